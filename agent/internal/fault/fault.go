@@ -1,0 +1,114 @@
+// Package fault is the agent's one error type: a code of the product's error table, and a message that names the
+// field or the step and the remedy.
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+)
+
+// Code is one of the codes of packages/contract/src/errors.ts.
+type Code string
+
+// The codes that the agent answers with.
+const (
+	InvalidRequest Code = "invalid_request"
+	InvalidImage   Code = "invalid_image"
+	NotFound       Code = "not_found"
+	FileNotFound   Code = "file_not_found"
+	InvalidState   Code = "invalid_state"
+	Capacity       Code = "capacity"
+	Internal       Code = "internal"
+	DiskFull       Code = "disk_full"
+)
+
+var statusOf = map[Code]int{
+	InvalidRequest: 400,
+	InvalidImage:   400,
+	NotFound:       404,
+	FileNotFound:   404,
+	InvalidState:   409,
+	Capacity:       429,
+	Internal:       500,
+	DiskFull:       507,
+}
+
+// Error is an answer with a status of 4xx or 5xx.
+type Error struct {
+	Code    Code
+	Message string
+	cause   error
+}
+
+// New makes an Error whose message is shown to the caller.
+func New(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// Invalid makes an invalid_request error; the message names the field and the remedy.
+func Invalid(format string, args ...any) *Error {
+	return New(InvalidRequest, format, args...)
+}
+
+func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
+
+func (e *Error) Unwrap() error { return e.cause }
+
+// Status is the HTTP status of the error's code.
+func (e *Error) Status() int { return statusOf[e.Code] }
+
+// From returns the Error in err's chain, or wraps err as internal.
+func From(err error) *Error {
+	var known *Error
+	if errors.As(err, &known) {
+		return known
+	}
+	return &Error{Code: Internal, Message: err.Error(), cause: err}
+}
+
+// errnoCode says what a failed file operation means to the caller: what the guest's user can change is a
+// request error, the rest is ours.
+var errnoCode = map[syscall.Errno]Code{
+	syscall.ENOENT:       FileNotFound,
+	syscall.ENOSPC:       DiskFull,
+	syscall.EDQUOT:       DiskFull,
+	syscall.ENOTDIR:      InvalidRequest,
+	syscall.EISDIR:       InvalidRequest,
+	syscall.ENAMETOOLONG: InvalidRequest,
+	syscall.ELOOP:        InvalidRequest,
+	syscall.EROFS:        InvalidRequest,
+	syscall.EACCES:       InvalidRequest,
+	syscall.EPERM:        InvalidRequest,
+	syscall.EINVAL:       InvalidRequest,
+	syscall.ETXTBSY:      InvalidRequest,
+	syscall.EBUSY:        InvalidRequest,
+	syscall.EFBIG:        InvalidRequest,
+	syscall.EMFILE:       Capacity,
+	syscall.ENFILE:       Capacity,
+	syscall.ENOMEM:       Capacity,
+	syscall.EAGAIN:       Capacity,
+}
+
+// FromFile turns the failure of a file operation into an Error. step is a phrase such as "cannot open /a/b".
+func FromFile(step string, err error) *Error {
+	var known *Error
+	if errors.As(err, &known) {
+		return known
+	}
+	reason := err
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		reason = path.Err
+	}
+	code := Internal
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		if mapped, ok := errnoCode[errno]; ok {
+			code = mapped
+		}
+		reason = errno
+	}
+	return &Error{Code: code, Message: step + ": " + reason.Error(), cause: err}
+}

@@ -1,0 +1,125 @@
+// Package reap is the only place where the agent starts and reaps processes.
+//
+// As PID 1 the agent inherits every orphan of the guest. wait4(-1) would take the exit status of its own children
+// as well, so there is one reaper, and a child is put into its table under the same lock under which zombies are
+// collected:
+//
+//	Start:  lock · fork+exec · table[pid] = child · unlock
+//	Run:    waitid(P_ALL, WNOWAIT) sleeps until there is a zombie, without taking it
+//	        lock · wait4(-1, WNOHANG) until none is left, each status to its child or nowhere · unlock
+//	Signal: lock · kill(-pid) only if the child is still in the table · unlock
+//
+// So no status is lost, and a process group is never signalled after its number may have been given away.
+// os/exec must not be used beside it.
+package reap
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrEnded says that the process has ended and cannot be signalled any more.
+var ErrEnded = errors.New("process has ended")
+
+// Reaper starts processes and collects all zombies of this process.
+type Reaper struct {
+	mu       sync.Mutex
+	children map[int]*Child
+	started  chan struct{}
+}
+
+// Child is a started process, leader of its own session and process group.
+type Child struct {
+	reaper *Reaper
+	pid    int
+	ended  chan struct{}
+	status syscall.WaitStatus
+}
+
+// New returns a Reaper whose Run has to be called once.
+func New() *Reaper {
+	return &Reaper{children: map[int]*Child{}, started: make(chan struct{}, 1)}
+}
+
+// Start runs a program in a session of its own.
+func (r *Reaper) Start(path string, argv []string, attr *syscall.ProcAttr) (*Child, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	sys := syscall.SysProcAttr{}
+	if attr.Sys != nil {
+		sys = *attr.Sys
+	}
+	sys.Setsid = true
+	own := *attr
+	own.Sys = &sys
+	pid, err := syscall.ForkExec(path, argv, &own)
+	// A failed exec leaves a zombie that ForkExec reaps itself or that Run finds.
+	if err != nil {
+		return nil, err
+	}
+	child := &Child{reaper: r, pid: pid, ended: make(chan struct{})}
+	r.children[pid] = child
+	select {
+	case r.started <- struct{}{}:
+	default:
+	}
+	return child, nil
+}
+
+// Run collects zombies for ever. It sleeps in the kernel and costs nothing while no process ends.
+func (r *Reaper) Run() {
+	for {
+		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		switch {
+		case err == nil:
+			r.collect()
+		case errors.Is(err, unix.ECHILD):
+			// Without children there are no descendants, so nothing can turn up before the next Start.
+			<-r.started
+		case !errors.Is(err, unix.EINTR):
+			slog.Error("waitid failed", "error", err)
+			time.Sleep(time.Second)
+		}
+	}
+}
+
+func (r *Reaper) collect() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || pid <= 0 {
+			return
+		}
+		if child, ours := r.children[pid]; ours {
+			delete(r.children, pid)
+			child.status = syscall.WaitStatus(status)
+			close(child.ended)
+		}
+	}
+}
+
+// Ended is closed when the process has ended and its status is known.
+func (c *Child) Ended() <-chan struct{} { return c.ended }
+
+// Status is valid once Ended is closed.
+func (c *Child) Status() syscall.WaitStatus { return c.status }
+
+// SignalGroup signals the child's whole process group, or returns ErrEnded.
+func (c *Child) SignalGroup(signal syscall.Signal) error {
+	c.reaper.mu.Lock()
+	defer c.reaper.mu.Unlock()
+	if _, running := c.reaper.children[c.pid]; !running {
+		return ErrEnded
+	}
+	return unix.Kill(-c.pid, signal)
+}

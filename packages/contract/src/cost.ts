@@ -1,0 +1,30 @@
+/**
+ * Cost of a sandbox, exact. `cost_cents = (0.025·vcpus + 0.015·GiB) · 100 / 3600 · billed seconds` becomes, with
+ * integer milliseconds and MiB, `(5120·vcpus + 3·memMiB) · billedMs / 7 372 800 000`. The numerator is kept as an
+ * integer, so that sums of any length stay exact; only what is shown is rounded, once.
+ */
+export const COST_UNITS_PER_CENT = 7_372_800_000n;
+
+const SHOWN_DECIMALS = 12n;
+
+export interface BilledShape {
+  vcpus: number;
+  memMiB: number;
+  billedMs: number;
+}
+
+/** Cost in units of 1/7 372 800 000 cent. All three must be non-negative safe integers, else RangeError. */
+export function computeCostUnits({ vcpus, memMiB, billedMs }: BilledShape): bigint {
+  for (const [name, value] of Object.entries({ vcpus, memMiB, billedMs })) {
+    if (!Number.isSafeInteger(value) || value < 0) throw new RangeError(`${name} is ${value}, not a whole number`);
+  }
+  return (5120n * BigInt(vcpus) + 3n * BigInt(memMiB)) * BigInt(billedMs);
+}
+
+/** Cents as a number for JSON, rounded half up to 12 decimals (a millionth of a millionth of a cent). */
+export function costCents(units: bigint): number {
+  const scale = 10n ** SHOWN_DECIMALS;
+  const scaled = (units * scale * 2n + COST_UNITS_PER_CENT) / (COST_UNITS_PER_CENT * 2n);
+  const fraction = (scaled % scale).toString().padStart(Number(SHOWN_DECIMALS), '0');
+  return Number(`${scaled / scale}.${fraction}`);
+}

@@ -1,0 +1,15 @@
+import { z } from 'zod';
+import { isErrorCode, type ErrorCode } from './errors.ts';
+
+/** Schema of every error answer. */
+export const ErrorAnswer = z
+  .object({
+    error: z.object({
+      code: z.custom<ErrorCode>(isErrorCode).meta({ type: 'string' }),
+      message: z.string(),
+      request_id: z.string().optional(),
+    }),
+  })
+  .meta({ id: 'Error' });
+
+export const HealthStatus = z.object({ status: z.literal('ok'), version: z.string() }).meta({ id: 'Health' });

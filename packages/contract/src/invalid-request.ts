@@ -1,0 +1,66 @@
+/** Turns what a schema found wrong into one message that names the field and the remedy. */
+import type { z } from 'zod';
+import { AppError } from './errors.ts';
+import { NOT_YET_AVAILABLE_FIELDS } from './sandbox.ts';
+
+type Issue = z.core.$ZodIssue;
+
+/** Only the first few faults are told: an answer is read by its first 200 bytes. */
+const MAX_ISSUES = 3;
+const MAX_FIELD_LENGTH = 80;
+
+export interface CheckedPart {
+  /** The part of the request that was checked: "body", "query" or "path". */
+  where: string;
+  /** What was checked, to tell a missing field from a wrong one. */
+  input: unknown;
+}
+
+/** The 400 for what `error` found in a part of a request. */
+export function invalidRequest(error: z.core.$ZodError, part: CheckedPart): AppError {
+  const seen = new Set<string>();
+  for (const issue of error.issues) seen.add(describeIssue(issue, part));
+  return new AppError('invalid_request', [...seen].slice(0, MAX_ISSUES).join('; '));
+}
+
+function describeIssue(issue: Issue, part: CheckedPart): string {
+  if (issue.code === 'unrecognized_keys') return describeUnknown(issue.keys, issue.path, part.where);
+  const nested = issue.code === 'invalid_union' ? findClosest(issue.errors) : undefined;
+  if (nested !== undefined) return describeIssue({ ...nested, path: [...issue.path, ...nested.path] }, part);
+  const field = fieldName(issue.path);
+  if (field === '') return `${part.where}: ${issue.code === 'invalid_type' ? 'must be a JSON object' : issue.message}`;
+  if (issue.code === 'invalid_key') return `${field}: ${issue.issues[0]?.message ?? issue.message}`;
+  if (valueAt(part.input, issue.path) === undefined) return `${field}: is required, ${issue.message}`;
+  return `${field}: ${issue.message}`;
+}
+
+function describeUnknown(keys: readonly string[], path: readonly PropertyKey[], where: string): string {
+  const names = keys.slice(0, MAX_ISSUES).map((key) => fieldName([...path, key]));
+  const notYet = where === 'body' ? names.filter((name) => NOT_YET_AVAILABLE_FIELDS.includes(name)) : [];
+  if (notYet.length > 0) return `${notYet.join(', ')}: not available in this version yet`;
+  return `${names.join(', ')}: unknown field in the ${where}; check its spelling or leave it out`;
+}
+
+/** The member of a union that the input came closest to is the one that failed deepest. */
+function findClosest(errors: readonly (readonly Issue[])[]): Issue | undefined {
+  return errors.find((issues) => issues[0]?.code !== 'invalid_type')?.[0] ?? errors[0]?.[0];
+}
+
+function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {
+  let value = input;
+  for (const part of path) {
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, part)) return undefined;
+    value = (value as Record<PropertyKey, unknown>)[part];
+  }
+  return value;
+}
+
+/** `labels.team`, `paths[0]`; cut, as the caller chooses the names. */
+function fieldName(path: readonly PropertyKey[]): string {
+  let name = '';
+  for (const part of path) {
+    if (typeof part === 'number') name += `[${part}]`;
+    else name += name === '' ? String(part) : `.${String(part)}`;
+  }
+  return name.length > MAX_FIELD_LENGTH ? `${name.slice(0, MAX_FIELD_LENGTH)}…` : name;
+}

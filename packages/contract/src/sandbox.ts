@@ -1,0 +1,108 @@
+/** Wire form of sandboxes: what creates one, what describes one, what its end answers. */
+import { z } from 'zod';
+import { boundedInt, boundedText, Timestamp } from './fields.ts';
+import { SANDBOX_OPERATIONS, SANDBOX_STATES, STATUS_REASONS } from './lifecycle.ts';
+
+export const DEFAULT_IDLE_TIMEOUT_S = 300;
+const MAX_IDLE_TIMEOUT_S = 30 * 86_400;
+const MAX_LIFETIME_S = 365 * 86_400;
+const MAX_LABELS = 32;
+
+/** Fields of the specification that this version refuses by name rather than as a typo. */
+export const NOT_YET_AVAILABLE_FIELDS: readonly string[] = [
+  'network',
+  'network_profile',
+  'credentials',
+  'credentials_v2',
+  'disk',
+  'fork_from_disk',
+  'disk_snapshot',
+];
+
+const LABEL_KEY = /^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$/;
+
+export const Labels = z
+  .record(
+    z.string().regex(LABEL_KEY, { error: 'a label name is 1–63 of A–Z, a–z, 0–9, ".", "_", "/", "-"' }),
+    boundedText(0, 256),
+    { error: 'must be an object of strings' },
+  )
+  .refine((labels) => Object.keys(labels).length <= MAX_LABELS, {
+    error: `must have at most ${MAX_LABELS} entries`,
+  });
+
+/** Idle time after which the sandbox is destroyed; 0 disables it. */
+const IdleTimeout = boundedInt(0, MAX_IDLE_TIMEOUT_S, 'seconds, 0 disables');
+
+/** Body of `POST /v1/runs`. */
+export const CreateSandboxRequest = z
+  .strictObject({
+    image: boundedText(1, 512).describe('Pinned OCI image reference: a tag other than latest, lts, stable, or a digest.'),
+    vcpus: boundedInt(1, 32).default(1),
+    mem_mib: boundedInt(128, 262_144, 'MiB').default(1024),
+    disk_mib: boundedInt(64, 1_048_576, 'MiB').default(4096),
+    timeout: IdleTimeout.default(DEFAULT_IDLE_TIMEOUT_S),
+    max_lifetime: boundedInt(1, MAX_LIFETIME_S, 'seconds').optional(),
+    labels: Labels.default({}),
+  })
+  .meta({ id: 'CreateSandboxRequest' });
+export type CreateSandboxRequest = z.infer<typeof CreateSandboxRequest>;
+
+/** Body of `PATCH /v1/runs/{id}`: sets the idle timeout, or only restarts the timer when it is absent. */
+export const PatchSandboxRequest = z
+  .strictObject({ timeout: IdleTimeout.optional() })
+  .meta({ id: 'PatchSandboxRequest' });
+export type PatchSandboxRequest = z.infer<typeof PatchSandboxRequest>;
+
+export const SandboxRecord = z
+  .object({
+    id: z.string().meta({ example: 'run0123456789abcdef0123' }),
+    status: z.enum(SANDBOX_STATES),
+    status_reason: z.enum(STATUS_REASONS).nullable().describe('Why it ended; null while it lives.'),
+    operation: z.enum(SANDBOX_OPERATIONS).nullable().describe('What is being done to it now.'),
+    image: z.string().describe('Resolved reference; as it was asked for until it is resolved.'),
+    region: z.string(),
+    vcpus: z.int(),
+    mem_mib: z.int(),
+    disk_mib: z.int(),
+    timeout: z.int().describe('Idle seconds after which it is destroyed, 0 for never.'),
+    max_lifetime: z.int().nullable().describe('Seconds after creation at which it is destroyed whatever is open.'),
+    expires_at: Timestamp.nullable().describe('When it ends if nothing more is asked of it; null if never.'),
+    labels: z.record(z.string(), z.string()),
+    parent_id: z.string().nullable(),
+    create_ms: z.number().nullable().describe('Server-side duration of the create; null until it is done.'),
+    created_at: Timestamp,
+    ended_at: Timestamp.nullable(),
+  })
+  .meta({ id: 'Sandbox' });
+export type SandboxRecord = z.infer<typeof SandboxRecord>;
+
+/** Answer of `DELETE /v1/runs/{id}`. */
+export const DestroyResult = z
+  .object({
+    status: z.literal('destroyed'),
+    cpu_ms: z.number().describe('CPU time of the VM process, read on the host.'),
+    mem_peak_bytes: z.number().describe('Peak resident memory of the VM process, read on the host.'),
+    uptime_ms: z.number(),
+    cost_cents: z.number().describe('Exact amount; fractions are normal.'),
+  })
+  .meta({ id: 'DestroyResult' });
+export type DestroyResult = z.infer<typeof DestroyResult>;
+
+const LabelFilter = z
+  .string()
+  .regex(/^[^:]+:/, { error: 'must be name:value' })
+  .refine((text) => !text.includes('\0') && text.isWellFormed(), { error: 'must be valid text' });
+const StatusFilter = z.enum(SANDBOX_STATES, { error: `must be one of ${SANDBOX_STATES.join(', ')}` });
+
+/** Query of `GET /v1/runs`. `label` and `status` may be repeated: all labels must match, any status. */
+export const ListSandboxesQuery = z.strictObject({
+  limit: z.coerce
+    .number({ error: 'must be a whole number from 1 to 500' })
+    .pipe(boundedInt(1, 500))
+    .default(100),
+  cursor: z.string().max(256).optional(),
+  label: z.union([LabelFilter.transform((one) => [one]), z.array(LabelFilter).max(8)]).optional(),
+  status: z.union([StatusFilter.transform((one) => [one]), z.array(StatusFilter).max(8)]).optional(),
+});
+export type ListSandboxesQuery = z.infer<typeof ListSandboxesQuery>;

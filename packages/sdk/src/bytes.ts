@@ -1,0 +1,130 @@
+import type { Deadline } from './deadline.ts';
+import { CoppiceError } from './errors.ts';
+
+/** Answers held in memory at once; a larger file has to be read as a stream. */
+export const MAX_BUFFERED_BYTES = 256 * 2 ** 20;
+
+/**
+ * Reads a body whole. Throws `response_too_large` past `limitBytes`, and gives up the rest of the body.
+ */
+export async function collectBytes(
+  body: ReadableStream<Uint8Array> | null,
+  limitBytes: number,
+): Promise<Uint8Array<ArrayBuffer>> {
+  const chunks = await readUpTo(body, limitBytes, 'refuse');
+  return joinChunks(chunks);
+}
+
+/** Reads at most `limitBytes` of a body and gives up the rest. */
+export async function collectPrefix(
+  body: ReadableStream<Uint8Array> | null,
+  limitBytes: number,
+): Promise<Uint8Array<ArrayBuffer>> {
+  const chunks = await readUpTo(body, limitBytes, 'cut');
+  return joinChunks(chunks).subarray(0, limitBytes);
+}
+
+async function readUpTo(
+  body: ReadableStream<Uint8Array> | null,
+  limitBytes: number,
+  beyond: 'refuse' | 'cut',
+): Promise<Uint8Array[]> {
+  const chunks: Uint8Array[] = [];
+  if (body === null) return chunks;
+  const reader = body.getReader();
+  let sizeBytes = 0;
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return chunks;
+    chunks.push(value);
+    sizeBytes += value.length;
+    if (sizeBytes <= limitBytes) continue;
+    const error = new CoppiceError(`the answer is over ${limitBytes} bytes; read it as a stream`, {
+      status: 0,
+      code: 'response_too_large',
+    });
+    await reader.cancel(error);
+    if (beyond === 'refuse') throw error;
+    return chunks;
+  }
+}
+
+function joinChunks(chunks: Uint8Array[]): Uint8Array<ArrayBuffer> {
+  const joined = new Uint8Array(chunks.reduce((total, chunk) => total + chunk.length, 0));
+  let offset = 0;
+  for (const chunk of chunks) {
+    joined.set(chunk, offset);
+    offset += chunk.length;
+  }
+  return joined;
+}
+
+/**
+ * A download as the caller reads it. The deadline runs only while a chunk is awaited from the network, so a slow
+ * reader is no fault; it ends with the stream. `mapError` turns a broken connection into the client's own error.
+ */
+export function watchDownload(
+  body: ReadableStream<Uint8Array> | null,
+  deadline: Deadline,
+  options: { stallMs: number; mapError: (error: unknown) => unknown },
+): ReadableStream<Uint8Array<ArrayBuffer>> {
+  deadline.hold();
+  const reader = body?.getReader();
+  return new ReadableStream<Uint8Array<ArrayBuffer>>(
+    {
+      async pull(controller) {
+        deadline.restart(options.stallMs);
+        try {
+          const next = await reader?.read();
+          deadline.hold();
+          if (next !== undefined && !next.done)
+            return controller.enqueue(next.value as Uint8Array<ArrayBuffer>);
+          deadline.end();
+          controller.close();
+        } catch (error) {
+          deadline.end();
+          controller.error(options.mapError(error));
+        }
+      },
+      async cancel(reason) {
+        deadline.end();
+        await reader?.cancel(reason);
+      },
+    },
+    { highWaterMark: 0 },
+  );
+}
+
+/**
+ * An upload as fetch reads it. The deadline runs while the network takes a chunk and is held while the caller's
+ * stream is awaited. An error of that stream is kept in `failure`, because fetch reports only that it failed.
+ */
+export function watchUpload(
+  source: ReadableStream<Uint8Array>,
+  deadline: Deadline,
+  stallMs: number,
+): { body: ReadableStream<Uint8Array>; failure: () => { error: unknown } | undefined } {
+  const reader = source.getReader();
+  let failed: { error: unknown } | undefined;
+  const body = new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        deadline.hold();
+        try {
+          const { done, value } = await reader.read();
+          if (done) controller.close();
+          else controller.enqueue(value);
+        } catch (error) {
+          failed = { error };
+          controller.error(error);
+        }
+        deadline.restart(stallMs);
+      },
+      async cancel(reason) {
+        await reader.cancel(reason);
+      },
+    },
+    { highWaterMark: 0 },
+  );
+  return { body, failure: () => failed };
+}

@@ -1,0 +1,101 @@
+/** The part of `fetch` that the client uses, so that a test or a proxy can stand in for it. */
+export type FetchFunction = (url: string, init: RequestInit) => Promise<Response>;
+
+/** How to reach the service. Everything may be left out when `SANDBOX_API_KEY` is set. */
+export interface ClientOptions {
+  /** API key, `cop_live_<region>_<rest>`. Default: the environment variable `SANDBOX_API_KEY`. */
+  apiKey?: string | undefined;
+  /**
+   * Address of the service, for example `http://127.0.0.1:8080`. Default: `SANDBOX_BASE_URL`, else
+   * {@link DEFAULT_BASE_URL_TEMPLATE} with the region of the key.
+   */
+  baseUrl?: string | undefined;
+  /** Stands in for the global `fetch`. */
+  fetch?: FetchFunction | undefined;
+  /** How long a call may take, or a transfer may stand still, in milliseconds. Default 60 000. */
+  timeoutMs?: number | undefined;
+  /** How often a request that is safe to repeat is tried again. Default 3; 0 turns retries off. */
+  maxRetries?: number | undefined;
+}
+
+/** Options of every call. */
+export interface CallOptions {
+  /** Aborts the call; it rejects with the signal's reason. */
+  signal?: AbortSignal | undefined;
+}
+
+/** Used when neither `baseUrl` nor `SANDBOX_BASE_URL` is given. */
+export const DEFAULT_BASE_URL_TEMPLATE = 'https://{region}.api.coppice.dev';
+
+export const DEFAULT_TIMEOUT_MS = 60_000;
+export const DEFAULT_MAX_RETRIES = 3;
+
+export interface ResolvedClientOptions {
+  apiKey: string;
+  /** Without a slash at its end. */
+  baseUrl: string;
+  fetch: FetchFunction;
+  timeoutMs: number;
+  maxRetries: number;
+}
+
+/** Throws `TypeError` naming the option or variable that is missing or unusable; never shows the key. */
+export function resolveClientOptions(options: ClientOptions): ResolvedClientOptions {
+  const apiKey = resolveApiKey(options.apiKey);
+  return {
+    apiKey,
+    baseUrl: resolveBaseUrl(options.baseUrl, apiKey),
+    // Looked up at each call: `fetch` must not lose its `this`, and a patched global is honoured.
+    fetch: options.fetch ?? ((url, init) => globalThis.fetch(url, init)),
+    timeoutMs: requireRange('timeoutMs', options.timeoutMs ?? DEFAULT_TIMEOUT_MS, 1),
+    maxRetries: requireRange('maxRetries', options.maxRetries ?? DEFAULT_MAX_RETRIES, 0),
+  };
+}
+
+function resolveApiKey(option: string | undefined): string {
+  const apiKey = option ?? readEnvironment('SANDBOX_API_KEY');
+  if (apiKey === undefined || apiKey === '') {
+    throw new TypeError('no API key: pass apiKey or set the environment variable SANDBOX_API_KEY');
+  }
+  // Checked here because fetch would put the key into the text of its own error.
+  if (typeof apiKey !== 'string' || !/^[\x21-\x7e]+$/.test(apiKey)) {
+    throw new TypeError('apiKey holds spaces, line breaks or characters other than ASCII; copy it again');
+  }
+  return apiKey;
+}
+
+function resolveBaseUrl(option: string | undefined, apiKey: string): string {
+  const given = option ?? readEnvironment('SANDBOX_BASE_URL');
+  if (given !== undefined && given !== '') return parseBaseUrl(given);
+  const region = /^cop_live_([a-z0-9-]+)_[A-Za-z0-9]+$/.exec(apiKey)?.[1];
+  if (region === undefined) {
+    throw new TypeError(
+      'apiKey is not of the form cop_live_<region>_<rest>, so it names no region: pass baseUrl or set SANDBOX_BASE_URL',
+    );
+  }
+  return DEFAULT_BASE_URL_TEMPLATE.replace('{region}', region);
+}
+
+function parseBaseUrl(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || !/^https?:$/.test(url.protocol)) {
+    throw new TypeError(
+      `baseUrl must be an http or https address such as http://127.0.0.1:8080, not ${text}`,
+    );
+  }
+  if (url.username !== '' || url.password !== '' || url.search !== '' || url.hash !== '') {
+    throw new TypeError('baseUrl must not hold a user, a password, a query or a fragment');
+  }
+  return `${url.origin}${url.pathname}`.replace(/\/+$/, '');
+}
+
+function requireRange(name: string, value: number, minimum: number): number {
+  if (Number.isFinite(value) && value >= minimum) return value;
+  throw new TypeError(`${name} must be a number of at least ${minimum}`);
+}
+
+/** Node, Bun and Deno show the environment as `process.env`; a browser has none. */
+function readEnvironment(name: string): string | undefined {
+  const { process } = globalThis as { process?: { env?: Record<string, string | undefined> } };
+  return process?.env?.[name];
+}

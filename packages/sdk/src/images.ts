@@ -1,0 +1,80 @@
+import type { CallOptions } from './client-options.ts';
+import { PREPARE_TIMEOUT_MS } from './lifecycle.ts';
+import { PagedList, parseNextQuery } from './paged-list.ts';
+import type { Transport } from './transport.ts';
+import { readArray, readNumber, readObject, readOptionalString, readString } from './wire.ts';
+
+/** An image as the service holds it. */
+export interface ImageInfo {
+  /** Resolved reference. */
+  image: string;
+  digest: string;
+  sizeBytes: number;
+  /** ISO 8601 UTC; null while it is being prepared. */
+  preparedAt: string | null;
+  /** `ready` or `preparing`; a newer service may know more. */
+  status: string;
+}
+
+/** The images that the service has prepared. Reached as `client.images`. */
+export class Images {
+  readonly #transport: Transport;
+
+  /** Made by {@link Coppice}. */
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /**
+   * Lists images: await it for all, or iterate.
+   *
+   * @example
+   * for (const { image, sizeBytes } of await client.images.list()) console.log(image, sizeBytes);
+   */
+  list(options: CallOptions = {}): PagedList<ImageInfo> {
+    return new PagedList<ImageInfo>({
+      firstQuery: '',
+      fetchPage: async (query) => {
+        const answer = await this.#transport.callJson(
+          { method: 'GET', path: '/v1/images', query, idempotent: true, signal: options.signal },
+          (value) => readArray(value, 'the list of images', parseImageInfo),
+        );
+        return { items: answer.value, nextQuery: parseNextQuery(answer.headers.get('link')) };
+      },
+    });
+  }
+
+  /**
+   * Pulls and prepares an image, so that the first create does not have to wait for it.
+   *
+   * @example
+   * await client.images.build('python:3.12-slim');
+   */
+  async build(image: string, options: CallOptions = {}): Promise<ImageInfo> {
+    const answer = await this.#transport.callJson(
+      {
+        method: 'POST',
+        path: '/v1/images/build',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ image }),
+        // Preparing what is prepared already does nothing.
+        idempotent: true,
+        signal: options.signal,
+        timeoutMs: Math.max(this.#transport.timeoutMs, PREPARE_TIMEOUT_MS),
+      },
+      parseImageInfo,
+    );
+    return answer.value;
+  }
+}
+
+function parseImageInfo(value: unknown): ImageInfo {
+  const record = readObject(value, 'the image record');
+  return {
+    image: readString(record, 'image'),
+    digest: readString(record, 'digest'),
+    sizeBytes: readNumber(record, 'size_bytes'),
+    preparedAt: readOptionalString(record, 'prepared_at'),
+    status: readString(record, 'status'),
+  };
+}

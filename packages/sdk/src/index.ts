@@ -1,0 +1,13 @@
+export { DEFAULT_BASE_URL_TEMPLATE } from './client-options.ts';
+export type { CallOptions, ClientOptions, FetchFunction } from './client-options.ts';
+export { Coppice } from './coppice.ts';
+export { DEFAULT_IMAGE } from './lifecycle.ts';
+export type { CreateCallOptions, CreateOptions } from './lifecycle.ts';
+export { CoppiceError } from './errors.ts';
+export type { ExecOptions, ExecResult } from './exec.ts';
+export type { DownloadOptions, FileContent, FileEntry, UploadOptions, UploadResult } from './files.ts';
+export type { ImageInfo, Images } from './images.ts';
+export type { PagedList } from './paged-list.ts';
+export { Sandbox } from './sandbox.ts';
+export type { DestroyResult, SandboxInfo, SandboxStatus } from './sandbox-record.ts';
+export type { ListOptions, Sandboxes } from './sandboxes.ts';

@@ -1,0 +1,99 @@
+import {
+  readArray,
+  readNumber,
+  readObject,
+  readOptionalNumber,
+  readOptionalString,
+  readString,
+  readStringMap,
+} from './wire.ts';
+
+/** A state of a sandbox. A newer service may know more of them. */
+export type SandboxStatus =
+  | 'creating'
+  | 'running'
+  | 'hibernated'
+  | 'destroyed'
+  | 'failed'
+  | (string & Record<never, never>);
+
+/** The service's record of a sandbox. Times are ISO 8601 UTC. */
+export interface SandboxInfo {
+  id: string;
+  status: SandboxStatus;
+  /** Resolved image reference. */
+  image: string;
+  region: string;
+  vcpus: number;
+  memMiB: number;
+  diskMiB: number;
+  /** How long the create took on the service's side; null while it is under way. */
+  createMs: number | null;
+  createdAt: string;
+  /** Null while it lives. */
+  endedAt: string | null;
+  /** Idle time in seconds after which the sandbox destroys itself; 0 means never. */
+  timeout: number;
+  /** When it ends if nothing more is asked of it; null if never. */
+  expiresAt: string | null;
+  /** Seconds after which the sandbox ends whatever happens; null when there is no such limit. */
+  maxLifetime: number | null;
+  labels: Record<string, string>;
+  /** The sandbox it was forked from. */
+  parentId: string | null;
+  /** Why it failed or was destroyed. */
+  statusReason: string | null;
+  /** What is being done to it right now, for example `hibernating`. */
+  operation: string | null;
+}
+
+/** What a sandbox used, answered by its destruction. */
+export interface DestroyResult {
+  status: string;
+  /** CPU time of the whole virtual machine, read on the host. */
+  cpuMs: number;
+  /** Peak resident memory of the whole virtual machine, read on the host. */
+  memPeakBytes: number;
+  /** Wall-clock time from create to destroy. */
+  uptimeMs: number;
+  /** Exact amount; fractions are normal. */
+  costCents: number;
+}
+
+export function parseSandboxInfo(value: unknown): SandboxInfo {
+  const record = readObject(value, 'the sandbox record');
+  return {
+    id: readString(record, 'id'),
+    status: readString(record, 'status'),
+    image: readString(record, 'image'),
+    region: readString(record, 'region'),
+    vcpus: readNumber(record, 'vcpus'),
+    memMiB: readNumber(record, 'mem_mib'),
+    diskMiB: readNumber(record, 'disk_mib'),
+    createMs: readOptionalNumber(record, 'create_ms'),
+    createdAt: readString(record, 'created_at'),
+    endedAt: readOptionalString(record, 'ended_at'),
+    timeout: readNumber(record, 'timeout'),
+    expiresAt: readOptionalString(record, 'expires_at'),
+    maxLifetime: readOptionalNumber(record, 'max_lifetime'),
+    labels: readStringMap(record, 'labels'),
+    parentId: readOptionalString(record, 'parent_id'),
+    statusReason: readOptionalString(record, 'status_reason'),
+    operation: readOptionalString(record, 'operation'),
+  };
+}
+
+export function parseSandboxInfos(value: unknown): SandboxInfo[] {
+  return readArray(value, 'the list of sandboxes', parseSandboxInfo);
+}
+
+export function parseDestroyResult(value: unknown): DestroyResult {
+  const result = readObject(value, 'the destroy result');
+  return {
+    status: readString(result, 'status'),
+    cpuMs: readNumber(result, 'cpu_ms'),
+    memPeakBytes: readNumber(result, 'mem_peak_bytes'),
+    uptimeMs: readNumber(result, 'uptime_ms'),
+    costCents: readNumber(result, 'cost_cents'),
+  };
+}

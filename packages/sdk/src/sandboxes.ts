@@ -1,0 +1,87 @@
+import type { CallOptions } from './client-options.ts';
+import { createSandbox, type CreateCallOptions, type CreateOptions } from './lifecycle.ts';
+import { PagedList, parseNextQuery, type Page } from './paged-list.ts';
+import { findSandbox, Sandbox } from './sandbox.ts';
+import { parseSandboxInfos, type SandboxStatus } from './sandbox-record.ts';
+import type { Transport } from './transport.ts';
+import { buildQuery } from './wire.ts';
+
+const MAX_PAGE_ITEMS = 100;
+
+/** Which sandboxes to list. */
+export interface ListOptions extends CallOptions {
+  /** Only those in this state, or in one of these. Default: those that have not ended. */
+  status?: SandboxStatus | SandboxStatus[] | undefined;
+  /** Only those that have all these labels. */
+  labels?: Record<string, string> | undefined;
+  /** At most this many in all. Default: every one. */
+  limit?: number | undefined;
+}
+
+/** The sandboxes of your organization. Reached as `client.sandboxes`. */
+export class Sandboxes {
+  readonly #transport: Transport;
+
+  /** Made by {@link Coppice}. */
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /**
+   * Creates a sandbox; resolves when it runs. The first use of an image on a machine takes longer, because the
+   * image is pulled and prepared.
+   *
+   * @example
+   * const sandbox = await client.sandboxes.create({ image: 'python:3.12-slim', vcpus: 2, memMiB: 2048 });
+   */
+  async create(options: CreateOptions = {}, call: CreateCallOptions = {}): Promise<Sandbox> {
+    return new Sandbox(this.#transport, await createSandbox(this.#transport, options, call));
+  }
+
+  /**
+   * Finds a sandbox; null when there is none with this id. A destroyed one is still found.
+   *
+   * @example
+   * const sandbox = await client.sandboxes.get('run0123456789abcdef0123');
+   */
+  async get(id: string, options: CallOptions = {}): Promise<Sandbox | null> {
+    return findSandbox(this.#transport, id, options);
+  }
+
+  /**
+   * Lists sandboxes: await it for all, or iterate.
+   *
+   * @example
+   * for await (const sandbox of client.sandboxes.list({ labels: { job: 'nightly' } })) await sandbox.destroy();
+   */
+  list(options: ListOptions = {}): PagedList<Sandbox> {
+    const { status, labels, limit, signal } = options;
+    requirePositive(limit);
+    const pageItems = limit === undefined ? undefined : Math.min(limit, MAX_PAGE_ITEMS);
+    return new PagedList<Sandbox>({
+      firstQuery: buildQuery({ status, label: formatLabels(labels), limit: pageItems }),
+      fetchPage: (query) => this.#fetchPage(query, signal),
+      limit,
+    });
+  }
+
+  async #fetchPage(query: string, signal: AbortSignal | undefined): Promise<Page<Sandbox>> {
+    const answer = await this.#transport.callJson(
+      { method: 'GET', path: '/v1/runs', query, idempotent: true, signal },
+      parseSandboxInfos,
+    );
+    return {
+      items: answer.value.map((info) => new Sandbox(this.#transport, info)),
+      nextQuery: parseNextQuery(answer.headers.get('link')),
+    };
+  }
+}
+
+function formatLabels(labels: Record<string, string> = {}): string[] {
+  return Object.entries(labels).map(([key, value]) => `${key}:${value}`);
+}
+
+function requirePositive(limit: number | undefined): void {
+  if (limit === undefined || (Number.isInteger(limit) && limit > 0)) return;
+  throw new TypeError(`list: limit must be a whole number above 0, not ${limit}`);
+}

@@ -1,0 +1,193 @@
+/**
+ * The only reader of the environment. Settings come from `COPPICE_*` variables, or from the file that
+ * `COPPICE_CONFIG` names (default /etc/coppice/coppice.env, `NAME=value` lines; the environment wins).
+ * docs/reference/configuration.md lists them all; a test keeps it so.
+ */
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync } from 'node:fs';
+import { isIP } from 'node:net';
+import { join, resolve } from 'node:path';
+import { parseEnv } from 'node:util';
+import { z } from 'zod';
+import type { ControlConfig } from './control/control-config.ts';
+import type { RunnerConfig } from './runner/runner-config.ts';
+
+export interface Config {
+  control: ControlConfig;
+  runner: RunnerConfig;
+  logLevel: string;
+  /** Unprivileged account of control and its PostgreSQL. */
+  user: string;
+}
+
+/** A setting that cannot be used; the message names it. */
+export class ConfigError extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = 'ConfigError';
+  }
+}
+
+const flagList = z.string().transform((text) =>
+  text
+    .split(',')
+    .map((item) => item.trim())
+    .filter((item) => item !== ''),
+);
+
+const Mirrors = flagList.transform((items, context) => {
+  const mirrors: Record<string, string> = {};
+  for (const item of items) {
+    const [registry, url] = item.split('=', 2);
+    if (registry === undefined || url === undefined || !/^https?:\/\//u.test(url)) {
+      context.addIssue({ code: 'custom', message: `"${item}" is not registry=http(s)://host` });
+      return z.NEVER;
+    }
+    mirrors[registry] = url;
+  }
+  return mirrors;
+});
+
+const Listen = z.string().transform((text, context) => {
+  const match = /^(?:\[([^\]]+)\]|([^:]+)):(\d{1,5})$/u.exec(text);
+  const host = match?.[1] ?? match?.[2];
+  const port = Number(match?.[3]);
+  if (host === undefined || (isIP(host) === 0 && host !== 'localhost') || port > 65_535) {
+    context.addIssue({ code: 'custom', message: `"${text}" is not address:port, such as 127.0.0.1:8080` });
+    return z.NEVER;
+  }
+  return { host, port };
+});
+
+/** Every variable the service reads, with its default. */
+export const Settings = z.object({
+  COPPICE_DATA_DIR: z.string().default('/var/lib/coppice'),
+  COPPICE_RUN_DIR: z.string().default('/run/coppice'),
+  COPPICE_ASSETS_DIR: z.string().default('/var/lib/coppice/assets'),
+  COPPICE_LISTEN: Listen.prefault('127.0.0.1:8080'),
+  COPPICE_REGION: z
+    .string()
+    .regex(/^[a-z]{2,8}$/u, 'lowercase letters, such as us')
+    .default('us'),
+  COPPICE_BOOTSTRAP_KEY: z.string().optional(),
+  COPPICE_USER: z.string().default('coppice'),
+  COPPICE_LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal']).default('info'),
+  COPPICE_REGISTRY_MIRRORS: Mirrors.prefault(''),
+  COPPICE_INSECURE_REGISTRIES: flagList.prefault(''),
+  COPPICE_GUEST_CIDR: z
+    .string()
+    .regex(/^\d+\.\d+\.\d+\.\d+\/\d+$/u, 'an IPv4 range, such as 10.202.0.0/16')
+    .default('10.202.0.0/16'),
+  COPPICE_OPEN_PRIVATE_RANGES: flagList.prefault(''),
+  COPPICE_UID_BASE: z.coerce.number().int().min(1000).max(2_000_000_000).default(1_600_000),
+  DATABASE_URL: z.string().optional(),
+});
+export type Settings = z.infer<typeof Settings>;
+
+const Manifest = z.object({
+  version: z.literal(1),
+  kernel: z.object({ path: z.string() }),
+  initramfs: z.object({ path: z.string() }),
+  base_image: z.object({ layout_path: z.string(), reference: z.string() }),
+  qemu: z.object({ path: z.string() }),
+  qemu_img: z.object({ path: z.string() }),
+  tar2sqfs: z.object({ path: z.string() }),
+  skopeo: z.object({ path: z.string() }),
+  nft: z.object({ path: z.string() }),
+  ip: z.object({ path: z.string() }),
+  mke2fs: z.object({ path: z.string() }),
+  postgres_bin: z.object({ path: z.string() }),
+});
+type Manifest = z.infer<typeof Manifest>;
+
+export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config {
+  const settings = readSettings(environment);
+  const manifest = readManifest(join(settings.COPPICE_ASSETS_DIR, 'manifest.json'));
+  const dataDir = resolve(settings.COPPICE_DATA_DIR);
+  const runDir = resolve(settings.COPPICE_RUN_DIR);
+  assertShort(runDir);
+  const runnerSocket = join(runDir, 'runner.sock');
+  return {
+    logLevel: settings.COPPICE_LOG_LEVEL,
+    user: settings.COPPICE_USER,
+    control: {
+      listen: settings.COPPICE_LISTEN,
+      region: settings.COPPICE_REGION,
+      dataDir: join(dataDir, 'control'),
+      runDir: join(runDir, 'control'),
+      runnerSocket,
+      postgresBin: manifest.postgres_bin.path,
+      ...(settings.DATABASE_URL === undefined ? {} : { databaseUrl: settings.DATABASE_URL }),
+      ...(settings.COPPICE_BOOTSTRAP_KEY === undefined
+        ? {}
+        : { bootstrapKey: settings.COPPICE_BOOTSTRAP_KEY }),
+    },
+    runner: runnerConfig(settings, manifest, { dataDir, runDir, runnerSocket }),
+  };
+}
+
+function runnerConfig(
+  settings: Settings,
+  manifest: Manifest,
+  paths: { dataDir: string; runDir: string; runnerSocket: string },
+): RunnerConfig {
+  const { dataDir, runDir, runnerSocket } = paths;
+  return {
+    dataDir: join(dataDir, 'runner'),
+    runDir,
+    socketPath: runnerSocket,
+    slug: createHash('sha256').update(dataDir).digest('hex').slice(0, 4),
+    guestCidr: settings.COPPICE_GUEST_CIDR,
+    openPrivateRanges: settings.COPPICE_OPEN_PRIVATE_RANGES,
+    uidBase: settings.COPPICE_UID_BASE,
+    registryMirrors: settings.COPPICE_REGISTRY_MIRRORS,
+    insecureRegistries: settings.COPPICE_INSECURE_REGISTRIES,
+    builtinImages: [
+      { reference: manifest.base_image.reference, layoutPath: manifest.base_image.layout_path },
+    ],
+    tools: {
+      qemu: manifest.qemu.path,
+      qemuImg: manifest.qemu_img.path,
+      kernel: manifest.kernel.path,
+      initramfs: manifest.initramfs.path,
+      skopeo: manifest.skopeo.path,
+      tar2sqfs: manifest.tar2sqfs.path,
+      nft: manifest.nft.path,
+      ip: manifest.ip.path,
+      mke2fs: manifest.mke2fs.path,
+    },
+  };
+}
+
+const DEFAULT_FILE = '/etc/coppice/coppice.env';
+
+function readSettings(environment: NodeJS.ProcessEnv): Settings {
+  const path = environment['COPPICE_CONFIG'] ?? DEFAULT_FILE;
+  if (environment['COPPICE_CONFIG'] !== undefined && !existsSync(path)) {
+    throw new ConfigError(`COPPICE_CONFIG names ${path}, which does not exist`);
+  }
+  const fromFile = existsSync(path) ? parseEnv(readFileSync(path, 'utf8')) : {};
+  const parsed = Settings.safeParse({ ...fromFile, ...environment });
+  if (parsed.success) return parsed.data;
+  const issue = parsed.error.issues[0];
+  throw new ConfigError(`${issue?.path.join('.') ?? 'configuration'}: ${issue?.message ?? 'cannot be used'}`);
+}
+
+function readManifest(path: string): Manifest {
+  if (!existsSync(path)) throw new ConfigError(`${path} is missing: run "npm run setup" first`);
+  const parsed = Manifest.safeParse(JSON.parse(readFileSync(path, 'utf8')));
+  if (parsed.success) return parsed.data;
+  throw new ConfigError(
+    `${path} is not of this version (${z.prettifyError(parsed.error)}): run "npm run setup" again`,
+  );
+}
+
+/** A Unix socket's path holds 107 bytes, and a VM's is `<run dir>/v/<23 characters>/data`. */
+const MAX_RUN_DIR_BYTES = 70;
+
+function assertShort(runDir: string): void {
+  if (Buffer.byteLength(runDir) <= MAX_RUN_DIR_BYTES) return;
+  throw new ConfigError(
+    `COPPICE_RUN_DIR is longer than ${MAX_RUN_DIR_BYTES} bytes: socket paths in it would not fit`,
+  );
+}

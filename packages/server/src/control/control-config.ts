@@ -1,0 +1,53 @@
+/** Limits of the control role. All have a default in `DEFAULT_CONTROL_LIMITS`. */
+export interface ControlLimits {
+  /** Whole create: image pull and preparation included. */
+  createDeadlineMs: number;
+  /** How long a create goes on while the runner cannot be reached. */
+  runnerOutageDeadlineMs: number;
+  /** How long a shutdown waits for open requests. */
+  shutdownDeadlineMs: number;
+  /** Requests to guests (exec, files) open at once, per organization. */
+  openRequestsPerOrganization: number;
+  /** Sandboxes that are creating or running, per organization. */
+  sandboxesPerOrganization: number;
+  /** Output kept per stream of a buffered exec, in bytes. */
+  execOutputBytes: number;
+  /** Output of all buffered execs together that is held in memory, in bytes. */
+  execOutputTotalBytes: number;
+}
+
+export const DEFAULT_CONTROL_LIMITS: ControlLimits = {
+  createDeadlineMs: 900_000,
+  runnerOutageDeadlineMs: 30_000,
+  shutdownDeadlineMs: 20_000,
+  openRequestsPerOrganization: 256,
+  sandboxesPerOrganization: 1000,
+  execOutputBytes: 16 << 20,
+  execOutputTotalBytes: 512 << 20,
+};
+
+/** Where the records are: a PostgreSQL that control starts itself, or one that is given. */
+export type DatabaseConfig =
+  | {
+      mode: 'own';
+      /** Directory of `initdb` and `postgres`, for example /usr/lib/postgresql/15/bin. */
+      postgresBin: string;
+    }
+  | { mode: 'shared'; databaseUrl: string };
+
+export interface ControlConfig {
+  version: string;
+  /** `port` 0 takes a free one. */
+  listen: { host: string; port: number };
+  /** Region segment of this service's API keys. */
+  region: string;
+  /** Absolute; holds `postgres/`. */
+  dataDir: string;
+  /** Absolute and short (Unix sockets have 107 bytes); holds `postgres/`, which is emptied at start. */
+  runDir: string;
+  runnerSocket: string;
+  database: DatabaseConfig;
+  /** A fixed first API key, for automation; without it the first start generates one. */
+  bootstrapKey?: string;
+  limits?: Partial<ControlLimits>;
+}

@@ -1,0 +1,83 @@
+/** Numbered migrations, run in order at start. One that was released is never edited: what it did stays done. */
+import { sql, type Kysely, type Migration } from 'kysely';
+
+type Database = Kysely<unknown>;
+
+export const MIGRATIONS: Record<string, Migration> = {
+  '0001_first': {
+    async up(db: Database) {
+      await createAccounts(db);
+      await createSandboxes(db);
+      await createIdempotencyKeys(db);
+    },
+  },
+};
+
+async function createAccounts(db: Database): Promise<void> {
+  await db.schema
+    .createTable('organizations')
+    .addColumn('id', 'text', (column) => column.primaryKey())
+    .addColumn('name', 'text', (column) => column.notNull().unique())
+    .addColumn('region', 'text', (column) => column.notNull())
+    .addColumn('created_at', 'bigint', (column) => column.notNull())
+    .execute();
+  await db.schema
+    .createTable('api_keys')
+    .addColumn('id', 'text', (column) => column.primaryKey())
+    .addColumn('organization_id', 'text', (column) => column.notNull().references('organizations.id'))
+    .addColumn('sha256', 'bytea', (column) => column.notNull().unique())
+    .addColumn('last4', 'text', (column) => column.notNull())
+    .addColumn('created_at', 'bigint', (column) => column.notNull())
+    .addColumn('revoked_at', 'bigint')
+    .execute();
+}
+
+async function createSandboxes(db: Database): Promise<void> {
+  await sql`
+    CREATE TABLE sandboxes (
+      id text PRIMARY KEY,
+      organization_id text NOT NULL REFERENCES organizations (id),
+      status text NOT NULL CHECK (status IN ('creating', 'running', 'hibernated', 'destroyed', 'failed')),
+      status_reason text,
+      image text NOT NULL,
+      region text NOT NULL,
+      vcpus integer NOT NULL,
+      mem_mib integer NOT NULL,
+      disk_mib integer NOT NULL,
+      timeout_s integer NOT NULL,
+      max_lifetime_s integer,
+      labels jsonb NOT NULL,
+      parent_id text,
+      create_ms integer,
+      created_at bigint NOT NULL,
+      last_active_at bigint NOT NULL,
+      last_seen_at bigint NOT NULL,
+      ended_at bigint,
+      cpu_ms bigint NOT NULL DEFAULT 0,
+      mem_peak_bytes bigint NOT NULL DEFAULT 0,
+      uptime_ms bigint NOT NULL DEFAULT 0,
+      cost_units numeric(40, 0) NOT NULL DEFAULT 0,
+      CHECK ((ended_at IS NOT NULL) = (status IN ('destroyed', 'failed')))
+    )`.execute(db);
+  await sql`CREATE INDEX sandboxes_by_age ON sandboxes (organization_id, created_at DESC, id DESC)`.execute(
+    db,
+  );
+  await sql`CREATE INDEX sandboxes_alive ON sandboxes (status)
+    WHERE status IN ('creating', 'running', 'hibernated')`.execute(db);
+}
+
+async function createIdempotencyKeys(db: Database): Promise<void> {
+  await sql`
+    CREATE TABLE idempotency_keys (
+      organization_id text NOT NULL REFERENCES organizations (id),
+      route text NOT NULL,
+      key text NOT NULL,
+      body_sha256 bytea NOT NULL,
+      sandbox_id text NOT NULL,
+      created_at bigint NOT NULL,
+      status_code integer,
+      answer text,
+      PRIMARY KEY (organization_id, route, key)
+    )`.execute(db);
+  await sql`CREATE INDEX idempotency_keys_by_age ON idempotency_keys (created_at)`.execute(db);
+}

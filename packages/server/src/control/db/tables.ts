@@ -1,0 +1,74 @@
+/** The tables, as kysely sees them. Times are Unix milliseconds, money is in whole cost units (contract, cost.ts). */
+import type { SandboxState, StatusReason } from '@coppice/contract';
+import type { ColumnType, Generated, Insertable, JSONColumnType, Selectable, Updateable } from 'kysely';
+
+/** PostgreSQL `numeric(40,0)`: travels as text, so that no digit is lost. */
+type WholeNumeric = ColumnType<string, string, string>;
+
+export interface OrganizationTable {
+  id: string;
+  name: string;
+  region: string;
+  created_at: number;
+}
+
+export interface ApiKeyTable {
+  id: string;
+  organization_id: string;
+  /** SHA-256 of the whole key; the key itself is stored nowhere. */
+  sha256: Buffer;
+  last4: string;
+  created_at: number;
+  revoked_at: number | null;
+}
+
+export interface SandboxTable {
+  id: string;
+  organization_id: string;
+  status: SandboxState;
+  status_reason: StatusReason | null;
+  image: string;
+  region: string;
+  vcpus: number;
+  mem_mib: number;
+  disk_mib: number;
+  timeout_s: number;
+  max_lifetime_s: number | null;
+  labels: JSONColumnType<Record<string, string>>;
+  parent_id: string | null;
+  create_ms: number | null;
+  created_at: number;
+  /** Last request to the guest, written every few seconds: what the idle timer starts from after a restart. */
+  last_active_at: number;
+  /** When the runner last confirmed that the VM is there: billing of a lost sandbox ends here. */
+  last_seen_at: number;
+  ended_at: number | null;
+  cpu_ms: Generated<number>;
+  mem_peak_bytes: Generated<number>;
+  uptime_ms: Generated<number>;
+  cost_units: Generated<WholeNumeric>;
+}
+
+export interface IdempotencyKeyTable {
+  organization_id: string;
+  route: string;
+  key: string;
+  body_sha256: Buffer;
+  sandbox_id: string;
+  created_at: number;
+  /** Null while the first request is under way. */
+  status_code: number | null;
+  /** The answer's body, as it was sent. */
+  answer: string | null;
+}
+
+export interface Tables {
+  organizations: OrganizationTable;
+  api_keys: ApiKeyTable;
+  sandboxes: SandboxTable;
+  idempotency_keys: IdempotencyKeyTable;
+}
+
+export type SandboxRow = Selectable<SandboxTable>;
+export type NewSandboxRow = Insertable<SandboxTable>;
+export type SandboxUpdate = Updateable<SandboxTable>;

@@ -1,0 +1,89 @@
+/**
+ * What control and runner say to each other: HTTP/2 on a Unix socket, see docs/reference/runner-protocol.md.
+ * Both ends parse with these schemas; the wire is snake_case.
+ */
+import { isErrorCode, type ErrorCode } from '@coppice/contract';
+import { z } from 'zod';
+
+export const RUNNER_PROTOCOL_VERSION = 1;
+
+export const CreateVm = z.strictObject({
+  /** Pinned reference as the caller wrote it; the runner resolves it to a digest. */
+  image: z.string().min(1).max(512),
+  vcpus: z.int().positive(),
+  mem_mib: z.int().positive(),
+  disk_mib: z.int().positive(),
+});
+export type CreateVm = z.infer<typeof CreateVm>;
+
+export const VmInfo = z.object({
+  id: z.string(),
+  state: z.enum(['creating', 'running']),
+  /** `registry/repository:tag@sha256:…` */
+  image: z.string(),
+  vcpus: z.int(),
+  mem_mib: z.int(),
+  disk_mib: z.int(),
+  /** Where the create's time went, in milliseconds by step. */
+  timings_ms: z.record(z.string(), z.number()),
+});
+export type VmInfo = z.infer<typeof VmInfo>;
+
+/** Why a VM ended: asked to, powered off from inside, its kernel panicked, or its VMM or host was lost. */
+export const EndReason = z.enum(['destroyed', 'guest_shutdown', 'guest_panic', 'vmm_lost']);
+export type EndReason = z.infer<typeof EndReason>;
+
+export const VmEnd = z.object({
+  id: z.string(),
+  reason: EndReason,
+  /** CPU time of the VMM process, read on the host. */
+  cpu_ms: z.int(),
+  /** Peak resident memory of the VMM process, read on the host. */
+  mem_peak_bytes: z.int(),
+  ended_at: z.iso.datetime(),
+});
+export type VmEnd = z.infer<typeof VmEnd>;
+
+/** Stored (fsync) by the runner until control acknowledges it, so that an absent control loses nothing. */
+export const RunnerEvent = z.object({ seq: z.int().positive(), type: z.literal('vm_ended'), end: VmEnd });
+export type RunnerEvent = z.infer<typeof RunnerEvent>;
+
+export const Accelerator = z.enum(['kvm', 'tcg']);
+export type Accelerator = z.infer<typeof Accelerator>;
+
+export const RunnerStatus = z.object({
+  protocol: z.literal(RUNNER_PROTOCOL_VERSION),
+  accelerator: Accelerator,
+  accelerator_reason: z.string(),
+  max_vcpus: z.int(),
+  max_mem_mib: z.int(),
+  vms: z.int(),
+});
+export type RunnerStatus = z.infer<typeof RunnerStatus>;
+
+export const PreparedImage = z.object({
+  /** Resolved reference, `registry/repository:tag@sha256:…`. */
+  image: z.string(),
+  digest: z.string(),
+  size_bytes: z.int(),
+  prepared_at: z.iso.datetime(),
+  status: z.enum(['ready', 'preparing']),
+});
+export type PreparedImage = z.infer<typeof PreparedImage>;
+
+export const RunnerError = z.object({
+  code: z.custom<ErrorCode>(isErrorCode),
+  message: z.string().max(4096),
+});
+export type RunnerError = z.infer<typeof RunnerError>;
+
+export const PrepareProgress = z.discriminatedUnion('type', [
+  z.object({
+    type: z.literal('step'),
+    step: z.enum(['resolve', 'pull', 'flatten', 'template']),
+    elapsed_ms: z.number(),
+  }),
+  z.object({ type: z.literal('done'), image: PreparedImage }),
+  z.object({ type: z.literal('error'), error: RunnerError }),
+]);
+export type PrepareProgress = z.infer<typeof PrepareProgress>;

@@ -1,0 +1,130 @@
+/**
+ * One HTTP/2 session with the agent of one VM. The guest is hostile: header blocks and bodies read here are
+ * bounded, every answer has a deadline, and what is piped through is bounded by flow control alone.
+ */
+import http2 from 'node:http2';
+import { join } from 'node:path';
+import { withDeadline } from '../../lib/deadline.ts';
+import { SOCKETS } from '../vmm/qemu-arguments.ts';
+import { connectWhenReady } from '../vmm/socket.ts';
+import { AgentProtocolError, openGeneration } from './ctl-port.ts';
+
+const MAX_ANSWER_BYTES = 1 << 20;
+const STREAM_WINDOW_BYTES = 1 << 20;
+/** Large, so that unread streams never starve the others: each is bounded by its own window. */
+const CONNECTION_WINDOW_BYTES = 1 << 30;
+const ANSWER_TIMEOUT_MS = 15_000;
+const MAX_STREAMS = 1000;
+
+export interface SessionOptions {
+  socketDirectory: string;
+  /** Grows with every connection to this VM. */
+  generation: number;
+  timeoutMs: number;
+  assertAlive: () => void;
+}
+
+/** An answer of the agent that is not 2xx; `code` and `message` are the guest's words. */
+export class AgentAnswerError extends Error {
+  readonly status: number;
+  readonly body: Buffer;
+
+  constructor(path: string, status: number, body: Buffer) {
+    super(`agent answered ${path} with ${status}: ${body.toString('utf8').slice(0, 500)}`);
+    this.name = 'AgentAnswerError';
+    this.status = status;
+    this.body = body;
+  }
+}
+
+export class AgentSession {
+  readonly #session: http2.ClientHttp2Session;
+  readonly #close: () => void;
+
+  private constructor(session: http2.ClientHttp2Session, close: () => void) {
+    this.#session = session;
+    this.#close = close;
+  }
+
+  static async open(options: SessionOptions): Promise<AgentSession> {
+    const { socketDirectory, timeoutMs, assertAlive } = options;
+    const step = "the agent's port";
+    const ctl = await connectWhenReady(join(socketDirectory, SOCKETS.ctl), { step, timeoutMs, assertAlive });
+    ctl.on('error', () => ctl.destroy());
+    try {
+      await openGeneration(ctl, options.generation, timeoutMs);
+      const data = await connectWhenReady(join(socketDirectory, SOCKETS.data), {
+        step,
+        timeoutMs,
+        assertAlive,
+      });
+      const session = http2.connect('http://agent', {
+        createConnection: () => data,
+        peerMaxConcurrentStreams: MAX_STREAMS,
+        maxSessionMemory: 64,
+        settings: { initialWindowSize: STREAM_WINDOW_BYTES, enablePush: false, maxHeaderListSize: 16_384 },
+      });
+      session.once('connect', () => session.setLocalWindowSize(CONNECTION_WINDOW_BYTES));
+      const close = (): void => {
+        session.destroy();
+        data.destroy();
+        ctl.destroy();
+      };
+      session.on('error', close);
+      session.on('goaway', close);
+      session.on('close', close);
+      return new AgentSession(session, close);
+    } catch (error) {
+      ctl.destroy();
+      throw error;
+    }
+  }
+
+  get closed(): boolean {
+    return this.#session.closed || this.#session.destroyed;
+  }
+
+  close(): void {
+    this.#close();
+  }
+
+  /** A raw stream; the caller pipes it and owns its errors. */
+  request(headers: http2.OutgoingHttpHeaders): http2.ClientHttp2Stream {
+    if (this.closed) throw new AgentProtocolError('the session is closed');
+    return this.#session.request(headers, { endStream: false });
+  }
+
+  /** One JSON exchange. Throws {@link AgentAnswerError} on a refusal, DeadlineError after 15 s. */
+  async call(method: string, path: string, body?: unknown): Promise<unknown> {
+    const stream = this.request({ ':method': method, ':path': path });
+    const answer = readAnswer(stream, path);
+    stream.end(body === undefined ? undefined : JSON.stringify(body));
+    return withDeadline(`the agent's answer to ${path}`, ANSWER_TIMEOUT_MS, answer, () =>
+      stream.close(http2.constants.NGHTTP2_CANCEL),
+    );
+  }
+}
+
+async function readAnswer(stream: http2.ClientHttp2Stream, path: string): Promise<unknown> {
+  const head = Promise.withResolvers<http2.IncomingHttpHeaders & http2.IncomingHttpStatusHeader>();
+  stream.once('response', (headers) => head.resolve(headers));
+  stream.once('error', (error) => head.reject(error));
+  stream.once('close', () => head.reject(new AgentProtocolError(`the stream of ${path} closed`)));
+  const status = (await head.promise)[':status'] ?? 0;
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of stream as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > MAX_ANSWER_BYTES)
+      throw new AgentProtocolError(`the answer to ${path} is over ${MAX_ANSWER_BYTES} bytes`);
+    chunks.push(chunk);
+  }
+  const body = Buffer.concat(chunks);
+  if (status < 200 || status > 299) throw new AgentAnswerError(path, status, body);
+  if (body.length === 0) return undefined;
+  try {
+    return JSON.parse(body.toString('utf8')) as unknown;
+  } catch (error) {
+    throw new AgentProtocolError(`the answer to ${path} is not JSON: ${String(error)}`);
+  }
+}

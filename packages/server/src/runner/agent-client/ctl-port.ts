@@ -1,0 +1,86 @@
+/**
+ * The control port of the agent (docs/reference/agent-protocol.md). One exchange for each connection:
+ *
+ *   runner  open N ──────────►  agent drops its HTTP/2 session, drains the data port
+ *   runner  ◄────── waiting N   only now may HTTP/2 bytes be sent
+ *
+ * A VM that was saved in the middle of a frame would otherwise take new bytes for the rest of the old one.
+ */
+import type net from 'node:net';
+import { withDeadline } from '../../lib/deadline.ts';
+
+const MAX_FRAME_BYTES = 65_536;
+const LENGTH_BYTES = 4;
+const SUPPORTED_PROTOCOL = 1;
+
+export class AgentProtocolError extends Error {
+  constructor(message: string) {
+    super(`agent protocol: ${message}`);
+    this.name = 'AgentProtocolError';
+  }
+}
+
+export function encodeCtlFrame(message: unknown): Buffer {
+  const body = Buffer.from(JSON.stringify(message));
+  const frame = Buffer.alloc(LENGTH_BYTES + body.length);
+  frame.writeUInt32BE(body.length, 0);
+  body.copy(frame, LENGTH_BYTES);
+  return frame;
+}
+
+/** Splits off the first whole frame. Throws on a length no agent may send. */
+export function decodeCtlFrame(buffer: Buffer): { message: unknown; rest: Buffer } | undefined {
+  if (buffer.length < LENGTH_BYTES) return undefined;
+  const length = buffer.readUInt32BE(0);
+  if (length === 0 || length > MAX_FRAME_BYTES) throw new AgentProtocolError(`ctl frame of ${length} bytes`);
+  if (buffer.length < LENGTH_BYTES + length) return undefined;
+  const text = buffer.toString('utf8', LENGTH_BYTES, LENGTH_BYTES + length);
+  try {
+    return { message: JSON.parse(text) as unknown, rest: buffer.subarray(LENGTH_BYTES + length) };
+  } catch (error) {
+    throw new AgentProtocolError(`ctl frame is not JSON: ${String(error)}`);
+  }
+}
+
+/** Answers of an earlier generation may still be in the line after a restore: they are passed over. */
+function isAnswerTo(message: unknown, generation: number): boolean {
+  if (typeof message !== 'object' || message === null)
+    throw new AgentProtocolError('ctl message is no object');
+  const fields = message as Record<string, unknown>;
+  if (fields['type'] !== 'waiting' || fields['generation'] !== generation) return false;
+  if (fields['protocol'] !== SUPPORTED_PROTOCOL) {
+    throw new AgentProtocolError(
+      `the agent speaks version ${String(fields['protocol'])}, this runner ${SUPPORTED_PROTOCOL}`,
+    );
+  }
+  return true;
+}
+
+/** Asks the agent to make the data port ready for a new HTTP/2 session. */
+export async function openGeneration(
+  socket: net.Socket,
+  generation: number,
+  timeoutMs: number,
+): Promise<void> {
+  const done = Promise.withResolvers<undefined>();
+  let buffer: Buffer = Buffer.alloc(0);
+  const onData = (chunk: Buffer): void => {
+    try {
+      buffer = Buffer.concat([buffer, chunk]);
+      for (let frame = decodeCtlFrame(buffer); frame !== undefined; frame = decodeCtlFrame(buffer)) {
+        buffer = frame.rest;
+        if (isAnswerTo(frame.message, generation)) done.resolve(undefined);
+      }
+    } catch (error) {
+      done.reject(error as Error);
+    }
+  };
+  const onEnd = (): void => done.reject(new AgentProtocolError('the ctl port closed'));
+  socket.on('data', onData).on('error', onEnd).on('close', onEnd);
+  try {
+    socket.write(encodeCtlFrame({ type: 'open', generation }));
+    await withDeadline('the agent', timeoutMs, done.promise);
+  } finally {
+    socket.off('data', onData).off('error', onEnd).off('close', onEnd);
+  }
+}

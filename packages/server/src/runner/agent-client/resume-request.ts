@@ -1,0 +1,25 @@
+import { randomBytes } from 'node:crypto';
+import type { ImageConfig } from '../image/image-store.types.ts';
+
+export interface ResumeInput {
+  vmId: string;
+  generation: number;
+  image: ImageConfig;
+  network: { address: string; gateway: string; resolver: string; mtu: number } | undefined;
+}
+
+/** Body of the agent's `POST /resume`: all by which one copy of a template differs from the others. */
+export function buildResumeRequest(input: ResumeInput): Record<string, unknown> {
+  return {
+    generation: input.generation,
+    entropy: randomBytes(64).toString('base64'),
+    clock_unix_ns: String(BigInt(Date.now()) * 1_000_000n),
+    hostname: input.vmId,
+    machine_id: input.vmId.replace(/^run/u, '').padEnd(32, '0').slice(0, 32),
+    network: input.network === undefined ? null : { interface: 'eth0', ...input.network },
+    env: input.image.env,
+    user: input.image.user,
+    workdir: input.image.workdir,
+    dns_search: [],
+  };
+}

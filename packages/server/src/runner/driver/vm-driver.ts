@@ -1,0 +1,170 @@
+/**
+ * The driver of one VM in its runner: the only writer of its state.
+ *
+ *   creating ──► running ──► ending ──► ended
+ *       └───────────────────────▲
+ *
+ * Every step of a create registers its undoing before it is done: on disk by the VM's record (for the next
+ * runner process) and in the release list (for this one). Ending runs that list whatever the step was.
+ */
+import { AppError } from '@coppice/contract';
+import type { Logger } from 'pino';
+import type { EndReason, VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
+import { AgentSession } from '../agent-client/agent-session.ts';
+import { isAlive, type ProcessUsage } from '../vmm/host-process.ts';
+import type { VmHandle } from '../vmm/vmm.ts';
+
+const RECONNECT_TIMEOUT_MS = 15_000;
+
+export type VmState = 'creating' | 'running' | 'ending' | 'ended';
+
+export interface DriverHooks {
+  /** Makes the end durable; called once the VMM is gone and before anything is released. */
+  recordEnd: (end: VmEnd) => void;
+  /** Notes the next generation on disk before it is used. */
+  saveGeneration: (generation: number) => void;
+}
+
+export class VmDriver {
+  readonly info: VmInfo;
+  readonly #hooks: DriverHooks;
+  readonly #log: Logger;
+  readonly #release: (() => void | Promise<void>)[] = [];
+  #state: VmState = 'creating';
+  #vm: VmHandle | undefined;
+  #session: AgentSession | undefined;
+  #opening: Promise<AgentSession> | undefined;
+  #creation: Promise<unknown> = Promise.resolve();
+  #generation: number;
+  #lastUsage: ProcessUsage = { cpuMs: 0, memPeakBytes: 0 };
+  #ending: Promise<VmEnd> | undefined;
+
+  constructor(info: VmInfo, generation: number, hooks: DriverHooks, log: Logger) {
+    this.info = info;
+    this.#generation = generation;
+    this.#hooks = hooks;
+    this.#log = log;
+  }
+
+  get state(): VmState {
+    return this.#state;
+  }
+
+  /** Registers what takes a step back; run in reverse order when the VM ends. */
+  onRelease(undo: () => void | Promise<void>): void {
+    this.#release.push(undo);
+  }
+
+  /** From here on the VM's own end is watched. */
+  attach(vm: VmHandle): void {
+    this.#vm = vm;
+    vm.ended
+      .then(
+        (reason) => this.end(reason),
+        (error: unknown) => this.#log.error({ err: error }, 'watching the VM failed'),
+      )
+      .catch((error: unknown) => this.#log.error({ err: error }, 'ending the VM failed'));
+  }
+
+  /** The guest has answered `resume`: a first command could run. */
+  markRunning(): void {
+    this.assertCreating();
+    this.#state = 'running';
+    this.info.state = 'running';
+  }
+
+  /** Takes over a VM that an earlier process created. */
+  adopt(vm: VmHandle): void {
+    this.#state = 'running';
+    this.attach(vm);
+  }
+
+  /** The create under way: an end asked for meanwhile waits until its current step has settled. */
+  trackCreation(creation: Promise<unknown>): void {
+    this.#creation = creation.catch(() => undefined);
+  }
+
+  /** Throws when an end was asked for while the VM was being created. */
+  assertCreating(): void {
+    if (this.#state !== 'creating')
+      throw new AppError('invalid_state', 'the sandbox was destroyed while it was created');
+  }
+
+  /** The session with the agent, opened again when it was lost. */
+  async session(timeoutMs = RECONNECT_TIMEOUT_MS): Promise<AgentSession> {
+    if (this.#session !== undefined && !this.#session.closed) return this.#session;
+    this.#opening ??= this.#openSession(timeoutMs).finally(() => {
+      this.#opening = undefined;
+    });
+    return this.#opening;
+  }
+
+  async #openSession(timeoutMs: number): Promise<AgentSession> {
+    const vm = this.#vm;
+    if (vm === undefined || this.#state === 'ending' || this.#state === 'ended') {
+      throw new AppError('guest_unreachable', 'the sandbox has no running VM');
+    }
+    this.#generation += 1;
+    this.#hooks.saveGeneration(this.#generation);
+    const session = await AgentSession.open({
+      socketDirectory: vm.socketDirectory,
+      generation: this.#generation,
+      timeoutMs,
+      assertAlive: () => {
+        if (!isAlive(vm.identity)) throw new AppError('guest_unreachable', 'the VM ended');
+      },
+    });
+    this.#session = session;
+    return session;
+  }
+
+  get generation(): number {
+    return this.#generation;
+  }
+
+  sampleUsage(): void {
+    this.#lastUsage = this.#vm?.usage() ?? this.#lastUsage;
+  }
+
+  /** Ends the VM; every caller gets the one end, whose reason is the first one's. */
+  end(reason: EndReason): Promise<VmEnd> {
+    this.#ending ??= this.#end(reason);
+    return this.#ending;
+  }
+
+  async #end(reason: EndReason): Promise<VmEnd> {
+    this.#state = 'ending';
+    await this.#creation;
+    this.sampleUsage();
+    this.#session?.close();
+    await this.#vm?.kill();
+    const end: VmEnd = {
+      id: this.info.id,
+      reason,
+      cpu_ms: Math.round(this.#lastUsage.cpuMs),
+      mem_peak_bytes: this.#lastUsage.memPeakBytes,
+      ended_at: new Date().toISOString(),
+    };
+    this.#hooks.recordEnd(end);
+    await this.#releaseAll();
+    this.#state = 'ended';
+    return end;
+  }
+
+  /** One undoing that fails must not keep the others from running. */
+  async #releaseAll(): Promise<void> {
+    for (const undo of this.#release.toReversed()) {
+      try {
+        await undo();
+      } catch (error) {
+        this.#log.error({ err: error }, 'a resource of an ended VM could not be released');
+      }
+    }
+  }
+
+  /** Lets the VM live on without this process. */
+  detach(): void {
+    this.#session?.close();
+    this.#vm?.detach();
+  }
+}

@@ -1,0 +1,116 @@
+/**
+ * Joins a stream of control with a stream of the agent. Bytes are piped, not re-framed, with back-pressure
+ * both ways; a reset on one side resets the other, so that a client that leaves ends its command and a guest
+ * that dies ends the answer. Of the agent's headers only the few below pass: the guest writes them.
+ */
+import http2 from 'node:http2';
+import { AppError, isErrorCode, type ErrorCode } from '@coppice/contract';
+import type { AgentSession } from '../agent-client/agent-session.ts';
+
+const { NGHTTP2_CANCEL, NGHTTP2_NO_ERROR, NGHTTP2_INTERNAL_ERROR } = http2.constants;
+/** A guest under load starts a process slowly; one that never answers is cut off. */
+const HEADERS_TIMEOUT_MS = 60_000;
+const ERROR_BODY_LIMIT_BYTES = 8192;
+const PASSED_HEADERS = ['content-type', 'content-length', 'content-range', 'accept-ranges'];
+
+export interface TunnelRequest {
+  method: string;
+  path: string;
+  headers: http2.OutgoingHttpHeaders;
+}
+
+/** Pipes `stream` (of control) to the agent. Throws AppError only while nothing has been answered. */
+export async function tunnelToAgent(
+  stream: http2.ServerHttp2Stream,
+  session: AgentSession,
+  request: TunnelRequest,
+): Promise<void> {
+  const upstream = session.request({ ':method': request.method, ':path': request.path, ...request.headers });
+  linkResets(stream, upstream);
+  stream.pipe(upstream);
+  const head = await awaitHead(upstream);
+  const status = head[':status'] ?? 502;
+  if (status >= 400 && status !== 416) throw await readRefusal(upstream, status);
+  if (stream.destroyed) return;
+  stream.respond({ ':status': status, ...passHeaders(head) });
+  upstream.pipe(stream);
+}
+
+function linkResets(stream: http2.ServerHttp2Stream, upstream: http2.ClientHttp2Stream): void {
+  stream.on('error', () => upstream.close(NGHTTP2_CANCEL));
+  stream.on('aborted', () => upstream.close(NGHTTP2_CANCEL));
+  stream.on('close', () => {
+    if (!upstream.closed)
+      upstream.close(stream.rstCode === NGHTTP2_NO_ERROR ? NGHTTP2_NO_ERROR : NGHTTP2_CANCEL);
+  });
+  upstream.on('error', () => stream.close(NGHTTP2_INTERNAL_ERROR));
+  upstream.on('close', () => {
+    if (upstream.rstCode !== NGHTTP2_NO_ERROR && stream.headersSent) stream.close(NGHTTP2_INTERNAL_ERROR);
+  });
+}
+
+type ResponseHead = http2.IncomingHttpHeaders & http2.IncomingHttpStatusHeader;
+
+function awaitHead(upstream: http2.ClientHttp2Stream): Promise<ResponseHead> {
+  const head = Promise.withResolvers<ResponseHead>();
+  const timer = setTimeout(() => upstream.close(NGHTTP2_CANCEL), HEADERS_TIMEOUT_MS);
+  const fail = (): void => {
+    clearTimeout(timer);
+    head.reject(new AppError('guest_unreachable', 'the agent in the sandbox did not answer'));
+  };
+  upstream.once('response', (headers) => {
+    clearTimeout(timer);
+    head.resolve(headers);
+  });
+  upstream.once('error', fail);
+  upstream.once('close', fail);
+  return head.promise;
+}
+
+function passHeaders(head: ResponseHead): http2.OutgoingHttpHeaders {
+  const passed: http2.OutgoingHttpHeaders = {};
+  for (const name of PASSED_HEADERS) {
+    const value = head[name];
+    if (typeof value === 'string') passed[name] = value;
+  }
+  return passed;
+}
+
+/** Codes the agent may use: anything else from a guest is a fault of the guest. */
+const AGENT_CODES = new Set<ErrorCode>([
+  'invalid_request',
+  'invalid_image',
+  'invalid_state',
+  'file_not_found',
+  'disk_full',
+]);
+
+async function readRefusal(upstream: http2.ClientHttp2Stream, status: number): Promise<AppError> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of upstream as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > ERROR_BODY_LIMIT_BYTES) break;
+    chunks.push(chunk);
+  }
+  const body = parseRefusal(Buffer.concat(chunks).toString('utf8'));
+  if (body === undefined || !AGENT_CODES.has(body.code)) {
+    return new AppError(
+      'guest_unreachable',
+      `the agent in the sandbox answered with an unexpected status ${status}`,
+    );
+  }
+  return new AppError(body.code, body.message.slice(0, 1000));
+}
+
+function parseRefusal(text: string): { code: ErrorCode; message: string } | undefined {
+  let body: unknown;
+  try {
+    body = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  if (typeof body !== 'object' || body === null) return undefined;
+  const { code, message } = body as Record<string, unknown>;
+  return isErrorCode(code) && typeof message === 'string' ? { code, message } : undefined;
+}

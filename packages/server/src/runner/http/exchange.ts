@@ -1,0 +1,41 @@
+import type http2 from 'node:http2';
+import { AppError } from '@coppice/contract';
+
+const BODY_LIMIT_BYTES = 1 << 20;
+
+export async function readJson(stream: http2.ServerHttp2Stream): Promise<unknown> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of stream as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > BODY_LIMIT_BYTES)
+      throw new AppError('payload_too_large', `the body is over ${BODY_LIMIT_BYTES} bytes`);
+    chunks.push(chunk);
+  }
+  try {
+    return JSON.parse(Buffer.concat(chunks).toString('utf8')) as unknown;
+  } catch (error) {
+    throw new AppError('invalid_request', 'the body is not JSON', { cause: error });
+  }
+}
+
+export function respondJson(stream: http2.ServerHttp2Stream, status: number, body: unknown): void {
+  if (stream.destroyed) return;
+  stream.respond({ ':status': status, 'content-type': 'application/json' });
+  stream.end(JSON.stringify(body));
+}
+
+/** After the head is out the only honest answer left is a reset. */
+export function respondError(stream: http2.ServerHttp2Stream, error: AppError): void {
+  if (stream.destroyed) return;
+  if (stream.headersSent) {
+    stream.destroy();
+    return;
+  }
+  respondJson(stream, error.status, { error: { code: error.code, message: error.message } });
+}
+
+/** One JSON text for each line; waits for the reader when it is slow. */
+export function writeLine(stream: http2.ServerHttp2Stream, value: unknown): void {
+  if (!stream.destroyed) stream.write(`${JSON.stringify(value)}\n`);
+}

@@ -1,0 +1,36 @@
+import type http2 from 'node:http2';
+import { AppError, type ImageReference } from '@coppice/contract';
+import type { PreparedImage, PrepareProgress } from '../../lib/runner-protocol.ts';
+import type { ImageStore } from '../image/image-store.ts';
+import type { StoredImage } from '../image/image-store.types.ts';
+import { writeLine } from './exchange.ts';
+
+export function toWire(image: StoredImage): PreparedImage {
+  return {
+    image: image.reference,
+    digest: image.digest,
+    size_bytes: image.sizeBytes,
+    prepared_at: image.preparedAt.toISOString(),
+    status: 'ready',
+  };
+}
+
+/** Prepares an image and tells each step as it begins; a reader that leaves does not stop it. */
+export async function streamPreparation(
+  stream: http2.ServerHttp2Stream,
+  images: ImageStore,
+  reference: ImageReference,
+): Promise<void> {
+  const started = performance.now();
+  stream.respond({ ':status': 200, 'content-type': 'application/x-ndjson' });
+  const tell = (progress: PrepareProgress): void => writeLine(stream, progress);
+  try {
+    const onStep = (step: 'resolve' | 'pull' | 'flatten'): void =>
+      tell({ type: 'step', step, elapsed_ms: Math.round(performance.now() - started) });
+    tell({ type: 'done', image: toWire(await images.prepare(reference, { onStep })) });
+  } catch (error) {
+    if (!(error instanceof AppError)) throw error;
+    tell({ type: 'error', error: { code: error.code, message: error.message } });
+  }
+  stream.end();
+}

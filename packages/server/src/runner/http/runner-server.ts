@@ -1,0 +1,188 @@
+/** The runner's side of docs/reference/runner-protocol.md. Only control, on the same machine, can connect. */
+import { chmodSync, rmSync } from 'node:fs';
+import http2 from 'node:http2';
+import { AppError, parseImageReference } from '@coppice/contract';
+import type { Logger } from 'pino';
+import { z, ZodError } from 'zod';
+import { CreateVm, type RunnerStatus } from '../../lib/runner-protocol.ts';
+import type { EventSpool } from '../driver/event-spool.ts';
+import type { Fleet } from '../driver/fleet.ts';
+import type { ImageStore } from '../image/image-store.ts';
+import { readJson, respondError, respondJson } from './exchange.ts';
+import { streamEvents } from './event-stream.ts';
+import { streamPreparation, toWire } from './prepare-stream.ts';
+import { tunnelToAgent } from './agent-tunnel.ts';
+
+const VM_ID = /^run[0-9a-f]{20}$/u;
+const STREAM_WINDOW_BYTES = 1 << 20;
+const AGENT_ROUTES: Record<string, readonly string[]> = {
+  exec: ['POST'],
+  files: ['PUT', 'GET', 'HEAD'],
+  list: ['GET'],
+  metrics: ['GET'],
+};
+
+export interface RunnerServerParts {
+  fleet: Fleet;
+  spool: EventSpool;
+  images: ImageStore;
+  status: () => RunnerStatus;
+  log: Logger;
+}
+
+interface Exchange {
+  stream: http2.ServerHttp2Stream;
+  headers: http2.IncomingHttpHeaders;
+  method: string;
+  segments: string[];
+  url: URL;
+}
+
+export class RunnerServer {
+  readonly #parts: RunnerServerParts;
+  readonly #server: http2.Http2Server;
+  readonly #sessions = new Set<http2.ServerHttp2Session>();
+
+  private constructor(parts: RunnerServerParts) {
+    this.#parts = parts;
+    this.#server = http2.createServer({
+      maxSessionMemory: 256,
+      settings: {
+        initialWindowSize: STREAM_WINDOW_BYTES,
+        maxConcurrentStreams: 10_000,
+        maxHeaderListSize: 65_536,
+      },
+    });
+    this.#server.on('session', (session) => {
+      this.#sessions.add(session);
+      session.setLocalWindowSize(1 << 30);
+      session.on('close', () => this.#sessions.delete(session));
+      session.on('error', (error) => parts.log.debug({ err: error }, 'control connection failed'));
+    });
+    this.#server.on('stream', (stream, headers) => this.#onStream(stream, headers));
+  }
+
+  static async listen(parts: RunnerServerParts, socketPath: string): Promise<RunnerServer> {
+    const runner = new RunnerServer(parts);
+    rmSync(socketPath, { force: true });
+    const listening = Promise.withResolvers<undefined>();
+    runner.#server.once('error', (error) => listening.reject(error));
+    runner.#server.listen(socketPath, () => listening.resolve(undefined));
+    await listening.promise;
+    chmodSync(socketPath, 0o600);
+    return runner;
+  }
+
+  async close(): Promise<void> {
+    const closed = Promise.withResolvers<undefined>();
+    this.#server.close(() => closed.resolve(undefined));
+    for (const session of this.#sessions) session.destroy();
+    await closed.promise;
+  }
+
+  #onStream(stream: http2.ServerHttp2Stream, headers: http2.IncomingHttpHeaders): void {
+    stream.on('error', (error) => this.#parts.log.debug({ err: error }, 'stream of control failed'));
+    const url = new URL(headers[':path'] ?? '/', 'http://runner');
+    const segments = url.pathname.split('/').slice(1);
+    const exchange = { stream, headers, method: headers[':method'] ?? 'GET', segments, url };
+    this.#route(exchange).catch((error: unknown) => respondError(stream, this.#toAppError(error, exchange)));
+  }
+
+  #toAppError(error: unknown, exchange: Exchange): AppError {
+    if (error instanceof AppError) {
+      if (error.cause !== undefined)
+        this.#parts.log.warn({ err: error, path: exchange.url.pathname }, error.message);
+      return error;
+    }
+    if (error instanceof ZodError) return new AppError('invalid_request', z.prettifyError(error));
+    this.#parts.log.error({ err: error, path: exchange.url.pathname }, 'request of control failed');
+    return new AppError('internal', 'the runner failed; its log has the details');
+  }
+
+  async #route(exchange: Exchange): Promise<void> {
+    const { stream, method, segments } = exchange;
+    switch (segments[0]) {
+      case 'status':
+        return respondJson(stream, 200, this.#parts.status());
+      case 'vms':
+        return segments.length === 1
+          ? respondJson(stream, 200, this.#parts.fleet.list())
+          : this.#routeVm(exchange);
+      case 'events':
+        return this.#routeEvents(exchange);
+      case 'images':
+        return this.#routeImages(exchange);
+      default:
+        throw new AppError('not_found', `no route ${method} ${exchange.url.pathname}`);
+    }
+  }
+
+  async #routeVm(exchange: Exchange): Promise<void> {
+    const { stream, method, segments } = exchange;
+    const { fleet } = this.#parts;
+    const id = segments[1] ?? '';
+    if (!VM_ID.test(id)) throw new AppError('invalid_request', 'the VM id is malformed');
+    if (segments[2] === 'agent') return this.#routeAgent(exchange, id, segments[3] ?? '');
+    if (method === 'PUT') {
+      const request = CreateVm.parse(await readJson(stream));
+      return respondJson(stream, 201, await fleet.create(id, request));
+    }
+    if (method === 'DELETE') return respondJson(stream, 200, await fleet.destroy(id));
+    const driver = fleet.find(id);
+    if (driver === undefined) throw new AppError('not_found', `there is no VM ${id}`);
+    return respondJson(stream, 200, driver.info);
+  }
+
+  async #routeAgent(exchange: Exchange, id: string, route: string): Promise<void> {
+    const { stream, headers, method, url } = exchange;
+    if (AGENT_ROUTES[route]?.includes(method) !== true)
+      throw new AppError('not_found', `no agent route ${method} ${route}`);
+    const driver = this.#parts.fleet.find(id);
+    if (driver === undefined) throw new AppError('not_found', `there is no VM ${id}`);
+    if (driver.state !== 'running') throw new AppError('invalid_state', `the VM is ${driver.state}`);
+    const session = await openSession(driver);
+    const passed: http2.OutgoingHttpHeaders = {};
+    if (typeof headers.range === 'string') passed['range'] = headers.range;
+    return tunnelToAgent(stream, session, { method, path: `/${route}${url.search}`, headers: passed });
+  }
+
+  async #routeEvents(exchange: Exchange): Promise<void> {
+    const { stream, segments, url } = exchange;
+    const { spool } = this.#parts;
+    if (segments[1] === 'ack') {
+      const { seq } = z.strictObject({ seq: z.int().nonnegative() }).parse(await readJson(stream));
+      spool.acknowledge(seq);
+      return respondJson(stream, 200, {});
+    }
+    const after = z.coerce
+      .number()
+      .int()
+      .nonnegative()
+      .parse(url.searchParams.get('after') ?? '0');
+    return streamEvents(stream, spool, after);
+  }
+
+  async #routeImages(exchange: Exchange): Promise<void> {
+    const { stream, segments } = exchange;
+    const { images } = this.#parts;
+    if (segments[1] === 'prepare') {
+      const { image } = z.strictObject({ image: z.string().max(512) }).parse(await readJson(stream));
+      return streamPreparation(stream, images, parseImageReference(image));
+    }
+    return respondJson(
+      stream,
+      200,
+      images.list().map((image) => toWire(image)),
+    );
+  }
+}
+
+async function openSession(
+  driver: NonNullable<ReturnType<Fleet['find']>>,
+): ReturnType<typeof driver.session> {
+  try {
+    return await driver.session();
+  } catch (error) {
+    throw new AppError('guest_unreachable', 'the agent in the sandbox does not answer', { cause: error });
+  }
+}

@@ -1,0 +1,30 @@
+/** What the runner has to know; made by config.ts, the only reader of the environment. */
+export interface RunnerTools {
+  qemu: string;
+  qemuImg: string;
+  kernel: string;
+  initramfs: string;
+  skopeo: string;
+  tar2sqfs: string;
+  nft: string;
+  ip: string;
+  mke2fs: string;
+}
+
+export interface RunnerConfig {
+  /** On a disk file system: images, templates, scratch disks, events. */
+  dataDir: string;
+  /** Short path for sockets, gone after a reboot. */
+  runDir: string;
+  socketPath: string;
+  /** Four hex digits that tell several installations on one host apart (TAP names, nft table). */
+  slug: string;
+  guestCidr: string;
+  openPrivateRanges: readonly string[];
+  /** First of the unprivileged uids that VMs get. */
+  uidBase: number;
+  registryMirrors: Readonly<Record<string, string>>;
+  insecureRegistries: readonly string[];
+  builtinImages: readonly { reference: string; layoutPath: string }[];
+  tools: RunnerTools;
+}

@@ -1,0 +1,176 @@
+/** Composition root of the runner: the one place where its parts meet. */
+import { createHash } from 'node:crypto';
+import { mkdirSync, rmSync, statSync } from 'node:fs';
+import net from 'node:net';
+import { availableParallelism, totalmem } from 'node:os';
+import { join } from 'node:path';
+import type { Logger } from 'pino';
+import { RUNNER_PROTOCOL_VERSION } from '../lib/runner-protocol.ts';
+import { ScratchStore } from './disk/scratch-store.ts';
+import { EventSpool } from './driver/event-spool.ts';
+import { Fleet } from './driver/fleet.ts';
+import { RunnerServer } from './http/runner-server.ts';
+import { ImageStore } from './image/image-store.ts';
+import { GuestNetwork } from './network/guest-network.ts';
+import type { RunnerConfig } from './runner-config.ts';
+import { TemplateStore } from './snapshot/template-store.ts';
+import { chooseAccelerator, type AcceleratorChoice } from './vmm/accelerator.ts';
+import { Qemu } from './vmm/qemu.ts';
+
+/** TAPs made in advance, so that none is made while a create waits. */
+const TAP_POOL_SIZE = 8;
+/** Uids before those of the VMs: the probe's and the template's. */
+const SERVICE_UIDS = 2;
+const VM_UIDS = 16_384;
+/** More vCPUs than cores are allowed: sandboxes are idle most of the time. */
+const MIN_MAX_VCPUS = 8;
+
+export interface Runner extends AsyncDisposable {
+  accelerator: AcceleratorChoice;
+}
+
+export async function startRunner(config: RunnerConfig, log: Logger): Promise<Runner> {
+  await assertNoOtherRunner(config.socketPath);
+  mkdirSync(config.dataDir, { recursive: true, mode: 0o711 });
+  mkdirSync(config.runDir, { recursive: true, mode: 0o711 });
+  await using setup = new AsyncDisposableStack();
+  const bindings = bindingsOf(config);
+  const vmm = new Qemu(
+    { qemuPath: config.tools.qemu, kernelPath: config.tools.kernel, initramfsPath: config.tools.initramfs },
+    log,
+  );
+  const accelerator = await chooseAccelerator({
+    vmm,
+    cachePath: join(config.dataDir, 'accelerator.json'),
+    directory: join(config.dataDir, 'probe'),
+    uid: config.uidBase,
+    binding: createHash('sha256').update(JSON.stringify(bindings)).digest('hex'),
+    log,
+  });
+  const fleet = await openFleet(config, { vmm, bindings, accelerator }, log);
+  setup.defer(() => fleet.close());
+  const server = await RunnerServer.listen(
+    {
+      fleet: fleet.fleet,
+      spool: fleet.spool,
+      images: fleet.images,
+      status: () => ({
+        protocol: RUNNER_PROTOCOL_VERSION,
+        accelerator: accelerator.accelerator,
+        accelerator_reason: accelerator.reason,
+        max_vcpus: Math.max(MIN_MAX_VCPUS, availableParallelism()),
+        max_mem_mib: Math.floor(totalmem() / (1024 * 1024)),
+        vms: fleet.fleet.list().length,
+      }),
+      log,
+    },
+    config.socketPath,
+  );
+  setup.defer(() => server.close());
+  const running = setup.move();
+  return { accelerator, [Symbol.asyncDispose]: () => running.disposeAsync() };
+}
+
+interface OpenedFleet {
+  fleet: Fleet;
+  spool: EventSpool;
+  images: ImageStore;
+  close: () => Promise<void>;
+}
+
+interface FleetParts {
+  vmm: Qemu;
+  bindings: Record<string, string>;
+  accelerator: AcceleratorChoice;
+}
+
+async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): Promise<OpenedFleet> {
+  const { dataDir, runDir, tools, uidBase } = config;
+  const { vmm } = parts;
+  const images = await ImageStore.open({
+    directory: join(dataDir, 'images'),
+    tools: { skopeo: tools.skopeo, tar2sqfs: tools.tar2sqfs },
+    mirrors: config.registryMirrors,
+    insecureRegistries: [...config.insecureRegistries],
+    builtin: [...config.builtinImages],
+    log,
+  });
+  const network = await GuestNetwork.open({
+    slug: config.slug,
+    guestCidr: config.guestCidr,
+    tools: { nft: tools.nft, ip: tools.ip },
+    poolSize: TAP_POOL_SIZE,
+    openPrivateRanges: [...config.openPrivateRanges],
+    log,
+  });
+  const scratch = ScratchStore.open(join(dataDir, 'scratch'), tools);
+  const templateSockets = join(runDir, 't');
+  rmSync(templateSockets, { recursive: true, force: true });
+  const templates = TemplateStore.open({
+    directory: join(dataDir, 'templates'),
+    socketDirectory: templateSockets,
+    vmm,
+    scratch,
+    uid: uidBase + 1,
+    bindings: parts.bindings,
+    acquireTap: async (id) => {
+      const slot = await network.acquire(id);
+      return { open: () => slot.openTap(), release: () => network.release(id) };
+    },
+    log,
+  });
+  const spool = EventSpool.open(join(dataDir, 'events'));
+  const uids = {
+    serviceFirst: uidBase,
+    first: uidBase + SERVICE_UIDS,
+    last: uidBase + SERVICE_UIDS + VM_UIDS - 1,
+  };
+  const vmsDirectory = join(dataDir, 'vms');
+  const socketsDirectory = join(runDir, 'v');
+  const { accelerator } = parts.accelerator;
+  const fleet = new Fleet({
+    accelerator,
+    images,
+    templates,
+    scratch,
+    network,
+    vmm,
+    uids,
+    vmsDirectory,
+    socketsDirectory,
+    spool,
+    log,
+  });
+  await fleet.adoptAll();
+  return {
+    fleet,
+    spool,
+    images,
+    close: async () => {
+      fleet.detachAll();
+      await network.close();
+    },
+  };
+}
+
+/** Two runners over the same VMs would each undo what the other does. */
+async function assertNoOtherRunner(socketPath: string): Promise<void> {
+  const attempt = Promise.withResolvers<boolean>();
+  const socket = net
+    .connect(socketPath, () => attempt.resolve(true))
+    .on('error', () => attempt.resolve(false));
+  const answered = await attempt.promise;
+  socket.destroy();
+  if (answered) throw new Error(`another runner is already using ${socketPath}`);
+}
+
+/** What saved state is bound to. Path, size and time stand for the content: packages replace files whole. */
+function bindingsOf(config: RunnerConfig): Record<string, string> {
+  const bound = { qemu: config.tools.qemu, kernel: config.tools.kernel, initramfs: config.tools.initramfs };
+  return Object.fromEntries(
+    Object.entries(bound).map(([name, path]) => {
+      const { size, mtimeMs } = statSync(path);
+      return [name, `${path}:${size}:${mtimeMs}`];
+    }),
+  );
+}

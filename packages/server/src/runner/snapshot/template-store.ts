@@ -1,0 +1,197 @@
+/**
+ * Templates: a VM booted once for each (image, shape, kernel, agent, QEMU), saved when its agent is up and no
+ * user code has run. Every sandbox is a copy-on-write view of one.
+ *
+ *   boot (RAM = file) → agent mounts and warms the image → host disconnects → stop → device state → QEMU ends
+ *
+ * From then on the RAM file must never change: a private mapping shows later writes to pages not yet copied.
+ */
+import { createHash } from 'node:crypto';
+import {
+  chmodSync,
+  chownSync,
+  closeSync,
+  copyFileSync,
+  existsSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import type { Logger } from 'pino';
+import { syncDirectory } from '../../lib/durable-file.ts';
+import { SingleFlight } from '../../lib/single-flight.ts';
+import { AgentSession } from '../agent-client/agent-session.ts';
+import type { ScratchStore } from '../disk/scratch-store.ts';
+import type { StoredImage } from '../image/image-store.types.ts';
+import { GUEST_MAC, kernelCommandLine, MACHINE_VERSION, type MachineShape } from '../vmm/qemu-arguments.ts';
+import { isAlive } from '../vmm/host-process.ts';
+import type { TemplateFiles, Vmm } from '../vmm/vmm.ts';
+
+/** Cold boot under emulation takes some seconds; on a busy machine a multiple of that. */
+const BOOT_TIMEOUT_MS = 120_000;
+/** The template's scratch disk is a placeholder: a sandbox's own, of any size, takes its slot. */
+const PLACEHOLDER_DISK_MIB = 64;
+
+export interface TemplateTap {
+  open: () => number;
+  release: () => void;
+}
+
+export interface TemplateStoreOptions {
+  directory: string;
+  socketDirectory: string;
+  vmm: Vmm;
+  scratch: ScratchStore;
+  /** Uid of the VM that becomes a template; one is made at a time. */
+  uid: number;
+  /** Hashes of what saved state is bound to besides the image: QEMU, kernel, initramfs. */
+  bindings: Readonly<Record<string, string>>;
+  acquireTap: (id: string) => Promise<TemplateTap>;
+  log: Logger;
+}
+
+export class TemplateStore {
+  readonly #options: TemplateStoreOptions;
+  readonly #flights = new SingleFlight<TemplateFiles>();
+  #queue: Promise<unknown> = Promise.resolve();
+
+  private constructor(options: TemplateStoreOptions) {
+    this.#options = options;
+  }
+
+  /** Takes away what an interrupted build left. */
+  static open(options: TemplateStoreOptions): TemplateStore {
+    mkdirSync(options.directory, { recursive: true, mode: 0o711 });
+    for (const name of readdirSync(options.directory)) {
+      if (name.endsWith('.building')) rmSync(join(options.directory, name), { recursive: true, force: true });
+    }
+    return new TemplateStore(options);
+  }
+
+  /** Name of the template's directory. */
+  keyOf(image: StoredImage, shape: MachineShape): string {
+    const bound = {
+      machine: MACHINE_VERSION,
+      image: image.digest,
+      shape,
+      mac: GUEST_MAC,
+      commandLine: kernelCommandLine(shape.accelerator),
+      ...this.#options.bindings,
+    };
+    return createHash('sha256').update(JSON.stringify(bound)).digest('hex').slice(0, 32);
+  }
+
+  filesOf(key: string): TemplateFiles {
+    const directory = join(this.#options.directory, key);
+    return { ramPath: join(directory, 'ram'), statePath: join(directory, 'devices') };
+  }
+
+  async ensure(image: StoredImage, shape: MachineShape): Promise<{ key: string; files: TemplateFiles }> {
+    const key = this.keyOf(image, shape);
+    const files = this.filesOf(key);
+    if (existsSync(files.statePath)) return { key, files };
+    await this.#flights.run(key, () => this.#enqueue(() => this.#build(key, image, shape)));
+    return { key, files };
+  }
+
+  #enqueue<T>(work: () => Promise<T>): Promise<T> {
+    const run = this.#queue.then(work);
+    this.#queue = run.catch(() => undefined);
+    return run;
+  }
+
+  async #build(key: string, image: StoredImage, shape: MachineShape): Promise<TemplateFiles> {
+    const files = this.filesOf(key);
+    if (existsSync(files.statePath)) return files;
+    const started = performance.now();
+    const building = join(this.#options.directory, `${key}.building`);
+    const sockets = join(this.#options.socketDirectory, key.slice(0, 12));
+    await using undo = new AsyncDisposableStack();
+    undo.defer(() => rmSync(building, { recursive: true, force: true }));
+    undo.defer(() => rmSync(sockets, { recursive: true, force: true }));
+    makeDirectories(building, sockets, this.#options.uid);
+    const tap = await this.#options.acquireTap(`template-${key}`);
+    undo.defer(() => tap.release());
+    await this.#bootAndSave({ building, sockets, image, shape, openTap: tap.open });
+    renameSync(building, join(this.#options.directory, key));
+    syncDirectory(this.#options.directory);
+    const elapsedMs = Math.round(performance.now() - started);
+    this.#options.log.info(
+      { template: key, image: image.reference, shape, elapsed_ms: elapsedMs },
+      'template made',
+    );
+    return files;
+  }
+
+  async #bootAndSave(build: {
+    building: string;
+    sockets: string;
+    image: StoredImage;
+    shape: MachineShape;
+    openTap: () => number;
+  }): Promise<void> {
+    const { building, sockets, image, shape, openTap } = build;
+    const { scratch, uid, vmm } = this.#options;
+    const base = await scratch.ensureBase(PLACEHOLDER_DISK_MIB);
+    const scratchPath = join(sockets, 'scratch.qcow2');
+    scratch.createOverlay(base, scratchPath, uid);
+    const ramPath = join(building, 'ram');
+    makeRamFile(ramPath, shape.memMiB, uid);
+    const disks = { imagePath: image.path, scratchBasePath: base.basePath, scratchPath };
+    const vm = await vmm.boot(
+      { id: 'template', shape, uid, socketDirectory: sockets, disks, openTap },
+      ramPath,
+    );
+    try {
+      const session = await AgentSession.open({
+        socketDirectory: sockets,
+        generation: 1,
+        timeoutMs: BOOT_TIMEOUT_MS,
+        assertAlive: () => {
+          if (!isAlive(vm.identity)) throw new Error('QEMU ended while the template booted');
+        },
+      });
+      await session.call('POST', '/prepare', {});
+      session.close();
+      await vm.saveTemplate(join(sockets, 'devices'));
+    } finally {
+      await vm.kill();
+    }
+    copyFileSync(join(sockets, 'devices'), join(building, 'devices'));
+    freeze(join(building, 'devices'));
+    freeze(ramPath);
+    syncDirectory(building);
+  }
+}
+
+function makeDirectories(building: string, sockets: string, uid: number): void {
+  rmSync(building, { recursive: true, force: true });
+  mkdirSync(building, { mode: 0o711 });
+  rmSync(sockets, { recursive: true, force: true });
+  mkdirSync(sockets, { recursive: true, mode: 0o700 });
+  chownSync(sockets, uid, uid);
+}
+
+function makeRamFile(path: string, memMiB: number, uid: number): void {
+  writeFileSync(path, '', { mode: 0o600 });
+  truncateSync(path, memMiB * 1024 * 1024);
+  chownSync(path, uid, uid);
+}
+
+/** Owned by root and read-only for all: no VM may change what others map. */
+function freeze(path: string): void {
+  chownSync(path, 0, 0);
+  chmodSync(path, 0o444);
+  const descriptor = openSync(path, 'r');
+  try {
+    fsyncSync(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
+}

@@ -1,0 +1,125 @@
+/**
+ * Which accelerator works here, found by booting. /dev/kvm opening, and even VM and vCPU creation succeeding,
+ * prove nothing: on some hosts the guest then aborts or hangs. The answer holds for one boot of the host and
+ * one QEMU.
+ */
+import { chownSync, existsSync, mkdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Logger } from 'pino';
+import { z } from 'zod';
+import { writeAtomically } from '../../lib/durable-file.ts';
+import { withDeadline } from '../../lib/deadline.ts';
+import { Accelerator } from '../../lib/runner-protocol.ts';
+import { AgentSession } from '../agent-client/agent-session.ts';
+import { hostBootId, isAlive } from './host-process.ts';
+import type { Vmm } from './vmm.ts';
+
+/** A KVM guest answers in half a second; one that hangs never does. */
+const PROBE_TIMEOUT_MS = 10_000;
+const PROBE_MEM_MIB = 256;
+
+const ProbeResult = z.object({
+  accelerator: Accelerator,
+  reason: z.string(),
+  boot_id: z.string(),
+  binding: z.string(),
+});
+
+export interface AcceleratorChoice {
+  accelerator: Accelerator;
+  /** Why, in words for an operator. */
+  reason: string;
+}
+
+export interface ProbeOptions {
+  vmm: Vmm;
+  /** Where the answer is kept: `accelerator.json`, which `coppice doctor` reads too. */
+  cachePath: string;
+  /** RAM file and sockets of the probe; removed afterwards. */
+  directory: string;
+  uid: number;
+  /** Changes with QEMU, kernel and initramfs. */
+  binding: string;
+  log: Logger;
+}
+
+export async function chooseAccelerator(options: ProbeOptions): Promise<AcceleratorChoice> {
+  const bootId = hostBootId();
+  const cached = readCached(options.cachePath);
+  if (cached?.boot_id === bootId && cached.binding === options.binding) return cached;
+  const choice = await probe(options);
+  const result = { ...choice, boot_id: bootId, binding: options.binding };
+  writeAtomically(options.cachePath, `${JSON.stringify(result)}\n`);
+  return choice;
+}
+
+function readCached(path: string): z.infer<typeof ProbeResult> | undefined {
+  if (!existsSync(path)) return undefined;
+  try {
+    return ProbeResult.parse(JSON.parse(readFileSync(path, 'utf8')));
+  } catch {
+    return undefined;
+  }
+}
+
+async function probe(options: ProbeOptions): Promise<AcceleratorChoice> {
+  if (!existsSync('/dev/kvm')) return { accelerator: 'tcg', reason: 'there is no /dev/kvm on this host' };
+  try {
+    await bootWithKvm(options);
+    return { accelerator: 'kvm', reason: 'a kernel booted with KVM' };
+  } catch (error) {
+    const reason = `/dev/kvm is there, but no kernel boots with it: ${firstLine(error)}`;
+    options.log.info({ err: error }, 'KVM probe failed, using emulation');
+    return { accelerator: 'tcg', reason };
+  }
+}
+
+async function bootWithKvm(options: ProbeOptions): Promise<void> {
+  const { directory, uid, vmm } = options;
+  rmSync(directory, { recursive: true, force: true });
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  const ramPath = join(directory, 'ram');
+  writeFileSync(ramPath, '');
+  truncateSync(ramPath, PROBE_MEM_MIB * 1024 * 1024);
+  for (const path of [directory, ramPath]) chownSync(path, uid, uid);
+  const shape = { accelerator: 'kvm', vcpus: 1, memMiB: PROBE_MEM_MIB } as const;
+  try {
+    const launch = {
+      id: 'probe',
+      shape,
+      uid,
+      socketDirectory: directory,
+      disks: undefined,
+      openTap: undefined,
+    };
+    const vm = await vmm.boot(launch, ramPath);
+    try {
+      await withDeadline(
+        'booting a kernel with KVM',
+        PROBE_TIMEOUT_MS,
+        ping(directory, () => isAlive(vm.identity)),
+      );
+    } finally {
+      await vm.kill();
+    }
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
+
+async function ping(socketDirectory: string, alive: () => boolean): Promise<void> {
+  const session = await AgentSession.open({
+    socketDirectory,
+    generation: 1,
+    timeoutMs: PROBE_TIMEOUT_MS,
+    assertAlive: () => {
+      if (!alive()) throw new Error('QEMU ended');
+    },
+  });
+  await session.call('GET', '/ping');
+  session.close();
+}
+
+function firstLine(error: unknown): string {
+  return (error instanceof Error ? error.message : String(error)).split('\n')[0]?.slice(0, 200) ?? '';
+}

@@ -1,0 +1,110 @@
+/** What /proc says of a process that may not be our child: VMs outlive the runner that started them. */
+import { readFileSync, readdirSync, statSync } from 'node:fs';
+import { pollUntil } from '../../lib/deadline.ts';
+
+const KILL_TIMEOUT_MS = 10_000;
+const CLOCK_TICKS_PER_SECOND = 100;
+
+/** A pid alone may be reused; with its start time it names one process of this boot. */
+export interface ProcessIdentity {
+  pid: number;
+  /** Field 22 of /proc/pid/stat, clock ticks since boot. */
+  startTicks: number;
+}
+
+export interface ProcessUsage {
+  cpuMs: number;
+  memPeakBytes: number;
+}
+
+interface ProcessStat {
+  state: string;
+  startTicks: number;
+  cpuTicks: number;
+}
+
+function findStat(pid: number): ProcessStat | undefined {
+  let text: string;
+  try {
+    text = readFileSync(`/proc/${pid}/stat`, 'latin1');
+  } catch {
+    return undefined;
+  }
+  // The second field is the command in parentheses and may hold anything; fields are counted after it.
+  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
+  return {
+    state: fields[0] ?? 'X',
+    cpuTicks: Number(fields[11]) + Number(fields[12]),
+    startTicks: Number(fields[19]),
+  };
+}
+
+export function findIdentity(pid: number): ProcessIdentity | undefined {
+  const stat = findStat(pid);
+  return stat === undefined ? undefined : { pid, startTicks: stat.startTicks };
+}
+
+/** False for a zombie too: it runs nothing and holds nothing. */
+export function isAlive(identity: ProcessIdentity): boolean {
+  const stat = findStat(identity.pid);
+  return (
+    stat !== undefined && stat.startTicks === identity.startTicks && stat.state !== 'Z' && stat.state !== 'X'
+  );
+}
+
+/** CPU time (user and system) and peak resident memory; undefined when the process is gone. */
+export function findUsage(identity: ProcessIdentity): ProcessUsage | undefined {
+  const stat = findStat(identity.pid);
+  if (stat === undefined || stat.startTicks !== identity.startTicks) return undefined;
+  let status: string;
+  try {
+    status = readFileSync(`/proc/${identity.pid}/status`, 'latin1');
+  } catch {
+    return undefined;
+  }
+  const peakKib = /^VmHWM:\s+(\d+) kB$/mu.exec(status)?.[1];
+  return {
+    cpuMs: (stat.cpuTicks * 1000) / CLOCK_TICKS_PER_SECOND,
+    memPeakBytes: Number(peakKib ?? 0) * 1024,
+  };
+}
+
+/** SIGKILL, then waits until the process is really gone: its uid, TAP and files are free only then. */
+export async function killAndWait(identity: ProcessIdentity): Promise<void> {
+  if (isAlive(identity)) {
+    try {
+      process.kill(identity.pid, 'SIGKILL');
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+    }
+  }
+  await pollUntil({ step: `end of process ${identity.pid}`, timeoutMs: KILL_TIMEOUT_MS, intervalMs: 2 }, () =>
+    isAlive(identity) ? undefined : true,
+  );
+}
+
+/** Processes whose real uid is in `[first, last]`. */
+export function listProcessesOfUids(first: number, last: number): ProcessIdentity[] {
+  const found: ProcessIdentity[] = [];
+  for (const name of readdirSync('/proc')) {
+    if (!/^\d+$/u.test(name)) continue;
+    const uid = findOwner(name);
+    if (uid === undefined || uid < first || uid > last) continue;
+    const identity = findIdentity(Number(name));
+    if (identity !== undefined) found.push(identity);
+  }
+  return found;
+}
+
+function findOwner(pid: string): number | undefined {
+  try {
+    return statSync(`/proc/${pid}`).uid;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Changes with every boot of the host: what ran under another boot id runs no more. */
+export function hostBootId(): string {
+  return readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim();
+}

@@ -1,0 +1,214 @@
+/**
+ * The command line of a VM, as pure functions. Template and restored VM must agree in machine, devices and
+ * their order, or the saved device state does not load; what may differ is where the files are, whether RAM
+ * is shared, and whether the VM starts or waits for a state.
+ *
+ *   share=on                       template: RAM *is* the file
+ *   share=off,readonly=on,rom=off  sandbox: RAM is a private copy-on-write view of the template's file
+ */
+import type { Accelerator } from '../../lib/runner-protocol.ts';
+
+/** Raise when the device model or its order changes: templates of another version are not used. */
+export const MACHINE_VERSION = 1;
+
+/** The same in every guest: saved state carries it, and no two guests share a link. */
+export const GUEST_MAC = '06:00:00:00:00:01';
+
+/** TCG's translation cache, MiB; its default may grow to 1 GiB for each VM. */
+const TCG_CACHE_MIB = 128;
+
+export interface MachineShape {
+  accelerator: Accelerator;
+  vcpus: number;
+  memMiB: number;
+}
+
+export interface DiskFiles {
+  /** Read-only squashfs of the image. */
+  imagePath: string;
+  /** Read-only ext4 file under the scratch overlay. */
+  scratchBasePath: string;
+  /** qcow2, this VM's own. */
+  scratchPath: string;
+}
+
+export interface MachineFiles {
+  kernelPath: string;
+  initramfsPath: string;
+  ramPath: string;
+  /** QEMU makes its sockets here; short, as socket paths hold 108 bytes. */
+  socketDirectory: string;
+  /** Absent for the accelerator probe, which boots no image. */
+  disks: DiskFiles | undefined;
+}
+
+export type StartMode = { kind: 'boot' } | { kind: 'restore'; statePath: string };
+
+export const SOCKETS = { qmp: 'qmp', ctl: 'ctl', data: 'data' } as const;
+export const CONSOLE_CHARDEV = 'console';
+export const SCRATCH_NODE = 'scratch';
+
+/** Child file descriptor at which QEMU finds its TAP. */
+export const TAP_CHILD_FD = 3;
+
+export function kernelCommandLine(accelerator: Accelerator): string {
+  const words = [
+    'console=ttyS0',
+    'quiet',
+    'panic=-1',
+    'reboot=t',
+    'net.ifnames=0',
+    'cgroup_no_v1=all',
+    'no_timer_check',
+    'tsc=reliable',
+    'rcupdate.rcu_expedited=1',
+    'random.trust_cpu=on',
+    '8250.nr_uarts=1',
+  ];
+  // Under emulation there is no speculation to mitigate, and what the checks cost is paid many times over.
+  if (accelerator === 'tcg') words.push('mitigations=off', 'nokaslr');
+  return words.join(' ');
+}
+
+function cpuModel(accelerator: Accelerator): string {
+  // Never `host`: state saved here must load on another runner. `la57` would only add a page-table level.
+  return accelerator === 'kvm' ? 'Westmere,+x2apic' : 'max,la57=off';
+}
+
+function accelerationArguments(shape: MachineShape): string[] {
+  const accelerator =
+    shape.accelerator === 'kvm'
+      ? 'kvm'
+      : `tcg,tb-size=${TCG_CACHE_MIB},thread=${shape.vcpus > 1 ? 'multi' : 'single'}`;
+  return ['-accel', accelerator, '-cpu', cpuModel(shape.accelerator), '-smp', String(shape.vcpus)];
+}
+
+function memoryArguments(shape: MachineShape, ramPath: string, mode: StartMode): string[] {
+  const mapping = mode.kind === 'boot' ? 'share=on' : 'share=off,readonly=on,rom=off';
+  return [
+    '-m',
+    `${shape.memMiB}M`,
+    '-object',
+    `memory-backend-file,id=ram0,size=${shape.memMiB}M,mem-path=${ramPath},${mapping}`,
+  ];
+}
+
+/**
+ * The backing file is named here, never read from the overlay's header: an escaped QEMU owns that header and
+ * could make it point anywhere. The overlay dies with its VM, so flushes to the host's disk buy nothing.
+ */
+function diskArguments(disks: DiskFiles): string[] {
+  const image = {
+    driver: 'file',
+    filename: disks.imagePath,
+    'node-name': 'image-file',
+    'read-only': true,
+    locking: 'off',
+  };
+  const base = {
+    driver: 'file',
+    filename: disks.scratchBasePath,
+    'node-name': 'scratch-base-file',
+    'read-only': true,
+    locking: 'off',
+  };
+  const cache = { direct: false, 'no-flush': true };
+  const overlay = {
+    driver: 'file',
+    filename: disks.scratchPath,
+    'node-name': 'scratch-file',
+    discard: 'unmap',
+    locking: 'off',
+    cache,
+  };
+  const nodes = [
+    image,
+    { driver: 'raw', file: 'image-file', 'node-name': 'image', 'read-only': true },
+    base,
+    { driver: 'raw', file: 'scratch-base-file', 'node-name': 'scratch-base', 'read-only': true },
+    overlay,
+    {
+      driver: 'qcow2',
+      file: 'scratch-file',
+      'node-name': SCRATCH_NODE,
+      backing: 'scratch-base',
+      discard: 'unmap',
+      cache,
+    },
+  ];
+  return [
+    ...nodes.flatMap((node) => ['-blockdev', JSON.stringify(node)]),
+    ...['-device', 'virtio-blk-device,drive=image,serial=image'],
+    ...['-device', `virtio-blk-device,drive=${SCRATCH_NODE},serial=scratch`],
+  ];
+}
+
+function portArguments(socketDirectory: string): string[] {
+  const port = (name: string, socket: string) => [
+    '-chardev',
+    `socket,id=${socket},path=${socketDirectory}/${socket},server=on,wait=off`,
+    '-device',
+    `virtserialport,chardev=${socket},name=${name}`,
+  ];
+  return [
+    '-device',
+    'virtio-serial-device',
+    ...port('coppice.ctl', SOCKETS.ctl),
+    ...port('coppice.data', SOCKETS.data),
+    '-qmp',
+    `unix:${socketDirectory}/${SOCKETS.qmp},server=on,wait=off`,
+  ];
+}
+
+function networkArguments(): string[] {
+  return [
+    '-netdev',
+    `tap,id=net0,fd=${TAP_CHILD_FD},vhost=off`,
+    '-device',
+    `virtio-net-device,netdev=net0,mac=${GUEST_MAC}`,
+  ];
+}
+
+/**
+ * A guest that powers off or resets leaves its QEMU paused: usage and console can still be read, and the
+ * runner may be away at that moment. The console is a ring in QEMU's memory: a guest cannot fill a disk with it.
+ */
+function confinementArguments(): string[] {
+  return [
+    ...['-chardev', `ringbuf,id=${CONSOLE_CHARDEV},size=65536`, '-serial', `chardev:${CONSOLE_CHARDEV}`],
+    ...['-action', 'reboot=shutdown,shutdown=pause,panic=pause'],
+    ...['-sandbox', 'on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny'],
+  ];
+}
+
+export interface QemuOptions {
+  name: string;
+  shape: MachineShape;
+  files: MachineFiles;
+  network: boolean;
+  mode: StartMode;
+}
+
+export function buildQemuArguments(options: QemuOptions): string[] {
+  const { shape, files, mode } = options;
+  return [
+    ...['-name', options.name, '-nodefaults', '-no-user-config', '-display', 'none'],
+    ...['-M', 'microvm,acpi=on,pit=on,pic=on,rtc=on,isa-serial=on,memory-backend=ram0,suppress-vmdesc=on'],
+    ...['-global', 'migration.send-configuration=off', '-global', 'virtio-mmio.force-legacy=off'],
+    ...accelerationArguments(shape),
+    ...memoryArguments(shape, files.ramPath, mode),
+    ...confinementArguments(),
+    ...portArguments(files.socketDirectory),
+    ...(files.disks === undefined ? [] : diskArguments(files.disks)),
+    ...(options.network ? networkArguments() : []),
+    ...[
+      '-kernel',
+      files.kernelPath,
+      '-initrd',
+      files.initramfsPath,
+      '-append',
+      kernelCommandLine(shape.accelerator),
+    ],
+    ...(mode.kind === 'restore' ? ['-S', '-incoming', `file:${mode.statePath}`] : []),
+  ];
+}

@@ -1,0 +1,119 @@
+import { join } from 'node:path';
+import type { Logger } from 'pino';
+import { findUsage, isAlive, killAndWait, type ProcessIdentity, type ProcessUsage } from './host-process.ts';
+import { CONSOLE_CHARDEV } from './qemu-arguments.ts';
+import { QmpError, type QmpClient, type QmpEvent } from './qmp-client.ts';
+import type { VmEnding, VmHandle } from './vmm.ts';
+
+const CONSOLE_TAIL_BYTES = 16_384;
+
+function stringField(value: unknown, field: string): string | undefined {
+  if (typeof value !== 'object' || value === null) return undefined;
+  const found = (value as Record<string, unknown>)[field];
+  return typeof found === 'string' ? found : undefined;
+}
+
+/** One QEMU process and its monitor. */
+export class QemuVm implements VmHandle {
+  readonly identity: ProcessIdentity;
+  readonly socketDirectory: string;
+  readonly ended: Promise<VmEnding>;
+  readonly #qmp: QmpClient;
+  readonly #log: Logger;
+  readonly #ended = Promise.withResolvers<VmEnding>();
+  #released = false;
+
+  constructor(identity: ProcessIdentity, socketDirectory: string, qmp: QmpClient, log: Logger) {
+    this.identity = identity;
+    this.socketDirectory = socketDirectory;
+    this.ended = this.#ended.promise;
+    this.#qmp = qmp;
+    this.#log = log;
+    qmp.on('event', (event) => this.#onEvent(event));
+    qmp.on('close', () => {
+      if (!this.#released) this.#ended.resolve('vmm_lost');
+    });
+  }
+
+  usage(): ProcessUsage | undefined {
+    return findUsage(this.identity);
+  }
+
+  async resizeDisk(node: string, sizeBytes: number): Promise<void> {
+    await this.#qmp.execute('block_resize', { 'node-name': node, size: sizeBytes });
+  }
+
+  async continue(): Promise<void> {
+    await this.#qmp.execute('cont');
+  }
+
+  /** `running`, `paused`, `inmigrate`, `shutdown`, … as QEMU names them. */
+  async status(): Promise<string> {
+    return stringField(await this.#qmp.execute('query-status'), 'status') ?? 'unknown';
+  }
+
+  /** Stops the VM and writes the state of its devices (not RAM). `live=false`, or QEMU would go on running. */
+  async saveTemplate(statePath: string): Promise<void> {
+    await this.#qmp.execute('stop');
+    await this.#qmp.execute('xen-save-devices-state', { filename: statePath, live: false });
+  }
+
+  async kill(): Promise<void> {
+    this.#released = true;
+    await killAndWait(this.identity);
+    this.#qmp.close();
+  }
+
+  detach(): void {
+    this.#released = true;
+    this.#qmp.close();
+  }
+
+  /** The last lines the guest's kernel wrote; never shown to a caller, the guest writes what it likes. */
+  async consoleTail(): Promise<string> {
+    const text = await this.#qmp.execute('ringbuf-read', {
+      device: CONSOLE_CHARDEV,
+      size: CONSOLE_TAIL_BYTES,
+    });
+    return typeof text === 'string' ? text : '';
+  }
+
+  /** What a VM that is paused for good ended by: asked when it stops and when a restarted runner finds it so. */
+  async classifyShutdown(): Promise<VmEnding> {
+    try {
+      return (await this.consoleTail()).includes('Kernel panic - not syncing')
+        ? 'guest_panic'
+        : 'guest_shutdown';
+    } catch (error) {
+      if (!(error instanceof QmpError)) throw error;
+      return 'vmm_lost';
+    }
+  }
+
+  #onEvent(event: QmpEvent): void {
+    if (this.#released) return;
+    if (event.event === 'SHUTDOWN') this.#resolveShutdown();
+    else if (event.event === 'BLOCK_IO_ERROR')
+      this.#log.warn({ event: event.event }, 'a disk of the VM failed');
+  }
+
+  #resolveShutdown(): void {
+    this.classifyShutdown().then(
+      (ending) => this.#ended.resolve(ending),
+      (error: unknown) => {
+        this.#log.warn({ err: error }, 'console of a VM that shut down could not be read');
+        this.#ended.resolve('vmm_lost');
+      },
+    );
+  }
+
+  /** Reports a VM that had already shut down when it was adopted. */
+  async checkAdopted(): Promise<void> {
+    if (!isAlive(this.identity)) this.#ended.resolve('vmm_lost');
+    else if ((await this.status()) === 'shutdown') this.#resolveShutdown();
+  }
+}
+
+export function socketPath(directory: string, name: string): string {
+  return join(directory, name);
+}

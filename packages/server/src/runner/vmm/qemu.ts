@@ -1,0 +1,158 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { closeSync, openSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Logger } from 'pino';
+import { pollUntil } from '../../lib/deadline.ts';
+import { findIdentity, isAlive, killAndWait, type ProcessIdentity } from './host-process.ts';
+import {
+  buildQemuArguments,
+  SOCKETS,
+  TAP_CHILD_FD,
+  type QemuOptions,
+  type StartMode,
+} from './qemu-arguments.ts';
+import { QemuVm } from './qemu-vm.ts';
+import { QmpClient } from './qmp-client.ts';
+import { connectWhenReady } from './socket.ts';
+import type { TemplateFiles, VmLaunch, Vmm } from './vmm.ts';
+
+const MONITOR_TIMEOUT_MS = 15_000;
+const INCOMING_TIMEOUT_MS = 15_000;
+const MESSAGES_LIMIT = 2000;
+
+export interface QemuTools {
+  qemuPath: string;
+  kernelPath: string;
+  initramfsPath: string;
+}
+
+/** QEMU ended while it was being started; the message holds the end of what it said. */
+export class VmmStartError extends Error {
+  constructor(messages: string, options?: ErrorOptions) {
+    super(`QEMU did not start: ${messages.trim() || 'it said nothing'}`, options);
+    this.name = 'VmmStartError';
+  }
+}
+
+interface StartedQemu {
+  identity: ProcessIdentity;
+  messagesPath: string;
+}
+
+export class Qemu implements Vmm {
+  readonly #tools: QemuTools;
+  readonly #log: Logger;
+
+  constructor(tools: QemuTools, log: Logger) {
+    this.#tools = tools;
+    this.#log = log;
+  }
+
+  async boot(launch: VmLaunch, ramPath: string): Promise<QemuVm> {
+    return this.#start(launch, ramPath, { kind: 'boot' });
+  }
+
+  async restore(launch: VmLaunch, template: TemplateFiles): Promise<QemuVm> {
+    const vm = await this.#start(launch, template.ramPath, {
+      kind: 'restore',
+      statePath: template.statePath,
+    });
+    try {
+      await pollUntil(
+        { step: 'loading the device state', timeoutMs: INCOMING_TIMEOUT_MS, intervalMs: 1 },
+        async () => ((await vm.status()) === 'inmigrate' ? undefined : true),
+      );
+      return vm;
+    } catch (error) {
+      await vm.kill();
+      throw error;
+    }
+  }
+
+  async adopt(identity: ProcessIdentity, socketDirectory: string): Promise<QemuVm | undefined> {
+    if (!isAlive(identity)) return undefined;
+    const vm = await this.#connect(
+      { identity, messagesPath: join(socketDirectory, 'messages') },
+      socketDirectory,
+    );
+    await vm.checkAdopted();
+    return vm;
+  }
+
+  async #start(launch: VmLaunch, ramPath: string, mode: StartMode): Promise<QemuVm> {
+    const options: QemuOptions = {
+      name: launch.id,
+      shape: launch.shape,
+      network: launch.openTap !== undefined,
+      mode,
+      files: {
+        kernelPath: this.#tools.kernelPath,
+        initramfsPath: this.#tools.initramfsPath,
+        ramPath,
+        socketDirectory: launch.socketDirectory,
+        disks: launch.disks,
+      },
+    };
+    const started = await this.#spawn(launch, buildQemuArguments(options));
+    try {
+      return await this.#connect(started, launch.socketDirectory);
+    } catch (error) {
+      await killAndWait(started.identity);
+      throw new VmmStartError(readMessages(started.messagesPath), { cause: error });
+    }
+  }
+
+  /** Detached, in a session of its own and with its own uid: it must survive this process. */
+  async #spawn(launch: VmLaunch, args: string[]): Promise<StartedQemu> {
+    const messagesPath = join(launch.socketDirectory, 'messages');
+    const messages = openSync(messagesPath, 'w', 0o600);
+    const tap = launch.openTap?.();
+    try {
+      const stdio: (number | 'ignore')[] = ['ignore', messages, messages];
+      if (tap !== undefined) stdio[TAP_CHILD_FD] = tap;
+      const child = spawn(this.#tools.qemuPath, args, {
+        uid: launch.uid,
+        gid: launch.uid,
+        cwd: launch.socketDirectory,
+        env: {},
+        detached: true,
+        stdio,
+      });
+      return { identity: await identityOf(child), messagesPath };
+    } finally {
+      closeSync(messages);
+      if (tap !== undefined) closeSync(tap);
+    }
+  }
+
+  async #connect(started: StartedQemu, socketDirectory: string): Promise<QemuVm> {
+    const socket = await connectWhenReady(join(socketDirectory, SOCKETS.qmp), {
+      step: "QEMU's monitor",
+      timeoutMs: MONITOR_TIMEOUT_MS,
+      assertAlive: () => {
+        if (!isAlive(started.identity)) throw new VmmStartError(readMessages(started.messagesPath));
+      },
+    });
+    const qmp = await QmpClient.open(socket);
+    return new QemuVm(started.identity, socketDirectory, qmp, this.#log);
+  }
+}
+
+async function identityOf(child: ChildProcess): Promise<ProcessIdentity> {
+  const spawned = Promise.withResolvers<undefined>();
+  child.once('spawn', () => spawned.resolve(undefined));
+  child.once('error', (error) => spawned.reject(new VmmStartError(error.message, { cause: error })));
+  await spawned.promise;
+  child.unref();
+  const identity = child.pid === undefined ? undefined : findIdentity(child.pid);
+  if (identity === undefined) throw new VmmStartError('it ended at once');
+  return identity;
+}
+
+function readMessages(path: string): string {
+  try {
+    return readFileSync(path, 'utf8').slice(-MESSAGES_LIMIT);
+  } catch (error) {
+    return `(its messages cannot be read: ${String(error)})`;
+  }
+}

@@ -1,0 +1,131 @@
+/**
+ * Starts runner and control, starts again the one that died, and stops both when asked to.
+ *
+ *   runner ready ──► control starts ──► control ready ──► address (and, once, the API key) are shown
+ *
+ * A role that ends by itself is started again after a pause that doubles from 0.2 s to 10 s and is short again
+ * once the role has lived for 30 s. A mistake in the configuration ends everything: no retry would help.
+ */
+import { fork, type ChildProcess } from 'node:child_process';
+import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import type { Logger } from 'pino';
+import type { Config } from './config.ts';
+import { showFirstSandbox } from './first-sandbox.ts';
+import { shutdownRequested } from './lib/shutdown-signal.ts';
+import type { RoleMessage } from './roles.ts';
+
+const CONFIG_EXIT_CODE = 78;
+const FIRST_PAUSE_MS = 200;
+const LONGEST_PAUSE_MS = 10_000;
+const STABLE_AFTER_MS = 30_000;
+/** Longer than what the roles give themselves to let requests end. */
+const STOP_TIMEOUT_MS = 40_000;
+
+type RoleName = 'runner' | 'control';
+
+interface RoleProcess {
+  stop: () => Promise<void>;
+  /** Settles when the role will not be started again, with its exit code. */
+  finished: Promise<number>;
+}
+
+interface KeepOptions {
+  role: RoleName;
+  log: Logger;
+  onMessage: (message: RoleMessage) => void;
+}
+
+function forkRole(role: RoleName): ChildProcess {
+  return fork(fileURLToPath(new URL('main.ts', import.meta.url)), [role], {
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  });
+}
+
+/** Keeps one role running until `stop`. */
+function keepRunning(options: KeepOptions): RoleProcess {
+  const { role, log } = options;
+  let stopping = false;
+  let child: ChildProcess | undefined;
+  const abort = new AbortController();
+  const loop = async (): Promise<number> => {
+    let pauseMs = FIRST_PAUSE_MS;
+    for (;;) {
+      const started = performance.now();
+      child = forkRole(role);
+      child.on('message', (message) => options.onMessage(message as RoleMessage));
+      const code = await exitOf(child);
+      if (stopping || code === CONFIG_EXIT_CODE) return code;
+      pauseMs =
+        performance.now() - started > STABLE_AFTER_MS
+          ? FIRST_PAUSE_MS
+          : Math.min(pauseMs * 2, LONGEST_PAUSE_MS);
+      log.warn({ role, code, pause_ms: pauseMs }, 'a role ended and is started again');
+      await delay(pauseMs, undefined, { signal: abort.signal }).catch(() => undefined);
+      if (stopping) return code;
+    }
+  };
+  const finished = loop();
+  return {
+    finished,
+    stop: async () => {
+      stopping = true;
+      abort.abort();
+      child?.kill('SIGTERM');
+      const timer = setTimeout(() => child?.kill('SIGKILL'), STOP_TIMEOUT_MS);
+      await finished;
+      clearTimeout(timer);
+    },
+  };
+}
+
+function exitOf(child: ChildProcess): Promise<number> {
+  const exited = Promise.withResolvers<number>();
+  child.once('exit', (code) => exited.resolve(code ?? 1));
+  child.once('error', () => exited.resolve(1));
+  return exited.promise;
+}
+
+function say(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
+
+/** Runs the service until it is asked to stop. Exits with 78 when the configuration cannot be used. */
+export async function supervise(_config: Config, log: Logger): Promise<void> {
+  const asked = shutdownRequested();
+  const runnerReady = Promise.withResolvers<undefined>();
+  const roles: RoleProcess[] = [];
+  roles.push(
+    keepRunning({
+      role: 'runner',
+      log,
+      onMessage: (message) => {
+        if (message.type !== 'runner-ready') return;
+        say(`accelerator: ${message.accelerator} (${message.reason})`);
+        runnerReady.resolve(undefined);
+      },
+    }),
+  );
+  const firstFailure = () => Promise.race(roles.map((role) => role.finished));
+  const started = await Promise.race([
+    runnerReady.promise.then(() => 'ready' as const),
+    asked,
+    firstFailure(),
+  ]);
+  if (started === 'ready')
+    roles.push(keepRunning({ role: 'control', log, onMessage: (message) => onControlReady(message, log) }));
+  const end = started === 'ready' ? await Promise.race([asked, firstFailure()]) : started;
+  log.info({ reason: end }, 'service stops; sandboxes run on');
+  for (const role of roles.toReversed()) await role.stop();
+  if (typeof end === 'number') process.exitCode = end;
+}
+
+function onControlReady(message: RoleMessage, log: Logger): void {
+  if (message.type !== 'control-ready') return;
+  say(`coppice is listening on ${message.address}`);
+  if (message.apiKey === undefined) return;
+  say(`\nAPI key of the organization "default", shown this once:\n\n  ${message.apiKey}\n`);
+  showFirstSandbox(message.address, message.apiKey, say).catch((error: unknown) => {
+    log.error({ err: error }, 'the first sandbox could not be shown');
+  });
+}

@@ -1,0 +1,134 @@
+import { existsSync } from 'node:fs';
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { findSuite, formatDeb822, readAptSources } from './apt-sources.mjs';
+import { findExecutable } from './paths.mjs';
+import { run } from './run-command.mjs';
+import { say } from './report.mjs';
+import { SetupError } from './setup-error.mjs';
+import { compareVersions, upstreamVersion } from './version.mjs';
+
+const BACKPORTS_FILE = '/etc/apt/sources.list.d/coppice-backports.sources';
+const QUERY_TIMEOUT_MS = 60_000;
+const UPDATE_TIMEOUT_MS = 10 * 60_000;
+const INSTALL_TIMEOUT_MS = 40 * 60_000;
+
+/** Another apt (unattended upgrades) may hold the lock for a while: wait, do not fail. */
+const LOCK_OPTIONS = ['-o', 'DPkg::Lock::Timeout=900', '-o', 'Acquire::Retries=3'];
+const QUIET_ENVIRONMENT = { DEBIAN_FRONTEND: 'noninteractive', DEBCONF_NONINTERACTIVE_SEEN: 'true', NEEDRESTART_SUSPEND: '1' };
+
+/** @type {Promise<string> | undefined} */
+let updated;
+
+/**
+ * `apt-get update`, once a run. One unreachable source of the owner's must not stop us, so its failure only
+ * matters if a package is then not to be had; the text is kept for that message.
+ * @returns {Promise<string>} what apt said
+ */
+export function updateOnce() {
+  updated ??= runUpdate();
+  return updated;
+}
+
+async function runUpdate() {
+  say("updating apt's package lists");
+  const result = await run('apt-get', [...LOCK_OPTIONS, '-q', 'update'], {
+    step: 'apt-get update',
+    timeoutMs: UPDATE_TIMEOUT_MS,
+    allowFailure: true,
+    env: QUIET_ENVIRONMENT,
+  });
+  return result.output;
+}
+
+/**
+ * @param {{ packages: string[], release?: string }} request
+ */
+export async function installPackages(request) {
+  if (request.packages.length === 0) return;
+  say(`installing ${request.packages.join(', ')}${request.release === undefined ? '' : ` from ${request.release}`}`);
+  const release = request.release === undefined ? [] : ['--target-release', request.release];
+  const kept = ['-o', 'Dpkg::Options::=--force-confdef', '-o', 'Dpkg::Options::=--force-confold'];
+  await run('apt-get', [...LOCK_OPTIONS, ...kept, '-y', '-q', '--no-install-recommends', ...release, 'install', ...request.packages], {
+    step: `installing ${request.packages.join(' ')}`,
+    timeoutMs: INSTALL_TIMEOUT_MS,
+    env: QUIET_ENVIRONMENT,
+  });
+}
+
+/**
+ * @param {string} name
+ * @returns {Promise<{ version: string, depends: string } | undefined>} what apt would install
+ */
+export async function findCandidate(name) {
+  const shown = await run('apt-cache', ['--quiet', '--no-all-versions', 'show', name], {
+    step: `looking up ${name}`,
+    timeoutMs: QUERY_TIMEOUT_MS,
+    allowFailure: true,
+  });
+  const version = /^Version: (.*)$/m.exec(shown.stdout)?.[1];
+  return version === undefined ? undefined : { version, depends: /^Depends: (.*)$/m.exec(shown.stdout)?.[1] ?? '' };
+}
+
+/**
+ * @param {string} codename
+ * @returns {Promise<string>} the suite, configured and with its lists fetched
+ */
+export async function ensureBackports(codename) {
+  const suite = `${codename}-backports`;
+  const sources = readAptSources();
+  if (findSuite(sources, suite) === undefined) {
+    const archive = findSuite(sources, codename);
+    if (archive === undefined) {
+      throw new SetupError(`no apt source for ${codename} is configured, so ${suite} cannot be derived from it`, {
+        remedy: `add your Debian mirror with suite ${codename} to /etc/apt/sources.list.d`,
+      });
+    }
+    say(`adding ${suite} in ${BACKPORTS_FILE}, from the mirror already configured`);
+    await writeFile(BACKPORTS_FILE, formatDeb822(archive, { suites: [suite], components: ['main'] }), { mode: 0o644 });
+    updated = undefined;
+  }
+  await updateOnce();
+  return suite;
+}
+
+/**
+ * @param {string} name
+ * @param {string} minimum
+ * @returns {Promise<boolean>} whether the normal release is new enough
+ */
+export async function candidateIsAtLeast(name, minimum) {
+  const candidate = await findCandidate(name);
+  return candidate !== undefined && compareVersions(upstreamVersion(candidate.version), minimum) >= 0;
+}
+
+/**
+ * Fetches a package without installing it and unpacks it.
+ * @param {{ name: string, version: string }} wanted
+ * @param {string} directory where its files are put
+ */
+export async function unpackPackage(wanted, directory) {
+  const scratch = await mkdtemp(join(directory, '.deb-'));
+  const download = () =>
+    run('apt-get', [...LOCK_OPTIONS, '-q', '-o', 'APT::Sandbox::User=root', 'download', `${wanted.name}=${wanted.version}`], {
+      step: `downloading ${wanted.name}`,
+      timeoutMs: INSTALL_TIMEOUT_MS,
+      cwd: scratch,
+    });
+  try {
+    await download();
+    const archive = (await readdir(scratch)).find((file) => file.endsWith('.deb'));
+    if (archive === undefined) throw new SetupError(`apt-get download left no file of ${wanted.name}`);
+    await run('dpkg-deb', ['--extract', join(scratch, archive), directory], { step: `unpacking ${wanted.name}`, timeoutMs: UPDATE_TIMEOUT_MS });
+  } finally {
+    await rm(scratch, { recursive: true, force: true });
+  }
+}
+
+/** @param {string[]} wanted */
+export function assertApt(wanted) {
+  if (findExecutable('apt-get') !== undefined && existsSync('/etc/apt')) return;
+  throw new SetupError(`missing: ${wanted.join(', ')}; set-up can install packages only with apt (Debian 12 or newer, Ubuntu 24.04 or newer)`, {
+    remedy: 'install them with your own package manager, then run npm run setup again',
+  });
+}

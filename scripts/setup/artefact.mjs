@@ -1,0 +1,115 @@
+/**
+ * Built things live in `<assets>/<kind>/<recipe hash>.<when>`. A directory is filled under a temporary name,
+ * made durable and renamed: one that has its final name is complete, so its existence is the whole check, and
+ * a build that dies leaves only a `.building-*` that the next build removes. Callers hold the set-up lock.
+ */
+import { mkdir, open, readdir, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { listFiles, recipeHash } from './hash.mjs';
+import { assetsDirectory } from './paths.mjs';
+
+/** Earlier builds that stay: a service that is still running was started with one of them. */
+const KEPT_BUILDS = 5;
+
+/**
+ * @typedef {object} Artefact
+ * @property {string} kind
+ * @property {unknown} recipe  what decides whether a build is current
+ * @property {boolean} [refresh]  build even if there is a current one
+ * @property {(directory: string) => Promise<void>} build fills the directory
+ *
+ * @param {Artefact} artefact
+ * @returns {Promise<string>} the directory
+ */
+export async function ensureArtefact(artefact) {
+  const parent = join(assetsDirectory(), artefact.kind);
+  const hash = recipeHash(artefact.recipe);
+  if (artefact.refresh !== true) {
+    const current = await findCurrent(parent, hash);
+    if (current !== undefined) return current;
+  }
+  await mkdir(parent, { recursive: true, mode: 0o755 });
+  await removeUnfinished(parent);
+  const building = join(parent, `.building-${process.pid}`);
+  await mkdir(building, { mode: 0o755 });
+  try {
+    await artefact.build(building);
+    await makeDurable(building);
+    const directory = join(parent, `${hash}.${Date.now()}`);
+    await rename(building, directory);
+    await prune(parent);
+    return directory;
+  } catch (error) {
+    await rm(building, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+/**
+ * @param {string} kind
+ * @param {unknown} recipe
+ * @returns {Promise<string | undefined>} the directory of the build that is in use, if it has been built
+ */
+export async function findArtefact(kind, recipe) {
+  return findCurrent(join(assetsDirectory(), kind), recipeHash(recipe));
+}
+
+/**
+ * @param {string} parent
+ * @param {string} hash
+ */
+async function findCurrent(parent, hash) {
+  const newest = (await buildNames(parent)).filter((name) => name.startsWith(`${hash}.`)).at(-1);
+  return newest === undefined ? undefined : join(parent, newest);
+}
+
+/**
+ * @param {string} parent
+ * @returns {Promise<string[]>} finished builds, oldest first
+ */
+async function buildNames(parent) {
+  const names = await listNames(parent);
+  return names.filter((name) => /^[0-9a-f]{16}\.\d+$/.test(name)).sort((a, b) => Number(a.slice(17)) - Number(b.slice(17)));
+}
+
+/**
+ * @param {string} directory
+ * @returns {Promise<string[]>}
+ */
+async function listNames(directory) {
+  try {
+    return await readdir(directory);
+  } catch (error) {
+    if (/** @type {NodeJS.ErrnoException} */ (error).code === 'ENOENT') return [];
+    throw error;
+  }
+}
+
+/** @param {string} parent */
+async function removeUnfinished(parent) {
+  for (const name of await listNames(parent)) {
+    if (name.startsWith('.building-')) await rm(join(parent, name), { recursive: true, force: true });
+  }
+}
+
+/** @param {string} parent */
+async function prune(parent) {
+  for (const name of (await buildNames(parent)).slice(0, -KEPT_BUILDS)) {
+    await rm(join(parent, name), { recursive: true, force: true });
+  }
+}
+
+/**
+ * After a power loss a renamed directory must not hold empty files: contents first, then the name.
+ * @param {string} directory
+ */
+async function makeDurable(directory) {
+  for (const file of await listFiles(directory)) {
+    const handle = await open(file, 'r');
+    try {
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+  }
+}

@@ -1,0 +1,171 @@
+/**
+ * The one table of what must be on the machine: set-up installs what is missing of it, `coppice doctor` lists it.
+ *
+ * @typedef {'run' | 'tests' | 'bench'} Scope
+ *
+ * @typedef {object} Prerequisite
+ * @property {string} name
+ * @property {string} purpose
+ * @property {Scope} scope
+ * @property {string} [executable]
+ * @property {string} [file]       instead of an executable
+ * @property {string[]} [searchPatterns]  directories outside PATH where Debian keeps it; one `*` for a version
+ * @property {string[]} [versionArguments]
+ * @property {RegExp} [versionPattern]
+ * @property {string} [minimum]
+ * @property {string[]} packages
+ * @property {string[]} [services] units that the packages would start, and that we do not want
+ *
+ * @typedef {object} Finding
+ * @property {Prerequisite} prerequisite
+ * @property {boolean} ok
+ * @property {string} [path]
+ * @property {string} [version]
+ * @property {string} detail  what was found, or why it does not do
+ */
+import { existsSync, readdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { findExecutable, isExecutable } from './paths.mjs';
+import { run } from './run-command.mjs';
+import { compareVersions } from './version.mjs';
+
+const VERSION_TIMEOUT_MS = 20_000;
+
+/** @type {Prerequisite[]} */
+export const PREREQUISITES = [
+  {
+    name: 'qemu',
+    purpose: 'runs the sandboxes',
+    scope: 'run',
+    executable: 'qemu-system-x86_64',
+    versionArguments: ['--version'],
+    versionPattern: /version (\d+(?:\.\d+)+)/,
+    minimum: '8.2', // private mappings of a read-only RAM file
+    packages: ['qemu-system-x86'],
+  },
+  {
+    name: 'qemu-img',
+    purpose: "makes sandboxes' disks",
+    scope: 'run',
+    executable: 'qemu-img',
+    versionArguments: ['--version'],
+    versionPattern: /version (\d+(?:\.\d+)+)/,
+    minimum: '8.2',
+    packages: ['qemu-utils'],
+  },
+  { name: 'nft', purpose: "guests' firewall", scope: 'run', executable: 'nft', packages: ['nftables'] },
+  { name: 'ip', purpose: "guests' network", scope: 'run', executable: 'ip', packages: ['iproute2'] },
+  { name: 'skopeo', purpose: 'fetches images', scope: 'run', executable: 'skopeo', packages: ['skopeo'] },
+  { name: 'tar2sqfs', purpose: 'packs images', scope: 'run', executable: 'tar2sqfs', packages: ['squashfs-tools-ng'] },
+  { name: 'mke2fs', purpose: 'formats scratch disks', scope: 'run', executable: 'mke2fs', packages: ['e2fsprogs'] },
+  { name: 'setpriv', purpose: 'drops privileges', scope: 'run', executable: 'setpriv', packages: ['util-linux'] },
+  { name: 'mmdebstrap', purpose: 'builds the base image', scope: 'run', executable: 'mmdebstrap', packages: ['mmdebstrap'] },
+  { name: 'xz', purpose: "unpacks the guest kernel's modules", scope: 'run', executable: 'xz', packages: ['xz-utils'] },
+  { name: 'zstd', purpose: "unpacks the guest kernel's modules", scope: 'run', executable: 'zstd', packages: ['zstd'] },
+  {
+    name: 'certificates',
+    purpose: 'HTTPS to registries',
+    scope: 'run',
+    file: '/etc/ssl/certs/ca-certificates.crt',
+    packages: ['ca-certificates'],
+  },
+  {
+    name: 'go',
+    purpose: 'builds the guest agent',
+    scope: 'run',
+    executable: 'go',
+    searchPatterns: ['/usr/local/go/bin', '/usr/lib/go-*/bin'],
+    versionArguments: ['version'],
+    versionPattern: /go(\d+(?:\.\d+)+)/,
+    minimum: '1.23',
+    packages: ['golang-go'],
+  },
+  {
+    name: 'docker-registry',
+    purpose: 'a real registry for the tests',
+    scope: 'tests',
+    executable: 'docker-registry',
+    packages: ['docker-registry'],
+    services: ['docker-registry'],
+  },
+  { name: 'podman', purpose: 'comparison in the benchmark', scope: 'bench', executable: 'podman', packages: ['podman'] },
+  { name: 'runc', purpose: 'comparison in the benchmark', scope: 'bench', executable: 'runc', packages: ['runc'] },
+];
+
+/** @param {Prerequisite} prerequisite */
+export function remedyFor(prerequisite) {
+  const option = { run: '', tests: ' -- --tests', bench: ' -- --bench' }[prerequisite.scope];
+  const minimum = prerequisite.minimum === undefined ? '' : ` (${prerequisite.minimum} or newer)`;
+  return `npm run setup${option}   or: apt-get install ${prerequisite.packages.join(' ')}${minimum}`;
+}
+
+/**
+ * @param {Prerequisite} prerequisite
+ * @returns {Promise<Finding>}
+ */
+export async function inspect(prerequisite) {
+  if (prerequisite.file !== undefined) {
+    const ok = existsSync(prerequisite.file);
+    return { prerequisite, ok, path: prerequisite.file, detail: ok ? prerequisite.file : `${prerequisite.file} does not exist` };
+  }
+  /** @type {Finding} */
+  let best = { prerequisite, ok: false, detail: 'not installed' };
+  for (const path of candidatePaths(prerequisite)) {
+    const finding = await inspectExecutable(prerequisite, path);
+    if (finding.ok) return finding;
+    best = finding;
+  }
+  return best;
+}
+
+/** @param {Prerequisite} prerequisite */
+function candidatePaths(prerequisite) {
+  const name = prerequisite.executable ?? prerequisite.name;
+  const elsewhere = (prerequisite.searchPatterns ?? []).flatMap(expandPattern).map((directory) => join(directory, name));
+  const paths = [findExecutable(name), ...elsewhere].filter((path) => path !== undefined);
+  return [...new Set(paths)].filter(isExecutable);
+}
+
+/**
+ * @param {string} pattern
+ * @returns {string[]} existing directories, newest version first
+ */
+export function expandPattern(pattern) {
+  const [before, after] = pattern.split('*');
+  if (before === undefined || after === undefined) return [pattern];
+  const parent = dirname(`${before}x`);
+  if (!existsSync(parent)) return [];
+  return readdirSync(parent)
+    .map((name) => join(parent, name))
+    .filter((path) => path.startsWith(before) && /^\d/.test(path.slice(before.length)))
+    .sort((a, b) => compareVersions(b.slice(before.length), a.slice(before.length)))
+    .map((path) => path + after);
+}
+
+/**
+ * @param {Prerequisite} prerequisite
+ * @param {string} path
+ * @returns {Promise<Finding>}
+ */
+async function inspectExecutable(prerequisite, path) {
+  const { versionArguments, versionPattern, minimum } = prerequisite;
+  if (versionArguments === undefined || versionPattern === undefined) return { prerequisite, ok: true, path, detail: path };
+  const result = await run(path, versionArguments, {
+    step: `asking ${path} for its version`,
+    timeoutMs: VERSION_TIMEOUT_MS,
+    allowFailure: true,
+    env: { GOTOOLCHAIN: 'local' },
+  });
+  const version = versionPattern.exec(result.stdout)?.[1];
+  if (version === undefined) return { prerequisite, ok: false, path, detail: `${path} does not tell its version` };
+  const ok = minimum === undefined || compareVersions(version, minimum) >= 0;
+  return { prerequisite, ok, path, version, detail: ok ? `${version} (${path})` : `${version} (${path}) is older than ${minimum}` };
+}
+
+/**
+ * @param {readonly Scope[]} scopes
+ * @returns {Promise<Finding[]>}
+ */
+export async function inspectAll(scopes) {
+  return Promise.all(PREREQUISITES.filter((prerequisite) => scopes.includes(prerequisite.scope)).map(inspect));
+}

@@ -1,0 +1,123 @@
+import { spawn } from 'node:child_process';
+import { completePath } from './paths.mjs';
+import { SetupError } from './setup-error.mjs';
+
+/** Enough for `apt-cache show`; of longer output the end is kept, where errors stand. */
+const OUTPUT_LIMIT_BYTES = 4 * 1024 * 1024;
+const SHOWN_LINES = 30;
+const KILL_GRACE_MS = 5_000;
+
+/**
+ * @typedef {object} RunOptions
+ * @property {string} step      what this does, for the error message
+ * @property {number} timeoutMs
+ * @property {string} [cwd]
+ * @property {NodeJS.ProcessEnv} [env]  added to ours
+ * @property {boolean} [allowFailure]   do not throw for an exit code
+ *
+ * @typedef {object} RunResult
+ * @property {number} exitCode
+ * @property {string} stdout
+ * @property {string} output  stdout and stderr as they came
+ */
+
+/** Keeps the last OUTPUT_LIMIT_BYTES. */
+class Tail {
+  /** @type {Buffer[]} */
+  #chunks = [];
+  #size = 0;
+
+  /** @param {Buffer} chunk */
+  push(chunk) {
+    this.#chunks.push(chunk);
+    this.#size += chunk.length;
+    while (this.#size > OUTPUT_LIMIT_BYTES && this.#chunks.length > 1) this.#size -= this.#chunks.shift()?.length ?? 0;
+  }
+
+  toString() {
+    return Buffer.concat(this.#chunks).toString('utf8');
+  }
+}
+
+/**
+ * Runs a program without a shell and without standard input: nothing may stop to ask.
+ * @param {string} command
+ * @param {string[]} args
+ * @param {RunOptions} options
+ * @returns {Promise<RunResult>}
+ */
+export async function run(command, args, options) {
+  const stdout = new Tail();
+  const output = new Tail();
+  const child = spawn(command, args, {
+    cwd: options.cwd ?? '/',
+    env: { ...process.env, LC_ALL: 'C.UTF-8', PATH: completePath(), ...options.env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    detached: true, // a group of its own, so that a timeout also ends what it started
+  });
+  child.stdout.on('data', (chunk) => (stdout.push(chunk), output.push(chunk)));
+  child.stderr.on('data', (chunk) => output.push(chunk));
+  const exit = await waitForExit(child, command, options);
+  const result = { exitCode: exit.code, stdout: stdout.toString(), output: output.toString() };
+  if (exit.timedOut) throw new SetupError(`${options.step}: ${command} did not end within ${options.timeoutMs / 1000} s\n${lastLines(result.output)}`);
+  if (result.exitCode !== 0 && options.allowFailure !== true) {
+    throw new SetupError(`${options.step}: ${command} failed with exit code ${result.exitCode}\n${lastLines(result.output)}`);
+  }
+  return result;
+}
+
+/**
+ * @param {import('node:child_process').ChildProcess} child
+ * @param {string} command
+ * @param {RunOptions} options
+ * @returns {Promise<{ code: number, timedOut: boolean }>}
+ */
+function waitForExit(child, command, options) {
+  return new Promise((resolve, reject) => {
+    let timedOut = false;
+    /** @type {NodeJS.Timeout | undefined} */
+    let killTimer;
+    const timer = setTimeout(() => {
+      timedOut = true;
+      signalGroup(child, 'SIGTERM');
+      killTimer = setTimeout(() => signalGroup(child, 'SIGKILL'), KILL_GRACE_MS);
+    }, options.timeoutMs);
+    const interrupt = () => signalGroup(child, 'SIGTERM');
+    process.on('exit', interrupt);
+    const finish = () => {
+      clearTimeout(timer);
+      clearTimeout(killTimer);
+      process.off('exit', interrupt);
+    };
+    child.once('error', (error) => {
+      finish();
+      reject(new SetupError(`${options.step}: ${command} cannot be started: ${error.message}`, { cause: error }));
+    });
+    child.once('close', (code) => {
+      finish();
+      resolve({ code: code ?? 1, timedOut });
+    });
+  });
+}
+
+/**
+ * @param {import('node:child_process').ChildProcess} child
+ * @param {NodeJS.Signals} signal
+ */
+function signalGroup(child, signal) {
+  if (child.pid === undefined) return;
+  try {
+    process.kill(-child.pid, signal);
+  } catch (error) {
+    if (/** @type {NodeJS.ErrnoException} */ (error).code !== 'ESRCH') throw error;
+  }
+}
+
+/** @param {string} text */
+function lastLines(text) {
+  const lines = text.trimEnd().split('\n');
+  return lines
+    .slice(-SHOWN_LINES)
+    .map((line) => `  | ${line}`)
+    .join('\n');
+}

@@ -1,0 +1,22 @@
+/** A failure that the person at the terminal can act on: what went wrong, and what to do about it. */
+export class SetupError extends Error {
+  /**
+   * @param {string} message
+   * @param {{ remedy?: string, cause?: unknown }} [options]
+   */
+  constructor(message, options = {}) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.name = 'SetupError';
+    /** @type {string | undefined} */
+    this.remedy = options.remedy;
+  }
+}
+
+/**
+ * @param {unknown} error
+ * @returns {string} what to print; a stack only for what is a bug of ours
+ */
+export function describeError(error) {
+  if (error instanceof SetupError) return error.remedy === undefined ? error.message : `${error.message}\n  remedy: ${error.remedy}`;
+  return error instanceof Error ? (error.stack ?? error.message) : String(error);
+}
