@@ -35,7 +35,12 @@ export function parseOneLine(text) {
   return text.split('\n').flatMap((line) => {
     const match = /^deb\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)\s*(.*)$/.exec(line.replace(/#.*/, '').trim());
     if (match === null) return [];
-    const options = new Map((match[1] ?? '').trim().split(/\s+/).map((option) => splitAt(option, '=')));
+    const options = new Map(
+      (match[1] ?? '')
+        .trim()
+        .split(/\s+/)
+        .map((option) => splitAt(option, '=')),
+    );
     return [
       {
         uri: match[2] ?? '',
@@ -55,7 +60,8 @@ export function parseOneLine(text) {
 export function parseDeb822(text) {
   return text.split(/\n\s*\n/).flatMap((stanza) => {
     const fields = parseStanza(stanza);
-    if (!words(fields.get('types')).includes('deb') || fields.get('enabled')?.trim().toLowerCase() === 'no') return [];
+    if (!words(fields.get('types')).includes('deb') || fields.get('enabled')?.trim().toLowerCase() === 'no')
+      return [];
     return words(fields.get('uris')).map((uri) => ({
       uri,
       suites: words(fields.get('suites')),

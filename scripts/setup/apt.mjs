@@ -15,7 +15,11 @@ const INSTALL_TIMEOUT_MS = 40 * 60_000;
 
 /** Another apt (unattended upgrades) may hold the lock for a while: wait, do not fail. */
 const LOCK_OPTIONS = ['-o', 'DPkg::Lock::Timeout=900', '-o', 'Acquire::Retries=3'];
-const QUIET_ENVIRONMENT = { DEBIAN_FRONTEND: 'noninteractive', DEBCONF_NONINTERACTIVE_SEEN: 'true', NEEDRESTART_SUSPEND: '1' };
+const QUIET_ENVIRONMENT = {
+  DEBIAN_FRONTEND: 'noninteractive',
+  DEBCONF_NONINTERACTIVE_SEEN: 'true',
+  NEEDRESTART_SUSPEND: '1',
+};
 
 /** @type {Promise<string> | undefined} */
 let updated;
@@ -46,14 +50,29 @@ async function runUpdate() {
  */
 export async function installPackages(request) {
   if (request.packages.length === 0) return;
-  say(`installing ${request.packages.join(', ')}${request.release === undefined ? '' : ` from ${request.release}`}`);
+  say(
+    `installing ${request.packages.join(', ')}${request.release === undefined ? '' : ` from ${request.release}`}`,
+  );
   const release = request.release === undefined ? [] : ['--target-release', request.release];
   const kept = ['-o', 'Dpkg::Options::=--force-confdef', '-o', 'Dpkg::Options::=--force-confold'];
-  await run('apt-get', [...LOCK_OPTIONS, ...kept, '-y', '-q', '--no-install-recommends', ...release, 'install', ...request.packages], {
-    step: `installing ${request.packages.join(' ')}`,
-    timeoutMs: INSTALL_TIMEOUT_MS,
-    env: QUIET_ENVIRONMENT,
-  });
+  await run(
+    'apt-get',
+    [
+      ...LOCK_OPTIONS,
+      ...kept,
+      '-y',
+      '-q',
+      '--no-install-recommends',
+      ...release,
+      'install',
+      ...request.packages,
+    ],
+    {
+      step: `installing ${request.packages.join(' ')}`,
+      timeoutMs: INSTALL_TIMEOUT_MS,
+      env: QUIET_ENVIRONMENT,
+    },
+  );
 }
 
 /**
@@ -67,7 +86,9 @@ export async function findCandidate(name) {
     allowFailure: true,
   });
   const version = /^Version: (.*)$/m.exec(shown.stdout)?.[1];
-  return version === undefined ? undefined : { version, depends: /^Depends: (.*)$/m.exec(shown.stdout)?.[1] ?? '' };
+  return version === undefined
+    ? undefined
+    : { version, depends: /^Depends: (.*)$/m.exec(shown.stdout)?.[1] ?? '' };
 }
 
 /**
@@ -80,12 +101,17 @@ export async function ensureBackports(codename) {
   if (findSuite(sources, suite) === undefined) {
     const archive = findSuite(sources, codename);
     if (archive === undefined) {
-      throw new SetupError(`no apt source for ${codename} is configured, so ${suite} cannot be derived from it`, {
-        remedy: `add your Debian mirror with suite ${codename} to /etc/apt/sources.list.d`,
-      });
+      throw new SetupError(
+        `no apt source for ${codename} is configured, so ${suite} cannot be derived from it`,
+        {
+          remedy: `add your Debian mirror with suite ${codename} to /etc/apt/sources.list.d`,
+        },
+      );
     }
     say(`adding ${suite} in ${BACKPORTS_FILE}, from the mirror already configured`);
-    await writeFile(BACKPORTS_FILE, formatDeb822(archive, { suites: [suite], components: ['main'] }), { mode: 0o644 });
+    await writeFile(BACKPORTS_FILE, formatDeb822(archive, { suites: [suite], components: ['main'] }), {
+      mode: 0o644,
+    });
     updated = undefined;
   }
   await updateOnce();
@@ -110,16 +136,30 @@ export async function candidateIsAtLeast(name, minimum) {
 export async function unpackPackage(wanted, directory) {
   const scratch = await mkdtemp(join(directory, '.deb-'));
   const download = () =>
-    run('apt-get', [...LOCK_OPTIONS, '-q', '-o', 'APT::Sandbox::User=root', 'download', `${wanted.name}=${wanted.version}`], {
-      step: `downloading ${wanted.name}`,
-      timeoutMs: INSTALL_TIMEOUT_MS,
-      cwd: scratch,
-    });
+    run(
+      'apt-get',
+      [
+        ...LOCK_OPTIONS,
+        '-q',
+        '-o',
+        'APT::Sandbox::User=root',
+        'download',
+        `${wanted.name}=${wanted.version}`,
+      ],
+      {
+        step: `downloading ${wanted.name}`,
+        timeoutMs: INSTALL_TIMEOUT_MS,
+        cwd: scratch,
+      },
+    );
   try {
     await download();
     const archive = (await readdir(scratch)).find((file) => file.endsWith('.deb'));
     if (archive === undefined) throw new SetupError(`apt-get download left no file of ${wanted.name}`);
-    await run('dpkg-deb', ['--extract', join(scratch, archive), directory], { step: `unpacking ${wanted.name}`, timeoutMs: UPDATE_TIMEOUT_MS });
+    await run('dpkg-deb', ['--extract', join(scratch, archive), directory], {
+      step: `unpacking ${wanted.name}`,
+      timeoutMs: UPDATE_TIMEOUT_MS,
+    });
   } finally {
     await rm(scratch, { recursive: true, force: true });
   }
@@ -128,7 +168,10 @@ export async function unpackPackage(wanted, directory) {
 /** @param {string[]} wanted */
 export function assertApt(wanted) {
   if (findExecutable('apt-get') !== undefined && existsSync('/etc/apt')) return;
-  throw new SetupError(`missing: ${wanted.join(', ')}; set-up can install packages only with apt (Debian 12 or newer, Ubuntu 24.04 or newer)`, {
-    remedy: 'install them with your own package manager, then run npm run setup again',
-  });
+  throw new SetupError(
+    `missing: ${wanted.join(', ')}; set-up can install packages only with apt (Debian 12 or newer, Ubuntu 24.04 or newer)`,
+    {
+      remedy: 'install them with your own package manager, then run npm run setup again',
+    },
+  );
 }

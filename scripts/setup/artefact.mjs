@@ -59,7 +59,7 @@ export async function findArtefact(kind, recipe) {
  * @param {string} hash
  */
 async function findCurrent(parent, hash) {
-  const newest = (await buildNames(parent)).filter((name) => name.startsWith(`${hash}.`)).at(-1);
+  const newest = (await buildNames(parent)).findLast((name) => name.startsWith(`${hash}.`));
   return newest === undefined ? undefined : join(parent, newest);
 }
 
@@ -69,7 +69,9 @@ async function findCurrent(parent, hash) {
  */
 async function buildNames(parent) {
   const names = await listNames(parent);
-  return names.filter((name) => /^[0-9a-f]{16}\.\d+$/.test(name)).sort((a, b) => Number(a.slice(17)) - Number(b.slice(17)));
+  return names
+    .filter((name) => /^[0-9a-f]{16}\.\d+$/.test(name))
+    .sort((a, b) => Number(a.slice(17)) - Number(b.slice(17)));
 }
 
 /**

@@ -29,7 +29,10 @@ export async function fileHash(path) {
  */
 export async function sourceHash(directory, accept) {
   const hash = createHash('sha256');
-  for (const path of (await listFiles(directory, NOT_SOURCES)).map((file) => relative(directory, file)).filter(accept).sort()) {
+  for (const path of (await listFiles(directory, NOT_SOURCES))
+    .map((file) => relative(directory, file))
+    .filter(accept)
+    .sort()) {
     const content = await readFile(join(directory, path));
     hash.update(`${path}\0${content.length}\0`).update(content);
   }

@@ -21,7 +21,9 @@ export async function withLock(file, work) {
     if (!(await tryLock(descriptor, ['--nonblock']))) {
       say(`another set-up is running (lock ${file.path}), waiting for it`);
       if (!(await tryLock(descriptor, ['--timeout', String(WAIT_SECONDS)]))) {
-        throw new SetupError(`another set-up has held ${file.path} for ${WAIT_SECONDS} s`, { remedy: `find it with: fuser -v ${file.path}` });
+        throw new SetupError(`another set-up has held ${file.path} for ${WAIT_SECONDS} s`, {
+          remedy: `find it with: fuser -v ${file.path}`,
+        });
       }
     }
     return await work();

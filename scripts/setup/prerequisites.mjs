@@ -56,12 +56,48 @@ export const PREREQUISITES = [
   { name: 'nft', purpose: "guests' firewall", scope: 'run', executable: 'nft', packages: ['nftables'] },
   { name: 'ip', purpose: "guests' network", scope: 'run', executable: 'ip', packages: ['iproute2'] },
   { name: 'skopeo', purpose: 'fetches images', scope: 'run', executable: 'skopeo', packages: ['skopeo'] },
-  { name: 'tar2sqfs', purpose: 'packs images', scope: 'run', executable: 'tar2sqfs', packages: ['squashfs-tools-ng'] },
-  { name: 'mke2fs', purpose: 'formats scratch disks', scope: 'run', executable: 'mke2fs', packages: ['e2fsprogs'] },
-  { name: 'setpriv', purpose: 'drops privileges', scope: 'run', executable: 'setpriv', packages: ['util-linux'] },
-  { name: 'mmdebstrap', purpose: 'builds the base image', scope: 'run', executable: 'mmdebstrap', packages: ['mmdebstrap'] },
-  { name: 'xz', purpose: "unpacks the guest kernel's modules", scope: 'run', executable: 'xz', packages: ['xz-utils'] },
-  { name: 'zstd', purpose: "unpacks the guest kernel's modules", scope: 'run', executable: 'zstd', packages: ['zstd'] },
+  {
+    name: 'tar2sqfs',
+    purpose: 'packs images',
+    scope: 'run',
+    executable: 'tar2sqfs',
+    packages: ['squashfs-tools-ng'],
+  },
+  {
+    name: 'mke2fs',
+    purpose: 'formats scratch disks',
+    scope: 'run',
+    executable: 'mke2fs',
+    packages: ['e2fsprogs'],
+  },
+  {
+    name: 'setpriv',
+    purpose: 'drops privileges',
+    scope: 'run',
+    executable: 'setpriv',
+    packages: ['util-linux'],
+  },
+  {
+    name: 'mmdebstrap',
+    purpose: 'builds the base image',
+    scope: 'run',
+    executable: 'mmdebstrap',
+    packages: ['mmdebstrap'],
+  },
+  {
+    name: 'xz',
+    purpose: "unpacks the guest kernel's modules",
+    scope: 'run',
+    executable: 'xz',
+    packages: ['xz-utils'],
+  },
+  {
+    name: 'zstd',
+    purpose: "unpacks the guest kernel's modules",
+    scope: 'run',
+    executable: 'zstd',
+    packages: ['zstd'],
+  },
   {
     name: 'certificates',
     purpose: 'HTTPS to registries',
@@ -88,8 +124,20 @@ export const PREREQUISITES = [
     packages: ['docker-registry'],
     services: ['docker-registry'],
   },
-  { name: 'podman', purpose: 'comparison in the benchmark', scope: 'bench', executable: 'podman', packages: ['podman'] },
-  { name: 'runc', purpose: 'comparison in the benchmark', scope: 'bench', executable: 'runc', packages: ['runc'] },
+  {
+    name: 'podman',
+    purpose: 'comparison in the benchmark',
+    scope: 'bench',
+    executable: 'podman',
+    packages: ['podman'],
+  },
+  {
+    name: 'runc',
+    purpose: 'comparison in the benchmark',
+    scope: 'bench',
+    executable: 'runc',
+    packages: ['runc'],
+  },
 ];
 
 /** @param {Prerequisite} prerequisite */
@@ -106,7 +154,12 @@ export function remedyFor(prerequisite) {
 export async function inspect(prerequisite) {
   if (prerequisite.file !== undefined) {
     const ok = existsSync(prerequisite.file);
-    return { prerequisite, ok, path: prerequisite.file, detail: ok ? prerequisite.file : `${prerequisite.file} does not exist` };
+    return {
+      prerequisite,
+      ok,
+      path: prerequisite.file,
+      detail: ok ? prerequisite.file : `${prerequisite.file} does not exist`,
+    };
   }
   /** @type {Finding} */
   let best = { prerequisite, ok: false, detail: 'not installed' };
@@ -121,7 +174,9 @@ export async function inspect(prerequisite) {
 /** @param {Prerequisite} prerequisite */
 function candidatePaths(prerequisite) {
   const name = prerequisite.executable ?? prerequisite.name;
-  const elsewhere = (prerequisite.searchPatterns ?? []).flatMap(expandPattern).map((directory) => join(directory, name));
+  const elsewhere = (prerequisite.searchPatterns ?? [])
+    .flatMap(expandPattern)
+    .map((directory) => join(directory, name));
   const paths = [findExecutable(name), ...elsewhere].filter((path) => path !== undefined);
   return [...new Set(paths)].filter(isExecutable);
 }
@@ -149,7 +204,8 @@ export function expandPattern(pattern) {
  */
 async function inspectExecutable(prerequisite, path) {
   const { versionArguments, versionPattern, minimum } = prerequisite;
-  if (versionArguments === undefined || versionPattern === undefined) return { prerequisite, ok: true, path, detail: path };
+  if (versionArguments === undefined || versionPattern === undefined)
+    return { prerequisite, ok: true, path, detail: path };
   const result = await run(path, versionArguments, {
     step: `asking ${path} for its version`,
     timeoutMs: VERSION_TIMEOUT_MS,
@@ -157,9 +213,16 @@ async function inspectExecutable(prerequisite, path) {
     env: { GOTOOLCHAIN: 'local' },
   });
   const version = versionPattern.exec(result.stdout)?.[1];
-  if (version === undefined) return { prerequisite, ok: false, path, detail: `${path} does not tell its version` };
+  if (version === undefined)
+    return { prerequisite, ok: false, path, detail: `${path} does not tell its version` };
   const ok = minimum === undefined || compareVersions(version, minimum) >= 0;
-  return { prerequisite, ok, path, version, detail: ok ? `${version} (${path})` : `${version} (${path}) is older than ${minimum}` };
+  return {
+    prerequisite,
+    ok,
+    path,
+    version,
+    detail: ok ? `${version} (${path})` : `${version} (${path}) is older than ${minimum}`,
+  };
 }
 
 /**
@@ -167,5 +230,7 @@ async function inspectExecutable(prerequisite, path) {
  * @returns {Promise<Finding[]>}
  */
 export async function inspectAll(scopes) {
-  return Promise.all(PREREQUISITES.filter((prerequisite) => scopes.includes(prerequisite.scope)).map(inspect));
+  return Promise.all(
+    PREREQUISITES.filter((prerequisite) => scopes.includes(prerequisite.scope)).map(inspect),
+  );
 }

@@ -12,5 +12,7 @@ export function say(text) {
 /** Says how long it took; one short line when there was nothing to do. */
 export function sayDone() {
   const seconds = ((Date.now() - startedAt) / 1000).toFixed(1);
-  process.stderr.write(steps === 0 ? `set-up: everything is in place (${seconds} s)\n` : `set-up: done in ${seconds} s\n`);
+  process.stderr.write(
+    steps === 0 ? `set-up: everything is in place (${seconds} s)\n` : `set-up: done in ${seconds} s\n`,
+  );
 }

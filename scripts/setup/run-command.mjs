@@ -31,7 +31,8 @@ class Tail {
   push(chunk) {
     this.#chunks.push(chunk);
     this.#size += chunk.length;
-    while (this.#size > OUTPUT_LIMIT_BYTES && this.#chunks.length > 1) this.#size -= this.#chunks.shift()?.length ?? 0;
+    while (this.#size > OUTPUT_LIMIT_BYTES && this.#chunks.length > 1)
+      this.#size -= this.#chunks.shift()?.length ?? 0;
   }
 
   toString() {
@@ -51,7 +52,7 @@ export async function run(command, args, options) {
   const output = new Tail();
   const child = spawn(command, args, {
     cwd: options.cwd ?? '/',
-    env: { ...process.env, LC_ALL: 'C.UTF-8', PATH: completePath(), ...options.env },
+    env: { HOME: '/root', ...process.env, LC_ALL: 'C.UTF-8', PATH: completePath(), ...options.env },
     stdio: ['ignore', 'pipe', 'pipe'],
     detached: true, // a group of its own, so that a timeout also ends what it started
   });
@@ -59,9 +60,14 @@ export async function run(command, args, options) {
   child.stderr.on('data', (chunk) => output.push(chunk));
   const exit = await waitForExit(child, command, options);
   const result = { exitCode: exit.code, stdout: stdout.toString(), output: output.toString() };
-  if (exit.timedOut) throw new SetupError(`${options.step}: ${command} did not end within ${options.timeoutMs / 1000} s\n${lastLines(result.output)}`);
+  if (exit.timedOut)
+    throw new SetupError(
+      `${options.step}: ${command} did not end within ${options.timeoutMs / 1000} s\n${lastLines(result.output)}`,
+    );
   if (result.exitCode !== 0 && options.allowFailure !== true) {
-    throw new SetupError(`${options.step}: ${command} failed with exit code ${result.exitCode}\n${lastLines(result.output)}`);
+    throw new SetupError(
+      `${options.step}: ${command} failed with exit code ${result.exitCode}\n${lastLines(result.output)}`,
+    );
   }
   return result;
 }
@@ -91,7 +97,9 @@ function waitForExit(child, command, options) {
     };
     child.once('error', (error) => {
       finish();
-      reject(new SetupError(`${options.step}: ${command} cannot be started: ${error.message}`, { cause: error }));
+      reject(
+        new SetupError(`${options.step}: ${command} cannot be started: ${error.message}`, { cause: error }),
+      );
     });
     child.once('close', (code) => {
       finish();

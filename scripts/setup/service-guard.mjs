@@ -34,8 +34,10 @@ export async function disableServices(services) {
   const systemctl = findExecutable('systemctl');
   const updateRc = findExecutable('update-rc.d');
   for (const service of services) {
-    if (systemctl !== undefined) await disable(systemctl, ['--quiet', 'disable', '--now', `${service}.service`], service);
-    if (updateRc !== undefined && existsSync(`/etc/init.d/${service}`)) await disable(updateRc, [service, 'disable'], service);
+    if (systemctl !== undefined)
+      await disable(systemctl, ['--quiet', 'disable', '--now', `${service}.service`], service);
+    if (updateRc !== undefined && existsSync(`/etc/init.d/${service}`))
+      await disable(updateRc, [service, 'disable'], service);
   }
 }
 
@@ -46,5 +48,9 @@ export async function disableServices(services) {
  * @param {string} service
  */
 async function disable(command, args, service) {
-  await run(command, args, { step: `disabling the service ${service}`, timeoutMs: TIMEOUT_MS, allowFailure: true });
+  await run(command, args, {
+    step: `disabling the service ${service}`,
+    timeoutMs: TIMEOUT_MS,
+    allowFailure: true,
+  });
 }

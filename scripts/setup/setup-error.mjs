@@ -17,6 +17,7 @@ export class SetupError extends Error {
  * @returns {string} what to print; a stack only for what is a bug of ours
  */
 export function describeError(error) {
-  if (error instanceof SetupError) return error.remedy === undefined ? error.message : `${error.message}\n  remedy: ${error.remedy}`;
+  if (error instanceof SetupError)
+    return error.remedy === undefined ? error.message : `${error.message}\n  remedy: ${error.remedy}`;
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }

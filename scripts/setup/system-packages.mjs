@@ -2,7 +2,7 @@ import { assertApt, candidateIsAtLeast, ensureBackports, installPackages, update
 import { readOperatingSystem } from './operating-system.mjs';
 import { inspectAll, remedyFor } from './prerequisites.mjs';
 import { disableServices, withoutServiceStarts } from './service-guard.mjs';
-import { SetupError } from './setup-error.mjs';
+import { describeError, SetupError } from './setup-error.mjs';
 
 /**
  * Installs what is missing of the table, and nothing else.
@@ -15,7 +15,9 @@ export async function ensureSystemPackages(scopes) {
   if (missing.length > 0) {
     assertApt(missing.map((prerequisite) => prerequisite.name));
     const updateOutput = await updateOnce();
-    await withoutServiceStarts(() => install(missing));
+    await withoutServiceStarts(() => install(missing)).catch((error) => {
+      throw new SetupError(`${describeError(error)}${formatComplaints(updateOutput)}`, { cause: error });
+    });
     await disableServices(missing.flatMap((prerequisite) => prerequisite.services ?? []));
     findings = await inspectAll(scopes);
     assertComplete(findings, updateOutput);
@@ -49,10 +51,17 @@ async function install(missing) {
 function assertComplete(findings, updateOutput) {
   const still = findings.filter((finding) => !finding.ok);
   if (still.length === 0) return;
-  const list = still.map(({ prerequisite, detail }) => `${prerequisite.name}: ${detail}\n    ${remedyFor(prerequisite)}`).join('\n  ');
-  const complaints = updateOutput
-    .split('\n')
-    .filter((line) => /^[EW]:/.test(line))
+  const list = still
+    .map(({ prerequisite, detail }) => `${prerequisite.name}: ${detail}\n    ${remedyFor(prerequisite)}`)
     .join('\n  ');
-  throw new SetupError(`still missing after the installation:\n  ${list}${complaints === '' ? '' : `\napt-get update had said:\n  ${complaints}`}`);
+  throw new SetupError(`still missing after the installation:\n  ${list}${formatComplaints(updateOutput)}`);
+}
+
+/**
+ * A package that "cannot be located" is most often one whose source could not be read.
+ * @param {string} updateOutput
+ */
+function formatComplaints(updateOutput) {
+  const complaints = updateOutput.split('\n').filter((line) => /^[EW]:/.test(line));
+  return complaints.length === 0 ? '' : `\napt-get update had said:\n  ${complaints.join('\n  ')}`;
 }

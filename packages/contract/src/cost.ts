@@ -16,7 +16,8 @@ export interface BilledShape {
 /** Cost in units of 1/7 372 800 000 cent. All three must be non-negative safe integers, else RangeError. */
 export function computeCostUnits({ vcpus, memMiB, billedMs }: BilledShape): bigint {
   for (const [name, value] of Object.entries({ vcpus, memMiB, billedMs })) {
-    if (!Number.isSafeInteger(value) || value < 0) throw new RangeError(`${name} is ${value}, not a whole number`);
+    if (!Number.isSafeInteger(value) || value < 0)
+      throw new RangeError(`${name} is ${value}, not a whole number`);
   }
   return (5120n * BigInt(vcpus) + 3n * BigInt(memMiB)) * BigInt(billedMs);
 }

@@ -5,23 +5,67 @@
  * `retryable` says whether the same request may succeed later without being changed.
  */
 export const ERRORS = {
-  invalid_request: { status: 400, retryable: false, summary: 'A field or the body is malformed or unknown; the message names it.' },
-  image_not_pinned: { status: 400, retryable: false, summary: 'The image has no tag or a floating one (latest, lts, stable).' },
-  invalid_image: { status: 400, retryable: false, summary: 'The image reference or the image itself cannot be used.' },
-  conflicting_options: { status: 400, retryable: false, summary: 'Two options that exclude each other were given.' },
-  unauthorized: { status: 401, retryable: false, summary: 'The API key is missing, malformed, revoked or of another region.' },
+  invalid_request: {
+    status: 400,
+    retryable: false,
+    summary: 'A field or the body is malformed or unknown; the message names it.',
+  },
+  image_not_pinned: {
+    status: 400,
+    retryable: false,
+    summary: 'The image has no tag or a floating one (latest, lts, stable).',
+  },
+  invalid_image: {
+    status: 400,
+    retryable: false,
+    summary: 'The image reference or the image itself cannot be used.',
+  },
+  conflicting_options: {
+    status: 400,
+    retryable: false,
+    summary: 'Two options that exclude each other were given.',
+  },
+  unauthorized: {
+    status: 401,
+    retryable: false,
+    summary: 'The API key is missing, malformed, revoked or of another region.',
+  },
   not_found: { status: 404, retryable: false, summary: 'There is no such resource in this organization.' },
   image_not_found: { status: 404, retryable: false, summary: 'The registry does not have this image.' },
-  file_not_found: { status: 404, retryable: false, summary: 'There is no such file or directory in the sandbox.' },
-  invalid_state: { status: 409, retryable: false, summary: 'The sandbox is in a state that does not allow the operation.' },
+  file_not_found: {
+    status: 404,
+    retryable: false,
+    summary: 'There is no such file or directory in the sandbox.',
+  },
+  invalid_state: {
+    status: 409,
+    retryable: false,
+    summary: 'The sandbox is in a state that does not allow the operation.',
+  },
   already_exists: { status: 409, retryable: false, summary: 'The name is taken.' },
   payload_too_large: { status: 413, retryable: false, summary: 'The body is over the stated limit.' },
-  range_not_satisfiable: { status: 416, retryable: false, summary: 'The file has no bytes in the range that was asked for.' },
-  idempotency_mismatch: { status: 422, retryable: false, summary: 'The Idempotency-Key was used before with another body.' },
+  range_not_satisfiable: {
+    status: 416,
+    retryable: false,
+    summary: 'The file has no bytes in the range that was asked for.',
+  },
+  idempotency_mismatch: {
+    status: 422,
+    retryable: false,
+    summary: 'The Idempotency-Key was used before with another body.',
+  },
   capacity: { status: 429, retryable: true, summary: 'The machine has no room for this now.' },
   rate_limited: { status: 429, retryable: true, summary: 'Too many requests.' },
-  internal: { status: 500, retryable: true, summary: 'A fault of the service; details are in its log under the request id.' },
-  registry_unavailable: { status: 502, retryable: true, summary: 'The image registry cannot be reached or failed.' },
+  internal: {
+    status: 500,
+    retryable: true,
+    summary: 'A fault of the service; details are in its log under the request id.',
+  },
+  registry_unavailable: {
+    status: 502,
+    retryable: true,
+    summary: 'The image registry cannot be reached or failed.',
+  },
   guest_unreachable: { status: 502, retryable: true, summary: 'The agent in the sandbox does not answer.' },
   disk_full: { status: 507, retryable: false, summary: "The sandbox's disk is full." },
   unavailable: { status: 503, retryable: true, summary: 'The service is starting or shutting down.' },
@@ -46,7 +90,11 @@ export class AppError extends Error {
   readonly code: ErrorCode;
   readonly details: Readonly<Record<string, unknown>> | undefined;
 
-  constructor(code: ErrorCode, message: string, options: { details?: Record<string, unknown>; cause?: unknown } = {}) {
+  constructor(
+    code: ErrorCode,
+    message: string,
+    options: { details?: Record<string, unknown>; cause?: unknown } = {},
+  ) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.name = 'AppError';
     this.code = code;

@@ -26,7 +26,9 @@ export const ExecRequest = z
     timeout: boundedInt(1, MAX_EXEC_TIMEOUT_S, 'seconds').default(DEFAULT_EXEC_TIMEOUT_S),
     cwd: GuestPath.optional().describe("Default: the image's WORKDIR, else /workspace."),
     env: Env.optional(),
-    user: boundedText(1, 256).optional().describe('Name, uid, name:group or uid:gid. Default: the image’s USER.'),
+    user: boundedText(1, 256)
+      .optional()
+      .describe('Name, uid, name:group or uid:gid. Default: the image’s USER.'),
     stdin: z.string({ error: 'must be a string' }).optional().describe('Text given on standard input.'),
   })
   .meta({ id: 'ExecRequest' });

@@ -110,7 +110,14 @@ test('the reason is within the first 200 bytes of the message', () => {
 });
 
 const component = fc.stringMatching(/^[a-z0-9]{1,8}([._-][a-z0-9]{1,8}){0,2}$/u);
-const registry = fc.constantFrom('docker.io', 'ghcr.io', 'localhost', '127.0.0.1:5000', 'r.example.org:443', '[::1]:80');
+const registry = fc.constantFrom(
+  'docker.io',
+  'ghcr.io',
+  'localhost',
+  '127.0.0.1:5000',
+  'r.example.org:443',
+  '[::1]:80',
+);
 const tag = fc.stringMatching(/^\w[\w.-]{0,20}$/u).filter((text) => !/^(?:latest|lts|stable)$/iu.test(text));
 const digest = fc.stringMatching(/^sha256:[0-9a-f]{64}$/u);
 
@@ -133,9 +140,29 @@ test('a formatted reference parses back to itself', () => {
 
 test('any text parses to something stable or fails with a code of the table', () => {
   const nearlyReferences = fc
-    .array(fc.constantFrom('a', 'B', '/', ':', '@', '.', '-', '_', '5000', 'coppice', 'sha256:', HEX, '[', ']', '\0', ' '), {
-      maxLength: 12,
-    })
+    .array(
+      fc.constantFrom(
+        'a',
+        'B',
+        '/',
+        ':',
+        '@',
+        '.',
+        '-',
+        '_',
+        '5000',
+        'coppice',
+        'sha256:',
+        HEX,
+        '[',
+        ']',
+        '\0',
+        ' ',
+      ),
+      {
+        maxLength: 12,
+      },
+    )
     .map((parts) => parts.join(''));
   fc.assert(
     fc.property(fc.oneof(fc.string(), nearlyReferences), (text) => {

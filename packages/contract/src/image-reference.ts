@@ -24,7 +24,10 @@ const DEFAULT_REGISTRY = 'docker.io';
 
 const FLOATING_TAGS: ReadonlySet<string> = new Set(['latest', 'lts', 'stable']);
 const HOST_LABEL = '[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?';
-const REGISTRY = new RegExp(String.raw`^(?:${HOST_LABEL}(?:\.${HOST_LABEL})*|\[[0-9a-fA-F:]{2,45}\])(?::[0-9]{1,5})?$`, 'u');
+const REGISTRY = new RegExp(
+  String.raw`^(?:${HOST_LABEL}(?:\.${HOST_LABEL})*|\[[0-9a-fA-F:]{2,45}\])(?::[0-9]{1,5})?$`,
+  'u',
+);
 const REPOSITORY = /^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:\/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*$/u;
 const TAG = /^[\w][\w.-]{0,127}$/u;
 const DIGEST = /^sha256:[0-9a-f]{64}$/u;

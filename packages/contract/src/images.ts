@@ -15,7 +15,9 @@ export const ImageRecord = z
 export type ImageRecord = z.infer<typeof ImageRecord>;
 
 /** Body of `POST /v1/images/build`. */
-export const BuildImageRequest = z.strictObject({ image: boundedText(1, 512) }).meta({ id: 'BuildImageRequest' });
+export const BuildImageRequest = z
+  .strictObject({ image: boundedText(1, 512) })
+  .meta({ id: 'BuildImageRequest' });
 export type BuildImageRequest = z.infer<typeof BuildImageRequest>;
 
 /** One `data:` line of `POST /v1/images/build` asked for as `text/event-stream`; `done` or `error` is the last. */

@@ -28,7 +28,8 @@ function describeIssue(issue: Issue, part: CheckedPart): string {
   const nested = issue.code === 'invalid_union' ? findClosest(issue.errors) : undefined;
   if (nested !== undefined) return describeIssue({ ...nested, path: [...issue.path, ...nested.path] }, part);
   const field = fieldName(issue.path);
-  if (field === '') return `${part.where}: ${issue.code === 'invalid_type' ? 'must be a JSON object' : issue.message}`;
+  if (field === '')
+    return `${part.where}: ${issue.code === 'invalid_type' ? 'must be a JSON object' : issue.message}`;
   if (issue.code === 'invalid_key') return `${field}: ${issue.issues[0]?.message ?? issue.message}`;
   if (valueAt(part.input, issue.path) === undefined) return `${field}: is required, ${issue.message}`;
   return `${field}: ${issue.message}`;

@@ -37,7 +37,9 @@ const IdleTimeout = boundedInt(0, MAX_IDLE_TIMEOUT_S, 'seconds, 0 disables');
 /** Body of `POST /v1/runs`. */
 export const CreateSandboxRequest = z
   .strictObject({
-    image: boundedText(1, 512).describe('Pinned OCI image reference: a tag other than latest, lts, stable, or a digest.'),
+    image: boundedText(1, 512).describe(
+      'Pinned OCI image reference: a tag other than latest, lts, stable, or a digest.',
+    ),
     vcpus: boundedInt(1, 32).default(1),
     mem_mib: boundedInt(128, 262_144, 'MiB').default(1024),
     disk_mib: boundedInt(64, 1_048_576, 'MiB').default(4096),
@@ -66,7 +68,10 @@ export const SandboxRecord = z
     mem_mib: z.int(),
     disk_mib: z.int(),
     timeout: z.int().describe('Idle seconds after which it is destroyed, 0 for never.'),
-    max_lifetime: z.int().nullable().describe('Seconds after creation at which it is destroyed whatever is open.'),
+    max_lifetime: z
+      .int()
+      .nullable()
+      .describe('Seconds after creation at which it is destroyed whatever is open.'),
     expires_at: Timestamp.nullable().describe('When it ends if nothing more is asked of it; null if never.'),
     labels: z.record(z.string(), z.string()),
     parent_id: z.string().nullable(),

@@ -126,6 +126,11 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
   };
 }
 
+/** Tells the TAPs and the nftables table of several installations on one host apart. */
+export function networkSlug(dataDir: string): string {
+  return createHash('sha256').update(dataDir).digest('hex').slice(0, 4);
+}
+
 function runnerConfig(
   settings: Settings,
   manifest: Manifest,
@@ -136,7 +141,7 @@ function runnerConfig(
     dataDir: join(dataDir, 'runner'),
     runDir,
     socketPath: runnerSocket,
-    slug: createHash('sha256').update(dataDir).digest('hex').slice(0, 4),
+    slug: networkSlug(dataDir),
     guestCidr: settings.COPPICE_GUEST_CIDR,
     openPrivateRanges: settings.COPPICE_OPEN_PRIVATE_RANGES,
     uidBase: settings.COPPICE_UID_BASE,

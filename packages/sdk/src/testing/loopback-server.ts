@@ -1,10 +1,14 @@
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
+import { resolveClientOptions } from '../client-options.ts';
 import { Coppice } from '../coppice.ts';
+import { parseSandboxInfo } from '../sandbox-record.ts';
 import { Sandbox } from '../sandbox.ts';
+import { Transport } from '../transport.ts';
 
 export const TEST_KEY = `cop_live_us_${'k'.repeat(40)}`;
+export const SANDBOX_ID = 'run0123456789abcdef0123';
 
 export interface SeenRequest {
   method: string;
@@ -16,28 +20,42 @@ export interface SeenRequest {
 
 export type Handler = (request: SeenRequest, response: ServerResponse) => void | Promise<void>;
 
-/** A real HTTP server on loopback, and clients of it. It reads each request whole before it answers. */
+interface TestClientOptions {
+  timeoutMs?: number;
+  maxRetries?: number;
+}
+
+/** A real HTTP server on loopback, and clients of it. */
 export class LoopbackServer implements AsyncDisposable {
   readonly seen: SeenRequest[] = [];
   readonly #server;
 
-  private constructor(handler: Handler) {
-    this.#server = createServer((request, response) => {
-      this.#answer(request, response, handler).catch((error: unknown) => {
-        response.destroy(error instanceof Error ? error : undefined);
-      });
-    });
+  private constructor(listener: RequestListener) {
+    this.#server = createServer(listener);
   }
 
-  static async start(handler: Handler): Promise<LoopbackServer> {
-    const server = new LoopbackServer(handler);
+  /** Hands over requests as node:http gives them, and keeps none. */
+  static async raw(listener: RequestListener): Promise<LoopbackServer> {
+    const server = new LoopbackServer(listener);
     await new Promise<void>((resolve) => server.#server.listen(0, '127.0.0.1', resolve));
     return server;
   }
 
-  /** A server that gives the same JSON answer to everything. */
-  static async answering(status: number, body: unknown, headers: Record<string, string> = {}): Promise<LoopbackServer> {
-    return LoopbackServer.start((_, response) => sendJson(response, status, body, headers));
+  /** Reads each request whole and keeps it in `seen` before it is answered. */
+  static async start(handler: Handler): Promise<LoopbackServer> {
+    const server = await LoopbackServer.raw((request, response) => {
+      server.#answer(request, response, handler).catch(() => response.destroy());
+    });
+    return server;
+  }
+
+  /** Gives the same JSON answer to everything. */
+  static async answering(
+    status: number,
+    body: unknown,
+    headers: Record<string, string> = {},
+  ): Promise<LoopbackServer> {
+    return LoopbackServer.start((_, response) => sendJson(response, { status, body, headers }));
   }
 
   get url(): string {
@@ -50,24 +68,21 @@ export class LoopbackServer implements AsyncDisposable {
     return request;
   }
 
-  client(options: { timeoutMs?: number; maxRetries?: number } = {}): Coppice {
+  get lastJson(): unknown {
+    return JSON.parse(this.last.body.toString());
+  }
+
+  client(options: TestClientOptions = {}): Coppice {
     return new Coppice({ apiKey: TEST_KEY, baseUrl: this.url, ...options });
   }
 
-  /** A handle on the sandbox of `wireRecord()`, made without its request being kept in `seen`. */
-  async sandbox(options: { timeoutMs?: number; maxRetries?: number } = {}): Promise<Sandbox> {
-    const fetch = async (): Promise<Response> => Response.json(wireRecord());
-    const sandbox = await Sandbox.get(wireRecord().id, {
-      apiKey: TEST_KEY,
-      baseUrl: this.url,
-      ...options,
-      fetch: (url, init) => (this.#primed.has(init.signal) ? globalThis.fetch(url, init) : fetch()),
-    });
-    if (sandbox === null) throw new Error('the primed answer was not a sandbox');
-    return sandbox;
+  /** A handle on the sandbox of `wireRecord()`, made without a request. */
+  sandbox(options: TestClientOptions = {}): Sandbox {
+    const transport = new Transport(
+      resolveClientOptions({ apiKey: TEST_KEY, baseUrl: this.url, ...options }),
+    );
+    return new Sandbox(transport, parseSandboxInfo(wireRecord()));
   }
-
-  readonly #primed = new Set<unknown>();
 
   async #answer(request: IncomingMessage, response: ServerResponse, handler: Handler): Promise<void> {
     const body = await buffer(request);
@@ -81,4 +96,48 @@ export class LoopbackServer implements AsyncDisposable {
     this.#server.closeAllConnections();
     await new Promise((resolve) => this.#server.close(resolve));
   }
+}
+
+export function sendJson(
+  response: ServerResponse,
+  answer: { status?: number; body: unknown; headers?: Record<string, string> },
+): void {
+  response.writeHead(answer.status ?? 200, { 'content-type': 'application/json', ...answer.headers });
+  response.end(typeof answer.body === 'string' ? answer.body : JSON.stringify(answer.body));
+}
+
+export function errorBody(code: string, message: string): { error: Record<string, string> } {
+  return { error: { code, message, request_id: 'req0a1b' } };
+}
+
+/** A sandbox record as the service sends it. */
+export function wireRecord(changes: Record<string, unknown> = {}): { id: string } & Record<string, unknown> {
+  return {
+    id: SANDBOX_ID,
+    status: 'running',
+    status_reason: null,
+    operation: null,
+    image: 'docker.io/library/node:22-slim@sha256:00',
+    region: 'us',
+    vcpus: 2,
+    mem_mib: 2048,
+    disk_mib: 4096,
+    timeout: 300,
+    max_lifetime: null,
+    expires_at: '2026-11-21T06:35:00.000Z',
+    labels: {},
+    parent_id: null,
+    create_ms: 81.5,
+    created_at: '2026-11-21T06:30:00.000Z',
+    ended_at: null,
+    ...changes,
+  };
+}
+
+/** A port of loopback on which nobody listens. */
+export async function findRefusingUrl(): Promise<string> {
+  const server = await LoopbackServer.raw(() => undefined);
+  const { url } = server;
+  await server[Symbol.asyncDispose]();
+  return url;
 }

@@ -26,15 +26,6 @@ export const DEFAULT_CONTROL_LIMITS: ControlLimits = {
   execOutputTotalBytes: 512 << 20,
 };
 
-/** Where the records are: a PostgreSQL that control starts itself, or one that is given. */
-export type DatabaseConfig =
-  | {
-      mode: 'own';
-      /** Directory of `initdb` and `postgres`, for example /usr/lib/postgresql/15/bin. */
-      postgresBin: string;
-    }
-  | { mode: 'shared'; databaseUrl: string };
-
 export interface ControlConfig {
   version: string;
   /** `port` 0 takes a free one. */
@@ -46,7 +37,10 @@ export interface ControlConfig {
   /** Absolute and short (Unix sockets have 107 bytes); holds `postgres/`, which is emptied at start. */
   runDir: string;
   runnerSocket: string;
-  database: DatabaseConfig;
+  /** Directory of `initdb` and `postgres`, for example /usr/lib/postgresql/15/bin; unused with `databaseUrl`. */
+  postgresBin: string;
+  /** A PostgreSQL to use instead of an own child. */
+  databaseUrl?: string;
   /** A fixed first API key, for automation; without it the first start generates one. */
   bootstrapKey?: string;
   limits?: Partial<ControlLimits>;

@@ -3,14 +3,12 @@
 /** Connection errors of the system, and of PostgreSQL (class 08; 57P01–57P03: shutting down or starting). */
 const AWAY_CODES = /^(ECONNREFUSED|ECONNRESET|ENOENT|EPIPE|ETIMEDOUT|08\w{3}|57P0[1-5]|53300)$/;
 const AWAY_MESSAGES =
-  /^(Connection terminated|timeout exceeded when trying to connect|Client has encountered)/;
+  /^(Connection terminated|timeout exceeded when trying to connect|Client has encountered|Query read timeout)/;
 
 /** True when the same query may succeed later. */
 export function isDatabaseAway(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const code: unknown = Reflect.get(error, 'code');
-  const fromDatabase = Reflect.has(error, 'severity') || Reflect.get(error, 'syscall') === 'connect';
-  if (typeof code === 'string' && AWAY_CODES.test(code) && (fromDatabase || code.startsWith('E')))
-    return true;
+  if (typeof code === 'string' && AWAY_CODES.test(code)) return true;
   return AWAY_MESSAGES.test(error.message);
 }

@@ -72,7 +72,7 @@ export async function openGeneration(
         if (isAnswerTo(frame.message, generation)) done.resolve(undefined);
       }
     } catch (error) {
-      done.reject(error as Error);
+      done.reject(error);
     }
   };
   const onEnd = (): void => done.reject(new AgentProtocolError('the ctl port closed'));

@@ -137,10 +137,10 @@ function diskArguments(disks: DiskFiles): string[] {
     },
   ];
   return [
-    ...nodes.flatMap((node) => ['-blockdev', JSON.stringify(node)]),
-    ...['-device', 'virtio-blk-device,drive=image,serial=image'],
-    ...['-device', `virtio-blk-device,drive=${SCRATCH_NODE},serial=scratch`],
-  ];
+    nodes.flatMap((node) => ['-blockdev', JSON.stringify(node)]),
+    ['-device', 'virtio-blk-device,drive=image,serial=image'],
+    ['-device', `virtio-blk-device,drive=${SCRATCH_NODE},serial=scratch`],
+  ].flat();
 }
 
 function portArguments(socketDirectory: string): string[] {
@@ -175,10 +175,10 @@ function networkArguments(): string[] {
  */
 function confinementArguments(): string[] {
   return [
-    ...['-chardev', `ringbuf,id=${CONSOLE_CHARDEV},size=65536`, '-serial', `chardev:${CONSOLE_CHARDEV}`],
-    ...['-action', 'reboot=shutdown,shutdown=pause,panic=pause'],
-    ...['-sandbox', 'on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny'],
-  ];
+    ['-chardev', `ringbuf,id=${CONSOLE_CHARDEV},size=65536`, '-serial', `chardev:${CONSOLE_CHARDEV}`],
+    ['-action', 'reboot=shutdown,shutdown=pause,panic=pause'],
+    ['-sandbox', 'on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny'],
+  ].flat();
 }
 
 export interface QemuOptions {
@@ -192,16 +192,16 @@ export interface QemuOptions {
 export function buildQemuArguments(options: QemuOptions): string[] {
   const { shape, files, mode } = options;
   return [
-    ...['-name', options.name, '-nodefaults', '-no-user-config', '-display', 'none'],
-    ...['-M', 'microvm,acpi=on,pit=on,pic=on,rtc=on,isa-serial=on,memory-backend=ram0,suppress-vmdesc=on'],
-    ...['-global', 'migration.send-configuration=off', '-global', 'virtio-mmio.force-legacy=off'],
-    ...accelerationArguments(shape),
-    ...memoryArguments(shape, files.ramPath, mode),
-    ...confinementArguments(),
-    ...portArguments(files.socketDirectory),
-    ...(files.disks === undefined ? [] : diskArguments(files.disks)),
-    ...(options.network ? networkArguments() : []),
-    ...[
+    ['-name', options.name, '-nodefaults', '-no-user-config', '-display', 'none'],
+    ['-M', 'microvm,acpi=on,pit=on,pic=on,rtc=on,isa-serial=on,memory-backend=ram0,suppress-vmdesc=on'],
+    ['-global', 'migration.send-configuration=off', '-global', 'virtio-mmio.force-legacy=off'],
+    accelerationArguments(shape),
+    memoryArguments(shape, files.ramPath, mode),
+    confinementArguments(),
+    portArguments(files.socketDirectory),
+    files.disks === undefined ? [] : diskArguments(files.disks),
+    options.network ? networkArguments() : [],
+    [
       '-kernel',
       files.kernelPath,
       '-initrd',
@@ -209,6 +209,6 @@ export function buildQemuArguments(options: QemuOptions): string[] {
       '-append',
       kernelCommandLine(shape.accelerator),
     ],
-    ...(mode.kind === 'restore' ? ['-S', '-incoming', `file:${mode.statePath}`] : []),
-  ];
+    mode.kind === 'restore' ? ['-S', '-incoming', `file:${mode.statePath}`] : [],
+  ].flat();
 }

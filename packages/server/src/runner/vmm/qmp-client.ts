@@ -4,7 +4,7 @@
  * nothing but the few fields read here is believed.
  */
 import { EventEmitter } from 'node:events';
-import net from 'node:net';
+import type net from 'node:net';
 import { withDeadline } from '../../lib/deadline.ts';
 
 const MAX_LINE_BYTES = 1 << 20;

@@ -1,0 +1,90 @@
+package execution
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+
+	"coppice/agent/internal/frame"
+	"coppice/agent/internal/reap"
+)
+
+// input carries the request's frames to a process. Standard input and signals share the stream, so a signal waits
+// behind input that the process does not read; a timeout does not.
+type input struct {
+	frames *frame.Reader
+	stdin  *os.File
+	child  *reap.Child
+	// open is false once the process, or the client, has closed its standard input.
+	open bool
+}
+
+func newInput(frames *frame.Reader, p *process) *input {
+	return &input{frames: frames, stdin: p.stdin, child: p.child, open: p.stdin != nil}
+}
+
+// run returns at the end of the request's body, which also ends standard input.
+func (in *input) run() {
+	defer in.closeStdin()
+	for {
+		kind, _, err := in.frames.Next()
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				slog.Debug("request body ended", "error", err)
+			}
+			return
+		}
+		if err := in.act(kind); err != nil {
+			slog.Debug("input frame dropped", "kind", kind, "error", err)
+		}
+	}
+}
+
+func (in *input) act(kind byte) error {
+	switch kind {
+	case frame.Stdin:
+		return in.feed()
+	case frame.StdinEnd:
+		in.closeStdin()
+		return nil
+	case frame.Signal:
+		return in.signal()
+	default:
+		// Newer runners may know more types; Next skips the payload.
+		return nil
+	}
+}
+
+func (in *input) feed() error {
+	if !in.open {
+		return nil
+	}
+	// *os.File would copy through a buffer of its own; the pool's is given back while the process does not read.
+	buffer, _ := chunks.Get().(*chunk)
+	defer chunks.Put(buffer)
+	_, err := io.CopyBuffer(struct{ io.Writer }{in.stdin}, in.frames.Payload(), buffer[:])
+	if err != nil {
+		in.closeStdin()
+	}
+	return err
+}
+
+func (in *input) signal() error {
+	payload, err := in.frames.ReadPayload()
+	if err != nil {
+		return err
+	}
+	signal, err := parseSignal(payload)
+	if err != nil {
+		return err
+	}
+	return in.child.SignalGroup(signal)
+}
+
+func (in *input) closeStdin() {
+	if in.open {
+		in.open = false
+		closeLogged(in.stdin)
+	}
+}

@@ -1,0 +1,43 @@
+// Package guest holds what resume has set for new processes and files.
+package guest
+
+import (
+	"sync"
+
+	"coppice/agent/internal/fault"
+)
+
+// DefaultDirectory is where commands run and relative paths start when the image has no WORKDIR.
+const DefaultDirectory = "/workspace"
+
+// Settings are replaced as a whole by each resume.
+type Settings struct {
+	Env     map[string]string
+	User    string
+	Workdir string
+}
+
+// State is shared by resume, which writes it, and by everything that serves user requests.
+type State struct {
+	mu       sync.RWMutex
+	ready    bool
+	settings Settings
+}
+
+// Set makes the guest ready for user code.
+func (s *State) Set(settings Settings) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settings = settings
+	s.ready = true
+}
+
+// Get returns the settings, or invalid_state before the first resume: until then / is the initramfs.
+func (s *State) Get() (Settings, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if !s.ready {
+		return Settings{}, fault.New(fault.InvalidState, "the guest has not been resumed yet; call POST /resume first")
+	}
+	return s.settings, nil
+}

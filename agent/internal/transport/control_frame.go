@@ -1,0 +1,65 @@
+package transport
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+const (
+	controlHeaderBytes  = 4
+	maxControlBodyBytes = 65536
+)
+
+var errControlFrame = errors.New("ctl frame cannot be parsed")
+
+// openMessage is the one message that the runner sends.
+type openMessage struct {
+	Type       string `json:"type"`
+	Generation uint64 `json:"generation"`
+}
+
+// waitingMessage says that the data port is silent and waits for the HTTP/2 preface of that generation.
+type waitingMessage struct {
+	Type       string `json:"type"`
+	Generation uint64 `json:"generation"`
+	Protocol   int    `json:"protocol"`
+}
+
+// splitControl takes one frame off the front of input. It returns a nil body while the frame is incomplete.
+func splitControl(input []byte) (body, rest []byte, err error) {
+	if len(input) < controlHeaderBytes {
+		return nil, input, nil
+	}
+	length := int(binary.BigEndian.Uint32(input))
+	if length == 0 || length > maxControlBodyBytes {
+		return nil, nil, fmt.Errorf("%w: length %d", errControlFrame, length)
+	}
+	end := controlHeaderBytes + length
+	if len(input) < end {
+		return nil, input, nil
+	}
+	return input[controlHeaderBytes:end], input[end:], nil
+}
+
+// parseOpen refuses anything that is no open message: after lost bytes a frame may start anywhere.
+func parseOpen(body []byte) (openMessage, error) {
+	var message openMessage
+	if err := json.Unmarshal(body, &message); err != nil {
+		return openMessage{}, fmt.Errorf("%w: %w", errControlFrame, err)
+	}
+	if message.Type != "open" {
+		return openMessage{}, fmt.Errorf("%w: type %q", errControlFrame, message.Type)
+	}
+	return message, nil
+}
+
+func encodeControl(message any) ([]byte, error) {
+	body, err := json.Marshal(message)
+	if err != nil {
+		return nil, err
+	}
+	framed := binary.BigEndian.AppendUint32(nil, uint32(len(body)))
+	return append(framed, body...), nil
+}

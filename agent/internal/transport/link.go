@@ -1,0 +1,152 @@
+// Package transport carries HTTP/2 over a virtio-serial port that never closes, with a control port beside it.
+//
+// A VM may be saved in the middle of an HTTP/2 frame, and the host may come back before the guest has seen it leave.
+// So each connection starts with a handshake on the control port, which is quiet while a VM is saved:
+//
+//	runner                       agent
+//	  open N  ── ctl ──▶   end the session, wait until nobody touches the data port,
+//	                       discard its input until it has been silent for 5 ms
+//	          ◀── ctl ──   waiting N
+//	  preface ── data ─▶   first byte: HTTP/2 begins; the agent's first byte is sent after it
+//
+// docs/reference/agent-protocol.md is the contract.
+package transport
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// ProtocolVersion is the version of docs/reference/agent-protocol.md that is spoken.
+const ProtocolVersion = 1
+
+const (
+	dataSilence    = 5 * time.Millisecond
+	controlSilence = 100 * time.Millisecond
+	// A host that goes on sending is not going to speak the protocol; the runner's next open starts over.
+	drainLimit = 5 * time.Second
+	// A control frame is one write of the runner; a part of one is the rest of an earlier connection.
+	controlFrameLimit = time.Second
+	controlWriteLimit = 2 * time.Second
+)
+
+// Stream windows are small, so that an unread upload holds little memory; the connection's is never the bottleneck,
+// because Go returns it only as bodies are read and two unread uploads would stall everything.
+const (
+	streamWindowBytes     = 256 << 10
+	connectionWindowBytes = 1 << 30
+	maxStreams            = 1000
+	maxReadFrameBytes     = 1 << 20
+)
+
+// Link serves one guest: a control port and a data port.
+type Link struct {
+	control, data *Port
+	handler       http.Handler
+	server        *http2.Server
+	current       *session
+}
+
+// NewLink serves handler on the data port.
+func NewLink(control, data *Port, handler http.Handler) *Link {
+	return &Link{
+		control: control,
+		data:    data,
+		handler: handler,
+		server: &http2.Server{
+			MaxConcurrentStreams:         maxStreams,
+			MaxReadFrameSize:             maxReadFrameBytes,
+			MaxUploadBufferPerConnection: connectionWindowBytes,
+			MaxUploadBufferPerStream:     streamWindowBytes,
+		},
+	}
+}
+
+// Serve answers the control port until reading it fails for good.
+func (l *Link) Serve() error {
+	var pending []byte
+	buffer := make([]byte, kernelReadBytes)
+	for {
+		n, err := l.readControl(buffer, len(pending) > 0)
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, os.ErrDeadlineExceeded):
+			pending = nil
+			continue
+		case err != nil:
+			return err
+		}
+		pending = l.consume(append(pending, buffer[:n]...))
+	}
+}
+
+// readControl waits without limit for a frame to begin, but not for its rest.
+func (l *Link) readControl(buffer []byte, inFrame bool) (int, error) {
+	if !inFrame {
+		return l.control.read(buffer, waitForHost)
+	}
+	defer l.control.clearDeadline()
+	if err := l.control.file.SetReadDeadline(time.Now().Add(controlFrameLimit)); err != nil {
+		return 0, err
+	}
+	return l.control.read(buffer, endOfFile)
+}
+
+// consume acts on the whole frames of input and returns the rest.
+func (l *Link) consume(input []byte) []byte {
+	for {
+		body, rest, err := splitControl(input)
+		if err == nil && body == nil {
+			return rest
+		}
+		var message openMessage
+		if err == nil {
+			message, err = parseOpen(body)
+		}
+		if err != nil {
+			slog.Warn("control input dropped", "error", err)
+			if err := l.control.discardUntilSilent(controlSilence, drainLimit); err != nil {
+				slog.Warn("control port", "error", err)
+			}
+			return nil
+		}
+		if err := l.open(message.Generation); err != nil {
+			slog.Warn("session not opened", "generation", message.Generation, "error", err)
+		}
+		input = rest
+	}
+}
+
+func (l *Link) open(generation uint64) error {
+	if l.current != nil {
+		l.current.quiesce()
+		l.current = nil
+	}
+	if err := l.data.discardUntilSilent(dataSilence, drainLimit); err != nil {
+		return err
+	}
+	answer, err := encodeControl(waitingMessage{Type: "waiting", Generation: generation, Protocol: ProtocolVersion})
+	if err != nil {
+		return err
+	}
+	l.current = newSession(l.data)
+	go l.serveSession(l.current)
+	return l.control.writeWithin(answer, controlWriteLimit)
+}
+
+func (l *Link) serveSession(s *session) {
+	if err := s.awaitPreface(); err != nil {
+		slog.Debug("session ended before its preface", "error", err)
+		return
+	}
+	l.server.ServeConn(s, &http2.ServeConnOpts{
+		Context:    s.context(),
+		Handler:    l.handler,
+		BaseConfig: &http.Server{ErrorLog: slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug)},
+	})
+}

@@ -1,0 +1,151 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+// errSessionOver is what a session's reads and writes return once it has been replaced.
+var errSessionOver = errors.New("session is over")
+
+// kernelReadBytes is the most that one read of a virtio-serial port returns.
+const kernelReadBytes = 4096
+
+// session is the net.Conn of one HTTP/2 session. The port below lives longer than it: closing a session interrupts
+// what is under way and leaves the port open for the next.
+type session struct {
+	port  *Port
+	input *bufio.Reader
+
+	mu       sync.Mutex
+	closed   bool
+	inFlight sync.WaitGroup
+	ended    chan struct{}
+	seenByte bool
+}
+
+func newSession(port *Port) *session {
+	s := &session{port: port, ended: make(chan struct{})}
+	s.input = bufio.NewReaderSize(portReader{s}, kernelReadBytes)
+	return s
+}
+
+// portReader keeps bufio from seeing the session's own Read.
+type portReader struct{ session *session }
+
+func (r portReader) Read(buffer []byte) (int, error) {
+	s := r.session
+	if !s.enter() {
+		return 0, errSessionOver
+	}
+	defer s.inFlight.Done()
+	// The news that the host has connected travels apart from the bytes: before the first of them, "closed" means
+	// "not yet".
+	n, err := s.port.read(buffer, whenClosed(!s.seenByte))
+	if err != nil {
+		s.end()
+		return n, err
+	}
+	s.seenByte = true
+	return n, nil
+}
+
+// awaitPreface returns when the first byte has come. Nothing may be written before that: until the runner sends its
+// preface it takes whatever arrives for the rest of an older session.
+func (s *session) awaitPreface() error {
+	_, err := s.input.Peek(1)
+	return err
+}
+
+func (s *session) Read(buffer []byte) (int, error) { return s.input.Read(buffer) }
+
+func (s *session) Write(data []byte) (int, error) {
+	if !s.enter() {
+		return 0, errSessionOver
+	}
+	defer s.inFlight.Done()
+	n, err := s.port.file.Write(data)
+	if err != nil {
+		s.end()
+	}
+	return n, err
+}
+
+// enter counts an operation on the port, unless the session is over.
+func (s *session) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.inFlight.Add(1)
+	return true
+}
+
+// end interrupts under the lock: once it has returned, nobody can interrupt the session that comes next.
+func (s *session) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed = true
+	s.port.interrupt()
+	close(s.ended)
+}
+
+// Close ends the session; operations under way fail.
+func (s *session) Close() error {
+	s.end()
+	return nil
+}
+
+// quiesce ends the session and returns when no operation of it touches the port any more. Only then may deadlines
+// be cleared: a late reader would swallow bytes of the next session.
+func (s *session) quiesce() {
+	s.end()
+	s.inFlight.Wait()
+	s.port.clearDeadline()
+}
+
+type portAddress struct{}
+
+func (portAddress) Network() string { return "virtio" }
+func (portAddress) String() string  { return "virtio" }
+
+func (s *session) LocalAddr() net.Addr  { return portAddress{} }
+func (s *session) RemoteAddr() net.Addr { return portAddress{} }
+
+// Deadlines belong to the session's end; the HTTP/2 server sets none with the configuration of this package.
+func (s *session) SetDeadline(time.Time) error      { return nil }
+func (s *session) SetReadDeadline(time.Time) error  { return nil }
+func (s *session) SetWriteDeadline(time.Time) error { return nil }
+
+type sessionKey struct{}
+
+func (s *session) context() context.Context {
+	return context.WithValue(context.Background(), sessionKey{}, s)
+}
+
+// endDetection is how long the end of a session may show later than the end of its streams: the HTTP/2 server
+// cancels streams first and closes the connection right after.
+const endDetection = 20 * time.Millisecond
+
+// HostMoved tells, for a request whose context is done, whether the whole session ended (restart, fork, restore of
+// the host side) rather than its client having left.
+func HostMoved(ctx context.Context) bool {
+	s, ok := ctx.Value(sessionKey{}).(*session)
+	if !ok {
+		return false
+	}
+	select {
+	case <-s.ended:
+		return true
+	case <-time.After(endDetection):
+		return false
+	}
+}

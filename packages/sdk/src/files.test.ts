@@ -1,0 +1,242 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { errorBody, LoopbackServer, SANDBOX_ID, sendJson } from './testing/loopback-server.ts';
+
+const WRITTEN = { path: '/a', size: 1 };
+
+/** Keeps what is uploaded under its path and gives it back. */
+async function startStore(): Promise<LoopbackServer> {
+  const files = new Map<string | null, Buffer>();
+  return LoopbackServer.start((request, response) => {
+    const path = new URL(request.url, 'http://h').searchParams.get('path');
+    if (request.method === 'POST') {
+      files.set(path, request.body);
+      sendJson(response, { body: { path, size: request.body.length } });
+    } else if (files.has(path)) response.end(files.get(path));
+    else sendJson(response, { status: 404, body: errorBody('file_not_found', 'there is no such file') });
+  });
+}
+
+function streamOf(...chunks: Uint8Array[]): ReadableStream<Uint8Array> {
+  return new ReadableStream({
+    pull(controller) {
+      const chunk = chunks.shift();
+      if (chunk === undefined) controller.close();
+      else controller.enqueue(chunk);
+    },
+  });
+}
+
+test('every kind of content arrives byte for byte', async () => {
+  await using server = await startStore();
+  const sandbox = server.sandbox();
+  const bytes = Uint8Array.from({ length: 70_000 }, (_, index) => index % 256);
+  for (const content of [
+    bytes,
+    Buffer.from(bytes),
+    new Blob([bytes]),
+    streamOf(bytes.slice(0, 9), bytes.slice(9)),
+  ]) {
+    assert.deepEqual(await sandbox.upload('/a', content), { path: '/a', size: 70_000 });
+    assert.deepEqual(await sandbox.downloadBytes('/a'), bytes);
+  }
+});
+
+test('text and path make the round trip whatever characters they hold', async () => {
+  await using server = await startStore();
+  const sandbox = server.sandbox();
+  await fc.assert(
+    fc.asyncProperty(fc.string({ unit: 'binary' }), fc.string({ unit: 'binary' }), async (name, text) => {
+      const path = `/ +&?#%${name}`;
+      assert.equal((await sandbox.upload(path, `\uFEFF${text}`)).path, path);
+      assert.equal(await sandbox.download(path), `\uFEFF${text}`);
+    }),
+    { numRuns: 30 },
+  );
+});
+
+test('an empty file is an empty file', async () => {
+  await using server = await startStore();
+  const sandbox = server.sandbox();
+  for (const content of ['', new Uint8Array(0), new Blob([]), streamOf()]) {
+    assert.equal((await sandbox.upload('/e', content)).size, 0);
+    assert.equal(await sandbox.download('/e'), '');
+  }
+});
+
+test('the mode is sent in octal', async () => {
+  await using server = await LoopbackServer.answering(200, WRITTEN);
+  const sandbox = server.sandbox();
+  for (const [mode, sent] of [
+    [0o755, '755'],
+    ['0644', '0644'],
+    [0o7, '007'],
+    [0, '000'],
+  ] as const) {
+    await sandbox.upload('/a', 'x', { mode });
+    assert.equal(server.last.url, `/v1/runs/${SANDBOX_ID}/files/upload?path=%2Fa&mode=${sent}`);
+    assert.equal(server.last.headers['content-type'], 'application/octet-stream');
+  }
+  await assert.rejects(sandbox.upload('/a', 'x', { mode: 0o10000 }), /mode/);
+  await assert.rejects(sandbox.upload('/a', 'x', { mode: 6.5 }), /mode/);
+});
+
+test('content of another kind and a path that is no Unicode are refused by name', async () => {
+  await using server = await startStore();
+  const sandbox = server.sandbox();
+  await assert.rejects(sandbox.upload('/a', { pipe: true } as unknown as string), /content.*toWeb/);
+  await assert.rejects(sandbox.download('/\ud800'), /path is not well-formed/);
+  assert.equal(server.seen.length, 0);
+});
+
+test('bytes that are not UTF-8 become U+FFFD in text', async () => {
+  await using server = await startStore();
+  const sandbox = server.sandbox();
+  await sandbox.upload('/b', Uint8Array.of(0x61, 0xff));
+  assert.equal(await sandbox.download('/b'), 'a\uFFFD');
+});
+
+test('a missing file is an error with its code, for text, bytes and stream alike', async () => {
+  await using server = await startStore();
+  const sandbox = server.sandbox();
+  const expected = { code: 'file_not_found', status: 404, detail: 'there is no such file' };
+  await assert.rejects(sandbox.download('/none'), expected);
+  await assert.rejects(sandbox.downloadBytes('/none'), expected);
+  await assert.rejects(sandbox.downloadStream('/none'), expected);
+});
+
+test('a file over the limit is refused instead of filling the memory', async () => {
+  await using server = await startStore();
+  const sandbox = server.sandbox();
+  await sandbox.upload('/big', 'x'.repeat(2000));
+  await assert.rejects(sandbox.download('/big', { maxBytes: 1999 }), { code: 'response_too_large' });
+  assert.equal((await sandbox.download('/big', { maxBytes: 2000 })).length, 2000);
+});
+
+test('a large stream goes up and comes down in pieces', async () => {
+  const hashOf = (chunks: Uint8Array[]): string =>
+    chunks.reduce((hash, chunk) => hash.update(chunk), createHash('sha256')).digest('hex');
+  const chunks = Array.from({ length: 64 }, (_, index) => new Uint8Array(262_144).fill(index));
+  await using server = await startStore();
+  const sandbox = server.sandbox();
+  await sandbox.upload('/large', streamOf(...chunks));
+  const read: Uint8Array[] = [];
+  const reader = (await sandbox.downloadStream('/large')).getReader();
+  for (let next = await reader.read(); !next.done; next = await reader.read()) read.push(next.value);
+  assert.ok(read.length > 1);
+  assert.equal(hashOf(read), hashOf(chunks));
+});
+
+test('an upload whose source fails breaks the request and rejects with the source’s error', async () => {
+  let onBroken: (complete: boolean) => void;
+  const broken = new Promise<boolean>((resolve) => (onBroken = resolve));
+  await using server = await LoopbackServer.raw((request) => {
+    request.resume().on('close', () => onBroken(request.complete));
+    request.on('error', () => undefined);
+  });
+  const failure = new Error('the source is gone');
+  let pulls = 0;
+  const source = new ReadableStream<Uint8Array>({
+    pull(controller) {
+      pulls += 1;
+      if (pulls > 2) controller.error(failure);
+      else controller.enqueue(new Uint8Array(1000));
+    },
+  });
+  await assert.rejects(server.sandbox().upload('/a', source), failure);
+  assert.equal(await broken, false);
+});
+
+test('an upload that is aborted ends its source', async () => {
+  await using server = await LoopbackServer.raw(
+    (request) => void request.resume().on('error', () => undefined),
+  );
+  const controller = new AbortController();
+  let onCancel: () => void;
+  const cancelled = new Promise<void>((resolve) => (onCancel = resolve));
+  const source = new ReadableStream<Uint8Array>(
+    {
+      pull: () => controller.abort(),
+      cancel: () => onCancel(),
+    },
+    { highWaterMark: 0 },
+  );
+  const call = server.sandbox().upload('/a', source, { signal: controller.signal });
+  await assert.rejects(call, { name: 'AbortError' });
+  await cancelled;
+});
+
+test('an upload that the network does not take runs into the deadline', async () => {
+  await using server = await LoopbackServer.raw((request) => void request.pause());
+  const endless = new ReadableStream<Uint8Array>({ pull: (to) => to.enqueue(new Uint8Array(65_536)) });
+  await assert.rejects(server.sandbox({ timeoutMs: 100 }).upload('/a', endless), { code: 'timeout' });
+});
+
+test('a source that takes longer than the deadline is waited for', async () => {
+  await using server = await startStore();
+  let pulls = 0;
+  const slow = new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        pulls += 1;
+        if (pulls > 1) return controller.close();
+        await new Promise((resolve) => setTimeout(resolve, 250));
+        controller.enqueue(Uint8Array.of(1));
+      },
+    },
+    { highWaterMark: 0 },
+  );
+  assert.equal((await server.sandbox({ timeoutMs: 100 }).upload('/a', slow)).size, 1);
+});
+
+test('a download that breaks off is an error, not a shorter file', async () => {
+  await using server = await LoopbackServer.start((_, response) => {
+    response.writeHead(200, { 'content-length': '1000' });
+    response.write('half', () => response.destroy());
+  });
+  await assert.rejects(server.sandbox().download('/a'), { code: 'connection_failed' });
+});
+
+test('a download that stands still runs into the deadline, a reader that does so does not', async () => {
+  await using server = await LoopbackServer.start((_, response) => {
+    response.writeHead(200, { 'content-length': '1000' });
+    response.write('half');
+  });
+  const reader = (await server.sandbox({ timeoutMs: 100 }).downloadStream('/a')).getReader();
+  await new Promise((resolve) => setTimeout(resolve, 250));
+  assert.equal(Buffer.from((await reader.read()).value ?? []).toString(), 'half');
+  await assert.rejects(reader.read(), { code: 'timeout' });
+});
+
+test('a download can be aborted under way, and cancelling it frees the connection', async () => {
+  const closed: Promise<unknown>[] = [];
+  await using server = await LoopbackServer.start((_, response) => {
+    closed.push(once(response, 'close'));
+    response.writeHead(200, { 'content-length': '1000' });
+    response.write('half');
+  });
+  const controller = new AbortController();
+  const reader = (await server.sandbox().downloadStream('/a', { signal: controller.signal })).getReader();
+  await reader.read();
+  controller.abort();
+  await assert.rejects(reader.read(), { name: 'AbortError' });
+  const cancelled = await server.sandbox().downloadStream('/a');
+  await cancelled.cancel();
+  await Promise.all(closed);
+});
+
+test('a directory is listed in camelCase', async () => {
+  const mtime = '2026-11-21T06:30:00.000Z';
+  await using server = await LoopbackServer.answering(200, [
+    { name: 'a', path: '/d/a', type: 'symlink', size: 3, mode: '0777', mtime, target: 'b c' },
+    { name: 'b', path: '/d/b', type: 'door', size: 0, mode: '0644', mtime },
+  ]);
+  assert.deepEqual(await server.sandbox().listFiles('/d'), [
+    { name: 'a', path: '/d/a', type: 'symlink', size: 3, mode: '0777', mtime, target: 'b c' },
+    { name: 'b', path: '/d/b', type: 'other', size: 0, mode: '0644', mtime, target: null },
+  ]);
+  assert.equal(server.last.url, `/v1/runs/${SANDBOX_ID}/files?path=%2Fd`);
+});

@@ -1,0 +1,191 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { CoppiceError } from './errors.ts';
+import { Sandbox } from './sandbox.ts';
+import {
+  errorBody,
+  LoopbackServer,
+  SANDBOX_ID,
+  sendJson,
+  TEST_KEY,
+  wireRecord,
+} from './testing/loopback-server.ts';
+
+const DESTROYED = {
+  status: 'destroyed',
+  cpu_ms: 12,
+  mem_peak_bytes: 3e8,
+  uptime_ms: 4567,
+  cost_cents: 0.00507,
+};
+
+/** A sandbox whose DELETE answers 409 and whose record then shows `status`. */
+async function startRefusing(status: string): Promise<LoopbackServer> {
+  return LoopbackServer.start((request, response) => {
+    if (request.method === 'GET') sendJson(response, { body: wireRecord({ status }) });
+    else sendJson(response, { status: 409, body: errorBody('invalid_state', `the sandbox is ${status}`) });
+  });
+}
+
+test('create sends every option under its wire name and leaves labels alone', async () => {
+  await using server = await LoopbackServer.answering(201, wireRecord());
+  const labels = { camelCase: 'a', snake_case: 'b', __proto__x: 'c' };
+  const options = { image: 'a:1', vcpus: 2, memMiB: 512, diskMiB: 64, timeout: 0, labels, maxLifetime: 60 };
+  await server.client().sandboxes.create(options);
+  assert.equal(`${server.last.method} ${server.last.url}`, 'POST /v1/runs');
+  assert.equal(server.last.headers['content-type'], 'application/json');
+  assert.deepEqual(server.lastJson, {
+    image: 'a:1',
+    vcpus: 2,
+    mem_mib: 512,
+    disk_mib: 64,
+    timeout: 0,
+    labels,
+    max_lifetime: 60,
+  });
+});
+
+test('create without options asks for node:22-slim and leaves the rest to the service', async () => {
+  await using server = await LoopbackServer.answering(201, wireRecord());
+  await server.client().sandboxes.create({ vcpus: undefined, image: undefined });
+  assert.deepEqual(server.lastJson, { image: 'node:22-slim' });
+});
+
+test('an idempotency key of your own is sent, else each create has a new one', async () => {
+  await using server = await LoopbackServer.answering(201, wireRecord());
+  const { sandboxes } = server.client();
+  await sandboxes.create({}, { idempotencyKey: 'mine' });
+  assert.equal(server.last.headers['idempotency-key'], 'mine');
+  await sandboxes.create();
+  await sandboxes.create();
+  const [, first, second] = server.seen.map((request) => request.headers['idempotency-key']);
+  assert.notEqual(first, second);
+});
+
+test('a misspelt option and a number that JSON lacks are refused before a request', async () => {
+  await using server = await LoopbackServer.answering(201, wireRecord());
+  const misspelt = { memMib: 512 } as object;
+  await assert.rejects(server.client().sandboxes.create(misspelt), /memMib.*memMiB/);
+  await assert.rejects(server.client().sandboxes.create({ vcpus: Number.NaN }), /vcpus/);
+  await assert.rejects(server.sandbox().setTimeout(Infinity), /seconds/);
+  assert.equal(server.seen.length, 0);
+});
+
+test('a record is shown in camelCase, with null for what is not there', async () => {
+  await using server = await LoopbackServer.answering(200, wireRecord({ labels: { a_b: 'c' }, future: 1 }));
+  const sandbox = await server.client().sandboxes.get(SANDBOX_ID);
+  assert.deepEqual(sandbox?.record, {
+    id: SANDBOX_ID,
+    status: 'running',
+    image: 'docker.io/library/node:22-slim@sha256:00',
+    region: 'us',
+    vcpus: 2,
+    memMiB: 2048,
+    diskMiB: 4096,
+    createMs: 81.5,
+    createdAt: '2026-11-21T06:30:00.000Z',
+    endedAt: null,
+    timeout: 300,
+    expiresAt: '2026-11-21T06:35:00.000Z',
+    maxLifetime: null,
+    labels: { a_b: 'c' },
+    parentId: null,
+    statusReason: null,
+    operation: null,
+  });
+});
+
+test('get gives null on 404 and throws on all else', async () => {
+  await using missing = await LoopbackServer.answering(404, errorBody('not_found', 'no such sandbox'));
+  assert.equal(await missing.client().sandboxes.get('run1'), null);
+  await using refusing = await LoopbackServer.answering(401, errorBody('unauthorized', 'revoked'));
+  await assert.rejects(refusing.client().sandboxes.get('run1'), CoppiceError);
+});
+
+test('an id can address nothing but a sandbox', async () => {
+  await using server = await LoopbackServer.answering(404, '');
+  const { sandboxes } = server.client();
+  for (const id of ['', '.', '..']) await assert.rejects(sandboxes.get(id), /sandbox id/);
+  assert.equal(server.seen.length, 0);
+  assert.equal(await sandboxes.get('../images?x#y'), null);
+  assert.equal(server.last.url, '/v1/runs/..%2Fimages%3Fx%23y');
+});
+
+test('Sandbox.create and Sandbox.get bring their own client', async () => {
+  await using server = await LoopbackServer.answering(201, wireRecord());
+  const call = { apiKey: TEST_KEY, baseUrl: server.url };
+  const sandbox = await Sandbox.create({ image: 'a:1' }, { ...call, idempotencyKey: 'k1' });
+  assert.equal(sandbox.id, SANDBOX_ID);
+  assert.equal(server.last.headers['idempotency-key'], 'k1');
+  assert.equal((await Sandbox.get(SANDBOX_ID, call))?.status, 'running');
+});
+
+test('setTimeout patches the timer and takes over the record', async () => {
+  await using server = await LoopbackServer.answering(200, wireRecord({ timeout: 0, expires_at: null }));
+  const sandbox = server.sandbox();
+  const info = await sandbox.setTimeout(0);
+  assert.equal(server.last.method, 'PATCH');
+  assert.deepEqual(server.lastJson, { timeout: 0 });
+  assert.equal(info.expiresAt, null);
+  assert.equal(sandbox.record.timeout, 0);
+});
+
+test('info and refresh ask the service', async () => {
+  await using server = await LoopbackServer.answering(
+    200,
+    wireRecord({ status: 'failed', status_reason: 'x' }),
+  );
+  const sandbox = server.sandbox();
+  assert.equal(sandbox.status, 'running');
+  assert.equal((await sandbox.info()).statusReason, 'x');
+  assert.equal(await sandbox.refresh(), sandbox);
+  assert.equal(sandbox.status, 'failed');
+});
+
+test('destroy answers what was used', async () => {
+  await using server = await LoopbackServer.answering(200, DESTROYED);
+  const sandbox = server.sandbox();
+  assert.deepEqual(await sandbox.destroy(), {
+    status: 'destroyed',
+    cpuMs: 12,
+    memPeakBytes: 3e8,
+    uptimeMs: 4567,
+    costCents: 0.00507,
+  });
+  assert.equal(server.last.method, 'DELETE');
+  assert.equal(sandbox.status, 'destroyed');
+});
+
+test('destroying twice is an error, but not at the end of an await using block', async () => {
+  await using server = await startRefusing('destroyed');
+  const refused = { code: 'invalid_state', status: 409 };
+  await assert.rejects(server.sandbox().destroy(), refused);
+  {
+    await using sandbox = server.sandbox();
+    assert.equal(sandbox.id, SANDBOX_ID);
+  }
+  assert.equal(server.last.method, 'GET');
+});
+
+test('await using destroys once', async () => {
+  await using server = await LoopbackServer.answering(200, DESTROYED);
+  {
+    await using left = server.sandbox();
+    assert.equal(left.id, SANDBOX_ID);
+  }
+  assert.equal(server.seen.length, 1);
+  {
+    await using ended = server.sandbox();
+    await ended.destroy();
+  }
+  assert.equal(server.seen.length, 2);
+});
+
+test('await using reports a sandbox that could not be destroyed', async () => {
+  await using server = await startRefusing('hibernating');
+  const dispose = async (): Promise<void> => {
+    await using sandbox = server.sandbox();
+    assert.equal(sandbox.id, SANDBOX_ID);
+  };
+  await assert.rejects(dispose(), { code: 'invalid_state' });
+});

@@ -1,0 +1,66 @@
+/** The unprivileged account that PostgreSQL, which refuses to run as root, runs as. */
+import { readFile, stat } from 'node:fs/promises';
+import { dirname } from 'node:path';
+
+export interface Account {
+  name: string;
+  uid: number;
+  gid: number;
+}
+
+/**
+ * Owner of an existing data directory, else the user `postgres`, else `nobody`. When we are not root there is no
+ * choice: ourselves.
+ */
+export async function findPostgresAccount(postgresDir: string): Promise<Account> {
+  const accounts = await readAccounts();
+  const ownUid = process.getuid?.() ?? 0;
+  if (ownUid !== 0) return requireAccount(accounts, (account) => account.uid === ownUid, `uid ${ownUid}`);
+  const owner = await stat(postgresDir).then(
+    (found) => found.uid,
+    () => undefined,
+  );
+  if (owner !== undefined && owner !== 0) {
+    return requireAccount(
+      accounts,
+      (account) => account.uid === owner,
+      `uid ${owner}, owner of ${postgresDir}`,
+    );
+  }
+  const named = (name: string) => accounts.find((account) => account.name === name);
+  return named('postgres') ?? requireAccount(accounts, (account) => account.name === 'nobody', 'nobody');
+}
+
+/** Throws when `account` could not reach `directory`, naming the parent that is in the way. */
+export async function checkReachable(directory: string, account: Account): Promise<void> {
+  for (let path = directory; path !== dirname(path); path = dirname(path)) {
+    const found = await stat(path);
+    if (!maySearch(found, account)) {
+      throw new Error(
+        `PostgreSQL runs as "${account.name}", which may not enter ${path}: chmod o+x it, or move the data directory`,
+      );
+    }
+  }
+}
+
+function maySearch(found: { uid: number; gid: number; mode: number }, account: Account): boolean {
+  if (account.uid === 0) return true;
+  if (found.uid === account.uid) return (found.mode & 0o100) !== 0;
+  if (found.gid === account.gid) return (found.mode & 0o010) !== 0;
+  return (found.mode & 0o001) !== 0;
+}
+
+async function readAccounts(): Promise<Account[]> {
+  const lines = (await readFile('/etc/passwd', 'utf8')).split('\n');
+  return lines.map((line) => {
+    const fields = line.split(':');
+    return { name: fields[0] ?? '', uid: Number(fields[2]), gid: Number(fields[3]) };
+  });
+}
+
+function requireAccount(accounts: Account[], matches: (account: Account) => boolean, what: string): Account {
+  const found = accounts.find(matches);
+  if (found === undefined)
+    throw new Error(`/etc/passwd has no entry for ${what}, which PostgreSQL should run as`);
+  return found;
+}

@@ -1,0 +1,168 @@
+/**
+ * PostgreSQL as a child of control: made on first use, on a Unix socket only, watched and started again when it
+ * dies, stopped with control.
+ *
+ *     start ── a postmaster lives? ── yes ─► answers? ─► ready
+ *                    │ no                       │ no (starting, or shutting down after control was killed): wait
+ *                    ▼                          ▼
+ *              initdb if empty ─► spawn ─► answers? ─► ready ── dies ─► spawn …
+ */
+import { chmod, chown, mkdir, realpath, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import pg from 'pg';
+import type { Logger } from 'pino';
+import { checkReachable, findPostgresAccount } from './postgres-account.ts';
+import { DATABASE_USER, ensurePostgresDirectory } from './postgres-directory.ts';
+import {
+  findPostmaster,
+  isAlive,
+  startPostmaster,
+  stopPostmaster,
+  type PostmasterOptions,
+} from './postmaster.ts';
+
+const DATABASE_NAME = 'coppice';
+const READY_DEADLINE_MS = 60_000;
+const READY_POLL_MS = 50;
+/** The first may fail because a killed postmaster's processes still hold its shared memory. */
+const MAX_STARTS = 3;
+const STOP_DEADLINE_MS = 10_000;
+const WATCH_INTERVAL_MS = 500;
+/** sun_path has 108 bytes with its NUL; the file is `<dir>/.s.PGSQL.5432`. */
+const MAX_SOCKET_DIR_BYTES = 107 - '/.s.PGSQL.5432'.length;
+
+export interface PostgresChildOptions {
+  postgresBin: string;
+  dataDir: string;
+  runDir: string;
+  log: Logger;
+}
+
+/** Starts PostgreSQL, or takes over one that outlived the control before us, and waits until it answers. */
+export async function startPostgresChild(options: PostgresChildOptions): Promise<PostgresChild> {
+  const child = new PostgresChild(await prepare(options), options.log);
+  await child.start();
+  return child;
+}
+
+export class PostgresChild implements AsyncDisposable {
+  readonly #options: PostmasterOptions;
+  readonly #log: Logger;
+  readonly #stop = new AbortController();
+  #pid = 0;
+  #watching: Promise<void> = Promise.resolve();
+
+  constructor(options: PostmasterOptions, log: Logger) {
+    this.#options = options;
+    this.#log = log;
+  }
+
+  get connection(): pg.PoolConfig {
+    return { host: this.#options.socketDir, user: DATABASE_USER, database: DATABASE_NAME };
+  }
+
+  async start(): Promise<void> {
+    await this.#ensureRunning();
+    await this.#ensureDatabase();
+    this.#watching = this.#watch();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    await this.#watching;
+    await stopPostmaster(this.#pid, STOP_DEADLINE_MS);
+  }
+
+  async #ensureRunning(): Promise<void> {
+    const end = performance.now() + READY_DEADLINE_MS;
+    let started: number | undefined;
+    let attempts = 0;
+    while (performance.now() < end) {
+      const pid = await findPostmaster(this.#options.directory);
+      if (pid !== undefined && (await this.#answers())) {
+        this.#pid = pid;
+        this.#log.info({ pid, reused: pid !== started }, 'PostgreSQL is ready');
+        return;
+      }
+      if (started !== undefined && !(await isAlive(started))) {
+        if (attempts >= MAX_STARTS) break;
+        started = undefined;
+      }
+      if (pid === undefined && started === undefined) {
+        started = await this.#spawn();
+        attempts += 1;
+      }
+      await delay(READY_POLL_MS);
+    }
+    throw new Error(`PostgreSQL did not start; its log is ${this.#options.logFile}`);
+  }
+
+  async #spawn(): Promise<number> {
+    const { socketDir, account } = this.#options;
+    // A socket and its lock file that a killed postmaster left would stop the new one.
+    await rm(socketDir, { recursive: true, force: true });
+    await mkdir(socketDir, { mode: 0o700 });
+    await chown(socketDir, account.uid, account.gid);
+    return startPostmaster(this.#options);
+  }
+
+  async #answers(): Promise<boolean> {
+    try {
+      await this.#query('SELECT 1');
+      return true;
+    } catch (error) {
+      this.#log.debug({ err: error }, 'PostgreSQL does not answer yet');
+      return false;
+    }
+  }
+
+  async #ensureDatabase(): Promise<void> {
+    const found = await this.#query(`SELECT 1 FROM pg_database WHERE datname = '${DATABASE_NAME}'`);
+    if (found === 0) await this.#query(`CREATE DATABASE ${DATABASE_NAME}`);
+  }
+
+  /** Number of rows that `text` gives, in the database that is always there. */
+  async #query(text: string): Promise<number> {
+    const deadlines = { connectionTimeoutMillis: 5_000, query_timeout: 30_000 };
+    const client = new pg.Client({ ...this.connection, database: 'postgres', ...deadlines });
+    client.on('error', (error) => this.#log.debug({ err: error }, 'the connection to PostgreSQL broke'));
+    try {
+      await client.connect();
+      return (await client.query(text)).rowCount ?? 0;
+    } finally {
+      await client.end();
+    }
+  }
+
+  async #watch(): Promise<void> {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      await delay(WATCH_INTERVAL_MS, undefined, { signal, ref: false }).catch(() => undefined);
+      if (signal.aborted || (await isAlive(this.#pid))) continue;
+      this.#log.error(
+        { pid: this.#pid, log_file: this.#options.logFile },
+        'PostgreSQL died and is started again',
+      );
+      await this.#ensureRunning().catch((error: unknown) =>
+        this.#log.error({ err: error }, 'PostgreSQL does not start'),
+      );
+    }
+  }
+}
+
+async function prepare({ postgresBin, dataDir, runDir }: PostgresChildOptions): Promise<PostmasterOptions> {
+  await mkdir(dataDir, { recursive: true, mode: 0o711 });
+  await mkdir(runDir, { recursive: true, mode: 0o711 });
+  const directory = join(await realpath(dataDir), 'postgres');
+  const socketDir = join(await realpath(runDir), 'postgres');
+  if (Buffer.byteLength(socketDir) > MAX_SOCKET_DIR_BYTES) {
+    throw new Error(`${socketDir} is too long for a Unix socket: choose a shorter run directory`);
+  }
+  const account = await findPostgresAccount(directory);
+  await checkReachable(join(directory, '..'), account);
+  await checkReachable(join(socketDir, '..'), account);
+  await ensurePostgresDirectory({ directory, bin: postgresBin, account });
+  await chmod(directory, 0o700);
+  return { directory, socketDir, account, bin: postgresBin, logFile: join(dataDir, 'postgres.log') };
+}

@@ -1,0 +1,82 @@
+/** Reading what another process sends: never more than a limit, never longer than a deadline. */
+import { StringDecoder } from 'node:string_decoder';
+import type { ClientHttp2Stream } from 'node:http2';
+import http2 from 'node:http2';
+import { AppError } from '@coppice/contract';
+
+export interface ReadLimits {
+  maxBytes: number;
+  deadlineMs: number;
+}
+
+/** The whole body. Rejects with `guest_unreachable` when it is cut off, too long, or does not come in time. */
+export async function readBounded(stream: ClientHttp2Stream, limits: ReadLimits): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of readChunks(stream, limits.deadlineMs)) {
+    size += chunk.length;
+    if (size > limits.maxBytes)
+      throw new AppError('guest_unreachable', `an answer is over ${limits.maxBytes} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
+/**
+ * The chunks of a body. Node ends the readable side quietly when the far end resets the stream with CANCEL, so the
+ * reset code is checked: a part is never taken for the whole. Leaving the loop early resets the stream.
+ */
+export async function* readChunks(stream: ClientHttp2Stream, deadlineMs: number): AsyncGenerator<Buffer> {
+  const late = new AppError('guest_unreachable', `the answer did not end within ${deadlineMs} ms`);
+  const timer = setTimeout(() => stream.destroy(late), deadlineMs);
+  try {
+    for await (const chunk of stream) yield chunk as Buffer;
+    if (isCut(stream)) throw new AppError('guest_unreachable', 'the answer was cut off');
+  } catch (error) {
+    throw error instanceof AppError
+      ? error
+      : new AppError('guest_unreachable', 'the answer was cut off', { cause: error });
+  } finally {
+    clearTimeout(timer);
+    if (!stream.closed) stream.close(http2.constants.NGHTTP2_CANCEL);
+  }
+}
+
+export interface LineLimits {
+  maxLineBytes: number;
+  /** Longest silence between two chunks. */
+  idleDeadlineMs: number;
+  signal?: AbortSignal;
+}
+
+/** The lines of an NDJSON body, empty ones (heartbeats) left out. */
+export async function* readLines(stream: ClientHttp2Stream, limits: LineLimits): AsyncGenerator<string> {
+  const decoder = new StringDecoder('utf8');
+  const silent = () =>
+    stream.destroy(new AppError('guest_unreachable', `silent for ${limits.idleDeadlineMs} ms`));
+  const timer = setTimeout(silent, limits.idleDeadlineMs);
+  const abort = () => stream.close(http2.constants.NGHTTP2_CANCEL);
+  limits.signal?.addEventListener('abort', abort, { once: true });
+  let pending = '';
+  try {
+    for await (const chunk of stream) {
+      timer.refresh();
+      const lines = (pending + decoder.write(chunk as Buffer)).split('\n');
+      pending = lines.pop() ?? '';
+      if (pending.length > limits.maxLineBytes)
+        throw new RangeError(`a line is over ${limits.maxLineBytes} bytes`);
+      for (const line of lines) if (line !== '') yield line;
+      timer.refresh();
+    }
+  } finally {
+    clearTimeout(timer);
+    limits.signal?.removeEventListener('abort', abort);
+    if (!stream.closed) stream.close(http2.constants.NGHTTP2_CANCEL);
+  }
+}
+
+function isCut(stream: ClientHttp2Stream): boolean {
+  return (
+    stream.aborted || (stream.rstCode !== undefined && stream.rstCode !== http2.constants.NGHTTP2_NO_ERROR)
+  );
+}

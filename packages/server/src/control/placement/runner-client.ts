@@ -1,0 +1,200 @@
+/**
+ * The runner, as control sees it (docs/reference/runner-protocol.md). Every call has a deadline and parses what comes
+ * back; errors are AppErrors by the runner's own codes, `unavailable` when it cannot be reached.
+ */
+import type { Readable } from 'node:stream';
+import { AppError, FileEntry, UploadResult } from '@coppice/contract';
+import { z } from 'zod';
+import {
+  PrepareProgress,
+  PreparedImage,
+  RunnerEvent,
+  RunnerStatus,
+  VmEnd,
+  VmInfo,
+  type CreateVm,
+} from '../../lib/runner-protocol.ts';
+import { fromGuest } from './runner-error.ts';
+import type { RunnerAnswer, RunnerConnection, RunnerRequest } from './runner-connection.ts';
+import { readBounded, readLines } from './read-stream.ts';
+
+const CALL_DEADLINE_MS = 10_000;
+const DELETE_DEADLINE_MS = 30_000;
+const AGENT_HEAD_DEADLINE_MS = 30_000;
+const MAX_BODY_BYTES = 8 << 20;
+/** A directory of 100 000 entries with usual names is about 18 MB. */
+const MAX_LISTING_BYTES = 32 << 20;
+const MAX_LINE_BYTES = 1 << 20;
+/** The runner sends an empty line every 10 s. */
+const EVENTS_IDLE_MS = 25_000;
+const PREPARE_IDLE_MS = 300_000;
+
+export interface UploadOptions {
+  path: string;
+  mode?: string;
+  content: Readable;
+  /** Until the agent has answered, with all content written. */
+  deadlineMs: number;
+}
+
+export interface DownloadOptions {
+  path: string;
+  range?: string;
+  method: 'GET' | 'HEAD';
+}
+
+export class RunnerClient {
+  readonly #connection: RunnerConnection;
+
+  constructor(connection: RunnerConnection) {
+    this.#connection = connection;
+  }
+
+  status(): Promise<RunnerStatus> {
+    return this.#json(get('/status'), RunnerStatus);
+  }
+
+  /** Resolves when a first command could run. The same id again joins the create under way. */
+  createVm(id: string, vm: CreateVm, deadlineMs: number): Promise<VmInfo> {
+    const body = Buffer.from(JSON.stringify(vm));
+    return this.#json(
+      { method: 'PUT', path: vmPath(id), headers: JSON_HEADERS, body, headDeadlineMs: deadlineMs },
+      VmInfo,
+    );
+  }
+
+  listVms(): Promise<VmInfo[]> {
+    return this.#json(get('/vms'), z.array(VmInfo));
+  }
+
+  /** Kills the VM whatever it does. AppError `not_found` when it never was, or its end was acknowledged. */
+  deleteVm(id: string): Promise<VmEnd> {
+    return this.#json({ method: 'DELETE', path: vmPath(id), headDeadlineMs: DELETE_DEADLINE_MS }, VmEnd);
+  }
+
+  /** Opens the agent's exec; `firstFrames` is written, and ends the request. The answer's body is frames. */
+  async exec(id: string, firstFrames: Buffer): Promise<RunnerAnswer> {
+    return this.#guest({
+      method: 'POST',
+      path: `${vmPath(id)}/agent/exec`,
+      headers: { 'content-type': 'application/octet-stream' },
+      body: firstFrames,
+      headDeadlineMs: AGENT_HEAD_DEADLINE_MS,
+    });
+  }
+
+  async uploadFile(id: string, { path, mode, content, deadlineMs }: UploadOptions): Promise<UploadResult> {
+    const query = new URLSearchParams(mode === undefined ? { path } : { path, mode });
+    const answer = await this.#guest({
+      method: 'PUT',
+      path: `${vmPath(id)}/agent/files?${query}`,
+      headers: { 'content-type': 'application/octet-stream' },
+      body: content,
+      headDeadlineMs: deadlineMs,
+    });
+    return parseGuestBody(answer, UploadResult, MAX_BODY_BYTES);
+  }
+
+  /** 200 or 206 with the content as the stream. */
+  async downloadFile(id: string, { path, range, method }: DownloadOptions): Promise<RunnerAnswer> {
+    return this.#guest({
+      method,
+      path: `${vmPath(id)}/agent/files?${new URLSearchParams({ path })}`,
+      ...(range === undefined ? {} : { headers: { range } }),
+      headDeadlineMs: AGENT_HEAD_DEADLINE_MS,
+    });
+  }
+
+  async listFiles(id: string, path: string): Promise<FileEntry[]> {
+    const answer = await this.#guest({
+      method: 'GET',
+      path: `${vmPath(id)}/agent/list?${new URLSearchParams({ path })}`,
+      headDeadlineMs: AGENT_HEAD_DEADLINE_MS,
+    });
+    return parseGuestBody(answer, z.array(FileEntry), MAX_LISTING_BYTES);
+  }
+
+  listImages(): Promise<PreparedImage[]> {
+    return this.#json(get('/images'), z.array(PreparedImage));
+  }
+
+  /** Pulls and prepares an image; the last element has type `done` or `error`. */
+  async *prepareImage(image: string): AsyncGenerator<PrepareProgress> {
+    const body = Buffer.from(JSON.stringify({ image }));
+    const headDeadlineMs = AGENT_HEAD_DEADLINE_MS;
+    const { stream } = await this.#connection.request({
+      method: 'POST',
+      path: '/images/prepare',
+      headers: JSON_HEADERS,
+      body,
+      headDeadlineMs,
+    });
+    const limits = { maxLineBytes: MAX_LINE_BYTES, idleDeadlineMs: PREPARE_IDLE_MS };
+    for await (const line of readLines(stream, limits)) yield parseRunnerJson(line, PrepareProgress);
+  }
+
+  /** What ended after event `after`: what is stored, then live ones until `signal`. */
+  async *events(after: number, signal: AbortSignal): AsyncGenerator<RunnerEvent> {
+    const path = `/events?after=${after}`;
+    const { stream } = await this.#connection.request({ ...get(path), signal });
+    const limits = { maxLineBytes: MAX_LINE_BYTES, idleDeadlineMs: EVENTS_IDLE_MS, signal };
+    for await (const line of readLines(stream, limits)) yield parseRunnerJson(line, RunnerEvent);
+  }
+
+  /** Lets the runner forget events up to `seq`: only when they are committed. */
+  async acknowledgeEvents(seq: number): Promise<void> {
+    const body = Buffer.from(JSON.stringify({ seq }));
+    const headDeadlineMs = CALL_DEADLINE_MS;
+    const { stream } = await this.#connection.request({
+      method: 'POST',
+      path: '/events/ack',
+      headers: JSON_HEADERS,
+      body,
+      headDeadlineMs,
+    });
+    await readBounded(stream, { maxBytes: MAX_BODY_BYTES, deadlineMs: CALL_DEADLINE_MS });
+  }
+
+  async #json<T>(request: RunnerRequest, schema: z.ZodType<T>): Promise<T> {
+    const { stream } = await this.#connection.request(request);
+    const bytes = await readBounded(stream, { maxBytes: MAX_BODY_BYTES, deadlineMs: CALL_DEADLINE_MS });
+    return parseRunnerJson(bytes.toString('utf8'), schema);
+  }
+
+  async #guest(request: RunnerRequest): Promise<RunnerAnswer> {
+    try {
+      return await this.#connection.request(request);
+    } catch (error) {
+      throw fromGuest(error);
+    }
+  }
+}
+
+const JSON_HEADERS = { 'content-type': 'application/json' };
+
+function get(path: string): RunnerRequest {
+  return { method: 'GET', path, headDeadlineMs: CALL_DEADLINE_MS };
+}
+
+function vmPath(id: string): string {
+  return `/vms/${encodeURIComponent(id)}`;
+}
+
+function parseRunnerJson<T>(text: string, schema: z.ZodType<T>): T {
+  try {
+    return schema.parse(JSON.parse(text));
+  } catch (error) {
+    throw new AppError('internal', 'the runner sent what its protocol does not allow', { cause: error });
+  }
+}
+
+async function parseGuestBody<T>(answer: RunnerAnswer, schema: z.ZodType<T>, maxBytes: number): Promise<T> {
+  const bytes = await readBounded(answer.stream, { maxBytes, deadlineMs: AGENT_HEAD_DEADLINE_MS });
+  try {
+    return schema.parse(JSON.parse(bytes.toString('utf8')));
+  } catch (error) {
+    throw new AppError('guest_unreachable', 'the agent sent what its protocol does not allow', {
+      cause: error,
+    });
+  }
+}

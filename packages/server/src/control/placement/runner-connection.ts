@@ -1,0 +1,149 @@
+/**
+ * One HTTP/2 session to the runner's Unix socket, made when it is needed and made again after it is lost. Streams are
+ * handed out as they are, so that a body is piped with back-pressure from the guest to the client.
+ */
+import http2, { type ClientHttp2Session, type ClientHttp2Stream, type IncomingHttpHeaders } from 'node:http2';
+import { connect as connectSocket } from 'node:net';
+import { pipeline, type Readable } from 'node:stream';
+import { AppError } from '@coppice/contract';
+import type { Logger } from 'pino';
+import { errorFromAnswer, unreachable } from './runner-error.ts';
+
+const CONNECT_DEADLINE_MS = 5_000;
+const STREAM_WINDOW_BYTES = 256 << 10;
+/** As wide as it goes: a stream that nobody reads must not hold up the others. */
+const SESSION_WINDOW_BYTES = 2 ** 31 - 1;
+/** Node's default of 10 MB would refuse streams once 40 slow downloads have a full window each. */
+const SESSION_MEMORY_MIB = 1024;
+
+export interface RunnerRequest {
+  method: 'GET' | 'HEAD' | 'PUT' | 'POST' | 'DELETE';
+  path: string;
+  headers?: Record<string, string>;
+  /** Sent as it comes; when it breaks the stream is reset, so that the far end never takes a part for the whole. */
+  body?: Readable | Buffer;
+  /** Keeps the request open after `body` was a Buffer: the caller writes more and ends it. */
+  keepOpen?: boolean;
+  /** Until the answer's head is there. */
+  headDeadlineMs: number;
+  signal?: AbortSignal;
+}
+
+export interface RunnerAnswer {
+  status: number;
+  headers: IncomingHttpHeaders;
+  stream: ClientHttp2Stream;
+}
+
+export class RunnerConnection implements Disposable {
+  readonly #socketPath: string;
+  readonly #log: Logger;
+  #session: Promise<ClientHttp2Session> | undefined;
+  #closed = false;
+
+  constructor(socketPath: string, log: Logger) {
+    this.#socketPath = socketPath;
+    this.#log = log;
+  }
+
+  /** Sends a request and waits for its answer's head. Answers of 400 and above become an AppError. */
+  async request(request: RunnerRequest): Promise<RunnerAnswer> {
+    const session = await this.#connected();
+    const stream = startStream(session, request);
+    const headers = await waitForHead(stream, request);
+    const status = Number(headers[':status']);
+    if (status >= 400) throw await errorFromAnswer(status, stream);
+    return { status, headers, stream };
+  }
+
+  /** Ends the session with all its streams; later requests are refused. */
+  [Symbol.dispose](): void {
+    this.#closed = true;
+    void this.#session?.then(
+      (session) => session.destroy(),
+      (error: unknown) => this.#log.debug({ err: error }, 'the runner was not connected'),
+    );
+  }
+
+  #connected(): Promise<ClientHttp2Session> {
+    if (this.#closed) return Promise.reject(new AppError('unavailable', 'the service is shutting down'));
+    this.#session ??= this.#connect();
+    return this.#session;
+  }
+
+  #connect(): Promise<ClientHttp2Session> {
+    const { promise, resolve, reject } = Promise.withResolvers<ClientHttp2Session>();
+    const session = http2.connect('http://runner', {
+      createConnection: () => connectSocket(this.#socketPath),
+      maxSessionMemory: SESSION_MEMORY_MIB,
+      settings: { enablePush: false, initialWindowSize: STREAM_WINDOW_BYTES },
+    });
+    const forget = (error?: Error) => {
+      this.#session = undefined;
+      reject(unreachable(error));
+      session.destroy();
+    };
+    const timer = setTimeout(
+      () => forget(new Error('the connection was not made in time')),
+      CONNECT_DEADLINE_MS,
+    );
+    session.once('connect', () => {
+      clearTimeout(timer);
+      session.setLocalWindowSize(SESSION_WINDOW_BYTES);
+      resolve(session);
+    });
+    session.once('close', () => {
+      clearTimeout(timer);
+      forget();
+    });
+    session.once('goaway', () => forget());
+    session.on('error', (error) => this.#log.debug({ err: error }, 'the connection to the runner broke'));
+    session.once('error', forget);
+    return promise;
+  }
+}
+
+function startStream(session: ClientHttp2Session, request: RunnerRequest): ClientHttp2Stream {
+  const { method, path, headers = {}, body, keepOpen = false } = request;
+  let stream: ClientHttp2Stream;
+  try {
+    stream = session.request(
+      { ':method': method, ':path': path, ...headers },
+      { endStream: body === undefined },
+    );
+  } catch (error) {
+    throw unreachable(error);
+  }
+  // Its end is seen by whoever waits for the head or reads the body; without a listener an error ends the process.
+  stream.on('error', () => undefined);
+  if (Buffer.isBuffer(body)) {
+    if (keepOpen) stream.write(body);
+    else stream.end(body);
+  } else if (body !== undefined) {
+    pipeline(body, stream, () => undefined);
+  }
+  return stream;
+}
+
+function waitForHead(stream: ClientHttp2Stream, request: RunnerRequest): Promise<IncomingHttpHeaders> {
+  const { promise, resolve, reject } = Promise.withResolvers<IncomingHttpHeaders>();
+  const { signal, headDeadlineMs } = request;
+  const give = (error: AppError) => {
+    reject(error);
+    stream.close(http2.constants.NGHTTP2_CANCEL);
+  };
+  const abort = () => give(new AppError('unavailable', 'the request was given up'));
+  const timer = setTimeout(
+    () => give(new AppError('guest_unreachable', `no answer within ${headDeadlineMs} ms`)),
+    headDeadlineMs,
+  );
+  stream.once('response', resolve);
+  stream.once('error', (error) => reject(unreachable(error)));
+  stream.once('close', () => reject(unreachable(new Error(`the stream ended with code ${stream.rstCode}`))));
+  if (signal?.aborted === true) abort();
+  signal?.addEventListener('abort', abort, { once: true });
+  return promise.finally(() => {
+    clearTimeout(timer);
+    signal?.removeEventListener('abort', abort);
+  });
+}

@@ -1,0 +1,57 @@
+import assert from 'node:assert/strict';
+import { Duplex } from 'node:stream';
+import type net from 'node:net';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { AgentProtocolError, decodeCtlFrame, encodeCtlFrame, openGeneration } from './ctl-port.ts';
+
+/** An agent that answers `open` with the given bytes. */
+function agentAnswering(...frames: Buffer[]): net.Socket {
+  const socket = new Duplex({
+    read: () => undefined,
+    write(_chunk, _encoding, done) {
+      for (const frame of frames) this.push(frame);
+      done();
+    },
+  });
+  return socket as unknown as net.Socket;
+}
+
+const waiting = (generation: number, protocol = 1) =>
+  encodeCtlFrame({ type: 'waiting', generation, protocol });
+
+test('a frame is read back as it was written, and never before it is whole', () => {
+  fc.assert(
+    fc.property(fc.jsonValue(), fc.nat(), (message, cut) => {
+      const frame = encodeCtlFrame(message);
+      assert.equal(decodeCtlFrame(frame.subarray(0, cut % frame.length)), undefined);
+      const decoded = decodeCtlFrame(Buffer.concat([frame, Buffer.from('rest')]));
+      assert.equal(JSON.stringify(decoded?.message), JSON.stringify(message));
+      assert.equal(decoded?.rest.toString(), 'rest');
+    }),
+  );
+});
+
+test('bytes of a hostile guest are refused with a protocol error or waited on, nothing else', () => {
+  fc.assert(
+    fc.property(fc.uint8Array({ maxLength: 64 }), (bytes) => {
+      try {
+        decodeCtlFrame(Buffer.from(bytes));
+      } catch (error) {
+        assert.ok(error instanceof AgentProtocolError);
+      }
+    }),
+  );
+});
+
+test('answers of earlier generations are passed over', async () => {
+  await openGeneration(agentAnswering(waiting(3), waiting(4)), 4, 1000);
+});
+
+test('an agent of another protocol version is told apart from a silent one', async () => {
+  await assert.rejects(openGeneration(agentAnswering(waiting(1, 9)), 1, 1000), /speaks version 9/u);
+});
+
+test('a silent agent is given up after the deadline', async () => {
+  await assert.rejects(openGeneration(agentAnswering(), 1, 10), /the agent took longer/u);
+});

@@ -1,0 +1,119 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { AppError } from '@coppice/contract';
+import { pino } from 'pino';
+import type { VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
+import type { VmEnding, VmHandle } from '../vmm/vmm.ts';
+import { VmDriver } from './vm-driver.ts';
+
+const info = (): VmInfo => ({
+  id: 'run00000000000000000001',
+  state: 'creating',
+  image: 'coppice/base:1',
+  vcpus: 1,
+  mem_mib: 256,
+  disk_mib: 64,
+  timings_ms: {},
+});
+
+/** Stands in for a VM at the seam `VmHandle`; it has no process. */
+class StandInVm implements VmHandle {
+  readonly identity = { pid: 1, startTicks: 0 };
+  readonly socketDirectory = '/nowhere';
+  readonly #ended = Promise.withResolvers<VmEnding>();
+  readonly ended = this.#ended.promise;
+  readonly calls: string[] = [];
+
+  endBy(reason: VmEnding): void {
+    this.#ended.resolve(reason);
+  }
+  usage() {
+    return { cpuMs: 12.4, memPeakBytes: 4096 };
+  }
+  async resizeDisk(): Promise<void> {
+    this.calls.push('resize');
+  }
+  async continue(): Promise<void> {
+    this.calls.push('continue');
+  }
+  async kill(): Promise<void> {
+    this.calls.push('kill');
+  }
+  detach(): void {
+    this.calls.push('detach');
+  }
+}
+
+function newDriver(): { driver: VmDriver; ends: VmEnd[]; released: string[] } {
+  const ends: VmEnd[] = [];
+  const released: string[] = [];
+  const hooks = { recordEnd: (end: VmEnd) => ends.push(end), saveGeneration: () => undefined };
+  const driver = new VmDriver(info(), 0, hooks, pino({ level: 'silent' }));
+  driver.onRelease(() => {
+    released.push(`first, after ${ends.length} end`);
+  });
+  driver.onRelease(() => {
+    released.push('last');
+  });
+  return { driver, ends, released };
+}
+
+test('an end is recorded after the VM is killed and before anything is released, in reverse order', async () => {
+  const { driver, ends, released } = newDriver();
+  const vm = new StandInVm();
+  driver.attach(vm);
+  driver.markRunning();
+  const end = await driver.end('destroyed');
+  assert.deepEqual(vm.calls, ['kill']);
+  assert.deepEqual(ends, [end]);
+  assert.deepEqual({ cpu: end.cpu_ms, peak: end.mem_peak_bytes }, { cpu: 12, peak: 4096 });
+  assert.deepEqual(released, ['last', 'first, after 1 end']);
+});
+
+test('two ends at once are one end, with the first reason', async () => {
+  const { driver, ends } = newDriver();
+  const vm = new StandInVm();
+  driver.attach(vm);
+  driver.markRunning();
+  const [first, second] = await Promise.all([driver.end('destroyed'), driver.end('vmm_lost')]);
+  assert.equal(first, second);
+  assert.equal(first.reason, 'destroyed');
+  assert.equal(ends.length, 1);
+});
+
+test('a VM that ends by itself is ended with its own reason', async () => {
+  const { driver, ends } = newDriver();
+  const vm = new StandInVm();
+  driver.attach(vm);
+  driver.markRunning();
+  vm.endBy('guest_panic');
+  await driver.end('guest_panic');
+  assert.equal(ends[0]?.reason, 'guest_panic');
+});
+
+test('an end asked for during a create waits for its step and makes the next one fail', async () => {
+  const { driver, released } = newDriver();
+  const step = Promise.withResolvers<undefined>();
+  const vm = new StandInVm();
+  const creation = (async () => {
+    await step.promise;
+    driver.attach(vm);
+    driver.assertCreating();
+  })();
+  driver.trackCreation(creation);
+  const ending = driver.end('destroyed');
+  assert.deepEqual(released, []);
+  step.resolve(undefined);
+  await assert.rejects(creation, AppError);
+  await ending;
+  assert.deepEqual(vm.calls, ['kill']);
+});
+
+test('a resource that cannot be released does not keep the others', async () => {
+  const { driver, released } = newDriver();
+  driver.onRelease(() => {
+    throw new Error('stuck');
+  });
+  await driver.end('vmm_lost');
+  assert.equal(released.length, 2);
+});

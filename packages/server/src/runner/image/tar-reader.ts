@@ -1,0 +1,158 @@
+/** Reads the entries of a tar archive (v7, ustar, GNU, PAX) without their contents: those are found again by offset. */
+import type { FileHandle } from 'node:fs/promises';
+import { ByteWindow } from './byte-window.ts';
+import { LayerError, quoteName } from './layer-error.ts';
+import {
+  TAR_BLOCK_BYTES,
+  isZeroBlock,
+  padToBlock,
+  parsePaxRecords,
+  parseTarHeader,
+  type TarHeader,
+} from './tar-format.ts';
+
+export type TarEntryType = 'file' | 'directory' | 'symlink' | 'hardlink' | 'character' | 'block' | 'fifo';
+
+export type Xattrs = ReadonlyMap<string, Buffer>;
+
+/** Names and targets are byte strings (latin1). */
+export interface TarEntry {
+  name: string;
+  type: TarEntryType;
+  mode: number;
+  uid: number;
+  gid: number;
+  mtimeSeconds: number;
+  /** Of the content, which starts at `dataOffset` of the archive. 0 for all but files. */
+  sizeBytes: number;
+  dataOffset: number;
+  /** Target of a symbolic or hard link, else empty. */
+  linkName: string;
+  deviceMajor: number;
+  deviceMinor: number;
+  xattrs: Xattrs;
+}
+
+/** As in Go's archive/tar: the headers of a header are held in memory. */
+const MAX_EXTENSION_BYTES = 1 << 20;
+const WINDOW_BYTES = MAX_EXTENSION_BYTES;
+const XATTR_KEY = 'SCHILY.xattr.';
+const NO_XATTRS: Xattrs = new Map();
+
+const TYPES: Readonly<Record<string, TarEntryType>> = {
+  '\0': 'file',
+  '0': 'file',
+  '7': 'file',
+  '1': 'hardlink',
+  '2': 'symlink',
+  '3': 'character',
+  '4': 'block',
+  '5': 'directory',
+  '6': 'fifo',
+};
+
+/** What the headers before an entry's own say about it. */
+interface Extensions {
+  name?: string;
+  linkName?: string;
+  pax?: Map<string, Buffer>;
+}
+
+/** Throws {@link LayerError} on an archive that is malformed, cut or uses what images do not use. */
+export async function* readTar(file: FileHandle): AsyncGenerator<TarEntry> {
+  const { size: archiveBytes } = await file.stat();
+  const window = new ByteWindow(file, WINDOW_BYTES);
+  let extensions: Extensions = {};
+  let offset = 0;
+  for (;;) {
+    const block = await window.view(offset, TAR_BLOCK_BYTES);
+    if (block.length === 0 || isZeroBlock(block)) break;
+    if (block.length < TAR_BLOCK_BYTES) throw new LayerError('the archive is cut within a header');
+    const header = parseTarHeader(block);
+    const dataOffset = offset + TAR_BLOCK_BYTES;
+    if (isExtension(header.typeFlag)) {
+      extensions = await readExtension(window, header, dataOffset, extensions);
+      offset = dataOffset + padToBlock(header.sizeBytes);
+      continue;
+    }
+    const entry = buildEntry(header, extensions, dataOffset);
+    if (entry.sizeBytes < 0 || dataOffset + entry.sizeBytes > archiveBytes) {
+      throw new LayerError(`the archive is cut within ${quoteName(entry.name)}`);
+    }
+    extensions = {};
+    offset = dataOffset + padToBlock(entry.sizeBytes);
+    yield entry;
+  }
+  if (Object.keys(extensions).length > 0) throw new LayerError('the archive ends after an extended header');
+}
+
+function isExtension(typeFlag: string): boolean {
+  return typeFlag === 'x' || typeFlag === 'g' || typeFlag === 'L' || typeFlag === 'K';
+}
+
+async function readExtension(
+  window: ByteWindow,
+  header: TarHeader,
+  dataOffset: number,
+  extensions: Extensions,
+): Promise<Extensions> {
+  const { sizeBytes, typeFlag } = header;
+  if (sizeBytes < 0 || sizeBytes > MAX_EXTENSION_BYTES) {
+    throw new LayerError(
+      `an extended header has ${sizeBytes} bytes, at most ${MAX_EXTENSION_BYTES} are read`,
+    );
+  }
+  // Global headers are comments of the archive's maker (git archive); container engines ignore them too.
+  if (typeFlag === 'g') return extensions;
+  // Copied, the window is reused.
+  const data = Buffer.from(await window.view(dataOffset, sizeBytes));
+  if (data.length < sizeBytes) throw new LayerError('the archive is cut within an extended header');
+  if (typeFlag === 'x') return { ...extensions, pax: parsePaxRecords(data) };
+  const end = data.indexOf(0);
+  const text = data.latin1Slice(0, end === -1 ? data.length : end);
+  return typeFlag === 'L' ? { ...extensions, name: text } : { ...extensions, linkName: text };
+}
+
+function buildEntry(header: TarHeader, extensions: Extensions, dataOffset: number): TarEntry {
+  const pax = extensions.pax;
+  const name = pax?.get('path')?.latin1Slice() ?? extensions.name ?? header.name;
+  const flagType = TYPES[header.typeFlag];
+  if (flagType === undefined) {
+    throw new LayerError(`${quoteName(name)} has the unsupported tar type ${quoteName(header.typeFlag)}`);
+  }
+  // Before POSIX a directory was a file whose name ends with a slash.
+  const type = flagType === 'file' && name.endsWith('/') ? 'directory' : flagType;
+  return {
+    name,
+    type,
+    mode: header.mode,
+    uid: paxNumber(pax, 'uid') ?? header.uid,
+    gid: paxNumber(pax, 'gid') ?? header.gid,
+    mtimeSeconds: Math.floor(paxNumber(pax, 'mtime') ?? header.mtimeSeconds),
+    sizeBytes: type === 'file' ? (paxNumber(pax, 'size') ?? header.sizeBytes) : 0,
+    dataOffset,
+    linkName: pax?.get('linkpath')?.latin1Slice() ?? extensions.linkName ?? header.linkName,
+    deviceMajor: header.deviceMajor,
+    deviceMinor: header.deviceMinor,
+    xattrs: pax === undefined ? NO_XATTRS : findXattrs(name, pax),
+  };
+}
+
+function paxNumber(pax: Map<string, Buffer> | undefined, key: string): number | undefined {
+  const text = pax?.get(key)?.latin1Slice();
+  if (text === undefined || text === '') return undefined;
+  const value = Number(text);
+  if (!/^-?\d+(?:\.\d*)?$/u.test(text) || !Number.isSafeInteger(Math.floor(value))) {
+    throw new LayerError(`the PAX record ${key}=${quoteName(text)} is no number`);
+  }
+  return value;
+}
+
+function findXattrs(name: string, pax: Map<string, Buffer>): Xattrs {
+  const xattrs = new Map<string, Buffer>();
+  for (const [key, value] of pax) {
+    if (key.startsWith('GNU.sparse.')) throw new LayerError(`${quoteName(name)} is stored as a sparse file`);
+    if (key.startsWith(XATTR_KEY)) xattrs.set(key.slice(XATTR_KEY.length), value);
+  }
+  return xattrs.size === 0 ? NO_XATTRS : xattrs;
+}

@@ -1,0 +1,41 @@
+import { join } from 'node:path';
+import { ensureArtefact } from './artefact.mjs';
+import { sourceHash } from './hash.mjs';
+import { REPOSITORY } from './paths.mjs';
+import { say } from './report.mjs';
+import { run } from './run-command.mjs';
+
+export const AGENT_DIRECTORY = join(REPOSITORY, 'agent');
+
+/** The first build fetches modules and compiles the standard library. */
+const BUILD_TIMEOUT_MS = 15 * 60_000;
+const FLAGS = ['-trimpath', '-buildvcs=false', '-ldflags', '-s -w'];
+
+/** For every use of Go here: static, and with the Go that is installed instead of one that it would download. */
+export const GO_ENVIRONMENT = { CGO_ENABLED: '0', GOTOOLCHAIN: 'local', GOFLAGS: '-mod=readonly' };
+
+/** @param {string} path relative */
+function isAgentSource(path) {
+  return path === 'go.mod' || path === 'go.sum' || (path.endsWith('.go') && !path.endsWith('_test.go'));
+}
+
+/**
+ * @param {string} goPath
+ * @returns {Promise<string>} path of the static guest agent
+ */
+export async function ensureAgent(goPath) {
+  const directory = await ensureArtefact({
+    kind: 'agent',
+    recipe: { version: 1, flags: FLAGS, source: await sourceHash(AGENT_DIRECTORY, isAgentSource) },
+    build: async (target) => {
+      say('building the guest agent');
+      await run(goPath, ['build', ...FLAGS, '-o', join(target, 'agent'), './cmd/agent'], {
+        step: 'building the guest agent',
+        timeoutMs: BUILD_TIMEOUT_MS,
+        cwd: AGENT_DIRECTORY,
+        env: { ...GO_ENVIRONMENT, GOOS: 'linux', GOARCH: 'amd64' },
+      });
+    },
+  });
+  return join(directory, 'agent');
+}

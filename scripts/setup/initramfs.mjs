@@ -1,0 +1,48 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { ensureArtefact } from './artefact.mjs';
+import { buildCpio, DIRECTORY, EXECUTABLE, REGULAR } from './cpio.mjs';
+import { fileHash } from './hash.mjs';
+import { say } from './report.mjs';
+
+/**
+ * What the kernel starts from: the agent as /init and the modules that it loads. Not compressed: the emulated
+ * CPU of a machine without KVM would unpack it at every cold boot.
+ * @param {{ kernel: import('./kernel.mjs').Kernel, agentPath: string }} parts
+ * @returns {Promise<string>} path of the archive
+ */
+export async function ensureInitramfs({ kernel, agentPath }) {
+  const directory = await ensureArtefact({
+    kind: 'initramfs',
+    recipe: { version: 1, kernel: kernel.directory, agent: await fileHash(agentPath) },
+    build: async (target) => {
+      say('making the initramfs');
+      await writeFile(join(target, 'initramfs.cpio'), await buildInitramfs(kernel, agentPath));
+    },
+  });
+  return join(directory, 'initramfs.cpio');
+}
+
+/**
+ * @param {import('./kernel.mjs').Kernel} kernel
+ * @param {string} agentPath
+ */
+async function buildInitramfs(kernel, agentPath) {
+  const modules = await Promise.all(
+    kernel.modules.map(async (name) => ({
+      name: `modules/${name}`,
+      mode: REGULAR,
+      content: await readFile(join(kernel.directory, 'modules', name)),
+    })),
+  );
+  return buildCpio([
+    ...['proc', 'sys', 'dev', 'run', 'modules'].map((name) => ({ name, mode: DIRECTORY })),
+    { name: 'init', mode: EXECUTABLE, content: await readFile(agentPath) },
+    {
+      name: 'modules/order',
+      mode: REGULAR,
+      content: Buffer.from(kernel.modules.map((name) => `${name}\n`).join('')),
+    },
+    ...modules,
+  ]);
+}

@@ -1,0 +1,37 @@
+import { readFile, rename, writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { manifestPath } from './paths.mjs';
+
+/**
+ * All that the server knows of set-up.
+ * @typedef {object} Manifest
+ * @property {1} version
+ * @property {{ path: string, release: string }} kernel
+ * @property {{ path: string }} initramfs
+ * @property {{ layout_path: string, reference: string }} base_image
+ * @property {{ path: string, version: string }} qemu
+ * @property {{ path: string }} qemu_img
+ * @property {{ path: string }} tar2sqfs
+ * @property {{ path: string }} skopeo
+ * @property {{ path: string }} nft
+ * @property {{ path: string }} ip
+ * @property {{ path: string }} mke2fs
+ * @property {{ path: string }} setpriv
+ * @property {{ path: string }} postgres_bin  a directory
+ * @property {{ path: string }} node
+ */
+
+/** @param {Manifest} manifest */
+export async function writeManifest(manifest) {
+  const text = `${JSON.stringify(manifest, null, 2)}\n`;
+  const path = manifestPath();
+  if (existsSync(path) && (await readFile(path, 'utf8')) === text) return;
+  await writeFile(`${path}.new`, text, { mode: 0o644, flush: true });
+  await rename(`${path}.new`, path);
+}
+
+/** @returns {Promise<Manifest | undefined>} */
+export async function findManifest() {
+  const path = manifestPath();
+  return existsSync(path) ? JSON.parse(await readFile(path, 'utf8')) : undefined;
+}

@@ -1,0 +1,124 @@
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { findExecutable, REPOSITORY } from './paths.mjs';
+import { say } from './report.mjs';
+import { run } from './run-command.mjs';
+import { SetupError } from './setup-error.mjs';
+
+const INSTALL_TIMEOUT_MS = 20 * 60_000;
+
+/**
+ * @typedef {object} LockedPackage
+ * @property {string} [version]
+ * @property {string} [integrity]
+ * @property {boolean} [link]
+ * @property {boolean} [optional]
+ * @property {string[]} [os]
+ * @property {string[]} [cpu]
+ * @property {string[]} [libc]
+ * @typedef {{ packages?: Record<string, LockedPackage> }} Lockfile
+ */
+
+/** Runs `npm ci` when node_modules is not what package-lock.json says; otherwise reads two files. */
+export async function ensureNpmPackages() {
+  const difference = await findDifference();
+  if (difference === undefined) return;
+  say(`installing npm packages (${difference})`);
+  const npm = findNpm();
+  await run(
+    npm.command,
+    [...npm.args, 'ci', '--no-audit', '--no-fund', '--include=dev', '--include=optional'],
+    {
+      step: 'npm ci',
+      timeoutMs: INSTALL_TIMEOUT_MS,
+      cwd: REPOSITORY,
+      // npm's own variables of the script we were started by would override the project's settings.
+      env: {
+        ...Object.fromEntries(npmVariables().map((name) => [name, undefined])),
+        NODE_ENV: 'development',
+      },
+    },
+  );
+  const remaining = await findDifference();
+  if (remaining !== undefined) {
+    throw new SetupError(`npm ci ended well, but ${remaining}`, {
+      remedy: 'check that npm is not configured to omit optional packages (npm config get omit)',
+    });
+  }
+}
+
+function npmVariables() {
+  return Object.keys(process.env).filter((name) => /^npm_(package|lifecycle|command)_?/.test(name));
+}
+
+function findNpm() {
+  const started = process.env['npm_execpath'];
+  if (started !== undefined && started.endsWith('npm-cli.js') && existsSync(started))
+    return { command: process.execPath, args: [started] };
+  const npm = findExecutable('npm');
+  if (npm === undefined)
+    throw new SetupError('npm is missing', {
+      remedy: 'apt-get install npm, or install Node.js with its npm',
+    });
+  return { command: npm, args: [] };
+}
+
+/** @returns {Promise<string | undefined>} the first thing that differs, for people */
+export async function findDifference() {
+  const wanted = await readLockfile(join(REPOSITORY, 'package-lock.json'));
+  if (wanted === undefined)
+    throw new SetupError('package-lock.json is missing', { remedy: 'restore it from the repository' });
+  const installed = await readLockfile(join(REPOSITORY, 'node_modules', '.package-lock.json'));
+  return installed === undefined ? 'none are installed' : compareLockfiles(wanted, installed);
+}
+
+/**
+ * @param {string} path
+ * @returns {Promise<Lockfile | undefined>}
+ */
+async function readLockfile(path) {
+  if (!existsSync(path)) return undefined;
+  return JSON.parse(await readFile(path, 'utf8'));
+}
+
+/**
+ * npm writes what it installed to node_modules/.package-lock.json; packages for other platforms are not in it.
+ * @param {Lockfile} wanted
+ * @param {Lockfile} installed
+ * @returns {string | undefined}
+ */
+export function compareLockfiles(wanted, installed) {
+  for (const [path, entry] of Object.entries(wanted.packages ?? {})) {
+    if (!path.includes('node_modules/')) continue;
+    const name = path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
+    const found = installed.packages?.[path];
+    if (found === undefined) {
+      if (entry.optional === true && !fitsPlatform(entry)) continue;
+      return `${name} is missing`;
+    }
+    if (
+      found.version !== entry.version ||
+      (entry.integrity !== undefined && found.integrity !== entry.integrity)
+    ) {
+      return `${name} is ${found.version}, should be ${entry.version}`;
+    }
+  }
+  return undefined;
+}
+
+/** @param {LockedPackage} entry */
+function fitsPlatform(entry) {
+  return (
+    accepts(entry.os, process.platform) && accepts(entry.cpu, process.arch) && accepts(entry.libc, 'glibc')
+  );
+}
+
+/**
+ * @param {string[] | undefined} list names, or names with `!` in front
+ * @param {string} value
+ */
+function accepts(list, value) {
+  if (list === undefined) return true;
+  return list.includes(value) || (!list.includes(`!${value}`) && list.every((name) => name.startsWith('!')));
+}
