@@ -18,5 +18,8 @@ rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/apt/* "$root"/var/cache/deb
 rm -f "$root"/var/cache/ldconfig/aux-cache
 find "$root/usr/lib/python3" "$root"/usr/lib/python3.* -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# What a sandbox is called is set when it starts.
-: >"$root/etc/machine-id"
+# Name and resolver of the build host are not the image's; a sandbox gets its own when it starts.
+for file in hostname machine-id resolv.conf; do
+  rm -f "$root/etc/$file"
+  install -m 0644 /dev/null "$root/etc/$file"
+done

@@ -12,7 +12,7 @@ import (
 	"os"
 	"path"
 	"slices"
-	"time"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -116,7 +116,7 @@ func describe(directory string, info fs.FileInfo) entry {
 		Path:  full,
 		Type:  typeOf(info.Mode()),
 		Size:  info.Size(),
-		Mode:  fmt.Sprintf("%04o", unixMode(info)),
+		Mode:  fmt.Sprintf("%04o", permissions(info)),
 		Mtime: info.ModTime().UTC().Format("2006-01-02T15:04:05.000Z"),
 	}
 	if e.Type == "symlink" {
@@ -140,4 +140,13 @@ func typeOf(mode fs.FileMode) string {
 	}
 }
 
-var _ = time.UTC
+// permissionBits include set-uid, set-gid and sticky.
+const permissionBits = 0o7777
+
+func permissions(info fs.FileInfo) uint32 {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return uint32(info.Mode().Perm())
+	}
+	return stat.Mode & permissionBits
+}

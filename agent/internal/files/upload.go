@@ -187,24 +187,14 @@ type bodyReader struct {
 	err  error
 }
 
-func (b *bodyReader) Read(buffer []byte) (int, error) {
-	n, err := io.ReadFull(b.body, buffer)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return n, b.endOf(err)
+func (b *bodyReader) Read(buffer []byte) (n int, err error) {
+	for n < len(buffer) && err == nil {
+		var piece int
+		piece, err = b.body.Read(buffer[n:])
+		n += piece
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, io.EOF) {
 		b.err = err
 	}
 	return n, err
-}
-
-// endOf tells the end of the body from a body that ended before its content-length.
-func (b *bodyReader) endOf(err error) error {
-	var probe [1]byte
-	if n, again := b.body.Read(probe[:]); n == 0 && again != nil && !errors.Is(again, io.EOF) {
-		b.err = again
-		return again
-	}
-	_ = err
-	return io.EOF
 }

@@ -14,13 +14,21 @@ import (
 
 // OpenRegular opens path for reading if it is a regular file, and returns what it was when opened.
 func OpenRegular(path string) (*os.File, os.FileInfo, error) {
+	// Opening a device may already do something, so look first; what was opened may be another file, so look again.
+	before, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := requireRegular(path, before); err != nil {
+		return nil, nil, err
+	}
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, nil, err
 	}
 	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fault.Invalid("%s is a %s, not a regular file", path, kindOf(info.Mode()))
+	if err == nil {
+		err = requireRegular(path, info)
 	}
 	if err != nil {
 		return nil, nil, closeAfter(file, err)
@@ -46,6 +54,13 @@ func closeAfter(file *os.File, err error) error {
 		return closeErr
 	}
 	return err
+}
+
+func requireRegular(path string, info os.FileInfo) error {
+	if info.Mode().IsRegular() {
+		return nil
+	}
+	return fault.Invalid("%s is a %s, not a regular file", path, kindOf(info.Mode()))
 }
 
 func kindOf(mode os.FileMode) string {

@@ -35,6 +35,7 @@ export interface UploadOptions {
   content: Readable;
   /** Until the agent has answered, with all content written. */
   deadlineMs: number;
+  signal: AbortSignal;
 }
 
 export interface DownloadOptions {
@@ -83,7 +84,7 @@ export class RunnerClient {
     });
   }
 
-  async uploadFile(id: string, { path, mode, content, deadlineMs }: UploadOptions): Promise<UploadResult> {
+  async uploadFile(id: string, { path, mode, content, deadlineMs, signal }: UploadOptions): Promise<UploadResult> {
     const query = new URLSearchParams(mode === undefined ? { path } : { path, mode });
     const answer = await this.#guest({
       method: 'PUT',
@@ -91,6 +92,7 @@ export class RunnerClient {
       headers: { 'content-type': 'application/octet-stream' },
       body: content,
       headDeadlineMs: deadlineMs,
+      signal,
     });
     return parseGuestBody(answer, UploadResult, MAX_BODY_BYTES);
   }

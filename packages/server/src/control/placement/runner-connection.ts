@@ -22,10 +22,9 @@ export interface RunnerRequest {
   headers?: Record<string, string>;
   /** Sent as it comes; when it breaks the stream is reset, so that the far end never takes a part for the whole. */
   body?: Readable | Buffer;
-  /** Keeps the request open after `body` was a Buffer: the caller writes more and ends it. */
-  keepOpen?: boolean;
   /** Until the answer's head is there. */
   headDeadlineMs: number;
+  /** Gives the request up before its answer's head is there; its reason is the error if it is an AppError. */
   signal?: AbortSignal;
 }
 
@@ -104,7 +103,7 @@ export class RunnerConnection implements Disposable {
 }
 
 function startStream(session: ClientHttp2Session, request: RunnerRequest): ClientHttp2Stream {
-  const { method, path, headers = {}, body, keepOpen = false } = request;
+  const { method, path, headers = {}, body } = request;
   let stream: ClientHttp2Stream;
   try {
     stream = session.request(
@@ -117,8 +116,7 @@ function startStream(session: ClientHttp2Session, request: RunnerRequest): Clien
   // Its end is seen by whoever waits for the head or reads the body; without a listener an error ends the process.
   stream.on('error', () => undefined);
   if (Buffer.isBuffer(body)) {
-    if (keepOpen) stream.write(body);
-    else stream.end(body);
+    stream.end(body);
   } else if (body !== undefined) {
     pipeline(body, stream, () => undefined);
   }
@@ -132,7 +130,10 @@ function waitForHead(stream: ClientHttp2Stream, request: RunnerRequest): Promise
     reject(error);
     stream.close(http2.constants.NGHTTP2_CANCEL);
   };
-  const abort = () => give(new AppError('unavailable', 'the request was given up'));
+  const abort = () => {
+    const reason: unknown = signal?.reason;
+    give(reason instanceof AppError ? reason : new AppError('unavailable', 'the request was given up'));
+  };
   const timer = setTimeout(
     () => give(new AppError('guest_unreachable', `no answer within ${headDeadlineMs} ms`)),
     headDeadlineMs,

@@ -1,0 +1,131 @@
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+type mount struct {
+	source, target, kind string
+	flags                uintptr
+	options              string
+}
+
+// mountAt mounts on a directory of the agent's own making.
+func mountAt(m mount) error {
+	if err := os.MkdirAll(m.target, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount(m.source, m.target, m.kind, m.flags, m.options); err != nil {
+		return fmt.Errorf("mount %s on %s: %w", m.kind, m.target, err)
+	}
+	return nil
+}
+
+const noProgramsOrDevices = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+
+// early are the mounts that the agent itself needs in the initramfs.
+var early = []mount{
+	{"proc", "/proc", "proc", noProgramsOrDevices, ""},
+	{"sysfs", "/sys", "sysfs", noProgramsOrDevices, ""},
+	{"devtmpfs", "/dev", "devtmpfs", unix.MS_NOSUID, "mode=755"},
+	{"tmpfs", "/run", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=755"},
+}
+
+// system are the mounts of the guest's root, in their order.
+var system = []mount{
+	{"proc", "/proc", "proc", noProgramsOrDevices, ""},
+	{"sysfs", "/sys", "sysfs", noProgramsOrDevices, ""},
+	{"cgroup2", "/sys/fs/cgroup", "cgroup2", noProgramsOrDevices, "nsdelegate"},
+	{"devtmpfs", "/dev", "devtmpfs", unix.MS_NOSUID, "mode=755"},
+	{"devpts", "/dev/pts", "devpts", unix.MS_NOSUID | unix.MS_NOEXEC, "gid=5,mode=620,ptmxmode=666"},
+	{"tmpfs", "/dev/shm", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=1777"},
+	{"mqueue", "/dev/mqueue", "mqueue", noProgramsOrDevices, ""},
+	{"tmpfs", "/run", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=755"},
+}
+
+// deviceLinks are what programs expect in /dev beside the kernel's nodes.
+var deviceLinks = map[string]string{
+	"/dev/fd":     "/proc/self/fd",
+	"/dev/stdin":  "/proc/self/fd/0",
+	"/dev/stdout": "/proc/self/fd/1",
+	"/dev/stderr": "/proc/self/fd/2",
+}
+
+// MountEarly makes the mounts of the initramfs.
+func MountEarly() error {
+	for _, m := range early {
+		if err := mountAt(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// MountSystem makes what is missing of the mounts in the guest's root. It is called after Switch, so that the
+// image's symlinks resolve inside of it.
+func (r *Root) MountSystem() error {
+	for _, m := range system {
+		mounted, err := isMountPoint(m.target)
+		if err != nil {
+			return err
+		}
+		if mounted {
+			continue
+		}
+		if err := ensureDirectory("/", m.target); err != nil {
+			return err
+		}
+		if err := mountAt(m); err != nil {
+			return err
+		}
+	}
+	for link, target := range deviceLinks {
+		if err := os.Symlink(target, link); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// ensureDirectory makes path, below root, a directory. What stands in its place is removed, a symlink as well: a mount
+// through the image's symlink would land somewhere else.
+func ensureDirectory(root, path string) error {
+	full := filepath.Join(root, path)
+	info, err := os.Lstat(full)
+	switch {
+	case err == nil && info.IsDir():
+		return nil
+	case err == nil:
+		if err := os.Remove(full); err != nil {
+			return err
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return os.MkdirAll(full, 0o755)
+}
+
+// isMountPoint compares devices: every mount made here is of another file system than its parent directory.
+func isMountPoint(path string) (bool, error) {
+	var here, above unix.Stat_t
+	err := unix.Lstat(path, &here)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("stat %s: %w", path, err)
+	}
+	if here.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return false, nil
+	}
+	if err := unix.Stat(filepath.Dir(path), &above); err != nil {
+		return false, fmt.Errorf("stat %s: %w", filepath.Dir(path), err)
+	}
+	return here.Dev != above.Dev, nil
+}

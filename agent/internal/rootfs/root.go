@@ -1,0 +1,117 @@
+// Package rootfs makes the guest's root: the image below, the scratch disk above, as an overlay.
+//
+//	initramfs (the agent) ── prepare ──▶ image mounted, page cache warm   (once, in the template)
+//	                      ── switch ──▶ scratch mounted, overlay built, moved onto /   (first resume)
+//
+// The new root is moved onto / and not only entered by chroot: in a chroot the kernel refuses user namespaces.
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Places in the initramfs; none of them can be seen from the guest's root.
+const (
+	imagePoint   = "/run/coppice-image"
+	scratchPoint = "/run/coppice-scratch"
+	rootPoint    = "/run/coppice-root"
+	warmPoint    = "/run/coppice-warm"
+)
+
+// diskLimit is how long the scratch disk may take to show its size.
+const diskLimit = 10 * time.Second
+
+// Root is the guest's root in the making. Its methods are called one at a time.
+type Root struct {
+	switched bool
+}
+
+// mountImage mounts the image's disk unless it is mounted.
+func mountImage() error {
+	if mounted, err := isMountPoint(imagePoint); mounted || err != nil {
+		return err
+	}
+	disk, err := findBlockDevice("/sys", imageSerial)
+	if err != nil {
+		return err
+	}
+	return mountAt(mount{disk.path(), imagePoint, "squashfs", unix.MS_RDONLY | unix.MS_NODEV, ""})
+}
+
+// scratchOptions: the host has written the file system's size but not its inode tables, which a kernel thread would
+// otherwise zero for minutes on every sandbox; discard gives deleted blocks back to the host.
+const scratchOptions = "discard,noinit_itable,errors=remount-ro"
+
+func mountScratch() error {
+	if mounted, err := isMountPoint(scratchPoint); mounted || err != nil {
+		return err
+	}
+	disk, err := findBlockDevice("/sys", scratchSerial)
+	if err != nil {
+		return err
+	}
+	if err := disk.awaitSize(diskLimit); err != nil {
+		return err
+	}
+	return mountAt(mount{disk.path(), scratchPoint, "ext4", unix.MS_NOATIME | unix.MS_NODEV, scratchOptions})
+}
+
+// Switch makes the overlay the root of the agent and of everything it starts. Later calls do nothing.
+func (r *Root) Switch() error {
+	if r.switched {
+		return nil
+	}
+	if err := mountImage(); err != nil {
+		return fmt.Errorf("image: %w", err)
+	}
+	if err := mountScratch(); err != nil {
+		return fmt.Errorf("scratch disk: %w", err)
+	}
+	if err := mountOverlay(scratchPoint, rootPoint); err != nil {
+		return fmt.Errorf("overlay: %w", err)
+	}
+	if err := enter(rootPoint); err != nil {
+		return fmt.Errorf("switch of the root: %w", err)
+	}
+	r.switched = true
+	return nil
+}
+
+// mountOverlay puts directories of the writable file system over the image. redirect_dir lets a directory of the
+// image be renamed; without it rename(2) fails with EXDEV.
+func mountOverlay(writable, target string) error {
+	upper, work := filepath.Join(writable, "upper"), filepath.Join(writable, "work")
+	for _, directory := range []string{upper, work} {
+		if err := os.Mkdir(directory, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=on", imagePoint, upper, work)
+	return mountAt(mount{"overlay", target, "overlay", 0, options})
+}
+
+// enter moves the mount at root onto / and drops the initramfs's own mounts, which would stay behind it unseen.
+func enter(root string) error {
+	if err := unix.Chdir(root); err != nil {
+		return err
+	}
+	for _, point := range []string{"/dev", "/sys", "/proc"} {
+		if err := unix.Unmount(point, unix.MNT_DETACH); err != nil {
+			return fmt.Errorf("unmount %s: %w", point, err)
+		}
+	}
+	if err := unix.Mount(".", "/", "", unix.MS_MOVE, ""); err != nil {
+		return fmt.Errorf("move: %w", err)
+	}
+	if err := unix.Chroot("."); err != nil {
+		return fmt.Errorf("chroot: %w", err)
+	}
+	return unix.Chdir("/")
+}

@@ -1,0 +1,114 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Api } from './fixtures/api.ts';
+import { hostResources } from './fixtures/leaks.ts';
+import { shared } from './fixtures/shared.ts';
+
+const IMAGE = { image: 'coppice/base:1', mem_mib: 256, timeout: 0 };
+
+async function startWithFile(api: Api): Promise<string> {
+  const { id } = await api.create(IMAGE);
+  await api.exec(id, 'echo kept > /workspace/file; (sleep 1000 & echo $! > /tmp/pid)');
+  return id;
+}
+
+/** The sandbox is the same one: its file and its process are there, and it can still be destroyed and billed. */
+async function assertUnharmed(api: Api, id: string): Promise<void> {
+  const { stdout } = await api.exec(id, 'cat /workspace/file; kill -0 $(cat /tmp/pid) && echo alive');
+  assert.equal(stdout, 'kept\nalive\n');
+  const destroyed = await api.destroy(id);
+  assert.ok(Number(destroyed.body['cpu_ms']) > 0, destroyed.text);
+}
+
+for (const role of ['control', 'runner'] as const) {
+  test(`kill -9 of ${role}: sandboxes still answer, records are true, nothing is leaked`, async () => {
+    const { api, service } = await shared();
+    const before = hostResources(service);
+    const id = await startWithFile(api);
+    const running = hostResources(service);
+    await service.killRole(role);
+    assert.equal((await api.get(id))['status'], 'running');
+    assert.deepEqual(hostResources(service), running);
+    await assertUnharmed(api, id);
+    assert.deepEqual(hostResources(service), before);
+  });
+}
+
+test('kill -9 of everything but the VMs: the next start takes them over', async () => {
+  const { api, service } = await shared();
+  const before = hostResources(service);
+  const id = await startWithFile(api);
+  await service.crash();
+  await service.launch();
+  await assertUnharmed(api, id);
+  assert.deepEqual(hostResources(service), before);
+});
+
+test('kill -9 of the runner while sandboxes are created: each is running or cleanly gone', async () => {
+  const { api, service } = await shared();
+  const before = hostResources(service);
+  const creates = Array.from({ length: 4 }, () =>
+    api.call('POST', '/v1/runs', { body: IMAGE }).catch(() => undefined),
+  );
+  await service.waitFor('a VM that starts', 20_000, () => service.vmPids().length > before.qemuPids.length);
+  await service.killRole('runner');
+  await Promise.all(creates);
+  const settled = async (): Promise<Record<string, unknown>[]> =>
+    (await api.call('GET', '/v1/runs')).body as unknown as Record<string, unknown>[];
+  await service.waitFor('creates to settle', 60_000, async () =>
+    (await settled()).every((run) => run['status'] === 'running'),
+  );
+  for (const run of await settled()) {
+    assert.equal((await api.exec(String(run['id']), 'echo here')).stdout, 'here\n');
+    await api.destroy(String(run['id']));
+  }
+  assert.deepEqual(hostResources(service), before);
+});
+
+test('kill -9 of control in the middle of a create: the record is resolved, nothing is leaked', async () => {
+  const { api, service } = await shared();
+  const before = hostResources(service);
+  const create = api.call('POST', '/v1/runs', { body: IMAGE }).catch(() => undefined);
+  await service.waitFor('a VM that starts', 20_000, () => service.vmPids().length > before.qemuPids.length);
+  await service.killRole('control');
+  await create;
+  const active = async () => (await api.call('GET', '/v1/runs')).body as unknown as Record<string, unknown>[];
+  await service.waitFor('the create to settle', 60_000, async () =>
+    (await active()).every((run) => run['status'] === 'running'),
+  );
+  for (const run of await active()) await api.destroy(String(run['id']));
+  await service.waitFor('the VM to go', 20_000, () => service.vmPids().length === before.qemuPids.length);
+  assert.deepEqual(hostResources(service), before);
+});
+
+test('a QEMU that dies makes its record failed, a guest that powers off destroyed', async () => {
+  const { api, service } = await shared();
+  const before = hostResources(service);
+  const { id: lost } = await api.create(IMAGE);
+  const [pid] = service.vmPids().filter((each) => !before.qemuPids.includes(each));
+  process.kill(pid!, 'SIGKILL');
+  const statusOf = async (id: string) => (await api.get(id))['status'];
+  await service.waitFor('the record to fail', 5000, async () => (await statusOf(lost)) === 'failed');
+  const onFailed = await api.call('POST', `/v1/runs/${lost}/exec`, { body: { command: 'true' } });
+  assert.equal(onFailed.status, 409);
+  assert.match(onFailed.text, /invalid_state.*failed/u);
+
+  const { id: off } = await api.create(IMAGE);
+  await api
+    .call('POST', `/v1/runs/${off}/exec`, { body: { command: 'echo o > /proc/sysrq-trigger' } })
+    .catch(() => undefined);
+  await service.waitFor(
+    'the record to be destroyed',
+    10_000,
+    async () => (await statusOf(off)) === 'destroyed',
+  );
+  assert.equal((await api.get(off))['status_reason'], 'guest_shutdown');
+
+  const { id: panicked } = await api.create(IMAGE);
+  await api
+    .call('POST', `/v1/runs/${panicked}/exec`, { body: { command: 'echo c > /proc/sysrq-trigger' } })
+    .catch(() => undefined);
+  await service.waitFor('the record to fail', 10_000, async () => (await statusOf(panicked)) === 'failed');
+  assert.equal((await api.get(panicked))['status_reason'], 'guest_panic');
+  assert.deepEqual(hostResources(service), before);
+});

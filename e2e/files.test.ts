@@ -1,0 +1,124 @@
+import assert from 'node:assert/strict';
+import { createHash, randomBytes } from 'node:crypto';
+import { after, before, describe, it } from 'node:test';
+import type { Api } from './fixtures/api.ts';
+import { NODE_IMAGE, shared } from './fixtures/shared.ts';
+
+const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex');
+
+describe('files', () => {
+  let api: Api;
+  let id: string;
+  before(async () => {
+    ({ api } = await shared());
+    ({ id } = await api.create({ image: NODE_IMAGE }));
+  });
+  after(async () => {
+    await api.destroy(id);
+  });
+  const url = (operation: string, path: string, more = ''): string =>
+    `/v1/runs/${id}/${operation}?path=${encodeURIComponent(path)}${more}`;
+  const upload = (path: string, bytes: Uint8Array<ArrayBuffer>, more = '') =>
+    api.call('POST', url('files/upload', path, more), { raw: bytes });
+  const download = async (path: string, headers: Record<string, string> = {}) => {
+    const response = await api.fetch('GET', url('files/download', path), { headers });
+    return { response, bytes: new Uint8Array(await response.arrayBuffer()) };
+  };
+
+  it('brings bytes in and out unchanged, from none to many', async () => {
+    for (const size of [0, 1, 65_537, 20_000_000]) {
+      const bytes = new Uint8Array(randomBytes(size));
+      const answer = await upload(`/workspace/new/dir/f${size}`, bytes);
+      assert.deepEqual([answer.status, answer.body], [200, { path: `/workspace/new/dir/f${size}`, size }]);
+      const inside = await api.exec(id, `sha256sum < /workspace/new/dir/f${size}`);
+      assert.equal(inside.stdout.split(' ')[0], sha256(bytes));
+      const { response, bytes: back } = await download(`/workspace/new/dir/f${size}`);
+      assert.deepEqual([response.status, response.headers.get('content-length')], [200, String(size)]);
+      assert.equal(sha256(back), sha256(bytes));
+    }
+  });
+
+  it('sets the mode asked for', async () => {
+    await upload('/tmp/tool.sh', new TextEncoder().encode('#!/bin/sh\necho ran\n'), '&mode=755');
+    assert.equal((await api.exec(id, '/tmp/tool.sh')).stdout, 'ran\n');
+  });
+
+  it('serves one range', async () => {
+    await upload('/tmp/range', new TextEncoder().encode('0123456789'));
+    const part = await download('/tmp/range', { range: 'bytes=2-4' });
+    assert.deepEqual(
+      [part.response.status, part.response.headers.get('content-range')],
+      [206, 'bytes 2-4/10'],
+    );
+    assert.equal(new TextDecoder().decode(part.bytes), '234');
+    assert.equal((await download('/tmp/range', { range: 'bytes=50-' })).response.status, 416);
+  });
+
+  it('lists a directory', async () => {
+    await api.exec(
+      id,
+      'mkdir -p /tmp/list/sub && cd /tmp/list && printf abc > file && ln -s file link && chmod 640 file',
+    );
+    const answer = await api.call('GET', url('files', '/tmp/list'));
+    const entries = (answer.body as unknown as Record<string, unknown>[]).map(({ mtime, ...rest }) => {
+      assert.match(String(mtime), /^\d{4}-\d\d-\d\dT[\d:]+\.\d{3}Z$/u);
+      return rest;
+    });
+    assert.deepEqual(
+      entries.find((entry) => entry['name'] === 'file'),
+      { name: 'file', path: '/tmp/list/file', type: 'file', size: 3, mode: '0640' },
+    );
+    assert.equal(entries.find((entry) => entry['name'] === 'link')?.['target'], 'file');
+    assert.equal(entries.find((entry) => entry['name'] === 'sub')?.['type'], 'dir');
+  });
+
+  it('leaves nothing of an upload that breaks off', async () => {
+    const leave = new AbortController();
+    let sent = 0;
+    const body = new ReadableStream<Uint8Array>({
+      async pull(controller) {
+        sent += 1;
+        if (sent > 40) leave.abort();
+        else controller.enqueue(new Uint8Array(65_536));
+      },
+    });
+    await assert.rejects(
+      api.fetch('POST', url('files/upload', '/tmp/broken/file'), { raw: body, signal: leave.signal }),
+    );
+    const left = await api.exec(
+      id,
+      'for i in $(seq 50); do n=$(find /tmp/broken -type f 2>/dev/null | wc -l); [ $n = 0 ] && break; sleep 0.1; done; echo $n',
+    );
+    assert.equal(left.stdout.trim(), '0');
+  });
+
+  it('answers 507 when the disk of the sandbox is full, and the sandbox lives on', async () => {
+    const small = await api.create({ image: 'coppice/base:1', disk_mib: 64, mem_mib: 256 });
+    const path = `/v1/runs/${small.id}/files/upload?path=/workspace/big`;
+    const answer = await api.call('POST', path, { raw: new Uint8Array(100 * 1024 * 1024) });
+    assert.equal(answer.status, 507, answer.text);
+    assert.equal((await api.exec(small.id, 'ls -A /workspace; echo ok')).stdout, 'ok\n');
+    await api.destroy(small.id);
+  });
+
+  it('refuses what cannot be met with a clear 4xx', async () => {
+    const refused: [method: string, path: string, status: number, says: string][] = [
+      ['GET', url('files/download', '/no/such'), 404, 'file_not_found'],
+      ['GET', url('files/download', '/tmp'), 400, 'director'],
+      ['GET', url('files', '/no/such'), 404, 'file_not_found'],
+      ['GET', url('files', '/etc/passwd'), 400, 'director'],
+      ['GET', `/v1/runs/${id}/files/download`, 400, 'path'],
+      ['GET', `/v1/runs/${id}/files/download?path=a%00b`, 400, 'path'],
+      ['GET', `/v1/runs/${id}/files/download?path=`, 400, 'path'],
+      ['GET', `/v1/runs/${id}/files?path=/tmp&depth=3`, 400, 'depth'],
+      ['POST', `/v1/runs/${id}/files/upload?path=%00`, 400, 'path'],
+      ['POST', `/v1/runs/${id}/files/upload?path=/tmp`, 400, 'director'],
+      ['POST', `/v1/runs/${id}/files/upload?path=/tmp/x&mode=999`, 400, 'mode'],
+    ];
+    for (const [method, path, status, says] of refused) {
+      const answer = await api.call(method, path, method === 'POST' ? { raw: 'x' } : {});
+      assert.equal(answer.status, status, `${method} ${path}: ${answer.text}`);
+      assert.ok(answer.text.includes(says), `${method} ${path}: ${answer.text}`);
+    }
+  });
+});

@@ -1,0 +1,295 @@
+/**
+ * The one writer of a sandbox's state. Callers' requests and the runner's events come in here; the transition table of
+ * the contract says what each may do; changes of state pass through one queue, each committed to SQL before it shows.
+ *
+ *     HTTP ── use, set_timeout, destroy ──►┌────────┐── commit ─► SQL
+ *     timer ── expired ───────────────────►│ driver │
+ *     runner ── started, ended, lost ─────►└────────┘── PUT, DELETE /vms/{id} ─► runner
+ *
+ * What is begun goes on when the caller leaves: the driver's promises belong to nobody's connection.
+ */
+import {
+  AppError,
+  ALLOWED_DURING,
+  findTransition,
+  isFinal,
+  type DestroyResult,
+  type SandboxEvent,
+  type SandboxOperation,
+  type SandboxRecord,
+  type SandboxRequest,
+  type StatusReason,
+} from '@coppice/contract';
+import type { Logger } from 'pino';
+import type { VmEnd } from '../../lib/runner-protocol.ts';
+import type { ControlLimits } from '../control-config.ts';
+import type { SandboxRow, SandboxUpdate } from '../db/tables.ts';
+import type { RunnerClient } from '../placement/runner-client.ts';
+import { bootVm } from './boot-vm.ts';
+import type { Clock } from './clock.ts';
+import { buildEnding, readEndReason } from './ending.ts';
+import { IdleTimer, type ExpiryReason } from './idle-timer.ts';
+import { buildDestroyResult, buildRecord } from './record.ts';
+import type { SandboxStore } from './sandbox-store.ts';
+import { SerialQueue } from './serial-queue.ts';
+
+/** After an outage of the service, so that callers can come back before their sandboxes are gone. */
+export const OUTAGE_GRACE_MS = 60_000;
+
+export interface DriverParts {
+  runner: RunnerClient;
+  store: SandboxStore;
+  clock: Clock;
+  limits: ControlLimits;
+  log: Logger;
+  /** The sandbox has ended and is committed as such. */
+  onFinal: (driver: SandboxDriver) => void;
+}
+
+export class SandboxDriver {
+  readonly #parts: DriverParts;
+  readonly #queue = new SerialQueue();
+  readonly #log: Logger;
+  #row: SandboxRow;
+  #operation: SandboxOperation | null = null;
+  #timer: IdleTimer | undefined;
+  #isBooting = false;
+
+  constructor(row: SandboxRow, parts: DriverParts) {
+    this.#row = row;
+    this.#parts = parts;
+    this.#log = parts.log.child({ sandbox_id: row.id });
+  }
+
+  get row(): Readonly<SandboxRow> {
+    return this.#row;
+  }
+
+  get record(): SandboxRecord {
+    const endsInMs = this.#timer?.endsInMs ?? null;
+    const expiresAt = endsInMs === null ? null : Math.round(this.#parts.clock.wallMs() + endsInMs);
+    return buildRecord(this.#row, { operation: this.#operation, expiresAt });
+  }
+
+  /** Unix milliseconds of the last request. */
+  get lastActiveAt(): number {
+    return this.#timer === undefined ? this.#row.last_active_at : this.#parts.clock.wallMs() - this.#timer.idleForMs;
+  }
+
+  /** `creating` with nobody who creates it: the control that did is gone, or could not commit the end. */
+  get isInterrupted(): boolean {
+    return this.#row.status === 'creating' && !this.#isBooting;
+  }
+
+  /** Takes up a sandbox that was running before this process started. */
+  adopt(): void {
+    if (this.#row.status === 'running') this.#startTimer({ graceMs: OUTAGE_GRACE_MS });
+  }
+
+  /** Boots the VM of a sandbox that was just inserted; resolves when a first command could run. */
+  async boot(): Promise<SandboxRecord> {
+    const startedAt = this.#parts.clock.monotonicMs();
+    this.#isBooting = true;
+    try {
+      const { image } = await this.#createVm();
+      const createMs = Math.round(this.#parts.clock.monotonicMs() - startedAt);
+      return await this.#queue.run(() => this.#commitStart(image, createMs));
+    } finally {
+      this.#isBooting = false;
+    }
+  }
+
+  /** Runs what talks to the guest. The idle timer waits for it; throws `invalid_state` when the VM does not run. */
+  async use<T>(task: () => Promise<T>): Promise<T> {
+    this.#require('use');
+    const close = this.#timer?.open();
+    try {
+      return await task();
+    } catch (error) {
+      if (error instanceof AppError && error.code === 'not_found') throw await this.#explainMissing(error);
+      if (isFinal(this.#row.status)) throw this.#refusal('use');
+      throw error;
+    } finally {
+      close?.();
+    }
+  }
+
+  /** Restarts the idle timer, with another timeout if one is given. */
+  setTimeout(timeoutS: number | undefined): Promise<SandboxRecord> {
+    return this.#queue.run(async () => {
+      this.#require('set_timeout');
+      if (timeoutS !== undefined && timeoutS !== this.#row.timeout_s) await this.#commit({ timeout_s: timeoutS });
+      this.#timer?.restart(this.#row.timeout_s * 1000);
+      return this.record;
+    });
+  }
+
+  destroy(reason: StatusReason = 'requested'): Promise<DestroyResult> {
+    return this.#queue.run(async () => {
+      this.#require('destroy');
+      return this.#destroyNow(reason);
+    });
+  }
+
+  /** The runner says that the VM has ended. */
+  handleEnd(end: VmEnd): Promise<void> {
+    const { event, reason } = readEndReason(end);
+    return this.#queue.run(() => this.#handleEvent(event, reason, end));
+  }
+
+  /** The runner does not know the VM: asks for its end, which may wait to be told, else it is lost. */
+  handleMissing(): Promise<void> {
+    return this.#queue.run(async () => {
+      if (isFinal(this.#row.status)) return;
+      const end = await this.#removeVm();
+      const told = end && readEndReason(end);
+      const isUntold = told === undefined || told.reason === 'requested';
+      await this.#handleEvent(isUntold ? 'lost' : told.event, isUntold ? 'vm_lost' : told.reason, end);
+    });
+  }
+
+  /** Ends a create that nobody finishes. */
+  resolveInterrupted(): Promise<void> {
+    return this.#queue.run(async () => {
+      if (!this.isInterrupted) return;
+      const end = await this.#removeVm();
+      await this.#handleEvent('start_failed', 'control_restarted', end);
+    });
+  }
+
+  /** The runner has the VM now: billing of a lost one would end here. */
+  noteSeen(seenAt: number): void {
+    this.#row = { ...this.#row, last_seen_at: seenAt };
+  }
+
+  grace(): void {
+    this.#timer?.grace(OUTAGE_GRACE_MS);
+  }
+
+  /** Stops the timer and nothing else: the sandbox lives on. */
+  detach(): void {
+    this.#timer?.stop();
+  }
+
+  async #createVm(): Promise<{ image: string }> {
+    const { runner, limits } = this.#parts;
+    const { id, image, vcpus, mem_mib, disk_mib } = this.#row;
+    const deadlines = { deadlineMs: limits.createDeadlineMs, outageDeadlineMs: limits.runnerOutageDeadlineMs };
+    try {
+      return await bootVm({ runner, id, vm: { image, vcpus, mem_mib, disk_mib }, log: this.#log, ...deadlines });
+    } catch (error) {
+      await this.#queue.run(() => this.#handleEvent('start_failed', 'create_failed', undefined));
+      this.#removeLater();
+      throw this.#row.status_reason === 'requested' ? destroyedMeanwhile(error) : error;
+    }
+  }
+
+  async #commitStart(image: string, createMs: number): Promise<SandboxRecord> {
+    const transition = findTransition(this.#row.status, 'started');
+    if (transition.outcome === 'remove_vm') {
+      this.#removeLater();
+      throw destroyedMeanwhile();
+    }
+    if (transition.outcome !== 'accept') throw this.#refusal('started');
+    const now = this.#parts.clock.wallMs();
+    await this.#commit({ status: transition.to, image, create_ms: createMs, last_active_at: now, last_seen_at: now });
+    this.#startTimer({});
+    return this.record;
+  }
+
+  async #destroyNow(reason: StatusReason): Promise<DestroyResult> {
+    this.#operation = 'destroying';
+    try {
+      const end = await this.#removeVm();
+      await this.#end('destroyed', reason, end);
+      return buildDestroyResult(this.#row);
+    } finally {
+      this.#operation = null;
+    }
+  }
+
+  async #handleEvent(event: SandboxEvent, reason: StatusReason, end: VmEnd | undefined): Promise<void> {
+    const transition = findTransition(this.#row.status, event);
+    if (transition.outcome !== 'accept') return;
+    if (transition.to !== 'destroyed' && transition.to !== 'failed') return;
+    await this.#end(transition.to, reason, end);
+  }
+
+  async #end(status: 'destroyed' | 'failed', reason: StatusReason, end: VmEnd | undefined): Promise<void> {
+    const now = this.#parts.clock.wallMs();
+    const fallbackEndedAt = reason === 'vm_lost' ? this.#row.last_seen_at : now;
+    await this.#commit(buildEnding(this.#row, { status, reason, end, fallbackEndedAt, now }));
+    this.#timer?.stop();
+    this.#log.info({ status, reason, uptime_ms: this.#row.uptime_ms }, 'the sandbox has ended');
+    this.#parts.onFinal(this);
+  }
+
+  async #commit(change: SandboxUpdate): Promise<void> {
+    this.#row = await this.#parts.store.update(this.#row.id, this.#row.status, change);
+  }
+
+  /** Undefined when the runner knows no such VM. */
+  async #removeVm(): Promise<VmEnd | undefined> {
+    try {
+      return await this.#parts.runner.deleteVm(this.#row.id);
+    } catch (error) {
+      if (error instanceof AppError && error.code === 'not_found') return undefined;
+      throw error;
+    }
+  }
+
+  /** If it fails, the reconciler finds a VM without a live record and removes it. */
+  #removeLater(): void {
+    this.#removeVm().catch((error: unknown) => this.#log.warn({ err: error }, 'a VM is left to the reconciler'));
+  }
+
+  async #explainMissing(error: AppError): Promise<AppError> {
+    await this.handleMissing();
+    return isFinal(this.#row.status) ? this.#refusal('use') : error;
+  }
+
+  #startTimer({ graceMs = 0 }: { graceMs?: number }): void {
+    const { clock } = this.#parts;
+    const { timeout_s, max_lifetime_s, created_at, last_active_at } = this.#row;
+    const lifetimeLeftMs = max_lifetime_s === null ? undefined : created_at + max_lifetime_s * 1000 - clock.wallMs();
+    this.#timer = new IdleTimer({
+      clock,
+      timeoutMs: timeout_s * 1000,
+      idleForMs: Math.max(0, clock.wallMs() - last_active_at),
+      graceMs,
+      onExpire: (reason) => void this.#expire(reason),
+      ...(lifetimeLeftMs === undefined ? {} : { lifetimeLeftMs }),
+    });
+  }
+
+  async #expire(reason: ExpiryReason): Promise<void> {
+    try {
+      await this.#queue.run(async () => {
+        // A request may have come while this waited for its turn.
+        const current = this.#timer?.expired;
+        if (current === undefined || isFinal(this.#row.status)) return;
+        await this.#destroyNow(current);
+      });
+    } catch (error) {
+      this.#log.warn({ err: error, reason }, 'an expired sandbox could not be destroyed; tried again after a grace');
+      this.#timer?.grace(OUTAGE_GRACE_MS);
+    }
+  }
+
+  #require(request: SandboxRequest): void {
+    const isBusy = this.#operation !== null && !ALLOWED_DURING[this.#operation].includes(request);
+    if (isBusy || findTransition(this.#row.status, request).outcome !== 'accept') throw this.#refusal(request);
+  }
+
+  #refusal(what: string): AppError {
+    const state = this.#operation ?? this.#row.status;
+    const reason = this.#row.status_reason === null ? '' : ` (${this.#row.status_reason})`;
+    return new AppError('invalid_state', `the sandbox is ${state}${reason}; "${what}" is not possible now`, {
+      details: { status: this.#row.status },
+    });
+  }
+}
+
+function destroyedMeanwhile(cause?: unknown): AppError {
+  return new AppError('invalid_state', 'the sandbox was destroyed while it was being created', { cause });
+}

@@ -1,0 +1,92 @@
+/** Sandboxes in SQL. Writes of a state come only from the sandbox's driver. */
+import { AppError, type SandboxState } from '@coppice/contract';
+import { sql } from 'kysely';
+import type { Database } from '../db/database.ts';
+import type { NewSandboxRow, SandboxRow, SandboxUpdate } from '../db/tables.ts';
+
+export interface SandboxFilter {
+  organizationId: string;
+  statuses: readonly SandboxState[];
+  /** All must be equal. */
+  labels: Readonly<Record<string, string>>;
+  limit: number;
+  /** Only those older than this one. */
+  after?: { createdAt: number; id: string };
+}
+
+export interface Heartbeat {
+  id: string;
+  lastActiveAt: number;
+}
+
+export class SandboxStore {
+  readonly #db: Database;
+
+  constructor(db: Database) {
+    this.#db = db;
+  }
+
+  insert(row: NewSandboxRow): Promise<SandboxRow> {
+    return this.#db.insertInto('sandboxes').values(row).returningAll().executeTakeFirstOrThrow();
+  }
+
+  /** Changes a sandbox that is still in state `from`; that it is not is a second writer, which must not be. */
+  async update(id: string, from: SandboxState, change: SandboxUpdate): Promise<SandboxRow> {
+    const row = await this.#db
+      .updateTable('sandboxes')
+      .set(change)
+      .where('id', '=', id)
+      .where('status', '=', from)
+      .returningAll()
+      .executeTakeFirst();
+    if (row === undefined) throw new AppError('internal', 'the record was changed by someone else', { details: { id, from } });
+    return row;
+  }
+
+  find(organizationId: string, id: string): Promise<SandboxRow | undefined> {
+    return this.#db
+      .selectFrom('sandboxes')
+      .selectAll()
+      .where('id', '=', id)
+      .where('organization_id', '=', organizationId)
+      .executeTakeFirst();
+  }
+
+  /** Newest first. */
+  list(filter: SandboxFilter): Promise<SandboxRow[]> {
+    let query = this.#db
+      .selectFrom('sandboxes')
+      .selectAll()
+      .where('organization_id', '=', filter.organizationId)
+      .where('status', 'in', [...filter.statuses])
+      .orderBy('created_at', 'desc')
+      .orderBy('id', 'desc')
+      .limit(filter.limit);
+    if (Object.keys(filter.labels).length > 0) {
+      query = query.where(sql<boolean>`labels @> ${JSON.stringify(filter.labels)}::jsonb`);
+    }
+    if (filter.after !== undefined) {
+      query = query.where(sql<boolean>`(created_at, id) < (${filter.after.createdAt}, ${filter.after.id})`);
+    }
+    return query.execute();
+  }
+
+  /** All that are not final, of every organization. */
+  listAlive(): Promise<SandboxRow[]> {
+    return this.#db
+      .selectFrom('sandboxes')
+      .selectAll()
+      .where('status', 'in', ['creating', 'running', 'hibernated'])
+      .execute();
+  }
+
+  /** Notes that the runner has these VMs now, and when each was last used. */
+  async recordHeartbeats(heartbeats: readonly Heartbeat[], seenAt: number): Promise<void> {
+    if (heartbeats.length === 0) return;
+    const rows = JSON.stringify(heartbeats.map(({ id, lastActiveAt }) => ({ id, at: Math.round(lastActiveAt) })));
+    await sql`
+      UPDATE sandboxes SET last_seen_at = ${seenAt}, last_active_at = beat.at
+      FROM jsonb_to_recordset(${rows}::jsonb) AS beat(id text, at bigint)
+      WHERE sandboxes.id = beat.id AND sandboxes.status = 'running'`.execute(this.#db);
+  }
+}

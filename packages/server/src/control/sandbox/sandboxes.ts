@@ -1,0 +1,154 @@
+/** All live sandboxes of this service, each with its driver; ended ones are read from SQL. */
+import { randomBytes } from 'node:crypto';
+import {
+  AppError,
+  parseImageReference,
+  type CreateSandboxRequest,
+  type SandboxRecord,
+} from '@coppice/contract';
+import type { RunnerClient } from '../placement/runner-client.ts';
+import type { NewSandboxRow } from '../db/tables.ts';
+import { buildRecord } from './record.ts';
+import { SandboxDriver, type DriverParts } from './sandbox-driver.ts';
+import type { SandboxFilter, SandboxStore } from './sandbox-store.ts';
+
+export interface SandboxesParts extends Omit<DriverParts, 'onFinal'> {
+  region: string;
+}
+
+export interface CreateSandbox {
+  organizationId: string;
+  /** From `newSandboxId()`. */
+  id: string;
+  request: CreateSandboxRequest;
+}
+
+/** `run` and 20 hex digits. */
+export function newSandboxId(): string {
+  return `run${randomBytes(10).toString('hex')}`;
+}
+
+export class Sandboxes implements Disposable {
+  readonly #parts: SandboxesParts;
+  readonly #store: SandboxStore;
+  readonly #runner: RunnerClient;
+  readonly #drivers = new Map<string, SandboxDriver>();
+
+  constructor(parts: SandboxesParts) {
+    this.#parts = parts;
+    this.#store = parts.store;
+    this.#runner = parts.runner;
+  }
+
+  /** Takes up what the records say is alive. */
+  async load(): Promise<void> {
+    for (const row of await this.#store.listAlive()) {
+      const driver = this.#addDriver(row.id, new SandboxDriver(row, this.#driverParts()));
+      driver.adopt();
+    }
+  }
+
+  [Symbol.dispose](): void {
+    for (const driver of this.#drivers.values()) driver.detach();
+  }
+
+  /** Resolves when a first command could run. A create that fails leaves a `failed` record and nothing else. */
+  async create({ organizationId, id, request }: CreateSandbox): Promise<SandboxRecord> {
+    parseImageReference(request.image);
+    this.#checkQuota(organizationId);
+    await this.#checkShape(request);
+    const row = await this.#store.insert(this.#buildRow(organizationId, id, request));
+    const driver = this.#addDriver(id, new SandboxDriver(row, this.#driverParts()));
+    return driver.boot();
+  }
+
+  /** Throws `not_found` when this organization has no such sandbox. */
+  async get(organizationId: string, id: string): Promise<SandboxRecord> {
+    const driver = this.#findDriver(organizationId, id);
+    if (driver !== undefined) return driver.record;
+    const row = await this.#store.find(organizationId, id);
+    if (row === undefined) throw notFound(id);
+    return buildRecord(row);
+  }
+
+  /** The driver of a sandbox that is alive; `invalid_state` for one that has ended, `not_found` for no one. */
+  async getDriver(organizationId: string, id: string): Promise<SandboxDriver> {
+    const driver = this.#findDriver(organizationId, id);
+    if (driver !== undefined) return driver;
+    const { status } = await this.get(organizationId, id);
+    throw new AppError('invalid_state', `the sandbox is ${status}`, { details: { status } });
+  }
+
+  async list(filter: SandboxFilter): Promise<{ records: SandboxRecord[]; createdAt: number[] }> {
+    const rows = await this.#store.list(filter);
+    return {
+      records: rows.map((row) => this.#drivers.get(row.id)?.record ?? buildRecord(row)),
+      createdAt: rows.map((row) => row.created_at),
+    };
+  }
+
+  /** Every live sandbox, of every organization: for the reconciler. */
+  listDrivers(): SandboxDriver[] {
+    return [...this.#drivers.values()];
+  }
+
+  findDriver(id: string): SandboxDriver | undefined {
+    return this.#drivers.get(id);
+  }
+
+  #findDriver(organizationId: string, id: string): SandboxDriver | undefined {
+    const driver = this.#drivers.get(id);
+    return driver?.row.organization_id === organizationId ? driver : undefined;
+  }
+
+  #addDriver(id: string, driver: SandboxDriver): SandboxDriver {
+    this.#drivers.set(id, driver);
+    return driver;
+  }
+
+  #driverParts(): DriverParts {
+    return { ...this.#parts, onFinal: (driver) => this.#drivers.delete(driver.row.id) };
+  }
+
+  #checkQuota(organizationId: string): void {
+    const limit = this.#parts.limits.sandboxesPerOrganization;
+    const used = this.listDrivers().filter((driver) => driver.row.organization_id === organizationId).length;
+    if (used >= limit) {
+      throw new AppError('capacity', `the organization has ${used} live sandboxes, the limit is ${limit}; destroy one`);
+    }
+  }
+
+  async #checkShape({ vcpus, mem_mib }: CreateSandboxRequest): Promise<void> {
+    const { max_vcpus, max_mem_mib } = await this.#runner.status();
+    if (vcpus > max_vcpus) {
+      throw new AppError('invalid_request', `vcpus: must be at most ${max_vcpus} on this machine`);
+    }
+    if (mem_mib > max_mem_mib) {
+      throw new AppError('invalid_request', `mem_mib: must be at most ${max_mem_mib} (MiB) on this machine`);
+    }
+  }
+
+  #buildRow(organizationId: string, id: string, request: CreateSandboxRequest): NewSandboxRow {
+    const now = this.#parts.clock.wallMs();
+    return {
+      id,
+      organization_id: organizationId,
+      status: 'creating',
+      image: request.image,
+      region: this.#parts.region,
+      vcpus: request.vcpus,
+      mem_mib: request.mem_mib,
+      disk_mib: request.disk_mib,
+      timeout_s: request.timeout,
+      max_lifetime_s: request.max_lifetime ?? null,
+      labels: JSON.stringify(request.labels),
+      created_at: now,
+      last_active_at: now,
+      last_seen_at: now,
+    };
+  }
+}
+
+function notFound(id: string): AppError {
+  return new AppError('not_found', `there is no sandbox ${JSON.stringify(id.slice(0, 64))}`);
+}

@@ -1,0 +1,116 @@
+import { existsSync } from 'node:fs';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { AGENT_DIRECTORY, GO_ENVIRONMENT } from '../setup/agent.mjs';
+import { listFiles } from '../setup/hash.mjs';
+import { assetsDirectory, REPOSITORY } from '../setup/paths.mjs';
+import { CRASHED, withExitCode } from './counts.mjs';
+import { GoEvents } from './go-events.mjs';
+import { runLive } from './live-command.mjs';
+
+const MINUTE_MS = 60_000;
+const COUNT_REPORTER = join(REPOSITORY, 'scripts', 'test', 'count-reporter.mjs');
+const NOT_OURS = new Set(['node_modules', 'dist', '.git']);
+
+/**
+ * @typedef {import('./counts.mjs').Counts} Counts
+ * @typedef {import('../setup/setup.mjs').SetupResult} Tools
+ * @typedef {{ name: string, title: string, run: (tools: Tools) => Promise<Counts> }} Suite
+ */
+
+/** @type {Suite[]} */
+export const SUITES = [
+  { name: 'go', title: "the guest agent's tests", run: (tools) => runGoTests(tools.go) },
+  {
+    name: 'unit',
+    title: 'tests beside the code',
+    run: async (tools) => {
+      const files = [...(await findTests('packages', '.test.ts')), ...(await findTests('scripts', '.test.mjs'))];
+      return runNodeTests({ node: tools.node, files, testTimeoutMs: 5 * MINUTE_MS, timeoutMs: 30 * MINUTE_MS });
+    },
+  },
+  {
+    name: 'sdk',
+    title: `the built client under the Node.js of the user (${process.version})`,
+    run: async (tools) => runSdkTests(tools.node),
+  },
+  {
+    name: 'e2e',
+    title: 'real virtual machines',
+    run: async (tools) => {
+      const files = await findTests('e2e', '.test.ts');
+      // One file at a time: they share the machine's CPUs, and timings are among what they test.
+      return runNodeTests({ node: tools.node, files, args: ['--test-concurrency=1'], testTimeoutMs: 15 * MINUTE_MS, timeoutMs: 90 * MINUTE_MS });
+    },
+  },
+];
+
+/**
+ * @param {string} folder
+ * @param {string} suffix
+ */
+async function findTests(folder, suffix) {
+  const directory = join(REPOSITORY, folder);
+  if (!existsSync(directory)) return [];
+  return (await listFiles(directory, NOT_OURS)).filter((file) => file.endsWith(suffix));
+}
+
+/**
+ * @param {{ node: string, files: string[], args?: string[], testTimeoutMs: number, timeoutMs: number }} options
+ * @returns {Promise<Counts>}
+ */
+async function runNodeTests(options) {
+  if (options.files.length === 0) {
+    process.stdout.write('there is not a single test file\n');
+    return CRASHED;
+  }
+  const directory = await mkdtemp(join(tmpdir(), 'coppice-test-'));
+  const countsPath = join(directory, 'counts.json');
+  const reporters = ['--test-reporter=spec', '--test-reporter-destination=stdout', `--test-reporter=${COUNT_REPORTER}`, `--test-reporter-destination=${countsPath}`];
+  try {
+    const args = ['--test', `--test-timeout=${options.testTimeoutMs}`, ...(options.args ?? []), ...reporters, ...options.files];
+    const exitCode = await runLive(options.node, args, { timeoutMs: options.timeoutMs, env: { COPPICE_ASSETS_DIR: assetsDirectory() } });
+    return withExitCode(await readCounts(countsPath), exitCode);
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
+}
+
+/**
+ * @param {string} path
+ * @returns {Promise<Counts>} a run that was killed has written none
+ */
+async function readCounts(path) {
+  const text = existsSync(path) ? await readFile(path, 'utf8') : '';
+  return text === '' ? CRASHED : JSON.parse(text);
+}
+
+/**
+ * @param {string} go
+ * @returns {Promise<Counts>}
+ */
+async function runGoTests(go) {
+  const events = new GoEvents((text) => process.stdout.write(text));
+  const exitCode = await runLive(go, ['test', '-json', '-timeout', '10m', './...'], {
+    timeoutMs: 30 * MINUTE_MS,
+    cwd: AGENT_DIRECTORY,
+    env: GO_ENVIRONMENT,
+    onLine: (line) => events.accept(line),
+  });
+  return withExitCode(events.counts, exitCode);
+}
+
+/**
+ * The client is published for Node.js 20, which cannot run TypeScript: its build is what is tested.
+ * @param {string} node
+ * @returns {Promise<Counts>}
+ */
+async function runSdkTests(node) {
+  const project = join(REPOSITORY, 'packages', 'sdk', 'tsconfig.json');
+  const compiler = join(REPOSITORY, 'node_modules', '.bin', 'tsc');
+  const built = await runLive(node, [compiler, '-p', project], { timeoutMs: 5 * MINUTE_MS });
+  if (built !== 0) return CRASHED;
+  const files = await findTests(join('packages', 'sdk', 'node20'), '.test.mjs');
+  return runNodeTests({ node: process.execPath, files, testTimeoutMs: MINUTE_MS, timeoutMs: 5 * MINUTE_MS });
+}
