@@ -8,7 +8,12 @@ import { setUp } from './setup/setup.mjs';
 
 /** npm passes a terminal's Ctrl-C on, after the terminal itself has sent it: two signals, one wish. */
 const SAME_WISH_MS = 1_000;
-const SIGNAL_NUMBERS = /** @type {Record<string, number>} */ ({ SIGHUP: 1, SIGINT: 2, SIGKILL: 9, SIGTERM: 15 });
+const SIGNAL_NUMBERS = /** @type {Record<string, number>} */ ({
+  SIGHUP: 1,
+  SIGINT: 2,
+  SIGKILL: 9,
+  SIGTERM: 15,
+});
 
 /**
  * @param {string} node

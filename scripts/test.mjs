@@ -16,13 +16,21 @@ import { SUITES } from './test/suites.mjs';
 function parseOptions(args) {
   const { values } = parseArgs({
     args,
-    options: { only: { type: 'string', multiple: true, default: [] }, check: { type: 'boolean', default: false } },
+    options: {
+      only: { type: 'string', multiple: true, default: [] },
+      check: { type: 'boolean', default: false },
+    },
   });
   const unknown = values.only.find((name) => !SUITES.some((suite) => suite.name === name));
   if (unknown !== undefined) {
-    throw new SetupError(`--only ${unknown}: there is no such suite`, { remedy: `use one of ${SUITES.map((suite) => suite.name).join(', ')}` });
+    throw new SetupError(`--only ${unknown}: there is no such suite`, {
+      remedy: `use one of ${SUITES.map((suite) => suite.name).join(', ')}`,
+    });
   }
-  return { check: values.check, suites: SUITES.filter((suite) => values.only.length === 0 || values.only.includes(suite.name)) };
+  return {
+    check: values.check,
+    suites: SUITES.filter((suite) => values.only.length === 0 || values.only.includes(suite.name)),
+  };
 }
 
 await runMain(async (args) => {

@@ -8,8 +8,11 @@
 /** @type {Counts} */
 export const NOTHING = { passed: 0, failed: 0, skipped: 0 };
 
-/** A suite that could not be run, or that says nothing, is a failure. */
-export const CRASHED = /** @type {Counts} */ ({ passed: 0, failed: 1, skipped: 0 });
+/**
+ * A suite that could not be run, or that says nothing, is a failure.
+ * @type {Counts}
+ */
+export const CRASHED = { passed: 0, failed: 1, skipped: 0 };
 
 /**
  * @param {Counts} left
@@ -17,7 +20,11 @@ export const CRASHED = /** @type {Counts} */ ({ passed: 0, failed: 1, skipped: 0
  * @returns {Counts}
  */
 export function addCounts(left, right) {
-  return { passed: left.passed + right.passed, failed: left.failed + right.failed, skipped: left.skipped + right.skipped };
+  return {
+    passed: left.passed + right.passed,
+    failed: left.failed + right.failed,
+    skipped: left.skipped + right.skipped,
+  };
 }
 
 /**

@@ -34,7 +34,10 @@ export class GoEvents {
   /** @param {GoEvent} event */
   #keep(event) {
     const key = keyOf(event);
-    this.#outputs.set(key, ((this.#outputs.get(key) ?? '') + (event.Output ?? '')).slice(-OUTPUT_LIMIT_CHARACTERS));
+    this.#outputs.set(
+      key,
+      ((this.#outputs.get(key) ?? '') + (event.Output ?? '')).slice(-OUTPUT_LIMIT_CHARACTERS),
+    );
   }
 
   /** @param {GoEvent} event */

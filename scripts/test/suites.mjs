@@ -5,12 +5,14 @@ import { join } from 'node:path';
 import { AGENT_DIRECTORY, GO_ENVIRONMENT } from '../setup/agent.mjs';
 import { listFiles } from '../setup/hash.mjs';
 import { assetsDirectory, REPOSITORY } from '../setup/paths.mjs';
-import { CRASHED, withExitCode } from './counts.mjs';
+import { CRASHED, NOTHING, withExitCode } from './counts.mjs';
 import { GoEvents } from './go-events.mjs';
 import { runLive } from './live-command.mjs';
 
 const MINUTE_MS = 60_000;
 const COUNT_REPORTER = join(REPOSITORY, 'scripts', 'test', 'count-reporter.mjs');
+/** Where packages/sdk/tsconfig.test.json puts its output. */
+const SDK_TEST_BUILD = join(REPOSITORY, '.cache', 'sdk-test');
 const NOT_OURS = new Set(['node_modules', 'dist', '.git']);
 
 /**
@@ -26,14 +28,22 @@ export const SUITES = [
     name: 'unit',
     title: 'tests beside the code',
     run: async (tools) => {
-      const files = [...(await findTests('packages', '.test.ts')), ...(await findTests('scripts', '.test.mjs'))];
-      return runNodeTests({ node: tools.node, files, testTimeoutMs: 5 * MINUTE_MS, timeoutMs: 30 * MINUTE_MS });
+      const files = [
+        ...(await findTests('packages', '.test.ts')),
+        ...(await findTests('scripts', '.test.mjs')),
+      ];
+      return runNodeTests({
+        node: tools.node,
+        files,
+        args: [`--test-timeout=${5 * MINUTE_MS}`],
+        timeoutMs: 30 * MINUTE_MS,
+      });
     },
   },
   {
     name: 'sdk',
-    title: `the built client under the Node.js of the user (${process.version})`,
-    run: async (tools) => runSdkTests(tools.node),
+    title: `the client, compiled, under Node.js ${process.version}`,
+    run: (tools) => runSdkTests(tools.node),
   },
   {
     name: 'e2e',
@@ -41,7 +51,12 @@ export const SUITES = [
     run: async (tools) => {
       const files = await findTests('e2e', '.test.ts');
       // One file at a time: they share the machine's CPUs, and timings are among what they test.
-      return runNodeTests({ node: tools.node, files, args: ['--test-concurrency=1'], testTimeoutMs: 15 * MINUTE_MS, timeoutMs: 90 * MINUTE_MS });
+      return runNodeTests({
+        node: tools.node,
+        files,
+        args: ['--test-concurrency=1', `--test-timeout=${15 * MINUTE_MS}`],
+        timeoutMs: 90 * MINUTE_MS,
+      });
     },
   },
 ];
@@ -57,7 +72,7 @@ async function findTests(folder, suffix) {
 }
 
 /**
- * @param {{ node: string, files: string[], args?: string[], testTimeoutMs: number, timeoutMs: number }} options
+ * @param {{ node: string, files: string[], args?: string[], timeoutMs: number }} options
  * @returns {Promise<Counts>}
  */
 async function runNodeTests(options) {
@@ -67,10 +82,18 @@ async function runNodeTests(options) {
   }
   const directory = await mkdtemp(join(tmpdir(), 'coppice-test-'));
   const countsPath = join(directory, 'counts.json');
-  const reporters = ['--test-reporter=spec', '--test-reporter-destination=stdout', `--test-reporter=${COUNT_REPORTER}`, `--test-reporter-destination=${countsPath}`];
+  const reporters = [
+    '--test-reporter=spec',
+    '--test-reporter-destination=stdout',
+    `--test-reporter=${COUNT_REPORTER}`,
+    `--test-reporter-destination=${countsPath}`,
+  ];
   try {
-    const args = ['--test', `--test-timeout=${options.testTimeoutMs}`, ...(options.args ?? []), ...reporters, ...options.files];
-    const exitCode = await runLive(options.node, args, { timeoutMs: options.timeoutMs, env: { COPPICE_ASSETS_DIR: assetsDirectory() } });
+    const args = ['--test', ...(options.args ?? []), ...reporters, ...options.files];
+    const exitCode = await runLive(options.node, args, {
+      timeoutMs: options.timeoutMs,
+      env: { COPPICE_ASSETS_DIR: assetsDirectory() },
+    });
     return withExitCode(await readCounts(countsPath), exitCode);
   } finally {
     await rm(directory, { recursive: true, force: true });
@@ -102,15 +125,21 @@ async function runGoTests(go) {
 }
 
 /**
- * The client is published for Node.js 20, which cannot run TypeScript: its build is what is tested.
+ * The client is published for Node.js 20, which cannot run TypeScript: client and tests are compiled, and run by
+ * the Node.js that npm itself was started with.
  * @param {string} node
  * @returns {Promise<Counts>}
  */
 async function runSdkTests(node) {
-  const project = join(REPOSITORY, 'packages', 'sdk', 'tsconfig.json');
+  if (node === process.execPath) {
+    process.stdout.write(`not run: under Node.js ${process.version} these are the tests beside the code\n`);
+    return NOTHING;
+  }
+  await rm(SDK_TEST_BUILD, { recursive: true, force: true });
+  const project = join(REPOSITORY, 'packages', 'sdk', 'tsconfig.test.json');
   const compiler = join(REPOSITORY, 'node_modules', '.bin', 'tsc');
   const built = await runLive(node, [compiler, '-p', project], { timeoutMs: 5 * MINUTE_MS });
   if (built !== 0) return CRASHED;
-  const files = await findTests(join('packages', 'sdk', 'node20'), '.test.mjs');
-  return runNodeTests({ node: process.execPath, files, testTimeoutMs: MINUTE_MS, timeoutMs: 5 * MINUTE_MS });
+  const files = (await listFiles(SDK_TEST_BUILD)).filter((file) => file.endsWith('.test.js'));
+  return runNodeTests({ node: process.execPath, files, timeoutMs: 5 * MINUTE_MS });
 }

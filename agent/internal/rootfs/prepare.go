@@ -20,6 +20,8 @@ const warmLimit = 30 * time.Second
 // Prepare mounts the image and warms the page cache, so that clones of the template find there what their first
 // command needs. It reports whether the image has /bin/sh.
 func (r *Root) Prepare(reaper *reap.Reaper, null *os.File) (hasShell bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.switched {
 		return false, fault.New(fault.InvalidState, "the guest has been resumed; prepare belongs into the template")
 	}

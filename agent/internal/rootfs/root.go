@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -28,8 +29,9 @@ const (
 // diskLimit is how long the scratch disk may take to show its size.
 const diskLimit = 10 * time.Second
 
-// Root is the guest's root in the making. Its methods are called one at a time.
+// Root is the guest's root in the making.
 type Root struct {
+	mu       sync.Mutex
 	switched bool
 }
 
@@ -65,6 +67,8 @@ func mountScratch() error {
 
 // Switch makes the overlay the root of the agent and of everything it starts. Later calls do nothing.
 func (r *Root) Switch() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.switched {
 		return nil
 	}

@@ -79,6 +79,7 @@ export const Settings = z.object({
     .regex(/^\d+\.\d+\.\d+\.\d+\/\d+$/u, 'an IPv4 range, such as 10.202.0.0/16')
     .default('10.202.0.0/16'),
   COPPICE_OPEN_PRIVATE_RANGES: flagList.prefault(''),
+  COPPICE_RESOLVERS: flagList.prefault(''),
   COPPICE_UID_BASE: z.coerce.number().int().min(1000).max(2_000_000_000).default(1_600_000),
   DATABASE_URL: z.string().optional(),
 });
@@ -144,6 +145,7 @@ function runnerConfig(
     slug: networkSlug(dataDir),
     guestCidr: settings.COPPICE_GUEST_CIDR,
     openPrivateRanges: settings.COPPICE_OPEN_PRIVATE_RANGES,
+    resolvers: settings.COPPICE_RESOLVERS,
     uidBase: settings.COPPICE_UID_BASE,
     registryMirrors: settings.COPPICE_REGISTRY_MIRRORS,
     insecureRegistries: settings.COPPICE_INSECURE_REGISTRIES,

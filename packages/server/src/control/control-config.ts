@@ -6,6 +6,8 @@ export interface ControlLimits {
   runnerOutageDeadlineMs: number;
   /** How long a shutdown waits for open requests. */
   shutdownDeadlineMs: number;
+  /** How often what the records say is compared with what runs. */
+  reconcileIntervalMs: number;
   /** Requests to guests (exec, files) open at once, per organization. */
   openRequestsPerOrganization: number;
   /** Sandboxes that are creating or running, per organization. */
@@ -20,6 +22,7 @@ export const DEFAULT_CONTROL_LIMITS: ControlLimits = {
   createDeadlineMs: 900_000,
   runnerOutageDeadlineMs: 30_000,
   shutdownDeadlineMs: 20_000,
+  reconcileIntervalMs: 10_000,
   openRequestsPerOrganization: 256,
   sandboxesPerOrganization: 1000,
   execOutputBytes: 16 << 20,

@@ -21,6 +21,8 @@ export interface RunnerConfig {
   slug: string;
   guestCidr: string;
   openPrivateRanges: readonly string[];
+  /** Where guests' DNS questions go; empty for the host's own resolvers. */
+  resolvers: readonly string[];
   /** First of the unprivileged uids that VMs get. */
   uidBase: number;
   registryMirrors: Readonly<Record<string, string>>;

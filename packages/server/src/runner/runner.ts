@@ -101,6 +101,7 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
     tools: { nft: tools.nft, ip: tools.ip },
     poolSize: TAP_POOL_SIZE,
     openPrivateRanges: [...config.openPrivateRanges],
+    ...(config.resolvers.length === 0 ? {} : { upstreamResolvers: config.resolvers }),
     log,
   });
   const scratch = ScratchStore.open(join(dataDir, 'scratch'), tools);

@@ -84,7 +84,10 @@ export class RunnerClient {
     });
   }
 
-  async uploadFile(id: string, { path, mode, content, deadlineMs, signal }: UploadOptions): Promise<UploadResult> {
+  async uploadFile(
+    id: string,
+    { path, mode, content, deadlineMs, signal }: UploadOptions,
+  ): Promise<UploadResult> {
     const query = new URLSearchParams(mode === undefined ? { path } : { path, mode });
     const answer = await this.#guest({
       method: 'PUT',
@@ -132,15 +135,14 @@ export class RunnerClient {
       headDeadlineMs,
     });
     const limits = { maxLineBytes: MAX_LINE_BYTES, idleDeadlineMs: PREPARE_IDLE_MS };
-    for await (const line of readLines(stream, limits)) yield parseRunnerJson(line, PrepareProgress);
+    yield* parseLines(readLines(stream, limits), PrepareProgress);
   }
 
-  /** What ended after event `after`: what is stored, then live ones until `signal`. */
-  async *events(after: number, signal: AbortSignal): AsyncGenerator<RunnerEvent> {
-    const path = `/events?after=${after}`;
-    const { stream } = await this.#connection.request({ ...get(path), signal });
-    const limits = { maxLineBytes: MAX_LINE_BYTES, idleDeadlineMs: EVENTS_IDLE_MS, signal };
-    for await (const line of readLines(stream, limits)) yield parseRunnerJson(line, RunnerEvent);
+  /** Opens the stream of ended VMs: those not acknowledged yet, then live ones until `signal`. */
+  async openEvents(signal: AbortSignal): Promise<AsyncIterable<RunnerEvent>> {
+    const { stream } = await this.#connection.request({ ...get('/events?after=0'), signal });
+    const lines = readLines(stream, { maxLineBytes: MAX_LINE_BYTES, idleDeadlineMs: EVENTS_IDLE_MS, signal });
+    return parseLines(lines, RunnerEvent);
   }
 
   /** Lets the runner forget events up to `seq`: only when they are committed. */
@@ -180,6 +182,10 @@ function get(path: string): RunnerRequest {
 
 function vmPath(id: string): string {
   return `/vms/${encodeURIComponent(id)}`;
+}
+
+async function* parseLines<T>(lines: AsyncIterable<string>, schema: z.ZodType<T>): AsyncGenerator<T> {
+  for await (const line of lines) yield parseRunnerJson(line, schema);
 }
 
 function parseRunnerJson<T>(text: string, schema: z.ZodType<T>): T {

@@ -16,7 +16,10 @@ export interface Ending {
 /** Sandboxes that never worked are not billed. */
 const UNBILLED: ReadonlySet<StatusReason> = new Set(['create_failed', 'control_restarted']);
 
-export function buildEnding(row: SandboxRow, { status, reason, end, fallbackEndedAt, now }: Ending): SandboxUpdate {
+export function buildEnding(
+  row: SandboxRow,
+  { status, reason, end, fallbackEndedAt, now }: Ending,
+): SandboxUpdate {
   const told = end === undefined ? fallbackEndedAt : Date.parse(end.ended_at);
   // The runner's clock is the host's; what lies outside the sandbox's life is a clock that was set.
   const endedAt = Math.min(Math.max(told, row.created_at), Math.max(now, row.created_at));

@@ -105,13 +105,15 @@ test('whatever the order of requests, it expires exactly when a model that looks
         const now = clock.monotonicMs();
         if (kind === 'wait') {
           const end = model.lastActiveAt + model.timeoutMs;
-          if (closers.length === 0 && model.timeoutMs > 0 && end <= now + ms) model.endedAt ??= Math.max(end, now);
+          if (closers.length === 0 && model.timeoutMs > 0 && end <= now + ms)
+            model.endedAt ??= Math.max(end, now);
           clock.advance(ms);
         } else {
           if (kind === 'open') closers.push(timer.open());
           else if (kind === 'close') closers.pop()?.();
           else timer.restart((model.timeoutMs = ms));
-          model.lastActiveAt = kind === 'close' && closers.length === 0 ? now : Math.max(model.lastActiveAt, now);
+          model.lastActiveAt =
+            kind === 'close' && closers.length === 0 ? now : Math.max(model.lastActiveAt, now);
         }
         assert.equal(expiries[0]?.at, model.endedAt);
         if (model.endedAt !== undefined) return;

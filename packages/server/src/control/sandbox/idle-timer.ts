@@ -104,7 +104,9 @@ export class IdleTimer {
     const isIdle = this.#open === 0 && this.#timeoutMs > 0;
     const idleEnd = isIdle ? Math.max(this.#lastActiveAt + this.#timeoutMs, this.#graceUntil) : Infinity;
     const lifeEnd = Math.max(this.#lifetimeEndsAt, this.#graceUntil);
-    return lifeEnd <= idleEnd ? { at: lifeEnd, reason: 'max_lifetime' } : { at: idleEnd, reason: 'idle_timeout' };
+    return lifeEnd <= idleEnd
+      ? { at: lifeEnd, reason: 'max_lifetime' }
+      : { at: idleEnd, reason: 'idle_timeout' };
   }
 
   #arm(): void {

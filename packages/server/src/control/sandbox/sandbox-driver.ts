@@ -36,6 +36,8 @@ import { SerialQueue } from './serial-queue.ts';
 /** After an outage of the service, so that callers can come back before their sandboxes are gone. */
 export const OUTAGE_GRACE_MS = 60_000;
 
+const LOST = { event: 'lost', reason: 'vm_lost' } as const;
+
 export interface DriverParts {
   runner: RunnerClient;
   store: SandboxStore;
@@ -73,7 +75,9 @@ export class SandboxDriver {
 
   /** Unix milliseconds of the last request. */
   get lastActiveAt(): number {
-    return this.#timer === undefined ? this.#row.last_active_at : this.#parts.clock.wallMs() - this.#timer.idleForMs;
+    return this.#timer === undefined
+      ? this.#row.last_active_at
+      : this.#parts.clock.wallMs() - this.#timer.idleForMs;
   }
 
   /** `creating` with nobody who creates it: the control that did is gone, or could not commit the end. */
@@ -107,7 +111,7 @@ export class SandboxDriver {
       return await task();
     } catch (error) {
       if (error instanceof AppError && error.code === 'not_found') throw await this.#explainMissing(error);
-      if (isFinal(this.#row.status)) throw this.#refusal('use');
+      if (isFinal(this.#row.status) || this.#operation !== null) throw this.#refusal('use');
       throw error;
     } finally {
       close?.();
@@ -118,7 +122,8 @@ export class SandboxDriver {
   setTimeout(timeoutS: number | undefined): Promise<SandboxRecord> {
     return this.#queue.run(async () => {
       this.#require('set_timeout');
-      if (timeoutS !== undefined && timeoutS !== this.#row.timeout_s) await this.#commit({ timeout_s: timeoutS });
+      if (timeoutS !== undefined && timeoutS !== this.#row.timeout_s)
+        await this.#commit({ timeout_s: timeoutS });
       this.#timer?.restart(this.#row.timeout_s * 1000);
       return this.record;
     });
@@ -142,9 +147,8 @@ export class SandboxDriver {
     return this.#queue.run(async () => {
       if (isFinal(this.#row.status)) return;
       const end = await this.#removeVm();
-      const told = end && readEndReason(end);
-      const isUntold = told === undefined || told.reason === 'requested';
-      await this.#handleEvent(isUntold ? 'lost' : told.event, isUntold ? 'vm_lost' : told.reason, end);
+      const { event, reason } = end === undefined ? LOST : readEndReason(end);
+      await this.#handleEvent(event, reason, end);
     });
   }
 
@@ -174,9 +178,18 @@ export class SandboxDriver {
   async #createVm(): Promise<{ image: string }> {
     const { runner, limits } = this.#parts;
     const { id, image, vcpus, mem_mib, disk_mib } = this.#row;
-    const deadlines = { deadlineMs: limits.createDeadlineMs, outageDeadlineMs: limits.runnerOutageDeadlineMs };
+    const deadlines = {
+      deadlineMs: limits.createDeadlineMs,
+      outageDeadlineMs: limits.runnerOutageDeadlineMs,
+    };
     try {
-      return await bootVm({ runner, id, vm: { image, vcpus, mem_mib, disk_mib }, log: this.#log, ...deadlines });
+      return await bootVm({
+        runner,
+        id,
+        vm: { image, vcpus, mem_mib, disk_mib },
+        log: this.#log,
+        ...deadlines,
+      });
     } catch (error) {
       await this.#queue.run(() => this.#handleEvent('start_failed', 'create_failed', undefined));
       this.#removeLater();
@@ -192,7 +205,13 @@ export class SandboxDriver {
     }
     if (transition.outcome !== 'accept') throw this.#refusal('started');
     const now = this.#parts.clock.wallMs();
-    await this.#commit({ status: transition.to, image, create_ms: createMs, last_active_at: now, last_seen_at: now });
+    await this.#commit({
+      status: transition.to,
+      image,
+      create_ms: createMs,
+      last_active_at: now,
+      last_seen_at: now,
+    });
     this.#startTimer({});
     return this.record;
   }
@@ -240,7 +259,9 @@ export class SandboxDriver {
 
   /** If it fails, the reconciler finds a VM without a live record and removes it. */
   #removeLater(): void {
-    this.#removeVm().catch((error: unknown) => this.#log.warn({ err: error }, 'a VM is left to the reconciler'));
+    this.#removeVm().catch((error: unknown) =>
+      this.#log.warn({ err: error }, 'a VM is left to the reconciler'),
+    );
   }
 
   async #explainMissing(error: AppError): Promise<AppError> {
@@ -251,7 +272,8 @@ export class SandboxDriver {
   #startTimer({ graceMs = 0 }: { graceMs?: number }): void {
     const { clock } = this.#parts;
     const { timeout_s, max_lifetime_s, created_at, last_active_at } = this.#row;
-    const lifetimeLeftMs = max_lifetime_s === null ? undefined : created_at + max_lifetime_s * 1000 - clock.wallMs();
+    const lifetimeLeftMs =
+      max_lifetime_s === null ? undefined : created_at + max_lifetime_s * 1000 - clock.wallMs();
     this.#timer = new IdleTimer({
       clock,
       timeoutMs: timeout_s * 1000,
@@ -271,14 +293,18 @@ export class SandboxDriver {
         await this.#destroyNow(current);
       });
     } catch (error) {
-      this.#log.warn({ err: error, reason }, 'an expired sandbox could not be destroyed; tried again after a grace');
+      this.#log.warn(
+        { err: error, reason },
+        'an expired sandbox could not be destroyed; tried again after a grace',
+      );
       this.#timer?.grace(OUTAGE_GRACE_MS);
     }
   }
 
   #require(request: SandboxRequest): void {
     const isBusy = this.#operation !== null && !ALLOWED_DURING[this.#operation].includes(request);
-    if (isBusy || findTransition(this.#row.status, request).outcome !== 'accept') throw this.#refusal(request);
+    if (isBusy || findTransition(this.#row.status, request).outcome !== 'accept')
+      throw this.#refusal(request);
   }
 
   #refusal(what: string): AppError {

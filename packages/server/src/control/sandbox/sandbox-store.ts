@@ -39,7 +39,8 @@ export class SandboxStore {
       .where('status', '=', from)
       .returningAll()
       .executeTakeFirst();
-    if (row === undefined) throw new AppError('internal', 'the record was changed by someone else', { details: { id, from } });
+    if (row === undefined)
+      throw new AppError('internal', 'the record was changed by someone else', { details: { id, from } });
     return row;
   }
 
@@ -83,7 +84,9 @@ export class SandboxStore {
   /** Notes that the runner has these VMs now, and when each was last used. */
   async recordHeartbeats(heartbeats: readonly Heartbeat[], seenAt: number): Promise<void> {
     if (heartbeats.length === 0) return;
-    const rows = JSON.stringify(heartbeats.map(({ id, lastActiveAt }) => ({ id, at: Math.round(lastActiveAt) })));
+    const rows = JSON.stringify(
+      heartbeats.map(({ id, lastActiveAt }) => ({ id, at: Math.round(lastActiveAt) })),
+    );
     await sql`
       UPDATE sandboxes SET last_seen_at = ${seenAt}, last_active_at = beat.at
       FROM jsonb_to_recordset(${rows}::jsonb) AS beat(id text, at bigint)

@@ -114,7 +114,10 @@ export class Sandboxes implements Disposable {
     const limit = this.#parts.limits.sandboxesPerOrganization;
     const used = this.listDrivers().filter((driver) => driver.row.organization_id === organizationId).length;
     if (used >= limit) {
-      throw new AppError('capacity', `the organization has ${used} live sandboxes, the limit is ${limit}; destroy one`);
+      throw new AppError(
+        'capacity',
+        `the organization has ${used} live sandboxes, the limit is ${limit}; destroy one`,
+      );
     }
   }
 

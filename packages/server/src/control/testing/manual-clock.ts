@@ -32,7 +32,8 @@ export class ManualClock implements Clock {
 
   #findNext(end: number): { at: number; action: () => void } | undefined {
     let next: { at: number; action: () => void } | undefined;
-    for (const timer of this.#timers) if (timer.at <= end && (next === undefined || timer.at < next.at)) next = timer;
+    for (const timer of this.#timers)
+      if (timer.at <= end && (next === undefined || timer.at < next.at)) next = timer;
     return next;
   }
 }

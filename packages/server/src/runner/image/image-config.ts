@@ -20,7 +20,10 @@ const ConfigFile = z.object({
       WorkingDir: z.string().max(MAX_PATH_LENGTH).nullish(),
     })
     .nullish(),
-  rootfs: z.object({ type: z.literal('layers'), diff_ids: z.array(z.string().regex(/^sha256:[0-9a-f]{64}$/u)) }),
+  rootfs: z.object({
+    type: z.literal('layers'),
+    diff_ids: z.array(z.string().regex(/^sha256:[0-9a-f]{64}$/u)),
+  }),
 });
 
 export interface ParsedConfig {
@@ -34,7 +37,10 @@ export function parseImageConfig(image: string, data: Buffer): ParsedConfig {
   const file = ConfigFile.safeParse(parseJson(image, data));
   if (!file.success) {
     const issue = file.error.issues[0];
-    throw new AppError('invalid_image', `image ${image}: its config is malformed at ${issue?.path.join('.')}: ${issue?.message}`);
+    throw new AppError(
+      'invalid_image',
+      `image ${image}: its config is malformed at ${issue?.path.join('.')}: ${issue?.message}`,
+    );
   }
   const { architecture, os, config, rootfs } = file.data;
   if (os !== PLATFORM.os || architecture !== PLATFORM.architecture) {
@@ -52,7 +58,10 @@ export function parseImageConfig(image: string, data: Buffer): ParsedConfig {
 
 export function wrongPlatform(image: string, offered: readonly string[]): AppError {
   const wanted = `${PLATFORM.os}/${PLATFORM.architecture}`;
-  return new AppError('invalid_image', `image ${image} is for ${offered.join(', ')}, sandboxes here are ${wanted}`);
+  return new AppError(
+    'invalid_image',
+    `image ${image} is for ${offered.join(', ')}, sandboxes here are ${wanted}`,
+  );
 }
 
 function parseJson(image: string, data: Buffer): unknown {
@@ -70,7 +79,10 @@ function parseEnv(image: string, entries: readonly string[]): Record<string, str
   for (const entry of entries) {
     bytes += Buffer.byteLength(checkText(image, 'Env', entry)) + 1;
     if (bytes > MAX_ENV_BYTES) {
-      throw new AppError('invalid_image', `image ${image}: its environment has more than ${MAX_ENV_BYTES} bytes`);
+      throw new AppError(
+        'invalid_image',
+        `image ${image}: its environment has more than ${MAX_ENV_BYTES} bytes`,
+      );
     }
     const equals = entry.indexOf('=');
     if (equals > 0) variables.set(entry.slice(0, equals), entry.slice(equals + 1));

@@ -1,6 +1,6 @@
 /** What the rest of the runner knows of images. */
 export interface ImageConfig {
-  /** The image's ENV, in order, later entries winning. */
+  /** The image's ENV, later entries winning. */
   env: Readonly<Record<string, string>>;
   /** USER, empty for root. */
   user: string;
@@ -20,9 +20,19 @@ export interface StoredImage {
   preparedAt: Date;
 }
 
+/** An image that is being pulled or flattened now. */
+export interface PreparingImage {
+  reference: string;
+  digest: string;
+  step: PrepareStep;
+  startedAt: Date;
+}
+
 export type PrepareStep = 'resolve' | 'pull' | 'flatten';
 
 export interface PrepareOptions {
+  /** Called when a step begins; joining a preparation under way begins with its current step. Must not throw. */
   onStep?: (step: PrepareStep) => void;
+  /** Ends the waiting of this caller. The preparation goes on, for others and for the next time. */
   signal?: AbortSignal;
 }

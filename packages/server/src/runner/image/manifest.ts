@@ -33,7 +33,9 @@ const CONFIG_TYPES: ReadonlySet<string> = new Set([
   'application/vnd.docker.container.image.v1+json',
 ]);
 
-export type ParsedManifest = { kind: 'index'; index: ImageIndex } | { kind: 'image'; manifest: ImageManifest };
+export type ParsedManifest =
+  | { kind: 'index'; index: ImageIndex }
+  | { kind: 'image'; manifest: ImageManifest };
 
 export function digestOf(data: Buffer): string {
   return `sha256:${createHash('sha256').update(data).digest('hex')}`;
@@ -79,7 +81,10 @@ export function selectPlatform(image: string, index: ImageIndex): string {
 export function checkManifest(image: string, manifest: ImageManifest, limits: ImageLimits): void {
   const { config, layers } = manifest;
   if (!CONFIG_TYPES.has(config.mediaType)) {
-    throw new AppError('invalid_image', `${image} is no container image: its config is ${JSON.stringify(config.mediaType)}`);
+    throw new AppError(
+      'invalid_image',
+      `${image} is no container image: its config is ${JSON.stringify(config.mediaType)}`,
+    );
   }
   checkLimit(image, 'layers', layers.length, limits.maxLayers);
   checkLimit(image, 'bytes of config', config.size, limits.maxConfigBytes);
@@ -91,5 +96,6 @@ export function compressedBytes(manifest: ImageManifest): number {
 }
 
 function checkLimit(image: string, what: string, value: number, max: number): void {
-  if (value > max) throw new AppError('invalid_image', `image ${image} has ${value} ${what}, at most ${max} are allowed`);
+  if (value > max)
+    throw new AppError('invalid_image', `image ${image} has ${value} ${what}, at most ${max} are allowed`);
 }

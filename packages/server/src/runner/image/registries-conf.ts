@@ -19,7 +19,13 @@ export function buildRegistriesConf(settings: RegistrySettings): string {
   const insecure = settings.insecureRegistries
     .filter((registry) => !Object.hasOwn(settings.mirrors, registry))
     .map((registry) => buildEntry(checkHost('insecureRegistries', registry), registry, true));
-  return ['unqualified-search-registries = []', 'short-name-mode = "disabled"', ...mirrored, ...insecure, ''].join('\n');
+  return [
+    'unqualified-search-registries = []',
+    'short-name-mode = "disabled"',
+    ...mirrored,
+    ...insecure,
+    '',
+  ].join('\n');
 }
 
 function buildMirror(registry: string, baseUrl: string): string {
@@ -37,10 +43,19 @@ function buildMirror(registry: string, baseUrl: string): string {
 }
 
 function buildEntry(prefix: string, location: string, isInsecure: boolean): string {
-  return ['', '[[registry]]', `prefix = "${prefix}"`, `location = "${location}"`, `insecure = ${isInsecure}`].join('\n');
+  return [
+    '',
+    '[[registry]]',
+    `prefix = "${prefix}"`,
+    `location = "${location}"`,
+    `insecure = ${isInsecure}`,
+  ].join('\n');
 }
 
 function checkHost(setting: string, registry: string): string {
   if (HOST.test(registry)) return registry;
-  throw new AppError('invalid_request', `${setting}: ${JSON.stringify(registry)} is no registry host, "host" or "host:port"`);
+  throw new AppError(
+    'invalid_request',
+    `${setting}: ${JSON.stringify(registry)} is no registry host, "host" or "host:port"`,
+  );
 }

@@ -63,12 +63,16 @@ export async function runProcess(options: ProcessOptions): Promise<Buffer> {
     options.signal?.throwIfAborted();
     const text = stderr.text();
     if (deadline.aborted) {
-      throw new ProcessError(`${options.command}: not done after ${options.timeoutMs} ms`, { stderr: text, isTimeout: true });
+      throw new ProcessError(`${options.command}: not done after ${options.timeoutMs} ms`, {
+        stderr: text,
+        isTimeout: true,
+      });
     }
     if (stdout.isOver) throw new ProcessError(`${options.command}: too much output`, { stderr: text });
     // The feed's own fault first: the program was then killed because of it. EPIPE only says that the program had ended.
     if (feedError !== undefined && !isBrokenPipe(feedError)) throw feedError;
-    if (failure !== undefined) throw new ProcessError(`${options.command}: ${failure}: ${text.trim()}`, { stderr: text });
+    if (failure !== undefined)
+      throw new ProcessError(`${options.command}: ${failure}: ${text.trim()}`, { stderr: text });
     if (feedError !== undefined) throw feedError;
     return stdout.bytes();
   } finally {

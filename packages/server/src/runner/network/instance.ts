@@ -10,6 +10,7 @@ import { surveyHost, type HostSurvey } from './host-survey.ts';
 import { KernelTools, type ToolPaths } from './kernel-tools.ts';
 import { removeInterfaces, SlotDevices } from './slot-devices.ts';
 import { buildConnectionMark, buildInstanceNames, type InstanceNames } from './slot-names.ts';
+import { TableWatch } from './table-watch.ts';
 
 export interface InstanceOptions {
   slug: string;
@@ -34,7 +35,8 @@ export interface Instance {
   removeAll(indexes: readonly number[]): Promise<void>;
 }
 
-export async function openInstance(options: InstanceOptions): Promise<Instance> {
+/** `onTableRemoved` may be called without cause and must not throw. */
+export async function openInstance(options: InstanceOptions, onTableRemoved: () => void): Promise<Instance> {
   const { log } = options;
   const names = buildInstanceNames(options.slug);
   const plan = buildAddressPlan(options.guestCidr);
@@ -58,6 +60,7 @@ export async function openInstance(options: InstanceOptions): Promise<Instance> 
     { names, plan, openRanges, dnsPorts: forwarder.ports, tools, log },
     survey.found,
   );
+  opened.use(new TableWatch(names.table, onTableRemoved));
   // The host becomes a router only when the rules for it are in place.
   await firewall.install();
   if (ensureForwarding())

@@ -3,7 +3,7 @@
  * namespace of the thread that made it. Layout: linux/netlink.h, linux/netfilter/nfnetlink.h.
  */
 import { AppError } from '@coppice/contract';
-import koffi from 'koffi';
+import koffi, { type KoffiFunc, type node } from 'koffi';
 import { closeSync } from 'node:fs';
 
 const AF_NETLINK = 16;
@@ -22,7 +22,7 @@ const openSocket = libc.func('int socket(int domain, int type, int protocol)') a
 const bindSocket = libc.func('int bind(int fd, void *address, uint32_t length)') as Bind;
 const sendTo = libc.func(
   'intptr_t send(int fd, void *buffer, size_t length, int flags)',
-) as koffi.KoffiFunc<Transfer>;
+) as KoffiFunc<Transfer>;
 const receiveFrom = libc.func('intptr_t recv(int fd, void *buffer, size_t length, int flags)') as Transfer;
 
 /** `overflow`: the kernel dropped messages because they were not read in time. */
@@ -30,7 +30,7 @@ export type Received = { kind: 'datagram'; bytes: Buffer } | { kind: 'empty' } |
 
 export class NetlinkSocket implements Disposable {
   readonly #fd: number;
-  #watch: koffi.node.PollHandle | undefined;
+  #watch: node.PollHandle | undefined;
 
   /** `groups` is the bit mask of multicast groups to hear. */
   constructor(groups = 0) {

@@ -6,7 +6,7 @@
  * A guest's packet meets, in order:
  * ```
  * raw      entry     IPv6, foreign source, refused destination as the guest wrote it: drop; conntrack zone
- * mangle   flow      connection mark, limit of connections
+ * mangle   track     connection mark, limit of connections
  * dstnat   resolver  DNS to the resolver → the forwarder's own ports
  * input    to_host   only what that translation made; nothing else of the host
  * forward  outward   destination again, now after anybody's translation; nothing invalid; not to another guest
@@ -117,7 +117,7 @@ chain raw {
   type filter hook prerouting priority raw; policy accept;
   iifname "${names.tapPattern}" jump entry
 }
-chain flow {
+chain track {
   type filter hook prerouting priority mangle; policy accept;
   iifname != "${names.tapPattern}" accept
   ct mark set iifname map @marks

@@ -40,7 +40,7 @@ const PLACEHOLDER_DISK_MIB = 64;
 
 export interface TemplateTap {
   open: () => number;
-  release: () => void;
+  release: () => Promise<void>;
 }
 
 export interface TemplateStoreOptions {

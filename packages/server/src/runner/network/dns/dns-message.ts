@@ -84,5 +84,5 @@ export function buildErrorAnswer(query: Buffer, rcode: ErrorRcode): Buffer {
 
 /** Folds type and class as well as the name; that the ids agree too makes a false match harmless. */
 function equalIgnoringCase(a: Buffer, b: Buffer): boolean {
-  return a.length === b.length && a.latin1Slice().toLowerCase() === b.latin1Slice().toLowerCase();
+  return a.length === b.length && a.toString('latin1').toLowerCase() === b.toString('latin1').toLowerCase();
 }

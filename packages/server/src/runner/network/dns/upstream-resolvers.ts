@@ -13,7 +13,7 @@ const MAX_AGE_MS = 5000;
 /** glibc reads three; more would only lengthen the wait of a guest whose name no resolver knows. */
 const MAX_RESOLVERS = 3;
 /** systemd-resolved's stub; it names the true ones in a file of its own. */
-const STUB_ADDRESSES: readonly string[] = ['127.0.0.53', '127.0.0.54'];
+const STUB_ADDRESSES: ReadonlySet<string> = new Set(['127.0.0.53', '127.0.0.54']);
 
 export interface UpstreamResolver {
   address: string;
@@ -78,7 +78,7 @@ export class UpstreamResolvers {
     const { excluded, resolvConfPath = '/etc/resolv.conf' } = this.#options;
     const { systemdResolvConfPath = '/run/systemd/resolve/resolv.conf' } = this.#options;
     let addresses = await readNameservers(resolvConfPath);
-    if (addresses.length > 0 && addresses.every((address) => STUB_ADDRESSES.includes(address))) {
+    if (addresses.length > 0 && addresses.every((address) => STUB_ADDRESSES.has(address))) {
       const behindStub = await readNameservers(systemdResolvConfPath);
       if (behindStub.length > 0) addresses = behindStub;
     }

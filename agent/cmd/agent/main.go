@@ -1,0 +1,101 @@
+// Command agent is PID 1 of every Coppice guest: it boots the machine, gives it its identity, and runs commands and
+// moves files for the runner on the host. docs/reference/agent-protocol.md is its contract.
+package main
+
+import (
+	"log/slog"
+	"net/http"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"coppice/agent/internal/api"
+	"coppice/agent/internal/boot"
+	"coppice/agent/internal/execution"
+	"coppice/agent/internal/files"
+	"coppice/agent/internal/guest"
+	"coppice/agent/internal/metrics"
+	"coppice/agent/internal/power"
+	"coppice/agent/internal/reap"
+	"coppice/agent/internal/resume"
+	"coppice/agent/internal/rootfs"
+	"coppice/agent/internal/transport"
+)
+
+// memoryLimitBytes makes the collector work harder before the agent takes much of a small guest. It is not a cap.
+const memoryLimitBytes = 64 << 20
+
+func main() {
+	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	if err := run(); err != nil {
+		slog.Error("agent ended", "error", err)
+		// The end of PID 1 is a kernel panic, which the runner sees as what it is.
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	debug.SetMemoryLimit(memoryLimitBytes)
+	machine, err := boot.Run()
+	if err != nil {
+		return err
+	}
+	power.WatchSignals()
+	reaper := reap.New()
+	go reaper.Run()
+	return transport.NewLink(machine.Ports.Control, machine.Ports.Data, routes(machine, reaper)).Serve()
+}
+
+func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
+	state := &guest.State{}
+	root := &rootfs.Root{}
+	commands := execution.New(execution.Options{
+		Reaper:    reaper,
+		Guest:     state,
+		Null:      machine.Null,
+		Root:      "/",
+		HostMoved: transport.HostMoved,
+	})
+	transfers := files.New(state)
+	identity := resume.New(resume.Steps(resume.Options{Random: machine.Random, Root: root, Guest: state}))
+	return api.Router{
+		"GET /ping":      ping,
+		"POST /prepare":  func(w http.ResponseWriter, _ *http.Request) error { return prepare(w, root, reaper, machine) },
+		"POST /resume":   identity.Resume,
+		"POST /exec":     commands.Exec,
+		"PUT /files":     transfers.Put,
+		"GET /files":     transfers.Get,
+		"HEAD /files":    transfers.Get,
+		"GET /list":      transfers.List,
+		"GET /metrics":   metrics.Get,
+		"POST /shutdown": power.Shutdown,
+	}
+}
+
+func ping(w http.ResponseWriter, _ *http.Request) error {
+	var up unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &up); err != nil {
+		return err
+	}
+	api.WriteJSON(w, http.StatusOK, struct {
+		Protocol int   `json:"protocol"`
+		UptimeMs int64 `json:"uptime_ms"`
+	}{transport.ProtocolVersion, time.Duration(up.Nano()).Milliseconds()})
+	return nil
+}
+
+func prepare(w http.ResponseWriter, root *rootfs.Root, reaper *reap.Reaper, machine *boot.Machine) error {
+	hasShell, err := root.Prepare(reaper, machine.Null)
+	if err != nil {
+		return err
+	}
+	// Every clone starts with this heap: one without garbage, and a while before the next collection.
+	runtime.GC()
+	api.WriteJSON(w, http.StatusOK, struct {
+		HasShell bool `json:"has_shell"`
+	}{hasShell})
+	return nil
+}

@@ -1,0 +1,76 @@
+// Package boot takes the machine from the kernel to two open ports.
+package boot
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"coppice/agent/internal/network"
+	"coppice/agent/internal/rootfs"
+)
+
+// Machine is what boot leaves open. The guest can replace nodes in /dev, not these.
+type Machine struct {
+	Ports  Ports
+	Null   *os.File
+	Random *os.File
+}
+
+const modulesDirectory = "/modules"
+
+// Run boots. It is called once, by PID 1, in the initramfs.
+func Run() (*Machine, error) {
+	if os.Getpid() != 1 {
+		return nil, errors.New("the agent is the init process of a Coppice guest and does nothing elsewhere")
+	}
+	unix.Umask(0o022)
+	if err := rootfs.MountEarly(); err != nil {
+		return nil, err
+	}
+	m := &Machine{}
+	var err error
+	if m.Null, err = os.OpenFile("/dev/null", os.O_RDWR, 0); err != nil {
+		return nil, err
+	}
+	if err := openConsole(m.Null); err != nil {
+		return nil, err
+	}
+	if m.Random, err = os.OpenFile("/dev/urandom", os.O_RDWR, 0); err != nil {
+		return nil, err
+	}
+	if err := setLimits(); err != nil {
+		return nil, err
+	}
+	if err := loadModules(modulesDirectory); err != nil {
+		return nil, err
+	}
+	if err := network.LoopbackUp(); err != nil {
+		return nil, fmt.Errorf("lo: %w", err)
+	}
+	m.Ports, err = openPorts()
+	return m, err
+}
+
+// openConsole puts null on standard input, and the console, if the machine has one, on output and error.
+func openConsole(null *os.File) error {
+	out := int(null.Fd())
+	if console, err := unix.Open("/dev/console", unix.O_WRONLY|unix.O_NOCTTY|unix.O_CLOEXEC, 0); err == nil {
+		out = console
+	}
+	return errors.Join(unix.Dup3(int(null.Fd()), 0, 0), unix.Dup3(out, 1, 0), unix.Dup3(out, 2, 0))
+}
+
+// Processes inherit these, and the agent lives by them, too: three pipes for each of 1000 commands, two for each
+// background process. The hard limit is what a user may raise it to.
+const (
+	softFiles = 16384
+	hardFiles = 524288
+)
+
+func setLimits() error {
+	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: softFiles, Max: hardFiles})
+}

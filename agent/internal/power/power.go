@@ -1,0 +1,100 @@
+// Package power ends the guest.
+package power
+
+import (
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"coppice/agent/internal/api"
+	"coppice/agent/internal/fault"
+)
+
+const (
+	maxGraceMs = 10 * 60 * 1000
+	// pollInterval is how often the end of all processes is looked for while the grace lasts.
+	pollInterval = 10 * time.Millisecond
+	// A disk that the host has stopped must not keep the guest from ending.
+	syncLimit = 10 * time.Second
+)
+
+// Shutdown answers POST /shutdown. It answers first: the session dies with the guest.
+func Shutdown(w http.ResponseWriter, r *http.Request) error {
+	var body struct {
+		GraceMs int64 `json:"grace_ms"`
+	}
+	if err := api.ReadJSON(r, &body); err != nil {
+		return err
+	}
+	if body.GraceMs < 0 || body.GraceMs > maxGraceMs {
+		return fault.Invalid("grace_ms: must be from 0 to %d", maxGraceMs)
+	}
+	api.WriteJSON(w, http.StatusAccepted, struct{}{})
+	if err := http.NewResponseController(w).Flush(); err != nil {
+		slog.Debug("client left before its answer", "error", err)
+	}
+	go powerOff(time.Duration(body.GraceMs) * time.Millisecond)
+	return nil
+}
+
+func powerOff(grace time.Duration) {
+	slog.Info("powering off", "grace", grace)
+	signalAll(unix.SIGTERM)
+	for end := time.Now().Add(grace); time.Now().Before(end) && anyProcess(); {
+		time.Sleep(pollInterval)
+	}
+	signalAll(unix.SIGKILL)
+	synced := make(chan struct{})
+	go func() {
+		unix.Sync()
+		close(synced)
+	}()
+	select {
+	case <-synced:
+	case <-time.After(syncLimit):
+		slog.Error("sync has not ended", "limit", syncLimit)
+	}
+	if err := unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF); err != nil {
+		slog.Error("power off", "error", err)
+	}
+}
+
+// signalAll reaches every process but the caller, since that is PID 1.
+func signalAll(signal syscall.Signal) {
+	if err := unix.Kill(-1, signal); err != nil && err != unix.ESRCH {
+		slog.Error("processes not signalled", "signal", signal, "error", err)
+	}
+}
+
+// anyProcess: every process of the guest descends from PID 1, so without children there is none.
+func anyProcess() bool {
+	err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err != unix.ECHILD
+}
+
+// powerSignals are what poweroff, halt and reboot of the common toolkits send to PID 1.
+var powerSignals = []os.Signal{unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGPWR}
+
+// deadlySignals would end the agent, and so the kernel, if the Go runtime had them: it dies of them by exit, which
+// PID 1 is not protected from.
+var deadlySignals = []os.Signal{
+	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE,
+	unix.SIGSEGV, unix.SIGSYS, unix.SIGALRM, unix.SIGSTKFLT, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGIO,
+}
+
+// WatchSignals takes the signals that a process of the guest may send to PID 1.
+func WatchSignals() {
+	ignored := make(chan os.Signal, 1)
+	signal.Notify(ignored, deadlySignals...)
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, powerSignals...)
+	go func() {
+		<-asked
+		powerOff(0)
+	}()
+}

@@ -1,0 +1,132 @@
+package resume
+
+import (
+	"encoding/base64"
+	"path"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"coppice/agent/internal/api"
+	"coppice/agent/internal/fault"
+	"coppice/agent/internal/guest"
+	"coppice/agent/internal/network"
+)
+
+// body is the request on the wire.
+type body struct {
+	Generation  uint64                 `json:"generation"`
+	Entropy     string                 `json:"entropy"`
+	ClockUnixNs string                 `json:"clock_unix_ns"`
+	Hostname    string                 `json:"hostname"`
+	MachineID   string                 `json:"machine_id"`
+	Network     *network.Configuration `json:"network"`
+	Env         map[string]string      `json:"env"`
+	User        string                 `json:"user"`
+	Workdir     string                 `json:"workdir"`
+	DNSSearch   []string               `json:"dns_search"`
+}
+
+// Request is a body that has been checked.
+type Request struct {
+	Generation uint64
+	Entropy    []byte
+	Clock      unix.Timespec
+	Hostname   string
+	MachineID  string
+	// Network is nil if the guest has none.
+	Network   *network.Plan
+	Settings  guest.Settings
+	DNSSearch []string
+}
+
+const (
+	entropyBytes     = 64
+	machineIDDigits  = 32
+	maxHostnameBytes = 64
+	maxSearchDomains = 6
+	nanosPerSecond   = 1_000_000_000
+)
+
+func parse(text []byte) (Request, error) {
+	var b body
+	if err := api.DecodeJSON("body", text, &b); err != nil {
+		return Request{}, err
+	}
+	r := Request{Generation: b.Generation, Hostname: b.Hostname, MachineID: b.MachineID, DNSSearch: b.DNSSearch}
+	var err error
+	if r.Generation == 0 {
+		return Request{}, fault.Invalid("generation: must be a number from 1")
+	}
+	if r.Entropy, err = base64.StdEncoding.DecodeString(b.Entropy); err != nil || len(r.Entropy) != entropyBytes {
+		return Request{}, fault.Invalid("entropy: must be %d bytes in base64", entropyBytes)
+	}
+	if r.Clock, err = parseClock(b.ClockUnixNs); err != nil {
+		return Request{}, err
+	}
+	if err := validateIdentity(r); err != nil {
+		return Request{}, err
+	}
+	if b.Network != nil {
+		plan, err := b.Network.Parse()
+		if err != nil {
+			return Request{}, err
+		}
+		r.Network = &plan
+	}
+	r.Settings, err = parseSettings(b)
+	return r, err
+}
+
+func parseClock(text string) (unix.Timespec, error) {
+	ns, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || ns <= 0 {
+		return unix.Timespec{}, fault.Invalid("clock_unix_ns: %q is no number of nanoseconds since 1970, as text", text)
+	}
+	return unix.Timespec{Sec: ns / nanosPerSecond, Nsec: ns % nanosPerSecond}, nil
+}
+
+func validateIdentity(r Request) error {
+	if r.Hostname == "" || len(r.Hostname) > maxHostnameBytes || !isHostname(r.Hostname) {
+		return fault.Invalid("hostname: must be 1 to %d letters, digits, dots and dashes", maxHostnameBytes)
+	}
+	if len(r.MachineID) != machineIDDigits || strings.Trim(r.MachineID, "0123456789abcdef") != "" {
+		return fault.Invalid("machine_id: must be %d lower-case hex digits", machineIDDigits)
+	}
+	if len(r.DNSSearch) > maxSearchDomains {
+		return fault.Invalid("dns_search: more than %d domains", maxSearchDomains)
+	}
+	for _, domain := range r.DNSSearch {
+		if domain == "" || len(domain) > 253 || !isHostname(domain) {
+			return fault.Invalid("dns_search: %q is no domain", domain)
+		}
+	}
+	return nil
+}
+
+func isHostname(text string) bool {
+	for _, c := range []byte(text) {
+		isLetter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		if !isLetter && (c < '0' || c > '9') && c != '-' && c != '.' && c != '_' {
+			return false
+		}
+	}
+	return true
+}
+
+func parseSettings(b body) (guest.Settings, error) {
+	for name, value := range b.Env {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
+			return guest.Settings{}, fault.Invalid("env: %q cannot be an environment variable", name)
+		}
+	}
+	workdir := b.Workdir
+	if workdir == "" {
+		workdir = guest.DefaultDirectory
+	}
+	if !path.IsAbs(workdir) || strings.ContainsRune(workdir, 0) {
+		return guest.Settings{}, fault.Invalid("workdir: %q is no absolute path", b.Workdir)
+	}
+	return guest.Settings{Env: b.Env, User: b.User, Workdir: path.Clean(workdir)}, nil
+}

@@ -1,0 +1,78 @@
+package resume
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"coppice/agent/internal/account"
+	"coppice/agent/internal/guest"
+	"coppice/agent/internal/network"
+	"coppice/agent/internal/rootfs"
+)
+
+// primaryInterface is the one NIC that the runner attaches.
+const primaryInterface = "eth0"
+
+// Options are what the steps of a real guest work on. Random is an open /dev/urandom.
+type Options struct {
+	Random *os.File
+	Root   *rootfs.Root
+	Guest  *guest.State
+}
+
+// Steps are those of a real guest.
+func Steps(o Options) []Step {
+	names := &identity{root: "/"}
+	return []Step{
+		{"entropy", func(r Request) error { return addEntropy(o.Random, r.Entropy) }},
+		{"clock", func(r Request) error { return unix.ClockSettime(unix.CLOCK_REALTIME, &r.Clock) }},
+		{"root", func(Request) error { return o.Root.Switch() }},
+		{"mounts", func(Request) error { return o.Root.MountSystem() }},
+		{"directories", ensureDirectories},
+		{"hostname", func(r Request) error { return unix.Sethostname([]byte(r.Hostname)) }},
+		{"identity", names.apply},
+		{"network", configureNetwork},
+		{"generation", writeGeneration},
+		{"environment", func(r Request) error {
+			o.Guest.Set(r.Settings)
+			return nil
+		}},
+	}
+}
+
+func ensureDirectories(r Request) error {
+	accounts, err := account.Load("/")
+	if err != nil {
+		return err
+	}
+	// An image may name a user that it does not have; that is for exec to report.
+	owner, err := accounts.Resolve(r.Settings.User)
+	if err != nil {
+		owner = account.Identity{}
+	}
+	return rootfs.EnsureDirectories("/", r.Settings.Workdir, owner)
+}
+
+func configureNetwork(r Request) error {
+	if r.Network == nil {
+		return network.TakeDown(primaryInterface)
+	}
+	if err := network.DisableIPv6(r.Network.Interface); err != nil {
+		return err
+	}
+	if err := r.Network.Apply(); err != nil {
+		return err
+	}
+	return replaceFile("/", "etc/resolv.conf", resolverFile(r))
+}
+
+// writeGeneration tells programs with random generators of their own that they have been cloned.
+func writeGeneration(r Request) error {
+	if err := os.MkdirAll("/run/coppice", 0o755); err != nil {
+		return fmt.Errorf("generation: %w", err)
+	}
+	return replaceFile("/", "run/coppice/generation", strconv.FormatUint(r.Generation, 10)+"\n")
+}

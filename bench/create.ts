@@ -1,0 +1,79 @@
+/** create with the template warm, 1 and 8 at once, against bare QEMU restoring the same template. */
+import { availableParallelism } from 'node:os';
+import { IMAGE, startBenchService, type BenchService } from './fixtures/bench-service.ts';
+import { FloorVm, floorInputs, type FloorInputs } from './fixtures/floor-vm.ts';
+import { interleave, summarize, timeMs } from './fixtures/measure.ts';
+import { report, type Figure } from './fixtures/report.ts';
+
+const ROUNDS = 12;
+const AT_ONCE = 8;
+
+async function createMany({ api }: BenchService, count: number): Promise<number> {
+  const ids: string[] = [];
+  const elapsedMs = await timeMs(async () => {
+    const created = await Promise.all(Array.from({ length: count }, () => api.create({ image: IMAGE })));
+    ids.push(...created.map((sandbox) => sandbox.id));
+  });
+  await Promise.all(ids.map((id) => api.destroy(id)));
+  return elapsedMs;
+}
+
+async function floorMany(inputs: FloorInputs, count: number): Promise<number> {
+  const vms: FloorVm[] = [];
+  const elapsedMs = await timeMs(async () => {
+    const restored = await Promise.all(
+      Array.from({ length: count }, (_, index) => FloorVm.restore(inputs, `cf-tap${index}`)),
+    );
+    vms.push(...restored.map(({ vm }) => vm));
+  });
+  await Promise.all(vms.map((vm) => vm.end()));
+  return elapsedMs;
+}
+
+export async function benchCreate(bench: BenchService): Promise<Figure[]> {
+  const { id } = await bench.api.create({ image: IMAGE });
+  const inputs = floorInputs(bench.service, id, 1024);
+  const figures: Figure[] = [];
+  for (const count of [1, AT_ONCE]) {
+    const values = await interleave(
+      [
+        { name: `create ×${count}`, run: () => createMany(bench, count) },
+        { name: `bare QEMU restore ×${count}`, run: () => floorMany(inputs, count) },
+      ],
+      ROUNDS,
+    );
+    const samples = [...values].map(([name, list]) => summarize(name, 'ms', list));
+    const [ours, floor] = samples;
+    const ratio = (ours?.median ?? NaN) / (floor?.median ?? NaN);
+    figures.push({
+      name: `create, template warm, ${count} at once`,
+      against: 'bare QEMU restoring the same template',
+      ratio,
+      goal: '≤ 1.15',
+      samples,
+    });
+  }
+  const record = await bench.api.create({ image: IMAGE });
+  const first = figures[0];
+  if (first !== undefined)
+    first.note = `${availableParallelism()} cores; steps of one create in ms: ${stepsOf(bench, String(record['id']))}`;
+  await bench.api.destroy(String(record['id']));
+  await bench.api.destroy(id);
+  return figures;
+}
+
+function stepsOf({ service }: BenchService, id: string): string {
+  const line = service.output
+    .split('\n')
+    .findLast((text) => text.includes(id) && text.includes('timings_ms'));
+  if (line === undefined) return 'not in the log';
+  const { timings_ms: steps } = JSON.parse(line) as { timings_ms: Record<string, number> };
+  return Object.entries(steps)
+    .map(([step, ms]) => `${step} ${ms}`)
+    .join(', ');
+}
+
+if (import.meta.main) {
+  await using bench = await startBenchService();
+  report('create', bench.accelerator, await benchCreate(bench));
+}

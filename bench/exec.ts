@@ -1,0 +1,40 @@
+/** An exec's round trip through the service, against the same request sent straight to the agent. */
+import { IMAGE, startBenchService, type BenchService } from './fixtures/bench-service.ts';
+import { resumeAsService, agentExec } from './fixtures/agent-calls.ts';
+import { FloorVm, floorInputs } from './fixtures/floor-vm.ts';
+import { interleave, summarize, timeMs } from './fixtures/measure.ts';
+import { report, type Figure } from './fixtures/report.ts';
+
+const ROUNDS = 60;
+
+export async function benchExec(bench: BenchService): Promise<Figure[]> {
+  const { id } = await bench.api.create({ image: IMAGE });
+  const { vm } = await FloorVm.restore(floorInputs(bench.service, id, 1024), 'cf-tap0');
+  await resumeAsService(vm.session);
+  const values = await interleave(
+    [
+      { name: 'exec true through the service', run: () => timeMs(() => bench.api.exec(id, 'true')) },
+      { name: 'exec true straight to the agent', run: () => timeMs(() => agentExec(vm.session, 'true')) },
+    ],
+    ROUNDS,
+  );
+  await vm.end();
+  await bench.api.destroy(id);
+  const samples = [...values].map(([name, list]) => summarize(name, 'ms', list));
+  const [ours, floor] = samples;
+  const aboveMs = (ours?.median ?? NaN) - (floor?.median ?? NaN);
+  return [
+    {
+      name: 'exec true round trip',
+      against: 'the same request straight to the agent',
+      ratio: (ours?.median ?? NaN) / (floor?.median ?? NaN),
+      goal: `+ ≤ 1.5 ms (measured + ${aboveMs.toFixed(2)} ms)`,
+      samples,
+    },
+  ];
+}
+
+if (import.meta.main) {
+  await using bench = await startBenchService();
+  report('exec', bench.accelerator, await benchExec(bench));
+}

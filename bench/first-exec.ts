@@ -1,0 +1,63 @@
+/** create + first exec, against `podman run --rm` with runc, the same image and the same command. */
+import { execFile, execFileSync } from 'node:child_process';
+import { promisify } from 'node:util';
+import { IMAGE, startBenchService, type BenchService } from './fixtures/bench-service.ts';
+import { interleave, summarize, timeMs } from './fixtures/measure.ts';
+import { report, type Figure } from './fixtures/report.ts';
+
+const ROUNDS = 15;
+const RIVAL_IMAGE = 'localhost/coppice-bench:1';
+const COMMAND = 'echo hello';
+/** The host's hard limits may be lower than podman's defaults. */
+const PODMAN_RUN = [
+  '--runtime',
+  'runc',
+  'run',
+  '--rm',
+  '--ulimit',
+  'nofile=1024:1024',
+  '--ulimit',
+  'nproc=1024:1024',
+  RIVAL_IMAGE,
+];
+
+async function createAndExec({ api }: BenchService): Promise<number> {
+  let id = '';
+  const elapsedMs = await timeMs(async () => {
+    ({ id } = await api.create({ image: IMAGE }));
+    await api.exec(id, COMMAND);
+  });
+  await api.destroy(id);
+  return elapsedMs;
+}
+
+async function podmanRun(): Promise<number> {
+  return timeMs(() => promisify(execFile)('podman', [...PODMAN_RUN, '/bin/sh', '-c', COMMAND]));
+}
+
+export async function benchFirstExec(bench: BenchService): Promise<Figure[]> {
+  execFileSync('skopeo', [
+    'copy',
+    '--insecure-policy',
+    `oci:${bench.layoutDirectory}:${bench.tag}`,
+    `containers-storage:${RIVAL_IMAGE}`,
+  ]);
+  const values = await interleave(
+    [
+      { name: 'create + first exec', run: () => createAndExec(bench) },
+      { name: 'podman run --rm (runc)', run: podmanRun },
+    ],
+    ROUNDS,
+  );
+  execFileSync('podman', ['rmi', RIVAL_IMAGE]);
+  const samples = [...values].map(([name, list]) => summarize(name, 'ms', list));
+  const ratio = (samples[0]?.median ?? NaN) / (samples[1]?.median ?? NaN);
+  return [
+    { name: 'create + first exec', against: 'podman run with runc, same image', ratio, goal: '< 1', samples },
+  ];
+}
+
+if (import.meta.main) {
+  await using bench = await startBenchService();
+  report('first-exec', bench.accelerator, await benchFirstExec(bench));
+}

@@ -1,0 +1,134 @@
+/**
+ * Keeps the records true to what runs. Two loops:
+ *
+ *     events      runner ─ vm_ended ─► driver ─ commit ─► acknowledge     (nothing is lost while control is away)
+ *     reconcile   GET /vms  ≠ records:  record without VM ─► its end is asked for, else it is lost
+ *                                       VM without record ─► removed
+ *                                       create without creator ─► failed
+ *
+ * After an outage of the runner every idle timer gets a grace: nobody could send a request.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import { AppError } from '@coppice/contract';
+import type { Logger } from 'pino';
+import type { RunnerEvent } from '../../lib/runner-protocol.ts';
+import type { RunnerClient } from '../placement/runner-client.ts';
+import type { Clock } from './clock.ts';
+import type { SandboxDriver } from './sandbox-driver.ts';
+import type { Sandboxes } from './sandboxes.ts';
+import type { SandboxStore } from './sandbox-store.ts';
+
+const RECONNECT_DELAY_MS = 250;
+
+export interface RunnerLinkParts {
+  runner: RunnerClient;
+  sandboxes: Sandboxes;
+  store: SandboxStore;
+  clock: Clock;
+  reconcileIntervalMs: number;
+  log: Logger;
+}
+
+export class RunnerLink implements AsyncDisposable {
+  readonly #parts: RunnerLinkParts;
+  readonly #stop = new AbortController();
+  #isConnected = false;
+  #hasBeenLost = false;
+  #loops: Promise<unknown> = Promise.resolve();
+
+  constructor(parts: RunnerLinkParts) {
+    this.#parts = parts;
+  }
+
+  /** True while the runner's events arrive. */
+  get isConnected(): boolean {
+    return this.#isConnected;
+  }
+
+  start(): void {
+    this.#loops = Promise.all([this.#followEvents(), this.#reconcileLoop()]);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    await this.#loops;
+  }
+
+  async #followEvents(): Promise<void> {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      try {
+        const events = await this.#parts.runner.openEvents(signal);
+        await this.#noteConnected();
+        for await (const event of events) await this.#take(event);
+        this.#noteLost(undefined);
+      } catch (error) {
+        this.#noteLost(error);
+      }
+      await this.#pause(RECONNECT_DELAY_MS);
+    }
+  }
+
+  async #reconcileLoop(): Promise<void> {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      await this.#pause(this.#parts.reconcileIntervalMs);
+      if (signal.aborted || !this.#isConnected) continue;
+      await this.#reconcile().catch((error: unknown) => this.#parts.log.warn({ err: error }, 'reconciling failed'));
+    }
+  }
+
+  async #noteConnected(): Promise<void> {
+    await this.#reconcile();
+    if (this.#hasBeenLost) for (const driver of this.#parts.sandboxes.listDrivers()) driver.grace();
+    this.#isConnected = true;
+    this.#parts.log.info('the runner is connected');
+  }
+
+  #noteLost(error: unknown): void {
+    const isNews = this.#isConnected || !this.#hasBeenLost;
+    this.#isConnected = false;
+    this.#hasBeenLost = true;
+    if (isNews && !this.#stop.signal.aborted) this.#parts.log.warn({ err: error }, 'the runner is not connected');
+  }
+
+  async #take(event: RunnerEvent): Promise<void> {
+    const driver = this.#parts.sandboxes.findDriver(event.end.id);
+    await driver?.handleEnd(event.end);
+    await this.#parts.runner.acknowledgeEvents(event.seq);
+  }
+
+  async #reconcile(): Promise<void> {
+    const { sandboxes, runner, store, clock } = this.#parts;
+    // Taken before the VMs are listed: a sandbox that starts in between is in neither.
+    const running = sandboxes.listDrivers().filter((driver) => driver.row.status === 'running');
+    const vms = new Set((await runner.listVms()).map((vm) => vm.id));
+    const seenAt = clock.wallMs();
+    const seen = running.filter((driver) => vms.has(driver.row.id));
+    for (const driver of seen) driver.noteSeen(seenAt);
+    await store.recordHeartbeats(seen.map(toHeartbeat), seenAt);
+    for (const driver of running) if (!vms.has(driver.row.id)) await driver.handleMissing();
+    for (const driver of sandboxes.listDrivers()) if (driver.isInterrupted) await driver.resolveInterrupted();
+    for (const id of vms) if (sandboxes.findDriver(id) === undefined) await this.#removeOrphan(id);
+  }
+
+  async #removeOrphan(id: string): Promise<void> {
+    this.#parts.log.warn({ sandbox_id: id }, 'a VM without a live record is removed');
+    try {
+      await this.#parts.runner.deleteVm(id);
+    } catch (error) {
+      if (!(error instanceof AppError && error.code === 'not_found')) throw error;
+    }
+  }
+
+  async #pause(delayMs: number): Promise<void> {
+    const { signal } = this.#stop;
+    await delay(delayMs, undefined, { signal }).catch((error: unknown) => {
+      if (!signal.aborted) throw error;
+    });
+  }
+}
+
+function toHeartbeat(driver: SandboxDriver): { id: string; lastActiveAt: number } {
+  return { id: driver.row.id, lastActiveAt: driver.lastActiveAt };
+}

@@ -1,0 +1,69 @@
+import { readdir, stat, statfs } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setInterval as every } from 'node:timers/promises';
+import { AppError } from '@coppice/contract';
+
+const WATCH_INTERVAL_MS = 250;
+
+export interface SpaceLimits {
+  /** What the directory may hold. */
+  maxBytes: number;
+  /** What the file system must keep free: PostgreSQL and running sandboxes live on it too. */
+  minFreeBytes: number;
+}
+
+/** Throws `capacity` unless `neededBytes` fit on the directory's file system and the reserve stays free. */
+export async function checkFreeSpace(directory: string, neededBytes: number, minFreeBytes: number): Promise<void> {
+  const { bavail, bsize } = await statfs(directory);
+  const freeBytes = bavail * bsize;
+  if (freeBytes - neededBytes >= minFreeBytes) return;
+  throw new AppError(
+    'capacity',
+    `this machine's disk has ${freeBytes} bytes free; the image needs about ${neededBytes} and ${minFreeBytes} must stay free`,
+  );
+}
+
+/**
+ * Does `work` while looking at what it writes to `directory`. An archive says nothing true about its unpacked size: when the limits are
+ * crossed the work's signal is aborted and the crossing is thrown.
+ */
+export async function withinSpace<T>(
+  directory: string,
+  limits: SpaceLimits,
+  signal: AbortSignal,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const controller = new AbortController();
+  const ended = new AbortController();
+  const watch = watchSpace(directory, limits, ended.signal).catch((error: unknown) => controller.abort(error));
+  try {
+    return await work(AbortSignal.any([signal, controller.signal]));
+  } finally {
+    ended.abort();
+    await watch;
+  }
+}
+
+async function watchSpace(directory: string, limits: SpaceLimits, ended: AbortSignal): Promise<void> {
+  try {
+    for await (const _ of every(WATCH_INTERVAL_MS, undefined, { signal: ended })) {
+      await checkFreeSpace(directory, 0, limits.minFreeBytes);
+      const usedBytes = await directoryBytes(directory);
+      if (usedBytes <= limits.maxBytes) continue;
+      throw new AppError('invalid_image', `the image unpacks to more than ${limits.maxBytes} bytes`);
+    }
+  } catch (error) {
+    if (!ended.aborted) throw error;
+  }
+}
+
+/** Files that vanish meanwhile count nothing. */
+async function directoryBytes(directory: string): Promise<number> {
+  let bytes = 0;
+  for (const entry of await readdir(directory, { recursive: true, withFileTypes: true })) {
+    if (!entry.isFile()) continue;
+    const found = await stat(join(entry.parentPath, entry.name)).catch(() => undefined);
+    bytes += found?.size ?? 0;
+  }
+  return bytes;
+}

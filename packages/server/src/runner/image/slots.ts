@@ -1,0 +1,55 @@
+import { AppError } from '@coppice/contract';
+
+/** Lets a bounded number work and a bounded number wait; who comes after that is refused with `capacity`. */
+export class Slots {
+  readonly #maxWaiting: number;
+  readonly #waiting: (() => void)[] = [];
+  readonly #what: string;
+  #free: number;
+
+  constructor(what: string, options: { maxRunning: number; maxWaiting: number }) {
+    this.#what = what;
+    this.#free = options.maxRunning;
+    this.#maxWaiting = options.maxWaiting;
+  }
+
+  /** Runs `work` when it is its turn. A signal ends the waiting, not the work. */
+  async run<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+    await this.#acquire(signal);
+    try {
+      return await work();
+    } finally {
+      this.#release();
+    }
+  }
+
+  #acquire(signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
+    if (this.#free > 0) {
+      this.#free--;
+      return Promise.resolve();
+    }
+    if (this.#waiting.length >= this.#maxWaiting) {
+      throw new AppError('capacity', `too many ${this.#what} are waiting; try again later`);
+    }
+    return new Promise((resolve, reject) => {
+      const start = () => {
+        signal.removeEventListener('abort', leave);
+        resolve();
+      };
+      const leave = () => {
+        this.#waiting.splice(this.#waiting.indexOf(start), 1);
+        reject(signal.reason as Error);
+      };
+      signal.addEventListener('abort', leave, { once: true });
+      this.#waiting.push(start);
+    });
+  }
+
+  /** A slot that becomes free goes straight to the first that waits. */
+  #release(): void {
+    const next = this.#waiting.shift();
+    if (next === undefined) this.#free++;
+    else next();
+  }
+}

@@ -1,0 +1,102 @@
+import { join } from 'node:path';
+import { AGENT_DIRECTORY, GO_ENVIRONMENT } from '../setup/agent.mjs';
+import { getNode } from '../setup/node-runtime.mjs';
+import { REPOSITORY } from '../setup/paths.mjs';
+import { inspect, PREREQUISITES } from '../setup/prerequisites.mjs';
+import { SetupError } from '../setup/setup-error.mjs';
+import { addCounts, NOTHING } from '../test/counts.mjs';
+import { runLive } from '../test/live-command.mjs';
+import { ensureStaticcheck } from './staticcheck.mjs';
+
+const TIMEOUT_MS = 15 * 60_000;
+
+/**
+ * @typedef {import('../test/counts.mjs').Counts} Counts
+ * @typedef {{ name: string, run: () => Promise<boolean> }} Check
+ */
+
+/**
+ * Runs all of them, also after one has failed: a person wants the whole list.
+ * @returns {Promise<Counts>}
+ */
+export async function runChecks() {
+  let counts = NOTHING;
+  /** @type {string[]} */
+  const failures = [];
+  for (const check of await listChecks()) {
+    const startedAt = performance.now();
+    const ok = await check.run();
+    process.stdout.write(
+      `${ok ? 'ok  ' : 'FAIL'}  ${check.name} (${((performance.now() - startedAt) / 1000).toFixed(1)} s)\n`,
+    );
+    counts = addCounts(counts, { passed: ok ? 1 : 0, failed: ok ? 0 : 1, skipped: 0 });
+    if (!ok) failures.push(check.name);
+  }
+  process.stdout.write(failures.length === 0 ? 'all checks passed\n' : `failed: ${failures.join(', ')}\n`);
+  return counts;
+}
+
+/** @returns {Promise<Check[]>} */
+async function listChecks() {
+  const go = await findGo();
+  const node = getNode();
+  const tool = (/** @type {string} */ name) => join(REPOSITORY, 'node_modules', '.bin', name);
+  const nodeCheck = (
+    /** @type {string} */ name,
+    /** @type {string} */ program,
+    /** @type {string[]} */ args,
+  ) => ({
+    name,
+    run: async () => (await runLive(node, [tool(program), ...args], { timeoutMs: TIMEOUT_MS })) === 0,
+  });
+  return [
+    nodeCheck('format (oxfmt)', 'oxfmt', ['--check', '.']),
+    nodeCheck('lint (oxlint)', 'oxlint', ['--type-aware', '--deny-warnings', '.']),
+    nodeCheck('types (tsc)', 'tsc', ['--noEmit', '-p', '.']),
+    nodeCheck('types of the client (tsc)', 'tsc', ['--noEmit', '-p', 'packages/sdk']),
+    nodeCheck('types of the scripts (tsc)', 'tsc', ['--noEmit', '-p', 'scripts']),
+    { name: 'format of the agent (gofmt)', run: () => checkGofmt(join(go, '..', 'gofmt')) },
+    { name: 'agent (go vet)', run: () => runInAgent(go, ['vet', './...']) },
+    { name: 'agent (staticcheck)', run: () => checkStatically(go) },
+  ];
+}
+
+async function findGo() {
+  const prerequisite = PREREQUISITES.find(({ name }) => name === 'go');
+  if (prerequisite === undefined) throw new Error('go is not in the table of prerequisites');
+  const finding = await inspect(prerequisite);
+  if (finding.ok && finding.path !== undefined) return finding.path;
+  throw new SetupError(`go: ${finding.detail}`, { remedy: 'npm run setup' });
+}
+
+/**
+ * @param {string} command
+ * @param {string[]} args
+ */
+async function runInAgent(command, args) {
+  return (
+    (await runLive(command, args, { timeoutMs: TIMEOUT_MS, cwd: AGENT_DIRECTORY, env: GO_ENVIRONMENT })) === 0
+  );
+}
+
+/**
+ * gofmt names the files that it would change and ends well all the same.
+ * @param {string} gofmt
+ */
+async function checkGofmt(gofmt) {
+  /** @type {string[]} */
+  const files = [];
+  const exitCode = await runLive(gofmt, ['-l', '.'], {
+    timeoutMs: TIMEOUT_MS,
+    cwd: AGENT_DIRECTORY,
+    onLine: (line) => files.push(line),
+  });
+  for (const file of files) process.stdout.write(`agent/${file} is not formatted: gofmt -w it\n`);
+  return exitCode === 0 && files.length === 0;
+}
+
+/** @param {string} go */
+async function checkStatically(go) {
+  const staticcheck = await ensureStaticcheck(go);
+  return staticcheck !== undefined && (await runInAgent(staticcheck, ['./...']));
+}
