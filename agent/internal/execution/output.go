@@ -87,9 +87,10 @@ func (p *pump) run() {
 	p.discard()
 }
 
-// stop makes the pump finish with what is in the pipe. It is called when the shell has ended.
+// stop makes the pump finish with what is in the pipe. It is called when the shell has ended. The pump may have come
+// to the end and closed the pipe before.
 func (p *pump) stop() {
-	if err := p.file.SetReadDeadline(time.Unix(1, 0)); err != nil && !errors.Is(err, os.ErrClosed) {
+	if err := p.file.SetReadDeadline(time.Unix(1, 0)); errors.Is(err, os.ErrNoDeadline) {
 		panic("pipe has no deadlines: " + err.Error())
 	}
 }

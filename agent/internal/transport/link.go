@@ -147,6 +147,6 @@ func (l *Link) serveSession(s *session) {
 	l.server.ServeConn(s, &http2.ServeConnOpts{
 		Context:    s.context(),
 		Handler:    l.handler,
-		BaseConfig: &http.Server{ErrorLog: slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug)},
+		BaseConfig: &http.Server{ErrorLog: slog.NewLogLogger(slog.Default().Handler(), slog.LevelWarn)},
 	})
 }

@@ -95,24 +95,43 @@ export function watchDownload(
   );
 }
 
+/** An upload stream in the hands of fetch. */
+export interface WatchedUpload {
+  body: ReadableStream<Uint8Array>;
+  /** What the caller's stream failed with, because fetch reports only that it failed. */
+  failure: () => { error: unknown } | undefined;
+  /** To be called when the call is over: ends the caller's stream if it was not read to its end. */
+  abandon: (reason: unknown) => void;
+}
+
 /**
  * An upload as fetch reads it. The deadline runs while the network takes a chunk and is held while the caller's
- * stream is awaited. An error of that stream is kept in `failure`, because fetch reports only that it failed.
+ * stream is awaited. Node's fetch does not cancel a stream that it is reading, hence `abandon`; what it then still
+ * reads must be an error, as an end would make a cut file look whole.
  */
 export function watchUpload(
   source: ReadableStream<Uint8Array>,
   deadline: Deadline,
   stallMs: number,
-): { body: ReadableStream<Uint8Array>; failure: () => { error: unknown } | undefined } {
+): WatchedUpload {
   const reader = source.getReader();
   let failed: { error: unknown } | undefined;
+  let abandoned: { reason: unknown } | undefined;
+  const abandon = (reason: unknown): void => {
+    if (abandoned !== undefined) return;
+    abandoned = { reason };
+    reader.cancel(reason).catch((error: unknown) => {
+      failed ??= { error };
+    });
+  };
   const body = new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
         deadline.hold();
         try {
           const { done, value } = await reader.read();
-          if (done) controller.close();
+          if (abandoned !== undefined) controller.error(abandoned.reason);
+          else if (done) controller.close();
           else controller.enqueue(value);
         } catch (error) {
           failed = { error };
@@ -120,11 +139,9 @@ export function watchUpload(
         }
         deadline.restart(stallMs);
       },
-      async cancel(reason) {
-        await reader.cancel(reason);
-      },
+      cancel: abandon,
     },
     { highWaterMark: 0 },
   );
-  return { body, failure: () => failed };
+  return { body, failure: () => failed, abandon };
 }

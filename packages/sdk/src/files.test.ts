@@ -169,6 +169,23 @@ test('an upload that is aborted ends its source', async () => {
   await cancelled;
 });
 
+test('a refusal before the content is read is reported with its status, and ends the source', async () => {
+  await using server = await LoopbackServer.raw((_, response) => {
+    sendJson(response, { status: 409, body: errorBody('invalid_state', 'the sandbox is hibernated') });
+  });
+  const refused = { code: 'invalid_state', status: 409 };
+  await assert.rejects(server.sandbox().upload('/a', new Uint8Array(8_000_000)), refused);
+  let cancelled = false;
+  const endless = new ReadableStream<Uint8Array>({
+    pull: (to) => to.enqueue(new Uint8Array(65_536)),
+    cancel: () => {
+      cancelled = true;
+    },
+  });
+  await assert.rejects(server.sandbox().upload('/a', endless), refused);
+  assert.ok(cancelled);
+});
+
 test('an upload that the network does not take runs into the deadline', async () => {
   await using server = await LoopbackServer.raw((request) => void request.pause());
   const endless = new ReadableStream<Uint8Array>({ pull: (to) => to.enqueue(new Uint8Array(65_536)) });
@@ -183,13 +200,13 @@ test('a source that takes longer than the deadline is waited for', async () => {
       async pull(controller) {
         pulls += 1;
         if (pulls > 1) return controller.close();
-        await new Promise((resolve) => setTimeout(resolve, 250));
+        await new Promise((resolve) => setTimeout(resolve, 600));
         controller.enqueue(Uint8Array.of(1));
       },
     },
     { highWaterMark: 0 },
   );
-  assert.equal((await server.sandbox({ timeoutMs: 100 }).upload('/a', slow)).size, 1);
+  assert.equal((await server.sandbox({ timeoutMs: 400 }).upload('/a', slow)).size, 1);
 });
 
 test('a download that breaks off is an error, not a shorter file', async () => {
@@ -205,8 +222,8 @@ test('a download that stands still runs into the deadline, a reader that does so
     response.writeHead(200, { 'content-length': '1000' });
     response.write('half');
   });
-  const reader = (await server.sandbox({ timeoutMs: 100 }).downloadStream('/a')).getReader();
-  await new Promise((resolve) => setTimeout(resolve, 250));
+  const reader = (await server.sandbox({ timeoutMs: 400 }).downloadStream('/a')).getReader();
+  await new Promise((resolve) => setTimeout(resolve, 600));
   assert.equal(Buffer.from((await reader.read()).value ?? []).toString(), 'half');
   await assert.rejects(reader.read(), { code: 'timeout' });
 });

@@ -83,6 +83,7 @@ async function uploadStream(
     const failure = upload.failure();
     throw failure === undefined || deadline.signal.aborted ? error : failure.error;
   } finally {
+    upload.abandon(deadline.reasonFor(new Error('the upload is over')));
     deadline.end();
   }
 }

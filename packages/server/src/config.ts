@@ -59,6 +59,10 @@ const Listen = z.string().transform((text, context) => {
   return { host, port };
 });
 
+const VERSION = z
+  .object({ version: z.string() })
+  .parse(JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'))).version;
+
 /** Every variable the service reads, with its default. */
 export const Settings = z.object({
   COPPICE_DATA_DIR: z.string().default('/var/lib/coppice'),
@@ -112,6 +116,7 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
     logLevel: settings.COPPICE_LOG_LEVEL,
     user: settings.COPPICE_USER,
     control: {
+      version: VERSION,
       listen: settings.COPPICE_LISTEN,
       region: settings.COPPICE_REGION,
       dataDir: join(dataDir, 'control'),

@@ -8,6 +8,7 @@
  */
 import { createHash } from 'node:crypto';
 import { AppError, ERRORS, isErrorCode, type SandboxRecord } from '@coppice/contract';
+import type { Logger } from 'pino';
 import { z } from 'zod';
 import type { Database } from '../db/database.ts';
 import type { IdempotencyKeyTable } from '../db/tables.ts';
@@ -20,7 +21,7 @@ export interface IdempotentRequest {
   /** Method and path pattern, for example "POST /v1/runs". */
   route: string;
   key: string;
-  /** The parsed body, before defaults. */
+  /** The body as it was understood. */
   body: unknown;
   newSandboxId: () => string;
   create: (sandboxId: string) => Promise<SandboxRecord>;
@@ -41,10 +42,12 @@ interface UnderWay {
 
 export class Idempotency {
   readonly #db: Database;
+  readonly #log: Logger;
   readonly #underWay = new Map<string, UnderWay>();
 
-  constructor(db: Database) {
+  constructor(db: Database, log: Logger) {
     this.#db = db;
+    this.#log = log;
   }
 
   /** The answer of the first request with this key, made now if this is the first. */
@@ -60,7 +63,10 @@ export class Idempotency {
 
   /** Forgets keys that are too old to count. */
   async purge(): Promise<void> {
-    await this.#db.deleteFrom('idempotency_keys').where('created_at', '<', Date.now() - KEPT_MS).execute();
+    await this.#db
+      .deleteFrom('idempotency_keys')
+      .where('created_at', '<', Date.now() - KEPT_MS)
+      .execute();
   }
 
   async #findOrCreate(request: IdempotentRequest, bodyHash: Buffer): Promise<IdempotentAnswer> {
@@ -92,15 +98,35 @@ export class Idempotency {
   }
 
   async #create(request: IdempotentRequest, sandboxId: string): Promise<IdempotentAnswer> {
+    let record: SandboxRecord;
     try {
-      const record = await request.create(sandboxId);
-      await this.#complete(request, 201, JSON.stringify(record));
-      return { record, isReplayed: false };
+      record = await request.create(sandboxId);
     } catch (error) {
-      const isLasting = error instanceof AppError && !ERRORS[error.code].retryable;
-      if (isLasting) await this.#complete(request, error.status, JSON.stringify({ code: error.code, message: error.message }));
-      else await this.#forget(request);
+      await this.#tolerate(this.#settleError(request, error));
       throw error;
+    }
+    await this.#tolerate(this.#complete(request, 201, JSON.stringify(record)));
+    return { record, isReplayed: false };
+  }
+
+  async #settleError(request: IdempotentRequest, error: unknown): Promise<void> {
+    if (error instanceof AppError && !ERRORS[error.code].retryable) {
+      await this.#complete(
+        request,
+        error.status,
+        JSON.stringify({ code: error.code, message: error.message }),
+      );
+    } else {
+      await this.#forget(request);
+    }
+  }
+
+  /** The work is done whether or not its key could be completed: a retry then finds it by its sandbox. */
+  async #tolerate(writing: Promise<void>): Promise<void> {
+    try {
+      await writing;
+    } catch (error) {
+      this.#log.warn({ err: error }, 'an Idempotency-Key is left incomplete');
     }
   }
 
@@ -120,7 +146,10 @@ export class Idempotency {
   async #takeOver(request: IdempotentRequest, sandboxId: string): Promise<SandboxRecord | undefined> {
     const record = await request.find(sandboxId);
     if (record?.status === 'creating') {
-      throw new AppError('unavailable', 'the first request with this Idempotency-Key is being resolved; try again');
+      throw new AppError(
+        'unavailable',
+        'the first request with this Idempotency-Key is being resolved; try again',
+      );
     }
     if (record === undefined || record.status === 'failed') {
       await this.#forget(request);
@@ -166,7 +195,10 @@ async function joinFirst(first: UnderWay, bodyHash: Buffer): Promise<IdempotentA
 }
 
 function otherBody(): AppError {
-  return new AppError('idempotency_mismatch', 'this Idempotency-Key was used with another body; use a new key');
+  return new AppError(
+    'idempotency_mismatch',
+    'this Idempotency-Key was used with another body; use a new key',
+  );
 }
 
 const StoredError = z.object({ code: z.string(), message: z.string() });
@@ -180,7 +212,9 @@ function readAnswer(statusCode: number, answer: string): SandboxRecord {
 
 /** Equal for bodies that differ only in spaces and in the order of their fields. */
 function hashBody(body: unknown): Buffer {
-  return createHash('sha256').update(JSON.stringify(sortKeys(body))).digest();
+  return createHash('sha256')
+    .update(JSON.stringify(sortKeys(body)))
+    .digest();
 }
 
 function sortKeys(value: unknown): unknown {

@@ -83,7 +83,9 @@ function collect(stream: ClientHttp2Stream, { stdout, stderr, deadlineMs }: Coll
     }
   };
   stream.on('data', takeChunk);
-  stream.once('close', () => fail(new Error(`the stream ended with code ${stream.rstCode} before the exit frame`)));
+  stream.once('close', () =>
+    fail(new Error(`the stream ended with code ${stream.rstCode} before the exit frame`)),
+  );
   return promise.finally(() => {
     clearTimeout(timer);
     stream.off('data', takeChunk);

@@ -74,7 +74,9 @@ export class RunnerLink implements AsyncDisposable {
     while (!signal.aborted) {
       await this.#pause(this.#parts.reconcileIntervalMs);
       if (signal.aborted || !this.#isConnected) continue;
-      await this.#reconcile().catch((error: unknown) => this.#parts.log.warn({ err: error }, 'reconciling failed'));
+      await this.#reconcile().catch((error: unknown) =>
+        this.#parts.log.warn({ err: error }, 'reconciling failed'),
+      );
     }
   }
 
@@ -89,7 +91,8 @@ export class RunnerLink implements AsyncDisposable {
     const isNews = this.#isConnected || !this.#hasBeenLost;
     this.#isConnected = false;
     this.#hasBeenLost = true;
-    if (isNews && !this.#stop.signal.aborted) this.#parts.log.warn({ err: error }, 'the runner is not connected');
+    if (isNews && !this.#stop.signal.aborted)
+      this.#parts.log.warn({ err: error }, 'the runner is not connected');
   }
 
   async #take(event: RunnerEvent): Promise<void> {

@@ -23,6 +23,8 @@ export interface CreateSandbox {
   request: CreateSandboxRequest;
 }
 
+const SANDBOX_ID = /^run[0-9a-f]{20}$/;
+
 /** `run` and 20 hex digits. */
 export function newSandboxId(): string {
   return `run${randomBytes(10).toString('hex')}`;
@@ -64,11 +66,16 @@ export class Sandboxes implements Disposable {
 
   /** Throws `not_found` when this organization has no such sandbox. */
   async get(organizationId: string, id: string): Promise<SandboxRecord> {
+    const record = await this.find(organizationId, id);
+    if (record === undefined) throw notFound(id);
+    return record;
+  }
+
+  async find(organizationId: string, id: string): Promise<SandboxRecord | undefined> {
     const driver = this.#findDriver(organizationId, id);
     if (driver !== undefined) return driver.record;
-    const row = await this.#store.find(organizationId, id);
-    if (row === undefined) throw notFound(id);
-    return buildRecord(row);
+    const row = SANDBOX_ID.test(id) ? await this.#store.find(organizationId, id) : undefined;
+    return row && buildRecord(row);
   }
 
   /** The driver of a sandbox that is alive; `invalid_state` for one that has ended, `not_found` for no one. */

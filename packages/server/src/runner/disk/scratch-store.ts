@@ -1,6 +1,7 @@
 /**
  * Scratch disks. For each size there is one immutable base (an empty ext4 file system, sparse) and one empty
- * overlay over it; a sandbox gets a copy of that overlay, some 200 KiB, so that no tool runs on the create path.
+ * overlay over it. A template is made with a copy of that overlay mounted, and every sandbox gets a copy of the
+ * template's, a few MiB, so that no tool runs on the create path.
  */
 import {
   chmodSync,
@@ -59,13 +60,6 @@ export class ScratchStore {
     });
   }
 
-  /** Gives one VM a disk of its own; returns once the file is there, owned by `uid`. */
-  createOverlay(base: ScratchBase, path: string, uid: number): void {
-    copyFileSync(base.overlayPath, path, constants.COPYFILE_FICLONE);
-    chownSync(path, uid, uid);
-    chmodSync(path, 0o600);
-  }
-
   async #make(directory: string, diskMiB: number): Promise<void> {
     if (existsSync(directory)) return;
     const building = `${directory}.building`;
@@ -91,4 +85,11 @@ export class ScratchStore {
     chmodSync(overlayPath, 0o400);
     renameSync(building, directory);
   }
+}
+
+/** Gives one VM an overlay of its own, with the content of `source`; owned by `uid` when it returns. */
+export function copyOverlay(source: string, path: string, uid: number): void {
+  copyFileSync(source, path, constants.COPYFILE_FICLONE);
+  chownSync(path, uid, uid);
+  chmodSync(path, 0o600);
 }

@@ -25,7 +25,8 @@ export class Fleet {
 
   constructor(options: FleetOptions) {
     this.#options = options;
-    mkdirSync(options.vmsDirectory, { recursive: true, mode: 0o711 });
+    for (const parent of [options.vmsDirectory, options.socketsDirectory])
+      mkdirSync(parent, { recursive: true, mode: 0o711 });
     this.#sampler = setInterval(() => {
       for (const driver of this.#drivers.values()) driver.sampleUsage();
     }, SAMPLE_INTERVAL_MS);

@@ -6,14 +6,14 @@ import type { Logger } from 'pino';
 import type { Accelerator, CreateVm, VmInfo } from '../../lib/runner-protocol.ts';
 import { writeVmRecord, type VmRecord } from '../adopt/vm-record.ts';
 import { buildResumeRequest } from '../agent-client/resume-request.ts';
-import type { ScratchStore } from '../disk/scratch-store.ts';
+import { copyOverlay, type ScratchStore } from '../disk/scratch-store.ts';
 import type { ImageStore } from '../image/image-store.ts';
 import type { StoredImage } from '../image/image-store.types.ts';
 import type { GuestNetwork, NetworkSlot } from '../network/guest-network.ts';
 import type { TemplateFiles, VmHandle, Vmm } from '../vmm/vmm.ts';
 import type { TemplateStore } from '../snapshot/template-store.ts';
 import { hostBootId } from '../vmm/host-process.ts';
-import { SCRATCH_NODE, type DiskFiles } from '../vmm/qemu-arguments.ts';
+import type { DiskFiles, TemplateShape } from '../vmm/qemu-arguments.ts';
 import type { VmDriver } from './vm-driver.ts';
 
 const FIRST_ANSWER_TIMEOUT_MS = 30_000;
@@ -60,9 +60,8 @@ export class VmCreation {
   }
 
   async run(driver: VmDriver, image: StoredImage): Promise<void> {
-    const { accelerator, templates, scratch, network } = this.#parts;
-    const shape = { accelerator, vcpus: this.#request.vcpus, memMiB: this.#request.mem_mib };
-    const template = await templates.ensure(image, shape);
+    const { templates, scratch, network } = this.#parts;
+    const template = await templates.ensure(image, this.#shape());
     this.#endStep('template');
     const base = await scratch.ensureBase(this.#request.disk_mib);
     driver.assertCreating();
@@ -73,8 +72,8 @@ export class VmCreation {
     writeVmRecord(this.#directory, record);
     this.#endStep('network');
     const scratchPath = join(this.#directory, 'scratch.qcow2');
-    scratch.createOverlay(base, scratchPath, record.uid);
-    mkdirSync(this.#sockets, { recursive: true, mode: 0o700 });
+    copyOverlay(template.files.scratchPath, scratchPath, record.uid);
+    mkdirSync(this.#sockets, { mode: 0o700 });
     chownSync(this.#sockets, record.uid, record.uid);
     this.#endStep('disk');
     driver.assertCreating();
@@ -101,6 +100,11 @@ export class VmCreation {
     this.#parts.log.debug({ vm: this.info.id, slot }, 'resources registered');
   }
 
+  #shape(): TemplateShape {
+    const { vcpus, mem_mib: memMiB, disk_mib: diskMiB } = this.#request;
+    return { accelerator: this.#parts.accelerator, vcpus, memMiB, diskMiB };
+  }
+
   #newRecord(slot: NetworkSlot, template: string, imageDigest: string): VmRecord {
     const uid = this.#parts.uids.first + slot.index;
     if (uid > this.#parts.uids.last)
@@ -119,11 +123,9 @@ export class VmCreation {
   }
 
   async #restore(slot: NetworkSlot, uid: number, disks: DiskFiles, files: TemplateFiles): Promise<VmHandle> {
-    const { accelerator, vmm } = this.#parts;
-    const shape = { accelerator, vcpus: this.#request.vcpus, memMiB: this.#request.mem_mib };
     const openTap = () => slot.openTap();
-    const vm = await vmm.restore(
-      { id: this.info.id, shape, uid, socketDirectory: this.#sockets, disks, openTap },
+    const vm = await this.#parts.vmm.restore(
+      { id: this.info.id, shape: this.#shape(), uid, socketDirectory: this.#sockets, disks, openTap },
       files,
     );
     this.#endStep('restore');
@@ -131,7 +133,6 @@ export class VmCreation {
   }
 
   async #wake(driver: VmDriver, vm: VmHandle, slot: NetworkSlot, image: StoredImage): Promise<void> {
-    await vm.resizeDisk(SCRATCH_NODE, this.#request.disk_mib * 1024 * 1024);
     await vm.continue();
     this.#endStep('continue');
     const session = await driver.session(FIRST_ANSWER_TIMEOUT_MS);

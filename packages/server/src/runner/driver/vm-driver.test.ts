@@ -30,9 +30,6 @@ class StandInVm implements VmHandle {
   usage() {
     return { cpuMs: 12.4, memPeakBytes: 4096 };
   }
-  async resizeDisk(): Promise<void> {
-    this.calls.push('resize');
-  }
   async continue(): Promise<void> {
     this.calls.push('continue');
   }

@@ -13,7 +13,11 @@ export interface SpaceLimits {
 }
 
 /** Throws `capacity` unless `neededBytes` fit on the directory's file system and the reserve stays free. */
-export async function checkFreeSpace(directory: string, neededBytes: number, minFreeBytes: number): Promise<void> {
+export async function checkFreeSpace(
+  directory: string,
+  neededBytes: number,
+  minFreeBytes: number,
+): Promise<void> {
   const { bavail, bsize } = await statfs(directory);
   const freeBytes = bavail * bsize;
   if (freeBytes - neededBytes >= minFreeBytes) return;
@@ -35,7 +39,9 @@ export async function withinSpace<T>(
 ): Promise<T> {
   const controller = new AbortController();
   const ended = new AbortController();
-  const watch = watchSpace(directory, limits, ended.signal).catch((error: unknown) => controller.abort(error));
+  const watch = watchSpace(directory, limits, ended.signal).catch((error: unknown) =>
+    controller.abort(error),
+  );
   try {
     return await work(AbortSignal.any([signal, controller.signal]));
   } finally {
@@ -57,10 +63,10 @@ async function watchSpace(directory: string, limits: SpaceLimits, ended: AbortSi
   }
 }
 
-/** Files that vanish meanwhile count nothing. */
+/** What vanishes meanwhile counts nothing this time. */
 async function directoryBytes(directory: string): Promise<number> {
   let bytes = 0;
-  for (const entry of await readdir(directory, { recursive: true, withFileTypes: true })) {
+  for (const entry of await readdir(directory, { recursive: true, withFileTypes: true }).catch(() => [])) {
     if (!entry.isFile()) continue;
     const found = await stat(join(entry.parentPath, entry.name)).catch(() => undefined);
     bytes += found?.size ?? 0;

@@ -21,22 +21,35 @@ const NOT_PUBLIC_V4 = [
   '198.18.0.0/15',
   '224.0.0.0/3',
 ];
-const NOT_PUBLIC_V6 = ['::/96', '64:ff9b::/96', '64:ff9b:1::/48', '2002::/16', 'fc00::/7', 'fe80::/10', 'fec0::/10', 'ff00::/8'];
+const NOT_PUBLIC_V6 = [
+  '::/96',
+  '64:ff9b::/96',
+  '64:ff9b:1::/48',
+  '2002::/16',
+  'fc00::/7',
+  'fe80::/10',
+  'fec0::/10',
+  'ff00::/8',
+];
 
 export interface RegistryGuardOptions {
   /** Registries the operator named, with a mirror or as insecure. */
   configured: Iterable<string>;
+  /** Whether registries are reached through a proxy: it looks names up, this machine may not even be able to. */
+  isProxied?: boolean;
   /** All addresses of a host name. */
   resolve?: (host: string) => Promise<string[]>;
 }
 
 export class RegistryGuard {
   readonly #configured: ReadonlySet<string>;
+  readonly #isProxied: boolean;
   readonly #resolve: (host: string) => Promise<string[]>;
   readonly #notPublic = buildBlockList();
 
   constructor(options: RegistryGuardOptions) {
     this.#configured = new Set(options.configured);
+    this.#isProxied = options.isProxied ?? false;
     this.#resolve = options.resolve ?? lookupAddresses;
   }
 
@@ -47,7 +60,9 @@ export class RegistryGuard {
   async check(registry: string): Promise<void> {
     if (this.#configured.has(registry)) return;
     const host = registry.replace(/:\d+$/u, '').replace(/^\[(.*)\]$/u, '$1');
-    const addresses = isIP(host) === 0 ? await this.#lookup(registry, host) : [host];
+    const isName = isIP(host) === 0;
+    if (isName && this.#isProxied) return;
+    const addresses = isName ? await this.#lookup(registry, host) : [host];
     if (!addresses.some((address) => this.#isPrivate(address))) return;
     throw new AppError(
       'invalid_image',
@@ -64,7 +79,9 @@ export class RegistryGuard {
       return await withDeadline(`look-up of ${host}`, LOOKUP_TIMEOUT_MS, this.#resolve(host));
     } catch (error) {
       const what = error instanceof DeadlineError ? 'was not resolved in time' : 'cannot be resolved';
-      throw new AppError('registry_unavailable', `the name of the registry ${registry} ${what}`, { cause: error });
+      throw new AppError('registry_unavailable', `the name of the registry ${registry} ${what}`, {
+        cause: error,
+      });
     }
   }
 }

@@ -73,7 +73,9 @@ export class ImageResolver {
   }
 
   #isFresh(reference: ImageReference, answer: Answer): boolean {
-    return reference.digest !== undefined || performance.now() - answer.askedAtMs < this.#options.limits.tagTtlMs;
+    return (
+      reference.digest !== undefined || performance.now() - answer.askedAtMs < this.#options.limits.tagTtlMs
+    );
   }
 
   #setAnswer(name: string, answer: Answer): void {
@@ -92,7 +94,10 @@ export class ImageResolver {
       const known = this.#answers.get(name);
       const isDown = error instanceof AppError && error.code === 'registry_unavailable';
       if (!isDown || known === undefined || !this.#options.isStored(known.digest)) throw error;
-      this.#options.log.warn({ err: error, image: name, digest: known.digest }, 'registry fails, the stored image is used');
+      this.#options.log.warn(
+        { err: error, image: name, digest: known.digest },
+        'registry fails, the stored image is used',
+      );
       // Fresh again: a registry that is down is asked once in that time, not by every create.
       this.#setAnswer(name, { digest: known.digest, askedAtMs: performance.now() });
       return known.digest;
@@ -129,7 +134,10 @@ export class ImageResolver {
     const name = formatImageReference(reference);
     const { digest } = await this.#findLayout(reference);
     if (reference.digest !== undefined && reference.digest !== digest) {
-      throw new AppError('image_not_found', `the built-in image ${name} does not have this digest, it is ${digest}`);
+      throw new AppError(
+        'image_not_found',
+        `the built-in image ${name} does not have this digest, it is ${digest}`,
+      );
     }
     if (this.#options.isStored(digest)) return digest;
     const parsed = parseManifest(name, await this.#readLayout(reference, digest));
@@ -149,9 +157,15 @@ export class ImageResolver {
     const builtin = this.#options.builtins.get(name);
     if (builtin === undefined) {
       const names = [...this.#options.builtins.keys()].join(', ');
-      throw new AppError('image_not_found', `there is no built-in image ${name}; there is ${names === '' ? 'none' : names}`);
+      throw new AppError(
+        'image_not_found',
+        `there is no built-in image ${name}; there is ${names === '' ? 'none' : names}`,
+      );
     }
-    return { layoutPath: builtin.layoutPath, ...(await findLayoutImage(builtin.layoutPath, name, reference.tag ?? '')) };
+    return {
+      layoutPath: builtin.layoutPath,
+      ...(await findLayoutImage(builtin.layoutPath, name, reference.tag ?? '')),
+    };
   }
 
   async #readLayout(reference: ImageReference, digest: string): Promise<Buffer> {
@@ -171,5 +185,8 @@ function requireImage(name: string, data: Buffer): ImageManifest {
 function checkDigest(name: string, data: Buffer, digest: string): void {
   const actual = digestOf(data);
   if (actual === digest) return;
-  throw new AppError('registry_unavailable', `image ${name}: the manifest for ${digest} has the digest ${actual}`);
+  throw new AppError(
+    'registry_unavailable',
+    `image ${name}: the manifest for ${digest} has the digest ${actual}`,
+  );
 }

@@ -35,7 +35,6 @@ export interface CopyOptions {
   signal: AbortSignal;
 }
 
-/** Of the host's environment only what decides how the network is reached. */
 const PROXY_VARIABLES = ['HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY', 'http_proxy', 'https_proxy', 'no_proxy'];
 
 export class Skopeo {
@@ -116,13 +115,14 @@ export class Skopeo {
 
 /** With both a tag and a digest skopeo refuses: the digest decides. */
 function formatSource(source: ImageSource): string {
-  if (source.transport === 'oci') return `oci:${source.layoutPath}:${source.tag}`;
-  const { registry, repository, tag, digest } = source.reference;
-  const pinned = digest === undefined ? { tag } : { digest };
-  return `docker://${formatImageReference({ registry, repository, ...(pinned as { tag: string } | { digest: string }) })}`;
+  if (source.transport === 'oci')
+    return `oci:${source.layoutPath}${source.tag === '' ? '' : `:${source.tag}`}`;
+  const { tag: _, ...untagged } = source.reference;
+  return `docker://${formatImageReference(untagged.digest === undefined ? source.reference : untagged)}`;
 }
 
-function proxyEnvironment(): Record<string, string> {
+/** Of the host's environment only what decides how the network is reached. */
+export function proxyEnvironment(): Record<string, string> {
   const found: Record<string, string> = {};
   for (const name of PROXY_VARIABLES) {
     const value = process.env[name];

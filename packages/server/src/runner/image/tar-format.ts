@@ -31,7 +31,7 @@ export function isZeroBlock(block: Buffer): boolean {
 /** Throws {@link LayerError} if the checksum or a number is wrong. */
 export function parseTarHeader(block: Buffer): TarHeader {
   checkSum(block);
-  const magic = block.latin1Slice(257, 263);
+  const magic = block.toString('latin1', 257, 263);
   // GNU's own magic is "ustar " and has other fields where POSIX has the prefix.
   const prefix = magic === 'ustar\0' ? readText(block, 345, 155) : '';
   const name = readText(block, 0, 100);
@@ -65,7 +65,7 @@ function checkSum(block: Buffer): void {
 
 function readText(block: Buffer, offset: number, length: number): string {
   const end = block.subarray(offset, offset + length).indexOf(0);
-  return block.latin1Slice(offset, offset + (end === -1 ? length : end));
+  return block.toString('latin1', offset, offset + (end === -1 ? length : end));
 }
 
 /** Octal digits, or big-endian two's complement when the top bit of the first byte is set. */
@@ -93,12 +93,12 @@ export function parsePaxRecords(data: Buffer): Map<string, Buffer> {
   let offset = 0;
   while (offset < data.length) {
     const space = data.indexOf(0x20, offset);
-    const digits = space === -1 ? '' : data.latin1Slice(offset, space);
+    const digits = space === -1 ? '' : data.toString('latin1', offset, space);
     const end = offset + Number(digits);
     const equals = data.indexOf(0x3d, space);
     const isSound = /^[1-9]\d{0,8}$/u.test(digits) && end <= data.length && data[end - 1] === 0x0a;
     if (!isSound || equals === -1 || equals >= end) throw new LayerError('a PAX header is malformed');
-    records.set(data.latin1Slice(space + 1, equals), data.subarray(equals + 1, end - 1));
+    records.set(data.toString('latin1', space + 1, equals), data.subarray(equals + 1, end - 1));
     offset = end;
   }
   return records;

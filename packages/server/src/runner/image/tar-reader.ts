@@ -109,13 +109,13 @@ async function readExtension(
   if (data.length < sizeBytes) throw new LayerError('the archive is cut within an extended header');
   if (typeFlag === 'x') return { ...extensions, pax: parsePaxRecords(data) };
   const end = data.indexOf(0);
-  const text = data.latin1Slice(0, end === -1 ? data.length : end);
+  const text = data.toString('latin1', 0, end === -1 ? data.length : end);
   return typeFlag === 'L' ? { ...extensions, name: text } : { ...extensions, linkName: text };
 }
 
 function buildEntry(header: TarHeader, extensions: Extensions, dataOffset: number): TarEntry {
   const pax = extensions.pax;
-  const name = pax?.get('path')?.latin1Slice() ?? extensions.name ?? header.name;
+  const name = pax?.get('path')?.toString('latin1') ?? extensions.name ?? header.name;
   const flagType = TYPES[header.typeFlag];
   if (flagType === undefined) {
     throw new LayerError(`${quoteName(name)} has the unsupported tar type ${quoteName(header.typeFlag)}`);
@@ -131,7 +131,7 @@ function buildEntry(header: TarHeader, extensions: Extensions, dataOffset: numbe
     mtimeSeconds: Math.floor(paxNumber(pax, 'mtime') ?? header.mtimeSeconds),
     sizeBytes: type === 'file' ? (paxNumber(pax, 'size') ?? header.sizeBytes) : 0,
     dataOffset,
-    linkName: pax?.get('linkpath')?.latin1Slice() ?? extensions.linkName ?? header.linkName,
+    linkName: pax?.get('linkpath')?.toString('latin1') ?? extensions.linkName ?? header.linkName,
     deviceMajor: header.deviceMajor,
     deviceMinor: header.deviceMinor,
     xattrs: pax === undefined ? NO_XATTRS : findXattrs(name, pax),
@@ -139,7 +139,7 @@ function buildEntry(header: TarHeader, extensions: Extensions, dataOffset: numbe
 }
 
 function paxNumber(pax: Map<string, Buffer> | undefined, key: string): number | undefined {
-  const text = pax?.get(key)?.latin1Slice();
+  const text = pax?.get(key)?.toString('latin1');
   if (text === undefined || text === '') return undefined;
   const value = Number(text);
   if (!/^-?\d+(?:\.\d*)?$/u.test(text) || !Number.isSafeInteger(Math.floor(value))) {

@@ -9,7 +9,10 @@ import { closeSync, constants, openSync } from 'node:fs';
 
 /** From linux/if_tun.h: `_IOW('T', 202, int)`. */
 const TUNSETIFF = 0x40_04_54_ca;
+/** `_IOR('T', 210, unsigned int)`: name and flags as they are now. */
+const TUNGETIFF = 0x80_04_54_d2;
 const IFF_TAP = 0x0002;
+const IFF_PERSIST = 0x0800;
 /** Without it each frame carries a 4-byte header that QEMU does not expect. */
 const IFF_NO_PI = 0x1000;
 /** Lets QEMU hand checksum and segmentation work through instead of doing it per packet. */
@@ -33,9 +36,18 @@ export function openTapDevice(name: string): number {
   if (request.write(name, 'latin1') > NAME_LIMIT_BYTES) throw new RangeError(`interface name ${name}`);
   request.writeUInt16LE(IFF_TAP | IFF_NO_PI | IFF_VNET_HDR, IFREQ_FLAGS_OFFSET);
   const fd = openSync('/dev/net/tun', constants.O_RDWR | constants.O_NONBLOCK);
-  if (ioctl(fd, TUNSETIFF, request) === 0) return fd;
-  const code = koffi.errno();
+  const problem = attach(fd, request);
+  if (problem === undefined) return fd;
   closeSync(fd);
-  const detail = code === koffi.os.errno['EBUSY'] ? 'another process holds it' : `error ${code}`;
-  throw new AppError('internal', `opening TAP ${name}: ${detail}`);
+  throw new AppError('internal', `opening TAP ${name}: ${problem}`);
+}
+
+/** Where there is no such TAP the kernel makes one, which is not persistent; that one goes with the descriptor. */
+function attach(fd: number, request: Buffer): string | undefined {
+  if (ioctl(fd, TUNSETIFF, request) !== 0) {
+    const code = koffi.errno();
+    return code === koffi.os.errno['EBUSY'] ? 'another process holds it' : `error ${code}`;
+  }
+  if (ioctl(fd, TUNGETIFF, request) !== 0) return `error ${koffi.errno()}`;
+  return (request.readUInt16LE(IFREQ_FLAGS_OFFSET) & IFF_PERSIST) === 0 ? 'it is gone' : undefined;
 }

@@ -2,7 +2,7 @@
  * Templates: a VM booted once for each (image, shape, kernel, agent, QEMU), saved when its agent is up and no
  * user code has run. Every sandbox is a copy-on-write view of one.
  *
- *   boot (RAM = file) → agent mounts and warms the image → host disconnects → stop → device state → QEMU ends
+ *   boot (RAM = file) → agent mounts image and scratch disk, warms up → host disconnects → stop → device state → QEMU ends
  *
  * From then on the RAM file must never change: a private mapping shows later writes to pages not yet copied.
  */
@@ -27,16 +27,14 @@ import type { Logger } from 'pino';
 import { syncDirectory } from '../../lib/durable-file.ts';
 import { SingleFlight } from '../../lib/single-flight.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
-import type { ScratchStore } from '../disk/scratch-store.ts';
+import { copyOverlay, type ScratchStore } from '../disk/scratch-store.ts';
 import type { StoredImage } from '../image/image-store.types.ts';
-import { GUEST_MAC, kernelCommandLine, MACHINE_VERSION, type MachineShape } from '../vmm/qemu-arguments.ts';
+import { GUEST_MAC, kernelCommandLine, MACHINE_VERSION, type TemplateShape } from '../vmm/qemu-arguments.ts';
 import { isAlive } from '../vmm/host-process.ts';
 import type { TemplateFiles, Vmm } from '../vmm/vmm.ts';
 
 /** Cold boot under emulation takes some seconds; on a busy machine a multiple of that. */
 const BOOT_TIMEOUT_MS = 120_000;
-/** The template's scratch disk is a placeholder: a sandbox's own, of any size, takes its slot. */
-const PLACEHOLDER_DISK_MIB = 64;
 
 export interface TemplateTap {
   open: () => number;
@@ -67,7 +65,8 @@ export class TemplateStore {
 
   /** Takes away what an interrupted build left. */
   static open(options: TemplateStoreOptions): TemplateStore {
-    mkdirSync(options.directory, { recursive: true, mode: 0o711 });
+    for (const parent of [options.directory, options.socketDirectory])
+      mkdirSync(parent, { recursive: true, mode: 0o711 });
     for (const name of readdirSync(options.directory)) {
       if (name.endsWith('.building')) rmSync(join(options.directory, name), { recursive: true, force: true });
     }
@@ -75,7 +74,7 @@ export class TemplateStore {
   }
 
   /** Name of the template's directory. */
-  keyOf(image: StoredImage, shape: MachineShape): string {
+  keyOf(image: StoredImage, shape: TemplateShape): string {
     const bound = {
       machine: MACHINE_VERSION,
       image: image.digest,
@@ -89,10 +88,14 @@ export class TemplateStore {
 
   filesOf(key: string): TemplateFiles {
     const directory = join(this.#options.directory, key);
-    return { ramPath: join(directory, 'ram'), statePath: join(directory, 'devices') };
+    return {
+      ramPath: join(directory, 'ram'),
+      statePath: join(directory, 'devices'),
+      scratchPath: join(directory, 'scratch.qcow2'),
+    };
   }
 
-  async ensure(image: StoredImage, shape: MachineShape): Promise<{ key: string; files: TemplateFiles }> {
+  async ensure(image: StoredImage, shape: TemplateShape): Promise<{ key: string; files: TemplateFiles }> {
     const key = this.keyOf(image, shape);
     const files = this.filesOf(key);
     if (existsSync(files.statePath)) return { key, files };
@@ -106,7 +109,7 @@ export class TemplateStore {
     return run;
   }
 
-  async #build(key: string, image: StoredImage, shape: MachineShape): Promise<TemplateFiles> {
+  async #build(key: string, image: StoredImage, shape: TemplateShape): Promise<TemplateFiles> {
     const files = this.filesOf(key);
     if (existsSync(files.statePath)) return files;
     const started = performance.now();
@@ -133,14 +136,14 @@ export class TemplateStore {
     building: string;
     sockets: string;
     image: StoredImage;
-    shape: MachineShape;
+    shape: TemplateShape;
     openTap: () => number;
   }): Promise<void> {
     const { building, sockets, image, shape, openTap } = build;
     const { scratch, uid, vmm } = this.#options;
-    const base = await scratch.ensureBase(PLACEHOLDER_DISK_MIB);
+    const base = await scratch.ensureBase(shape.diskMiB);
     const scratchPath = join(sockets, 'scratch.qcow2');
-    scratch.createOverlay(base, scratchPath, uid);
+    copyOverlay(base.overlayPath, scratchPath, uid);
     const ramPath = join(building, 'ram');
     makeRamFile(ramPath, shape.memMiB, uid);
     const disks = { imagePath: image.path, scratchBasePath: base.basePath, scratchPath };
@@ -163,8 +166,10 @@ export class TemplateStore {
     } finally {
       await vm.kill();
     }
-    copyFileSync(join(sockets, 'devices'), join(building, 'devices'));
-    freeze(join(building, 'devices'));
+    for (const name of ['devices', 'scratch.qcow2']) {
+      copyFileSync(join(sockets, name), join(building, name));
+      freeze(join(building, name));
+    }
     freeze(ramPath);
     syncDirectory(building);
   }
@@ -174,7 +179,7 @@ function makeDirectories(building: string, sockets: string, uid: number): void {
   rmSync(building, { recursive: true, force: true });
   mkdirSync(building, { mode: 0o711 });
   rmSync(sockets, { recursive: true, force: true });
-  mkdirSync(sockets, { recursive: true, mode: 0o700 });
+  mkdirSync(sockets, { mode: 0o700 });
   chownSync(sockets, uid, uid);
 }
 

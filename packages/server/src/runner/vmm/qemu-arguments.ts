@@ -23,6 +23,11 @@ export interface MachineShape {
   memMiB: number;
 }
 
+/** What a template is made for: the scratch disk is part of it, as it is mounted when the state is saved. */
+export interface TemplateShape extends MachineShape {
+  diskMiB: number;
+}
+
 export interface DiskFiles {
   /** Read-only squashfs of the image. */
   imagePath: string;
@@ -46,7 +51,6 @@ export type StartMode = { kind: 'boot' } | { kind: 'restore'; statePath: string 
 
 export const SOCKETS = { qmp: 'qmp', ctl: 'ctl', data: 'data' } as const;
 export const CONSOLE_CHARDEV = 'console';
-export const SCRATCH_NODE = 'scratch';
 
 /** Child file descriptor at which QEMU finds its TAP. */
 export const TAP_CHILD_FD = 3;
@@ -130,7 +134,7 @@ function diskArguments(disks: DiskFiles): string[] {
     {
       driver: 'qcow2',
       file: 'scratch-file',
-      'node-name': SCRATCH_NODE,
+      'node-name': 'scratch',
       backing: 'scratch-base',
       discard: 'unmap',
       cache,
@@ -139,7 +143,7 @@ function diskArguments(disks: DiskFiles): string[] {
   return [
     nodes.flatMap((node) => ['-blockdev', JSON.stringify(node)]),
     ['-device', 'virtio-blk-device,drive=image,serial=image'],
-    ['-device', `virtio-blk-device,drive=${SCRATCH_NODE},serial=scratch`],
+    ['-device', 'virtio-blk-device,drive=scratch,serial=scratch'],
   ].flat();
 }
 

@@ -39,10 +39,6 @@ export class QemuVm implements VmHandle {
     return findUsage(this.identity);
   }
 
-  async resizeDisk(node: string, sizeBytes: number): Promise<void> {
-    await this.#qmp.execute('block_resize', { 'node-name': node, size: sizeBytes });
-  }
-
   async continue(): Promise<void> {
     await this.#qmp.execute('cont');
   }

@@ -52,7 +52,7 @@ export class Qemu implements Vmm {
     return this.#start(launch, ramPath, { kind: 'boot' });
   }
 
-  async restore(launch: VmLaunch, template: TemplateFiles): Promise<QemuVm> {
+  async restore(launch: VmLaunch, template: Pick<TemplateFiles, 'ramPath' | 'statePath'>): Promise<QemuVm> {
     const vm = await this.#start(launch, template.ramPath, {
       kind: 'restore',
       statePath: template.statePath,

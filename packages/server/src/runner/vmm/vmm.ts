@@ -4,9 +4,12 @@
 import type { DiskFiles, MachineShape } from './qemu-arguments.ts';
 import type { ProcessIdentity, ProcessUsage } from './host-process.ts';
 
+/** A saved VM. All three belong together: RAM holds the file system's view of the disk. */
 export interface TemplateFiles {
   ramPath: string;
   statePath: string;
+  /** qcow2 to copy for each VM, over the base of its size. */
+  scratchPath: string;
 }
 
 export interface VmLaunch {
@@ -30,8 +33,6 @@ export interface VmHandle {
   /** Resolves once when the VM ends without having been asked to. */
   readonly ended: Promise<VmEnding>;
   usage(): ProcessUsage | undefined;
-  /** Tells the guest that a disk has another size than when its state was saved. */
-  resizeDisk(node: string, sizeBytes: number): Promise<void>;
   continue(): Promise<void>;
   /** Ends the VM whatever it does and waits until its process is gone. */
   kill(): Promise<void>;
@@ -46,7 +47,7 @@ export interface Vmm {
     ramPath: string,
   ): Promise<VmHandle & { saveTemplate(statePath: string): Promise<void> }>;
   /** A stopped VM with the template's state and a private view of its RAM. */
-  restore(launch: VmLaunch, template: TemplateFiles): Promise<VmHandle>;
+  restore(launch: VmLaunch, template: Pick<TemplateFiles, 'ramPath' | 'statePath'>): Promise<VmHandle>;
   /** Takes over a VM that an earlier runner process started; undefined when it is no longer there. */
   adopt(identity: ProcessIdentity, socketDirectory: string): Promise<VmHandle | undefined>;
 }

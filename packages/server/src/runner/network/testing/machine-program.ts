@@ -46,7 +46,7 @@ async function serveTcp(port: number): Promise<void> {
   const server = createServer((socket) => {
     connections += 1;
     socket.on('error', () => socket.destroy());
-    socket.end(socket.remoteAddress);
+    socket.end(socket.remoteAddress?.replace(/^::ffff:/u, '') ?? '');
   });
   await new Promise<void>((resolve) => server.listen(port, resolve));
 }

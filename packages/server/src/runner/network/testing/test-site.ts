@@ -52,7 +52,10 @@ export class TestSite implements AsyncDisposable {
     try {
       const guest = this.#resources.use(await Machine.start(fd));
       await guest.call('plugTap', { mac: slot.mac, mtu: slot.mtu });
-      await guest.call('ip', [`address add ${slot.address} dev eth0`, `route add default via ${slot.gateway}`]);
+      await guest.call('ip', [
+        `address add ${slot.address} dev eth0`,
+        `route add default via ${slot.gateway}`,
+      ]);
       return guest;
     } finally {
       closeSync(fd);

@@ -1,0 +1,17 @@
+/** Response schemas: what an endpoint answers when all is well, and the error statuses that it can have besides. */
+import { ErrorAnswer } from '@coppice/contract';
+import type { z } from 'zod';
+
+type ErrorStatus = 400 | 401 | 404 | 409 | 413 | 416 | 422 | 429 | 500 | 502 | 503 | 507;
+
+export type Answers<S extends number, T extends z.ZodType> = Record<S, T> &
+  Partial<Record<ErrorStatus, typeof ErrorAnswer>>;
+
+export function answers<S extends 200 | 201, T extends z.ZodType>(
+  status: S,
+  schema: T,
+  errors: readonly ErrorStatus[],
+): Answers<S, T> {
+  const failures = Object.fromEntries(errors.map((error) => [error, ErrorAnswer]));
+  return { [status]: schema, ...failures } as Answers<S, T>;
+}

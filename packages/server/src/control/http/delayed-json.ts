@@ -1,0 +1,55 @@
+/**
+ * A JSON answer whose status line goes out long before its body is known. White space, which JSON allows before a value, is
+ * sent meanwhile, so that no time limit on silence between here and the client ends a long command.
+ */
+import type { ErrorBody } from '@coppice/contract';
+import type { FastifyReply } from 'fastify';
+
+const KEEP_ALIVE_MS = 15_000;
+
+export class DelayedJson {
+  readonly #reply: FastifyReply;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(reply: FastifyReply) {
+    this.#reply = reply;
+  }
+
+  get hasBegun(): boolean {
+    return this.#timer !== undefined;
+  }
+
+  /** Sends status 200. From here on an error can only break the answer off. */
+  begin(): void {
+    this.#reply.hijack();
+    const { raw } = this.#reply;
+    raw.on('error', () => undefined);
+    raw.writeHead(200, { ...toHeaders(this.#reply), 'content-type': 'application/json; charset=utf-8' });
+    raw.flushHeaders();
+    this.#timer = setInterval(() => raw.write(' '), KEEP_ALIVE_MS);
+    raw.once('close', () => clearInterval(this.#timer));
+  }
+
+  end(value: unknown): void {
+    clearInterval(this.#timer);
+    this.#reply.raw.end(JSON.stringify(value));
+  }
+
+  /**
+   * Says what went wrong and breaks the connection without the end of the body: a person reads the text, and no client
+   * takes it for a result.
+   */
+  fail(body: ErrorBody): void {
+    clearInterval(this.#timer);
+    const { raw } = this.#reply;
+    raw.write(JSON.stringify(body), () => raw.destroy());
+  }
+}
+
+/** Headers that hooks have set, for an answer that is written without Fastify. */
+export function toHeaders(reply: FastifyReply): Record<string, string | number | string[]> {
+  const headers: Record<string, string | number | string[]> = {};
+  for (const [name, value] of Object.entries(reply.getHeaders()))
+    if (value !== undefined) headers[name] = value;
+  return headers;
+}

@@ -1,0 +1,46 @@
+import { AppError, CreateSandboxRequest, SandboxRecord } from '@coppice/contract';
+import { z } from 'zod';
+import { newSandboxId } from '../../sandbox/sandboxes.ts';
+import { answers } from '../answers.ts';
+import type { App } from '../app.ts';
+import type { HttpParts } from '../parts.ts';
+
+const ROUTE = 'POST /v1/runs';
+const Headers = z.looseObject({ 'idempotency-key': z.string().optional() });
+
+export function addCreateRun(
+  app: App,
+  { sandboxes, idempotency, openRequests }: Pick<HttpParts, 'sandboxes' | 'idempotency' | 'openRequests'>,
+): void {
+  app.route({
+    method: 'POST',
+    url: '/v1/runs',
+    schema: {
+      operationId: 'createSandbox',
+      summary: 'Create a sandbox; answers when a first command can run',
+      headers: Headers,
+      body: CreateSandboxRequest,
+      response: answers(201, SandboxRecord, [400, 401, 404, 409, 413, 422, 429, 502, 503]),
+    },
+    handler: async (request, reply) => {
+      const { organizationId, body } = request;
+      const create = (id: string) => sandboxes.create({ organizationId, id, request: body });
+      const key = readKey(request.headers['idempotency-key']);
+      const answer = await openRequests.limit(organizationId, async () => {
+        if (key === undefined) return { record: await create(newSandboxId()), isReplayed: false };
+        const find = (id: string) => sandboxes.find(organizationId, id);
+        return idempotency.run({ organizationId, route: ROUTE, key, body, newSandboxId, create, find });
+      });
+      if (answer.isReplayed) reply.header('idempotency-replayed', 'true');
+      return reply.code(201).header('location', `/v1/runs/${answer.record.id}`).send(answer.record);
+    },
+  });
+}
+
+function readKey(header: string | undefined): string | undefined {
+  if (header === undefined) return undefined;
+  if (!/^[\x21-\x7e]{1,255}$/.test(header)) {
+    throw new AppError('invalid_request', 'Idempotency-Key: must be 1 to 255 visible ASCII characters');
+  }
+  return header;
+}

@@ -1,0 +1,118 @@
+import { pipeline } from 'node:stream/promises';
+import { Transform } from 'node:stream';
+import http2 from 'node:http2';
+import { AppError, FilePathQuery } from '@coppice/contract';
+import type { FastifyReply } from 'fastify';
+import { z } from 'zod';
+import type { RunnerAnswer } from '../../placement/runner-connection.ts';
+import { answers } from '../answers.ts';
+import type { App } from '../app.ts';
+import { toHeaders } from '../delayed-json.ts';
+import { SandboxParams } from '../params.ts';
+import type { HttpParts } from '../parts.ts';
+
+/** Longest time without a byte moving. */
+const STALL_MS = 120_000;
+
+/** For the description only: the content is piped, not serialized. */
+const CONTENT = z.any().meta({ id: 'Content', type: 'string', format: 'binary' });
+
+type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'openRequests'>;
+
+export function addDownloadFile(app: App, { sandboxes, runner, openRequests }: Parts): void {
+  const route = (method: 'GET' | 'HEAD') =>
+    app.route({
+      method,
+      url: '/v1/runs/:id/files/download',
+      schema: {
+        operationId: method === 'GET' ? 'downloadFile' : 'statFile',
+        summary: method === 'GET' ? 'Read a file, as raw bytes' : 'Size of a file',
+        description: 'One `Range: bytes=a-b` is honoured with 206.',
+        params: SandboxParams,
+        querystring: FilePathQuery,
+        response: { ...answers(200, CONTENT, [400, 401, 404, 409, 416, 429, 502, 503]), 206: CONTENT },
+      },
+      handler: async (request, reply) => {
+        const { id } = request.params;
+        const { path } = request.query;
+        const driver = await sandboxes.getDriver(request.organizationId, id);
+        const range = readRange(request.headers.range);
+        const download = { path, method, ...(range === undefined ? {} : { range }) };
+        await openRequests.limit(request.organizationId, () =>
+          driver.use(async () => send(await runner.downloadFile(id, download), reply, method)),
+        );
+        return reply;
+      },
+    });
+  route('GET');
+  route('HEAD');
+}
+
+/** What is not one plain range is ignored, as RFC 9110 allows, and the whole file is sent. */
+function readRange(header: string | undefined): string | undefined {
+  return header !== undefined && /^bytes=(\d{1,15}-\d{0,15}|-\d{1,15})$/.test(header) ? header : undefined;
+}
+
+async function send(answer: RunnerAnswer, reply: FastifyReply, method: 'GET' | 'HEAD'): Promise<void> {
+  const { headers, sizeBytes } = buildHead(answer);
+  reply.hijack();
+  const { raw } = reply;
+  raw.writeHead(answer.status, { ...toHeaders(reply), ...headers });
+  if (method === 'HEAD') {
+    answer.stream.close(http2.constants.NGHTTP2_CANCEL);
+    raw.end();
+    return;
+  }
+  raw.flushHeaders();
+  raw.socket?.setTimeout(STALL_MS, () => raw.destroy());
+  try {
+    await pipeline(answer.stream, exactly(sizeBytes), raw);
+  } catch (error) {
+    // The status is out: the client sees a body that is shorter than Content-Length.
+    reply.log.debug({ err: error }, 'a download was cut off');
+    raw.destroy();
+  } finally {
+    raw.socket?.setTimeout(0);
+  }
+}
+
+/** The guest chooses these headers, so only what has the right form is passed on. */
+function buildHead({ status, headers, stream }: RunnerAnswer): {
+  headers: Record<string, string>;
+  sizeBytes: number;
+} {
+  const length = headers['content-length'];
+  const range = headers['content-range'];
+  const isRangeRight = status === 206 ? /^bytes \d+-\d+\/\d+$/.test(String(range)) : status === 200;
+  if (length === undefined || !/^\d{1,15}$/.test(length) || !isRangeRight) {
+    stream.close(http2.constants.NGHTTP2_CANCEL);
+    throw new AppError('guest_unreachable', 'the agent sent a file without its size');
+  }
+  return {
+    headers: {
+      'content-type': 'application/octet-stream',
+      'content-length': length,
+      'accept-ranges': 'bytes',
+      // The content is the guest's: no browser may take it for a page of this origin.
+      'content-disposition': 'attachment',
+      'x-content-type-options': 'nosniff',
+      ...(status === 206 ? { 'content-range': String(range) } : {}),
+    },
+    sizeBytes: Number(length),
+  };
+}
+
+/** Fails unless exactly this many bytes pass: Node ends a stream that the far end has cancelled as if it were whole. */
+function exactly(sizeBytes: number): Transform {
+  let left = sizeBytes;
+  return new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      left -= chunk.length;
+      if (left < 0) done(new Error('more bytes than announced'));
+      else done(null, chunk);
+    },
+    flush(done) {
+      done(left === 0 ? null : new Error(`${left} bytes are missing`));
+    },
+  });
+}

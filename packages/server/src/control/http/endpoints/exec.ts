@@ -1,0 +1,53 @@
+import { ExecRequest, ExecResponse } from '@coppice/contract';
+import { runCommand } from '../../sandbox/run-command.ts';
+import { answers } from '../answers.ts';
+import type { App } from '../app.ts';
+import { DelayedJson } from '../delayed-json.ts';
+import { buildErrorBody, logError, toAppError } from '../error-mapper.ts';
+import { SandboxParams } from '../params.ts';
+import type { HttpParts } from '../parts.ts';
+
+type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'openRequests' | 'outputBudget' | 'limits'>;
+
+/** The command goes on to its end when the client leaves: nothing here listens for that. */
+export function addExec(app: App, { sandboxes, runner, openRequests, outputBudget, limits }: Parts): void {
+  app.route({
+    method: 'POST',
+    url: '/v1/runs/:id/exec',
+    schema: {
+      operationId: 'exec',
+      summary: 'Run a command and wait for its end',
+      description:
+        'The status line is sent when the command starts. Should the sandbox be lost after that, the connection is ' +
+        'broken off in the middle of the body, after an error object.',
+      params: SandboxParams,
+      body: ExecRequest,
+      response: answers(200, ExecResponse, [400, 401, 404, 409, 413, 429, 502, 503]),
+    },
+    handler: async (request, reply) => {
+      const { organizationId, body } = request;
+      const { id } = request.params;
+      const driver = await sandboxes.getDriver(organizationId, id);
+      const answer = new DelayedJson(reply);
+      const onStarted = () => answer.begin();
+      const command = {
+        runner,
+        id,
+        request: body,
+        maxOutputBytes: limits.execOutputBytes,
+        budget: outputBudget,
+        onStarted,
+      };
+      try {
+        const result = await openRequests.limit(organizationId, () => driver.use(() => runCommand(command)));
+        answer.end(ExecResponse.parse(result));
+      } catch (error) {
+        if (!answer.hasBegun) throw error;
+        const mapped = toAppError(error);
+        logError(mapped, request);
+        answer.fail(buildErrorBody(mapped, request.id));
+      }
+      return reply;
+    },
+  });
+}

@@ -1,0 +1,24 @@
+import { HealthStatus } from '@coppice/contract';
+import type { App } from '../app.ts';
+import type { HttpParts } from '../parts.ts';
+import { answers } from '../answers.ts';
+
+export function addHealthz(
+  app: App,
+  { checkHealth, version }: Pick<HttpParts, 'checkHealth' | 'version'>,
+): void {
+  app.route({
+    method: 'GET',
+    url: '/healthz',
+    schema: {
+      operationId: 'getHealth',
+      summary: 'Whether the service can serve',
+      security: [],
+      response: answers(200, HealthStatus, [503]),
+    },
+    handler: async () => {
+      await checkHealth();
+      return { status: 'ok' as const, version };
+    },
+  });
+}

@@ -1,0 +1,62 @@
+import { AppError, ListSandboxesQuery, SandboxRecord, type SandboxState } from '@coppice/contract';
+import { z } from 'zod';
+import { answers } from '../answers.ts';
+import type { App } from '../app.ts';
+import { formatCursor, parseCursor } from '../cursor.ts';
+import type { HttpParts } from '../parts.ts';
+
+const ACTIVE: readonly SandboxState[] = ['creating', 'running', 'hibernated'];
+
+export function addListRuns(app: App, { sandboxes }: Pick<HttpParts, 'sandboxes'>): void {
+  app.route({
+    method: 'GET',
+    url: '/v1/runs',
+    schema: {
+      operationId: 'listSandboxes',
+      summary: 'List sandboxes, newest first; active ones unless a status is given',
+      description: 'The next page is in the header `Link: <…>; rel="next"`.',
+      querystring: ListSandboxesQuery,
+      response: answers(200, z.array(SandboxRecord), [400, 401, 503]),
+    },
+    handler: async (request, reply) => {
+      const { limit, cursor, label = [], status = ACTIVE } = request.query;
+      const { records, createdAt } = await sandboxes.list({
+        organizationId: request.organizationId,
+        statuses: status,
+        labels: parseLabels(label),
+        limit: limit + 1,
+        ...(cursor === undefined ? {} : { after: parseCursor(cursor) }),
+      });
+      const page = records.slice(0, limit);
+      const last = page.at(-1);
+      const lastCreatedAt = createdAt[page.length - 1];
+      if (records.length > limit && last !== undefined && lastCreatedAt !== undefined) {
+        const next = buildNext(request.query, formatCursor({ createdAt: lastCreatedAt, id: last.id }));
+        reply.header('link', `<${next}>; rel="next"`);
+      }
+      return page;
+    },
+  });
+}
+
+function parseLabels(filters: readonly string[]): Record<string, string> {
+  const labels: Record<string, string> = {};
+  for (const filter of filters) {
+    const colon = filter.indexOf(':');
+    const name = filter.slice(0, colon);
+    const value = filter.slice(colon + 1);
+    if (labels[name] !== undefined && labels[name] !== value) {
+      throw new AppError('invalid_request', `label: "${name}" is asked for with two values`);
+    }
+    labels[name] = value;
+  }
+  return labels;
+}
+
+/** Relative, so that it holds behind any proxy. */
+function buildNext({ limit, label = [], status = [] }: ListSandboxesQuery, cursor: string): string {
+  const query = new URLSearchParams({ limit: String(limit), cursor });
+  for (const one of label) query.append('label', one);
+  for (const one of status) query.append('status', one);
+  return `/v1/runs?${query}`;
+}

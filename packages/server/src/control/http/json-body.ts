@@ -1,0 +1,79 @@
+/** JSON bodies, with an error that says where they break. */
+import { AppError } from '@coppice/contract';
+import { JSON_BODY_BYTES } from './error-mapper.ts';
+import type { App } from './app.ts';
+
+/** Longest time for a JSON body to arrive, so that nobody holds a request open a byte at a time. */
+const BODY_DEADLINE_MS = 30_000;
+
+export function addJsonBody(app: App): void {
+  const parse = app.getDefaultJsonParser('error', 'error');
+  const options = { parseAs: 'string', bodyLimit: JSON_BODY_BYTES } as const;
+  app.addContentTypeParser<string>('application/json', options, (request, text, done) => {
+    if (text === '') return done(null, undefined);
+    // Fastify's parser also refuses "__proto__", with which later code could be tricked.
+    void parse(request, text, (error, value) => done(error && explainBrokenJson(text, error), value));
+    return undefined;
+  });
+  app.addHook('preParsing', async (request, _reply, payload) => {
+    if (request.routeOptions.config.hasRawBody === true) return payload;
+    const timer = setTimeout(() => request.raw.destroy(), BODY_DEADLINE_MS);
+    const stop = () => clearTimeout(timer);
+    payload.once('end', stop).once('close', stop);
+    return payload;
+  });
+}
+
+function explainBrokenJson(text: string, cause: Error): AppError {
+  const position = findJsonError(text);
+  if (position === undefined) return new AppError('invalid_request', `body: ${cause.message}`);
+  if (position >= text.length) {
+    return new AppError('invalid_request', `body: is not JSON, it ends too early at position ${position}`);
+  }
+  const { line, column } = locate(text, position);
+  return new AppError(
+    'invalid_request',
+    `body: is not JSON at position ${position} (line ${line}, column ${column})`,
+  );
+}
+
+/**
+ * Index of the character with which `text` stops being the beginning of any JSON; its length if only the end is
+ * missing; undefined if it is JSON. V8 tells the position for some faults only, so the longest good prefix is sought.
+ */
+export function findJsonError(text: string): number | undefined {
+  if (isJson(text)) return undefined;
+  let good = 0;
+  let bad = text.length + 1;
+  while (bad - good > 1) {
+    const middle = (good + bad) >>> 1;
+    if (isPrefix(text.slice(0, middle))) good = middle;
+    else bad = middle;
+  }
+  return good;
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function isPrefix(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch (error) {
+    const message = (error as SyntaxError).message;
+    if (/^(Unexpected end of JSON input|Unterminated string)/.test(message)) return true;
+    return Number(/ at position (\d+)/.exec(message)?.[1]) === text.length;
+  }
+}
+
+function locate(text: string, position: number): { line: number; column: number } {
+  const before = text.slice(0, position).split('\n');
+  return { line: before.length, column: (before.at(-1) ?? '').length + 1 };
+}

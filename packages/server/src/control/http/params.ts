@@ -1,0 +1,4 @@
+import { z } from 'zod';
+
+/** An id of any shape may be asked for; one that does not exist is 404, not 400. */
+export const SandboxParams = z.strictObject({ id: z.string().max(200) });

@@ -1,0 +1,21 @@
+import type { Authenticate } from '../auth/authenticator.ts';
+import type { ControlLimits } from '../control-config.ts';
+import type { RunnerClient } from '../placement/runner-client.ts';
+import type { Idempotency } from '../sandbox/idempotency.ts';
+import type { OutputBudget } from '../sandbox/output-capture.ts';
+import type { Sandboxes } from '../sandbox/sandboxes.ts';
+import type { OpenRequests } from './open-requests.ts';
+
+/** What the endpoints are made of; each names the ones it uses. */
+export interface HttpParts {
+  authenticate: Authenticate;
+  sandboxes: Sandboxes;
+  runner: RunnerClient;
+  idempotency: Idempotency;
+  openRequests: OpenRequests;
+  outputBudget: OutputBudget;
+  limits: ControlLimits;
+  version: string;
+  /** Throws AppError `unavailable` when the service cannot serve. */
+  checkHealth: () => Promise<void>;
+}

@@ -1,0 +1,138 @@
+/** The public API: Fastify, its hooks in the order that they run, and the endpoints. */
+import { randomBytes } from 'node:crypto';
+import type { Socket } from 'node:net';
+import { AppError, invalidRequest } from '@coppice/contract';
+import Fastify, { type FastifyRequest } from 'fastify';
+import { serializerCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod';
+import type { Logger } from 'pino';
+import type { z } from 'zod';
+import type { App } from './app.ts';
+import { addBuildImage } from './endpoints/build-image.ts';
+import { addCreateRun } from './endpoints/create-run.ts';
+import { addDeleteRun } from './endpoints/delete-run.ts';
+import { addDownloadFile } from './endpoints/download-file.ts';
+import { addExec } from './endpoints/exec.ts';
+import { addGetRun } from './endpoints/get-run.ts';
+import { addHealthz } from './endpoints/healthz.ts';
+import { addListFiles } from './endpoints/list-files.ts';
+import { addListImages } from './endpoints/list-images.ts';
+import { addListRuns } from './endpoints/list-runs.ts';
+import { addPatchRun } from './endpoints/patch-run.ts';
+import { addUploadFile } from './endpoints/upload-file.ts';
+import { answerError, buildErrorBody, JSON_BODY_BYTES } from './error-mapper.ts';
+import { addJsonBody } from './json-body.ts';
+import { addOpenApi } from './openapi.ts';
+import type { HttpParts } from './parts.ts';
+import { addRequestLog, readRequestId } from './request-log.ts';
+
+/** For a request's head to arrive. Bodies have no common limit: uploads are long. */
+const HEADERS_DEADLINE_MS = 30_000;
+const KEEP_ALIVE_MS = 75_000;
+
+/** Builds the server without listening. */
+export async function buildServer(parts: HttpParts, log: Logger): Promise<App> {
+  const app: App = Fastify({
+    loggerInstance: log,
+    disableRequestLogging: true,
+    requestIdLogLabel: 'request_id',
+    genReqId: (request) => readRequestId(request.headers['x-request-id'], newRequestId),
+    bodyLimit: JSON_BODY_BYTES,
+    requestTimeout: 0,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    forceCloseConnections: true,
+    exposeHeadRoutes: false,
+    return503OnClosing: false,
+    http: { headersTimeout: HEADERS_DEADLINE_MS },
+    frameworkErrors: (error, request, reply) => void answerError(error, request, reply),
+    clientErrorHandler: answerBrokenHttp,
+  }).withTypeProvider<ZodTypeProvider>();
+  app.setValidatorCompiler(({ schema, httpPart }) => buildValidator(schema as z.ZodType, httpPart));
+  app.setSerializerCompiler(serializerCompiler);
+  app.setErrorHandler(answerError);
+  app.decorateRequest('organizationId', '');
+  addAdmission(app, parts);
+  addRequestLog(app);
+  addJsonBody(app);
+  await addOpenApi(app, parts.version);
+  addHealthz(app, parts);
+  await app.register(async (v1: App) => addV1(v1, parts));
+  addNotFound(app, parts);
+  await app.ready();
+  return app;
+}
+
+function addV1(v1: App, parts: HttpParts): void {
+  v1.addHook('onRequest', (request) => authenticate(request, parts));
+  addCreateRun(v1, parts);
+  addListRuns(v1, parts);
+  addGetRun(v1, parts);
+  addDeleteRun(v1, parts);
+  addPatchRun(v1, parts);
+  addExec(v1, parts);
+  addUploadFile(v1, parts);
+  addDownloadFile(v1, parts);
+  addListFiles(v1, parts);
+  addListImages(v1, parts);
+  addBuildImage(v1, parts);
+}
+
+async function authenticate(request: FastifyRequest, parts: Pick<HttpParts, 'authenticate'>): Promise<void> {
+  request.organizationId = (await parts.authenticate(request.headers.authorization)).organizationId;
+}
+
+/** First of all hooks: every answer carries its request id, and none begins once the service drains. */
+function addAdmission(app: App, { openRequests }: Pick<HttpParts, 'openRequests'>): void {
+  app.addHook('onRequest', async (request, reply) => {
+    reply.header('x-request-id', request.id);
+    if (openRequests.isDraining) {
+      reply.header('connection', 'close');
+      throw new AppError('unavailable', 'the service is shutting down; try again');
+    }
+    openRequests.enter();
+    reply.raw.once('close', () => openRequests.leave());
+  });
+}
+
+function addNotFound(app: App, parts: Pick<HttpParts, 'authenticate'>): void {
+  app.setNotFoundHandler(async (request) => {
+    const path = request.url.split('?', 1)[0] ?? '';
+    if (path === '/v1' || path.startsWith('/v1/')) await authenticate(request, parts);
+    throw new AppError('not_found', `there is no ${request.method} ${path.slice(0, 100)}; see /openapi.json`);
+  });
+}
+
+const PART_NAMES: Record<string, string> = {
+  body: 'body',
+  querystring: 'query',
+  params: 'path',
+  headers: 'header',
+};
+
+function buildValidator(schema: z.ZodType, httpPart: string | undefined) {
+  const where = PART_NAMES[httpPart ?? 'body'] ?? 'request';
+  return (input: unknown) => {
+    const result = schema.safeParse(input);
+    return result.success
+      ? { value: result.data }
+      : { error: invalidRequest(result.error, { where, input }) };
+  };
+}
+
+/** What is not even HTTP: there is no request to answer, only a socket. */
+function answerBrokenHttp(error: NodeJS.ErrnoException, socket: Socket): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const isTooLong = error.code === 'HPE_HEADER_OVERFLOW';
+  const text = isTooLong ? 'the request headers are over 16 KiB' : 'this is not an HTTP request';
+  const body = JSON.stringify(buildErrorBody(new AppError('invalid_request', text), newRequestId()));
+  const head = `HTTP/1.1 ${isTooLong ? '431 Request Header Fields Too Large' : '400 Bad Request'}`;
+  socket.end(
+    `${head}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\nconnection: close\r\n\r\n${body}`,
+  );
+}
+
+function newRequestId(): string {
+  return `req${randomBytes(10).toString('hex')}`;
+}

@@ -1,0 +1,69 @@
+/**
+ * Forgets the connections of a slot, so that the next guest with its address inherits none. The kernel's table has
+ * no other interface for this than netlink (`conntrack -D --mark` does the same); the mark is put on every
+ * connection of a guest by the ruleset. A filter by zone would need Linux 6.8.
+ */
+import { AppError } from '@coppice/contract';
+import koffi from 'koffi';
+import { NetlinkSocket } from './netlink-socket.ts';
+
+/** `NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_DELETE` */
+const CT_DELETE = 0x01_02;
+const NLM_F_REQUEST_ACK = 1 | 4;
+const NLMSG_ERROR = 2;
+const AF_INET = 2;
+const CTA_MARK = 8;
+const CTA_MARK_MASK = 21;
+/** Header (16), family header (4), two attributes of 4 + 4. */
+const MESSAGE_BYTES = 36;
+const ACKNOWLEDGEMENT_BYTES = 20;
+
+/** The request that deletes every IPv4 connection with exactly this mark. */
+export function buildFlushRequest(mark: number, sequence: number): Buffer {
+  const message = Buffer.alloc(MESSAGE_BYTES);
+  message.writeUInt32LE(MESSAGE_BYTES, 0);
+  message.writeUInt16LE(CT_DELETE, 4);
+  message.writeUInt16LE(NLM_F_REQUEST_ACK, 6);
+  message.writeUInt32LE(sequence, 8);
+  message.writeUInt8(AF_INET, 16);
+  writeAttribute(message, 20, CTA_MARK, mark);
+  writeAttribute(message, 28, CTA_MARK_MASK, 0xff_ff_ff_ff);
+  return message;
+}
+
+/** The kernel's error number in its acknowledgement, 0 for success. Throws when it is no such message. */
+export function parseAcknowledgement(answer: Buffer, sequence: number): number {
+  const isAcknowledgement = answer.length >= ACKNOWLEDGEMENT_BYTES && answer.readUInt16LE(4) === NLMSG_ERROR;
+  if (!isAcknowledgement || answer.readUInt32LE(8) !== sequence) {
+    throw new AppError('internal', 'flushing connections: the kernel answered something else');
+  }
+  return -answer.readInt32LE(16);
+}
+
+export class ConnectionFlusher implements Disposable {
+  readonly #socket = new NetlinkSocket();
+  #sequence = 0;
+
+  /** Calls may not overlap. */
+  async flush(mark: number): Promise<void> {
+    this.#sequence += 1;
+    await this.#socket.send(buildFlushRequest(mark, this.#sequence));
+    const received = this.#socket.receive();
+    if (received.kind !== 'datagram')
+      throw new AppError('internal', 'flushing connections: the kernel gave no answer');
+    const code = parseAcknowledgement(received.bytes, this.#sequence);
+    if (code === 0 || code === koffi.os.errno['ENOENT']) return;
+    const remedy = 'load the module nf_conntrack_netlink';
+    throw new AppError('internal', `flushing connections: the kernel refused with error ${code}; ${remedy}`);
+  }
+
+  [Symbol.dispose](): void {
+    this.#socket[Symbol.dispose]();
+  }
+}
+
+function writeAttribute(message: Buffer, offset: number, type: number, value: number): void {
+  message.writeUInt16LE(8, offset);
+  message.writeUInt16LE(type, offset + 2);
+  message.writeUInt32BE(value, offset + 4);
+}

@@ -1,0 +1,43 @@
+/**
+ * Kernel settings under /proc/sys/net. Written synchronously: which namespace they reach is decided by the thread
+ * that opens them, and a write is a few bytes of memory.
+ */
+import { AppError } from '@coppice/contract';
+import { readFileSync, writeFileSync } from 'node:fs';
+
+/**
+ * For the host's end of a TAP. arp_ignore: else the guest could ask for every address of the host and get an
+ * answer. disable_ipv6: the guest has no IPv6, so neither does its gateway.
+ */
+const TAP_SETTINGS: readonly (readonly [string, string])[] = [
+  ['ipv4/conf/*/forwarding', '1'],
+  ['ipv4/conf/*/arp_ignore', '1'],
+  ['ipv4/conf/*/accept_source_route', '0'],
+  ['ipv4/conf/*/accept_redirects', '0'],
+  ['ipv4/conf/*/send_redirects', '0'],
+  ['ipv4/conf/*/route_localnet', '0'],
+  ['ipv4/conf/*/proxy_arp', '0'],
+  ['ipv6/conf/*/disable_ipv6', '1'],
+];
+
+export function writeTapSettings(tapName: string): void {
+  for (const [pattern, value] of TAP_SETTINGS) writeSetting(pattern.replace('*', tapName), value);
+}
+
+/** True when it was off before. */
+export function ensureForwarding(): boolean {
+  const path = '/proc/sys/net/ipv4/ip_forward';
+  if (readFileSync(path, 'latin1').trim() !== '0') return false;
+  writeSetting('ipv4/ip_forward', '1');
+  return true;
+}
+
+function writeSetting(name: string, value: string): void {
+  try {
+    writeFileSync(`/proc/sys/net/${name}`, value);
+  } catch (error) {
+    // A host without IPv6 has no such settings, and nothing to switch off.
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT' && name.startsWith('ipv6/')) return;
+    throw new AppError('internal', `setting net.${name.replaceAll('/', '.')} to ${value}`, { cause: error });
+  }
+}

@@ -1,0 +1,100 @@
+/** What the host's interfaces and routes mean for this instance: its own TAPs, and who else uses its addresses. */
+import { AppError } from '@coppice/contract';
+import { buildSlotAddresses, contains, overlaps, parseCidr, type AddressPlan } from './address-plan.ts';
+import type { Interface, Route } from './kernel-tools.ts';
+import { findTapIndex, type InstanceNames } from './slot-names.ts';
+
+const ETHERNET_MTU = 1500;
+/** Below this IPv4 hosts need not accept a whole packet. */
+const MIN_MTU = 576;
+
+export interface HostSurvey {
+  /** Slots whose TAP is there with the right address. */
+  found: number[];
+  /** Our TAPs that do not fit the plan and that nobody holds. */
+  staleTaps: string[];
+  /** Our addresses on `lo` that are not the plan's, as `a.b.c.d/n`. */
+  staleResolvers: string[];
+  /** For guests: that of the way out, so that their packets need no fragmentation. */
+  mtu: number;
+}
+
+/** Throws `invalid_request` when `guestCidr` cannot be used here as things are. */
+export function surveyHost(
+  host: { interfaces: readonly Interface[]; routes: readonly Route[] },
+  names: InstanceNames,
+  plan: AddressPlan,
+): HostSurvey {
+  assertAddressesFree(host, names, plan);
+  const survey: HostSurvey = { found: [], staleTaps: [], staleResolvers: [], mtu: findMtu(host) };
+  for (const link of host.interfaces) {
+    const index = findTapIndex(names, link.ifname);
+    if (index === undefined) survey.staleResolvers.push(...listStaleResolvers(link, names, plan));
+    else if (hasGateway(link, plan, index)) survey.found.push(index);
+    else if (isHeld(link)) throw heldElsewhere(link, plan);
+    else survey.staleTaps.push(link.ifname);
+  }
+  return survey;
+}
+
+function assertAddressesFree(
+  host: { interfaces: readonly Interface[]; routes: readonly Route[] },
+  names: InstanceNames,
+  plan: AddressPlan,
+): void {
+  for (const link of host.interfaces) {
+    if (findTapIndex(names, link.ifname) !== undefined) continue;
+    for (const { family, local, label } of link.addr_info) {
+      if (family !== 'inet' || local === undefined || label === names.resolverLabel) continue;
+      if (overlaps(plan.guests, parseCidr('address', `${local}/32`))) throw inUse(plan, local, link.ifname);
+    }
+  }
+  for (const { dst, dev } of host.routes) {
+    if (dst === 'default' || dev === undefined || findTapIndex(names, dev) !== undefined) continue;
+    // A wider route (10.0.0.0/8 into a VPN) may stay: those of the slots are longer and win.
+    if (contains(plan.guests, parseCidr('route', dst.includes('/') ? dst : `${dst}/32`)))
+      throw inUse(plan, dst, dev);
+  }
+}
+
+function hasGateway(link: Interface, plan: AddressPlan, index: number): boolean {
+  if (index >= plan.capacity) return false;
+  const { gateway, prefix } = buildSlotAddresses(plan, index);
+  return link.addr_info.some((address) => address.local === gateway && address.prefixlen === prefix);
+}
+
+/** A TAP has a carrier as long as a VMM has it open. */
+function isHeld(link: Interface): boolean {
+  return link.flags.includes('LOWER_UP');
+}
+
+function listStaleResolvers(link: Interface, names: InstanceNames, plan: AddressPlan): string[] {
+  return link.addr_info
+    .filter(({ label, local }) => label === names.resolverLabel && local !== plan.resolver)
+    .map(({ local, prefixlen }) => `${local}/${prefixlen}`);
+}
+
+function findMtu({
+  interfaces,
+  routes,
+}: {
+  interfaces: readonly Interface[];
+  routes: readonly Route[];
+}): number {
+  const uplink = routes.find((route) => route.dst === 'default')?.dev;
+  const mtu = interfaces.find((link) => link.ifname === uplink)?.mtu ?? ETHERNET_MTU;
+  return Math.max(MIN_MTU, Math.min(ETHERNET_MTU, mtu));
+}
+
+function inUse(plan: AddressPlan, address: string, interfaceName: string): AppError {
+  const message = `guestCidr: ${plan.guests.text} is in use on this host (${address} on ${interfaceName}); choose another range`;
+  return new AppError('invalid_request', message);
+}
+
+function heldElsewhere(link: Interface, plan: AddressPlan): AppError {
+  const remedy = 'set guestCidr back, destroy the sandboxes, then change it';
+  return new AppError(
+    'invalid_request',
+    `guestCidr: a running sandbox on ${link.ifname} is outside ${plan.guests.text}; ${remedy}`,
+  );
+}

@@ -1,0 +1,114 @@
+/** What one instance has on the host for all its guests together: opened in an order that is safe at every step. */
+import type { Logger } from 'pino';
+import { buildAddressPlan, buildSlotAddresses, parseOpenRanges, type AddressPlan } from './address-plan.ts';
+import { ConnectionFlusher } from './connection-flusher.ts';
+import { DnsForwarder } from './dns/dns-forwarder.ts';
+import { UpstreamResolvers } from './dns/upstream-resolvers.ts';
+import { Firewall } from './firewall.ts';
+import { ensureForwarding } from './host-settings.ts';
+import { surveyHost, type HostSurvey } from './host-survey.ts';
+import { KernelTools, type ToolPaths } from './kernel-tools.ts';
+import { removeInterfaces, SlotDevices } from './slot-devices.ts';
+import { buildConnectionMark, buildInstanceNames, type InstanceNames } from './slot-names.ts';
+import { TableWatch } from './table-watch.ts';
+
+export interface InstanceOptions {
+  slug: string;
+  guestCidr: string;
+  tools: ToolPaths;
+  openPrivateRanges: readonly string[];
+  upstreamResolvers?: readonly string[];
+  log: Logger;
+}
+
+export interface Instance {
+  names: InstanceNames;
+  plan: AddressPlan;
+  mtu: number;
+  /** Slots whose TAP was there already. */
+  found: number[];
+  firewall: Firewall;
+  devices: SlotDevices;
+  forgetGuest(index: number): void;
+  close(): Promise<void>;
+  /** After `close`: removes these slots and all that is common. */
+  removeAll(indexes: readonly number[]): Promise<void>;
+}
+
+/** `onTableRemoved` may be called without cause and must not throw. */
+export async function openInstance(options: InstanceOptions, onTableRemoved: () => void): Promise<Instance> {
+  const { log } = options;
+  const names = buildInstanceNames(options.slug);
+  const plan = buildAddressPlan(options.guestCidr);
+  const openRanges = parseOpenRanges(options.openPrivateRanges);
+  const upstreams = new UpstreamResolvers({
+    configured: options.upstreamResolvers,
+    excluded: [plan.resolver],
+    log,
+  });
+  const tools = new KernelTools(options.tools);
+  await using opened = new AsyncDisposableStack();
+  const flusher = opened.use(new ConnectionFlusher());
+  // Zone 0 is no slot's: this only shows, before anything depends on it, that the kernel can flush.
+  await flusher.flush(buildConnectionMark(names, 0));
+  const survey = await readSurvey(tools, names, plan);
+  await clearStale(tools, survey);
+  await tools.ipBatch([`address replace ${plan.resolver}/32 dev lo label ${names.resolverLabel} scope host`]);
+  const listUpstreams = () => upstreams.list();
+  const forwarder = opened.use(await DnsForwarder.listen({ address: plan.resolver, listUpstreams, log }));
+  const firewall = new Firewall(
+    { names, plan, openRanges, dnsPorts: forwarder.ports, tools, log },
+    survey.found,
+  );
+  opened.use(new TableWatch(names.table, onTableRemoved));
+  // The host becomes a router only when the rules for it are in place.
+  await firewall.install();
+  if (ensureForwarding())
+    log.info('set net.ipv4.ip_forward to 1: guests reach the network through this host');
+  log.info(
+    { guests: plan.guests.text, resolver: plan.resolver, found: survey.found.length },
+    'guest network open',
+  );
+  const devices = new SlotDevices({ names, plan, mtu: survey.mtu, tools, firewall, flusher });
+  const resources = opened.move();
+  return {
+    names,
+    plan,
+    mtu: survey.mtu,
+    found: survey.found,
+    firewall,
+    devices,
+    forgetGuest: (index) => forwarder.forgetGuest(buildSlotAddresses(plan, index).guest),
+    close: () => resources.disposeAsync(),
+    removeAll: (indexes) => removeAll({ names, plan, tools, firewall }, indexes),
+  };
+}
+
+async function readSurvey(tools: KernelTools, names: InstanceNames, plan: AddressPlan): Promise<HostSurvey> {
+  const [interfaces, routes] = await Promise.all([tools.listInterfaces(), tools.listRoutes()]);
+  return surveyHost({ interfaces, routes }, names, plan);
+}
+
+async function clearStale(tools: KernelTools, { staleTaps, staleResolvers }: HostSurvey): Promise<void> {
+  await removeInterfaces(tools, staleTaps);
+  if (staleResolvers.length > 0)
+    await tools.ipBatch(staleResolvers.map((address) => `address delete ${address} dev lo`));
+}
+
+/** Interfaces go before the rules that guard them. */
+async function removeAll(
+  {
+    names,
+    plan,
+    tools,
+    firewall,
+  }: { names: InstanceNames; plan: AddressPlan; tools: KernelTools; firewall: Firewall },
+  indexes: readonly number[],
+): Promise<void> {
+  using flusher = new ConnectionFlusher();
+  await new SlotDevices({ names, plan, mtu: 0, tools, firewall, flusher }).remove(indexes);
+  await firewall.remove();
+  const { staleResolvers } = await readSurvey(tools, names, { ...plan, resolver: '' });
+  if (staleResolvers.length > 0)
+    await tools.ipBatch(staleResolvers.map((address) => `address delete ${address} dev lo`));
+}

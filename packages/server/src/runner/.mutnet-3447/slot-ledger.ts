@@ -1,0 +1,122 @@
+/**
+ * Which slot is whose. Pure bookkeeping; the caller does what it says.
+ * ```
+ *            reserve            prepared           lease
+ *   (free) ───────────► preparing ───────► ready ─────────► leased
+ *     ▲                     │                │                │ release
+ *     │ quarantine over     │ discard        │ discard        ▼
+ *     └──── quarantined ◄───┴────────────────┴─────────── removing ◄──── found
+ *                          removed                           discard      │ adopt → leased
+ * ```
+ * `found` are TAPs of an earlier runner process. A TAP serves one guest only: it is deleted and made anew, because
+ * an escaped VMM may have changed its address or filters. The lowest free slot is taken first, since uids go by it.
+ */
+type Slot =
+  | { state: 'preparing' | 'ready' | 'found' | 'removing' }
+  | { state: 'leased'; vmId: string }
+  | { state: 'quarantined'; untilMs: number };
+
+export class SlotLedger {
+  readonly #capacity: number;
+  readonly #quarantineMs: number;
+  readonly #slots = new Map<number, Slot>();
+  readonly #byVm = new Map<string, number>();
+
+  constructor(options: { capacity: number; quarantineMs: number; found: readonly number[] }) {
+    this.#capacity = options.capacity;
+    this.#quarantineMs = options.quarantineMs;
+    for (const index of options.found) this.#slots.set(index, { state: 'found' });
+  }
+
+  findByVm(vmId: string): number | undefined {
+    return this.#byVm.get(vmId);
+  }
+
+  list(state: Slot['state']): number[] {
+    return [...this.#slots].filter(([, slot]) => slot.state === state).map(([index]) => index);
+  }
+
+  /** Slots whose TAP exists, or is about to. */
+  listPresent(): number[] {
+    return [...this.#slots].filter(([, slot]) => slot.state !== 'quarantined').map(([index]) => index);
+  }
+
+  /** Takes up to `count` free slots for preparation; fewer when there are no more. */
+  reserve(count: number, nowMs: number): number[] {
+    const reserved: number[] = [];
+    for (let index = 0; index < this.#capacity && reserved.length < count; index += 1) {
+      if (!this.#isFree(index, nowMs)) continue;
+      this.#slots.set(index, { state: 'preparing' });
+      reserved.push(index);
+    }
+    return reserved;
+  }
+
+  prepared(index: number): void {
+    this.#expect(index, 'preparing');
+    this.#slots.set(index, { state: 'ready' });
+  }
+
+  /** The lowest slot that is ready, now the VM's; undefined when none is. A VM has at most one. */
+  lease(vmId: string): number | undefined {
+    if (this.#byVm.has(vmId)) throw new Error(`VM ${vmId} has a network slot already`);
+    const ready = this.list('ready');
+    if (ready.length === 0) return undefined;
+    const index = Math.min(...ready);
+    this.#give(index, vmId);
+    return index;
+  }
+
+  /** False when the slot is not there to be adopted. */
+  adopt(vmId: string, index: number): boolean {
+    if (this.#byVm.get(vmId) === index) return true;
+    if (this.#byVm.has(vmId) || this.#slots.get(index)?.state !== 'found') return false;
+    this.#give(index, vmId);
+    return true;
+  }
+
+  /** The slot that is to be removed now; undefined when the VM has none. */
+  release(vmId: string): number | undefined {
+    const index = this.#byVm.get(vmId);
+    if (index === undefined) return undefined;
+    this.#byVm.delete(vmId);
+    this.#slots.set(index, { state: 'removing' });
+    return index;
+  }
+
+  /** Marks slots that belong to no VM for removal. */
+  discard(indexes: readonly number[]): void {
+    for (const index of indexes) {
+      this.#expect(index, 'preparing', 'ready', 'found');
+      this.#slots.set(index, { state: 'removing' });
+    }
+  }
+
+  removed(index: number, nowMs: number): void {
+    this.#expect(index, 'removing');
+    this.#slots.set(index, { state: 'quarantined', untilMs: nowMs + this.#quarantineMs });
+  }
+
+  /** When the next quarantine ends; undefined when there is none. */
+  nextFreeAtMs(): number | undefined {
+    const ends = [...this.#slots.values()].flatMap((slot) =>
+      slot.state === 'quarantined' ? [slot.untilMs] : [],
+    );
+    return ends.length > 0 ? Math.min(...ends) : undefined;
+  }
+
+  #isFree(index: number, nowMs: number): boolean {
+    const slot = this.#slots.get(index);
+    return slot === undefined || (slot.state === 'quarantined' && slot.untilMs <= nowMs);
+  }
+
+  #give(index: number, vmId: string): void {
+    this.#slots.set(index, { state: 'leased', vmId });
+    this.#byVm.set(vmId, index);
+  }
+
+  #expect(index: number, ...states: Slot['state'][]): void {
+    const state = this.#slots.get(index)?.state ?? 'free';
+    if (!states.some((expected) => expected === state)) throw new Error(`network slot ${index} is ${state}`);
+  }
+}

@@ -1,0 +1,53 @@
+/**
+ * Opens a persistent TAP for QEMU's `-netdev tap,fd=N`. The interface exists already (made in the pool); attaching
+ * to it takes an ioctl that Node has no function for. A TAP has one holder at a time and, being persistent, may be
+ * opened again when that one is gone.
+ */
+import { AppError } from '@coppice/contract';
+import koffi from 'koffi';
+import { closeSync, constants, openSync } from 'node:fs';
+
+/** From linux/if_tun.h: `_IOW('T', 202, int)`. */
+const TUNSETIFF = 0x40_04_54_ca;
+/** `_IOR('T', 210, unsigned int)`: name and flags as they are now. */
+const TUNGETIFF = 0x80_04_54_d2;
+const IFF_TAP = 0x0002;
+const IFF_PERSIST = 0x0800;
+/** Without it each frame carries a 4-byte header that QEMU does not expect. */
+const IFF_NO_PI = 0x1000;
+/** Lets QEMU hand checksum and segmentation work through instead of doing it per packet. */
+const IFF_VNET_HDR = 0x4000;
+/** `struct ifreq`: name in 16 bytes, then a union of which the flags are the first two. */
+const IFREQ_BYTES = 40;
+const IFREQ_FLAGS_OFFSET = 16;
+const NAME_LIMIT_BYTES = 15;
+
+type Ioctl = (fd: number, request: number, argument: Buffer) => number;
+const ioctl = koffi
+  .load('libc.so.6')
+  .func('int ioctl(int fd, unsigned long request, void *argument)') as Ioctl;
+
+/**
+ * Answers a new descriptor on the named TAP, close-on-exec; the caller closes it. Throws `internal` when the TAP is
+ * gone or held by someone else.
+ */
+export function openTapDevice(name: string): number {
+  const request = Buffer.alloc(IFREQ_BYTES);
+  if (request.write(name, 'latin1') > NAME_LIMIT_BYTES) throw new RangeError(`interface name ${name}`);
+  request.writeUInt16LE(IFF_TAP | IFF_NO_PI | IFF_VNET_HDR, IFREQ_FLAGS_OFFSET);
+  const fd = openSync('/dev/net/tun', constants.O_RDWR | constants.O_NONBLOCK);
+  const problem = attach(fd, request);
+  if (problem === undefined) return fd;
+  closeSync(fd);
+  throw new AppError('internal', `opening TAP ${name}: ${problem}`);
+}
+
+/** Where there is no such TAP the kernel makes one, which is not persistent; that one goes with the descriptor. */
+function attach(fd: number, request: Buffer): string | undefined {
+  if (ioctl(fd, TUNSETIFF, request) !== 0) {
+    const code = koffi.errno();
+    return code === koffi.os.errno['EBUSY'] ? 'another process holds it' : `error ${code}`;
+  }
+  if (ioctl(fd, TUNGETIFF, request) !== 0) return `error ${koffi.errno()}`;
+  return (request.readUInt16LE(IFREQ_FLAGS_OFFSET) & IFF_PERSIST) === 0 ? 'it is gone' : undefined;
+}

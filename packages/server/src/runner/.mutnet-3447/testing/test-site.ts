@@ -1,0 +1,81 @@
+/** The site of the component tests: a host, the internet behind it, and guests at the ends of real TAPs. */
+import { execFileSync } from 'node:child_process';
+import { closeSync } from 'node:fs';
+import { pino } from 'pino';
+import { GuestNetwork, type GuestNetworkOptions, type NetworkSlot } from '../guest-network.ts';
+import { enterHostNamespace } from './host-namespace.ts';
+import { Machine } from './machine.ts';
+
+export const INTERNET = '203.0.113.1';
+export const HOST = '203.0.113.2';
+
+export const OPTIONS: GuestNetworkOptions = {
+  slug: '7e57',
+  guestCidr: '10.202.0.0/16',
+  tools: { nft: 'nft', ip: 'ip' },
+  poolSize: 2,
+  openPrivateRanges: [],
+  upstreamResolvers: [INTERNET],
+  log: pino({ level: process.env['COPPICE_TEST_LOG'] ?? 'silent' }),
+};
+
+export class TestSite implements AsyncDisposable {
+  readonly #resources: AsyncDisposableStack;
+  readonly internet: Machine;
+
+  private constructor(resources: AsyncDisposableStack, internet: Machine) {
+    this.#resources = resources;
+    this.internet = internet;
+  }
+
+  /** `addresses` are further ones of the internet's machine, reached by the host's default route. */
+  static async build(addresses: readonly string[] = []): Promise<TestSite> {
+    await using resources = new AsyncDisposableStack();
+    resources.use(enterHostNamespace());
+    const internet = resources.use(await Machine.start());
+    runIp(`link add up0 type veth peer name eth0 netns ${internet.pid}`);
+    runIp(`address add ${HOST}/24 dev up0`, 'link set up0 up', `route add default via ${INTERNET}`);
+    const further = addresses.map((address) => `address add ${address}/32 dev lo`);
+    await internet.call('ip', [`address add ${INTERNET}/24 dev eth0`, 'link set eth0 up', ...further]);
+    return new TestSite(resources.move(), internet);
+  }
+
+  /** Disposed of together with the site, and everything of it removed. */
+  async openNetwork(options: Partial<GuestNetworkOptions> = {}): Promise<GuestNetwork> {
+    const network = await GuestNetwork.open({ ...OPTIONS, ...options });
+    this.#resources.defer(() => network.destroy());
+    return network;
+  }
+
+  async startGuest(slot: NetworkSlot): Promise<Machine> {
+    const fd = slot.openTap();
+    try {
+      const guest = this.#resources.use(await Machine.start(fd));
+      await guest.call('plugTap', { mac: slot.mac, mtu: slot.mtu });
+      await guest.call('ip', [
+        `address add ${slot.address} dev eth0`,
+        `route add default via ${slot.gateway}`,
+      ]);
+      return guest;
+    } finally {
+      closeSync(fd);
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#resources.disposeAsync();
+  }
+}
+
+export function runIp(...commands: string[]): void {
+  execFileSync('ip', ['-batch', '-'], { input: commands.join('\n') });
+}
+
+export function runNft(script: string): string {
+  return execFileSync('nft', ['-f', '-'], { input: script, encoding: 'utf8' });
+}
+
+export function listInterfaceNames(): string[] {
+  const text = execFileSync('ip', ['-json', 'link'], { encoding: 'utf8' });
+  return (JSON.parse(text) as { ifname: string }[]).map((link) => link.ifname);
+}

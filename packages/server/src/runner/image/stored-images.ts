@@ -1,0 +1,177 @@
+/**
+ * The images on disk:
+ *
+ *   <directory>/images/sha256-<hex>/image.squashfs, image.json    complete: made elsewhere and renamed to its name
+ *   <directory>/staging/<unique>/                                 what is being made; swept at the next start
+ */
+import {
+  chmod,
+  mkdir,
+  mkdtemp,
+  open,
+  readFile,
+  readdir,
+  rename,
+  rm,
+  stat,
+  writeFile,
+} from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Logger } from 'pino';
+import { z } from 'zod';
+import type { ImageConfig } from './image-store.types.ts';
+
+export const SQUASHFS_NAME = 'image.squashfs';
+const RECORD_NAME = 'image.json';
+const DIRECTORY_MODE = 0o755;
+
+const ImageRecord = z.object({
+  version: z.literal(1),
+  digest: z.string().regex(/^sha256:[0-9a-f]{64}$/u),
+  size_bytes: z.int().positive(),
+  prepared_at: z.iso.datetime(),
+  config: z.object({ env: z.record(z.string(), z.string()), user: z.string(), workdir: z.string() }),
+  references: z.array(z.object({ name: z.string(), resolved_at: z.iso.datetime() })),
+});
+
+/** A stored image with all references that led to it. */
+export interface ImageEntry {
+  digest: string;
+  path: string;
+  sizeBytes: number;
+  config: ImageConfig;
+  preparedAt: Date;
+  /** Canonical references as they were asked for, and when they last began to mean this image. */
+  references: Map<string, Date>;
+}
+
+export type NewImage = Pick<ImageEntry, 'digest' | 'sizeBytes' | 'config'> & { reference: string };
+
+export class StoredImages {
+  readonly #imagesPath: string;
+  readonly #stagingPath: string;
+  readonly #entries = new Map<string, ImageEntry>();
+
+  private constructor(directory: string) {
+    this.#imagesPath = join(directory, 'images');
+    this.#stagingPath = join(directory, 'staging');
+  }
+
+  /** Reads what is there. Removes what an earlier process left unfinished and what cannot be read. */
+  static async open(directory: string, log: Logger): Promise<StoredImages> {
+    const images = new StoredImages(directory);
+    await rm(images.#stagingPath, { recursive: true, force: true, maxRetries: 5 });
+    await mkdir(images.#stagingPath, { recursive: true, mode: 0o700 });
+    await mkdir(images.#imagesPath, { recursive: true, mode: DIRECTORY_MODE });
+    for (const name of await readdir(images.#imagesPath)) {
+      const path = join(images.#imagesPath, name);
+      try {
+        const entry = await readEntry(path);
+        if (directoryName(entry.digest) !== name) throw new Error(`${path} holds ${entry.digest}`);
+        images.#entries.set(entry.digest, entry);
+      } catch (error) {
+        log.warn({ err: error, path }, 'a stored image cannot be read and is removed');
+        await rm(path, { recursive: true, force: true });
+      }
+    }
+    return images;
+  }
+
+  find(digest: string): ImageEntry | undefined {
+    return this.#entries.get(digest);
+  }
+
+  values(): Iterable<ImageEntry> {
+    return this.#entries.values();
+  }
+
+  /** A directory of its own on the file system of the images; it is gone when disposed. */
+  async makeStaging(): Promise<AsyncDisposable & { path: string }> {
+    const path = await mkdtemp(join(this.#stagingPath, 'image-'));
+    return {
+      path,
+      [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true, maxRetries: 5 }),
+    };
+  }
+
+  /** Makes an image known. `path` is a directory in staging with nothing but its squashfs file, which is on disk. */
+  async publish(path: string, image: NewImage): Promise<ImageEntry> {
+    const now = new Date();
+    const target = join(this.#imagesPath, directoryName(image.digest));
+    const entry: ImageEntry = {
+      digest: image.digest,
+      path: join(target, SQUASHFS_NAME),
+      sizeBytes: image.sizeBytes,
+      config: image.config,
+      preparedAt: now,
+      references: new Map([[image.reference, now]]),
+    };
+    await writeRecord(path, entry);
+    await chmod(path, DIRECTORY_MODE);
+    await rename(path, target);
+    await syncDirectory(this.#imagesPath);
+    this.#entries.set(entry.digest, entry);
+    return entry;
+  }
+
+  /** Notes that `reference` means this image from now on. Writes only what is new. */
+  async addReference(entry: ImageEntry, reference: string): Promise<void> {
+    if (newestHolder(this.#entries.values(), reference) === entry) return;
+    entry.references.set(reference, new Date());
+    await writeRecord(join(this.#imagesPath, directoryName(entry.digest)), entry);
+  }
+}
+
+/** The image that a reference meant last. */
+export function newestHolder(entries: Iterable<ImageEntry>, reference: string): ImageEntry | undefined {
+  let newest: ImageEntry | undefined;
+  let newestAt = Number.NEGATIVE_INFINITY;
+  for (const entry of entries) {
+    const at = entry.references.get(reference)?.getTime() ?? Number.NEGATIVE_INFINITY;
+    if (at <= newestAt) continue;
+    newest = entry;
+    newestAt = at;
+  }
+  return newest;
+}
+
+function directoryName(digest: string): string {
+  return digest.replace(':', '-');
+}
+
+async function readEntry(path: string): Promise<ImageEntry> {
+  const record = ImageRecord.parse(JSON.parse(await readFile(join(path, RECORD_NAME), 'utf8')));
+  const squashfsPath = join(path, SQUASHFS_NAME);
+  const { size } = await stat(squashfsPath);
+  if (size !== record.size_bytes)
+    throw new Error(`${squashfsPath} has ${size} bytes, not ${record.size_bytes}`);
+  return {
+    digest: record.digest,
+    path: squashfsPath,
+    sizeBytes: size,
+    config: record.config,
+    preparedAt: new Date(record.prepared_at),
+    references: new Map(record.references.map(({ name, resolved_at }) => [name, new Date(resolved_at)])),
+  };
+}
+
+async function writeRecord(directory: string, entry: ImageEntry): Promise<void> {
+  const record: z.infer<typeof ImageRecord> = {
+    version: 1,
+    digest: entry.digest,
+    size_bytes: entry.sizeBytes,
+    prepared_at: entry.preparedAt.toISOString(),
+    config: { ...entry.config, env: { ...entry.config.env } },
+    references: [...entry.references].map(([name, at]) => ({ name, resolved_at: at.toISOString() })),
+  };
+  const path = join(directory, RECORD_NAME);
+  const temporaryPath = `${path}.${process.hrtime.bigint()}.new`;
+  await writeFile(temporaryPath, `${JSON.stringify(record, undefined, 2)}\n`, { flush: true });
+  await rename(temporaryPath, path);
+  await syncDirectory(directory);
+}
+
+async function syncDirectory(path: string): Promise<void> {
+  await using directory = await open(path);
+  await directory.sync();
+}
