@@ -4,7 +4,7 @@ import { SetupError } from './setup-error.mjs';
 
 /** Enough for `apt-cache show`; of longer output the end is kept, where errors stand. */
 const OUTPUT_LIMIT_BYTES = 4 * 1024 * 1024;
-const SHOWN_LINES = 30;
+const SHOWN_LINES = 25;
 const KILL_GRACE_MS = 5_000;
 
 /**
@@ -62,11 +62,11 @@ export async function run(command, args, options) {
   const result = { exitCode: exit.code, stdout: stdout.toString(), output: output.toString() };
   if (exit.timedOut)
     throw new SetupError(
-      `${options.step}: ${command} did not end within ${options.timeoutMs / 1000} s\n${lastLines(result.output)}`,
+      `${options.step}: ${command} did not end within ${options.timeoutMs / 1000} s\n${excerpt(result.output)}`,
     );
   if (result.exitCode !== 0 && options.allowFailure !== true) {
     throw new SetupError(
-      `${options.step}: ${command} failed with exit code ${result.exitCode}\n${lastLines(result.output)}`,
+      `${options.step}: ${command} failed with exit code ${result.exitCode}\n${excerpt(result.output)}`,
     );
   }
   return result;
@@ -121,11 +121,15 @@ function signalGroup(child, signal) {
   }
 }
 
-/** @param {string} text */
-function lastLines(text) {
+/**
+ * Programs name the cause first (npm) or last (apt): both ends are shown.
+ * @param {string} text
+ */
+function excerpt(text) {
   const lines = text.trimEnd().split('\n');
-  return lines
-    .slice(-SHOWN_LINES)
-    .map((line) => `  | ${line}`)
-    .join('\n');
+  const shown =
+    lines.length <= 2 * SHOWN_LINES
+      ? lines
+      : [...lines.slice(0, SHOWN_LINES), '…', ...lines.slice(-SHOWN_LINES)];
+  return shown.map((line) => `  | ${line}`).join('\n');
 }

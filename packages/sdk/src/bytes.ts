@@ -5,47 +5,53 @@ import { CoppiceError } from './errors.ts';
 export const MAX_BUFFERED_BYTES = 256 * 2 ** 20;
 
 /**
- * Reads a body whole. Throws `response_too_large` past `limitBytes`, and gives up the rest of the body.
+ * Reads a body whole. Throws `response_too_large` past `limitBytes`, and gives up the rest of the body. A body that
+ * breaks off rejects with what `explainBreak` makes of the break and of the bytes that came before it.
  */
 export async function collectBytes(
   body: ReadableStream<Uint8Array> | null,
   limitBytes: number,
+  explainBreak: (error: unknown, begun: Uint8Array) => unknown = (error) => error,
 ): Promise<Uint8Array<ArrayBuffer>> {
-  const chunks = await readUpTo(body, limitBytes, 'refuse');
-  return joinChunks(chunks);
+  const chunks: Uint8Array[] = [];
+  const isWhole = await readUpTo(body, limitBytes, chunks).catch((error: unknown) => {
+    throw explainBreak(error, joinChunks(chunks));
+  });
+  if (isWhole) return joinChunks(chunks);
+  throw new CoppiceError(`the answer is over ${limitBytes} bytes; read it as a stream`, {
+    status: 0,
+    code: 'response_too_large',
+  });
 }
 
-/** Reads at most `limitBytes` of a body and gives up the rest. */
+/** Reads at most `limitBytes` of a body and gives up the rest, or what came before it broke off. */
 export async function collectPrefix(
   body: ReadableStream<Uint8Array> | null,
   limitBytes: number,
 ): Promise<Uint8Array<ArrayBuffer>> {
-  const chunks = await readUpTo(body, limitBytes, 'cut');
+  const chunks: Uint8Array[] = [];
+  // The status of an error is worth more than the break: a service that refuses an upload may close at once.
+  await readUpTo(body, limitBytes, chunks).catch(() => false);
   return joinChunks(chunks).subarray(0, limitBytes);
 }
 
+/** Puts the body into `chunks`; false if it is longer than the limit. */
 async function readUpTo(
   body: ReadableStream<Uint8Array> | null,
   limitBytes: number,
-  beyond: 'refuse' | 'cut',
-): Promise<Uint8Array[]> {
-  const chunks: Uint8Array[] = [];
-  if (body === null) return chunks;
+  chunks: Uint8Array[],
+): Promise<boolean> {
+  if (body === null) return true;
   const reader = body.getReader();
   let sizeBytes = 0;
   for (;;) {
     const { done, value } = await reader.read();
-    if (done) return chunks;
+    if (done) return true;
     chunks.push(value);
     sizeBytes += value.length;
     if (sizeBytes <= limitBytes) continue;
-    const error = new CoppiceError(`the answer is over ${limitBytes} bytes; read it as a stream`, {
-      status: 0,
-      code: 'response_too_large',
-    });
-    await reader.cancel(error);
-    if (beyond === 'refuse') throw error;
-    return chunks;
+    await reader.cancel();
+    return false;
   }
 }
 

@@ -86,8 +86,14 @@ export function parseRetryAfterMs(header: string | null): number | undefined {
   return Number.isNaN(at) ? undefined : Math.max(0, at - Date.now());
 }
 
+export interface ErrorFields {
+  code?: string;
+  message?: string;
+  requestId?: string;
+}
+
 /** The fields of `{"error": {...}}`, each undefined where the body is not of that shape. */
-export function readErrorFields(value: unknown): { code?: string; message?: string; requestId?: string } {
+export function readErrorFields(value: unknown): ErrorFields {
   const error = isObject(value) ? value['error'] : undefined;
   if (!isObject(error)) return {};
   const { code, message, request_id: requestId } = error;
@@ -98,7 +104,8 @@ export function readErrorFields(value: unknown): { code?: string; message?: stri
   };
 }
 
-function parseErrorBody(body: Uint8Array): ReturnType<typeof readErrorFields> {
+/** The same of a body that may be anything. */
+export function parseErrorBody(body: Uint8Array): ErrorFields {
   try {
     return readErrorFields(JSON.parse(new TextDecoder().decode(body)));
   } catch {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { CoppiceError } from './errors.ts';
-import { errorBody, LoopbackServer, SANDBOX_ID, sendJson } from './testing/loopback-server.ts';
+import { errorBody, LoopbackServer, SANDBOX_ID } from './testing/loopback-server.ts';
 
 const RESULT = { exit_code: 3, stdout: 'ä\u0000\n', stderr: 'no', timed_out: false, truncated: true };
 
@@ -56,17 +56,22 @@ test('a command whose service hangs runs into timeout plus deadline', async () =
   await assert.rejects(call, { code: 'timeout', status: 0 });
 });
 
-test('a failure after the status line is an error with its code', async () => {
-  await using server = await LoopbackServer.start((_, response) => {
-    sendJson(response, { body: errorBody('guest_unreachable', 'the agent is gone') });
-  });
-  await assert.rejects(server.sandbox().exec('x'), (error) => {
-    assert.ok(error instanceof CoppiceError);
-    assert.equal(error.code, 'guest_unreachable');
-    assert.equal(error.detail, 'the agent is gone');
-    assert.equal(error.requestId, 'req0a1b');
-    return true;
-  });
+test('a failure after the status line is an error with its code, whether the body ends or breaks off', async () => {
+  const body = JSON.stringify(errorBody('guest_unreachable', 'the agent is gone'));
+  for (const end of ['end', 'destroy'] as const) {
+    await using server = await LoopbackServer.start((_, response) => {
+      response.flushHeaders();
+      response.write(' ');
+      response.write(body, () => response[end]());
+    });
+    await assert.rejects(server.sandbox().exec('x'), (error) => {
+      assert.ok(error instanceof CoppiceError);
+      assert.equal(error.code, 'guest_unreachable', end);
+      assert.equal(error.detail, 'the agent is gone');
+      assert.equal(error.requestId, 'req0a1b');
+      return true;
+    });
+  }
 });
 
 test('an exec can be aborted', async () => {

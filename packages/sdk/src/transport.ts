@@ -8,7 +8,14 @@
 import { collectBytes, collectPrefix, MAX_BUFFERED_BYTES, watchDownload } from './bytes.ts';
 import type { FetchFunction, ResolvedClientOptions } from './client-options.ts';
 import { Deadline } from './deadline.ts';
-import { buildAnswerError, CoppiceError, firstBytes, readErrorFields } from './errors.ts';
+import {
+  buildAnswerError,
+  CoppiceError,
+  firstBytes,
+  parseErrorBody,
+  readErrorFields,
+  type ErrorFields,
+} from './errors.ts';
 import { isConnectionRefused, retryDelayMs } from './retry.ts';
 
 /** Enough for every error body of the service; what a proxy adds beyond it is not read. */
@@ -72,8 +79,12 @@ export class Transport {
     parse: (value: unknown) => Value,
   ): Promise<Answer<Value>> {
     const response = await this.#send(request, deadline);
-    const body = await collectBytes(response.body, MAX_BUFFERED_BYTES).catch((error: unknown) => {
-      throw buildConnectionError(request, deadline.reasonFor(error));
+    const body = await collectBytes(response.body, MAX_BUFFERED_BYTES, (error, begun) => {
+      const lateError = buildLateError(request, response, { fields: parseErrorBody(begun), body: begun });
+      return (
+        (deadline.signal.aborted ? undefined : lateError) ??
+        buildConnectionError(request, deadline.reasonFor(error))
+      );
     });
     return { value: parseJsonAnswer(request, response, { body, parse }), headers: response.headers };
   }
@@ -113,11 +124,8 @@ export class Transport {
     try {
       const response = await this.#fetch(this.#urlOf(request), this.#buildInit(request, deadline));
       if (response.ok) return response;
-      const body = await collectPrefix(response.body, MAX_ERROR_BODY_BYTES).catch((error: unknown) => {
-        if (deadline.signal.aborted) throw error;
-        // The status is worth more than the break: a service that refuses an upload may close at once.
-        return new Uint8Array(0);
-      });
+      const body = await collectPrefix(response.body, MAX_ERROR_BODY_BYTES);
+      if (deadline.signal.aborted) throw deadline.signal.reason;
       return buildAnswerError(labelOf(request), { status: response.status, headers: response.headers, body });
     } catch (error) {
       const failure = buildConnectionError(request, deadline.reasonFor(error));
@@ -155,7 +163,9 @@ function parseJsonAnswer<Value>(
 ): Value {
   try {
     const value: unknown = JSON.parse(new TextDecoder().decode(answer.body));
-    throwLateError(request, response, { value, body: answer.body });
+    const late = { fields: readErrorFields(value), body: answer.body };
+    const lateError = buildLateError(request, response, late);
+    if (lateError !== undefined) throw lateError;
     return answer.parse(value);
   } catch (error) {
     if (error instanceof CoppiceError) throw error;
@@ -172,16 +182,19 @@ function parseJsonAnswer<Value>(
   }
 }
 
-/** The status line of an exec leaves when the command starts; what fails later arrives as an error body under it. */
-function throwLateError(
+/**
+ * The status line of an exec leaves when the command starts. What fails later arrives as an error body under it, after
+ * which the service breaks the connection off. Undefined if the body is no such error.
+ */
+function buildLateError(
   request: CallRequest,
   response: Response,
-  answer: { value: unknown; body: Uint8Array },
-): void {
-  const { code, message, requestId } = readErrorFields(answer.value);
-  if (code === undefined) return;
-  throw new CoppiceError(
-    `HTTP ${response.status} from ${labelOf(request)}, which failed under way: ${firstBytes(answer.body)}`,
+  late: { fields: ErrorFields; body: Uint8Array },
+): CoppiceError | undefined {
+  const { code, message, requestId } = late.fields;
+  if (code === undefined) return undefined;
+  return new CoppiceError(
+    `HTTP ${response.status} from ${labelOf(request)}, which failed under way: ${firstBytes(late.body)}`,
     {
       status: response.status,
       code,

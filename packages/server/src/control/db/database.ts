@@ -1,6 +1,7 @@
 /** The connection pool, the query builder on it, and the migrations. */
 import { AppError } from '@coppice/contract';
-import { Kysely, Migrator, PostgresDialect } from 'kysely';
+import { Kysely, PostgresDialect } from 'kysely';
+import { Migrator } from 'kysely/migration';
 import pg from 'pg';
 import type { Logger } from 'pino';
 import { MIGRATIONS } from './migrations.ts';
@@ -11,7 +12,6 @@ export type Database = Kysely<Tables>;
 const POOL_SIZE = 10;
 const CONNECT_DEADLINE_MS = 5_000;
 const STATEMENT_DEADLINE_MS = 15_000;
-const INT8_OID = 20;
 
 /** A pool on the database, connecting when first used and again after a loss. Dispose with `destroy()`. */
 export function openDatabase(connection: pg.PoolConfig, log: Logger): Database {
@@ -22,7 +22,7 @@ export function openDatabase(connection: pg.PoolConfig, log: Logger): Database {
     statement_timeout: STATEMENT_DEADLINE_MS,
     query_timeout: STATEMENT_DEADLINE_MS + 1_000,
     idle_in_transaction_session_timeout: STATEMENT_DEADLINE_MS,
-    types: { getTypeParser: parserFor },
+    types: parseTypes(),
   });
   pool.on('error', (error) => log.warn({ err: error }, 'an idle database connection was lost'));
   return new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) });
@@ -51,9 +51,10 @@ export async function pingDatabase(db: Database): Promise<void> {
 }
 
 /** Every bigint in the tables is a time or a count below 2^53; one that is not would be silently rounded. */
-function parserFor(oid: number, format?: 'text' | 'binary'): (text: string) => unknown {
-  if (oid === INT8_OID && format !== 'binary') return parseInt8;
-  return pg.types.getTypeParser(oid, format as 'text') as (text: string) => unknown;
+function parseTypes(): pg.TypeOverrides {
+  const types = new pg.TypeOverrides();
+  types.setTypeParser(pg.types.builtins.INT8, parseInt8);
+  return types;
 }
 
 function parseInt8(text: string): number {

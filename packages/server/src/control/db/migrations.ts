@@ -1,5 +1,6 @@
 /** Numbered migrations, run in order at start. One that was released is never edited: what it did stays done. */
-import { sql, type Kysely, type Migration } from 'kysely';
+import { sql, type Kysely } from 'kysely';
+import type { Migration } from 'kysely/migration';
 
 type Database = Kysely<unknown>;
 

@@ -1,9 +1,6 @@
 /** The tables, as kysely sees them. Times are Unix milliseconds, money is in whole cost units (contract, cost.ts). */
 import type { SandboxState, StatusReason } from '@coppice/contract';
-import type { ColumnType, Generated, Insertable, JSONColumnType, Selectable, Updateable } from 'kysely';
-
-/** PostgreSQL `numeric(40,0)`: travels as text, so that no digit is lost. */
-type WholeNumeric = ColumnType<string, string, string>;
+import type { Generated, Insertable, JSONColumnType, Selectable, Updateable } from 'kysely';
 
 export interface OrganizationTable {
   id: string;
@@ -46,7 +43,8 @@ export interface SandboxTable {
   cpu_ms: Generated<number>;
   mem_peak_bytes: Generated<number>;
   uptime_ms: Generated<number>;
-  cost_units: Generated<WholeNumeric>;
+  /** `numeric(40,0)`: travels as text, so that no digit is lost. */
+  cost_units: Generated<string>;
 }
 
 export interface IdempotencyKeyTable {

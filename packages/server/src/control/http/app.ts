@@ -12,6 +12,10 @@ export type App = FastifyInstance<
 >;
 
 declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** The body is piped, not parsed, and has no deadline of its own. */
+    hasRawBody?: boolean;
+  }
   interface FastifyRequest {
     /** Whose key it carries; empty outside /v1. */
     organizationId: string;

@@ -26,24 +26,48 @@ export async function addOpenApi(app: App, version: string): Promise<void> {
 }
 
 type Document = ReturnType<typeof jsonSchemaTransformObject>;
+type Schemas = Record<string, unknown>;
 
 /**
- * Every schema comes twice, as input and as output. Requests keep the strict input form, under the plain name; answers
- * lose `additionalProperties: false`, which would make a new field in an answer break generated clients.
+ * Every named schema comes twice, as input and as output. Requests keep the strict input form, under the plain name;
+ * answers lose `additionalProperties: false`, with which a new field in an answer would break generated clients.
  */
 function tidyDocument(document: Document): Document {
-  const paths = JSON.stringify('paths' in document ? document.paths : {});
-  const schemas = readSchemas(document);
-  const renamed = new Map<string, string>();
-  const kept: Record<string, unknown> = {};
-  for (const [name, schema] of Object.entries(schemas)) {
-    const isUsed = JSON.stringify([paths, schemas]).includes(`#/components/schemas/${name}\\"`);
-    if (!isUsed) continue;
-    const isInput = name.endsWith(INPUT) && Object.hasOwn(schemas, name.slice(0, -INPUT.length));
-    const plain = isInput ? name.slice(0, -INPUT.length) : name;
-    if (isInput) renamed.set(name, plain);
-    kept[plain] = isInput ? schema : openUp(schema);
+  const { paths, components } = document as { paths?: unknown; components?: { schemas?: Schemas } };
+  const schemas = components?.schemas ?? {};
+  const isInput = (name: string) => name.endsWith(INPUT) && Object.hasOwn(schemas, name.slice(0, -INPUT.length));
+  const used = findUsed(schemas, paths);
+  const named: Schemas = {};
+  for (const name of used) {
+    const plain = isInput(name) && !used.has(name.slice(0, -INPUT.length)) ? name.slice(0, -INPUT.length) : name;
+    named[plain] = isInput(name) ? schemas[name] : openUp(schemas[name]);
   }
-  const tidy = { ...document, components: { ...document.components, schemas: kept } };
-  return JSON.parse(renameReferences(JSON.stringify(tidy), renamed)) as Document;
+  const text = JSON.stringify({ ...document, components: { ...components, schemas: named } });
+  return JSON.parse(text.replaceAll(REFERENCE, (whole, name: string) => referTo(whole, name, named))) as Document;
+}
+
+const REFERENCE = /"#\/components\/schemas\/(\w+)"/g;
+
+function referTo(whole: string, name: string, named: Schemas): string {
+  return Object.hasOwn(named, name) ? whole : `"#/components/schemas/${name.slice(0, -INPUT.length)}"`;
+}
+
+/** Names that the paths refer to, directly or through another schema. */
+function findUsed(schemas: Schemas, paths: unknown): Set<string> {
+  const used = new Set<string>();
+  const visit = (part: unknown) => {
+    for (const [, name] of JSON.stringify(part ?? {}).matchAll(REFERENCE)) {
+      if (name === undefined || used.has(name)) continue;
+      used.add(name);
+      visit(schemas[name]);
+    }
+  };
+  visit(paths);
+  return new Set([...used].sort());
+}
+
+function openUp(schema: unknown): unknown {
+  return JSON.parse(JSON.stringify(schema), (key, value: unknown) =>
+    key === 'additionalProperties' && value === false ? undefined : value,
+  );
 }

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { AppError, invalidRequest } from '@coppice/contract';
-import Fastify, { type FastifyRequest } from 'fastify';
+import Fastify, { type FastifyBaseLogger, type FastifyRequest } from 'fastify';
 import { serializerCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { Logger } from 'pino';
 import type { z } from 'zod';
@@ -31,8 +31,9 @@ const KEEP_ALIVE_MS = 75_000;
 
 /** Builds the server without listening. */
 export async function buildServer(parts: HttpParts, log: Logger): Promise<App> {
+  const loggerInstance: FastifyBaseLogger = log;
   const app: App = Fastify({
-    loggerInstance: log,
+    loggerInstance,
     disableRequestLogging: true,
     requestIdLogLabel: 'request_id',
     genReqId: (request) => readRequestId(request.headers['x-request-id'], newRequestId),

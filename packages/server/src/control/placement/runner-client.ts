@@ -91,7 +91,7 @@ export class RunnerClient {
     const query = new URLSearchParams(mode === undefined ? { path } : { path, mode });
     const answer = await this.#guest({
       method: 'PUT',
-      path: `${vmPath(id)}/agent/files?${query}`,
+      path: `${vmPath(id)}/agent/files?${query.toString()}`,
       headers: { 'content-type': 'application/octet-stream' },
       body: content,
       headDeadlineMs: deadlineMs,
@@ -104,7 +104,7 @@ export class RunnerClient {
   async downloadFile(id: string, { path, range, method }: DownloadOptions): Promise<RunnerAnswer> {
     return this.#guest({
       method,
-      path: `${vmPath(id)}/agent/files?${new URLSearchParams({ path })}`,
+      path: `${vmPath(id)}/agent/files?${new URLSearchParams({ path }).toString()}`,
       ...(range === undefined ? {} : { headers: { range } }),
       headDeadlineMs: AGENT_HEAD_DEADLINE_MS,
     });
@@ -113,7 +113,7 @@ export class RunnerClient {
   async listFiles(id: string, path: string): Promise<FileEntry[]> {
     const answer = await this.#guest({
       method: 'GET',
-      path: `${vmPath(id)}/agent/list?${new URLSearchParams({ path })}`,
+      path: `${vmPath(id)}/agent/list?${new URLSearchParams({ path }).toString()}`,
       headDeadlineMs: AGENT_HEAD_DEADLINE_MS,
     });
     return parseGuestBody(answer, z.array(FileEntry), MAX_LISTING_BYTES);

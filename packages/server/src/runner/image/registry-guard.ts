@@ -54,7 +54,7 @@ export class RegistryGuard {
   }
 
   /**
-   * Throws `invalid_image` for a registry on a private address that is not configured. A name that changes its address
+   * Throws `registry_unavailable` for a registry on a private address that is not configured. A name that changes its address
    * between this and the connection gets through: a firewall is the cure for that.
    */
   async check(registry: string): Promise<void> {
@@ -65,8 +65,8 @@ export class RegistryGuard {
     const addresses = isName ? await this.#lookup(registry, host) : [host];
     if (!addresses.some((address) => this.#isPrivate(address))) return;
     throw new AppError(
-      'invalid_image',
-      `the registry ${registry} is on a private address; the operator must name it as a mirror or insecure registry first`,
+      'registry_unavailable',
+      `the registry ${registry} is on a private address and is not asked; the operator must name it as a mirror or insecure registry first`,
     );
   }
 

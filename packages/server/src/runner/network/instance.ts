@@ -52,7 +52,7 @@ export async function openInstance(options: InstanceOptions, onTableRemoved: () 
   // Zone 0 is no slot's: this only shows, before anything depends on it, that the kernel can flush.
   await flusher.flush(buildConnectionMark(names, 0));
   const survey = await readSurvey(tools, names, plan);
-  await clearStale(tools, survey);
+  await clearStale(tools, names, survey);
   await tools.ipBatch([`address replace ${plan.resolver}/32 dev lo label ${names.resolverLabel} scope host`]);
   const listUpstreams = () => upstreams.list();
   const forwarder = opened.use(await DnsForwarder.listen({ address: plan.resolver, listUpstreams, log }));
@@ -89,8 +89,8 @@ async function readSurvey(tools: KernelTools, names: InstanceNames, plan: Addres
   return surveyHost({ interfaces, routes }, names, plan);
 }
 
-async function clearStale(tools: KernelTools, { staleTaps, staleResolvers }: HostSurvey): Promise<void> {
-  await removeInterfaces(tools, staleTaps);
+async function clearStale(tools: KernelTools, names: InstanceNames, { staleTaps, staleResolvers }: HostSurvey): Promise<void> {
+  await removeInterfaces(tools, names, staleTaps);
   if (staleResolvers.length > 0)
     await tools.ipBatch(staleResolvers.map((address) => `address delete ${address} dev lo`));
 }

@@ -39,10 +39,8 @@ export class SlotDevices {
   async remove(indexes: readonly number[]): Promise<void> {
     const { firewall, flusher, names, plan } = this.#options;
     await firewall.expel(indexes);
-    await removeInterfaces(
-      this.#options.tools,
-      indexes.map((index) => buildTapName(names, index)),
-    );
+    const taps = indexes.map((index) => buildTapName(names, index));
+    await removeInterfaces(this.#options.tools, names, taps);
     for (const index of indexes)
       await flusher.flush(buildConnectionMark(names, buildSlotAddresses(plan, index).zone));
   }
@@ -61,14 +59,21 @@ export class SlotDevices {
   }
 }
 
-/** Ones that are gone already are fine. */
-export async function removeInterfaces(tools: KernelTools, interfaceNames: readonly string[]): Promise<void> {
+/**
+ * Ones that are gone already are fine. Deleted as a group: one by one each would wait for its own RCU grace period
+ * (16 TAPs: 320 ms against 30 ms).
+ */
+export async function removeInterfaces(
+  tools: KernelTools,
+  names: InstanceNames,
+  interfaceNames: readonly string[],
+): Promise<void> {
   if (interfaceNames.length === 0) return;
-  const failure = await tools.ipBatchForced(interfaceNames.map((name) => `link delete dev ${name}`));
+  const group = names.removalGroup;
+  const commands = interfaceNames.map((name) => `link set dev ${name} group ${group}`);
+  const failure = await tools.ipBatchForced([...commands, `link delete group ${group}`]);
   if (failure === undefined) return;
   const left = (await tools.listInterfaces()).filter((link) => interfaceNames.includes(link.ifname));
   if (left.length === 0) return;
-  throw new AppError('internal', `removing ${left.map((link) => link.ifname).join(', ')}`, {
-    cause: failure,
-  });
+  throw new AppError('internal', `removing ${left.map((link) => link.ifname).join(', ')}`, { cause: failure });
 }

@@ -9,13 +9,24 @@ export interface InstanceNames {
   table: string;
   /** Label of the resolver's address on `lo`; the kernel wants it to begin with the interface's name. */
   resolverLabel: string;
+  /** Interface group of TAPs that are about to be deleted: a group goes in one kernel operation. */
+  removalGroup: number;
 }
+
+/** The upper half says "co", so that no number an administrator would pick is hit. */
+const REMOVAL_GROUPS = 0x63_6f_00_00;
 
 export function buildInstanceNames(slug: string): InstanceNames {
   if (!/^[0-9a-f]{4}$/u.test(slug)) {
     throw new AppError('invalid_request', `slug: "${slug}" must be 4 lower-case hex characters`);
   }
-  return { slug, tapPattern: `cop${slug}-*`, table: `coppice_${slug}`, resolverLabel: `lo:cop${slug}` };
+  return {
+    slug,
+    tapPattern: `cop${slug}-*`,
+    table: `coppice_${slug}`,
+    resolverLabel: `lo:cop${slug}`,
+    removalGroup: REMOVAL_GROUPS + Number.parseInt(slug, 16),
+  };
 }
 
 export function buildTapName(names: InstanceNames, index: number): string {

@@ -3,6 +3,7 @@
  * batches, the most urgent first; callers wait for its result.
  */
 import { AppError } from '@coppice/contract';
+import { setImmediate } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { withDeadline } from '../../lib/deadline.ts';
 import { SlotLedger } from './slot-ledger.ts';
@@ -118,6 +119,8 @@ export class SlotPool {
   }
 
   async #run(): Promise<void> {
+    // Starting a process takes milliseconds of this thread: the caller goes on first, and what it asks for next joins.
+    await setImmediate();
     const nextAtMs = await this.#workUntilDone();
     this.#work = undefined;
     if (this.#isClosed || nextAtMs === undefined) return;

@@ -54,6 +54,9 @@ export const CONSOLE_CHARDEV = 'console';
 
 /** Child file descriptor at which QEMU finds its TAP. */
 export const TAP_CHILD_FD = 3;
+/** … and /dev/kvm, which its own uid may not open. */
+export const KVM_CHILD_FD = 4;
+const KVM_FD_SET = 1;
 
 export function kernelCommandLine(accelerator: Accelerator): string {
   const words = [
@@ -80,11 +83,13 @@ function cpuModel(accelerator: Accelerator): string {
 }
 
 function accelerationArguments(shape: MachineShape): string[] {
-  const accelerator =
-    shape.accelerator === 'kvm'
-      ? 'kvm'
-      : `tcg,tb-size=${TCG_CACHE_MIB},thread=${shape.vcpus > 1 ? 'multi' : 'single'}`;
-  return ['-accel', accelerator, '-cpu', cpuModel(shape.accelerator), '-smp', String(shape.vcpus)];
+  const processor = ['-cpu', cpuModel(shape.accelerator), '-smp', String(shape.vcpus)];
+  if (shape.accelerator === 'kvm') {
+    const descriptor = ['-add-fd', `fd=${KVM_CHILD_FD},set=${KVM_FD_SET}`];
+    return [...descriptor, '-accel', `kvm,device=/dev/fdset/${KVM_FD_SET}`, ...processor];
+  }
+  const threads = shape.vcpus > 1 ? 'multi' : 'single';
+  return ['-accel', `tcg,tb-size=${TCG_CACHE_MIB},thread=${threads}`, ...processor];
 }
 
 function memoryArguments(shape: MachineShape, ramPath: string, mode: StartMode): string[] {

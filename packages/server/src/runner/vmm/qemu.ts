@@ -105,11 +105,21 @@ export class Qemu implements Vmm {
   /** Detached, in a session of its own and with its own uid: it must survive this process. */
   async #spawn(launch: VmLaunch, args: string[]): Promise<StartedQemu> {
     const messagesPath = join(launch.socketDirectory, 'messages');
-    const messages = openSync(messagesPath, 'w', 0o600);
-    const tap = launch.openTap?.();
+    const descriptors: number[] = [];
+    const open = (path: string, flags: string): number => {
+      const descriptor = openSync(path, flags, 0o600);
+      descriptors.push(descriptor);
+      return descriptor;
+    };
     try {
-      const stdio: (number | 'ignore')[] = ['ignore', messages, messages];
-      if (tap !== undefined) stdio[TAP_CHILD_FD] = tap;
+      const messages = open(messagesPath, 'w');
+      const stdio: (number | 'ignore')[] = ['ignore', messages, messages, 'ignore', 'ignore'];
+      if (launch.openTap !== undefined) {
+        const tap = launch.openTap();
+        descriptors.push(tap);
+        stdio[TAP_CHILD_FD] = tap;
+      }
+      if (launch.shape.accelerator === 'kvm') stdio[KVM_CHILD_FD] = open('/dev/kvm', 'r+');
       const child = spawn(this.#tools.qemuPath, args, {
         uid: launch.uid,
         gid: launch.uid,
@@ -120,8 +130,7 @@ export class Qemu implements Vmm {
       });
       return { identity: await identityOf(child), messagesPath };
     } finally {
-      closeSync(messages);
-      if (tap !== undefined) closeSync(tap);
+      for (const descriptor of descriptors) closeSync(descriptor);
     }
   }
 

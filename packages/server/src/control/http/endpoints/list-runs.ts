@@ -58,5 +58,5 @@ function buildNext({ limit, label = [], status = [] }: ListSandboxesQuery, curso
   const query = new URLSearchParams({ limit: String(limit), cursor });
   for (const one of label) query.append('label', one);
   for (const one of status) query.append('status', one);
-  return `/v1/runs?${query}`;
+  return `/v1/runs?${query.toString()}`;
 }

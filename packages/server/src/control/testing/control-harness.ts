@@ -1,0 +1,150 @@
+/** A real control for tests: real HTTP, a real PostgreSQL of its own, and a fake runner at the declared seam. */
+import { chmod, mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { SandboxRecord } from '@coppice/contract';
+import pino, { type Logger } from 'pino';
+import type { ControlConfig, ControlLimits } from '../control-config.ts';
+import { startControl, type Control } from '../control.ts';
+import { FakeRunner } from './fake-runner.ts';
+
+const PREFERRED_DIRS = '/usr/lib/postgresql';
+export const API_KEY = `cop_live_us_${'k'.repeat(40)}`;
+
+export interface Answer {
+  status: number;
+  headers: Headers;
+  // oxlint-disable-next-line typescript/no-explicit-any -- tests look into bodies of every form
+  body: any;
+}
+
+export interface CallOptions {
+  body?: unknown;
+  /** Sent as it is instead of `body`. */
+  raw?: BodyInit;
+  headers?: Record<string, string>;
+  apiKey?: string | null;
+  signal?: AbortSignal;
+}
+
+export class ControlHarness implements AsyncDisposable {
+  readonly directory: string;
+  readonly runner: FakeRunner;
+  readonly logLines: string[] = [];
+  readonly #log: Logger;
+  readonly #limits: Partial<ControlLimits>;
+  readonly #postgresBin: string;
+  control: Control | undefined;
+
+  constructor(directory: string, postgresBin: string, limits: Partial<ControlLimits>) {
+    this.directory = directory;
+    this.runner = new FakeRunner(join(directory, 'runner.sock'));
+    this.#postgresBin = postgresBin;
+    this.#limits = { reconcileIntervalMs: 100, shutdownDeadlineMs: 5_000, ...limits };
+    this.#log = pino({ level: 'debug' }, { write: (line) => this.logLines.push(line) });
+  }
+
+  get config(): ControlConfig {
+    return {
+      version: '0.0.0-test',
+      listen: { host: '127.0.0.1', port: 0 },
+      region: 'us',
+      dataDir: join(this.directory, 'data'),
+      runDir: join(this.directory, 'run'),
+      runnerSocket: this.runner.socketPath,
+      postgresBin: this.#postgresBin,
+      bootstrapKey: API_KEY,
+      limits: this.#limits,
+    };
+  }
+
+  get log(): Logger {
+    return this.#log;
+  }
+
+  async startControl(change: Partial<ControlConfig> = {}): Promise<Control> {
+    this.control = await startControl({ ...this.config, ...change }, this.#log);
+    return this.control;
+  }
+
+  async stopControl(): Promise<void> {
+    await this.control?.[Symbol.asyncDispose]();
+    this.control = undefined;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stopControl();
+    await this.runner.stop();
+    await rm(this.directory, { recursive: true, force: true });
+  }
+
+  async fetch(method: string, path: string, options: CallOptions = {}): Promise<Response> {
+    const { apiKey = API_KEY, body, raw, headers = {}, signal } = options;
+    return fetch(`${this.control?.address}${path}`, {
+      method,
+      headers: {
+        ...(apiKey === null ? {} : { authorization: `Bearer ${apiKey}` }),
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      ...(raw === undefined ? {} : { body: raw, duplex: 'half' as const }),
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(signal === undefined ? {} : { signal }),
+    } as RequestInit);
+  }
+
+  async call(method: string, path: string, options: CallOptions = {}): Promise<Answer> {
+    const response = await this.fetch(method, path, options);
+    const text = await response.text();
+    return { status: response.status, headers: response.headers, body: text === '' ? undefined : JSON.parse(text) };
+  }
+
+  async create(body: Record<string, unknown> = {}): Promise<SandboxRecord> {
+    const answer = await this.call('POST', '/v1/runs', { body: { image: 'node:22-slim', ...body } });
+    if (answer.status !== 201) throw new Error(`create answered ${answer.status} ${JSON.stringify(answer.body)}`);
+    return answer.body as SandboxRecord;
+  }
+
+  /** Waits until the record of a sandbox fits. */
+  async waitForRecord(id: string, fits: (record: SandboxRecord) => boolean): Promise<SandboxRecord> {
+    let record: SandboxRecord | undefined;
+    await waitFor(`the record of ${id}`, async () => {
+      record = (await this.call('GET', `/v1/runs/${id}`)).body as SandboxRecord;
+      return fits(record);
+    });
+    if (record === undefined) throw new Error('unreachable');
+    return record;
+  }
+}
+
+/** A control that serves, with its runner connected. */
+export async function startHarness(limits: Partial<ControlLimits> = {}): Promise<ControlHarness> {
+  const harness = await prepareHarness(limits);
+  await harness.runner.start();
+  await harness.startControl();
+  await waitFor('healthz', async () => (await harness.call('GET', '/healthz')).status === 200);
+  return harness;
+}
+
+/** The same, with nothing started. */
+export async function prepareHarness(limits: Partial<ControlLimits> = {}): Promise<ControlHarness> {
+  const directory = await mkdtemp(join(tmpdir(), 'cop-control-'));
+  await chmod(directory, 0o755);
+  return new ControlHarness(directory, await findPostgresBin(), limits);
+}
+
+/** Polls until `condition` holds; fails after `deadlineMs`. */
+export async function waitFor(what: string, condition: () => boolean | Promise<boolean>, deadlineMs = 10_000): Promise<void> {
+  const end = performance.now() + deadlineMs;
+  while (!(await condition())) {
+    if (performance.now() > end) throw new Error(`waited ${deadlineMs} ms for ${what}`);
+    await delay(10);
+  }
+}
+
+export async function findPostgresBin(): Promise<string> {
+  const majors = (await readdir(PREFERRED_DIRS)).map(Number).filter(Number.isSafeInteger).sort((a, b) => b - a);
+  if (majors[0] === undefined) throw new Error(`no PostgreSQL in ${PREFERRED_DIRS}: apt-get install postgresql`);
+  return join(PREFERRED_DIRS, String(majors[0]), 'bin');
+}

@@ -1,0 +1,260 @@
+/**
+ * A runner for tests of control: the real protocol (docs/reference/runner-protocol.md) over a real HTTP/2 socket, with
+ * VMs that are entries in a map. What a test wants to go wrong it puts into `onCreate`, `onExec` and the like.
+ */
+import { once } from 'node:events';
+import { rm } from 'node:fs/promises';
+import http2, { type Http2Server, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
+import { AppError } from '@coppice/contract';
+import { encodeFrame, FRAME, FrameDecoder } from '../../lib/frames.ts';
+import {
+  CreateVm,
+  type PrepareProgress,
+  type PreparedImage,
+  type RunnerEvent,
+  type VmEnd,
+  type VmInfo,
+} from '../../lib/runner-protocol.ts';
+
+const DIGEST = `sha256:${'a'.repeat(64)}`;
+
+/** What a fake command can do. */
+export interface FakeCommand {
+  head: { command: string; timeout_ms: number; cwd?: string; env?: Record<string, string>; user?: string };
+  stdin: string;
+  stream: ServerHttp2Stream;
+  stdout: (bytes: string | Buffer) => void;
+  stderr: (bytes: string | Buffer) => void;
+  exit: (exitCode: number, timedOut?: boolean) => void;
+}
+
+export interface Upload {
+  path: string;
+  mode: string | null;
+  content: Buffer;
+  /** The stream was reset before its end: nothing may be kept. */
+  isBroken: boolean;
+}
+
+export class FakeRunner implements AsyncDisposable {
+  readonly socketPath: string;
+  readonly vms = new Map<string, VmInfo>();
+  readonly files = new Map<string, Buffer>();
+  readonly uploads: Upload[] = [];
+  readonly requests: string[] = [];
+  readonly ends = new Map<string, RunnerEvent>();
+  maxVcpus = 32;
+  maxMemMib = 262_144;
+  images: PreparedImage[] = [];
+  progress: PrepareProgress[] = [];
+  /** Called before a VM is made; throws what the create should answer. */
+  onCreate: (id: string, vm: CreateVm) => Promise<void> | void = () => undefined;
+  onExec: (command: FakeCommand) => void = (command) => {
+    command.stdout(`ran ${command.head.command}\n`);
+    command.exit(0);
+  };
+  /** Called with the first bytes of an upload; throws what it should answer. */
+  onUpload: () => void = () => undefined;
+  readonly #sessions = new Set<ServerHttp2Session>();
+  readonly #listeners = new Set<ServerHttp2Stream>();
+  #server: Http2Server | undefined;
+  #seq = 0;
+
+  constructor(socketPath: string) {
+    this.socketPath = socketPath;
+  }
+
+  async start(): Promise<void> {
+    await rm(this.socketPath, { force: true });
+    const server = http2.createServer();
+    server.on('session', (session) => {
+      this.#sessions.add(session);
+      session.on('close', () => this.#sessions.delete(session));
+      session.on('error', () => undefined);
+    });
+    server.on('stream', (stream, headers) => {
+      stream.on('error', () => undefined);
+      const method = String(headers[':method']);
+      const url = new URL(String(headers[':path']), 'http://runner');
+      this.requests.push(`${method} ${url.pathname}`);
+      this.#route(stream, { method, url, range: headers.range }).catch((error: unknown) => answerError(stream, error));
+    });
+    server.listen(this.socketPath);
+    await once(server, 'listening');
+    this.#server = server;
+  }
+
+  /** As a killed process: all connections break at once; VMs stay. */
+  async stop(): Promise<void> {
+    const closed = this.#server?.listening === true ? once(this.#server, 'close') : undefined;
+    this.#server?.close();
+    for (const session of this.#sessions) session.destroy();
+    this.#listeners.clear();
+    await closed;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+
+  /** Ends a VM as the runner would: kept until acknowledged, and told to whoever listens. */
+  endVm(id: string, reason: VmEnd['reason'], endedAt: Date = new Date()): VmEnd {
+    const end: VmEnd = { id, reason, cpu_ms: 1234, mem_peak_bytes: 56_000_000, ended_at: endedAt.toISOString() };
+    const event: RunnerEvent = { seq: (this.#seq += 1), type: 'vm_ended', end };
+    this.vms.delete(id);
+    this.ends.set(id, event);
+    for (const listener of this.#listeners) listener.write(`${JSON.stringify(event)}\n`);
+    return end;
+  }
+
+  async #route(stream: ServerHttp2Stream, request: Request): Promise<void> {
+    const { method, url } = request;
+    const [, id, rest = ''] = /^\/vms\/([^/]+)(\/.*)?$/.exec(url.pathname) ?? [];
+    if (id !== undefined && rest === '') return this.#answerVm(stream, method, id);
+    if (id !== undefined) return this.#answerAgent(stream, { ...request, id, action: `${method} ${rest}` });
+    switch (`${method} ${url.pathname}`) {
+      case 'GET /status':
+        return answer(stream, 200, this.#status());
+      case 'GET /vms':
+        return answer(stream, 200, [...this.vms.values()]);
+      case 'GET /events':
+        return this.#streamEvents(stream);
+      case 'POST /events/ack':
+        return this.#acknowledge(stream);
+      case 'GET /images':
+        return answer(stream, 200, this.images);
+      case 'POST /images/prepare':
+        stream.respond({ ':status': 200 });
+        stream.end(this.progress.map((event) => `${JSON.stringify(event)}\n`).join(''));
+        return undefined;
+      default:
+        throw new AppError('not_found', `no ${method} ${url.pathname}`);
+    }
+  }
+
+  #status() {
+    const limits = { max_vcpus: this.maxVcpus, max_mem_mib: this.maxMemMib };
+    return { protocol: 1, accelerator: 'tcg', accelerator_reason: 'a fake', ...limits, vms: this.vms.size };
+  }
+
+  async #answerVm(stream: ServerHttp2Stream, method: string, id: string): Promise<void> {
+    if (method === 'DELETE') {
+      const end = this.vms.has(id) ? this.endVm(id, 'destroyed') : this.ends.get(id)?.end;
+      if (end === undefined) throw noVm(id);
+      return answer(stream, 200, end);
+    }
+    const body = CreateVm.parse(JSON.parse((await readAll(stream)).toString('utf8')));
+    await this.onCreate(id, body);
+    const vm: VmInfo = { ...body, id, state: 'running', image: `docker.io/library/${body.image}@${DIGEST}`, timings_ms: {} };
+    this.vms.set(id, vm);
+    return answer(stream, 201, vm);
+  }
+
+  #streamEvents(stream: ServerHttp2Stream): void {
+    stream.respond({ ':status': 200 });
+    for (const event of this.ends.values()) stream.write(`${JSON.stringify(event)}\n`);
+    stream.write('\n');
+    this.#listeners.add(stream);
+    stream.on('close', () => this.#listeners.delete(stream));
+  }
+
+  async #acknowledge(stream: ServerHttp2Stream): Promise<void> {
+    const { seq } = JSON.parse((await readAll(stream)).toString('utf8')) as { seq: number };
+    for (const [id, event] of this.ends) if (event.seq <= seq) this.ends.delete(id);
+    answer(stream, 200, {});
+  }
+
+  async #answerAgent(stream: ServerHttp2Stream, { id, action, url, range }: AgentRequest): Promise<void> {
+    if (!this.vms.has(id)) throw noVm(id);
+    const path = url.searchParams.get('path') ?? '';
+    if (action === 'POST /agent/exec') return this.#exec(stream);
+    if (action === 'PUT /agent/files') return this.#upload(stream, path, url.searchParams.get('mode'));
+    if (action === 'GET /agent/list') return answer(stream, 200, this.#list());
+    const content = this.files.get(path);
+    if (content === undefined) throw new AppError('file_not_found', `${path}: no such file`);
+    return sendFile(stream, content, { range, isHead: action.startsWith('HEAD') });
+  }
+
+  async #exec(stream: ServerHttp2Stream): Promise<void> {
+    const frames = new FrameDecoder().push(await readAll(stream));
+    const stdin = frames.filter((frame) => frame.type === FRAME.stdin).map((frame) => frame.payload);
+    stream.respond({ ':status': 200 });
+    this.onExec({
+      head: JSON.parse(String(frames[0]?.payload)) as FakeCommand['head'],
+      stdin: Buffer.concat(stdin).toString('utf8'),
+      stream,
+      stdout: (bytes) => stream.write(encodeFrame(FRAME.stdout, Buffer.from(bytes))),
+      stderr: (bytes) => stream.write(encodeFrame(FRAME.stderr, Buffer.from(bytes))),
+      exit: (exitCode, timedOut = false) =>
+        stream.end(encodeFrame(FRAME.exit, Buffer.from(JSON.stringify({ exit_code: exitCode, timed_out: timedOut })))),
+    });
+  }
+
+  async #upload(stream: ServerHttp2Stream, path: string, mode: string | null): Promise<void> {
+    const chunks: Buffer[] = [];
+    const upload: Upload = { path, mode, content: Buffer.alloc(0), isBroken: true };
+    this.uploads.push(upload);
+    for await (const chunk of stream) {
+      chunks.push(chunk as Buffer);
+      upload.content = Buffer.concat(chunks);
+      this.onUpload();
+    }
+    if (stream.aborted || stream.rstCode !== 0) return;
+    upload.isBroken = false;
+    this.files.set(path, upload.content);
+    answer(stream, 200, { path, size: upload.content.length });
+  }
+
+  #list() {
+    const mtime = '2026-11-21T06:30:00.000Z';
+    return [...this.files].map(([path, content]) => {
+      return { name: path.split('/').at(-1), path, type: 'file', size: content.length, mode: '0644', mtime };
+    });
+  }
+}
+
+interface Request {
+  method: string;
+  url: URL;
+  range: string | undefined;
+}
+
+interface AgentRequest extends Request {
+  id: string;
+  action: string;
+}
+
+function sendFile(stream: ServerHttp2Stream, content: Buffer, options: { range: string | undefined; isHead: boolean }): void {
+  const [, from, to] = /^bytes=(\d+)-(\d+)$/.exec(options.range ?? '') ?? [];
+  const start = from === undefined ? 0 : Number(from);
+  const end = to === undefined ? content.length : Number(to) + 1;
+  if (start >= content.length && content.length > 0) throw new AppError('range_not_satisfiable', 'beyond the end');
+  const part = content.subarray(start, end);
+  stream.respond({
+    ':status': from === undefined ? 200 : 206,
+    'content-length': part.length,
+    ...(from === undefined ? {} : { 'content-range': `bytes ${start}-${end - 1}/${content.length}` }),
+  }, { endStream: options.isHead });
+  if (!options.isHead) stream.end(part);
+}
+
+function answer(stream: ServerHttp2Stream, status: number, body: unknown): void {
+  if (stream.destroyed || stream.closed) return;
+  stream.respond({ ':status': status, 'content-type': 'application/json' });
+  stream.end(JSON.stringify(body));
+}
+
+function answerError(stream: ServerHttp2Stream, error: unknown): void {
+  const known = error instanceof AppError ? error : new AppError('internal', String(error));
+  if (!stream.headersSent) answer(stream, known.status, { error: { code: known.code, message: known.message } });
+}
+
+async function readAll(stream: ServerHttp2Stream): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of stream) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks);
+}
+
+function noVm(id: string): AppError {
+  return new AppError('not_found', `there is no VM ${id}`);
+}
