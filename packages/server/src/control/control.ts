@@ -44,7 +44,7 @@ export async function startControl(config: ControlConfig, log: Logger): Promise<
   await sandboxes.load();
   const { reconcileIntervalMs } = limits;
   const link = stack.use(new RunnerLink({ runner, sandboxes, store, clock, reconcileIntervalMs, log }));
-  link.start();
+  await link.start();
   const idempotency = new Idempotency(db, log);
   const purge = setInterval(() => void idempotency.purge().catch(logPurge(log)), PURGE_INTERVAL_MS);
   stack.defer(() => clearInterval(purge));

@@ -1,6 +1,9 @@
 /** Response schemas: what an endpoint answers when all is well, and the error statuses that it can have besides. */
 import { ErrorAnswer } from '@coppice/contract';
-import type { z } from 'zod';
+import { z } from 'zod';
+
+/** For the description only: raw bytes are piped, neither checked nor serialized. */
+export const CONTENT = z.any().meta({ type: 'string', format: 'binary' });
 
 type ErrorStatus = 400 | 401 | 404 | 409 | 413 | 416 | 422 | 429 | 500 | 502 | 503 | 507;
 

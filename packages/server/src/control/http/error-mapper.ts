@@ -65,6 +65,7 @@ export async function answerError(
 /** 5xx with everything, for the operator; what the caller did wrong is in the request's own line. */
 export function logError(error: AppError, request: FastifyRequest): void {
   const { code } = error;
-  if (error.status >= 500) request.log.error({ code, err: error }, 'a request failed');
+  if (error.code === 'internal') request.log.error({ code, err: error }, 'a request failed');
+  else if (error.status >= 500) request.log.warn({ code, reason: error.message, cause: error.cause }, 'a request failed');
   else request.log.debug({ code, reason: error.message }, 'a request was refused');
 }

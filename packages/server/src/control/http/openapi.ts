@@ -66,8 +66,10 @@ function findUsed(schemas: Schemas, paths: unknown): Set<string> {
   return new Set([...used].sort());
 }
 
+/** Leaves out what says nothing (the limits of a safe integer) or too much. */
 function openUp(schema: unknown): unknown {
-  return JSON.parse(JSON.stringify(schema), (key, value: unknown) =>
-    key === 'additionalProperties' && value === false ? undefined : value,
-  );
+  return JSON.parse(JSON.stringify(schema), (key, value: unknown) => {
+    const isNoise = key === 'additionalProperties' ? value === false : Math.abs(Number(value)) === Number.MAX_SAFE_INTEGER;
+    return isNoise && typeof value !== 'string' ? undefined : value;
+  });
 }

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { AppError, invalidRequest } from '@coppice/contract';
-import Fastify, { type FastifyBaseLogger, type FastifyRequest } from 'fastify';
+import Fastify, { LogController, type FastifyBaseLogger, type FastifyRequest } from 'fastify';
 import { serializerCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { Logger } from 'pino';
 import type { z } from 'zod';
@@ -34,8 +34,7 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<App> {
   const loggerInstance: FastifyBaseLogger = log;
   const app: App = Fastify({
     loggerInstance,
-    disableRequestLogging: true,
-    requestIdLogLabel: 'request_id',
+    logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
     genReqId: (request) => readRequestId(request.headers['x-request-id'], newRequestId),
     bodyLimit: JSON_BODY_BYTES,
     requestTimeout: 0,

@@ -45,8 +45,11 @@ export class RunnerLink implements AsyncDisposable {
     return this.#isConnected;
   }
 
-  start(): void {
-    this.#loops = Promise.all([this.#followEvents(), this.#reconcileLoop()]);
+  /** Resolves after the first attempt to connect, however it went. */
+  async start(): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#loops = Promise.all([this.#followEvents(resolve), this.#reconcileLoop()]);
+    await promise;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -54,17 +57,19 @@ export class RunnerLink implements AsyncDisposable {
     await this.#loops;
   }
 
-  async #followEvents(): Promise<void> {
+  async #followEvents(noteTried: () => void): Promise<void> {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       try {
         const events = await this.#parts.runner.openEvents(signal);
         await this.#noteConnected();
+        noteTried();
         for await (const event of events) await this.#take(event);
         this.#noteLost(undefined);
       } catch (error) {
         this.#noteLost(error);
       }
+      noteTried();
       await this.#pause(RECONNECT_DELAY_MS);
     }
   }

@@ -22,7 +22,7 @@ export interface Answer {
 export interface CallOptions {
   body?: unknown;
   /** Sent as it is instead of `body`. */
-  raw?: BodyInit;
+  raw?: string | Uint8Array | ReadableStream;
   headers?: Record<string, string>;
   apiKey?: string | null;
   signal?: AbortSignal;

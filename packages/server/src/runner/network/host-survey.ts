@@ -26,15 +26,26 @@ export function surveyHost(
   plan: AddressPlan,
 ): HostSurvey {
   assertAddressesFree(host, names, plan);
-  const survey: HostSurvey = { found: [], staleTaps: [], staleResolvers: [], mtu: findMtu(host) };
+  const staleResolvers = listResolverAddresses(host.interfaces, names).filter(
+    (own) => own !== `${plan.resolver}/32`,
+  );
+  const survey: HostSurvey = { found: [], staleTaps: [], staleResolvers, mtu: findMtu(host) };
   for (const link of host.interfaces) {
     const index = findTapIndex(names, link.ifname);
-    if (index === undefined) survey.staleResolvers.push(...listStaleResolvers(link, names, plan));
-    else if (hasGateway(link, plan, index)) survey.found.push(index);
+    if (index === undefined) continue;
+    if (hasGateway(link, plan, index)) survey.found.push(index);
     else if (isHeld(link)) throw heldElsewhere(link, plan);
     else survey.staleTaps.push(link.ifname);
   }
   return survey;
+}
+
+/** Addresses that this instance has put on `lo`, as `a.b.c.d/n`. */
+export function listResolverAddresses(interfaces: readonly Interface[], names: InstanceNames): string[] {
+  return interfaces
+    .flatMap((link) => link.addr_info)
+    .filter(({ label }) => label === names.resolverLabel)
+    .map(({ local, prefixlen }) => `${local}/${prefixlen}`);
 }
 
 function assertAddressesFree(
@@ -66,12 +77,6 @@ function hasGateway(link: Interface, plan: AddressPlan, index: number): boolean 
 /** A TAP has a carrier as long as a VMM has it open. */
 function isHeld(link: Interface): boolean {
   return link.flags.includes('LOWER_UP');
-}
-
-function listStaleResolvers(link: Interface, names: InstanceNames, plan: AddressPlan): string[] {
-  return link.addr_info
-    .filter(({ label, local }) => label === names.resolverLabel && local !== plan.resolver)
-    .map(({ local, prefixlen }) => `${local}/${prefixlen}`);
 }
 
 function findMtu({

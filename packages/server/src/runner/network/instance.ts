@@ -6,9 +6,9 @@ import { DnsForwarder } from './dns/dns-forwarder.ts';
 import { UpstreamResolvers } from './dns/upstream-resolvers.ts';
 import { Firewall } from './firewall.ts';
 import { ensureForwarding } from './host-settings.ts';
-import { surveyHost, type HostSurvey } from './host-survey.ts';
+import { listResolverAddresses, surveyHost, type HostSurvey } from './host-survey.ts';
 import { KernelTools, type ToolPaths } from './kernel-tools.ts';
-import { removeInterfaces, SlotDevices } from './slot-devices.ts';
+import { removeInterfaces, SlotDevices, type SlotDevicesOptions } from './slot-devices.ts';
 import { buildConnectionMark, buildInstanceNames, type InstanceNames } from './slot-names.ts';
 import { TableWatch } from './table-watch.ts';
 
@@ -69,7 +69,8 @@ export async function openInstance(options: InstanceOptions, onTableRemoved: () 
     { guests: plan.guests.text, resolver: plan.resolver, found: survey.found.length },
     'guest network open',
   );
-  const devices = new SlotDevices({ names, plan, mtu: survey.mtu, tools, firewall, flusher });
+  const parts = { names, plan, mtu: survey.mtu, tools, firewall };
+  const devices = new SlotDevices({ ...parts, flusher });
   const resources = opened.move();
   return {
     names,
@@ -80,7 +81,7 @@ export async function openInstance(options: InstanceOptions, onTableRemoved: () 
     devices,
     forgetGuest: (index) => forwarder.forgetGuest(buildSlotAddresses(plan, index).guest),
     close: () => resources.disposeAsync(),
-    removeAll: (indexes) => removeAll({ names, plan, tools, firewall }, indexes),
+    removeAll: (indexes) => removeAll(parts, indexes),
   };
 }
 
@@ -89,26 +90,24 @@ async function readSurvey(tools: KernelTools, names: InstanceNames, plan: Addres
   return surveyHost({ interfaces, routes }, names, plan);
 }
 
-async function clearStale(tools: KernelTools, names: InstanceNames, { staleTaps, staleResolvers }: HostSurvey): Promise<void> {
-  await removeInterfaces(tools, names, staleTaps);
-  if (staleResolvers.length > 0)
-    await tools.ipBatch(staleResolvers.map((address) => `address delete ${address} dev lo`));
+async function clearStale(tools: KernelTools, names: InstanceNames, survey: HostSurvey): Promise<void> {
+  await removeInterfaces(tools, names, survey.staleTaps);
+  await removeResolvers(tools, survey.staleResolvers);
 }
 
-/** Interfaces go before the rules that guard them. */
+async function removeResolvers(tools: KernelTools, addresses: readonly string[]): Promise<void> {
+  if (addresses.length > 0)
+    await tools.ipBatch(addresses.map((address) => `address delete ${address} dev lo`));
+}
+
+/** Interfaces go before the rules that guard them. The flusher of `open` is closed by now. */
 async function removeAll(
-  {
-    names,
-    plan,
-    tools,
-    firewall,
-  }: { names: InstanceNames; plan: AddressPlan; tools: KernelTools; firewall: Firewall },
+  options: Omit<SlotDevicesOptions, 'flusher'>,
   indexes: readonly number[],
 ): Promise<void> {
+  const { names, tools, firewall } = options;
   using flusher = new ConnectionFlusher();
-  await new SlotDevices({ names, plan, mtu: 0, tools, firewall, flusher }).remove(indexes);
+  await new SlotDevices({ ...options, flusher }).remove(indexes);
   await firewall.remove();
-  const { staleResolvers } = await readSurvey(tools, names, { ...plan, resolver: '' });
-  if (staleResolvers.length > 0)
-    await tools.ipBatch(staleResolvers.map((address) => `address delete ${address} dev lo`));
+  await removeResolvers(tools, listResolverAddresses(await tools.listInterfaces(), names));
 }

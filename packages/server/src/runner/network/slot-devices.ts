@@ -75,5 +75,7 @@ export async function removeInterfaces(
   if (failure === undefined) return;
   const left = (await tools.listInterfaces()).filter((link) => interfaceNames.includes(link.ifname));
   if (left.length === 0) return;
-  throw new AppError('internal', `removing ${left.map((link) => link.ifname).join(', ')}`, { cause: failure });
+  throw new AppError('internal', `removing ${left.map((link) => link.ifname).join(', ')}`, {
+    cause: failure,
+  });
 }

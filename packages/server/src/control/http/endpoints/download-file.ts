@@ -5,7 +5,7 @@ import { AppError, FilePathQuery } from '@coppice/contract';
 import type { FastifyReply } from 'fastify';
 import { z } from 'zod';
 import type { RunnerAnswer } from '../../placement/runner-connection.ts';
-import { answers } from '../answers.ts';
+import { answers, CONTENT } from '../answers.ts';
 import type { App } from '../app.ts';
 import { toHeaders } from '../delayed-json.ts';
 import { SandboxParams } from '../params.ts';
@@ -14,8 +14,7 @@ import type { HttpParts } from '../parts.ts';
 /** Longest time without a byte moving. */
 const STALL_MS = 120_000;
 
-/** For the description only: the content is piped, not serialized. */
-const CONTENT = z.any().meta({ id: 'Content', type: 'string', format: 'binary' });
+const RAW = { description: 'The content', content: { 'application/octet-stream': { schema: CONTENT } } };
 
 type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'openRequests'>;
 
@@ -30,7 +29,7 @@ export function addDownloadFile(app: App, { sandboxes, runner, openRequests }: P
         description: 'One `Range: bytes=a-b` is honoured with 206.',
         params: SandboxParams,
         querystring: FilePathQuery,
-        response: { ...answers(200, CONTENT, [400, 401, 404, 409, 416, 429, 502, 503]), 206: CONTENT },
+        response: { ...answers(200, z.any(), [400, 401, 404, 409, 416, 429, 502, 503]), 200: RAW, 206: RAW },
       },
       handler: async (request, reply) => {
         const { id } = request.params;

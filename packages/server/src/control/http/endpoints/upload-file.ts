@@ -1,6 +1,6 @@
 import { AppError, UploadQuery, UploadResult } from '@coppice/contract';
 import type { FastifyRequest } from 'fastify';
-import { answers } from '../answers.ts';
+import { answers, CONTENT } from '../answers.ts';
 import type { App } from '../app.ts';
 import { SandboxParams } from '../params.ts';
 import type { HttpParts } from '../parts.ts';
@@ -27,6 +27,7 @@ export function addUploadFile(app: App, { sandboxes, runner, openRequests }: Par
         operationId: 'uploadFile',
         summary: 'Write a file: the body is its content, as raw bytes of any content type',
         consumes: ['application/octet-stream'],
+        body: CONTENT,
         params: SandboxParams,
         querystring: UploadQuery,
         response: answers(200, UploadResult, [400, 401, 404, 409, 429, 502, 503, 507]),

@@ -1,0 +1,28 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { renderErrors, renderOpenApi } from './reference-docs.ts';
+
+const ROOT = new URL('../../../../../', import.meta.url);
+const REMEDY = 'run: node packages/server/src/control/http/write-reference-docs.ts';
+
+function read(path: string): string {
+  return readFileSync(new URL(path, ROOT), 'utf8');
+}
+
+test('docs/reference/openapi.json is what the schemas say', async () => {
+  const { version } = JSON.parse(read('packages/server/package.json')) as { version: string };
+  assert.deepEqual(JSON.parse(read('docs/reference/openapi.json')), JSON.parse(await renderOpenApi(version)), REMEDY);
+});
+
+test('docs/reference/errors.md is the error table', () => {
+  assert.equal(read('docs/reference/errors.md'), renderErrors(), REMEDY);
+});
+
+test('every reference in the OpenAPI document leads somewhere', async () => {
+  const text = await renderOpenApi('0');
+  const { components } = JSON.parse(text) as { components: { schemas: Record<string, unknown> } };
+  for (const [, name] of text.matchAll(/#\/components\/schemas\/(\w+)/g)) {
+    assert.ok(name !== undefined && Object.hasOwn(components.schemas, name), name);
+  }
+});

@@ -1,0 +1,35 @@
+/** The files of docs/reference that are made from code. A test keeps them equal to it. */
+import { ERRORS } from '@coppice/contract';
+import pino from 'pino';
+import type { HttpParts } from './parts.ts';
+import { buildServer } from './server.ts';
+
+/** Text of docs/reference/openapi.json. */
+export async function renderOpenApi(version: string): Promise<string> {
+  // No request is served, so no part is used.
+  const app = await buildServer({ version } as HttpParts, pino({ level: 'silent' }));
+  try {
+    return `${JSON.stringify(app.swagger(), undefined, 2)}\n`;
+  } finally {
+    await app.close();
+  }
+}
+
+/** Text of docs/reference/errors.md. */
+export function renderErrors(): string {
+  const rows = Object.entries(ERRORS).map(
+    ([code, { status, retryable, summary }]) => `| \`${code}\` | ${status} | ${retryable ? 'yes' : 'no'} | ${summary} |`,
+  );
+  return [
+    '# Errors',
+    '',
+    'The body of every error is `{"error":{"code","message","request_id"}}`. The code is stable, the message is for people:',
+    'it names the field or the step that failed. A retryable one may succeed later without being changed; on 429 and 503',
+    'the header `Retry-After` says after how many seconds.',
+    '',
+    '| code | status | retryable | meaning |',
+    '|---|---|---|---|',
+    ...rows,
+    '',
+  ].join('\n');
+}
