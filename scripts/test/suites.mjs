@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { existsSync, realpathSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,6 +11,8 @@ import { runLive } from './live-command.mjs';
 
 const MINUTE_MS = 60_000;
 const COUNT_REPORTER = join(REPOSITORY, 'scripts', 'test', 'count-reporter.mjs');
+/** npm puts its packages' Node.js first in PATH and says here which one it runs in itself: the user's own. */
+const USER_NODE = process.env['npm_node_execpath'] ?? process.execPath;
 /** Where packages/sdk/tsconfig.test.json puts its output. */
 const SDK_TEST_BUILD = join(REPOSITORY, '.cache', 'sdk-test');
 const NOT_OURS = new Set(['node_modules', 'dist', '.git']);
@@ -42,7 +44,7 @@ export const SUITES = [
   },
   {
     name: 'sdk',
-    title: `the client, compiled, under Node.js ${process.version}`,
+    title: `the client, compiled, under ${USER_NODE}`,
     run: (tools) => runSdkTests(tools.node),
   },
   {
@@ -121,6 +123,7 @@ async function runGoTests(go) {
     env: GO_ENVIRONMENT,
     onLine: (line) => events.accept(line),
   });
+  if (exitCode === 0 && events.counts.passed === 0) process.stdout.write('there is not a single test\n');
   return withExitCode(events.counts, exitCode);
 }
 
@@ -131,8 +134,8 @@ async function runGoTests(go) {
  * @returns {Promise<Counts>}
  */
 async function runSdkTests(node) {
-  if (node === process.execPath) {
-    process.stdout.write(`not run: under Node.js ${process.version} these are the tests beside the code\n`);
+  if (realpathSync(USER_NODE) === realpathSync(node)) {
+    process.stdout.write('not run again: it is the Node.js that ran the tests beside the code\n');
     return NOTHING;
   }
   await rm(SDK_TEST_BUILD, { recursive: true, force: true });
@@ -141,5 +144,5 @@ async function runSdkTests(node) {
   const built = await runLive(node, [compiler, '-p', project], { timeoutMs: 5 * MINUTE_MS });
   if (built !== 0) return CRASHED;
   const files = (await listFiles(SDK_TEST_BUILD)).filter((file) => file.endsWith('.test.js'));
-  return runNodeTests({ node: process.execPath, files, timeoutMs: 5 * MINUTE_MS });
+  return runNodeTests({ node: USER_NODE, files, timeoutMs: 5 * MINUTE_MS });
 }

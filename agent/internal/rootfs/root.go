@@ -8,6 +8,7 @@ package rootfs
 
 import (
 	"errors"
+"log/slog"
 	"fmt"
 	"io/fs"
 	"os"
@@ -59,9 +60,11 @@ func mountScratch() error {
 	if err != nil {
 		return err
 	}
+	slog.Info("R found")
 	if err := disk.awaitSize(diskLimit); err != nil {
 		return err
 	}
+	slog.Info("R sized")
 	return mountAt(mount{disk.path(), scratchPoint, "ext4", unix.MS_NOATIME | unix.MS_NODEV, scratchOptions})
 }
 
@@ -78,9 +81,11 @@ func (r *Root) Switch() error {
 	if err := mountScratch(); err != nil {
 		return fmt.Errorf("scratch disk: %w", err)
 	}
+	slog.Info("R scratch mounted")
 	if err := mountOverlay(scratchPoint, rootPoint); err != nil {
 		return fmt.Errorf("overlay: %w", err)
 	}
+	slog.Info("R overlay")
 	if err := enter(rootPoint); err != nil {
 		return fmt.Errorf("switch of the root: %w", err)
 	}
@@ -97,6 +102,7 @@ func mountOverlay(writable, target string) error {
 			return err
 		}
 	}
+	slog.Info("R mkdirs")
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=on", imagePoint, upper, work)
 	return mountAt(mount{"overlay", target, "overlay", 0, options})
 }

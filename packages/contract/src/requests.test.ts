@@ -20,25 +20,70 @@ const REFUSED: [what: string, schema: z.ZodType, input: unknown, message: RegExp
   ['an image of another type', CreateSandboxRequest, { image: 7 }, /^image: must be a string/],
   ['NUL in the image', CreateSandboxRequest, { image: 'a\0b:1' }, /^image: must not contain a NUL/],
   ['zero vcpus', CreateSandboxRequest, { image, vcpus: 0 }, /^vcpus: must be a whole number from 1 to 32$/],
-  ['negative memory', CreateSandboxRequest, { image, mem_mib: -1 }, /^mem_mib: .* from 128 to 262144 \(MiB\)$/],
-  ['an absurd disk', CreateSandboxRequest, { image, disk_mib: 1e18 }, /^disk_mib: .* from 64 to 1048576 \(MiB\)$/],
+  [
+    'negative memory',
+    CreateSandboxRequest,
+    { image, mem_mib: -1 },
+    /^mem_mib: .* from 128 to 262144 \(MiB\)$/,
+  ],
+  [
+    'an absurd disk',
+    CreateSandboxRequest,
+    { image, disk_mib: 1e18 },
+    /^disk_mib: .* from 64 to 1048576 \(MiB\)$/,
+  ],
   ['a fraction', CreateSandboxRequest, { image, vcpus: 1.5 }, /^vcpus: must be a whole number/],
   ['a number as text', CreateSandboxRequest, { image, vcpus: '2' }, /^vcpus: must be a whole number/],
   ['null', CreateSandboxRequest, { image, timeout: null }, /^timeout: must be a whole number/],
   ['a misspelt field', CreateSandboxRequest, { image, vcpu: 2 }, /^vcpu: unknown field in the body/],
-  ['a field of a later version', CreateSandboxRequest, { image, network: {} }, /^network: not available in this version yet/],
+  [
+    'a field of a later version',
+    CreateSandboxRequest,
+    { image, network: {} },
+    /^network: not available in this version yet/,
+  ],
   ['a lifetime of 0', CreateSandboxRequest, { image, max_lifetime: 0 }, /^max_lifetime: .* from 1 /],
-  ['a bad label name', CreateSandboxRequest, { image, labels: { 'a b': 'x' } }, /^labels\.a b: a label name is/],
-  ['a label that is no text', CreateSandboxRequest, { image, labels: { a: 1 } }, /^labels\.a: must be a string/],
-  ['NUL in a label', CreateSandboxRequest, { image, labels: { a: '\0' } }, /^labels\.a: must not contain a NUL/],
-  ['a lone surrogate', CreateSandboxRequest, { image, labels: { a: '\ud800' } }, /^labels\.a: must be valid Unicode/],
+  [
+    'a bad label name',
+    CreateSandboxRequest,
+    { image, labels: { 'a b': 'x' } },
+    /^labels\.a b: a label name is/,
+  ],
+  [
+    'a label that is no text',
+    CreateSandboxRequest,
+    { image, labels: { a: 1 } },
+    /^labels\.a: must be a string/,
+  ],
+  [
+    'NUL in a label',
+    CreateSandboxRequest,
+    { image, labels: { a: '\0' } },
+    /^labels\.a: must not contain a NUL/,
+  ],
+  [
+    'a lone surrogate',
+    CreateSandboxRequest,
+    { image, labels: { a: '\ud800' } },
+    /^labels\.a: must be valid Unicode/,
+  ],
   ['a negative timeout', PatchSandboxRequest, { timeout: -1 }, /^timeout: .* 0 disables/],
   ['no command', ExecRequest, {}, /^command: is required/],
   ['an empty command', ExecRequest, { command: '' }, /^command: must not be empty/],
-  ['a command longer than the kernel takes', ExecRequest, { command: 'x'.repeat(131_072) }, /^command: must be at most 131071 bytes/],
+  [
+    'a command longer than the kernel takes',
+    ExecRequest,
+    { command: 'x'.repeat(131_072) },
+    /^command: must be at most 131071 bytes/,
+  ],
   ['NUL in a command', ExecRequest, { command: 'a\0' }, /^command: must not contain a NUL/],
   ['a timeout of 0', ExecRequest, { command: 'a', timeout: 0 }, /^timeout: .* from 1 to 86400/],
-  ['"=" in a variable name', ExecRequest, { command: 'a', env: { 'A=B': '' } }, /^env\.A=B: a variable name is/],
+  [
+    '"=" in a variable name',
+    ExecRequest,
+    { command: 'a', env: { 'A=B': '' } },
+    /^env\.A=B: a variable name is/,
+  ],
   ['NUL in a path', FilePathQuery, { path: '/a\0b' }, /^path: must not contain a NUL/],
   ['a path that is too long', FilePathQuery, { path: 'x'.repeat(4096) }, /^path: must be at most 4095 bytes/],
   ['a mode that is not octal', UploadQuery, { path: '/a', mode: '8' }, /^mode: must be octal/],
@@ -49,7 +94,8 @@ const REFUSED: [what: string, schema: z.ZodType, input: unknown, message: RegExp
 ];
 
 for (const [what, schema, input, message] of REFUSED) {
-  test(`${what} is refused with a message that names the field`, () => assert.match(refusal(schema, input), message));
+  test(`${what} is refused with a message that names the field`, () =>
+    assert.match(refusal(schema, input), message));
 }
 
 test('a create with only an image gets the documented defaults', () => {

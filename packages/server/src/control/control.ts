@@ -78,7 +78,11 @@ export async function startControl(config: ControlConfig, log: Logger): Promise<
   };
 }
 
-async function connectTo(config: ControlConfig, stack: AsyncDisposableStack, log: Logger): Promise<pg.PoolConfig> {
+async function connectTo(
+  config: ControlConfig,
+  stack: AsyncDisposableStack,
+  log: Logger,
+): Promise<pg.PoolConfig> {
   if (config.databaseUrl !== undefined) return { connectionString: config.databaseUrl };
   const { postgresBin, dataDir, runDir } = config;
   return stack.use(await startPostgresChild({ postgresBin, dataDir, runDir, log })).connection;

@@ -15,6 +15,7 @@ import { GuestNetwork } from './network/guest-network.ts';
 import type { RunnerConfig } from './runner-config.ts';
 import { TemplateStore } from './snapshot/template-store.ts';
 import { chooseAccelerator, type AcceleratorChoice } from './vmm/accelerator.ts';
+import { measureTscKhz } from './vmm/host-tsc.ts';
 import { Qemu } from './vmm/qemu.ts';
 
 /** TAPs made in advance, so that none is made while a create waits. */
@@ -35,10 +36,8 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
   mkdirSync(config.runDir, { recursive: true, mode: 0o711 });
   await using setup = new AsyncDisposableStack();
   const bindings = bindingsOf(config);
-  const vmm = new Qemu(
-    { qemuPath: config.tools.qemu, kernelPath: config.tools.kernel, initramfsPath: config.tools.initramfs },
-    log,
-  );
+  const { qemu: qemuPath, kernel: kernelPath, initramfs: initramfsPath } = config.tools;
+  const vmm = new Qemu({ qemuPath, kernelPath, initramfsPath, tscKhz: await measureTscKhz() }, log);
   const accelerator = await chooseAccelerator({
     vmm,
     cachePath: join(config.dataDir, 'accelerator.json'),

@@ -53,6 +53,8 @@ export async function answerError(
 ): Promise<ErrorBody> {
   const mapped = toAppError(error);
   logError(mapped, request);
+  // Before the hooks ran (a URL that cannot be read) nobody has set it yet.
+  reply.header('x-request-id', request.id);
   const retryAfter = RETRY_AFTER_S[mapped.code];
   if (retryAfter !== undefined) reply.header('retry-after', retryAfter);
   if (mapped.code === 'unauthorized') reply.header('www-authenticate', 'Bearer');
@@ -66,6 +68,7 @@ export async function answerError(
 export function logError(error: AppError, request: FastifyRequest): void {
   const { code } = error;
   if (error.code === 'internal') request.log.error({ code, err: error }, 'a request failed');
-  else if (error.status >= 500) request.log.warn({ code, reason: error.message, cause: error.cause }, 'a request failed');
+  else if (error.status >= 500)
+    request.log.warn({ code, reason: error.message, cause: error.cause }, 'a request failed');
   else request.log.debug({ code, reason: error.message }, 'a request was refused');
 }

@@ -35,15 +35,19 @@ type Schemas = Record<string, unknown>;
 function tidyDocument(document: Document): Document {
   const { paths, components } = document as { paths?: unknown; components?: { schemas?: Schemas } };
   const schemas = components?.schemas ?? {};
-  const isInput = (name: string) => name.endsWith(INPUT) && Object.hasOwn(schemas, name.slice(0, -INPUT.length));
+  const isInput = (name: string) =>
+    name.endsWith(INPUT) && Object.hasOwn(schemas, name.slice(0, -INPUT.length));
   const used = findUsed(schemas, paths);
   const named: Schemas = {};
   for (const name of used) {
-    const plain = isInput(name) && !used.has(name.slice(0, -INPUT.length)) ? name.slice(0, -INPUT.length) : name;
+    const plain =
+      isInput(name) && !used.has(name.slice(0, -INPUT.length)) ? name.slice(0, -INPUT.length) : name;
     named[plain] = isInput(name) ? schemas[name] : openUp(schemas[name]);
   }
   const text = JSON.stringify({ ...document, components: { ...components, schemas: named } });
-  return JSON.parse(text.replaceAll(REFERENCE, (whole, name: string) => referTo(whole, name, named))) as Document;
+  return JSON.parse(
+    text.replaceAll(REFERENCE, (whole, name: string) => referTo(whole, name, named)),
+  ) as Document;
 }
 
 const REFERENCE = /"#\/components\/schemas\/(\w+)"/g;
@@ -69,7 +73,8 @@ function findUsed(schemas: Schemas, paths: unknown): Set<string> {
 /** Leaves out what says nothing (the limits of a safe integer) or too much. */
 function openUp(schema: unknown): unknown {
   return JSON.parse(JSON.stringify(schema), (key, value: unknown) => {
-    const isNoise = key === 'additionalProperties' ? value === false : Math.abs(Number(value)) === Number.MAX_SAFE_INTEGER;
+    const isNoise =
+      key === 'additionalProperties' ? value === false : Math.abs(Number(value)) === Number.MAX_SAFE_INTEGER;
     return isNoise && typeof value !== 'string' ? undefined : value;
   });
 }

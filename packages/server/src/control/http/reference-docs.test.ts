@@ -12,7 +12,11 @@ function read(path: string): string {
 
 test('docs/reference/openapi.json is what the schemas say', async () => {
   const { version } = JSON.parse(read('packages/server/package.json')) as { version: string };
-  assert.deepEqual(JSON.parse(read('docs/reference/openapi.json')), JSON.parse(await renderOpenApi(version)), REMEDY);
+  assert.deepEqual(
+    JSON.parse(read('docs/reference/openapi.json')),
+    JSON.parse(await renderOpenApi(version)),
+    REMEDY,
+  );
 });
 
 test('docs/reference/errors.md is the error table', () => {

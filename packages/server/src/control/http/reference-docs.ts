@@ -18,7 +18,8 @@ export async function renderOpenApi(version: string): Promise<string> {
 /** Text of docs/reference/errors.md. */
 export function renderErrors(): string {
   const rows = Object.entries(ERRORS).map(
-    ([code, { status, retryable, summary }]) => `| \`${code}\` | ${status} | ${retryable ? 'yes' : 'no'} | ${summary} |`,
+    ([code, { status, retryable, summary }]) =>
+      `| \`${code}\` | ${status} | ${retryable ? 'yes' : 'no'} | ${summary} |`,
   );
   return [
     '# Errors',

@@ -13,8 +13,11 @@ export function addRequestLog(app: App): void {
   app.addHook('onResponse', async (request, reply) => {
     request.log.info(buildFields(request, reply), 'request');
   });
-  app.addHook('onRequestAbort', async (request) => {
-    request.log.info(buildTarget(request), 'the client left');
+  app.addHook('onRequest', async (request, { raw }) => {
+    raw.once('close', () => {
+      if (!raw.writableFinished)
+        request.log.info(buildTarget(request), 'the connection ended before the answer');
+    });
   });
 }
 

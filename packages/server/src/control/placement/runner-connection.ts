@@ -4,7 +4,7 @@
  */
 import http2, { type ClientHttp2Session, type ClientHttp2Stream, type IncomingHttpHeaders } from 'node:http2';
 import { connect as connectSocket } from 'node:net';
-import { pipeline, type Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { errorFromAnswer, unreachable } from './runner-error.ts';
@@ -118,9 +118,28 @@ function startStream(session: ClientHttp2Session, request: RunnerRequest): Clien
   if (Buffer.isBuffer(body)) {
     stream.end(body);
   } else if (body !== undefined) {
-    pipeline(body, stream, () => undefined);
+    pipeBody(body, stream);
   }
   return stream;
+}
+
+/**
+ * `pipe` with an end for both sides. stream.pipeline would destroy the source, a client's request, when the far end
+ * refuses early, and with it the connection on which the refusal is to be answered: here the rest is thrown away.
+ * A broken body must be answered by destroy(): close() first ends the writable side, and with it the guest would take
+ * the part that it has for the whole file.
+ */
+function pipeBody(body: Readable, stream: ClientHttp2Stream): void {
+  const cancel = () => stream.destroy(new Error('the body was cut off'));
+  body.pipe(stream);
+  body.once('error', cancel);
+  body.once('close', () => {
+    if (!body.readableEnded) cancel();
+  });
+  stream.once('close', () => {
+    body.unpipe(stream);
+    body.resume();
+  });
 }
 
 function waitForHead(stream: ClientHttp2Stream, request: RunnerRequest): Promise<IncomingHttpHeaders> {
@@ -128,7 +147,7 @@ function waitForHead(stream: ClientHttp2Stream, request: RunnerRequest): Promise
   const { signal, headDeadlineMs } = request;
   const give = (error: AppError) => {
     reject(error);
-    stream.close(http2.constants.NGHTTP2_CANCEL);
+    stream.destroy(error);
   };
   const abort = () => {
     const reason: unknown = signal?.reason;

@@ -90,6 +90,7 @@ function collect(stream: ClientHttp2Stream, { stdout, stderr, deadlineMs }: Coll
     clearTimeout(timer);
     stream.off('data', takeChunk);
     stream.resume();
+    if (stream.closed) return;
     const endTimer = setTimeout(() => stream.close(http2.constants.NGHTTP2_CANCEL), STREAM_END_MS);
     stream.once('close', () => clearTimeout(endTimer));
   });

@@ -3,10 +3,12 @@ import { chmod, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { SandboxRecord } from '@coppice/contract';
+import { generateApiKey, type SandboxRecord } from '@coppice/contract';
 import pino, { type Logger } from 'pino';
 import type { ControlConfig, ControlLimits } from '../control-config.ts';
 import { startControl, type Control } from '../control.ts';
+import { ensureApiKey } from '../auth/api-key-store.ts';
+import { openDatabase, type Database } from '../db/database.ts';
 import { FakeRunner } from './fake-runner.ts';
 
 const PREFERRED_DIRS = '/usr/lib/postgresql';
@@ -91,19 +93,43 @@ export class ControlHarness implements AsyncDisposable {
       ...(raw === undefined ? {} : { body: raw, duplex: 'half' as const }),
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       ...(signal === undefined ? {} : { signal }),
-    } as RequestInit);
+    });
   }
 
   async call(method: string, path: string, options: CallOptions = {}): Promise<Answer> {
     const response = await this.fetch(method, path, options);
     const text = await response.text();
-    return { status: response.status, headers: response.headers, body: text === '' ? undefined : JSON.parse(text) };
+    return {
+      status: response.status,
+      headers: response.headers,
+      body: text === '' ? undefined : JSON.parse(text),
+    };
   }
 
   async create(body: Record<string, unknown> = {}): Promise<SandboxRecord> {
     const answer = await this.call('POST', '/v1/runs', { body: { image: 'node:22-slim', ...body } });
-    if (answer.status !== 201) throw new Error(`create answered ${answer.status} ${JSON.stringify(answer.body)}`);
+    if (answer.status !== 201)
+      throw new Error(`create answered ${answer.status} ${JSON.stringify(answer.body)}`);
     return answer.body as SandboxRecord;
+  }
+
+  /** A second organization, as the dashboard would make it; returns its key. */
+  async addOrganization(): Promise<string> {
+    const key = generateApiKey('us');
+    await using db = this.openDatabase();
+    const id = `org${key.slice(-10)}`;
+    await db
+      .insertInto('organizations')
+      .values({ id, name: id, region: 'us', created_at: Date.now() })
+      .execute();
+    await ensureApiKey(db, id, key);
+    return key;
+  }
+
+  /** The database of the control that runs. */
+  openDatabase(): Database & AsyncDisposable {
+    const host = join(this.directory, 'run', 'postgres');
+    return openDatabase({ host, user: 'coppice', database: 'coppice' }, this.#log);
   }
 
   /** Waits until the record of a sandbox fits. */
@@ -135,7 +161,11 @@ export async function prepareHarness(limits: Partial<ControlLimits> = {}): Promi
 }
 
 /** Polls until `condition` holds; fails after `deadlineMs`. */
-export async function waitFor(what: string, condition: () => boolean | Promise<boolean>, deadlineMs = 10_000): Promise<void> {
+export async function waitFor(
+  what: string,
+  condition: () => boolean | Promise<boolean>,
+  deadlineMs = 10_000,
+): Promise<void> {
   const end = performance.now() + deadlineMs;
   while (!(await condition())) {
     if (performance.now() > end) throw new Error(`waited ${deadlineMs} ms for ${what}`);
@@ -144,7 +174,11 @@ export async function waitFor(what: string, condition: () => boolean | Promise<b
 }
 
 export async function findPostgresBin(): Promise<string> {
-  const majors = (await readdir(PREFERRED_DIRS)).map(Number).filter(Number.isSafeInteger).sort((a, b) => b - a);
-  if (majors[0] === undefined) throw new Error(`no PostgreSQL in ${PREFERRED_DIRS}: apt-get install postgresql`);
+  const majors = (await readdir(PREFERRED_DIRS))
+    .map(Number)
+    .filter(Number.isSafeInteger)
+    .sort((a, b) => b - a);
+  if (majors[0] === undefined)
+    throw new Error(`no PostgreSQL in ${PREFERRED_DIRS}: apt-get install postgresql`);
   return join(PREFERRED_DIRS, String(majors[0]), 'bin');
 }

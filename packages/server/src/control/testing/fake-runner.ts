@@ -31,7 +31,9 @@ export interface FakeCommand {
 export interface Upload {
   path: string;
   mode: string | null;
+  /** Empty while it is not whole. */
   content: Buffer;
+  receivedBytes: number;
   /** The stream was reset before its end: nothing may be kept. */
   isBroken: boolean;
 }
@@ -77,7 +79,9 @@ export class FakeRunner implements AsyncDisposable {
       const method = String(headers[':method']);
       const url = new URL(String(headers[':path']), 'http://runner');
       this.requests.push(`${method} ${url.pathname}`);
-      this.#route(stream, { method, url, range: headers.range }).catch((error: unknown) => answerError(stream, error));
+      this.#route(stream, { method, url, range: headers.range }).catch((error: unknown) =>
+        answerError(stream, error),
+      );
     });
     server.listen(this.socketPath);
     await once(server, 'listening');
@@ -99,7 +103,13 @@ export class FakeRunner implements AsyncDisposable {
 
   /** Ends a VM as the runner would: kept until acknowledged, and told to whoever listens. */
   endVm(id: string, reason: VmEnd['reason'], endedAt: Date = new Date()): VmEnd {
-    const end: VmEnd = { id, reason, cpu_ms: 1234, mem_peak_bytes: 56_000_000, ended_at: endedAt.toISOString() };
+    const end: VmEnd = {
+      id,
+      reason,
+      cpu_ms: 1234,
+      mem_peak_bytes: 56_000_000,
+      ended_at: endedAt.toISOString(),
+    };
     const event: RunnerEvent = { seq: (this.#seq += 1), type: 'vm_ended', end };
     this.vms.delete(id);
     this.ends.set(id, event);
@@ -145,7 +155,13 @@ export class FakeRunner implements AsyncDisposable {
     }
     const body = CreateVm.parse(JSON.parse((await readAll(stream)).toString('utf8')));
     await this.onCreate(id, body);
-    const vm: VmInfo = { ...body, id, state: 'running', image: `docker.io/library/${body.image}@${DIGEST}`, timings_ms: {} };
+    const vm: VmInfo = {
+      ...body,
+      id,
+      state: 'running',
+      image: `docker.io/library/${body.image}@${DIGEST}`,
+      timings_ms: {},
+    };
     this.vms.set(id, vm);
     return answer(stream, 201, vm);
   }
@@ -186,21 +202,31 @@ export class FakeRunner implements AsyncDisposable {
       stdout: (bytes) => stream.write(encodeFrame(FRAME.stdout, Buffer.from(bytes))),
       stderr: (bytes) => stream.write(encodeFrame(FRAME.stderr, Buffer.from(bytes))),
       exit: (exitCode, timedOut = false) =>
-        stream.end(encodeFrame(FRAME.exit, Buffer.from(JSON.stringify({ exit_code: exitCode, timed_out: timedOut })))),
+        stream.end(
+          encodeFrame(FRAME.exit, Buffer.from(JSON.stringify({ exit_code: exitCode, timed_out: timedOut }))),
+        ),
     });
   }
 
   async #upload(stream: ServerHttp2Stream, path: string, mode: string | null): Promise<void> {
     const chunks: Buffer[] = [];
-    const upload: Upload = { path, mode, content: Buffer.alloc(0), isBroken: true };
+    const upload: Upload = { path, mode, content: Buffer.alloc(0), receivedBytes: 0, isBroken: true };
     this.uploads.push(upload);
-    for await (const chunk of stream) {
-      chunks.push(chunk as Buffer);
-      upload.content = Buffer.concat(chunks);
-      this.onUpload();
-    }
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    stream.on('data', (chunk: Buffer) => {
+      chunks.push(chunk);
+      upload.receivedBytes += chunk.length;
+      try {
+        this.onUpload();
+      } catch (error) {
+        reject(error);
+      }
+    });
+    stream.once('end', resolve).once('close', resolve);
+    await promise;
     if (stream.aborted || stream.rstCode !== 0) return;
     upload.isBroken = false;
+    upload.content = Buffer.concat(chunks);
     this.files.set(path, upload.content);
     answer(stream, 200, { path, size: upload.content.length });
   }
@@ -224,17 +250,25 @@ interface AgentRequest extends Request {
   action: string;
 }
 
-function sendFile(stream: ServerHttp2Stream, content: Buffer, options: { range: string | undefined; isHead: boolean }): void {
+function sendFile(
+  stream: ServerHttp2Stream,
+  content: Buffer,
+  options: { range: string | undefined; isHead: boolean },
+): void {
   const [, from, to] = /^bytes=(\d+)-(\d+)$/.exec(options.range ?? '') ?? [];
   const start = from === undefined ? 0 : Number(from);
   const end = to === undefined ? content.length : Number(to) + 1;
-  if (start >= content.length && content.length > 0) throw new AppError('range_not_satisfiable', 'beyond the end');
+  if (start >= content.length && content.length > 0)
+    throw new AppError('range_not_satisfiable', 'beyond the end');
   const part = content.subarray(start, end);
-  stream.respond({
-    ':status': from === undefined ? 200 : 206,
-    'content-length': part.length,
-    ...(from === undefined ? {} : { 'content-range': `bytes ${start}-${end - 1}/${content.length}` }),
-  }, { endStream: options.isHead });
+  stream.respond(
+    {
+      ':status': from === undefined ? 200 : 206,
+      'content-length': part.length,
+      ...(from === undefined ? {} : { 'content-range': `bytes ${start}-${end - 1}/${content.length}` }),
+    },
+    { endStream: options.isHead },
+  );
   if (!options.isHead) stream.end(part);
 }
 
@@ -246,7 +280,8 @@ function answer(stream: ServerHttp2Stream, status: number, body: unknown): void 
 
 function answerError(stream: ServerHttp2Stream, error: unknown): void {
   const known = error instanceof AppError ? error : new AppError('internal', String(error));
-  if (!stream.headersSent) answer(stream, known.status, { error: { code: known.code, message: known.message } });
+  if (!stream.headersSent)
+    answer(stream, known.status, { error: { code: known.code, message: known.message } });
 }
 
 async function readAll(stream: ServerHttp2Stream): Promise<Buffer> {

@@ -153,8 +153,8 @@ export class Fleet {
     const usable =
       record.info.state === 'running' && record.process !== null && record.host_boot_id === hostBootId();
     if (!usable || record.process === null) return undefined;
-    network.adopt(record.info.id, record.slot);
     try {
+      network.adopt(record.info.id, record.slot);
       return await vmm.adopt(record.process, join(socketsDirectory, record.info.id));
     } catch (error) {
       log.warn({ vm: record.info.id, directory, err: error }, 'VM cannot be adopted');

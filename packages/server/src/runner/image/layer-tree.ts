@@ -69,6 +69,7 @@ export class LayerTree {
     this.#count(entry);
     const name = path.pop();
     if (name === undefined) return this.#applyRoot(entry, layer);
+    if ([...path, name].some(isDriverFile)) return;
     if (name.startsWith(WHITEOUT)) return this.#applyWhiteout(path, name, layer);
     const parent = this.#makeDirectory(path, layer);
     if (entry.type === 'hardlink') return this.#bind(parent, name, this.#linkTarget(entry), layer);
@@ -129,7 +130,6 @@ export class LayerTree {
     const parent = this.#findDirectory(path);
     if (parent === undefined) return;
     if (name === OPAQUE) return removeLower(parent, layer);
-    if (name.startsWith(WHITEOUT_META)) return;
     const hidden = name.slice(WHITEOUT.length);
     const child = parent.children.get(hidden);
     if (child !== undefined && !survivesWhiteout(child, layer)) parent.children.delete(hidden);
@@ -219,6 +219,10 @@ export class LayerTree {
       throw new LayerError(`the image has more than ${this.#limits.maxEntries} entries`);
     }
   }
+}
+
+function isDriverFile(component: string): boolean {
+  return component.startsWith(WHITEOUT_META) && component !== OPAQUE;
 }
 
 function isDirectory(node: Node): node is DirectoryNode {

@@ -13,7 +13,10 @@ export interface SquashfsOptions {
 }
 
 /**
- * COMPRESSOR_REASON
+ * Guests unpack under emulation where there is no KVM. Measured in such a guest on node:22-slim (263 MB of files, 128 KiB
+ * blocks): reading everything cold took 12–17 s with lz4 and 14–19 s with zstd level 1, a cold `node -e 0` 1.6–4.1 s and
+ * 2.0–4.2 s: little of it is decompression. lz4 makes the image a third larger (126 MB, not 95 MB), on disk and in the host's page
+ * cache, and unsquashfs refuses what tar2sqfs 1.2 writes with it. Smaller blocks gained nothing; gzip packs four times slower.
  */
 const COMPRESSOR = ['--compressor', 'zstd', '--comp-extra', 'level=1'];
 

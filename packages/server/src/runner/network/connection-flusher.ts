@@ -37,7 +37,7 @@ export function parseAcknowledgement(answer: Buffer, sequence: number): number {
   if (!isAcknowledgement || answer.readUInt32LE(8) !== sequence) {
     throw new AppError('internal', 'flushing connections: the kernel answered something else');
   }
-  return -answer.readInt32LE(16);
+  return Math.abs(answer.readInt32LE(16));
 }
 
 export class ConnectionFlusher implements Disposable {

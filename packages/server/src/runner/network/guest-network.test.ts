@@ -12,7 +12,7 @@ const REFUSED_TIMEOUT_MS = 700;
 const ANSWER_TIMEOUT_MS = 5000;
 const TEXT_HEX = Buffer.from('hello').toString('hex');
 /** example.com A, id 0x1234 */
-const QUERY_HEX = '12340100000100000000000007' + '6578616d706c6503636f6d0000010001';
+const QUERY_HEX = '123401000001000000000000076578616d706c6503636f6d0000010001';
 
 function get(machine: Machine, host: string, port: number, timeoutMs = ANSWER_TIMEOUT_MS): Promise<string> {
   return machine.call('connectTcp', { host, port, timeoutMs });

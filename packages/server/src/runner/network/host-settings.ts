@@ -6,12 +6,13 @@ import { AppError } from '@coppice/contract';
 import { readFileSync, writeFileSync } from 'node:fs';
 
 /**
- * For the host's end of a TAP. arp_ignore: else the guest could ask for every address of the host and get an
- * answer. disable_ipv6: the guest has no IPv6, so neither does its gateway.
+ * For the host's end of a TAP. arp_ignore 2: answers only for the gateway and only to askers within the /30; else the
+ * guest could find out every address of the host, and fill its neighbour table with invented askers. disable_ipv6:
+ * the guest has no IPv6, so neither does its gateway.
  */
 const TAP_SETTINGS: readonly (readonly [string, string])[] = [
   ['ipv4/conf/*/forwarding', '1'],
-  ['ipv4/conf/*/arp_ignore', '1'],
+  ['ipv4/conf/*/arp_ignore', '2'],
   ['ipv4/conf/*/accept_source_route', '0'],
   ['ipv4/conf/*/accept_redirects', '0'],
   ['ipv4/conf/*/send_redirects', '0'],

@@ -92,7 +92,7 @@ function findMtu({
 }
 
 function inUse(plan: AddressPlan, address: string, interfaceName: string): AppError {
-  const message = `guestCidr: ${plan.guests.text} is in use on this host (${address} on ${interfaceName}); choose another range`;
+  const message = `guestCidr: ${plan.guests.text} is in use on this host (${address} on ${interfaceName}); choose another range, or remove what a former instance left`;
   return new AppError('invalid_request', message);
 }
 

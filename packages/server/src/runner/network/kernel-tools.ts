@@ -84,19 +84,25 @@ function parseJsonList(text: string): unknown[] {
 
 async function runWithInput(path: string, args: readonly string[], input: string): Promise<string> {
   const { promise, resolve, reject } = Promise.withResolvers<string>();
+  let pipeError: Error | undefined;
   const options = { timeout: TOOL_TIMEOUT_MS, maxBuffer: OUTPUT_LIMIT_BYTES, killSignal: 'SIGKILL' as const };
   const child = execFile(path, args, options, (error, stdout, stderr) => {
     if (error === null) resolve(stdout);
-    else reject(describeFailure(path, error, stderr));
+    else reject(describeFailure(path, error, stderr.trim() || pipeError?.message));
   });
-  // A tool that ends before it has read everything breaks the pipe; its exit status tells why.
-  child.stdin?.on('error', (error) => child.emit('stdin-broken', error));
+  // A tool that gives up before it has read everything breaks the pipe; what it says is the better reason.
+  child.stdin?.on('error', (error) => {
+    pipeError = error;
+  });
   child.stdin?.end(input);
   return await promise;
 }
 
-function describeFailure(path: string, error: Error & { killed?: boolean }, stderr: string): AppError {
-  const detail =
-    error.killed === true ? `no end within ${TOOL_TIMEOUT_MS} ms` : stderr.trim() || error.message;
+function describeFailure(
+  path: string,
+  error: Error & { killed?: boolean },
+  said: string | undefined,
+): AppError {
+  const detail = error.killed === true ? `no end within ${TOOL_TIMEOUT_MS} ms` : (said ?? error.message);
   return new AppError('internal', `${path}: ${detail.slice(0, 1000)}`, { cause: error });
 }

@@ -58,7 +58,8 @@ export const TAP_CHILD_FD = 3;
 export const KVM_CHILD_FD = 4;
 const KVM_FD_SET = 1;
 
-export function kernelCommandLine(accelerator: Accelerator): string {
+/** `tscKhz` matters under emulation only: with KVM the guest has a clock of the host's. */
+export function kernelCommandLine(accelerator: Accelerator, tscKhz?: number): string {
   const words = [
     'console=ttyS0',
     'quiet',
@@ -74,6 +75,7 @@ export function kernelCommandLine(accelerator: Accelerator): string {
   ];
   // Under emulation there is no speculation to mitigate, and what the checks cost is paid many times over.
   if (accelerator === 'tcg') words.push('mitigations=off', 'nokaslr');
+  if (accelerator === 'tcg' && tscKhz !== undefined) words.push(`tsc_early_khz=${tscKhz}`);
   return words.join(' ');
 }
 
@@ -195,6 +197,8 @@ export interface QemuOptions {
   shape: MachineShape;
   files: MachineFiles;
   network: boolean;
+  /** Rate of the host's time stamp counter. */
+  tscKhz: number;
   mode: StartMode;
 }
 
@@ -216,7 +220,7 @@ export function buildQemuArguments(options: QemuOptions): string[] {
       '-initrd',
       files.initramfsPath,
       '-append',
-      kernelCommandLine(shape.accelerator),
+      kernelCommandLine(shape.accelerator, options.tscKhz),
     ],
     mode.kind === 'restore' ? ['-S', '-incoming', `file:${mode.statePath}`] : [],
   ].flat();

@@ -6,6 +6,7 @@ import { pollUntil } from '../../lib/deadline.ts';
 import { findIdentity, isAlive, killAndWait, type ProcessIdentity } from './host-process.ts';
 import {
   buildQemuArguments,
+  KVM_CHILD_FD,
   SOCKETS,
   TAP_CHILD_FD,
   type QemuOptions,
@@ -24,6 +25,7 @@ export interface QemuTools {
   qemuPath: string;
   kernelPath: string;
   initramfsPath: string;
+  tscKhz: number;
 }
 
 /** QEMU ended while it was being started; the message holds the end of what it said. */
@@ -84,6 +86,7 @@ export class Qemu implements Vmm {
       name: launch.id,
       shape: launch.shape,
       network: launch.openTap !== undefined,
+      tscKhz: this.#tools.tscKhz,
       mode,
       files: {
         kernelPath: this.#tools.kernelPath,

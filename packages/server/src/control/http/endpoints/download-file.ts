@@ -63,7 +63,9 @@ async function send(answer: RunnerAnswer, reply: FastifyReply, method: 'GET' | '
     return;
   }
   raw.flushHeaders();
-  raw.socket?.setTimeout(STALL_MS, () => raw.destroy());
+  const { socket } = raw;
+  const stalled = () => raw.destroy();
+  socket?.setTimeout(STALL_MS).once('timeout', stalled);
   try {
     await pipeline(answer.stream, exactly(sizeBytes), raw);
   } catch (error) {
@@ -71,7 +73,7 @@ async function send(answer: RunnerAnswer, reply: FastifyReply, method: 'GET' | '
     reply.log.debug({ err: error }, 'a download was cut off');
     raw.destroy();
   } finally {
-    raw.socket?.setTimeout(0);
+    socket?.setTimeout(0).off('timeout', stalled);
   }
 }
 

@@ -70,6 +70,8 @@ function watchForStall({ raw }: FastifyRequest): Disposable & { signal: AbortSig
 /** Node reads on and throws away what a refused client still sends, so that it can read the answer: not for ever. */
 function cutOff({ raw }: FastifyRequest): void {
   if (raw.complete) return;
-  const timer = setTimeout(() => raw.destroy(), LINGER_MS);
-  raw.once('close', () => clearTimeout(timer));
+  const { socket } = raw;
+  const timer = setTimeout(() => raw.complete || socket.destroy(), LINGER_MS).unref();
+  raw.once('end', () => clearTimeout(timer));
+  socket.once('close', () => clearTimeout(timer));
 }

@@ -4,6 +4,7 @@
  */
 import { execFileSync } from 'node:child_process';
 import { createSocket } from 'node:dgram';
+import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
 import { Worker } from 'node:worker_threads';
 import { openTapDevice } from '../tap-device.ts';
@@ -23,7 +24,10 @@ const calls: MachineCalls = {
   plugTap: async ({ mac, mtu }) => {
     execFileSync('ip', ['tuntap', 'add', 'dev', 'eth0', 'mode', 'tap', 'vnet_hdr']);
     execFileSync('ip', ['link', 'set', 'eth0', 'address', mac, 'mtu', String(mtu), 'up']);
-    new Worker(new URL('frame-pump.ts', import.meta.url), { workerData: [TAP_FD, openTapDevice('eth0')] });
+    const wire = new Worker(new URL('frame-pump.ts', import.meta.url), {
+      workerData: [TAP_FD, openTapDevice('eth0')],
+    });
+    await once(wire, 'online');
   },
   serve: async ({ tcpPorts, udpPorts }) => {
     await Promise.all([...tcpPorts.map(serveTcp), ...udpPorts.map(serveUdp)]);

@@ -1,0 +1,300 @@
+import assert from 'node:assert/strict';
+import { connect } from 'node:net';
+import { after, before, test } from 'node:test';
+import { generateApiKey } from '@coppice/contract';
+import { revokeApiKey } from '../auth/api-key-store.ts';
+import { API_KEY, startHarness, type CallOptions, type ControlHarness } from '../testing/control-harness.ts';
+
+let harness: ControlHarness;
+before(async () => {
+  harness = await startHarness();
+});
+after(() => harness[Symbol.asyncDispose]());
+
+const image = 'node:22-slim';
+const json = { 'content-type': 'application/json' };
+
+test('without a key, with a malformed and with an unknown one the answer is 401', async () => {
+  for (const apiKey of [null, 'nonsense', generateApiKey('us'), `${API_KEY}x`]) {
+    const answer = await harness.call('GET', '/v1/runs', { apiKey });
+    assert.equal(answer.status, 401);
+    assert.equal(answer.body.error.code, 'unauthorized');
+    assert.equal(answer.headers.get('www-authenticate'), 'Bearer');
+  }
+  const basic = await harness.call('GET', '/v1/runs', {
+    apiKey: null,
+    headers: { authorization: 'Basic abc' },
+  });
+  assert.match(basic.body.error.message, /is not "Bearer <API key>"/);
+});
+
+test('a key of another region gets 401 with the region it belongs to', async () => {
+  const answer = await harness.call('GET', '/v1/runs', { apiKey: generateApiKey('eu') });
+  assert.equal(answer.status, 401);
+  assert.match(answer.body.error.message, /belongs to region "eu"/);
+});
+
+test('a path that is spelt in escapes needs the key as well', async () => {
+  const answer = await harness.call('GET', '/%76%31/runs', { apiKey: null });
+  assert.equal(answer.status, 401);
+});
+
+test('a revoked key stops with the next request', async () => {
+  const apiKey = await harness.addOrganization();
+  assert.equal((await harness.call('GET', '/v1/runs', { apiKey })).status, 200);
+  await using db = harness.openDatabase();
+  await revokeApiKey(db, apiKey);
+  assert.equal((await harness.call('GET', '/v1/runs', { apiKey })).status, 401);
+});
+
+test('the sandboxes of another organization do not exist', async () => {
+  const sandbox = await harness.create();
+  const apiKey = await harness.addOrganization();
+  const path = `/v1/runs/${sandbox.id}`;
+  const unknown = `/v1/runs/run${'0'.repeat(20)}`;
+  const calls: [string, string, CallOptions][] = [
+    ['GET', '', {}],
+    ['DELETE', '', {}],
+    ['PATCH', '', { body: {} }],
+    ['POST', '/exec', { body: { command: 'true' } }],
+    ['POST', '/files/upload?path=/a', { raw: 'x' }],
+    ['GET', '/files/download?path=/a', {}],
+    ['GET', '/files?path=/', {}],
+  ];
+  for (const [method, suffix, options] of calls) {
+    const theirs = await harness.call(method, path + suffix, { ...options, apiKey });
+    const nobodys = await harness.call(method, unknown + suffix, { ...options, apiKey });
+    assert.equal(theirs.status, 404, `${method} ${suffix}`);
+    assert.equal(
+      theirs.body.error.message.replace(sandbox.id, ''),
+      nobodys.body.error.message.replace(unknown.slice(9), ''),
+    );
+  }
+  assert.deepEqual((await harness.call('GET', '/v1/runs', { apiKey })).body, []);
+  assert.equal((await harness.call('GET', path)).body.status, 'running');
+});
+
+const BAD: [
+  what: string,
+  method: string,
+  path: string,
+  options: CallOptions,
+  status: number,
+  code: string,
+][] = [
+  ['an unknown route', 'GET', '/nothing', {}, 404, 'not_found'],
+  ['an unknown method', 'PUT', '/v1/runs', { body: {} }, 404, 'not_found'],
+  ['an unknown sandbox', 'GET', '/v1/runs/run00', {}, 404, 'not_found'],
+  ['NUL in an id', 'GET', '/v1/runs/%00', {}, 404, 'not_found'],
+  ['a broken escape in the path', 'GET', '/v1/runs/%zz', {}, 400, 'invalid_request'],
+  ['broken JSON', 'POST', '/v1/runs', { raw: '{"image": x}', headers: json }, 400, 'invalid_request'],
+  ['JSON that ends early', 'POST', '/v1/runs', { raw: '{"image": ', headers: json }, 400, 'invalid_request'],
+  [
+    'a prototype in JSON',
+    'POST',
+    '/v1/runs',
+    { raw: '{"__proto__": {}}', headers: json },
+    400,
+    'invalid_request',
+  ],
+  ['no body', 'POST', '/v1/runs', { headers: json }, 400, 'invalid_request'],
+  ['a body that is no JSON by its type', 'POST', '/v1/runs', { raw: 'x' }, 400, 'invalid_request'],
+  ['an unknown field', 'POST', '/v1/runs', { body: { image, colour: 1 } }, 400, 'invalid_request'],
+  ['a field of a later version', 'POST', '/v1/runs', { body: { image, disk: 'd' } }, 400, 'invalid_request'],
+  ['a floating tag', 'POST', '/v1/runs', { body: { image: 'node:latest' } }, 400, 'image_not_pinned'],
+  ['no tag', 'POST', '/v1/runs', { body: { image: 'node' } }, 400, 'image_not_pinned'],
+  ['an unreadable reference', 'POST', '/v1/runs', { body: { image: 'NODE!:1' } }, 400, 'invalid_image'],
+  [
+    'too many vcpus for the machine',
+    'POST',
+    '/v1/runs',
+    { body: { image, vcpus: 9 } },
+    400,
+    'invalid_request',
+  ],
+  [
+    'too much memory for the machine',
+    'POST',
+    '/v1/runs',
+    { body: { image, mem_mib: 9000 } },
+    400,
+    'invalid_request',
+  ],
+  [
+    'a body over the limit',
+    'POST',
+    '/v1/runs',
+    { body: { image: 'x'.repeat(2 << 20) } },
+    413,
+    'payload_too_large',
+  ],
+  ['a foreign cursor', 'GET', '/v1/runs?cursor=abc', {}, 400, 'invalid_request'],
+  ['an unknown query field', 'GET', '/v1/runs?offset=1', {}, 400, 'invalid_request'],
+  [
+    'a bad Idempotency-Key',
+    'POST',
+    '/v1/runs',
+    { body: { image }, headers: { 'idempotency-key': 'a b' } },
+    400,
+    'invalid_request',
+  ],
+];
+
+for (const [what, method, path, options, status, code] of BAD) {
+  test(`${what} gets ${status} ${code} with the error body`, async () => {
+    harness.runner.maxVcpus = 8;
+    harness.runner.maxMemMib = 8192;
+    const before = harness.runner.vms.size;
+    const answer = await harness.call(method, path, options);
+    assert.equal(answer.status, status, JSON.stringify(answer.body));
+    assert.equal(answer.body.error.code, code);
+    assert.equal(answer.body.error.request_id, answer.headers.get('x-request-id'));
+    assert.equal(harness.runner.vms.size, before);
+  });
+}
+
+test('broken JSON is answered with the position of the fault', async () => {
+  const answer = await harness.call('POST', '/v1/runs', { raw: '{\n "image": x}', headers: json });
+  assert.match(answer.body.error.message, /position 12 \(line 2, column 11\)/);
+});
+
+test("the machine's own limit is in the message", async () => {
+  harness.runner.maxVcpus = 4;
+  const answer = await harness.call('POST', '/v1/runs', { body: { image, vcpus: 5 } });
+  assert.equal(answer.body.error.message, 'vcpus: must be at most 4 on this machine');
+});
+
+test('what is not HTTP gets the error body too', async () => {
+  const { port } = new URL(harness.control?.address ?? '');
+  const socket = connect(Number(port), '127.0.0.1');
+  socket.end('nonsense\r\n\r\n');
+  const chunks: Buffer[] = [];
+  for await (const chunk of socket) chunks.push(chunk as Buffer);
+  const text = Buffer.concat(chunks).toString();
+  assert.match(text, /^HTTP\/1\.1 400 /);
+  assert.match(text, /"code":"invalid_request"/);
+});
+
+test("a caller's request id comes back and is in the log, a bad one is replaced", async () => {
+  const given = await harness.call('GET', '/healthz', { headers: { 'x-request-id': 'mine-1' } });
+  assert.equal(given.headers.get('x-request-id'), 'mine-1');
+  assert.ok(harness.logLines.some((line) => line.includes('"request_id":"mine-1"')));
+  const bad = await harness.call('GET', '/healthz', { headers: { 'x-request-id': 'a b' } });
+  assert.match(bad.headers.get('x-request-id') ?? '', /^req[0-9a-f]{20}$/);
+});
+
+test('neither key nor command nor file name nor output gets into the log', async () => {
+  const { id } = await harness.create();
+  harness.runner.onExec = (command) => {
+    command.stdout('secret-output');
+    command.exit(0);
+  };
+  await harness.call('POST', `/v1/runs/${id}/exec`, {
+    body: { command: 'secret-command', env: { A: 'secret-env' } },
+  });
+  await harness.call('GET', `/v1/runs/${id}/files/download?path=/secret-file&token=secret-token`);
+  const log = harness.logLines.join('');
+  assert.ok(log.includes(id));
+  for (const secret of [
+    API_KEY,
+    'secret-command',
+    'secret-env',
+    'secret-output',
+    'secret-file',
+    'secret-token',
+  ]) {
+    assert.ok(!log.includes(secret), secret);
+  }
+});
+
+test('a list is paged by its Link header and filtered by label and status', async () => {
+  const apiKey = await harness.addOrganization();
+  const create = async (labels: Record<string, string>) =>
+    (await harness.call('POST', '/v1/runs', { apiKey, body: { image, labels } })).body.id as string;
+  const ids = [
+    await create({ n: '1', team: 'a' }),
+    await create({ n: '2', team: 'b:c' }),
+    await create({ n: '3', team: 'a' }),
+  ];
+  const list = async (query: string) => harness.call('GET', `/v1/runs${query}`, { apiKey });
+  const idsOf = (answer: { body: { id: string }[] }) => answer.body.map((record) => record.id);
+
+  const first = await list('?limit=2');
+  assert.deepEqual(idsOf(first), [ids[2], ids[1]]);
+  const next = /^<(\/v1\/runs[^>]+)>; rel="next"$/.exec(first.headers.get('link') ?? '')?.[1] ?? '';
+  const second = await harness.call('GET', next, { apiKey });
+  assert.deepEqual(idsOf(second), [ids[0]]);
+  assert.equal(second.headers.get('link'), null);
+
+  assert.deepEqual(idsOf(await list('?label=team:a')), [ids[2], ids[0]]);
+  assert.deepEqual(idsOf(await list('?label=team:b:c')), [ids[1]]);
+  assert.deepEqual(idsOf(await list('?label=team:a&label=n:1')), [ids[0]]);
+
+  await harness.call('DELETE', `/v1/runs/${ids[1]}`, { apiKey });
+  assert.deepEqual(idsOf(await list('')), [ids[2], ids[0]]);
+  assert.deepEqual(idsOf(await list('?status=destroyed')), [ids[1]]);
+  assert.equal((await list('?status=destroyed&status=running')).body.length, 3);
+});
+
+test('the runner being full is 429 capacity with Retry-After', async () => {
+  const { AppError } = await import('@coppice/contract');
+  harness.runner.onCreate = () => {
+    throw new AppError('capacity', 'the machine has no room');
+  };
+  const answer = await harness.call('POST', '/v1/runs', { body: { image } });
+  harness.runner.onCreate = () => undefined;
+  assert.equal(answer.status, 429);
+  assert.equal(answer.body.error.code, 'capacity');
+  assert.equal(answer.headers.get('retry-after'), '5');
+});
+
+test('a fault inside is 500 with a text that tells nothing', async () => {
+  harness.runner.onCreate = () => {
+    throw new Error('secret internals');
+  };
+  const answer = await harness.call('POST', '/v1/runs', { body: { image } });
+  harness.runner.onCreate = () => undefined;
+  assert.equal(answer.status, 500);
+  assert.ok(!JSON.stringify(answer.body).includes('secret'));
+  assert.ok(
+    harness.logLines.some(
+      (line) => line.includes(answer.body.error.request_id) && line.includes('"level":50'),
+    ),
+  );
+});
+
+test('images are listed, and a build answers JSON or streams its steps', async () => {
+  const ready = {
+    image: `docker.io/library/node:22-slim@sha256:${'b'.repeat(64)}`,
+    digest: `sha256:${'b'.repeat(64)}`,
+    size_bytes: 1,
+    prepared_at: '2026-11-21T06:30:00.000Z',
+    status: 'ready' as const,
+  };
+  harness.runner.images = [ready];
+  harness.runner.progress = [
+    { type: 'step', step: 'pull', elapsed_ms: 5 },
+    { type: 'done', image: ready },
+  ];
+  assert.deepEqual((await harness.call('GET', '/v1/images')).body, [ready]);
+  assert.deepEqual((await harness.call('POST', '/v1/images/build', { body: { image } })).body, ready);
+  const headers = { accept: 'text/event-stream' };
+  const stream = await harness.fetch('POST', '/v1/images/build', { body: { image }, headers });
+  assert.equal(stream.headers.get('content-type'), 'text/event-stream');
+  const events = (await stream.text())
+    .trim()
+    .split('\n\n')
+    .map((line) => JSON.parse(line.replace('data: ', '')));
+  assert.deepEqual(events, [
+    { type: 'step', step: 'pull', elapsed_ms: 5 },
+    { type: 'done', image: ready },
+  ]);
+
+  harness.runner.progress = [{ type: 'error', error: { code: 'image_not_found', message: 'no such image' } }];
+  const failed = await harness.call('POST', '/v1/images/build', { body: { image } });
+  assert.equal(failed.status, 404);
+  const failedStream = await (
+    await harness.fetch('POST', '/v1/images/build', { body: { image }, headers })
+  ).text();
+  assert.match(failedStream, /^data: \{"type":"error","error":\{"code":"image_not_found"/);
+});

@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, test } from 'node:test';
+import { AppError } from '@coppice/contract';
+import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
+
+let harness: ControlHarness;
+before(async () => {
+  harness = await startHarness();
+});
+after(() => harness[Symbol.asyncDispose]());
+afterEach(() => {
+  harness.runner.onCreate = () => undefined;
+});
+
+const image = 'node:22-slim';
+function post(key: string, body: Record<string, unknown> = { image }, apiKey?: string) {
+  const headers = { 'idempotency-key': key };
+  return harness.call('POST', '/v1/runs', { body, headers, ...(apiKey === undefined ? {} : { apiKey }) });
+}
+
+test('the same key and body get the same answer, and one sandbox', async () => {
+  const first = await post('same', { image, labels: { a: '1', b: '2' } });
+  const second = await post('same', { labels: { b: '2', a: '1' }, image });
+  assert.equal(first.status, 201);
+  assert.equal(second.status, 201);
+  assert.deepEqual(second.body, first.body);
+  assert.equal(second.headers.get('idempotency-replayed'), 'true');
+  assert.equal(harness.runner.vms.size, 1);
+});
+
+test('the same key with another body is 422', async () => {
+  await post('other');
+  const answer = await post('other', { image, vcpus: 2 });
+  assert.equal(answer.status, 422);
+  assert.equal(answer.body.error.code, 'idempotency_mismatch');
+});
+
+test('a duplicate that comes meanwhile waits for the first and gets its answer', async () => {
+  const gate = Promise.withResolvers<void>();
+  harness.runner.onCreate = () => gate.promise;
+  const creates = harness.runner.requests.filter((request) => request.startsWith('PUT /vms')).length;
+  const calls = [post('twin'), post('twin'), post('twin')];
+  await waitFor(
+    'the create',
+    () => harness.runner.requests.filter((one) => one.startsWith('PUT /vms')).length > creates,
+  );
+  assert.equal((await post('twin', { image, vcpus: 2 })).status, 422);
+  gate.resolve();
+  const answers = await Promise.all(calls);
+  assert.equal(new Set(answers.map((answer) => answer.body.id)).size, 1);
+  assert.deepEqual(
+    answers.map((answer) => answer.status),
+    [201, 201, 201],
+  );
+});
+
+test('keys of two organizations have nothing to do with each other', async () => {
+  const mine = await post('shared');
+  const theirs = await post('shared', { image }, await harness.addOrganization());
+  assert.equal(theirs.status, 201);
+  assert.notEqual(theirs.body.id, mine.body.id);
+});
+
+test('a lasting error is the answer again, one that may pass is tried anew', async () => {
+  harness.runner.onCreate = () => {
+    throw new AppError('image_not_found', 'the registry has no such image');
+  };
+  assert.equal((await post('lasting')).status, 404);
+  harness.runner.onCreate = () => {
+    throw new AppError('capacity', 'no room');
+  };
+  assert.equal((await post('passing')).status, 429);
+  harness.runner.onCreate = () => undefined;
+  assert.equal((await post('lasting')).status, 404);
+  assert.equal((await post('passing')).status, 201);
+});
+
+test('a key older than a day counts no more', async () => {
+  const first = await post('old');
+  await using db = harness.openDatabase();
+  const old = Date.now() - 25 * 3_600_000;
+  await db.updateTable('idempotency_keys').set({ created_at: old }).where('key', '=', 'old').execute();
+  assert.notEqual((await post('old')).body.id, first.body.id);
+});
+
+test('a key whose control was killed after the create gives the sandbox that was created', async () => {
+  const first = await post('killed');
+  await using db = harness.openDatabase();
+  await db
+    .updateTable('idempotency_keys')
+    .set({ status_code: null, answer: null })
+    .where('key', '=', 'killed')
+    .execute();
+  const second = await post('killed');
+  assert.equal(second.status, 201);
+  assert.equal(second.body.id, first.body.id);
+});

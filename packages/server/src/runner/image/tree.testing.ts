@@ -1,0 +1,44 @@
+/** Short ways to write entries and trees in tests. */
+import type { LayerTree } from './layer-tree.ts';
+import type { TarEntry } from './tar-reader.ts';
+
+export const TEST_LIMITS = { maxEntries: 100_000, maxContentBytes: 1 << 30, maxMetadataBytes: 1 << 24 };
+
+let nextOffset = 512;
+
+/** A file of one byte by default; every entry has a content place of its own. */
+export function entry(name: string, values: Partial<TarEntry> = {}): TarEntry {
+  nextOffset += 512;
+  const type = values.type ?? (name.endsWith('/') ? 'directory' : 'file');
+  return {
+    name,
+    type,
+    mode: type === 'directory' ? 0o755 : 0o644,
+    uid: 0,
+    gid: 0,
+    mtimeSeconds: 0,
+    sizeBytes: type === 'file' ? 1 : 0,
+    dataOffset: nextOffset,
+    linkName: '',
+    deviceMajor: 0,
+    deviceMinor: 0,
+    xattrs: new Map(),
+    ...values,
+  };
+}
+
+export function symlink(name: string, target: string): TarEntry {
+  return entry(name, { type: 'symlink', linkName: target });
+}
+
+export function hardlink(name: string, target: string): TarEntry {
+  return entry(name, { type: 'hardlink', linkName: target });
+}
+
+/** All names but the root's, sorted. */
+export function names(tree: LayerTree): string[] {
+  return [...tree.walk()]
+    .map(({ path }) => path)
+    .filter((path) => path !== '')
+    .sort();
+}

@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { readFile, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, test } from 'node:test';
+import { ensureArtefact } from './artefact.mjs';
+
+let assets = '';
+const before = process.env['COPPICE_ASSETS_DIR'];
+
+beforeEach(() => {
+  assets = mkdtempSync(join(tmpdir(), 'artefact-'));
+  process.env['COPPICE_ASSETS_DIR'] = assets;
+});
+afterEach(() => {
+  rmSync(assets, { recursive: true });
+  if (before === undefined) delete process.env['COPPICE_ASSETS_DIR'];
+  else process.env['COPPICE_ASSETS_DIR'] = before;
+});
+
+/** @param {unknown} recipe @param {{ refresh?: boolean, builds?: string[] }} [options] */
+function ensure(recipe, options = {}) {
+  return ensureArtefact({
+    kind: 'thing',
+    recipe,
+    refresh: options.refresh ?? false,
+    build: async (directory) => {
+      options.builds?.push(directory);
+      await writeFile(join(directory, 'content'), JSON.stringify(recipe));
+    },
+  });
+}
+
+test('the same recipe is built once, another one beside it', async () => {
+  /** @type {string[]} */
+  const builds = [];
+  const first = await ensure({ a: 1 }, { builds });
+  assert.equal(await ensure({ a: 1 }, { builds }), first);
+  const second = await ensure({ a: 2 }, { builds });
+  assert.notEqual(second, first);
+  assert.equal(await readFile(join(first, 'content'), 'utf8'), '{"a":1}');
+  assert.equal(builds.length, 2);
+});
+
+test('a refresh builds again and is what is found from then on', async () => {
+  const first = await ensure({ a: 1 });
+  const second = await ensure({ a: 1 }, { refresh: true });
+  assert.notEqual(second, first);
+  assert.ok(existsSync(first), 'a service that runs may still use the earlier build');
+  assert.equal(await ensure({ a: 1 }), second);
+});
+
+test('a failed build leaves nothing, and what a killed one left is removed', async () => {
+  mkdirSync(join(assets, 'thing', '.building-999999'), { recursive: true });
+  const failing = ensureArtefact({
+    kind: 'thing',
+    recipe: 1,
+    build: () => Promise.reject(new Error('no space')),
+  });
+  await assert.rejects(failing, /no space/);
+  assert.deepEqual(readdirSync(join(assets, 'thing')), []);
+});
+
+test('only the latest builds are kept', async () => {
+  for (let recipe = 0; recipe < 8; recipe += 1) await ensure(recipe);
+  assert.equal(readdirSync(join(assets, 'thing')).length, 5);
+  assert.ok(existsSync(await ensure(7)));
+});

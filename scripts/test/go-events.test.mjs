@@ -1,0 +1,50 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { withExitCode } from './counts.mjs';
+import { GoEvents } from './go-events.mjs';
+
+/** @param {object[]} events */
+function feed(events) {
+  let written = '';
+  const parser = new GoEvents((text) => (written += text));
+  for (const event of events) parser.accept(JSON.stringify(event));
+  return { counts: parser.counts, written: () => written, parser };
+}
+
+test('tests are counted, and only a failed one is shown with its output', () => {
+  const { counts, written } = feed([
+    { Action: 'output', Package: 'p', Test: 'TestGood', Output: 'quiet\n' },
+    { Action: 'pass', Package: 'p', Test: 'TestGood' },
+    { Action: 'output', Package: 'p', Test: 'TestBad', Output: 'bad_test.go:3: no\n' },
+    { Action: 'fail', Package: 'p', Test: 'TestBad' },
+    { Action: 'fail', Package: 'p' },
+    { Action: 'pass', Package: 'q', Elapsed: 0.1 },
+  ]);
+  assert.deepEqual(counts, { passed: 1, failed: 1, skipped: 0 });
+  assert.match(written(), /bad_test\.go:3: no/);
+  assert.doesNotMatch(written(), /quiet/);
+});
+
+test('a package that does not build is one failure, with the reason', () => {
+  const { counts, written } = feed([
+    { Action: 'build-output', ImportPath: 'p', Output: 'syntax error\n' },
+    { Action: 'build-fail', ImportPath: 'p' },
+    { Action: 'fail', Package: 'p' },
+  ]);
+  assert.deepEqual(counts, { passed: 0, failed: 1, skipped: 0 });
+  assert.match(written(), /syntax error/);
+});
+
+test('lines that are no events are passed on', () => {
+  const { parser, written } = feed([]);
+  parser.accept('go: module not found');
+  parser.accept('{broken');
+  assert.equal(written(), 'go: module not found\n{broken\n');
+});
+
+test('a run that ends badly, or says nothing, is a failure whatever was counted', () => {
+  assert.equal(withExitCode({ passed: 3, failed: 0, skipped: 0 }, 0).failed, 0);
+  assert.equal(withExitCode({ passed: 3, failed: 0, skipped: 0 }, 1).failed, 1);
+  assert.equal(withExitCode({ passed: 3, failed: 2, skipped: 0 }, 1).failed, 2);
+  assert.equal(withExitCode({ passed: 0, failed: 0, skipped: 0 }, 0).failed, 1);
+});
