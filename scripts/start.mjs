@@ -6,8 +6,11 @@ import { findExecutable, REPOSITORY } from './setup/paths.mjs';
 import { sayDone } from './setup/report.mjs';
 import { setUp } from './setup/setup.mjs';
 
-/** npm passes a terminal's Ctrl-C on, after the terminal itself has sent it: two signals, one wish. */
-const SAME_WISH_MS = 1_000;
+/**
+ * A terminal's Ctrl-C reaches us from the terminal, from npm, and once more when npm's shell is gone: signals
+ * this close together are one wish. A later one is a person who has waited long enough.
+ */
+const SAME_WISH_MS = 2_000;
 const SIGNAL_NUMBERS = /** @type {Record<string, number>} */ ({
   SIGHUP: 1,
   SIGINT: 2,
@@ -43,7 +46,7 @@ function forwardSignals(child) {
     process.on(signal, () => {
       if (performance.now() - forwardedAt < SAME_WISH_MS) return;
       forwardedAt = performance.now();
-      child.kill(signal);
+      child.kill(signal === 'SIGHUP' ? 'SIGTERM' : signal); // the service knows no hang-up
     });
   }
 }

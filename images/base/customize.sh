@@ -20,7 +20,7 @@ rm -f "$root"/var/cache/ldconfig/aux-cache
 # Python checks a compiled module by its source's time, and times are levelled in this image: each import in a
 # sandbox would compile again. Compiled without that check, they are valid and the same in every build.
 find "$root/usr" -name __pycache__ -type d -prune -exec rm -rf {} +
-chroot "$root" sh -c 'python3 -m compileall -q -x "/(test|idlelib|lib2to3|ensurepip|tkinter)/" --invalidation-mode unchecked-hash /usr/lib/python3.*'
+chroot "$root" env PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE=1 sh -c 'python3 -m compileall -f -q -x "/(test|idlelib|lib2to3|ensurepip|tkinter)/" --invalidation-mode unchecked-hash /usr/lib/python3.*'
 
 # Name and resolver of the build host are not the image's; a sandbox gets its own when it starts.
 for file in hostname machine-id resolv.conf; do

@@ -53,6 +53,7 @@ export async function installPackages(request) {
   say(
     `installing ${request.packages.join(', ')}${request.release === undefined ? '' : ` from ${request.release}`}`,
   );
+  await finishInterruptedInstallation();
   const release = request.release === undefined ? [] : ['--target-release', request.release];
   const kept = ['-o', 'Dpkg::Options::=--force-confdef', '-o', 'Dpkg::Options::=--force-confold'];
   await run(
@@ -73,6 +74,17 @@ export async function installPackages(request) {
       env: QUIET_ENVIRONMENT,
     },
   );
+}
+
+/** After a killed installation apt refuses to work until this is done, and would tell a person to do it by hand. */
+async function finishInterruptedInstallation() {
+  if ((await readdir('/var/lib/dpkg/updates')).length === 0) return;
+  say('finishing an installation that was interrupted');
+  await run('dpkg', ['--force-confdef', '--force-confold', '--configure', '--pending'], {
+    step: 'finishing an interrupted installation',
+    timeoutMs: INSTALL_TIMEOUT_MS,
+    env: QUIET_ENVIRONMENT,
+  });
 }
 
 /**

@@ -1,7 +1,7 @@
 /**
  * Built things live in `<assets>/<kind>/<recipe hash>.<when>`. A directory is filled under a temporary name,
  * made durable and renamed: one that has its final name is complete, so its existence is the whole check, and
- * a build that dies leaves only a `.building-*` that the next build removes. Callers hold the set-up lock.
+ * a build that dies leaves only a `.building-*` that the next set-up removes. Callers hold the set-up lock.
  */
 import { mkdir, open, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -24,12 +24,12 @@ const KEPT_BUILDS = 5;
 export async function ensureArtefact(artefact) {
   const parent = join(assetsDirectory(), artefact.kind);
   const hash = recipeHash(artefact.recipe);
+  await removeUnfinished(parent);
   if (artefact.refresh !== true) {
     const current = await findCurrent(parent, hash);
     if (current !== undefined) return current;
   }
   await mkdir(parent, { recursive: true, mode: 0o755 });
-  await removeUnfinished(parent);
   const building = join(parent, `.building-${process.pid}`);
   await mkdir(building, { mode: 0o755 });
   try {

@@ -77,7 +77,18 @@ async function build(recipe, distribution, directory) {
   // In a mount namespace of its own: what mmdebstrap binds into the tree (/dev, /sys) ends with it, whatever
   // happens, and removing a half-made tree can never reach the host's own /dev.
   const args = [...(await mmdebstrapOptions(recipe)), distribution.suite, layer, join(work, 'build.sources')];
-  await run('unshare', ['--mount', '--propagation', 'private', 'mmdebstrap', ...args], {
+  // It ends with us: a build that outlives its set-up would go on in a directory that the next one removes.
+  const wrapper = [
+    '--pdeathsig',
+    'TERM',
+    '--',
+    'unshare',
+    '--mount',
+    '--propagation',
+    'private',
+    'mmdebstrap',
+  ];
+  await run('setpriv', [...wrapper, ...args], {
     step: 'building the base image',
     timeoutMs: BUILD_TIMEOUT_MS,
     env: {

@@ -2,6 +2,23 @@ import { describeError } from './setup-error.mjs';
 
 const SIGNAL_EXIT_CODES = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 };
 
+const PARENT_CHECK_MS = 500;
+
+/**
+ * npm passes a signal to the shell that it runs a script in, and that shell ends without passing it on: what
+ * tells us that somebody stopped npm is that our parent is gone.
+ */
+function watchNpm() {
+  if (process.env['npm_lifecycle_event'] === undefined) return;
+  const parent = process.ppid;
+  const timer = setInterval(() => {
+    if (process.ppid === parent) return;
+    clearInterval(timer);
+    process.emit('SIGTERM', 'SIGTERM');
+  }, PARENT_CHECK_MS);
+  timer.unref();
+}
+
 /**
  * Runs a script's main function: its result is the exit code, its error is printed with the remedy. A signal
  * ends the process by way of `exit`, so that the programs it started (groups of their own) are ended too.
@@ -10,6 +27,7 @@ const SIGNAL_EXIT_CODES = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 };
 export async function runMain(main) {
   for (const [signal, code] of Object.entries(SIGNAL_EXIT_CODES))
     process.on(signal, () => process.exit(code));
+  watchNpm();
   try {
     process.exitCode = await main(process.argv.slice(2));
   } catch (error) {

@@ -3,7 +3,6 @@ package boot
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"syscall"
 
@@ -16,6 +15,7 @@ import (
 // Machine is what boot leaves open. The guest can replace nodes in /dev, not these.
 type Machine struct {
 	Ports  Ports
+	Root   *rootfs.Root
 	Null   *os.File
 	Random *os.File
 }
@@ -28,7 +28,7 @@ func Run() (*Machine, error) {
 		return nil, errors.New("the agent is the init process of a Coppice guest and does nothing elsewhere")
 	}
 	unix.Umask(0o022)
-	if err := rootfs.MountEarly(); err != nil {
+	if err := rootfs.MountSystem(); err != nil {
 		return nil, err
 	}
 	m := &Machine{}
@@ -48,8 +48,11 @@ func Run() (*Machine, error) {
 	if err := loadModules(modulesDirectory); err != nil {
 		return nil, err
 	}
-	if err := network.LoopbackUp(); err != nil {
-		return nil, fmt.Errorf("lo: %w", err)
+	if m.Root, err = rootfs.Open(); err != nil {
+		return nil, err
+	}
+	if err := network.Boot(); err != nil {
+		return nil, err
 	}
 	m.Ports, err = openPorts()
 	return m, err

@@ -7,29 +7,29 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// LoopbackUp brings up lo, which has its addresses by itself.
-func LoopbackUp() error {
-	return withSocket(func(socket int) error { return setUp(socket, "lo", true) })
-}
+// primary is the one NIC that the runner attaches.
+const primary = "eth0"
 
-// DisableIPv6 keeps an interface from soliciting routers that do not exist, which would wake every idle guest.
-func DisableIPv6(name string) error {
-	path := filepath.Join("/proc/sys/net/ipv6/conf", name, "disable_ipv6")
-	err := os.WriteFile(path, []byte("1"), 0)
+// Boot brings up lo, which has its addresses by itself, and keeps the NIC from soliciting IPv6 routers that do not
+// exist, which would wake every idle guest.
+func Boot() error {
+	if err := withSocket(func(socket int) error { return setUp(socket, "lo", true) }); err != nil {
+		return fmt.Errorf("lo: %w", err)
+	}
+	err := os.WriteFile("/proc/sys/net/ipv6/conf/"+primary+"/disable_ipv6", []byte("1"), 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err
 }
 
-// Apply replaces address and default route. Taking the interface down first drops every route through it, those of
-// an earlier life of the guest as well.
+// Apply replaces address and default route. The interface stays up if it is: taking it down would drop the routes
+// that a user has added, and waits for every CPU.
 func (p Plan) Apply() error {
 	return withSocket(func(socket int) error {
 		mask := net.CIDRMask(p.Address.Bits(), p.Address.Addr().BitLen())
@@ -38,12 +38,12 @@ func (p Plan) Apply() error {
 			name string
 			do   func() error
 		}{
-			{"interface down", func() error { return setUp(socket, p.Interface, false) }},
+			{"old default route", func() error { return deleteDefaultRoutes(socket) }},
 			{"mtu", func() error { return setMTU(socket, p.Interface, p.MTU) }},
 			{"address", func() error { return setAddress(socket, p.Interface, unix.SIOCSIFADDR, address[:]) }},
 			{"netmask", func() error { return setAddress(socket, p.Interface, unix.SIOCSIFNETMASK, mask) }},
-			{"interface up", func() error { return setUp(socket, p.Interface, true) }},
-			{"default route", func() error { return addDefaultRoute(socket, p.Gateway) }},
+			{"up", func() error { return setUp(socket, p.Interface, true) }},
+			{"default route", func() error { return changeDefaultRoute(socket, unix.SIOCADDRT, p.Gateway) }},
 		}
 		for _, step := range steps {
 			if err := step.do(); err != nil {
@@ -54,9 +54,9 @@ func (p Plan) Apply() error {
 	})
 }
 
-// TakeDown leaves the guest without network. An interface that does not exist is down.
-func TakeDown(name string) error {
-	err := withSocket(func(socket int) error { return setUp(socket, name, false) })
+// TakeDown leaves the guest without network. A machine without a NIC has none anyway.
+func TakeDown() error {
+	err := withSocket(func(socket int) error { return setUp(socket, primary, false) })
 	if errors.Is(err, unix.ENODEV) {
 		return nil
 	}
@@ -82,6 +82,9 @@ func setUp(socket int, name string, up bool) error {
 	flags := request.Uint16() &^ unix.IFF_UP
 	if up {
 		flags |= unix.IFF_UP
+	}
+	if flags == request.Uint16() {
+		return nil
 	}
 	request.SetUint16(flags)
 	return unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, request)
@@ -118,12 +121,32 @@ type routeEntry struct {
 	_           [40]byte
 }
 
-func addDefaultRoute(socket int, gateway netip.Addr) error {
+// maxDefaultRoutes bounds what a guest may have added.
+const maxDefaultRoutes = 16
+
+func deleteDefaultRoutes(socket int) error {
+	for range maxDefaultRoutes {
+		err := changeDefaultRoute(socket, unix.SIOCDELRT, netip.IPv4Unspecified())
+		if errors.Is(err, unix.ESRCH) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("there are more than %d", maxDefaultRoutes)
+}
+
+// changeDefaultRoute adds or deletes one; deleting without a gateway takes any.
+func changeDefaultRoute(socket int, ioctl uintptr, gateway netip.Addr) error {
 	any4 := unix.RawSockaddrInet4{Family: unix.AF_INET}
-	route := routeEntry{destination: any4, gateway: any4, mask: any4, flags: unix.RTF_UP | unix.RTF_GATEWAY}
-	route.gateway.Addr = gateway.As4()
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(socket), unix.SIOCADDRT, uintptr(unsafe.Pointer(&route)))
-	if errno != 0 && errno != unix.EEXIST {
+	route := routeEntry{destination: any4, gateway: any4, mask: any4, flags: unix.RTF_UP}
+	if !gateway.IsUnspecified() {
+		route.gateway.Addr = gateway.As4()
+		route.flags |= unix.RTF_GATEWAY
+	}
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(socket), ioctl, uintptr(unsafe.Pointer(&route)))
+	if errno != 0 {
 		return errno
 	}
 	return nil

@@ -7,8 +7,6 @@ package resume
 import (
 	"fmt"
 	"io"
-"time"
-"log/slog"
 	"net/http"
 	"sync"
 
@@ -67,14 +65,11 @@ func (s *Service) apply(request Request) error {
 	if request.Generation < s.generation {
 		return fault.New(fault.InvalidState, "generation %d is older than %d, which has been resumed", request.Generation, s.generation)
 	}
-	began := time.Now()
 	for _, step := range s.steps {
-		slog.Info("STEP", "name", step.Name, "at", time.Since(began))
 		if err := step.Do(request); err != nil {
 			return fmt.Errorf("resume, %s: %w", step.Name, err)
 		}
 	}
-	slog.Info("DONE", "at", time.Since(began))
 	s.generation = request.Generation
 	return nil
 }

@@ -13,9 +13,6 @@ import (
 	"coppice/agent/internal/rootfs"
 )
 
-// primaryInterface is the one NIC that the runner attaches.
-const primaryInterface = "eth0"
-
 // Options are what the steps of a real guest work on. Random is an open /dev/urandom.
 type Options struct {
 	Random *os.File
@@ -30,7 +27,6 @@ func Steps(o Options) []Step {
 		{"entropy", func(r Request) error { return addEntropy(o.Random, r.Entropy) }},
 		{"clock", func(r Request) error { return unix.ClockSettime(unix.CLOCK_REALTIME, &r.Clock) }},
 		{"root", func(Request) error { return o.Root.Switch() }},
-		{"mounts", func(Request) error { return o.Root.MountSystem() }},
 		{"directories", ensureDirectories},
 		{"hostname", func(r Request) error { return unix.Sethostname([]byte(r.Hostname)) }},
 		{"identity", names.apply},
@@ -58,10 +54,7 @@ func ensureDirectories(r Request) error {
 
 func configureNetwork(r Request) error {
 	if r.Network == nil {
-		return network.TakeDown(primaryInterface)
-	}
-	if err := network.DisableIPv6(r.Network.Interface); err != nil {
-		return err
+		return network.TakeDown()
 	}
 	if err := r.Network.Apply(); err != nil {
 		return err

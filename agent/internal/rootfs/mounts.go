@@ -29,15 +29,8 @@ func mountAt(m mount) error {
 
 const noProgramsOrDevices = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 
-// early are the mounts that the agent itself needs in the initramfs.
-var early = []mount{
-	{"proc", "/proc", "proc", noProgramsOrDevices, ""},
-	{"sysfs", "/sys", "sysfs", noProgramsOrDevices, ""},
-	{"devtmpfs", "/dev", "devtmpfs", unix.MS_NOSUID, "mode=755"},
-	{"tmpfs", "/run", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=755"},
-}
-
-// system are the mounts of the guest's root, in their order.
+// system are the mounts that the agent needs in the initramfs and the guest in its root, where they move: making them
+// once in the template is time that no sandbox spends.
 var system = []mount{
 	{"proc", "/proc", "proc", noProgramsOrDevices, ""},
 	{"sysfs", "/sys", "sysfs", noProgramsOrDevices, ""},
@@ -46,8 +39,13 @@ var system = []mount{
 	{"devpts", "/dev/pts", "devpts", unix.MS_NOSUID | unix.MS_NOEXEC, "gid=5,mode=620,ptmxmode=666"},
 	{"tmpfs", "/dev/shm", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=1777"},
 	{"mqueue", "/dev/mqueue", "mqueue", noProgramsOrDevices, ""},
-	{"tmpfs", "/run", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=755"},
 }
+
+// systemPoints are the tops of them.
+var systemPoints = []string{"/proc", "/sys", "/dev"}
+
+// runMount is made twice: the initramfs's own and the guest's.
+var runMount = mount{"tmpfs", "/run", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=755"}
 
 // deviceLinks are what programs expect in /dev beside the kernel's nodes.
 var deviceLinks = map[string]string{
@@ -57,30 +55,9 @@ var deviceLinks = map[string]string{
 	"/dev/stderr": "/proc/self/fd/2",
 }
 
-// MountEarly makes the mounts of the initramfs.
-func MountEarly() error {
-	for _, m := range early {
-		if err := mountAt(m); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// MountSystem makes what is missing of the mounts in the guest's root. It is called after Switch, so that the
-// image's symlinks resolve inside of it.
-func (r *Root) MountSystem() error {
-	for _, m := range system {
-		mounted, err := isMountPoint(m.target)
-		if err != nil {
-			return err
-		}
-		if mounted {
-			continue
-		}
-		if err := ensureDirectory("/", m.target); err != nil {
-			return err
-		}
+// MountSystem makes the mounts of the initramfs.
+func MountSystem() error {
+	for _, m := range append(system, runMount) {
 		if err := mountAt(m); err != nil {
 			return err
 		}

@@ -25,7 +25,7 @@ func (r *Root) Prepare(reaper *reap.Reaper, null *os.File) (hasShell bool, err e
 	if r.switched {
 		return false, fault.New(fault.InvalidState, "the guest has been resumed; prepare belongs into the template")
 	}
-	if err := mountImage(); err != nil {
+	if err := r.mountImage(); err != nil {
 		return false, fmt.Errorf("image: %w", err)
 	}
 	if hasShell, err = isProgram(imagePoint, "/bin/sh"); err != nil || !hasShell {

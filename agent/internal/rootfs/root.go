@@ -8,7 +8,6 @@ package rootfs
 
 import (
 	"errors"
-"log/slog"
 	"fmt"
 	"io/fs"
 	"os"
@@ -32,40 +31,47 @@ const diskLimit = 10 * time.Second
 
 // Root is the guest's root in the making.
 type Root struct {
+	image, scratch blockDevice
+
 	mu       sync.Mutex
 	switched bool
 }
 
+// Open finds the disks. It is called in the template: each look at a serial number is a request to the disk, which
+// every sandbox would wait for.
+func Open() (*Root, error) {
+	image, err := findBlockDevice("/sys", imageSerial)
+	if err != nil {
+		return nil, err
+	}
+	scratch, err := findBlockDevice("/sys", scratchSerial)
+	if err != nil {
+		return nil, err
+	}
+	return &Root{image: image, scratch: scratch}, nil
+}
+
 // mountImage mounts the image's disk unless it is mounted.
-func mountImage() error {
+func (r *Root) mountImage() error {
 	if mounted, err := isMountPoint(imagePoint); mounted || err != nil {
 		return err
 	}
-	disk, err := findBlockDevice("/sys", imageSerial)
-	if err != nil {
-		return err
-	}
-	return mountAt(mount{disk.path(), imagePoint, "squashfs", unix.MS_RDONLY | unix.MS_NODEV, ""})
+	return mountAt(mount{r.image.path(), imagePoint, "squashfs", unix.MS_RDONLY | unix.MS_NODEV, ""})
 }
 
 // scratchOptions: the host has written the file system's size but not its inode tables, which a kernel thread would
-// otherwise zero for minutes on every sandbox, nor is there a need to read its bitmaps ahead; discard gives deleted blocks back to the host.
+// otherwise zero for minutes on every sandbox, nor is there a need to read its bitmaps ahead; discard gives deleted
+// blocks back to the host.
 const scratchOptions = "discard,noinit_itable,no_prefetch_block_bitmaps,errors=remount-ro"
 
-func mountScratch() error {
+func (r *Root) mountScratch() error {
 	if mounted, err := isMountPoint(scratchPoint); mounted || err != nil {
 		return err
 	}
-	disk, err := findBlockDevice("/sys", scratchSerial)
-	if err != nil {
+	if err := r.scratch.awaitSize(diskLimit); err != nil {
 		return err
 	}
-	slog.Info("R found")
-	if err := disk.awaitSize(diskLimit); err != nil {
-		return err
-	}
-	slog.Info("R sized")
-	return mountAt(mount{disk.path(), scratchPoint, "ext4", unix.MS_NOATIME | unix.MS_NODEV, scratchOptions})
+	return mountAt(mount{r.scratch.path(), scratchPoint, "ext4", unix.MS_NOATIME | unix.MS_NODEV, scratchOptions})
 }
 
 // Switch makes the overlay the root of the agent and of everything it starts. Later calls do nothing.
@@ -75,17 +81,15 @@ func (r *Root) Switch() error {
 	if r.switched {
 		return nil
 	}
-	if err := mountImage(); err != nil {
+	if err := r.mountImage(); err != nil {
 		return fmt.Errorf("image: %w", err)
 	}
-	if err := mountScratch(); err != nil {
+	if err := r.mountScratch(); err != nil {
 		return fmt.Errorf("scratch disk: %w", err)
 	}
-	slog.Info("R scratch mounted")
 	if err := mountOverlay(scratchPoint, rootPoint); err != nil {
 		return fmt.Errorf("overlay: %w", err)
 	}
-	slog.Info("R overlay")
 	if err := enter(rootPoint); err != nil {
 		return fmt.Errorf("switch of the root: %w", err)
 	}
@@ -102,26 +106,35 @@ func mountOverlay(writable, target string) error {
 			return err
 		}
 	}
-	slog.Info("R mkdirs")
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=on", imagePoint, upper, work)
 	return mountAt(mount{"overlay", target, "overlay", 0, options})
 }
 
-// enter moves the mount at root onto / and drops the initramfs's own mounts, which would stay behind it unseen.
+// enter takes the system's mounts along and moves the mount at root onto /. The initramfs's /run stays behind unseen,
+// with the image and the scratch disk in it.
 func enter(root string) error {
+	for _, point := range systemPoints {
+		if err := ensureDirectory(root, point); err != nil {
+			return err
+		}
+		if err := unix.Mount(point, root+point, "", unix.MS_MOVE, ""); err != nil {
+			return fmt.Errorf("move of %s: %w", point, err)
+		}
+	}
+	if err := ensureDirectory(root, runMount.target); err != nil {
+		return err
+	}
 	if err := unix.Chdir(root); err != nil {
 		return err
 	}
-	for _, point := range []string{"/dev", "/sys", "/proc"} {
-		if err := unix.Unmount(point, unix.MNT_DETACH); err != nil {
-			return fmt.Errorf("unmount %s: %w", point, err)
-		}
-	}
 	if err := unix.Mount(".", "/", "", unix.MS_MOVE, ""); err != nil {
-		return fmt.Errorf("move: %w", err)
+		return fmt.Errorf("move of the root: %w", err)
 	}
 	if err := unix.Chroot("."); err != nil {
 		return fmt.Errorf("chroot: %w", err)
 	}
-	return unix.Chdir("/")
+	if err := unix.Chdir("/"); err != nil {
+		return err
+	}
+	return mountAt(runMount)
 }

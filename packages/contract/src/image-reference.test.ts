@@ -76,6 +76,8 @@ test('what is no reference is refused with a reason', () => {
     `node@${DIGEST}@${DIGEST}`,
     'Node:22',
     'a/B:1',
+    'B/a:1',
+    'Coppice/base:1',
     '/node:22',
     'node/:22',
     'a//b:1',

@@ -1,7 +1,7 @@
 /**
  * References to OCI images, read by Docker's rules: `node:22-slim` means `docker.io/library/node:22-slim`, and the
- * first component is a registry only if it has a dot, a port, an upper-case letter or is `localhost`. Unlike Docker, no tag does
- * not mean `latest`: a sandbox that is created twice from one reference must get one image.
+ * first component is a registry only if it has a dot or a port or is `localhost`. Unlike Docker, no tag does not mean
+ * `latest`: a sandbox that is created twice from one reference must get one image.
  */
 import { AppError } from './errors.ts';
 
@@ -91,7 +91,7 @@ function splitRegistry(name: string): { registry: string; repository: string } {
   const first = slash === -1 ? '' : name.slice(0, slash);
   const rest = name.slice(slash + 1);
   if (first === BUILTIN_REGISTRY) return { registry: BUILTIN_REGISTRY, repository: rest };
-  const isHost = /[.:]/u.test(first) || first === 'localhost' || first !== first.toLowerCase();
+  const isHost = /[.:]/u.test(first) || first.toLowerCase() === 'localhost';
   const registry = isHost ? canonicalRegistry(first) : DEFAULT_REGISTRY;
   const repository = isHost ? rest : name;
   const isOfficial = registry === DEFAULT_REGISTRY && !repository.includes('/');

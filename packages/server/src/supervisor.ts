@@ -4,7 +4,8 @@
  *   runner ready ──► control starts ──► control ready ──► address (and, once, the API key) are shown
  *
  * A role that ends by itself is started again after a pause that doubles from 0.2 s to 10 s and is short again
- * once the role has lived for 30 s. A mistake in the configuration ends everything: no retry would help.
+ * once the role has lived for 30 s. One that ends before it was ever ready, or for its configuration, ends the
+ * service: whoever started it should see why, not a loop.
  */
 import { fork, type ChildProcess } from 'node:child_process';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -46,6 +47,7 @@ function forkRole(role: RoleName): ChildProcess {
 function keepRunning(options: KeepOptions): RoleProcess {
   const { role, log } = options;
   let stopping = false;
+  let wasReady = false;
   let child: ChildProcess | undefined;
   const abort = new AbortController();
   const loop = async (): Promise<number> => {
@@ -53,9 +55,12 @@ function keepRunning(options: KeepOptions): RoleProcess {
     for (;;) {
       const started = performance.now();
       child = forkRole(role);
-      child.on('message', (message) => options.onMessage(message as RoleMessage));
+      child.on('message', (message) => {
+        wasReady = true;
+        options.onMessage(message as RoleMessage);
+      });
       const code = await exitOf(child);
-      if (stopping || code === CONFIG_EXIT_CODE) return code;
+      if (stopping || !wasReady || code === CONFIG_EXIT_CODE) return code;
       pauseMs =
         performance.now() - started > STABLE_AFTER_MS
           ? FIRST_PAUSE_MS

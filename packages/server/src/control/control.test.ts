@@ -4,6 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { AppError, computeCostUnits, costCents } from '@coppice/contract';
+import { startControl } from './control.ts';
 import { prepareHarness, startHarness, waitFor, type ControlHarness } from './testing/control-harness.ts';
 import type { FakeCommand } from './testing/fake-runner.ts';
 
@@ -20,7 +21,6 @@ test('the first start makes a key, shows it once, and it works', async () => {
   await harness.runner.start();
   const { bootstrapKey, ...config } = harness.config;
   assert.ok(bootstrapKey);
-  const { startControl } = await import('./control.ts');
   harness.control = await startControl(config, harness.log);
   const apiKey = harness.control.bootstrap?.apiKey ?? '';
   assert.match(apiKey, /^cop_live_us_/);
@@ -35,7 +35,7 @@ test('the first start makes a key, shows it once, and it works', async () => {
 test('a sandbox from create to destroy: measures and cost are those of its life', async () => {
   await using harness = await startHarness();
   const sandbox = await harness.create({ vcpus: 2, mem_mib: 2048 });
-  assert.match(sandbox.image, /^docker\.io\/library\/node:22-slim@sha256:/);
+  assert.match(sandbox.image, /^registry\.test\/library\/node:22-slim@sha256:/);
   assert.match(sandbox.id, /^run[0-9a-f]{20}$/);
   const { body, status } = await harness.call('DELETE', `/v1/runs/${sandbox.id}`);
   assert.equal(status, 200);
@@ -59,11 +59,20 @@ test('a sandbox from create to destroy: measures and cost are those of its life'
   await waitFor('the end to be acknowledged', () => harness.runner.ends.size === 0);
 });
 
+test('a second control on the same data directory is refused, and the first serves on', async () => {
+  await using harness = await startHarness();
+  await assert.rejects(startControl(harness.config, harness.log), /another control works in .*data/);
+  assert.equal((await harness.call('GET', '/v1/runs')).status, 200);
+});
+
 test('two destroys at once: one destroys, the other is told that it is destroyed', async () => {
   await using harness = await startHarness();
   const { id } = await harness.create();
   const answers = await Promise.all([1, 2].map(() => harness.call('DELETE', `/v1/runs/${id}`)));
-  assert.deepEqual(answers.map((answer) => answer.status).toSorted((a, b) => a - b), [200, 409]);
+  assert.deepEqual(
+    answers.map((answer) => answer.status).toSorted((a, b) => a - b),
+    [200, 409],
+  );
 });
 
 test('a failed create leaves a failed record that costs nothing, and no VM', async () => {

@@ -9,6 +9,7 @@ import { migrateDatabase, openDatabase, pingDatabase, type Database } from './db
 import { startPostgresChild } from './db/postgres-child.ts';
 import { OpenRequests } from './http/open-requests.ts';
 import { buildServer } from './http/server.ts';
+import { lockInstance } from './instance-lock.ts';
 import { RunnerClient } from './placement/runner-client.ts';
 import { RunnerConnection } from './placement/runner-connection.ts';
 import { SYSTEM_CLOCK } from './sandbox/clock.ts';
@@ -34,6 +35,7 @@ export interface Control extends AsyncDisposable {
 export async function startControl(config: ControlConfig, log: Logger): Promise<Control> {
   const limits: ControlLimits = { ...DEFAULT_CONTROL_LIMITS, ...config.limits };
   await using stack = new AsyncDisposableStack();
+  stack.use(await lockInstance(config.dataDir));
   const db = stack.adopt(openDatabase(await connectTo(config, stack, log), log), (open) => open.destroy());
   await migrateDatabase(db, log);
   const apiKey = await bootstrapOrganization(db, config);

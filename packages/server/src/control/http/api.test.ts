@@ -265,7 +265,7 @@ test('a fault inside is 500 with a text that tells nothing', async () => {
 
 test('images are listed, and a build answers JSON or streams its steps', async () => {
   const ready = {
-    image: `docker.io/library/node:22-slim@sha256:${'b'.repeat(64)}`,
+    image: `registry.test/library/node:22-slim@sha256:${'b'.repeat(64)}`,
     digest: `sha256:${'b'.repeat(64)}`,
     size_bytes: 1,
     prepared_at: '2026-11-21T06:30:00.000Z',

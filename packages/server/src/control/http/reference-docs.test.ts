@@ -20,7 +20,13 @@ test('docs/reference/openapi.json is what the schemas say', async () => {
 });
 
 test('docs/reference/errors.md is the error table', () => {
-  assert.equal(read('docs/reference/errors.md'), renderErrors(), REMEDY);
+  // The formatter widens the columns of a table.
+  const squeeze = (text: string) =>
+    text
+      .replaceAll(/ +/g, ' ')
+      .replaceAll(/-{3,}/g, '---')
+      .replaceAll(/ ?\| ?/g, '|');
+  assert.equal(squeeze(read('docs/reference/errors.md')), squeeze(renderErrors()), REMEDY);
 });
 
 test('every reference in the OpenAPI document leads somewhere', async () => {

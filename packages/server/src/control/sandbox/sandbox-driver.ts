@@ -25,12 +25,12 @@ import type { VmEnd } from '../../lib/runner-protocol.ts';
 import type { ControlLimits } from '../control-config.ts';
 import type { SandboxRow, SandboxUpdate } from '../db/tables.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
-import { bootVm } from './boot-vm.ts';
 import type { Clock } from './clock.ts';
 import { buildEnding, readEndReason } from './ending.ts';
 import { IdleTimer, type ExpiryReason } from './idle-timer.ts';
 import { buildDestroyResult, buildRecord } from './record.ts';
 import type { SandboxStore } from './sandbox-store.ts';
+import { SandboxVm } from './sandbox-vm.ts';
 import { SerialQueue } from './serial-queue.ts';
 
 /** After an outage of the service, so that callers can come back before their sandboxes are gone. */
@@ -52,6 +52,7 @@ export class SandboxDriver {
   readonly #parts: DriverParts;
   readonly #queue = new SerialQueue();
   readonly #log: Logger;
+  readonly #vm: SandboxVm;
   #row: SandboxRow;
   #operation: SandboxOperation | null = null;
   #timer: IdleTimer | undefined;
@@ -61,6 +62,7 @@ export class SandboxDriver {
     this.#row = row;
     this.#parts = parts;
     this.#log = parts.log.child({ sandbox_id: row.id });
+    this.#vm = new SandboxVm(row.id, parts.runner, this.#log);
   }
 
   get row(): Readonly<SandboxRow> {
@@ -146,7 +148,7 @@ export class SandboxDriver {
   handleMissing(): Promise<void> {
     return this.#queue.run(async () => {
       if (isFinal(this.#row.status)) return;
-      const end = await this.#removeVm();
+      const end = await this.#vm.remove();
       const { event, reason } = end === undefined ? LOST : readEndReason(end);
       await this.#handleEvent(event, reason, end);
     });
@@ -156,7 +158,7 @@ export class SandboxDriver {
   resolveInterrupted(): Promise<void> {
     return this.#queue.run(async () => {
       if (!this.isInterrupted) return;
-      const end = await this.#removeVm();
+      const end = await this.#vm.remove();
       await this.#handleEvent('start_failed', 'control_restarted', end);
     });
   }
@@ -176,23 +178,12 @@ export class SandboxDriver {
   }
 
   async #createVm(): Promise<{ image: string }> {
-    const { runner, limits } = this.#parts;
-    const { id, image, vcpus, mem_mib, disk_mib } = this.#row;
-    const deadlines = {
-      deadlineMs: limits.createDeadlineMs,
-      outageDeadlineMs: limits.runnerOutageDeadlineMs,
-    };
+    const { image, vcpus, mem_mib, disk_mib } = this.#row;
     try {
-      return await bootVm({
-        runner,
-        id,
-        vm: { image, vcpus, mem_mib, disk_mib },
-        log: this.#log,
-        ...deadlines,
-      });
+      return await this.#vm.create({ image, vcpus, mem_mib, disk_mib }, this.#parts.limits);
     } catch (error) {
       await this.#queue.run(() => this.#handleEvent('start_failed', 'create_failed', undefined));
-      this.#removeLater();
+      this.#vm.removeLater();
       throw this.#row.status_reason === 'requested' ? destroyedMeanwhile(error) : error;
     }
   }
@@ -200,7 +191,7 @@ export class SandboxDriver {
   async #commitStart(image: string, createMs: number): Promise<SandboxRecord> {
     const transition = findTransition(this.#row.status, 'started');
     if (transition.outcome === 'remove_vm') {
-      this.#removeLater();
+      this.#vm.removeLater();
       throw destroyedMeanwhile();
     }
     if (transition.outcome !== 'accept') throw this.#refusal('started');
@@ -219,7 +210,7 @@ export class SandboxDriver {
   async #destroyNow(reason: StatusReason): Promise<DestroyResult> {
     this.#operation = 'destroying';
     try {
-      const end = await this.#removeVm();
+      const end = await this.#vm.remove();
       await this.#end('destroyed', reason, end);
       return buildDestroyResult(this.#row);
     } finally {
@@ -245,23 +236,6 @@ export class SandboxDriver {
 
   async #commit(change: SandboxUpdate): Promise<void> {
     this.#row = await this.#parts.store.update(this.#row.id, this.#row.status, change);
-  }
-
-  /** Undefined when the runner knows no such VM. */
-  async #removeVm(): Promise<VmEnd | undefined> {
-    try {
-      return await this.#parts.runner.deleteVm(this.#row.id);
-    } catch (error) {
-      if (error instanceof AppError && error.code === 'not_found') return undefined;
-      throw error;
-    }
-  }
-
-  /** If it fails, the reconciler finds a VM without a live record and removes it. */
-  #removeLater(): void {
-    this.#removeVm().catch((error: unknown) =>
-      this.#log.warn({ err: error }, 'a VM is left to the reconciler'),
-    );
   }
 
   async #explainMissing(error: AppError): Promise<AppError> {

@@ -159,7 +159,7 @@ export class FakeRunner implements AsyncDisposable {
       ...body,
       id,
       state: 'running',
-      image: `docker.io/library/${body.image}@${DIGEST}`,
+      image: `registry.test/library/${body.image}@${DIGEST}`,
       timings_ms: {},
     };
     this.vms.set(id, vm);

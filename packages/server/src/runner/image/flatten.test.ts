@@ -9,11 +9,11 @@ import { writeTar, type LayerEntry } from '../../../../../e2e/fixtures/oci-layou
 import { readLayers, writeFlatTar } from './flatten.ts';
 import { LayerError } from './layer-error.ts';
 import { ProcessError } from './run-process.ts';
-import { makeScratchDirectory } from './scratch-directory.testing.ts';
+import { makeScratchDirectory } from './testing/scratch-directory.ts';
 import { buildSquashfs } from './squashfs.ts';
 import { TAR_BLOCK_BYTES, encodePaxRecord, encodeTarHeader } from './tar-format.ts';
 import { readTar, type TarEntry } from './tar-reader.ts';
-import { TEST_LIMITS } from './tree.testing.ts';
+import { TEST_LIMITS } from './testing/tree-entries.ts';
 
 const TIMEOUT_MS = 30_000;
 const { signal } = new AbortController();
@@ -22,7 +22,11 @@ interface FlatEntry extends TarEntry {
   content: Buffer;
 }
 
-async function makeSquashfs(layerPaths: readonly string[], outputPath: string, tool = 'tar2sqfs'): Promise<number> {
+async function makeSquashfs(
+  layerPaths: readonly string[],
+  outputPath: string,
+  tool = 'tar2sqfs',
+): Promise<number> {
   const tree = await readLayers(layerPaths, TEST_LIMITS, signal);
   return buildSquashfs({
     tool,
@@ -72,11 +76,14 @@ test('owners, modes, times, links, devices and attributes come out as they went 
       { path: 'null', type: 'character-device', mode: 0o666, deviceMajor: 1, deviceMinor: 3 },
       { path: 'disk', type: 'block-device', deviceMajor: 259, deviceMinor: 70_000 },
       { path: 'fifo', type: 'fifo', mode: 0o600 },
-      { path: 'attributes', xattrs: { 'user.note': 'grüße', 'security.capability': '\u0001\u0000\u0000\u0002 \u0000' } },
+      {
+        path: 'attributes',
+        xattrs: { 'user.note': 'grüße', 'security.capability': '\u0001\u0000\u0000\u0002 \u0000' },
+      },
       { path: 'acl', xattrs: { 'system.posix_acl_access': 'x' } },
     ],
   ]);
-  assert.deepEqual([flat.get('.')?.mode, flat.get('.')?.uid], [0o751, 3]);
+  assert.deepEqual([flat.get('')?.mode, flat.get('')?.uid], [0o751, 3]);
   assert.equal(flat.get('tmp')?.mode, 0o1777);
   const setuid = flat.get('tmp/setuid');
   assert.deepEqual([setuid?.mode, setuid?.uid, setuid?.gid], [0o4755, 1000, 2_500_000]);
@@ -84,10 +91,19 @@ test('owners, modes, times, links, devices and attributes come out as they went 
   assert.equal(setuid?.content.toString(), 'hello');
   assert.equal(flat.get('tmp/setgid')?.mode, 0o2711);
   assert.equal(flat.get('link')?.linkName, '../not/../resolved/./at/all');
-  assert.deepEqual([flat.get('null')?.type, flat.get('null')?.deviceMajor, flat.get('null')?.deviceMinor], ['character', 1, 3]);
-  assert.deepEqual([flat.get('disk')?.type, flat.get('disk')?.deviceMajor, flat.get('disk')?.deviceMinor], ['block', 259, 70_000]);
+  assert.deepEqual(
+    [flat.get('null')?.type, flat.get('null')?.deviceMajor, flat.get('null')?.deviceMinor],
+    ['character', 1, 3],
+  );
+  assert.deepEqual(
+    [flat.get('disk')?.type, flat.get('disk')?.deviceMajor, flat.get('disk')?.deviceMinor],
+    ['block', 259, 70_000],
+  );
   assert.equal(flat.get('fifo')?.type, 'fifo');
-  assert.deepEqual([...(flat.get('attributes')?.xattrs.keys() ?? [])].sort(), ['security.capability', 'user.note']);
+  assert.deepEqual([...(flat.get('attributes')?.xattrs.keys() ?? [])].sort(), [
+    'security.capability',
+    'user.note',
+  ]);
   assert.equal(flat.get('attributes')?.xattrs.get('user.note')?.toString(), 'grüße');
   assert.equal(flat.get('acl')?.xattrs.size, 0);
 });
@@ -128,8 +144,9 @@ test('long names, deep paths and long targets survive', async () => {
   ]);
   const bytes = Buffer.from(deep).toString('latin1');
   assert.equal(flat.get('link')?.linkName, bytes);
-  const contents = [flat.get(bytes), flat.get('hard')].map((entry) => entry?.content.toString());
-  assert.deepEqual(contents.toSorted(), ['', 'deep'], 'one of two names of one inode has the content');
+  const types = new Set([flat.get(bytes)?.type, flat.get('hard')?.type]);
+  assert.deepEqual(types, new Set(['file', 'hardlink']));
+  assert([...flat.values()].some((entry) => entry.content.toString() === 'deep'));
 });
 
 test('layers are merged: whiteouts, opaque directories, replaced targets of hard links', async () => {
@@ -152,7 +169,7 @@ test('layers are merged: whiteouts, opaque directories, replaced targets of hard
     ],
     [{ path: 'target', content: 'new content' }],
   ]);
-  assert.deepEqual([...flat.keys()].filter((path) => path !== '.').sort(), [
+  assert.deepEqual([...flat.keys()].filter((path) => path !== '').sort(), [
     'a',
     'a/stays',
     'late',
@@ -164,7 +181,10 @@ test('layers are merged: whiteouts, opaque directories, replaced targets of hard
   assert.equal(flat.get('target')?.content.toString(), 'new content');
   const [linked, holder] = flat.get('name')?.type === 'hardlink' ? ['name', 'late'] : ['late', 'name'];
   assert.equal(flat.get(holder)?.content.toString(), 'old content');
-  assert.deepEqual([flat.get(linked)?.type, flat.get(linked)?.linkName.replace(/^\.\//u, '')], ['hardlink', holder]);
+  assert.deepEqual(
+    [flat.get(linked)?.type, flat.get(linked)?.linkName.replace(/^\.\//u, '')],
+    ['hardlink', holder],
+  );
 });
 
 test('hard links to links and devices keep one inode', async () => {
@@ -189,7 +209,8 @@ test('files of many windows and of odd sizes keep their bytes', async () => {
     Buffer.alloc(size, createHash('sha256').update(String(size)).digest()),
   );
   const flat = await flatten([contents.map((content, index) => ({ path: `f${index}`, content }))]);
-  for (const [index, content] of contents.entries()) assert(flat.get(`f${index}`)?.content.equals(content), `f${index}`);
+  for (const [index, content] of contents.entries())
+    assert(flat.get(`f${index}`)?.content.equals(content), `f${index}`);
 });
 
 test('equal layers make equal images, read-only', async () => {
@@ -207,8 +228,8 @@ test('equal layers make equal images, read-only', async () => {
 });
 
 test('an image with no files at all is an image', async () => {
-  assert.deepEqual([...(await flatten([[]])).keys()], ['.']);
-  assert.deepEqual([...(await flatten([])).keys()], ['.']);
+  assert.deepEqual([...(await flatten([[]])).keys()], ['']);
+  assert.deepEqual([...(await flatten([])).keys()], ['']);
 });
 
 test('a bad layer is named by its number', async () => {
@@ -218,7 +239,7 @@ test('a bad layer is named by its number', async () => {
   await writeTar(good, [{ path: 'a' }]);
   await writeFile(bad, Buffer.alloc(1024, '7'));
   await assert.rejects(readLayers([good, bad], TEST_LIMITS, signal), (error) => {
-    return error instanceof LayerError && /^layer 2 of 2: it is no tar/u.test(error.message);
+    return error instanceof LayerError && error.message.startsWith('layer 2 of 2: it is no tar');
   });
 });
 

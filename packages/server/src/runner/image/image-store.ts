@@ -128,7 +128,7 @@ export class ImageStore implements AsyncDisposable {
 
   /** What is being pulled or flattened, or waits for its turn. */
   listPreparing(): PreparingImage[] {
-    return [...this.#flights.values()].map(({ info }) => ({ ...info }));
+    return Array.from(this.#flights.values(), ({ info }) => ({ ...info }));
   }
 
   /** Ends what is under way; nothing of it stays. */

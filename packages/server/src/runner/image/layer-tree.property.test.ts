@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { LayerError } from './layer-error.ts';
 import { LayerTree } from './layer-tree.ts';
 import type { TarEntry } from './tar-reader.ts';
-import { TEST_LIMITS, entry, hardlink, symlink } from './tree.testing.ts';
+import { TEST_LIMITS, entry, hardlink, symlink } from './testing/tree-entries.ts';
 
 interface ModelFile {
   type: string;
@@ -41,12 +41,13 @@ function applyToModel(model: Model, item: TarEntry, layer: number): void {
   const parent = path.slice(0, Math.max(slash, 0));
   const base = path.slice(slash + 1);
   if (base === '.wh..wh..opq') {
-    for (const name of [...model.keys()]) {
+    for (const name of Array.from(model.keys())) {
       if (parent === '' || isWithin(name, parent)) hide(model, name, layer);
     }
     return;
   }
-  if (base.startsWith('.wh.')) return hide(model, `${parent}${parent === '' ? '' : '/'}${base.slice(4)}`, layer);
+  if (base.startsWith('.wh.'))
+    return hide(model, `${parent}${parent === '' ? '' : '/'}${base.slice(4)}`, layer);
   for (let at = path.indexOf('/'); at !== -1; at = path.indexOf('/', at + 1)) {
     const prefix = path.slice(0, at);
     const found = model.get(prefix);
@@ -62,7 +63,8 @@ function applyToModel(model: Model, item: TarEntry, layer: number): void {
     file = { ...target, layer };
   }
   if (file.type !== 'directory' || old?.type !== 'directory') {
-    for (const name of [...model.keys()]) if (name === path || isWithin(name, path)) model.delete(name);
+    for (const name of Array.from(model.keys()))
+      if (name === path || isWithin(name, path)) model.delete(name);
   }
   model.set(path, file);
 }
@@ -74,10 +76,31 @@ const path = fc.tuple(directory, leaf).map(([parents, name]) => [...parents, nam
 const markers = fc.constantFrom('.wh.a', '.wh.b', '.wh.c', '.wh.x', '.wh.s', '.wh..wh..opq');
 const item: fc.Arbitrary<() => TarEntry> = fc.oneof(
   { weight: 4, arbitrary: path.map((name) => () => entry(name)) },
-  { weight: 3, arbitrary: fc.tuple(path, fc.integer({ min: 0, max: 0o777 })).map(([name, mode]) => () => entry(`${name}/`, { mode })) },
-  { weight: 3, arbitrary: fc.tuple(path, path).map(([name, target]) => () => hardlink(name, target)) },
+  {
+    weight: 3,
+    arbitrary: fc.tuple(path, fc.integer({ min: 0, max: 0o777 })).map(
+      ([name, mode]) =>
+        () =>
+          entry(`${name}/`, { mode }),
+    ),
+  },
+  {
+    weight: 3,
+    arbitrary: fc.tuple(path, path).map(
+      ([name, target]) =>
+        () =>
+          hardlink(name, target),
+    ),
+  },
   { weight: 1, arbitrary: directory.map((parents) => () => symlink([...parents, 's'].join('/'), 'a')) },
-  { weight: 3, arbitrary: fc.tuple(directory, markers).map(([parents, marker]) => () => entry([...parents, marker].join('/'))) },
+  {
+    weight: 3,
+    arbitrary: fc.tuple(directory, markers).map(
+      ([parents, marker]) =>
+        () =>
+          entry([...parents, marker].join('/')),
+    ),
+  },
 );
 const layers = fc.array(fc.array(item, { maxLength: 8 }), { maxLength: 4 });
 
@@ -104,12 +127,12 @@ test('a tree and the naive model agree on any stack of layers', () => {
   );
 });
 
-function attempt(action: () => void, refusal: new () => Error): boolean {
+function attempt(action: () => void, refusal: typeof LayerError | typeof ModelRefusal): boolean {
   try {
     action();
     return false;
   } catch (error) {
-    if (error instanceof (refusal as new () => object)) return true;
+    if (error instanceof refusal) return true;
     throw error;
   }
 }
@@ -117,7 +140,10 @@ function attempt(action: () => void, refusal: new () => Error): boolean {
 function viewTree(tree: LayerTree): string[] {
   return [...tree.walk()]
     .filter(({ path }) => path !== '')
-    .map(({ path, inode }) => `${path} ${inode.type} ${inode.mode} ${inode.type === 'directory' ? 0 : inode.dataOffset}`)
+    .map(
+      ({ path, inode }) =>
+        `${path} ${inode.type} ${inode.mode} ${inode.type === 'directory' ? 0 : inode.dataOffset}`,
+    )
     .sort();
 }
 

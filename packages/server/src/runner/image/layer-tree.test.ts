@@ -4,7 +4,7 @@ import type { Inode } from './inode.ts';
 import { LayerError } from './layer-error.ts';
 import { LayerTree, type TreeLimits } from './layer-tree.ts';
 import type { TarEntry } from './tar-reader.ts';
-import { TEST_LIMITS, entry, hardlink, names, symlink } from './tree.testing.ts';
+import { TEST_LIMITS, entry, hardlink, names, symlink } from './testing/tree-entries.ts';
 
 function build(layers: readonly (readonly TarEntry[])[], limits: TreeLimits = TEST_LIMITS): LayerTree {
   const tree = new LayerTree(limits);
@@ -26,7 +26,10 @@ function assertRefused(entries: readonly TarEntry[], pattern: RegExp, limits?: T
 
 test('later layers add to and replace what earlier ones have', () => {
   const replacement = entry('a/x');
-  const tree = build([[entry('a/'), entry('a/x'), entry('b')], [replacement, entry('a/y')]]);
+  const tree = build([
+    [entry('a/'), entry('a/x'), entry('b')],
+    [replacement, entry('a/y')],
+  ]);
   assert.deepEqual(names(tree), ['a', 'a/x', 'a/y', 'b']);
   assert.equal(inodeOf(tree, 'a/x').dataOffset, replacement.dataOffset);
   assert.equal(inodeOf(tree, 'a/x').layer, 1);
@@ -99,7 +102,10 @@ test("markers of the aufs driver's own files are nothing", () => {
 });
 
 test('hard links share an inode within and across layers', () => {
-  const tree = build([[entry('a'), hardlink('b', 'a')], [hardlink('c', '/a'), hardlink('d', './c')]]);
+  const tree = build([
+    [entry('a'), hardlink('b', 'a')],
+    [hardlink('c', '/a'), hardlink('d', './c')],
+  ]);
   const inode = inodeOf(tree, 'a');
   for (const name of ['b', 'c', 'd']) assert.equal(inodeOf(tree, name), inode);
 });
@@ -124,9 +130,28 @@ test('a hard link to nothing or to a directory is refused', () => {
 });
 
 test('parents that are links are followed inside the image', () => {
-  const lower = [entry('usr/'), entry('usr/lib/'), symlink('lib', 'usr/lib'), symlink('abs', '/usr'), symlink('up', '../../../usr')];
-  const tree = build([lower, [entry('lib/x'), entry('abs/lib/y'), entry('up/z'), entry('lib/.wh.x'), hardlink('w', 'lib/y')]]);
-  assert.deepEqual(names(tree), ['abs', 'lib', 'up', 'usr', 'usr/lib', 'usr/lib/x', 'usr/lib/y', 'usr/z', 'w']);
+  const lower = [
+    entry('usr/'),
+    entry('usr/lib/'),
+    symlink('lib', 'usr/lib'),
+    symlink('abs', '/usr'),
+    symlink('up', '../../../usr'),
+  ];
+  const tree = build([
+    lower,
+    [entry('lib/x'), entry('abs/lib/y'), entry('up/z'), entry('lib/.wh.x'), hardlink('w', 'lib/y')],
+  ]);
+  assert.deepEqual(names(tree), [
+    'abs',
+    'lib',
+    'up',
+    'usr',
+    'usr/lib',
+    'usr/lib/x',
+    'usr/lib/y',
+    'usr/z',
+    'w',
+  ]);
 });
 
 test('a dangling link as a parent makes the directory it names', () => {
@@ -168,7 +193,10 @@ test('names are taken inside the image or refused', () => {
 
 test('a tree does not grow deeper than a path may be long', () => {
   const deep = 'd/'.repeat(1000);
-  assertRefused([entry(deep), symlink('l', deep), entry(`l/${deep}`), symlink('m', `l/${deep}`), entry(`m/${deep}`)], /longer than Linux/u);
+  assertRefused(
+    [entry(deep), symlink('l', deep), entry(`l/${deep}`), symlink('m', `l/${deep}`), entry(`m/${deep}`)],
+    /longer than Linux/u,
+  );
 });
 
 test('the root keeps its metadata and is a directory', () => {
@@ -181,7 +209,9 @@ test('numbers and targets that no file system holds are refused', () => {
   assertRefused([entry('a', { gid: 2 ** 32 })], /group/u);
   assertRefused([entry('a', { type: 'character', deviceMajor: 4096 })], /device major/u);
   assertRefused([symlink('a', '')], /empty or overlong/u);
-  const tree = build([[entry('a', { mtimeSeconds: -5 }), entry('b', { mtimeSeconds: 2 ** 40, uid: 2 ** 32 - 2 })]]);
+  const tree = build([
+    [entry('a', { mtimeSeconds: -5 }), entry('b', { mtimeSeconds: 2 ** 40, uid: 2 ** 32 - 2 })],
+  ]);
   assert.equal(inodeOf(tree, 'a').mtimeSeconds, 0);
   assert.equal(inodeOf(tree, 'b').mtimeSeconds, 2 ** 32 - 1);
   assert.equal(inodeOf(tree, 'b').uid, 2 ** 32 - 2);
@@ -190,9 +220,14 @@ test('numbers and targets that no file system holds are refused', () => {
 test('attributes that would steer the guest or that squashfs lacks are dropped', () => {
   const value = Buffer.from([1, 0xff, 0]);
   const xattrs = new Map(
-    ['user.a', 'security.capability', 'trusted.x', 'trusted.overlay.opaque', 'system.posix_acl_access', 'other'].map(
-      (name) => [name, value] as const,
-    ),
+    [
+      'user.a',
+      'security.capability',
+      'trusted.x',
+      'trusted.overlay.opaque',
+      'system.posix_acl_access',
+      'other',
+    ].map((name) => [name, value] as const),
   );
   const kept = inodeOf(build([[entry('a', { xattrs })]]), 'a').xattrs;
   assert.deepEqual([...kept.keys()], ['user.a', 'security.capability', 'trusted.x']);
@@ -201,7 +236,10 @@ test('attributes that would steer the guest or that squashfs lacks are dropped',
 
 test('entries, content and metadata are bounded over all layers', () => {
   assertRefused([entry('a/b/c/d')], /more than 3 entries/u, { ...TEST_LIMITS, maxEntries: 3 });
-  assertRefused([entry('a', { sizeBytes: 6 }), entry('a', { sizeBytes: 6 })], /more than 10 bytes/u, { ...TEST_LIMITS, maxContentBytes: 10 });
+  assertRefused([entry('a', { sizeBytes: 6 }), entry('a', { sizeBytes: 6 })], /more than 10 bytes/u, {
+    ...TEST_LIMITS,
+    maxContentBytes: 10,
+  });
   const xattrs = new Map([['user.x', Buffer.alloc(100)]]);
   assertRefused([entry('a', { xattrs })], /more than 50 bytes/u, { ...TEST_LIMITS, maxMetadataBytes: 50 });
 });

@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process';
+import { spawn, type ChildProcess } from 'node:child_process';
 import type { Writable } from 'node:stream';
 
 /** System tools only: what a caller's PATH holds must not decide what runs as root. */
@@ -43,8 +43,10 @@ export async function runProcess(options: ProcessOptions): Promise<Buffer> {
   const child = spawn('setpriv', ['--pdeathsig', 'KILL', '--', options.command, ...options.args], {
     env: { PATH: SYSTEM_PATH, LC_ALL: 'C.UTF-8', ...options.env },
     stdio: ['pipe', 'pipe', 'pipe'],
+    // A group of its own, so that what the program starts is killed with it.
+    detached: true,
   });
-  const kill = () => child.kill('SIGKILL');
+  const kill = () => killGroup(child);
   stop.addEventListener('abort', kill, { once: true });
   const stdout = new BoundedOutput(options.maxStdoutBytes ?? 0, kill);
   const stderr = new BoundedOutput(MAX_STDERR_BYTES);
@@ -77,6 +79,15 @@ export async function runProcess(options: ProcessOptions): Promise<Buffer> {
     return stdout.bytes();
   } finally {
     stop.removeEventListener('abort', kill);
+  }
+}
+
+function killGroup(child: ChildProcess): void {
+  if (child.pid === undefined) return;
+  try {
+    process.kill(-child.pid, 'SIGKILL');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
   }
 }
 
@@ -121,10 +132,11 @@ class BoundedOutput {
 
   push(chunk: Buffer): void {
     const room = this.#maxBytes - this.#bytes;
-    if (chunk.length > room) {
+    if (chunk.length > room && !this.isOver) {
       this.isOver = true;
       this.#onOver?.();
     }
+    if (room === 0) return;
     const kept = chunk.subarray(0, room);
     this.#chunks.push(kept);
     this.#bytes += kept.length;

@@ -7,7 +7,7 @@ import fc from 'fast-check';
 import { ByteWindow } from './byte-window.ts';
 import type { Inode } from './inode.ts';
 import { LayerError } from './layer-error.ts';
-import { makeScratchDirectory } from './scratch-directory.testing.ts';
+import { makeScratchDirectory } from './testing/scratch-directory.ts';
 import { TAR_BLOCK_BYTES, encodePaxRecord, encodeTarHeader, type TarHeader } from './tar-format.ts';
 import { readTar, type TarEntry } from './tar-reader.ts';
 import { TarWriter } from './tar-writer.ts';
@@ -28,7 +28,9 @@ const END = Buffer.alloc(2 * TAR_BLOCK_BYTES);
 
 async function readFileEntries(path: string): Promise<TarEntry[]> {
   await using file = await open(path);
-  return await Array.fromAsync(readTar(file));
+  const entries: TarEntry[] = [];
+  for await (const entry of readTar(file)) entries.push(entry);
+  return entries;
 }
 
 async function readEntries(...parts: Buffer[]): Promise<TarEntry[]> {
@@ -39,7 +41,9 @@ async function readEntries(...parts: Buffer[]): Promise<TarEntry[]> {
 }
 
 function pax(...records: [string, Buffer | string][]): Buffer {
-  const data = Buffer.concat(records.map(([key, value]) => encodePaxRecord(key, Buffer.from(value as string))));
+  const data = Buffer.concat(
+    records.map(([key, value]) => encodePaxRecord(key, Buffer.from(value as string))),
+  );
   return extension('x', data);
 }
 
@@ -49,7 +53,10 @@ function extension(typeFlag: string, data: Buffer): Buffer {
 }
 
 async function assertRefused(parts: Buffer[], pattern: RegExp): Promise<void> {
-  await assert.rejects(readEntries(...parts), (error) => error instanceof LayerError && pattern.test(error.message));
+  await assert.rejects(
+    readEntries(...parts),
+    (error) => error instanceof LayerError && pattern.test(error.message),
+  );
 }
 
 test('archives of GNU tar in all its formats are read', async () => {
@@ -73,7 +80,10 @@ test('archives of GNU tar in all its formats are read', async () => {
       ['file', 0o640, 1234, 1235, 1_700_000_000, 1000],
     );
     assert.equal(entries.get('./dir/link')?.linkName, '../some/where');
-    assert.deepEqual([entries.get('./hard')?.type, entries.get('./hard')?.linkName], ['hardlink', './dir/file']);
+    assert.deepEqual(
+      [entries.get('./hard')?.type, entries.get('./hard')?.linkName],
+      ['hardlink', './dir/file'],
+    );
   }
 });
 
@@ -100,7 +110,12 @@ test('binary attributes, large numbers and fractions of PAX are read', async () 
   const capability = Buffer.from([1, 0, 0, 2, 0x80, 0xff, 0, 10, 0x3d]);
   const [entry] = await readEntries(
     extension('g', Buffer.from('garbage that nobody reads')),
-    pax(['SCHILY.xattr.security.capability', capability], ['uid', '4000000000'], ['mtime', '-1.5'], ['path', 'b']),
+    pax(
+      ['SCHILY.xattr.security.capability', capability],
+      ['uid', '4000000000'],
+      ['mtime', '-1.5'],
+      ['path', 'b'],
+    ),
     encodeTarHeader(HEADER),
     END,
   );
@@ -138,7 +153,10 @@ test('what is malformed, cut or not supported is refused', async () => {
   await assertRefused([pax(['path', 'b'])], /ends after an extended header/u);
   await assertRefused([pax(['GNU.sparse.major', '1']), encodeTarHeader(HEADER)], /sparse/u);
   await assertRefused([encodeTarHeader({ ...HEADER, typeFlag: 'S' })], /unsupported tar type/u);
-  await assertRefused([extension('x', Buffer.from('12 path=b')), encodeTarHeader(HEADER)], /PAX header is malformed/u);
+  await assertRefused(
+    [extension('x', Buffer.from('12 path=b')), encodeTarHeader(HEADER)],
+    /PAX header is malformed/u,
+  );
   await assertRefused([extension('x', Buffer.from('-1 a=b\n'))], /PAX header is malformed/u);
   await assertRefused([pax(['size', '1e9']), encodeTarHeader(HEADER)], /no number/u);
   await assertRefused([pax(['size', '-1']), encodeTarHeader(HEADER)], /cut within/u);
@@ -181,7 +199,9 @@ function repairChecksums(bytes: Buffer): void {
 }
 
 const byteString = (minLength: number, maxLength: number) =>
-  fc.uint8Array({ minLength, maxLength }).map((bytes) => Buffer.from(bytes.map((byte) => byte || 1)).toString('latin1'));
+  fc
+    .uint8Array({ minLength, maxLength })
+    .map((bytes) => Buffer.from(bytes.map((byte) => byte || 1)).toString('latin1'));
 
 test('what the writer writes the reader reads', async () => {
   await using scratch = await makeScratchDirectory();

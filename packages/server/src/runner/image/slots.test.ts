@@ -1,0 +1,40 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { AppError } from '@coppice/contract';
+import { Slots } from './slots.ts';
+
+const { signal } = new AbortController();
+
+test('as many run as may, the next waits for its turn, one too many is refused', async () => {
+  const slots = new Slots('things', { maxRunning: 1, maxWaiting: 1 });
+  const gate = Promise.withResolvers<void>();
+  const order: string[] = [];
+  const first = slots.run(signal, async () => {
+    order.push('first');
+    await gate.promise;
+  });
+  const second = slots.run(signal, async () => order.push('second'));
+  await assert.rejects(
+    slots.run(signal, async () => order.push('third')),
+    (error) => error instanceof AppError && error.code === 'capacity',
+  );
+  assert.deepEqual(order, ['first']);
+  gate.resolve();
+  await Promise.all([first, second]);
+  await slots.run(signal, async () => order.push('fourth'));
+  assert.deepEqual(order, ['first', 'second', 'fourth']);
+});
+
+test('who leaves while waiting frees the place, who fails frees the slot', async () => {
+  const slots = new Slots('things', { maxRunning: 1, maxWaiting: 1 });
+  const gate = Promise.withResolvers<void>();
+  const first = slots.run(signal, () => gate.promise);
+  const leaving = new AbortController();
+  const second = slots.run(leaving.signal, async () => assert.fail('it had left'));
+  leaving.abort(new Error('left'));
+  await assert.rejects(second, /left/u);
+  const third = slots.run(signal, async () => 'third');
+  gate.reject(new Error('broken'));
+  await assert.rejects(first, /broken/u);
+  assert.equal(await third, 'third');
+});
