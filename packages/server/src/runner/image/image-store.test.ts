@@ -202,6 +202,20 @@ test('what a registry does not have or show is 404, one that does not answer is 
   await assertNothingLeft(directory);
 });
 
+test('a digest is not shown under the name of a repository that does not have it', async () => {
+  await using store = await openStore();
+  const { digest } = await prepare(store, 'test/hello:1');
+  await assertRefused(prepare(store, `test/other@${digest}`), 'image_not_found');
+  const pinned = await prepare(store, `test/hello:anything@${digest}`);
+  assert.equal(pinned.reference, `docker.io/test/hello:anything@${digest}`);
+  assert.equal(store.list().length, 2, 'the tag beside a digest becomes no name of its own');
+  assert.deepEqual(await prepare(store, `test/hello:else@${digest}`), {
+    ...pinned,
+    reference: `docker.io/test/hello:else@${digest}`,
+  });
+  assert.equal(store.list().length, 2);
+});
+
 test('a plain HTTP registry that is configured is used under its own name', async () => {
   await using store = await openStore({ mirrors: {} });
   const image = await prepare(store, `${registry.name}/test/hello:1`);

@@ -17,7 +17,7 @@ import { indexBuiltins, type BuiltinImage } from './oci-source.ts';
 import { prepareImage } from './preparation.ts';
 import type { RegistrySettings } from './registries-conf.ts';
 import { RegistryGuard } from './registry-guard.ts';
-import { ImageResolver } from './resolver.ts';
+import { ImageResolver, formatPinned } from './resolver.ts';
 import { Skopeo, proxyEnvironment } from './skopeo.ts';
 import { Slots } from './slots.ts';
 import { StoredImages, newestHolder, type ImageEntry } from './stored-images.ts';
@@ -84,6 +84,7 @@ export class ImageStore implements AsyncDisposable {
       builtins: indexBuiltins(options.builtin),
       limits,
       isStored: (digest) => images.find(digest) !== undefined,
+      isStoredFrom: (digest, reference) => images.isFrom(digest, reference),
       signal: closing.signal,
       log,
     });
@@ -101,7 +102,7 @@ export class ImageStore implements AsyncDisposable {
     signal?.throwIfAborted();
     onStep?.('resolve');
     const digest = await untilAborted(signal, this.#parts.resolver.resolve(reference));
-    const name = formatImageReference(reference);
+    const name = formatPinned(reference);
     const stored = this.#parts.images.find(digest);
     if (stored !== undefined) {
       await this.#parts.images.addReference(stored, name);
@@ -200,7 +201,7 @@ export class ImageStore implements AsyncDisposable {
       onStep,
     });
     const { sizeBytes, config } = prepared;
-    const name = formatImageReference(reference);
+    const name = formatPinned(reference);
     const entry = await images.publish(prepared.path, { digest, sizeBytes, config, reference: name });
     const elapsedMs = Math.round(performance.now() - startedAt);
     log.info({ image: name, digest, size_bytes: sizeBytes, elapsed_ms: elapsedMs }, 'image prepared');

@@ -16,6 +16,8 @@ export interface ResolverOptions {
   builtins: ReadonlyMap<string, BuiltinImage>;
   limits: ImageLimits;
   isStored: (digest: string) => boolean;
+  /** Whether the image of this digest is stored and came from this repository: the digest alone proves no right to it. */
+  isStoredFrom: (digest: string, reference: ImageReference) => boolean;
   /** Ends what is under way when the store is closed. */
   signal: AbortSignal;
   log: Logger;
@@ -51,9 +53,10 @@ export class ImageResolver {
 
   /** The digest of the image's manifest for our platform. */
   async resolve(reference: ImageReference): Promise<string> {
-    if (reference.digest !== undefined && this.#options.isStored(reference.digest)) return reference.digest;
     if (isBuiltinImage(reference)) return this.#resolveBuiltin(reference);
-    const name = formatImageReference(reference);
+    const { digest } = reference;
+    if (digest !== undefined && this.#options.isStoredFrom(digest, reference)) return digest;
+    const name = formatPinned(reference);
     const answer = this.#answers.get(name);
     if (answer !== undefined && this.#isFresh(reference, answer)) return answer.digest;
     const underWay = this.#underWay.get(name);
@@ -174,6 +177,13 @@ export class ImageResolver {
     checkDigest(formatImageReference(reference), data, digest);
     return data;
   }
+}
+
+/** What decides: a tag beside a digest means nothing and must not become a name of its own. */
+export function formatPinned(reference: ImageReference): string {
+  if (reference.digest === undefined) return formatImageReference(reference);
+  const { tag: _, ...pinned } = reference;
+  return formatImageReference(pinned);
 }
 
 function requireImage(name: string, data: Buffer): ImageManifest {

@@ -17,12 +17,15 @@ import {
   writeFile,
 } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { ImageReference } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { z } from 'zod';
 import type { ImageConfig } from './image-store.types.ts';
 
 export const SQUASHFS_NAME = 'image.squashfs';
 const RECORD_NAME = 'image.json';
+/** A registry may give one image any number of names. */
+const MAX_REFERENCES = 256;
 const DIRECTORY_MODE = 0o755;
 
 const ImageRecord = z.object({
@@ -81,6 +84,13 @@ export class StoredImages {
     return this.#entries.get(digest);
   }
 
+  /** Whether a reference to this repository has led to the image. */
+  isFrom(digest: string, { registry, repository }: ImageReference): boolean {
+    const prefix = `${registry}/${repository}`;
+    const names = this.#entries.get(digest)?.references.keys() ?? [];
+    return Array.from(names).some((name) => name.startsWith(`${prefix}:`) || name.startsWith(`${prefix}@`));
+  }
+
   values(): Iterable<ImageEntry> {
     return this.#entries.values();
   }
@@ -118,6 +128,8 @@ export class StoredImages {
   async addReference(entry: ImageEntry, reference: string): Promise<void> {
     if (newestHolder(this.#entries.values(), reference) === entry) return;
     entry.references.set(reference, new Date());
+    const [oldest] = entry.references.keys();
+    if (entry.references.size > MAX_REFERENCES && oldest !== undefined) entry.references.delete(oldest);
     await writeRecord(join(this.#imagesPath, directoryName(entry.digest)), entry);
   }
 }
