@@ -21,6 +21,7 @@ import (
 	"coppice/agent/internal/power"
 	"coppice/agent/internal/reap"
 	"coppice/agent/internal/resume"
+	"coppice/agent/internal/rootfs"
 	"coppice/agent/internal/transport"
 )
 
@@ -50,6 +51,7 @@ func run() error {
 
 func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 	state := &guest.State{}
+	root := &rootfs.Root{}
 	commands := execution.New(execution.Options{
 		Reaper:    reaper,
 		Guest:     state,
@@ -58,10 +60,10 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 		HostMoved: transport.HostMoved,
 	})
 	transfers := files.New(state)
-	identity := resume.New(resume.Steps(resume.Options{Random: machine.Random, Root: machine.Root, Guest: state}))
+	identity := resume.New(resume.Steps(resume.Options{Random: machine.Random, Root: root, Guest: state}))
 	return api.Router{
 		"GET /ping":      ping,
-		"POST /prepare":  func(w http.ResponseWriter, _ *http.Request) error { return prepare(w, reaper, machine) },
+		"POST /prepare":  func(w http.ResponseWriter, _ *http.Request) error { return prepare(w, root, reaper, machine) },
 		"POST /resume":   identity.Resume,
 		"POST /exec":     commands.Exec,
 		"PUT /files":     transfers.Put,
@@ -85,8 +87,8 @@ func ping(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-func prepare(w http.ResponseWriter, reaper *reap.Reaper, machine *boot.Machine) error {
-	hasShell, err := machine.Root.Prepare(reaper, machine.Null)
+func prepare(w http.ResponseWriter, root *rootfs.Root, reaper *reap.Reaper, machine *boot.Machine) error {
+	hasShell, err := root.Prepare(reaper, machine.Null)
 	if err != nil {
 		return err
 	}

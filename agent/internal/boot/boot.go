@@ -15,7 +15,6 @@ import (
 // Machine is what boot leaves open. The guest can replace nodes in /dev, not these.
 type Machine struct {
 	Ports  Ports
-	Root   *rootfs.Root
 	Null   *os.File
 	Random *os.File
 }
@@ -46,9 +45,6 @@ func Run() (*Machine, error) {
 		return nil, err
 	}
 	if err := loadModules(modulesDirectory); err != nil {
-		return nil, err
-	}
-	if m.Root, err = rootfs.Open(); err != nil {
 		return nil, err
 	}
 	if err := network.Boot(); err != nil {

@@ -10,28 +10,26 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"coppice/agent/internal/fault"
 	"coppice/agent/internal/reap"
 )
 
 // warmLimit bounds the warming shell: it is the image's program.
 const warmLimit = 30 * time.Second
 
-// Prepare mounts the image and warms the page cache, so that clones of the template find there what their first
-// command needs. It reports whether the image has /bin/sh.
+// Prepare makes the root while the template is made, so that no sandbox spends time on it, and runs a shell in it, so
+// that clones find in the page cache what their first command needs. It reports whether the image has /bin/sh.
 func (r *Root) Prepare(reaper *reap.Reaper, null *os.File) (hasShell bool, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.switched {
-		return false, fault.New(fault.InvalidState, "the guest has been resumed; prepare belongs into the template")
+	if err := r.Switch(); err != nil {
+		return false, err
 	}
-	if err := r.mountImage(); err != nil {
-		return false, fmt.Errorf("image: %w", err)
-	}
-	if hasShell, err = isProgram(imagePoint, "/bin/sh"); err != nil || !hasShell {
+	if hasShell, err = isProgram("/", "/bin/sh"); err != nil || !hasShell {
 		return hasShell, err
 	}
-	return true, warm(reaper, null)
+	if err := runWarming(reaper, null); err != nil {
+		return true, err
+	}
+	unix.Sync()
+	return true, nil
 }
 
 // isProgram resolves path as a process inside of root would: /bin/sh is often an absolute symlink.
@@ -56,27 +54,11 @@ func isProgram(root, path string) (bool, error) {
 	return isRegular && info.Mode&anyExecute != 0, errors.Join(err, unix.Close(program))
 }
 
-func warm(reaper *reap.Reaper, null *os.File) (err error) {
-	writable := warmPoint + "/writable"
-	root := warmPoint + "/root"
-	defer func() {
-		err = errors.Join(err, unix.Unmount(root, unix.MNT_DETACH), unix.Unmount(writable, unix.MNT_DETACH))
-	}()
-	if err := mountAt(mount{"tmpfs", writable, "tmpfs", 0, ""}); err != nil {
-		return err
-	}
-	if err := mountOverlay(writable, root); err != nil {
-		return err
-	}
-	return runWarming(reaper, root, null)
-}
-
-func runWarming(reaper *reap.Reaper, root string, null *os.File) error {
+func runWarming(reaper *reap.Reaper, null *os.File) error {
 	child, err := reaper.Start("/bin/sh", []string{"sh", "-c", "true"}, &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 		Files: []uintptr{null.Fd(), null.Fd(), null.Fd()},
-		Sys:   &syscall.SysProcAttr{Chroot: root},
 	})
 	if err != nil {
 		// Of another architecture, say: exec will explain it; a template is still possible.

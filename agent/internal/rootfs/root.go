@@ -1,7 +1,6 @@
 // Package rootfs makes the guest's root: the image below, the scratch disk above, as an overlay.
 //
-//	initramfs (the agent) ── prepare ──▶ image mounted, page cache warm   (once, in the template)
-//	                      ── switch ──▶ scratch mounted, overlay built, moved onto /   (first resume)
+//	initramfs (the agent) ── image mounted, scratch disk mounted, overlay built, moved onto /   (in the template)
 //
 // The new root is moved onto / and not only entered by chroot: in a chroot the kernel refuses user namespaces.
 package rootfs
@@ -13,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,40 +21,24 @@ const (
 	imagePoint   = "/run/coppice-image"
 	scratchPoint = "/run/coppice-scratch"
 	rootPoint    = "/run/coppice-root"
-	warmPoint    = "/run/coppice-warm"
 )
-
-// diskLimit is how long the scratch disk may take to show its size.
-const diskLimit = 10 * time.Second
 
 // Root is the guest's root in the making.
 type Root struct {
-	image, scratch blockDevice
-
 	mu       sync.Mutex
 	switched bool
 }
 
-// Open finds the disks. It is called in the template: each look at a serial number is a request to the disk, which
-// every sandbox would wait for.
-func Open() (*Root, error) {
-	image, err := findBlockDevice("/sys", imageSerial)
-	if err != nil {
-		return nil, err
-	}
-	scratch, err := findBlockDevice("/sys", scratchSerial)
-	if err != nil {
-		return nil, err
-	}
-	return &Root{image: image, scratch: scratch}, nil
-}
-
 // mountImage mounts the image's disk unless it is mounted.
-func (r *Root) mountImage() error {
+func mountImage() error {
 	if mounted, err := isMountPoint(imagePoint); mounted || err != nil {
 		return err
 	}
-	return mountAt(mount{r.image.path(), imagePoint, "squashfs", unix.MS_RDONLY | unix.MS_NODEV, ""})
+	image, err := findBlockDevice("/sys", imageSerial)
+	if err != nil {
+		return err
+	}
+	return mountAt(mount{image, imagePoint, "squashfs", unix.MS_RDONLY | unix.MS_NODEV, ""})
 }
 
 // scratchOptions: the host has written the file system's size but not its inode tables, which a kernel thread would
@@ -64,14 +46,15 @@ func (r *Root) mountImage() error {
 // blocks back to the host.
 const scratchOptions = "discard,noinit_itable,no_prefetch_block_bitmaps,errors=remount-ro"
 
-func (r *Root) mountScratch() error {
+func mountScratch() error {
 	if mounted, err := isMountPoint(scratchPoint); mounted || err != nil {
 		return err
 	}
-	if err := r.scratch.awaitSize(diskLimit); err != nil {
+	scratch, err := findBlockDevice("/sys", scratchSerial)
+	if err != nil {
 		return err
 	}
-	return mountAt(mount{r.scratch.path(), scratchPoint, "ext4", unix.MS_NOATIME | unix.MS_NODEV, scratchOptions})
+	return mountAt(mount{scratch, scratchPoint, "ext4", unix.MS_NOATIME | unix.MS_NODEV, scratchOptions})
 }
 
 // Switch makes the overlay the root of the agent and of everything it starts. Later calls do nothing.
@@ -81,10 +64,10 @@ func (r *Root) Switch() error {
 	if r.switched {
 		return nil
 	}
-	if err := r.mountImage(); err != nil {
+	if err := mountImage(); err != nil {
 		return fmt.Errorf("image: %w", err)
 	}
-	if err := r.mountScratch(); err != nil {
+	if err := mountScratch(); err != nil {
 		return fmt.Errorf("scratch disk: %w", err)
 	}
 	if err := mountOverlay(scratchPoint, rootPoint); err != nil {

@@ -1,0 +1,136 @@
+package execution
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"coppice/agent/internal/guest"
+)
+
+// pidOf reads the process id that a command has written.
+func pidOf(t *testing.T, path string) int {
+	t.Helper()
+	pid := 0
+	eventually(t, "the command has begun", func() bool {
+		content, err := os.ReadFile(path)
+		if err == nil {
+			pid, err = strconv.Atoi(strings.TrimSpace(string(content)))
+		}
+		return err == nil
+	})
+	return pid
+}
+
+func gone(pid int) bool { return unix.Kill(pid, 0) == unix.ESRCH }
+
+func TestAClientThatLeavesKillsItsProcessGroup(t *testing.T) {
+	marker := filepath.Join(t.TempDir(), "pid")
+	c := newMachine(t).start(map[string]any{"command": fmt.Sprintf("sleep 1000 & echo $! > %s; sleep 1000", marker)})
+	pid := pidOf(t, marker)
+	if err := c.answer.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the group is gone", func() bool { return gone(pid) })
+}
+
+func TestTheEndOfTheSessionKeepsProcessesAndDrainsThem(t *testing.T) {
+	marker := filepath.Join(t.TempDir(), "done")
+	m := newMachine(t)
+	m.start(map[string]any{"command": fmt.Sprintf("head -c 5000000 /dev/zero; echo $$ > %s", marker)})
+	m.moved.Store(true)
+	if err := m.server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	pid := pidOf(t, marker)
+	eventually(t, "the process ended by itself", func() bool { return gone(pid) })
+}
+
+func TestAClientThatDoesNotReadStopsTheProcess(t *testing.T) {
+	const size = 100_000_000
+	directory := t.TempDir()
+	marker := filepath.Join(directory, "done")
+	c := newMachine(t).start(map[string]any{
+		"command":    fmt.Sprintf("echo $$ > %s/pid; head -c %d /dev/zero; echo > %s", directory, size, marker),
+		"timeout_ms": 1000,
+	})
+	pid := pidOf(t, filepath.Join(directory, "pid"))
+	// Nobody reads until the time is up, which finds the process stopped by the full pipe.
+	eventually(t, "the command has been killed", func() bool { return gone(pid) })
+	if _, err := os.Stat(marker); err == nil {
+		t.Fatal("the process wrote everything though nobody read")
+	}
+	kept, err := io.Copy(io.Discard, c.answer.Body)
+	if err != nil || kept >= size/2 {
+		t.Fatal("kept in memory: ", kept, err)
+	}
+}
+
+func TestWhatCannotStartIsRefusedWithTheFieldsName(t *testing.T) {
+	cases := []struct {
+		head  map[string]any
+		field string
+	}{
+		{map[string]any{"command": ""}, "command"},
+		{map[string]any{"command": "a\x00b"}, "command"},
+		{map[string]any{"command": strings.Repeat("x", maxArgumentBytes+1)}, "command"},
+		{map[string]any{"command": 5}, "command"},
+		{map[string]any{"command": "true", "cwd": "/nonexistent"}, "cwd"},
+		{map[string]any{"command": "true", "cwd": "/dev/null"}, "cwd"},
+		{map[string]any{"command": "true", "cwd": "relative"}, "cwd"},
+		{map[string]any{"command": "true", "user": "nobody-here"}, "user"},
+		{map[string]any{"command": "true", "env": map[string]string{"A=B": "1"}}, "env"},
+		{map[string]any{"command": "true", "env": map[string]string{"A": "\x00"}}, "env"},
+		{map[string]any{"command": "true", "timeout_ms": -1}, "timeout_ms"},
+	}
+	m := newMachine(t)
+	for _, c := range cases {
+		expectError(t, m.start(c.head), http.StatusBadRequest, "invalid_request", c.field)
+	}
+}
+
+func TestBeforeTheFirstResumeNothingRuns(t *testing.T) {
+	m := newMachine(t)
+	*m.state = guest.State{}
+	expectError(t, m.start(map[string]any{"command": "true"}), http.StatusConflict, "invalid_state", "resume")
+}
+
+func expectError(t *testing.T, c *call, status int, code, mention string) {
+	t.Helper()
+	var body struct{ Code, Message string }
+	if err := json.NewDecoder(c.answer.Body).Decode(&body); err != nil {
+		t.Fatal(err)
+	}
+	if c.answer.StatusCode != status || body.Code != code || !strings.Contains(body.Message, mention) {
+		t.Errorf("%d %+v, want %d %s about %s", c.answer.StatusCode, body, status, code, mention)
+	}
+}
+
+func FuzzHead(f *testing.F) {
+	f.Add([]byte(`{"command":"true","cwd":"/","env":{"A":"b"},"user":"root","timeout_ms":1,"stdin":true}`))
+	f.Add([]byte(`{"command":null,"env":null}`))
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		h, err := parseHead(payload)
+		if err == nil && (h.Command == "" || strings.ContainsRune(h.Command, 0) || h.TimeoutMs < 0) {
+			t.Fatalf("%+v was accepted", h)
+		}
+	})
+}
+
+func FuzzSignal(f *testing.F) {
+	f.Add([]byte(`{"signal":"SIGTERM"}`))
+	f.Add([]byte(`{"signal":"kill"}`))
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		if signal, err := parseSignal(payload); err == nil && (signal < 1 || signal > 64) {
+			t.Fatal(signal)
+		}
+	})
+}
