@@ -1,6 +1,7 @@
 package files
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -46,7 +47,7 @@ func (s *Service) Put(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	size, err := write(target, mode, r.Body)
+	size, err := write(r.Context(), target, mode, r.Body)
 	if err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ func attributesFor(target string, mode int) (attributes, error) {
 	return wanted, nil
 }
 
-func write(target string, mode int, body io.Reader) (int64, error) {
+func write(ctx context.Context, target string, mode int, body io.Reader) (int64, error) {
 	wanted, err := attributesFor(target, mode)
 	if err != nil {
 		return 0, err
@@ -135,6 +136,10 @@ func write(target string, mode int, body io.Reader) (int64, error) {
 	size, err := fill(temporary, wanted, body)
 	if closeErr := temporary.Close(); err == nil && closeErr != nil {
 		err = fault.FromFile("cannot write "+target, closeErr)
+	}
+	// Some clients end the body before they reset the stream.
+	if err == nil && ctx.Err() != nil {
+		err = fault.Invalid("body: its client left after %d bytes", size)
 	}
 	if err == nil {
 		if renameErr := os.Rename(temporary.Name(), target); renameErr != nil {

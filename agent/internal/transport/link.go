@@ -14,7 +14,6 @@ package transport
 
 import (
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -75,7 +74,7 @@ func (l *Link) Serve() error {
 	for {
 		n, err := l.readControl(buffer, len(pending) > 0)
 		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, os.ErrDeadlineExceeded):
+		case errors.Is(err, os.ErrDeadlineExceeded):
 			pending = nil
 			continue
 		case err != nil:
@@ -88,13 +87,13 @@ func (l *Link) Serve() error {
 // readControl waits without limit for a frame to begin, but not for its rest.
 func (l *Link) readControl(buffer []byte, inFrame bool) (int, error) {
 	if !inFrame {
-		return l.control.read(buffer, waitForHost)
+		return l.control.read(buffer, nil)
 	}
 	defer l.control.clearDeadline()
 	if err := l.control.file.SetReadDeadline(time.Now().Add(controlFrameLimit)); err != nil {
 		return 0, err
 	}
-	return l.control.read(buffer, endOfFile)
+	return l.control.read(buffer, nil)
 }
 
 // consume acts on the whole frames of input and returns the rest.

@@ -38,23 +38,24 @@ func NewPort(file *os.File) (*Port, error) {
 	return &Port{file: file, raw: raw}, nil
 }
 
-// whenClosed says what a read does while the host's end is closed.
-type whenClosed bool
+// presence is what a reader knows of the host's end. The news that the host has connected travels apart from its
+// bytes: a first chunk may be read, and "closed" be answered after it, before the kernel has heard of the connection.
+// Only "nothing to read yet" proves that it has, and only then "closed" means the end.
+type presence struct{ seen bool }
 
-const (
-	waitForHost whenClosed = true
-	endOfFile   whenClosed = false
-)
-
-func (p *Port) read(buffer []byte, closed whenClosed) (int, error) {
+// read waits for bytes. With a presence it returns io.EOF when a host that was there has gone; without, it never does.
+func (p *Port) read(buffer []byte, host *presence) (int, error) {
 	n := 0
 	var readErr error
 	err := p.raw.Read(func(fd uintptr) bool {
 		n, readErr = readOnce(int(fd), buffer)
 		if errors.Is(readErr, unix.EAGAIN) {
+			if host != nil {
+				host.seen = true
+			}
 			return false
 		}
-		return n != 0 || readErr != nil || closed == endOfFile
+		return n != 0 || readErr != nil || (host != nil && host.seen)
 	})
 	switch {
 	case err != nil:
@@ -85,7 +86,7 @@ func (p *Port) discardUntilSilent(silence, limit time.Duration) error {
 		if err := p.file.SetReadDeadline(time.Now().Add(silence)); err != nil {
 			return err
 		}
-		_, err := p.read(buffer, waitForHost)
+		_, err := p.read(buffer, nil)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil
 		}

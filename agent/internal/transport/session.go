@@ -25,7 +25,7 @@ type session struct {
 	closed   bool
 	inFlight sync.WaitGroup
 	ended    chan struct{}
-	seenByte bool
+	host     presence
 }
 
 func newSession(port *Port) *session {
@@ -43,14 +43,11 @@ func (r portReader) Read(buffer []byte) (int, error) {
 		return 0, errSessionOver
 	}
 	defer s.inFlight.Done()
-	// The news that the host has connected travels apart from the bytes: before the first of them, "closed" means
-	// "not yet".
-	n, err := s.port.read(buffer, whenClosed(!s.seenByte))
+	n, err := s.port.read(buffer, &s.host)
 	if err != nil {
 		s.end()
 		return n, err
 	}
-	s.seenByte = true
 	return n, nil
 }
 

@@ -1,0 +1,227 @@
+package resume
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"coppice/agent/internal/api"
+)
+
+func validBody() map[string]any {
+	return map[string]any{
+		"generation":    7,
+		"entropy":       base64.StdEncoding.EncodeToString(make([]byte, entropyBytes)),
+		"clock_unix_ns": "1763700000123456789",
+		"hostname":      "run0123",
+		"machine_id":    strings.Repeat("0f", 16),
+		"network": map[string]any{
+			"interface": "eth0", "address": "10.202.0.6/30", "gateway": "10.202.0.5", "resolver": "10.202.0.1", "mtu": 1500,
+		},
+		"env":        map[string]string{"PATH": "/bin"},
+		"user":       "",
+		"workdir":    "",
+		"dns_search": []string{},
+		"unknown":    "is ignored",
+	}
+}
+
+func encode(t *testing.T, body map[string]any) []byte {
+	t.Helper()
+	text, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestParseReadsAWholeRequest(t *testing.T) {
+	r, err := parse(encode(t, validBody()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Generation != 7 || r.Clock.Sec != 1763700000 || r.Clock.Nsec != 123456789 || r.Network.Address.String() != "10.202.0.6/30" {
+		t.Fatalf("%+v", r)
+	}
+	if r.Settings.Workdir != "/workspace" || r.Settings.Env["PATH"] != "/bin" {
+		t.Fatalf("%+v", r.Settings)
+	}
+}
+
+func TestParseTakesNullForNoNetwork(t *testing.T) {
+	body := validBody()
+	body["network"] = nil
+	if r, err := parse(encode(t, body)); err != nil || r.Network != nil {
+		t.Fatal(r, err)
+	}
+}
+
+func TestParseNamesTheFieldThatIsWrong(t *testing.T) {
+	bad := map[string][]any{
+		"generation":    {0, -1, "7", 1.5},
+		"entropy":       {"", "!", "AAAA", 5},
+		"clock_unix_ns": {"", "-5", "x", "99999999999999999999", 17},
+		"hostname":      {"", "a b", "a\nb", strings.Repeat("a", 65)},
+		"machine_id":    {"", strings.Repeat("0F", 16), "0f"},
+		"workdir":       {"relative", "/a\x00b"},
+		"env":           {map[string]string{"": "x"}, map[string]string{"A": "\x00"}, []string{"A=b"}},
+		"dns_search":    {[]string{"a\nnameserver 1.1.1.1"}, []string{""}, make([]string, 7)},
+		"network":       {map[string]any{}, map[string]any{"interface": "../x"}, 5},
+	}
+	for field, values := range bad {
+		for _, value := range values {
+			body := validBody()
+			body[field] = value
+			if _, err := parse(encode(t, body)); err == nil || !strings.Contains(err.Error(), field) {
+				t.Errorf("%s = %v: %v", field, value, err)
+			}
+		}
+	}
+}
+
+// recorder counts what has been done, and fails at one step.
+type recorder struct {
+	done   []string
+	failAt string
+}
+
+func (r *recorder) step(name string) Step {
+	return Step{name, func(Request) error {
+		if name == r.failAt {
+			return errors.New("injected")
+		}
+		r.done = append(r.done, name)
+		return nil
+	}}
+}
+
+func post(t *testing.T, s *Service, generation int) *httptest.ResponseRecorder {
+	t.Helper()
+	body := validBody()
+	body["generation"] = generation
+	answer := httptest.NewRecorder()
+	request := httptest.NewRequest("POST", "/resume", strings.NewReader(string(encode(t, body))))
+	api.Router{"POST /resume": s.Resume}.ServeHTTP(answer, request)
+	return answer
+}
+
+func TestResumeIsOrderedAndTheSameGenerationDoesNothing(t *testing.T) {
+	r := &recorder{}
+	s := New([]Step{r.step("a"), r.step("b"), r.step("c")})
+	for range 2 {
+		if answer := post(t, s, 7); answer.Code != 200 || answer.Body.String() != `{"protocol":1,"generation":7}` {
+			t.Fatal(answer.Code, answer.Body)
+		}
+	}
+	if !slices.Equal(r.done, []string{"a", "b", "c"}) {
+		t.Fatal(r.done)
+	}
+	if answer := post(t, s, 6); answer.Code != 409 {
+		t.Fatal("an older generation: ", answer.Code, answer.Body)
+	}
+	if answer := post(t, s, 8); answer.Code != 200 || len(r.done) != 6 {
+		t.Fatal(answer.Code, r.done)
+	}
+}
+
+func TestAResumeThatFailedNamesTheStepAndMayBeRepeated(t *testing.T) {
+	r := &recorder{failAt: "b"}
+	s := New([]Step{r.step("a"), r.step("b"), r.step("c")})
+	if answer := post(t, s, 7); answer.Code != 500 || !strings.Contains(answer.Body.String(), "resume, b: injected") {
+		t.Fatal(answer.Code, answer.Body)
+	}
+	r.failAt = ""
+	if answer := post(t, s, 7); answer.Code != 200 || !slices.Equal(r.done, []string{"a", "a", "b", "c"}) {
+		t.Fatal(answer.Code, r.done)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func TestIdentityNeverWritesThroughASymlinkOfTheImage(t *testing.T) {
+	root, outside := t.TempDir(), t.TempDir()
+	if err := os.Mkdir(root+"/etc", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"hosts", "hostname", "machine-id", "resolv.conf"} {
+		target := filepath.Join(outside, name)
+		if err := errors.Join(os.WriteFile(target, []byte("keep"), 0o600), os.Symlink(target, root+"/etc/"+name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := parse(encode(t, validBody()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.DNSSearch = []string{"example"}
+	if err := errors.Join((&identity{root: root}).apply(r), replaceFile(root, "etc/resolv.conf", resolverFile(r))); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"hosts":       hostsHead + "10.202.0.6\trun0123\n",
+		"hostname":    "run0123\n",
+		"machine-id":  strings.Repeat("0f", 16) + "\n",
+		"resolv.conf": "nameserver 10.202.0.1\nsearch example\n",
+	} {
+		if got := read(t, root+"/etc/"+name); got != want {
+			t.Errorf("%s: %q", name, got)
+		}
+		if read(t, filepath.Join(outside, name)) != "keep" {
+			t.Errorf("%s was written through", name)
+		}
+	}
+}
+
+func TestALaterResumeKeepsWhatTheUserAddedToHosts(t *testing.T) {
+	root := t.TempDir()
+	names := &identity{root: root}
+	r, err := parse(encode(t, validBody()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := names.apply(r); err != nil {
+		t.Fatal(err)
+	}
+	edited := read(t, root+"/etc/hosts") + "1.2.3.4 mine\n"
+	if err := os.WriteFile(root+"/etc/hosts", []byte(edited), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.Hostname = "fork"
+	if err := names.apply(r); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, root+"/etc/hosts"); got != hostsHead+"10.202.0.6\tfork\n1.2.3.4 mine\n" {
+		t.Fatalf("%q", got)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	text, err := json.Marshal(validBody())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add([]byte(`{"network":{"address":"::1/64"}}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r, err := parse(body)
+		if err != nil {
+			return
+		}
+		if len(r.Entropy) != entropyBytes || r.Generation == 0 || strings.ContainsAny(r.Hostname, "\n\x00/") || r.Clock.Sec < 0 {
+			t.Fatalf("%+v was accepted", r)
+		}
+	})
+}
