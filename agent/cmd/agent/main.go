@@ -30,11 +30,9 @@ const memoryLimitBytes = 64 << 20
 
 func main() {
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
-	if err := run(); err != nil {
-		slog.Error("agent ended", "error", err)
-		// The end of PID 1 is a kernel panic, which the runner sees as what it is.
-		os.Exit(1)
-	}
+	// The agent ends only by failing. The end of PID 1 is a kernel panic, which the runner sees as what it is.
+	slog.Error("agent ended", "error", run())
+	os.Exit(1)
 }
 
 func run() error {
