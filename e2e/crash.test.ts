@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Api } from './fixtures/api.ts';
-import { hostResources } from './fixtures/leaks.ts';
+import { assertResources, hostResources } from './fixtures/leaks.ts';
 import { shared } from './fixtures/shared.ts';
 
 const IMAGE = { image: 'coppice/base:1', mem_mib: 256, timeout: 0 };
@@ -28,9 +28,9 @@ for (const role of ['control', 'runner'] as const) {
     const running = hostResources(service);
     await service.killRole(role);
     assert.equal((await api.get(id))['status'], 'running');
-    assert.deepEqual(hostResources(service), running);
+    await assertResources(service, running);
     await assertUnharmed(api, id);
-    assert.deepEqual(hostResources(service), before);
+    await assertResources(service, before);
   });
 }
 
@@ -41,7 +41,7 @@ test('kill -9 of everything but the VMs: the next start takes them over', async 
   await service.crash();
   await service.launch();
   await assertUnharmed(api, id);
-  assert.deepEqual(hostResources(service), before);
+  await assertResources(service, before);
 });
 
 test('kill -9 of the runner while sandboxes are created: each is running or cleanly gone', async () => {
@@ -62,7 +62,7 @@ test('kill -9 of the runner while sandboxes are created: each is running or clea
     assert.equal((await api.exec(String(run['id']), 'echo here')).stdout, 'here\n');
     await api.destroy(String(run['id']));
   }
-  assert.deepEqual(hostResources(service), before);
+  await assertResources(service, before);
 });
 
 test('kill -9 of control in the middle of a create: the record is resolved, nothing is leaked', async () => {
@@ -78,7 +78,7 @@ test('kill -9 of control in the middle of a create: the record is resolved, noth
   );
   for (const run of await active()) await api.destroy(String(run['id']));
   await service.waitFor('the VM to go', 20_000, () => service.vmPids().length === before.qemuPids.length);
-  assert.deepEqual(hostResources(service), before);
+  await assertResources(service, before);
 });
 
 test('a QEMU that dies makes its record failed, a guest that powers off destroyed', async () => {
@@ -110,5 +110,5 @@ test('a QEMU that dies makes its record failed, a guest that powers off destroye
     .catch(() => undefined);
   await service.waitFor('the record to fail', 10_000, async () => (await statusOf(panicked)) === 'failed');
   assert.equal((await api.get(panicked))['status_reason'], 'guest_panic');
-  assert.deepEqual(hostResources(service), before);
+  await assertResources(service, before);
 });

@@ -24,7 +24,7 @@ describe('exec', () => {
   it('runs in cwd, with env, as user, with stdin', async () => {
     assert.equal((await exec('pwd', { cwd: '/usr/lib' })).stdout, '/usr/lib\n');
     assert.equal(
-      (await exec('echo $GREETING', { env: { GREETING: 'hello  $HOME' } })).stdout,
+      (await exec('echo "$GREETING"', { env: { GREETING: 'hello  $HOME' } })).stdout,
       'hello  $HOME\n',
     );
     assert.equal(

@@ -15,6 +15,8 @@ const STREAM_WINDOW_BYTES = 1 << 20;
 const CONNECTION_WINDOW_BYTES = 1 << 30;
 const ANSWER_TIMEOUT_MS = 15_000;
 const MAX_STREAMS = 1000;
+/** The largest the agent may send: each frame costs an emulated guest a system call for every 4 KiB anyway. */
+const MAX_FRAME_BYTES = 1 << 20;
 
 export interface SessionOptions {
   socketDirectory: string;
@@ -52,17 +54,26 @@ export class AgentSession {
     const ctl = await connectWhenReady(join(socketDirectory, SOCKETS.ctl), { step, timeoutMs, assertAlive });
     ctl.on('error', () => ctl.destroy());
     try {
-      await openGeneration(ctl, options.generation, timeoutMs);
       const data = await connectWhenReady(join(socketDirectory, SOCKETS.data), {
         step,
         timeoutMs,
         assertAlive,
       });
+      // What an older session left in the line comes before the answer; it must not reach the new session.
+      const discard = (): void => undefined;
+      data.on('data', discard).on('error', discard);
+      await openGeneration(ctl, options.generation, timeoutMs);
+      data.off('data', discard).off('error', discard).pause();
       const session = http2.connect('http://agent', {
         createConnection: () => data,
         peerMaxConcurrentStreams: MAX_STREAMS,
         maxSessionMemory: 64,
-        settings: { initialWindowSize: STREAM_WINDOW_BYTES, enablePush: false, maxHeaderListSize: 16_384 },
+        settings: {
+          initialWindowSize: STREAM_WINDOW_BYTES,
+          maxFrameSize: MAX_FRAME_BYTES,
+          enablePush: false,
+          maxHeaderListSize: 16_384,
+        },
       });
       session.once('connect', () => session.setLocalWindowSize(CONNECTION_WINDOW_BYTES));
       const close = (): void => {

@@ -62,6 +62,7 @@ export class Fleet {
     driver.trackCreation(work);
     try {
       await work;
+      this.#options.log.info({ vm: id, timings_ms: driver.info.timings_ms }, 'VM created');
       return driver.info;
     } catch (error) {
       await driver.end('vmm_lost');

@@ -36,12 +36,18 @@ export async function tunnelToAgent(
   upstream.pipe(stream);
 }
 
+/**
+ * A body that broke off must not look like one that ended: `close(code)` on a half-written stream sends its end
+ * before the reset, and a part of a file would take the place of the whole one. So broken ones are destroyed.
+ */
 function linkResets(stream: http2.ServerHttp2Stream, upstream: http2.ClientHttp2Stream): void {
-  stream.on('error', () => upstream.close(NGHTTP2_CANCEL));
-  stream.on('aborted', () => upstream.close(NGHTTP2_CANCEL));
+  const breakOff = (): void => {
+    upstream.destroy();
+  };
+  stream.on('error', breakOff);
+  stream.on('aborted', breakOff);
   stream.on('close', () => {
-    if (!upstream.closed)
-      upstream.close(stream.rstCode === NGHTTP2_NO_ERROR ? NGHTTP2_NO_ERROR : NGHTTP2_CANCEL);
+    if (!upstream.closed) breakOff();
   });
   upstream.on('error', () => stream.close(NGHTTP2_INTERNAL_ERROR));
   upstream.on('close', () => {
@@ -83,6 +89,7 @@ const AGENT_CODES = new Set<ErrorCode>([
   'invalid_state',
   'file_not_found',
   'disk_full',
+  'capacity',
 ]);
 
 async function readRefusal(upstream: http2.ClientHttp2Stream, status: number): Promise<AppError> {

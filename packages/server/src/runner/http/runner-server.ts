@@ -142,7 +142,9 @@ export class RunnerServer {
     if (driver.state !== 'running') throw new AppError('invalid_state', `the VM is ${driver.state}`);
     const session = await openSession(driver);
     const passed: http2.OutgoingHttpHeaders = {};
-    if (typeof headers.range === 'string') passed['range'] = headers.range;
+    for (const name of ['range', 'content-length'] as const) {
+      if (headers[name] !== undefined) passed[name] = headers[name];
+    }
     return tunnelToAgent(stream, session, { method, path: `/${route}${url.search}`, headers: passed });
   }
 
