@@ -56,8 +56,8 @@ export async function benchCreate(bench: BenchService): Promise<Figure[]> {
   const record = await bench.api.create({ image: IMAGE });
   const first = figures[0];
   if (first !== undefined)
-    first.note = `${availableParallelism()} cores; steps of one create in ms: ${stepsOf(bench, String(record['id']))}`;
-  await bench.api.destroy(String(record['id']));
+    first.note = `${availableParallelism()} cores; steps of one create in ms: ${stepsOf(bench, record.id)}`;
+  await bench.api.destroy(record.id);
   await bench.api.destroy(id);
   return figures;
 }

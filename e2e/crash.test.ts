@@ -85,7 +85,7 @@ test('a QEMU that dies makes its record failed, a guest that powers off destroye
   const { api, service } = await shared();
   const before = hostResources(service);
   const { id: lost } = await api.create(IMAGE);
-  const [pid] = service.vmPids().filter((each) => !before.qemuPids.includes(each));
+  const pid = service.vmPids().find((each) => !before.qemuPids.includes(each));
   process.kill(pid!, 'SIGKILL');
   const statusOf = async (id: string) => (await api.get(id))['status'];
   await service.waitFor('the record to fail', 5000, async () => (await statusOf(lost)) === 'failed');

@@ -112,7 +112,7 @@ describe('files', () => {
       ['GET', `/v1/runs/${id}/files/download?path=`, 400, 'path'],
       ['GET', `/v1/runs/${id}/files?path=/tmp&depth=3`, 400, 'depth'],
       ['POST', `/v1/runs/${id}/files/upload?path=%00`, 400, 'path'],
-      ['POST', `/v1/runs/${id}/files/upload?path=/tmp`, 400, 'director'],
+      ['POST', `/v1/runs/${id}/files/upload?path=/tmp`, 400, 'regular file'],
       ['POST', `/v1/runs/${id}/files/upload?path=/tmp/x&mode=999`, 400, 'mode'],
     ];
     for (const [method, path, status, says] of refused) {
