@@ -76,7 +76,7 @@ describe('the default network', () => {
 
   it('is configured when the first command runs', async () => {
     const { stdout } = await api.exec(id, 'cat /etc/resolv.conf; ip -4 -o addr show eth0; ip route');
-    assert.match(stdout, /nameserver 10\.203\.0\.1\n/u);
-    assert.match(stdout, /default via 10\.203\./u);
+    assert.match(stdout, /nameserver 10\.210\.0\.1\n/u);
+    assert.match(stdout, /default via 10\.210\./u);
   });
 });

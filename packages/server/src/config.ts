@@ -8,6 +8,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
+import { parseApiKey } from '@coppice/contract';
 import { z } from 'zod';
 import type { ControlConfig } from './control/control-config.ts';
 import type { RunnerConfig } from './runner/runner-config.ts';
@@ -84,6 +85,7 @@ export const Settings = z.object({
     .default('10.202.0.0/16'),
   COPPICE_OPEN_PRIVATE_RANGES: flagList.prefault(''),
   COPPICE_RESOLVERS: flagList.prefault(''),
+  COPPICE_WARM_POOL: z.coerce.number().int().min(0).max(64).default(4),
   COPPICE_UID_BASE: z.coerce.number().int().min(1000).max(2_000_000_000).default(1_600_000),
   DATABASE_URL: z.string().optional(),
 });
@@ -111,6 +113,7 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
   const dataDir = resolve(settings.COPPICE_DATA_DIR);
   const runDir = resolve(settings.COPPICE_RUN_DIR);
   assertShort(runDir);
+  assertBootstrapKey(settings);
   const runnerSocket = join(runDir, 'runner.sock');
   return {
     logLevel: settings.COPPICE_LOG_LEVEL,
@@ -151,6 +154,7 @@ function runnerConfig(
     guestCidr: settings.COPPICE_GUEST_CIDR,
     openPrivateRanges: settings.COPPICE_OPEN_PRIVATE_RANGES,
     resolvers: settings.COPPICE_RESOLVERS,
+    warmPoolLimit: settings.COPPICE_WARM_POOL,
     uidBase: settings.COPPICE_UID_BASE,
     registryMirrors: settings.COPPICE_REGISTRY_MIRRORS,
     insecureRegistries: settings.COPPICE_INSECURE_REGISTRIES,
@@ -183,6 +187,20 @@ function readSettings(environment: NodeJS.ProcessEnv): Settings {
   if (parsed.success) return parsed.data;
   const issue = parsed.error.issues[0];
   throw new ConfigError(`${issue?.path.join('.') ?? 'configuration'}: ${issue?.message ?? 'cannot be used'}`);
+}
+
+function assertBootstrapKey({ COPPICE_BOOTSTRAP_KEY: key, COPPICE_REGION: region }: Settings): void {
+  if (key === undefined) return;
+  const parts = parseApiKey(key);
+  if (parts === undefined) {
+    throw new ConfigError(
+      'COPPICE_BOOTSTRAP_KEY: is malformed, a key looks like cop_live_<region>_<40 letters and digits>',
+    );
+  }
+  if (parts.region === region) return;
+  throw new ConfigError(
+    `COPPICE_BOOTSTRAP_KEY: is of region "${parts.region}", but COPPICE_REGION is "${region}"`,
+  );
 }
 
 function readManifest(path: string): Manifest {

@@ -6,6 +6,7 @@
 import { ConfigError, loadConfig } from './config.ts';
 import { createLog } from './lib/log.ts';
 import { runControlRole, runRunnerRole } from './roles.ts';
+import { explainStart, StartError } from './start-error.ts';
 import { supervise } from './supervisor.ts';
 
 /** EX_CONFIG: starting again would not help. */
@@ -28,10 +29,11 @@ async function main(): Promise<void> {
 try {
   await main();
 } catch (error) {
-  const isConfig = error instanceof ConfigError;
+  const told = explainStart(error);
+  const isExplained = told instanceof ConfigError || told instanceof StartError;
   process.stderr.write(
-    `coppice: ${isConfig ? error.message : String(error instanceof Error ? error.stack : error)}\n`,
+    `coppice: ${isExplained ? told.message : String(told instanceof Error ? told.stack : told)}\n`,
   );
-  process.exitCode = isConfig ? CONFIG_EXIT_CODE : 1;
+  process.exitCode = told instanceof ConfigError ? CONFIG_EXIT_CODE : 1;
   process.disconnect?.();
 }

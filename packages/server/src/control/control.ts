@@ -38,7 +38,6 @@ export async function startControl(config: ControlConfig, log: Logger): Promise<
   stack.use(await lockInstance(config.dataDir));
   const db = stack.adopt(openDatabase(await connectTo(config, stack, log), log), (open) => open.destroy());
   await migrateDatabase(db, log);
-  const apiKey = await bootstrapOrganization(db, config);
   const runner = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
   const store = new SandboxStore(db);
   const clock = SYSTEM_CLOCK;
@@ -71,6 +70,8 @@ export async function startControl(config: ControlConfig, log: Logger): Promise<
     if (!isDrained) log.warn('shutting down with requests still open');
   });
   const address = await server.listen(config.listen);
+  // Only now: a key that is made by a start which then fails would be shown to nobody, and never again.
+  const apiKey = await bootstrapOrganization(db, config);
   log.info({ address, region: config.region, version: config.version }, 'control serves');
   const owned = stack.move();
   return {

@@ -21,26 +21,47 @@ export function encodeFrame(type: number, payload: Uint8Array = new Uint8Array(0
   return frame;
 }
 
-/** Splits a byte stream into frames. Throws RangeError on a frame longer than the limit. */
+/**
+ * Splits a byte stream into frames. Throws RangeError on a frame longer than the limit. Each payload is copied once into
+ * memory of its own: whatever pieces the far end sends, the work is linear and no payload keeps the pieces alive.
+ */
 export class FrameDecoder {
-  #pending: Buffer = Buffer.alloc(0);
+  readonly #header = Buffer.alloc(HEADER_BYTES);
+  #headerBytes = 0;
+  #payload: Buffer | undefined;
+  #payloadBytes = 0;
 
   /** True when the stream may end here without having cut a frame. */
   get atBoundary(): boolean {
-    return this.#pending.length === 0;
+    return this.#headerBytes === 0;
   }
 
   push(chunk: Buffer): Frame[] {
-    let rest = this.#pending.length === 0 ? chunk : Buffer.concat([this.#pending, chunk]);
     const frames: Frame[] = [];
-    while (rest.length >= HEADER_BYTES) {
-      const length = rest.readUInt32BE(1);
-      if (length > MAX_FRAME_BYTES) throw new RangeError(`frame of ${length} bytes`);
-      if (rest.length < HEADER_BYTES + length) break;
-      frames.push({ type: rest.readUInt8(0), payload: rest.subarray(HEADER_BYTES, HEADER_BYTES + length) });
-      rest = rest.subarray(HEADER_BYTES + length);
+    let rest = this.#readHeader(chunk);
+    while (this.#payload !== undefined) {
+      const taken = rest.copy(this.#payload, this.#payloadBytes);
+      this.#payloadBytes += taken;
+      if (this.#payloadBytes < this.#payload.length) break;
+      frames.push({ type: this.#header.readUInt8(0), payload: this.#payload });
+      this.#headerBytes = 0;
+      this.#payload = undefined;
+      rest = this.#readHeader(rest.subarray(taken));
     }
-    this.#pending = rest;
     return frames;
+  }
+
+  /** Makes room for the payload once the header is whole; returns what follows it. */
+  #readHeader(chunk: Buffer): Buffer {
+    if (this.#payload !== undefined) return chunk;
+    const taken = chunk.copy(this.#header, this.#headerBytes);
+    this.#headerBytes += taken;
+    if (this.#headerBytes === HEADER_BYTES) {
+      const length = this.#header.readUInt32BE(1);
+      if (length > MAX_FRAME_BYTES) throw new RangeError(`frame of ${length} bytes`);
+      this.#payload = Buffer.allocUnsafe(length);
+      this.#payloadBytes = 0;
+    }
+    return chunk.subarray(taken);
   }
 }

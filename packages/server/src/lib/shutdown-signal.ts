@@ -1,17 +1,21 @@
+/** A terminal signals every process of the service, and the supervisor then its roles: one wish, told twice. */
+const SAME_WISH_MS = 2_000;
+
 /**
  * Resolves when this process is asked to stop: by SIGTERM or SIGINT, or because the supervisor that started it
- * is gone (its channel closes). A second signal ends the process at once.
+ * is gone (its channel closes). A later signal ends the process at once. A role leaves SIGINT to its supervisor, which
+ * stops the roles in their order.
  */
 export function shutdownRequested(): Promise<string> {
   const asked = Promise.withResolvers<string>();
-  let count = 0;
+  let firstAt: number | undefined;
   const onSignal = (signal: string): void => {
-    count += 1;
-    if (count > 1) process.exit(130);
+    firstAt ??= performance.now();
+    if (performance.now() - firstAt > SAME_WISH_MS) process.exit(130);
     asked.resolve(signal);
   };
   process.on('SIGTERM', onSignal);
-  process.on('SIGINT', onSignal);
+  process.on('SIGINT', process.send === undefined ? onSignal : () => undefined);
   process.once('disconnect', () => asked.resolve('the supervisor is gone'));
   return asked.promise;
 }

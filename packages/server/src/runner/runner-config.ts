@@ -23,6 +23,8 @@ export interface RunnerConfig {
   openPrivateRanges: readonly string[];
   /** Where guests' DNS questions go; empty for the host's own resolvers. */
   resolvers: readonly string[];
+  /** VMs kept warm in all; 0 keeps none. */
+  warmPoolLimit: number;
   /** First of the unprivileged uids that VMs get. */
   uidBase: number;
   registryMirrors: Readonly<Record<string, string>>;

@@ -129,6 +129,7 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
   const socketsDirectory = join(runDir, 'v');
   const { accelerator } = parts.accelerator;
   const fleet = new Fleet({
+    warmPoolLimit: config.warmPoolLimit,
     accelerator,
     images,
     templates,
@@ -147,7 +148,7 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
     spool,
     images,
     close: async () => {
-      fleet.detachAll();
+      await fleet.close();
       await network.close();
     },
   };

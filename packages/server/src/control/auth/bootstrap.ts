@@ -1,6 +1,6 @@
 /** The first organization and its first key, so that a new installation can be used at once. */
 import { randomBytes } from 'node:crypto';
-import { generateApiKey, parseApiKey } from '@coppice/contract';
+import { generateApiKey } from '@coppice/contract';
 import type { Database } from '../db/database.ts';
 import { ensureApiKey } from './api-key-store.ts';
 
@@ -20,7 +20,6 @@ export async function bootstrapOrganization(
   db: Database,
   options: BootstrapOptions,
 ): Promise<string | undefined> {
-  checkKey(options);
   return db.transaction().execute(async (transaction) => {
     const id = `org${randomBytes(10).toString('hex')}`;
     const made = await transaction
@@ -47,16 +46,4 @@ async function findOrganization(db: Database): Promise<string> {
     .where('name', '=', ORGANIZATION_NAME)
     .executeTakeFirstOrThrow();
   return found.id;
-}
-
-function checkKey({ bootstrapKey, region }: BootstrapOptions): void {
-  if (bootstrapKey === undefined) return;
-  const parts = parseApiKey(bootstrapKey);
-  if (parts === undefined)
-    throw new Error('the bootstrap key is malformed: it looks like cop_live_<region>_<40 characters>');
-  if (parts.region !== region) {
-    throw new Error(
-      `the bootstrap key is of region "${parts.region}", but this service is region "${region}"`,
-    );
-  }
 }

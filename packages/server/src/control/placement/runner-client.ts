@@ -27,7 +27,8 @@ const MAX_LISTING_BYTES = 32 << 20;
 const MAX_LINE_BYTES = 1 << 20;
 /** The runner sends an empty line every 10 s. */
 const EVENTS_IDLE_MS = 25_000;
-const PREPARE_IDLE_MS = 300_000;
+/** A step is told when it begins; a pull, a flattening, or a turn to wait for may each take its 15 min. */
+const PREPARE_IDLE_MS = 1_200_000;
 
 export interface UploadOptions {
   path: string;

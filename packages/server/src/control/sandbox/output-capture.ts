@@ -1,5 +1,7 @@
 /** Output of a command, kept up to a limit; all commands together share a budget of memory. */
 
+const MIN_ROOM_BYTES = 4096;
+
 /** Bytes that all captures may hold together. */
 export class OutputBudget {
   #left: number;
@@ -23,7 +25,7 @@ export class OutputBudget {
 export class OutputCapture implements Disposable {
   readonly #budget: OutputBudget;
   readonly #maxBytes: number;
-  #chunks: Buffer[] = [];
+  #kept = Buffer.alloc(0);
   #size = 0;
   #isTruncated = false;
 
@@ -39,22 +41,31 @@ export class OutputCapture implements Disposable {
 
   push(bytes: Buffer): void {
     if (this.#isTruncated) return;
-    const kept = this.#budget.take(Math.min(bytes.length, this.#maxBytes - this.#size));
-    this.#size += kept;
-    this.#isTruncated = kept < bytes.length;
-    if (kept > 0) this.#chunks.push(bytes.subarray(0, kept));
+    const taken = this.#budget.take(Math.min(bytes.length, this.#maxBytes - this.#size));
+    this.#isTruncated = taken < bytes.length;
+    this.#makeRoom(this.#size + taken);
+    bytes.copy(this.#kept, this.#size, 0, taken);
+    this.#size += taken;
   }
 
   /** As UTF-8; what is not becomes U+FFFD. A character that the limit cut in two is left out. */
   get text(): string {
-    const all = Buffer.concat(this.#chunks);
+    const all = this.#kept.subarray(0, this.#size);
     return (this.#isTruncated ? all.subarray(0, lastCharacterEnd(all)) : all).toString('utf8');
   }
 
   [Symbol.dispose](): void {
     this.#budget.give(this.#size);
     this.#size = 0;
-    this.#chunks = [];
+    this.#kept = Buffer.alloc(0);
+  }
+
+  /** Doubles: a guest that writes byte by byte must cost no more memory than one that writes all at once. */
+  #makeRoom(bytes: number): void {
+    if (bytes <= this.#kept.length) return;
+    const wider = Buffer.allocUnsafe(Math.min(this.#maxBytes, Math.max(bytes, 2 * this.#kept.length, MIN_ROOM_BYTES)));
+    this.#kept.copy(wider, 0, 0, this.#size);
+    this.#kept = wider;
   }
 }
 

@@ -115,9 +115,22 @@ export class RunnerLink implements AsyncDisposable {
     const seen = running.filter((driver) => vms.has(driver.row.id));
     for (const driver of seen) driver.noteSeen(seenAt);
     await store.recordHeartbeats(seen.map(toHeartbeat), seenAt);
-    for (const driver of running) if (!vms.has(driver.row.id)) await driver.handleMissing();
-    for (const driver of sandboxes.listDrivers()) if (driver.isInterrupted) await driver.resolveInterrupted();
-    for (const id of vms) if (sandboxes.findDriver(id) === undefined) await this.#removeOrphan(id);
+    await sandboxes.recoverInserts();
+    for (const driver of running)
+      if (!vms.has(driver.row.id)) await this.#mend(driver.row.id, () => driver.handleMissing());
+    for (const driver of sandboxes.listDrivers())
+      if (driver.isInterrupted) await this.#mend(driver.row.id, () => driver.resolveInterrupted());
+    for (const id of vms)
+      if (sandboxes.findDriver(id) === undefined) await this.#mend(id, () => this.#removeOrphan(id));
+  }
+
+  /** One sandbox that cannot be put right now must not keep the others from it; the next round tries again. */
+  async #mend(id: string, work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      this.#parts.log.warn({ err: error, sandbox_id: id }, 'a sandbox could not be reconciled; tried again');
+    }
   }
 
   async #removeOrphan(id: string): Promise<void> {

@@ -23,9 +23,10 @@ import {
 import type { Logger } from 'pino';
 import type { VmEnd } from '../../lib/runner-protocol.ts';
 import type { ControlLimits } from '../control-config.ts';
-import type { SandboxRow, SandboxUpdate } from '../db/tables.ts';
+import type { SandboxRow } from '../db/tables.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import type { Clock } from './clock.ts';
+import { CommittedRow } from './committed-row.ts';
 import { buildEnding, readEndReason } from './ending.ts';
 import { IdleTimer, type ExpiryReason } from './idle-timer.ts';
 import { buildDestroyResult, buildRecord } from './record.ts';
@@ -53,43 +54,48 @@ export class SandboxDriver {
   readonly #queue = new SerialQueue();
   readonly #log: Logger;
   readonly #vm: SandboxVm;
-  #row: SandboxRow;
+  readonly #row: CommittedRow;
   #operation: SandboxOperation | null = null;
   #timer: IdleTimer | undefined;
   #isBooting = false;
+  #hasFailedBoot = false;
 
   constructor(row: SandboxRow, parts: DriverParts) {
-    this.#row = row;
+    this.#row = new CommittedRow(row, parts.store);
     this.#parts = parts;
     this.#log = parts.log.child({ sandbox_id: row.id });
     this.#vm = new SandboxVm(row.id, parts.runner, this.#log);
   }
 
   get row(): Readonly<SandboxRow> {
-    return this.#row;
+    return this.#row.current;
   }
 
   get record(): SandboxRecord {
     const endsInMs = this.#timer?.endsInMs ?? null;
     const expiresAt = endsInMs === null ? null : Math.round(this.#parts.clock.wallMs() + endsInMs);
-    return buildRecord(this.#row, { operation: this.#operation, expiresAt });
+    return buildRecord(this.#row.current, { operation: this.#operation, expiresAt });
   }
 
   /** Unix milliseconds of the last request. */
   get lastActiveAt(): number {
     return this.#timer === undefined
-      ? this.#row.last_active_at
+      ? this.#row.current.last_active_at
       : this.#parts.clock.wallMs() - this.#timer.idleForMs;
   }
 
-  /** `creating` with nobody who creates it: the control that did is gone, or could not commit the end. */
+  /**
+   * `creating` with nobody who creates it: the control that did is gone, or could not commit how it went. Whoever asked
+   * was then told that the create failed, so it must not run even if that was committed.
+   */
   get isInterrupted(): boolean {
-    return this.#row.status === 'creating' && !this.#isBooting;
+    const { status } = this.#row.current;
+    return !this.#isBooting && (status === 'creating' || (this.#hasFailedBoot && status === 'running'));
   }
 
   /** Takes up a sandbox that was running before this process started. */
   adopt(): void {
-    if (this.#row.status === 'running') this.#startTimer({ graceMs: OUTAGE_GRACE_MS });
+    if (this.#row.current.status === 'running') this.#startTimer({ graceMs: OUTAGE_GRACE_MS });
   }
 
   /** Boots the VM of a sandbox that was just inserted; resolves when a first command could run. */
@@ -99,7 +105,10 @@ export class SandboxDriver {
     try {
       const { image } = await this.#createVm();
       const createMs = Math.round(this.#parts.clock.monotonicMs() - startedAt);
-      return await this.#queue.run(() => this.#commitStart(image, createMs));
+      return await this.#inTurn(() => this.#commitStart(image, createMs));
+    } catch (error) {
+      this.#hasFailedBoot = true;
+      throw error;
     } finally {
       this.#isBooting = false;
     }
@@ -113,7 +122,7 @@ export class SandboxDriver {
       return await task();
     } catch (error) {
       if (error instanceof AppError && error.code === 'not_found') throw await this.#explainMissing(error);
-      if (isFinal(this.#row.status) || this.#operation !== null) throw this.#refusal('use');
+      if (isFinal(this.#row.current.status) || this.#operation !== null) throw this.#refusal('use');
       throw error;
     } finally {
       close?.();
@@ -122,17 +131,17 @@ export class SandboxDriver {
 
   /** Restarts the idle timer, with another timeout if one is given. */
   setTimeout(timeoutS: number | undefined): Promise<SandboxRecord> {
-    return this.#queue.run(async () => {
+    return this.#inCallersTurn(async () => {
       this.#require('set_timeout');
-      if (timeoutS !== undefined && timeoutS !== this.#row.timeout_s)
-        await this.#commit({ timeout_s: timeoutS });
-      this.#timer?.restart(this.#row.timeout_s * 1000);
+      if (timeoutS !== undefined && timeoutS !== this.#row.current.timeout_s)
+        await this.#row.commit({ timeout_s: timeoutS });
+      this.#timer?.restart(this.#row.current.timeout_s * 1000);
       return this.record;
     });
   }
 
   destroy(reason: StatusReason = 'requested'): Promise<DestroyResult> {
-    return this.#queue.run(async () => {
+    return this.#inCallersTurn(async () => {
       this.#require('destroy');
       return this.#destroyNow(reason);
     });
@@ -141,13 +150,13 @@ export class SandboxDriver {
   /** The runner says that the VM has ended. */
   handleEnd(end: VmEnd): Promise<void> {
     const { event, reason } = readEndReason(end);
-    return this.#queue.run(() => this.#handleEvent(event, reason, end));
+    return this.#inTurn(() => this.#handleEvent(event, reason, end));
   }
 
   /** The runner does not know the VM: asks for its end, which may wait to be told, else it is lost. */
   handleMissing(): Promise<void> {
-    return this.#queue.run(async () => {
-      if (isFinal(this.#row.status)) return;
+    return this.#inTurn(async () => {
+      if (isFinal(this.#row.current.status)) return;
       const end = await this.#vm.remove();
       const { event, reason } = end === undefined ? LOST : readEndReason(end);
       await this.#handleEvent(event, reason, end);
@@ -156,16 +165,17 @@ export class SandboxDriver {
 
   /** Ends a create that nobody finishes. */
   resolveInterrupted(): Promise<void> {
-    return this.#queue.run(async () => {
+    return this.#inTurn(async () => {
       if (!this.isInterrupted) return;
       const end = await this.#vm.remove();
-      await this.#handleEvent('start_failed', 'control_restarted', end);
+      const event = this.#row.current.status === 'creating' ? 'start_failed' : 'lost';
+      await this.#handleEvent(event, this.#hasFailedBoot ? 'create_failed' : 'control_restarted', end);
     });
   }
 
   /** The runner has the VM now: billing of a lost one would end here. */
   noteSeen(seenAt: number): void {
-    this.#row = { ...this.#row, last_seen_at: seenAt };
+    this.#row.noteSeen(seenAt);
   }
 
   grace(): void {
@@ -178,25 +188,25 @@ export class SandboxDriver {
   }
 
   async #createVm(): Promise<{ image: string }> {
-    const { image, vcpus, mem_mib, disk_mib } = this.#row;
+    const { image, vcpus, mem_mib, disk_mib } = this.#row.current;
     try {
       return await this.#vm.create({ image, vcpus, mem_mib, disk_mib }, this.#parts.limits);
     } catch (error) {
-      await this.#queue.run(() => this.#handleEvent('start_failed', 'create_failed', undefined));
+      await this.#inTurn(() => this.#handleEvent('start_failed', 'create_failed', undefined));
       this.#vm.removeLater();
-      throw this.#row.status_reason === 'requested' ? destroyedMeanwhile(error) : error;
+      throw this.#row.current.status_reason === 'requested' ? destroyedMeanwhile(error) : error;
     }
   }
 
   async #commitStart(image: string, createMs: number): Promise<SandboxRecord> {
-    const transition = findTransition(this.#row.status, 'started');
+    const transition = findTransition(this.#row.current.status, 'started');
     if (transition.outcome === 'remove_vm') {
       this.#vm.removeLater();
       throw destroyedMeanwhile();
     }
     if (transition.outcome !== 'accept') throw this.#refusal('started');
     const now = this.#parts.clock.wallMs();
-    await this.#commit({
+    await this.#row.commit({
       status: transition.to,
       image,
       create_ms: createMs,
@@ -212,14 +222,14 @@ export class SandboxDriver {
     try {
       const end = await this.#vm.remove();
       await this.#end('destroyed', reason, end);
-      return buildDestroyResult(this.#row);
+      return buildDestroyResult(this.#row.current);
     } finally {
       this.#operation = null;
     }
   }
 
   async #handleEvent(event: SandboxEvent, reason: StatusReason, end: VmEnd | undefined): Promise<void> {
-    const transition = findTransition(this.#row.status, event);
+    const transition = findTransition(this.#row.current.status, event);
     if (transition.outcome !== 'accept') return;
     if (transition.to !== 'destroyed' && transition.to !== 'failed') return;
     await this.#end(transition.to, reason, end);
@@ -227,25 +237,43 @@ export class SandboxDriver {
 
   async #end(status: 'destroyed' | 'failed', reason: StatusReason, end: VmEnd | undefined): Promise<void> {
     const now = this.#parts.clock.wallMs();
-    const fallbackEndedAt = reason === 'vm_lost' ? this.#row.last_seen_at : now;
-    await this.#commit(buildEnding(this.#row, { status, reason, end, fallbackEndedAt, now }));
-    this.#timer?.stop();
-    this.#log.info({ status, reason, uptime_ms: this.#row.uptime_ms }, 'the sandbox has ended');
-    this.#parts.onFinal(this);
+    const fallbackEndedAt = reason === 'vm_lost' ? this.#row.current.last_seen_at : now;
+    await this.#row.commit(buildEnding(this.#row.current, { status, reason, end, fallbackEndedAt, now }));
+    this.#leave();
+    this.#log.info({ status, reason, uptime_ms: this.#row.current.uptime_ms }, 'the sandbox has ended');
   }
 
-  async #commit(change: SandboxUpdate): Promise<void> {
-    this.#row = await this.#parts.store.update(this.#row.id, this.#row.status, change);
+  /** Waits its turn, and decides by what is in SQL. */
+  #inTurn<T>(task: () => Promise<T>): Promise<T> {
+    return this.#queue.run(() => this.#settled(task));
+  }
+
+  #inCallersTurn<T>(task: () => Promise<T>): Promise<T> {
+    return this.#queue.runBounded(() => this.#settled(task));
+  }
+
+  async #settled<T>(task: () => Promise<T>): Promise<T> {
+    if (await this.#row.settle()) {
+      if (isFinal(this.#row.current.status)) this.#leave();
+      else if (this.#row.current.status === 'running' && this.#timer === undefined)
+        this.#startTimer({ graceMs: OUTAGE_GRACE_MS });
+    }
+    return task();
+  }
+
+  #leave(): void {
+    this.#timer?.stop();
+    this.#parts.onFinal(this);
   }
 
   async #explainMissing(error: AppError): Promise<AppError> {
     await this.handleMissing();
-    return isFinal(this.#row.status) ? this.#refusal('use') : error;
+    return isFinal(this.#row.current.status) ? this.#refusal('use') : error;
   }
 
   #startTimer({ graceMs = 0 }: { graceMs?: number }): void {
     const { clock } = this.#parts;
-    const { timeout_s, max_lifetime_s, created_at, last_active_at } = this.#row;
+    const { timeout_s, max_lifetime_s, created_at, last_active_at } = this.#row.current;
     const lifetimeLeftMs =
       max_lifetime_s === null ? undefined : created_at + max_lifetime_s * 1000 - clock.wallMs();
     this.#timer = new IdleTimer({
@@ -260,10 +288,10 @@ export class SandboxDriver {
 
   async #expire(reason: ExpiryReason): Promise<void> {
     try {
-      await this.#queue.run(async () => {
+      await this.#inTurn(async () => {
         // A request may have come while this waited for its turn.
         const current = this.#timer?.expired;
-        if (current === undefined || isFinal(this.#row.status)) return;
+        if (current === undefined || isFinal(this.#row.current.status)) return;
         await this.#destroyNow(current);
       });
     } catch (error) {
@@ -277,15 +305,15 @@ export class SandboxDriver {
 
   #require(request: SandboxRequest): void {
     const isBusy = this.#operation !== null && !ALLOWED_DURING[this.#operation].includes(request);
-    if (isBusy || findTransition(this.#row.status, request).outcome !== 'accept')
+    if (isBusy || findTransition(this.#row.current.status, request).outcome !== 'accept')
       throw this.#refusal(request);
   }
 
   #refusal(what: string): AppError {
-    const state = this.#operation ?? this.#row.status;
-    const reason = this.#row.status_reason === null ? '' : ` (${this.#row.status_reason})`;
+    const state = this.#operation ?? this.#row.current.status;
+    const reason = this.#row.current.status_reason === null ? '' : ` (${this.#row.current.status_reason})`;
     return new AppError('invalid_state', `the sandbox is ${state}${reason}; "${what}" is not possible now`, {
-      details: { status: this.#row.status },
+      details: { status: this.#row.current.status },
     });
   }
 }

@@ -53,6 +53,17 @@ export class SandboxStore {
       .executeTakeFirst();
   }
 
+  /** Whose ever it is; undefined when there is none. */
+  findById(id: string): Promise<SandboxRow | undefined> {
+    return this.#db.selectFrom('sandboxes').selectAll().where('id', '=', id).executeTakeFirst();
+  }
+
+  async get(id: string): Promise<SandboxRow> {
+    const row = await this.findById(id);
+    if (row === undefined) throw new AppError('internal', 'the record is gone', { details: { id } });
+    return row;
+  }
+
   /** Newest first. */
   list(filter: SandboxFilter): Promise<SandboxRow[]> {
     let query = this.#db

@@ -8,6 +8,7 @@ import {
 } from '@coppice/contract';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import type { NewSandboxRow } from '../db/tables.ts';
+import { PendingInserts } from './pending-inserts.ts';
 import { buildRecord } from './record.ts';
 import { SandboxDriver, type DriverParts } from './sandbox-driver.ts';
 import type { SandboxFilter, SandboxStore } from './sandbox-store.ts';
@@ -35,11 +36,13 @@ export class Sandboxes implements Disposable {
   readonly #store: SandboxStore;
   readonly #runner: RunnerClient;
   readonly #drivers = new Map<string, SandboxDriver>();
+  readonly #inserts: PendingInserts;
 
   constructor(parts: SandboxesParts) {
     this.#parts = parts;
     this.#store = parts.store;
     this.#runner = parts.runner;
+    this.#inserts = new PendingInserts(parts.store);
   }
 
   /** Takes up what the records say is alive. */
@@ -57,9 +60,9 @@ export class Sandboxes implements Disposable {
   /** Resolves when a first command could run. A create that fails leaves a `failed` record and nothing else. */
   async create({ organizationId, id, request }: CreateSandbox): Promise<SandboxRecord> {
     parseImageReference(request.image);
-    this.#checkQuota(organizationId);
     await this.#checkShape(request);
-    const row = await this.#store.insert(this.#buildRow(organizationId, id, request));
+    this.#checkQuota(organizationId);
+    const row = await this.#inserts.insert(this.#buildRow(organizationId, id, request));
     const driver = this.#addDriver(id, new SandboxDriver(row, this.#driverParts()));
     return driver.boot();
   }
@@ -94,6 +97,13 @@ export class Sandboxes implements Disposable {
     };
   }
 
+  /** Takes up records whose insert was made although its answer was lost: creates that nobody finishes. */
+  recoverInserts(): Promise<void> {
+    return this.#inserts.resolve((row) => {
+      this.#addDriver(row.id, new SandboxDriver(row, this.#driverParts()));
+    });
+  }
+
   /** Every live sandbox, of every organization: for the reconciler. */
   listDrivers(): SandboxDriver[] {
     return [...this.#drivers.values()];
@@ -119,7 +129,8 @@ export class Sandboxes implements Disposable {
 
   #checkQuota(organizationId: string): void {
     const limit = this.#parts.limits.sandboxesPerOrganization;
-    const used = this.listDrivers().filter((driver) => driver.row.organization_id === organizationId).length;
+    const live = this.listDrivers().filter((driver) => driver.row.organization_id === organizationId).length;
+    const used = live + this.#inserts.count(organizationId);
     if (used >= limit) {
       throw new AppError(
         'capacity',

@@ -2,15 +2,20 @@ import { AppError } from '@coppice/contract';
 
 const MAX_WAITING = 64;
 
-/** Runs one task after the other, in the order they came. */
+/** Runs one task after the other, in the order they came. Callers may queue a bounded number, the service itself any. */
 export class SerialQueue {
   #tail: Promise<unknown> = Promise.resolve();
   #waiting = 0;
 
-  run<T>(task: () => Promise<T>): Promise<T> {
+  /** For what a caller asks: `rate_limited` when too much waits. */
+  runBounded<T>(task: () => Promise<T>): Promise<T> {
     if (this.#waiting >= MAX_WAITING) {
       return Promise.reject(new AppError('rate_limited', 'too many operations wait for this sandbox'));
     }
+    return this.run(task);
+  }
+
+  run<T>(task: () => Promise<T>): Promise<T> {
     this.#waiting += 1;
     const result = this.#tail.then(task).finally(() => {
       this.#waiting -= 1;

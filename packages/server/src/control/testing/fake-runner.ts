@@ -51,6 +51,8 @@ export class FakeRunner implements AsyncDisposable {
   progress: PrepareProgress[] = [];
   /** Called before a VM is made; throws what the create should answer. */
   onCreate: (id: string, vm: CreateVm) => Promise<void> | void = () => undefined;
+  /** Called before a VM is removed; throws what the removal should answer. */
+  onDelete: (id: string) => Promise<void> | void = () => undefined;
   onExec: (command: FakeCommand) => void = (command) => {
     command.stdout(`ran ${command.head.command}\n`);
     command.exit(0);
@@ -149,6 +151,7 @@ export class FakeRunner implements AsyncDisposable {
 
   async #answerVm(stream: ServerHttp2Stream, method: string, id: string): Promise<void> {
     if (method === 'DELETE') {
+      await this.onDelete(id);
       const end = this.vms.has(id) ? this.endVm(id, 'destroyed') : this.ends.get(id)?.end;
       if (end === undefined) throw noVm(id);
       return answer(stream, 200, end);

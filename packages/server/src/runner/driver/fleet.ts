@@ -1,30 +1,53 @@
 /** All VMs of this runner: creates, finds, ends and adopts them. */
+import { randomBytes } from 'node:crypto';
 import { mkdirSync, readdirSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
-import { AppError } from '@coppice/contract';
+import { AppError, parseImageReference } from '@coppice/contract';
 import type { Logger } from 'pino';
-import type { CreateVm, VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
+import type { Accelerator, CreateVm, VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
 import { findVmRecord, writeVmRecord, type VmRecord } from '../adopt/vm-record.ts';
+import type { ImageStore } from '../image/image-store.ts';
+import type { TemplateStore } from '../snapshot/template-store.ts';
 import { hostBootId, killAndWait, listProcessesOfUids } from '../vmm/host-process.ts';
 import type { EventSpool } from './event-spool.ts';
-import { VmCreation, type CreationParts } from './vm-creation.ts';
-import { VmDriver } from './vm-driver.ts';
+import { StepTimer } from './step-timer.ts';
+import { VmAssembler, type AssembledVm, type AssemblyParts, type Blueprint } from './vm-assembly.ts';
+import { VmDriver, type DriverHooks } from './vm-driver.ts';
+import { WarmPool } from './warm-pool.ts';
 
 const SAMPLE_INTERVAL_MS = 15_000;
 
-export interface FleetOptions extends CreationParts {
+export interface FleetOptions extends AssemblyParts {
+  accelerator: Accelerator;
+  images: ImageStore;
+  templates: TemplateStore;
   spool: EventSpool;
+  /** VMs kept warm in all; 0 keeps none. */
+  warmPoolLimit: number;
   log: Logger;
+}
+
+/** Names a VM before it is a sandbox's; no sandbox's id looks like it. */
+function newUnit(): string {
+  return `u${randomBytes(8).toString('hex')}`;
 }
 
 export class Fleet {
   readonly #options: FleetOptions;
   readonly #drivers = new Map<string, VmDriver>();
   readonly #creates = new Map<string, Promise<VmInfo>>();
+  readonly #assembler: VmAssembler;
+  readonly #pool: WarmPool;
   readonly #sampler: NodeJS.Timeout;
 
   constructor(options: FleetOptions) {
     this.#options = options;
+    this.#assembler = new VmAssembler(options);
+    this.#pool = new WarmPool({
+      limit: options.warmPoolLimit,
+      prepare: (blueprint) => this.#prepareWarm(blueprint),
+      now: () => performance.now(),
+      log: options.log,
+    });
     for (const parent of [options.vmsDirectory, options.socketsDirectory])
       mkdirSync(parent, { recursive: true, mode: 0o711 });
     this.#sampler = setInterval(() => {
@@ -55,46 +78,114 @@ export class Fleet {
   }
 
   async #create(id: string, request: CreateVm): Promise<VmInfo> {
-    const creation = new VmCreation(id, request, this.#options);
-    const image = await creation.resolveImage();
-    const driver = this.#newDriver(creation.info, 0);
-    const work = creation.run(driver, image);
+    const timer = new StepTimer();
+    const blueprint = await this.#plan(request, timer);
+    const { vcpus, mem_mib, disk_mib } = request;
+    const image = blueprint.image.reference;
+    const info: VmInfo = {
+      id,
+      state: 'creating',
+      image,
+      vcpus,
+      mem_mib,
+      disk_mib,
+      timings_ms: timer.timingsMs,
+    };
+    return this.#pool.serve(blueprint, (warm) => this.#claim(info, blueprint, { warm, timer }));
+  }
+
+  /** Before anything is made: a bad reference or an absent image leaves nothing to undo. */
+  async #plan(request: CreateVm, timer: StepTimer): Promise<Blueprint> {
+    const { images, templates, accelerator } = this.#options;
+    const image = await images.prepare(parseImageReference(request.image), {});
+    timer.end('image');
+    const { vcpus, mem_mib: memMiB, disk_mib: diskMiB } = request;
+    const shape = { accelerator, vcpus, memMiB, diskMiB };
+    const { key, files } = await templates.ensure(image, shape);
+    timer.end('template');
+    return { image, shape, templateKey: key, files };
+  }
+
+  async #claim(
+    info: VmInfo,
+    blueprint: Blueprint,
+    how: { warm: AssembledVm | undefined; timer: StepTimer },
+  ): Promise<VmInfo> {
+    const { warm, timer } = how;
+    const driver = warm?.driver ?? this.#newDriver(newUnit(), info);
+    driver.claim(info);
+    this.#drivers.set(info.id, driver);
+    const work = this.#bringUp(driver, blueprint, how);
     driver.trackCreation(work);
     try {
       await work;
-      this.#options.log.info({ vm: id, timings_ms: driver.info.timings_ms }, 'VM created');
-      return driver.info;
+      this.#options.log.info(
+        { vm: info.id, unit: driver.unit, warm: warm !== undefined, timings_ms: timer.timingsMs },
+        'VM created',
+      );
+      return info;
     } catch (error) {
       await driver.end('vmm_lost');
       throw error;
     }
   }
 
-  #newDriver(info: VmInfo, generation: number): VmDriver {
-    const { spool, vmsDirectory } = this.#options;
-    const directory = join(vmsDirectory, info.id);
-    const log = this.#options.log.child({ vm: info.id });
-    const driver = new VmDriver(
-      info,
-      generation,
-      {
-        saveGeneration: (next) => {
-          const record = findVmRecord(directory);
-          if (record !== undefined) writeVmRecord(directory, { ...record, generation: next });
-        },
-        // A create that failed is answered to its caller; only a VM that ran has an end to report.
-        recordEnd: (end) => {
-          if (info.state === 'running') spool.add(end);
-          log.info({ reason: end.reason, cpu_ms: end.cpu_ms }, 'VM ended');
-        },
+  async #bringUp(
+    driver: VmDriver,
+    blueprint: Blueprint,
+    how: { warm: AssembledVm | undefined; timer: StepTimer },
+  ): Promise<void> {
+    const assembled = how.warm ?? (await this.#assembler.assemble(driver, blueprint, how.timer));
+    await this.#assembler.wake(assembled, how.timer);
+  }
+
+  /** A VM for the pool; it has no sandbox's id yet. */
+  async #prepareWarm(blueprint: Blueprint): Promise<AssembledVm> {
+    const unit = newUnit();
+    const { vcpus, memMiB, diskMiB } = blueprint.shape;
+    const image = blueprint.image.reference;
+    const info: VmInfo = {
+      id: unit,
+      state: 'creating',
+      image,
+      vcpus,
+      mem_mib: memMiB,
+      disk_mib: diskMiB,
+      timings_ms: {},
+    };
+    const driver = this.#newDriver(unit, info);
+    try {
+      const assembled = await this.#assembler.assemble(driver, blueprint, new StepTimer());
+      await this.#assembler.rehearse(assembled);
+      this.#options.log.info({ unit, template: blueprint.templateKey }, 'VM kept warm');
+      return assembled;
+    } catch (error) {
+      await driver.end('vmm_lost');
+      throw error;
+    }
+  }
+
+  #newDriver(unit: string, info: VmInfo): VmDriver {
+    const { spool } = this.#options;
+    const directory = this.#assembler.directoryOf(unit);
+    const log = this.#options.log.child({ unit });
+    const hooks: DriverHooks = {
+      saveGeneration: (next) => {
+        const record = findVmRecord(directory);
+        if (record !== undefined) writeVmRecord(directory, { ...record, generation: next });
       },
-      log,
-    );
+      // A create that failed is answered to its caller; only a VM that ran has an end to report.
+      recordEnd: (end) => {
+        if (driver.info.state === 'running') spool.add(end);
+        log.info({ vm: end.id, reason: end.reason, cpu_ms: end.cpu_ms }, 'VM ended');
+      },
+    };
+    const driver = new VmDriver(unit, info, hooks, log);
     driver.onRelease(() => {
-      this.#drivers.delete(info.id);
-      this.#creates.delete(info.id);
+      this.#drivers.delete(driver.info.id);
+      this.#creates.delete(driver.info.id);
+      this.#pool.drop(unit);
     });
-    this.#drivers.set(info.id, driver);
     return driver;
   }
 
@@ -113,8 +204,8 @@ export class Fleet {
    */
   async adoptAll(): Promise<void> {
     const adopted = new Set<number>();
-    for (const id of readdirSync(this.#options.vmsDirectory)) {
-      const pid = await this.#adopt(id);
+    for (const unit of readdirSync(this.#options.vmsDirectory)) {
+      const pid = await this.#adopt(unit);
       if (pid !== undefined) adopted.add(pid);
     }
     const { serviceFirst, last } = this.#options.uids;
@@ -126,39 +217,39 @@ export class Fleet {
     this.#options.network.sweepUnadopted();
   }
 
-  async #adopt(id: string): Promise<number | undefined> {
-    const directory = join(this.#options.vmsDirectory, id);
+  async #adopt(unit: string): Promise<number | undefined> {
+    const directory = this.#assembler.directoryOf(unit);
     const record = findVmRecord(directory);
     if (record === undefined) {
       rmSync(directory, { recursive: true, force: true });
       return undefined;
     }
-    const driver = this.#newDriver(record.info, record.generation);
-    const creation = new VmCreation(id, record.info, this.#options);
-    creation.registerRelease(driver, record.slot);
-    const vm = await this.#connect(record, directory);
+    const driver = this.#newDriver(unit, record.info);
+    this.#assembler.registerRelease(driver);
+    const vm = await this.#connect(unit, record);
     if (vm === undefined) {
       await this.#killLeftover(record);
       await driver.end('vmm_lost');
       return undefined;
     }
-    driver.adopt(vm);
-    this.#creates.set(id, Promise.resolve(record.info));
-    this.#options.log.info({ vm: id, pid: vm.identity.pid }, 'VM adopted');
+    driver.adopt(vm, record.generation);
+    this.#drivers.set(record.info.id, driver);
+    this.#creates.set(record.info.id, Promise.resolve(record.info));
+    this.#options.log.info({ vm: record.info.id, unit, pid: vm.identity.pid }, 'VM adopted');
     return vm.identity.pid;
   }
 
-  /** A VM whose create was cut off has no caller any more and is not kept. */
-  async #connect(record: VmRecord, directory: string): ReturnType<CreationParts['vmm']['adopt']> {
-    const { vmm, network, socketsDirectory, log } = this.#options;
+  /** A warm VM belongs to nobody, and one whose create was cut off has no caller any more: neither is kept. */
+  async #connect(unit: string, record: VmRecord): ReturnType<FleetOptions['vmm']['adopt']> {
+    const { vmm, network, log } = this.#options;
     const usable =
       record.info.state === 'running' && record.process !== null && record.host_boot_id === hostBootId();
     if (!usable || record.process === null) return undefined;
     try {
-      network.adopt(record.info.id, record.slot);
-      return await vmm.adopt(record.process, join(socketsDirectory, record.info.id));
+      network.adopt(unit, record.slot);
+      return await vmm.adopt(record.process, this.#assembler.socketsOf(unit));
     } catch (error) {
-      log.warn({ vm: record.info.id, directory, err: error }, 'VM cannot be adopted');
+      log.warn({ vm: record.info.id, unit, err: error }, 'VM cannot be adopted');
       return undefined;
     }
   }
@@ -167,9 +258,10 @@ export class Fleet {
     for (const leftover of listProcessesOfUids(record.uid, record.uid)) await killAndWait(leftover);
   }
 
-  /** Lets go of all VMs; they run on. */
-  detachAll(): void {
+  /** Lets go of the sandboxes, which run on, and ends the VMs that are nobody's. */
+  async close(): Promise<void> {
     clearInterval(this.#sampler);
+    await this.#pool.close();
     for (const driver of this.#drivers.values()) driver.detach();
   }
 }

@@ -45,7 +45,7 @@ function newDriver(): { driver: VmDriver; ends: VmEnd[]; released: string[] } {
   const ends: VmEnd[] = [];
   const released: string[] = [];
   const hooks = { recordEnd: (end: VmEnd) => ends.push(end), saveGeneration: () => undefined };
-  const driver = new VmDriver(info(), 0, hooks, pino({ level: 'silent' }));
+  const driver = new VmDriver('u1', info(), hooks, pino({ level: 'silent' }));
   driver.onRelease(() => {
     released.push(`first, after ${ends.length} end`);
   });

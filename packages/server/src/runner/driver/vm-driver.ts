@@ -26,7 +26,9 @@ export interface DriverHooks {
 }
 
 export class VmDriver {
-  readonly info: VmInfo;
+  /** Names the VM's files, sockets and TAP; a sandbox's id it gets when it is claimed. */
+  readonly unit: string;
+  #info: VmInfo;
   readonly #hooks: DriverHooks;
   readonly #log: Logger;
   readonly #release: (() => void | Promise<void>)[] = [];
@@ -35,15 +37,26 @@ export class VmDriver {
   #session: AgentSession | undefined;
   #opening: Promise<AgentSession> | undefined;
   #creation: Promise<unknown> = Promise.resolve();
-  #generation: number;
+  #generation = 0;
+  #resumes = 0;
   #lastUsage: ProcessUsage = { cpuMs: 0, memPeakBytes: 0 };
   #ending: Promise<VmEnd> | undefined;
 
-  constructor(info: VmInfo, generation: number, hooks: DriverHooks, log: Logger) {
-    this.info = info;
-    this.#generation = generation;
+  constructor(unit: string, info: VmInfo, hooks: DriverHooks, log: Logger) {
+    this.unit = unit;
+    this.#info = info;
     this.#hooks = hooks;
     this.#log = log;
+  }
+
+  get info(): VmInfo {
+    return this.#info;
+  }
+
+  /** From here on the VM is that sandbox's. */
+  claim(info: VmInfo): void {
+    this.assertCreating();
+    this.#info = info;
   }
 
   get state(): VmState {
@@ -70,12 +83,13 @@ export class VmDriver {
   markRunning(): void {
     this.assertCreating();
     this.#state = 'running';
-    this.info.state = 'running';
+    this.#info.state = 'running';
   }
 
-  /** Takes over a VM that an earlier process created. */
-  adopt(vm: VmHandle): void {
+  /** Takes over a VM that an earlier process created, whose last session had that generation. */
+  adopt(vm: VmHandle, generation: number): void {
     this.#state = 'running';
+    this.#generation = generation;
     this.attach(vm);
   }
 
@@ -122,6 +136,12 @@ export class VmDriver {
     return this.#generation;
   }
 
+  /** Number of the next `resume`; the agent does each only once. */
+  nextResume(): number {
+    this.#resumes += 1;
+    return this.#generation + this.#resumes;
+  }
+
   sampleUsage(): void {
     this.#lastUsage = this.#vm?.usage() ?? this.#lastUsage;
   }
@@ -139,7 +159,7 @@ export class VmDriver {
     this.#session?.close();
     await this.#vm?.kill();
     const end: VmEnd = {
-      id: this.info.id,
+      id: this.#info.id,
       reason,
       cpu_ms: Math.round(this.#lastUsage.cpuMs),
       mem_peak_bytes: this.#lastUsage.memPeakBytes,

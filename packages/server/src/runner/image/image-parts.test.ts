@@ -276,8 +276,9 @@ test('only public registries and configured ones are asked', async () => {
   const proxied = new RegistryGuard({
     configured: [],
     isProxied: true,
-    resolve: () => Promise.reject(new Error('unused')),
+    resolve: async (host) => addresses[host] ?? Promise.reject(new Error('no such host')),
   });
+  await assert.rejects(proxied.check('localhost:80'), refusal('registry_unavailable', /private address/u));
   await proxied.check('gone.example');
   await assert.rejects(proxied.check('192.168.0.1'), refusal('registry_unavailable', /private address/u));
 });

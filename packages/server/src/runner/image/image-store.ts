@@ -18,7 +18,7 @@ import { prepareImage } from './preparation.ts';
 import type { RegistrySettings } from './registries-conf.ts';
 import { RegistryGuard } from './registry-guard.ts';
 import { ImageResolver, formatPinned } from './resolver.ts';
-import { Skopeo, proxyEnvironment } from './skopeo.ts';
+import { hasProxy, Skopeo } from './skopeo.ts';
 import { Slots } from './slots.ts';
 import { StoredImages, newestHolder, type ImageEntry } from './stored-images.ts';
 
@@ -79,7 +79,7 @@ export class ImageStore implements AsyncDisposable {
       skopeo,
       guard: new RegistryGuard({
         configured: [...Object.keys(mirrors), ...insecureRegistries],
-        isProxied: Object.keys(proxyEnvironment()).length > 0,
+        isProxied: hasProxy(),
       }),
       builtins: indexBuiltins(options.builtin),
       limits,

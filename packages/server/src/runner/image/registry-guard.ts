@@ -8,6 +8,7 @@ import { AppError } from '@coppice/contract';
 import { DeadlineError, withDeadline } from '../../lib/deadline.ts';
 
 const LOOKUP_TIMEOUT_MS = 10_000;
+const PROXIED_LOOKUP_TIMEOUT_MS = 2_000;
 
 const NOT_PUBLIC_V4 = [
   '0.0.0.0/8',
@@ -35,7 +36,10 @@ const NOT_PUBLIC_V6 = [
 export interface RegistryGuardOptions {
   /** Registries the operator named, with a mirror or as insecure. */
   configured: Iterable<string>;
-  /** Whether registries are reached through a proxy: it looks names up, this machine may not even be able to. */
+  /**
+   * Whether registries are reached through a proxy: it looks names up, this machine may not even be able to. A name that
+   * this machine does know is checked all the same, as the proxy may not be used for it.
+   */
   isProxied?: boolean;
   /** All addresses of a host name. */
   resolve?: (host: string) => Promise<string[]>;
@@ -61,7 +65,6 @@ export class RegistryGuard {
     if (this.#configured.has(registry)) return;
     const host = registry.replace(/:\d+$/u, '').replace(/^\[(.*)\]$/u, '$1');
     const isName = isIP(host) === 0;
-    if (isName && this.#isProxied) return;
     const addresses = isName ? await this.#lookup(registry, host) : [host];
     if (!addresses.some((address) => this.#isPrivate(address))) return;
     throw new AppError(
@@ -76,8 +79,10 @@ export class RegistryGuard {
 
   async #lookup(registry: string, host: string): Promise<string[]> {
     try {
-      return await withDeadline(`look-up of ${host}`, LOOKUP_TIMEOUT_MS, this.#resolve(host));
+      const timeoutMs = this.#isProxied ? PROXIED_LOOKUP_TIMEOUT_MS : LOOKUP_TIMEOUT_MS;
+      return await withDeadline(`look-up of ${host}`, timeoutMs, this.#resolve(host));
     } catch (error) {
+      if (this.#isProxied) return [];
       const what = error instanceof DeadlineError ? 'was not resolved in time' : 'cannot be resolved';
       throw new AppError('registry_unavailable', `the name of the registry ${registry} ${what}`, {
         cause: error,

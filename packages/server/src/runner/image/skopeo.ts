@@ -121,8 +121,13 @@ function formatSource(source: ImageSource): string {
   return `docker://${formatImageReference(untagged.digest === undefined ? source.reference : untagged)}`;
 }
 
+/** Whether any proxy is set; what it is not used for is no proxy. */
+export function hasProxy(): boolean {
+  return Object.keys(proxyEnvironment()).some((name) => name.toLowerCase() !== 'no_proxy');
+}
+
 /** Of the host's environment only what decides how the network is reached. */
-export function proxyEnvironment(): Record<string, string> {
+function proxyEnvironment(): Record<string, string> {
   const found: Record<string, string> = {};
   for (const name of PROXY_VARIABLES) {
     const value = process.env[name];

@@ -26,7 +26,8 @@ export const SQUASHFS_NAME = 'image.squashfs';
 const RECORD_NAME = 'image.json';
 /** A registry may give one image any number of names. */
 const MAX_REFERENCES = 256;
-const DIRECTORY_MODE = 0o755;
+/** VMMs open their image by its path, and may not look for those of others. */
+const DIRECTORY_MODE = 0o711;
 
 const ImageRecord = z.object({
   version: z.literal(1),
@@ -66,6 +67,7 @@ export class StoredImages {
     await rm(images.#stagingPath, { recursive: true, force: true, maxRetries: 5 });
     await mkdir(images.#stagingPath, { recursive: true, mode: 0o700 });
     await mkdir(images.#imagesPath, { recursive: true, mode: DIRECTORY_MODE });
+    await chmod(images.#imagesPath, DIRECTORY_MODE);
     for (const name of await readdir(images.#imagesPath)) {
       const path = join(images.#imagesPath, name);
       try {

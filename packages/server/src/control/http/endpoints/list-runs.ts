@@ -40,17 +40,17 @@ export function addListRuns(app: App, { sandboxes }: Pick<HttpParts, 'sandboxes'
 }
 
 function parseLabels(filters: readonly string[]): Record<string, string> {
-  const labels: Record<string, string> = {};
+  const labels = new Map<string, string>();
   for (const filter of filters) {
     const colon = filter.indexOf(':');
     const name = filter.slice(0, colon);
     const value = filter.slice(colon + 1);
-    if (labels[name] !== undefined && labels[name] !== value) {
+    if (labels.has(name) && labels.get(name) !== value) {
       throw new AppError('invalid_request', `label: "${name}" is asked for with two values`);
     }
-    labels[name] = value;
+    labels.set(name, value);
   }
-  return labels;
+  return Object.fromEntries(labels);
 }
 
 /** Relative, so that it holds behind any proxy. */

@@ -1,0 +1,174 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Api } from './fixtures/api.ts';
+import { NODE_IMAGE, shared } from './fixtures/shared.ts';
+import { pushTinyImage } from './fixtures/tiny-image.ts';
+
+const BUILD = '/v1/images/build';
+const SHELL = ['/bin/sh'];
+/** What is prepared already costs no more than a look. */
+const FAST_MS = 1000;
+
+interface BuildEvent {
+  type: 'step' | 'done' | 'error';
+  step?: string;
+  elapsed_ms?: number;
+  image?: Record<string, unknown>;
+  error?: Record<string, string>;
+}
+
+async function buildAsEvents(api: Api, image: string): Promise<BuildEvent[]> {
+  const answer = await api.call('POST', BUILD, { body: { image }, headers: { accept: 'text/event-stream' } });
+  assert.deepEqual(
+    [answer.status, answer.headers.get('content-type')?.split(';')[0]],
+    [200, 'text/event-stream'],
+    answer.text,
+  );
+  return [...answer.text.matchAll(/^data: (.*)$/gmu)].map(([, data]) => JSON.parse(data!) as BuildEvent);
+}
+
+async function listImages(api: Api): Promise<Record<string, unknown>[]> {
+  return (await api.call('GET', '/v1/images')).body as unknown as Record<string, unknown>[];
+}
+
+function stepsOf(events: readonly BuildEvent[]): (string | undefined)[] {
+  return events.filter(({ type }) => type === 'step').map(({ step }) => step);
+}
+
+test('an image that is built is listed with digest, size and status, and building it again is fast', async () => {
+  const { api, registry } = await shared();
+  const digest = await pushTinyImage(registry, { name: 'e2e/listed:1', programs: SHELL });
+  const reference = `docker.io/e2e/listed:1@${digest}`;
+  const isListed = async () => (await listImages(api)).some(({ image }) => image === reference);
+  assert.equal(await isListed(), false);
+
+  const built = await api.call('POST', BUILD, { body: { image: 'e2e/listed:1' } });
+  assert.equal(built.status, 200, built.text);
+  const { size_bytes: sizeBytes, prepared_at: preparedAt, ...rest } = built.body;
+  assert.deepEqual(rest, { image: reference, digest, status: 'ready' });
+  assert.ok(Number(sizeBytes) > 100_000, `size ${String(sizeBytes)}`);
+  assert.ok(Math.abs(Date.parse(String(preparedAt)) - Date.now()) < 60_000, String(preparedAt));
+  assert.deepEqual(
+    (await listImages(api)).filter(({ image }) => image === reference),
+    [built.body],
+  );
+
+  const started = performance.now();
+  const again = await api.call('POST', BUILD, { body: { image: 'e2e/listed:1' } });
+  assert.ok(performance.now() - started < FAST_MS);
+  assert.deepEqual(again.body, built.body);
+});
+
+test('a build asked for as events tells its steps and ends with the record', async () => {
+  const { api, registry } = await shared();
+  const digest = await pushTinyImage(registry, { name: 'e2e/events:1', programs: SHELL });
+  const events = await buildAsEvents(api, 'e2e/events:1');
+  assert.deepEqual(stepsOf(events), ['resolve', 'pull', 'flatten']);
+  const elapsed = events.flatMap(({ elapsed_ms: ms }) => ms ?? []);
+  assert.deepEqual(
+    elapsed,
+    elapsed.toSorted((a, b) => a - b),
+  );
+  const last = events.at(-1);
+  assert.deepEqual([last?.type, last?.image?.['digest'], last?.image?.['status']], ['done', digest, 'ready']);
+
+  const started = performance.now();
+  const again = await buildAsEvents(api, 'e2e/events:1');
+  assert.ok(performance.now() - started < FAST_MS);
+  assert.deepEqual(stepsOf(again), ['resolve']);
+  assert.deepEqual(again.at(-1), last);
+});
+
+test('a build of an image that does not exist fails alike in both forms', async () => {
+  const { api } = await shared();
+  const asJson = await api.call('POST', BUILD, { body: { image: 'e2e/absent:1' } });
+  const error = asJson.body['error'] as Record<string, string>;
+  assert.deepEqual([asJson.status, error['code']], [404, 'image_not_found'], asJson.text);
+  assert.match(error['message'] ?? '', /e2e\/absent:1/u);
+
+  const last = (await buildAsEvents(api, 'e2e/absent:1')).at(-1);
+  assert.equal(last?.type, 'error');
+  assert.deepEqual([last.error?.['code'], last.error?.['message']], ['image_not_found', error['message']]);
+  assert.match(last.error?.['request_id'] ?? '', /./u);
+});
+
+test('a build of a floating tag is refused before any event', async () => {
+  const { api } = await shared();
+  for (const accept of ['application/json', 'text/event-stream']) {
+    const answer = await api.call('POST', BUILD, { body: { image: 'node:latest' }, headers: { accept } });
+    assert.equal(answer.status, 400, answer.text);
+    assert.match(answer.text, /image_not_pinned/u);
+  }
+});
+
+test('an image can be named by the digest of its resolved reference', async () => {
+  const { api } = await shared();
+  const first = await api.create({ image: NODE_IMAGE });
+  const digest = /@(sha256:[0-9a-f]{64})$/u.exec(String(first['image']))?.[1];
+  const second = await api.create({ image: `library/node@${digest}` });
+  assert.equal(second['image'], `docker.io/library/node@${digest}`);
+  assert.match((await api.exec(second.id, 'node --version')).stdout, /^v22\./u);
+  await Promise.all([api.destroy(first.id), api.destroy(second.id)]);
+});
+
+test('a sandbox of an image without /bin/sh runs, serves files and refuses an exec clearly', async () => {
+  const { api, registry } = await shared();
+  await pushTinyImage(registry, {
+    name: 'e2e/no-shell:1',
+    entries: [{ path: 'data/file', content: 'found' }],
+  });
+  const { id } = await api.create({ image: 'e2e/no-shell:1', mem_mib: 256 });
+  const exec = await api.call('POST', `/v1/runs/${id}/exec`, { body: { command: 'true' } });
+  assert.equal(exec.status, 400, exec.text);
+  assert.match(exec.text, /\/bin\/sh/u);
+  const file = await api.call('GET', `/v1/runs/${id}/files/download?path=/data/file`);
+  assert.deepEqual([file.status, file.text], [200, 'found']);
+  assert.equal((await api.destroy(id)).status, 200);
+});
+
+test("an image's USER, WORKDIR and ENV hold for a command, and the request can override them", async () => {
+  const { api, registry } = await shared();
+  await pushTinyImage(registry, {
+    name: 'e2e/configured:1',
+    programs: ['/bin/sh', '/usr/bin/id'],
+    entries: [
+      { path: 'etc/passwd', content: 'root:x:0:0::/root:/bin/sh\napp:x:4321:4322::/srv/app:/bin/sh\n' },
+      { path: 'etc/group', content: 'root:x:0:\nstaff:x:4322:\n' },
+      { path: 'srv/app/', uid: 4321, gid: 4322 },
+      { path: 'opt/bin/greet', content: '#!/bin/sh\necho "$GREETING"\n', mode: 0o755 },
+    ],
+    config: {
+      User: 'app',
+      WorkingDir: '/srv/app',
+      Env: ['PATH=/opt/bin:/usr/bin:/bin', 'GREETING=hello = world'],
+    },
+  });
+  const { id } = await api.create({ image: 'e2e/configured:1', mem_mib: 256 });
+  const show = 'id -u; id -g; pwd; echo "$HOME"; greet; echo x > own && echo wrote';
+  const honoured = await api.exec(id, show);
+  assert.equal(honoured.stdout, '4321\n4322\n/srv/app\n/srv/app\nhello = world\nwrote\n', honoured.stderr);
+  const overridden = await api.exec(id, 'id -u; pwd; greet', {
+    user: 'root',
+    cwd: '/opt',
+    env: { GREETING: 'other' },
+  });
+  assert.equal(overridden.stdout, '0\n/opt\nother\n', overridden.stderr);
+  await api.destroy(id);
+});
+
+test('first creates of one image at once prepare it once', async () => {
+  const { api, registry, service } = await shared();
+  const digest = await pushTinyImage(registry, { name: 'e2e/at-once:1', programs: SHELL });
+  const creates = Array.from({ length: 4 }, () => api.create({ image: 'e2e/at-once:1', mem_mib: 256 }));
+  const sandboxes = await Promise.all(creates);
+  const outputs = await Promise.all(sandboxes.map(({ id }) => api.exec(id, 'echo here')));
+  assert.deepEqual(
+    outputs.map(({ stdout }) => stdout),
+    sandboxes.map(() => 'here\n'),
+  );
+  await Promise.all(sandboxes.map(({ id }) => api.destroy(id)));
+  const prepared = service.output
+    .split('\n')
+    .filter((line) => line.includes('"image prepared"') && line.includes(digest));
+  assert.equal(prepared.length, 1);
+});

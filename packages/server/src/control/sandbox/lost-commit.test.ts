@@ -1,0 +1,100 @@
+/** Commits that SQL made although control never heard of it. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { SandboxState } from '@coppice/contract';
+import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
+import { PendingInserts } from './pending-inserts.ts';
+import { SandboxStore } from './sandbox-store.ts';
+
+async function commitUnheard(harness: ControlHarness, id: string, status: SandboxState): Promise<void> {
+  await using db = harness.openDatabase();
+  const end = status === 'destroyed' ? { ended_at: Date.now(), status_reason: 'requested' as const } : {};
+  await db
+    .updateTable('sandboxes')
+    .set({ status, ...end })
+    .where('id', '=', id)
+    .execute();
+}
+
+test('an end that was committed unheard is taken for what it is, and events go on', async () => {
+  await using harness = await startHarness();
+  const ended = await harness.create();
+  const other = await harness.create();
+  await commitUnheard(harness, ended.id, 'destroyed');
+  harness.runner.endVm(ended.id, 'destroyed');
+  harness.runner.endVm(other.id, 'guest_shutdown');
+  await harness.waitForRecord(other.id, (record) => record.status_reason === 'guest_shutdown');
+  await waitFor('the ends to be acknowledged', () => harness.runner.ends.size === 0);
+  await waitFor('health', async () => (await harness.call('GET', '/healthz')).status === 200);
+  assert.equal((await harness.call('DELETE', `/v1/runs/${ended.id}`)).status, 409);
+});
+
+test('a start that was committed unheard is taken back: its caller was told that it failed', async () => {
+  await using harness = await startHarness();
+  harness.runner.onCreate = (id) => commitUnheard(harness, id, 'running');
+  assert.equal((await harness.call('POST', '/v1/runs', { body: { image: 'node:22-slim' } })).status, 500);
+  await waitFor('the VM to be removed', () => harness.runner.vms.size === 0);
+  await waitFor('the record', async () => {
+    const [record] = (await harness.call('GET', '/v1/runs?status=failed')).body;
+    return record?.status_reason === 'create_failed';
+  });
+});
+
+test('one sandbox that cannot be reconciled keeps nobody else from it', async () => {
+  await using harness = await startHarness();
+  const stuck = await harness.create();
+  const lost = await harness.create();
+  harness.runner.onDelete = (id) => {
+    if (id === stuck.id) throw new Error('the VM does not die');
+  };
+  harness.runner.vms.delete(stuck.id);
+  harness.runner.vms.delete(lost.id);
+  await harness.waitForRecord(lost.id, (record) => record.status_reason === 'vm_lost');
+  harness.runner.onDelete = () => undefined;
+  await harness.waitForRecord(stuck.id, (record) => record.status_reason === 'vm_lost');
+});
+
+test('callers that queue up on one sandbox do not hold up the events of the others', async () => {
+  await using harness = await startHarness();
+  const busy = await harness.create();
+  const other = await harness.create();
+  const gate = Promise.withResolvers<void>();
+  harness.runner.onDelete = () => gate.promise;
+  const destroyed = harness.call('DELETE', `/v1/runs/${busy.id}`);
+  await waitFor('the destroy', () =>
+    harness.runner.requests.some((request) => request.startsWith('DELETE')),
+  );
+  const patches = Array.from({ length: 80 }, () => harness.call('PATCH', `/v1/runs/${busy.id}`));
+  assert.equal((await Promise.race(patches)).status, 429);
+  harness.runner.endVm(busy.id, 'guest_shutdown');
+  for (let round = 0; round < 5; round += 1)
+    assert.equal((await harness.call('GET', '/healthz')).status, 200);
+  gate.resolve();
+  assert.equal((await destroyed).status, 200);
+  await Promise.all(patches);
+  harness.runner.endVm(other.id, 'guest_shutdown');
+  await harness.waitForRecord(other.id, (record) => record.status !== 'running');
+  assert.ok(!harness.logLines.some((line) => line.includes('the runner is not connected')));
+});
+
+class LosingStore extends SandboxStore {
+  override async insert(row: Parameters<SandboxStore['insert']>[0]): Promise<never> {
+    await super.insert(row);
+    throw new Error('Connection terminated unexpectedly');
+  }
+}
+
+test('an insert whose answer was lost counts, and its record is found again', async () => {
+  await using harness = await startHarness();
+  const { id } = await harness.create();
+  await using db = harness.openDatabase();
+  const inserts = new PendingInserts(new LosingStore(db));
+  const made = await new SandboxStore(db).get(id);
+  const row = { ...made, id: `run${'a'.repeat(20)}`, labels: '{}', status: 'creating' as const };
+  await assert.rejects(inserts.insert(row), /terminated/);
+  assert.equal(inserts.count(row.organization_id), 1);
+  const found: string[] = [];
+  await inserts.resolve((recovered) => found.push(recovered.id));
+  assert.deepEqual(found, [row.id]);
+  assert.equal(inserts.count(row.organization_id), 0);
+});

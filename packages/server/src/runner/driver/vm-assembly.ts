@@ -1,0 +1,174 @@
+/**
+ * From a template to a sandbox's VM, in two parts. All that does not depend on whose VM it will be comes first, so
+ * that it can be done before anybody asks (warm-pool.ts):
+ *
+ *   assemble   slot → record → disk → QEMU with the template's state → continue → the agent answers
+ *   wake       record of the sandbox → `resume` with its identity → running
+ *
+ * Each step registers its undoing before it is done. Files and sockets go by the VM's unit name, not by the
+ * sandbox's id, which is not known yet.
+ */
+import { chownSync, mkdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { AppError } from '@coppice/contract';
+import { writeVmRecord, type VmRecord } from '../adopt/vm-record.ts';
+import type { AgentSession } from '../agent-client/agent-session.ts';
+import { buildResumeRequest } from '../agent-client/resume-request.ts';
+import { rehearseExec } from '../agent-client/rehearse-exec.ts';
+import { copyOverlay, type ScratchStore } from '../disk/scratch-store.ts';
+import type { StoredImage } from '../image/image-store.types.ts';
+import type { GuestNetwork, NetworkSlot } from '../network/guest-network.ts';
+import { hostBootId } from '../vmm/host-process.ts';
+import type { TemplateShape } from '../vmm/qemu-arguments.ts';
+import type { TemplateFiles, VmHandle, Vmm } from '../vmm/vmm.ts';
+import type { StepTimer } from './step-timer.ts';
+import type { VmDriver } from './vm-driver.ts';
+
+const FIRST_ANSWER_TIMEOUT_MS = 30_000;
+/** Shaped like a sandbox's id, and nobody's. */
+const REHEARSAL_ID = `run${'0'.repeat(20)}`;
+
+export interface AssemblyParts {
+  scratch: ScratchStore;
+  network: GuestNetwork;
+  vmm: Vmm;
+  /** One uid for each network slot from `first` on; before it, from `serviceFirst`, those of probe and template. */
+  uids: { serviceFirst: number; first: number; last: number };
+  /** On disk: records and scratch overlays. */
+  vmsDirectory: string;
+  /** Short path, in memory: QEMU's sockets. */
+  socketsDirectory: string;
+}
+
+/** What a VM is made from. */
+export interface Blueprint {
+  image: StoredImage;
+  shape: TemplateShape;
+  templateKey: string;
+  files: TemplateFiles;
+}
+
+/** A VM that answers and belongs to nobody yet. */
+export interface AssembledVm {
+  driver: VmDriver;
+  blueprint: Blueprint;
+  slot: NetworkSlot;
+  record: VmRecord;
+}
+
+export class VmAssembler {
+  readonly #parts: AssemblyParts;
+
+  constructor(parts: AssemblyParts) {
+    this.#parts = parts;
+  }
+
+  async assemble(driver: VmDriver, blueprint: Blueprint, timer: StepTimer): Promise<AssembledVm> {
+    const { scratch, network } = this.#parts;
+    const base = await scratch.ensureBase(blueprint.shape.diskMiB);
+    driver.assertCreating();
+    const slot = await network.acquire(driver.unit);
+    this.registerRelease(driver);
+    const record = this.#newRecord(driver, slot, blueprint);
+    const directory = this.directoryOf(driver.unit);
+    mkdirSync(directory, { mode: 0o711 });
+    writeVmRecord(directory, record);
+    timer.end('network');
+    const scratchPath = join(directory, 'scratch.qcow2');
+    copyOverlay(blueprint.files.scratchPath, scratchPath, record.uid);
+    const sockets = this.socketsOf(driver.unit);
+    mkdirSync(sockets, { mode: 0o700 });
+    chownSync(sockets, record.uid, record.uid);
+    timer.end('disk');
+    driver.assertCreating();
+    const disks = { imagePath: blueprint.image.path, scratchBasePath: base.basePath, scratchPath };
+    const openTap = () => slot.openTap();
+    const launch = {
+      id: driver.unit,
+      shape: blueprint.shape,
+      uid: record.uid,
+      socketDirectory: sockets,
+      disks,
+      openTap,
+    };
+    const vm = await this.#parts.vmm.restore(launch, blueprint.files);
+    driver.attach(vm);
+    record.process = vm.identity;
+    writeVmRecord(directory, record);
+    timer.end('restore');
+    await this.#start(driver, vm, timer);
+    return { driver, blueprint, slot, record };
+  }
+
+  async #start(driver: VmDriver, vm: VmHandle, timer: StepTimer): Promise<void> {
+    await vm.continue();
+    await driver.session(FIRST_ANSWER_TIMEOUT_MS);
+    timer.end('agent');
+  }
+
+  /** Gives an assembled VM to the sandbox that its driver now names. */
+  async wake(assembled: AssembledVm, timer: StepTimer): Promise<void> {
+    const { driver, record } = assembled;
+    const directory = this.directoryOf(driver.unit);
+    writeVmRecord(directory, { ...record, info: driver.info, generation: driver.generation });
+    const session = await driver.session(FIRST_ANSWER_TIMEOUT_MS);
+    await this.#resume(session, assembled, driver.info.id);
+    timer.end('resume');
+    driver.markRunning();
+    writeVmRecord(directory, { ...record, info: driver.info, generation: driver.generation });
+  }
+
+  /**
+   * Runs once what every create waits for, under a name that no sandbox has. Emulation translates code when it
+   * first runs, and a host faults memory in: both have then happened. Nothing of a user's has run yet, and the real
+   * `resume` replaces all of it.
+   */
+  async rehearse(assembled: AssembledVm): Promise<void> {
+    const session = await assembled.driver.session(FIRST_ANSWER_TIMEOUT_MS);
+    await this.#resume(session, assembled, REHEARSAL_ID);
+    await rehearseExec(session);
+  }
+
+  async #resume(session: AgentSession, assembled: AssembledVm, vmId: string): Promise<void> {
+    const { driver, blueprint, slot } = assembled;
+    const { address, gateway, resolver, mtu } = slot;
+    const network = { address, gateway, resolver, mtu };
+    const generation = driver.nextResume();
+    const request = buildResumeRequest({ vmId, generation, image: blueprint.image.config, network });
+    await session.call('POST', '/resume', request);
+  }
+
+  /** What a VM holds besides its process, for one that is made and one that is adopted alike. */
+  registerRelease(driver: VmDriver): void {
+    const { network } = this.#parts;
+    driver.onRelease(() => rmSync(this.directoryOf(driver.unit), { recursive: true, force: true }));
+    driver.onRelease(() => network.release(driver.unit));
+    driver.onRelease(() => rmSync(this.socketsOf(driver.unit), { recursive: true, force: true }));
+  }
+
+  directoryOf(unit: string): string {
+    return join(this.#parts.vmsDirectory, unit);
+  }
+
+  socketsOf(unit: string): string {
+    return join(this.#parts.socketsDirectory, unit);
+  }
+
+  #newRecord(driver: VmDriver, slot: NetworkSlot, blueprint: Blueprint): VmRecord {
+    const { uids } = this.#parts;
+    const uid = uids.first + slot.index;
+    if (uid > uids.last)
+      throw new AppError('capacity', 'this machine runs as many sandboxes as it has user ids for');
+    return {
+      version: 1,
+      info: driver.info,
+      image_digest: blueprint.image.digest,
+      template: blueprint.templateKey,
+      slot: slot.index,
+      uid,
+      host_boot_id: hostBootId(),
+      process: null,
+      generation: 0,
+    };
+  }
+}

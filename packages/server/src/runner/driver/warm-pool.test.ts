@@ -1,0 +1,121 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import { pollUntil } from '../../lib/deadline.ts';
+import type { AssembledVm, Blueprint } from './vm-assembly.ts';
+import { WarmPool } from './warm-pool.ts';
+
+const blueprint = (templateKey: string): Blueprint => ({ templateKey }) as unknown as Blueprint;
+
+/** A pool over stand-ins for VMs, with a clock that the test moves. */
+class PoolUnderTest {
+  readonly made: string[] = [];
+  readonly ended: string[] = [];
+  failures = 0;
+  nowMs = 0;
+  readonly pool: WarmPool;
+
+  constructor(limit: number) {
+    this.pool = new WarmPool({
+      limit,
+      prepare: async (wanted) => this.#make(wanted),
+      now: () => this.nowMs,
+      log: pino({ level: 'silent' }),
+    });
+  }
+
+  async #make({ templateKey }: Blueprint): Promise<AssembledVm> {
+    if (this.failures > 0) {
+      this.failures -= 1;
+      throw new Error('no VM');
+    }
+    const unit = `${templateKey}${this.made.push(templateKey)}`;
+    const driver = { unit, state: 'creating', end: async () => void this.ended.push(unit) };
+    return { driver } as unknown as AssembledVm;
+  }
+
+  /** One create; answers the unit it was given, if any. */
+  async create(templateKey: string): Promise<string | undefined> {
+    return this.pool.serve(blueprint(templateKey), async (warm) => warm?.driver.unit);
+  }
+
+  async untilSize(size: number): Promise<void> {
+    const options = { step: `${size} warm VMs`, timeoutMs: 2000, intervalMs: 1 };
+    await pollUntil(options, () => (this.pool.size === size ? true : undefined));
+  }
+}
+
+test('the first create of a template misses, the next one hits', async () => {
+  const under = new PoolUnderTest(4);
+  assert.equal(await under.create('a'), undefined);
+  await under.untilSize(1);
+  assert.equal(await under.create('a'), 'a1');
+  await under.untilSize(1);
+  await under.pool.close();
+});
+
+test('creates at once that miss raise the number kept, up to the limit of the pool', async () => {
+  const under = new PoolUnderTest(3);
+  await Promise.all(Array.from({ length: 8 }, () => under.create('a')));
+  await under.untilSize(3);
+  await under.create('b');
+  assert.equal(under.pool.size, 3);
+  await under.pool.close();
+});
+
+test('nothing is assembled while a create is under way', async () => {
+  const under = new PoolUnderTest(2);
+  const create = Promise.withResolvers<undefined>();
+  const slow = under.pool.serve(blueprint('a'), () => create.promise);
+  await under.create('b');
+  assert.deepEqual(under.made, []);
+  create.resolve(undefined);
+  await slow;
+  await under.untilSize(2);
+  await under.pool.close();
+});
+
+test('a template that nobody asks for keeps no VM', async () => {
+  const under = new PoolUnderTest(2);
+  await under.create('a');
+  await under.untilSize(1);
+  under.nowMs += 300_000;
+  under.pool.expire();
+  assert.equal(under.pool.size, 0);
+  assert.deepEqual(under.ended, ['a1']);
+  await under.pool.close();
+});
+
+test('a VM that ended while it waited is not handed out', async () => {
+  const under = new PoolUnderTest(1);
+  await under.create('a');
+  await under.untilSize(1);
+  under.pool.drop('a1');
+  assert.equal(await under.create('a'), undefined);
+  await under.pool.close();
+});
+
+test('a failure to assemble ends the refill until a later create', async () => {
+  const under = new PoolUnderTest(1);
+  under.failures = 1;
+  await under.create('a');
+  await pollUntil({ step: 'the failure', timeoutMs: 2000, intervalMs: 1 }, () =>
+    under.failures === 0 ? true : undefined,
+  );
+  under.nowMs += 10_000;
+  await under.create('a');
+  await under.untilSize(1);
+  await under.pool.close();
+});
+
+test('a closed pool holds nothing, and a pool of size 0 never does', async () => {
+  const closed = new PoolUnderTest(1);
+  await closed.create('a');
+  await closed.untilSize(1);
+  await closed.pool.close();
+  assert.deepEqual(closed.ended, ['a1']);
+  const none = new PoolUnderTest(0);
+  await none.create('a');
+  assert.deepEqual(none.made, []);
+  await none.pool.close();
+});

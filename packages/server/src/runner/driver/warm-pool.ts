@@ -1,0 +1,156 @@
+/**
+ * VMs assembled before anybody asks, so that a create only has to give one its identity.
+ *
+ *   take(key) ── hit ──► a warm VM                 every create
+ *             └─ miss ─► the create assembles its own, and the template's target grows
+ *   refill    one at a time, and only while no create is under way: they would compete for the same cores
+ *   expire    a template that nobody asked for in five minutes keeps none
+ *
+ * A warm VM is bound to its template; the pool holds at most `limit` of them in all.
+ */
+import type { Logger } from 'pino';
+import type { AssembledVm, Blueprint } from './vm-assembly.ts';
+
+const EXPIRY_MS = 300_000;
+const EXPIRY_CHECK_MS = 30_000;
+/** After a VM could not be assembled: the next create will find out why. */
+const RETRY_PAUSE_MS = 5000;
+
+interface Shelf {
+  blueprint: Blueprint;
+  target: number;
+  lastAskedAt: number;
+  ready: AssembledVm[];
+}
+
+export interface WarmPoolOptions {
+  /** VMs kept warm in all; 0 keeps none. */
+  limit: number;
+  /** Assembles and rehearses one. */
+  prepare: (blueprint: Blueprint) => Promise<AssembledVm>;
+  now: () => number;
+  log: Logger;
+}
+
+export class WarmPool {
+  readonly #options: WarmPoolOptions;
+  readonly #shelves = new Map<string, Shelf>();
+  readonly #expiry: NodeJS.Timeout;
+  #createsUnderWay = 0;
+  #pausedUntil = 0;
+  #refilling: Promise<void> | undefined;
+  /** Asked for while one was ending. */
+  #refillAgain = false;
+  #closed = false;
+
+  constructor(options: WarmPoolOptions) {
+    this.#options = options;
+    this.#expiry = setInterval(() => this.expire(), EXPIRY_CHECK_MS);
+    this.#expiry.unref();
+  }
+
+  /** Warm VMs of all templates. */
+  get size(): number {
+    return [...this.#shelves.values()].reduce((sum, shelf) => sum + shelf.ready.length, 0);
+  }
+
+  /** Runs a create with what the pool has for it; refilling waits until creates are done. */
+  async serve<T>(blueprint: Blueprint, create: (warm: AssembledVm | undefined) => Promise<T>): Promise<T> {
+    this.#createsUnderWay += 1;
+    try {
+      return await create(this.#take(blueprint));
+    } finally {
+      this.#createsUnderWay -= 1;
+      this.#refill();
+    }
+  }
+
+  #take(blueprint: Blueprint): AssembledVm | undefined {
+    const { limit, now } = this.#options;
+    if (limit === 0) return undefined;
+    const shelf = this.#shelves.get(blueprint.templateKey) ?? {
+      blueprint,
+      target: 0,
+      lastAskedAt: 0,
+      ready: [],
+    };
+    this.#shelves.set(blueprint.templateKey, shelf);
+    shelf.lastAskedAt = now();
+    const warm = shelf.ready.find((each) => each.driver.state === 'creating');
+    if (warm === undefined) shelf.target = Math.min(shelf.target + 1, limit);
+    else shelf.ready = shelf.ready.filter((each) => each !== warm);
+    return warm;
+  }
+
+  /** Forgets a VM that ended while it waited. */
+  drop(unit: string): void {
+    for (const shelf of this.#shelves.values()) {
+      shelf.ready = shelf.ready.filter((each) => each.driver.unit !== unit);
+    }
+  }
+
+  #refill(): void {
+    if (this.#refilling !== undefined) {
+      this.#refillAgain = true;
+      return;
+    }
+    this.#refilling = this.#refillAll().finally(() => {
+      this.#refilling = undefined;
+      if (!this.#refillAgain) return;
+      this.#refillAgain = false;
+      this.#refill();
+    });
+  }
+
+  async #refillAll(): Promise<void> {
+    for (let shelf = this.#neediest(); shelf !== undefined; shelf = this.#neediest()) {
+      try {
+        const warm = await this.#options.prepare(shelf.blueprint);
+        if (this.#closed) await warm.driver.end('destroyed');
+        else shelf.ready.push(warm);
+      } catch (error) {
+        this.#options.log.warn(
+          { err: error, template: shelf.blueprint.templateKey },
+          'no VM could be kept warm',
+        );
+        this.#pausedUntil = this.#options.now() + RETRY_PAUSE_MS;
+      }
+    }
+  }
+
+  /** The template last asked for, of those that lack VMs. */
+  #neediest(): Shelf | undefined {
+    const idle = !this.#closed && this.#createsUnderWay === 0 && this.#options.now() >= this.#pausedUntil;
+    if (!idle || this.size >= this.#options.limit) return undefined;
+    return [...this.#shelves.values()]
+      .filter((shelf) => shelf.ready.length < shelf.target)
+      .toSorted((a, b) => b.lastAskedAt - a.lastAskedAt)[0];
+  }
+
+  /** Ends the VMs of templates that nobody asks for any more. */
+  expire(): void {
+    for (const [key, shelf] of this.#shelves) {
+      if (this.#options.now() - shelf.lastAskedAt < EXPIRY_MS) continue;
+      this.#shelves.delete(key);
+      this.#endAll(shelf.ready);
+    }
+  }
+
+  #endAll(vms: readonly AssembledVm[]): void {
+    for (const { driver } of vms) {
+      driver.end('destroyed').catch((error: unknown) => {
+        this.#options.log.error({ err: error, unit: driver.unit }, 'a warm VM could not be ended');
+      });
+    }
+  }
+
+  /** Ends all warm VMs; they belong to nobody. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    clearInterval(this.#expiry);
+    await this.#refilling;
+    const warm = [...this.#shelves.values()].flatMap((shelf) => shelf.ready);
+    this.#shelves.clear();
+    await Promise.all(warm.map(({ driver }) => driver.end('destroyed')));
+  }
+}

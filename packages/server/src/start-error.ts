@@ -1,0 +1,46 @@
+/** Why a role could not start, in words for whoever set it up: by the name of the setting, without a stack. */
+import { AppError } from '@coppice/contract';
+
+export class StartError extends Error {
+  constructor(message: string, cause: unknown) {
+    super(message, { cause });
+    this.name = 'StartError';
+  }
+}
+
+/** What the parts call their options, and the variables that they come from. */
+const SETTINGS: Readonly<Record<string, string>> = {
+  guestCidr: 'COPPICE_GUEST_CIDR',
+  openPrivateRanges: 'COPPICE_OPEN_PRIVATE_RANGES',
+  upstreamResolvers: 'COPPICE_RESOLVERS',
+  mirrors: 'COPPICE_REGISTRY_MIRRORS',
+  insecureRegistries: 'COPPICE_INSECURE_REGISTRIES',
+};
+
+const LISTEN_FAILURES: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'is in use by another program',
+  EADDRNOTAVAIL: 'is not an address of this machine',
+  EACCES: 'may not be used by the service: ports below 1024 are reserved',
+};
+
+/** The error as a StartError if the operator can mend it, else as it is. */
+export function explainStart(error: unknown): unknown {
+  if (error instanceof AppError && error.code === 'invalid_request') return explainOption(error);
+  if (error instanceof Error && 'syscall' in error && error.syscall === 'listen') return explainListen(error);
+  return error;
+}
+
+function explainOption(error: AppError): unknown {
+  const option = error.message.split(':', 1)[0] ?? '';
+  const setting = SETTINGS[option];
+  return setting === undefined ? error : new StartError(error.message.replaceAll(option, setting), error);
+}
+
+function explainListen(error: NodeJS.ErrnoException & { address?: string; port?: number }): unknown {
+  const reason = LISTEN_FAILURES[error.code ?? ''];
+  if (reason === undefined || error.port === undefined) return error;
+  return new StartError(
+    `${error.address ?? ''}:${error.port} ${reason}; set COPPICE_LISTEN to another address:port`,
+    error,
+  );
+}
