@@ -35,6 +35,6 @@ export async function benchExec(bench: BenchService): Promise<Figure[]> {
 }
 
 if (import.meta.main) {
-  await using bench = await startBenchService();
+  await using bench = await startBenchService(0);
   report('exec', bench.accelerator, await benchExec(bench));
 }

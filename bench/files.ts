@@ -48,6 +48,6 @@ export async function benchFiles(bench: BenchService): Promise<Figure[]> {
 }
 
 if (import.meta.main) {
-  await using bench = await startBenchService();
+  await using bench = await startBenchService(0);
   report('files', bench.accelerator, await benchFiles(bench));
 }

@@ -75,6 +75,6 @@ export async function benchMemory(bench: BenchService): Promise<Figure[]> {
 }
 
 if (import.meta.main) {
-  await using bench = await startBenchService();
+  await using bench = await startBenchService(0);
   report('memory', bench.accelerator, await benchMemory(bench));
 }

@@ -43,8 +43,8 @@ func mountImage() error {
 
 // scratchOptions: the host has written the file system's size but not its inode tables, which a kernel thread would
 // otherwise zero for minutes on every sandbox, nor is there a need to read its bitmaps ahead; discard gives deleted
-// blocks back to the host.
-const scratchOptions = "discard,noinit_itable,no_prefetch_block_bitmaps,errors=remount-ro"
+// blocks back to the host. A file that replaces another need not be written out first: the disk does not outlive a crash.
+const scratchOptions = "discard,noinit_itable,noauto_da_alloc,no_prefetch_block_bitmaps,errors=remount-ro"
 
 func mountScratch() error {
 	if mounted, err := isMountPoint(scratchPoint); mounted || err != nil {

@@ -99,3 +99,15 @@ test('every setting is in the reference', () => {
   for (const name of Object.keys(Settings.shape))
     assert.ok(reference.includes(`\`${name}\``), `${name} is not documented`);
 });
+
+test('a bootstrap key that cannot work is refused before anything starts', () => {
+  const secret = 'k'.repeat(40);
+  assert.throws(
+    () => load({ COPPICE_BOOTSTRAP_KEY: 'secret' }),
+    /^ConfigError: COPPICE_BOOTSTRAP_KEY: is malformed/,
+  );
+  assert.throws(
+    () => load({ COPPICE_BOOTSTRAP_KEY: `cop_live_eu_${secret}` }),
+    /is of region "eu", but COPPICE_REGION is "us"/,
+  );
+});

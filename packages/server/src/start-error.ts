@@ -26,8 +26,7 @@ const LISTEN_FAILURES: Readonly<Record<string, string>> = {
 /** The error as a StartError if the operator can mend it, else as it is. */
 export function explainStart(error: unknown): unknown {
   if (error instanceof AppError && error.code === 'invalid_request') return explainOption(error);
-  if (error instanceof Error && 'syscall' in error && error.syscall === 'listen') return explainListen(error);
-  return error;
+  return error instanceof Error ? explainListen(error) : error;
 }
 
 function explainOption(error: AppError): unknown {
@@ -37,7 +36,7 @@ function explainOption(error: AppError): unknown {
 }
 
 function explainListen(error: NodeJS.ErrnoException & { address?: string; port?: number }): unknown {
-  const reason = LISTEN_FAILURES[error.code ?? ''];
+  const reason = error.syscall === 'listen' ? LISTEN_FAILURES[error.code ?? ''] : undefined;
   if (reason === undefined || error.port === undefined) return error;
   return new StartError(
     `${error.address ?? ''}:${error.port} ${reason}; set COPPICE_LISTEN to another address:port`,

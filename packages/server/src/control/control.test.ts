@@ -1,6 +1,8 @@
 /** The control role through outages: of itself, of its database, of its runner, of a VM. */
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
+import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { AppError, computeCostUnits, costCents } from '@coppice/contract';
@@ -304,4 +306,18 @@ test('PostgreSQL that is killed is started again, and no record is lost', async 
   await waitFor('an answer', async () => (await harness.call('GET', '/v1/runs')).status === 200, 30_000);
   assert.equal((await harness.call('GET', '/v1/runs')).body[0].id, id);
   assert.equal((await harness.call('DELETE', `/v1/runs/${id}`)).status, 200);
+});
+
+test('a start that cannot listen makes no key that nobody would see', async () => {
+  await using harness = await prepareHarness();
+  await harness.runner.start();
+  const { bootstrapKey: _, ...config } = harness.config;
+  await using taken = createServer().listen(0, '127.0.0.1');
+  await once(taken, 'listening');
+  const { port } = taken.address() as AddressInfo;
+  await assert.rejects(startControl({ ...config, listen: { host: '127.0.0.1', port } }, harness.log), {
+    code: 'EADDRINUSE',
+  });
+  harness.control = await startControl(config, harness.log);
+  assert.match(harness.control.bootstrap?.apiKey ?? '', /^cop_live_us_/);
 });

@@ -34,3 +34,21 @@ test('a stream that ends inside a frame is not at a boundary', () => {
   decoder.push(encodeFrame(FRAME.stdout, Buffer.from('abc')).subarray(0, 6));
   assert.equal(decoder.atBoundary, false);
 });
+
+test('a payload has memory of its own, however much it came with', () => {
+  const chunk = Buffer.concat([
+    encodeFrame(FRAME.stdout, Buffer.from('a')),
+    encodeFrame(99, Buffer.alloc(MAX_FRAME_BYTES)),
+  ]);
+  const [frame] = new FrameDecoder().push(chunk);
+  assert.notEqual(frame?.payload.buffer, chunk.buffer);
+});
+
+test('a frame that comes byte by byte costs no more than its bytes', () => {
+  const frame = encodeFrame(FRAME.stdout, Buffer.alloc(MAX_FRAME_BYTES));
+  const decoder = new FrameDecoder();
+  const startedAt = performance.now();
+  for (let at = 0; at < frame.length; at += 1) decoder.push(frame.subarray(at, at + 1));
+  assert.ok(decoder.atBoundary);
+  assert.ok(performance.now() - startedAt < 10_000, 'copied again and again');
+});

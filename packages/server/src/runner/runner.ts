@@ -35,9 +35,10 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
   mkdirSync(config.dataDir, { recursive: true, mode: 0o711 });
   mkdirSync(config.runDir, { recursive: true, mode: 0o711 });
   await using setup = new AsyncDisposableStack();
-  const bindings = bindingsOf(config);
+  const tscKhz = await measureTscKhz();
+  const bindings = bindingsOf(config, tscKhz);
   const { qemu: qemuPath, kernel: kernelPath, initramfs: initramfsPath } = config.tools;
-  const vmm = new Qemu({ qemuPath, kernelPath, initramfsPath, tscKhz: await measureTscKhz() }, log);
+  const vmm = new Qemu({ qemuPath, kernelPath, initramfsPath, tscKhz }, log);
   const accelerator = await chooseAccelerator({
     vmm,
     cachePath: join(config.dataDir, 'accelerator.json'),
@@ -113,10 +114,7 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
     scratch,
     uid: uidBase + 1,
     bindings: parts.bindings,
-    acquireTap: async (id) => {
-      const slot = await network.acquire(id);
-      return { open: () => slot.openTap(), release: () => network.release(id) };
-    },
+    acquireSlot: async (id) => ({ ...(await network.acquire(id)), release: () => network.release(id) }),
     log,
   });
   const spool = EventSpool.open(join(dataDir, 'events'));
@@ -165,13 +163,17 @@ async function assertNoOtherRunner(socketPath: string): Promise<void> {
   if (answered) throw new Error(`another runner is already using ${socketPath}`);
 }
 
+/** Two measurements of one counter differ by some parts in a million; two hosts' counters by more than this. */
+const TSC_GRAIN_KHZ = 10_000;
+
 /** What saved state is bound to. Path, size and time stand for the content: packages replace files whole. */
-function bindingsOf(config: RunnerConfig): Record<string, string> {
+function bindingsOf(config: RunnerConfig, tscKhz: number): Record<string, string> {
   const bound = { qemu: config.tools.qemu, kernel: config.tools.kernel, initramfs: config.tools.initramfs };
-  return Object.fromEntries(
+  const files = Object.fromEntries(
     Object.entries(bound).map(([name, path]) => {
       const { size, mtimeMs } = statSync(path);
       return [name, `${path}:${size}:${mtimeMs}`];
     }),
   );
+  return { ...files, tsc: String(Math.round(tscKhz / TSC_GRAIN_KHZ)) };
 }

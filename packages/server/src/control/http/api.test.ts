@@ -229,6 +229,8 @@ test('a list is paged by its Link header and filtered by label and status', asyn
   assert.deepEqual(idsOf(await list('?label=team:a')), [ids[2], ids[0]]);
   assert.deepEqual(idsOf(await list('?label=team:b:c')), [ids[1]]);
   assert.deepEqual(idsOf(await list('?label=team:a&label=n:1')), [ids[0]]);
+  assert.deepEqual(idsOf(await list('?label=constructor:a')), []);
+  assert.deepEqual(idsOf(await list('?label=__proto__:a')), []);
 
   await harness.call('DELETE', `/v1/runs/${ids[1]}`, { apiKey });
   assert.deepEqual(idsOf(await list('')), [ids[2], ids[0]]);

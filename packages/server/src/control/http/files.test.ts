@@ -80,6 +80,7 @@ test('a file that is not there is 404 file_not_found', async () => {
   const answer = await harness.call('GET', `${base}/download?path=/missing`);
   assert.equal(answer.status, 404);
   assert.equal(answer.body.error.code, 'file_not_found');
+  assert.equal((await harness.fetch('HEAD', `${base}/download?path=/missing`)).status, 404);
 });
 
 test('a large download arrives whole', async () => {

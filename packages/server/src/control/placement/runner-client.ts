@@ -42,7 +42,6 @@ export interface UploadOptions {
 export interface DownloadOptions {
   path: string;
   range?: string;
-  method: 'GET' | 'HEAD';
 }
 
 export class RunnerClient {
@@ -102,9 +101,9 @@ export class RunnerClient {
   }
 
   /** 200 or 206 with the content as the stream. */
-  async downloadFile(id: string, { path, range, method }: DownloadOptions): Promise<RunnerAnswer> {
+  async downloadFile(id: string, { path, range }: DownloadOptions): Promise<RunnerAnswer> {
     return this.#guest({
-      method,
+      method: 'GET',
       path: `${vmPath(id)}/agent/files?${new URLSearchParams({ path }).toString()}`,
       ...(range === undefined ? {} : { headers: { range } }),
       headDeadlineMs: AGENT_HEAD_DEADLINE_MS,

@@ -17,7 +17,7 @@ const SESSION_WINDOW_BYTES = 2 ** 31 - 1;
 const SESSION_MEMORY_MIB = 1024;
 
 export interface RunnerRequest {
-  method: 'GET' | 'HEAD' | 'PUT' | 'POST' | 'DELETE';
+  method: 'GET' | 'PUT' | 'POST' | 'DELETE';
   path: string;
   headers?: Record<string, string>;
   /** Sent as it comes; when it breaks the stream is reset, so that the far end never takes a part for the whole. */

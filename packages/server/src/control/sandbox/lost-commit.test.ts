@@ -61,9 +61,7 @@ test('callers that queue up on one sandbox do not hold up the events of the othe
   const gate = Promise.withResolvers<void>();
   harness.runner.onDelete = () => gate.promise;
   const destroyed = harness.call('DELETE', `/v1/runs/${busy.id}`);
-  await waitFor('the destroy', () =>
-    harness.runner.requests.some((request) => request.startsWith('DELETE')),
-  );
+  await waitFor('the destroy', () => harness.runner.requests.some((request) => request.startsWith('DELETE')));
   const patches = Array.from({ length: 80 }, () => harness.call('PATCH', `/v1/runs/${busy.id}`));
   assert.equal((await Promise.race(patches)).status, 429);
   harness.runner.endVm(busy.id, 'guest_shutdown');

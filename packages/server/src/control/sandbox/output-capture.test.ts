@@ -35,3 +35,13 @@ test('captures share a budget and give it back', () => {
   }
   assert.equal(budget.take(100), 10);
 });
+
+test('a million single bytes cost a few bytes each', () => {
+  const before = process.memoryUsage();
+  using capture = new OutputCapture(new OutputBudget(1 << 20), 1 << 20);
+  for (let count = 0; count < 1 << 20; count += 1) capture.push(Buffer.from('a'));
+  const now = process.memoryUsage();
+  const grownBytes = now.heapUsed + now.arrayBuffers - before.heapUsed - before.arrayBuffers;
+  assert.equal(capture.text.length, 1 << 20);
+  assert.ok(grownBytes < 48 << 20, `${grownBytes} bytes more`);
+});

@@ -63,7 +63,9 @@ export class OutputCapture implements Disposable {
   /** Doubles: a guest that writes byte by byte must cost no more memory than one that writes all at once. */
   #makeRoom(bytes: number): void {
     if (bytes <= this.#kept.length) return;
-    const wider = Buffer.allocUnsafe(Math.min(this.#maxBytes, Math.max(bytes, 2 * this.#kept.length, MIN_ROOM_BYTES)));
+    const wider = Buffer.allocUnsafe(
+      Math.min(this.#maxBytes, Math.max(bytes, 2 * this.#kept.length, MIN_ROOM_BYTES)),
+    );
     this.#kept.copy(wider, 0, 0, this.#size);
     this.#kept = wider;
   }

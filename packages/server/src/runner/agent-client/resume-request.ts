@@ -1,11 +1,19 @@
 import { randomBytes } from 'node:crypto';
 import type { ImageConfig } from '../image/image-store.types.ts';
 
+export interface GuestAddresses {
+  /** With prefix. */
+  address: string;
+  gateway: string;
+  resolver: string;
+  mtu: number;
+}
+
 export interface ResumeInput {
   vmId: string;
   generation: number;
   image: ImageConfig;
-  network: { address: string; gateway: string; resolver: string; mtu: number } | undefined;
+  network: GuestAddresses | undefined;
 }
 
 /** Body of the agent's `POST /resume`: all by which one copy of a template differs from the others. */
@@ -16,10 +24,14 @@ export function buildResumeRequest(input: ResumeInput): Record<string, unknown> 
     clock_unix_ns: String(BigInt(Date.now()) * 1_000_000n),
     hostname: input.vmId,
     machine_id: input.vmId.replace(/^run/u, '').padEnd(32, '0').slice(0, 32),
-    network: input.network === undefined ? null : { interface: 'eth0', ...input.network },
+    network: input.network === undefined ? null : toWire(input.network),
     env: input.image.env,
     user: input.image.user,
     workdir: input.image.workdir,
     dns_search: [],
   };
+}
+
+function toWire({ address, gateway, resolver, mtu }: GuestAddresses): Record<string, unknown> {
+  return { interface: 'eth0', address, gateway, resolver, mtu };
 }

@@ -12,9 +12,8 @@ import { chownSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import { writeVmRecord, type VmRecord } from '../adopt/vm-record.ts';
-import type { AgentSession } from '../agent-client/agent-session.ts';
+import { rehearse } from '../agent-client/rehearse.ts';
 import { buildResumeRequest } from '../agent-client/resume-request.ts';
-import { rehearseExec } from '../agent-client/rehearse-exec.ts';
 import { copyOverlay, type ScratchStore } from '../disk/scratch-store.ts';
 import type { StoredImage } from '../image/image-store.types.ts';
 import type { GuestNetwork, NetworkSlot } from '../network/guest-network.ts';
@@ -25,8 +24,6 @@ import type { StepTimer } from './step-timer.ts';
 import type { VmDriver } from './vm-driver.ts';
 
 const FIRST_ANSWER_TIMEOUT_MS = 30_000;
-/** Shaped like a sandbox's id, and nobody's. */
-const REHEARSAL_ID = `run${'0'.repeat(20)}`;
 
 export interface AssemblyParts {
   scratch: ScratchStore;
@@ -112,30 +109,24 @@ export class VmAssembler {
     const directory = this.directoryOf(driver.unit);
     writeVmRecord(directory, { ...record, info: driver.info, generation: driver.generation });
     const session = await driver.session(FIRST_ANSWER_TIMEOUT_MS);
-    await this.#resume(session, assembled, driver.info.id);
+    const { image } = assembled.blueprint;
+    const vmId = driver.info.id;
+    const generation = driver.nextResume();
+    const request = buildResumeRequest({ vmId, generation, image: image.config, network: assembled.slot });
+    await session.call('POST', '/resume', request);
     timer.end('resume');
     driver.markRunning();
     writeVmRecord(directory, { ...record, info: driver.info, generation: driver.generation });
   }
 
-  /**
-   * Runs once what every create waits for, under a name that no sandbox has. Emulation translates code when it
-   * first runs, and a host faults memory in: both have then happened. Nothing of a user's has run yet, and the real
-   * `resume` replaces all of it.
-   */
-  async rehearse(assembled: AssembledVm): Promise<void> {
-    const session = await assembled.driver.session(FIRST_ANSWER_TIMEOUT_MS);
-    await this.#resume(session, assembled, REHEARSAL_ID);
-    await rehearseExec(session);
-  }
-
-  async #resume(session: AgentSession, assembled: AssembledVm, vmId: string): Promise<void> {
-    const { driver, blueprint, slot } = assembled;
-    const { address, gateway, resolver, mtu } = slot;
-    const network = { address, gateway, resolver, mtu };
-    const generation = driver.nextResume();
-    const request = buildResumeRequest({ vmId, generation, image: blueprint.image.config, network });
-    await session.call('POST', '/resume', request);
+  /** Makes a VM of the pool as quick as one that has served before. */
+  async rehearse({ driver, blueprint, slot }: AssembledVm): Promise<void> {
+    const session = await driver.session(FIRST_ANSWER_TIMEOUT_MS);
+    await rehearse(session, {
+      generation: driver.nextResume(),
+      image: blueprint.image.config,
+      network: slot,
+    });
   }
 
   /** What a VM holds besides its process, for one that is made and one that is adopted alike. */

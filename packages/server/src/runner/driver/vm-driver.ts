@@ -11,6 +11,7 @@ import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { EndReason, VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
+import { TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
 import { isAlive, type ProcessUsage } from '../vmm/host-process.ts';
 import type { VmHandle } from '../vmm/vmm.ts';
 
@@ -136,10 +137,10 @@ export class VmDriver {
     return this.#generation;
   }
 
-  /** Number of the next `resume`; the agent does each only once. */
+  /** Number of the next `resume`: the agent does each only once, and none below {@link TEMPLATE_GENERATION}. */
   nextResume(): number {
     this.#resumes += 1;
-    return this.#generation + this.#resumes;
+    return TEMPLATE_GENERATION + this.#generation + this.#resumes;
   }
 
   sampleUsage(): void {

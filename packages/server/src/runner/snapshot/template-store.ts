@@ -2,7 +2,7 @@
  * Templates: a VM booted once for each (image, shape, kernel, agent, QEMU), saved when its agent is up and no
  * user code has run. Every sandbox is a copy-on-write view of one.
  *
- *   boot (RAM = file) → agent mounts image and scratch disk, warms up → host disconnects → stop → device state → QEMU ends
+ *   boot (RAM = file) → agent mounts image and scratch disk → rehearsal of a create → host disconnects → stop → device state → QEMU ends
  *
  * From then on the RAM file must never change: a private mapping shows later writes to pages not yet copied.
  */
@@ -27,6 +27,8 @@ import type { Logger } from 'pino';
 import { syncDirectory } from '../../lib/durable-file.ts';
 import { SingleFlight } from '../../lib/single-flight.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
+import { rehearse, TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
+import type { GuestAddresses } from '../agent-client/resume-request.ts';
 import { copyOverlay, type ScratchStore } from '../disk/scratch-store.ts';
 import type { StoredImage } from '../image/image-store.types.ts';
 import { GUEST_MAC, kernelCommandLine, MACHINE_VERSION, type TemplateShape } from '../vmm/qemu-arguments.ts';
@@ -36,8 +38,8 @@ import type { TemplateFiles, Vmm } from '../vmm/vmm.ts';
 /** Cold boot under emulation takes some seconds; on a busy machine a multiple of that. */
 const BOOT_TIMEOUT_MS = 120_000;
 
-export interface TemplateTap {
-  open: () => number;
+export interface TemplateSlot extends GuestAddresses {
+  openTap: () => number;
   release: () => Promise<void>;
 }
 
@@ -50,7 +52,7 @@ export interface TemplateStoreOptions {
   uid: number;
   /** Hashes of what saved state is bound to besides the image: QEMU, kernel, initramfs. */
   bindings: Readonly<Record<string, string>>;
-  acquireTap: (id: string) => Promise<TemplateTap>;
+  acquireSlot: (id: string) => Promise<TemplateSlot>;
   log: Logger;
 }
 
@@ -119,9 +121,9 @@ export class TemplateStore {
     undo.defer(() => rmSync(building, { recursive: true, force: true }));
     undo.defer(() => rmSync(sockets, { recursive: true, force: true }));
     makeDirectories(building, sockets, this.#options.uid);
-    const tap = await this.#options.acquireTap(`template-${key}`);
-    undo.defer(() => tap.release());
-    await this.#bootAndSave({ building, sockets, image, shape, openTap: tap.open });
+    const slot = await this.#options.acquireSlot(`template-${key}`);
+    undo.defer(() => slot.release());
+    await this.#bootAndSave({ building, sockets, image, shape, slot });
     renameSync(building, join(this.#options.directory, key));
     syncDirectory(this.#options.directory);
     const elapsedMs = Math.round(performance.now() - started);
@@ -137,9 +139,10 @@ export class TemplateStore {
     sockets: string;
     image: StoredImage;
     shape: TemplateShape;
-    openTap: () => number;
+    slot: TemplateSlot;
   }): Promise<void> {
-    const { building, sockets, image, shape, openTap } = build;
+    const { building, sockets, image, shape, slot } = build;
+    const openTap = slot.openTap;
     const { scratch, uid, vmm } = this.#options;
     const base = await scratch.ensureBase(shape.diskMiB);
     const scratchPath = join(sockets, 'scratch.qcow2');
@@ -161,6 +164,7 @@ export class TemplateStore {
         },
       });
       await session.call('POST', '/prepare', {});
+      await rehearse(session, { generation: TEMPLATE_GENERATION, image: image.config, network: slot });
       session.close();
       await vm.saveTemplate(join(sockets, 'devices'));
     } finally {

@@ -36,7 +36,8 @@ export function addDownloadFile(app: App, { sandboxes, runner, openRequests }: P
         const { path } = request.query;
         const driver = await sandboxes.getDriver(request.organizationId, id);
         const range = readRange(request.headers.range);
-        const download = { path, method, ...(range === undefined ? {} : { range }) };
+        // Also for HEAD, whose refusals have no body that tells which one it is.
+        const download = { path, ...(range === undefined ? {} : { range }) };
         await openRequests.limit(request.organizationId, () =>
           driver.use(async () => send(await runner.downloadFile(id, download), reply, method)),
         );

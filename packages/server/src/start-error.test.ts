@@ -1,0 +1,32 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type AddressInfo } from 'node:net';
+import { test } from 'node:test';
+import { AppError } from '@coppice/contract';
+import { explainStart, StartError } from './start-error.ts';
+
+test('a taken port is told with the setting that changes it', async () => {
+  await using first = createServer().listen(0, '127.0.0.1');
+  await once(first, 'listening');
+  const { port } = first.address() as AddressInfo;
+  const second = createServer().listen(port, '127.0.0.1');
+  const [error] = (await once(second, 'error')) as [Error];
+  const told = explainStart(error);
+  assert.ok(told instanceof StartError);
+  assert.equal(
+    told.message,
+    `127.0.0.1:${port} is in use by another program; set COPPICE_LISTEN to another address:port`,
+  );
+});
+
+test('an option of a part is told by the name of its variable', () => {
+  const told = explainStart(new AppError('invalid_request', 'guestCidr: "x" is no range; change guestCidr'));
+  assert.equal(String(told), 'StartError: COPPICE_GUEST_CIDR: "x" is no range; change COPPICE_GUEST_CIDR');
+});
+
+test('what the operator cannot mend stays as it is, with its stack', () => {
+  const bug = new TypeError('x is undefined');
+  assert.equal(explainStart(bug), bug);
+  const other = new AppError('invalid_request', 'slug: is wrong');
+  assert.equal(explainStart(other), other);
+});
