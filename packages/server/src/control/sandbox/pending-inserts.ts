@@ -35,7 +35,7 @@ export class PendingInserts {
 
   /** Looks for those in doubt, and hands over the rows that are there. */
   async resolve(take: (row: SandboxRow) => void): Promise<void> {
-    for (const [id, { isInDoubt }] of [...this.#pending]) {
+    for (const [id, { isInDoubt }] of this.#pending) {
       if (!isInDoubt) continue;
       const row = await this.#store.findById(id);
       this.#pending.delete(id);
