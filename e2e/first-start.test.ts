@@ -72,8 +72,11 @@ describe('the first starts of an installation', () => {
     await sandbox.exec('echo kept > /workspace/file');
     const second = installation.start();
     assert.notEqual(await second.ended, 0);
-    assert.match(second.stderr, /another runner is already using \/run\/coppice-first-start/u);
+    assert.match(second.stderr, /another runner works in/u);
     assert.ok(!ADDRESS.test(second.stdout));
+    const elsewhere = installation.start({ COPPICE_RUN_DIR: `${installation.runDir}-2` });
+    assert.notEqual(await elsewhere.ended, 0);
+    assert.match(elsewhere.stderr, /another runner works in/u);
     assert.equal((await sandbox.exec('cat /workspace/file')).stdout, 'kept\n');
     await using other = await connect(service).sandboxes.create(IMAGE);
     assert.equal((await other.exec('hostname')).stdout, `${other.id}\n`);

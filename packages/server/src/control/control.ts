@@ -2,6 +2,7 @@
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type pg from 'pg';
+import { lockInstance } from '../lib/instance-lock.ts';
 import { buildAuthenticator } from './auth/authenticator.ts';
 import { bootstrapOrganization } from './auth/bootstrap.ts';
 import { DEFAULT_CONTROL_LIMITS, type ControlConfig, type ControlLimits } from './control-config.ts';
@@ -9,7 +10,6 @@ import { migrateDatabase, openDatabase, pingDatabase, type Database } from './db
 import { startPostgresChild } from './db/postgres-child.ts';
 import { OpenRequests } from './http/open-requests.ts';
 import { buildServer } from './http/server.ts';
-import { lockInstance } from './instance-lock.ts';
 import { RunnerClient } from './placement/runner-client.ts';
 import { RunnerConnection } from './placement/runner-connection.ts';
 import { SYSTEM_CLOCK } from './sandbox/clock.ts';
@@ -35,7 +35,7 @@ export interface Control extends AsyncDisposable {
 export async function startControl(config: ControlConfig, log: Logger): Promise<Control> {
   const limits: ControlLimits = { ...DEFAULT_CONTROL_LIMITS, ...config.limits };
   await using stack = new AsyncDisposableStack();
-  stack.use(await lockInstance(config.dataDir));
+  stack.use(await lockInstance('control', config.dataDir));
   const db = stack.adopt(openDatabase(await connectTo(config, stack, log), log), (open) => open.destroy());
   await migrateDatabase(db, log);
   const runner = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));

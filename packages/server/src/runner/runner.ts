@@ -1,10 +1,10 @@
 /** Composition root of the runner: the one place where its parts meet. */
 import { createHash } from 'node:crypto';
 import { mkdirSync, rmSync, statSync } from 'node:fs';
-import net from 'node:net';
 import { availableParallelism, totalmem } from 'node:os';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
+import { lockInstance } from '../lib/instance-lock.ts';
 import { RUNNER_PROTOCOL_VERSION } from '../lib/runner-protocol.ts';
 import { ScratchStore } from './disk/scratch-store.ts';
 import { EventSpool } from './driver/event-spool.ts';
@@ -31,10 +31,10 @@ export interface Runner extends AsyncDisposable {
 }
 
 export async function startRunner(config: RunnerConfig, log: Logger): Promise<Runner> {
-  await assertNoOtherRunner(config.socketPath);
   mkdirSync(config.dataDir, { recursive: true, mode: 0o711 });
   mkdirSync(config.runDir, { recursive: true, mode: 0o711 });
   await using setup = new AsyncDisposableStack();
+  setup.use(await lockInstance('runner', config.dataDir));
   const tscKhz = await measureTscKhz();
   const bindings = bindingsOf(config, tscKhz);
   const { qemu: qemuPath, kernel: kernelPath, initramfs: initramfsPath } = config.tools;
@@ -150,17 +150,6 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
       await network.close();
     },
   };
-}
-
-/** Two runners over the same VMs would each undo what the other does. */
-async function assertNoOtherRunner(socketPath: string): Promise<void> {
-  const attempt = Promise.withResolvers<boolean>();
-  const socket = net
-    .connect(socketPath, () => attempt.resolve(true))
-    .on('error', () => attempt.resolve(false));
-  const answered = await attempt.promise;
-  socket.destroy();
-  if (answered) throw new Error(`another runner is already using ${socketPath}`);
 }
 
 /** Two measurements of one counter differ by some parts in a million; two hosts' counters by more than this. */

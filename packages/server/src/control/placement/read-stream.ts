@@ -26,7 +26,7 @@ export async function readBounded(stream: ClientHttp2Stream, limits: ReadLimits)
  * The chunks of a body. Node ends the readable side quietly when the far end resets the stream with CANCEL, so the
  * reset code is checked: a part is never taken for the whole. Leaving the loop early resets the stream.
  */
-export async function* readChunks(stream: ClientHttp2Stream, deadlineMs: number): AsyncGenerator<Buffer> {
+async function* readChunks(stream: ClientHttp2Stream, deadlineMs: number): AsyncGenerator<Buffer> {
   const late = new AppError('guest_unreachable', `the answer did not end within ${deadlineMs} ms`);
   const timer = setTimeout(() => stream.destroy(late), deadlineMs);
   try {

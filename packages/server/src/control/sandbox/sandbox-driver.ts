@@ -35,7 +35,7 @@ import { SandboxVm } from './sandbox-vm.ts';
 import { SerialQueue } from './serial-queue.ts';
 
 /** After an outage of the service, so that callers can come back before their sandboxes are gone. */
-export const OUTAGE_GRACE_MS = 60_000;
+const OUTAGE_GRACE_MS = 60_000;
 
 const LOST = { event: 'lost', reason: 'vm_lost' } as const;
 

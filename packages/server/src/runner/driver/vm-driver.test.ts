@@ -106,6 +106,27 @@ test('an end asked for during a create waits for its step and makes the next one
   assert.deepEqual(vm.calls, ['kill']);
 });
 
+test('an end that could not be recorded is tried again, and releases nothing before', async () => {
+  let failures = 1;
+  const released: string[] = [];
+  const recordEnd = (): void => {
+    if (failures-- > 0) throw new Error('no space left');
+  };
+  const driver = new VmDriver(
+    'u1',
+    info(),
+    { recordEnd, saveGeneration: () => undefined },
+    pino({ level: 'silent' }),
+  );
+  driver.onRelease(() => {
+    released.push('TAP');
+  });
+  await assert.rejects(driver.end('destroyed'), /no space left/u);
+  assert.deepEqual(released, []);
+  await driver.end('destroyed');
+  assert.deepEqual(released, ['TAP']);
+});
+
 test('a resource that cannot be released does not keep the others', async () => {
   const { driver, released } = newDriver();
   driver.onRelease(() => {

@@ -147,9 +147,15 @@ export class VmDriver {
     this.#lastUsage = this.#vm?.usage() ?? this.#lastUsage;
   }
 
-  /** Ends the VM; every caller gets the one end, whose reason is the first one's. */
+  /**
+   * Ends the VM; every caller gets the one end, whose reason is the first one's. After a step that failed (a full
+   * disk under the spool) nothing has been released, and the next call tries again.
+   */
   end(reason: EndReason): Promise<VmEnd> {
-    this.#ending ??= this.#end(reason);
+    this.#ending ??= this.#end(reason).catch((error: unknown) => {
+      this.#ending = undefined;
+      throw error;
+    });
     return this.#ending;
   }
 

@@ -5,12 +5,14 @@
  */
 import http2 from 'node:http2';
 import { AppError, isErrorCode, type ErrorCode } from '@coppice/contract';
+import { withDeadline } from '../../lib/deadline.ts';
 import type { AgentSession } from '../agent-client/agent-session.ts';
 
 const { NGHTTP2_CANCEL, NGHTTP2_NO_ERROR, NGHTTP2_INTERNAL_ERROR } = http2.constants;
 /** A guest under load starts a process slowly; one that never answers is cut off. */
 const HEADERS_TIMEOUT_MS = 60_000;
 const ERROR_BODY_LIMIT_BYTES = 8192;
+const REFUSAL_TIMEOUT_MS = 5000;
 const PASSED_HEADERS = ['content-type', 'content-length', 'content-range', 'accept-ranges'];
 
 export interface TunnelRequest {
@@ -30,7 +32,10 @@ export async function tunnelToAgent(
   stream.pipe(upstream);
   const head = await awaitHead(upstream);
   const status = head[':status'] ?? 502;
-  if (status >= 400 && status !== 416) throw await readRefusal(upstream, status);
+  if (status >= 400 && status !== 416) {
+    const refusal = readRefusal(upstream, status);
+    throw await withDeadline("the agent's refusal", REFUSAL_TIMEOUT_MS, refusal, () => upstream.destroy());
+  }
   if (stream.destroyed) return;
   stream.respond({ ':status': status, ...passHeaders(head) });
   upstream.pipe(stream);

@@ -82,20 +82,31 @@ export class RunnerServer {
 
   #onStream(stream: http2.ServerHttp2Stream, headers: http2.IncomingHttpHeaders): void {
     stream.on('error', (error) => this.#parts.log.debug({ err: error }, 'stream of control failed'));
-    const url = new URL(headers[':path'] ?? '/', 'http://runner');
-    const segments = url.pathname.split('/').slice(1);
-    const exchange = { stream, headers, method: headers[':method'] ?? 'GET', segments, url };
-    this.#route(exchange).catch((error: unknown) => respondError(stream, this.#toAppError(error, exchange)));
+    const path = headers[':path'] ?? '/';
+    this.#serve(stream, headers, path).catch((error: unknown) =>
+      respondError(stream, this.#toAppError(error, path)),
+    );
   }
 
-  #toAppError(error: unknown, exchange: Exchange): AppError {
+  async #serve(
+    stream: http2.ServerHttp2Stream,
+    headers: http2.IncomingHttpHeaders,
+    path: string,
+  ): Promise<void> {
+    if (!URL.canParse(path, 'http://runner'))
+      throw new AppError('invalid_request', 'the path cannot be parsed');
+    const url = new URL(path, 'http://runner');
+    const segments = url.pathname.split('/').slice(1);
+    await this.#route({ stream, headers, method: headers[':method'] ?? 'GET', segments, url });
+  }
+
+  #toAppError(error: unknown, path: string): AppError {
     if (error instanceof AppError) {
-      if (error.cause !== undefined)
-        this.#parts.log.warn({ err: error, path: exchange.url.pathname }, error.message);
+      if (error.cause !== undefined) this.#parts.log.warn({ err: error, path }, error.message);
       return error;
     }
     if (error instanceof ZodError) return new AppError('invalid_request', z.prettifyError(error));
-    this.#parts.log.error({ err: error, path: exchange.url.pathname }, 'request of control failed');
+    this.#parts.log.error({ err: error, path }, 'request of control failed');
     return new AppError('internal', 'the runner failed; its log has the details');
   }
 
