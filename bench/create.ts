@@ -2,11 +2,12 @@
 import { availableParallelism } from 'node:os';
 import { IMAGE, startBenchService, type BenchService } from './fixtures/bench-service.ts';
 import { FloorVm, floorInputs, type FloorInputs } from './fixtures/floor-vm.ts';
-import { interleave, summarize, timeMs } from './fixtures/measure.ts';
-import { report, type Figure } from './fixtures/report.ts';
+import { interleave, timeMs } from './fixtures/measure.ts';
+import { compare, report, type Figure } from './fixtures/report.ts';
 
 const ROUNDS = 12;
 const AT_ONCE = 8;
+const FLOOR = 'bare QEMU restoring the same template';
 
 async function createMany({ api }: BenchService, count: number): Promise<number> {
   const ids: string[] = [];
@@ -42,16 +43,8 @@ export async function benchCreate(bench: BenchService): Promise<Figure[]> {
       ],
       ROUNDS,
     );
-    const samples = [...values].map(([name, list]) => summarize(name, 'ms', list));
-    const [ours, floor] = samples;
-    const ratio = (ours?.median ?? NaN) / (floor?.median ?? NaN);
-    figures.push({
-      name: `create, template warm, ${count} at once`,
-      against: 'bare QEMU restoring the same template',
-      ratio,
-      goal: '≤ 1.15',
-      samples,
-    });
+    const name = `create, template warm, ${count} at once`;
+    figures.push(compare({ name, against: FLOOR, goal: '≤ 1.15', unit: 'ms', values }));
   }
   const record = await bench.api.create({ image: IMAGE });
   const first = figures[0];
@@ -87,10 +80,7 @@ export async function benchWarmCreate(bench: BenchService): Promise<Figure[]> {
   ];
   const values = await interleave(contenders, ROUNDS);
   await bench.api.destroy(id);
-  const samples = [...values].map(([name, list]) => summarize(name, 'ms', list));
-  const ratio = (samples[0]?.median ?? NaN) / (samples[1]?.median ?? NaN);
-  const against = 'bare QEMU restoring the same template';
-  return [{ name: 'create from the warm pool', against, ratio, goal: '≤ 0.15', samples }];
+  return [compare({ name: 'create from the warm pool', against: FLOOR, goal: '≤ 0.15', unit: 'ms', values })];
 }
 
 if (import.meta.main) {

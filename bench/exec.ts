@@ -2,8 +2,8 @@
 import { IMAGE, startBenchService, type BenchService } from './fixtures/bench-service.ts';
 import { resumeAsService, agentExec } from './fixtures/agent-calls.ts';
 import { FloorVm, floorInputs } from './fixtures/floor-vm.ts';
-import { interleave, summarize, timeMs } from './fixtures/measure.ts';
-import { report, type Figure } from './fixtures/report.ts';
+import { interleave, timeMs } from './fixtures/measure.ts';
+import { compare, report, type Figure } from './fixtures/report.ts';
 
 const ROUNDS = 60;
 
@@ -20,18 +20,10 @@ export async function benchExec(bench: BenchService): Promise<Figure[]> {
   );
   await vm.end();
   await bench.api.destroy(id);
-  const samples = [...values].map(([name, list]) => summarize(name, 'ms', list));
-  const [ours, floor] = samples;
-  const aboveMs = (ours?.median ?? NaN) - (floor?.median ?? NaN);
-  return [
-    {
-      name: 'exec true round trip',
-      against: 'the same request straight to the agent',
-      ratio: (ours?.median ?? NaN) / (floor?.median ?? NaN),
-      goal: `+ ≤ 1.5 ms (measured + ${aboveMs.toFixed(2)} ms)`,
-      samples,
-    },
-  ];
+  const against = 'the same request straight to the agent';
+  const figure = compare({ name: 'exec true round trip', against, goal: '+ ≤ 1.5 ms', unit: 'ms', values });
+  const aboveMs = figure.ours.median - figure.floor.median;
+  return [{ ...figure, goal: `${figure.goal} (measured + ${aboveMs.toFixed(2)} ms)` }];
 }
 
 if (import.meta.main) {

@@ -2,8 +2,8 @@
 import { IMAGE, startBenchService, type BenchService } from './fixtures/bench-service.ts';
 import { agentDownload, agentUpload, resumeAsService } from './fixtures/agent-calls.ts';
 import { FloorVm, floorInputs } from './fixtures/floor-vm.ts';
-import { interleave, summarize, timeMs } from './fixtures/measure.ts';
-import { report, type Figure } from './fixtures/report.ts';
+import { interleave, timeMs } from './fixtures/measure.ts';
+import { compare, report, type Figure } from './fixtures/report.ts';
 
 const ROUNDS = 10;
 const SIZE_MB = 256;
@@ -32,15 +32,10 @@ export async function benchFiles(bench: BenchService): Promise<Figure[]> {
       ],
       ROUNDS,
     );
-    const samples = [...values].map(([label, list]) => summarize(label, 'MB/s', list));
-    const ratio = (samples[0]?.median ?? NaN) / (samples[1]?.median ?? NaN);
-    figures.push({
-      name: `${name} of ${SIZE_MB} MB`,
-      against: "the agent's stream alone",
-      ratio,
-      goal: '≥ 0.85',
-      samples,
-    });
+    const against = "the agent's stream alone";
+    figures.push(
+      compare({ name: `${name} of ${SIZE_MB} MB`, against, goal: '≥ 0.85', unit: 'MB/s', values }),
+    );
   }
   await vm.end();
   await bench.api.destroy(id);

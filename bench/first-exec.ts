@@ -2,8 +2,8 @@
 import { execFile, execFileSync } from 'node:child_process';
 import { promisify } from 'node:util';
 import { IMAGE, startBenchService, type BenchService } from './fixtures/bench-service.ts';
-import { interleave, summarize, timeMs } from './fixtures/measure.ts';
-import { report, type Figure } from './fixtures/report.ts';
+import { interleave, timeMs } from './fixtures/measure.ts';
+import { compare, report, type Figure } from './fixtures/report.ts';
 
 const ROUNDS = 15;
 const RIVAL_IMAGE = 'localhost/coppice-bench:1';
@@ -51,17 +51,8 @@ export async function benchFirstExec(bench: BenchService): Promise<Figure[]> {
     ROUNDS,
   );
   execFileSync('podman', ['rmi', RIVAL_IMAGE]);
-  const samples = [...values].map(([name, list]) => summarize(name, 'ms', list));
-  const ratio = (samples[0]?.median ?? NaN) / (samples[1]?.median ?? NaN);
-  return [
-    {
-      name: 'create (warm pool) + first exec',
-      against: 'podman run with runc, same image',
-      ratio,
-      goal: '< 1',
-      samples,
-    },
-  ];
+  const against = 'podman run with runc, same image';
+  return [compare({ name: 'create (warm pool) + first exec', against, goal: '< 1', unit: 'ms', values })];
 }
 
 if (import.meta.main) {

@@ -3,8 +3,7 @@ import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { IMAGE, startBenchService, type BenchService } from './fixtures/bench-service.ts';
 import { FloorVm, floorInputs, type FloorInputs } from './fixtures/floor-vm.ts';
-import { summarize, type Sample } from './fixtures/measure.ts';
-import { report, type Figure } from './fixtures/report.ts';
+import { compare, report, type Figure } from './fixtures/report.ts';
 
 const COUNT = 30;
 const AT_ONCE = 5;
@@ -58,20 +57,12 @@ export async function benchMemory(bench: BenchService): Promise<Figure[]> {
     );
   }
   await api.destroy(id);
-  const samples: Sample[] = [
-    summarize(`memory of an idle sandbox, ${COUNT} at once`, 'MiB', ours),
-    summarize(`memory of a bare restored QEMU, ${COUNT} at once`, 'MiB', floor),
-  ];
-  const ratio = (samples[0]?.median ?? NaN) / (samples[1]?.median ?? NaN);
-  return [
-    {
-      name: `memory for each of ${COUNT} idle sandboxes`,
-      against: 'bare QEMU restores',
-      ratio,
-      goal: '≤ 1.1',
-      samples,
-    },
-  ];
+  const values = new Map([
+    [`memory of an idle sandbox, ${COUNT} at once`, ours],
+    [`memory of a bare restored QEMU, ${COUNT} at once`, floor],
+  ]);
+  const name = `memory for each of ${COUNT} idle sandboxes`;
+  return [compare({ name, against: 'bare QEMU restores', goal: '≤ 1.1', unit: 'MiB', values })];
 }
 
 if (import.meta.main) {

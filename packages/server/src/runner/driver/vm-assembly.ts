@@ -3,7 +3,7 @@
  * that it can be done before anybody asks (warm-pool.ts):
  *
  *   assemble   slot → record → disk → QEMU with the template's state → continue → the agent answers
- *   wake       record of the sandbox → `resume` with its identity → running
+ *   wake       `resume` with the sandbox's identity → running → record of the sandbox
  *
  * Each step registers its undoing before it is done. Files and sockets go by the VM's unit name, not by the
  * sandbox's id, which is not known yet.
@@ -106,8 +106,6 @@ export class VmAssembler {
   /** Gives an assembled VM to the sandbox that its driver now names. */
   async wake(assembled: AssembledVm, timer: StepTimer): Promise<void> {
     const { driver, record } = assembled;
-    const directory = this.directoryOf(driver.unit);
-    writeVmRecord(directory, { ...record, info: driver.info, generation: driver.generation });
     const session = await driver.session(FIRST_ANSWER_TIMEOUT_MS);
     const { image } = assembled.blueprint;
     const vmId = driver.info.id;
@@ -116,7 +114,8 @@ export class VmAssembler {
     await session.call('POST', '/resume', request);
     timer.end('resume');
     driver.markRunning();
-    writeVmRecord(directory, { ...record, info: driver.info, generation: driver.generation });
+    const { info, generation: lastSession } = driver;
+    writeVmRecord(this.directoryOf(driver.unit), { ...record, info, generation: lastSession });
   }
 
   /** Makes a VM of the pool as quick as one that has served before. */

@@ -17,7 +17,7 @@ const VM_ID = /^run[0-9a-f]{20}$/u;
 const STREAM_WINDOW_BYTES = 1 << 20;
 const AGENT_ROUTES: Record<string, readonly string[]> = {
   exec: ['POST'],
-  files: ['PUT', 'GET', 'HEAD'],
+  files: ['PUT', 'GET'],
   list: ['GET'],
   metrics: ['GET'],
 };
