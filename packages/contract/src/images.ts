@@ -24,6 +24,13 @@ export type BuildImageRequest = z.infer<typeof BuildImageRequest>;
 export const BuildImageEvent = z
   .discriminatedUnion('type', [
     z.object({ type: z.literal('step'), step: z.string(), elapsed_ms: z.number() }),
+    z.object({
+      type: z.literal('progress'),
+      step: z.string(),
+      done_bytes: z.int(),
+      total_bytes: z.int(),
+      elapsed_ms: z.number(),
+    }),
     z.object({ type: z.literal('done'), image: ImageRecord }),
     z.object({ type: z.literal('error'), error: ErrorAnswer.shape.error }),
   ])

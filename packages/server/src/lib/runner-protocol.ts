@@ -7,14 +7,33 @@ import { z } from 'zod';
 
 export const RUNNER_PROTOCOL_VERSION = 1;
 
+/** Of one organization for the registry of the image that is asked for. */
+export const RegistryCredentials = z.strictObject({
+  username: z.string().min(1).max(256),
+  password: z.string().min(1).max(16_384),
+});
+export type RegistryCredentials = z.infer<typeof RegistryCredentials>;
+
+/** Whose right to an image the registry is asked for: the credentials', or an anonymous caller's without any. */
+export const ImageAccess = z.strictObject({ credentials: RegistryCredentials.optional() });
+export type ImageAccess = z.infer<typeof ImageAccess>;
+
 export const CreateVm = z.strictObject({
   /** Pinned reference as the caller wrote it; the runner resolves it to a digest. */
   image: z.string().min(1).max(512),
+  access: ImageAccess.optional(),
   vcpus: z.int().positive(),
   mem_mib: z.int().positive(),
   disk_mib: z.int().positive(),
 });
 export type CreateVm = z.infer<typeof CreateVm>;
+
+/** Body of `POST /images/prepare`. */
+export const PrepareImage = z.strictObject({
+  image: z.string().min(1).max(512),
+  access: ImageAccess.optional(),
+});
+export type PrepareImage = z.infer<typeof PrepareImage>;
 
 export const VmInfo = z.object({
   id: z.string(),
@@ -81,6 +100,14 @@ export const PrepareProgress = z.discriminatedUnion('type', [
   z.object({
     type: z.literal('step'),
     step: z.enum(['resolve', 'pull', 'flatten', 'template']),
+    elapsed_ms: z.number(),
+  }),
+  /** How far the step has come, a few times a second at most. */
+  z.object({
+    type: z.literal('progress'),
+    step: z.enum(['pull', 'flatten']),
+    done_bytes: z.int(),
+    total_bytes: z.int(),
     elapsed_ms: z.number(),
   }),
   z.object({ type: z.literal('done'), image: PreparedImage }),

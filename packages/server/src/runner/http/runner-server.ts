@@ -4,7 +4,7 @@ import http2 from 'node:http2';
 import { AppError, parseImageReference } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { z, ZodError } from 'zod';
-import { CreateVm, type RunnerStatus } from '../../lib/runner-protocol.ts';
+import { CreateVm, PrepareImage, type RunnerStatus } from '../../lib/runner-protocol.ts';
 import type { EventSpool } from '../driver/event-spool.ts';
 import type { Fleet } from '../driver/fleet.ts';
 import type { ImageStore } from '../image/image-store.ts';
@@ -179,7 +179,7 @@ export class RunnerServer {
     const { stream, segments } = exchange;
     const { images } = this.#parts;
     if (segments[1] === 'prepare') {
-      const { image } = z.strictObject({ image: z.string().max(512) }).parse(await readJson(stream));
+      const { image } = PrepareImage.parse(await readJson(stream));
       return streamPreparation(stream, images, parseImageReference(image));
     }
     return respondJson(
