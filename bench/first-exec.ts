@@ -3,24 +3,12 @@ import { execFile, execFileSync } from 'node:child_process';
 import { promisify } from 'node:util';
 import { IMAGE, startBenchService, type BenchService } from './fixtures/bench-service.ts';
 import { interleave, timeMs } from './fixtures/measure.ts';
+import { PODMAN_RUN } from './fixtures/podman.ts';
 import { compare, report, type Figure } from './fixtures/report.ts';
 
 const ROUNDS = 15;
 const RIVAL_IMAGE = 'localhost/coppice-bench:1';
 const COMMAND = 'echo hello';
-/** The host's hard limits may be lower than podman's defaults. */
-const PODMAN_RUN = [
-  '--runtime',
-  'runc',
-  'run',
-  '--rm',
-  '--ulimit',
-  'nofile=1024:1024',
-  '--ulimit',
-  'nproc=1024:1024',
-  RIVAL_IMAGE,
-];
-
 async function createAndExec({ api, nextWarm }: BenchService): Promise<number> {
   await nextWarm();
   let id = '';
@@ -33,7 +21,7 @@ async function createAndExec({ api, nextWarm }: BenchService): Promise<number> {
 }
 
 async function podmanRun(): Promise<number> {
-  return timeMs(() => promisify(execFile)('podman', [...PODMAN_RUN, '/bin/sh', '-c', COMMAND]));
+  return timeMs(() => promisify(execFile)('podman', [...PODMAN_RUN, RIVAL_IMAGE, '/bin/sh', '-c', COMMAND]));
 }
 
 export async function benchFirstExec(bench: BenchService): Promise<Figure[]> {
