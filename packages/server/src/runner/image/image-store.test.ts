@@ -48,7 +48,7 @@ async function push(name: string, image: ImageSpec | Descriptor): Promise<Descri
 async function openStore(change: Partial<ImageStoreOptions> = {}): Promise<ImageStore> {
   return ImageStore.open({
     directory: await mkdtemp(join(root, 'store-')),
-    tools: { skopeo: 'skopeo', tar2sqfs: 'tar2sqfs' },
+    tools: { tar2sqfs: 'tar2sqfs' },
     mirrors: { 'docker.io': registry.url },
     insecureRegistries: [registry.name],
     builtin: [],
