@@ -122,7 +122,11 @@ test('a stored image needs neither registry nor pull, also after a restart', asy
     ...first,
     reference: `docker.io/test/own@${descriptor.digest}`,
   });
-  await assertRefused(prepare(store, 'test/own:2'), 'registry_unavailable', /docker\.io cannot be reached/u);
+  await assertRefused(
+    prepare(store, 'test/own:2'),
+    'registry_unavailable',
+    /docker\.io \(its mirror\) cannot be reached/u,
+  );
 });
 
 test('a tag that moves is followed when the last answer is old', async () => {

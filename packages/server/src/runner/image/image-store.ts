@@ -10,7 +10,6 @@
  * Flights are detached: a caller that leaves stops only its own waiting.
  */
 import { mkdir } from 'node:fs/promises';
-import { join } from 'node:path';
 import {
   AppError,
   formatImageReference,
@@ -86,6 +85,7 @@ export class ImageStore implements AsyncDisposable {
   static async open(options: ImageStoreOptions): Promise<ImageStore> {
     const { directory, tools, mirrors, insecureRegistries, log } = options;
     const limits = { ...DEFAULT_IMAGE_LIMITS, ...options.limits };
+    await mkdir(directory, { recursive: true });
     const images = await StoredImages.open(directory, log);
     const closing = new AbortController();
     const client = new RegistryClient({ mirrors, insecureRegistries, environment: process.env });

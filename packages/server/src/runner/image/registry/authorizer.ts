@@ -139,10 +139,13 @@ export class Authorizer {
       discard(message);
       throw describeRefusal(describeStatus(message, answer.url, credentials !== undefined));
     }
-    const body = await readSmallBody(message, this.#limits.maxTokenBytes, {
+    const { maxTokenBytes } = this.#limits;
+    const body = await readSmallBody(message, maxTokenBytes, {
       url: answer.url,
       limits: this.#limits,
       signal,
+    }).catch((error: unknown) => {
+      throw error instanceof RegistryFault && error.kind === 'too-large' ? noToken(answer.url) : error;
     });
     return parseToken(body, answer.url);
   }
@@ -191,11 +194,15 @@ function parseToken(body: Buffer, url: URL): Authorization {
   const parsed = TokenAnswer.safeParse(json);
   const token = parsed.data?.token ?? parsed.data?.access_token ?? '';
   if (!/^[\x21-\x7e]+$/u.test(token)) {
-    throw new RegistryFault('challenge', `the login server ${url.host} gave no token`);
+    throw noToken(url);
   }
   const lifetimeS = Math.min(parsed.data?.expires_in ?? DEFAULT_LIFETIME_S, MAX_LIFETIME_S);
   return {
     header: `Bearer ${token}`,
     expiresAtMs: performance.now() + Math.max(0, lifetimeS) * 1000 * LIFETIME_USED,
   };
+}
+
+function noToken(url: URL): RegistryFault {
+  return new RegistryFault('challenge', `the login server ${url.host} gave no token`);
 }

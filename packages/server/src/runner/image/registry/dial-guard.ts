@@ -13,6 +13,8 @@ import { RegistryFault } from './registry-fault.ts';
 const LOOKUP_TIMEOUT_MS = 10_000;
 const PROXIED_LOOKUP_TIMEOUT_MS = 2_000;
 
+type LookupDone = Parameters<LookupFunction>[2];
+
 /** All addresses of a host name. */
 export type ResolveHost = (host: string) => Promise<LookupAddress[]>;
 
@@ -32,10 +34,7 @@ export class DialGuard {
   /** The look-up of a connection to `url`. */
   lookupFor(url: URL, mayBePrivate: boolean): LookupFunction {
     return (host, options, done) => {
-      this.#lookup(url, host, mayBePrivate).then(
-        (found) => answer(found, options, done),
-        (error: unknown) => done(error as NodeJS.ErrnoException, '', 0),
-      );
+      void this.#answer(url, mayBePrivate, { host, options, done });
     };
   }
 
@@ -50,6 +49,23 @@ export class DialGuard {
     if (found.some(({ address }) => isPrivateAddress(address))) throw privateFault(url.host);
   }
 
+  async #answer(
+    url: URL,
+    mayBePrivate: boolean,
+    { host, options, done }: { host: string; options: LookupOptions; done: LookupDone },
+  ): Promise<void> {
+    let found: LookupAddress[];
+    try {
+      found = await this.#lookup(url, host, mayBePrivate);
+    } catch (error) {
+      done(error as NodeJS.ErrnoException, '', 0);
+      return;
+    }
+    const [first] = found;
+    if (options.all === true) done(null, found);
+    else done(null, first?.address ?? '', first?.family);
+  }
+
   async #lookup(url: URL, host: string, mayBePrivate: boolean): Promise<LookupAddress[]> {
     const found = await withDeadline(`look-up of ${host}`, LOOKUP_TIMEOUT_MS, this.#resolve(host)).catch(
       (error: unknown) => {
@@ -60,12 +76,6 @@ export class DialGuard {
     if (!mayBePrivate && found.some(({ address }) => isPrivateAddress(address))) throw privateFault(url.host);
     return found;
   }
-}
-
-function answer(found: LookupAddress[], options: LookupOptions, done: Parameters<LookupFunction>[2]): void {
-  const [first] = found;
-  if (options.all === true) done(null, found);
-  else done(null, first?.address ?? '', first?.family);
 }
 
 function privateFault(host: string): RegistryFault {

@@ -160,7 +160,9 @@ export class RegistryClient {
   #explain(ask: ImageAsk, error: unknown, signal: AbortSignal): unknown {
     if (signal.aborted) return signal.reason;
     if (!(error instanceof RegistryFault)) return error;
-    return describeFault(error, { image: ask.name, registry: ask.reference.registry });
+    const { registry } = ask.reference;
+    const detail = this.#endpoints.hideMirror(registry, error.detail);
+    return describeFault(error, { image: ask.name, registry, detail });
   }
 
   /** Tries again what passes. */

@@ -5,6 +5,8 @@ import type { FaultKind, RegistryFault } from './registry-fault.ts';
 interface Context {
   image: string;
   registry: string;
+  /** The fault's, as it may be shown. */
+  detail: string;
 }
 
 interface Rule {
@@ -36,48 +38,48 @@ const RULES: Readonly<Record<FaultKind, Rule>> = {
   },
   lookup: {
     code: 'registry_unavailable',
-    explain: ({ registry, fault }) =>
-      `the name of the registry ${named(registry, fault)} cannot be resolved; check it for a typing error`,
+    explain: ({ registry, detail }) =>
+      `the name of the registry ${named(registry, detail)} cannot be resolved; check it for a typing error`,
   },
   private: {
     code: 'registry_unavailable',
-    explain: ({ registry, fault }) =>
-      `the registry ${named(registry, fault)} is on a private address and is not asked; the operator must name it as a mirror or insecure registry first`,
+    explain: ({ registry, detail }) =>
+      `the registry ${named(registry, detail)} is on a private address and is not asked; the operator must name it as a mirror or insecure registry first`,
   },
   connect: {
     code: 'registry_unavailable',
-    explain: ({ registry, fault }) => `the registry ${named(registry, fault)} cannot be reached`,
+    explain: ({ registry, detail }) => `the registry ${named(registry, detail)} cannot be reached`,
   },
   certificate: {
     code: 'registry_unavailable',
-    explain: ({ registry, fault }) =>
-      `the certificate of the registry ${named(registry, fault)} is not trusted`,
+    explain: ({ registry, detail }) =>
+      `the certificate of the registry ${named(registry, detail)} is not trusted`,
   },
   'plain-http': {
     code: 'registry_unavailable',
-    explain: ({ registry, fault }) =>
-      `the registry ${named(registry, fault)} does not speak HTTPS; the operator must name it as an insecure registry first`,
+    explain: ({ registry, detail }) =>
+      `the registry ${named(registry, detail)} does not speak HTTPS; the operator must name it as an insecure registry first`,
   },
   slow: {
     code: 'registry_unavailable',
-    explain: ({ registry, fault }) => `the registry ${registry} is too slow: ${fault.detail}`,
+    explain: ({ registry, detail }) => `the registry ${registry} is too slow: ${detail}`,
   },
   redirect: {
     code: 'registry_unavailable',
-    explain: ({ registry, fault }) => `the registry ${registry} is not followed: ${fault.detail}`,
+    explain: ({ registry, detail }) => `the registry ${registry} is not followed: ${detail}`,
   },
   'not-a-registry': {
     code: 'registry_unavailable',
-    explain: ({ registry, fault }) =>
-      `${named(registry, fault)} does not answer like an image registry; check the name of the registry`,
+    explain: ({ registry, detail }) =>
+      `${named(registry, detail)} does not answer like an image registry; check the name of the registry`,
   },
   'too-large': {
     code: 'invalid_image',
-    explain: ({ fault }) => `its manifest is too large: ${fault.detail}`,
+    explain: ({ detail }) => `its manifest is too large: ${detail}`,
   },
   status: {
     code: 'registry_unavailable',
-    explain: ({ registry, fault }) => `the registry ${registry} failed: ${fault.detail}`,
+    explain: ({ registry, detail }) => `the registry ${registry} failed: ${detail}`,
   },
   'rate-limit': {
     code: 'registry_unavailable',
@@ -88,18 +90,18 @@ const RULES: Readonly<Record<FaultKind, Rule>> = {
   },
   challenge: {
     code: 'registry_unavailable',
-    explain: ({ registry, fault }) => `the login to the registry ${registry} failed: ${fault.detail}`,
+    explain: ({ registry, detail }) => `the login to the registry ${registry} failed: ${detail}`,
   },
   digest: {
     code: 'registry_unavailable',
-    explain: ({ registry, fault }) =>
-      `the registry ${registry} sent data that does not match its digest (${fault.detail})`,
+    explain: ({ registry, detail }) =>
+      `the registry ${registry} sent data that does not match its digest (${detail})`,
   },
   short: {
     code: 'registry_unavailable',
-    explain: ({ registry, fault }) => `the registry ${registry} broke off its answer: ${fault.detail}`,
+    explain: ({ registry, detail }) => `the registry ${registry} broke off its answer: ${detail}`,
   },
-  unsupported: { code: 'invalid_image', explain: ({ fault }) => fault.detail },
+  unsupported: { code: 'invalid_image', explain: ({ detail }) => detail },
 };
 
 export function describeFault(fault: RegistryFault, context: Context): AppError {
@@ -108,7 +110,7 @@ export function describeFault(fault: RegistryFault, context: Context): AppError 
 }
 
 /** Its mirror, its login server or where it redirected to may be the one at fault. */
-function named(registry: string, { detail }: RegistryFault): string {
+function named(registry: string, detail: string): string {
   const isSame = detail === registry || detail === `registry-1.${registry}`;
   return isSame ? registry : `${registry} (${detail})`;
 }

@@ -74,6 +74,12 @@ export class RegistryEndpoints {
     return this.#configured.has(formatParty(url));
   }
 
+  /** Strangers are not told where the operator's mirrors are. */
+  hideMirror(registry: string, text: string): string {
+    const mirror = this.#mirrors.get(registry);
+    return mirror === undefined ? text : text.replaceAll(new URL(mirror.origin).host, 'its mirror');
+  }
+
   /** Whether the operator said that the certificate of this host and port proves nothing. */
   isUnchecked(url: URL): boolean {
     return this.#unchecked.has(formatParty(url));
