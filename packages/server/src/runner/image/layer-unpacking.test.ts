@@ -32,10 +32,10 @@ async function unpack(data: Buffer, sizes: readonly number[] = [1000], maxBytes 
 }
 
 test('gzip, zstd and plain layers are told by their first bytes', async () => {
-  const data = Buffer.alloc(1_000_000, 'some words that repeat ');
+  const data = Buffer.alloc(10_000, 'some words that repeat ');
   for (const packed of [data, gzipSync(data), zstdCompressSync(data), Buffer.alloc(0), Buffer.from('ab')]) {
     const wanted = packed.length < 10 ? packed : data;
-    assert.ok((await unpack(packed, [1])).equals(wanted) || packed === data, String(packed.length));
+    assert.ok((await unpack(packed, [1])).equals(wanted));
     assert.ok((await unpack(packed)).equals(wanted));
   }
 });
