@@ -12,7 +12,6 @@ import { manifestPath } from './paths.mjs';
  * @property {{ path: string, version: string }} qemu
  * @property {{ path: string }} qemu_img
  * @property {{ path: string }} tar2sqfs
- * @property {{ path: string }} skopeo
  * @property {{ path: string }} nft
  * @property {{ path: string }} ip
  * @property {{ path: string }} mke2fs

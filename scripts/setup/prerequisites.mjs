@@ -55,7 +55,6 @@ export const PREREQUISITES = [
   },
   { name: 'nft', purpose: "guests' firewall", scope: 'run', executable: 'nft', packages: ['nftables'] },
   { name: 'ip', purpose: "guests' network", scope: 'run', executable: 'ip', packages: ['iproute2'] },
-  { name: 'skopeo', purpose: 'fetches images', scope: 'run', executable: 'skopeo', packages: ['skopeo'] },
   {
     name: 'tar2sqfs',
     purpose: 'packs images',

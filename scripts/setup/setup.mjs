@@ -81,7 +81,6 @@ async function setUpLocked(options) {
     qemu: { path: qemu.path, version: qemu.version },
     qemu_img: path('qemu-img'),
     tar2sqfs: path('tar2sqfs'),
-    skopeo: path('skopeo'),
     nft: path('nft'),
     ip: path('ip'),
     mke2fs: path('mke2fs'),

@@ -4,7 +4,6 @@ export interface RunnerTools {
   qemuImg: string;
   kernel: string;
   initramfs: string;
-  skopeo: string;
   tar2sqfs: string;
   nft: string;
   ip: string;

@@ -89,7 +89,7 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
   const { vmm } = parts;
   const images = await ImageStore.open({
     directory: join(dataDir, 'images'),
-    tools: { skopeo: tools.skopeo, tar2sqfs: tools.tar2sqfs },
+    tools: { tar2sqfs: tools.tar2sqfs },
     mirrors: config.registryMirrors,
     insecureRegistries: [...config.insecureRegistries],
     builtin: [...config.builtinImages],

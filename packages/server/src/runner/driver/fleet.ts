@@ -97,7 +97,9 @@ export class Fleet {
   /** Before anything is made: a bad reference or an absent image leaves nothing to undo. */
   async #plan(request: CreateVm, timer: StepTimer): Promise<Blueprint> {
     const { images, templates, accelerator } = this.#options;
-    const image = await images.prepare(parseImageReference(request.image), {});
+    const image = await images.prepare(parseImageReference(request.image), {
+      access: request.access ?? {},
+    });
     timer.end('image');
     const { vcpus, mem_mib: memMiB, disk_mib: diskMiB } = request;
     const shape = { accelerator, vcpus, memMiB, diskMiB };

@@ -179,8 +179,8 @@ export class RunnerServer {
     const { stream, segments } = exchange;
     const { images } = this.#parts;
     if (segments[1] === 'prepare') {
-      const { image } = PrepareImage.parse(await readJson(stream));
-      return streamPreparation(stream, images, parseImageReference(image));
+      const { image, access = {} } = PrepareImage.parse(await readJson(stream));
+      return streamPreparation(stream, images, { reference: parseImageReference(image), access });
     }
     return respondJson(
       stream,

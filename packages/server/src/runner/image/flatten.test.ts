@@ -33,7 +33,7 @@ async function makeSquashfs(
     outputPath,
     timeoutMs: TIMEOUT_MS,
     signal,
-    write: (writer) => writeFlatTar(tree, layerPaths, writer, signal),
+    write: (writer) => writeFlatTar(tree, layerPaths, writer, { signal }),
   });
 }
 

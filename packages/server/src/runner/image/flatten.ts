@@ -34,12 +34,18 @@ export async function readLayers(
   return tree;
 }
 
+export interface WriteOptions {
+  signal: AbortSignal;
+  /** Called with the size of each file that is written. */
+  onBytes?: (bytes: number) => void;
+}
+
 /** The second pass. */
 export async function writeFlatTar(
   tree: LayerTree,
   layerPaths: readonly string[],
   writer: TarWriter,
-  signal: AbortSignal,
+  { signal, onBytes }: WriteOptions,
 ): Promise<void> {
   const plan = planArchive(tree);
   for (const { path, inode } of plan.withoutContent) {
@@ -55,6 +61,7 @@ export async function writeFlatTar(
       signal.throwIfAborted();
       await writer.writeInode(path, inode);
       await writer.writeContent(window, inode);
+      onBytes?.(inode.sizeBytes);
     }
   }
   for (const { path, target, inode } of plan.hardlinks) {

@@ -17,6 +17,8 @@ export interface ImageLimits {
   flattenTimeoutMs: number;
   /** How long an answer of a registry for a tag is taken for true. */
   tagTtlMs: number;
+  /** How long an answer to credentials lets their owner use a stored image while the registry is down. */
+  staleAccessTtlMs: number;
   maxConcurrentPreparations: number;
   maxWaitingPreparations: number;
 }
@@ -37,6 +39,7 @@ export const DEFAULT_IMAGE_LIMITS: ImageLimits = {
   pullTimeoutMs: 15 * 60_000,
   flattenTimeoutMs: 15 * 60_000,
   tagTtlMs: 60_000,
+  staleAccessTtlMs: 24 * 60 * 60_000,
   maxConcurrentPreparations: 2,
   maxWaitingPreparations: 64,
 };

@@ -11,6 +11,7 @@ import { OciLayout, type Descriptor, type ImageSpec } from '../../../../../e2e/f
 import { startRegistry, type Registry } from '../../../../../e2e/fixtures/registry.ts';
 import { ImageStore, type ImageStoreOptions } from './image-store.ts';
 import type { PrepareStep, StoredImage } from './image-store.types.ts';
+import { serveImage, startServer } from './registry/testing/test-server.ts';
 
 const log = pino({ level: 'silent' });
 const HELLO: ImageSpec = {
@@ -48,7 +49,7 @@ async function push(name: string, image: ImageSpec | Descriptor): Promise<Descri
 async function openStore(change: Partial<ImageStoreOptions> = {}): Promise<ImageStore> {
   return ImageStore.open({
     directory: await mkdtemp(join(root, 'store-')),
-    tools: { skopeo: 'skopeo', tar2sqfs: 'tar2sqfs' },
+    tools: { tar2sqfs: 'tar2sqfs' },
     mirrors: { 'docker.io': registry.url },
     insecureRegistries: [registry.name],
     builtin: [],
@@ -122,7 +123,11 @@ test('a stored image needs neither registry nor pull, also after a restart', asy
     ...first,
     reference: `docker.io/test/own@${descriptor.digest}`,
   });
-  await assertRefused(prepare(store, 'test/own:2'), 'registry_unavailable', /docker\.io cannot be reached/u);
+  await assertRefused(
+    prepare(store, 'test/own:2'),
+    'registry_unavailable',
+    /docker\.io \(its mirror\) cannot be reached/u,
+  );
 });
 
 test('a tag that moves is followed when the last answer is old', async () => {
@@ -214,6 +219,50 @@ test('a digest is not shown under the name of a repository that does not have it
     reference: `docker.io/test/hello:else@${digest}`,
   });
   assert.equal(store.list().length, 2);
+});
+
+test('an image that is stored serves another repository only after that one has delivered it', async () => {
+  const image = await push('test/owned:1', { layers: [{ entries: [{ path: 'a', content: 'owned' }] }] });
+  const manifest = await readFile(layout.blobPath(image.digest), 'utf8');
+  const { config, layers } = JSON.parse(manifest) as { config: Descriptor; layers: [Descriptor] };
+  const [configBlob, layerBlob] = await Promise.all(
+    [config, layers[0]].map(({ digest }) => readFile(layout.blobPath(digest))),
+  );
+  // Who knows the manifest, and with it every digest, has not got the image.
+  await using knowing = await startServer(serveImage(manifest, [configBlob!]));
+  await using lying = await startServer(serveImage(manifest, [configBlob!, Buffer.from('no such layer')]));
+  await using having = await startServer(serveImage(manifest, [configBlob!, layerBlob!]));
+  const insecureRegistries = [knowing.name, lying.name, having.name];
+  await using store = await openStore({ insecureRegistries });
+  const stored = await prepare(store, 'test/owned:1');
+  for (const { name } of [knowing, lying]) {
+    for (const reference of [`${name}/x:1`, `${name}/x@${image.digest}`]) {
+      await assertRefused(prepare(store, reference), 'image_not_found');
+    }
+  }
+  const same = await prepare(store, `${having.name}/x:1`);
+  assert.deepEqual([same.path, same.preparedAt], [stored.path, stored.preparedAt]);
+  const asked = having.requests.length;
+  await prepare(store, `${having.name}/x@${image.digest}`);
+  assert.equal(having.requests.length, asked, 'what was shown by its tag is known by its digest');
+});
+
+test('a tag is asked for without its manifest as long as it means the same', async () => {
+  const image = await layout.addImage(HELLO);
+  const manifest = await readFile(layout.blobPath(image.digest), 'utf8');
+  const blobs = JSON.parse(manifest) as { config: Descriptor; layers: Descriptor[] };
+  const data = await Promise.all(
+    [blobs.config, ...blobs.layers].map(({ digest }) => readFile(layout.blobPath(digest))),
+  );
+  await using server = await startServer(serveImage(manifest, data));
+  await using store = await openStore({ insecureRegistries: [server.name], limits: { tagTtlMs: 0 } });
+  await prepare(store, `${server.name}/x:1`);
+  server.requests.length = 0;
+  await prepare(store, `${server.name}/x:1`);
+  assert.deepEqual(
+    server.requests.map(({ line }) => line),
+    ['HEAD /v2/x/manifests/1'],
+  );
 });
 
 test('a plain HTTP registry that is configured is used under its own name', async () => {

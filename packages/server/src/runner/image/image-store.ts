@@ -5,20 +5,36 @@
  *                                        │ no
  *                                        └──► one flight per digest: pull ──► flatten ──► publish ──► answer to all who wait
  *
+ * An image that is stored from one repository serves another only after that one has delivered it too: its registry may know no
+ * more than the digest.
  * Flights are detached: a caller that leaves stops only its own waiting.
  */
 import { mkdir } from 'node:fs/promises';
-import { join } from 'node:path';
-import { AppError, formatImageReference, type ImageReference } from '@coppice/contract';
+import {
+  AppError,
+  formatImageReference,
+  isBuiltinImage,
+  parseImageReference,
+  type ImageReference,
+} from '@coppice/contract';
 import type { Logger } from 'pino';
+import type { ImageAccess } from '../../lib/runner-protocol.ts';
 import { DEFAULT_IMAGE_LIMITS, type ImageLimits } from './image-limits.ts';
-import type { PrepareOptions, PrepareStep, PreparingImage, StoredImage } from './image-store.types.ts';
+import type {
+  PrepareOptions,
+  PrepareProgress,
+  PrepareStep,
+  PreparingImage,
+  StoredImage,
+} from './image-store.types.ts';
 import { indexBuiltins, type BuiltinImage } from './oci-source.ts';
+import { compressedBytes } from './manifest.ts';
 import { prepareImage } from './preparation.ts';
-import type { RegistrySettings } from './registries-conf.ts';
-import { RegistryGuard } from './registry-guard.ts';
+import { ProgressMeter } from './progress-meter.ts';
+import { proveImage } from './pull.ts';
+import { RegistryClient } from './registry/registry-client.ts';
+import type { RegistrySettings } from './registry/registry-settings.ts';
 import { ImageResolver, formatPinned } from './resolver.ts';
-import { hasProxy, Skopeo } from './skopeo.ts';
 import { Slots } from './slots.ts';
 import { StoredImages, newestHolder, type ImageEntry } from './stored-images.ts';
 
@@ -26,7 +42,7 @@ export interface ImageStoreOptions extends RegistrySettings {
   /** Of the store alone. One process at a time. */
   directory: string;
   /** Programs, by name or path. */
-  tools: { skopeo: string; tar2sqfs: string };
+  tools: { tar2sqfs: string };
   builtin: readonly BuiltinImage[];
   limits?: Partial<ImageLimits>;
   log: Logger;
@@ -34,12 +50,15 @@ export interface ImageStoreOptions extends RegistrySettings {
 
 interface Flight {
   info: PreparingImage;
-  listeners: Set<(step: PrepareStep) => void>;
+  listeners: Set<Listener>;
+  progress: PrepareProgress | undefined;
   done: Promise<ImageEntry>;
 }
 
+type Listener = Pick<PrepareOptions, 'onStep' | 'onProgress'>;
+
 interface Parts {
-  skopeo: Skopeo;
+  client: RegistryClient;
   resolver: ImageResolver;
   images: StoredImages;
   tar2sqfs: string;
@@ -66,21 +85,12 @@ export class ImageStore implements AsyncDisposable {
   static async open(options: ImageStoreOptions): Promise<ImageStore> {
     const { directory, tools, mirrors, insecureRegistries, log } = options;
     const limits = { ...DEFAULT_IMAGE_LIMITS, ...options.limits };
-    const skopeoDirectory = join(directory, 'skopeo');
-    await mkdir(skopeoDirectory, { recursive: true });
-    const skopeo = await Skopeo.open({
-      tool: tools.skopeo,
-      directory: skopeoDirectory,
-      registries: { mirrors, insecureRegistries },
-    });
+    await mkdir(directory, { recursive: true });
     const images = await StoredImages.open(directory, log);
     const closing = new AbortController();
+    const client = new RegistryClient({ mirrors, insecureRegistries, environment: process.env });
     const resolver = new ImageResolver({
-      skopeo,
-      guard: new RegistryGuard({
-        configured: [...Object.keys(mirrors), ...insecureRegistries],
-        isProxied: hasProxy(),
-      }),
+      client,
       builtins: indexBuiltins(options.builtin),
       limits,
       isStored: (digest) => images.find(digest) !== undefined,
@@ -89,7 +99,7 @@ export class ImageStore implements AsyncDisposable {
       log,
     });
     rememberReferences(resolver, images);
-    return new ImageStore({ skopeo, resolver, images, tar2sqfs: tools.tar2sqfs, limits, closing, log });
+    return new ImageStore({ client, resolver, images, tar2sqfs: tools.tar2sqfs, limits, closing, log });
   }
 
   /**
@@ -97,21 +107,23 @@ export class ImageStore implements AsyncDisposable {
    * the signal's reason.
    */
   async prepare(reference: ImageReference, options: PrepareOptions = {}): Promise<StoredImage> {
-    const { signal, onStep } = options;
+    const { signal, onStep, access = {} } = options;
+    const { resolver, images } = this.#parts;
     this.#checkOpen();
     signal?.throwIfAborted();
     onStep?.('resolve');
-    const digest = await untilAborted(signal, this.#parts.resolver.resolve(reference));
-    const name = formatPinned(reference);
-    const stored = this.#parts.images.find(digest);
-    if (stored !== undefined) {
-      await this.#parts.images.addReference(stored, name);
+    const digest = await untilAborted(signal, resolver.resolve(reference, access));
+    const name = { name: formatPinned(reference), isAnonymous: resolver.isAnonymous(reference, access) };
+    const stored = images.find(digest);
+    if (stored !== undefined && (isBuiltinImage(reference) || images.isFrom(digest, reference))) {
+      await images.addReference(stored, name);
       return describe(stored, reference);
     }
     this.#checkOpen();
-    const flight = this.#flights.get(digest) ?? this.#startFlight(reference, digest);
+    const flight =
+      this.#flights.get(flightKey(reference, digest)) ?? this.#startFlight(reference, digest, access);
     const entry = await this.#join(flight, options);
-    await this.#parts.images.addReference(entry, name);
+    await images.addReference(entry, name);
     return describe(entry, reference);
   }
 
@@ -136,6 +148,7 @@ export class ImageStore implements AsyncDisposable {
   async close(): Promise<void> {
     this.#parts.closing.abort(new AppError('unavailable', 'the image store is shutting down'));
     await Promise.allSettled([...this.#flights.values()].map(({ done }) => done));
+    this.#parts.client.close();
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -146,7 +159,7 @@ export class ImageStore implements AsyncDisposable {
     this.#parts.closing.signal.throwIfAborted();
   }
 
-  #startFlight(reference: ImageReference, digest: string): Flight {
+  #startFlight(reference: ImageReference, digest: string, access: ImageAccess): Flight {
     const info: PreparingImage = {
       reference: formatImageReference({ ...reference, digest }),
       digest,
@@ -156,66 +169,91 @@ export class ImageStore implements AsyncDisposable {
     const listeners: Flight['listeners'] = new Set();
     const onStep = (step: PrepareStep) => {
       info.step = step;
-      for (const listener of listeners) listener(step);
+      flight.progress = undefined;
+      for (const listener of listeners) listener.onStep?.(step);
     };
-    const { signal } = this.#parts.closing;
-    const done = this.#slots
-      .run(signal, () => this.#make(reference, digest, onStep))
-      .finally(() => this.#flights.delete(digest));
+    const onProgress = (progress: PrepareProgress) => {
+      flight.progress = progress;
+      for (const listener of listeners) listener.onProgress?.(progress);
+    };
+    const key = flightKey(reference, digest);
+    // The same image of another repository: it need not be made twice.
+    const earlier = [...this.#flights.values()].filter((other) => other.info.digest === digest);
+    const done = Promise.allSettled(earlier.map((other) => other.done))
+      .then(() =>
+        this.#slots.run(this.#parts.closing.signal, () =>
+          this.#make(reference, digest, { access, onStep, onProgress }),
+        ),
+      )
+      .finally(() => this.#flights.delete(key));
     // All callers may have left: then only the log hears of a failure.
     done.catch((error: unknown) =>
       this.#parts.log.warn({ err: error, image: info.reference }, 'image preparation failed'),
     );
-    const flight = { info, listeners, done };
-    this.#flights.set(digest, flight);
+    const flight: Flight = { info, listeners, progress: undefined, done };
+    this.#flights.set(key, flight);
     return flight;
   }
 
-  async #join(flight: Flight, { onStep, signal }: PrepareOptions): Promise<ImageEntry> {
-    if (onStep === undefined) return untilAborted(signal, flight.done);
-    if (flight.info.step !== 'resolve') onStep(flight.info.step);
-    flight.listeners.add(onStep);
+  async #join(flight: Flight, options: PrepareOptions): Promise<ImageEntry> {
+    const { onStep, onProgress, signal } = options;
+    if (flight.info.step !== 'resolve') onStep?.(flight.info.step);
+    if (flight.progress !== undefined) onProgress?.(flight.progress);
+    flight.listeners.add(options);
     try {
       return await untilAborted(signal, flight.done);
     } finally {
-      flight.listeners.delete(onStep);
+      flight.listeners.delete(options);
     }
   }
 
   async #make(
     reference: ImageReference,
     digest: string,
-    onStep: (step: PrepareStep) => void,
+    how: Required<Listener> & { access: ImageAccess },
   ): Promise<ImageEntry> {
-    const { resolver, images, skopeo, tar2sqfs, limits, closing, log } = this.#parts;
-    const startedAt = performance.now();
-    const image = await resolver.findPullable(reference, digest);
-    await using staging = await images.makeStaging();
+    const { access, onStep, onProgress } = how;
+    const { resolver, images, tar2sqfs, limits, closing, log } = this.#parts;
     const { signal } = closing;
-    const prepared = await prepareImage(image, {
-      skopeo,
-      tar2sqfs,
-      limits,
-      stagingPath: staging.path,
-      signal,
-      onStep,
-    });
+    const startedAt = performance.now();
+    const image = await resolver.findPullable(reference, digest, access);
+    const stored = images.find(digest);
+    if (stored !== undefined) {
+      onStep('pull');
+      const meter = new ProgressMeter('pull', compressedBytes(image.manifest), onProgress);
+      await proveImage(image, { limits, signal, onBytes: (bytes) => meter.add(bytes) });
+      return stored;
+    }
+    await using staging = await images.makeStaging();
+    const stagingPath = staging.path;
+    const prepared = await prepareImage(image, { tar2sqfs, limits, stagingPath, signal, onStep, onProgress });
     const { sizeBytes, config } = prepared;
     const name = formatPinned(reference);
-    const entry = await images.publish(prepared.path, { digest, sizeBytes, config, reference: name });
+    const isAnonymous = resolver.isAnonymous(reference, access);
+    const entry = await images.publish(prepared.path, {
+      digest,
+      sizeBytes,
+      config,
+      reference: { name, isAnonymous },
+    });
     const elapsedMs = Math.round(performance.now() - startedAt);
     log.info({ image: name, digest, size_bytes: sizeBytes, elapsed_ms: elapsedMs }, 'image prepared');
     return entry;
   }
 }
 
+/** One preparation for all who may have the image of one repository. */
+function flightKey({ registry, repository }: ImageReference, digest: string): string {
+  return `${registry}/${repository}@${digest}`;
+}
+
 /** Newest last, so that it is the one that is remembered. */
 function rememberReferences(resolver: ImageResolver, images: StoredImages): void {
   const known = [...images.values()].flatMap((entry) =>
-    [...entry.references].map(([name, at]) => ({ name, at, digest: entry.digest })),
+    [...entry.anonymous].map((name) => ({ name, at: entry.references.get(name), digest: entry.digest })),
   );
-  known.sort((a, b) => a.at.getTime() - b.at.getTime());
-  for (const { name, digest } of known) resolver.remember(name, digest);
+  known.sort((a, b) => (a.at?.getTime() ?? 0) - (b.at?.getTime() ?? 0));
+  for (const { name, digest } of known) resolver.remember(parseImageReference(name), digest);
 }
 
 function describe(entry: ImageEntry, reference: ImageReference): StoredImage {

@@ -35,7 +35,14 @@ const ImageRecord = z.object({
   size_bytes: z.int().positive(),
   prepared_at: z.iso.datetime(),
   config: z.object({ env: z.record(z.string(), z.string()), user: z.string(), workdir: z.string() }),
-  references: z.array(z.object({ name: z.string(), resolved_at: z.iso.datetime() })),
+  references: z.array(
+    z.object({
+      name: z.string(),
+      resolved_at: z.iso.datetime(),
+      /** Whether its registry gave it to an anonymous caller. */
+      anonymous: z.boolean().default(false),
+    }),
+  ),
 });
 
 /** A stored image with all references that led to it. */
@@ -47,9 +54,16 @@ export interface ImageEntry {
   preparedAt: Date;
   /** Canonical references as they were asked for, and when they last began to mean this image. */
   references: Map<string, Date>;
+  /** Those of them that an anonymous caller was given: only these may serve one while the registry is down. */
+  anonymous: Set<string>;
 }
 
-export type NewImage = Pick<ImageEntry, 'digest' | 'sizeBytes' | 'config'> & { reference: string };
+export interface NewReference {
+  name: string;
+  isAnonymous: boolean;
+}
+
+export type NewImage = Pick<ImageEntry, 'digest' | 'sizeBytes' | 'config'> & { reference: NewReference };
 
 export class StoredImages {
   readonly #imagesPath: string;
@@ -116,7 +130,8 @@ export class StoredImages {
       sizeBytes: image.sizeBytes,
       config: image.config,
       preparedAt: now,
-      references: new Map([[image.reference, now]]),
+      references: new Map([[image.reference.name, now]]),
+      anonymous: new Set(image.reference.isAnonymous ? [image.reference.name] : []),
     };
     await writeRecord(path, entry);
     await chmod(path, DIRECTORY_MODE);
@@ -127,11 +142,17 @@ export class StoredImages {
   }
 
   /** Notes that `reference` means this image from now on. Writes only what is new. */
-  async addReference(entry: ImageEntry, reference: string): Promise<void> {
-    if (newestHolder(this.#entries.values(), reference) === entry) return;
-    entry.references.set(reference, new Date());
+  async addReference(entry: ImageEntry, reference: NewReference): Promise<void> {
+    const { name, isAnonymous } = reference;
+    const isKnown = newestHolder(this.#entries.values(), name) === entry;
+    if (isKnown && (!isAnonymous || entry.anonymous.has(name))) return;
+    entry.references.set(name, new Date());
+    if (isAnonymous) entry.anonymous.add(name);
     const [oldest] = entry.references.keys();
-    if (entry.references.size > MAX_REFERENCES && oldest !== undefined) entry.references.delete(oldest);
+    if (entry.references.size > MAX_REFERENCES && oldest !== undefined) {
+      entry.references.delete(oldest);
+      entry.anonymous.delete(oldest);
+    }
     await writeRecord(join(this.#imagesPath, directoryName(entry.digest)), entry);
   }
 }
@@ -166,6 +187,7 @@ async function readEntry(path: string): Promise<ImageEntry> {
     config: record.config,
     preparedAt: new Date(record.prepared_at),
     references: new Map(record.references.map(({ name, resolved_at }) => [name, new Date(resolved_at)])),
+    anonymous: new Set(record.references.flatMap(({ name, anonymous }) => (anonymous ? [name] : []))),
   };
 }
 
@@ -176,7 +198,11 @@ async function writeRecord(directory: string, entry: ImageEntry): Promise<void> 
     size_bytes: entry.sizeBytes,
     prepared_at: entry.preparedAt.toISOString(),
     config: { ...entry.config, env: { ...entry.config.env } },
-    references: [...entry.references].map(([name, at]) => ({ name, resolved_at: at.toISOString() })),
+    references: [...entry.references].map(([name, at]) => ({
+      name,
+      resolved_at: at.toISOString(),
+      anonymous: entry.anonymous.has(name),
+    })),
   };
   const path = join(directory, RECORD_NAME);
   const temporaryPath = `${path}.${process.hrtime.bigint()}.new`;
