@@ -2,23 +2,30 @@
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type pg from 'pg';
+import { join } from 'node:path';
 import { lockInstance } from '../lib/instance-lock.ts';
 import { buildAuthenticator } from './auth/authenticator.ts';
 import { bootstrapOrganization } from './auth/bootstrap.ts';
 import { DEFAULT_CONTROL_LIMITS, type ControlConfig, type ControlLimits } from './control-config.ts';
 import { migrateDatabase, openDatabase, pingDatabase, type Database } from './db/database.ts';
 import { startPostgresChild } from './db/postgres-child.ts';
+import { ImageUses } from './images/image-uses.ts';
 import { OpenRequests } from './http/open-requests.ts';
 import { buildServer } from './http/server.ts';
 import { RunnerClient } from './placement/runner-client.ts';
 import { RunnerConnection } from './placement/runner-connection.ts';
+import { Registries } from './registries/registries.ts';
+import { RegistryStore } from './registries/registry-store.ts';
 import { SYSTEM_CLOCK } from './sandbox/clock.ts';
 import { Idempotency } from './sandbox/idempotency.ts';
 import { OutputBudget } from './sandbox/output-capture.ts';
 import { RunnerLink } from './sandbox/runner-link.ts';
 import { SandboxStore } from './sandbox/sandbox-store.ts';
 import { Sandboxes } from './sandbox/sandboxes.ts';
+import { openMasterKey } from './secrets/master-key.ts';
+import { SecretBox } from './secrets/secret-box.ts';
 
+const MASTER_KEY_NAME = 'master.key';
 const PURGE_INTERVAL_MS = 3_600_000;
 
 export interface Control extends AsyncDisposable {
@@ -36,12 +43,18 @@ export async function startControl(config: ControlConfig, log: Logger): Promise<
   const limits: ControlLimits = { ...DEFAULT_CONTROL_LIMITS, ...config.limits };
   await using stack = new AsyncDisposableStack();
   stack.use(await lockInstance('control', config.dataDir));
+  const secrets = new SecretBox(openMasterKey(join(config.dataDir, MASTER_KEY_NAME)));
   const db = stack.adopt(openDatabase(await connectTo(config, stack, log), log), (open) => open.destroy());
   await migrateDatabase(db, log);
   const runner = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
   const store = new SandboxStore(db);
   const clock = SYSTEM_CLOCK;
-  const sandboxes = stack.use(new Sandboxes({ runner, store, clock, limits, log, region: config.region }));
+  const registries = new Registries({ store: new RegistryStore(db), secrets, log });
+  const imageUses = new ImageUses(db, log);
+  const { region } = config;
+  const sandboxes = stack.use(
+    new Sandboxes({ runner, store, clock, limits, log, region, registries, imageUses }),
+  );
   await sandboxes.load();
   const { reconcileIntervalMs } = limits;
   const link = stack.use(new RunnerLink({ runner, sandboxes, store, clock, reconcileIntervalMs, log }));
@@ -54,6 +67,8 @@ export async function startControl(config: ControlConfig, log: Logger): Promise<
     {
       authenticate: buildAuthenticator(db, config.region),
       sandboxes,
+      registries,
+      imageUses,
       runner,
       idempotency,
       openRequests,

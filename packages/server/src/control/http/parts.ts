@@ -1,6 +1,8 @@
 import type { Authenticate } from '../auth/authenticator.ts';
 import type { ControlLimits } from '../control-config.ts';
+import type { ImageUses } from '../images/image-uses.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
+import type { Registries } from '../registries/registries.ts';
 import type { Idempotency } from '../sandbox/idempotency.ts';
 import type { OutputBudget } from '../sandbox/output-capture.ts';
 import type { Sandboxes } from '../sandbox/sandboxes.ts';
@@ -10,6 +12,8 @@ import type { OpenRequests } from './open-requests.ts';
 export interface HttpParts {
   authenticate: Authenticate;
   sandboxes: Sandboxes;
+  registries: Registries;
+  imageUses: ImageUses;
   runner: RunnerClient;
   idempotency: Idempotency;
   openRequests: OpenRequests;

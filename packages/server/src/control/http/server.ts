@@ -9,6 +9,7 @@ import type { z } from 'zod';
 import type { App } from './app.ts';
 import { addBuildImage } from './endpoints/build-image.ts';
 import { addCreateRun } from './endpoints/create-run.ts';
+import { addDeleteRegistry } from './endpoints/delete-registry.ts';
 import { addDeleteRun } from './endpoints/delete-run.ts';
 import { addDownloadFile } from './endpoints/download-file.ts';
 import { addExec } from './endpoints/exec.ts';
@@ -16,8 +17,10 @@ import { addGetRun } from './endpoints/get-run.ts';
 import { addHealthz } from './endpoints/healthz.ts';
 import { addListFiles } from './endpoints/list-files.ts';
 import { addListImages } from './endpoints/list-images.ts';
+import { addListRegistries } from './endpoints/list-registries.ts';
 import { addListRuns } from './endpoints/list-runs.ts';
 import { addPatchRun } from './endpoints/patch-run.ts';
+import { addPutRegistry } from './endpoints/put-registry.ts';
 import { addUploadFile } from './endpoints/upload-file.ts';
 import { answerError, buildErrorBody, JSON_BODY_BYTES } from './error-mapper.ts';
 import { addJsonBody } from './json-body.ts';
@@ -74,6 +77,9 @@ function addV1(v1: App, parts: HttpParts): void {
   addListFiles(v1, parts);
   addListImages(v1, parts);
   addBuildImage(v1, parts);
+  addPutRegistry(v1, parts);
+  addListRegistries(v1, parts);
+  addDeleteRegistry(v1, parts);
 }
 
 async function authenticate(request: FastifyRequest, parts: Pick<HttpParts, 'authenticate'>): Promise<void> {
