@@ -4,6 +4,7 @@ import type { Logger } from 'pino';
 import type pg from 'pg';
 import { join } from 'node:path';
 import { lockInstance } from '../lib/instance-lock.ts';
+import type { TlsPair } from '../lib/tls/tls-pair.ts';
 import { buildAuthenticator } from './auth/authenticator.ts';
 import { bootstrapOrganization } from './auth/bootstrap.ts';
 import { DEFAULT_CONTROL_LIMITS, type ControlConfig, type ControlLimits } from './control-config.ts';
@@ -29,8 +30,10 @@ const MASTER_KEY_NAME = 'master.key';
 const PURGE_INTERVAL_MS = 3_600_000;
 
 export interface Control extends AsyncDisposable {
-  /** `http://host:port` that it listens on. */
+  /** `http://host:port` that it listens on; `https://` under TLS. */
   address: string;
+  /** New connections get this certificate. Only for a control that was started with one. */
+  setTls: (pair: TlsPair) => void;
   /** Only on the first start, and only when the key was made here: show it once. */
   bootstrap?: { apiKey: string };
 }
@@ -39,7 +42,7 @@ export interface Control extends AsyncDisposable {
  * Starts the control role; it serves when this resolves. Disposing it shuts down: new requests get 503, open ones may
  * end until the deadline, sandboxes live on, the database goes last.
  */
-export async function startControl(config: ControlConfig, log: Logger): Promise<Control> {
+export async function startControl(config: ControlConfig, log: Logger, tls?: TlsPair): Promise<Control> {
   const limits: ControlLimits = { ...DEFAULT_CONTROL_LIMITS, ...config.limits };
   await using stack = new AsyncDisposableStack();
   stack.use(await lockInstance('control', config.dataDir));
@@ -63,6 +66,7 @@ export async function startControl(config: ControlConfig, log: Logger): Promise<
   const purge = setInterval(() => void idempotency.purge().catch(logPurge(log)), PURGE_INTERVAL_MS);
   stack.defer(() => clearInterval(purge));
   const openRequests = new OpenRequests(limits.openRequestsPerOrganization);
+  const { hstsSeconds, trustedProxies } = config;
   const server = await buildServer(
     {
       authenticate: buildAuthenticator(db, config.region),
@@ -75,22 +79,25 @@ export async function startControl(config: ControlConfig, log: Logger): Promise<
       outputBudget: new OutputBudget(limits.execOutputTotalBytes),
       limits,
       version: config.version,
+      exposure: { tls, hstsSeconds, trustedProxies },
       checkHealth: () => checkHealth(db, link),
     },
     log,
   );
-  stack.adopt(server, (open) => open.close());
+  stack.adopt(server.app, (open) => open.close());
   stack.defer(async () => {
     const isDrained = await openRequests.drain(limits.shutdownDeadlineMs);
     if (!isDrained) log.warn('shutting down with requests still open');
   });
-  const address = await server.listen(config.listen);
+  const listening = await server.app.listen(config.listen);
+  const address = tls === undefined ? listening : listening.replace(/^http:/u, 'https:');
   // Only now: a key that is made by a start which then fails would be shown to nobody, and never again.
   const apiKey = await bootstrapOrganization(db, config);
   log.info({ address, region: config.region, version: config.version }, 'control serves');
   const owned = stack.move();
   return {
     address,
+    setTls: (pair) => server.tls?.setPair(pair),
     ...(apiKey === undefined ? {} : { bootstrap: { apiKey } }),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };

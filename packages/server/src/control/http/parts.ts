@@ -6,6 +6,7 @@ import type { Registries } from '../registries/registries.ts';
 import type { Idempotency } from '../sandbox/idempotency.ts';
 import type { OutputBudget } from '../sandbox/output-capture.ts';
 import type { Sandboxes } from '../sandbox/sandboxes.ts';
+import type { Exposure } from './exposure.ts';
 import type { OpenRequests } from './open-requests.ts';
 
 /** What the endpoints are made of; each names the ones it uses. */
@@ -20,6 +21,7 @@ export interface HttpParts {
   outputBudget: OutputBudget;
   limits: ControlLimits;
   version: string;
+  exposure: Exposure;
   /** Throws AppError `unavailable` when the service cannot serve. */
   checkHealth: () => Promise<void>;
 }

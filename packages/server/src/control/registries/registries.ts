@@ -8,7 +8,7 @@ import {
   type RegistryRecord,
 } from '@coppice/contract';
 import type { Logger } from 'pino';
-import { Secret } from '../secrets/secret.ts';
+import { Secret } from '../../lib/secret.ts';
 import type { SecretBox, SecretContext } from '../secrets/secret-box.ts';
 import type { RegistryRow, RegistryStore } from './registry-store.ts';
 

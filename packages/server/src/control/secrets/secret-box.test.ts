@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { test } from 'node:test';
 import { AppError } from '@coppice/contract';
-import { Secret } from './secret.ts';
+import { Secret } from '../../lib/secret.ts';
 import { MASTER_KEY_BYTES, SecretBox, type SecretContext } from './secret-box.ts';
 
 const CONTEXT: SecretContext = { organizationId: 'org1', purpose: 'registry-password', name: 'ghcr.io' };

@@ -8,7 +8,7 @@
  */
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto';
 import { AppError } from '@coppice/contract';
-import { Secret } from './secret.ts';
+import { Secret } from '../../lib/secret.ts';
 
 /** Whose secret it is, and what for. */
 export interface SecretContext {
