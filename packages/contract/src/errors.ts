@@ -42,6 +42,11 @@ export const ERRORS = {
     retryable: false,
     summary: 'The sandbox is in a state that does not allow the operation.',
   },
+  secret_unreadable: {
+    status: 409,
+    retryable: false,
+    summary: 'A stored secret was sealed with another master key; store it again.',
+  },
   already_exists: { status: 409, retryable: false, summary: 'The name is taken.' },
   payload_too_large: { status: 413, retryable: false, summary: 'The body is over the stated limit.' },
   range_not_satisfiable: {

@@ -102,3 +102,40 @@ test('a bootstrap key that cannot work is refused before anything starts', () =>
     /is of region "eu", but COPPICE_REGION is "us"/,
   );
 });
+
+test('plain HTTP is served on loopback only, unless the operator says so', () => {
+  for (const listen of ['127.0.0.1:1', '127.9.9.9:1', '[::1]:1', 'localhost:1'])
+    assert.equal(load({ COPPICE_LISTEN: listen }).tls, undefined, listen);
+  for (const listen of ['0.0.0.0:80', '[::]:80', '192.168.1.1:80', '[::ffff:192.168.1.1]:80']) {
+    assert.throws(
+      () => load({ COPPICE_LISTEN: listen }),
+      /COPPICE_LISTEN: .* not a loopback address.*COPPICE_TLS_CERT and COPPICE_TLS_KEY.*COPPICE_ALLOW_PLAIN_HTTP=true/u,
+      listen,
+    );
+    assert.equal(load({ COPPICE_LISTEN: listen, COPPICE_ALLOW_PLAIN_HTTP: 'true' }).tls, undefined);
+    const tls = { COPPICE_TLS_CERT: '/a.pem', COPPICE_TLS_KEY: '/a.key' };
+    assert.deepEqual(load({ COPPICE_LISTEN: listen, ...tls }).tls, { certPath: '/a.pem', keyPath: '/a.key' });
+  }
+});
+
+test('settings of TLS and proxies that cannot be meant are refused by their names', () => {
+  const refused: [environment: Record<string, string>, message: RegExp][] = [
+    [{ COPPICE_TLS_CERT: '/a.pem' }, /^ConfigError: COPPICE_TLS_KEY: is missing; COPPICE_TLS_CERT is set/u],
+    [{ COPPICE_TLS_KEY: '/a.key' }, /^ConfigError: COPPICE_TLS_CERT: is missing; COPPICE_TLS_KEY is set/u],
+    [{ COPPICE_TLS_CERT: 'a.pem', COPPICE_TLS_KEY: '/a.key' }, /COPPICE_TLS_CERT: must be an absolute path/u],
+    [{ COPPICE_HSTS_SECONDS: '60' }, /COPPICE_HSTS_SECONDS: .*only over TLS/u],
+    [{ COPPICE_HSTS_SECONDS: 'long' }, /COPPICE_HSTS_SECONDS: must be a whole number/u],
+    [{ COPPICE_HSTS_SECONDS: '-1' }, /COPPICE_HSTS_SECONDS: must be a whole number/u],
+    [{ COPPICE_ALLOW_PLAIN_HTTP: 'yes' }, /COPPICE_ALLOW_PLAIN_HTTP: must be true or false/u],
+    [{ COPPICE_TRUSTED_PROXIES: '10.0.0.0/8, proxy' }, /COPPICE_TRUSTED_PROXIES: "proxy" is no IP address/u],
+  ];
+  for (const [environment, message] of refused) assert.throws(() => load(environment), message);
+});
+
+test('trusted proxies are nobody by default, else addresses and ranges', () => {
+  assert.deepEqual(load({}).control.trustedProxies, []);
+  assert.deepEqual(load({ COPPICE_TRUSTED_PROXIES: '127.0.0.1, 2001:db8::/32,' }).control.trustedProxies, [
+    '127.0.0.1',
+    '2001:db8::/32',
+  ]);
+});

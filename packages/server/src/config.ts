@@ -10,8 +10,13 @@ import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { parseApiKey } from '@coppice/contract';
 import { z } from 'zod';
+import { ConfigError } from './config-error.ts';
 import type { ControlConfig } from './control/control-config.ts';
+import { EXPOSURE_SETTINGS, readExposure } from './exposure-settings.ts';
+import type { TlsPaths } from './lib/tls/tls-pair.ts';
 import type { RunnerConfig } from './runner/runner-config.ts';
+
+export { ConfigError } from './config-error.ts';
 
 export interface Config {
   control: ControlConfig;
@@ -19,14 +24,8 @@ export interface Config {
   logLevel: string;
   /** Unprivileged account of control and its PostgreSQL. */
   user: string;
-}
-
-/** A setting that cannot be used; the message names it. */
-export class ConfigError extends Error {
-  constructor(message: string) {
-    super(message);
-    this.name = 'ConfigError';
-  }
+  /** Files of certificate and key; undefined for plain HTTP. */
+  tls?: TlsPaths;
 }
 
 const flagList = z.string().transform((text) =>
@@ -70,6 +69,7 @@ export const Settings = z.object({
   COPPICE_RUN_DIR: z.string().default('/run/coppice'),
   COPPICE_ASSETS_DIR: z.string().default('/var/lib/coppice/assets'),
   COPPICE_LISTEN: Listen.prefault('127.0.0.1:8080'),
+  ...EXPOSURE_SETTINGS,
   COPPICE_REGION: z
     .string()
     .regex(/^[a-z]{2,8}$/u, 'lowercase letters, such as us')
@@ -114,10 +114,13 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
   assertShort(runDir);
   assertBootstrapKey(settings);
   const runnerSocket = join(runDir, 'runner.sock');
+  const { tls, ...exposure } = readExposure(settings, settings.COPPICE_LISTEN);
   return {
     logLevel: settings.COPPICE_LOG_LEVEL,
     user: settings.COPPICE_USER,
+    ...(tls === undefined ? {} : { tls }),
     control: {
+      ...exposure,
       version: VERSION,
       listen: settings.COPPICE_LISTEN,
       region: settings.COPPICE_REGION,

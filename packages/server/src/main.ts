@@ -5,6 +5,7 @@
  */
 import { ConfigError, loadConfig } from './config.ts';
 import { createLog } from './lib/log.ts';
+import { TlsError } from './lib/tls/tls-pair.ts';
 import { runControlRole, runRunnerRole } from './roles.ts';
 import { explainStart, StartError } from './start-error.ts';
 import { supervise } from './supervisor.ts';
@@ -30,10 +31,11 @@ try {
   await main();
 } catch (error) {
   const told = explainStart(error);
-  const isExplained = told instanceof ConfigError || told instanceof StartError;
+  const isConfig = told instanceof ConfigError || told instanceof TlsError;
+  const isExplained = isConfig || told instanceof StartError;
   process.stderr.write(
     `coppice: ${isExplained ? told.message : String(told instanceof Error ? told.stack : told)}\n`,
   );
-  process.exitCode = told instanceof ConfigError ? CONFIG_EXIT_CODE : 1;
+  process.exitCode = isConfig ? CONFIG_EXIT_CODE : 1;
   process.disconnect?.();
 }

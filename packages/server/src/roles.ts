@@ -6,6 +6,8 @@ import type { Logger } from 'pino';
 import { ConfigError, type Config } from './config.ts';
 import { startControl } from './control/control.ts';
 import { shutdownRequested } from './lib/shutdown-signal.ts';
+import { TlsReceiver } from './lib/tls/tls-handover.ts';
+import { readTlsPair } from './lib/tls/tls-pair.ts';
 import { startRunner } from './runner/runner.ts';
 
 /** What a role tells the supervisor once it serves. */
@@ -33,8 +35,14 @@ export async function runRunnerRole(config: Config, log: Logger): Promise<void> 
 
 export async function runControlRole(config: Config, log: Logger): Promise<void> {
   const asked = shutdownRequested();
+  const receiver = new TlsReceiver(process);
+  // Without a supervisor nobody hands it over, and after the next step its file is out of reach.
+  const ownPair =
+    config.tls === undefined || process.send !== undefined ? undefined : readTlsPair(config.tls);
   if (process.getuid?.() === 0) becomeUnprivileged(config);
-  const control = await startControl(config.control, log);
+  const tls = config.tls === undefined ? undefined : (ownPair ?? (await receiver.first()));
+  const control = await startControl(config.control, log, tls);
+  receiver.follow((pair) => control.setTls(pair));
   const apiKey = control.bootstrap?.apiKey;
   tell({ type: 'control-ready', address: control.address, ...(apiKey === undefined ? {} : { apiKey }) });
   log.info({ reason: await asked }, 'control stops');

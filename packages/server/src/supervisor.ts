@@ -14,6 +14,8 @@ import type { Logger } from 'pino';
 import type { Config } from './config.ts';
 import { showFirstSandbox } from './first-sandbox.ts';
 import { shutdownRequested } from './lib/shutdown-signal.ts';
+import { buildTlsMessage, type TlsMessage } from './lib/tls/tls-handover.ts';
+import { TlsSource } from './lib/tls/tls-source.ts';
 import type { RoleMessage } from './roles.ts';
 
 const CONFIG_EXIT_CODE = 78;
@@ -27,6 +29,8 @@ type RoleName = 'runner' | 'control';
 
 interface RoleProcess {
   stop: () => Promise<void>;
+  /** To the process that runs now, if one does; the next one is greeted anew. */
+  send: (message: TlsMessage) => void;
   /** Settles when the role will not be started again, with its exit code. */
   finished: Promise<number>;
 }
@@ -35,6 +39,8 @@ interface KeepOptions {
   role: RoleName;
   log: Logger;
   onMessage: (message: RoleMessage) => void;
+  /** Sent to each new process before anything else. */
+  greet?: () => TlsMessage | undefined;
 }
 
 function forkRole(role: RoleName): ChildProcess {
@@ -55,6 +61,8 @@ function keepRunning(options: KeepOptions): RoleProcess {
     for (;;) {
       const started = performance.now();
       child = forkRole(role);
+      const greeting = options.greet?.();
+      if (greeting !== undefined) send(child, greeting);
       child.on('message', (message) => {
         wasReady = true;
         options.onMessage(message as RoleMessage);
@@ -73,6 +81,7 @@ function keepRunning(options: KeepOptions): RoleProcess {
   const finished = loop();
   return {
     finished,
+    send: (message) => send(child, message),
     stop: async () => {
       stopping = true;
       abort.abort();
@@ -82,6 +91,11 @@ function keepRunning(options: KeepOptions): RoleProcess {
       clearTimeout(timer);
     },
   };
+}
+
+/** A process that ends before it hears is started again, and greeted. */
+function send(child: ChildProcess | undefined, message: TlsMessage): void {
+  if (child?.connected === true) child.send(message, () => undefined);
 }
 
 function exitOf(child: ChildProcess): Promise<number> {
@@ -95,8 +109,9 @@ function say(text: string): void {
   process.stdout.write(`${text}\n`);
 }
 
-/** Runs the service until it is asked to stop. Exits with 78 when the configuration cannot be used. */
-export async function supervise(_config: Config, log: Logger): Promise<void> {
+/** Runs the service until it is asked to stop. Exits with 78 when the configuration cannot be used. SIGHUP reads the certificate again. */
+export async function supervise(config: Config, log: Logger): Promise<void> {
+  const tls = config.tls === undefined ? undefined : new TlsSource(config.tls, log);
   const asked = shutdownRequested();
   const runnerReady = Promise.withResolvers<undefined>();
   const roles: RoleProcess[] = [];
@@ -111,26 +126,42 @@ export async function supervise(_config: Config, log: Logger): Promise<void> {
       },
     }),
   );
+  let control: RoleProcess | undefined;
+  process.on('SIGHUP', () => {
+    if (tls === undefined) log.info('SIGHUP: there is no certificate to read again');
+    else if (tls.reload()) control?.send(buildTlsMessage(tls.pair));
+  });
   const firstFailure = () => Promise.race(roles.map((role) => role.finished));
   const started = await Promise.race([
     runnerReady.promise.then(() => 'ready' as const),
     asked,
     firstFailure(),
   ]);
-  if (started === 'ready')
-    roles.push(keepRunning({ role: 'control', log, onMessage: (message) => onControlReady(message, log) }));
+  if (started === 'ready') {
+    control = keepRunning({
+      role: 'control',
+      log,
+      greet: () => tls && buildTlsMessage(tls.pair),
+      onMessage: (message) => onControlReady(message, { tls, log }),
+    });
+    roles.push(control);
+  }
   const end = started === 'ready' ? await Promise.race([asked, firstFailure()]) : started;
   log.info({ reason: end }, 'service stops; sandboxes run on');
   for (const role of roles.toReversed()) await role.stop();
   if (typeof end === 'number') process.exitCode = end;
 }
 
-function onControlReady(message: RoleMessage, log: Logger): void {
+function onControlReady(
+  message: RoleMessage,
+  { tls, log }: { tls: TlsSource | undefined; log: Logger },
+): void {
   if (message.type !== 'control-ready') return;
   say(`coppice is listening on ${message.address}`);
   if (message.apiKey === undefined) return;
   say(`\nAPI key of the organization "default", shown this once:\n\n  ${message.apiKey}\n`);
-  showFirstSandbox(message.address, message.apiKey, say).catch((error: unknown) => {
+  const { address, apiKey } = message;
+  showFirstSandbox({ address, apiKey, say, tls }).catch((error: unknown) => {
     log.error({ err: error }, 'the first sandbox could not be shown');
   });
 }

@@ -60,11 +60,31 @@ export interface IdempotencyKeyTable {
   answer: string | null;
 }
 
+export interface RegistryCredentialTable {
+  organization_id: string;
+  /** As `parseRegistryName` spells it. */
+  registry: string;
+  username: string;
+  /** By the secret box, bound to organization and registry. */
+  sealed_password: Buffer;
+  updated_at: number;
+}
+
+export interface ImageUseTable {
+  organization_id: string;
+  /** Resolved reference, `registry/repository:tag@sha256:…`. */
+  image: string;
+  digest: string;
+  last_used_at: number;
+}
+
 export interface Tables {
   organizations: OrganizationTable;
   api_keys: ApiKeyTable;
   sandboxes: SandboxTable;
   idempotency_keys: IdempotencyKeyTable;
+  registry_credentials: RegistryCredentialTable;
+  image_uses: ImageUseTable;
 }
 
 export type SandboxRow = Selectable<SandboxTable>;

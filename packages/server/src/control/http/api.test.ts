@@ -264,39 +264,3 @@ test('a fault inside is 500 with a text that tells nothing', async () => {
     ),
   );
 });
-
-test('images are listed, and a build answers JSON or streams its steps', async () => {
-  const ready = {
-    image: `registry.test/library/node:22-slim@sha256:${'b'.repeat(64)}`,
-    digest: `sha256:${'b'.repeat(64)}`,
-    size_bytes: 1,
-    prepared_at: '2026-11-21T06:30:00.000Z',
-    status: 'ready' as const,
-  };
-  harness.runner.images = [ready];
-  harness.runner.progress = [
-    { type: 'step', step: 'pull', elapsed_ms: 5 },
-    { type: 'done', image: ready },
-  ];
-  assert.deepEqual((await harness.call('GET', '/v1/images')).body, [ready]);
-  assert.deepEqual((await harness.call('POST', '/v1/images/build', { body: { image } })).body, ready);
-  const headers = { accept: 'text/event-stream' };
-  const stream = await harness.fetch('POST', '/v1/images/build', { body: { image }, headers });
-  assert.equal(stream.headers.get('content-type'), 'text/event-stream');
-  const events = (await stream.text())
-    .trim()
-    .split('\n\n')
-    .map((line) => JSON.parse(line.replace('data: ', '')));
-  assert.deepEqual(events, [
-    { type: 'step', step: 'pull', elapsed_ms: 5 },
-    { type: 'done', image: ready },
-  ]);
-
-  harness.runner.progress = [{ type: 'error', error: { code: 'image_not_found', message: 'no such image' } }];
-  const failed = await harness.call('POST', '/v1/images/build', { body: { image } });
-  assert.equal(failed.status, 404);
-  const failedStream = await (
-    await harness.fetch('POST', '/v1/images/build', { body: { image }, headers })
-  ).text();
-  assert.match(failedStream, /^data: \{"type":"error","error":\{"code":"image_not_found"/);
-});

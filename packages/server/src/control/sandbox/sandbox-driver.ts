@@ -24,7 +24,7 @@ import type { Logger } from 'pino';
 import type { VmEnd } from '../../lib/runner-protocol.ts';
 import type { ControlLimits } from '../control-config.ts';
 import type { SandboxRow } from '../db/tables.ts';
-import type { RunnerClient } from '../placement/runner-client.ts';
+import type { ImageLogin, RunnerClient } from '../placement/runner-client.ts';
 import type { Clock } from './clock.ts';
 import { CommittedRow } from './committed-row.ts';
 import { buildEnding, readEndReason } from './ending.ts';
@@ -99,11 +99,11 @@ export class SandboxDriver {
   }
 
   /** Boots the VM of a sandbox that was just inserted; resolves when a first command could run. */
-  async boot(): Promise<SandboxRecord> {
+  async boot(access: ImageLogin = {}): Promise<SandboxRecord> {
     const startedAt = this.#parts.clock.monotonicMs();
     this.#isBooting = true;
     try {
-      const { image } = await this.#createVm();
+      const { image } = await this.#createVm(access);
       const createMs = Math.round(this.#parts.clock.monotonicMs() - startedAt);
       return await this.#inTurn(() => this.#commitStart(image, createMs));
     } catch (error) {
@@ -187,10 +187,10 @@ export class SandboxDriver {
     this.#timer?.stop();
   }
 
-  async #createVm(): Promise<{ image: string }> {
+  async #createVm({ login }: ImageLogin): Promise<{ image: string }> {
     const { image, vcpus, mem_mib, disk_mib } = this.#row.current;
     try {
-      return await this.#vm.create({ image, vcpus, mem_mib, disk_mib }, this.#parts.limits);
+      return await this.#vm.create({ image, vcpus, mem_mib, disk_mib, login }, this.#parts.limits);
     } catch (error) {
       await this.#inTurn(() => this.#handleEvent('start_failed', 'create_failed', undefined));
       this.#vm.removeLater();

@@ -6,7 +6,9 @@ import {
   type CreateSandboxRequest,
   type SandboxRecord,
 } from '@coppice/contract';
+import type { ImageUses } from '../images/image-uses.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
+import type { Registries } from '../registries/registries.ts';
 import type { NewSandboxRow } from '../db/tables.ts';
 import { PendingInserts } from './pending-inserts.ts';
 import { buildRecord } from './record.ts';
@@ -15,6 +17,8 @@ import type { SandboxFilter, SandboxStore } from './sandbox-store.ts';
 
 export interface SandboxesParts extends Omit<DriverParts, 'onFinal'> {
   region: string;
+  registries: Registries;
+  imageUses: ImageUses;
 }
 
 export interface CreateSandbox {
@@ -59,12 +63,15 @@ export class Sandboxes implements Disposable {
 
   /** Resolves when a first command could run. A create that fails leaves a `failed` record and nothing else. */
   async create({ organizationId, id, request }: CreateSandbox): Promise<SandboxRecord> {
-    parseImageReference(request.image);
+    const reference = parseImageReference(request.image);
     await this.#checkShape(request);
+    const login = await this.#parts.registries.findLogin(organizationId, reference);
     this.#checkQuota(organizationId);
     const row = await this.#inserts.insert(this.#buildRow(organizationId, id, request));
     const driver = this.#addDriver(id, new SandboxDriver(row, this.#driverParts()));
-    return driver.boot();
+    const record = await driver.boot({ login });
+    await this.#parts.imageUses.note(organizationId, record.image);
+    return record;
   }
 
   /** Throws `not_found` when this organization has no such sandbox. */

@@ -9,6 +9,7 @@ import { AppError } from '@coppice/contract';
 import { encodeFrame, FRAME, FrameDecoder } from '../../lib/frames.ts';
 import {
   CreateVm,
+  PrepareImage,
   type PrepareProgress,
   type PreparedImage,
   type RunnerEvent,
@@ -48,7 +49,11 @@ export class FakeRunner implements AsyncDisposable {
   maxVcpus = 32;
   maxMemMib = 262_144;
   images: PreparedImage[] = [];
-  progress: PrepareProgress[] = [];
+  /** What a preparation tells; one that is an async iterable takes its time. */
+  progress: Iterable<PrepareProgress> | AsyncIterable<PrepareProgress> = [];
+  /** What was asked for, newest last. */
+  readonly creates: CreateVm[] = [];
+  readonly preparations: PrepareImage[] = [];
   /** Called before a VM is made; throws what the create should answer. */
   onCreate: (id: string, vm: CreateVm) => Promise<void> | void = () => undefined;
   /** Called before a VM is removed; throws what the removal should answer. */
@@ -136,9 +141,7 @@ export class FakeRunner implements AsyncDisposable {
       case 'GET /images':
         return answer(stream, 200, this.images);
       case 'POST /images/prepare':
-        stream.respond({ ':status': 200 });
-        stream.end(this.progress.map((event) => `${JSON.stringify(event)}\n`).join(''));
-        return undefined;
+        return this.#prepare(stream);
       default:
         throw new AppError('not_found', `no ${method} ${url.pathname}`);
     }
@@ -157,9 +160,13 @@ export class FakeRunner implements AsyncDisposable {
       return answer(stream, 200, end);
     }
     const body = CreateVm.parse(JSON.parse((await readAll(stream)).toString('utf8')));
+    this.creates.push(body);
     await this.onCreate(id, body);
+    const { vcpus, mem_mib, disk_mib } = body;
     const vm: VmInfo = {
-      ...body,
+      vcpus,
+      mem_mib,
+      disk_mib,
       id,
       state: 'running',
       image: `registry.test/library/${body.image}@${DIGEST}`,
@@ -167,6 +174,13 @@ export class FakeRunner implements AsyncDisposable {
     };
     this.vms.set(id, vm);
     return answer(stream, 201, vm);
+  }
+
+  async #prepare(stream: ServerHttp2Stream): Promise<void> {
+    this.preparations.push(PrepareImage.parse(JSON.parse((await readAll(stream)).toString('utf8'))));
+    stream.respond({ ':status': 200 });
+    for await (const event of this.progress) stream.write(`${JSON.stringify(event)}\n`);
+    stream.end();
   }
 
   #streamEvents(stream: ServerHttp2Stream): void {
