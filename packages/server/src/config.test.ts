@@ -11,6 +11,7 @@ const MANIFEST = Object.fromEntries([
   ...[
     'kernel',
     'initramfs',
+    'jail',
     'qemu',
     'qemu_img',
     'tar2sqfs',
