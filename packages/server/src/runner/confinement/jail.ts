@@ -71,11 +71,12 @@ export class Jail {
     const child = spawn(command, args, { cwd, env: {}, detached: true, stdio });
     // A launcher that ends before it has read all has said why among QEMU's messages.
     child.stdin?.on('error', (error) => this.#options.log.debug({ err: error }, 'the launcher left'));
-    child.stdin?.end(encodePlan(kind, this.#plan(options, start)));
+    child.stdin?.end(encodePlan(kind, this.buildPlan(options, start)));
     return child;
   }
 
-  #plan(options: QemuOptions, start: JailedStart): JailPlan {
+  /** All that this VM’s QEMU gets. */
+  buildPlan(options: QemuOptions, start: JailedStart): JailPlan {
     const layout = this.arrange(options);
     const args = buildQemuArguments({ ...options, files: layout.files, mode: layout.mode });
     const firmware = this.#closure === undefined ? [] : ['-L', this.#closure.firmwareDirectory];
