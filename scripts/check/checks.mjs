@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { AGENT_DIRECTORY, GO_ENVIRONMENT } from '../setup/agent.mjs';
+import { JAIL_DIRECTORY } from '../setup/jail.mjs';
 import { getNode } from '../setup/node-runtime.mjs';
 import { REPOSITORY } from '../setup/paths.mjs';
 import { inspect, PREREQUISITES } from '../setup/prerequisites.mjs';
@@ -55,9 +56,22 @@ async function listChecks() {
     nodeCheck('types (tsc)', 'tsc', ['--noEmit', '-p', '.']),
     nodeCheck('types of the client (tsc)', 'tsc', ['--noEmit', '-p', 'packages/sdk']),
     nodeCheck('types of the scripts (tsc)', 'tsc', ['--noEmit', '-p', 'scripts']),
-    { name: 'format of the agent (gofmt)', run: () => checkGofmt(join(go, '..', 'gofmt')) },
-    { name: 'agent (go vet)', run: () => runInAgent(go, ['vet', './...']) },
-    { name: 'agent (staticcheck)', run: () => checkStatically(go) },
+    ...goChecks(go, 'agent', AGENT_DIRECTORY),
+    ...goChecks(go, 'jail', JAIL_DIRECTORY),
+  ];
+}
+
+/**
+ * @param {string} go
+ * @param {string} name
+ * @param {string} directory of a Go module
+ * @returns {Check[]}
+ */
+function goChecks(go, name, directory) {
+  return [
+    { name: `${name} (gofmt)`, run: () => checkGofmt(join(go, '..', 'gofmt'), directory) },
+    { name: `${name} (go vet)`, run: () => runInModule(go, ['vet', './...'], directory) },
+    { name: `${name} (staticcheck)`, run: () => checkStatically(go, directory) },
   ];
 }
 
@@ -72,31 +86,34 @@ async function findGo() {
 /**
  * @param {string} command
  * @param {string[]} args
+ * @param {string} cwd
  */
-async function runInAgent(command, args) {
-  return (
-    (await runLive(command, args, { timeoutMs: TIMEOUT_MS, cwd: AGENT_DIRECTORY, env: GO_ENVIRONMENT })) === 0
-  );
+async function runInModule(command, args, cwd) {
+  return (await runLive(command, args, { timeoutMs: TIMEOUT_MS, cwd, env: GO_ENVIRONMENT })) === 0;
 }
 
 /**
  * gofmt names the files that it would change and ends well all the same.
  * @param {string} gofmt
+ * @param {string} cwd
  */
-async function checkGofmt(gofmt) {
+async function checkGofmt(gofmt, cwd) {
   /** @type {string[]} */
   const files = [];
   const exitCode = await runLive(gofmt, ['-l', '.'], {
     timeoutMs: TIMEOUT_MS,
-    cwd: AGENT_DIRECTORY,
+    cwd,
     onLine: (line) => files.push(line),
   });
-  for (const file of files) process.stdout.write(`agent/${file} is not formatted: gofmt -w it\n`);
+  for (const file of files) process.stdout.write(`${join(cwd, file)} is not formatted: gofmt -w it\n`);
   return exitCode === 0 && files.length === 0;
 }
 
-/** @param {string} go */
-async function checkStatically(go) {
+/**
+ * @param {string} go
+ * @param {string} cwd
+ */
+async function checkStatically(go, cwd) {
   const staticcheck = await ensureStaticcheck(go);
-  return staticcheck !== undefined && (await runInAgent(staticcheck, ['./...']));
+  return staticcheck !== undefined && (await runInModule(staticcheck, ['./...'], cwd));
 }

@@ -106,7 +106,7 @@ export const PREREQUISITES = [
   },
   {
     name: 'go',
-    purpose: 'builds the guest agent',
+    purpose: "builds the guest agent and QEMU's launcher",
     scope: 'run',
     executable: 'go',
     searchPatterns: ['/usr/local/go/bin', '/usr/lib/go-*/bin'],

@@ -5,6 +5,7 @@ import { ensureAccount } from './account.mjs';
 import { ensureAgent } from './agent.mjs';
 import { ensureBaseImage } from './base-image.mjs';
 import { ensureInitramfs } from './initramfs.mjs';
+import { ensureJail } from './jail.mjs';
 import { ensureKernel } from './kernel.mjs';
 import { withLock } from './lock.mjs';
 import { writeManifest } from './manifest.mjs';
@@ -68,6 +69,7 @@ async function setUpLocked(options) {
   const postgresBin = await ensurePostgres();
   const go = getTool(tools, 'go');
   const agentPath = await ensureAgent(go.path);
+  const jailPath = await ensureJail(go.path);
   const kernel = await ensureKernel({ refresh });
   const initramfsPath = await ensureInitramfs({ kernel, agentPath });
   const baseImage = await ensureBaseImage({ refresh });
@@ -77,6 +79,7 @@ async function setUpLocked(options) {
     version: 1,
     kernel: { path: kernel.path, release: kernel.release },
     initramfs: { path: initramfsPath },
+    jail: { path: jailPath },
     base_image: { layout_path: baseImage.layoutPath, reference: baseImage.reference },
     qemu: { path: qemu.path, version: qemu.version },
     qemu_img: path('qemu-img'),

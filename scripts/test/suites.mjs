@@ -4,8 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { AGENT_DIRECTORY, GO_ENVIRONMENT } from '../setup/agent.mjs';
 import { listFiles } from '../setup/hash.mjs';
+import { JAIL_DIRECTORY } from '../setup/jail.mjs';
 import { assetsDirectory, REPOSITORY } from '../setup/paths.mjs';
-import { CRASHED, NOTHING, withExitCode } from './counts.mjs';
+import { addCounts, CRASHED, NOTHING, withExitCode } from './counts.mjs';
 import { GoEvents } from './go-events.mjs';
 import { runLive } from './live-command.mjs';
 
@@ -25,7 +26,14 @@ const NOT_OURS = new Set(['node_modules', 'dist', '.git']);
 
 /** @type {Suite[]} */
 export const SUITES = [
-  { name: 'go', title: "the guest agent's tests", run: (tools) => runGoTests(tools.go) },
+  {
+    name: 'go',
+    title: "tests of the guest agent and of QEMU's launcher",
+    run: async (tools) => {
+      const agent = await runGoTests(tools.go, AGENT_DIRECTORY);
+      return addCounts(agent, await runGoTests(tools.go, JAIL_DIRECTORY));
+    },
+  },
   {
     name: 'unit',
     title: 'tests beside the code',
@@ -114,13 +122,14 @@ async function readCounts(path) {
 
 /**
  * @param {string} go
+ * @param {string} directory of a Go module
  * @returns {Promise<Counts>}
  */
-async function runGoTests(go) {
+async function runGoTests(go, directory) {
   const events = new GoEvents((text) => process.stdout.write(text));
   const exitCode = await runLive(go, ['test', '-json', '-timeout', '10m', './...'], {
     timeoutMs: 30 * MINUTE_MS,
-    cwd: AGENT_DIRECTORY,
+    cwd: directory,
     env: GO_ENVIRONMENT,
     onLine: (line) => events.accept(line),
   });

@@ -8,9 +8,18 @@ import { ConfigError, loadConfig, Settings, type Config } from './config.ts';
 const MANIFEST = Object.fromEntries([
   ['version', 1],
   ['base_image', { layout_path: '/assets/base', reference: 'coppice/base:1' }],
-  ...['kernel', 'initramfs', 'qemu', 'qemu_img', 'tar2sqfs', 'nft', 'ip', 'mke2fs', 'postgres_bin'].map(
-    (name) => [name, { path: `/assets/${name}` }],
-  ),
+  ...[
+    'kernel',
+    'initramfs',
+    'jail',
+    'qemu',
+    'qemu_img',
+    'tar2sqfs',
+    'nft',
+    'ip',
+    'mke2fs',
+    'postgres_bin',
+  ].map((name) => [name, { path: `/assets/${name}` }]),
 ]);
 
 function load(environment: Record<string, string>, manifest: unknown = MANIFEST): Config {

@@ -96,6 +96,7 @@ const Manifest = z.object({
   kernel: z.object({ path: z.string() }),
   initramfs: z.object({ path: z.string() }),
   base_image: z.object({ layout_path: z.string(), reference: z.string() }),
+  jail: z.object({ path: z.string() }),
   qemu: z.object({ path: z.string() }),
   qemu_img: z.object({ path: z.string() }),
   tar2sqfs: z.object({ path: z.string() }),
@@ -164,6 +165,7 @@ function runnerConfig(
       { reference: manifest.base_image.reference, layoutPath: manifest.base_image.layout_path },
     ],
     tools: {
+      jail: manifest.jail.path,
       qemu: manifest.qemu.path,
       qemuImg: manifest.qemu_img.path,
       kernel: manifest.kernel.path,

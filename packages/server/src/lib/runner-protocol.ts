@@ -70,10 +70,16 @@ export type RunnerEvent = z.infer<typeof RunnerEvent>;
 export const Accelerator = z.enum(['kvm', 'tcg']);
 export type Accelerator = z.infer<typeof Accelerator>;
 
+/** What QEMU is kept from: docs/security.md. */
+export const Confinement = z.enum(['full', 'user-namespace', 'reduced']);
+export type Confinement = z.infer<typeof Confinement>;
+
 export const RunnerStatus = z.object({
   protocol: z.literal(RUNNER_PROTOCOL_VERSION),
   accelerator: Accelerator,
   accelerator_reason: z.string(),
+  confinement: Confinement,
+  confinement_reason: z.string(),
   max_vcpus: z.int(),
   max_mem_mib: z.int(),
   vms: z.int(),

@@ -1,5 +1,7 @@
 /** What the runner has to know; made by config.ts, the only reader of the environment. */
 export interface RunnerTools {
+  /** Launcher that becomes QEMU. */
+  jail: string;
   qemu: string;
   qemuImg: string;
   kernel: string;

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { lockInstance } from '../lib/instance-lock.ts';
 import { RUNNER_PROTOCOL_VERSION } from '../lib/runner-protocol.ts';
+import { Jail } from './confinement/jail.ts';
 import { ScratchStore } from './disk/scratch-store.ts';
 import { EventSpool } from './driver/event-spool.ts';
 import { Fleet } from './driver/fleet.ts';
@@ -15,6 +16,7 @@ import { GuestNetwork } from './network/guest-network.ts';
 import type { RunnerConfig } from './runner-config.ts';
 import { TemplateStore } from './snapshot/template-store.ts';
 import { chooseAccelerator, type AcceleratorChoice } from './vmm/accelerator.ts';
+import { listProcessesOfUids } from './vmm/host-process.ts';
 import { measureTscKhz } from './vmm/host-tsc.ts';
 import { Qemu } from './vmm/qemu.ts';
 
@@ -37,8 +39,15 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
   setup.use(await lockInstance('runner', config.dataDir));
   const tscKhz = await measureTscKhz();
   const bindings = bindingsOf(config, tscKhz);
-  const { qemu: qemuPath, kernel: kernelPath, initramfs: initramfsPath } = config.tools;
-  const vmm = new Qemu({ qemuPath, kernelPath, initramfsPath, tscKhz }, log);
+  const { kernel: kernelPath, initramfs: initramfsPath } = config.tools;
+  const jail = await Jail.open({
+    launcherPath: config.tools.jail,
+    qemuPath: config.tools.qemu,
+    directory: join(config.dataDir, 'qemu'),
+    uid: config.uidBase,
+    log,
+  });
+  const vmm = new Qemu({ jail, kernelPath, initramfsPath, tscKhz }, log);
   const accelerator = await chooseAccelerator({
     vmm,
     cachePath: join(config.dataDir, 'accelerator.json'),
@@ -49,6 +58,7 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
   });
   const fleet = await openFleet(config, { vmm, bindings, accelerator }, log);
   setup.defer(() => fleet.close());
+  jail.sweep(listProcessesOfUids(config.uidBase, lastUid(config)).map(({ pid }) => pid));
   const server = await RunnerServer.listen(
     {
       fleet: fleet.fleet,
@@ -58,6 +68,8 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
         protocol: RUNNER_PROTOCOL_VERSION,
         accelerator: accelerator.accelerator,
         accelerator_reason: accelerator.reason,
+        confinement: jail.confinement.kind,
+        confinement_reason: jail.confinement.reason,
         max_vcpus: Math.max(MIN_MAX_VCPUS, availableParallelism()),
         max_mem_mib: Math.floor(totalmem() / (1024 * 1024)),
         vms: fleet.fleet.list().length,
@@ -69,6 +81,10 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
   setup.defer(() => server.close());
   const running = setup.move();
   return { accelerator, [Symbol.asyncDispose]: () => running.disposeAsync() };
+}
+
+function lastUid({ uidBase }: RunnerConfig): number {
+  return uidBase + SERVICE_UIDS + VM_UIDS - 1;
 }
 
 interface OpenedFleet {
@@ -121,7 +137,7 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
   const uids = {
     serviceFirst: uidBase,
     first: uidBase + SERVICE_UIDS,
-    last: uidBase + SERVICE_UIDS + VM_UIDS - 1,
+    last: lastUid(config),
   };
   const vmsDirectory = join(dataDir, 'vms');
   const socketsDirectory = join(runDir, 'v');

@@ -149,7 +149,15 @@ export class FakeRunner implements AsyncDisposable {
 
   #status() {
     const limits = { max_vcpus: this.maxVcpus, max_mem_mib: this.maxMemMib };
-    return { protocol: 1, accelerator: 'tcg', accelerator_reason: 'a fake', ...limits, vms: this.vms.size };
+    return {
+      protocol: 1,
+      accelerator: 'tcg',
+      accelerator_reason: 'a fake',
+      confinement: 'reduced',
+      confinement_reason: 'a fake',
+      ...limits,
+      vms: this.vms.size,
+    };
   }
 
   async #answerVm(stream: ServerHttp2Stream, method: string, id: string): Promise<void> {

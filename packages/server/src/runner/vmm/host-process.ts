@@ -1,5 +1,5 @@
 /** What /proc says of a process that may not be our child: VMs outlive the runner that started them. */
-import { readFileSync, readdirSync, statSync } from 'node:fs';
+import { readFileSync, readdirSync } from 'node:fs';
 import { pollUntil } from '../../lib/deadline.ts';
 
 const KILL_TIMEOUT_MS = 10_000;
@@ -96,9 +96,11 @@ export function listProcessesOfUids(first: number, last: number): ProcessIdentit
   return found;
 }
 
+/** Real user id. Not the owner of the directory in /proc, which is root for a process that may not be traced. */
 function findOwner(pid: string): number | undefined {
   try {
-    return statSync(`/proc/${pid}`).uid;
+    const uid = /^Uid:\s+(\d+)/mu.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1];
+    return uid === undefined ? undefined : Number(uid);
   } catch {
     return undefined;
   }

@@ -9,7 +9,7 @@
 import type { Accelerator } from '../../lib/runner-protocol.ts';
 
 /** Raise when the device model or its order changes: templates of another version are not used. */
-export const MACHINE_VERSION = 2;
+export const MACHINE_VERSION = 3;
 
 /** The same in every guest: saved state carries it, and no two guests share a link. */
 export const GUEST_MAC = '06:00:00:00:00:01';

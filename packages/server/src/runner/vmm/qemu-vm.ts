@@ -1,4 +1,4 @@
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import type { Logger } from 'pino';
 import { findUsage, isAlive, killAndWait, type ProcessIdentity, type ProcessUsage } from './host-process.ts';
 import { CONSOLE_CHARDEV } from './qemu-arguments.ts';
@@ -13,19 +13,30 @@ function stringField(value: unknown, field: string): string | undefined {
   return typeof found === 'string' ? found : undefined;
 }
 
+export interface QemuVmParts {
+  identity: ProcessIdentity;
+  socketDirectory: string;
+  /** The same directory by the path that QEMU has for it; unknown for a VM that was adopted. */
+  socketDirectorySeen: string | undefined;
+  qmp: QmpClient;
+  log: Logger;
+}
+
 /** One QEMU process and its monitor. */
 export class QemuVm implements VmHandle {
   readonly identity: ProcessIdentity;
   readonly socketDirectory: string;
   readonly ended: Promise<VmEnding>;
+  readonly #socketDirectorySeen: string | undefined;
   readonly #qmp: QmpClient;
   readonly #log: Logger;
   readonly #ended = Promise.withResolvers<VmEnding>();
   #released = false;
 
-  constructor(identity: ProcessIdentity, socketDirectory: string, qmp: QmpClient, log: Logger) {
+  constructor({ identity, socketDirectory, socketDirectorySeen, qmp, log }: QemuVmParts) {
     this.identity = identity;
     this.socketDirectory = socketDirectory;
+    this.#socketDirectorySeen = socketDirectorySeen;
     this.ended = this.#ended.promise;
     this.#qmp = qmp;
     this.#log = log;
@@ -48,10 +59,17 @@ export class QemuVm implements VmHandle {
     return stringField(await this.#qmp.execute('query-status'), 'status') ?? 'unknown';
   }
 
-  /** Stops the VM and writes the state of its devices (not RAM). `live=false`, or QEMU would go on running. */
+  /**
+   * Stops the VM and writes the state of its devices (not RAM) to a file in the socket directory, the only place where
+   * QEMU may make one. `live=false`, or QEMU would go on running.
+   */
   async saveTemplate(statePath: string): Promise<void> {
+    const seen = this.#socketDirectorySeen;
+    if (seen === undefined || dirname(statePath) !== this.socketDirectory)
+      throw new Error(`this VM cannot write ${statePath}`);
     await this.#qmp.execute('stop');
-    await this.#qmp.execute('xen-save-devices-state', { filename: statePath, live: false });
+    const filename = join(seen, basename(statePath));
+    await this.#qmp.execute('xen-save-devices-state', { filename, live: false });
   }
 
   async kill(): Promise<void> {
