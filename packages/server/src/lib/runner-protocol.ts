@@ -70,6 +70,21 @@ export type RunnerEvent = z.infer<typeof RunnerEvent>;
 export const Accelerator = z.enum(['kvm', 'tcg']);
 export type Accelerator = z.infer<typeof Accelerator>;
 
+const Promised = z.object({ promised: z.int(), limit: z.int() });
+
+/** What has been promised to VMs, out of what may be. */
+export const CapacityStatus = z.object({
+  mem_mib: Promised,
+  vcpus: Promised,
+  /** Really available on the host. */
+  mem_available_mib: z.int(),
+  /** VMs that are being started, and those that wait for their turn. */
+  starts: z.object({ running: z.int(), waiting: z.int() }),
+  /** The file system of the data directory. */
+  disk: z.object({ free_mib: z.int(), reserve_mib: z.int() }),
+});
+export type CapacityStatus = z.infer<typeof CapacityStatus>;
+
 export const RunnerStatus = z.object({
   protocol: z.literal(RUNNER_PROTOCOL_VERSION),
   accelerator: Accelerator,
@@ -77,6 +92,7 @@ export const RunnerStatus = z.object({
   max_vcpus: z.int(),
   max_mem_mib: z.int(),
   vms: z.int(),
+  capacity: CapacityStatus,
 });
 export type RunnerStatus = z.infer<typeof RunnerStatus>;
 

@@ -1,11 +1,12 @@
 /** Composition root of the runner: the one place where its parts meet. */
 import { createHash } from 'node:crypto';
 import { mkdirSync, rmSync, statSync } from 'node:fs';
-import { availableParallelism, totalmem } from 'node:os';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { lockInstance } from '../lib/instance-lock.ts';
 import { RUNNER_PROTOCOL_VERSION } from '../lib/runner-protocol.ts';
+import { buildCapacity } from './capacity/build-capacity.ts';
+import type { Capacity } from './capacity/capacity.ts';
 import { ScratchStore } from './disk/scratch-store.ts';
 import { EventSpool } from './driver/event-spool.ts';
 import { Fleet } from './driver/fleet.ts';
@@ -23,8 +24,6 @@ const TAP_POOL_SIZE = 8;
 /** Uids before those of the VMs: the probe's and the template's. */
 const SERVICE_UIDS = 2;
 const VM_UIDS = 16_384;
-/** More vCPUs than cores are allowed: sandboxes are idle most of the time. */
-const MIN_MAX_VCPUS = 8;
 
 export interface Runner extends AsyncDisposable {
   accelerator: AcceleratorChoice;
@@ -58,9 +57,10 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
         protocol: RUNNER_PROTOCOL_VERSION,
         accelerator: accelerator.accelerator,
         accelerator_reason: accelerator.reason,
-        max_vcpus: Math.max(MIN_MAX_VCPUS, availableParallelism()),
-        max_mem_mib: Math.floor(totalmem() / (1024 * 1024)),
+        max_vcpus: fleet.capacity.maxVcpus,
+        max_mem_mib: fleet.capacity.maxMemMiB,
         vms: fleet.fleet.list().length,
+        capacity: fleet.capacity.status,
       }),
       log,
     },
@@ -75,6 +75,7 @@ interface OpenedFleet {
   fleet: Fleet;
   spool: EventSpool;
   images: ImageStore;
+  capacity: Capacity;
   close: () => Promise<void>;
 }
 
@@ -87,12 +88,14 @@ interface FleetParts {
 async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): Promise<OpenedFleet> {
   const { dataDir, runDir, tools, uidBase } = config;
   const { vmm } = parts;
+  const capacity = buildCapacity(config, parts.accelerator.accelerator);
   const images = await ImageStore.open({
     directory: join(dataDir, 'images'),
     tools: { skopeo: tools.skopeo, tar2sqfs: tools.tar2sqfs },
     mirrors: config.registryMirrors,
     insecureRegistries: [...config.insecureRegistries],
     builtin: [...config.builtinImages],
+    limits: { minFreeBytes: config.diskReserveMiB * 1024 * 1024 },
     log,
   });
   const network = await GuestNetwork.open({
@@ -114,6 +117,7 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
     scratch,
     uid: uidBase + 1,
     bindings: parts.bindings,
+    inTurn: (diskMiB, boot) => capacity.inTurn({ diskMiB }, boot),
     acquireSlot: async (id) => ({ ...(await network.acquire(id)), release: () => network.release(id) }),
     log,
   });
@@ -129,6 +133,7 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
   const fleet = new Fleet({
     warmPoolLimit: config.warmPoolLimit,
     accelerator,
+    capacity,
     images,
     templates,
     scratch,
@@ -145,6 +150,7 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
     fleet,
     spool,
     images,
+    capacity,
     close: async () => {
       await fleet.close();
       await network.close();

@@ -4,7 +4,9 @@ import { mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { AppError, parseImageReference } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { Accelerator, CreateVm, VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
+import { untilAborted } from '../../lib/deadline.ts';
 import { findVmRecord, writeVmRecord, type VmRecord } from '../adopt/vm-record.ts';
+import type { Capacity } from '../capacity/capacity.ts';
 import type { ImageStore } from '../image/image-store.ts';
 import type { TemplateStore } from '../snapshot/template-store.ts';
 import { hostBootId, killAndWait, listProcessesOfUids } from '../vmm/host-process.ts';
@@ -21,6 +23,7 @@ export interface FleetOptions extends AssemblyParts {
   images: ImageStore;
   templates: TemplateStore;
   spool: EventSpool;
+  capacity: Capacity;
   /** VMs kept warm in all; 0 keeps none. */
   warmPoolLimit: number;
   log: Logger;
@@ -45,6 +48,7 @@ export class Fleet {
     this.#pool = new WarmPool({
       limit: options.warmPoolLimit,
       prepare: (blueprint) => this.#prepareWarm(blueprint),
+      hasRoom: ({ shape }) => options.capacity.hasRoomToSpare(shape),
       now: () => performance.now(),
       log: options.log,
     });
@@ -62,6 +66,11 @@ export class Fleet {
 
   find(id: string): VmDriver | undefined {
     return this.#drivers.get(id);
+  }
+
+  /** Holds a place for a create that is about to come, or throws what it is refused with. */
+  admit(id: string, request: CreateVm): void {
+    this.#options.capacity.admit(id, request, this.#pool.units);
   }
 
   /** Joins a create of the same id that is under way, and answers one that is done. */
@@ -94,16 +103,15 @@ export class Fleet {
     return this.#pool.serve(blueprint, (warm) => this.#claim(info, blueprint, { warm, timer }));
   }
 
-  /** Before anything is made: a bad reference or an absent image leaves nothing to undo. */
+  /** Before anything of the VM is made: a bad reference or an absent image leaves nothing to undo. */
   async #plan(request: CreateVm, timer: StepTimer): Promise<Blueprint> {
     const { images, templates, accelerator } = this.#options;
     const image = await images.prepare(parseImageReference(request.image), {});
     timer.end('image');
     const { vcpus, mem_mib: memMiB, disk_mib: diskMiB } = request;
     const shape = { accelerator, vcpus, memMiB, diskMiB };
-    const { key, files } = await templates.ensure(image, shape);
-    timer.end('template');
-    return { image, shape, templateKey: key, files };
+    const templateKey = templates.keyOf(image, shape);
+    return { image, shape, templateKey, files: templates.filesOf(templateKey) };
   }
 
   async #claim(
@@ -135,8 +143,23 @@ export class Fleet {
     blueprint: Blueprint,
     how: { warm: AssembledVm | undefined; timer: StepTimer },
   ): Promise<void> {
-    const assembled = how.warm ?? (await this.#assembler.assemble(driver, blueprint, how.timer));
-    await this.#assembler.wake(assembled, how.timer);
+    const { warm, timer } = how;
+    const { capacity, templates } = this.#options;
+    const { id } = driver.info;
+    if (warm !== undefined) {
+      capacity.release(id);
+      return this.#assembler.wake(warm, timer);
+    }
+    const { image, shape } = blueprint;
+    await capacity.reserve(driver.unit, shape, { heldAs: id, giveWay: () => this.#pool.giveWay() });
+    timer.end('admission');
+    // The template's own VM is covered by this promise: it ends before this one is made.
+    await untilAborted(driver.endAsked, templates.ensure(image, shape));
+    timer.end('template');
+    await capacity.inTurn({ diskMiB: 0, signal: driver.endAsked }, async () => {
+      timer.end('turn');
+      await this.#assembler.wake(await this.#assembler.assemble(driver, blueprint, timer), timer);
+    });
   }
 
   /** A VM for the pool; it has no sandbox's id yet. */
@@ -154,8 +177,12 @@ export class Fleet {
       timings_ms: {},
     };
     const driver = this.#newDriver(unit, info);
+    const { capacity } = this.#options;
     try {
-      const assembled = await this.#assembler.assemble(driver, blueprint, new StepTimer());
+      await capacity.reserve(unit, blueprint.shape);
+      const assembled = await capacity.inTurn({ diskMiB: 0 }, () =>
+        this.#assembler.assemble(driver, blueprint, new StepTimer()),
+      );
       await this.#assembler.rehearse(assembled);
       this.#options.log.info({ unit, template: blueprint.templateKey }, 'VM kept warm');
       return assembled;
@@ -181,7 +208,9 @@ export class Fleet {
       },
     };
     const driver = new VmDriver(unit, info, hooks, log);
+    // First in the list, so last to be done: when nothing of the VM is left.
     driver.onRelease(() => {
+      this.#options.capacity.release(unit);
       this.#drivers.delete(driver.info.id);
       this.#creates.delete(driver.info.id);
       this.#pool.drop(unit);
@@ -233,6 +262,7 @@ export class Fleet {
       return undefined;
     }
     driver.adopt(vm, record.generation);
+    this.#options.capacity.adopt(unit, { vcpus: record.info.vcpus, memMiB: record.info.mem_mib });
     this.#drivers.set(record.info.id, driver);
     this.#creates.set(record.info.id, Promise.resolve(record.info));
     this.#options.log.info({ vm: record.info.id, unit, pid: vm.identity.pid }, 'VM adopted');

@@ -42,6 +42,7 @@ export class VmDriver {
   #resumes = 0;
   #lastUsage: ProcessUsage = { cpuMs: 0, memPeakBytes: 0 };
   #ending: Promise<VmEnd> | undefined;
+  readonly #endAsked = new AbortController();
 
   constructor(unit: string, info: VmInfo, hooks: DriverHooks, log: Logger) {
     this.unit = unit;
@@ -99,10 +100,14 @@ export class VmDriver {
     this.#creation = creation.catch(() => undefined);
   }
 
+  /** Aborted when an end is asked for: waits of a create need not be waited out. */
+  get endAsked(): AbortSignal {
+    return this.#endAsked.signal;
+  }
+
   /** Throws when an end was asked for while the VM was being created. */
   assertCreating(): void {
-    if (this.#state !== 'creating')
-      throw new AppError('invalid_state', 'the sandbox was destroyed while it was created');
+    if (this.#state !== 'creating') throw destroyedMeanwhile();
   }
 
   /** The session with the agent, opened again when it was lost. */
@@ -161,6 +166,7 @@ export class VmDriver {
 
   async #end(reason: EndReason): Promise<VmEnd> {
     this.#state = 'ending';
+    this.#endAsked.abort(destroyedMeanwhile());
     await this.#creation;
     this.sampleUsage();
     this.#session?.close();
@@ -194,4 +200,8 @@ export class VmDriver {
     this.#session?.close();
     this.#vm?.detach();
   }
+}
+
+function destroyedMeanwhile(): AppError {
+  return new AppError('invalid_state', 'the sandbox was destroyed while it was created');
 }

@@ -134,6 +134,10 @@ export class RunnerServer {
     const id = segments[1] ?? '';
     if (!VM_ID.test(id)) throw new AppError('invalid_request', 'the VM id is malformed');
     if (segments[2] === 'agent') return this.#routeAgent(exchange, id, segments[3] ?? '');
+    if (segments[2] === 'admission') {
+      fleet.admit(id, CreateVm.parse(await readJson(stream)));
+      return respondJson(stream, 200, {});
+    }
     if (method === 'PUT') {
       const request = CreateVm.parse(await readJson(stream));
       return respondJson(stream, 201, await fleet.create(id, request));

@@ -11,6 +11,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AppError, formatImageReference, type ImageReference } from '@coppice/contract';
 import type { Logger } from 'pino';
+import { untilAborted } from '../../lib/deadline.ts';
 import { DEFAULT_IMAGE_LIMITS, type ImageLimits } from './image-limits.ts';
 import type { PrepareOptions, PrepareStep, PreparingImage, StoredImage } from './image-store.types.ts';
 import { indexBuiltins, type BuiltinImage } from './oci-source.ts';
@@ -226,18 +227,4 @@ function describeNamed(entry: ImageEntry, name: string): StoredImage {
   const { digest, path, sizeBytes, config, preparedAt } = entry;
   const reference = `${name.replace(/@.*$/u, '')}@${digest}`;
   return { reference, digest, path, sizeBytes, config, preparedAt };
-}
-
-/** As `work`, but rejects when the signal is aborted. The work goes on. */
-async function untilAborted<T>(signal: AbortSignal | undefined, work: Promise<T>): Promise<T> {
-  if (signal === undefined) return work;
-  const { promise, reject } = Promise.withResolvers<never>();
-  const leave = () => reject(signal.reason as Error);
-  if (signal.aborted) leave();
-  signal.addEventListener('abort', leave, { once: true });
-  try {
-    return await Promise.race([work, promise]);
-  } finally {
-    signal.removeEventListener('abort', leave);
-  }
 }

@@ -37,6 +37,8 @@ import type { TemplateFiles, Vmm } from '../vmm/vmm.ts';
 
 /** Cold boot under emulation takes some seconds; on a busy machine a multiple of that. */
 const BOOT_TIMEOUT_MS = 120_000;
+/** What a template holds besides memory: device state and the written part of the disk. */
+const BOOT_DISK_MIB = 64;
 
 export interface TemplateSlot extends GuestAddresses {
   openTap: () => number;
@@ -53,6 +55,8 @@ export interface TemplateStoreOptions {
   /** Hashes of what saved state is bound to besides the image: QEMU, kernel, initramfs. */
   bindings: Readonly<Record<string, string>>;
   acquireSlot: (id: string) => Promise<TemplateSlot>;
+  /** Runs a boot when it is its turn and there is room for what it writes. */
+  inTurn: <T>(diskMiB: number, boot: () => Promise<T>) => Promise<T>;
   log: Logger;
 }
 
@@ -101,7 +105,10 @@ export class TemplateStore {
     const key = this.keyOf(image, shape);
     const files = this.filesOf(key);
     if (existsSync(files.statePath)) return { key, files };
-    await this.#flights.run(key, () => this.#enqueue(() => this.#build(key, image, shape)));
+    const diskMiB = shape.memMiB + BOOT_DISK_MIB;
+    const { inTurn } = this.#options;
+    const build = () => inTurn(diskMiB, () => this.#build(key, image, shape));
+    await this.#flights.run(key, () => this.#enqueue(build));
     return { key, files };
   }
 

@@ -16,6 +16,13 @@ export const GUEST_MAC = '06:00:00:00:00:01';
 
 /** TCG's translation cache, MiB; its default may grow to 1 GiB for each VM. */
 const TCG_CACHE_MIB = 128;
+/** QEMU itself: program, devices, thread stacks. */
+const QEMU_MEM_MIB = 64;
+
+/** Memory of a VM's process besides that of the guest. */
+export function overheadMiB(accelerator: Accelerator): number {
+  return QEMU_MEM_MIB + (accelerator === 'tcg' ? TCG_CACHE_MIB : 0);
+}
 
 export interface MachineShape {
   accelerator: Accelerator;
