@@ -85,6 +85,10 @@ export const CapacityStatus = z.object({
 });
 export type CapacityStatus = z.infer<typeof CapacityStatus>;
 
+/** How VMs are limited by the host's control groups: no controllers, no limits; the reason is for an operator. */
+export const CgroupStatus = z.object({ controllers: z.array(z.string()), reason: z.string() });
+export type CgroupStatus = z.infer<typeof CgroupStatus>;
+
 export const RunnerStatus = z.object({
   protocol: z.literal(RUNNER_PROTOCOL_VERSION),
   accelerator: Accelerator,
@@ -93,6 +97,7 @@ export const RunnerStatus = z.object({
   max_mem_mib: z.int(),
   vms: z.int(),
   capacity: CapacityStatus,
+  cgroups: CgroupStatus,
 });
 export type RunnerStatus = z.infer<typeof RunnerStatus>;
 

@@ -7,6 +7,9 @@ import { lockInstance } from '../lib/instance-lock.ts';
 import { RUNNER_PROTOCOL_VERSION } from '../lib/runner-protocol.ts';
 import { buildCapacity } from './capacity/build-capacity.ts';
 import type { Capacity } from './capacity/capacity.ts';
+import { CgroupTree } from './confinement/cgroup-tree.ts';
+import { buildUnitLimits } from './confinement/unit-limits.ts';
+import { isTmpfs } from './disk/tmpfs.ts';
 import { ScratchStore } from './disk/scratch-store.ts';
 import { EventSpool } from './driver/event-spool.ts';
 import { Fleet } from './driver/fleet.ts';
@@ -14,9 +17,10 @@ import { RunnerServer } from './http/runner-server.ts';
 import { ImageStore } from './image/image-store.ts';
 import { GuestNetwork } from './network/guest-network.ts';
 import type { RunnerConfig } from './runner-config.ts';
-import { TemplateStore } from './snapshot/template-store.ts';
+import { TemplateStore, type Enclosure } from './snapshot/template-store.ts';
 import { chooseAccelerator, type AcceleratorChoice } from './vmm/accelerator.ts';
 import { measureTscKhz } from './vmm/host-tsc.ts';
+import type { TemplateShape } from './vmm/qemu-arguments.ts';
 import { Qemu } from './vmm/qemu.ts';
 
 /** TAPs made in advance, so that none is made while a create waits. */
@@ -61,6 +65,7 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
         max_mem_mib: fleet.capacity.maxMemMiB,
         vms: fleet.fleet.list().length,
         capacity: fleet.capacity.status,
+        cgroups: fleet.cgroups.status,
       }),
       log,
     },
@@ -76,6 +81,7 @@ interface OpenedFleet {
   spool: EventSpool;
   images: ImageStore;
   capacity: Capacity;
+  cgroups: CgroupTree;
   close: () => Promise<void>;
 }
 
@@ -88,6 +94,7 @@ interface FleetParts {
 async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): Promise<OpenedFleet> {
   const { dataDir, runDir, tools, uidBase } = config;
   const { vmm } = parts;
+  const cgroups = CgroupTree.open({ slug: config.slug, log });
   const capacity = buildCapacity(config, parts.accelerator.accelerator);
   const images = await ImageStore.open({
     directory: join(dataDir, 'images'),
@@ -118,6 +125,7 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
     uid: uidBase + 1,
     bindings: parts.bindings,
     inTurn: (diskMiB, boot) => capacity.inTurn({ diskMiB }, boot),
+    enclose: (id, shape) => encloseTemplate(cgroups, { id, shape, directory: dataDir }),
     acquireSlot: async (id) => ({ ...(await network.acquire(id)), release: () => network.release(id) }),
     log,
   });
@@ -133,6 +141,7 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
   const fleet = new Fleet({
     warmPoolLimit: config.warmPoolLimit,
     accelerator,
+    cgroups,
     capacity,
     images,
     templates,
@@ -151,11 +160,25 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
     spool,
     images,
     capacity,
+    cgroups,
     close: async () => {
       await fleet.close();
       await network.close();
+      cgroups.close();
     },
   };
+}
+
+/** A template's memory is a file in the data directory. */
+async function encloseTemplate(
+  cgroups: CgroupTree,
+  { id, shape, directory }: { id: string; shape: TemplateShape; directory: string },
+): Promise<Enclosure> {
+  const directories = cgroups.directoriesOf(id);
+  await cgroups.remove(directories);
+  const tmpfsMiB = isTmpfs(directory) ? shape.diskMiB : 0;
+  const cgroupProcs = await cgroups.create(id, buildUnitLimits({ shape, tmpfsMiB }));
+  return { cgroupProcs, release: () => cgroups.remove(directories) };
 }
 
 /** Two measurements of one counter differ by some parts in a million; two hosts' counters by more than this. */

@@ -10,6 +10,7 @@ import { encodeFrame, FRAME, FrameDecoder } from '../../lib/frames.ts';
 import {
   CreateVm,
   type CapacityStatus,
+  type CgroupStatus,
   type PrepareProgress,
   type PreparedImage,
   type RunnerEvent,
@@ -158,7 +159,8 @@ export class FakeRunner implements AsyncDisposable {
       disk: { free_mib: 4096, reserve_mib: 2048 },
     };
     const accelerator = { accelerator: 'tcg', accelerator_reason: 'a fake' };
-    return { protocol: 1, ...accelerator, ...limits, vms: this.vms.size, capacity };
+    const cgroups: CgroupStatus = { controllers: [], reason: 'a fake' };
+    return { protocol: 1, ...accelerator, ...limits, vms: this.vms.size, capacity, cgroups };
   }
 
   async #admit(stream: ServerHttp2Stream): Promise<void> {

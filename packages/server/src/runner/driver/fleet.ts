@@ -7,6 +7,7 @@ import type { Accelerator, CreateVm, VmEnd, VmInfo } from '../../lib/runner-prot
 import { untilAborted } from '../../lib/deadline.ts';
 import { findVmRecord, writeVmRecord, type VmRecord } from '../adopt/vm-record.ts';
 import type { Capacity } from '../capacity/capacity.ts';
+import { readGroupUsage } from '../confinement/cgroup-usage.ts';
 import type { ImageStore } from '../image/image-store.ts';
 import type { TemplateStore } from '../snapshot/template-store.ts';
 import { hostBootId, killAndWait, listProcessesOfUids } from '../vmm/host-process.ts';
@@ -192,7 +193,7 @@ export class Fleet {
     }
   }
 
-  #newDriver(unit: string, info: VmInfo): VmDriver {
+  #newDriver(unit: string, info: VmInfo, cgroups = this.#options.cgroups.directoriesOf(unit)): VmDriver {
     const { spool } = this.#options;
     const directory = this.#assembler.directoryOf(unit);
     const log = this.#options.log.child({ unit });
@@ -201,6 +202,7 @@ export class Fleet {
         const record = findVmRecord(directory);
         if (record !== undefined) writeVmRecord(directory, { ...record, generation: next });
       },
+      groupUsage: () => readGroupUsage(cgroups),
       // A create that failed is answered to its caller; only a VM that ran has an end to report.
       recordEnd: (end) => {
         if (driver.info.state === 'running') spool.add(end);
@@ -244,6 +246,7 @@ export class Fleet {
       await killAndWait(stray);
     }
     this.#options.network.sweepUnadopted();
+    this.#options.cgroups.sweep(new Set([...this.#drivers.values()].map((driver) => driver.unit)));
   }
 
   async #adopt(unit: string): Promise<number | undefined> {
@@ -253,8 +256,8 @@ export class Fleet {
       rmSync(directory, { recursive: true, force: true });
       return undefined;
     }
-    const driver = this.#newDriver(unit, record.info);
-    this.#assembler.registerRelease(driver);
+    const driver = this.#newDriver(unit, record.info, record.cgroups);
+    this.#assembler.registerRelease(driver, record.cgroups);
     const vm = await this.#connect(unit, record);
     if (vm === undefined) {
       await this.#killLeftover(record);

@@ -12,6 +12,7 @@ import type { Logger } from 'pino';
 import type { EndReason, VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import { TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
+import type { GroupUsage } from '../confinement/cgroup-usage.ts';
 import { isAlive, type ProcessUsage } from '../vmm/host-process.ts';
 import type { VmHandle } from '../vmm/vmm.ts';
 
@@ -24,6 +25,8 @@ export interface DriverHooks {
   recordEnd: (end: VmEnd) => void;
   /** Notes the next generation on disk before it is used. */
   saveGeneration: (generation: number) => void;
+  /** What the VM's control groups have counted; asked when its process is gone. */
+  groupUsage: () => GroupUsage;
 }
 
 export class VmDriver {
@@ -168,20 +171,35 @@ export class VmDriver {
     this.#state = 'ending';
     this.#endAsked.abort(destroyedMeanwhile());
     await this.#creation;
-    this.sampleUsage();
+    const atEnd = this.#vm?.usage();
     this.#session?.close();
     await this.#vm?.kill();
+    const usage = this.#finalUsage(atEnd);
     const end: VmEnd = {
       id: this.#info.id,
       reason,
-      cpu_ms: Math.round(this.#lastUsage.cpuMs),
-      mem_peak_bytes: this.#lastUsage.memPeakBytes,
+      cpu_ms: Math.round(usage.cpuMs),
+      mem_peak_bytes: usage.memPeakBytes,
       ended_at: new Date().toISOString(),
     };
     this.#hooks.recordEnd(end);
     await this.#releaseAll();
     this.#state = 'ended';
     return end;
+  }
+
+  /**
+   * A process that died by itself can no longer be asked: its group has counted to the end. The group's memory has page
+   * cache in it, so it is believed only then.
+   */
+  #finalUsage(atEnd: ProcessUsage | undefined): ProcessUsage {
+    const last = atEnd ?? this.#lastUsage;
+    const group = this.#hooks.groupUsage();
+    return {
+      cpuMs: Math.max(last.cpuMs, group.cpuMs ?? 0),
+      memPeakBytes:
+        atEnd === undefined ? Math.max(last.memPeakBytes, group.memPeakBytes ?? 0) : last.memPeakBytes,
+    };
   }
 
   /** One undoing that fails must not keep the others from running. */

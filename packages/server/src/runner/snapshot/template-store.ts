@@ -45,6 +45,11 @@ export interface TemplateSlot extends GuestAddresses {
   release: () => Promise<void>;
 }
 
+export interface Enclosure {
+  cgroupProcs: readonly string[];
+  release: () => Promise<void>;
+}
+
 export interface TemplateStoreOptions {
   directory: string;
   socketDirectory: string;
@@ -54,6 +59,8 @@ export interface TemplateStoreOptions {
   uid: number;
   /** Hashes of what saved state is bound to besides the image: QEMU, kernel, initramfs. */
   bindings: Readonly<Record<string, string>>;
+  /** Control groups for the VM that boots. */
+  enclose: (id: string, shape: TemplateShape) => Promise<Enclosure>;
   acquireSlot: (id: string) => Promise<TemplateSlot>;
   /** Runs a boot when it is its turn and there is room for what it writes. */
   inTurn: <T>(diskMiB: number, boot: () => Promise<T>) => Promise<T>;
@@ -130,7 +137,10 @@ export class TemplateStore {
     makeDirectories(building, sockets, this.#options.uid);
     const slot = await this.#options.acquireSlot(`template-${key}`);
     undo.defer(() => slot.release());
-    await this.#bootAndSave({ building, sockets, image, shape, slot });
+    const enclosure = await this.#options.enclose(`template-${key}`, shape);
+    undo.defer(() => enclosure.release());
+    const { cgroupProcs } = enclosure;
+    await this.#bootAndSave({ building, sockets, image, shape, slot, cgroupProcs });
     renameSync(building, join(this.#options.directory, key));
     syncDirectory(this.#options.directory);
     const elapsedMs = Math.round(performance.now() - started);
@@ -147,8 +157,9 @@ export class TemplateStore {
     image: StoredImage;
     shape: TemplateShape;
     slot: TemplateSlot;
+    cgroupProcs: readonly string[];
   }): Promise<void> {
-    const { building, sockets, image, shape, slot } = build;
+    const { building, sockets, image, shape, slot, cgroupProcs } = build;
     const openTap = slot.openTap;
     const { scratch, uid, vmm } = this.#options;
     const base = await scratch.ensureBase(shape.diskMiB);
@@ -158,7 +169,7 @@ export class TemplateStore {
     makeRamFile(ramPath, shape.memMiB, uid);
     const disks = { imagePath: image.path, scratchBasePath: base.basePath, scratchPath };
     const vm = await vmm.boot(
-      { id: 'template', shape, uid, socketDirectory: sockets, disks, openTap },
+      { id: 'template', shape, uid, socketDirectory: sockets, disks, openTap, cgroupProcs },
       ramPath,
     );
     try {

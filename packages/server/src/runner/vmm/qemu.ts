@@ -1,5 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { closeSync, openSync, readFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { pollUntil } from '../../lib/deadline.ts';
@@ -131,7 +132,9 @@ export class Qemu implements Vmm {
         detached: true,
         stdio,
       });
-      return { identity: await identityOf(child), messagesPath };
+      const identity = await identityOf(child);
+      await confine(identity, launch.cgroupProcs);
+      return { identity, messagesPath };
     } finally {
       for (const descriptor of descriptors) closeSync(descriptor);
     }
@@ -147,6 +150,19 @@ export class Qemu implements Vmm {
     });
     const qmp = await QmpClient.open(socket);
     return new QemuVm(started.identity, socketDirectory, qmp, this.#log);
+  }
+}
+
+/** Out of memory, the kernel is to end a VM before the service or its database. */
+const OOM_SCORE = '500';
+
+async function confine(identity: ProcessIdentity, cgroupProcs: readonly string[]): Promise<void> {
+  try {
+    for (const path of cgroupProcs) await writeFile(path, String(identity.pid), { flag: 'r+' });
+    await writeFile(`/proc/${identity.pid}/oom_score_adj`, OOM_SCORE, { flag: 'r+' });
+  } catch (error) {
+    await killAndWait(identity);
+    throw new VmmStartError('it cannot be given its limits', { cause: error });
   }
 }
 

@@ -22,6 +22,8 @@ export interface VmLaunch {
   disks: DiskFiles | undefined;
   /** Opens the VM's TAP; the descriptor is closed here once QEMU has it. Absent: no network device. */
   openTap: (() => number) | undefined;
+  /** Files by which the process enters its control groups; none where there are no groups. */
+  cgroupProcs: readonly string[];
 }
 
 export type VmEnding = 'guest_shutdown' | 'guest_panic' | 'vmm_lost';
