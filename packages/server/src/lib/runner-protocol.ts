@@ -96,6 +96,8 @@ export const RunnerStatus = z.object({
   max_vcpus: z.int(),
   max_mem_mib: z.int(),
   vms: z.int(),
+  /** Of them, those that wait for room on the host's disk. */
+  paused_vms: z.int(),
   capacity: CapacityStatus,
   cgroups: CgroupStatus,
 });

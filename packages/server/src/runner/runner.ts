@@ -7,6 +7,7 @@ import { lockInstance } from '../lib/instance-lock.ts';
 import { RUNNER_PROTOCOL_VERSION } from '../lib/runner-protocol.ts';
 import { buildCapacity } from './capacity/build-capacity.ts';
 import type { Capacity } from './capacity/capacity.ts';
+import { DiskGuard } from './capacity/disk-guard.ts';
 import { CgroupTree } from './confinement/cgroup-tree.ts';
 import { buildUnitLimits } from './confinement/unit-limits.ts';
 import { isTmpfs } from './disk/tmpfs.ts';
@@ -64,6 +65,7 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
         max_vcpus: fleet.capacity.maxVcpus,
         max_mem_mib: fleet.capacity.maxMemMiB,
         vms: fleet.fleet.list().length,
+        paused_vms: fleet.fleet.pausedCount,
         capacity: fleet.capacity.status,
         cgroups: fleet.cgroups.status,
       }),
@@ -95,7 +97,8 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
   const { dataDir, runDir, tools, uidBase } = config;
   const { vmm } = parts;
   const cgroups = CgroupTree.open({ slug: config.slug, log });
-  const capacity = buildCapacity(config, parts.accelerator.accelerator);
+  const disk = new DiskGuard({ directory: dataDir, reserveMiB: config.diskReserveMiB });
+  const capacity = buildCapacity(config, parts.accelerator.accelerator, disk);
   const images = await ImageStore.open({
     directory: join(dataDir, 'images'),
     tools: { skopeo: tools.skopeo, tar2sqfs: tools.tar2sqfs },
@@ -141,6 +144,7 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
   const fleet = new Fleet({
     warmPoolLimit: config.warmPoolLimit,
     accelerator,
+    disk,
     cgroups,
     capacity,
     images,

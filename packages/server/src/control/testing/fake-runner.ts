@@ -160,7 +160,7 @@ export class FakeRunner implements AsyncDisposable {
     };
     const accelerator = { accelerator: 'tcg', accelerator_reason: 'a fake' };
     const cgroups: CgroupStatus = { controllers: [], reason: 'a fake' };
-    return { protocol: 1, ...accelerator, ...limits, vms: this.vms.size, capacity, cgroups };
+    return { protocol: 1, ...accelerator, ...limits, vms: this.vms.size, paused_vms: 0, capacity, cgroups };
   }
 
   async #admit(stream: ServerHttp2Stream): Promise<void> {

@@ -4,7 +4,7 @@ import type { RunnerConfig } from '../runner-config.ts';
 import { overheadMiB } from '../vmm/qemu-arguments.ts';
 import { Admission } from './admission.ts';
 import { Capacity } from './capacity.ts';
-import { DiskGuard } from './disk-guard.ts';
+import type { DiskGuard } from './disk-guard.ts';
 import { Turns } from './turns.ts';
 
 const MIB = 1024 * 1024;
@@ -16,7 +16,7 @@ const MAX_WAITING_STARTS = 256;
 const MAX_WAIT_FOR_TURN_MS = 60_000;
 
 /** What this machine has to give, as it and the settings say. */
-export function buildCapacity(config: RunnerConfig, accelerator: Accelerator): Capacity {
+export function buildCapacity(config: RunnerConfig, accelerator: Accelerator, disk: DiskGuard): Capacity {
   const cores = availableParallelism();
   const admission = new Admission({
     hostMemMiB: hostMemMiB(),
@@ -33,7 +33,7 @@ export function buildCapacity(config: RunnerConfig, accelerator: Accelerator): C
       maxWaiting: MAX_WAITING_STARTS,
       maxWaitMs: MAX_WAIT_FOR_TURN_MS,
     }),
-    disk: new DiskGuard({ directory: config.dataDir, reserveMiB: config.diskReserveMiB }),
+    disk,
     maxVcpus: Math.max(MIN_MAX_VCPUS, cores),
     availableMiB,
   });

@@ -7,6 +7,9 @@ import type { Accelerator, CreateVm, VmEnd, VmInfo } from '../../lib/runner-prot
 import { untilAborted } from '../../lib/deadline.ts';
 import { findVmRecord, writeVmRecord, type VmRecord } from '../adopt/vm-record.ts';
 import type { Capacity } from '../capacity/capacity.ts';
+import type { DiskGuard } from '../capacity/disk-guard.ts';
+import { DiskWatch, type WatchedVm } from '../capacity/disk-watch.ts';
+import { findAllocatedBytes } from '../disk/allocated-bytes.ts';
 import { readGroupUsage } from '../confinement/cgroup-usage.ts';
 import type { ImageStore } from '../image/image-store.ts';
 import type { TemplateStore } from '../snapshot/template-store.ts';
@@ -25,6 +28,7 @@ export interface FleetOptions extends AssemblyParts {
   templates: TemplateStore;
   spool: EventSpool;
   capacity: Capacity;
+  disk: DiskGuard;
   /** VMs kept warm in all; 0 keeps none. */
   warmPoolLimit: number;
   log: Logger;
@@ -42,6 +46,7 @@ export class Fleet {
   readonly #assembler: VmAssembler;
   readonly #pool: WarmPool;
   readonly #sampler: NodeJS.Timeout;
+  readonly #diskWatch: DiskWatch;
 
   constructor(options: FleetOptions) {
     this.#options = options;
@@ -59,10 +64,33 @@ export class Fleet {
       for (const driver of this.#drivers.values()) driver.sampleUsage();
     }, SAMPLE_INTERVAL_MS);
     this.#sampler.unref();
+    this.#diskWatch = new DiskWatch({
+      disk: options.disk,
+      listVms: () =>
+        [...this.#drivers.values()]
+          .filter(({ state }) => state === 'running')
+          .map((driver) => this.#watched(driver)),
+      log: options.log,
+    });
   }
 
   list(): VmInfo[] {
     return [...this.#drivers.values()].map((driver) => driver.info);
+  }
+
+  get pausedCount(): number {
+    return [...this.#drivers.values()].filter((driver) => driver.isPaused).length;
+  }
+
+  #watched(driver: VmDriver): WatchedVm {
+    const path = this.#assembler.scratchPathOf(driver.unit);
+    return {
+      unit: driver.unit,
+      isPaused: driver.isPaused,
+      diskBytes: () => findAllocatedBytes(path),
+      pause: () => driver.pause(),
+      continue: () => driver.continue(),
+    };
   }
 
   find(id: string): VmDriver | undefined {
@@ -294,6 +322,7 @@ export class Fleet {
   /** Lets go of the sandboxes, which run on, and ends the VMs that are nobody's. */
   async close(): Promise<void> {
     clearInterval(this.#sampler);
+    this.#diskWatch.close();
     await this.#pool.close();
     for (const driver of this.#drivers.values()) driver.detach();
   }

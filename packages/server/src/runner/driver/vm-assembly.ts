@@ -75,7 +75,7 @@ export class VmAssembler {
     mkdirSync(directory, { mode: 0o711 });
     writeVmRecord(directory, record);
     timer.end('network');
-    const scratchPath = join(directory, 'scratch.qcow2');
+    const scratchPath = this.scratchPathOf(driver.unit);
     copyOverlay(blueprint.files.scratchPath, scratchPath, record.uid);
     const sockets = this.socketsOf(driver.unit);
     mkdirSync(sockets, { mode: 0o700 });
@@ -151,6 +151,11 @@ export class VmAssembler {
 
   directoryOf(unit: string): string {
     return join(this.#parts.vmsDirectory, unit);
+  }
+
+  /** The VM's own part of its disk. */
+  scratchPathOf(unit: string): string {
+    return join(this.directoryOf(unit), 'scratch.qcow2');
   }
 
   socketsOf(unit: string): string {

@@ -34,6 +34,10 @@ class StandInVm implements VmHandle {
   usage() {
     return this.isGone ? undefined : { cpuMs: 12.4, memPeakBytes: 4096 };
   }
+  isPaused = false;
+  async pause(): Promise<void> {
+    this.calls.push('pause');
+  }
   async continue(): Promise<void> {
     this.calls.push('continue');
   }

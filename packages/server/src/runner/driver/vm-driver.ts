@@ -151,6 +151,19 @@ export class VmDriver {
     return TEMPLATE_GENERATION + this.#generation + this.#resumes;
   }
 
+  /** What a request to the guest would wait for: a disk of the host that has no room. */
+  get isPaused(): boolean {
+    return this.#vm?.isPaused ?? false;
+  }
+
+  async pause(): Promise<void> {
+    await this.#vm?.pause();
+  }
+
+  async continue(): Promise<void> {
+    await this.#vm?.continue();
+  }
+
   sampleUsage(): void {
     this.#lastUsage = this.#vm?.usage() ?? this.#lastUsage;
   }

@@ -155,6 +155,7 @@ export class RunnerServer {
     const driver = this.#parts.fleet.find(id);
     if (driver === undefined) throw new AppError('not_found', `there is no VM ${id}`);
     if (driver.state !== 'running') throw new AppError('invalid_state', `the VM is ${driver.state}`);
+    if (driver.isPaused) throw paused();
     const session = await openSession(driver);
     const passed: http2.OutgoingHttpHeaders = {};
     for (const name of ['range', 'content-length'] as const) {
@@ -192,6 +193,13 @@ export class RunnerServer {
       images.list().map((image) => toWire(image)),
     );
   }
+}
+
+function paused(): AppError {
+  return new AppError(
+    'unavailable',
+    'the sandbox is paused, as the disk of its host is full; it goes on when there is room, try again later',
+  );
 }
 
 async function openSession(

@@ -35,6 +35,9 @@ export interface VmHandle {
   /** Resolves once when the VM ends without having been asked to. */
   readonly ended: Promise<VmEnding>;
   usage(): ProcessUsage | undefined;
+  /** Stopped by {@link pause}, or by QEMU because a disk of the host is full or fails. */
+  readonly isPaused: boolean;
+  pause(): Promise<void>;
   continue(): Promise<void>;
   /** Ends the VM whatever it does and waits until its process is gone. */
   kill(): Promise<void>;
