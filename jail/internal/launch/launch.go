@@ -1,7 +1,7 @@
 // Package launch turns this process into the program of a plan. Each step narrows what the next one can do, so their
 // order is the design:
 //
-//	cgroups → namespaces and root directory → limits → user, capabilities, no_new_privs → descriptors → system calls → execve
+//	cgroups, out-of-memory score → namespaces and root directory → limits → user, capabilities, no_new_privs → descriptors → system calls → execve
 //
 // The process keeps its id and start time, by which the runner knows it. All of it happens on the main thread.
 package launch
@@ -23,6 +23,9 @@ import (
 // New files are the program's alone.
 const fileMask = 0o077
 
+// outOfMemoryScore makes the kernel end a VM before the service or its database. Any process may raise its own.
+const outOfMemoryScore = "500"
+
 // Run returns only when a step has failed.
 func Run(input io.Reader) error {
 	wanted, err := plan.Read(input)
@@ -41,6 +44,8 @@ func confine(wanted *plan.Plan) error {
 	if err := enterCgroups(wanted.Cgroups); err != nil {
 		return err
 	}
+	// Where a container's /proc cannot be written, the kernel chooses as it likes; nothing else depends on it.
+	_ = writeTo("/proc/self/oom_score_adj", outOfMemoryScore)
 	if wanted.Namespaces {
 		if err := namespace.Enter(wanted.Mounts); err != nil {
 			return err
@@ -62,19 +67,19 @@ func confine(wanted *plan.Plan) error {
 // enterCgroups moves the whole process: 0 stands for who writes.
 func enterCgroups(files []string) error {
 	for _, file := range files {
-		if err := enterCgroup(file); err != nil {
+		if err := writeTo(file, "0"); err != nil {
 			return fmt.Errorf("entering a cgroup: %s: %w", file, err)
 		}
 	}
 	return nil
 }
 
-func enterCgroup(file string) error {
+func writeTo(file, text string) error {
 	descriptor, err := unix.Open(file, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(descriptor)
-	_, err = unix.Write(descriptor, []byte("0"))
+	_, err = unix.Write(descriptor, []byte(text))
 	return err
 }

@@ -26,6 +26,11 @@ export interface RunnerConfig {
   resolvers: readonly string[];
   /** VMs kept warm in all; 0 keeps none. */
   warmPoolLimit: number;
+  /** How many times over the host's memory, and its cores, may be promised to VMs. */
+  memOvercommit: number;
+  cpuOvercommit: number;
+  /** Free space of the data directory below which nothing new is made. */
+  diskReserveMiB: number;
   /** First of the unprivileged uids that VMs get. */
   uidBase: number;
   registryMirrors: Readonly<Record<string, string>>;

@@ -1,12 +1,17 @@
 /** Composition root of the runner: the one place where its parts meet. */
 import { createHash } from 'node:crypto';
 import { mkdirSync, rmSync, statSync } from 'node:fs';
-import { availableParallelism, totalmem } from 'node:os';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { lockInstance } from '../lib/instance-lock.ts';
 import { RUNNER_PROTOCOL_VERSION } from '../lib/runner-protocol.ts';
 import { Jail } from './confinement/jail.ts';
+import { buildCapacity } from './capacity/build-capacity.ts';
+import type { Capacity } from './capacity/capacity.ts';
+import { DiskGuard } from './capacity/disk-guard.ts';
+import { CgroupTree } from './confinement/cgroup-tree.ts';
+import { buildUnitLimits } from './confinement/unit-limits.ts';
+import { isTmpfs } from './disk/tmpfs.ts';
 import { ScratchStore } from './disk/scratch-store.ts';
 import { EventSpool } from './driver/event-spool.ts';
 import { Fleet } from './driver/fleet.ts';
@@ -14,10 +19,11 @@ import { RunnerServer } from './http/runner-server.ts';
 import { ImageStore } from './image/image-store.ts';
 import { GuestNetwork } from './network/guest-network.ts';
 import type { RunnerConfig } from './runner-config.ts';
-import { TemplateStore } from './snapshot/template-store.ts';
+import { TemplateStore, type Enclosure } from './snapshot/template-store.ts';
 import { chooseAccelerator, type AcceleratorChoice } from './vmm/accelerator.ts';
 import { listProcessesOfUids } from './vmm/host-process.ts';
 import { measureTscKhz } from './vmm/host-tsc.ts';
+import type { TemplateShape } from './vmm/qemu-arguments.ts';
 import { Qemu } from './vmm/qemu.ts';
 
 /** TAPs made in advance, so that none is made while a create waits. */
@@ -25,8 +31,6 @@ const TAP_POOL_SIZE = 8;
 /** Uids before those of the VMs: the probe's and the template's. */
 const SERVICE_UIDS = 2;
 const VM_UIDS = 16_384;
-/** More vCPUs than cores are allowed: sandboxes are idle most of the time. */
-const MIN_MAX_VCPUS = 8;
 
 export interface Runner extends AsyncDisposable {
   accelerator: AcceleratorChoice;
@@ -70,9 +74,12 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
         accelerator_reason: accelerator.reason,
         confinement: jail.confinement.kind,
         confinement_reason: jail.confinement.reason,
-        max_vcpus: Math.max(MIN_MAX_VCPUS, availableParallelism()),
-        max_mem_mib: Math.floor(totalmem() / (1024 * 1024)),
+        max_vcpus: fleet.capacity.maxVcpus,
+        max_mem_mib: fleet.capacity.maxMemMiB,
         vms: fleet.fleet.list().length,
+        paused_vms: fleet.fleet.pausedCount,
+        capacity: fleet.capacity.status,
+        cgroups: fleet.cgroups.status,
       }),
       log,
     },
@@ -91,6 +98,8 @@ interface OpenedFleet {
   fleet: Fleet;
   spool: EventSpool;
   images: ImageStore;
+  capacity: Capacity;
+  cgroups: CgroupTree;
   close: () => Promise<void>;
 }
 
@@ -103,12 +112,16 @@ interface FleetParts {
 async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): Promise<OpenedFleet> {
   const { dataDir, runDir, tools, uidBase } = config;
   const { vmm } = parts;
+  const cgroups = CgroupTree.open({ slug: config.slug, log });
+  const disk = new DiskGuard({ directory: dataDir, reserveMiB: config.diskReserveMiB });
+  const capacity = buildCapacity(config, parts.accelerator.accelerator, disk);
   const images = await ImageStore.open({
     directory: join(dataDir, 'images'),
     tools: { tar2sqfs: tools.tar2sqfs },
     mirrors: config.registryMirrors,
     insecureRegistries: [...config.insecureRegistries],
     builtin: [...config.builtinImages],
+    limits: { minFreeBytes: config.diskReserveMiB * 1024 * 1024 },
     log,
   });
   const network = await GuestNetwork.open({
@@ -130,6 +143,8 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
     scratch,
     uid: uidBase + 1,
     bindings: parts.bindings,
+    inTurn: (diskMiB, boot) => capacity.inTurn({ diskMiB }, boot),
+    enclose: (id, shape) => encloseTemplate(cgroups, { id, shape, directory: dataDir }),
     acquireSlot: async (id) => ({ ...(await network.acquire(id)), release: () => network.release(id) }),
     log,
   });
@@ -145,6 +160,9 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
   const fleet = new Fleet({
     warmPoolLimit: config.warmPoolLimit,
     accelerator,
+    disk,
+    cgroups,
+    capacity,
     images,
     templates,
     scratch,
@@ -161,11 +179,26 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
     fleet,
     spool,
     images,
+    capacity,
+    cgroups,
     close: async () => {
       await fleet.close();
       await network.close();
+      cgroups.close();
     },
   };
+}
+
+/** A template's memory is a file in the data directory. */
+async function encloseTemplate(
+  cgroups: CgroupTree,
+  { id, shape, directory }: { id: string; shape: TemplateShape; directory: string },
+): Promise<Enclosure> {
+  const directories = cgroups.directoriesOf(id);
+  await cgroups.remove(directories);
+  const tmpfsMiB = isTmpfs(directory) ? shape.diskMiB : 0;
+  const cgroupProcs = await cgroups.create(id, buildUnitLimits({ shape, tmpfsMiB }));
+  return { cgroupProcs, release: () => cgroups.remove(directories) };
 }
 
 /** Two measurements of one counter differ by some parts in a million; two hosts' counters by more than this. */

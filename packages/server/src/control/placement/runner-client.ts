@@ -65,6 +65,16 @@ export class RunnerClient {
     return this.#json(get('/status'), RunnerStatus);
   }
 
+  /** Holds a place for a create that follows at once. Throws `invalid_request` or `capacity` when there is none. */
+  async admitVm(id: string, vm: CreateVm): Promise<void> {
+    const path = `${vmPath(id)}/admission`;
+    const body = Buffer.from(JSON.stringify(vm));
+    await this.#json(
+      { method: 'POST', path, headers: JSON_HEADERS, body, headDeadlineMs: CALL_DEADLINE_MS },
+      z.object({}),
+    );
+  }
+
   /** Resolves when a first command could run. The same id again joins the create under way. */
   createVm(id: string, { login, ...vm }: NewVm, deadlineMs: number): Promise<VmInfo> {
     const create: CreateVm = { ...vm, access: revealAccess({ login }) };

@@ -10,6 +10,8 @@ import { encodeFrame, FRAME, FrameDecoder } from '../../lib/frames.ts';
 import {
   CreateVm,
   PrepareImage,
+  type CapacityStatus,
+  type CgroupStatus,
   type PrepareProgress,
   type PreparedImage,
   type RunnerEvent,
@@ -62,6 +64,8 @@ export class FakeRunner implements AsyncDisposable {
     command.stdout(`ran ${command.head.command}\n`);
     command.exit(0);
   };
+  /** Throws what a create is to be refused with before it begins. */
+  onAdmission: () => void = () => undefined;
   /** Called with the first bytes of an upload; throws what it should answer. */
   onUpload: () => void = () => undefined;
   readonly #sessions = new Set<ServerHttp2Session>();
@@ -127,6 +131,7 @@ export class FakeRunner implements AsyncDisposable {
   async #route(stream: ServerHttp2Stream, request: Request): Promise<void> {
     const { method, url } = request;
     const [, id, rest = ''] = /^\/vms\/([^/]+)(\/.*)?$/.exec(url.pathname) ?? [];
+    if (id !== undefined && rest === '/admission') return this.#admit(stream);
     if (id !== undefined && rest === '') return this.#answerVm(stream, method, id);
     if (id !== undefined) return this.#answerAgent(stream, { ...request, id, action: `${method} ${rest}` });
     switch (`${method} ${url.pathname}`) {
@@ -149,15 +154,39 @@ export class FakeRunner implements AsyncDisposable {
 
   #status() {
     const limits = { max_vcpus: this.maxVcpus, max_mem_mib: this.maxMemMib };
+    const capacity: CapacityStatus = {
+      mem_mib: { promised: 0, limit: this.maxMemMib },
+      vcpus: { promised: 0, limit: this.maxVcpus },
+      mem_available_mib: this.maxMemMib,
+      starts: { running: 0, waiting: 0 },
+      disk: { free_mib: 4096, reserve_mib: 2048 },
+    };
+    const accelerator = { accelerator: 'tcg', accelerator_reason: 'a fake' };
+    const cgroups: CgroupStatus = { controllers: [], reason: 'a fake' };
+    const confinement = { confinement: 'reduced', confinement_reason: 'a fake' };
     return {
       protocol: 1,
-      accelerator: 'tcg',
-      accelerator_reason: 'a fake',
-      confinement: 'reduced',
-      confinement_reason: 'a fake',
+      ...accelerator,
+      ...confinement,
       ...limits,
       vms: this.vms.size,
+      paused_vms: 0,
+      capacity,
+      cgroups,
     };
+  }
+
+  async #admit(stream: ServerHttp2Stream): Promise<void> {
+    const { vcpus, mem_mib } = CreateVm.parse(JSON.parse((await readAll(stream)).toString('utf8')));
+    if (vcpus > this.maxVcpus)
+      throw new AppError('invalid_request', `vcpus: must be at most ${this.maxVcpus} on this machine`);
+    if (mem_mib > this.maxMemMib)
+      throw new AppError(
+        'invalid_request',
+        `mem_mib: must be at most ${this.maxMemMib} (MiB) on this machine`,
+      );
+    this.onAdmission();
+    answer(stream, 200, {});
   }
 
   async #answerVm(stream: ServerHttp2Stream, method: string, id: string): Promise<void> {

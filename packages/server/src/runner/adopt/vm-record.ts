@@ -17,6 +17,8 @@ const VmRecord = z.object({
   /** Network slot; also gives the uid. */
   slot: z.int().nonnegative(),
   uid: z.int().positive(),
+  /** Directories of the control groups; where they are depends on how the runner was started. */
+  cgroups: z.array(z.string()).default([]),
   host_boot_id: z.string(),
   process: z.object({ pid: z.int().positive(), startTicks: z.number() }).nullable(),
   /** Last generation used on the agent's ctl port. */

@@ -4,7 +4,13 @@ import { mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { AppError, parseImageReference } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { Accelerator, CreateVm, VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
+import { untilAborted } from '../../lib/deadline.ts';
 import { findVmRecord, writeVmRecord, type VmRecord } from '../adopt/vm-record.ts';
+import type { Capacity } from '../capacity/capacity.ts';
+import type { DiskGuard } from '../capacity/disk-guard.ts';
+import { DiskWatch, type WatchedVm } from '../capacity/disk-watch.ts';
+import { findAllocatedBytes } from '../disk/allocated-bytes.ts';
+import { readGroupUsage } from '../confinement/cgroup-usage.ts';
 import type { ImageStore } from '../image/image-store.ts';
 import type { TemplateStore } from '../snapshot/template-store.ts';
 import { hostBootId, killAndWait, listProcessesOfUids } from '../vmm/host-process.ts';
@@ -21,6 +27,8 @@ export interface FleetOptions extends AssemblyParts {
   images: ImageStore;
   templates: TemplateStore;
   spool: EventSpool;
+  capacity: Capacity;
+  disk: DiskGuard;
   /** VMs kept warm in all; 0 keeps none. */
   warmPoolLimit: number;
   log: Logger;
@@ -38,6 +46,7 @@ export class Fleet {
   readonly #assembler: VmAssembler;
   readonly #pool: WarmPool;
   readonly #sampler: NodeJS.Timeout;
+  readonly #diskWatch: DiskWatch;
 
   constructor(options: FleetOptions) {
     this.#options = options;
@@ -45,6 +54,7 @@ export class Fleet {
     this.#pool = new WarmPool({
       limit: options.warmPoolLimit,
       prepare: (blueprint) => this.#prepareWarm(blueprint),
+      hasRoom: ({ shape }) => options.capacity.hasRoomToSpare(shape),
       now: () => performance.now(),
       log: options.log,
     });
@@ -54,14 +64,42 @@ export class Fleet {
       for (const driver of this.#drivers.values()) driver.sampleUsage();
     }, SAMPLE_INTERVAL_MS);
     this.#sampler.unref();
+    this.#diskWatch = new DiskWatch({
+      disk: options.disk,
+      listVms: () =>
+        [...this.#drivers.values()]
+          .filter(({ state }) => state === 'running')
+          .map((driver) => this.#watched(driver)),
+      log: options.log,
+    });
   }
 
   list(): VmInfo[] {
     return [...this.#drivers.values()].map((driver) => driver.info);
   }
 
+  get pausedCount(): number {
+    return [...this.#drivers.values()].filter((driver) => driver.isPaused).length;
+  }
+
+  #watched(driver: VmDriver): WatchedVm {
+    const path = this.#assembler.scratchPathOf(driver.unit);
+    return {
+      unit: driver.unit,
+      isPaused: driver.isPaused,
+      diskBytes: () => findAllocatedBytes(path),
+      pause: () => driver.pause(),
+      continue: () => driver.continue(),
+    };
+  }
+
   find(id: string): VmDriver | undefined {
     return this.#drivers.get(id);
+  }
+
+  /** Holds a place for a create that is about to come, or throws what it is refused with. */
+  admit(id: string, request: CreateVm): void {
+    this.#options.capacity.admit(id, request, this.#pool.units);
   }
 
   /** Joins a create of the same id that is under way, and answers one that is done. */
@@ -94,7 +132,7 @@ export class Fleet {
     return this.#pool.serve(blueprint, (warm) => this.#claim(info, blueprint, { warm, timer }));
   }
 
-  /** Before anything is made: a bad reference or an absent image leaves nothing to undo. */
+  /** Before anything of the VM is made: a bad reference or an absent image leaves nothing to undo. */
   async #plan(request: CreateVm, timer: StepTimer): Promise<Blueprint> {
     const { images, templates, accelerator } = this.#options;
     const image = await images.prepare(parseImageReference(request.image), {
@@ -103,9 +141,8 @@ export class Fleet {
     timer.end('image');
     const { vcpus, mem_mib: memMiB, disk_mib: diskMiB } = request;
     const shape = { accelerator, vcpus, memMiB, diskMiB };
-    const { key, files } = await templates.ensure(image, shape);
-    timer.end('template');
-    return { image, shape, templateKey: key, files };
+    const templateKey = templates.keyOf(image, shape);
+    return { image, shape, templateKey, files: templates.filesOf(templateKey) };
   }
 
   async #claim(
@@ -137,8 +174,23 @@ export class Fleet {
     blueprint: Blueprint,
     how: { warm: AssembledVm | undefined; timer: StepTimer },
   ): Promise<void> {
-    const assembled = how.warm ?? (await this.#assembler.assemble(driver, blueprint, how.timer));
-    await this.#assembler.wake(assembled, how.timer);
+    const { warm, timer } = how;
+    const { capacity, templates } = this.#options;
+    const { id } = driver.info;
+    if (warm !== undefined) {
+      capacity.release(id);
+      return this.#assembler.wake(warm, timer);
+    }
+    const { image, shape } = blueprint;
+    await capacity.reserve(driver.unit, shape, { heldAs: id, giveWay: () => this.#pool.giveWay() });
+    timer.end('admission');
+    // The template's own VM is covered by this promise: it ends before this one is made.
+    await untilAborted(driver.endAsked, templates.ensure(image, shape));
+    timer.end('template');
+    await capacity.inTurn({ diskMiB: 0, signal: driver.endAsked }, async () => {
+      timer.end('turn');
+      await this.#assembler.wake(await this.#assembler.assemble(driver, blueprint, timer), timer);
+    });
   }
 
   /** A VM for the pool; it has no sandbox's id yet. */
@@ -156,8 +208,12 @@ export class Fleet {
       timings_ms: {},
     };
     const driver = this.#newDriver(unit, info);
+    const { capacity } = this.#options;
     try {
-      const assembled = await this.#assembler.assemble(driver, blueprint, new StepTimer());
+      await capacity.reserve(unit, blueprint.shape);
+      const assembled = await capacity.inTurn({ diskMiB: 0 }, () =>
+        this.#assembler.assemble(driver, blueprint, new StepTimer()),
+      );
       await this.#assembler.rehearse(assembled);
       this.#options.log.info({ unit, template: blueprint.templateKey }, 'VM kept warm');
       return assembled;
@@ -167,7 +223,7 @@ export class Fleet {
     }
   }
 
-  #newDriver(unit: string, info: VmInfo): VmDriver {
+  #newDriver(unit: string, info: VmInfo, cgroups = this.#options.cgroups.directoriesOf(unit)): VmDriver {
     const { spool } = this.#options;
     const directory = this.#assembler.directoryOf(unit);
     const log = this.#options.log.child({ unit });
@@ -176,6 +232,7 @@ export class Fleet {
         const record = findVmRecord(directory);
         if (record !== undefined) writeVmRecord(directory, { ...record, generation: next });
       },
+      groupUsage: () => readGroupUsage(cgroups),
       // A create that failed is answered to its caller; only a VM that ran has an end to report.
       recordEnd: (end) => {
         if (driver.info.state === 'running') spool.add(end);
@@ -183,7 +240,9 @@ export class Fleet {
       },
     };
     const driver = new VmDriver(unit, info, hooks, log);
+    // First in the list, so last to be done: when nothing of the VM is left.
     driver.onRelease(() => {
+      this.#options.capacity.release(unit);
       this.#drivers.delete(driver.info.id);
       this.#creates.delete(driver.info.id);
       this.#pool.drop(unit);
@@ -217,6 +276,7 @@ export class Fleet {
       await killAndWait(stray);
     }
     this.#options.network.sweepUnadopted();
+    this.#options.cgroups.sweep(new Set([...this.#drivers.values()].map((driver) => driver.unit)));
   }
 
   async #adopt(unit: string): Promise<number | undefined> {
@@ -226,8 +286,8 @@ export class Fleet {
       rmSync(directory, { recursive: true, force: true });
       return undefined;
     }
-    const driver = this.#newDriver(unit, record.info);
-    this.#assembler.registerRelease(driver);
+    const driver = this.#newDriver(unit, record.info, record.cgroups);
+    this.#assembler.registerRelease(driver, record.cgroups);
     const vm = await this.#connect(unit, record);
     if (vm === undefined) {
       await this.#killLeftover(record);
@@ -235,6 +295,7 @@ export class Fleet {
       return undefined;
     }
     driver.adopt(vm, record.generation);
+    this.#options.capacity.adopt(unit, { vcpus: record.info.vcpus, memMiB: record.info.mem_mib });
     this.#drivers.set(record.info.id, driver);
     this.#creates.set(record.info.id, Promise.resolve(record.info));
     this.#options.log.info({ vm: record.info.id, unit, pid: vm.identity.pid }, 'VM adopted');
@@ -263,6 +324,7 @@ export class Fleet {
   /** Lets go of the sandboxes, which run on, and ends the VMs that are nobody's. */
   async close(): Promise<void> {
     clearInterval(this.#sampler);
+    this.#diskWatch.close();
     await this.#pool.close();
     for (const driver of this.#drivers.values()) driver.detach();
   }

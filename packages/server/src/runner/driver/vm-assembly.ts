@@ -14,6 +14,9 @@ import { AppError } from '@coppice/contract';
 import { writeVmRecord, type VmRecord } from '../adopt/vm-record.ts';
 import { rehearse } from '../agent-client/rehearse.ts';
 import { buildResumeRequest } from '../agent-client/resume-request.ts';
+import type { CgroupTree } from '../confinement/cgroup-tree.ts';
+import { buildUnitLimits } from '../confinement/unit-limits.ts';
+import { isTmpfs } from '../disk/tmpfs.ts';
 import { copyOverlay, type ScratchStore } from '../disk/scratch-store.ts';
 import type { StoredImage } from '../image/image-store.types.ts';
 import type { GuestNetwork, NetworkSlot } from '../network/guest-network.ts';
@@ -29,6 +32,7 @@ export interface AssemblyParts {
   scratch: ScratchStore;
   network: GuestNetwork;
   vmm: Vmm;
+  cgroups: CgroupTree;
   /** One uid for each network slot from `first` on; before it, from `serviceFirst`, those of probe and template. */
   uids: { serviceFirst: number; first: number; last: number };
   /** On disk: records and scratch overlays. */
@@ -65,21 +69,23 @@ export class VmAssembler {
     const base = await scratch.ensureBase(blueprint.shape.diskMiB);
     driver.assertCreating();
     const slot = await network.acquire(driver.unit);
-    this.registerRelease(driver);
+    this.registerRelease(driver, this.#parts.cgroups.directoriesOf(driver.unit));
     const record = this.#newRecord(driver, slot, blueprint);
     const directory = this.directoryOf(driver.unit);
     mkdirSync(directory, { mode: 0o711 });
     writeVmRecord(directory, record);
     timer.end('network');
-    const scratchPath = join(directory, 'scratch.qcow2');
+    const scratchPath = this.scratchPathOf(driver.unit);
     copyOverlay(blueprint.files.scratchPath, scratchPath, record.uid);
     const sockets = this.socketsOf(driver.unit);
     mkdirSync(sockets, { mode: 0o700 });
     chownSync(sockets, record.uid, record.uid);
     timer.end('disk');
-    driver.assertCreating();
     const disks = { imagePath: blueprint.image.path, scratchBasePath: base.basePath, scratchPath };
     const openTap = () => slot.openTap();
+    const cgroupProcs = await this.#enclose(driver, blueprint.shape);
+    timer.end('cgroup');
+    driver.assertCreating();
     const launch = {
       id: driver.unit,
       shape: blueprint.shape,
@@ -87,6 +93,7 @@ export class VmAssembler {
       socketDirectory: sockets,
       disks,
       openTap,
+      cgroupProcs,
     };
     const vm = await this.#parts.vmm.restore(launch, blueprint.files);
     driver.attach(vm);
@@ -95,6 +102,11 @@ export class VmAssembler {
     timer.end('restore');
     await this.#start(driver, vm, timer);
     return { driver, blueprint, slot, record };
+  }
+
+  #enclose({ unit }: VmDriver, shape: TemplateShape): Promise<string[]> {
+    const tmpfsMiB = isTmpfs(this.#parts.vmsDirectory) ? shape.diskMiB : 0;
+    return this.#parts.cgroups.create(unit, buildUnitLimits({ shape, tmpfsMiB }));
   }
 
   async #start(driver: VmDriver, vm: VmHandle, timer: StepTimer): Promise<void> {
@@ -129,8 +141,9 @@ export class VmAssembler {
   }
 
   /** What a VM holds besides its process, for one that is made and one that is adopted alike. */
-  registerRelease(driver: VmDriver): void {
-    const { network } = this.#parts;
+  registerRelease(driver: VmDriver, cgroupDirectories: readonly string[]): void {
+    const { network, cgroups } = this.#parts;
+    driver.onRelease(() => cgroups.remove(cgroupDirectories));
     driver.onRelease(() => rmSync(this.directoryOf(driver.unit), { recursive: true, force: true }));
     driver.onRelease(() => network.release(driver.unit));
     driver.onRelease(() => rmSync(this.socketsOf(driver.unit), { recursive: true, force: true }));
@@ -138,6 +151,11 @@ export class VmAssembler {
 
   directoryOf(unit: string): string {
     return join(this.#parts.vmsDirectory, unit);
+  }
+
+  /** The VM's own part of its disk. */
+  scratchPathOf(unit: string): string {
+    return join(this.directoryOf(unit), 'scratch.qcow2');
   }
 
   socketsOf(unit: string): string {
@@ -156,6 +174,7 @@ export class VmAssembler {
       template: blueprint.templateKey,
       slot: slot.index,
       uid,
+      cgroups: this.#parts.cgroups.directoriesOf(driver.unit),
       host_boot_id: hostBootId(),
       process: null,
       generation: 0,

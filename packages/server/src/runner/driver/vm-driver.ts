@@ -12,6 +12,7 @@ import type { Logger } from 'pino';
 import type { EndReason, VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import { TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
+import type { GroupUsage } from '../confinement/cgroup-usage.ts';
 import { isAlive, type ProcessUsage } from '../vmm/host-process.ts';
 import type { VmHandle } from '../vmm/vmm.ts';
 
@@ -24,6 +25,8 @@ export interface DriverHooks {
   recordEnd: (end: VmEnd) => void;
   /** Notes the next generation on disk before it is used. */
   saveGeneration: (generation: number) => void;
+  /** What the VM's control groups have counted; asked when its process is gone. */
+  groupUsage: () => GroupUsage;
 }
 
 export class VmDriver {
@@ -42,6 +45,7 @@ export class VmDriver {
   #resumes = 0;
   #lastUsage: ProcessUsage = { cpuMs: 0, memPeakBytes: 0 };
   #ending: Promise<VmEnd> | undefined;
+  readonly #endAsked = new AbortController();
 
   constructor(unit: string, info: VmInfo, hooks: DriverHooks, log: Logger) {
     this.unit = unit;
@@ -99,10 +103,14 @@ export class VmDriver {
     this.#creation = creation.catch(() => undefined);
   }
 
+  /** Aborted when an end is asked for: waits of a create need not be waited out. */
+  get endAsked(): AbortSignal {
+    return this.#endAsked.signal;
+  }
+
   /** Throws when an end was asked for while the VM was being created. */
   assertCreating(): void {
-    if (this.#state !== 'creating')
-      throw new AppError('invalid_state', 'the sandbox was destroyed while it was created');
+    if (this.#state !== 'creating') throw destroyedMeanwhile();
   }
 
   /** The session with the agent, opened again when it was lost. */
@@ -143,6 +151,19 @@ export class VmDriver {
     return TEMPLATE_GENERATION + this.#generation + this.#resumes;
   }
 
+  /** What a request to the guest would wait for: a disk of the host that has no room. */
+  get isPaused(): boolean {
+    return this.#vm?.isPaused ?? false;
+  }
+
+  async pause(): Promise<void> {
+    await this.#vm?.pause();
+  }
+
+  async continue(): Promise<void> {
+    await this.#vm?.continue();
+  }
+
   sampleUsage(): void {
     this.#lastUsage = this.#vm?.usage() ?? this.#lastUsage;
   }
@@ -161,21 +182,37 @@ export class VmDriver {
 
   async #end(reason: EndReason): Promise<VmEnd> {
     this.#state = 'ending';
+    this.#endAsked.abort(destroyedMeanwhile());
     await this.#creation;
-    this.sampleUsage();
+    const atEnd = this.#vm?.usage();
     this.#session?.close();
     await this.#vm?.kill();
+    const usage = this.#finalUsage(atEnd);
     const end: VmEnd = {
       id: this.#info.id,
       reason,
-      cpu_ms: Math.round(this.#lastUsage.cpuMs),
-      mem_peak_bytes: this.#lastUsage.memPeakBytes,
+      cpu_ms: Math.round(usage.cpuMs),
+      mem_peak_bytes: usage.memPeakBytes,
       ended_at: new Date().toISOString(),
     };
     this.#hooks.recordEnd(end);
     await this.#releaseAll();
     this.#state = 'ended';
     return end;
+  }
+
+  /**
+   * A process that died by itself can no longer be asked: its group has counted to the end. The group's memory has page
+   * cache in it, so it is believed only then.
+   */
+  #finalUsage(atEnd: ProcessUsage | undefined): ProcessUsage {
+    const last = atEnd ?? this.#lastUsage;
+    const group = this.#hooks.groupUsage();
+    return {
+      cpuMs: Math.max(last.cpuMs, group.cpuMs ?? 0),
+      memPeakBytes:
+        atEnd === undefined ? Math.max(last.memPeakBytes, group.memPeakBytes ?? 0) : last.memPeakBytes,
+    };
   }
 
   /** One undoing that fails must not keep the others from running. */
@@ -194,4 +231,8 @@ export class VmDriver {
     this.#session?.close();
     this.#vm?.detach();
   }
+}
+
+function destroyedMeanwhile(): AppError {
+  return new AppError('invalid_state', 'the sandbox was destroyed while it was created');
 }

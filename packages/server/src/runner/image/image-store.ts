@@ -18,6 +18,7 @@ import {
   type ImageReference,
 } from '@coppice/contract';
 import type { Logger } from 'pino';
+import { untilAborted } from '../../lib/deadline.ts';
 import type { ImageAccess } from '../../lib/runner-protocol.ts';
 import { DEFAULT_IMAGE_LIMITS, type ImageLimits } from './image-limits.ts';
 import type {
@@ -264,18 +265,4 @@ function describeNamed(entry: ImageEntry, name: string): StoredImage {
   const { digest, path, sizeBytes, config, preparedAt } = entry;
   const reference = `${name.replace(/@.*$/u, '')}@${digest}`;
   return { reference, digest, path, sizeBytes, config, preparedAt };
-}
-
-/** As `work`, but rejects when the signal is aborted. The work goes on. */
-async function untilAborted<T>(signal: AbortSignal | undefined, work: Promise<T>): Promise<T> {
-  if (signal === undefined) return work;
-  const { promise, reject } = Promise.withResolvers<never>();
-  const leave = () => reject(signal.reason as Error);
-  if (signal.aborted) leave();
-  signal.addEventListener('abort', leave, { once: true });
-  try {
-    return await Promise.race([work, promise]);
-  } finally {
-    signal.removeEventListener('abort', leave);
-  }
 }

@@ -37,9 +37,16 @@ import type { TemplateFiles, Vmm } from '../vmm/vmm.ts';
 
 /** Cold boot under emulation takes some seconds; on a busy machine a multiple of that. */
 const BOOT_TIMEOUT_MS = 120_000;
+/** What a template holds besides memory: device state and the written part of the disk. */
+const BOOT_DISK_MIB = 64;
 
 export interface TemplateSlot extends GuestAddresses {
   openTap: () => number;
+  release: () => Promise<void>;
+}
+
+export interface Enclosure {
+  cgroupProcs: readonly string[];
   release: () => Promise<void>;
 }
 
@@ -52,7 +59,11 @@ export interface TemplateStoreOptions {
   uid: number;
   /** Hashes of what saved state is bound to besides the image: QEMU, kernel, initramfs. */
   bindings: Readonly<Record<string, string>>;
+  /** Control groups for the VM that boots. */
+  enclose: (id: string, shape: TemplateShape) => Promise<Enclosure>;
   acquireSlot: (id: string) => Promise<TemplateSlot>;
+  /** Runs a boot when it is its turn and there is room for what it writes. */
+  inTurn: <T>(diskMiB: number, boot: () => Promise<T>) => Promise<T>;
   log: Logger;
 }
 
@@ -101,7 +112,10 @@ export class TemplateStore {
     const key = this.keyOf(image, shape);
     const files = this.filesOf(key);
     if (existsSync(files.statePath)) return { key, files };
-    await this.#flights.run(key, () => this.#enqueue(() => this.#build(key, image, shape)));
+    const diskMiB = shape.memMiB + BOOT_DISK_MIB;
+    const { inTurn } = this.#options;
+    const build = () => inTurn(diskMiB, () => this.#build(key, image, shape));
+    await this.#flights.run(key, () => this.#enqueue(build));
     return { key, files };
   }
 
@@ -123,7 +137,10 @@ export class TemplateStore {
     makeDirectories(building, sockets, this.#options.uid);
     const slot = await this.#options.acquireSlot(`template-${key}`);
     undo.defer(() => slot.release());
-    await this.#bootAndSave({ building, sockets, image, shape, slot });
+    const enclosure = await this.#options.enclose(`template-${key}`, shape);
+    undo.defer(() => enclosure.release());
+    const { cgroupProcs } = enclosure;
+    await this.#bootAndSave({ building, sockets, image, shape, slot, cgroupProcs });
     renameSync(building, join(this.#options.directory, key));
     syncDirectory(this.#options.directory);
     const elapsedMs = Math.round(performance.now() - started);
@@ -140,8 +157,9 @@ export class TemplateStore {
     image: StoredImage;
     shape: TemplateShape;
     slot: TemplateSlot;
+    cgroupProcs: readonly string[];
   }): Promise<void> {
-    const { building, sockets, image, shape, slot } = build;
+    const { building, sockets, image, shape, slot, cgroupProcs } = build;
     const openTap = slot.openTap;
     const { scratch, uid, vmm } = this.#options;
     const base = await scratch.ensureBase(shape.diskMiB);
@@ -151,7 +169,7 @@ export class TemplateStore {
     makeRamFile(ramPath, shape.memMiB, uid);
     const disks = { imagePath: image.path, scratchBasePath: base.basePath, scratchPath };
     const vm = await vmm.boot(
-      { id: 'template', shape, uid, socketDirectory: sockets, disks, openTap },
+      { id: 'template', shape, uid, socketDirectory: sockets, disks, openTap, cgroupProcs },
       ramPath,
     );
     try {

@@ -91,6 +91,7 @@ async function bootWithKvm(options: ProbeOptions): Promise<void> {
       socketDirectory: directory,
       disks: undefined,
       openTap: undefined,
+      cgroupProcs: [],
     };
     const vm = await vmm.boot(launch, ramPath);
     try {

@@ -32,6 +32,7 @@ export class QemuVm implements VmHandle {
   readonly #log: Logger;
   readonly #ended = Promise.withResolvers<VmEnding>();
   #released = false;
+  #isPaused = false;
 
   constructor({ identity, socketDirectory, socketDirectorySeen, qmp, log }: QemuVmParts) {
     this.identity = identity;
@@ -50,7 +51,18 @@ export class QemuVm implements VmHandle {
     return findUsage(this.identity);
   }
 
+  get isPaused(): boolean {
+    return this.#isPaused;
+  }
+
+  async pause(): Promise<void> {
+    await this.#qmp.execute('stop');
+    this.#isPaused = true;
+  }
+
+  /** A request that found the disk full is tried again by QEMU. */
   async continue(): Promise<void> {
+    this.#isPaused = false;
     await this.#qmp.execute('cont');
   }
 
@@ -107,8 +119,13 @@ export class QemuVm implements VmHandle {
   #onEvent(event: QmpEvent): void {
     if (this.#released) return;
     if (event.event === 'SHUTDOWN') this.#resolveShutdown();
-    else if (event.event === 'BLOCK_IO_ERROR')
-      this.#log.warn({ event: event.event }, 'a disk of the VM failed');
+    else if (event.event === 'BLOCK_IO_ERROR') this.#onDiskError(event);
+  }
+
+  #onDiskError({ data }: QmpEvent): void {
+    if (data['action'] === 'stop') this.#isPaused = true;
+    const { nospace, operation, action } = data;
+    this.#log.warn({ pid: this.identity.pid, nospace, operation, action }, 'a disk of the host failed a VM');
   }
 
   #resolveShutdown(): void {
@@ -121,10 +138,14 @@ export class QemuVm implements VmHandle {
     );
   }
 
-  /** Reports a VM that had already shut down when it was adopted. */
+  /** Finds out how a VM stands that is adopted: it may have shut down, or been paused for want of disk. */
   async checkAdopted(): Promise<void> {
     if (!isAlive(this.identity)) this.#ended.resolve('vmm_lost');
-    else if ((await this.status()) === 'shutdown') this.#resolveShutdown();
+    else {
+      const status = await this.status();
+      if (status === 'shutdown') this.#resolveShutdown();
+      this.#isPaused = status === 'paused' || status === 'io-error';
+    }
   }
 }
 

@@ -118,7 +118,7 @@ export class Qemu implements Vmm {
         descriptors[TAP_CHILD_FD - 1] = tap;
       }
       if (launch.shape.accelerator === 'kvm') descriptors[KVM_CHILD_FD - 1] = open('/dev/kvm', 'r+');
-      const { uid, cgroupProcs = [] } = launch;
+      const { uid, cgroupProcs } = launch;
       const child = this.#tools.jail.spawn(options, { uid, cgroupProcs, descriptors });
       return { identity: await identityOf(child), messagesPath };
     } finally {
