@@ -11,23 +11,24 @@ import { EventSpool } from './driver/event-spool.ts';
 import { Fleet } from './driver/fleet.ts';
 import { RunnerServer } from './http/runner-server.ts';
 import { ImageStore } from './image/image-store.ts';
-import { GuestNetwork } from './network/guest-network.ts';
+import { openNetwork } from './network/open-network.ts';
+import type { VmNetwork } from './network/vm-network.ts';
 import type { RunnerConfig } from './runner-config.ts';
 import { TemplateStore } from './snapshot/template-store.ts';
 import { chooseAccelerator, type AcceleratorChoice } from './vmm/accelerator.ts';
 import { measureTscKhz } from './vmm/host-tsc.ts';
 import { Qemu } from './vmm/qemu.ts';
+import { SeparateAccounts, SharedAccount, type VmAccounts } from './vmm/vm-accounts.ts';
 
 /** TAPs made in advance, so that none is made while a create waits. */
 const TAP_POOL_SIZE = 8;
-/** Uids before those of the VMs: the probe's and the template's. */
-const SERVICE_UIDS = 2;
-const VM_UIDS = 16_384;
 /** More vCPUs than cores are allowed: sandboxes are idle most of the time. */
 const MIN_MAX_VCPUS = 8;
 
 export interface Runner extends AsyncDisposable {
   accelerator: AcceleratorChoice;
+  /** Why guests have no network; undefined where they have one. */
+  networkAbsence: string | undefined;
 }
 
 export async function startRunner(config: RunnerConfig, log: Logger): Promise<Runner> {
@@ -35,6 +36,7 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
   mkdirSync(config.runDir, { recursive: true, mode: 0o711 });
   await using setup = new AsyncDisposableStack();
   setup.use(await lockInstance('runner', config.dataDir));
+  const accounts = openAccounts(config, log);
   const tscKhz = await measureTscKhz();
   const bindings = bindingsOf(config, tscKhz);
   const { qemu: qemuPath, kernel: kernelPath, initramfs: initramfsPath } = config.tools;
@@ -42,12 +44,12 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
   const accelerator = await chooseAccelerator({
     vmm,
     cachePath: join(config.dataDir, 'accelerator.json'),
-    directory: join(config.dataDir, 'probe'),
-    uid: config.uidBase,
+    directory: probeDirectory(config),
+    uid: accounts.probe,
     binding: createHash('sha256').update(JSON.stringify(bindings)).digest('hex'),
     log,
   });
-  const fleet = await openFleet(config, { vmm, bindings, accelerator }, log);
+  const fleet = await openFleet(config, { vmm, bindings, accelerator, accounts }, log);
   setup.defer(() => fleet.close());
   const server = await RunnerServer.listen(
     {
@@ -58,6 +60,8 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
         protocol: RUNNER_PROTOCOL_VERSION,
         accelerator: accelerator.accelerator,
         accelerator_reason: accelerator.reason,
+        network: fleet.network.absence === undefined ? 'filtered' : 'none',
+        network_reason: fleet.network.absence ?? '',
         max_vcpus: Math.max(MIN_MAX_VCPUS, availableParallelism()),
         max_mem_mib: Math.floor(totalmem() / (1024 * 1024)),
         vms: fleet.fleet.list().length,
@@ -68,13 +72,18 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
   );
   setup.defer(() => server.close());
   const running = setup.move();
-  return { accelerator, [Symbol.asyncDispose]: () => running.disposeAsync() };
+  return {
+    accelerator,
+    networkAbsence: fleet.network.absence,
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
+  };
 }
 
 interface OpenedFleet {
   fleet: Fleet;
   spool: EventSpool;
   images: ImageStore;
+  network: VmNetwork;
   close: () => Promise<void>;
 }
 
@@ -82,11 +91,12 @@ interface FleetParts {
   vmm: Qemu;
   bindings: Record<string, string>;
   accelerator: AcceleratorChoice;
+  accounts: VmAccounts;
 }
 
 async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): Promise<OpenedFleet> {
-  const { dataDir, runDir, tools, uidBase } = config;
-  const { vmm } = parts;
+  const { dataDir, runDir, tools } = config;
+  const { vmm, accounts } = parts;
   const images = await ImageStore.open({
     directory: join(dataDir, 'images'),
     tools: { skopeo: tools.skopeo, tar2sqfs: tools.tar2sqfs },
@@ -95,7 +105,7 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
     builtin: [...config.builtinImages],
     log,
   });
-  const network = await GuestNetwork.open({
+  const network = await openNetwork(config.network, {
     slug: config.slug,
     guestCidr: config.guestCidr,
     tools: { nft: tools.nft, ip: tools.ip },
@@ -112,17 +122,12 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
     socketDirectory: templateSockets,
     vmm,
     scratch,
-    uid: uidBase + 1,
+    uid: accounts.template,
     bindings: parts.bindings,
-    acquireSlot: async (id) => ({ ...(await network.acquire(id)), release: () => network.release(id) }),
+    network,
     log,
   });
   const spool = EventSpool.open(join(dataDir, 'events'));
-  const uids = {
-    serviceFirst: uidBase,
-    first: uidBase + SERVICE_UIDS,
-    last: uidBase + SERVICE_UIDS + VM_UIDS - 1,
-  };
   const vmsDirectory = join(dataDir, 'vms');
   const socketsDirectory = join(runDir, 'v');
   const { accelerator } = parts.accelerator;
@@ -134,7 +139,7 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
     scratch,
     network,
     vmm,
-    uids,
+    accounts,
     vmsDirectory,
     socketsDirectory,
     spool,
@@ -145,11 +150,27 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
     fleet,
     spool,
     images,
+    network,
     close: async () => {
       await fleet.close();
       await network.close();
     },
   };
+}
+
+function probeDirectory(config: RunnerConfig): string {
+  return join(config.dataDir, 'probe');
+}
+
+function openAccounts(config: RunnerConfig, log: Logger): VmAccounts {
+  const uid = process.getuid?.() ?? 0;
+  if (uid === 0) return new SeparateAccounts(config.uidBase);
+  log.warn(
+    { uid },
+    'all VMs run as the one user that the service runs as: run it as root to keep them apart',
+  );
+  const directories = ['t', 'v'].map((name) => join(config.runDir, name));
+  return new SharedAccount(uid, config.tools.qemu, [...directories, probeDirectory(config)]);
 }
 
 /** Two measurements of one counter differ by some parts in a million; two hosts' counters by more than this. */

@@ -47,6 +47,8 @@ export class FakeRunner implements AsyncDisposable {
   readonly ends = new Map<string, RunnerEvent>();
   maxVcpus = 32;
   maxMemMib = 262_144;
+  /** Why sandboxes have no network. */
+  networkAbsence = '';
   images: PreparedImage[] = [];
   progress: PrepareProgress[] = [];
   /** Called before a VM is made; throws what the create should answer. */
@@ -146,7 +148,14 @@ export class FakeRunner implements AsyncDisposable {
 
   #status() {
     const limits = { max_vcpus: this.maxVcpus, max_mem_mib: this.maxMemMib };
-    return { protocol: 1, accelerator: 'tcg', accelerator_reason: 'a fake', ...limits, vms: this.vms.size };
+    const network = this.networkAbsence === '' ? 'filtered' : 'none';
+    const found = {
+      accelerator: 'tcg',
+      accelerator_reason: 'a fake',
+      network,
+      network_reason: this.networkAbsence,
+    };
+    return { protocol: 1, ...found, ...limits, vms: this.vms.size };
   }
 
   async #answerVm(stream: ServerHttp2Stream, method: string, id: string): Promise<void> {

@@ -8,17 +8,17 @@
  * Each step registers its undoing before it is done. Files and sockets go by the VM's unit name, not by the
  * sandbox's id, which is not known yet.
  */
-import { chownSync, mkdirSync, rmSync } from 'node:fs';
+import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { AppError } from '@coppice/contract';
 import { writeVmRecord, type VmRecord } from '../adopt/vm-record.ts';
 import { rehearse } from '../agent-client/rehearse.ts';
 import { buildResumeRequest } from '../agent-client/resume-request.ts';
 import { copyOverlay, type ScratchStore } from '../disk/scratch-store.ts';
 import type { StoredImage } from '../image/image-store.types.ts';
-import type { GuestNetwork, NetworkSlot } from '../network/guest-network.ts';
+import { addressesOf, type VmNetwork, type VmSlot } from '../network/vm-network.ts';
 import { hostBootId } from '../vmm/host-process.ts';
 import type { TemplateShape } from '../vmm/qemu-arguments.ts';
+import { giveTo, type VmAccounts } from '../vmm/vm-accounts.ts';
 import type { TemplateFiles, VmHandle, Vmm } from '../vmm/vmm.ts';
 import type { StepTimer } from './step-timer.ts';
 import type { VmDriver } from './vm-driver.ts';
@@ -27,10 +27,9 @@ const FIRST_ANSWER_TIMEOUT_MS = 30_000;
 
 export interface AssemblyParts {
   scratch: ScratchStore;
-  network: GuestNetwork;
+  network: VmNetwork;
   vmm: Vmm;
-  /** One uid for each network slot from `first` on; before it, from `serviceFirst`, those of probe and template. */
-  uids: { serviceFirst: number; first: number; last: number };
+  accounts: VmAccounts;
   /** On disk: records and scratch overlays. */
   vmsDirectory: string;
   /** Short path, in memory: QEMU's sockets. */
@@ -49,7 +48,7 @@ export interface Blueprint {
 export interface AssembledVm {
   driver: VmDriver;
   blueprint: Blueprint;
-  slot: NetworkSlot;
+  slot: VmSlot;
   record: VmRecord;
 }
 
@@ -75,18 +74,17 @@ export class VmAssembler {
     copyOverlay(blueprint.files.scratchPath, scratchPath, record.uid);
     const sockets = this.socketsOf(driver.unit);
     mkdirSync(sockets, { mode: 0o700 });
-    chownSync(sockets, record.uid, record.uid);
+    giveTo(sockets, record.uid);
     timer.end('disk');
     driver.assertCreating();
     const disks = { imagePath: blueprint.image.path, scratchBasePath: base.basePath, scratchPath };
-    const openTap = () => slot.openTap();
     const launch = {
       id: driver.unit,
       shape: blueprint.shape,
       uid: record.uid,
       socketDirectory: sockets,
       disks,
-      openTap,
+      openTap: slot.openTap,
     };
     const vm = await this.#parts.vmm.restore(launch, blueprint.files);
     driver.attach(vm);
@@ -110,7 +108,8 @@ export class VmAssembler {
     const { image } = assembled.blueprint;
     const vmId = driver.info.id;
     const generation = driver.nextResume();
-    const request = buildResumeRequest({ vmId, generation, image: image.config, network: assembled.slot });
+    const network = addressesOf(assembled.slot);
+    const request = buildResumeRequest({ vmId, generation, image: image.config, network });
     await session.call('POST', '/resume', request);
     timer.end('resume');
     driver.markRunning();
@@ -124,7 +123,7 @@ export class VmAssembler {
     await rehearse(session, {
       generation: driver.nextResume(),
       image: blueprint.image.config,
-      network: slot,
+      network: addressesOf(slot),
     });
   }
 
@@ -144,18 +143,14 @@ export class VmAssembler {
     return join(this.#parts.socketsDirectory, unit);
   }
 
-  #newRecord(driver: VmDriver, slot: NetworkSlot, blueprint: Blueprint): VmRecord {
-    const { uids } = this.#parts;
-    const uid = uids.first + slot.index;
-    if (uid > uids.last)
-      throw new AppError('capacity', 'this machine runs as many sandboxes as it has user ids for');
+  #newRecord(driver: VmDriver, slot: VmSlot, blueprint: Blueprint): VmRecord {
     return {
       version: 1,
       info: driver.info,
       image_digest: blueprint.image.digest,
       template: blueprint.templateKey,
       slot: slot.index,
-      uid,
+      uid: this.#parts.accounts.ofSlot(slot.index),
       host_boot_id: hostBootId(),
       process: null,
       generation: 0,

@@ -124,8 +124,7 @@ export class Qemu implements Vmm {
       }
       if (launch.shape.accelerator === 'kvm') stdio[KVM_CHILD_FD] = open('/dev/kvm', 'r+');
       const child = spawn(this.#tools.qemuPath, args, {
-        uid: launch.uid,
-        gid: launch.uid,
+        ...(launch.uid === process.getuid?.() ? {} : { uid: launch.uid, gid: launch.uid }),
         cwd: launch.socketDirectory,
         env: {},
         detached: true,
