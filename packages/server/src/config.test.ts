@@ -47,6 +47,7 @@ test('a setting that cannot be used is refused by its name', () => {
     ['COPPICE_CPU_OVERCOMMIT', 'many'],
     ['COPPICE_DISK_RESERVE_MIB', '1.5'],
     ['COPPICE_UID_BASE', '0'],
+    ['COPPICE_NETWORK', 'yes'],
     ['COPPICE_GUEST_CIDR', 'ten'],
     ['COPPICE_RUN_DIR', `/${'x'.repeat(80)}`],
   ];
@@ -69,6 +70,16 @@ test('registry mirrors and lists are read from one line', () => {
     'ghcr.io': 'https://mirror.example',
   });
   assert.deepEqual(runner.insecureRegistries, ['a:1', 'b:2']);
+});
+
+test('guests get a network where they can, unless it is switched off or insisted on', () => {
+  assert.equal(load({}).runner.network, 'auto');
+  for (const mode of ['on', 'off']) assert.equal(load({ COPPICE_NETWORK: mode }).runner.network, mode);
+});
+
+test('a machine that was set up without nft and ip has a manifest all the same', () => {
+  const { nft: _nft, ip: _ip, ...others } = MANIFEST;
+  assert.equal(load({}, others).runner.tools.nft, 'nft');
 });
 
 test('a manifest that is missing or of another version says to run the set-up', () => {

@@ -12,6 +12,7 @@ import { parseApiKey } from '@coppice/contract';
 import { z } from 'zod';
 import { ConfigError } from './config-error.ts';
 import type { ControlConfig } from './control/control-config.ts';
+import { choosePaths, PathError, type Paths } from './default-paths.ts';
 import { EXPOSURE_SETTINGS, readExposure } from './exposure-settings.ts';
 import type { TlsPaths } from './lib/tls/tls-pair.ts';
 import type { RunnerConfig } from './runner/runner-config.ts';
@@ -19,6 +20,8 @@ import type { RunnerConfig } from './runner/runner-config.ts';
 export { ConfigError } from './config-error.ts';
 
 export interface Config {
+  dataDir: string;
+  runDir: string;
   control: ControlConfig;
   runner: RunnerConfig;
   logLevel: string;
@@ -65,9 +68,9 @@ const VERSION = z
 
 /** Every variable the service reads, with its default. */
 export const Settings = z.object({
-  COPPICE_DATA_DIR: z.string().default('/var/lib/coppice'),
-  COPPICE_RUN_DIR: z.string().default('/run/coppice'),
-  COPPICE_ASSETS_DIR: z.string().default('/var/lib/coppice/assets'),
+  COPPICE_DATA_DIR: z.string().optional(),
+  COPPICE_RUN_DIR: z.string().optional(),
+  COPPICE_ASSETS_DIR: z.string().optional(),
   COPPICE_LISTEN: Listen.prefault('127.0.0.1:8080'),
   ...EXPOSURE_SETTINGS,
   COPPICE_REGION: z
@@ -79,6 +82,7 @@ export const Settings = z.object({
   COPPICE_LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal']).default('info'),
   COPPICE_REGISTRY_MIRRORS: Mirrors.prefault(''),
   COPPICE_INSECURE_REGISTRIES: flagList.prefault(''),
+  COPPICE_NETWORK: z.enum(['auto', 'on', 'off']).default('auto'),
   COPPICE_GUEST_CIDR: z
     .string()
     .regex(/^\d+\.\d+\.\d+\.\d+\/\d+$/u, 'an IPv4 range, such as 10.202.0.0/16')
@@ -103,8 +107,9 @@ const Manifest = z.object({
   qemu: z.object({ path: z.string() }),
   qemu_img: z.object({ path: z.string() }),
   tar2sqfs: z.object({ path: z.string() }),
-  nft: z.object({ path: z.string() }),
-  ip: z.object({ path: z.string() }),
+  // Without them guests have no network.
+  nft: z.object({ path: z.string() }).default({ path: 'nft' }),
+  ip: z.object({ path: z.string() }).default({ path: 'ip' }),
   mke2fs: z.object({ path: z.string() }),
   postgres_bin: z.object({ path: z.string() }),
 });
@@ -112,14 +117,17 @@ type Manifest = z.infer<typeof Manifest>;
 
 export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config {
   const settings = readSettings(environment);
-  const manifest = readManifest(join(settings.COPPICE_ASSETS_DIR, 'manifest.json'));
-  const dataDir = resolve(settings.COPPICE_DATA_DIR);
-  const runDir = resolve(settings.COPPICE_RUN_DIR);
+  const paths = readPaths(settings, environment);
+  const manifest = readManifest(join(paths.assetsDir, 'manifest.json'));
+  const dataDir = resolve(paths.dataDir);
+  const runDir = resolve(paths.runDir);
   assertShort(runDir);
   assertBootstrapKey(settings);
   const runnerSocket = join(runDir, 'runner.sock');
   const { tls, ...exposure } = readExposure(settings, settings.COPPICE_LISTEN);
   return {
+    dataDir,
+    runDir,
     logLevel: settings.COPPICE_LOG_LEVEL,
     user: settings.COPPICE_USER,
     ...(tls === undefined ? {} : { tls }),
@@ -157,6 +165,7 @@ function runnerConfig(
     runDir,
     socketPath: runnerSocket,
     slug: networkSlug(dataDir),
+    network: settings.COPPICE_NETWORK,
     guestCidr: settings.COPPICE_GUEST_CIDR,
     openPrivateRanges: settings.COPPICE_OPEN_PRIVATE_RANGES,
     resolvers: settings.COPPICE_RESOLVERS,
@@ -196,6 +205,19 @@ function readSettings(environment: NodeJS.ProcessEnv): Settings {
   if (parsed.success) return parsed.data;
   const issue = parsed.error.issues[0];
   throw new ConfigError(`${issue?.path.join('.') ?? 'configuration'}: ${issue?.message ?? 'cannot be used'}`);
+}
+
+function readPaths(settings: Settings, environment: NodeJS.ProcessEnv): Paths {
+  const given = {
+    dataDir: settings.COPPICE_DATA_DIR,
+    runDir: settings.COPPICE_RUN_DIR,
+    assetsDir: settings.COPPICE_ASSETS_DIR,
+  };
+  try {
+    return choosePaths(given, process.getuid?.() ?? 0, environment);
+  } catch (error) {
+    throw error instanceof PathError ? new ConfigError(error.message) : error;
+  }
 }
 
 function assertBootstrapKey({ COPPICE_BOOTSTRAP_KEY: key, COPPICE_REGION: region }: Settings): void {

@@ -3,7 +3,8 @@
  * this same program with that argument. Killing any of the three loses nothing: sandboxes run on, and whoever
  * starts again takes them over.
  */
-import { ConfigError, loadConfig } from './config.ts';
+import { ConfigError, loadConfig, type Config } from './config.ts';
+import { ensurePrivateDirectory, PathError } from './default-paths.ts';
 import { createLog } from './lib/log.ts';
 import { TlsError } from './lib/tls/tls-pair.ts';
 import { runControlRole, runRunnerRole } from './roles.ts';
@@ -24,7 +25,19 @@ function parseRole(argument: string | undefined): keyof typeof ROLES {
 async function main(): Promise<void> {
   const role = parseRole(process.argv[2]);
   const config = loadConfig();
+  const uid = process.getuid?.() ?? 0;
+  if (uid !== 0) ensureOwnDirectories(config, uid);
   await ROLES[role](config, createLog(role, config.logLevel));
+}
+
+/** Root's are made by the parts that use them: accounts of their own have to pass through. */
+function ensureOwnDirectories(config: Config, uid: number): void {
+  try {
+    ensurePrivateDirectory('COPPICE_DATA_DIR', config.dataDir, uid);
+    ensurePrivateDirectory('COPPICE_RUN_DIR', config.runDir, uid);
+  } catch (error) {
+    throw error instanceof PathError ? new ConfigError(error.message) : error;
+  }
 }
 
 try {

@@ -12,7 +12,7 @@ import { startRunner } from './runner/runner.ts';
 
 /** What a role tells the supervisor once it serves. */
 export type RoleMessage =
-  | { type: 'runner-ready'; accelerator: string; reason: string }
+  | { type: 'runner-ready'; accelerator: string; reason: string; networkAbsence?: string }
   | { type: 'control-ready'; address: string; apiKey?: string };
 
 function tell(message: RoleMessage): void {
@@ -27,6 +27,7 @@ export async function runRunnerRole(config: Config, log: Logger): Promise<void> 
     type: 'runner-ready',
     accelerator: runner.accelerator.accelerator,
     reason: runner.accelerator.reason,
+    ...(runner.networkAbsence === undefined ? {} : { networkAbsence: runner.networkAbsence }),
   });
   log.info({ reason: await asked }, 'runner stops; its VMs run on');
   await runner[Symbol.asyncDispose]();

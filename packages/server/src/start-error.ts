@@ -12,6 +12,7 @@ export class StartError extends Error {
 
 /** What the parts call their options, and the variables that they come from. */
 const SETTINGS: Readonly<Record<string, string>> = {
+  networkMode: 'COPPICE_NETWORK',
   guestCidr: 'COPPICE_GUEST_CIDR',
   openPrivateRanges: 'COPPICE_OPEN_PRIVATE_RANGES',
   upstreamResolvers: 'COPPICE_RESOLVERS',

@@ -122,6 +122,7 @@ export async function supervise(config: Config, log: Logger): Promise<void> {
       onMessage: (message) => {
         if (message.type !== 'runner-ready') return;
         say(`accelerator: ${message.accelerator} (${message.reason})`);
+        if (message.networkAbsence !== undefined) say(`network: none (${message.networkAbsence})`);
         runnerReady.resolve(undefined);
       },
     }),

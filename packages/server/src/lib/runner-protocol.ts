@@ -98,6 +98,10 @@ export const RunnerStatus = z.object({
   accelerator_reason: z.string(),
   confinement: Confinement,
   confinement_reason: z.string(),
+  /** `none`: guests get no network device, as this machine cannot filter what they would send. */
+  network: z.enum(['filtered', 'none']),
+  /** Why there is none; empty otherwise. */
+  network_reason: z.string(),
   max_vcpus: z.int(),
   max_mem_mib: z.int(),
   vms: z.int(),

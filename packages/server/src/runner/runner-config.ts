@@ -1,3 +1,5 @@
+import type { NetworkMode } from './network/open-network.ts';
+
 /** What the runner has to know; made by config.ts, the only reader of the environment. */
 export interface RunnerTools {
   /** Launcher that becomes QEMU. */
@@ -20,6 +22,8 @@ export interface RunnerConfig {
   socketPath: string;
   /** Four hex digits that tell several installations on one host apart (TAP names, nft table). */
   slug: string;
+  /** Whether guests get a network. */
+  network: NetworkMode;
   guestCidr: string;
   openPrivateRanges: readonly string[];
   /** Where guests' DNS questions go; empty for the host's own resolvers. */

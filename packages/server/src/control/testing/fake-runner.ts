@@ -50,6 +50,8 @@ export class FakeRunner implements AsyncDisposable {
   readonly ends = new Map<string, RunnerEvent>();
   maxVcpus = 32;
   maxMemMib = 262_144;
+  /** Why sandboxes have no network. */
+  networkAbsence = '';
   images: PreparedImage[] = [];
   /** What a preparation tells; one that is an async iterable takes its time. */
   progress: Iterable<PrepareProgress> | AsyncIterable<PrepareProgress> = [];
@@ -164,10 +166,15 @@ export class FakeRunner implements AsyncDisposable {
     const accelerator = { accelerator: 'tcg', accelerator_reason: 'a fake' };
     const cgroups: CgroupStatus = { controllers: [], reason: 'a fake' };
     const confinement = { confinement: 'reduced', confinement_reason: 'a fake' };
+    const network = {
+      network: this.networkAbsence === '' ? 'filtered' : 'none',
+      network_reason: this.networkAbsence,
+    };
     return {
       protocol: 1,
       ...accelerator,
       ...confinement,
+      ...network,
       ...limits,
       vms: this.vms.size,
       paused_vms: 0,

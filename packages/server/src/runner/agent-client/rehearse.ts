@@ -14,7 +14,7 @@ export interface Rehearsal {
   /** Of the resume; the real one has a greater. */
   generation: number;
   image: ImageConfig;
-  network: GuestAddresses;
+  network: GuestAddresses | undefined;
 }
 
 /**

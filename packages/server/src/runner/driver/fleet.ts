@@ -13,7 +13,7 @@ import { findAllocatedBytes } from '../disk/allocated-bytes.ts';
 import { readGroupUsage } from '../confinement/cgroup-usage.ts';
 import type { ImageStore } from '../image/image-store.ts';
 import type { TemplateStore } from '../snapshot/template-store.ts';
-import { hostBootId, killAndWait, listProcessesOfUids } from '../vmm/host-process.ts';
+import { hostBootId, killAndWait } from '../vmm/host-process.ts';
 import type { EventSpool } from './event-spool.ts';
 import { StepTimer } from './step-timer.ts';
 import { VmAssembler, type AssembledVm, type AssemblyParts, type Blueprint } from './vm-assembly.ts';
@@ -269,8 +269,7 @@ export class Fleet {
       const pid = await this.#adopt(unit);
       if (pid !== undefined) adopted.add(pid);
     }
-    const { serviceFirst, last } = this.#options.uids;
-    for (const stray of listProcessesOfUids(serviceFirst, last)) {
+    for (const stray of this.#options.accounts.listAllVmms()) {
       if (adopted.has(stray.pid)) continue;
       this.#options.log.warn({ pid: stray.pid }, 'ending a VMM that no record names');
       await killAndWait(stray);
@@ -290,7 +289,7 @@ export class Fleet {
     this.#assembler.registerRelease(driver, record.cgroups);
     const vm = await this.#connect(unit, record);
     if (vm === undefined) {
-      await this.#killLeftover(record);
+      await this.#killLeftover(unit, record);
       await driver.end('vmm_lost');
       return undefined;
     }
@@ -317,8 +316,9 @@ export class Fleet {
     }
   }
 
-  async #killLeftover(record: VmRecord): Promise<void> {
-    for (const leftover of listProcessesOfUids(record.uid, record.uid)) await killAndWait(leftover);
+  async #killLeftover(unit: string, record: VmRecord): Promise<void> {
+    const leftovers = this.#options.accounts.listVmms(this.#assembler.socketsOf(unit), record.uid);
+    for (const leftover of leftovers) await killAndWait(leftover);
   }
 
   /** Lets go of the sandboxes, which run on, and ends the VMs that are nobody's. */

@@ -8,9 +8,8 @@
  * Each step registers its undoing before it is done. Files and sockets go by the VM's unit name, not by the
  * sandbox's id, which is not known yet.
  */
-import { chownSync, mkdirSync, rmSync } from 'node:fs';
+import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { AppError } from '@coppice/contract';
 import { writeVmRecord, type VmRecord } from '../adopt/vm-record.ts';
 import { rehearse } from '../agent-client/rehearse.ts';
 import { buildResumeRequest } from '../agent-client/resume-request.ts';
@@ -19,9 +18,10 @@ import { buildUnitLimits } from '../confinement/unit-limits.ts';
 import { isTmpfs } from '../disk/tmpfs.ts';
 import { copyOverlay, type ScratchStore } from '../disk/scratch-store.ts';
 import type { StoredImage } from '../image/image-store.types.ts';
-import type { GuestNetwork, NetworkSlot } from '../network/guest-network.ts';
+import { addressesOf, type VmNetwork, type VmSlot } from '../network/vm-network.ts';
 import { hostBootId } from '../vmm/host-process.ts';
 import type { TemplateShape } from '../vmm/qemu-arguments.ts';
+import { giveTo, type VmAccounts } from '../vmm/vm-accounts.ts';
 import type { TemplateFiles, VmHandle, Vmm } from '../vmm/vmm.ts';
 import type { StepTimer } from './step-timer.ts';
 import type { VmDriver } from './vm-driver.ts';
@@ -30,11 +30,10 @@ const FIRST_ANSWER_TIMEOUT_MS = 30_000;
 
 export interface AssemblyParts {
   scratch: ScratchStore;
-  network: GuestNetwork;
+  network: VmNetwork;
   vmm: Vmm;
   cgroups: CgroupTree;
-  /** One uid for each network slot from `first` on; before it, from `serviceFirst`, those of probe and template. */
-  uids: { serviceFirst: number; first: number; last: number };
+  accounts: VmAccounts;
   /** On disk: records and scratch overlays. */
   vmsDirectory: string;
   /** Short path, in memory: QEMU's sockets. */
@@ -53,7 +52,7 @@ export interface Blueprint {
 export interface AssembledVm {
   driver: VmDriver;
   blueprint: Blueprint;
-  slot: NetworkSlot;
+  slot: VmSlot;
   record: VmRecord;
 }
 
@@ -79,10 +78,9 @@ export class VmAssembler {
     copyOverlay(blueprint.files.scratchPath, scratchPath, record.uid);
     const sockets = this.socketsOf(driver.unit);
     mkdirSync(sockets, { mode: 0o700 });
-    chownSync(sockets, record.uid, record.uid);
+    giveTo(sockets, record.uid);
     timer.end('disk');
     const disks = { imagePath: blueprint.image.path, scratchBasePath: base.basePath, scratchPath };
-    const openTap = () => slot.openTap();
     const cgroupProcs = await this.#enclose(driver, blueprint.shape);
     timer.end('cgroup');
     driver.assertCreating();
@@ -92,7 +90,7 @@ export class VmAssembler {
       uid: record.uid,
       socketDirectory: sockets,
       disks,
-      openTap,
+      openTap: slot.openTap,
       cgroupProcs,
     };
     const vm = await this.#parts.vmm.restore(launch, blueprint.files);
@@ -122,7 +120,8 @@ export class VmAssembler {
     const { image } = assembled.blueprint;
     const vmId = driver.info.id;
     const generation = driver.nextResume();
-    const request = buildResumeRequest({ vmId, generation, image: image.config, network: assembled.slot });
+    const network = addressesOf(assembled.slot);
+    const request = buildResumeRequest({ vmId, generation, image: image.config, network });
     await session.call('POST', '/resume', request);
     timer.end('resume');
     driver.markRunning();
@@ -136,7 +135,7 @@ export class VmAssembler {
     await rehearse(session, {
       generation: driver.nextResume(),
       image: blueprint.image.config,
-      network: slot,
+      network: addressesOf(slot),
     });
   }
 
@@ -162,18 +161,14 @@ export class VmAssembler {
     return join(this.#parts.socketsDirectory, unit);
   }
 
-  #newRecord(driver: VmDriver, slot: NetworkSlot, blueprint: Blueprint): VmRecord {
-    const { uids } = this.#parts;
-    const uid = uids.first + slot.index;
-    if (uid > uids.last)
-      throw new AppError('capacity', 'this machine runs as many sandboxes as it has user ids for');
+  #newRecord(driver: VmDriver, slot: VmSlot, blueprint: Blueprint): VmRecord {
     return {
       version: 1,
       info: driver.info,
       image_digest: blueprint.image.digest,
       template: blueprint.templateKey,
       slot: slot.index,
-      uid,
+      uid: this.#parts.accounts.ofSlot(slot.index),
       cgroups: this.#parts.cgroups.directoriesOf(driver.unit),
       host_boot_id: hostBootId(),
       process: null,

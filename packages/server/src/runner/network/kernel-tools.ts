@@ -43,6 +43,11 @@ export class KernelTools {
     await runWithInput(this.#paths.nft, ['-f', '-'], script);
   }
 
+  /** The kernel looks at the transaction, whether it has all that is used there too, and forgets it. */
+  async checkNft(script: string): Promise<void> {
+    await runWithInput(this.#paths.nft, ['--check', '-f', '-'], script);
+  }
+
   async ipBatch(commands: readonly string[]): Promise<void> {
     await runWithInput(this.#paths.ip, ['-batch', '-'], `${commands.join('\n')}\n`);
   }
@@ -96,6 +101,12 @@ async function runWithInput(path: string, args: readonly string[], input: string
   });
   child.stdin?.end(input);
   return await promise;
+}
+
+/** True when a tool was ended before it could say what is wrong. */
+export function wasCutOff(error: AppError): boolean {
+  const { killed, signal } = (error.cause ?? {}) as { killed?: boolean; signal?: string | null };
+  return killed === true || typeof signal === 'string';
 }
 
 function describeFailure(

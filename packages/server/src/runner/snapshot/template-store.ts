@@ -9,7 +9,6 @@
 import { createHash } from 'node:crypto';
 import {
   chmodSync,
-  chownSync,
   closeSync,
   copyFileSync,
   existsSync,
@@ -28,22 +27,18 @@ import { syncDirectory } from '../../lib/durable-file.ts';
 import { SingleFlight } from '../../lib/single-flight.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import { rehearse, TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
-import type { GuestAddresses } from '../agent-client/resume-request.ts';
 import { copyOverlay, type ScratchStore } from '../disk/scratch-store.ts';
 import type { StoredImage } from '../image/image-store.types.ts';
+import { addressesOf, type VmNetwork, type VmSlot } from '../network/vm-network.ts';
 import { GUEST_MAC, kernelCommandLine, MACHINE_VERSION, type TemplateShape } from '../vmm/qemu-arguments.ts';
 import { isAlive } from '../vmm/host-process.ts';
+import { giveTo, takeBack } from '../vmm/vm-accounts.ts';
 import type { TemplateFiles, Vmm } from '../vmm/vmm.ts';
 
 /** Cold boot under emulation takes some seconds; on a busy machine a multiple of that. */
 const BOOT_TIMEOUT_MS = 120_000;
 /** What a template holds besides memory: device state and the written part of the disk. */
 const BOOT_DISK_MIB = 64;
-
-export interface TemplateSlot extends GuestAddresses {
-  openTap: () => number;
-  release: () => Promise<void>;
-}
 
 export interface Enclosure {
   cgroupProcs: readonly string[];
@@ -61,7 +56,7 @@ export interface TemplateStoreOptions {
   bindings: Readonly<Record<string, string>>;
   /** Control groups for the VM that boots. */
   enclose: (id: string, shape: TemplateShape) => Promise<Enclosure>;
-  acquireSlot: (id: string) => Promise<TemplateSlot>;
+  network: VmNetwork;
   /** Runs a boot when it is its turn and there is room for what it writes. */
   inTurn: <T>(diskMiB: number, boot: () => Promise<T>) => Promise<T>;
   log: Logger;
@@ -92,7 +87,7 @@ export class TemplateStore {
       machine: MACHINE_VERSION,
       image: image.digest,
       shape,
-      mac: GUEST_MAC,
+      mac: this.#options.network.absence === undefined ? GUEST_MAC : null,
       commandLine: kernelCommandLine(shape.accelerator),
       ...this.#options.bindings,
     };
@@ -135,8 +130,9 @@ export class TemplateStore {
     undo.defer(() => rmSync(building, { recursive: true, force: true }));
     undo.defer(() => rmSync(sockets, { recursive: true, force: true }));
     makeDirectories(building, sockets, this.#options.uid);
-    const slot = await this.#options.acquireSlot(`template-${key}`);
-    undo.defer(() => slot.release());
+    const { network } = this.#options;
+    const slot = await network.acquire(`template-${key}`);
+    undo.defer(() => network.release(`template-${key}`));
     const enclosure = await this.#options.enclose(`template-${key}`, shape);
     undo.defer(() => enclosure.release());
     const { cgroupProcs } = enclosure;
@@ -156,11 +152,10 @@ export class TemplateStore {
     sockets: string;
     image: StoredImage;
     shape: TemplateShape;
-    slot: TemplateSlot;
+    slot: VmSlot;
     cgroupProcs: readonly string[];
   }): Promise<void> {
     const { building, sockets, image, shape, slot, cgroupProcs } = build;
-    const openTap = slot.openTap;
     const { scratch, uid, vmm } = this.#options;
     const base = await scratch.ensureBase(shape.diskMiB);
     const scratchPath = join(sockets, 'scratch.qcow2');
@@ -169,7 +164,7 @@ export class TemplateStore {
     makeRamFile(ramPath, shape.memMiB, uid);
     const disks = { imagePath: image.path, scratchBasePath: base.basePath, scratchPath };
     const vm = await vmm.boot(
-      { id: 'template', shape, uid, socketDirectory: sockets, disks, openTap, cgroupProcs },
+      { id: 'template', shape, uid, socketDirectory: sockets, disks, openTap: slot.openTap, cgroupProcs },
       ramPath,
     );
     try {
@@ -182,7 +177,8 @@ export class TemplateStore {
         },
       });
       await session.call('POST', '/prepare', {});
-      await rehearse(session, { generation: TEMPLATE_GENERATION, image: image.config, network: slot });
+      const network = addressesOf(slot);
+      await rehearse(session, { generation: TEMPLATE_GENERATION, image: image.config, network });
       session.close();
       await vm.saveTemplate(join(sockets, 'devices'));
     } finally {
@@ -202,18 +198,18 @@ function makeDirectories(building: string, sockets: string, uid: number): void {
   mkdirSync(building, { mode: 0o711 });
   rmSync(sockets, { recursive: true, force: true });
   mkdirSync(sockets, { mode: 0o700 });
-  chownSync(sockets, uid, uid);
+  giveTo(sockets, uid);
 }
 
 function makeRamFile(path: string, memMiB: number, uid: number): void {
   writeFileSync(path, '', { mode: 0o600 });
   truncateSync(path, memMiB * 1024 * 1024);
-  chownSync(path, uid, uid);
+  giveTo(path, uid);
 }
 
-/** Owned by root and read-only for all: no VM may change what others map. */
+/** Owned by whoever runs the service (root, if VMs are to be kept from it) and read-only for all others. */
 function freeze(path: string): void {
-  chownSync(path, 0, 0);
+  takeBack(path);
   chmodSync(path, 0o444);
   const descriptor = openSync(path, 'r');
   try {

@@ -3,7 +3,16 @@
  * prove nothing: on some hosts the guest then aborts or hangs. The answer holds for one boot of the host and
  * one QEMU.
  */
-import { chownSync, existsSync, mkdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  accessSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { z } from 'zod';
@@ -12,6 +21,7 @@ import { withDeadline } from '../../lib/deadline.ts';
 import { Accelerator } from '../../lib/runner-protocol.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import { hostBootId, isAlive } from './host-process.ts';
+import { giveTo } from './vm-accounts.ts';
 import type { Vmm } from './vmm.ts';
 
 /** A KVM guest answers in half a second; one that hangs never does. */
@@ -64,6 +74,10 @@ function readCached(path: string): z.infer<typeof ProbeResult> | undefined {
 
 async function probe(options: ProbeOptions): Promise<AcceleratorChoice> {
   if (!existsSync('/dev/kvm')) return { accelerator: 'tcg', reason: 'there is no /dev/kvm on this host' };
+  if (!mayUseKvm()) {
+    const reason = '/dev/kvm is there, but this user may not open it: add the user to the group that owns it';
+    return { accelerator: 'tcg', reason };
+  }
   try {
     await bootWithKvm(options);
     return { accelerator: 'kvm', reason: 'a kernel booted with KVM' };
@@ -74,6 +88,15 @@ async function probe(options: ProbeOptions): Promise<AcceleratorChoice> {
   }
 }
 
+function mayUseKvm(): boolean {
+  try {
+    accessSync('/dev/kvm', constants.R_OK | constants.W_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 async function bootWithKvm(options: ProbeOptions): Promise<void> {
   const { directory, uid, vmm } = options;
   rmSync(directory, { recursive: true, force: true });
@@ -81,7 +104,7 @@ async function bootWithKvm(options: ProbeOptions): Promise<void> {
   const ramPath = join(directory, 'ram');
   writeFileSync(ramPath, '');
   truncateSync(ramPath, PROBE_MEM_MIB * 1024 * 1024);
-  for (const path of [directory, ramPath]) chownSync(path, uid, uid);
+  for (const path of [directory, ramPath]) giveTo(path, uid);
   const shape = { accelerator: 'kvm', vcpus: 1, memMiB: PROBE_MEM_MIB } as const;
   try {
     const launch = {
