@@ -86,6 +86,7 @@ export const Settings = z.object({
   COPPICE_OPEN_PRIVATE_RANGES: flagList.prefault(''),
   COPPICE_RESOLVERS: flagList.prefault(''),
   COPPICE_WARM_POOL: z.coerce.number().int().min(0).max(64).default(4),
+  COPPICE_IMAGE_CACHE_MIB: z.coerce.number().int().min(0).max(1_000_000_000).default(20_480),
   COPPICE_UID_BASE: z.coerce.number().int().min(1000).max(2_000_000_000).default(1_600_000),
   DATABASE_URL: z.string().optional(),
 });
@@ -155,6 +156,7 @@ function runnerConfig(
     openPrivateRanges: settings.COPPICE_OPEN_PRIVATE_RANGES,
     resolvers: settings.COPPICE_RESOLVERS,
     warmPoolLimit: settings.COPPICE_WARM_POOL,
+    imageCacheMiB: settings.COPPICE_IMAGE_CACHE_MIB,
     uidBase: settings.COPPICE_UID_BASE,
     registryMirrors: settings.COPPICE_REGISTRY_MIRRORS,
     insecureRegistries: settings.COPPICE_INSECURE_REGISTRIES,

@@ -25,6 +25,8 @@ export interface RunnerConfig {
   resolvers: readonly string[];
   /** VMs kept warm in all; 0 keeps none. */
   warmPoolLimit: number;
+  /** Of images and the templates made from them; 0 is no limit. */
+  imageCacheMiB: number;
   /** First of the unprivileged uids that VMs get. */
   uidBase: number;
   registryMirrors: Readonly<Record<string, string>>;

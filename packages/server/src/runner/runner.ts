@@ -6,6 +6,8 @@ import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { lockInstance } from '../lib/instance-lock.ts';
 import { RUNNER_PROTOCOL_VERSION } from '../lib/runner-protocol.ts';
+import { CacheEvictor } from './cache/cache-evictor.ts';
+import { CacheLeases } from './cache/cache-leases.ts';
 import { ScratchStore } from './disk/scratch-store.ts';
 import { EventSpool } from './driver/event-spool.ts';
 import { Fleet } from './driver/fleet.ts';
@@ -80,19 +82,24 @@ interface OpenedFleet {
 
 interface FleetParts {
   vmm: Qemu;
-  bindings: Record<string, string>;
+  bindings: Bindings;
   accelerator: AcceleratorChoice;
 }
 
 async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): Promise<OpenedFleet> {
   const { dataDir, runDir, tools, uidBase } = config;
   const { vmm } = parts;
+  const leases = new CacheLeases();
+  let evictor: CacheEvictor | undefined;
+  const onStored = (): void => evictor?.request();
   const images = await ImageStore.open({
     directory: join(dataDir, 'images'),
     tools: { skopeo: tools.skopeo, tar2sqfs: tools.tar2sqfs },
     mirrors: config.registryMirrors,
     insecureRegistries: [...config.insecureRegistries],
     builtin: [...config.builtinImages],
+    leases,
+    onStored,
     log,
   });
   const network = await GuestNetwork.open({
@@ -114,6 +121,7 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
     scratch,
     uid: uidBase + 1,
     bindings: parts.bindings,
+    onStored,
     acquireSlot: async (id) => ({ ...(await network.acquire(id)), release: () => network.release(id) }),
     log,
   });
@@ -131,6 +139,7 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
     accelerator,
     images,
     templates,
+    leases,
     scratch,
     network,
     vmm,
@@ -141,11 +150,23 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
     log,
   });
   await fleet.adoptAll();
+  // Not before: VMs that are adopted hold what they were made from.
+  const cache = new CacheEvictor({
+    maxBytes: config.imageCacheMiB * 1024 * 1024,
+    leases,
+    images: images.stored,
+    templates: templates.catalogue,
+    onTemplateEvicted: (key) => fleet.forgetTemplate(key),
+    log,
+  });
+  evictor = cache;
+  cache.request();
   return {
     fleet,
     spool,
     images,
     close: async () => {
+      await cache.close();
       await fleet.close();
       await network.close();
     },
@@ -155,8 +176,13 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
 /** Two measurements of one counter differ by some parts in a million; two hosts' counters by more than this. */
 const TSC_GRAIN_KHZ = 10_000;
 
+interface Bindings {
+  versions: Record<string, string>;
+  host: Record<string, string>;
+}
+
 /** What saved state is bound to. Path, size and time stand for the content: packages replace files whole. */
-function bindingsOf(config: RunnerConfig, tscKhz: number): Record<string, string> {
+function bindingsOf(config: RunnerConfig, tscKhz: number): Bindings {
   const bound = { qemu: config.tools.qemu, kernel: config.tools.kernel, initramfs: config.tools.initramfs };
   const files = Object.fromEntries(
     Object.entries(bound).map(([name, path]) => {
@@ -164,5 +190,5 @@ function bindingsOf(config: RunnerConfig, tscKhz: number): Record<string, string
       return [name, `${path}:${size}:${mtimeMs}`];
     }),
   );
-  return { ...files, tsc: String(Math.round(tscKhz / TSC_GRAIN_KHZ)) };
+  return { versions: files, host: { tsc: String(Math.round(tscKhz / TSC_GRAIN_KHZ)) } };
 }

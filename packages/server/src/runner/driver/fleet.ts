@@ -5,6 +5,7 @@ import { AppError, parseImageReference } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { Accelerator, CreateVm, VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
 import { findVmRecord, writeVmRecord, type VmRecord } from '../adopt/vm-record.ts';
+import { imageKey, templateKey, type CacheLease, type CacheLeases } from '../cache/cache-leases.ts';
 import type { ImageStore } from '../image/image-store.ts';
 import type { TemplateStore } from '../snapshot/template-store.ts';
 import { hostBootId, killAndWait, listProcessesOfUids } from '../vmm/host-process.ts';
@@ -20,10 +21,21 @@ export interface FleetOptions extends AssemblyParts {
   accelerator: Accelerator;
   images: ImageStore;
   templates: TemplateStore;
+  leases: CacheLeases;
   spool: EventSpool;
   /** VMs kept warm in all; 0 keeps none. */
   warmPoolLimit: number;
   log: Logger;
+}
+
+/** What of the cache a VM depends on. */
+interface Held {
+  imageDigest: string;
+  template: string;
+}
+
+function heldBy({ image, templateKey: template }: Blueprint): Held {
+  return { imageDigest: image.digest, template };
 }
 
 /** Names a VM before it is a sandbox's; no sandbox's id looks like it. */
@@ -79,7 +91,9 @@ export class Fleet {
 
   async #create(id: string, request: CreateVm): Promise<VmInfo> {
     const timer = new StepTimer();
-    const blueprint = await this.#plan(request, timer);
+    // From here until the VM holds them itself.
+    using lease = this.#options.leases.open();
+    const blueprint = await this.#plan(request, { timer, lease });
     const { vcpus, mem_mib, disk_mib } = request;
     const image = blueprint.image.reference;
     const info: VmInfo = {
@@ -91,17 +105,18 @@ export class Fleet {
       disk_mib,
       timings_ms: timer.timingsMs,
     };
-    return this.#pool.serve(blueprint, (warm) => this.#claim(info, blueprint, { warm, timer }));
+    return await this.#pool.serve(blueprint, (warm) => this.#claim(info, blueprint, { warm, timer }));
   }
 
   /** Before anything is made: a bad reference or an absent image leaves nothing to undo. */
-  async #plan(request: CreateVm, timer: StepTimer): Promise<Blueprint> {
+  async #plan(request: CreateVm, how: { timer: StepTimer; lease: CacheLease }): Promise<Blueprint> {
+    const { timer, lease } = how;
     const { images, templates, accelerator } = this.#options;
-    const image = await images.prepare(parseImageReference(request.image), {});
+    const image = await images.prepare(parseImageReference(request.image), { lease });
     timer.end('image');
     const { vcpus, mem_mib: memMiB, disk_mib: diskMiB } = request;
     const shape = { accelerator, vcpus, memMiB, diskMiB };
-    const { key, files } = await templates.ensure(image, shape);
+    const { key, files } = await templates.ensure(image, shape, lease);
     timer.end('template');
     return { image, shape, templateKey: key, files };
   }
@@ -112,7 +127,7 @@ export class Fleet {
     how: { warm: AssembledVm | undefined; timer: StepTimer },
   ): Promise<VmInfo> {
     const { warm, timer } = how;
-    const driver = warm?.driver ?? this.#newDriver(newUnit(), info);
+    const driver = warm?.driver ?? this.#newDriver(newUnit(), info, heldBy(blueprint));
     driver.claim(info);
     this.#drivers.set(info.id, driver);
     const work = this.#bringUp(driver, blueprint, how);
@@ -153,7 +168,7 @@ export class Fleet {
       disk_mib: diskMiB,
       timings_ms: {},
     };
-    const driver = this.#newDriver(unit, info);
+    const driver = this.#newDriver(unit, info, heldBy(blueprint));
     try {
       const assembled = await this.#assembler.assemble(driver, blueprint, new StepTimer());
       await this.#assembler.rehearse(assembled);
@@ -165,7 +180,7 @@ export class Fleet {
     }
   }
 
-  #newDriver(unit: string, info: VmInfo): VmDriver {
+  #newDriver(unit: string, info: VmInfo, held: Held): VmDriver {
     const { spool } = this.#options;
     const directory = this.#assembler.directoryOf(unit);
     const log = this.#options.log.child({ unit });
@@ -181,6 +196,7 @@ export class Fleet {
       },
     };
     const driver = new VmDriver(unit, info, hooks, log);
+    driver.onRelease(this.#holdCache(held));
     driver.onRelease(() => {
       this.#drivers.delete(driver.info.id);
       this.#creates.delete(driver.info.id);
@@ -196,6 +212,19 @@ export class Fleet {
     const end = this.#options.spool.findEnd(id);
     if (end === undefined) throw new AppError('not_found', `there is no VM ${id}`);
     return end;
+  }
+
+  /** Of a template that is no more. */
+  forgetTemplate(key: string): void {
+    this.#pool.forget(key);
+  }
+
+  /** Returns what lets go: the last that is released, as a VM's files lead to them. */
+  #holdCache({ imageDigest, template }: Held): () => void {
+    const lease = this.#options.leases.open();
+    lease.add(imageKey(imageDigest));
+    lease.add(templateKey(template));
+    return () => lease.release();
   }
 
   /**
@@ -224,7 +253,10 @@ export class Fleet {
       rmSync(directory, { recursive: true, force: true });
       return undefined;
     }
-    const driver = this.#newDriver(unit, record.info);
+    const driver = this.#newDriver(unit, record.info, {
+      imageDigest: record.image_digest,
+      template: record.template,
+    });
     this.#assembler.registerRelease(driver);
     const vm = await this.#connect(unit, record);
     if (vm === undefined) {

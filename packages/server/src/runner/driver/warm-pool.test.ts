@@ -119,3 +119,16 @@ test('a closed pool holds nothing, and a pool of size 0 never does', async () =>
   assert.deepEqual(none.made, []);
   await none.pool.close();
 });
+
+test('no VM is assembled from a template that was evicted', async () => {
+  const under = new PoolUnderTest(1);
+  const create = Promise.withResolvers<undefined>();
+  const slow = under.pool.serve(blueprint('b'), () => create.promise);
+  await under.create('a');
+  under.pool.forget('a');
+  create.resolve(undefined);
+  await slow;
+  await under.untilSize(1);
+  assert.deepEqual(under.made, ['b']);
+  await under.pool.close();
+});

@@ -50,6 +50,13 @@ test('a config gives environment, user, directory and layers', () => {
   assert.deepEqual(bare.config, { env: {}, user: '', workdir: '' });
 });
 
+test('a working directory that is not absolute starts at the root', () => {
+  const workdirs = ['srv/app', '../srv', '/a/../b/', '.'].map(
+    (WorkingDir) => parseImageConfig('x', config({}, { WorkingDir })).config.workdir,
+  );
+  assert.deepEqual(workdirs, ['/srv/app', '/srv', '/b', '/']);
+});
+
 test('a config of another platform or none at all is refused', () => {
   assert.throws(
     () => parseImageConfig('x', config({ architecture: 'arm64' })),

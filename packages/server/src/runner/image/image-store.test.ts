@@ -1,7 +1,7 @@
 /** The whole store against a real registry on a loopback port. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdir, mkdtemp, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, readdir, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -9,6 +9,7 @@ import { AppError, parseImageReference, type ErrorCode } from '@coppice/contract
 import { pino } from 'pino';
 import { OciLayout, type Descriptor, type ImageSpec } from '../../../../../e2e/fixtures/oci-layout.ts';
 import { startRegistry, type Registry } from '../../../../../e2e/fixtures/registry.ts';
+import { CacheLeases, imageKey } from '../cache/cache-leases.ts';
 import { ImageStore, type ImageStoreOptions } from './image-store.ts';
 import type { PrepareStep, StoredImage } from './image-store.types.ts';
 
@@ -52,6 +53,7 @@ async function openStore(change: Partial<ImageStoreOptions> = {}): Promise<Image
     mirrors: { 'docker.io': registry.url },
     insecureRegistries: [registry.name],
     builtin: [],
+    leases: new CacheLeases(),
     log,
     ...change,
   });
@@ -379,4 +381,56 @@ test('closing ends what is under way and leaves nothing', async () => {
   await refused;
   await assertRefused(prepare(store, 'test/hello:1'), 'unavailable', /shutting down/u);
   await assertNothingLeft(directory);
+});
+
+test('an evicted image is listed and found no more, leaves nothing and is prepared again', async () => {
+  const directory = await mkdtemp(join(root, 'store-'));
+  const store = await openStore({ directory });
+  const first = await prepare(store, 'test/hello:1');
+  const gone = store.stored.evict(first.digest);
+  assert.deepEqual(store.list(), []);
+  assert.deepEqual(await readdir(join(directory, 'images')), []);
+  await gone;
+  await assertNothingLeft(directory);
+  const again = await prepare(store, 'test/hello:1');
+  assert.equal(again.digest, first.digest);
+  assert.ok(again.preparedAt > first.preparedAt);
+  await store.close();
+});
+
+test('an image that was being removed when the process ended is gone at the next start', async () => {
+  const directory = await mkdtemp(join(root, 'store-'));
+  await mkdir(join(directory, 'staging', 'evicted-sha256-0'), { recursive: true });
+  await using _ = await openStore({ directory });
+  await assertNothingLeft(directory);
+});
+
+test('an image is held from before it is looked for until the lease is released, also while it is made', async () => {
+  const leases = new CacheLeases();
+  await using store = await openStore({ leases });
+  const lease = leases.open();
+  const steps: boolean[] = [];
+  const { digest } = await store.prepare(parseImageReference('test/hello:1'));
+  const key = imageKey(digest);
+  assert.equal(leases.isHeld(key), false);
+  await store.stored.evict(digest);
+  const onStep = () => steps.push(leases.isHeld(key));
+  await store.prepare(parseImageReference('test/hello:1'), { lease, onStep });
+  assert.deepEqual([steps, leases.isHeld(key)], [[false, true, true], true]);
+  lease.release();
+  assert.equal(leases.isHeld(key), false);
+});
+
+test('a use of a stored image is remembered over a restart', async () => {
+  const directory = await mkdtemp(join(root, 'store-'));
+  const store = await openStore({ directory });
+  const { digest } = await prepare(store, 'test/hello:1');
+  await store.close();
+  const mark = join(directory, 'images', digest.replace(':', '-'), 'last-used');
+  await writeFile(mark, '');
+  await utimes(mark, 1000, 1000);
+  await using second = await openStore({ directory });
+  assert.equal(second.stored.find(digest)?.lastUse.ms, 1_000_000);
+  await prepare(second, 'test/hello:1');
+  assert.ok(Date.now() - (await stat(mark)).mtimeMs < 60_000);
 });

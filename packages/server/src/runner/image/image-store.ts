@@ -11,6 +11,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AppError, formatImageReference, type ImageReference } from '@coppice/contract';
 import type { Logger } from 'pino';
+import { imageKey, type CacheLeases } from '../cache/cache-leases.ts';
 import { DEFAULT_IMAGE_LIMITS, type ImageLimits } from './image-limits.ts';
 import type { PrepareOptions, PrepareStep, PreparingImage, StoredImage } from './image-store.types.ts';
 import { indexBuiltins, type BuiltinImage } from './oci-source.ts';
@@ -29,6 +30,9 @@ export interface ImageStoreOptions extends RegistrySettings {
   tools: { skopeo: string; tar2sqfs: string };
   builtin: readonly BuiltinImage[];
   limits?: Partial<ImageLimits>;
+  leases: CacheLeases;
+  /** Told of each image that was added to those on disk. */
+  onStored?: () => void;
   log: Logger;
 }
 
@@ -45,6 +49,8 @@ interface Parts {
   tar2sqfs: string;
   limits: ImageLimits;
   closing: AbortController;
+  leases: CacheLeases;
+  onStored: () => void;
   log: Logger;
 }
 
@@ -64,7 +70,8 @@ export class ImageStore implements AsyncDisposable {
 
   /** Reads what is stored and sweeps what a killed process left. */
   static async open(options: ImageStoreOptions): Promise<ImageStore> {
-    const { directory, tools, mirrors, insecureRegistries, log } = options;
+    const { directory, tools, mirrors, insecureRegistries, leases, log } = options;
+    const onStored = options.onStored ?? (() => undefined);
     const limits = { ...DEFAULT_IMAGE_LIMITS, ...options.limits };
     const skopeoDirectory = join(directory, 'skopeo');
     await mkdir(skopeoDirectory, { recursive: true });
@@ -89,7 +96,13 @@ export class ImageStore implements AsyncDisposable {
       log,
     });
     rememberReferences(resolver, images);
-    return new ImageStore({ skopeo, resolver, images, tar2sqfs: tools.tar2sqfs, limits, closing, log });
+    const { tar2sqfs } = tools;
+    return new ImageStore({ skopeo, resolver, images, tar2sqfs, limits, closing, leases, onStored, log });
+  }
+
+  /** For whoever bounds what they take on disk. */
+  get stored(): StoredImages {
+    return this.#parts.images;
   }
 
   /**
@@ -98,13 +111,16 @@ export class ImageStore implements AsyncDisposable {
    */
   async prepare(reference: ImageReference, options: PrepareOptions = {}): Promise<StoredImage> {
     const { signal, onStep } = options;
+    using own = this.#parts.leases.open();
     this.#checkOpen();
     signal?.throwIfAborted();
     onStep?.('resolve');
     const digest = await untilAborted(signal, this.#parts.resolver.resolve(reference));
+    (options.lease ?? own).add(imageKey(digest));
     const name = formatPinned(reference);
     const stored = this.#parts.images.find(digest);
     if (stored !== undefined) {
+      stored.lastUse.mark();
       await this.#parts.images.addReference(stored, name);
       return describe(stored, reference);
     }
@@ -189,6 +205,8 @@ export class ImageStore implements AsyncDisposable {
   ): Promise<ImageEntry> {
     const { resolver, images, skopeo, tar2sqfs, limits, closing, log } = this.#parts;
     const startedAt = performance.now();
+    using lease = this.#parts.leases.open();
+    lease.add(imageKey(digest));
     const image = await resolver.findPullable(reference, digest);
     await using staging = await images.makeStaging();
     const { signal } = closing;
@@ -205,6 +223,7 @@ export class ImageStore implements AsyncDisposable {
     const entry = await images.publish(prepared.path, { digest, sizeBytes, config, reference: name });
     const elapsedMs = Math.round(performance.now() - startedAt);
     log.info({ image: name, digest, size_bytes: sizeBytes, elapsed_ms: elapsedMs }, 'image prepared');
+    this.#parts.onStored();
     return entry;
   }
 }

@@ -1,3 +1,5 @@
+import type { CacheLease } from '../cache/cache-leases.ts';
+
 /** What the rest of the runner knows of images. */
 export interface ImageConfig {
   /** The image's ENV, later entries winning. */
@@ -31,6 +33,8 @@ export interface PreparingImage {
 export type PrepareStep = 'resolve' | 'pull' | 'flatten';
 
 export interface PrepareOptions {
+  /** Holds the image from before it is looked for: without one it may be evicted as soon as the answer is given. */
+  lease?: CacheLease;
   /** Called when a step begins; joining a preparation under way begins with its current step. Must not throw. */
   onStep?: (step: PrepareStep) => void;
   /** Ends the waiting of this caller. The preparation goes on, for others and for the next time. */

@@ -12,11 +12,9 @@ import {
   chownSync,
   closeSync,
   copyFileSync,
-  existsSync,
   fsyncSync,
   mkdirSync,
   openSync,
-  readdirSync,
   renameSync,
   rmSync,
   truncateSync,
@@ -29,11 +27,13 @@ import { SingleFlight } from '../../lib/single-flight.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import { rehearse, TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
 import type { GuestAddresses } from '../agent-client/resume-request.ts';
+import { templateKey, type CacheLease } from '../cache/cache-leases.ts';
 import { copyOverlay, type ScratchStore } from '../disk/scratch-store.ts';
 import type { StoredImage } from '../image/image-store.types.ts';
 import { GUEST_MAC, kernelCommandLine, MACHINE_VERSION, type TemplateShape } from '../vmm/qemu-arguments.ts';
 import { isAlive } from '../vmm/host-process.ts';
 import type { TemplateFiles, Vmm } from '../vmm/vmm.ts';
+import { TemplateCatalogue } from './template-catalogue.ts';
 
 /** Cold boot under emulation takes some seconds; on a busy machine a multiple of that. */
 const BOOT_TIMEOUT_MS = 120_000;
@@ -50,8 +50,10 @@ export interface TemplateStoreOptions {
   scratch: ScratchStore;
   /** Uid of the VM that becomes a template; one is made at a time. */
   uid: number;
-  /** Hashes of what saved state is bound to besides the image: QEMU, kernel, initramfs. */
-  bindings: Readonly<Record<string, string>>;
+  /** What saved state is bound to besides the image; `host` may come to be the same again, the versions not. */
+  bindings: Readonly<{ versions: Readonly<Record<string, string>>; host: Readonly<Record<string, string>> }>;
+  /** Told of each template that was added to those on disk. */
+  onStored?: () => void;
   acquireSlot: (id: string) => Promise<TemplateSlot>;
   log: Logger;
 }
@@ -59,33 +61,35 @@ export interface TemplateStoreOptions {
 export class TemplateStore {
   readonly #options: TemplateStoreOptions;
   readonly #flights = new SingleFlight<TemplateFiles>();
+  readonly catalogue: TemplateCatalogue;
   #queue: Promise<unknown> = Promise.resolve();
 
   private constructor(options: TemplateStoreOptions) {
     this.#options = options;
+    const madeWith = hash({ machine: MACHINE_VERSION, mac: GUEST_MAC, ...options.bindings.versions });
+    this.catalogue = TemplateCatalogue.open(options.directory, madeWith);
   }
 
   /** Takes away what an interrupted build left. */
   static open(options: TemplateStoreOptions): TemplateStore {
     for (const parent of [options.directory, options.socketDirectory])
       mkdirSync(parent, { recursive: true, mode: 0o711 });
-    for (const name of readdirSync(options.directory)) {
-      if (name.endsWith('.building')) rmSync(join(options.directory, name), { recursive: true, force: true });
-    }
     return new TemplateStore(options);
   }
 
-  /** Name of the template's directory. */
+  /** Name of the template's directory. An image that was made again has other bytes than the one the guest has read. */
   keyOf(image: StoredImage, shape: TemplateShape): string {
     const bound = {
       machine: MACHINE_VERSION,
       image: image.digest,
+      imagePreparedAt: image.preparedAt.toISOString(),
       shape,
       mac: GUEST_MAC,
       commandLine: kernelCommandLine(shape.accelerator),
-      ...this.#options.bindings,
+      ...this.#options.bindings.versions,
+      ...this.#options.bindings.host,
     };
-    return createHash('sha256').update(JSON.stringify(bound)).digest('hex').slice(0, 32);
+    return hash(bound);
   }
 
   filesOf(key: string): TemplateFiles {
@@ -97,11 +101,17 @@ export class TemplateStore {
     };
   }
 
-  async ensure(image: StoredImage, shape: TemplateShape): Promise<{ key: string; files: TemplateFiles }> {
+  /** The lease holds the template from before it is looked for. */
+  async ensure(
+    image: StoredImage,
+    shape: TemplateShape,
+    lease: CacheLease,
+  ): Promise<{ key: string; files: TemplateFiles }> {
     const key = this.keyOf(image, shape);
+    lease.add(templateKey(key));
     const files = this.filesOf(key);
-    if (existsSync(files.statePath)) return { key, files };
-    await this.#flights.run(key, () => this.#enqueue(() => this.#build(key, image, shape)));
+    if (this.catalogue.has(key)) this.catalogue.markUse(key);
+    else await this.#flights.run(key, () => this.#enqueue(() => this.#build(key, image, shape)));
     return { key, files };
   }
 
@@ -113,7 +123,7 @@ export class TemplateStore {
 
   async #build(key: string, image: StoredImage, shape: TemplateShape): Promise<TemplateFiles> {
     const files = this.filesOf(key);
-    if (existsSync(files.statePath)) return files;
+    if (this.catalogue.has(key)) return files;
     const started = performance.now();
     const building = join(this.#options.directory, `${key}.building`);
     const sockets = join(this.#options.socketDirectory, key.slice(0, 12));
@@ -124,8 +134,13 @@ export class TemplateStore {
     const slot = await this.#options.acquireSlot(`template-${key}`);
     undo.defer(() => slot.release());
     await this.#bootAndSave({ building, sockets, image, shape, slot });
-    renameSync(building, join(this.#options.directory, key));
+    const target = join(this.#options.directory, key);
+    // What is there cannot be used, or it would have been.
+    rmSync(target, { recursive: true, force: true });
+    renameSync(building, target);
     syncDirectory(this.#options.directory);
+    this.catalogue.add(key);
+    this.#options.onStored?.();
     const elapsedMs = Math.round(performance.now() - started);
     this.#options.log.info(
       { template: key, image: image.reference, shape, elapsed_ms: elapsedMs },
@@ -175,8 +190,13 @@ export class TemplateStore {
       freeze(join(building, name));
     }
     freeze(ramPath);
+    this.catalogue.writeRecord(building, { imageDigest: image.digest, imagePreparedAt: image.preparedAt });
     syncDirectory(building);
   }
+}
+
+function hash(bound: Readonly<Record<string, unknown>>): string {
+  return createHash('sha256').update(JSON.stringify(bound)).digest('hex').slice(0, 32);
 }
 
 function makeDirectories(building: string, sockets: string, uid: number): void {
