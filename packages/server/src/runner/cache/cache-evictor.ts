@@ -110,15 +110,19 @@ export class CacheEvictor {
         reason,
       );
     }
-    const { maxBytes } = this.#options;
-    while (maxBytes > 0 && !this.#closed && this.totalBytes > maxBytes) {
-      const oldest = this.#oldest();
-      if (oldest === undefined) return;
+    for (let next = this.#nextToGo(); next !== undefined; next = this.#nextToGo()) {
+      const { totalBytes } = this;
       await this.#evict(
-        oldest,
-        `images and templates take ${this.totalBytes} bytes, ${maxBytes} are allowed`,
+        next,
+        `images and templates take ${totalBytes} bytes, ${this.#options.maxBytes} are allowed`,
       );
     }
+  }
+
+  #nextToGo(): Candidate | undefined {
+    const { maxBytes } = this.#options;
+    const isOverLimit = maxBytes > 0 && this.totalBytes > maxBytes;
+    return isOverLimit && !this.#closed ? this.#oldest() : undefined;
   }
 
   get totalBytes(): number {
