@@ -1,6 +1,6 @@
 import { LayerError, quoteName } from './layer-error.ts';
 import { MAX_PATH_BYTES } from './layer-path.ts';
-import type { TarEntry, Xattrs } from './tar-reader.ts';
+import { NO_XATTRS, type TarEntry, type Xattrs } from './tar-reader.ts';
 
 export type InodeType = Exclude<TarEntry['type'], 'hardlink'>;
 
@@ -37,7 +37,7 @@ export function implicitDirectory(): Inode {
     uid: 0,
     gid: 0,
     mtimeSeconds: 0,
-    xattrs: new Map(),
+    xattrs: NO_XATTRS,
     layer: 0,
     dataOffset: 0,
     sizeBytes: 0,

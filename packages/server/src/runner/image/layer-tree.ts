@@ -19,7 +19,7 @@ export interface TreeLimits {
   maxEntries: number;
   /** Sum of the sizes of all files of all layers. */
   maxContentBytes: number;
-  /** Names, link targets and extended attributes, which are held in memory. */
+  /** Paths, link targets and extended attributes, which are held in memory. */
   maxMetadataBytes: number;
 }
 
@@ -27,13 +27,16 @@ interface Node {
   inode: Inode;
   /** The layer that bound this name. */
   layer: number;
-  /** Of a directory. */
-  children: Map<string, Node> | undefined;
+  /** Of a directory; {@link NO_CHILDREN} until it has some. */
+  children: ReadonlyMap<string, Node> | undefined;
   /** Of its path from the root: no tree is deeper than a path may be long. */
   pathBytes: number;
 }
 
-type DirectoryNode = Node & { children: Map<string, Node> };
+type DirectoryNode = Node & { children: ReadonlyMap<string, Node> };
+
+/** Shared: a million empty maps would take half a gigabyte. */
+const NO_CHILDREN: ReadonlyMap<string, Node> = new Map();
 
 const WHITEOUT = '.wh.';
 const OPAQUE = '.wh..wh..opq';
@@ -42,16 +45,22 @@ const WHITEOUT_META = '.wh..wh.';
 /** As in Linux. Against loops and against links that multiply each other. */
 const MAX_SYMLINKS = 40;
 const MAX_PATH_STEPS = 4096;
+/**
+ * Names looked at to find parents and to empty directories, for each entry that an image may have: some ten in images that people
+ * make. Opaque markers over and over a full directory, or chains of links, would take hours.
+ */
+const MAX_STEPS_PER_ENTRY = 64;
 
 export class LayerTree {
   readonly #limits: TreeLimits;
   readonly #root: DirectoryNode = {
     inode: implicitDirectory(),
     layer: -1,
-    children: new Map(),
+    children: NO_CHILDREN,
     pathBytes: 0,
   };
   #entries = 0;
+  #steps = 0;
   #contentBytes = 0;
   #metadataBytes = 0;
 
@@ -103,13 +112,24 @@ export class LayerTree {
     }
     // A hard link of a name to itself changes nothing, the layer included.
     if (existing?.inode === inode) return;
-    const pathBytes = childPathBytes(parent, name);
-    parent.children.set(name, {
+    this.#addChild(parent, name, {
       inode,
       layer,
-      children: inode.type === 'directory' ? new Map() : undefined,
-      pathBytes,
+      children: inode.type === 'directory' ? NO_CHILDREN : undefined,
     });
+  }
+
+  #addChild<T extends Omit<Node, 'pathBytes'>>(
+    parent: DirectoryNode,
+    name: string,
+    values: T,
+  ): T & { pathBytes: number } {
+    const child = { ...values, pathBytes: childPathBytes(parent, name) };
+    // Not the entry's name: through a link a short one leads to a long path, which is what the image is written with.
+    this.#countMetadata(child.pathBytes);
+    if (parent.children === NO_CHILDREN) parent.children = new Map();
+    ownChildren(parent).set(name, child);
+    return child;
   }
 
   #linkTarget(entry: TarEntry): Inode {
@@ -129,10 +149,29 @@ export class LayerTree {
   #applyWhiteout(path: string[], name: string, layer: number): void {
     const parent = this.#findDirectory(path);
     if (parent === undefined) return;
-    if (name === OPAQUE) return removeLower(parent, layer);
+    if (name === OPAQUE) return this.#removeLower(parent, layer);
     const hidden = name.slice(WHITEOUT.length);
     const child = parent.children.get(hidden);
-    if (child !== undefined && !survivesWhiteout(child, layer)) parent.children.delete(hidden);
+    if (child !== undefined && !this.#survivesWhiteout(child, layer)) ownChildren(parent).delete(hidden);
+  }
+
+  #removeLower(directory: DirectoryNode, layer: number): void {
+    for (const [name, child] of directory.children) {
+      if (!this.#survivesWhiteout(child, layer)) ownChildren(directory).delete(name);
+    }
+  }
+
+  /** Removes what lower layers put below `node`; true if something of this layer remains. Depth is bounded by the path length. */
+  #survivesWhiteout(node: Node, layer: number): boolean {
+    this.#countStep();
+    if (!isDirectory(node)) return node.layer === layer;
+    this.#removeLower(node, layer);
+    if (node.layer === layer) return true;
+    if (node.children.size === 0) return false;
+    // Only its content is of this layer: as if it had been made after the whiteout.
+    node.inode = implicitDirectory();
+    node.layer = layer;
+    return true;
   }
 
   #findDirectory(path: readonly string[]): DirectoryNode | undefined {
@@ -144,14 +183,7 @@ export class LayerTree {
       if (parent.children.has(name))
         throw new LayerError(`${quoteName(path.join('/'))} leads through a file`);
       this.#countEntries(1);
-      const directory: DirectoryNode = {
-        inode: implicitDirectory(),
-        layer,
-        children: new Map(),
-        pathBytes: childPathBytes(parent, name),
-      };
-      parent.children.set(name, directory);
-      return directory;
+      return this.#addChild(parent, name, { inode: implicitDirectory(), layer, children: NO_CHILDREN });
     });
     if (found === undefined) throw new LayerError(`${quoteName(path.join('/'))} cannot be made`);
     return found;
@@ -171,6 +203,7 @@ export class LayerTree {
     let symlinks = 0;
     let steps = 0;
     for (let name = pending.pop(); name !== undefined; name = pending.pop()) {
+      this.#countStep();
       if (name === '' || name === '.') continue;
       if (name === '..') {
         current = trail.pop() ?? this.#root;
@@ -204,12 +237,24 @@ export class LayerTree {
     if (this.#contentBytes > this.#limits.maxContentBytes) {
       throw new LayerError(`the files of the image have more than ${this.#limits.maxContentBytes} bytes`);
     }
-    this.#metadataBytes += entry.name.length + entry.linkName.length;
-    for (const [name, value] of entry.xattrs) this.#metadataBytes += name.length + value.length;
+    let bytes = entry.linkName.length;
+    for (const [name, value] of entry.xattrs) bytes += name.length + value.length;
+    this.#countMetadata(bytes);
+  }
+
+  #countMetadata(bytes: number): void {
+    this.#metadataBytes += bytes;
     if (this.#metadataBytes > this.#limits.maxMetadataBytes) {
       throw new LayerError(
-        `names and extended attributes of the image have more than ${this.#limits.maxMetadataBytes} bytes`,
+        `paths and extended attributes of the image have more than ${this.#limits.maxMetadataBytes} bytes`,
       );
+    }
+  }
+
+  #countStep(): void {
+    this.#steps += 1;
+    if (this.#steps > this.#limits.maxEntries * MAX_STEPS_PER_ENTRY) {
+      throw new LayerError('the links and whiteouts of the image lead in too many circles');
     }
   }
 
@@ -238,20 +283,7 @@ function childPathBytes(parent: Node, name: string): number {
   return pathBytes;
 }
 
-function removeLower(directory: DirectoryNode, layer: number): void {
-  for (const [name, child] of directory.children) {
-    if (!survivesWhiteout(child, layer)) directory.children.delete(name);
-  }
-}
-
-/** Removes what lower layers put below `node`; true if something of this layer remains. Depth is bounded by the path length. */
-function survivesWhiteout(node: Node, layer: number): boolean {
-  if (!isDirectory(node)) return node.layer === layer;
-  removeLower(node, layer);
-  if (node.layer === layer) return true;
-  if (node.children.size === 0) return false;
-  // Only its content is of this layer: as if it had been made after the whiteout.
-  node.inode = implicitDirectory();
-  node.layer = layer;
-  return true;
+/** Of a directory that has some. */
+function ownChildren(directory: DirectoryNode): Map<string, Node> {
+  return directory.children as Map<string, Node>;
 }
