@@ -6,7 +6,7 @@ import { AppError } from '@coppice/contract';
 import { checkFreeSpace, withinSpace } from './disk-space.ts';
 import { readLayers, writeFlatTar } from './flatten.ts';
 import { parseImageConfig } from './image-config.ts';
-import type { ImageLimits } from './image-limits.ts';
+import { maxUnpackedBytes, type ImageLimits } from './image-limits.ts';
 import type { ImageConfig, PrepareStep } from './image-store.types.ts';
 import { LayerError } from './layer-error.ts';
 import { compressedBytes } from './manifest.ts';
@@ -41,7 +41,8 @@ export async function prepareImage(image: PullableImage, options: PreparationOpt
   const { limits, stagingPath, signal } = options;
   await checkFreeSpace(stagingPath, EXPANSION * compressedBytes(image.manifest), limits.minFreeBytes);
   // Layers and the squashfs made of them lie side by side for a while.
-  const space = { maxBytes: 2 * limits.maxContentBytes, minFreeBytes: limits.minFreeBytes };
+  const maxBytes = 2 * maxUnpackedBytes(compressedBytes(image.manifest), limits);
+  const space = { maxBytes, minFreeBytes: limits.minFreeBytes };
   return withinSpace(stagingPath, space, signal, async (signal) => {
     const pulled = await pull(image, { ...options, signal });
     return flatten(image, pulled, { ...options, signal });
