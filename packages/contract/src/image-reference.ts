@@ -6,7 +6,7 @@
 import { AppError } from './errors.ts';
 
 export interface ImageReference {
-  /** Host and port of the registry, or {@link BUILTIN_REGISTRY}. */
+  /** Host and port of the registry, {@link BUILTIN_REGISTRY} or {@link LOCAL_REGISTRY}. */
   registry: string;
   /** Path within the registry, `library/node`. */
   repository: string;
@@ -17,6 +17,8 @@ export interface ImageReference {
 
 /** `coppice/base:1` and the like are built at set-up and never fetched. No host can have this name: it has no dot. */
 export const BUILTIN_REGISTRY = 'coppice';
+/** `local/app:1` and the like were imported on the server by its operator, and are never fetched either. */
+export const LOCAL_REGISTRY = 'local';
 
 export const MAX_IMAGE_REFERENCE_LENGTH = 512;
 const MAX_REPOSITORY_LENGTH = 255;
@@ -72,8 +74,9 @@ export function formatImageReference(reference: ImageReference): string {
   return `${reference.registry}/${reference.repository}${tag}${digest}`;
 }
 
+/** Whether it is of this machine and never fetched: built at set-up, or imported. */
 export function isBuiltinImage(reference: ImageReference): boolean {
-  return reference.registry === BUILTIN_REGISTRY;
+  return reference.registry === BUILTIN_REGISTRY || reference.registry === LOCAL_REGISTRY;
 }
 
 function splitSuffixes(text: string): { name: string; tag: string | undefined; digest: string | undefined } {
@@ -90,7 +93,7 @@ function splitRegistry(name: string): { registry: string; repository: string } {
   const slash = name.indexOf('/');
   const first = slash === -1 ? '' : name.slice(0, slash);
   const rest = name.slice(slash + 1);
-  if (first === BUILTIN_REGISTRY) return { registry: BUILTIN_REGISTRY, repository: rest };
+  if (first === BUILTIN_REGISTRY || first === LOCAL_REGISTRY) return { registry: first, repository: rest };
   const isHost = /[.:]/u.test(first) || first.toLowerCase() === 'localhost';
   const registry = isHost ? canonicalRegistry(first) : DEFAULT_REGISTRY;
   const repository = isHost ? rest : name;

@@ -160,6 +160,7 @@ function runnerConfig(
     uidBase: settings.COPPICE_UID_BASE,
     registryMirrors: settings.COPPICE_REGISTRY_MIRRORS,
     insecureRegistries: settings.COPPICE_INSECURE_REGISTRIES,
+    localImagesDir: join(dataDir, 'runner', 'local-images'),
     builtinImages: [
       { reference: manifest.base_image.reference, layoutPath: manifest.base_image.layout_path },
     ],

@@ -31,6 +31,8 @@ export interface RunnerConfig {
   uidBase: number;
   registryMirrors: Readonly<Record<string, string>>;
   insecureRegistries: readonly string[];
+  /** Of images imported with `coppice image import`. */
+  localImagesDir: string;
   builtinImages: readonly { reference: string; layoutPath: string }[];
   tools: RunnerTools;
 }

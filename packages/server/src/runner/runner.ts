@@ -98,6 +98,7 @@ async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): 
     mirrors: config.registryMirrors,
     insecureRegistries: [...config.insecureRegistries],
     builtin: [...config.builtinImages],
+    localDirectory: config.localImagesDir,
     leases,
     onStored,
     log,

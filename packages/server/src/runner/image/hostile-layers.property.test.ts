@@ -16,23 +16,22 @@ const ONE_RUN_MS = 1000;
 const END = Buffer.alloc(2 * TAR_BLOCK_BYTES);
 
 const component = fc.constantFrom(
-  ...[
-    'a',
-    'b',
-    's',
-    '.',
-    '..',
-    '',
-    '.wh.a',
-    '.wh.',
-    '.wh..',
-    '.wh...',
-    '.wh..wh..opq',
-    '.wh..wh.plnk',
-    'ü',
-    '\0',
-  ],
-  ...['x'.repeat(MAX_NAME_BYTES), 'y'.repeat(MAX_NAME_BYTES + 1)],
+  'a',
+  'b',
+  's',
+  '.',
+  '..',
+  '',
+  '.wh.a',
+  '.wh.',
+  '.wh..',
+  '.wh...',
+  '.wh..wh..opq',
+  '.wh..wh.plnk',
+  'ü',
+  '\0',
+  'x'.repeat(MAX_NAME_BYTES),
+  'y'.repeat(MAX_NAME_BYTES + 1),
 );
 const name = fc
   .array(component, { maxLength: 20 })

@@ -10,6 +10,9 @@ import { pino } from 'pino';
 import { OciLayout, type Descriptor, type ImageSpec } from '../../../../../e2e/fixtures/oci-layout.ts';
 import { startRegistry, type Registry } from '../../../../../e2e/fixtures/registry.ts';
 import { CacheLeases, imageKey } from '../cache/cache-leases.ts';
+import { DEFAULT_IMAGE_LIMITS } from './image-limits.ts';
+import { importLayout } from './local/layout-import.ts';
+import { LocalImages } from './local/local-images.ts';
 import { ImageStore, type ImageStoreOptions } from './image-store.ts';
 import type { PrepareStep, StoredImage } from './image-store.types.ts';
 
@@ -53,6 +56,7 @@ async function openStore(change: Partial<ImageStoreOptions> = {}): Promise<Image
     mirrors: { 'docker.io': registry.url },
     insecureRegistries: [registry.name],
     builtin: [],
+    localDirectory: join(root, 'local'),
     leases: new CacheLeases(),
     log,
     ...change,
@@ -234,6 +238,32 @@ test('a built-in image comes from its layout, and a layout built anew is seen', 
   assert.deepEqual(await prepare(store, `coppice/base:1@${first.digest}`), first);
   await own.tag('1', await own.addImage({ ...HELLO, config: { User: 'anew' } }));
   assert.equal((await prepare(store, 'coppice/base:1')).config.user, 'anew');
+});
+
+test('an imported image is prepared by a store that runs, and no other name of local/ is asked for anywhere', async () => {
+  const localDirectory = join(root, 'imported');
+  await using store = await openStore({ localDirectory, mirrors: {}, insecureRegistries: [] });
+  await assertRefused(
+    prepare(store, 'local/app:1'),
+    'image_not_found',
+    /coppice image import .* --as local\/app:1/u,
+  );
+  const own = await OciLayout.create(join(root, 'to-import'));
+  await own.tag('x', await own.addImage(HELLO));
+  const images = new LocalImages(localDirectory);
+  const limits = DEFAULT_IMAGE_LIMITS;
+  const { digest } = await importLayout({
+    images,
+    path: own.directory,
+    as: 'local/app:1',
+    name: undefined,
+    limits,
+  });
+  const stored = await prepare(store, 'local/app:1');
+  assert.deepEqual([stored.reference, stored.config.user], [`local/app:1@${digest}`, '1000']);
+  assert.match(listSquashfs(stored), /hello/u);
+  images.remove('local/app:1');
+  await assertRefused(prepare(store, 'local/app:1'), 'image_not_found', /no imported image/u);
 });
 
 test('damaged, hostile and oversized images are refused, and nothing of them stays', async () => {

@@ -14,7 +14,8 @@ import type { Logger } from 'pino';
 import { imageKey, type CacheLeases } from '../cache/cache-leases.ts';
 import { DEFAULT_IMAGE_LIMITS, type ImageLimits } from './image-limits.ts';
 import type { PrepareOptions, PrepareStep, PreparingImage, StoredImage } from './image-store.types.ts';
-import { indexBuiltins, type BuiltinImage } from './oci-source.ts';
+import { LocalImages } from './local/local-images.ts';
+import { joinLayouts, type BuiltinImage } from './oci-source.ts';
 import { prepareImage } from './preparation.ts';
 import type { RegistrySettings } from './registries-conf.ts';
 import { RegistryGuard } from './registry-guard.ts';
@@ -29,6 +30,8 @@ export interface ImageStoreOptions extends RegistrySettings {
   /** Programs, by name or path. */
   tools: { skopeo: string; tar2sqfs: string };
   builtin: readonly BuiltinImage[];
+  /** Of the images that were imported. */
+  localDirectory: string;
   limits?: Partial<ImageLimits>;
   leases: CacheLeases;
   /** Told of each image that was added to those on disk. */
@@ -88,7 +91,7 @@ export class ImageStore implements AsyncDisposable {
         configured: [...Object.keys(mirrors), ...insecureRegistries],
         isProxied: hasProxy(),
       }),
-      builtins: indexBuiltins(options.builtin),
+      builtins: joinLayouts(options.builtin, new LocalImages(options.localDirectory)),
       limits,
       isStored: (digest) => images.find(digest) !== undefined,
       isStoredFrom: (digest, reference) => images.isFrom(digest, reference),

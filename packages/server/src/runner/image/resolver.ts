@@ -6,14 +6,14 @@ import { AppError, formatImageReference, isBuiltinImage, type ImageReference } f
 import type { Logger } from 'pino';
 import type { ImageLimits } from './image-limits.ts';
 import { checkManifest, digestOf, parseManifest, selectPlatform, type ImageManifest } from './manifest.ts';
-import { findLayoutImage, readLayoutBlob, type BuiltinImage } from './oci-source.ts';
+import { findLayoutImage, readLayoutBlob, type LayoutIndexer } from './oci-source.ts';
 import type { RegistryGuard } from './registry-guard.ts';
 import type { ImageSource, Skopeo } from './skopeo.ts';
 
 export interface ResolverOptions {
   skopeo: Skopeo;
   guard: RegistryGuard;
-  builtins: ReadonlyMap<string, BuiltinImage>;
+  builtins: LayoutIndexer;
   limits: ImageLimits;
   isStored: (digest: string) => boolean;
   /** Whether the image of this digest is stored and came from this repository: the digest alone proves no right to it. */
