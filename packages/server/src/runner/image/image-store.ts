@@ -221,11 +221,13 @@ export class ImageStore implements AsyncDisposable {
       signal,
       onStep,
     });
-    const { sizeBytes, config } = prepared;
+    const { sizeBytes, config, acls } = prepared;
     const name = formatPinned(reference);
     const entry = await images.publish(prepared.path, { digest, sizeBytes, config, reference: name });
     const elapsedMs = Math.round(performance.now() - startedAt);
     log.info({ image: name, digest, size_bytes: sizeBytes, elapsed_ms: elapsedMs }, 'image prepared');
+    if (acls > 0)
+      log.warn({ image: name, digest, entries: acls }, 'access control lists of the image are left out');
     this.#parts.onStored();
     return entry;
   }

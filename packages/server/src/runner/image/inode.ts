@@ -85,7 +85,7 @@ function checkNumber(entry: TarEntry, what: string, value: number, max: number):
 }
 
 /**
- * Squashfs has these three kinds; ACLs (`system.*`) are lost. `trusted.overlay.*` of an image would steer the guest's
+ * Squashfs has these three kinds; what ACLs (`system.*`) leave is in the mode. `trusted.overlay.*` of an image would steer the guest's
  * overlay, whose lower layer it is.
  */
 function keepXattrs(xattrs: Xattrs): Xattrs {

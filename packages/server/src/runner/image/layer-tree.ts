@@ -63,6 +63,7 @@ export class LayerTree {
   #steps = 0;
   #contentBytes = 0;
   #metadataBytes = 0;
+  #acls = 0;
 
   constructor(limits: TreeLimits) {
     this.#limits = limits;
@@ -72,10 +73,16 @@ export class LayerTree {
     return this.#contentBytes;
   }
 
+  /** Entries whose access control lists are left out. */
+  get acls(): number {
+    return this.#acls;
+  }
+
   /** Applies one entry of layer number `layer`; layers from the lowest, entries in archive order. */
   apply(entry: TarEntry, layer: number): void {
     const path = parseLayerPath(entry.name);
     this.#count(entry);
+    if (entry.hasAcl) this.#acls += 1;
     const name = path.pop();
     if (name === undefined) return this.#applyRoot(entry, layer);
     if ([...path, name].some(isDriverFile)) return;

@@ -32,6 +32,8 @@ export interface Prepared {
   path: string;
   sizeBytes: number;
   config: ImageConfig;
+  /** Entries that had an access control list, which squashfs cannot hold. */
+  acls: number;
 }
 
 /** A layer compressed by three and its squashfs beside it: what is set aside before a download begins. */
@@ -121,7 +123,7 @@ async function flatten(
       write: (writer) => writeFlatTar(tree, pulled.layerPaths, writer, signal),
     });
     await rm(pulled.directory, { recursive: true });
-    return { path, sizeBytes, config: pulled.config };
+    return { path, sizeBytes, config: pulled.config, acls: tree.acls };
   } catch (error) {
     throw translateFlattenFailure(image.source.name, error, limits);
   }

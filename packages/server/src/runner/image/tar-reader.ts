@@ -2,6 +2,7 @@
 import type { FileHandle } from 'node:fs/promises';
 import { ByteWindow } from './byte-window.ts';
 import { LayerError, quoteName } from './layer-error.ts';
+import { findAcl, modeWithoutAcl } from './posix-acl.ts';
 import {
   TAR_BLOCK_BYTES,
   isZeroBlock,
@@ -31,6 +32,8 @@ export interface TarEntry {
   deviceMajor: number;
   deviceMinor: number;
   xattrs: Xattrs;
+  /** It had a POSIX ACL, which is left out; `mode` is what remains of it. */
+  hasAcl: boolean;
 }
 
 /** As in Go's archive/tar: the headers of a header are held in memory. */
@@ -165,10 +168,11 @@ function buildEntry(header: TarHeader, extensions: Extensions, dataOffset: numbe
   }
   // Before POSIX a directory was a file whose name ends with a slash.
   const type = flagType === 'file' && name.endsWith('/') ? 'directory' : flagType;
+  const acl = pax === undefined ? undefined : findAcl(name, pax);
   return {
     name,
     type,
-    mode: header.mode,
+    mode: acl === undefined ? header.mode : modeWithoutAcl(header.mode, acl),
     uid: paxNumber(pax, 'uid') ?? header.uid,
     gid: paxNumber(pax, 'gid') ?? header.gid,
     mtimeSeconds: Math.floor(paxNumber(pax, 'mtime') ?? header.mtimeSeconds),
@@ -178,6 +182,7 @@ function buildEntry(header: TarHeader, extensions: Extensions, dataOffset: numbe
     deviceMajor: header.deviceMajor,
     deviceMinor: header.deviceMinor,
     xattrs: pax === undefined ? NO_XATTRS : findXattrs(name, pax),
+    hasAcl: acl !== undefined,
   };
 }
 
