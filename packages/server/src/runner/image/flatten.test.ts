@@ -274,27 +274,25 @@ test('an image equals what GNU tar makes of the same layers, byte for byte', asy
     touch .wh.gone opaque/.wh..wh..opq && echo new > opaque/new && echo replaced > dangling
   `);
   run(`find one two -exec touch -hd @1700000000 {} +`);
-  const tar = (of: string, format: string) =>
-    run(
-      `tar --format=${format} --numeric-owner --xattrs --xattrs-include='*' --sort=name -C ${of} -cf ${of}.tar .`,
-    );
+  const tar = (of: string, format: 'gnu' | 'pax') =>
+    run(`tar --format=${format} --numeric-owner --sort=name -C ${of} -cf ${of}.tar .`);
   tar('one', 'gnu');
   tar('two', 'pax');
   run(`
-    tar --numeric-owner --xattrs --xattrs-include='*' -C expected -xpf one.tar
+    tar --numeric-owner -C expected -xpf one.tar
     rm -r expected/gone expected/opaque expected/dangling
-    tar --numeric-owner --xattrs --xattrs-include='*' -C expected -xpf two.tar --exclude='.wh.*'
+    tar --numeric-owner -C expected -xpf two.tar --exclude='.wh.*'
   `);
   await makeSquashfs([at('one.tar'), at('two.tar')], at('image.squashfs'));
   run(`
     sqfs2tar --root-becomes . image.squashfs > image.tar
-    tar --numeric-owner --xattrs --xattrs-include='*' -C actual -xpf image.tar
+    tar --numeric-owner -C actual -xpf image.tar
     find expected actual -type d -exec touch -d @1700000000 {} +
   `);
-  // The same names, owners, modes, times, devices, link counts, attributes and contents make the same archive.
-  tar('expected', 'pax');
-  tar('actual', 'pax');
+  // The same names, owners, modes, times, devices, hard links and contents make the same archive.
+  tar('expected', 'gnu');
+  tar('actual', 'gnu');
   const list = (name: string) => execFileSync('tar', ['-tvf', at(name)], { encoding: 'latin1' });
   assert.equal(list('actual.tar'), list('expected.tar'));
-  assert.ok(run('cmp actual.tar expected.tar').length === 0);
+  assert.equal(run('cmp actual.tar expected.tar').length, 0);
 });

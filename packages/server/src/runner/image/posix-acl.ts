@@ -42,16 +42,17 @@ function parseXattr(name: string, value: Buffer): number {
     value.length >= HEADER_BYTES &&
     value.readUInt32LE() === XATTR_VERSION &&
     (value.length - HEADER_BYTES) % ENTRY_BYTES === 0;
-  for (let at = HEADER_BYTES; isSound && at < value.length; at += ENTRY_BYTES) {
+  if (!isSound) throw malformed(name);
+  for (let at = HEADER_BYTES; at < value.length; at += ENTRY_BYTES) {
     if (value.readUInt16LE(at) === GROUP_OBJECT) return value.readUInt16LE(at + 2) & 7;
   }
   throw malformed(name);
 }
 
 function parseText(name: string, text: string): number {
-  const [, permissions = ''] = /(?:^|[,\n])\s*(?:group|g)::([r-][w-][x-])/u.exec(text) ?? [];
-  if (permissions === '') throw malformed(name);
-  return [...permissions].reduce((bits, letter) => bits * 2 + (letter === '-' ? 0 : 1), 0);
+  const found = /(?:^|[,\n])\s*(?:group|g)::([r-])([w-])([x-])/u.exec(text);
+  if (found === null) throw malformed(name);
+  return found.slice(1).reduce((bits, letter) => bits * 2 + (letter === '-' ? 0 : 1), 0);
 }
 
 function malformed(name: string): LayerError {
