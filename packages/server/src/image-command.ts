@@ -2,6 +2,7 @@
 import { parseArgs } from 'node:util';
 import { AppError, formatImageReference } from '@coppice/contract';
 import { ConfigError, loadConfig } from './config.ts';
+import { InstanceLockedError, lockInstance } from './lib/instance-lock.ts';
 import { DEFAULT_IMAGE_LIMITS } from './runner/image/image-limits.ts';
 import { importLayout, parseLocalReference } from './runner/image/local/layout-import.ts';
 import { LocalImages } from './runner/image/local/local-images.ts';
@@ -53,6 +54,8 @@ async function main(): Promise<void> {
   const { runner } = loadConfig();
   const images = new LocalImages(runner.localImagesDir);
   if (process.getuid?.() !== 0) throw new UsageError('run it as root: images are booted for everybody');
+  // Of two at once one would sweep what the other has staged.
+  await using _ = await lockInstance('image import', runner.localImagesDir);
   if (verb === 'import') process.stdout.write(`${await importImage(images, args)}\n`);
   else if (verb === 'remove') process.stdout.write(`${removeImage(images, args)}\n`);
   else if (verb === 'list') process.stdout.write(`${listImages(images)}\n`);
@@ -67,6 +70,7 @@ function describe(error: unknown): string {
     error instanceof AppError ||
     error instanceof ConfigError ||
     error instanceof UsageError ||
+    error instanceof InstanceLockedError ||
     /^(?:ERR_PARSE_ARGS_|E[A-Z]+$)/u.test(code);
   return isTold ? error.message : String(error.stack);
 }

@@ -2,9 +2,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Inode } from './inode.ts';
 import { LayerError } from './layer-error.ts';
-import { LayerTree, type TreeLimits } from './layer-tree.ts';
+import { LayerTree } from './layer-tree.ts';
 import type { TarEntry } from './tar-reader.ts';
 import { TEST_LIMITS, entry, hardlink, names, symlink } from './testing/tree-entries.ts';
+import type { TreeLimits } from './tree-budget.ts';
 
 function build(layers: readonly (readonly TarEntry[])[], limits: TreeLimits = TEST_LIMITS): LayerTree {
   const tree = new LayerTree(limits);

@@ -13,15 +13,7 @@ import { buildInode, implicitDirectory, type Inode } from './inode.ts';
 import { LayerError, quoteName } from './layer-error.ts';
 import { MAX_NAME_BYTES, MAX_PATH_BYTES, parseLayerPath } from './layer-path.ts';
 import type { TarEntry } from './tar-reader.ts';
-
-export interface TreeLimits {
-  /** Entries of all layers and directories made for them. */
-  maxEntries: number;
-  /** Sum of the sizes of all files of all layers. */
-  maxContentBytes: number;
-  /** Paths, link targets and extended attributes, which are held in memory. */
-  maxMetadataBytes: number;
-}
+import { TreeBudget, type TreeLimits } from './tree-budget.ts';
 
 interface Node {
   inode: Inode;
@@ -45,32 +37,18 @@ const WHITEOUT_META = '.wh..wh.';
 /** As in Linux. Against loops and against links that multiply each other. */
 const MAX_SYMLINKS = 40;
 const MAX_PATH_STEPS = 4096;
-/**
- * Names looked at to find parents and to empty directories, for each entry that an image may have: some ten in images that people
- * make. Opaque markers over and over a full directory, or chains of links, would take hours.
- */
-const MAX_STEPS_PER_ENTRY = 64;
-
 export class LayerTree {
-  readonly #limits: TreeLimits;
+  readonly #budget: TreeBudget;
   readonly #root: DirectoryNode = {
     inode: implicitDirectory(),
     layer: -1,
     children: NO_CHILDREN,
     pathBytes: 0,
   };
-  #entries = 0;
-  #steps = 0;
-  #contentBytes = 0;
-  #metadataBytes = 0;
   #acls = 0;
 
   constructor(limits: TreeLimits) {
-    this.#limits = limits;
-  }
-
-  get contentBytes(): number {
-    return this.#contentBytes;
+    this.#budget = new TreeBudget(limits);
   }
 
   /** Entries whose access control lists are left out. */
@@ -81,7 +59,7 @@ export class LayerTree {
   /** Applies one entry of layer number `layer`; layers from the lowest, entries in archive order. */
   apply(entry: TarEntry, layer: number): void {
     const path = parseLayerPath(entry.name);
-    this.#count(entry);
+    this.#budget.countEntry(entry);
     if (entry.hasAcl) this.#acls += 1;
     const name = path.pop();
     if (name === undefined) return this.#applyRoot(entry, layer);
@@ -133,7 +111,7 @@ export class LayerTree {
   ): T & { pathBytes: number } {
     const child = { ...values, pathBytes: childPathBytes(parent, name) };
     // Not the entry's name: through a link a short one leads to a long path, which is what the image is written with.
-    this.#countMetadata(child.pathBytes);
+    this.#budget.countMetadata(child.pathBytes);
     if (parent.children === NO_CHILDREN) parent.children = new Map();
     ownChildren(parent).set(name, child);
     return child;
@@ -170,7 +148,7 @@ export class LayerTree {
 
   /** Removes what lower layers put below `node`; true if something of this layer remains. Depth is bounded by the path length. */
   #survivesWhiteout(node: Node, layer: number): boolean {
-    this.#countStep();
+    this.#budget.countStep();
     if (!isDirectory(node)) return node.layer === layer;
     this.#removeLower(node, layer);
     if (node.layer === layer) return true;
@@ -189,7 +167,7 @@ export class LayerTree {
     const found = this.#resolve(path, (parent, name) => {
       if (parent.children.has(name))
         throw new LayerError(`${quoteName(path.join('/'))} leads through a file`);
-      this.#countEntries(1);
+      this.#budget.countNames(1);
       return this.#addChild(parent, name, { inode: implicitDirectory(), layer, children: NO_CHILDREN });
     });
     if (found === undefined) throw new LayerError(`${quoteName(path.join('/'))} cannot be made`);
@@ -210,7 +188,7 @@ export class LayerTree {
     let symlinks = 0;
     let steps = 0;
     for (let name = pending.pop(); name !== undefined; name = pending.pop()) {
-      this.#countStep();
+      this.#budget.countStep();
       if (name === '' || name === '.') continue;
       if (name === '..') {
         current = trail.pop() ?? this.#root;
@@ -236,40 +214,6 @@ export class LayerTree {
       current = next;
     }
     return current;
-  }
-
-  #count(entry: TarEntry): void {
-    this.#countEntries(1);
-    this.#contentBytes += entry.sizeBytes;
-    if (this.#contentBytes > this.#limits.maxContentBytes) {
-      throw new LayerError(`the files of the image have more than ${this.#limits.maxContentBytes} bytes`);
-    }
-    let bytes = entry.linkName.length;
-    for (const [name, value] of entry.xattrs) bytes += name.length + value.length;
-    this.#countMetadata(bytes);
-  }
-
-  #countMetadata(bytes: number): void {
-    this.#metadataBytes += bytes;
-    if (this.#metadataBytes > this.#limits.maxMetadataBytes) {
-      throw new LayerError(
-        `paths and extended attributes of the image have more than ${this.#limits.maxMetadataBytes} bytes`,
-      );
-    }
-  }
-
-  #countStep(): void {
-    this.#steps += 1;
-    if (this.#steps > this.#limits.maxEntries * MAX_STEPS_PER_ENTRY) {
-      throw new LayerError('the links and whiteouts of the image lead in too many circles');
-    }
-  }
-
-  #countEntries(count: number): void {
-    this.#entries += count;
-    if (this.#entries > this.#limits.maxEntries) {
-      throw new LayerError(`the image has more than ${this.#limits.maxEntries} entries`);
-    }
   }
 }
 

@@ -3,7 +3,7 @@
  * each verified against its digest while it is copied. Nothing can be seen of it before all is there.
  */
 import { createHash } from 'node:crypto';
-import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { mkdir, open, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
@@ -49,7 +49,6 @@ export interface ImportedImage {
 }
 
 const TAG_ANNOTATION = 'org.opencontainers.image.ref.name';
-const ABANDONED_MS = 24 * 3600 * 1000;
 
 const LayoutIndex = z.object({
   manifests: z
@@ -78,7 +77,7 @@ export function parseLocalReference(text: string): ImageReference {
   );
 }
 
-/** Throws `AppError` with a message that says what is wrong with the layout. Leaves nothing when it fails. */
+/** Throws `AppError` with a message that says what is wrong with the layout. Leaves nothing when it fails. One at a time. */
 export async function importLayout(options: LayoutImportOptions): Promise<ImportedImage> {
   const { images, path, name, limits } = options;
   const reference = formatImageReference(parseLocalReference(options.as));
@@ -107,14 +106,10 @@ export async function importLayout(options: LayoutImportOptions): Promise<Import
   }
 }
 
-/** Of imports that were killed; one that runs now is younger. */
+/** Of imports and removals that were killed. */
 function sweepAbandoned(stagingPath: string): void {
-  for (const name of readdirSync(stagingPath)) {
-    const path = join(stagingPath, name);
-    const info = statSync(path, { throwIfNoEntry: false });
-    if (info !== undefined && Date.now() - info.mtimeMs > ABANDONED_MS)
-      rmSync(path, { recursive: true, force: true });
-  }
+  for (const name of readdirSync(stagingPath))
+    rmSync(join(stagingPath, name), { recursive: true, force: true });
 }
 
 async function chooseImage(layout: LayoutSource, path: string, name: string | undefined): Promise<string> {
