@@ -11,6 +11,7 @@ import { AppError, parseImageReference, type ErrorCode } from '@coppice/contract
 import { pino } from 'pino';
 import type { RegistryCredentials } from '../packages/server/src/lib/runner-protocol.ts';
 import type { PrepareProgress, StoredImage } from '../packages/server/src/runner/image/image-store.types.ts';
+import { CacheLeases } from '../packages/server/src/runner/cache/cache-leases.ts';
 import { ImageStore, type ImageStoreOptions } from '../packages/server/src/runner/image/image-store.ts';
 import { OciLayout, type ImageSpec } from './fixtures/oci-layout.ts';
 import { startRegistry, type Registry } from './fixtures/registry.ts';
@@ -74,6 +75,8 @@ async function openStore(
     mirrors: {},
     insecureRegistries,
     builtin: [],
+    localDirectory: join(root, 'local'),
+    leases: new CacheLeases(),
     log,
     ...change,
   });

@@ -124,6 +124,13 @@ export const PREREQUISITES = [
     services: ['docker-registry'],
   },
   {
+    name: 'busybox',
+    purpose: 'a static program for the images of the tests',
+    scope: 'tests',
+    executable: 'busybox',
+    packages: ['busybox-static'],
+  },
+  {
     name: 'podman',
     purpose: 'comparison in the benchmark',
     scope: 'bench',

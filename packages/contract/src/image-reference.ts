@@ -9,11 +9,12 @@ import {
   canonicalRegistry,
   DEFAULT_REGISTRY,
   isRegistryHost,
+  LOCAL_REGISTRY,
   namesRegistry,
 } from './registry-name.ts';
 
 export interface ImageReference {
-  /** Host and port of the registry, or {@link BUILTIN_REGISTRY}. */
+  /** Host and port of the registry, {@link BUILTIN_REGISTRY} or {@link LOCAL_REGISTRY}. */
   registry: string;
   /** Path within the registry, `library/node`. */
   repository: string;
@@ -69,8 +70,9 @@ export function formatImageReference(reference: ImageReference): string {
   return `${reference.registry}/${reference.repository}${tag}${digest}`;
 }
 
+/** Whether it is of this machine and never fetched: built at set-up, or imported. */
 export function isBuiltinImage(reference: ImageReference): boolean {
-  return reference.registry === BUILTIN_REGISTRY;
+  return reference.registry === BUILTIN_REGISTRY || reference.registry === LOCAL_REGISTRY;
 }
 
 function splitSuffixes(text: string): { name: string; tag: string | undefined; digest: string | undefined } {
@@ -87,7 +89,7 @@ function splitRegistry(name: string): { registry: string; repository: string } {
   const slash = name.indexOf('/');
   const first = slash === -1 ? '' : name.slice(0, slash);
   const rest = name.slice(slash + 1);
-  if (first === BUILTIN_REGISTRY) return { registry: BUILTIN_REGISTRY, repository: rest };
+  if (first === BUILTIN_REGISTRY || first === LOCAL_REGISTRY) return { registry: first, repository: rest };
   const isHost = namesRegistry(first);
   const registry = isHost ? canonicalRegistry(first) : DEFAULT_REGISTRY;
   const repository = isHost ? rest : name;

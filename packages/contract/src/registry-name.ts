@@ -3,6 +3,8 @@ import { AppError } from './errors.ts';
 
 /** `coppice/base:1` and the like are built at set-up and never fetched. No host can have this name: it has no dot. */
 export const BUILTIN_REGISTRY = 'coppice';
+/** `local/app:1` and the like were imported on the server by its operator, and are never fetched either. */
+export const LOCAL_REGISTRY = 'local';
 export const DEFAULT_REGISTRY = 'docker.io';
 
 const HUB_ALIASES: ReadonlySet<string> = new Set(['index.docker.io', 'registry-1.docker.io']);

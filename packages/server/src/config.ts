@@ -93,6 +93,7 @@ export const Settings = z.object({
   COPPICE_MEM_OVERCOMMIT: z.coerce.number().min(0.1).max(100).default(2),
   COPPICE_CPU_OVERCOMMIT: z.coerce.number().min(0.1).max(1000).default(16),
   COPPICE_DISK_RESERVE_MIB: z.coerce.number().int().min(64).max(1_000_000_000).default(2048),
+  COPPICE_IMAGE_CACHE_MIB: z.coerce.number().int().min(0).max(1_000_000_000).default(20_480),
   COPPICE_UID_BASE: z.coerce.number().int().min(1000).max(2_000_000_000).default(1_600_000),
   DATABASE_URL: z.string().optional(),
 });
@@ -173,9 +174,11 @@ function runnerConfig(
     memOvercommit: settings.COPPICE_MEM_OVERCOMMIT,
     cpuOvercommit: settings.COPPICE_CPU_OVERCOMMIT,
     diskReserveMiB: settings.COPPICE_DISK_RESERVE_MIB,
+    imageCacheMiB: settings.COPPICE_IMAGE_CACHE_MIB,
     uidBase: settings.COPPICE_UID_BASE,
     registryMirrors: settings.COPPICE_REGISTRY_MIRRORS,
     insecureRegistries: settings.COPPICE_INSECURE_REGISTRIES,
+    localImagesDir: join(dataDir, 'runner', 'local-images'),
     builtinImages: [
       { reference: manifest.base_image.reference, layoutPath: manifest.base_image.layout_path },
     ],

@@ -8,6 +8,8 @@ import { once } from 'node:events';
 import { mkdir, realpath } from 'node:fs/promises';
 import { createServer } from 'node:net';
 
+export type LockedRole = 'control' | 'runner' | 'image import';
+
 export class InstanceLockedError extends Error {
   constructor(role: string, dataDir: string, cause: unknown) {
     super(`another ${role} works in ${dataDir}: stop it, or choose another data directory`, { cause });
@@ -16,13 +18,13 @@ export class InstanceLockedError extends Error {
 }
 
 /** Throws {@link InstanceLockedError} when another process of that role holds the directory. */
-export async function lockInstance(role: 'control' | 'runner', dataDir: string): Promise<AsyncDisposable> {
+export async function lockInstance(role: LockedRole, dataDir: string): Promise<AsyncDisposable> {
   await mkdir(dataDir, { recursive: true, mode: 0o711 });
   const hash = createHash('sha256')
     .update(await realpath(dataDir))
     .digest('hex');
   const server = createServer((socket) => socket.destroy()).unref();
-  server.listen(`\0coppice-${role}-${hash}`);
+  server.listen(`\0coppice-${role.replaceAll(' ', '-')}-${hash}`);
   try {
     await once(server, 'listening');
   } catch (error) {

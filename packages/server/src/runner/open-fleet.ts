@@ -2,6 +2,8 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
+import { CacheEvictor } from './cache/cache-evictor.ts';
+import { CacheLeases } from './cache/cache-leases.ts';
 import { buildCapacity } from './capacity/build-capacity.ts';
 import type { Capacity } from './capacity/capacity.ts';
 import { DiskGuard } from './capacity/disk-guard.ts';
@@ -11,11 +13,11 @@ import { ScratchStore } from './disk/scratch-store.ts';
 import { isTmpfs } from './disk/tmpfs.ts';
 import { EventSpool } from './driver/event-spool.ts';
 import { Fleet } from './driver/fleet.ts';
-import { ImageStore } from './image/image-store.ts';
+import { ImageStore, type ImageStoreOptions } from './image/image-store.ts';
 import { openNetwork } from './network/open-network.ts';
 import type { VmNetwork } from './network/vm-network.ts';
 import type { RunnerConfig } from './runner-config.ts';
-import { TemplateStore, type Enclosure } from './snapshot/template-store.ts';
+import { TemplateStore, type Bindings, type Enclosure } from './snapshot/template-store.ts';
 import type { AcceleratorChoice } from './vmm/accelerator.ts';
 import type { TemplateShape } from './vmm/qemu-arguments.ts';
 import type { Qemu } from './vmm/qemu.ts';
@@ -37,7 +39,7 @@ export interface OpenedFleet {
 
 interface FleetParts {
   vmm: Qemu;
-  bindings: Record<string, string>;
+  bindings: Bindings;
   accelerator: AcceleratorChoice;
   accounts: VmAccounts;
 }
@@ -49,7 +51,10 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   const cgroups = CgroupTree.open({ slug: config.slug, log });
   const disk = new DiskGuard({ directory: dataDir, reserveMiB: config.diskReserveMiB });
   const capacity = buildCapacity(config, accelerator, disk);
-  const images = await openImages(config, log);
+  const leases = new CacheLeases();
+  let evictor: CacheEvictor | undefined;
+  const onStored = (): void => evictor?.request();
+  const images = await openImages(config, { leases, onStored, log });
   const network = await openNetwork(config.network, {
     slug: config.slug,
     guestCidr: config.guestCidr,
@@ -69,6 +74,7 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
     scratch,
     uid: accounts.template,
     bindings: parts.bindings,
+    onStored,
     inTurn: (diskMiB, boot) => capacity.inTurn({ diskMiB }, boot),
     enclose: (id, shape) => encloseTemplate(cgroups, { id, shape, directory: dataDir }),
     network,
@@ -83,6 +89,7 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
     capacity,
     images,
     templates,
+    leases,
     scratch,
     network,
     vmm,
@@ -93,7 +100,19 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
     log,
   });
   await fleet.adoptAll();
+  // Not before: VMs that are adopted hold what they were made from.
+  const cache = new CacheEvictor({
+    maxBytes: config.imageCacheMiB * MIB,
+    leases,
+    images: images.stored,
+    templates: templates.catalogue,
+    onTemplateEvicted: (key) => fleet.forgetTemplate(key),
+    log,
+  });
+  evictor = cache;
+  cache.request();
   const close = async (): Promise<void> => {
+    await cache.close();
     await fleet.close();
     await network.close();
     cgroups.close();
@@ -101,15 +120,19 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   return { fleet, spool, images, capacity, cgroups, network, close };
 }
 
-function openImages(config: RunnerConfig, log: Logger): Promise<ImageStore> {
+function openImages(
+  config: RunnerConfig,
+  parts: Pick<ImageStoreOptions, 'leases' | 'onStored' | 'log'>,
+): Promise<ImageStore> {
   return ImageStore.open({
     directory: join(config.dataDir, 'images'),
     tools: { tar2sqfs: config.tools.tar2sqfs },
     mirrors: config.registryMirrors,
     insecureRegistries: [...config.insecureRegistries],
     builtin: [...config.builtinImages],
+    localDirectory: config.localImagesDir,
     limits: { minFreeBytes: config.diskReserveMiB * MIB },
-    log,
+    ...parts,
   });
 }
 

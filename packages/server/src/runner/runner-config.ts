@@ -35,10 +35,14 @@ export interface RunnerConfig {
   cpuOvercommit: number;
   /** Free space of the data directory below which nothing new is made. */
   diskReserveMiB: number;
+  /** Of images and the templates made from them; 0 is no limit. */
+  imageCacheMiB: number;
   /** First of the unprivileged uids that VMs get. */
   uidBase: number;
   registryMirrors: Readonly<Record<string, string>>;
   insecureRegistries: readonly string[];
+  /** Of images imported with `coppice image import`. */
+  localImagesDir: string;
   builtinImages: readonly { reference: string; layoutPath: string }[];
   tools: RunnerTools;
 }

@@ -9,6 +9,7 @@ import { Jail } from './confinement/jail.ts';
 import { RunnerServer } from './http/runner-server.ts';
 import { openFleet, type OpenedFleet } from './open-fleet.ts';
 import type { RunnerConfig } from './runner-config.ts';
+import type { Bindings } from './snapshot/template-store.ts';
 import { chooseAccelerator, type AcceleratorChoice } from './vmm/accelerator.ts';
 import { measureTscKhz } from './vmm/host-tsc.ts';
 import { Qemu } from './vmm/qemu.ts';
@@ -95,13 +96,13 @@ function openAccounts(config: RunnerConfig, log: Logger): VmAccounts {
 const TSC_GRAIN_KHZ = 10_000;
 
 /** What saved state is bound to. Path, size and time stand for the content: packages replace files whole. */
-function bindingsOf(config: RunnerConfig, tscKhz: number): Record<string, string> {
+function bindingsOf(config: RunnerConfig, tscKhz: number): Bindings {
   const bound = { qemu: config.tools.qemu, kernel: config.tools.kernel, initramfs: config.tools.initramfs };
-  const files = Object.fromEntries(
+  const versions = Object.fromEntries(
     Object.entries(bound).map(([name, path]) => {
       const { size, mtimeMs } = statSync(path);
       return [name, `${path}:${size}:${mtimeMs}`];
     }),
   );
-  return { ...files, tsc: String(Math.round(tscKhz / TSC_GRAIN_KHZ)) };
+  return { versions, host: { tsc: String(Math.round(tscKhz / TSC_GRAIN_KHZ)) } };
 }

@@ -11,6 +11,7 @@ import type { DiskGuard } from '../capacity/disk-guard.ts';
 import { DiskWatch, type WatchedVm } from '../capacity/disk-watch.ts';
 import { findAllocatedBytes } from '../disk/allocated-bytes.ts';
 import { readGroupUsage } from '../confinement/cgroup-usage.ts';
+import { imageKey, templateKey, type CacheLease, type CacheLeases } from '../cache/cache-leases.ts';
 import type { ImageStore } from '../image/image-store.ts';
 import type { TemplateStore } from '../snapshot/template-store.ts';
 import { hostBootId, killAndWait } from '../vmm/host-process.ts';
@@ -26,12 +27,23 @@ export interface FleetOptions extends AssemblyParts {
   accelerator: Accelerator;
   images: ImageStore;
   templates: TemplateStore;
+  leases: CacheLeases;
   spool: EventSpool;
   capacity: Capacity;
   disk: DiskGuard;
   /** VMs kept warm in all; 0 keeps none. */
   warmPoolLimit: number;
   log: Logger;
+}
+
+/** What of the cache a VM depends on. */
+interface Held {
+  imageDigest: string;
+  template: string;
+}
+
+function heldBy({ image, templateKey: template }: Blueprint): Held {
+  return { imageDigest: image.digest, template };
 }
 
 /** Names a VM before it is a sandbox's; no sandbox's id looks like it. */
@@ -117,7 +129,9 @@ export class Fleet {
 
   async #create(id: string, request: CreateVm): Promise<VmInfo> {
     const timer = new StepTimer();
-    const blueprint = await this.#plan(request, timer);
+    // From here until the VM holds them itself.
+    using lease = this.#options.leases.open();
+    const blueprint = await this.#plan(request, { timer, lease });
     const { vcpus, mem_mib, disk_mib } = request;
     const image = blueprint.image.reference;
     const info: VmInfo = {
@@ -129,20 +143,21 @@ export class Fleet {
       disk_mib,
       timings_ms: timer.timingsMs,
     };
-    return this.#pool.serve(blueprint, (warm) => this.#claim(info, blueprint, { warm, timer }));
+    return await this.#pool.serve(blueprint, (warm) => this.#claim(info, blueprint, { warm, timer }));
   }
 
   /** Before anything of the VM is made: a bad reference or an absent image leaves nothing to undo. */
-  async #plan(request: CreateVm, timer: StepTimer): Promise<Blueprint> {
+  async #plan(request: CreateVm, how: { timer: StepTimer; lease: CacheLease }): Promise<Blueprint> {
+    const { timer, lease } = how;
     const { images, templates, accelerator } = this.#options;
-    const image = await images.prepare(parseImageReference(request.image), {
-      access: request.access ?? {},
-    });
+    const reference = parseImageReference(request.image);
+    const image = await images.prepare(reference, { access: request.access ?? {}, lease });
     timer.end('image');
     const { vcpus, mem_mib: memMiB, disk_mib: diskMiB } = request;
     const shape = { accelerator, vcpus, memMiB, diskMiB };
-    const templateKey = templates.keyOf(image, shape);
-    return { image, shape, templateKey, files: templates.filesOf(templateKey) };
+    const key = templates.keyOf(image, shape);
+    lease.add(templateKey(key));
+    return { image, shape, templateKey: key, files: templates.filesOf(key) };
   }
 
   async #claim(
@@ -151,7 +166,7 @@ export class Fleet {
     how: { warm: AssembledVm | undefined; timer: StepTimer },
   ): Promise<VmInfo> {
     const { warm, timer } = how;
-    const driver = warm?.driver ?? this.#newDriver(newUnit(), info);
+    const driver = warm?.driver ?? this.#newDriver(newUnit(), info, heldBy(blueprint));
     driver.claim(info);
     this.#drivers.set(info.id, driver);
     const work = this.#bringUp(driver, blueprint, how);
@@ -207,7 +222,7 @@ export class Fleet {
       disk_mib: diskMiB,
       timings_ms: {},
     };
-    const driver = this.#newDriver(unit, info);
+    const driver = this.#newDriver(unit, info, heldBy(blueprint));
     const { capacity } = this.#options;
     try {
       await capacity.reserve(unit, blueprint.shape);
@@ -223,7 +238,12 @@ export class Fleet {
     }
   }
 
-  #newDriver(unit: string, info: VmInfo, cgroups = this.#options.cgroups.directoriesOf(unit)): VmDriver {
+  #newDriver(
+    unit: string,
+    info: VmInfo,
+    held: Held,
+    cgroups = this.#options.cgroups.directoriesOf(unit),
+  ): VmDriver {
     const { spool } = this.#options;
     const directory = this.#assembler.directoryOf(unit);
     const log = this.#options.log.child({ unit });
@@ -240,7 +260,8 @@ export class Fleet {
       },
     };
     const driver = new VmDriver(unit, info, hooks, log);
-    // First in the list, so last to be done: when nothing of the VM is left.
+    driver.onRelease(this.#holdCache(held));
+    // Early in the list, so late to be done: when nothing of the VM is left.
     driver.onRelease(() => {
       this.#options.capacity.release(unit);
       this.#drivers.delete(driver.info.id);
@@ -257,6 +278,19 @@ export class Fleet {
     const end = this.#options.spool.findEnd(id);
     if (end === undefined) throw new AppError('not_found', `there is no VM ${id}`);
     return end;
+  }
+
+  /** Of a template that is no more. */
+  forgetTemplate(key: string): void {
+    this.#pool.forget(key);
+  }
+
+  /** Returns what lets go: the last that is released, as a VM's files lead to them. */
+  #holdCache({ imageDigest, template }: Held): () => void {
+    const lease = this.#options.leases.open();
+    lease.add(imageKey(imageDigest));
+    lease.add(templateKey(template));
+    return () => lease.release();
   }
 
   /**
@@ -285,7 +319,8 @@ export class Fleet {
       rmSync(directory, { recursive: true, force: true });
       return undefined;
     }
-    const driver = this.#newDriver(unit, record.info, record.cgroups);
+    const held = { imageDigest: record.image_digest, template: record.template };
+    const driver = this.#newDriver(unit, record.info, held, record.cgroups);
     this.#assembler.registerRelease(driver, record.cgroups);
     const vm = await this.#connect(unit, record);
     if (vm === undefined) {

@@ -155,3 +155,16 @@ test('a create that fails has nothing kept warm for it', async () => {
   assert.deepEqual(under.made, ['b']);
   await under.pool.close();
 });
+
+test('no VM is assembled from a template that was evicted', async () => {
+  const under = new PoolUnderTest(1);
+  const create = Promise.withResolvers<undefined>();
+  const slow = under.pool.serve(blueprint('b'), () => create.promise);
+  await under.create('a');
+  under.pool.forget('a');
+  create.resolve(undefined);
+  await slow;
+  await under.untilSize(1);
+  assert.deepEqual(under.made, ['b']);
+  await under.pool.close();
+});

@@ -116,6 +116,11 @@ export class WarmPool {
     }
   }
 
+  /** Of a template that was evicted: nothing of it is in the pool, or it would be in use. */
+  forget(templateKey: string): void {
+    this.#shelves.delete(templateKey);
+  }
+
   #refill(): void {
     if (this.#refilling !== undefined) {
       this.#refillAgain = true;

@@ -6,9 +6,10 @@ import { open } from 'node:fs/promises';
 import { ByteWindow } from './byte-window.ts';
 import type { Inode } from './inode.ts';
 import { LayerError } from './layer-error.ts';
-import { LayerTree, type TreeLimits } from './layer-tree.ts';
+import { LayerTree } from './layer-tree.ts';
 import { readTar } from './tar-reader.ts';
 import type { TarWriter } from './tar-writer.ts';
+import type { TreeLimits } from './tree-budget.ts';
 
 const WINDOW_BYTES = 1 << 20;
 

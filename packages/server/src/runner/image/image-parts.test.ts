@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { AppError, type ErrorCode } from '@coppice/contract';
 import fc from 'fast-check';
 import { parseImageConfig } from './image-config.ts';
-import { DEFAULT_IMAGE_LIMITS } from './image-limits.ts';
+import { DEFAULT_IMAGE_LIMITS, maxUnpackedBytes } from './image-limits.ts';
 import { checkManifest, digestOf, parseManifest, selectPlatform } from './manifest.ts';
 
 const DIGEST = `sha256:${'a'.repeat(64)}`;
@@ -44,6 +44,13 @@ test('a config gives environment, user, directory and layers', () => {
   );
   const bare = parseImageConfig('x', config({ config: null }));
   assert.deepEqual(bare.config, { env: {}, user: '', workdir: '' });
+});
+
+test('a working directory that is not absolute starts at the root', () => {
+  const workdirs = ['srv/app', '../srv', '/a/../b/', '.'].map(
+    (WorkingDir) => parseImageConfig('x', config({}, { WorkingDir })).config.workdir,
+  );
+  assert.deepEqual(workdirs, ['/srv/app', '/srv', '/b', '/']);
 });
 
 test('a config of another platform or none at all is refused', () => {
@@ -144,6 +151,19 @@ test('what is no container image or too large is refused before it is pulled', (
     const limits = { ...DEFAULT_IMAGE_LIMITS, [limit]: 0 };
     assert.throws(() => checkManifest('x', manifest, limits), refusal('invalid_image', pattern));
   }
+});
+
+test('what layers may unpack to grows with what was downloaded, up to the limit of an image', () => {
+  const limits = {
+    ...DEFAULT_IMAGE_LIMITS,
+    maxContentBytes: 10_000,
+    freeExpansionBytes: 1000,
+    maxExpansion: 20,
+  };
+  assert.deepEqual(
+    [0, 100, 10_000].map((bytes) => maxUnpackedBytes(bytes, limits)),
+    [1000, 3000, 10_000],
+  );
 });
 
 test('layers that their registry does not hold or that nobody can unpack are refused', () => {

@@ -2,65 +2,33 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdir, mkdtemp, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { AppError, parseImageReference, type ErrorCode } from '@coppice/contract';
-import { pino } from 'pino';
 import { OciLayout, type Descriptor, type ImageSpec } from '../../../../../e2e/fixtures/oci-layout.ts';
 import { startRegistry, type Registry } from '../../../../../e2e/fixtures/registry.ts';
-import { ImageStore, type ImageStoreOptions } from './image-store.ts';
+import { DEFAULT_IMAGE_LIMITS } from './image-limits.ts';
+import { importLayout } from './local/layout-import.ts';
+import { LocalImages } from './local/local-images.ts';
+import type { ImageStore, ImageStoreOptions } from './image-store.ts';
 import type { PrepareStep, StoredImage } from './image-store.types.ts';
 import { serveImage, startServer } from './registry/testing/test-server.ts';
+import { assertNothingLeft, HELLO, prepare, StoreSite } from './testing/store-site.ts';
 
-const log = pino({ level: 'silent' });
-const HELLO: ImageSpec = {
-  layers: [
-    { entries: [{ path: 'a/' }, { path: 'a/hello', content: 'hello' }, { path: 'gone', content: 'x' }] },
-    { entries: [{ path: '.wh.gone' }], compression: 'zstd' },
-    { entries: [{ path: 'plain', content: 'plain' }], compression: 'none' },
-  ],
-  config: { Env: ['PATH=/bin', 'LANG=C'], User: '1000', WorkingDir: '/srv' },
-};
-
+let site: StoreSite;
 let root: string;
 let registry: Registry;
 let layout: OciLayout;
 
 before(async () => {
-  root = await mkdtemp(join(tmpdir(), 'coppice-store-'));
-  registry = await startRegistry({ directory: await mkdtemp(join(root, 'registry-')) });
-  layout = await OciLayout.create(join(root, 'layout'));
-  await push('test/hello:1', HELLO);
+  site = await StoreSite.start();
+  ({ root, registry, layout } = site);
 });
 
-after(async () => {
-  await registry.close();
-  await rm(root, { recursive: true, force: true });
-});
+after(() => site.close());
 
-async function push(name: string, image: ImageSpec | Descriptor): Promise<Descriptor> {
-  const descriptor = 'digest' in image ? image : await layout.addImage(image);
-  await layout.tag('pushed', descriptor);
-  await registry.push(layout.directory, 'pushed', name);
-  return descriptor;
-}
-
-async function openStore(change: Partial<ImageStoreOptions> = {}): Promise<ImageStore> {
-  return ImageStore.open({
-    directory: await mkdtemp(join(root, 'store-')),
-    tools: { tar2sqfs: 'tar2sqfs' },
-    mirrors: { 'docker.io': registry.url },
-    insecureRegistries: [registry.name],
-    builtin: [],
-    log,
-    ...change,
-  });
-}
-
-function prepare(store: ImageStore, text: string): Promise<StoredImage> {
-  return store.prepare(parseImageReference(text));
-}
+const push = (name: string, image: ImageSpec | Descriptor): Promise<Descriptor> => site.push(name, image);
+const openStore = (change: Partial<ImageStoreOptions> = {}): Promise<ImageStore> => site.openStore(change);
 
 async function assertRefused(work: Promise<unknown>, code: ErrorCode, pattern = /./u): Promise<void> {
   await assert.rejects(work, (error) => {
@@ -69,11 +37,6 @@ async function assertRefused(work: Promise<unknown>, code: ErrorCode, pattern = 
     assert.match(error.message, pattern);
     return true;
   });
-}
-
-async function assertNothingLeft(directory: string): Promise<void> {
-  assert.deepEqual(await readdir(join(directory, 'staging')), []);
-  assert.deepEqual(await readdir(join(directory, 'images')), []);
 }
 
 function listSquashfs(image: StoredImage): string {
@@ -281,6 +244,32 @@ test('a built-in image comes from its layout, and a layout built anew is seen', 
   assert.deepEqual(await prepare(store, `coppice/base:1@${first.digest}`), first);
   await own.tag('1', await own.addImage({ ...HELLO, config: { User: 'anew' } }));
   assert.equal((await prepare(store, 'coppice/base:1')).config.user, 'anew');
+});
+
+test('an imported image is prepared by a store that runs, and no other name of local/ is asked for anywhere', async () => {
+  const localDirectory = join(root, 'imported');
+  await using store = await openStore({ localDirectory, mirrors: {}, insecureRegistries: [] });
+  await assertRefused(
+    prepare(store, 'local/app:1'),
+    'image_not_found',
+    /coppice image import .* --as local\/app:1/u,
+  );
+  const own = await OciLayout.create(join(root, 'to-import'));
+  await own.tag('x', await own.addImage(HELLO));
+  const images = new LocalImages(localDirectory);
+  const limits = DEFAULT_IMAGE_LIMITS;
+  const { digest } = await importLayout({
+    images,
+    path: own.directory,
+    as: 'local/app:1',
+    name: undefined,
+    limits,
+  });
+  const stored = await prepare(store, 'local/app:1');
+  assert.deepEqual([stored.reference, stored.config.user], [`local/app:1@${digest}`, '1000']);
+  assert.match(listSquashfs(stored), /hello/u);
+  images.remove('local/app:1');
+  await assertRefused(prepare(store, 'local/app:1'), 'image_not_found', /no imported image/u);
 });
 
 test('damaged, hostile and oversized images are refused, and nothing of them stays', async () => {

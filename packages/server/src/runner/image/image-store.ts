@@ -20,6 +20,7 @@ import {
 import type { Logger } from 'pino';
 import { untilAborted } from '../../lib/deadline.ts';
 import type { ImageAccess } from '../../lib/runner-protocol.ts';
+import { imageKey, type CacheLeases } from '../cache/cache-leases.ts';
 import { DEFAULT_IMAGE_LIMITS, type ImageLimits } from './image-limits.ts';
 import type {
   PrepareOptions,
@@ -28,7 +29,8 @@ import type {
   PreparingImage,
   StoredImage,
 } from './image-store.types.ts';
-import { indexBuiltins, type BuiltinImage } from './oci-source.ts';
+import { LocalImages } from './local/local-images.ts';
+import { joinLayouts, type BuiltinImage } from './oci-source.ts';
 import { compressedBytes } from './manifest.ts';
 import { prepareImage } from './preparation.ts';
 import { ProgressMeter } from './progress-meter.ts';
@@ -45,7 +47,12 @@ export interface ImageStoreOptions extends RegistrySettings {
   /** Programs, by name or path. */
   tools: { tar2sqfs: string };
   builtin: readonly BuiltinImage[];
+  /** Of the images that were imported. */
+  localDirectory: string;
   limits?: Partial<ImageLimits>;
+  leases: CacheLeases;
+  /** Told of each image that was added to those on disk. */
+  onStored?: () => void;
   log: Logger;
 }
 
@@ -65,6 +72,8 @@ interface Parts {
   tar2sqfs: string;
   limits: ImageLimits;
   closing: AbortController;
+  leases: CacheLeases;
+  onStored: () => void;
   log: Logger;
 }
 
@@ -84,7 +93,8 @@ export class ImageStore implements AsyncDisposable {
 
   /** Reads what is stored and sweeps what a killed process left. */
   static async open(options: ImageStoreOptions): Promise<ImageStore> {
-    const { directory, tools, mirrors, insecureRegistries, log } = options;
+    const { directory, tools, mirrors, insecureRegistries, leases, log } = options;
+    const onStored = options.onStored ?? (() => undefined);
     const limits = { ...DEFAULT_IMAGE_LIMITS, ...options.limits };
     await mkdir(directory, { recursive: true });
     const images = await StoredImages.open(directory, log);
@@ -92,7 +102,7 @@ export class ImageStore implements AsyncDisposable {
     const client = new RegistryClient({ mirrors, insecureRegistries, environment: process.env });
     const resolver = new ImageResolver({
       client,
-      builtins: indexBuiltins(options.builtin),
+      builtins: joinLayouts(options.builtin, new LocalImages(options.localDirectory)),
       limits,
       isStored: (digest) => images.find(digest) !== undefined,
       isStoredFrom: (digest, reference) => images.isFrom(digest, reference),
@@ -100,7 +110,13 @@ export class ImageStore implements AsyncDisposable {
       log,
     });
     rememberReferences(resolver, images);
-    return new ImageStore({ client, resolver, images, tar2sqfs: tools.tar2sqfs, limits, closing, log });
+    const { tar2sqfs } = tools;
+    return new ImageStore({ client, resolver, images, tar2sqfs, limits, closing, leases, onStored, log });
+  }
+
+  /** For whoever bounds what they take on disk. */
+  get stored(): StoredImages {
+    return this.#parts.images;
   }
 
   /**
@@ -109,14 +125,17 @@ export class ImageStore implements AsyncDisposable {
    */
   async prepare(reference: ImageReference, options: PrepareOptions = {}): Promise<StoredImage> {
     const { signal, onStep, access = {} } = options;
-    const { resolver, images } = this.#parts;
+    const { resolver, images, leases } = this.#parts;
+    using own = leases.open();
     this.#checkOpen();
     signal?.throwIfAborted();
     onStep?.('resolve');
     const digest = await untilAborted(signal, resolver.resolve(reference, access));
+    (options.lease ?? own).add(imageKey(digest));
     const name = { name: formatPinned(reference), isAnonymous: resolver.isAnonymous(reference, access) };
     const stored = images.find(digest);
     if (stored !== undefined && (isBuiltinImage(reference) || images.isFrom(digest, reference))) {
+      stored.lastUse.mark();
       await images.addReference(stored, name);
       return describe(stored, reference);
     }
@@ -214,9 +233,11 @@ export class ImageStore implements AsyncDisposable {
     how: Required<Listener> & { access: ImageAccess },
   ): Promise<ImageEntry> {
     const { access, onStep, onProgress } = how;
-    const { resolver, images, tar2sqfs, limits, closing, log } = this.#parts;
+    const { resolver, images, leases, tar2sqfs, limits, closing, log } = this.#parts;
     const { signal } = closing;
     const startedAt = performance.now();
+    using lease = leases.open();
+    lease.add(imageKey(digest));
     const image = await resolver.findPullable(reference, digest, access);
     const stored = images.find(digest);
     if (stored !== undefined) {
@@ -228,7 +249,7 @@ export class ImageStore implements AsyncDisposable {
     await using staging = await images.makeStaging();
     const stagingPath = staging.path;
     const prepared = await prepareImage(image, { tar2sqfs, limits, stagingPath, signal, onStep, onProgress });
-    const { sizeBytes, config } = prepared;
+    const { sizeBytes, config, acls } = prepared;
     const name = formatPinned(reference);
     const isAnonymous = resolver.isAnonymous(reference, access);
     const entry = await images.publish(prepared.path, {
@@ -239,6 +260,9 @@ export class ImageStore implements AsyncDisposable {
     });
     const elapsedMs = Math.round(performance.now() - startedAt);
     log.info({ image: name, digest, size_bytes: sizeBytes, elapsed_ms: elapsedMs }, 'image prepared');
+    if (acls > 0)
+      log.warn({ image: name, digest, entries: acls }, 'access control lists of the image are left out');
+    this.#parts.onStored();
     return entry;
   }
 }

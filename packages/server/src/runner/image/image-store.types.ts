@@ -1,3 +1,5 @@
+import type { CacheLease } from '../cache/cache-leases.ts';
+
 /** What the rest of the runner knows of images. */
 import type { ImageAccess } from '../../lib/runner-protocol.ts';
 
@@ -42,6 +44,8 @@ export interface PrepareProgress {
 export interface PrepareOptions {
   /** Whose right to the image the registry is asked for; an anonymous caller's by default. */
   access?: ImageAccess;
+  /** Holds the image from before it is looked for: without one it may be evicted as soon as the answer is given. */
+  lease?: CacheLease;
   /** Called when a step begins; joining a preparation under way begins with its current step. Must not throw. */
   onStep?: (step: PrepareStep) => void;
   /** Called a few times a second at most. Must not throw. */

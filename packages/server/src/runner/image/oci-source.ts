@@ -3,9 +3,10 @@ import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { AppError, formatImageReference, parseImageReference } from '@coppice/contract';
+import { AppError, formatImageReference, LOCAL_REGISTRY, parseImageReference } from '@coppice/contract';
 import { z } from 'zod';
 import type { Blob } from './registry/blob-reader.ts';
+import type { LocalImages } from './local/local-images.ts';
 
 export interface BuiltinImage {
   /** `coppice/base:1` */
@@ -26,8 +27,24 @@ const LayoutIndex = z.object({
   ),
 });
 
-/** By canonical reference. Throws on a reference that is none. */
-export function indexBuiltins(builtins: readonly BuiltinImage[]): Map<string, BuiltinImage> {
+/** By canonical reference. */
+export interface LayoutIndexer {
+  /** Undefined or `image_not_found` if there is none. */
+  get(name: string): BuiltinImage | undefined;
+  keys(): Iterable<string>;
+}
+
+/** Those of the set-up and those that were imported since; the latter are looked up anew each time. */
+export function joinLayouts(builtins: readonly BuiltinImage[], local: LocalImages): LayoutIndexer {
+  const known = indexBuiltins(builtins);
+  return {
+    get: (name) => (name.startsWith(`${LOCAL_REGISTRY}/`) ? local.get(name) : known.get(name)),
+    keys: () => known.keys(),
+  };
+}
+
+/** Throws on a reference that is none. */
+function indexBuiltins(builtins: readonly BuiltinImage[]): Map<string, BuiltinImage> {
   return new Map(
     builtins.map(
       (builtin) => [formatImageReference(parseImageReference(builtin.reference)), builtin] as const,

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import { checkFreeSpace, withinSpace } from './disk-space.ts';
 import { readLayers, writeFlatTar } from './flatten.ts';
-import type { ImageLimits } from './image-limits.ts';
+import { maxUnpackedBytes, type ImageLimits } from './image-limits.ts';
 import type { ImageConfig, PrepareProgress, PrepareStep } from './image-store.types.ts';
 import { LayerError } from './layer-error.ts';
 import { compressedBytes } from './manifest.ts';
@@ -31,6 +31,8 @@ export interface Prepared {
   path: string;
   sizeBytes: number;
   config: ImageConfig;
+  /** Entries that had an access control list, which squashfs cannot hold. */
+  acls: number;
 }
 
 /** A layer compressed by three and its squashfs beside it: what is set aside before a download begins. */
@@ -41,7 +43,8 @@ export async function prepareImage(image: PullableImage, options: PreparationOpt
   const totalBytes = compressedBytes(image.manifest);
   await checkFreeSpace(stagingPath, EXPANSION * totalBytes, limits.minFreeBytes);
   // Layers and the squashfs made of them lie side by side for a while.
-  const space = { maxBytes: 2 * limits.maxContentBytes, minFreeBytes: limits.minFreeBytes };
+  const maxBytes = 2 * maxUnpackedBytes(compressedBytes(image.manifest), limits);
+  const space = { maxBytes, minFreeBytes: limits.minFreeBytes };
   return withinSpace(stagingPath, space, signal, async (signal) => {
     const pulled = await pull(image, { ...options, signal });
     return flatten(image, pulled, { ...options, signal });
@@ -85,7 +88,7 @@ async function flatten(
         }),
     });
     await rm(pulled.directory, { recursive: true });
-    return { path, sizeBytes, config: pulled.config };
+    return { path, sizeBytes, config: pulled.config, acls: tree.acls };
   } catch (error) {
     throw translateFlattenFailure(image.source.name, error, limits);
   }

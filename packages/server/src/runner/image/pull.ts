@@ -3,7 +3,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import { parseImageConfig, type ParsedConfig } from './image-config.ts';
-import type { ImageLimits } from './image-limits.ts';
+import { maxUnpackedBytes, type ImageLimits } from './image-limits.ts';
 import type { ImageConfig } from './image-store.types.ts';
 import { LayerError } from './layer-error.ts';
 import { unpackLayer } from './layer-unpacking.ts';
@@ -35,7 +35,8 @@ export async function pullImage(image: PullableImage, options: PullOptions): Pro
     await everyLayer(image, signal, async (layer, index, signal) => {
       const source = countBytes(image.source.readBlob(layer, signal), options.onBytes);
       const targetPath = layerPaths[index] ?? '';
-      const diffId = await unpackLayer(source, { targetPath, maxBytes: limits.maxContentBytes, signal });
+      const maxBytes = maxUnpackedBytes(layer.size, limits);
+      const diffId = await unpackLayer(source, { targetPath, maxBytes, signal });
       if (diffId !== diffIds[index]) throw new LayerError('does not unpack to what its config names');
     });
     return { directory, layerPaths, config };

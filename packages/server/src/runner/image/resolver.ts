@@ -10,13 +10,13 @@ import { SingleFlight } from '../../lib/single-flight.ts';
 import type { ImageLimits } from './image-limits.ts';
 import type { ImageSource } from './image-source.ts';
 import { checkManifest, digestOf, parseManifest, selectPlatform, type ImageManifest } from './manifest.ts';
-import { findLayoutImage, readLayoutBlob, readLayoutManifest, type BuiltinImage } from './oci-source.ts';
+import { findLayoutImage, readLayoutBlob, readLayoutManifest, type LayoutIndexer } from './oci-source.ts';
 import type { ImageAsk, RegistryClient } from './registry/registry-client.ts';
 import { ResolverAnswers, type Answer } from './resolver-answers.ts';
 
 export interface ResolverOptions {
   client: RegistryClient;
-  builtins: ReadonlyMap<string, BuiltinImage>;
+  builtins: LayoutIndexer;
   limits: ImageLimits;
   isStored: (digest: string) => boolean;
   /** Whether the image of this digest is stored and was pulled from this repository. */

@@ -2,8 +2,9 @@
  * The images on disk:
  *
  *   <directory>/images/sha256-<hex>/image.squashfs, image.json    complete: made elsewhere and renamed to its name
- *   <directory>/staging/<unique>/                                 what is being made; swept at the next start
+ *   <directory>/staging/<unique>/                                 what is being made or removed; swept at the next start
  */
+import { renameSync } from 'node:fs';
 import {
   chmod,
   mkdir,
@@ -20,6 +21,7 @@ import { join } from 'node:path';
 import type { ImageReference } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { z } from 'zod';
+import { LastUse } from '../cache/last-use.ts';
 import type { ImageConfig } from './image-store.types.ts';
 
 export const SQUASHFS_NAME = 'image.squashfs';
@@ -56,6 +58,7 @@ export interface ImageEntry {
   references: Map<string, Date>;
   /** Those of them that an anonymous caller was given: only these may serve one while the registry is down. */
   anonymous: Set<string>;
+  lastUse: LastUse;
 }
 
 export interface NewReference {
@@ -124,7 +127,7 @@ export class StoredImages {
   async publish(path: string, image: NewImage): Promise<ImageEntry> {
     const now = new Date();
     const target = join(this.#imagesPath, directoryName(image.digest));
-    const entry: ImageEntry = {
+    const made = {
       digest: image.digest,
       path: join(target, SQUASHFS_NAME),
       sizeBytes: image.sizeBytes,
@@ -133,12 +136,23 @@ export class StoredImages {
       references: new Map([[image.reference.name, now]]),
       anonymous: new Set(image.reference.isAnonymous ? [image.reference.name] : []),
     };
-    await writeRecord(path, entry);
+    await writeRecord(path, made);
     await chmod(path, DIRECTORY_MODE);
     await rename(path, target);
     await syncDirectory(this.#imagesPath);
+    const entry = { ...made, lastUse: LastUse.read(target) };
     this.#entries.set(entry.digest, entry);
     return entry;
+  }
+
+  /** Nobody finds the image from when this is called; it may be in no VM's hands. */
+  async evict(digest: string): Promise<void> {
+    if (!this.#entries.has(digest)) return;
+    const name = directoryName(digest);
+    const trash = join(this.#stagingPath, `evicted-${name}-${process.hrtime.bigint()}`);
+    renameSync(join(this.#imagesPath, name), trash);
+    this.#entries.delete(digest);
+    await rm(trash, { recursive: true, force: true, maxRetries: 5 });
   }
 
   /** Notes that `reference` means this image from now on. Writes only what is new. */
@@ -188,10 +202,11 @@ async function readEntry(path: string): Promise<ImageEntry> {
     preparedAt: new Date(record.prepared_at),
     references: new Map(record.references.map(({ name, resolved_at }) => [name, new Date(resolved_at)])),
     anonymous: new Set(record.references.flatMap(({ name, anonymous }) => (anonymous ? [name] : []))),
+    lastUse: LastUse.read(path),
   };
 }
 
-async function writeRecord(directory: string, entry: ImageEntry): Promise<void> {
+async function writeRecord(directory: string, entry: Omit<ImageEntry, 'lastUse'>): Promise<void> {
   const record: z.infer<typeof ImageRecord> = {
     version: 1,
     digest: entry.digest,

@@ -11,11 +11,9 @@ import {
   chmodSync,
   closeSync,
   copyFileSync,
-  existsSync,
   fsyncSync,
   mkdirSync,
   openSync,
-  readdirSync,
   renameSync,
   rmSync,
   truncateSync,
@@ -34,11 +32,17 @@ import { GUEST_MAC, kernelCommandLine, MACHINE_VERSION, type TemplateShape } fro
 import { isAlive } from '../vmm/host-process.ts';
 import { giveTo, takeBack } from '../vmm/vm-accounts.ts';
 import type { TemplateFiles, Vmm } from '../vmm/vmm.ts';
+import { TemplateCatalogue } from './template-catalogue.ts';
 
 /** Cold boot under emulation takes some seconds; on a busy machine a multiple of that. */
 const BOOT_TIMEOUT_MS = 120_000;
 /** What a template holds besides memory: device state and the written part of the disk. */
 const BOOT_DISK_MIB = 64;
+
+export interface Bindings {
+  versions: Readonly<Record<string, string>>;
+  host: Readonly<Record<string, string>>;
+}
 
 export interface Enclosure {
   cgroupProcs: readonly string[];
@@ -52,8 +56,10 @@ export interface TemplateStoreOptions {
   scratch: ScratchStore;
   /** Uid of the VM that becomes a template; one is made at a time. */
   uid: number;
-  /** Hashes of what saved state is bound to besides the image: QEMU, kernel, initramfs. */
-  bindings: Readonly<Record<string, string>>;
+  /** What saved state is bound to besides the image; `host` may come to be the same again, the versions not. */
+  bindings: Bindings;
+  /** Told of each template that was added to those on disk. */
+  onStored?: () => void;
   /** Control groups for the VM that boots. */
   enclose: (id: string, shape: TemplateShape) => Promise<Enclosure>;
   network: VmNetwork;
@@ -65,33 +71,35 @@ export interface TemplateStoreOptions {
 export class TemplateStore {
   readonly #options: TemplateStoreOptions;
   readonly #flights = new SingleFlight<TemplateFiles>();
+  readonly catalogue: TemplateCatalogue;
   #queue: Promise<unknown> = Promise.resolve();
 
   private constructor(options: TemplateStoreOptions) {
     this.#options = options;
+    const madeWith = hash({ machine: MACHINE_VERSION, mac: GUEST_MAC, ...options.bindings.versions });
+    this.catalogue = TemplateCatalogue.open(options.directory, madeWith);
   }
 
   /** Takes away what an interrupted build left. */
   static open(options: TemplateStoreOptions): TemplateStore {
     for (const parent of [options.directory, options.socketDirectory])
       mkdirSync(parent, { recursive: true, mode: 0o711 });
-    for (const name of readdirSync(options.directory)) {
-      if (name.endsWith('.building')) rmSync(join(options.directory, name), { recursive: true, force: true });
-    }
     return new TemplateStore(options);
   }
 
-  /** Name of the template's directory. */
+  /** Name of the template's directory. An image that was made again has other bytes than the one the guest has read. */
   keyOf(image: StoredImage, shape: TemplateShape): string {
     const bound = {
       machine: MACHINE_VERSION,
       image: image.digest,
+      imagePreparedAt: image.preparedAt.toISOString(),
       shape,
       mac: this.#options.network.absence === undefined ? GUEST_MAC : null,
       commandLine: kernelCommandLine(shape.accelerator),
-      ...this.#options.bindings,
+      ...this.#options.bindings.versions,
+      ...this.#options.bindings.host,
     };
-    return createHash('sha256').update(JSON.stringify(bound)).digest('hex').slice(0, 32);
+    return hash(bound);
   }
 
   filesOf(key: string): TemplateFiles {
@@ -103,15 +111,14 @@ export class TemplateStore {
     };
   }
 
-  async ensure(image: StoredImage, shape: TemplateShape): Promise<{ key: string; files: TemplateFiles }> {
+  /** The caller holds a lease of the template from before. */
+  async ensure(image: StoredImage, shape: TemplateShape): Promise<void> {
     const key = this.keyOf(image, shape);
-    const files = this.filesOf(key);
-    if (existsSync(files.statePath)) return { key, files };
+    if (this.catalogue.has(key)) return this.catalogue.markUse(key);
     const diskMiB = shape.memMiB + BOOT_DISK_MIB;
     const { inTurn } = this.#options;
     const build = () => inTurn(diskMiB, () => this.#build(key, image, shape));
     await this.#flights.run(key, () => this.#enqueue(build));
-    return { key, files };
   }
 
   #enqueue<T>(work: () => Promise<T>): Promise<T> {
@@ -122,7 +129,7 @@ export class TemplateStore {
 
   async #build(key: string, image: StoredImage, shape: TemplateShape): Promise<TemplateFiles> {
     const files = this.filesOf(key);
-    if (existsSync(files.statePath)) return files;
+    if (this.catalogue.has(key)) return files;
     const started = performance.now();
     const building = join(this.#options.directory, `${key}.building`);
     const sockets = join(this.#options.socketDirectory, key.slice(0, 12));
@@ -137,8 +144,13 @@ export class TemplateStore {
     undo.defer(() => enclosure.release());
     const { cgroupProcs } = enclosure;
     await this.#bootAndSave({ building, sockets, image, shape, slot, cgroupProcs });
-    renameSync(building, join(this.#options.directory, key));
+    const target = join(this.#options.directory, key);
+    // What is there cannot be used, or it would have been.
+    rmSync(target, { recursive: true, force: true });
+    renameSync(building, target);
     syncDirectory(this.#options.directory);
+    this.catalogue.add(key);
+    this.#options.onStored?.();
     const elapsedMs = Math.round(performance.now() - started);
     this.#options.log.info(
       { template: key, image: image.reference, shape, elapsed_ms: elapsedMs },
@@ -189,8 +201,13 @@ export class TemplateStore {
       freeze(join(building, name));
     }
     freeze(ramPath);
+    this.catalogue.writeRecord(building, { imageDigest: image.digest, imagePreparedAt: image.preparedAt });
     syncDirectory(building);
   }
+}
+
+function hash(bound: Readonly<Record<string, unknown>>): string {
+  return createHash('sha256').update(JSON.stringify(bound)).digest('hex').slice(0, 32);
 }
 
 function makeDirectories(building: string, sockets: string, uid: number): void {
