@@ -120,9 +120,7 @@ export class ImageStore implements AsyncDisposable {
       return describe(stored, reference);
     }
     this.#checkOpen();
-    const flight =
-      this.#flights.get(flightKey(reference, digest)) ?? this.#startFlight(reference, digest, access);
-    const entry = await this.#join(flight, options);
+    const entry = await this.#obtain(reference, digest, options);
     await images.addReference(entry, name);
     return describe(entry, reference);
   }
@@ -193,6 +191,19 @@ export class ImageStore implements AsyncDisposable {
     const flight: Flight = { info, listeners, progress: undefined, done };
     this.#flights.set(key, flight);
     return flight;
+  }
+
+  async #obtain(reference: ImageReference, digest: string, options: PrepareOptions): Promise<ImageEntry> {
+    const underWay = this.#flights.get(flightKey(reference, digest));
+    try {
+      if (underWay !== undefined) return await this.#join(underWay, options);
+    } catch (error) {
+      // The access of who started it may have ended, which says nothing about ours.
+      if (!(error instanceof AppError && error.code === 'image_not_found')) throw error;
+    }
+    this.#checkOpen();
+    const own = this.#flights.get(flightKey(reference, digest));
+    return this.#join(own ?? this.#startFlight(reference, digest, options.access ?? {}), options);
   }
 
   async #join(flight: Flight, options: PrepareOptions): Promise<ImageEntry> {

@@ -113,6 +113,7 @@ export class RegistryClient {
       checkManifestType(message.headers['content-type'], url.host);
       return await readSmallBody(message, maxBytes, { url, limits: this.#limits, signal });
     } catch (error) {
+      message.destroy();
       throw this.#explain(ask, error, signal);
     }
   }
@@ -235,8 +236,9 @@ export class RegistryClient {
   }
 }
 
+/** A port for HTTPS may also be closed, or behind a firewall that drops. */
 function speaksNoTls(error: unknown): boolean {
-  return error instanceof RegistryFault && (error.kind === 'plain-http' || error.kind === 'connect');
+  return error instanceof RegistryFault && ['plain-http', 'connect', 'slow'].includes(error.kind);
 }
 
 function withAuthorization<T extends object>(request: T, authorization: string | undefined) {
