@@ -34,6 +34,7 @@ import { ProgressMeter } from './progress-meter.ts';
 import { proveImage } from './pull.ts';
 import { RegistryClient } from './registry/registry-client.ts';
 import type { RegistrySettings } from './registry/registry-settings.ts';
+import { SYSTEM_CERTIFICATES } from './registry/trust.ts';
 import { ImageResolver, formatPinned } from './resolver.ts';
 import { Slots } from './slots.ts';
 import { StoredImages, newestHolder, type ImageEntry } from './stored-images.ts';
@@ -88,7 +89,12 @@ export class ImageStore implements AsyncDisposable {
     await mkdir(directory, { recursive: true });
     const images = await StoredImages.open(directory, log);
     const closing = new AbortController();
-    const client = new RegistryClient({ mirrors, insecureRegistries, environment: process.env });
+    const client = new RegistryClient({
+      mirrors,
+      insecureRegistries,
+      environment: process.env,
+      certificatesPath: SYSTEM_CERTIFICATES,
+    });
     const resolver = new ImageResolver({
       client,
       builtins: indexBuiltins(options.builtin),
