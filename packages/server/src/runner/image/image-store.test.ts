@@ -210,6 +210,32 @@ test('an image that is stored serves another repository only after that one has 
   assert.equal(having.requests.length, asked, 'what was shown by its tag is known by its digest');
 });
 
+test('who joins a preparation does not fail because its starter lost his access', async () => {
+  const image = await layout.addImage({ layers: [{ entries: [{ path: 'a', content: 'joined' }] }] });
+  const manifest = await readFile(layout.blobPath(image.digest), 'utf8');
+  const { config, layers } = JSON.parse(manifest) as { config: Descriptor; layers: Descriptor[] };
+  const blobs = await Promise.all([config, ...layers].map(({ digest }) => readFile(layout.blobPath(digest))));
+  const serve = serveImage(manifest, blobs);
+  const joined = Promise.withResolvers<void>();
+  await using server = await startServer((request, response) => {
+    const user = Buffer.from(request.headers.authorization?.slice(6) ?? '', 'base64').toString('utf8');
+    if (user === '') response.writeHead(401, { 'www-authenticate': 'Basic realm="x"' }).end();
+    else if (user !== 'leaving:x' || request.url?.includes('/blobs/') !== true) serve(request, response);
+    else void joined.promise.then(() => response.writeHead(403).end());
+  });
+  await using store = await openStore({ insecureRegistries: [server.name] });
+  const started = Promise.withResolvers<void>();
+  const prepareAs = (username: string, pull: () => void) =>
+    store.prepare(parseImageReference(`${server.name}/x:1`), {
+      access: { credentials: { username, password: 'x' } },
+      onStep: (step) => (step === 'pull' ? pull() : undefined),
+    });
+  const leaving = assertRefused(prepareAs('leaving', started.resolve), 'image_not_found', /do not allow/u);
+  await started.promise;
+  assert.equal((await prepareAs('staying', joined.resolve)).digest, image.digest);
+  await leaving;
+});
+
 test('a tag is asked for without its manifest as long as it means the same', async () => {
   const image = await layout.addImage(HELLO);
   const manifest = await readFile(layout.blobPath(image.digest), 'utf8');

@@ -37,6 +37,7 @@ import { ProgressMeter } from './progress-meter.ts';
 import { proveImage } from './pull.ts';
 import { RegistryClient } from './registry/registry-client.ts';
 import type { RegistrySettings } from './registry/registry-settings.ts';
+import { SYSTEM_CERTIFICATES } from './registry/trust.ts';
 import { ImageResolver, formatPinned } from './resolver.ts';
 import { Slots } from './slots.ts';
 import { StoredImages, newestHolder, type ImageEntry } from './stored-images.ts';
@@ -99,7 +100,12 @@ export class ImageStore implements AsyncDisposable {
     await mkdir(directory, { recursive: true });
     const images = await StoredImages.open(directory, log);
     const closing = new AbortController();
-    const client = new RegistryClient({ mirrors, insecureRegistries, environment: process.env });
+    const client = new RegistryClient({
+      mirrors,
+      insecureRegistries,
+      environment: process.env,
+      certificatesPath: SYSTEM_CERTIFICATES,
+    });
     const resolver = new ImageResolver({
       client,
       builtins: joinLayouts(options.builtin, new LocalImages(options.localDirectory)),
@@ -140,9 +146,7 @@ export class ImageStore implements AsyncDisposable {
       return describe(stored, reference);
     }
     this.#checkOpen();
-    const flight =
-      this.#flights.get(flightKey(reference, digest)) ?? this.#startFlight(reference, digest, access);
-    const entry = await this.#join(flight, options);
+    const entry = await this.#obtain(reference, digest, options);
     await images.addReference(entry, name);
     return describe(entry, reference);
   }
@@ -213,6 +217,19 @@ export class ImageStore implements AsyncDisposable {
     const flight: Flight = { info, listeners, progress: undefined, done };
     this.#flights.set(key, flight);
     return flight;
+  }
+
+  async #obtain(reference: ImageReference, digest: string, options: PrepareOptions): Promise<ImageEntry> {
+    const underWay = this.#flights.get(flightKey(reference, digest));
+    try {
+      if (underWay !== undefined) return await this.#join(underWay, options);
+    } catch (error) {
+      // The access of who started it may have ended, which says nothing about ours.
+      if (!(error instanceof AppError && error.code === 'image_not_found')) throw error;
+    }
+    this.#checkOpen();
+    const own = this.#flights.get(flightKey(reference, digest));
+    return this.#join(own ?? this.#startFlight(reference, digest, options.access ?? {}), options);
   }
 
   async #join(flight: Flight, options: PrepareOptions): Promise<ImageEntry> {

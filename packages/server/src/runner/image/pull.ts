@@ -1,4 +1,5 @@
 /** From a manifest to unpacked layers: config first, as it says what the layers must unpack to, then the layers side by side. */
+import { setMaxListeners } from 'node:events';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
@@ -88,6 +89,8 @@ async function everyLayer(
   const { layers } = image.manifest;
   const failed = new AbortController();
   const either = AbortSignal.any([signal, failed.signal]);
+  // Each layer listens: many are no leak.
+  setMaxListeners(0, either);
   const results = await Promise.allSettled(
     layers.map(async (layer, index) => {
       try {

@@ -2,6 +2,7 @@
 import http from 'node:http';
 import https from 'node:https';
 import type { Socket } from 'node:net';
+import type { SecureContext } from 'node:tls';
 import type { DialGuard } from './dial-guard.ts';
 import { isProxied, type ProxySettings } from './proxy.ts';
 import { RegistryFault } from './registry-fault.ts';
@@ -20,6 +21,8 @@ export interface ExchangeRequest {
 export interface DialerOptions {
   guard: DialGuard;
   proxy: ProxySettings;
+  /** Whose certificates are believed. */
+  trust: SecureContext;
   limits: TransferLimits;
 }
 
@@ -75,7 +78,7 @@ export class Dialer {
 
   #send(request: ExchangeRequest, viaProxy: boolean): Promise<http.IncomingMessage> {
     const { url, method, headers, mayBePrivate, signal } = request;
-    const { guard, limits } = this.#options;
+    const { guard, limits, trust } = this.#options;
     const pool = viaProxy ? this.#proxied : mayBePrivate ? this.#configured : this.#public;
     // Not the URL itself: Node would take user and password out of a hostile one and send them.
     const options: https.RequestOptions = {
@@ -87,14 +90,14 @@ export class Dialer {
       signal,
       ...(viaProxy ? {} : { lookup: guard.lookupFor(url, mayBePrivate) }),
     };
+    const secure = {
+      ...options,
+      agent: pool.https,
+      secureContext: trust,
+      rejectUnauthorized: request.isCertificateChecked,
+    };
     const sent =
-      url.protocol === 'https:'
-        ? https.request({
-            ...options,
-            agent: pool.https,
-            rejectUnauthorized: request.isCertificateChecked,
-          })
-        : http.request({ ...options, agent: pool.http });
+      url.protocol === 'https:' ? https.request(secure) : http.request({ ...options, agent: pool.http });
     return awaitHead(sent, url, limits);
   }
 }

@@ -1,7 +1,7 @@
 /** Challenges, tokens and who gets to see credentials, with real servers on loopback ports. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -184,15 +184,38 @@ test('with HTTPS nothing leads to plain HTTP, and a certificate must be good unl
   await assertRefused(getManifest(strict, spoken!), 'registry_unavailable', /does not speak HTTPS/u);
 });
 
+test('an authority that this machine trusts is trusted, for the names in its certificates', async () => {
+  const tls = makeCertificate();
+  const directory = mkdtempSync(join(tmpdir(), 'coppice-tls-'));
+  try {
+    const certificatesPath = join(directory, 'ca.crt');
+    writeFileSync(certificatesPath, tls.cert);
+    await using server = await startServer(image, tls);
+    const port = server.name.split(':')[1];
+    const mirrors = { 'r.example': server.url, 's.example': `https://other.example:${port}` };
+    const resolveHost = async () => [{ address: '127.0.0.1', family: 4 }];
+    using client = openClient({ mirrors, certificatesPath, resolveHost });
+    assert.equal(await getManifest(client, ask('r.example/x:1')), '{}');
+    const misnamed = getManifest(client, ask('s.example/x:1'));
+    await assertRefused(misnamed, 'registry_unavailable', /certificate .* not trusted/u);
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
+});
+
 function makeCertificate(): { key: string; cert: string } {
   const directory = mkdtempSync(join(tmpdir(), 'coppice-tls-'));
   try {
     const [key, cert] = [join(directory, 'key'), join(directory, 'cert')];
     const args = ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'];
-    execFileSync('openssl', [...args, '-subj', '/CN=test', '-keyout', key, '-out', cert], {
-      stdio: 'ignore',
-      timeout: 20_000,
-    });
+    execFileSync(
+      'openssl',
+      [...args, '-subj', '/CN=test', '-addext', 'subjectAltName=IP:127.0.0.1', '-keyout', key, '-out', cert],
+      {
+        stdio: 'ignore',
+        timeout: 20_000,
+      },
+    );
     return { key: readFileSync(key, 'utf8'), cert: readFileSync(cert, 'utf8') };
   } finally {
     rmSync(directory, { recursive: true });

@@ -21,6 +21,7 @@ import { describeFault } from './registry-failure.ts';
 import { RegistryFault } from './registry-fault.ts';
 import { RegistryEndpoints, type Endpoint, type RegistrySettings } from './registry-settings.ts';
 import { DEFAULT_TRANSFER_LIMITS, type TransferLimits } from './transfer-limits.ts';
+import { readTrust } from './trust.ts';
 
 /** One who asks for one image. */
 export interface ImageAsk {
@@ -33,6 +34,8 @@ export interface ImageAsk {
 export interface RegistryClientOptions extends RegistrySettings {
   /** Where proxy settings are read from. */
   environment: NodeJS.ProcessEnv;
+  /** Of authorities that the operator trusts. */
+  certificatesPath: string;
   limits?: Partial<TransferLimits>;
   resolveHost?: ResolveHost;
 }
@@ -64,6 +67,7 @@ export class RegistryClient {
     this.#dialer = new Dialer({
       guard: new DialGuard(options.resolveHost),
       proxy: readProxySettings(options.environment),
+      trust: readTrust(options.certificatesPath),
       limits: this.#limits,
     });
     this.#follower = new RedirectFollower({
@@ -113,6 +117,7 @@ export class RegistryClient {
       checkManifestType(message.headers['content-type'], url.host);
       return await readSmallBody(message, maxBytes, { url, limits: this.#limits, signal });
     } catch (error) {
+      message.destroy();
       throw this.#explain(ask, error, signal);
     }
   }
@@ -235,8 +240,9 @@ export class RegistryClient {
   }
 }
 
+/** A port for HTTPS may also be closed, or behind a firewall that drops. */
 function speaksNoTls(error: unknown): boolean {
-  return error instanceof RegistryFault && (error.kind === 'plain-http' || error.kind === 'connect');
+  return error instanceof RegistryFault && ['plain-http', 'connect', 'slow'].includes(error.kind);
 }
 
 function withAuthorization<T extends object>(request: T, authorization: string | undefined) {

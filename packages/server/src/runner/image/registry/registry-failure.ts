@@ -39,7 +39,7 @@ const RULES: Readonly<Record<FaultKind, Rule>> = {
   lookup: {
     code: 'registry_unavailable',
     explain: ({ registry, detail }) =>
-      `the name of the registry ${named(registry, detail)} cannot be resolved; check it for a typing error`,
+      `the name of the registry ${named(registry, detail)} cannot be resolved; check its spelling, and this machine's name servers`,
   },
   private: {
     code: 'registry_unavailable',

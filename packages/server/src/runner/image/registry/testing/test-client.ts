@@ -23,6 +23,7 @@ export function openClient(
     mirrors: {},
     insecureRegistries: [],
     environment: {},
+    certificatesPath: '/nonexistent',
     limits: HASTE,
     ...options,
   });
