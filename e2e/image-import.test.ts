@@ -34,7 +34,7 @@ test('an image is imported from an archive into a service that runs, used and re
   assert.equal(imported.status, 0, imported.stderr);
   assert.match(
     imported.stdout,
-    /^imported local\/tools:1\n {2}digest sha256:[0-9a-f]{64}\n {2}1 layer, 1 MiB/u,
+    /^imported local\/tools:1\n {2}digest sha256:[0-9a-f]{64}\n {2}1 layer, \d+ MiB/u,
   );
   const digest = /sha256:[0-9a-f]{64}/u.exec(imported.stdout)?.[0];
   assert.match(coppice(service.dataDir, 'list').stdout, /^local\/tools:1 {2}sha256:/u);
@@ -50,6 +50,7 @@ test('an image is imported from an archive into a service that runs, used and re
 
 test('an import that cannot be done says why and changes nothing', async () => {
   const { service } = await shared();
+  const before = coppice(service.dataDir, 'list').stdout;
   const refusals: [string[], number, RegExp][] = [
     [['import', '/nonexistent', '--as', 'local/a:1'], 1, /\/nonexistent cannot be read \(ENOENT\)/u],
     [['import', '/var/tmp', '--as', 'docker.io/a:1'], 1, /"local\/<name>:<tag>"/u],
@@ -64,5 +65,5 @@ test('an import that cannot be done says why and changes nothing', async () => {
     assert.match(answer.stderr, words);
     assert.equal(answer.stderr.trimEnd().split('\n').length, 1, answer.stderr);
   }
-  assert.equal(coppice(service.dataDir, 'list').stdout, 'no image has been imported\n');
+  assert.equal(coppice(service.dataDir, 'list').stdout, before);
 });
