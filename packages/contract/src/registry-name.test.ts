@@ -33,7 +33,6 @@ test('what no reference can name as a registry is refused with what to write', (
     ['', /a dot or a port/],
     ['ghcr.io:0', /"host:port"/],
     ['ghcr.io:99999', /"host:port"/],
-    ['user@ghcr.io', /"host:port"/],
     ['-a.example', /"host:port"/],
     ['a b.example', /"host:port"/],
     [`${'a'.repeat(254)}.io`, /longer than 255/],
@@ -45,4 +44,14 @@ test('what no reference can name as a registry is refused with what to write', (
       text,
     );
   }
+});
+
+test('a password that was pasted into the name is not shown again', () => {
+  assert.throws(
+    () => parseRegistryName('https://user:hunter2@ghcr.io'),
+    (error) => {
+      assert.match(String(error), /user and password belong in the body/);
+      return !String(error).includes('hunter2');
+    },
+  );
 });

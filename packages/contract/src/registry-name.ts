@@ -38,6 +38,13 @@ export function parseRegistryName(text: string): string {
   if (text.length > MAX_REGISTRY_LENGTH) {
     throw new AppError('invalid_request', `registry: longer than ${MAX_REGISTRY_LENGTH} characters`);
   }
+  // Not shown: what stands before it may be a password.
+  if (text.includes('@')) {
+    throw new AppError(
+      'invalid_request',
+      'registry: write only "host" or "host:port", such as ghcr.io; user and password belong in the body',
+    );
+  }
   if (text.includes('/')) {
     throw refuse(text, 'it is no URL and no image; write only "host" or "host:port", such as ghcr.io');
   }

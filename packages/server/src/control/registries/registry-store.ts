@@ -14,12 +14,12 @@ export class RegistryStore {
   /** Inserts or replaces; undefined, and nothing is done, when the organization has `limit` other registries. */
   async put(row: RegistryRow, limit: number): Promise<RegistryRow | undefined> {
     return this.#db.transaction().execute(async (transaction) => {
-      // One writer at a time for each organization, so that the count stays true.
+      // One writer at a time for each organization, so that the count stays true; creates are not held up.
       await transaction
         .selectFrom('organizations')
         .select('id')
         .where('id', '=', row.organization_id)
-        .forUpdate()
+        .forNoKeyUpdate()
         .execute();
       const { count } = await transaction
         .selectFrom('registry_credentials')
