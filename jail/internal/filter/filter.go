@@ -14,6 +14,12 @@ import (
 // x32 numbers its calls from here: the same kernel functions under numbers that no rule names.
 const x32Bit = 0x40000000
 
+// Numbers that were left out on this architecture, and to which newer kernels have given calls after all.
+const (
+	gapStart = unix.SYS_RSEQ + 1
+	gapEnd   = unix.SYS_PIDFD_SEND_SIGNAL
+)
+
 // Install applies the filter to the calling thread, for good. It needs no_new_privs, or the kernel refuses it.
 func Install() error {
 	program := assemble(rulesFor(uint32(os.Getpid())))
@@ -36,6 +42,9 @@ func assemble(rules []rule) []unix.SockFilter {
 		jump(unix.BPF_JGE, x32Bit, 0, 1),
 		answer(refuse(unix.EPERM)),
 		jump(unix.BPF_JGT, newestKnown, 0, 1),
+		answer(refuse(unix.ENOSYS)),
+		jump(unix.BPF_JGE, gapEnd, 2, 0),
+		jump(unix.BPF_JGE, gapStart, 0, 1),
 		answer(refuse(unix.ENOSYS)),
 	}
 	for _, rule := range rules {

@@ -94,6 +94,10 @@ func TestCallsAreAnsweredByNumberAndArguments(t *testing.T) {
 		{"a harmless fcntl", unix.SYS_FCNTL, []uint64{3, unix.F_GETFD}, allow},
 		{"the newest call that was judged", newestKnown, nil, allow},
 		{"a newer one", newestKnown + 1, nil, refuse(unix.ENOSYS)},
+		{"the last call before the gap", unix.SYS_RSEQ, nil, allow},
+		{"the first number in the gap", 335, nil, refuse(unix.ENOSYS)},
+		{"the last number in the gap", 423, nil, refuse(unix.ENOSYS)},
+		{"the first call after the gap", 424, nil, refuse(unix.EPERM)},
 		{"x32", unix.SYS_READ | x32Bit, nil, refuse(unix.EPERM)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
