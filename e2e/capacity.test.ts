@@ -12,6 +12,10 @@ const CPU_OVERCOMMIT = 6;
 const CREATES = 100;
 const P99_LIMIT_MS = 250;
 const PROBE_INTERVAL_MS = 25;
+const PROBED = ['/healthz', '/v1/runs'];
+const IDLE_PROBE_MS = 3000;
+/** On a machine that is busy otherwise: how much longer than before an answer may take. */
+const BUSY_FACTOR = 5;
 
 /** Asks again and again until told to stop; answers how long each took, or throws when one failed. */
 async function probe(api: Api, path: string, signal: AbortSignal): Promise<number[]> {
@@ -48,8 +52,11 @@ describe('more is asked than the machine can give', () => {
   it(`${CREATES} creates at once run or are refused, the API stays quick, and nothing is left`, async (t) => {
     const none = hostResources(service);
     await api.destroy((await api.create(IMAGE)).id);
+    const idleMs = await Promise.all(
+      PROBED.map(async (path) => quantile(await probe(api, path, AbortSignal.timeout(IDLE_PROBE_MS)), 0.99)),
+    );
     const over = new AbortController();
-    const probes = ['/healthz', '/v1/runs'].map((path) => probe(api, path, over.signal));
+    const probes = PROBED.map((path) => probe(api, path, over.signal));
     const startedAt = performance.now();
     const answers = await Promise.all(
       Array.from({ length: CREATES }, () => api.call('POST', '/v1/runs', { body: IMAGE })),
@@ -63,7 +70,10 @@ describe('more is asked than the machine can give', () => {
     );
     assertRunOrRefused(answers);
     assert.ok(created.length > 1, `${created.length} created`);
-    for (const p99 of p99s) assert.ok(p99 < P99_LIMIT_MS, `p99 ${p99} ms`);
+    for (const [index, p99] of p99s.entries()) {
+      const limitMs = Math.max(P99_LIMIT_MS, BUSY_FACTOR * (idleMs[index] ?? 0));
+      assert.ok(p99 < limitMs, `p99 of ${PROBED[index]}: ${p99} ms`);
+    }
     await Promise.all(created.map(({ body }) => api.exec(String(body['id']), 'true')));
     const records = (await api.call('GET', '/v1/runs?limit=200')).body as unknown as unknown[];
     assert.equal(records.length, created.length);

@@ -114,7 +114,7 @@ describe('control groups of version 2', () => {
   it('in a group shared with processes of others are made at the top, and nobody is moved', async () => {
     const shared = '/sys/fs/cgroup/shared';
     const report = await run(
-      `mkdir ${shared}; sleep 1000 > /dev/null 2>&1 & echo $! > ${shared}/cgroup.procs; echo $$ > ${shared}/cgroup.procs;`,
+      `mkdir ${shared}; (sleep 1000 > /dev/null 2>&1 & echo $! > ${shared}/cgroup.procs); echo $$ > ${shared}/cgroup.procs;`,
     );
     assertLimited(report);
     assert.equal(report.directory, '/sys/fs/cgroup/coppice_abcd/unit');

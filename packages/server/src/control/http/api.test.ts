@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { after, before, test } from 'node:test';
-import { generateApiKey } from '@coppice/contract';
+import { AppError, generateApiKey } from '@coppice/contract';
 import { revokeApiKey } from '../auth/api-key-store.ts';
 import { API_KEY, startHarness, type CallOptions, type ControlHarness } from '../testing/control-harness.ts';
 
@@ -183,6 +183,19 @@ test("the machine's own limit is in the message", async () => {
   harness.runner.maxVcpus = 4;
   const answer = await harness.call('POST', '/v1/runs', { body: { image, vcpus: 5 } });
   assert.equal(answer.body.error.message, 'vcpus: must be at most 4 on this machine');
+});
+
+test('a create for which there is no room gets 429 with the time to wait, and leaves no record', async (t) => {
+  t.after(() => (harness.runner.onAdmission = () => undefined));
+  harness.runner.onAdmission = () => {
+    throw new AppError('capacity', 'vcpus: 1 needed, 0 of 4 are free to promise');
+  };
+  const before = await harness.call('GET', '/v1/runs?status=failed');
+  const answer = await harness.call('POST', '/v1/runs', { body: { image } });
+  assert.equal(answer.status, 429);
+  assert.equal(answer.body.error.message, 'vcpus: 1 needed, 0 of 4 are free to promise');
+  assert.ok(Number(answer.headers.get('retry-after')) > 0);
+  assert.deepEqual((await harness.call('GET', '/v1/runs?status=failed')).body, before.body);
 });
 
 test('what is not HTTP gets the error body too', async () => {
