@@ -17,6 +17,7 @@ import type { RunnerConfig } from './runner/runner-config.ts';
 export interface Config {
   dataDir: string;
   runDir: string;
+  assetsDir: string;
   control: ControlConfig;
   runner: RunnerConfig;
   logLevel: string;
@@ -124,6 +125,7 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
   return {
     dataDir,
     runDir,
+    assetsDir: resolve(paths.assetsDir),
     logLevel: settings.COPPICE_LOG_LEVEL,
     user: settings.COPPICE_USER,
     control: {
