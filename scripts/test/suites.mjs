@@ -41,6 +41,7 @@ export const SUITES = [
       const files = [
         ...(await findTests('packages', '.test.ts')),
         ...(await findTests('scripts', '.test.mjs')),
+        ...(await findTests('packages/cli', '.test.mjs')),
       ];
       return runNodeTests({
         node: tools.node,

@@ -22,6 +22,7 @@ export { ConfigError } from './config-error.ts';
 export interface Config {
   dataDir: string;
   runDir: string;
+  assetsDir: string;
   control: ControlConfig;
   runner: RunnerConfig;
   logLevel: string;
@@ -129,6 +130,7 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
   return {
     dataDir,
     runDir,
+    assetsDir: resolve(paths.assetsDir),
     logLevel: settings.COPPICE_LOG_LEVEL,
     user: settings.COPPICE_USER,
     ...(tls === undefined ? {} : { tls }),

@@ -73,13 +73,10 @@ function readCached(path: string): z.infer<typeof ProbeResult> | undefined {
 }
 
 async function probe(options: ProbeOptions): Promise<AcceleratorChoice> {
-  if (!existsSync('/dev/kvm')) return { accelerator: 'tcg', reason: 'there is no /dev/kvm on this host' };
-  if (!mayUseKvm()) {
-    const reason = '/dev/kvm is there, but this user may not open it: add the user to the group that owns it';
-    return { accelerator: 'tcg', reason };
-  }
+  const obstacle = findKvmObstacle();
+  if (obstacle !== undefined) return { accelerator: 'tcg', reason: obstacle };
   try {
-    await bootWithKvm(options);
+    await bootOnce({ ...options, accelerator: 'kvm', timeoutMs: PROBE_TIMEOUT_MS });
     return { accelerator: 'kvm', reason: 'a kernel booted with KVM' };
   } catch (error) {
     const reason = `/dev/kvm is there, but no kernel boots with it: ${firstLine(error)}`;
@@ -88,24 +85,34 @@ async function probe(options: ProbeOptions): Promise<AcceleratorChoice> {
   }
 }
 
-function mayUseKvm(): boolean {
+/** Why it is of no use to try; undefined when a boot has to show. */
+export function findKvmObstacle(): string | undefined {
+  if (!existsSync('/dev/kvm')) return 'there is no /dev/kvm on this host';
   try {
     accessSync('/dev/kvm', constants.R_OK | constants.W_OK);
-    return true;
+    return undefined;
   } catch {
-    return false;
+    return '/dev/kvm is there, but this user may not open it: add the user to the group that owns it';
   }
 }
 
-async function bootWithKvm(options: ProbeOptions): Promise<void> {
-  const { directory, uid, vmm } = options;
+export interface BootOptions extends Pick<ProbeOptions, 'vmm' | 'directory' | 'uid'> {
+  accelerator: Accelerator;
+  timeoutMs: number;
+  /** Ends the attempt, and with it the VM. */
+  signal?: AbortSignal;
+}
+
+/** Boots the guest kernel without any disk until the agent answers, and ends it. */
+export async function bootOnce(options: BootOptions): Promise<void> {
+  const { directory, uid, vmm, accelerator, timeoutMs, signal } = options;
   rmSync(directory, { recursive: true, force: true });
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const ramPath = join(directory, 'ram');
   writeFileSync(ramPath, '');
   truncateSync(ramPath, PROBE_MEM_MIB * 1024 * 1024);
   for (const path of [directory, ramPath]) giveTo(path, uid);
-  const shape = { accelerator: 'kvm', vcpus: 1, memMiB: PROBE_MEM_MIB } as const;
+  const shape = { accelerator, vcpus: 1, memMiB: PROBE_MEM_MIB };
   try {
     const launch = {
       id: 'probe',
@@ -118,11 +125,11 @@ async function bootWithKvm(options: ProbeOptions): Promise<void> {
     };
     const vm = await vmm.boot(launch, ramPath);
     try {
-      await withDeadline(
-        'booting a kernel with KVM',
-        PROBE_TIMEOUT_MS,
-        ping(directory, () => isAlive(vm.identity)),
-      );
+      const answered = Promise.race([
+        ping(directory, timeoutMs, () => isAlive(vm.identity)),
+        whenAborted(signal),
+      ]);
+      await withDeadline(`booting a kernel with ${accelerator.toUpperCase()}`, timeoutMs, answered);
     } finally {
       await vm.kill();
     }
@@ -131,11 +138,17 @@ async function bootWithKvm(options: ProbeOptions): Promise<void> {
   }
 }
 
-async function ping(socketDirectory: string, alive: () => boolean): Promise<void> {
+function whenAborted(signal: AbortSignal | undefined): Promise<never> {
+  const aborted = Promise.withResolvers<never>();
+  signal?.addEventListener('abort', () => aborted.reject(signal.reason), { once: true });
+  return aborted.promise;
+}
+
+async function ping(socketDirectory: string, timeoutMs: number, alive: () => boolean): Promise<void> {
   const session = await AgentSession.open({
     socketDirectory,
     generation: 1,
-    timeoutMs: PROBE_TIMEOUT_MS,
+    timeoutMs,
     assertAlive: () => {
       if (!alive()) throw new Error('QEMU ended');
     },
