@@ -112,7 +112,7 @@ function waitForExit(child, command, options) {
  * @param {import('node:child_process').ChildProcess} child
  * @param {NodeJS.Signals} signal
  */
-function signalGroup(child, signal) {
+export function signalGroup(child, signal) {
   if (child.pid === undefined) return;
   try {
     process.kill(-child.pid, signal);
