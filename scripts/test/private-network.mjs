@@ -1,7 +1,7 @@
 import { run } from '../setup/run-command.mjs';
 
 const TRIAL_TIMEOUT_MS = 10_000;
-const WRAPPER = ['unshare', '--net', '--', 'sh', '-c', 'ip link set lo up && exec "$@"', 'sh'];
+const UNSHARE_ARGUMENTS = ['--net', '--', 'sh', '-c', 'ip link set lo up && exec "$@"', 'sh'];
 
 /**
  * Words to put before a command so that it runs in a network namespace with nothing but its own loopback: tests
@@ -9,13 +9,12 @@ const WRAPPER = ['unshare', '--net', '--', 'sh', '-c', 'ip link set lo up && exe
  * @returns {Promise<string[]>}
  */
 export async function findNetworkWrapper() {
-  const [command = '', ...args] = [...WRAPPER, 'true'];
-  const trial = await run(command, args, {
+  const trial = await run('unshare', [...UNSHARE_ARGUMENTS, 'true'], {
     step: 'making a network namespace',
     timeoutMs: TRIAL_TIMEOUT_MS,
     allowFailure: true,
   }).catch(() => undefined);
-  if (trial?.exitCode === 0) return WRAPPER;
+  if (trial?.exitCode === 0) return ['unshare', ...UNSHARE_ARGUMENTS];
   process.stdout.write("no network namespace can be made here: these tests run in the machine's\n");
   return [];
 }
