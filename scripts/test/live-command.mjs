@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { homedir } from 'node:os';
 import { completePath, REPOSITORY } from '../setup/paths.mjs';
 import { signalGroup } from '../setup/run-command.mjs';
 
@@ -31,7 +32,7 @@ const REST_OF_OUTPUT_MS = 10_000;
 export async function runLive(command, args, options) {
   const child = spawn(command, args, {
     cwd: options.cwd ?? REPOSITORY,
-    env: { HOME: '/root', ...process.env, PATH: completePath(), ...options.env },
+    env: { HOME: homedir(), ...process.env, PATH: completePath(), ...options.env },
     stdio: ['ignore', options.onLine === undefined ? 'inherit' : 'pipe', 'inherit'],
     detached: true,
   });

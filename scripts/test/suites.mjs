@@ -27,7 +27,7 @@ const NOT_OURS = new Set(['node_modules', 'dist', '.git']);
 
 /** @type {Suite[]} */
 export const SUITES = [
-  { name: 'go', title: "the guest agent's tests", run: (tools) => runGoTests(tools.go) },
+  { name: 'go', title: "the guest agent's tests", run: (tools) => runGoTests(tools.getGo()) },
   {
     name: 'unit',
     title: 'tests beside the code',

@@ -70,8 +70,9 @@ async function inspectPrerequisites() {
  * @param {import('../../../scripts/setup/prerequisites.mjs').Finding} finding
  * @returns {Row}
  */
-function describeFinding({ prerequisite, ok, detail }) {
+function describeFinding({ prerequisite, ok, detail, note }) {
   const { name, purpose, scope } = prerequisite;
+  if (ok && note !== undefined) return { name, status: 'note', detail: `${detail}: ${note}` };
   if (ok) return { name, status: 'ok', detail };
   return {
     name,
