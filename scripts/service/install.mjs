@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { dataDirectory, isRoot, readSetting } from '../setup/paths.mjs';
 import { SetupError } from '../setup/setup-error.mjs';
 import { buildEnvironmentFile, ENVIRONMENT_PATH, generateKey } from './environment-file.mjs';
-import { isSystemdRunning, systemctl } from './system-manager.mjs';
+import { isSystemdRunning, systemctl } from './systemd.mjs';
 import { buildUnit, UNIT_NAME, UNIT_PATH } from './unit.mjs';
 
 /** Where the settings stand, and what is written apart from them. */

@@ -22,7 +22,7 @@ import {
   stopService,
 } from './processes.mjs';
 import { RemovalReport } from './removal-report.mjs';
-import { isSystemdRunning, systemctl } from './system-manager.mjs';
+import { isSystemdRunning, systemctl } from './systemd.mjs';
 import { UNIT_NAME, UNIT_PATH } from './unit.mjs';
 
 /**
