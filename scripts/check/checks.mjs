@@ -5,7 +5,7 @@ import { getNode } from '../setup/node-runtime.mjs';
 import { REPOSITORY } from '../setup/paths.mjs';
 import { inspect, PREREQUISITES } from '../setup/prerequisites.mjs';
 import { SetupError } from '../setup/setup-error.mjs';
-import { addCounts, NOTHING } from '../test/counts.mjs';
+import { addCounts, failure, NOTHING, PASS } from '../test/counts.mjs';
 import { runLive } from '../test/live-command.mjs';
 import { ensureStaticcheck } from './staticcheck.mjs';
 
@@ -22,17 +22,15 @@ const TIMEOUT_MS = 15 * 60_000;
  */
 export async function runChecks() {
   let counts = NOTHING;
-  /** @type {string[]} */
-  const failures = [];
   for (const check of await listChecks()) {
     const startedAt = performance.now();
     const ok = await check.run();
     process.stdout.write(
       `${ok ? 'ok  ' : 'FAIL'}  ${check.name} (${((performance.now() - startedAt) / 1000).toFixed(1)} s)\n`,
     );
-    counts = addCounts(counts, { passed: ok ? 1 : 0, failed: ok ? 0 : 1, skipped: 0 });
-    if (!ok) failures.push(check.name);
+    counts = addCounts(counts, ok ? PASS : failure(check.name));
   }
+  const { failures } = counts;
   process.stdout.write(failures.length === 0 ? 'all checks passed\n' : `failed: ${failures.join(', ')}\n`);
   return counts;
 }
@@ -48,7 +46,8 @@ async function listChecks() {
     /** @type {string[]} */ args,
   ) => ({
     name,
-    run: async () => (await runLive(node, [tool(program), ...args], { timeoutMs: TIMEOUT_MS })) === 0,
+    run: async () =>
+      (await runLive(node, [tool(program), ...args], { timeoutMs: TIMEOUT_MS })).exitCode === 0,
   });
   return [
     nodeCheck('format (oxfmt)', 'oxfmt', ['--check', '.']),
@@ -89,7 +88,7 @@ async function findGo() {
  * @param {string} cwd
  */
 async function runInModule(command, args, cwd) {
-  return (await runLive(command, args, { timeoutMs: TIMEOUT_MS, cwd, env: GO_ENVIRONMENT })) === 0;
+  return (await runLive(command, args, { timeoutMs: TIMEOUT_MS, cwd, env: GO_ENVIRONMENT })).exitCode === 0;
 }
 
 /**
@@ -100,7 +99,7 @@ async function runInModule(command, args, cwd) {
 async function checkGofmt(gofmt, cwd) {
   /** @type {string[]} */
   const files = [];
-  const exitCode = await runLive(gofmt, ['-l', '.'], {
+  const { exitCode } = await runLive(gofmt, ['-l', '.'], {
     timeoutMs: TIMEOUT_MS,
     cwd,
     onLine: (line) => files.push(line),

@@ -18,16 +18,16 @@ function isJailSource(path) {
 }
 
 /**
- * @param {string} goPath
+ * @param {() => string} getGo asked only if something has to be built
  * @returns {Promise<string>} path of the static launcher that becomes QEMU
  */
-export async function ensureJail(goPath) {
+export async function ensureJail(getGo) {
   const directory = await ensureArtefact({
     kind: 'jail',
     recipe: { version: 1, flags: FLAGS, source: await sourceHash(JAIL_DIRECTORY, isJailSource) },
     build: async (target) => {
       say("building QEMU's launcher");
-      await run(goPath, ['build', ...FLAGS, '-o', join(target, 'jail'), './cmd/jail'], {
+      await run(getGo(), ['build', ...FLAGS, '-o', join(target, 'jail'), './cmd/jail'], {
         step: "building QEMU's launcher",
         timeoutMs: BUILD_TIMEOUT_MS,
         cwd: JAIL_DIRECTORY,

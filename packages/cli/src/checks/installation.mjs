@@ -52,9 +52,9 @@ async function inspectPrerequisites() {
  * @param {import('../../../../scripts/setup/prerequisites.mjs').Finding} finding
  * @returns {Row}
  */
-function describeFinding({ prerequisite, ok, detail }) {
+function describeFinding({ prerequisite, ok, detail, note }) {
   const { name, purpose, scope } = prerequisite;
-  if (ok) return { name, status: 'ok', detail };
+  if (ok) return { name, status: 'ok', detail: note === undefined ? detail : `${detail}: ${note}` };
   return {
     name,
     status: scope === 'run' && !NETWORK_ONLY.has(name) ? 'fail' : 'warn',

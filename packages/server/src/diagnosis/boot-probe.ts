@@ -8,6 +8,7 @@ import { Accelerator } from '../lib/runner-protocol.ts';
 import { bootOnce, findKvmObstacle } from '../runner/vmm/accelerator.ts';
 import { hostBootId } from '../runner/vmm/host-process.ts';
 import { measureTscKhz } from '../runner/vmm/host-tsc.ts';
+import { Jail } from '../runner/confinement/jail.ts';
 import { Qemu } from '../runner/vmm/qemu.ts';
 import { SharedAccount } from '../runner/vmm/vm-accounts.ts';
 import { makeProbeDirectory, removeLeftDirectories } from './leftovers.ts';
@@ -63,15 +64,22 @@ async function boot(
   how: { accelerator: Accelerator; tscKhz: number; signal: AbortSignal },
 ): Promise<number> {
   const { accelerator, tscKhz, signal } = how;
-  const { qemu: qemuPath, kernel: kernelPath, initramfs: initramfsPath } = config.runner.tools;
+  const {
+    qemu: qemuPath,
+    jail: launcherPath,
+    kernel: kernelPath,
+    initramfs: initramfsPath,
+  } = config.runner.tools;
   const uid = process.getuid?.() === 0 ? config.runner.uidBase : (process.getuid?.() ?? 0);
-  await removeLeftDirectories((path) => new SharedAccount(uid, qemuPath, [join(path, 'vm')]));
+  await removeLeftDirectories((path) => new SharedAccount(uid, [join(path, 'vm')]));
   const root = makeProbeDirectory();
   // The VM's own user has to pass through to the directory that is its own.
   chmodSync(root, 0o711);
-  const vmm = new Qemu({ qemuPath, kernelPath, initramfsPath, tscKhz }, pino({ level: 'silent' }));
-  const started = performance.now();
+  const log = pino({ level: 'silent' });
   try {
+    const jail = await Jail.open({ launcherPath, qemuPath, directory: join(root, 'qemu'), uid, log });
+    const vmm = new Qemu({ jail, kernelPath, initramfsPath, tscKhz }, log);
+    const started = performance.now();
     const directory = join(root, 'vm');
     await bootOnce({ vmm, directory, uid, accelerator, timeoutMs: TIMEOUT_MS[accelerator], signal });
     return performance.now() - started;
