@@ -10,8 +10,8 @@ import { ManagedService } from './fixtures/managed-service.ts';
 
 const SETTINGS = {
   COPPICE_LISTEN: '127.0.0.1:0',
-  COPPICE_GUEST_CIDR: '10.205.0.0/16',
-  COPPICE_UID_BASE: '1900000',
+  COPPICE_GUEST_CIDR: '10.207.0.0/16',
+  COPPICE_UID_BASE: '1500000',
   COPPICE_WARM_POOL: '0',
 };
 const IMAGE = { image: 'coppice/base:1', memMiB: 256, timeout: 0 };
