@@ -17,6 +17,8 @@ export interface Config {
   control: ControlConfig;
   runner: RunnerConfig;
   logLevel: string;
+  /** Where tests hold the roles at named steps; absent in service. */
+  faultDir?: string;
   /** Unprivileged account of control and its PostgreSQL. */
   user: string;
 }
@@ -87,6 +89,7 @@ export const Settings = z.object({
   COPPICE_RESOLVERS: flagList.prefault(''),
   COPPICE_WARM_POOL: z.coerce.number().int().min(0).max(64).default(4),
   COPPICE_UID_BASE: z.coerce.number().int().min(1000).max(2_000_000_000).default(1_600_000),
+  COPPICE_FAULT_DIR: z.string().optional(),
   DATABASE_URL: z.string().optional(),
 });
 export type Settings = z.infer<typeof Settings>;
@@ -118,6 +121,7 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
   return {
     logLevel: settings.COPPICE_LOG_LEVEL,
     user: settings.COPPICE_USER,
+    ...(settings.COPPICE_FAULT_DIR === undefined ? {} : { faultDir: settings.COPPICE_FAULT_DIR }),
     control: {
       version: VERSION,
       listen: settings.COPPICE_LISTEN,

@@ -4,6 +4,7 @@
  * starts again takes them over.
  */
 import { ConfigError, loadConfig } from './config.ts';
+import { armFaults } from './lib/fault-directory.ts';
 import { createLog } from './lib/log.ts';
 import { runControlRole, runRunnerRole } from './roles.ts';
 import { explainStart, StartError } from './start-error.ts';
@@ -23,6 +24,7 @@ function parseRole(argument: string | undefined): keyof typeof ROLES {
 async function main(): Promise<void> {
   const role = parseRole(process.argv[2]);
   const config = loadConfig();
+  armFaults(config.faultDir);
   await ROLES[role](config, createLog(role, config.logLevel));
 }
 

@@ -17,6 +17,7 @@ import type { Clock } from './clock.ts';
 import type { SandboxDriver } from './sandbox-driver.ts';
 import type { Sandboxes } from './sandboxes.ts';
 import type { SandboxStore } from './sandbox-store.ts';
+import { enterRecordStep } from './steps.ts';
 
 const RECONNECT_DELAY_MS = 250;
 
@@ -34,6 +35,8 @@ export class RunnerLink implements AsyncDisposable {
   readonly #stop = new AbortController();
   #isConnected = false;
   #hasBeenLost = false;
+  /** Sandboxes that are being put right. */
+  readonly #mending = new Set<string>();
   #loops: Promise<unknown> = Promise.resolve();
 
   constructor(parts: RunnerLinkParts) {
@@ -103,6 +106,7 @@ export class RunnerLink implements AsyncDisposable {
   async #take(event: RunnerEvent): Promise<void> {
     const driver = this.#parts.sandboxes.findDriver(event.end.id);
     await driver?.handleEnd(event.end);
+    await enterRecordStep('record.acknowledge');
     await this.#parts.runner.acknowledgeEvents(event.seq);
   }
 
@@ -117,20 +121,28 @@ export class RunnerLink implements AsyncDisposable {
     await store.recordHeartbeats(seen.map(toHeartbeat), seenAt);
     await sandboxes.recoverInserts();
     for (const driver of running)
-      if (!vms.has(driver.row.id)) await this.#mend(driver.row.id, () => driver.handleMissing());
+      if (!vms.has(driver.row.id)) this.#mend(driver.row.id, () => driver.handleMissing());
     for (const driver of sandboxes.listDrivers())
-      if (driver.isInterrupted) await this.#mend(driver.row.id, () => driver.resolveInterrupted());
+      if (driver.isInterrupted) this.#mend(driver.row.id, () => driver.resolveInterrupted());
     for (const id of vms)
-      if (sandboxes.findDriver(id) === undefined) await this.#mend(id, () => this.#removeOrphan(id));
+      if (sandboxes.findDriver(id) === undefined) this.#mend(id, () => this.#removeOrphan(id));
   }
 
-  /** One sandbox that cannot be put right now must not keep the others from it; the next round tries again. */
-  async #mend(id: string, work: () => Promise<void>): Promise<void> {
-    try {
-      await work();
-    } catch (error) {
-      this.#parts.log.warn({ err: error, sandbox_id: id }, 'a sandbox could not be reconciled; tried again');
-    }
+  /**
+   * In the background: one sandbox in the middle of a long step must keep neither the others nor the service's start
+   * waiting. What fails is tried again in the next round.
+   */
+  #mend(id: string, work: () => Promise<void>): void {
+    if (this.#mending.has(id)) return;
+    this.#mending.add(id);
+    work()
+      .catch((error: unknown) =>
+        this.#parts.log.warn(
+          { err: error, sandbox_id: id },
+          'a sandbox could not be reconciled; tried again',
+        ),
+      )
+      .finally(() => this.#mending.delete(id));
   }
 
   async #removeOrphan(id: string): Promise<void> {

@@ -33,6 +33,7 @@ import { buildDestroyResult, buildRecord } from './record.ts';
 import type { SandboxStore } from './sandbox-store.ts';
 import { SandboxVm } from './sandbox-vm.ts';
 import { SerialQueue } from './serial-queue.ts';
+import { enterRecordStep } from './steps.ts';
 
 /** After an outage of the service, so that callers can come back before their sandboxes are gone. */
 const OUTAGE_GRACE_MS = 60_000;
@@ -103,9 +104,13 @@ export class SandboxDriver {
     const startedAt = this.#parts.clock.monotonicMs();
     this.#isBooting = true;
     try {
+      await enterRecordStep('record.ask');
       const { image } = await this.#createVm();
+      await enterRecordStep('record.start');
       const createMs = Math.round(this.#parts.clock.monotonicMs() - startedAt);
-      return await this.#inTurn(() => this.#commitStart(image, createMs));
+      const record = await this.#inTurn(() => this.#commitStart(image, createMs));
+      await enterRecordStep('record.answer');
+      return record;
     } catch (error) {
       this.#hasFailedBoot = true;
       throw error;
@@ -220,6 +225,7 @@ export class SandboxDriver {
   async #destroyNow(reason: StatusReason): Promise<DestroyResult> {
     this.#operation = 'destroying';
     try {
+      await enterRecordStep('record.remove');
       const end = await this.#vm.remove();
       await this.#end('destroyed', reason, end);
       return buildDestroyResult(this.#row.current);
@@ -236,6 +242,7 @@ export class SandboxDriver {
   }
 
   async #end(status: 'destroyed' | 'failed', reason: StatusReason, end: VmEnd | undefined): Promise<void> {
+    await enterRecordStep('record.end');
     const now = this.#parts.clock.wallMs();
     const fallbackEndedAt = reason === 'vm_lost' ? this.#row.current.last_seen_at : now;
     await this.#row.commit(buildEnding(this.#row.current, { status, reason, end, fallbackEndedAt, now }));

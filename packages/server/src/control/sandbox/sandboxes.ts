@@ -10,6 +10,7 @@ import type { RunnerClient } from '../placement/runner-client.ts';
 import type { NewSandboxRow } from '../db/tables.ts';
 import { PendingInserts } from './pending-inserts.ts';
 import { buildRecord } from './record.ts';
+import { enterRecordStep } from './steps.ts';
 import { SandboxDriver, type DriverParts } from './sandbox-driver.ts';
 import type { SandboxFilter, SandboxStore } from './sandbox-store.ts';
 
@@ -61,6 +62,7 @@ export class Sandboxes implements Disposable {
   async create({ organizationId, id, request }: CreateSandbox): Promise<SandboxRecord> {
     parseImageReference(request.image);
     await this.#checkShape(request);
+    await enterRecordStep('record.insert');
     this.#checkQuota(organizationId);
     const row = await this.#inserts.insert(this.#buildRow(organizationId, id, request));
     const driver = this.#addDriver(id, new SandboxDriver(row, this.#driverParts()));

@@ -21,6 +21,7 @@ import { hostBootId } from '../vmm/host-process.ts';
 import type { TemplateShape } from '../vmm/qemu-arguments.ts';
 import type { TemplateFiles, VmHandle, Vmm } from '../vmm/vmm.ts';
 import type { StepTimer } from './step-timer.ts';
+import { enterStep } from './steps.ts';
 import type { VmDriver } from './vm-driver.ts';
 
 const FIRST_ANSWER_TIMEOUT_MS = 30_000;
@@ -64,19 +65,23 @@ export class VmAssembler {
     const { scratch, network } = this.#parts;
     const base = await scratch.ensureBase(blueprint.shape.diskMiB);
     driver.assertCreating();
-    const slot = await network.acquire(driver.unit);
     this.registerRelease(driver);
+    await enterStep('create.slot');
+    const slot = await network.acquire(driver.unit);
+    await enterStep('create.record');
     const record = this.#newRecord(driver, slot, blueprint);
     const directory = this.directoryOf(driver.unit);
     mkdirSync(directory, { mode: 0o711 });
     writeVmRecord(directory, record);
     timer.end('network');
+    await enterStep('create.disk');
     const scratchPath = join(directory, 'scratch.qcow2');
     copyOverlay(blueprint.files.scratchPath, scratchPath, record.uid);
     const sockets = this.socketsOf(driver.unit);
     mkdirSync(sockets, { mode: 0o700 });
     chownSync(sockets, record.uid, record.uid);
     timer.end('disk');
+    await enterStep('create.launch');
     driver.assertCreating();
     const disks = { imagePath: blueprint.image.path, scratchBasePath: base.basePath, scratchPath };
     const openTap = () => slot.openTap();
@@ -90,6 +95,7 @@ export class VmAssembler {
     };
     const vm = await this.#parts.vmm.restore(launch, blueprint.files);
     driver.attach(vm);
+    await enterStep('create.note');
     record.process = vm.identity;
     writeVmRecord(directory, record);
     timer.end('restore');
@@ -98,7 +104,9 @@ export class VmAssembler {
   }
 
   async #start(driver: VmDriver, vm: VmHandle, timer: StepTimer): Promise<void> {
+    await enterStep('create.continue');
     await vm.continue();
+    await enterStep('create.agent');
     await driver.session(FIRST_ANSWER_TIMEOUT_MS);
     timer.end('agent');
   }
@@ -111,8 +119,10 @@ export class VmAssembler {
     const vmId = driver.info.id;
     const generation = driver.nextResume();
     const request = buildResumeRequest({ vmId, generation, image: image.config, network: assembled.slot });
+    await enterStep('create.resume');
     await session.call('POST', '/resume', request);
     timer.end('resume');
+    await enterStep('create.running');
     driver.markRunning();
     const { info, generation: lastSession } = driver;
     writeVmRecord(this.directoryOf(driver.unit), { ...record, info, generation: lastSession });
