@@ -1,11 +1,8 @@
 import assert from 'node:assert/strict';
-import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
-import { RECORD_STEPS } from '../control/sandbox/steps.ts';
-import { STEPS } from '../runner/driver/steps.ts';
 import { armFaults, holdAt, wallMs } from './fault-directory.ts';
 
 let directory = '';
@@ -42,14 +39,4 @@ test('the wall clock is set by the file, and by nothing without the setting', ()
   assert.ok(Math.abs(wallMs() - Date.now()) < 1000);
   armFaults(directory);
   assert.ok(Math.abs(wallMs() - Date.now() - 3_600_000) < 1000);
-});
-
-test('every step of the tables is entered somewhere in the code', () => {
-  const root = fileURLToPath(new URL('..', import.meta.url));
-  const code = readdirSync(root, { recursive: true, encoding: 'utf8' })
-    .filter((path) => path.endsWith('.ts') && !path.endsWith('.test.ts'))
-    .map((path) => readFileSync(join(root, path), 'utf8'))
-    .join('\n');
-  const entered = new Set([...code.matchAll(/enter(?:Record)?Step\('([^']+)'\)/gu)].map(([, step]) => step));
-  assert.deepEqual(entered, new Set([...Object.keys(STEPS), ...Object.keys(RECORD_STEPS)]));
 });

@@ -34,7 +34,7 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
   mkdirSync(config.dataDir, { recursive: true, mode: 0o711 });
   mkdirSync(config.runDir, { recursive: true, mode: 0o711 });
   await using setup = new AsyncDisposableStack();
-  setup.use(await lockInstance('runner', config.dataDir));
+  const lock = setup.use(await lockInstance('runner', config.dataDir));
   const tscKhz = await measureTscKhz();
   const bindings = bindingsOf(config, tscKhz);
   const { qemu: qemuPath, kernel: kernelPath, initramfs: initramfsPath } = config.tools;
@@ -67,6 +67,7 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
     config.socketPath,
   );
   setup.defer(() => server.close());
+  setup.defer(() => lock.leave());
   const running = setup.move();
   return { accelerator, [Symbol.asyncDispose]: () => running.disposeAsync() };
 }

@@ -13,7 +13,7 @@ import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { RunnerEvent } from '../../lib/runner-protocol.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
-import type { Clock } from './clock.ts';
+import { momentOf, type Clock } from './clock.ts';
 import type { SandboxDriver } from './sandbox-driver.ts';
 import type { Sandboxes } from './sandboxes.ts';
 import type { SandboxStore } from './sandbox-store.ts';
@@ -115,7 +115,7 @@ export class RunnerLink implements AsyncDisposable {
     // Taken before the VMs are listed: a sandbox that starts in between is in neither.
     const running = sandboxes.listDrivers().filter((driver) => driver.row.status === 'running');
     const vms = new Set((await runner.listVms()).map((vm) => vm.id));
-    const seenAt = clock.wallMs();
+    const seenAt = momentOf(clock);
     const seen = running.filter((driver) => vms.has(driver.row.id));
     for (const driver of seen) driver.noteSeen(seenAt);
     await store.recordHeartbeats(seen.map(toHeartbeat), seenAt);

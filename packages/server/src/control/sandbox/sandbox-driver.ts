@@ -21,13 +21,15 @@ import {
   type StatusReason,
 } from '@coppice/contract';
 import type { Logger } from 'pino';
+import type { HostMoment } from '../../lib/host-clock.ts';
 import type { VmEnd } from '../../lib/runner-protocol.ts';
 import type { ControlLimits } from '../control-config.ts';
 import type { SandboxRow } from '../db/tables.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
-import type { Clock } from './clock.ts';
+import { momentOf, type Clock } from './clock.ts';
 import { CommittedRow } from './committed-row.ts';
 import { buildEnding, readEndReason } from './ending.ts';
+import { findAgeMs, findIdleMs } from './lifetime.ts';
 import { IdleTimer, type ExpiryReason } from './idle-timer.ts';
 import { buildDestroyResult, buildRecord } from './record.ts';
 import type { SandboxStore } from './sandbox-store.ts';
@@ -179,8 +181,8 @@ export class SandboxDriver {
   }
 
   /** The runner has the VM now: billing of a lost one would end here. */
-  noteSeen(seenAt: number): void {
-    this.#row.noteSeen(seenAt);
+  noteSeen(seen: HostMoment): void {
+    this.#row.noteSeen(seen);
   }
 
   grace(): void {
@@ -210,13 +212,14 @@ export class SandboxDriver {
       throw destroyedMeanwhile();
     }
     if (transition.outcome !== 'accept') throw this.#refusal('started');
-    const now = this.#parts.clock.wallMs();
+    const now = momentOf(this.#parts.clock);
     await this.#row.commit({
       status: transition.to,
       image,
       create_ms: createMs,
-      last_active_at: now,
-      last_seen_at: now,
+      last_active_at: now.wallMs,
+      last_seen_at: now.wallMs,
+      last_seen_boot_ms: now.bootMs,
     });
     this.#startTimer({});
     return this.record;
@@ -243,9 +246,8 @@ export class SandboxDriver {
 
   async #end(status: 'destroyed' | 'failed', reason: StatusReason, end: VmEnd | undefined): Promise<void> {
     await enterRecordStep('record.end');
-    const now = this.#parts.clock.wallMs();
-    const fallbackEndedAt = reason === 'vm_lost' ? this.#row.current.last_seen_at : now;
-    await this.#row.commit(buildEnding(this.#row.current, { status, reason, end, fallbackEndedAt, now }));
+    const now = momentOf(this.#parts.clock);
+    await this.#row.commit(buildEnding(this.#row.current, { status, reason, end, now }));
     this.#leave();
     this.#log.info({ status, reason, uptime_ms: this.#row.current.uptime_ms }, 'the sandbox has ended');
   }
@@ -280,13 +282,14 @@ export class SandboxDriver {
 
   #startTimer({ graceMs = 0 }: { graceMs?: number }): void {
     const { clock } = this.#parts;
-    const { timeout_s, max_lifetime_s, created_at, last_active_at } = this.#row.current;
+    const { timeout_s, max_lifetime_s } = this.#row.current;
+    const now = momentOf(clock);
     const lifetimeLeftMs =
-      max_lifetime_s === null ? undefined : created_at + max_lifetime_s * 1000 - clock.wallMs();
+      max_lifetime_s === null ? undefined : max_lifetime_s * 1000 - findAgeMs(this.#row.current, now);
     this.#timer = new IdleTimer({
       clock,
       timeoutMs: timeout_s * 1000,
-      idleForMs: Math.max(0, clock.wallMs() - last_active_at),
+      idleForMs: findIdleMs(this.#row.current, now),
       graceMs,
       onExpire: (reason) => void this.#expire(reason),
       ...(lifetimeLeftMs === undefined ? {} : { lifetimeLeftMs }),

@@ -8,6 +8,7 @@ import {
 } from '@coppice/contract';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import type { NewSandboxRow } from '../db/tables.ts';
+import { momentOf } from './clock.ts';
 import { PendingInserts } from './pending-inserts.ts';
 import { buildRecord } from './record.ts';
 import { enterRecordStep } from './steps.ts';
@@ -152,7 +153,7 @@ export class Sandboxes implements Disposable {
   }
 
   #buildRow(organizationId: string, id: string, request: CreateSandboxRequest): NewSandboxRow {
-    const now = this.#parts.clock.wallMs();
+    const now = momentOf(this.#parts.clock);
     return {
       id,
       organization_id: organizationId,
@@ -165,9 +166,12 @@ export class Sandboxes implements Disposable {
       timeout_s: request.timeout,
       max_lifetime_s: request.max_lifetime ?? null,
       labels: JSON.stringify(request.labels),
-      created_at: now,
-      last_active_at: now,
-      last_seen_at: now,
+      created_at: now.wallMs,
+      last_active_at: now.wallMs,
+      last_seen_at: now.wallMs,
+      boot_id: now.bootId,
+      created_boot_ms: now.bootMs,
+      last_seen_boot_ms: now.bootMs,
     };
   }
 }

@@ -9,6 +9,7 @@
  */
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
+import { hostMoment } from '../../lib/host-clock.ts';
 import type { EndReason, VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import { TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
@@ -203,12 +204,14 @@ export class VmDriver {
   }
 
   #describeEnd(reason: EndReason): VmEnd {
+    const now = hostMoment();
     return {
       id: this.#info.id,
       reason,
       cpu_ms: Math.round(this.#lastUsage.cpuMs),
       mem_peak_bytes: this.#lastUsage.memPeakBytes,
-      ended_at: new Date().toISOString(),
+      ended_at: new Date(now.wallMs).toISOString(),
+      ended_on_boot: { boot_id: now.bootId, ms: now.bootMs },
     };
   }
 
