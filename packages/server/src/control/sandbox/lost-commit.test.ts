@@ -114,3 +114,20 @@ test('a start does not wait for a sandbox in the middle of a long step', async (
   gate.resolve();
   await harness.waitForRecord(id, (record) => record.status_reason === 'control_restarted');
 });
+
+test('the end of one sandbox is written down while another is in the middle of its own', async () => {
+  await using harness = await startHarness();
+  const stuck = await harness.create();
+  const other = await harness.create();
+  const gate = Promise.withResolvers<void>();
+  harness.runner.onDelete = () => gate.promise;
+  const destroyed = harness.call('DELETE', `/v1/runs/${stuck.id}`);
+  await waitFor('the destroy', () => harness.runner.requests.some((request) => request.startsWith('DELETE')));
+  harness.runner.endVm(stuck.id, 'guest_shutdown');
+  harness.runner.endVm(other.id, 'guest_panic');
+  await harness.waitForRecord(other.id, (record) => record.status_reason === 'guest_panic');
+  assert.equal(harness.runner.ends.size, 2, 'neither may be acknowledged before the first');
+  gate.resolve();
+  await destroyed;
+  await waitFor('both to be acknowledged', () => harness.runner.ends.size === 0);
+});

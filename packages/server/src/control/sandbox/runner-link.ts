@@ -64,11 +64,16 @@ export class RunnerLink implements AsyncDisposable {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       try {
-        const events = await this.#parts.runner.openEvents(signal);
+        const failed = new AbortController();
+        const events = await this.#parts.runner.openEvents(AbortSignal.any([signal, failed.signal]));
         await this.#noteConnected();
         noteTried();
-        for await (const event of events) await this.#take(event);
-        this.#noteLost(undefined);
+        let acknowledged = Promise.resolve();
+        for await (const event of events) {
+          acknowledged = this.#take(event, acknowledged);
+          acknowledged.catch((error: unknown) => failed.abort(error));
+        }
+        this.#noteLost(failed.signal.reason);
       } catch (error) {
         this.#noteLost(error);
       }
@@ -103,9 +108,13 @@ export class RunnerLink implements AsyncDisposable {
       this.#parts.log.warn({ err: error }, 'the runner is not connected');
   }
 
-  async #take(event: RunnerEvent): Promise<void> {
+  /**
+   * An end is written down without waiting for those of other sandboxes, whose turn may take long. Acknowledged they
+   * are in their order: each acknowledgement covers all before it.
+   */
+  async #take(event: RunnerEvent, earlier: Promise<void>): Promise<void> {
     const driver = this.#parts.sandboxes.findDriver(event.end.id);
-    await driver?.handleEnd(event.end);
+    await Promise.all([driver?.handleEnd(event.end), earlier]);
     await enterRecordStep('record.acknowledge');
     await this.#parts.runner.acknowledgeEvents(event.seq);
   }

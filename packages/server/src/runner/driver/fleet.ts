@@ -245,7 +245,8 @@ export class Fleet {
     this.#drivers.set(record.info.id, driver);
     const vm = await this.#connect(unit, record);
     if (vm === undefined) {
-      await this.#killLeftover(record);
+      // By its identity: the uid may be another VM's by now. One that no record names yet is a stray.
+      if (record.process !== null && record.host_boot_id === hostBootId()) await killAndWait(record.process);
       this.#endLeftover(driver, record);
       return undefined;
     }
@@ -277,10 +278,6 @@ export class Fleet {
     ending.catch((error: unknown) => {
       this.#options.log.error({ err: error, unit: driver.unit }, 'what is left of a VM is not ended yet');
     });
-  }
-
-  async #killLeftover(record: VmRecord): Promise<void> {
-    for (const leftover of listProcessesOfUids(record.uid, record.uid)) await killAndWait(leftover);
   }
 
   /** Lets go of the sandboxes, which run on, and ends the VMs that are nobody's. */
