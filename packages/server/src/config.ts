@@ -26,6 +26,8 @@ export interface Config {
   control: ControlConfig;
   runner: RunnerConfig;
   logLevel: string;
+  /** Where tests hold the roles at named steps; absent in service. */
+  faultDir?: string;
   /** Unprivileged account of control and its PostgreSQL. */
   user: string;
   /** Files of certificate and key; undefined for plain HTTP. */
@@ -96,6 +98,7 @@ export const Settings = z.object({
   COPPICE_DISK_RESERVE_MIB: z.coerce.number().int().min(64).max(1_000_000_000).default(2048),
   COPPICE_IMAGE_CACHE_MIB: z.coerce.number().int().min(0).max(1_000_000_000).default(20_480),
   COPPICE_UID_BASE: z.coerce.number().int().min(1000).max(2_000_000_000).default(1_600_000),
+  COPPICE_FAULT_DIR: z.string().optional(),
   DATABASE_URL: z.string().optional(),
 });
 export type Settings = z.infer<typeof Settings>;
@@ -134,6 +137,7 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
     logLevel: settings.COPPICE_LOG_LEVEL,
     user: settings.COPPICE_USER,
     ...(tls === undefined ? {} : { tls }),
+    ...(settings.COPPICE_FAULT_DIR === undefined ? {} : { faultDir: settings.COPPICE_FAULT_DIR }),
     control: {
       ...exposure,
       version: VERSION,

@@ -5,6 +5,7 @@
  */
 import { ConfigError, loadConfig, type Config } from './config.ts';
 import { ensurePrivateDirectory, PathError } from './default-paths.ts';
+import { armFaults } from './lib/fault-directory.ts';
 import { createLog } from './lib/log.ts';
 import { TlsError } from './lib/tls/tls-pair.ts';
 import { runControlRole, runRunnerRole } from './roles.ts';
@@ -27,6 +28,7 @@ async function main(): Promise<void> {
   const config = loadConfig();
   const uid = process.getuid?.() ?? 0;
   if (uid !== 0) ensureOwnDirectories(config, uid);
+  armFaults(config.faultDir);
   await ROLES[role](config, createLog(role, config.logLevel));
 }
 

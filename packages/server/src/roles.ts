@@ -46,7 +46,9 @@ export async function runControlRole(config: Config, log: Logger): Promise<void>
   receiver.follow((pair) => control.setTls(pair));
   const apiKey = control.bootstrap?.apiKey;
   tell({ type: 'control-ready', address: control.address, ...(apiKey === undefined ? {} : { apiKey }) });
-  log.info({ reason: await asked }, 'control stops');
+  const reason = await Promise.race([asked, control.lost]);
+  log.info({ reason: String(reason) }, 'control stops');
+  if (reason instanceof Error) process.exitCode = 1;
   await control[Symbol.asyncDispose]();
   process.disconnect?.();
 }

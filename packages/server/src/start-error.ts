@@ -1,6 +1,7 @@
 /** Why a role could not start, in words for whoever set it up: by the name of the setting, without a stack. */
 import { AppError } from '@coppice/contract';
 import { MasterKeyError } from './control/secrets/master-key.ts';
+import { DatabaseTakenError } from './control/db/database-lease.ts';
 import { InstanceLockedError } from './lib/instance-lock.ts';
 
 export class StartError extends Error {
@@ -28,8 +29,11 @@ const LISTEN_FAILURES: Readonly<Record<string, string>> = {
 
 /** The error as a StartError if the operator can mend it, else as it is. */
 export function explainStart(error: unknown): unknown {
-  if (error instanceof InstanceLockedError || error instanceof MasterKeyError)
-    return new StartError(error.message, error);
+  const isExplained =
+    error instanceof InstanceLockedError ||
+    error instanceof MasterKeyError ||
+    error instanceof DatabaseTakenError;
+  if (isExplained) return new StartError(error.message, error);
   if (error instanceof AppError && error.code === 'invalid_request') return explainOption(error);
   return error instanceof Error ? explainListen(error) : error;
 }

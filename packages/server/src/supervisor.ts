@@ -3,8 +3,8 @@
  *
  *   runner ready ──► control starts ──► control ready ──► address (and, once, the API key) are shown
  *
- * A role that ends by itself is started again after a pause that doubles from 0.2 s to 10 s and is short again
- * once the role has lived for 30 s. One that ends before it was ever ready, or for its configuration, ends the
+ * A role that ends by itself is started again after a pause that doubles from 0.2 s to 5 s and is short again
+ * once the role has served for 3 s. One that ends before it was ever ready, or for its configuration, ends the
  * service: whoever started it should see why, not a loop.
  */
 import { fork, type ChildProcess } from 'node:child_process';
@@ -20,8 +20,8 @@ import type { RoleMessage } from './roles.ts';
 
 const CONFIG_EXIT_CODE = 78;
 const FIRST_PAUSE_MS = 200;
-const LONGEST_PAUSE_MS = 10_000;
-const STABLE_AFTER_MS = 30_000;
+const LONGEST_PAUSE_MS = 5_000;
+const STABLE_AFTER_MS = 3_000;
 /** Longer than what the roles give themselves to let requests end. */
 const STOP_TIMEOUT_MS = 40_000;
 
@@ -59,18 +59,19 @@ function keepRunning(options: KeepOptions): RoleProcess {
   const loop = async (): Promise<number> => {
     let pauseMs = FIRST_PAUSE_MS;
     for (;;) {
-      const started = performance.now();
+      let readyAt = Infinity;
       child = forkRole(role);
       const greeting = options.greet?.();
       if (greeting !== undefined) send(child, greeting);
       child.on('message', (message) => {
         wasReady = true;
+        readyAt = performance.now();
         options.onMessage(message as RoleMessage);
       });
       const code = await exitOf(child);
       if (stopping || !wasReady || code === CONFIG_EXIT_CODE) return code;
       pauseMs =
-        performance.now() - started > STABLE_AFTER_MS
+        performance.now() - readyAt > STABLE_AFTER_MS
           ? FIRST_PAUSE_MS
           : Math.min(pauseMs * 2, LONGEST_PAUSE_MS);
       log.warn({ role, code, pause_ms: pauseMs }, 'a role ended and is started again');

@@ -5,9 +5,10 @@ import type pg from 'pg';
 import { join } from 'node:path';
 import { lockInstance } from '../lib/instance-lock.ts';
 import type { TlsPair } from '../lib/tls/tls-pair.ts';
-import { buildAuthenticator } from './auth/authenticator.ts';
+import { buildAuthenticator, type Authenticate } from './auth/authenticator.ts';
 import { bootstrapOrganization } from './auth/bootstrap.ts';
 import { DEFAULT_CONTROL_LIMITS, type ControlConfig, type ControlLimits } from './control-config.ts';
+import { DatabaseLease } from './db/database-lease.ts';
 import { migrateDatabase, openDatabase, pingDatabase, type Database } from './db/database.ts';
 import { startPostgresChild } from './db/postgres-child.ts';
 import { ImageUses } from './images/image-uses.ts';
@@ -36,6 +37,8 @@ export interface Control extends AsyncDisposable {
   setTls: (pair: TlsPair) => void;
   /** Only on the first start, and only when the key was made here: show it once. */
   bootstrap?: { apiKey: string };
+  /** Settles when it may serve no longer, although nobody asked it to stop. */
+  lost: Promise<Error>;
 }
 
 /**
@@ -45,9 +48,11 @@ export interface Control extends AsyncDisposable {
 export async function startControl(config: ControlConfig, log: Logger, tls?: TlsPair): Promise<Control> {
   const limits: ControlLimits = { ...DEFAULT_CONTROL_LIMITS, ...config.limits };
   await using stack = new AsyncDisposableStack();
-  stack.use(await lockInstance('control', config.dataDir));
+  const lock = stack.use(await lockInstance('control', config.dataDir));
   const secrets = new SecretBox(openMasterKey(join(config.dataDir, MASTER_KEY_NAME)));
-  const db = stack.adopt(openDatabase(await connectTo(config, stack, log), log), (open) => open.destroy());
+  const connection = await connectTo(config, stack, log);
+  const lease = stack.use(await DatabaseLease.acquire({ connection, log }));
+  const db = stack.adopt(openDatabase(connection, log), (open) => open.destroy());
   await migrateDatabase(db, log);
   const runner = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
   const store = new SandboxStore(db);
@@ -69,7 +74,7 @@ export async function startControl(config: ControlConfig, log: Logger, tls?: Tls
   const { hstsSeconds, trustedProxies } = config;
   const server = await buildServer(
     {
-      authenticate: buildAuthenticator(db, config.region),
+      authenticate: authenticateWhileHeld(lease, buildAuthenticator(db, config.region)),
       sandboxes,
       registries,
       imageUses,
@@ -94,10 +99,12 @@ export async function startControl(config: ControlConfig, log: Logger, tls?: Tls
   // Only now: a key that is made by a start which then fails would be shown to nobody, and never again.
   const apiKey = await bootstrapOrganization(db, config);
   log.info({ address, region: config.region, version: config.version }, 'control serves');
+  stack.defer(() => lock.leave());
   const owned = stack.move();
   return {
     address,
     setTls: (pair) => server.tls?.setPair(pair),
+    lost: lease.taken,
     ...(apiKey === undefined ? {} : { bootstrap: { apiKey } }),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
@@ -111,6 +118,14 @@ async function connectTo(
   if (config.databaseUrl !== undefined) return { connectionString: config.databaseUrl };
   const { postgresBin, dataDir, runDir } = config;
   return stack.use(await startPostgresChild({ postgresBin, dataDir, runDir, log })).connection;
+}
+
+/** Without the lease another control may be about to write the same records. */
+function authenticateWhileHeld(lease: DatabaseLease, authenticate: Authenticate): Authenticate {
+  return async (header) => {
+    if (!lease.isHeld) throw new AppError('unavailable', 'the database does not answer; try again');
+    return authenticate(header);
+  };
 }
 
 function logPurge(log: Logger): (error: unknown) => void {

@@ -60,6 +60,8 @@ export const VmEnd = z.object({
   /** Peak resident memory of the VMM process, read on the host. */
   mem_peak_bytes: z.int(),
   ended_at: z.iso.datetime(),
+  /** The same by the time since the host's boot, which nobody can set. */
+  ended_on_boot: z.object({ boot_id: z.string(), ms: z.number() }).optional(),
 });
 export type VmEnd = z.infer<typeof VmEnd>;
 

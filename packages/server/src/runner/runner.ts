@@ -25,7 +25,7 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
   mkdirSync(config.dataDir, { recursive: true, mode: 0o711 });
   mkdirSync(config.runDir, { recursive: true, mode: 0o711 });
   await using setup = new AsyncDisposableStack();
-  setup.use(await lockInstance('runner', config.dataDir));
+  const lock = setup.use(await lockInstance('runner', config.dataDir));
   const accounts = openAccounts(config, log);
   const tscKhz = await measureTscKhz();
   const bindings = bindingsOf(config, tscKhz);
@@ -48,6 +48,7 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
   const status = (): RunnerStatus => buildStatus(opened, { accelerator, jail });
   const server = await RunnerServer.listen({ fleet, spool, images, status, log }, config.socketPath);
   setup.defer(() => server.close());
+  setup.defer(() => lock.leave());
   const running = setup.move();
   return {
     accelerator,

@@ -18,6 +18,16 @@ export const MIGRATIONS: Record<string, Migration> = {
       await createImageUses(db);
     },
   },
+  '0003_time_since_boot': {
+    async up(db: Database) {
+      await db.schema
+        .alterTable('sandboxes')
+        .addColumn('boot_id', 'text')
+        .addColumn('created_boot_ms', 'double precision')
+        .addColumn('last_seen_boot_ms', 'double precision')
+        .execute();
+    },
+  },
 };
 
 async function createAccounts(db: Database): Promise<void> {

@@ -10,8 +10,10 @@ import type { ImageUses } from '../images/image-uses.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import type { Registries } from '../registries/registries.ts';
 import type { NewSandboxRow } from '../db/tables.ts';
+import { momentOf } from './clock.ts';
 import { PendingInserts } from './pending-inserts.ts';
 import { buildRecord } from './record.ts';
+import { enterRecordStep } from './steps.ts';
 import { SandboxDriver, type DriverParts } from './sandbox-driver.ts';
 import type { SandboxFilter, SandboxStore } from './sandbox-store.ts';
 
@@ -65,6 +67,7 @@ export class Sandboxes implements Disposable {
   async create({ organizationId, id, request }: CreateSandbox): Promise<SandboxRecord> {
     const reference = parseImageReference(request.image);
     const login = await this.#parts.registries.findLogin(organizationId, reference);
+    await enterRecordStep('record.insert');
     this.#checkQuota(organizationId);
     // Refused before there is a record: callers who try again and again would leave one each time.
     const { image, vcpus, mem_mib, disk_mib } = request;
@@ -149,7 +152,7 @@ export class Sandboxes implements Disposable {
   }
 
   #buildRow(organizationId: string, id: string, request: CreateSandboxRequest): NewSandboxRow {
-    const now = this.#parts.clock.wallMs();
+    const now = momentOf(this.#parts.clock);
     return {
       id,
       organization_id: organizationId,
@@ -162,9 +165,12 @@ export class Sandboxes implements Disposable {
       timeout_s: request.timeout,
       max_lifetime_s: request.max_lifetime ?? null,
       labels: JSON.stringify(request.labels),
-      created_at: now,
-      last_active_at: now,
-      last_seen_at: now,
+      created_at: now.wallMs,
+      last_active_at: now.wallMs,
+      last_seen_at: now.wallMs,
+      boot_id: now.bootId,
+      created_boot_ms: now.bootMs,
+      last_seen_boot_ms: now.bootMs,
     };
   }
 }

@@ -15,8 +15,10 @@ import { imageKey, templateKey, type CacheLease, type CacheLeases } from '../cac
 import type { ImageStore } from '../image/image-store.ts';
 import type { TemplateStore } from '../snapshot/template-store.ts';
 import { hostBootId, killAndWait } from '../vmm/host-process.ts';
+import { VmmStartError } from '../vmm/qemu.ts';
 import type { EventSpool } from './event-spool.ts';
 import { StepTimer } from './step-timer.ts';
+import { enterStep } from './steps.ts';
 import { VmAssembler, type AssembledVm, type AssemblyParts, type Blueprint } from './vm-assembly.ts';
 import { VmDriver, type DriverHooks } from './vm-driver.ts';
 import { WarmPool } from './warm-pool.ts';
@@ -131,6 +133,7 @@ export class Fleet {
     const timer = new StepTimer();
     // From here until the VM holds them itself.
     using lease = this.#options.leases.open();
+    await enterStep('create.plan');
     const blueprint = await this.#plan(request, { timer, lease });
     const { vcpus, mem_mib, disk_mib } = request;
     const image = blueprint.image.reference;
@@ -173,14 +176,16 @@ export class Fleet {
     driver.trackCreation(work);
     try {
       await work;
+      await enterStep('create.answer');
       this.#options.log.info(
         { vm: info.id, unit: driver.unit, warm: warm !== undefined, timings_ms: timer.timingsMs },
         'VM created',
       );
       return info;
     } catch (error) {
-      await driver.end('vmm_lost');
-      throw error;
+      const isLost = driver.isLost || error instanceof VmmStartError;
+      const { reason } = await driver.end('vmm_lost');
+      throw isLost && reason !== 'destroyed' ? lostMeanwhile(error) : error;
     }
   }
 
@@ -253,9 +258,14 @@ export class Fleet {
         if (record !== undefined) writeVmRecord(directory, { ...record, generation: next });
       },
       groupUsage: () => readGroupUsage(cgroups),
+      noteEnd: (end) => {
+        if (driver.info.state !== 'running') return;
+        const record = findVmRecord(directory);
+        if (record !== undefined) writeVmRecord(directory, { ...record, end });
+      },
       // A create that failed is answered to its caller; only a VM that ran has an end to report.
       recordEnd: (end) => {
-        if (driver.info.state === 'running') spool.add(end);
+        if (driver.info.state === 'running' && spool.findEnd(end.id) === undefined) spool.add(end);
         log.info({ vm: end.id, reason: end.reason, cpu_ms: end.cpu_ms }, 'VM ended');
       },
     };
@@ -264,8 +274,11 @@ export class Fleet {
     // Early in the list, so late to be done: when nothing of the VM is left.
     driver.onRelease(() => {
       this.#options.capacity.release(unit);
-      this.#drivers.delete(driver.info.id);
-      this.#creates.delete(driver.info.id);
+      // An end that took long must not take away what a later create made under the same id.
+      if (this.#drivers.get(driver.info.id) === driver) {
+        this.#drivers.delete(driver.info.id);
+        this.#creates.delete(driver.info.id);
+      }
       this.#pool.drop(unit);
     });
     return driver;
@@ -274,7 +287,11 @@ export class Fleet {
   /** Ends a VM. Answers again until control has acknowledged the end, then 404. */
   async destroy(id: string): Promise<VmEnd> {
     const driver = this.#drivers.get(id);
-    if (driver !== undefined) return driver.end('destroyed');
+    if (driver !== undefined) {
+      const ended = await driver.end('destroyed');
+      await enterStep('end.answer');
+      return ended;
+    }
     const end = this.#options.spool.findEnd(id);
     if (end === undefined) throw new AppError('not_found', `there is no VM ${id}`);
     return end;
@@ -298,11 +315,10 @@ export class Fleet {
    * and reported, and no process of our uids is left that nobody drives.
    */
   async adoptAll(): Promise<void> {
-    const adopted = new Set<number>();
-    for (const unit of readdirSync(this.#options.vmsDirectory)) {
-      const pid = await this.#adopt(unit);
-      if (pid !== undefined) adopted.add(pid);
-    }
+    // At once: one whose QEMU does not answer must not keep the others, and the service, waiting.
+    const units = readdirSync(this.#options.vmsDirectory);
+    const adopted = new Set(await Promise.all(units.map((unit) => this.#adopt(unit))));
+    await enterStep('adopt.strays');
     for (const stray of this.#options.accounts.listAllVmms()) {
       if (adopted.has(stray.pid)) continue;
       this.#options.log.warn({ pid: stray.pid }, 'ending a VMM that no record names');
@@ -322,15 +338,16 @@ export class Fleet {
     const held = { imageDigest: record.image_digest, template: record.template };
     const driver = this.#newDriver(unit, record.info, held, record.cgroups);
     this.#assembler.registerRelease(driver, record.cgroups);
+    this.#drivers.set(record.info.id, driver);
     const vm = await this.#connect(unit, record);
     if (vm === undefined) {
-      await this.#killLeftover(unit, record);
-      await driver.end('vmm_lost');
+      // By its identity: the uid may be another VM's by now. One that no record names yet is a stray.
+      if (record.process !== null && record.host_boot_id === hostBootId()) await killAndWait(record.process);
+      this.#endLeftover(driver, record);
       return undefined;
     }
     driver.adopt(vm, record.generation);
     this.#options.capacity.adopt(unit, { vcpus: record.info.vcpus, memMiB: record.info.mem_mib });
-    this.#drivers.set(record.info.id, driver);
     this.#creates.set(record.info.id, Promise.resolve(record.info));
     this.#options.log.info({ vm: record.info.id, unit, pid: vm.identity.pid }, 'VM adopted');
     return vm.identity.pid;
@@ -339,11 +356,12 @@ export class Fleet {
   /** A warm VM belongs to nobody, and one whose create was cut off has no caller any more: neither is kept. */
   async #connect(unit: string, record: VmRecord): ReturnType<FleetOptions['vmm']['adopt']> {
     const { vmm, network, log } = this.#options;
-    const usable =
-      record.info.state === 'running' && record.process !== null && record.host_boot_id === hostBootId();
-    if (!usable || record.process === null) return undefined;
+    const isOver = record.info.state !== 'running' || record.end !== undefined;
+    if (isOver || record.process === null || record.host_boot_id !== hostBootId()) return undefined;
     try {
+      await enterStep('adopt.slot');
       network.adopt(unit, record.slot);
+      await enterStep('adopt.connect');
       return await vmm.adopt(record.process, this.#assembler.socketsOf(unit));
     } catch (error) {
       log.warn({ vm: record.info.id, unit, err: error }, 'VM cannot be adopted');
@@ -351,9 +369,12 @@ export class Fleet {
     }
   }
 
-  async #killLeftover(unit: string, record: VmRecord): Promise<void> {
-    const leftovers = this.#options.accounts.listVmms(this.#assembler.socketsOf(unit), record.uid);
-    for (const leftover of leftovers) await killAndWait(leftover);
+  /** In the background: one that cannot be ended now (a full disk) must not keep the service from starting. */
+  #endLeftover(driver: VmDriver, record: VmRecord): void {
+    const ending = record.end === undefined ? driver.end('vmm_lost') : driver.finishEnd(record.end);
+    ending.catch((error: unknown) => {
+      this.#options.log.error({ err: error, unit: driver.unit }, 'what is left of a VM is not ended yet');
+    });
   }
 
   /** Lets go of the sandboxes, which run on, and ends the VMs that are nobody's. */
@@ -363,4 +384,14 @@ export class Fleet {
     await this.#pool.close();
     for (const driver of this.#drivers.values()) driver.detach();
   }
+}
+
+function lostMeanwhile(cause: unknown): AppError {
+  return new AppError(
+    'guest_unreachable',
+    'the virtual machine ended while it was being created; try again',
+    {
+      cause,
+    },
+  );
 }

@@ -24,6 +24,7 @@ import type { TemplateShape } from '../vmm/qemu-arguments.ts';
 import { giveTo, type VmAccounts } from '../vmm/vm-accounts.ts';
 import type { TemplateFiles, VmHandle, Vmm } from '../vmm/vmm.ts';
 import type { StepTimer } from './step-timer.ts';
+import { enterStep } from './steps.ts';
 import type { VmDriver } from './vm-driver.ts';
 
 const FIRST_ANSWER_TIMEOUT_MS = 30_000;
@@ -67,19 +68,23 @@ export class VmAssembler {
     const { scratch, network } = this.#parts;
     const base = await scratch.ensureBase(blueprint.shape.diskMiB);
     driver.assertCreating();
-    const slot = await network.acquire(driver.unit);
     this.registerRelease(driver, this.#parts.cgroups.directoriesOf(driver.unit));
+    await enterStep('create.slot');
+    const slot = await network.acquire(driver.unit);
+    await enterStep('create.record');
     const record = this.#newRecord(driver, slot, blueprint);
     const directory = this.directoryOf(driver.unit);
     mkdirSync(directory, { mode: 0o711 });
     writeVmRecord(directory, record);
     timer.end('network');
+    await enterStep('create.disk');
     const scratchPath = this.scratchPathOf(driver.unit);
     copyOverlay(blueprint.files.scratchPath, scratchPath, record.uid);
     const sockets = this.socketsOf(driver.unit);
     mkdirSync(sockets, { mode: 0o700 });
     giveTo(sockets, record.uid);
     timer.end('disk');
+    await enterStep('create.launch');
     const disks = { imagePath: blueprint.image.path, scratchBasePath: base.basePath, scratchPath };
     const cgroupProcs = await this.#enclose(driver, blueprint.shape);
     timer.end('cgroup');
@@ -95,6 +100,7 @@ export class VmAssembler {
     };
     const vm = await this.#parts.vmm.restore(launch, blueprint.files);
     driver.attach(vm);
+    await enterStep('create.note');
     record.process = vm.identity;
     writeVmRecord(directory, record);
     timer.end('restore');
@@ -108,7 +114,9 @@ export class VmAssembler {
   }
 
   async #start(driver: VmDriver, vm: VmHandle, timer: StepTimer): Promise<void> {
+    await enterStep('create.continue');
     await vm.continue();
+    await enterStep('create.agent');
     await driver.session(FIRST_ANSWER_TIMEOUT_MS);
     timer.end('agent');
   }
@@ -122,8 +130,10 @@ export class VmAssembler {
     const generation = driver.nextResume();
     const network = addressesOf(assembled.slot);
     const request = buildResumeRequest({ vmId, generation, image: image.config, network });
+    await enterStep('create.resume');
     await session.call('POST', '/resume', request);
     timer.end('resume');
+    await enterStep('create.running');
     driver.markRunning();
     const { info, generation: lastSession } = driver;
     writeVmRecord(this.directoryOf(driver.unit), { ...record, info, generation: lastSession });

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
 import { pino } from 'pino';
 import type { VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
@@ -53,6 +54,7 @@ function newDriver(group: GroupUsage = NOT_COUNTED): { driver: VmDriver; ends: V
   const ends: VmEnd[] = [];
   const released: string[] = [];
   const hooks = {
+    noteEnd: () => undefined,
     recordEnd: (end: VmEnd) => ends.push(end),
     saveGeneration: () => undefined,
     groupUsage: () => group,
@@ -127,7 +129,7 @@ test('an end that could not be recorded is tried again, and releases nothing bef
   const driver = new VmDriver(
     'u1',
     info(),
-    { recordEnd, saveGeneration: () => undefined, groupUsage: () => NOT_COUNTED },
+    { noteEnd: () => undefined, recordEnd, saveGeneration: () => undefined, groupUsage: () => NOT_COUNTED },
     pino({ level: 'silent' }),
   );
   driver.onRelease(() => {
@@ -172,4 +174,48 @@ test('who waits during a create is told when its end is asked for', async () => 
   assert.equal(driver.endAsked.aborted, false);
   await driver.end('destroyed');
   assert.ok(driver.endAsked.reason instanceof AppError);
+});
+
+test('an end that failed is tried again by itself, with the same reason and time', async (context) => {
+  context.mock.timers.enable({ apis: ['setTimeout'] });
+  const ends: VmEnd[] = [];
+  let failures = 2;
+  const recordEnd = (end: VmEnd): void => {
+    ends.push(end);
+    if (failures-- > 0) throw new Error('no space left');
+  };
+  const hooks = {
+    noteEnd: () => undefined,
+    recordEnd,
+    saveGeneration: () => undefined,
+    groupUsage: () => NOT_COUNTED,
+  };
+  const driver = new VmDriver('u1', info(), hooks, pino({ level: 'silent' }));
+  const released = Promise.withResolvers<void>();
+  driver.onRelease(() => released.resolve());
+  const vm = new StandInVm();
+  driver.attach(vm);
+  driver.markRunning();
+  vm.endBy('guest_panic');
+  for (let round = 1; round <= 2; round += 1) {
+    while (ends.length < round) await setImmediate();
+    await setImmediate();
+    context.mock.timers.tick(1000);
+  }
+  await released.promise;
+  assert.equal(ends.length, 3);
+  assert.deepEqual(new Set(ends.map(({ reason, ended_at }) => `${reason} ${ended_at}`)).size, 1);
+});
+
+test('an end that an earlier process had noted is finished as it was noted', async () => {
+  const { driver, ends } = newDriver();
+  const noted: VmEnd = {
+    id: 'run00000000000000000001',
+    reason: 'destroyed',
+    cpu_ms: 5,
+    mem_peak_bytes: 6,
+    ended_at: '2026-01-01T00:00:00.000Z',
+  };
+  assert.deepEqual(await driver.finishEnd(noted), noted);
+  assert.deepEqual(ends, [noted]);
 });

@@ -9,18 +9,24 @@
  */
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
+import { hostMoment } from '../../lib/host-clock.ts';
 import type { EndReason, VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import { TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
 import type { GroupUsage } from '../confinement/cgroup-usage.ts';
 import { isAlive, type ProcessUsage } from '../vmm/host-process.ts';
 import type { VmHandle } from '../vmm/vmm.ts';
+import { enterStep } from './steps.ts';
 
 const RECONNECT_TIMEOUT_MS = 15_000;
+/** After an end that failed, on a full disk for example. */
+const END_RETRY_MS = 1000;
 
 export type VmState = 'creating' | 'running' | 'ending' | 'ended';
 
 export interface DriverHooks {
+  /** Notes on disk how the VM ends, before it is killed. */
+  noteEnd: (end: VmEnd) => void;
   /** Makes the end durable; called once the VMM is gone and before anything is released. */
   recordEnd: (end: VmEnd) => void;
   /** Notes the next generation on disk before it is used. */
@@ -46,6 +52,7 @@ export class VmDriver {
   #lastUsage: ProcessUsage = { cpuMs: 0, memPeakBytes: 0 };
   #ending: Promise<VmEnd> | undefined;
   readonly #endAsked = new AbortController();
+  #end: VmEnd | undefined;
 
   constructor(unit: string, info: VmInfo, hooks: DriverHooks, log: Logger) {
     this.unit = unit;
@@ -106,6 +113,11 @@ export class VmDriver {
   /** Aborted when an end is asked for: waits of a create need not be waited out. */
   get endAsked(): AbortSignal {
     return this.#endAsked.signal;
+  }
+
+  /** The VM ended by itself, or is about to be ended for that. */
+  get isLost(): boolean {
+    return this.#state !== 'creating' || (this.#vm !== undefined && !isAlive(this.#vm.identity));
   }
 
   /** Throws when an end was asked for while the VM was being created. */
@@ -170,35 +182,59 @@ export class VmDriver {
 
   /**
    * Ends the VM; every caller gets the one end, whose reason is the first one's. After a step that failed (a full
-   * disk under the spool) nothing has been released, and the next call tries again.
+   * disk under the spool) nothing has been released; it is tried again by itself, and by whoever asks.
    */
   end(reason: EndReason): Promise<VmEnd> {
-    this.#ending ??= this.#end(reason).catch((error: unknown) => {
+    this.#ending ??= this.#endAs(reason).catch((error: unknown) => {
       this.#ending = undefined;
+      this.#endLater(reason);
       throw error;
     });
     return this.#ending;
   }
 
-  async #end(reason: EndReason): Promise<VmEnd> {
+  /** Goes on with an end that an earlier process had noted. */
+  finishEnd(end: VmEnd): Promise<VmEnd> {
+    this.#end = end;
+    return this.end(end.reason);
+  }
+
+  #endLater(reason: EndReason): void {
+    const retry = (): void => {
+      this.end(reason).catch((error: unknown) => this.#log.warn({ err: error }, 'a VM is still not ended'));
+    };
+    setTimeout(retry, END_RETRY_MS).unref();
+  }
+
+  async #endAs(reason: EndReason): Promise<VmEnd> {
     this.#state = 'ending';
     this.#endAsked.abort(destroyedMeanwhile());
     await this.#creation;
-    const atEnd = this.#vm?.usage();
+    this.#end ??= this.#describeEnd(reason);
+    await enterStep('end.note');
+    this.#hooks.noteEnd(this.#end);
     this.#session?.close();
+    await enterStep('end.kill');
     await this.#vm?.kill();
-    const usage = this.#finalUsage(atEnd);
-    const end: VmEnd = {
+    await enterStep('end.report');
+    this.#hooks.recordEnd(this.#end);
+    await enterStep('end.release');
+    await this.#releaseAll();
+    this.#state = 'ended';
+    return this.#end;
+  }
+
+  #describeEnd(reason: EndReason): VmEnd {
+    const now = hostMoment();
+    const usage = this.#finalUsage(this.#vm?.usage());
+    return {
       id: this.#info.id,
       reason,
       cpu_ms: Math.round(usage.cpuMs),
       mem_peak_bytes: usage.memPeakBytes,
-      ended_at: new Date().toISOString(),
+      ended_at: new Date(now.wallMs).toISOString(),
+      ended_on_boot: { boot_id: now.bootId, ms: now.bootMs },
     };
-    this.#hooks.recordEnd(end);
-    await this.#releaseAll();
-    this.#state = 'ended';
-    return end;
   }
 
   /**

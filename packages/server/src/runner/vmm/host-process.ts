@@ -5,6 +5,8 @@ import { pollUntil } from '../../lib/deadline.ts';
 const KILL_TIMEOUT_MS = 10_000;
 const CLOCK_TICKS_PER_SECOND = 100;
 
+export { hostBootId } from '../../lib/host-clock.ts';
+
 /** A pid alone may be reused; with its start time it names one process of this boot. */
 export interface ProcessIdentity {
   pid: number;
@@ -104,9 +106,4 @@ function findOwner(pid: string): number | undefined {
   } catch {
     return undefined;
   }
-}
-
-/** Changes with every boot of the host: what ran under another boot id runs no more. */
-export function hostBootId(): string {
-  return readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim();
 }
