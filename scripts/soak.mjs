@@ -11,5 +11,6 @@ const TIMEOUT_MS = 7 * 24 * 60 * 60_000;
 await runMain(async (args) => {
   const { node } = await setUp({ tests: true });
   sayDone();
-  return runLive(node, [join(REPOSITORY, 'e2e', 'soak.ts'), ...args], { timeoutMs: TIMEOUT_MS });
+  return (await runLive(node, [join(REPOSITORY, 'e2e', 'soak.ts'), ...args], { timeoutMs: TIMEOUT_MS }))
+    .exitCode;
 });
