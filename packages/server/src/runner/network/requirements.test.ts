@@ -35,7 +35,7 @@ test('a tool that is absent, or that fails, is named with the remedy', REASON, a
   const absent = await findNetworkObstacle({ ...OPTIONS, tools: { nft: '/absent/nft', ip: 'ip' } });
   assert.match(absent ?? '', /\/absent\/nft.*; install nftables and iproute2/u);
   const failing = await findNetworkObstacle({ ...OPTIONS, tools: { nft: 'nft', ip: '/bin/false' } });
-  assert.match(failing ?? '', /^\/bin\/false: .*; install nftables and iproute2/u);
+  assert.match(failing ?? '', /^\/bin\/false .*: .*; install nftables and iproute2/u);
 });
 
 test(
