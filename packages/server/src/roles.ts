@@ -5,6 +5,7 @@ import { dirname } from 'node:path';
 import type { Logger } from 'pino';
 import { ConfigError, type Config } from './config.ts';
 import { startControl } from './control/control.ts';
+import { preloadFastify } from './control/http/preload.ts';
 import { shutdownRequested } from './lib/shutdown-signal.ts';
 import { startRunner } from './runner/runner.ts';
 
@@ -33,7 +34,10 @@ export async function runRunnerRole(config: Config, log: Logger): Promise<void> 
 
 export async function runControlRole(config: Config, log: Logger): Promise<void> {
   const asked = shutdownRequested();
-  if (process.getuid?.() === 0) becomeUnprivileged(config);
+  if (process.getuid?.() === 0) {
+    await preloadFastify(log);
+    becomeUnprivileged(config);
+  }
   const control = await startControl(config.control, log);
   const apiKey = control.bootstrap?.apiKey;
   tell({ type: 'control-ready', address: control.address, ...(apiKey === undefined ? {} : { apiKey }) });
