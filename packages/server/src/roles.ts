@@ -5,7 +5,7 @@ import { dirname } from 'node:path';
 import type { Logger } from 'pino';
 import { ConfigError, type Config } from './config.ts';
 import { startControl } from './control/control.ts';
-import { preloadFastify } from './control/http/preload.ts';
+import { preloadServer } from './control/http/preload.ts';
 import { shutdownRequested } from './lib/shutdown-signal.ts';
 import { startRunner } from './runner/runner.ts';
 
@@ -35,7 +35,7 @@ export async function runRunnerRole(config: Config, log: Logger): Promise<void> 
 export async function runControlRole(config: Config, log: Logger): Promise<void> {
   const asked = shutdownRequested();
   if (process.getuid?.() === 0) {
-    await preloadFastify(log);
+    await preloadServer(config.control.version);
     becomeUnprivileged(config);
   }
   const control = await startControl(config.control, log);

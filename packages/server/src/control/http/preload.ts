@@ -1,13 +1,9 @@
-import Fastify from 'fastify';
-import type { Logger } from 'pino';
+import { renderOpenApi } from './reference-docs.ts';
 
 /**
- * Fastify loads parts of itself at their first use. By then control runs as an account that may not be able to read the
- * checkout, in root's home for example: so they are used once before.
+ * Fastify and its plugins load parts of themselves at their first use. By then control runs as an account that may not
+ * be able to read the checkout, in root's home for example: so the whole server is built once before.
  */
-export async function preloadFastify(log: Logger): Promise<void> {
-  const app = Fastify({ loggerInstance: log });
-  app.get('/', () => ({}));
-  await app.ready();
-  await app.close();
+export async function preloadServer(version: string): Promise<void> {
+  await renderOpenApi(version);
 }
