@@ -5,6 +5,7 @@ import { dirname } from 'node:path';
 import type { Logger } from 'pino';
 import { ConfigError, type Config } from './config.ts';
 import { startControl } from './control/control.ts';
+import { preloadServer } from './control/http/preload.ts';
 import { shutdownRequested } from './lib/shutdown-signal.ts';
 import { TlsReceiver } from './lib/tls/tls-handover.ts';
 import { readTlsPair } from './lib/tls/tls-pair.ts';
@@ -40,7 +41,10 @@ export async function runControlRole(config: Config, log: Logger): Promise<void>
   // Without a supervisor nobody hands it over, and after the next step its file is out of reach.
   const ownPair =
     config.tls === undefined || process.send !== undefined ? undefined : readTlsPair(config.tls);
-  if (process.getuid?.() === 0) becomeUnprivileged(config);
+  if (process.getuid?.() === 0) {
+    await preloadServer(config.control.version);
+    becomeUnprivileged(config);
+  }
   const tls = config.tls === undefined ? undefined : (ownPair ?? (await receiver.first()));
   const control = await startControl(config.control, log, tls);
   receiver.follow((pair) => control.setTls(pair));

@@ -31,8 +31,11 @@ const FIRMWARE_DIRECTORY = '/firmware';
 /** Of all that QEMU brings, what the machine `microvm` may load. */
 const FIRMWARE =
   /^(?:bios-microvm\.bin|qboot\.rom|kvmvapic\.bin|pvh\.bin|(?:linux|multi)boot(?:_dma)?\.bin)$/u;
-/** A program that its own user may not read cannot be traced, whoever asks, nor does it leave a core file. */
-const PROGRAM_MODE = 0o111;
+/**
+ * A program that its own user may not read cannot be traced, whoever asks, nor does it leave a core file. An ordinary
+ * user's runner is that same user: it could no longer see which of the processes are its own VMs.
+ */
+const PROGRAM_MODE = process.getuid?.() === 0 ? 0o111 : 0o555;
 const LIBRARY_MODE = 0o555;
 
 export interface QemuClosure {
