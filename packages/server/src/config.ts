@@ -209,11 +209,24 @@ function readSettings(environment: NodeJS.ProcessEnv): Settings {
   if (environment['COPPICE_CONFIG'] !== undefined && !existsSync(path)) {
     throw new ConfigError(`COPPICE_CONFIG names ${path}, which does not exist`);
   }
-  const fromFile = existsSync(path) ? parseEnv(readFileSync(path, 'utf8')) : {};
-  const parsed = Settings.safeParse({ ...fromFile, ...environment });
+  const parsed = Settings.safeParse({ ...readSettingsFile(path), ...environment });
   if (parsed.success) return parsed.data;
   const issue = parsed.error.issues[0];
   throw new ConfigError(`${issue?.path.join('.') ?? 'configuration'}: ${issue?.message ?? 'cannot be used'}`);
+}
+
+/** The default file is that of the machine's service: an ordinary user's own has nothing to do with it. */
+function readSettingsFile(path: string): NodeJS.Dict<string> {
+  if (!existsSync(path)) return {};
+  try {
+    return parseEnv(readFileSync(path, 'utf8'));
+  } catch (error) {
+    const isForbidden = (error as NodeJS.ErrnoException).code === 'EACCES';
+    if (isForbidden && path === DEFAULT_FILE) return {};
+    throw new ConfigError(
+      `${path} cannot be read: ${error instanceof Error ? error.message : String(error)}`,
+    );
+  }
 }
 
 function readPaths(settings: Settings, environment: NodeJS.ProcessEnv): Paths {
