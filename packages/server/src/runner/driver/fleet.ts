@@ -1,11 +1,11 @@
 /** All VMs of this runner: creates, finds, ends and adopts them. */
 import { randomBytes } from 'node:crypto';
-import { mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { AppError, parseImageReference } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { Accelerator, CreateVm, VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
 import { untilAborted } from '../../lib/deadline.ts';
-import { findVmRecord, writeVmRecord, type VmRecord } from '../adopt/vm-record.ts';
+import { findVmRecord, writeVmRecord } from '../adopt/vm-record.ts';
 import type { Capacity } from '../capacity/capacity.ts';
 import type { DiskGuard } from '../capacity/disk-guard.ts';
 import { DiskWatch, type WatchedVm } from '../capacity/disk-watch.ts';
@@ -14,8 +14,8 @@ import { readGroupUsage } from '../confinement/cgroup-usage.ts';
 import { imageKey, templateKey, type CacheLease, type CacheLeases } from '../cache/cache-leases.ts';
 import type { ImageStore } from '../image/image-store.ts';
 import type { TemplateStore } from '../snapshot/template-store.ts';
-import { hostBootId, killAndWait } from '../vmm/host-process.ts';
 import { VmmStartError } from '../vmm/qemu.ts';
+import { adoptVms } from './adoption.ts';
 import type { EventSpool } from './event-spool.ts';
 import { StepTimer } from './step-timer.ts';
 import { enterStep } from './steps.ts';
@@ -310,70 +310,23 @@ export class Fleet {
     return () => lease.release();
   }
 
-  /**
-   * Takes over what an earlier runner process left: VMs that still run are driven on, the others are ended
-   * and reported, and no process of our uids is left that nobody drives.
-   */
-  async adoptAll(): Promise<void> {
-    // At once: one whose QEMU does not answer must not keep the others, and the service, waiting.
-    const units = readdirSync(this.#options.vmsDirectory);
-    const adopted = new Set(await Promise.all(units.map((unit) => this.#adopt(unit))));
-    await enterStep('adopt.strays');
-    for (const stray of this.#options.accounts.listAllVmms()) {
-      if (adopted.has(stray.pid)) continue;
-      this.#options.log.warn({ pid: stray.pid }, 'ending a VMM that no record names');
-      await killAndWait(stray);
-    }
-    this.#options.network.sweepUnadopted();
-    this.#options.cgroups.sweep(new Set([...this.#drivers.values()].map((driver) => driver.unit)));
-  }
-
-  async #adopt(unit: string): Promise<number | undefined> {
-    const directory = this.#assembler.directoryOf(unit);
-    const record = findVmRecord(directory);
-    if (record === undefined) {
-      rmSync(directory, { recursive: true, force: true });
-      return undefined;
-    }
-    const held = { imageDigest: record.image_digest, template: record.template };
-    const driver = this.#newDriver(unit, record.info, held, record.cgroups);
-    this.#assembler.registerRelease(driver, record.cgroups);
-    this.#drivers.set(record.info.id, driver);
-    const vm = await this.#connect(unit, record);
-    if (vm === undefined) {
-      // By its identity: the uid may be another VM's by now. One that no record names yet is a stray.
-      if (record.process !== null && record.host_boot_id === hostBootId()) await killAndWait(record.process);
-      this.#endLeftover(driver, record);
-      return undefined;
-    }
-    driver.adopt(vm, record.generation);
-    this.#options.capacity.adopt(unit, { vcpus: record.info.vcpus, memMiB: record.info.mem_mib });
-    this.#creates.set(record.info.id, Promise.resolve(record.info));
-    this.#options.log.info({ vm: record.info.id, unit, pid: vm.identity.pid }, 'VM adopted');
-    return vm.identity.pid;
-  }
-
-  /** A warm VM belongs to nobody, and one whose create was cut off has no caller any more: neither is kept. */
-  async #connect(unit: string, record: VmRecord): ReturnType<FleetOptions['vmm']['adopt']> {
-    const { vmm, network, log } = this.#options;
-    const isOver = record.info.state !== 'running' || record.end !== undefined;
-    if (isOver || record.process === null || record.host_boot_id !== hostBootId()) return undefined;
-    try {
-      await enterStep('adopt.slot');
-      network.adopt(unit, record.slot);
-      await enterStep('adopt.connect');
-      return await vmm.adopt(record.process, this.#assembler.socketsOf(unit));
-    } catch (error) {
-      log.warn({ vm: record.info.id, unit, err: error }, 'VM cannot be adopted');
-      return undefined;
-    }
-  }
-
-  /** In the background: one that cannot be ended now (a full disk) must not keep the service from starting. */
-  #endLeftover(driver: VmDriver, record: VmRecord): void {
-    const ending = record.end === undefined ? driver.end('vmm_lost') : driver.finishEnd(record.end);
-    ending.catch((error: unknown) => {
-      this.#options.log.error({ err: error, unit: driver.unit }, 'what is left of a VM is not ended yet');
+  /** Takes over what an earlier runner process left. */
+  adoptAll(): Promise<void> {
+    const options = this.#options;
+    return adoptVms({
+      ...options,
+      assembler: this.#assembler,
+      openDriver: (unit, record) => {
+        const held = { imageDigest: record.image_digest, template: record.template };
+        const driver = this.#newDriver(unit, record.info, held, record.cgroups);
+        this.#drivers.set(record.info.id, driver);
+        return driver;
+      },
+      onAdopted: (unit, { info }) => {
+        options.capacity.adopt(unit, { vcpus: info.vcpus, memMiB: info.mem_mib });
+        this.#creates.set(info.id, Promise.resolve(info));
+      },
+      listUnits: () => [...this.#drivers.values()].map((driver) => driver.unit),
     });
   }
 
