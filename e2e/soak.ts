@@ -46,6 +46,8 @@ async function strike(service: Service, holds: Holds): Promise<string> {
     () => true,
     () => false,
   );
+  // Else it would stop the one that is started next, which is waited for.
+  if (isReached !== true) hold?.release();
   await kill(victim, service, spared);
   hold?.release();
   return `${victim}${isReached === true ? ` at ${step}` : ''}`;
