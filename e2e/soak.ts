@@ -46,6 +46,8 @@ async function strike(service: Service, holds: Holds): Promise<string> {
     () => true,
     () => false,
   );
+  // Else it would stop the one that is started next, which is waited for.
+  if (isReached !== true) hold?.release();
   await kill(victim, service, spared);
   hold?.release();
   return `${victim}${isReached === true ? ` at ${step}` : ''}`;
@@ -53,14 +55,18 @@ async function strike(service: Service, holds: Holds): Promise<string> {
 
 async function runRound(service: Service, holds: Holds, workers: SoakWorker[]): Promise<void> {
   const roundEnd = Math.min(performance.now() + ROUND_MS, endAt);
-  const isOver = (): boolean => performance.now() >= roundEnd;
-  const working = Promise.all(workers.map((worker) => worker.work(isOver)));
+  let failed: unknown;
+  const isOver = (): boolean => failed !== undefined || performance.now() >= roundEnd;
+  const working = Promise.all(workers.map((worker) => worker.work(isOver))).catch((error: unknown) => {
+    failed = error;
+  });
   const deaths: string[] = [];
   while (!isOver()) {
     await choice.pause(LONGEST_LULL_MS);
     deaths.push(await strike(service, holds));
   }
   await working;
+  if (failed !== undefined) throw failed;
   say(`killed: ${deaths.join(', ')}`);
 }
 
