@@ -23,6 +23,7 @@ import (
 	"coppice/agent/internal/resume"
 	"coppice/agent/internal/rootfs"
 	"coppice/agent/internal/transport"
+	"coppice/agent/internal/workload"
 )
 
 // memoryLimitBytes makes the collector work harder before the agent takes much of a small guest. It is not a cap.
@@ -55,6 +56,7 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 		Guest:     state,
 		Null:      machine.Null,
 		Root:      "/",
+		Workload:  workload.Open(),
 		HostMoved: transport.HostMoved,
 	})
 	transfers := files.New(state)

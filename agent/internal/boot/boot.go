@@ -44,6 +44,7 @@ func Run() (*Machine, error) {
 	if err := setLimits(); err != nil {
 		return nil, err
 	}
+	protectWorkingSet()
 	if err := loadModules(modulesDirectory); err != nil {
 		return nil, err
 	}

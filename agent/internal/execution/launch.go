@@ -65,11 +65,9 @@ func (s *Service) prepare(h head, settings guest.Settings) (*syscall.ProcAttr, e
 	if err := s.requireShell(); err != nil {
 		return nil, err
 	}
-	return &syscall.ProcAttr{
-		Dir: directory,
-		Env: buildEnvironment(settings, who, h.Env),
-		Sys: &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: who.UID, Gid: who.GID, Groups: who.Groups}},
-	}, nil
+	sys := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: who.UID, Gid: who.GID, Groups: who.Groups}}
+	s.workload.Place(sys)
+	return &syscall.ProcAttr{Dir: directory, Env: buildEnvironment(settings, who, h.Env), Sys: sys}, nil
 }
 
 // resolveUser and resolveDirectory say whose fault it is: the request's, or the image's, which the request can override.

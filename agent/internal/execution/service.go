@@ -25,6 +25,7 @@ import (
 	"coppice/agent/internal/frame"
 	"coppice/agent/internal/guest"
 	"coppice/agent/internal/reap"
+	"coppice/agent/internal/workload"
 )
 
 // headLimit is how long a client may take to say what to run.
@@ -40,6 +41,8 @@ type Service struct {
 	null   *os.File
 	root   string
 	shell  string
+	// workload is where commands run.
+	workload *workload.Group
 	// hostMoved tells the end of a whole session from a client that left.
 	hostMoved func(context.Context) bool
 }
@@ -50,12 +53,15 @@ type Options struct {
 	Guest     *guest.State
 	Null      *os.File
 	Root      string
+	Workload  *workload.Group
 	HostMoved func(context.Context) bool
 }
 
 // New makes a Service.
 func New(o Options) *Service {
-	return &Service{reaper: o.Reaper, guest: o.Guest, null: o.Null, root: o.Root, shell: "/bin/sh", hostMoved: o.HostMoved}
+	return &Service{
+		reaper: o.Reaper, guest: o.Guest, null: o.Null, root: o.Root, shell: "/bin/sh", workload: o.Workload, hostMoved: o.HostMoved,
+	}
 }
 
 // Exec answers POST /exec.
