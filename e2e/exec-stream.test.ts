@@ -6,11 +6,12 @@ import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { WebSocket } from 'ws';
+import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
 import { pollUntil } from '../packages/server/src/lib/deadline.ts';
 import { API_KEY } from './fixtures/service.ts';
-import { BASE_IMAGE, sharedService } from './fixtures/shared.ts';
+import { shared as openShared } from './fixtures/shared.ts';
 
-type Shared = Awaited<ReturnType<typeof sharedService>>;
+type Shared = Awaited<ReturnType<typeof openShared>>;
 interface Frame {
   type: string;
   data: string;
@@ -26,7 +27,7 @@ describe('streamed commands', () => {
   let shared: Shared;
   let id = '';
   before(async () => {
-    shared = await sharedService();
+    shared = await openShared();
     ({ id } = await shared.api.create({ image: BASE_IMAGE }));
   });
   after(() => shared.api.destroy(id));
