@@ -1,17 +1,21 @@
 /** Every figure in one run, with its floor or rival; writes bench/results/all.md and .json. */
 import { benchCreate, benchWarmCreate } from './create.ts';
+import { benchCrowd } from './crowd.ts';
 import { benchExec } from './exec.ts';
 import { benchFiles } from './files.ts';
 import { benchFirstExec } from './first-exec.ts';
+import { benchFirstPreparation } from './first-preparation.ts';
 import { startBenchService, type BenchService } from './fixtures/bench-service.ts';
 import { report, type Figure } from './fixtures/report.ts';
+import { benchFootprint } from './footprint.ts';
 import { benchMemory } from './memory.ts';
+import { benchRestart } from './restart.ts';
 
 type Measure = (bench: BenchService) => Promise<Figure[]>;
 
 /** With the pool off, what a create costs is all in the create; with it on, what a user waits for. */
 const RUNS: readonly [warmPool: number, measures: readonly Measure[]][] = [
-  [0, [benchCreate, benchExec, benchFiles, benchMemory]],
+  [0, [benchFootprint, benchCreate, benchExec, benchFiles, benchMemory, benchCrowd, benchFirstPreparation]],
   [2, [benchWarmCreate, benchFirstExec]],
 ];
 
@@ -25,4 +29,6 @@ for (const [warmPool, measures] of RUNS) {
     figures.push(...(await measure(bench)));
   }
 }
+process.stderr.write(`${benchRestart.name} …\n`);
+figures.push(...(await benchRestart()));
 report('all', accelerator, figures);

@@ -3,9 +3,7 @@
  * from the same registry.
  */
 import { execFile } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
 import { promisify } from 'node:util';
-import { startRegistry, type Registry } from '../e2e/fixtures/registry.ts';
 import { pushApplication } from './fixtures/application-image.ts';
 import { startBenchService, type BenchService } from './fixtures/bench-service.ts';
 import { interleave, summarize, timeMs } from './fixtures/measure.ts';
@@ -70,7 +68,8 @@ async function podman(image: string): Promise<number> {
   return elapsedMs;
 }
 
-export async function benchFirstPreparation(bench: BenchService, registry: Registry): Promise<Figure[]> {
+export async function benchFirstPreparation(bench: BenchService): Promise<Figure[]> {
+  const { registry } = bench;
   const source = { layoutDirectory: bench.layoutDirectory, tag: bench.tag };
   const image = await pushApplication(registry, source, ROUNDS + 1);
   const steps: Steps = new Map(STEPS.map((step) => [step, []]));
@@ -90,14 +89,7 @@ export async function benchFirstPreparation(bench: BenchService, registry: Regis
   return [{ ...figure, samples: [...figure.samples, ...details] }];
 }
 
-export async function benchFirstPreparationAlone(): Promise<void> {
-  await using stack = new AsyncDisposableStack();
-  const directory = mkdtempSync('/var/tmp/coppice-bench-application-');
-  stack.defer(() => rmSync(directory, { recursive: true, force: true }));
-  const registry = stack.use(await startRegistry({ directory }));
-  const env = { COPPICE_INSECURE_REGISTRIES: registry.name };
-  const bench = stack.use(await startBenchService(0, env));
-  report('first-preparation', bench.accelerator, await benchFirstPreparation(bench, registry));
+if (import.meta.main) {
+  await using bench = await startBenchService(0);
+  report('first-preparation', bench.accelerator, await benchFirstPreparation(bench));
 }
-
-if (import.meta.main) await benchFirstPreparationAlone();

@@ -11,5 +11,6 @@ const TIMEOUT_MS = 2 * 60 * 60_000;
 await runMain(async (args) => {
   const { node } = await setUp({ tests: true, bench: true });
   sayDone();
-  return runLive(node, [join(REPOSITORY, 'bench', 'all.ts'), ...args], { timeoutMs: TIMEOUT_MS });
+  const bench = [join(REPOSITORY, 'bench', 'all.ts'), ...args];
+  return (await runLive(node, bench, { timeoutMs: TIMEOUT_MS })).exitCode;
 });

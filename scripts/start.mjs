@@ -46,7 +46,7 @@ function forwardSignals(child) {
     process.on(signal, () => {
       if (performance.now() - forwardedAt < SAME_WISH_MS) return;
       forwardedAt = performance.now();
-      child.kill(signal === 'SIGHUP' ? 'SIGTERM' : signal); // the service knows no hang-up
+      child.kill(signal === 'SIGHUP' ? 'SIGTERM' : signal); // a terminal that is closed; sent to the service itself it means: read the certificate again
     });
   }
 }

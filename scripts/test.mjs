@@ -9,7 +9,7 @@ import { runMain } from './setup/entry.mjs';
 import { sayDone } from './setup/report.mjs';
 import { setUp } from './setup/setup.mjs';
 import { SetupError } from './setup/setup-error.mjs';
-import { addCounts, NOTHING } from './test/counts.mjs';
+import { formatTotal, runSuites } from './test/run-suites.mjs';
 import { SUITES } from './test/suites.mjs';
 
 /** @param {string[]} args */
@@ -37,13 +37,9 @@ await runMain(async (args) => {
   const options = parseOptions(args);
   const tools = await setUp({ tests: true });
   sayDone();
-  let total = NOTHING;
-  if (options.check) total = addCounts(total, await runChecks());
-  for (const suite of options.suites) {
-    process.stdout.write(`\n=== ${suite.name}: ${suite.title}\n`);
-    total = addCounts(total, await suite.run(tools));
-  }
-  if (total.skipped > 0) process.stdout.write(`\n${total.skipped} skipped`);
-  process.stdout.write(`\n${total.passed} passed, ${total.failed} failed\n`);
+  const parts = options.suites.map(({ name, title, run }) => ({ name, title, run: () => run(tools) }));
+  if (options.check) parts.unshift({ name: 'check', title: 'format, lint, types', run: runChecks });
+  const total = await runSuites(parts);
+  process.stdout.write(`\n${formatTotal(total)}`);
   return total.failed === 0 && total.passed > 0 ? 0 : 1;
 });

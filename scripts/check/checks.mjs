@@ -1,10 +1,11 @@
 import { join } from 'node:path';
 import { AGENT_DIRECTORY, GO_ENVIRONMENT } from '../setup/agent.mjs';
+import { JAIL_DIRECTORY } from '../setup/jail.mjs';
 import { getNode } from '../setup/node-runtime.mjs';
 import { REPOSITORY } from '../setup/paths.mjs';
 import { inspect, PREREQUISITES } from '../setup/prerequisites.mjs';
 import { SetupError } from '../setup/setup-error.mjs';
-import { addCounts, NOTHING } from '../test/counts.mjs';
+import { addCounts, failure, NOTHING, PASS } from '../test/counts.mjs';
 import { runLive } from '../test/live-command.mjs';
 import { ensureStaticcheck } from './staticcheck.mjs';
 
@@ -21,17 +22,15 @@ const TIMEOUT_MS = 15 * 60_000;
  */
 export async function runChecks() {
   let counts = NOTHING;
-  /** @type {string[]} */
-  const failures = [];
   for (const check of await listChecks()) {
     const startedAt = performance.now();
     const ok = await check.run();
     process.stdout.write(
       `${ok ? 'ok  ' : 'FAIL'}  ${check.name} (${((performance.now() - startedAt) / 1000).toFixed(1)} s)\n`,
     );
-    counts = addCounts(counts, { passed: ok ? 1 : 0, failed: ok ? 0 : 1, skipped: 0 });
-    if (!ok) failures.push(check.name);
+    counts = addCounts(counts, ok ? PASS : failure(check.name));
   }
+  const { failures } = counts;
   process.stdout.write(failures.length === 0 ? 'all checks passed\n' : `failed: ${failures.join(', ')}\n`);
   return counts;
 }
@@ -47,7 +46,8 @@ async function listChecks() {
     /** @type {string[]} */ args,
   ) => ({
     name,
-    run: async () => (await runLive(node, [tool(program), ...args], { timeoutMs: TIMEOUT_MS })) === 0,
+    run: async () =>
+      (await runLive(node, [tool(program), ...args], { timeoutMs: TIMEOUT_MS })).exitCode === 0,
   });
   return [
     nodeCheck('format (oxfmt)', 'oxfmt', ['--check', '.']),
@@ -55,9 +55,22 @@ async function listChecks() {
     nodeCheck('types (tsc)', 'tsc', ['--noEmit', '-p', '.']),
     nodeCheck('types of the client (tsc)', 'tsc', ['--noEmit', '-p', 'packages/sdk']),
     nodeCheck('types of the scripts (tsc)', 'tsc', ['--noEmit', '-p', 'scripts']),
-    { name: 'format of the agent (gofmt)', run: () => checkGofmt(join(go, '..', 'gofmt')) },
-    { name: 'agent (go vet)', run: () => runInAgent(go, ['vet', './...']) },
-    { name: 'agent (staticcheck)', run: () => checkStatically(go) },
+    ...goChecks(go, 'agent', AGENT_DIRECTORY),
+    ...goChecks(go, 'jail', JAIL_DIRECTORY),
+  ];
+}
+
+/**
+ * @param {string} go
+ * @param {string} name
+ * @param {string} directory of a Go module
+ * @returns {Check[]}
+ */
+function goChecks(go, name, directory) {
+  return [
+    { name: `${name} (gofmt)`, run: () => checkGofmt(join(go, '..', 'gofmt'), directory) },
+    { name: `${name} (go vet)`, run: () => runInModule(go, ['vet', './...'], directory) },
+    { name: `${name} (staticcheck)`, run: () => checkStatically(go, directory) },
   ];
 }
 
@@ -72,31 +85,34 @@ async function findGo() {
 /**
  * @param {string} command
  * @param {string[]} args
+ * @param {string} cwd
  */
-async function runInAgent(command, args) {
-  return (
-    (await runLive(command, args, { timeoutMs: TIMEOUT_MS, cwd: AGENT_DIRECTORY, env: GO_ENVIRONMENT })) === 0
-  );
+async function runInModule(command, args, cwd) {
+  return (await runLive(command, args, { timeoutMs: TIMEOUT_MS, cwd, env: GO_ENVIRONMENT })).exitCode === 0;
 }
 
 /**
  * gofmt names the files that it would change and ends well all the same.
  * @param {string} gofmt
+ * @param {string} cwd
  */
-async function checkGofmt(gofmt) {
+async function checkGofmt(gofmt, cwd) {
   /** @type {string[]} */
   const files = [];
-  const exitCode = await runLive(gofmt, ['-l', '.'], {
+  const { exitCode } = await runLive(gofmt, ['-l', '.'], {
     timeoutMs: TIMEOUT_MS,
-    cwd: AGENT_DIRECTORY,
+    cwd,
     onLine: (line) => files.push(line),
   });
-  for (const file of files) process.stdout.write(`agent/${file} is not formatted: gofmt -w it\n`);
+  for (const file of files) process.stdout.write(`${join(cwd, file)} is not formatted: gofmt -w it\n`);
   return exitCode === 0 && files.length === 0;
 }
 
-/** @param {string} go */
-async function checkStatically(go) {
+/**
+ * @param {string} go
+ * @param {string} cwd
+ */
+async function checkStatically(go, cwd) {
   const staticcheck = await ensureStaticcheck(go);
-  return staticcheck !== undefined && (await runInAgent(staticcheck, ['./...']));
+  return staticcheck !== undefined && (await runInModule(staticcheck, ['./...'], cwd));
 }

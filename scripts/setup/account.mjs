@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { readSetting } from './paths.mjs';
+import { isRoot, readSetting } from './paths.mjs';
 import { say } from './report.mjs';
 import { run } from './run-command.mjs';
 
@@ -24,8 +24,9 @@ export async function accountExists() {
   return found.exitCode === 0;
 }
 
+/** An ordinary user's service runs as that user alone. */
 export async function ensureAccount() {
-  if (await accountExists()) return;
+  if (!isRoot() || (await accountExists())) return;
   const name = accountName();
   say(`making the system account ${name}`);
   await run(

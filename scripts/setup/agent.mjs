@@ -20,20 +20,23 @@ function isAgentSource(path) {
 }
 
 /**
- * @param {string} goPath
+ * @param {() => string} getGo asked only if something has to be built
  * @returns {Promise<string>} path of the static guest agent
  */
-export async function ensureAgent(goPath) {
+export async function ensureAgent(getGo) {
   const directory = await ensureArtefact({
     kind: 'agent',
     recipe: { version: 1, flags: FLAGS, source: await sourceHash(AGENT_DIRECTORY, isAgentSource) },
     build: async (target) => {
+      const go = getGo();
       say('building the guest agent');
-      await run(goPath, ['build', ...FLAGS, '-o', join(target, 'agent'), './cmd/agent'], {
+      await run(go, ['build', ...FLAGS, '-o', join(target, 'agent'), './cmd/agent'], {
         step: 'building the guest agent',
         timeoutMs: BUILD_TIMEOUT_MS,
         cwd: AGENT_DIRECTORY,
         env: { ...GO_ENVIRONMENT, GOOS: 'linux', GOARCH: 'amd64' },
+        remedy:
+          'if modules cannot be fetched, go env GOPROXY shows where from; without a network, copy a module cache (go env GOMODCACHE)',
       });
     },
   });

@@ -2,13 +2,13 @@ import { existsSync } from 'node:fs';
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { findSuite, formatDeb822, readAptSources } from './apt-sources.mjs';
-import { findExecutable } from './paths.mjs';
+import { findExecutable, isRoot } from './paths.mjs';
 import { run } from './run-command.mjs';
 import { say } from './report.mjs';
 import { SetupError } from './setup-error.mjs';
 import { compareVersions, upstreamVersion } from './version.mjs';
 
-const BACKPORTS_FILE = '/etc/apt/sources.list.d/coppice-backports.sources';
+export const BACKPORTS_FILE = '/etc/apt/sources.list.d/coppice-backports.sources';
 const QUERY_TIMEOUT_MS = 60_000;
 const UPDATE_TIMEOUT_MS = 10 * 60_000;
 const INSTALL_TIMEOUT_MS = 40 * 60_000;
@@ -35,6 +35,7 @@ export function updateOnce() {
 }
 
 async function runUpdate() {
+  if (!isRoot()) return ''; // the lists are the system's; what they name can be downloaded by anyone
   say("updating apt's package lists");
   const result = await run('apt-get', [...LOCK_OPTIONS, '-q', 'update'], {
     step: 'apt-get update',
@@ -162,6 +163,8 @@ export async function unpackPackage(wanted, directory) {
         step: `downloading ${wanted.name}`,
         timeoutMs: INSTALL_TIMEOUT_MS,
         cwd: scratch,
+        remedy:
+          'make the package mirror reachable (apt-get update as root shows whether it is), then run this again',
       },
     );
   try {

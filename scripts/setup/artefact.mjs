@@ -6,7 +6,9 @@
 import { mkdir, open, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { listFiles, recipeHash } from './hash.mjs';
-import { assetsDirectory } from './paths.mjs';
+import { assetsDirectory, isRoot, SYSTEM_ASSETS } from './paths.mjs';
+import { say } from './report.mjs';
+import { describeError } from './setup-error.mjs';
 
 /** Earlier builds that stay: a service that is still running was started with one of them. */
 const KEPT_BUILDS = 5;
@@ -16,6 +18,7 @@ const KEPT_BUILDS = 5;
  * @property {string} kind
  * @property {unknown} recipe  what decides whether a build is current
  * @property {boolean} [refresh]  build even if there is a current one
+ * @property {boolean} [olderWill]  if the build fails, take the latest that there is, whatever its recipe
  * @property {(directory: string) => Promise<void>} build fills the directory
  *
  * @param {Artefact} artefact
@@ -23,10 +26,9 @@ const KEPT_BUILDS = 5;
  */
 export async function ensureArtefact(artefact) {
   const parent = join(assetsDirectory(), artefact.kind);
-  const hash = recipeHash(artefact.recipe);
   await removeUnfinished(parent);
   if (artefact.refresh !== true) {
-    const current = await findCurrent(parent, hash);
+    const current = await findArtefact(artefact.kind, artefact.recipe);
     if (current !== undefined) return current;
   }
   await mkdir(parent, { recursive: true, mode: 0o755 });
@@ -35,13 +37,18 @@ export async function ensureArtefact(artefact) {
   try {
     await artefact.build(building);
     await makeDurable(building);
-    const directory = join(parent, `${hash}.${Date.now()}`);
+    const directory = join(parent, `${recipeHash(artefact.recipe)}.${Date.now()}`);
     await rename(building, directory);
     await prune(parent);
     return directory;
   } catch (error) {
     await rm(building, { recursive: true, force: true });
-    throw error;
+    const older = (await buildNames(parent)).at(-1);
+    if (artefact.olderWill !== true || artefact.refresh === true || older === undefined) throw error;
+    say(
+      `${describeError(error)}\n  the ${artefact.kind} of an earlier set-up is used: ${join(parent, older)}`,
+    );
+    return join(parent, older);
   }
 }
 
@@ -51,7 +58,9 @@ export async function ensureArtefact(artefact) {
  * @returns {Promise<string | undefined>} the directory of the build that is in use, if it has been built
  */
 export async function findArtefact(kind, recipe) {
-  return findCurrent(join(assetsDirectory(), kind), recipeHash(recipe));
+  const hash = recipeHash(recipe);
+  const own = await findCurrent(join(assetsDirectory(), kind), hash);
+  return own ?? (isRoot() ? undefined : findCurrent(join(SYSTEM_ASSETS, kind), hash));
 }
 
 /**
@@ -82,7 +91,7 @@ async function listNames(directory) {
   try {
     return await readdir(directory);
   } catch (error) {
-    if (/** @type {NodeJS.ErrnoException} */ (error).code === 'ENOENT') return [];
+    if (['ENOENT', 'EACCES'].includes(/** @type {NodeJS.ErrnoException} */ (error).code ?? '')) return [];
     throw error;
   }
 }

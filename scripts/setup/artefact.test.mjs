@@ -67,3 +67,18 @@ test('only the latest builds are kept', async () => {
   assert.equal(readdirSync(join(assets, 'thing')).length, 5);
   assert.ok(existsSync(await ensure(7)));
 });
+
+test('where an older build will do, it is taken when a new one fails, but not when that was asked for', async () => {
+  const older = await ensure({ a: 1 });
+  const failing = {
+    kind: 'thing',
+    recipe: { a: 2 },
+    olderWill: true,
+    build: async () => {
+      throw new Error('no mirror');
+    },
+  };
+  assert.equal(await ensureArtefact(failing), older);
+  await assert.rejects(ensureArtefact({ ...failing, refresh: true }), /no mirror/);
+  await assert.rejects(ensureArtefact({ ...failing, olderWill: false }), /no mirror/);
+});

@@ -2,10 +2,11 @@
  * The built-in image: Debian packages by mmdebstrap and npm's Node binary, never fetched from a registry, so
  * that a first sandbox needs none. What is in it is data: images/base/.
  */
-import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { findSuite, formatDeb822, readAptSources } from './apt-sources.mjs';
 import { ensureArtefact } from './artefact.mjs';
+import { findBuildMode } from './build-mode.mjs';
 import { sourceHash } from './hash.mjs';
 import { PACKAGED_NODE } from './node-runtime.mjs';
 import { writeOciLayout } from './oci-layout.mjs';
@@ -20,6 +21,7 @@ const BUILD_TIMEOUT_MS = 40 * 60_000;
 const QUERY_TIMEOUT_MS = 60_000;
 
 /**
+ * @typedef {import('./build-mode.mjs').BuildMode} BuildMode
  * @typedef {object} Recipe
  * @property {string} reference     `coppice/base:1`
  * @property {Record<string, { suite: string, keyring: string }>} distributions by the host's
@@ -48,6 +50,7 @@ export async function ensureBaseImage(options) {
       source: await sourceHash(RECIPE_DIRECTORY, () => true),
     },
     refresh: options.refresh,
+    olderWill: true, // an image with an older Node.js or package list works as well
     build: (directory) => build(recipe, distribution, directory),
   });
   return { layoutPath, reference: recipe.reference };
@@ -68,50 +71,61 @@ async function nodeVersion() {
  */
 async function build(recipe, distribution, directory) {
   say(`building the base image ${recipe.reference} from ${distribution.suite} packages`);
-  const work = join(directory, 'work');
-  await mkdir(work, { mode: 0o755 });
-  const sources = await deriveSources(distribution);
-  await writeFile(join(work, 'build.sources'), sources.build);
-  await writeFile(join(work, 'image.sources'), sources.image);
-  const layer = join(work, 'layer.tar');
-  // In a mount namespace of its own: what mmdebstrap binds into the tree (/dev, /sys) ends with it, whatever
-  // happens, and removing a half-made tree can never reach the host's own /dev.
-  const args = [...(await mmdebstrapOptions(recipe)), distribution.suite, layer, join(work, 'build.sources')];
-  // It ends with us: a build that outlives its set-up would go on in a directory that the next one removes.
-  const wrapper = [
-    '--pdeathsig',
-    'TERM',
-    '--',
-    'unshare',
-    '--mount',
-    '--propagation',
-    'private',
-    'mmdebstrap',
-  ];
-  await run('setpriv', [...wrapper, ...args], {
-    step: 'building the base image',
-    timeoutMs: BUILD_TIMEOUT_MS,
-    env: {
-      TMPDIR: work,
-      SOURCE_DATE_EPOCH: String(Date.parse(recipe.created) / 1000),
-      COPPICE_NODE: PACKAGED_NODE,
-      COPPICE_SOURCES: join(work, 'image.sources'),
-    },
-  });
+  const mode = await findBuildMode();
+  const work = mode.name === 'root' ? join(directory, 'work') : await mkdtemp('/var/tmp/coppice-base-image-');
+  try {
+    await mkdir(work, { recursive: true });
+    await chmod(work, 0o755); // the build of an ordinary user is another user's
+    await buildLayer({ recipe, distribution, mode, work }, join(directory, 'layer.tar'));
+  } finally {
+    await rm(work, { recursive: true, force: true });
+  }
   const tag = recipe.reference.split(':').at(-1) ?? '';
-  await writeOciLayout(directory, layer, {
+  await writeOciLayout(directory, join(directory, 'layer.tar'), {
     tag,
     created: recipe.created,
     createdBy: 'coppice set-up, images/base',
     config: recipe.config,
   });
-  await rm(work, { recursive: true });
+}
+
+/**
+ * @param {{ recipe: Recipe, distribution: { suite: string, keyring: string }, mode: BuildMode, work: string }} parts
+ * @param {string} layer path of the archive to be written
+ */
+async function buildLayer({ recipe, distribution, mode, work }, layer) {
+  const sources = await deriveSources(distribution);
+  await writeFile(join(work, 'build.sources'), sources.build);
+  await writeFile(join(work, 'image.sources'), sources.image);
+  // A home directory may be closed to the user that the build runs as.
+  await copyFile(PACKAGED_NODE, join(work, 'node'));
+  await copyFile(join(RECIPE_DIRECTORY, 'customize.sh'), join(work, 'customize.sh'));
+  const args = [
+    `--mode=${mode.name}`,
+    ...(await mmdebstrapOptions(recipe)),
+    `--customize-hook=sh '${join(work, 'customize.sh')}' "$1"`,
+    distribution.suite,
+    layer,
+    join(work, 'build.sources'),
+  ];
+  // It ends with us: a build that outlives its set-up would go on in a directory that the next one removes.
+  await run('setpriv', ['--pdeathsig', 'TERM', '--', ...mode.wrapper, 'mmdebstrap', ...args], {
+    step: 'building the base image',
+    timeoutMs: BUILD_TIMEOUT_MS,
+    env: {
+      TMPDIR: work,
+      SOURCE_DATE_EPOCH: String(Date.parse(recipe.created) / 1000),
+      COPPICE_NODE: join(work, 'node'),
+      COPPICE_SOURCES: join(work, 'image.sources'),
+    },
+    remedy:
+      'if packages could not be fetched, make the package mirror reachable, then run npm run setup again',
+  });
 }
 
 /** @param {Recipe} recipe */
 async function mmdebstrapOptions(recipe) {
   return [
-    '--mode=root',
     '--variant=minbase',
     '--format=tar',
     '--quiet',
@@ -123,7 +137,6 @@ async function mmdebstrapOptions(recipe) {
     '--dpkgopt=path-exclude=/usr/share/locale/*',
     '--dpkgopt=path-exclude=/usr/share/doc/*',
     '--dpkgopt=path-include=/usr/share/doc/*/copyright',
-    `--customize-hook=sh '${join(RECIPE_DIRECTORY, 'customize.sh')}' "$1"`,
   ];
 }
 

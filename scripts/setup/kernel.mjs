@@ -2,14 +2,20 @@
  * The guest's kernel is the distribution's own cloud kernel, taken out of its package. It is never installed:
  * installing would run the hooks that make it the host's next boot.
  */
-import { copyFile, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { chmod, copyFile, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { findCandidate, unpackPackage, updateOnce } from './apt.mjs';
 import { ensureArtefact } from './artefact.mjs';
 import { openModuleTree, orderModules } from './kernel-modules.mjs';
 import { readOperatingSystem } from './operating-system.mjs';
+import { isReadable } from './paths.mjs';
 import { say } from './report.mjs';
-import { SetupError } from './setup-error.mjs';
+import { run } from './run-command.mjs';
+import { describeError, SetupError } from './setup-error.mjs';
+import { compareVersions } from './version.mjs';
+
+const QUERY_TIMEOUT_MS = 60_000;
 
 /** What a guest needs to run, then what its user commonly wants (FUSE file systems, VPNs). */
 const MODULES = {
@@ -18,10 +24,13 @@ const MODULES = {
   optional: ['crc32c_generic', 'fuse', 'tun'],
 };
 
-/** By distribution: the package that always depends on the current kernel for virtual machines. */
+/**
+ * By distribution: packages that always depend on the current kernel, that for virtual machines first. Any of them
+ * does; whether it has what a guest needs is looked up module by module.
+ */
 const META_PACKAGES = new Map([
-  ['debian', 'linux-image-cloud-amd64'],
-  ['ubuntu', 'linux-image-virtual'],
+  ['debian', ['linux-image-cloud-amd64', 'linux-image-amd64']],
+  ['ubuntu', ['linux-image-virtual', 'linux-image-generic']],
 ]);
 
 /**
@@ -36,8 +45,9 @@ const META_PACKAGES = new Map([
  */
 export async function ensureKernel(options) {
   const system = await readOperatingSystem();
-  const metaPackage = META_PACKAGES.get(system.id);
-  if (metaPackage === undefined) {
+  const metaPackages = META_PACKAGES.get(system.id);
+  const [metaPackage] = metaPackages ?? [];
+  if (metaPackages === undefined || metaPackage === undefined) {
     throw new SetupError(`no guest kernel package is known for ${system.name}`, {
       remedy: 'use Debian 12 or newer, or Ubuntu 24.04 or newer',
     });
@@ -46,33 +56,83 @@ export async function ensureKernel(options) {
     kind: 'kernel',
     recipe: { version: 1, metaPackage, codename: system.codename, modules: MODULES },
     refresh: options.refresh,
-    build: (target) => buildKernel(metaPackage, target),
+    build: (target) => buildKernel(metaPackages, target),
   });
   const { release, modules } = JSON.parse(await readFile(join(directory, 'kernel.json'), 'utf8'));
   return { directory, path: join(directory, 'vmlinuz'), release, modules };
 }
 
 /**
- * @param {string} metaPackage
+ * @param {readonly string[]} metaPackages
  * @param {string} directory
  */
-async function buildKernel(metaPackage, directory) {
-  const image = await resolveImagePackage(metaPackage);
-  const release = image.name.replace(/^linux-image-/, '');
-  say(`taking the guest kernel ${release} out of ${image.name}`);
+async function buildKernel(metaPackages, directory) {
+  const image = await findImagePackage(metaPackages);
   const unpacked = join(directory, 'unpacked');
   await mkdir(unpacked);
-  await unpackPackage(image, unpacked);
+  try {
+    if (image === undefined) throw unknownKernel(metaPackages);
+    await unpackImage(image, unpacked);
+    await takeKernel({ root: unpacked, release: releaseOf(image.name), origin: image }, directory);
+  } catch (error) {
+    const release = await findInstalledRelease();
+    if (release === undefined) throw error;
+    say(
+      `${describeError(error)}\n  the kernel ${release}, which is installed on this machine, is taken instead`,
+    );
+    await takeKernel({ root: '/', release, origin: 'installed' }, directory);
+  }
+  await rm(unpacked, { recursive: true });
+}
+
+/**
+ * @param {{ name: string, version: string }} image
+ * @param {string} target
+ */
+async function unpackImage(image, target) {
+  const release = releaseOf(image.name);
+  say(`taking the guest kernel ${release} out of ${image.name}`);
+  await unpackPackage(image, target);
   const separate = await findCandidate(`linux-modules-${release}`); // Ubuntu keeps modules in a package of their own
   if (separate !== undefined)
-    await unpackPackage({ name: `linux-modules-${release}`, version: separate.version }, unpacked);
-  await copyFile(join(unpacked, 'boot', `vmlinuz-${release}`), join(directory, 'vmlinuz'));
-  const names = await writeModules(await findModulesDirectory(unpacked, release), join(directory, 'modules'));
-  await writeFile(
-    join(directory, 'kernel.json'),
-    JSON.stringify({ release, package: image, modules: names }),
-  );
-  await rm(unpacked, { recursive: true });
+    await unpackPackage({ name: `linux-modules-${release}`, version: separate.version }, target);
+}
+
+/**
+ * @param {{ root: string, release: string, origin: unknown }} source
+ * @param {string} directory
+ */
+async function takeKernel({ root, release, origin }, directory) {
+  const path = join(directory, 'vmlinuz');
+  await copyFile(join(root, 'boot', `vmlinuz-${release}`), path);
+  await chmod(path, 0o644); // Ubuntu's is for root alone, and each VM reads it as a user of its own
+  const modules = await writeModules(await findModulesDirectory(root, release), join(directory, 'modules'));
+  await writeFile(join(directory, 'kernel.json'), JSON.stringify({ release, package: origin, modules }));
+}
+
+/** @param {string} imagePackage */
+function releaseOf(imagePackage) {
+  return imagePackage.replace(/^linux-image-/, '');
+}
+
+/**
+ * @returns {Promise<string | undefined>} the newest kernel of the distribution's whose files are all here and ours
+ *   to read
+ */
+async function findInstalledRelease() {
+  if (!existsSync('/lib/modules')) return undefined;
+  const releases = (await readdir('/lib/modules')).sort((a, b) => compareVersions(b, a));
+  for (const release of releases) {
+    const path = `/boot/vmlinuz-${release}`;
+    if (!isReadable(path) || !existsSync(`/lib/modules/${release}/modules.builtin`)) continue;
+    const owner = await run('dpkg-query', ['--search', path], {
+      step: `asking which package ${path} is of`,
+      timeoutMs: QUERY_TIMEOUT_MS,
+      allowFailure: true,
+    });
+    if (owner.exitCode === 0) return release;
+  }
+  return undefined;
 }
 
 /**
@@ -96,19 +156,24 @@ async function writeModules(source, target) {
 }
 
 /**
- * @param {string} metaPackage
- * @returns {Promise<{ name: string, version: string }>}
+ * @param {readonly string[]} metaPackages
+ * @returns {Promise<{ name: string, version: string } | undefined>}
  */
-async function resolveImagePackage(metaPackage) {
+async function findImagePackage(metaPackages) {
   // Old lists name a package version that the mirror no longer has.
   await updateOnce();
-  const meta = await findCandidate(metaPackage);
-  const name = /\b(linux-image-\d[^\s,(]*)/.exec(meta?.depends ?? '')?.[1];
-  const image = name === undefined ? undefined : await findCandidate(name);
-  if (name === undefined || image === undefined) {
-    throw new SetupError(`apt does not know the guest kernel's package ${metaPackage}`, {
-      remedy: 'check apt-get update, then run npm run setup again',
-    });
+  for (const metaPackage of metaPackages) {
+    const meta = await findCandidate(metaPackage);
+    const name = /\b(linux-image-\d[^\s,(]*)/.exec(meta?.depends ?? '')?.[1];
+    const image = name === undefined ? undefined : await findCandidate(name);
+    if (name !== undefined && image !== undefined) return { name, version: image.version };
   }
-  return { name, version: image.version };
+  return undefined;
+}
+
+/** @param {readonly string[]} metaPackages */
+function unknownKernel(metaPackages) {
+  return new SetupError(`apt knows no package of a guest kernel (${metaPackages.join(', ')})`, {
+    remedy: 'apt-get update as root, look at what it says, then run npm run setup again',
+  });
 }

@@ -8,11 +8,11 @@ import { manifestPath } from './paths.mjs';
  * @property {1} version
  * @property {{ path: string, release: string }} kernel
  * @property {{ path: string }} initramfs
+ * @property {{ path: string }} jail  the launcher that becomes QEMU
  * @property {{ layout_path: string, reference: string }} base_image
  * @property {{ path: string, version: string }} qemu
  * @property {{ path: string }} qemu_img
  * @property {{ path: string }} tar2sqfs
- * @property {{ path: string }} skopeo
  * @property {{ path: string }} nft
  * @property {{ path: string }} ip
  * @property {{ path: string }} mke2fs

@@ -28,11 +28,21 @@ export async function ensureNpmPackages() {
   const npm = findNpm();
   await run(
     npm.command,
-    [...npm.args, 'ci', '--no-audit', '--no-fund', '--include=dev', '--include=optional'],
+    [
+      ...npm.args,
+      'ci',
+      '--prefer-offline',
+      '--loglevel=error',
+      '--no-audit',
+      '--no-fund',
+      '--include=dev',
+      '--include=optional',
+    ],
     {
       step: 'npm ci',
       timeoutMs: INSTALL_TIMEOUT_MS,
       cwd: REPOSITORY,
+      remedy: `npm must reach its registry (npm config get registry), or have the packages in its cache: ${difference}`,
       // npm's own variables of the script we were started by would override the project's settings.
       env: {
         ...Object.fromEntries(npmVariables().map((name) => [name, undefined])),

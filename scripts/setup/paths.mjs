@@ -1,4 +1,5 @@
 import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
+import { homedir } from 'node:os';
 import { delimiter, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import util from 'node:util';
@@ -30,6 +31,8 @@ function readConfigurationFile() {
  */
 function parseConfigurationFile(path) {
   if (!existsSync(path)) return {};
+  // The system's own holds secrets and is root's; an ordinary user's service has another configuration.
+  if (!isRoot() && process.env['COPPICE_CONFIG'] === undefined && !isReadable(path)) return {};
   if (util.parseEnv === undefined)
     throw new SetupError(`Node.js ${process.versions.node} cannot read ${path}`, {
       remedy: 'use Node.js 20.12 or newer',
@@ -37,14 +40,34 @@ function parseConfigurationFile(path) {
   return util.parseEnv(readFileSync(path, 'utf8'));
 }
 
+export function isRoot() {
+  return process.getuid?.() === 0;
+}
+
+/** Where root's set-up builds; an ordinary user's uses what is there. */
+export const SYSTEM_ASSETS = '/var/lib/coppice/assets';
+
 /** @returns {string} where everything that set-up builds is kept */
 export function assetsDirectory() {
-  return resolve(readSetting('COPPICE_ASSETS_DIR', '/var/lib/coppice/assets'));
+  return resolve(
+    readSetting('COPPICE_ASSETS_DIR', isRoot() ? SYSTEM_ASSETS : join(dataDirectory(), 'assets')),
+  );
 }
 
 /** @returns {string} */
 export function dataDirectory() {
-  return resolve(readSetting('COPPICE_DATA_DIR', '/var/lib/coppice'));
+  return resolve(readSetting('COPPICE_DATA_DIR', isRoot() ? '/var/lib/coppice' : userData()));
+}
+
+/** @returns {string} */
+export function runDirectory() {
+  const ofUser = () =>
+    join(process.env['XDG_RUNTIME_DIR'] || `/tmp/coppice-${process.getuid?.()}`, 'coppice');
+  return resolve(readSetting('COPPICE_RUN_DIR', isRoot() ? '/run/coppice' : ofUser()));
+}
+
+function userData() {
+  return join(process.env['XDG_DATA_HOME'] || join(homedir(), '.local', 'share'), 'coppice');
 }
 
 export function manifestPath() {
@@ -56,11 +79,24 @@ const SYSTEM_DIRECTORIES = ['/usr/local/sbin', '/usr/local/bin', '/usr/sbin', '/
 
 /** @param {string} path */
 export function isExecutable(path) {
+  return mayAccess(path, constants.X_OK);
+}
+
+/** @param {string} path */
+export function isReadable(path) {
+  return mayAccess(path, constants.R_OK);
+}
+
+/**
+ * @param {string} path
+ * @param {number} mode
+ */
+function mayAccess(path, mode) {
   try {
-    accessSync(path, constants.X_OK);
+    accessSync(path, mode);
     return true;
   } catch {
-    return false; // absent or not ours to run: both mean "look elsewhere"
+    return false; // absent or not ours: both mean "look elsewhere"
   }
 }
 

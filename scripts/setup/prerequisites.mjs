@@ -14,6 +14,10 @@
  * @property {RegExp} [versionPattern]
  * @property {string} [minimum]
  * @property {string[]} packages
+ * @property {string[]} [newerPackages]  that bring it too, where `packages` are too old; the first to be had
+ * @property {boolean} [dispensable]  only builds something, or only the network needs it: without root its absence
+ *   is no reason to stop before it is needed
+ * @property {{ below: string, text: string }} [note]  what an old but sufficient version cannot do
  * @property {string[]} [services] units that the packages would start, and that we do not want
  *
  * @typedef {object} Finding
@@ -22,6 +26,7 @@
  * @property {string} [path]
  * @property {string} [version]
  * @property {string} detail  what was found, or why it does not do
+ * @property {string} [note]  what this version cannot do
  */
 import { existsSync, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -42,6 +47,10 @@ export const PREREQUISITES = [
     versionPattern: /version (\d+(?:\.\d+)+)/,
     minimum: '8.2', // private mappings of a read-only RAM file
     packages: ['qemu-system-x86'],
+    note: {
+      below: '9.0',
+      text: 'QEMU before 9.0 cannot be handed an open /dev/kvm: sandboxes are emulated, several times slower',
+    },
   },
   {
     name: 'qemu-img',
@@ -53,9 +62,22 @@ export const PREREQUISITES = [
     minimum: '8.2',
     packages: ['qemu-utils'],
   },
-  { name: 'nft', purpose: "guests' firewall", scope: 'run', executable: 'nft', packages: ['nftables'] },
-  { name: 'ip', purpose: "guests' network", scope: 'run', executable: 'ip', packages: ['iproute2'] },
-  { name: 'skopeo', purpose: 'fetches images', scope: 'run', executable: 'skopeo', packages: ['skopeo'] },
+  {
+    name: 'nft',
+    purpose: "guests' firewall",
+    scope: 'run',
+    executable: 'nft',
+    packages: ['nftables'],
+    dispensable: true,
+  },
+  {
+    name: 'ip',
+    purpose: "guests' network",
+    scope: 'run',
+    executable: 'ip',
+    packages: ['iproute2'],
+    dispensable: true,
+  },
   {
     name: 'tar2sqfs',
     purpose: 'packs images',
@@ -83,6 +105,7 @@ export const PREREQUISITES = [
     scope: 'run',
     executable: 'mmdebstrap',
     packages: ['mmdebstrap'],
+    dispensable: true,
   },
   {
     name: 'xz',
@@ -90,6 +113,7 @@ export const PREREQUISITES = [
     scope: 'run',
     executable: 'xz',
     packages: ['xz-utils'],
+    dispensable: true,
   },
   {
     name: 'zstd',
@@ -97,6 +121,7 @@ export const PREREQUISITES = [
     scope: 'run',
     executable: 'zstd',
     packages: ['zstd'],
+    dispensable: true,
   },
   {
     name: 'certificates',
@@ -107,7 +132,7 @@ export const PREREQUISITES = [
   },
   {
     name: 'go',
-    purpose: 'builds the guest agent',
+    purpose: "builds the guest agent and QEMU's launcher",
     scope: 'run',
     executable: 'go',
     searchPatterns: ['/usr/local/go/bin', '/usr/lib/go-*/bin'],
@@ -115,6 +140,8 @@ export const PREREQUISITES = [
     versionPattern: /go(\d+(?:\.\d+)+)/,
     minimum: '1.23',
     packages: ['golang-go'],
+    newerPackages: ['golang-1.24-go', 'golang-1.23-go'],
+    dispensable: true,
   },
   {
     name: 'docker-registry',
@@ -123,6 +150,21 @@ export const PREREQUISITES = [
     executable: 'docker-registry',
     packages: ['docker-registry'],
     services: ['docker-registry'],
+  },
+  { name: 'curl', purpose: 'a client for the tests', scope: 'tests', executable: 'curl', packages: ['curl'] },
+  {
+    name: 'openssl',
+    purpose: 'certificates for the tests',
+    scope: 'tests',
+    executable: 'openssl',
+    packages: ['openssl'],
+  },
+  {
+    name: 'busybox',
+    purpose: 'a static program for the images of the tests',
+    scope: 'tests',
+    executable: 'busybox',
+    packages: ['busybox-static'],
   },
   {
     name: 'podman',
@@ -144,7 +186,16 @@ export const PREREQUISITES = [
 export function remedyFor(prerequisite) {
   const option = { run: '', tests: ' -- --tests', bench: ' -- --bench' }[prerequisite.scope];
   const minimum = prerequisite.minimum === undefined ? '' : ` (${prerequisite.minimum} or newer)`;
-  return `npm run setup${option}   or: apt-get install ${prerequisite.packages.join(' ')}${minimum}`;
+  return `npm run setup${option} as root   or: ${installLine([prerequisite])}${minimum}`;
+}
+
+/**
+ * @param {readonly Prerequisite[]} prerequisites
+ * @returns {string} what a person types
+ */
+export function installLine(prerequisites) {
+  const packages = prerequisites.flatMap((prerequisite) => prerequisite.packages);
+  return `apt-get install --no-install-recommends ${[...new Set(packages)].join(' ')}`;
 }
 
 /**
@@ -221,8 +272,17 @@ async function inspectExecutable(prerequisite, path) {
     ok,
     path,
     version,
+    ...noteOf(prerequisite, version),
     detail: ok ? `${version} (${path})` : `${version} (${path}) is older than ${minimum}`,
   };
+}
+
+/**
+ * @param {Prerequisite} prerequisite
+ * @param {string} version
+ */
+function noteOf({ note }, version) {
+  return note !== undefined && compareVersions(version, note.below) < 0 ? { note: note.text } : {};
 }
 
 /**

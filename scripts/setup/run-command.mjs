@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { homedir } from 'node:os';
 import { completePath } from './paths.mjs';
 import { SetupError } from './setup-error.mjs';
 
@@ -14,6 +15,7 @@ const KILL_GRACE_MS = 5_000;
  * @property {string} [cwd]
  * @property {NodeJS.ProcessEnv} [env]  added to ours
  * @property {boolean} [allowFailure]   do not throw for an exit code
+ * @property {string} [remedy]  what a person may do about a failure
  *
  * @typedef {object} RunResult
  * @property {number} exitCode
@@ -52,7 +54,7 @@ export async function run(command, args, options) {
   const output = new Tail();
   const child = spawn(command, args, {
     cwd: options.cwd ?? '/',
-    env: { HOME: '/root', ...process.env, LC_ALL: 'C.UTF-8', PATH: completePath(), ...options.env },
+    env: { HOME: homedir(), ...process.env, LC_ALL: 'C.UTF-8', PATH: completePath(), ...options.env },
     stdio: ['ignore', 'pipe', 'pipe'],
     detached: true, // a group of its own, so that a timeout also ends what it started
   });
@@ -60,13 +62,13 @@ export async function run(command, args, options) {
   child.stderr.on('data', (chunk) => output.push(chunk));
   const exit = await waitForExit(child, command, options);
   const result = { exitCode: exit.code, stdout: stdout.toString(), output: output.toString() };
-  if (exit.timedOut)
+  const fault = exit.timedOut
+    ? `did not end within ${options.timeoutMs / 1000} s`
+    : `failed with exit code ${result.exitCode}`;
+  if (exit.timedOut || (result.exitCode !== 0 && options.allowFailure !== true)) {
     throw new SetupError(
-      `${options.step}: ${command} did not end within ${options.timeoutMs / 1000} s\n${excerpt(result.output)}`,
-    );
-  if (result.exitCode !== 0 && options.allowFailure !== true) {
-    throw new SetupError(
-      `${options.step}: ${command} failed with exit code ${result.exitCode}\n${excerpt(result.output)}`,
+      `${options.step}: ${command} ${fault}\n${excerpt(result.output)}`,
+      options.remedy === undefined ? {} : { remedy: options.remedy },
     );
   }
   return result;
@@ -112,7 +114,7 @@ function waitForExit(child, command, options) {
  * @param {import('node:child_process').ChildProcess} child
  * @param {NodeJS.Signals} signal
  */
-function signalGroup(child, signal) {
+export function signalGroup(child, signal) {
   if (child.pid === undefined) return;
   try {
     process.kill(-child.pid, signal);

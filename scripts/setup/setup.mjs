@@ -5,6 +5,7 @@ import { ensureAccount } from './account.mjs';
 import { ensureAgent } from './agent.mjs';
 import { ensureBaseImage } from './base-image.mjs';
 import { ensureInitramfs } from './initramfs.mjs';
+import { ensureJail } from './jail.mjs';
 import { ensureKernel } from './kernel.mjs';
 import { withLock } from './lock.mjs';
 import { writeManifest } from './manifest.mjs';
@@ -12,7 +13,8 @@ import { getNode } from './node-runtime.mjs';
 import { ensureNpmPackages } from './npm-packages.mjs';
 import { assetsDirectory, REPOSITORY } from './paths.mjs';
 import { ensurePostgres } from './postgres.mjs';
-import { SetupError } from './setup-error.mjs';
+import { remedyFor } from './prerequisites.mjs';
+import { describeError, SetupError } from './setup-error.mjs';
 import { ensureSystemPackages } from './system-packages.mjs';
 
 /**
@@ -23,7 +25,7 @@ import { ensureSystemPackages } from './system-packages.mjs';
  *
  * @typedef {object} SetupResult
  * @property {string} node  Node.js that runs the service
- * @property {string} go
+ * @property {() => string} getGo  throws where there is none, which only an ordinary user's set-up lets pass
  *
  * @param {SetupOptions} options
  * @returns {Promise<SetupResult>}
@@ -31,7 +33,7 @@ import { ensureSystemPackages } from './system-packages.mjs';
 export async function setUp(options) {
   assertMachine();
   const assets = assetsDirectory();
-  await mkdir(assets, { recursive: true, mode: 0o755 });
+  await makeAssetsDirectory(assets);
   // Two locks: checkouts may share the assets, and one checkout's node_modules may serve several assets.
   return withLock({ path: join(REPOSITORY, 'package-lock.json'), flags: 'r' }, () =>
     withLock({ path: join(assets, '.lock'), flags: 'a' }, () => setUpLocked(options)),
@@ -43,15 +45,20 @@ export async function setUpNpmPackages() {
   await withLock({ path: join(REPOSITORY, 'package-lock.json'), flags: 'r' }, ensureNpmPackages);
 }
 
+/** @param {string} assets */
+async function makeAssetsDirectory(assets) {
+  try {
+    await mkdir(assets, { recursive: true, mode: 0o755 });
+  } catch (error) {
+    throw new SetupError(`${assets} cannot be made: ${describeError(error)}`, {
+      remedy: 'set COPPICE_ASSETS_DIR to a directory that you may write to, or run this as root',
+    });
+  }
+}
+
 function assertMachine() {
   if (process.platform !== 'linux' || process.arch !== 'x64') {
     throw new SetupError(`Coppice runs on Linux on x86-64, this is ${process.platform} on ${process.arch}`);
-  }
-  if (process.getuid?.() !== 0) {
-    throw new SetupError(
-      'set-up needs root: it installs packages, and sandboxes need /dev/net/tun and nftables',
-      { remedy: 'run it with sudo' },
-    );
   }
 }
 
@@ -66,30 +73,34 @@ async function setUpLocked(options) {
   await ensureNpmPackages();
   const node = getNode();
   const postgresBin = await ensurePostgres();
-  const go = getTool(tools, 'go');
-  const agentPath = await ensureAgent(go.path);
+  const agentPath = await ensureAgent(() => getTool(tools, 'go').path);
+  const jailPath = await ensureJail(() => getTool(tools, 'go').path);
   const kernel = await ensureKernel({ refresh });
   const initramfsPath = await ensureInitramfs({ kernel, agentPath });
   const baseImage = await ensureBaseImage({ refresh });
   const qemu = getTool(tools, 'qemu');
   const path = (/** @type {string} */ name) => ({ path: getTool(tools, name).path });
+  // Without root they may be missing, and the service then finds no network.
+  const networkTool = (/** @type {string} */ name) => ({
+    path: tools.get(name)?.path ?? `/usr/sbin/${name}`,
+  });
   await writeManifest({
     version: 1,
     kernel: { path: kernel.path, release: kernel.release },
     initramfs: { path: initramfsPath },
+    jail: { path: jailPath },
     base_image: { layout_path: baseImage.layoutPath, reference: baseImage.reference },
     qemu: { path: qemu.path, version: qemu.version },
     qemu_img: path('qemu-img'),
     tar2sqfs: path('tar2sqfs'),
-    skopeo: path('skopeo'),
-    nft: path('nft'),
-    ip: path('ip'),
+    nft: networkTool('nft'),
+    ip: networkTool('ip'),
     mke2fs: path('mke2fs'),
     setpriv: path('setpriv'),
     postgres_bin: { path: postgresBin },
     node: { path: node },
   });
-  return { node, go: go.path };
+  return { node, getGo: () => getTool(tools, 'go').path };
 }
 
 /**
@@ -110,6 +121,12 @@ function scopesOf(options) {
  */
 function getTool(tools, name) {
   const finding = tools.get(name);
-  if (finding?.path === undefined) throw new Error(`${name} is not in the table of prerequisites`);
+  if (finding === undefined) throw new Error(`${name} is not in the table of prerequisites`);
+  if (!finding.ok || finding.path === undefined) {
+    const { purpose } = finding.prerequisite;
+    throw new SetupError(`${name} (${purpose}): ${finding.detail}`, {
+      remedy: remedyFor(finding.prerequisite),
+    });
+  }
   return { path: finding.path, version: finding.version ?? '' };
 }

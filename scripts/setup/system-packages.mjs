@@ -1,51 +1,98 @@
 import { assertApt, candidateIsAtLeast, ensureBackports, installPackages, updateOnce } from './apt.mjs';
 import { readOperatingSystem } from './operating-system.mjs';
-import { inspectAll, remedyFor } from './prerequisites.mjs';
+import { isRoot } from './paths.mjs';
+import { inspectAll, installLine, remedyFor } from './prerequisites.mjs';
+import { say } from './report.mjs';
 import { disableServices, withoutServiceStarts } from './service-guard.mjs';
 import { describeError, SetupError } from './setup-error.mjs';
 
+/** @typedef {import('./prerequisites.mjs').Finding} Finding */
+/** @typedef {import('./prerequisites.mjs').Prerequisite} Prerequisite */
+
 /**
- * Installs what is missing of the table, and nothing else.
+ * Installs what is missing of the table, and nothing else. Without root it can only say what is missing, and stops
+ * if nothing works without it.
  * @param {readonly import('./prerequisites.mjs').Scope[]} scopes
- * @returns {Promise<Map<string, import('./prerequisites.mjs').Finding>>} by name, all present
+ * @returns {Promise<Map<string, Finding>>} by name
  */
 export async function ensureSystemPackages(scopes) {
   let findings = await inspectAll(scopes);
-  const missing = findings.filter((finding) => !finding.ok).map((finding) => finding.prerequisite);
-  if (missing.length > 0) {
-    assertApt(missing.map((prerequisite) => prerequisite.name));
-    const updateOutput = await updateOnce();
-    await withoutServiceStarts(() => install(missing)).catch((error) => {
-      throw new SetupError(`${describeError(error)}${formatComplaints(updateOutput)}`, { cause: error });
-    });
-    await disableServices(missing.flatMap((prerequisite) => prerequisite.services ?? []));
+  const missing = findings.filter((finding) => !finding.ok);
+  if (missing.length > 0 && !isRoot()) reportMissing(missing);
+  else if (missing.length > 0) {
+    await installMissing(missing);
     findings = await inspectAll(scopes);
-    assertComplete(findings, updateOutput);
+    assertComplete(findings, await updateOnce());
   }
   return new Map(findings.map((finding) => [finding.prerequisite.name, finding]));
 }
 
-/** @param {readonly import('./prerequisites.mjs').Prerequisite[]} missing */
+/** @param {readonly Finding[]} missing */
+function reportMissing(missing) {
+  const line = installLine(missing.map(({ prerequisite }) => prerequisite));
+  const text = `missing, and only root can install it:\n  ${formatFindings(missing)}`;
+  if (missing.some(({ prerequisite }) => prerequisite.dispensable !== true))
+    throw new SetupError(text, { remedy: `sudo ${line}` });
+  say(`${text}\n  going on without; to have it: sudo ${line}`);
+}
+
+/** @param {readonly Finding[]} missing */
+async function installMissing(missing) {
+  const wanted = missing.map(({ prerequisite }) => prerequisite);
+  assertApt(wanted.map(({ name }) => name));
+  const updateOutput = await updateOnce();
+  await withoutServiceStarts(() => install(wanted)).catch((error) => {
+    throw new SetupError(
+      `${describeError(error)}\nmissing on this machine:\n  ${formatFindings(missing)}${formatComplaints(updateOutput)}`,
+      {
+        remedy: `make the package mirror reachable and run this again, or: ${installLine(wanted)}`,
+        cause: error,
+      },
+    );
+  });
+  await disableServices(wanted.flatMap(({ services }) => services ?? []));
+}
+
+/** @param {readonly Prerequisite[]} missing */
 async function install(missing) {
   /** @type {string[]} */
   const plain = [];
   /** @type {string[]} */
-  const newer = [];
-  for (const { packages, minimum } of missing) {
-    for (const name of packages) {
-      const current = minimum === undefined || (await candidateIsAtLeast(name, minimum));
-      (current ? plain : newer).push(name);
-    }
+  const fromBackports = [];
+  for (const prerequisite of missing) {
+    const packages = await findNewEnough(prerequisite);
+    if (packages === undefined) fromBackports.push(...prerequisite.packages);
+    else plain.push(...packages);
   }
   await installPackages({ packages: plain });
-  if (newer.length > 0) {
+  if (fromBackports.length > 0) {
     const { codename } = await readOperatingSystem();
-    await installPackages({ packages: newer, release: await ensureBackports(codename) });
+    await installPackages({ packages: fromBackports, release: await ensureBackports(codename) });
   }
 }
 
 /**
- * @param {readonly import('./prerequisites.mjs').Finding[]} findings
+ * @param {Prerequisite} prerequisite
+ * @returns {Promise<string[] | undefined>} packages of the release itself
+ */
+async function findNewEnough({ packages, newerPackages = [], minimum }) {
+  if (minimum === undefined) return packages;
+  const old = [];
+  for (const name of packages) if (!(await candidateIsAtLeast(name, minimum))) old.push(name);
+  if (old.length === 0) return packages;
+  for (const name of newerPackages) if (await candidateIsAtLeast(name, minimum)) return [name];
+  return undefined;
+}
+
+/** @param {readonly Finding[]} findings */
+function formatFindings(findings) {
+  return findings
+    .map(({ prerequisite: { name, purpose }, detail }) => `${name} (${purpose}): ${detail}`)
+    .join('\n  ');
+}
+
+/**
+ * @param {readonly Finding[]} findings
  * @param {string} updateOutput
  */
 function assertComplete(findings, updateOutput) {

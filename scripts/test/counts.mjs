@@ -3,16 +3,23 @@
  * @property {number} passed
  * @property {number} failed
  * @property {number} skipped
+ * @property {readonly string[]} failures  what failed, one line each, for people
  */
 
 /** @type {Counts} */
-export const NOTHING = { passed: 0, failed: 0, skipped: 0 };
+export const NOTHING = { passed: 0, failed: 0, skipped: 0, failures: [] };
+/** @type {Counts} */
+export const PASS = { ...NOTHING, passed: 1 };
+/** @type {Counts} */
+export const SKIP = { ...NOTHING, skipped: 1 };
 
 /**
- * A suite that could not be run, or that says nothing, is a failure.
- * @type {Counts}
+ * @param {string} what
+ * @returns {Counts}
  */
-export const CRASHED = { passed: 0, failed: 1, skipped: 0 };
+export function failure(what) {
+  return { ...NOTHING, failed: 1, failures: [what] };
+}
 
 /**
  * @param {Counts} left
@@ -24,6 +31,7 @@ export function addCounts(left, right) {
     passed: left.passed + right.passed,
     failed: left.failed + right.failed,
     skipped: left.skipped + right.skipped,
+    failures: [...left.failures, ...right.failures],
   };
 }
 
@@ -34,6 +42,8 @@ export function addCounts(left, right) {
  * @returns {Counts}
  */
 export function withExitCode(counts, exitCode) {
+  if (exitCode !== 0 && counts.failed === 0)
+    return addCounts(counts, failure(`ended with exit code ${exitCode} although no test failed`));
   const silent = counts.passed + counts.failed + counts.skipped === 0;
-  return silent || (exitCode !== 0 && counts.failed === 0) ? addCounts(counts, CRASHED) : counts;
+  return silent ? addCounts(counts, failure('ran not a single test')) : counts;
 }

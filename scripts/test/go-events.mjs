@@ -3,6 +3,8 @@
  * what passed with a line for its package.
  */
 
+import { addCounts, failure, NOTHING, PASS, SKIP } from './counts.mjs';
+
 /** Kept per test until its result is known. */
 const OUTPUT_LIMIT_CHARACTERS = 64 * 1024;
 
@@ -10,11 +12,13 @@ const OUTPUT_LIMIT_CHARACTERS = 64 * 1024;
 
 export class GoEvents {
   /** @type {import('./counts.mjs').Counts} */
-  counts = { passed: 0, failed: 0, skipped: 0 };
+  counts = NOTHING;
   /** @type {Map<string, string>} */
   #outputs = new Map();
   /** Packages with a failed test: their own failure is not one more. */
   #failedPackages = new Set();
+  /** @type {Map<string, string>} names for people */
+  #running = new Map();
   #write;
 
   /** @param {(text: string) => void} write */
@@ -27,8 +31,14 @@ export class GoEvents {
     const event = parseEvent(line);
     if (event === undefined) this.#write(`${line}\n`);
     else if (event.Action === 'output' || event.Action === 'build-output') this.#keep(event);
+    else if (event.Action === 'run') this.#running.set(keyOf(event), nameOf(event));
     else if (event.Test === undefined) this.#endPackage(event);
     else this.#endTest(event);
+  }
+
+  /** @returns {string[]} tests that have begun and not ended, for people */
+  get unfinished() {
+    return [...this.#running.values()];
   }
 
   /** @param {GoEvent} event */
@@ -42,15 +52,16 @@ export class GoEvents {
 
   /** @param {GoEvent} event */
   #endTest(event) {
-    if (event.Action === 'pass') this.counts.passed += 1;
-    else if (event.Action === 'skip') this.counts.skipped += 1;
+    if (event.Action === 'pass') this.#count(PASS);
+    else if (event.Action === 'skip') this.#count(SKIP);
     else if (event.Action !== 'fail') return;
     if (event.Action === 'fail') {
-      this.counts.failed += 1;
+      this.#count(failure(nameOf(event)));
       this.#failedPackages.add(event.Package);
       this.#write(this.#outputs.get(keyOf(event)) ?? '');
     }
     this.#outputs.delete(keyOf(event));
+    this.#running.delete(keyOf(event));
   }
 
   /** @param {GoEvent} event */
@@ -59,7 +70,13 @@ export class GoEvents {
     if (event.Action === 'build-fail') this.#write(this.#outputs.get(keyOf(event)) ?? '');
     if (event.Action !== 'fail') return;
     this.#write(`${this.#outputs.get(keyOf(event)) ?? ''}FAIL  ${event.Package}\n`);
-    if (!this.#failedPackages.has(event.Package)) this.counts.failed += 1; // it did not build, or died outside of a test
+    if (!this.#failedPackages.has(event.Package))
+      this.#count(failure(`${event.Package} (it did not build, or died outside of a test)`));
+  }
+
+  /** @param {import('./counts.mjs').Counts} counts */
+  #count(counts) {
+    this.counts = addCounts(this.counts, counts);
   }
 }
 
@@ -79,4 +96,9 @@ function parseEvent(line) {
 /** @param {GoEvent} event */
 function keyOf(event) {
   return `${event.Package ?? event.ImportPath ?? ''}\0${event.Test ?? ''}`;
+}
+
+/** @param {GoEvent} event */
+function nameOf(event) {
+  return `${event.Test ?? ''} (${event.Package ?? ''})`;
 }

@@ -1,7 +1,12 @@
 import { spawn } from 'node:child_process';
+import { homedir } from 'node:os';
 import { completePath, REPOSITORY } from '../setup/paths.mjs';
+import { signalGroup } from '../setup/run-command.mjs';
 
-const KILL_GRACE_MS = 30_000;
+/** From asking to end to being ended. */
+const KILL_GRACE_MS = 10_000;
+/** A process that outlives its parent may hold the pipe of its output open for ever. */
+const REST_OF_OUTPUT_MS = 10_000;
 
 /**
  * @typedef {object} LiveOptions
@@ -9,34 +14,38 @@ const KILL_GRACE_MS = 30_000;
  * @property {string} [cwd]
  * @property {NodeJS.ProcessEnv} [env]
  * @property {(line: string) => void} [onLine]  standard output goes there, line by line, instead of to ours
+ * @property {number} [killGraceMs]
  *
- * Runs a program whose output is for people, as it comes.
+ * @typedef {object} LiveResult
+ * @property {number} exitCode  1 for a program that could not be started or was stopped by us
+ * @property {boolean} expired  whether it was stopped by us
+ */
+
+/**
+ * Runs a program whose output is for people, as it comes. It gets a process group of its own, so that what it
+ * started ends with it when its time is over.
  * @param {string} command
  * @param {string[]} args
  * @param {LiveOptions} options
- * @returns {Promise<number>} exit code; 1 for a program that could not be started or was stopped by us
+ * @returns {Promise<LiveResult>}
  */
 export async function runLive(command, args, options) {
   const child = spawn(command, args, {
     cwd: options.cwd ?? REPOSITORY,
-    env: { HOME: '/root', ...process.env, PATH: completePath(), ...options.env },
+    env: { HOME: homedir(), ...process.env, PATH: completePath(), ...options.env },
     stdio: ['ignore', options.onLine === undefined ? 'inherit' : 'pipe', 'inherit'],
+    detached: true,
   });
-  const stop = () => child.kill('SIGTERM');
+  const stop = () => signalGroup(child, 'SIGTERM');
   process.once('exit', stop);
-  const deadline = stopAfter(child, options.timeoutMs, command);
+  const deadline = stopAfter(child, command, options);
   const lines = options.onLine === undefined ? undefined : forEachLine(child.stdout, options.onLine);
   try {
-    const code = await new Promise((resolve) => {
-      child.once('error', (error) => {
-        process.stdout.write(`${command} cannot be started: ${error.message}\n`);
-        resolve(1);
-      });
-      child.once('exit', (exitCode) => resolve(exitCode ?? 1));
-    });
-    await lines;
-    return code;
+    const exitCode = await waitForExit(child, command);
+    if (lines !== undefined) await Promise.race([lines, afterMs(REST_OF_OUTPUT_MS)]);
+    return { exitCode: deadline.expired ? exitCode || 1 : exitCode, expired: deadline.expired };
   } finally {
+    child.stdout?.destroy();
     deadline.clear();
     process.off('exit', stop);
   }
@@ -44,36 +53,69 @@ export async function runLive(command, args, options) {
 
 /**
  * @param {import('node:child_process').ChildProcess} child
- * @param {number} timeoutMs
  * @param {string} command
+ * @returns {Promise<number>}
  */
-function stopAfter(child, timeoutMs, command) {
+function waitForExit(child, command) {
+  return new Promise((resolve) => {
+    child.once('error', (error) => {
+      process.stdout.write(`${command} cannot be started: ${error.message}\n`);
+      resolve(1);
+    });
+    child.once('exit', (exitCode) => resolve(exitCode ?? 1));
+  });
+}
+
+/** @param {number} durationMs */
+function afterMs(durationMs) {
+  return new Promise((resolve) => {
+    setTimeout(resolve, durationMs).unref();
+  });
+}
+
+/**
+ * @param {import('node:child_process').ChildProcess} child
+ * @param {string} command
+ * @param {LiveOptions} options
+ */
+function stopAfter(child, command, { timeoutMs, killGraceMs = KILL_GRACE_MS }) {
   /** @type {NodeJS.Timeout | undefined} */
   let killTimer;
   const timer = setTimeout(() => {
-    process.stdout.write(`${command} did not end within ${timeoutMs / 60_000} minutes and is stopped\n`);
-    child.kill('SIGTERM');
-    killTimer = setTimeout(() => child.kill('SIGKILL'), KILL_GRACE_MS);
+    deadline.expired = true;
+    process.stdout.write(`\n${command} did not end within ${timeoutMs / 1000} s and is stopped\n`);
+    signalGroup(child, 'SIGTERM');
+    killTimer = setTimeout(() => signalGroup(child, 'SIGKILL'), killGraceMs);
   }, timeoutMs);
-  return {
+  const deadline = {
+    expired: false,
     clear() {
       clearTimeout(timer);
       clearTimeout(killTimer);
+      // Its leader has ended when it was asked to; others of the group may not have.
+      if (deadline.expired) signalGroup(child, 'SIGKILL');
     },
   };
+  return deadline;
 }
 
 /**
  * @param {import('node:stream').Readable | null} stream
  * @param {(line: string) => void} onLine
+ * @returns {Promise<void>} settles when all has been read
  */
-async function forEachLine(stream, onLine) {
+function forEachLine(stream, onLine) {
   let rest = '';
   stream?.setEncoding('utf8');
-  for await (const chunk of stream ?? []) {
+  stream?.on('data', (/** @type {string} */ chunk) => {
     const lines = (rest + chunk).split('\n');
     rest = lines.pop() ?? '';
     for (const line of lines) onLine(line);
-  }
-  if (rest !== '') onLine(rest);
+  });
+  return new Promise((resolve) => {
+    stream?.once('end', () => {
+      if (rest !== '') onLine(rest);
+      resolve();
+    });
+  });
 }

@@ -4,13 +4,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { AGENT_DIRECTORY, GO_ENVIRONMENT } from '../setup/agent.mjs';
 import { listFiles } from '../setup/hash.mjs';
+import { JAIL_DIRECTORY } from '../setup/jail.mjs';
 import { assetsDirectory, REPOSITORY } from '../setup/paths.mjs';
-import { CRASHED, NOTHING, withExitCode } from './counts.mjs';
+import { addCounts, failure, NOTHING, withExitCode } from './counts.mjs';
 import { GoEvents } from './go-events.mjs';
 import { runLive } from './live-command.mjs';
+import { findNetworkWrapper } from './private-network.mjs';
+import { summarizeRecord } from './test-record.mjs';
 
 const MINUTE_MS = 60_000;
-const COUNT_REPORTER = join(REPOSITORY, 'scripts', 'test', 'count-reporter.mjs');
+const EVENT_REPORTER = join(REPOSITORY, 'scripts', 'test', 'event-reporter.mjs');
 /** npm puts its packages' Node.js first in PATH and says here which one it runs in itself: the user's own. */
 const USER_NODE = process.env['npm_node_execpath'] ?? process.execPath;
 /** Where packages/sdk/tsconfig.test.json puts its output. */
@@ -25,7 +28,14 @@ const NOT_OURS = new Set(['node_modules', 'dist', '.git']);
 
 /** @type {Suite[]} */
 export const SUITES = [
-  { name: 'go', title: "the guest agent's tests", run: (tools) => runGoTests(tools.go) },
+  {
+    name: 'go',
+    title: "tests of the guest agent and of QEMU's launcher",
+    run: async (tools) => {
+      const agent = await runGoTests(tools.getGo(), AGENT_DIRECTORY);
+      return addCounts(agent, await runGoTests(tools.getGo(), JAIL_DIRECTORY));
+    },
+  },
   {
     name: 'unit',
     title: 'tests beside the code',
@@ -33,12 +43,14 @@ export const SUITES = [
       const files = [
         ...(await findTests('packages', '.test.ts')),
         ...(await findTests('scripts', '.test.mjs')),
+        ...(await findTests('packages/cli', '.test.mjs')),
       ];
       return runNodeTests({
         node: tools.node,
+        wrapper: await findNetworkWrapper(),
         files,
-        args: [`--test-timeout=${5 * MINUTE_MS}`],
-        timeoutMs: 30 * MINUTE_MS,
+        args: [`--test-timeout=${3 * MINUTE_MS}`],
+        timeoutMs: 8 * MINUTE_MS,
       });
     },
   },
@@ -57,8 +69,8 @@ export const SUITES = [
       return runNodeTests({
         node: tools.node,
         files,
-        args: ['--test-isolation=none', `--test-timeout=${15 * MINUTE_MS}`],
-        timeoutMs: 90 * MINUTE_MS,
+        args: ['--test-isolation=none', `--test-timeout=${10 * MINUTE_MS}`],
+        timeoutMs: 60 * MINUTE_MS,
       });
     },
   },
@@ -75,57 +87,64 @@ async function findTests(folder, suffix) {
 }
 
 /**
- * @param {{ node: string, files: string[], args?: string[], timeoutMs: number }} options
+ * @param {{ node: string, wrapper?: string[], files: string[], args?: string[], timeoutMs: number }} options
  * @returns {Promise<Counts>}
  */
 async function runNodeTests(options) {
-  if (options.files.length === 0) {
-    process.stdout.write('there is not a single test file\n');
-    return CRASHED;
-  }
+  if (options.files.length === 0) return failure('there is not a single test file');
   const directory = await mkdtemp(join(tmpdir(), 'coppice-test-'));
-  const countsPath = join(directory, 'counts.json');
+  const recordPath = join(directory, 'record');
   const reporters = [
     '--test-reporter=spec',
     '--test-reporter-destination=stdout',
-    `--test-reporter=${COUNT_REPORTER}`,
-    `--test-reporter-destination=${countsPath}`,
+    `--test-reporter=${EVENT_REPORTER}`,
+    `--test-reporter-destination=${recordPath}`,
   ];
+  const args = ['--test', ...(options.args ?? []), ...reporters, ...options.files];
+  const [command = options.node, ...words] = [...(options.wrapper ?? []), options.node, ...args];
   try {
-    const args = ['--test', ...(options.args ?? []), ...reporters, ...options.files];
-    const exitCode = await runLive(options.node, args, {
+    const { exitCode, expired } = await runLive(command, words, {
       timeoutMs: options.timeoutMs,
       env: { COPPICE_ASSETS_DIR: assetsDirectory() },
     });
-    return withExitCode(await readCounts(countsPath), exitCode);
+    const text = existsSync(recordPath) ? await readFile(recordPath, 'utf8') : '';
+    const { counts, unfinished } = summarizeRecord(text, options.files);
+    return expired ? stopped(counts, unfinished, options.timeoutMs) : withExitCode(counts, exitCode);
   } finally {
     await rm(directory, { recursive: true, force: true });
   }
 }
 
 /**
- * @param {string} path
- * @returns {Promise<Counts>} a run that was killed has written none
+ * @param {Counts} counts
+ * @param {readonly string[]} unfinished
+ * @param {number} timeoutMs
+ * @returns {Counts} one failure more, that says what had not ended
  */
-async function readCounts(path) {
-  const text = existsSync(path) ? await readFile(path, 'utf8') : '';
-  return text === '' ? CRASHED : JSON.parse(text);
+function stopped(counts, unfinished, timeoutMs) {
+  const lines = unfinished.map((line) => `not finished: ${line}`);
+  const failures = [`stopped after ${timeoutMs / MINUTE_MS} minutes`, ...lines];
+  for (const line of failures) process.stdout.write(`${line}\n`);
+  return { ...counts, failed: counts.failed + 1, failures: [...counts.failures, ...failures] };
 }
 
 /**
  * @param {string} go
+ * @param {string} directory of a Go module
  * @returns {Promise<Counts>}
  */
-async function runGoTests(go) {
+async function runGoTests(go, directory) {
+  const timeoutMs = 6 * MINUTE_MS;
   const events = new GoEvents((text) => process.stdout.write(text));
-  const exitCode = await runLive(go, ['test', '-json', '-timeout', '10m', './...'], {
-    timeoutMs: 30 * MINUTE_MS,
-    cwd: AGENT_DIRECTORY,
+  const { exitCode, expired } = await runLive(go, ['test', '-json', '-timeout', '5m', './...'], {
+    timeoutMs,
+    cwd: directory,
     env: GO_ENVIRONMENT,
     onLine: (line) => events.accept(line),
   });
-  if (exitCode === 0 && events.counts.passed === 0) process.stdout.write('there is not a single test\n');
-  return withExitCode(events.counts, exitCode);
+  return expired
+    ? stopped(events.counts, events.unfinished, timeoutMs)
+    : withExitCode(events.counts, exitCode);
 }
 
 /**
@@ -142,8 +161,8 @@ async function runSdkTests(node) {
   await rm(SDK_TEST_BUILD, { recursive: true, force: true });
   const project = join(REPOSITORY, 'packages', 'sdk', 'tsconfig.test.json');
   const compiler = join(REPOSITORY, 'node_modules', '.bin', 'tsc');
-  const built = await runLive(node, [compiler, '-p', project], { timeoutMs: 5 * MINUTE_MS });
-  if (built !== 0) return CRASHED;
+  const built = await runLive(node, [compiler, '-p', project], { timeoutMs: 2 * MINUTE_MS });
+  if (built.exitCode !== 0) return failure('the client does not compile');
   const files = (await listFiles(SDK_TEST_BUILD)).filter((file) => file.endsWith('.test.js'));
-  return runNodeTests({ node: USER_NODE, files, timeoutMs: 5 * MINUTE_MS });
+  return runNodeTests({ node: USER_NODE, files, timeoutMs: 2 * MINUTE_MS });
 }

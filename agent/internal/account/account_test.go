@@ -1,6 +1,7 @@
 package account
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -83,4 +84,14 @@ func FuzzDatabase(f *testing.F) {
 			t.Fatalf("%q has no home", spec)
 		}
 	})
+}
+
+func TestAFileWhoseNameLeadsNowhereIsAnEmptyOne(t *testing.T) {
+	root := t.TempDir()
+	if err := errors.Join(os.WriteFile(root+"/file", nil, 0o600), os.Symlink("file", root+"/etc")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Load(root); err != nil || len(got.Users) != 0 {
+		t.Fatal(got, err)
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"coppice/agent/internal/guestfile"
 )
@@ -36,7 +37,7 @@ type Database struct {
 	Groups []Group
 }
 
-// Load reads the files below root. A missing file is an empty one.
+// Load reads the files below root. A missing file is an empty one, and so is one whose name leads nowhere.
 func Load(root string) (Database, error) {
 	passwd, err := readIfPresent(filepath.Join(root, "etc/passwd"))
 	if err != nil {
@@ -51,7 +52,7 @@ func Load(root string) (Database, error) {
 
 func readIfPresent(path string) ([]byte, error) {
 	content, err := guestfile.ReadBounded(path, maxDatabaseBytes)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
 		return nil, nil
 	}
 	return content, err

@@ -54,23 +54,16 @@ func (s *Service) prepare(h head, settings guest.Settings) (*syscall.ProcAttr, e
 	if err != nil {
 		return nil, fault.FromFile("cannot read the sandbox's accounts", err)
 	}
-	spec := h.User
-	if spec == "" {
-		spec = settings.User
-	}
-	who, err := accounts.Resolve(spec)
+	who, err := resolveUser(accounts, h, settings)
 	if err != nil {
 		return nil, err
 	}
-	directory := h.Cwd
-	if directory == "" {
-		directory = settings.Workdir
-	}
-	if err := requireDirectory(directory); err != nil {
+	directory, err := resolveDirectory(h, settings)
+	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(s.shell); err != nil {
-		return nil, fault.New(fault.InvalidImage, "the image has no usable %s, which runs commands: %v", s.shell, err)
+	if err := s.requireShell(); err != nil {
+		return nil, err
 	}
 	return &syscall.ProcAttr{
 		Dir: directory,
@@ -79,15 +72,52 @@ func (s *Service) prepare(h head, settings guest.Settings) (*syscall.ProcAttr, e
 	}, nil
 }
 
+// resolveUser and resolveDirectory say whose fault it is: the request's, or the image's, which the request can override.
+func resolveUser(accounts account.Database, h head, settings guest.Settings) (account.Identity, error) {
+	if h.User != "" {
+		return accounts.Resolve(h.User)
+	}
+	who, err := accounts.Resolve(settings.User)
+	if err != nil {
+		return who, fault.New(fault.InvalidImage, "the image's USER %q cannot be used; give \"user\" in the request: %s",
+			settings.User, fault.From(err).Message)
+	}
+	return who, nil
+}
+
+func resolveDirectory(h head, settings guest.Settings) (string, error) {
+	if h.Cwd != "" {
+		if err := requireDirectory(h.Cwd); err != nil {
+			return "", fault.Invalid("cwd: %v; create the directory first", err)
+		}
+		return h.Cwd, nil
+	}
+	if err := requireDirectory(settings.Workdir); err != nil {
+		return "", fault.New(fault.InvalidImage, "the working directory %s, which the image or the default names, cannot be used; "+
+			"give \"cwd\" in the request: %v", settings.Workdir, err)
+	}
+	return settings.Workdir, nil
+}
+
 func requireDirectory(path string) error {
 	info, err := os.Stat(path)
-	if err != nil {
-		return fault.Invalid("cwd: %v; create the directory first", err)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is not a directory", path)
 	}
-	if !info.IsDir() {
-		return fault.Invalid("cwd: %s is not a directory", path)
+	return err
+}
+
+// requireShell is asked for each command: a sandbox may bring its shell along as a file.
+func (s *Service) requireShell() error {
+	info, err := os.Stat(s.shell)
+	if err == nil && (!info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0) {
+		err = fmt.Errorf("%s is not an executable file", s.shell)
 	}
-	return nil
+	if err == nil {
+		return nil
+	}
+	return fault.New(fault.InvalidImage, "the image has no %s that could run the command; "+
+		"use an image with a shell, or upload a static one to that path: %v", s.shell, err)
 }
 
 // explainStart names the field to change. fork and exec report one errno for several steps.

@@ -3,7 +3,6 @@ package resume
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -77,7 +76,7 @@ func replaceFile(root, name, content string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.RemoveAll(temporary); err != nil {
 		return err
 	}
 	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o644)
@@ -87,6 +86,11 @@ func replaceFile(root, name, content string) error {
 	_, err = file.WriteString(content)
 	if err := errors.Join(err, file.Close()); err != nil {
 		return err
+	}
+	if info, err := os.Lstat(path); err == nil && info.IsDir() {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
 	}
 	return os.Rename(temporary, path)
 }

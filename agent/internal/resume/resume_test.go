@@ -225,3 +225,16 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestADirectoryOfTheImageInThePlaceOfAFileIsReplaced(t *testing.T) {
+	root := t.TempDir()
+	if err := errors.Join(
+		os.MkdirAll(root+"/etc/hostname/below", 0o755), os.MkdirAll(root+"/etc/hostname.coppice/below", 0o755),
+		replaceFile(root, "etc/hostname", "name\n"),
+	); err != nil {
+		t.Fatal(err)
+	}
+	if content, err := os.ReadFile(root + "/etc/hostname"); err != nil || string(content) != "name\n" {
+		t.Fatal(string(content), err)
+	}
+}

@@ -40,16 +40,21 @@ func Steps(o Options) []Step {
 }
 
 func ensureDirectories(r Request) error {
+	return rootfs.EnsureDirectories("/", r.Settings.Workdir, ownerOf(r.Settings.User))
+}
+
+// ownerOf is root where an image names a user that it does not have, or has a device for an /etc/passwd: both are for
+// exec to report.
+func ownerOf(user string) account.Identity {
 	accounts, err := account.Load("/")
 	if err != nil {
-		return err
+		return account.Identity{}
 	}
-	// An image may name a user that it does not have; that is for exec to report.
-	owner, err := accounts.Resolve(r.Settings.User)
+	owner, err := accounts.Resolve(user)
 	if err != nil {
-		owner = account.Identity{}
+		return account.Identity{}
 	}
-	return rootfs.EnsureDirectories("/", r.Settings.Workdir, owner)
+	return owner
 }
 
 func configureNetwork(r Request) error {

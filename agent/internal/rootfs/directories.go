@@ -11,19 +11,39 @@ import (
 	"coppice/agent/internal/account"
 )
 
-// EnsureDirectories creates what every sandbox has, where the image lacks it: /tmp, /home, the working directory.
+// EnsureDirectories creates what every sandbox has, where the image lacks it: /etc, /tmp, /home, the working directory.
 // Directories that the image has keep their owner and mode; a symlink to a directory is as good as one.
 func EnsureDirectories(root, workdir string, user account.Identity) error {
-	if err := ensureOwned(filepath.Join(root, "tmp"), 0o1777, account.Identity{}); err != nil {
-		return err
+	for _, wanted := range []struct {
+		name  string
+		mode  uint32
+		owner account.Identity
+	}{
+		{"etc", 0o755, account.Identity{}},
+		{"tmp", 0o1777, account.Identity{}},
+		{"home", 0o755, account.Identity{}},
+		{"workspace", 0o755, user},
+	} {
+		if err := ensureOwned(filepath.Join(root, wanted.name), wanted.mode, wanted.owner); err != nil {
+			return err
+		}
 	}
-	if err := ensureOwned(filepath.Join(root, "home"), 0o755, account.Identity{}); err != nil {
-		return err
+	err := os.MkdirAll(filepath.Join(root, workdir), 0o755)
+	if isImagesFault(err) {
+		// A WORKDIR that is a file, say. Files can still be moved; exec names it.
+		return nil
 	}
-	if err := ensureOwned(filepath.Join(root, "workspace"), 0o755, user); err != nil {
-		return err
+	return err
+}
+
+// isImagesFault tells what an image has in the place of a directory from a disk that fails.
+func isImagesFault(err error) bool {
+	for _, errno := range []unix.Errno{unix.ENOTDIR, unix.EEXIST, unix.ELOOP, unix.ENAMETOOLONG} {
+		if errors.Is(err, errno) {
+			return true
+		}
 	}
-	return os.MkdirAll(filepath.Join(root, workdir), 0o755)
+	return false
 }
 
 func ensureOwned(path string, mode uint32, owner account.Identity) error {
@@ -31,10 +51,10 @@ func ensureOwned(path string, mode uint32, owner account.Identity) error {
 	if err == nil && info.IsDir() {
 		return nil
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !isImagesFault(err) {
 		return err
 	}
-	// A file, or a symlink to nowhere.
+	// A file, or a symlink that leads nowhere, to a file or round in a circle.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -13,8 +13,8 @@ import (
 	"coppice/agent/internal/reap"
 )
 
-// warmLimit bounds the warming shell: it is the image's program.
-const warmLimit = 30 * time.Second
+// warmLimit bounds the warming shell: it is the image's program, and the host waits 15 s for an answer.
+const warmLimit = 8 * time.Second
 
 // Prepare makes the root while the template is made, so that no sandbox spends time on it, and runs a shell in it, so
 // that clones find in the page cache what their first command needs. It reports whether the image has /bin/sh.

@@ -89,8 +89,23 @@ func mountOverlay(writable, target string) error {
 			return err
 		}
 	}
+	// The root is the upper directory's; an image may have made its own sticky, say.
+	if err := copyOwnerAndMode(imagePoint, upper); err != nil {
+		return err
+	}
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=on", imagePoint, upper, work)
 	return mountAt(mount{"overlay", target, "overlay", 0, options})
+}
+
+func copyOwnerAndMode(from, to string) error {
+	var info unix.Stat_t
+	if err := unix.Stat(from, &info); err != nil {
+		return fmt.Errorf("stat %s: %w", from, err)
+	}
+	if err := os.Chown(to, int(info.Uid), int(info.Gid)); err != nil {
+		return err
+	}
+	return unix.Chmod(to, info.Mode&^unix.S_IFMT)
 }
 
 // enter takes the system's mounts along and moves the mount at root onto /. The initramfs's /run stays behind unseen,

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -85,5 +86,45 @@ func TestAProgramIsLookedUpInsideOfTheImage(t *testing.T) {
 	}
 	if has, err := isProgram(root, "/bin/sh"); !has || err != nil {
 		t.Fatal(has, err)
+	}
+}
+
+func TestWhateverTheImageHasInThePlaceOfADirectoryDoesNotKeepItFromStarting(t *testing.T) {
+	root := t.TempDir()
+	if err := errors.Join(
+		os.Symlink("tmp", root+"/tmp"), os.Symlink("file/below", root+"/home"), os.Symlink("nowhere", root+"/etc"),
+		os.WriteFile(root+"/file", nil, 0o600), os.WriteFile(root+"/workspace", nil, 0o600), os.Symlink("nowhere", root+"/link"),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for _, workdir := range []string{"/file", "/file/below", "/link", "/" + strings.Repeat("x", 300)} {
+		if err := EnsureDirectories(root, workdir, account.Identity{}); err != nil {
+			t.Errorf("%.20s: %v", workdir, err)
+		}
+	}
+	for _, name := range []string{"tmp", "home", "etc", "workspace"} {
+		if info, err := os.Lstat(filepath.Join(root, name)); err != nil || !info.IsDir() {
+			t.Errorf("%s: %v %v", name, info, err)
+		}
+	}
+	if info, err := os.Lstat(root + "/file"); err != nil || !info.Mode().IsRegular() {
+		t.Error("a WORKDIR that is a file was replaced", err)
+	}
+}
+
+func TestTheRootHasTheImagesOwnerAndMode(t *testing.T) {
+	image, upper := t.TempDir(), t.TempDir()
+	if err := errors.Join(os.Chown(image, 1000, 1001), unix.Chmod(image, 0o1750)); err != nil {
+		t.Fatal(err)
+	}
+	if err := copyOwnerAndMode(image, upper); err != nil {
+		t.Fatal(err)
+	}
+	var info unix.Stat_t
+	if err := unix.Stat(upper, &info); err != nil {
+		t.Fatal(err)
+	}
+	if info.Uid != 1000 || info.Gid != 1001 || info.Mode != unix.S_IFDIR|0o1750 {
+		t.Errorf("%o of %d:%d", info.Mode, info.Uid, info.Gid)
 	}
 }

@@ -1,11 +1,11 @@
 import { parseArgs } from 'node:util';
 import { inspectMachine } from './machine.mjs';
-import { formatRows } from './report-table.mjs';
+import { formatRows, summarize } from './report-table.mjs';
 
 /**
  * @typedef {object} Row
  * @property {string} name
- * @property {'ok' | 'missing' | 'note'} status  a note neither fails nor needs anything to be done
+ * @property {'ok' | 'warn' | 'fail'} status  a warning does not keep the service from running sandboxes
  * @property {string} detail    what was found
  * @property {string} [remedy]
  */
@@ -18,20 +18,13 @@ export async function doctor(args) {
   const options = parseOptions(args);
   if (options === undefined) return 2;
   const rows = await inspectMachine();
-  const missing = rows.filter(({ status }) => status === 'missing');
-  if (options.json) {
-    process.stdout.write(`${JSON.stringify({ ok: missing.length === 0, checks: rows }, null, 2)}\n`);
-  } else {
-    process.stdout.write(
-      formatRows(rows, { colour: process.stdout.isTTY && process.env['NO_COLOR'] === undefined }),
-    );
-    process.stdout.write(
-      missing.length === 0
-        ? '\nready\n'
-        : `\n${missing.length} missing: ${missing.map(({ name }) => name).join(', ')}\n`,
-    );
+  const ok = rows.every(({ status }) => status !== 'fail');
+  if (options.json) process.stdout.write(`${JSON.stringify({ ok, checks: rows }, null, 2)}\n`);
+  else {
+    const colour = process.stdout.isTTY && process.env['NO_COLOR'] === undefined;
+    process.stdout.write(formatRows(rows, { colour }) + summarize(rows));
   }
-  return missing.length === 0 ? 0 : 1;
+  return ok ? 0 : 1;
 }
 
 /** @param {string[]} args */

@@ -1,5 +1,5 @@
 /** Bold red and green where a person looks at it; bytes alone in a file or a pipe. */
-const COLOURS = { ok: '\u001B[32m', missing: '\u001B[1;31m', note: '\u001B[33m' };
+const COLOURS = { ok: '\u001B[32m', fail: '\u001B[1;31m', warn: '\u001B[33m' };
 const RESET = '\u001B[0m';
 
 /**
@@ -18,4 +18,19 @@ export function formatRows(rows, options) {
       return `${shown}  ${name.padEnd(nameWidth)}  ${detail}\n${remedy === undefined ? '' : `${indent}-> ${remedy}\n`}`;
     })
     .join('');
+}
+
+/**
+ * @param {readonly import('./doctor.mjs').Row[]} rows
+ * @returns {string} what it comes to
+ */
+export function summarize(rows) {
+  /** @param {string} wanted */
+  const names = (wanted) => rows.filter(({ status }) => status === wanted).map(({ name }) => name);
+  const [failed, warned] = [names('fail'), names('warn')];
+  const lines = [
+    ...(warned.length > 0 ? [`${warned.length} to know of: ${warned.join(', ')}`] : []),
+    failed.length > 0 ? `${failed.length} to be mended: ${failed.join(', ')}` : 'ready',
+  ];
+  return `\n${lines.join('\n')}\n`;
 }

@@ -42,6 +42,11 @@ export const ERRORS = {
     retryable: false,
     summary: 'The sandbox is in a state that does not allow the operation.',
   },
+  secret_unreadable: {
+    status: 409,
+    retryable: false,
+    summary: 'A stored secret was sealed with another master key; store it again.',
+  },
   already_exists: { status: 409, retryable: false, summary: 'The name is taken.' },
   payload_too_large: { status: 413, retryable: false, summary: 'The body is over the stated limit.' },
   range_not_satisfiable: {
@@ -68,7 +73,11 @@ export const ERRORS = {
   },
   guest_unreachable: { status: 502, retryable: true, summary: 'The agent in the sandbox does not answer.' },
   disk_full: { status: 507, retryable: false, summary: "The sandbox's disk is full." },
-  unavailable: { status: 503, retryable: true, summary: 'The service is starting or shutting down.' },
+  unavailable: {
+    status: 503,
+    retryable: true,
+    summary: 'The service starts or stops, or has paused the sandbox.',
+  },
 } as const satisfies Record<string, { status: number; retryable: boolean; summary: string }>;
 
 export type ErrorCode = keyof typeof ERRORS;

@@ -51,6 +51,15 @@ test('coppice/* is built in and is never a name of Docker Hub', () => {
   assert.equal(isBuiltinImage(parseImageReference('coppice.example/base:1')), false);
 });
 
+test('local/* was imported on this machine and is never a name of Docker Hub', () => {
+  assert.equal(formatImageReference(parseImageReference('local/team/app:1')), 'local/team/app:1');
+  assert.equal(isBuiltinImage(parseImageReference('local/app:1')), true);
+  for (const text of ['docker.io/local/app:1', 'local:1', 'localhost/app:1', 'local.example/app:1']) {
+    assert.equal(isBuiltinImage(parseImageReference(text)), false, text);
+  }
+  assert.equal(codeOf('local/app:latest'), 'image_not_pinned');
+});
+
 test('no tag and floating tags are refused in any case, a digest pins them', () => {
   for (const text of ['node', 'ghcr.io/a/b', 'localhost:5000/app', 'coppice/base']) {
     assert.equal(codeOf(text), 'image_not_pinned', text);
@@ -154,6 +163,7 @@ test('any text parses to something stable or fails with a code of the table', ()
         '_',
         '5000',
         'coppice',
+        'local',
         'sha256:',
         HEX,
         '[',

@@ -4,9 +4,17 @@
  * `latest`: a sandbox that is created twice from one reference must get one image.
  */
 import { AppError } from './errors.ts';
+import {
+  BUILTIN_REGISTRY,
+  canonicalRegistry,
+  DEFAULT_REGISTRY,
+  isRegistryHost,
+  LOCAL_REGISTRY,
+  namesRegistry,
+} from './registry-name.ts';
 
 export interface ImageReference {
-  /** Host and port of the registry, or {@link BUILTIN_REGISTRY}. */
+  /** Host and port of the registry, {@link BUILTIN_REGISTRY} or {@link LOCAL_REGISTRY}. */
   registry: string;
   /** Path within the registry, `library/node`. */
   repository: string;
@@ -15,23 +23,13 @@ export interface ImageReference {
   digest?: string;
 }
 
-/** `coppice/base:1` and the like are built at set-up and never fetched. No host can have this name: it has no dot. */
-export const BUILTIN_REGISTRY = 'coppice';
-
 export const MAX_IMAGE_REFERENCE_LENGTH = 512;
 const MAX_REPOSITORY_LENGTH = 255;
-const DEFAULT_REGISTRY = 'docker.io';
 
 const FLOATING_TAGS: ReadonlySet<string> = new Set(['latest', 'lts', 'stable']);
-const HOST_LABEL = '[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?';
-const REGISTRY = new RegExp(
-  String.raw`^(?:${HOST_LABEL}(?:\.${HOST_LABEL})*|\[[0-9a-fA-F:]{2,45}\])(?::[0-9]{1,5})?$`,
-  'u',
-);
 const REPOSITORY = /^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:\/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*$/u;
 const TAG = /^[\w][\w.-]{0,127}$/u;
 const DIGEST = /^sha256:[0-9a-f]{64}$/u;
-const MAX_PORT = 65_535;
 
 /**
  * Reads `[registry/]repository[:tag][@digest]`. Throws `invalid_image` if it cannot be read, `image_not_pinned` if it has neither
@@ -72,8 +70,9 @@ export function formatImageReference(reference: ImageReference): string {
   return `${reference.registry}/${reference.repository}${tag}${digest}`;
 }
 
+/** Whether it is of this machine and never fetched: built at set-up, or imported. */
 export function isBuiltinImage(reference: ImageReference): boolean {
-  return reference.registry === BUILTIN_REGISTRY;
+  return reference.registry === BUILTIN_REGISTRY || reference.registry === LOCAL_REGISTRY;
 }
 
 function splitSuffixes(text: string): { name: string; tag: string | undefined; digest: string | undefined } {
@@ -90,24 +89,16 @@ function splitRegistry(name: string): { registry: string; repository: string } {
   const slash = name.indexOf('/');
   const first = slash === -1 ? '' : name.slice(0, slash);
   const rest = name.slice(slash + 1);
-  if (first === BUILTIN_REGISTRY) return { registry: BUILTIN_REGISTRY, repository: rest };
-  const isHost = /[.:]/u.test(first) || first.toLowerCase() === 'localhost';
+  if (first === BUILTIN_REGISTRY || first === LOCAL_REGISTRY) return { registry: first, repository: rest };
+  const isHost = namesRegistry(first);
   const registry = isHost ? canonicalRegistry(first) : DEFAULT_REGISTRY;
   const repository = isHost ? rest : name;
   const isOfficial = registry === DEFAULT_REGISTRY && !repository.includes('/');
   return { registry, repository: isOfficial ? `library/${repository}` : repository };
 }
 
-/** Host names have no case, and Docker Hub has several names. */
-function canonicalRegistry(host: string): string {
-  const lower = host.toLowerCase();
-  return lower === 'index.docker.io' || lower === 'registry-1.docker.io' ? DEFAULT_REGISTRY : lower;
-}
-
 function checkRegistry(text: string, registry: string): void {
-  const port = /:(\d+)$/u.exec(registry)?.[1];
-  const hasGoodPort = port === undefined || (Number(port) > 0 && Number(port) <= MAX_PORT);
-  if (!REGISTRY.test(registry) || !hasGoodPort) {
+  if (!isRegistryHost(registry)) {
     throw refuse(text, `${quote(registry)} is no registry host, "host" or "host:port"`);
   }
 }

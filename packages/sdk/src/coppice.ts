@@ -1,5 +1,6 @@
 import { resolveClientOptions, type ClientOptions } from './client-options.ts';
 import { Images } from './images.ts';
+import { Registries } from './registries.ts';
 import { Sandboxes } from './sandboxes.ts';
 import { Transport } from './transport.ts';
 
@@ -16,11 +17,13 @@ export class Coppice {
   readonly baseUrl: string;
   readonly sandboxes: Sandboxes;
   readonly images: Images;
+  readonly registries: Registries;
 
   constructor(options: ClientOptions = {}) {
     const transport = new Transport(resolveClientOptions(options));
     this.baseUrl = transport.baseUrl;
     this.sandboxes = new Sandboxes(transport);
     this.images = new Images(transport);
+    this.registries = new Registries(transport);
   }
 }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { BuildProgress } from './build-events.ts';
 import { errorBody, LoopbackServer } from './testing/loopback-server.ts';
 
 const WIRE = {
@@ -36,4 +37,79 @@ test('a refused image is an error with the service’s code', async () => {
     code: 'image_not_pinned',
     detail: 'a has no tag',
   });
+});
+
+/** Answers with these pieces, each in a chunk of its own. */
+function streaming(...pieces: string[]): Promise<LoopbackServer> {
+  return LoopbackServer.start(async (_, response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    for (const piece of pieces) {
+      response.write(piece);
+      await new Promise(setImmediate);
+    }
+    response.end();
+  });
+}
+
+const STEP = 'data: {"type":"step","step":"pull","elapsed_ms":5}\n\n';
+const PROGRESS = 'data: {"type":"progress","step":"pull","done_bytes":3,"total_bytes":9,"elapsed_ms":7}\n\n';
+const DONE = `data: ${JSON.stringify({ type: 'done', image: WIRE })}\n\n`;
+
+test('a build with onProgress tells steps and bytes and answers the record, however the stream is cut', async () => {
+  const all = `:\n\n${STEP}:\n\ndata: {"type":"of a newer service"}\n\n${PROGRESS}${DONE}`;
+  for (const pieces of [[all], Array.from(all), [all.replaceAll('\n', '\r\n')]]) {
+    await using server = await streaming(...pieces);
+    const told: BuildProgress[] = [];
+    const onProgress = (progress: BuildProgress): unknown => told.push(progress);
+    assert.deepEqual(await server.client().images.build('a:1', { onProgress }), SHOWN);
+    assert.deepEqual(told, [
+      { step: 'pull', doneBytes: null, totalBytes: null, elapsedMs: 5 },
+      { step: 'pull', doneBytes: 3, totalBytes: 9, elapsedMs: 7 },
+    ]);
+    assert.equal(server.last.headers.accept, 'text/event-stream');
+    assert.deepEqual(server.lastJson, { image: 'a:1' });
+  }
+});
+
+test('a build with onProgress that fails is an error with the service’s code, before and under way', async () => {
+  const onProgress = (): void => undefined;
+  const event = { type: 'error', ...errorBody('image_not_found', 'no such image') };
+  await using server = await streaming(STEP, `data: ${JSON.stringify(event)}\n\n`);
+  await assert.rejects(server.client().images.build('a:1', { onProgress }), {
+    name: 'CoppiceError',
+    code: 'image_not_found',
+    detail: 'no such image',
+    requestId: 'req0a1b',
+  });
+  await using refused = await LoopbackServer.answering(400, errorBody('image_not_pinned', 'a has no tag'));
+  await assert.rejects(refused.client().images.build('a', { onProgress }), { code: 'image_not_pinned' });
+});
+
+test('a stream that ends early or makes no sense is no success', async () => {
+  const onProgress = (): void => undefined;
+  for (const text of [STEP, DONE.trimEnd(), 'data: {"type":"done"}\n\n', 'data: nonsense\n\n', '']) {
+    await using server = await streaming(text);
+    await assert.rejects(
+      server.client().images.build('a:1', { onProgress }),
+      { code: 'invalid_response' },
+      JSON.stringify(text),
+    );
+  }
+});
+
+test('a build that is followed ends with the caller’s signal, or with what onProgress throws', async () => {
+  await using server = await LoopbackServer.start((_, response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' }).write(STEP);
+  });
+  const reason = new Error('enough');
+  const fail = (): never => {
+    throw reason;
+  };
+  await assert.rejects(server.client().images.build('a:1', { onProgress: fail }), reason);
+  const controller = new AbortController();
+  const onProgress = (): void => controller.abort(reason);
+  await assert.rejects(
+    server.client().images.build('a:1', { onProgress, signal: controller.signal }),
+    reason,
+  );
 });

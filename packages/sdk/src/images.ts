@@ -1,3 +1,4 @@
+import { followBuild, type BuildProgress } from './build-events.ts';
 import type { CallOptions } from './client-options.ts';
 import { PREPARE_TIMEOUT_MS } from './lifecycle.ts';
 import { PagedList, parseNextQuery } from './paged-list.ts';
@@ -14,6 +15,15 @@ export interface ImageInfo {
   preparedAt: string | null;
   /** `ready` or `preparing`; a newer service may know more. */
   status: string;
+}
+
+/** How to make the build call. */
+export interface BuildOptions extends CallOptions {
+  /**
+   * Called as the preparation goes on, a few times a second at most. What it throws ends the call; the preparation goes
+   * on in the service.
+   */
+  onProgress?: ((progress: BuildProgress) => void) | undefined;
 }
 
 /** The images that the service has prepared. Reached as `client.images`. */
@@ -49,19 +59,27 @@ export class Images {
    *
    * @example
    * await client.images.build('python:3.12-slim');
+   *
+   * @example
+   * await client.images.build('python:3.12-slim', {
+   *   onProgress: ({ step, doneBytes, totalBytes }) => console.log(step, doneBytes, totalBytes),
+   * });
    */
-  async build(image: string, options: CallOptions = {}): Promise<ImageInfo> {
+  async build(image: string, options: BuildOptions = {}): Promise<ImageInfo> {
+    const { onProgress, signal } = options;
+    const request = {
+      method: 'POST' as const,
+      path: '/v1/images/build',
+      body: JSON.stringify({ image }),
+      // Preparing what is prepared already does nothing.
+      idempotent: true,
+      signal,
+      timeoutMs: Math.max(this.#transport.timeoutMs, PREPARE_TIMEOUT_MS),
+    };
+    if (onProgress !== undefined)
+      return followBuild(this.#transport, request, { onProgress, parseImage: parseImageInfo });
     const answer = await this.#transport.callJson(
-      {
-        method: 'POST',
-        path: '/v1/images/build',
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify({ image }),
-        // Preparing what is prepared already does nothing.
-        idempotent: true,
-        signal: options.signal,
-        timeoutMs: Math.max(this.#transport.timeoutMs, PREPARE_TIMEOUT_MS),
-      },
+      { ...request, headers: { 'content-type': 'application/json' } },
       parseImageInfo,
     );
     return answer.value;

@@ -1,3 +1,4 @@
+export type { BuildProgress } from './build-events.ts';
 export { DEFAULT_BASE_URL_TEMPLATE } from './client-options.ts';
 export type { CallOptions, ClientOptions, FetchFunction } from './client-options.ts';
 export type { CommandExit, OutputChunk, OutputListeners } from './command-stream.ts';
@@ -7,8 +8,9 @@ export type { CreateCallOptions, CreateOptions } from './lifecycle.ts';
 export { CoppiceError } from './errors.ts';
 export type { ExecOptions, ExecResult } from './exec.ts';
 export type { DownloadOptions, FileContent, FileEntry, UploadOptions, UploadResult } from './files.ts';
-export type { ImageInfo, Images } from './images.ts';
+export type { BuildOptions, ImageInfo, Images } from './images.ts';
 export type { PagedList } from './paged-list.ts';
+export type { Registries, RegistryInfo, RegistryLogin } from './registries.ts';
 export { Sandbox } from './sandbox.ts';
 export type { DestroyResult, SandboxInfo, SandboxStatus } from './sandbox-record.ts';
 export type { ListOptions, Sandboxes } from './sandboxes.ts';

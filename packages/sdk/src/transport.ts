@@ -25,7 +25,7 @@ const MAX_ERROR_BODY_BYTES = 65_536;
 type StreamingRequestInit = RequestInit & { duplex?: 'half' };
 
 export interface CallRequest {
-  method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
+  method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   /** Below the base URL, with encoded segments. */
   path: string;
   query?: string;
@@ -36,6 +36,8 @@ export interface CallRequest {
   signal?: AbortSignal | undefined;
   /** Default: the client's `timeoutMs`. */
   timeoutMs?: number | undefined;
+  /** How long an answer that is read as it comes may stand still. Default: the client's `timeoutMs`. */
+  stallMs?: number | undefined;
 }
 
 export interface Answer<Value> {
@@ -89,13 +91,24 @@ export class Transport {
     return { value: parseJsonAnswer(request, response, { body, parse }), headers: response.headers };
   }
 
+  /** Sends a request whose answer has no body that counts. */
+  async callEmpty(request: CallRequest): Promise<void> {
+    const deadline = this.#startDeadline(request);
+    try {
+      const response = await this.#send(request, deadline);
+      await response.body?.cancel();
+    } finally {
+      deadline.end();
+    }
+  }
+
   /** Sends a request whose answer is read as it comes. */
   async callStream(request: CallRequest): Promise<ReadableStream<Uint8Array<ArrayBuffer>>> {
     const deadline = this.#startDeadline(request);
     try {
       const response = await this.#send(request, deadline);
       return watchDownload(response.body, deadline, {
-        stallMs: this.timeoutMs,
+        stallMs: request.stallMs ?? this.timeoutMs,
         mapError: (error) => buildConnectionError(request, deadline.reasonFor(error)),
       });
     } catch (error) {

@@ -10,23 +10,28 @@ import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { parseApiKey } from '@coppice/contract';
 import { z } from 'zod';
+import { ConfigError } from './config-error.ts';
 import type { ControlConfig } from './control/control-config.ts';
+import { choosePaths, PathError, type Paths } from './default-paths.ts';
+import { EXPOSURE_SETTINGS, readExposure } from './exposure-settings.ts';
+import type { TlsPaths } from './lib/tls/tls-pair.ts';
 import type { RunnerConfig } from './runner/runner-config.ts';
 
+export { ConfigError } from './config-error.ts';
+
 export interface Config {
+  dataDir: string;
+  runDir: string;
+  assetsDir: string;
   control: ControlConfig;
   runner: RunnerConfig;
   logLevel: string;
+  /** Where tests hold the roles at named steps; absent in service. */
+  faultDir?: string;
   /** Unprivileged account of control and its PostgreSQL. */
   user: string;
-}
-
-/** A setting that cannot be used; the message names it. */
-export class ConfigError extends Error {
-  constructor(message: string) {
-    super(message);
-    this.name = 'ConfigError';
-  }
+  /** Files of certificate and key; undefined for plain HTTP. */
+  tls?: TlsPaths;
 }
 
 const flagList = z.string().transform((text) =>
@@ -66,10 +71,11 @@ const VERSION = z
 
 /** Every variable the service reads, with its default. */
 export const Settings = z.object({
-  COPPICE_DATA_DIR: z.string().default('/var/lib/coppice'),
-  COPPICE_RUN_DIR: z.string().default('/run/coppice'),
-  COPPICE_ASSETS_DIR: z.string().default('/var/lib/coppice/assets'),
+  COPPICE_DATA_DIR: z.string().optional(),
+  COPPICE_RUN_DIR: z.string().optional(),
+  COPPICE_ASSETS_DIR: z.string().optional(),
   COPPICE_LISTEN: Listen.prefault('127.0.0.1:8080'),
+  ...EXPOSURE_SETTINGS,
   COPPICE_REGION: z
     .string()
     .regex(/^[a-z]{2,8}$/u, 'lowercase letters, such as us')
@@ -79,6 +85,7 @@ export const Settings = z.object({
   COPPICE_LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal']).default('info'),
   COPPICE_REGISTRY_MIRRORS: Mirrors.prefault(''),
   COPPICE_INSECURE_REGISTRIES: flagList.prefault(''),
+  COPPICE_NETWORK: z.enum(['auto', 'on', 'off']).default('auto'),
   COPPICE_GUEST_CIDR: z
     .string()
     .regex(/^\d+\.\d+\.\d+\.\d+\/\d+$/u, 'an IPv4 range, such as 10.202.0.0/16')
@@ -86,7 +93,12 @@ export const Settings = z.object({
   COPPICE_OPEN_PRIVATE_RANGES: flagList.prefault(''),
   COPPICE_RESOLVERS: flagList.prefault(''),
   COPPICE_WARM_POOL: z.coerce.number().int().min(0).max(64).default(4),
+  COPPICE_MEM_OVERCOMMIT: z.coerce.number().min(0.1).max(100).default(2),
+  COPPICE_CPU_OVERCOMMIT: z.coerce.number().min(0.1).max(1000).default(16),
+  COPPICE_DISK_RESERVE_MIB: z.coerce.number().int().min(64).max(1_000_000_000).default(2048),
+  COPPICE_IMAGE_CACHE_MIB: z.coerce.number().int().min(0).max(1_000_000_000).default(20_480),
   COPPICE_UID_BASE: z.coerce.number().int().min(1000).max(2_000_000_000).default(1_600_000),
+  COPPICE_FAULT_DIR: z.string().optional(),
   DATABASE_URL: z.string().optional(),
 });
 export type Settings = z.infer<typeof Settings>;
@@ -96,12 +108,13 @@ const Manifest = z.object({
   kernel: z.object({ path: z.string() }),
   initramfs: z.object({ path: z.string() }),
   base_image: z.object({ layout_path: z.string(), reference: z.string() }),
+  jail: z.object({ path: z.string() }),
   qemu: z.object({ path: z.string() }),
   qemu_img: z.object({ path: z.string() }),
   tar2sqfs: z.object({ path: z.string() }),
-  skopeo: z.object({ path: z.string() }),
-  nft: z.object({ path: z.string() }),
-  ip: z.object({ path: z.string() }),
+  // Without them guests have no network.
+  nft: z.object({ path: z.string() }).default({ path: 'nft' }),
+  ip: z.object({ path: z.string() }).default({ path: 'ip' }),
   mke2fs: z.object({ path: z.string() }),
   postgres_bin: z.object({ path: z.string() }),
 });
@@ -109,16 +122,24 @@ type Manifest = z.infer<typeof Manifest>;
 
 export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config {
   const settings = readSettings(environment);
-  const manifest = readManifest(join(settings.COPPICE_ASSETS_DIR, 'manifest.json'));
-  const dataDir = resolve(settings.COPPICE_DATA_DIR);
-  const runDir = resolve(settings.COPPICE_RUN_DIR);
+  const paths = readPaths(settings, environment);
+  const manifest = readManifest(join(paths.assetsDir, 'manifest.json'));
+  const dataDir = resolve(paths.dataDir);
+  const runDir = resolve(paths.runDir);
   assertShort(runDir);
   assertBootstrapKey(settings);
   const runnerSocket = join(runDir, 'runner.sock');
+  const { tls, ...exposure } = readExposure(settings, settings.COPPICE_LISTEN);
   return {
+    dataDir,
+    runDir,
+    assetsDir: resolve(paths.assetsDir),
     logLevel: settings.COPPICE_LOG_LEVEL,
     user: settings.COPPICE_USER,
+    ...(tls === undefined ? {} : { tls }),
+    ...(settings.COPPICE_FAULT_DIR === undefined ? {} : { faultDir: settings.COPPICE_FAULT_DIR }),
     control: {
+      ...exposure,
       version: VERSION,
       listen: settings.COPPICE_LISTEN,
       region: settings.COPPICE_REGION,
@@ -151,22 +172,28 @@ function runnerConfig(
     runDir,
     socketPath: runnerSocket,
     slug: networkSlug(dataDir),
+    network: settings.COPPICE_NETWORK,
     guestCidr: settings.COPPICE_GUEST_CIDR,
     openPrivateRanges: settings.COPPICE_OPEN_PRIVATE_RANGES,
     resolvers: settings.COPPICE_RESOLVERS,
     warmPoolLimit: settings.COPPICE_WARM_POOL,
+    memOvercommit: settings.COPPICE_MEM_OVERCOMMIT,
+    cpuOvercommit: settings.COPPICE_CPU_OVERCOMMIT,
+    diskReserveMiB: settings.COPPICE_DISK_RESERVE_MIB,
+    imageCacheMiB: settings.COPPICE_IMAGE_CACHE_MIB,
     uidBase: settings.COPPICE_UID_BASE,
     registryMirrors: settings.COPPICE_REGISTRY_MIRRORS,
     insecureRegistries: settings.COPPICE_INSECURE_REGISTRIES,
+    localImagesDir: join(dataDir, 'runner', 'local-images'),
     builtinImages: [
       { reference: manifest.base_image.reference, layoutPath: manifest.base_image.layout_path },
     ],
     tools: {
+      jail: manifest.jail.path,
       qemu: manifest.qemu.path,
       qemuImg: manifest.qemu_img.path,
       kernel: manifest.kernel.path,
       initramfs: manifest.initramfs.path,
-      skopeo: manifest.skopeo.path,
       tar2sqfs: manifest.tar2sqfs.path,
       nft: manifest.nft.path,
       ip: manifest.ip.path,
@@ -182,11 +209,37 @@ function readSettings(environment: NodeJS.ProcessEnv): Settings {
   if (environment['COPPICE_CONFIG'] !== undefined && !existsSync(path)) {
     throw new ConfigError(`COPPICE_CONFIG names ${path}, which does not exist`);
   }
-  const fromFile = existsSync(path) ? parseEnv(readFileSync(path, 'utf8')) : {};
-  const parsed = Settings.safeParse({ ...fromFile, ...environment });
+  const parsed = Settings.safeParse({ ...readSettingsFile(path), ...environment });
   if (parsed.success) return parsed.data;
   const issue = parsed.error.issues[0];
   throw new ConfigError(`${issue?.path.join('.') ?? 'configuration'}: ${issue?.message ?? 'cannot be used'}`);
+}
+
+/** The default file is that of the machine's service: an ordinary user's own has nothing to do with it. */
+function readSettingsFile(path: string): NodeJS.Dict<string> {
+  if (!existsSync(path)) return {};
+  try {
+    return parseEnv(readFileSync(path, 'utf8'));
+  } catch (error) {
+    const isForbidden = (error as NodeJS.ErrnoException).code === 'EACCES';
+    if (isForbidden && path === DEFAULT_FILE) return {};
+    throw new ConfigError(
+      `${path} cannot be read: ${error instanceof Error ? error.message : String(error)}`,
+    );
+  }
+}
+
+function readPaths(settings: Settings, environment: NodeJS.ProcessEnv): Paths {
+  const given = {
+    dataDir: settings.COPPICE_DATA_DIR,
+    runDir: settings.COPPICE_RUN_DIR,
+    assetsDir: settings.COPPICE_ASSETS_DIR,
+  };
+  try {
+    return choosePaths(given, process.getuid?.() ?? 0, environment);
+  } catch (error) {
+    throw error instanceof PathError ? new ConfigError(error.message) : error;
+  }
 }
 
 function assertBootstrapKey({ COPPICE_BOOTSTRAP_KEY: key, COPPICE_REGION: region }: Settings): void {

@@ -1,9 +1,23 @@
 /** The first sandbox of a new installation, through the public API as any user would: it shows that all works. */
 import { request } from 'node:http';
+import { buildCurlTarget } from './curl-hint.ts';
 import { BASE_IMAGE } from './lib/base-image.ts';
+import { connectPinned } from './lib/tls/pinned-socket.ts';
+import { serverCertificate } from './lib/tls/tls-pair.ts';
+import type { TlsSource } from './lib/tls/tls-source.ts';
 
 const COMMAND = 'echo "hello from $(uname -sr), $(nproc) vCPU, $(free -m | awk \'/^Mem:/{print $2}\') MiB"';
 const TIMEOUT_MS = 180_000;
+const CONNECT_TIMEOUT_MS = 10_000;
+
+export interface FirstSandboxOptions {
+  /** Of the API. */
+  address: string;
+  apiKey: string;
+  say: (text: string) => void;
+  /** What the API is served with; undefined for plain HTTP. */
+  tls: TlsSource | undefined;
+}
 
 interface Call {
   method: string;
@@ -13,13 +27,19 @@ interface Call {
 
 /** Not fetch: its header timeout cannot be set, and preparing the first image may take minutes. */
 async function call(
-  address: string,
-  apiKey: string,
+  { address, apiKey, tls }: FirstSandboxOptions,
   { method, path, body }: Call,
 ): Promise<Record<string, unknown>> {
   const answer = Promise.withResolvers<string>();
-  const headers = { authorization: `Bearer ${apiKey}`, 'content-type': 'application/json' };
-  const outgoing = request(new URL(path, address), { method, headers, timeout: TIMEOUT_MS }, (response) => {
+  const { host, hostname, port } = new URL(address);
+  const headers = { host, authorization: `Bearer ${apiKey}`, 'content-type': 'application/json' };
+  const socket = tls && (await connectPinned(new URL(address), tls.pair, CONNECT_TIMEOUT_MS));
+  const options = { method, path, headers, timeout: TIMEOUT_MS };
+  const target =
+    socket === undefined
+      ? { ...options, hostname: hostname.replace(/^\[|\]$/gu, ''), port }
+      : { ...options, createConnection: () => socket };
+  const outgoing = request(target, (response) => {
     let text = '';
     response.setEncoding('utf8');
     response.on('data', (chunk: string) => (text += chunk));
@@ -36,27 +56,22 @@ async function call(
   return JSON.parse(await answer.promise) as Record<string, unknown>;
 }
 
-export async function showFirstSandbox(
-  address: string,
-  apiKey: string,
-  say: (text: string) => void,
-): Promise<void> {
+export async function showFirstSandbox(options: FirstSandboxOptions): Promise<void> {
+  const { say } = options;
   say(`Preparing ${BASE_IMAGE} and starting a first sandbox from it …`);
-  const sandbox = await call(address, apiKey, {
-    method: 'POST',
-    path: '/v1/runs',
-    body: { image: BASE_IMAGE },
-  });
+  const sandbox = await call(options, { method: 'POST', path: '/v1/runs', body: { image: BASE_IMAGE } });
   const path = `/v1/runs/${String(sandbox['id'])}`;
-  const result = await call(address, apiKey, {
-    method: 'POST',
-    path: `${path}/exec`,
-    body: { command: COMMAND },
-  });
-  await call(address, apiKey, { method: 'DELETE', path });
+  const result = await call(options, { method: 'POST', path: `${path}/exec`, body: { command: COMMAND } });
+  await call(options, { method: 'DELETE', path });
   say(`  sandbox ${String(sandbox['id'])} started in ${String(sandbox['create_ms'])} ms and ran:`);
   say(`  $ ${COMMAND}\n  ${String(result['stdout']).trim()}\n`);
+  sayHowToCall(options);
+}
+
+function sayHowToCall({ address, apiKey, say, tls }: FirstSandboxOptions): void {
+  const served = tls && { certificate: serverCertificate(tls.pair), certPath: tls.certPath };
+  const curl = buildCurlTarget(address, served);
   say('Your own first one:\n');
-  say(`  curl -s ${address}/v1/runs -H "Authorization: Bearer ${apiKey}" \\`);
+  say(`  curl -s ${curl.options}${curl.address}/v1/runs -H "Authorization: Bearer ${apiKey}" \\`);
   say(`    -H 'Content-Type: application/json' -d '{"image":"${BASE_IMAGE}"}'\n`);
 }

@@ -5,12 +5,15 @@ import { dirname } from 'node:path';
 import type { Logger } from 'pino';
 import { ConfigError, type Config } from './config.ts';
 import { startControl } from './control/control.ts';
+import { preloadServer } from './control/http/preload.ts';
 import { shutdownRequested } from './lib/shutdown-signal.ts';
+import { TlsReceiver } from './lib/tls/tls-handover.ts';
+import { readTlsPair } from './lib/tls/tls-pair.ts';
 import { startRunner } from './runner/runner.ts';
 
 /** What a role tells the supervisor once it serves. */
 export type RoleMessage =
-  | { type: 'runner-ready'; accelerator: string; reason: string }
+  | { type: 'runner-ready'; accelerator: string; reason: string; networkAbsence?: string }
   | { type: 'control-ready'; address: string; apiKey?: string };
 
 function tell(message: RoleMessage): void {
@@ -25,6 +28,7 @@ export async function runRunnerRole(config: Config, log: Logger): Promise<void> 
     type: 'runner-ready',
     accelerator: runner.accelerator.accelerator,
     reason: runner.accelerator.reason,
+    ...(runner.networkAbsence === undefined ? {} : { networkAbsence: runner.networkAbsence }),
   });
   log.info({ reason: await asked }, 'runner stops; its VMs run on');
   await runner[Symbol.asyncDispose]();
@@ -33,11 +37,22 @@ export async function runRunnerRole(config: Config, log: Logger): Promise<void> 
 
 export async function runControlRole(config: Config, log: Logger): Promise<void> {
   const asked = shutdownRequested();
-  if (process.getuid?.() === 0) becomeUnprivileged(config);
-  const control = await startControl(config.control, log);
+  const receiver = new TlsReceiver(process);
+  // Without a supervisor nobody hands it over, and after the next step its file is out of reach.
+  const ownPair =
+    config.tls === undefined || process.send !== undefined ? undefined : readTlsPair(config.tls);
+  if (process.getuid?.() === 0) {
+    await preloadServer(config.control.version);
+    becomeUnprivileged(config);
+  }
+  const tls = config.tls === undefined ? undefined : (ownPair ?? (await receiver.first()));
+  const control = await startControl(config.control, log, tls);
+  receiver.follow((pair) => control.setTls(pair));
   const apiKey = control.bootstrap?.apiKey;
   tell({ type: 'control-ready', address: control.address, ...(apiKey === undefined ? {} : { apiKey }) });
-  log.info({ reason: await asked }, 'control stops');
+  const reason = await Promise.race([asked, control.lost]);
+  log.info({ reason: String(reason) }, 'control stops');
+  if (reason instanceof Error) process.exitCode = 1;
   await control[Symbol.asyncDispose]();
   process.disconnect?.();
 }

@@ -1,5 +1,7 @@
 /** Why a role could not start, in words for whoever set it up: by the name of the setting, without a stack. */
 import { AppError } from '@coppice/contract';
+import { MasterKeyError } from './control/secrets/master-key.ts';
+import { DatabaseTakenError } from './control/db/database-lease.ts';
 import { InstanceLockedError } from './lib/instance-lock.ts';
 
 export class StartError extends Error {
@@ -11,6 +13,7 @@ export class StartError extends Error {
 
 /** What the parts call their options, and the variables that they come from. */
 const SETTINGS: Readonly<Record<string, string>> = {
+  networkMode: 'COPPICE_NETWORK',
   guestCidr: 'COPPICE_GUEST_CIDR',
   openPrivateRanges: 'COPPICE_OPEN_PRIVATE_RANGES',
   upstreamResolvers: 'COPPICE_RESOLVERS',
@@ -26,7 +29,11 @@ const LISTEN_FAILURES: Readonly<Record<string, string>> = {
 
 /** The error as a StartError if the operator can mend it, else as it is. */
 export function explainStart(error: unknown): unknown {
-  if (error instanceof InstanceLockedError) return new StartError(error.message, error);
+  const isExplained =
+    error instanceof InstanceLockedError ||
+    error instanceof MasterKeyError ||
+    error instanceof DatabaseTakenError;
+  if (isExplained) return new StartError(error.message, error);
   if (error instanceof AppError && error.code === 'invalid_request') return explainOption(error);
   return error instanceof Error ? explainListen(error) : error;
 }

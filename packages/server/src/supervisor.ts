@@ -3,8 +3,8 @@
  *
  *   runner ready ──► control starts ──► control ready ──► address (and, once, the API key) are shown
  *
- * A role that ends by itself is started again after a pause that doubles from 0.2 s to 10 s and is short again
- * once the role has lived for 30 s. One that ends before it was ever ready, or for its configuration, ends the
+ * A role that ends by itself is started again after a pause that doubles from 0.2 s to 5 s and is short again
+ * once the role has served for 3 s. One that ends before it was ever ready, or for its configuration, ends the
  * service: whoever started it should see why, not a loop.
  */
 import { fork, type ChildProcess } from 'node:child_process';
@@ -14,12 +14,14 @@ import type { Logger } from 'pino';
 import type { Config } from './config.ts';
 import { showFirstSandbox } from './first-sandbox.ts';
 import { shutdownRequested } from './lib/shutdown-signal.ts';
+import { buildTlsMessage, type TlsMessage } from './lib/tls/tls-handover.ts';
+import { TlsSource } from './lib/tls/tls-source.ts';
 import type { RoleMessage } from './roles.ts';
 
 const CONFIG_EXIT_CODE = 78;
 const FIRST_PAUSE_MS = 200;
-const LONGEST_PAUSE_MS = 10_000;
-const STABLE_AFTER_MS = 30_000;
+const LONGEST_PAUSE_MS = 5_000;
+const STABLE_AFTER_MS = 3_000;
 /** Longer than what the roles give themselves to let requests end. */
 const STOP_TIMEOUT_MS = 40_000;
 
@@ -27,6 +29,8 @@ type RoleName = 'runner' | 'control';
 
 interface RoleProcess {
   stop: () => Promise<void>;
+  /** To the process that runs now, if one does; the next one is greeted anew. */
+  send: (message: TlsMessage) => void;
   /** Settles when the role will not be started again, with its exit code. */
   finished: Promise<number>;
 }
@@ -35,6 +39,8 @@ interface KeepOptions {
   role: RoleName;
   log: Logger;
   onMessage: (message: RoleMessage) => void;
+  /** Sent to each new process before anything else. */
+  greet?: () => TlsMessage | undefined;
 }
 
 function forkRole(role: RoleName): ChildProcess {
@@ -53,16 +59,19 @@ function keepRunning(options: KeepOptions): RoleProcess {
   const loop = async (): Promise<number> => {
     let pauseMs = FIRST_PAUSE_MS;
     for (;;) {
-      const started = performance.now();
+      let readyAt = Infinity;
       child = forkRole(role);
+      const greeting = options.greet?.();
+      if (greeting !== undefined) send(child, greeting);
       child.on('message', (message) => {
         wasReady = true;
+        readyAt = performance.now();
         options.onMessage(message as RoleMessage);
       });
       const code = await exitOf(child);
       if (stopping || !wasReady || code === CONFIG_EXIT_CODE) return code;
       pauseMs =
-        performance.now() - started > STABLE_AFTER_MS
+        performance.now() - readyAt > STABLE_AFTER_MS
           ? FIRST_PAUSE_MS
           : Math.min(pauseMs * 2, LONGEST_PAUSE_MS);
       log.warn({ role, code, pause_ms: pauseMs }, 'a role ended and is started again');
@@ -73,6 +82,7 @@ function keepRunning(options: KeepOptions): RoleProcess {
   const finished = loop();
   return {
     finished,
+    send: (message) => send(child, message),
     stop: async () => {
       stopping = true;
       abort.abort();
@@ -82,6 +92,11 @@ function keepRunning(options: KeepOptions): RoleProcess {
       clearTimeout(timer);
     },
   };
+}
+
+/** A process that ends before it hears is started again, and greeted. */
+function send(child: ChildProcess | undefined, message: TlsMessage): void {
+  if (child?.connected === true) child.send(message, () => undefined);
 }
 
 function exitOf(child: ChildProcess): Promise<number> {
@@ -95,8 +110,9 @@ function say(text: string): void {
   process.stdout.write(`${text}\n`);
 }
 
-/** Runs the service until it is asked to stop. Exits with 78 when the configuration cannot be used. */
-export async function supervise(_config: Config, log: Logger): Promise<void> {
+/** Runs the service until it is asked to stop. Exits with 78 when the configuration cannot be used. SIGHUP reads the certificate again. */
+export async function supervise(config: Config, log: Logger): Promise<void> {
+  const tls = config.tls === undefined ? undefined : new TlsSource(config.tls, log);
   const asked = shutdownRequested();
   const runnerReady = Promise.withResolvers<undefined>();
   const roles: RoleProcess[] = [];
@@ -107,30 +123,47 @@ export async function supervise(_config: Config, log: Logger): Promise<void> {
       onMessage: (message) => {
         if (message.type !== 'runner-ready') return;
         say(`accelerator: ${message.accelerator} (${message.reason})`);
+        if (message.networkAbsence !== undefined) say(`network: none (${message.networkAbsence})`);
         runnerReady.resolve(undefined);
       },
     }),
   );
+  let control: RoleProcess | undefined;
+  process.on('SIGHUP', () => {
+    if (tls === undefined) log.info('SIGHUP: there is no certificate to read again');
+    else if (tls.reload()) control?.send(buildTlsMessage(tls.pair));
+  });
   const firstFailure = () => Promise.race(roles.map((role) => role.finished));
   const started = await Promise.race([
     runnerReady.promise.then(() => 'ready' as const),
     asked,
     firstFailure(),
   ]);
-  if (started === 'ready')
-    roles.push(keepRunning({ role: 'control', log, onMessage: (message) => onControlReady(message, log) }));
+  if (started === 'ready') {
+    control = keepRunning({
+      role: 'control',
+      log,
+      greet: () => tls && buildTlsMessage(tls.pair),
+      onMessage: (message) => onControlReady(message, { tls, log }),
+    });
+    roles.push(control);
+  }
   const end = started === 'ready' ? await Promise.race([asked, firstFailure()]) : started;
   log.info({ reason: end }, 'service stops; sandboxes run on');
   for (const role of roles.toReversed()) await role.stop();
   if (typeof end === 'number') process.exitCode = end;
 }
 
-function onControlReady(message: RoleMessage, log: Logger): void {
+function onControlReady(
+  message: RoleMessage,
+  { tls, log }: { tls: TlsSource | undefined; log: Logger },
+): void {
   if (message.type !== 'control-ready') return;
   say(`coppice is listening on ${message.address}`);
   if (message.apiKey === undefined) return;
   say(`\nAPI key of the organization "default", shown this once:\n\n  ${message.apiKey}\n`);
-  showFirstSandbox(message.address, message.apiKey, say).catch((error: unknown) => {
+  const { address, apiKey } = message;
+  showFirstSandbox({ address, apiKey, say, tls }).catch((error: unknown) => {
     log.error({ err: error }, 'the first sandbox could not be shown');
   });
 }

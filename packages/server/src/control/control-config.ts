@@ -33,6 +33,10 @@ export interface ControlConfig {
   version: string;
   /** `port` 0 takes a free one. */
   listen: { host: string; port: number };
+  /** `max-age` of Strict-Transport-Security under TLS; 0 sends none. */
+  hstsSeconds: number;
+  /** Addresses and ranges of proxies whose X-Forwarded-For is believed. */
+  trustedProxies: readonly string[];
   /** Region segment of this service's API keys. */
   region: string;
   /** Absolute; holds `postgres/`. */

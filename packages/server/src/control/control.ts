@@ -2,46 +2,67 @@
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type pg from 'pg';
+import { join } from 'node:path';
 import { lockInstance } from '../lib/instance-lock.ts';
-import { buildAuthenticator } from './auth/authenticator.ts';
+import type { TlsPair } from '../lib/tls/tls-pair.ts';
+import { buildAuthenticator, type Authenticate } from './auth/authenticator.ts';
 import { bootstrapOrganization } from './auth/bootstrap.ts';
 import { DEFAULT_CONTROL_LIMITS, type ControlConfig, type ControlLimits } from './control-config.ts';
+import { DatabaseLease } from './db/database-lease.ts';
 import { migrateDatabase, openDatabase, pingDatabase, type Database } from './db/database.ts';
 import { startPostgresChild } from './db/postgres-child.ts';
+import { ImageUses } from './images/image-uses.ts';
 import { OpenRequests } from './http/open-requests.ts';
 import { buildServer } from './http/server.ts';
 import { RunnerClient } from './placement/runner-client.ts';
 import { RunnerConnection } from './placement/runner-connection.ts';
+import { Registries } from './registries/registries.ts';
+import { RegistryStore } from './registries/registry-store.ts';
 import { SYSTEM_CLOCK } from './sandbox/clock.ts';
 import { Idempotency } from './sandbox/idempotency.ts';
 import { OutputBudget } from './sandbox/output-capture.ts';
 import { RunnerLink } from './sandbox/runner-link.ts';
 import { SandboxStore } from './sandbox/sandbox-store.ts';
 import { Sandboxes } from './sandbox/sandboxes.ts';
+import { openMasterKey } from './secrets/master-key.ts';
+import { SecretBox } from './secrets/secret-box.ts';
 
+const MASTER_KEY_NAME = 'master.key';
 const PURGE_INTERVAL_MS = 3_600_000;
 
 export interface Control extends AsyncDisposable {
-  /** `http://host:port` that it listens on. */
+  /** `http://host:port` that it listens on; `https://` under TLS. */
   address: string;
+  /** New connections get this certificate. Only for a control that was started with one. */
+  setTls: (pair: TlsPair) => void;
   /** Only on the first start, and only when the key was made here: show it once. */
   bootstrap?: { apiKey: string };
+  /** Settles when it may serve no longer, although nobody asked it to stop. */
+  lost: Promise<Error>;
 }
 
 /**
  * Starts the control role; it serves when this resolves. Disposing it shuts down: new requests get 503, open ones may
  * end until the deadline, sandboxes live on, the database goes last.
  */
-export async function startControl(config: ControlConfig, log: Logger): Promise<Control> {
+export async function startControl(config: ControlConfig, log: Logger, tls?: TlsPair): Promise<Control> {
   const limits: ControlLimits = { ...DEFAULT_CONTROL_LIMITS, ...config.limits };
   await using stack = new AsyncDisposableStack();
-  stack.use(await lockInstance('control', config.dataDir));
-  const db = stack.adopt(openDatabase(await connectTo(config, stack, log), log), (open) => open.destroy());
+  const lock = stack.use(await lockInstance('control', config.dataDir));
+  const secrets = new SecretBox(openMasterKey(join(config.dataDir, MASTER_KEY_NAME)));
+  const connection = await connectTo(config, stack, log);
+  const lease = stack.use(await DatabaseLease.acquire({ connection, log }));
+  const db = stack.adopt(openDatabase(connection, log), (open) => open.destroy());
   await migrateDatabase(db, log);
   const runner = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
   const store = new SandboxStore(db);
   const clock = SYSTEM_CLOCK;
-  const sandboxes = stack.use(new Sandboxes({ runner, store, clock, limits, log, region: config.region }));
+  const registries = new Registries({ store: new RegistryStore(db), secrets, log });
+  const imageUses = new ImageUses(db, log);
+  const { region } = config;
+  const sandboxes = stack.use(
+    new Sandboxes({ runner, store, clock, limits, log, region, registries, imageUses }),
+  );
   await sandboxes.load();
   const { reconcileIntervalMs } = limits;
   const link = stack.use(new RunnerLink({ runner, sandboxes, store, clock, reconcileIntervalMs, log }));
@@ -50,32 +71,40 @@ export async function startControl(config: ControlConfig, log: Logger): Promise<
   const purge = setInterval(() => void idempotency.purge().catch(logPurge(log)), PURGE_INTERVAL_MS);
   stack.defer(() => clearInterval(purge));
   const openRequests = new OpenRequests(limits.openRequestsPerOrganization);
+  const { hstsSeconds, trustedProxies } = config;
   const server = await buildServer(
     {
-      authenticate: buildAuthenticator(db, config.region),
+      authenticate: authenticateWhileHeld(lease, buildAuthenticator(db, config.region)),
       sandboxes,
+      registries,
+      imageUses,
       runner,
       idempotency,
       openRequests,
       outputBudget: new OutputBudget(limits.execOutputTotalBytes),
       limits,
       version: config.version,
+      exposure: { tls, hstsSeconds, trustedProxies },
       checkHealth: () => checkHealth(db, link),
     },
     log,
   );
-  stack.adopt(server, (open) => open.close());
+  stack.adopt(server.app, (open) => open.close());
   stack.defer(async () => {
     const isDrained = await openRequests.drain(limits.shutdownDeadlineMs);
     if (!isDrained) log.warn('shutting down with requests still open');
   });
-  const address = await server.listen(config.listen);
+  const listening = await server.app.listen(config.listen);
+  const address = tls === undefined ? listening : listening.replace(/^http:/u, 'https:');
   // Only now: a key that is made by a start which then fails would be shown to nobody, and never again.
   const apiKey = await bootstrapOrganization(db, config);
   log.info({ address, region: config.region, version: config.version }, 'control serves');
+  stack.defer(() => lock.leave());
   const owned = stack.move();
   return {
     address,
+    setTls: (pair) => server.tls?.setPair(pair),
+    lost: lease.taken,
     ...(apiKey === undefined ? {} : { bootstrap: { apiKey } }),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
@@ -89,6 +118,14 @@ async function connectTo(
   if (config.databaseUrl !== undefined) return { connectionString: config.databaseUrl };
   const { postgresBin, dataDir, runDir } = config;
   return stack.use(await startPostgresChild({ postgresBin, dataDir, runDir, log })).connection;
+}
+
+/** Without the lease another control may be about to write the same records. */
+function authenticateWhileHeld(lease: DatabaseLease, authenticate: Authenticate): Authenticate {
+  return async (header) => {
+    if (!lease.isHeld) throw new AppError('unavailable', 'the database does not answer; try again');
+    return authenticate(header);
+  };
 }
 
 function logPurge(log: Logger): (error: unknown) => void {

@@ -50,3 +50,17 @@ export async function pollUntil<T>(
     await delay(options.intervalMs);
   }
 }
+
+/** Settles as `work` does, or rejects with the signal's reason when that comes first. The work goes on. */
+export async function untilAborted<T>(signal: AbortSignal | undefined, work: Promise<T>): Promise<T> {
+  if (signal === undefined) return work;
+  const left = Promise.withResolvers<never>();
+  const leave = (): void => left.reject(signal.reason as Error);
+  if (signal.aborted) leave();
+  signal.addEventListener('abort', leave, { once: true });
+  try {
+    return await Promise.race([work, left.promise]);
+  } finally {
+    signal.removeEventListener('abort', leave);
+  }
+}

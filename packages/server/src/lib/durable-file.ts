@@ -12,7 +12,7 @@ export function syncDirectory(path: string): void {
 }
 
 /** Writes beside `path`, syncs, renames over it and syncs the directory. */
-export function writeDurably(path: string, content: string): void {
+export function writeDurably(path: string, content: string | Uint8Array): void {
   const temporary = `${path}.new`;
   const descriptor = openSync(temporary, 'w', 0o600);
   try {

@@ -60,6 +60,8 @@ export const VmEnd = z.object({
   /** Peak resident memory of the VMM process, read on the host. */
   mem_peak_bytes: z.int(),
   ended_at: z.iso.datetime(),
+  /** The same by the time since the host's boot, which nobody can set. */
+  ended_on_boot: z.object({ boot_id: z.string(), ms: z.number() }).optional(),
 });
 export type VmEnd = z.infer<typeof VmEnd>;
 
@@ -70,13 +72,45 @@ export type RunnerEvent = z.infer<typeof RunnerEvent>;
 export const Accelerator = z.enum(['kvm', 'tcg']);
 export type Accelerator = z.infer<typeof Accelerator>;
 
+/** What QEMU is kept from: docs/security.md. */
+export const Confinement = z.enum(['full', 'user-namespace', 'reduced']);
+export type Confinement = z.infer<typeof Confinement>;
+const Promised = z.object({ promised: z.int(), limit: z.int() });
+
+/** What has been promised to VMs, out of what may be. */
+export const CapacityStatus = z.object({
+  mem_mib: Promised,
+  vcpus: Promised,
+  /** Really available on the host. */
+  mem_available_mib: z.int(),
+  /** VMs that are being started, and those that wait for their turn. */
+  starts: z.object({ running: z.int(), waiting: z.int() }),
+  /** The file system of the data directory. */
+  disk: z.object({ free_mib: z.int(), reserve_mib: z.int() }),
+});
+export type CapacityStatus = z.infer<typeof CapacityStatus>;
+
+/** How VMs are limited by the host's control groups: no controllers, no limits; the reason is for an operator. */
+export const CgroupStatus = z.object({ controllers: z.array(z.string()), reason: z.string() });
+export type CgroupStatus = z.infer<typeof CgroupStatus>;
+
 export const RunnerStatus = z.object({
   protocol: z.literal(RUNNER_PROTOCOL_VERSION),
   accelerator: Accelerator,
   accelerator_reason: z.string(),
+  confinement: Confinement,
+  confinement_reason: z.string(),
+  /** `none`: guests get no network device, as this machine cannot filter what they would send. */
+  network: z.enum(['filtered', 'none']),
+  /** Why there is none; empty otherwise. */
+  network_reason: z.string(),
   max_vcpus: z.int(),
   max_mem_mib: z.int(),
   vms: z.int(),
+  /** Of them, those that wait for room on the host's disk. */
+  paused_vms: z.int(),
+  capacity: CapacityStatus,
+  cgroups: CgroupStatus,
 });
 export type RunnerStatus = z.infer<typeof RunnerStatus>;
 

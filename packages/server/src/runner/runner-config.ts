@@ -1,10 +1,13 @@
+import type { NetworkMode } from './network/open-network.ts';
+
 /** What the runner has to know; made by config.ts, the only reader of the environment. */
 export interface RunnerTools {
+  /** Launcher that becomes QEMU. */
+  jail: string;
   qemu: string;
   qemuImg: string;
   kernel: string;
   initramfs: string;
-  skopeo: string;
   tar2sqfs: string;
   nft: string;
   ip: string;
@@ -19,16 +22,27 @@ export interface RunnerConfig {
   socketPath: string;
   /** Four hex digits that tell several installations on one host apart (TAP names, nft table). */
   slug: string;
+  /** Whether guests get a network. */
+  network: NetworkMode;
   guestCidr: string;
   openPrivateRanges: readonly string[];
   /** Where guests' DNS questions go; empty for the host's own resolvers. */
   resolvers: readonly string[];
   /** VMs kept warm in all; 0 keeps none. */
   warmPoolLimit: number;
+  /** How many times over the host's memory, and its cores, may be promised to VMs. */
+  memOvercommit: number;
+  cpuOvercommit: number;
+  /** Free space of the data directory below which nothing new is made. */
+  diskReserveMiB: number;
+  /** Of images and the templates made from them; 0 is no limit. */
+  imageCacheMiB: number;
   /** First of the unprivileged uids that VMs get. */
   uidBase: number;
   registryMirrors: Readonly<Record<string, string>>;
   insecureRegistries: readonly string[];
+  /** Of images imported with `coppice image import`. */
+  localImagesDir: string;
   builtinImages: readonly { reference: string; layoutPath: string }[];
   tools: RunnerTools;
 }

@@ -11,7 +11,8 @@ export type Database = Kysely<Tables>;
 
 const POOL_SIZE = 10;
 const CONNECT_DEADLINE_MS = 5_000;
-const STATEMENT_DEADLINE_MS = 15_000;
+/** All statements are small: a caller should rather hear early that the database does not answer. */
+const STATEMENT_DEADLINE_MS = 5_000;
 
 /** A pool on the database, connecting when first used and again after a loss. Dispose with `destroy()`. */
 export function openDatabase(connection: pg.PoolConfig, log: Logger): Database {

@@ -12,6 +12,22 @@ export const MIGRATIONS: Record<string, Migration> = {
       await createIdempotencyKeys(db);
     },
   },
+  '0002_private_images': {
+    async up(db: Database) {
+      await createRegistryCredentials(db);
+      await createImageUses(db);
+    },
+  },
+  '0003_time_since_boot': {
+    async up(db: Database) {
+      await db.schema
+        .alterTable('sandboxes')
+        .addColumn('boot_id', 'text')
+        .addColumn('created_boot_ms', 'double precision')
+        .addColumn('last_seen_boot_ms', 'double precision')
+        .execute();
+    },
+  },
 };
 
 async function createAccounts(db: Database): Promise<void> {
@@ -81,4 +97,28 @@ async function createIdempotencyKeys(db: Database): Promise<void> {
       PRIMARY KEY (organization_id, route, key)
     )`.execute(db);
   await sql`CREATE INDEX idempotency_keys_by_age ON idempotency_keys (created_at)`.execute(db);
+}
+
+async function createRegistryCredentials(db: Database): Promise<void> {
+  await sql`
+    CREATE TABLE registry_credentials (
+      organization_id text NOT NULL REFERENCES organizations (id),
+      registry text NOT NULL,
+      username text NOT NULL,
+      sealed_password bytea NOT NULL,
+      updated_at bigint NOT NULL,
+      PRIMARY KEY (organization_id, registry)
+    )`.execute(db);
+}
+
+async function createImageUses(db: Database): Promise<void> {
+  await sql`
+    CREATE TABLE image_uses (
+      organization_id text NOT NULL REFERENCES organizations (id),
+      image text NOT NULL,
+      digest text NOT NULL,
+      last_used_at bigint NOT NULL,
+      PRIMARY KEY (organization_id, image)
+    )`.execute(db);
+  await sql`CREATE INDEX image_uses_by_age ON image_uses (organization_id, last_used_at DESC)`.execute(db);
 }

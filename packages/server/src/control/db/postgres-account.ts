@@ -1,5 +1,6 @@
 /** The unprivileged account that PostgreSQL, which refuses to run as root, runs as. */
 import { readFile, stat } from 'node:fs/promises';
+import { userInfo } from 'node:os';
 import { dirname } from 'node:path';
 
 export interface Account {
@@ -13,9 +14,8 @@ export interface Account {
  * choice: ourselves.
  */
 export async function findPostgresAccount(postgresDir: string): Promise<Account> {
+  if (process.getuid?.() !== 0) return findOwnAccount();
   const accounts = await readAccounts();
-  const ownUid = process.getuid?.() ?? 0;
-  if (ownUid !== 0) return requireAccount(accounts, (account) => account.uid === ownUid, `uid ${ownUid}`);
   const owner = await stat(postgresDir).then(
     (found) => found.uid,
     () => undefined,
@@ -29,6 +29,20 @@ export async function findPostgresAccount(postgresDir: string): Promise<Account>
   }
   const named = (name: string) => accounts.find((account) => account.name === name);
   return named('postgres') ?? requireAccount(accounts, (account) => account.name === 'nobody', 'nobody');
+}
+
+/** By whatever the system knows its users from; PostgreSQL asks the same and starts for nobody without a name. */
+function findOwnAccount(): Account {
+  try {
+    const { username, uid, gid } = userInfo();
+    return { name: username, uid, gid };
+  } catch (error) {
+    throw new Error(
+      `uid ${process.getuid?.()} has no name on this machine, and PostgreSQL runs for no user without one: ` +
+        'give it an entry in /etc/passwd, or set DATABASE_URL to a PostgreSQL of yours',
+      { cause: error },
+    );
+  }
 }
 
 /** Throws when `account` could not reach `directory`, naming the parent that is in the way. */

@@ -103,7 +103,7 @@ export class PostgresChild implements AsyncDisposable {
     // A socket and its lock file that a killed postmaster left would stop the new one.
     await rm(socketDir, { recursive: true, force: true });
     await mkdir(socketDir, { mode: 0o700 });
-    await chown(socketDir, account.uid, account.gid);
+    if (process.getuid?.() === 0) await chown(socketDir, account.uid, account.gid);
     return startPostmaster(this.#options);
   }
 

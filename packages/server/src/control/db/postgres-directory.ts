@@ -50,7 +50,7 @@ async function initialize({ directory, bin, account }: PostgresDirectory): Promi
   const draft = `${directory}.new`;
   await rm(draft, { recursive: true, force: true });
   await mkdir(draft, { mode: 0o700 });
-  await chown(draft, account.uid, account.gid);
+  await giveTo(draft, account);
   const options = [
     '--encoding=UTF8',
     '--locale=C',
@@ -60,8 +60,7 @@ async function initialize({ directory, bin, account }: PostgresDirectory): Promi
   ];
   try {
     await run(join(bin, 'initdb'), ['-D', draft, '-U', DATABASE_USER, '--no-instructions', ...options], {
-      uid: account.uid,
-      gid: account.gid,
+      ...(isRoot() ? { uid: account.uid, gid: account.gid } : {}),
       cwd: '/',
       env: { PATH: '/usr/bin:/bin', LC_ALL: 'C' },
       timeout: INITDB_DEADLINE_MS,
@@ -70,6 +69,15 @@ async function initialize({ directory, bin, account }: PostgresDirectory): Promi
     throw new Error(`initdb could not make ${directory}: ${failureText(error)}`, { cause: error });
   }
   await rename(draft, directory);
+}
+
+function isRoot(): boolean {
+  return process.getuid?.() === 0;
+}
+
+/** What anybody else makes is the account's already. */
+async function giveTo(path: string, { uid, gid }: Account): Promise<void> {
+  if (isRoot()) await chown(path, uid, gid);
 }
 
 function failureText(error: unknown): string {
@@ -89,6 +97,6 @@ async function writeAccessRules({ directory, account }: PostgresDirectory): Prom
   for (const [name, text] of Object.entries(files)) {
     const path = join(directory, name);
     await writeFile(path, text, { mode: 0o600 });
-    await chown(path, account.uid, account.gid);
+    await giveTo(path, account);
   }
 }

@@ -40,6 +40,10 @@ export interface SandboxTable {
   /** When the runner last confirmed that the VM is there: billing of a lost sandbox ends here. */
   last_seen_at: number;
   ended_at: number | null;
+  /** Boot of the host that it was created under, and times since then: see sandbox/lifetime.ts. */
+  boot_id: string | null;
+  created_boot_ms: number | null;
+  last_seen_boot_ms: number | null;
   cpu_ms: Generated<number>;
   mem_peak_bytes: Generated<number>;
   uptime_ms: Generated<number>;
@@ -60,11 +64,31 @@ export interface IdempotencyKeyTable {
   answer: string | null;
 }
 
+export interface RegistryCredentialTable {
+  organization_id: string;
+  /** As `parseRegistryName` spells it. */
+  registry: string;
+  username: string;
+  /** By the secret box, bound to organization and registry. */
+  sealed_password: Buffer;
+  updated_at: number;
+}
+
+export interface ImageUseTable {
+  organization_id: string;
+  /** Resolved reference, `registry/repository:tag@sha256:…`. */
+  image: string;
+  digest: string;
+  last_used_at: number;
+}
+
 export interface Tables {
   organizations: OrganizationTable;
   api_keys: ApiKeyTable;
   sandboxes: SandboxTable;
   idempotency_keys: IdempotencyKeyTable;
+  registry_credentials: RegistryCredentialTable;
+  image_uses: ImageUseTable;
 }
 
 export type SandboxRow = Selectable<SandboxTable>;

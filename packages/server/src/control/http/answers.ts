@@ -10,7 +10,10 @@ type ErrorStatus = 400 | 401 | 404 | 409 | 413 | 416 | 422 | 429 | 500 | 502 | 5
 export type Answers<S extends number, T extends z.ZodType> = Record<S, T> &
   Partial<Record<ErrorStatus, typeof ErrorAnswer>>;
 
-export function answers<S extends 200 | 201, T extends z.ZodType>(
+/** Of an answer without a body. */
+export const NOTHING = z.null().describe('Done.');
+
+export function answers<S extends 200 | 201 | 204, T extends z.ZodType>(
   status: S,
   schema: T,
   errors: readonly ErrorStatus[],

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { after, before, test } from 'node:test';
-import { generateApiKey } from '@coppice/contract';
+import { AppError, generateApiKey } from '@coppice/contract';
 import { revokeApiKey } from '../auth/api-key-store.ts';
 import { API_KEY, startHarness, type CallOptions, type ControlHarness } from '../testing/control-harness.ts';
 
@@ -45,6 +45,27 @@ test('a revoked key stops with the next request', async () => {
   await using db = harness.openDatabase();
   await revokeApiKey(db, apiKey);
   assert.equal((await harness.call('GET', '/v1/runs', { apiKey })).status, 401);
+});
+
+test('network rules are refused with why where the machine has no network, and as of a later version elsewhere', async () => {
+  const create = (body: object) => harness.call('POST', '/v1/runs', { body: { image, ...body } });
+  const later = await create({ network: {} });
+  assert.equal(later.body.error.message, 'network: not available in this version yet');
+  harness.runner.networkAbsence = 'the service runs as an ordinary user; run it as root';
+  try {
+    for (const field of ['network', 'network_profile']) {
+      const answer = await create({ [field]: 'locked-down' });
+      assert.equal(answer.status, 400);
+      assert.equal(
+        answer.body.error.message,
+        `${field}: no rules can be set, sandboxes on this machine have no network at all: ${harness.runner.networkAbsence}`,
+      );
+    }
+    assert.equal((await create({})).status, 201);
+    assert.equal((await harness.call('POST', '/v1/runs', { body: [] })).status, 400);
+  } finally {
+    harness.runner.networkAbsence = '';
+  }
 });
 
 test('the sandboxes of another organization do not exist', async () => {
@@ -164,6 +185,19 @@ test("the machine's own limit is in the message", async () => {
   assert.equal(answer.body.error.message, 'vcpus: must be at most 4 on this machine');
 });
 
+test('a create for which there is no room gets 429 with the time to wait, and leaves no record', async (t) => {
+  t.after(() => (harness.runner.onAdmission = () => undefined));
+  harness.runner.onAdmission = () => {
+    throw new AppError('capacity', 'vcpus: 1 needed, 0 of 4 are free to promise');
+  };
+  const before = await harness.call('GET', '/v1/runs?status=failed');
+  const answer = await harness.call('POST', '/v1/runs', { body: { image } });
+  assert.equal(answer.status, 429);
+  assert.equal(answer.body.error.message, 'vcpus: 1 needed, 0 of 4 are free to promise');
+  assert.ok(Number(answer.headers.get('retry-after')) > 0);
+  assert.deepEqual((await harness.call('GET', '/v1/runs?status=failed')).body, before.body);
+});
+
 test('what is not HTTP gets the error body too', async () => {
   const { port } = new URL(harness.control?.address ?? '');
   const socket = connect(Number(port), '127.0.0.1');
@@ -263,40 +297,4 @@ test('a fault inside is 500 with a text that tells nothing', async () => {
       (line) => line.includes(answer.body.error.request_id) && line.includes('"level":50'),
     ),
   );
-});
-
-test('images are listed, and a build answers JSON or streams its steps', async () => {
-  const ready = {
-    image: `registry.test/library/node:22-slim@sha256:${'b'.repeat(64)}`,
-    digest: `sha256:${'b'.repeat(64)}`,
-    size_bytes: 1,
-    prepared_at: '2026-11-21T06:30:00.000Z',
-    status: 'ready' as const,
-  };
-  harness.runner.images = [ready];
-  harness.runner.progress = [
-    { type: 'step', step: 'pull', elapsed_ms: 5 },
-    { type: 'done', image: ready },
-  ];
-  assert.deepEqual((await harness.call('GET', '/v1/images')).body, [ready]);
-  assert.deepEqual((await harness.call('POST', '/v1/images/build', { body: { image } })).body, ready);
-  const headers = { accept: 'text/event-stream' };
-  const stream = await harness.fetch('POST', '/v1/images/build', { body: { image }, headers });
-  assert.equal(stream.headers.get('content-type'), 'text/event-stream');
-  const events = (await stream.text())
-    .trim()
-    .split('\n\n')
-    .map((line) => JSON.parse(line.replace('data: ', '')));
-  assert.deepEqual(events, [
-    { type: 'step', step: 'pull', elapsed_ms: 5 },
-    { type: 'done', image: ready },
-  ]);
-
-  harness.runner.progress = [{ type: 'error', error: { code: 'image_not_found', message: 'no such image' } }];
-  const failed = await harness.call('POST', '/v1/images/build', { body: { image } });
-  assert.equal(failed.status, 404);
-  const failedStream = await (
-    await harness.fetch('POST', '/v1/images/build', { body: { image }, headers })
-  ).text();
-  assert.match(failedStream, /^data: \{"type":"error","error":\{"code":"image_not_found"/);
 });

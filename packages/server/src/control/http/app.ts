@@ -19,5 +19,7 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Whose key it carries; empty outside /v1. */
     organizationId: string;
+    /** IP address that it comes from, seen through proxies that are trusted. */
+    clientAddress: string;
   }
 }

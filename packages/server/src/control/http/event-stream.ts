@@ -7,11 +7,13 @@ import type { FastifyReply } from 'fastify';
 import { toHeaders } from './delayed-json.ts';
 
 const KEEP_ALIVE_MS = 15_000;
+/** What may wait for a slow reader before events that can be spared are left out. */
+const MAX_WAITING_BYTES = 64 << 10;
 /** A client that takes nothing for so long is taken for gone. */
 const STALL_DEADLINE_MS = 15 * 60_000;
 /** The last one keeps a proxy from holding events back. */
 const HEADERS = {
-  'content-type': 'text/event-stream; charset=utf-8',
+  'content-type': 'text/event-stream',
   'cache-control': 'no-store',
   'x-accel-buffering': 'no',
 };
@@ -52,6 +54,13 @@ export class EventStream {
       if (!signal.aborted) throw error;
       raw.destroy();
     }
+  }
+
+  /** For an event that the next one replaces: it is left out when the reader does not keep up. */
+  sendIfRead(event: unknown): void {
+    const { raw } = this.#reply;
+    if (!this.left.aborted && raw.writableLength < MAX_WAITING_BYTES)
+      raw.write(`data: ${JSON.stringify(event)}\n\n`);
   }
 
   end(): void {

@@ -6,8 +6,9 @@ import { buildServer } from './server.ts';
 
 /** Text of docs/reference/openapi.json. */
 export async function renderOpenApi(version: string): Promise<string> {
-  // No request is served, so no part is used.
-  const app = await buildServer({ version } as HttpParts, pino({ level: 'silent' }));
+  const exposure = { hstsSeconds: 0, trustedProxies: [] };
+  // No request is served, so no other part is used.
+  const { app } = await buildServer({ version, exposure } as unknown as HttpParts, pino({ level: 'silent' }));
   try {
     return `${JSON.stringify(app.swagger(), undefined, 2)}\n`;
   } finally {

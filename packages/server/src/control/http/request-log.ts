@@ -35,6 +35,7 @@ function buildTarget(request: FastifyRequest): Record<string, unknown> {
     method: request.method,
     // The pattern of the route: what was asked for when there is none, without its query.
     route: request.routeOptions.url ?? request.url.split('?', 1)[0]?.slice(0, 200),
+    client_address: request.clientAddress,
     ...(request.organizationId === '' ? {} : { organization_id: request.organizationId }),
     ...(typeof id === 'string' ? { sandbox_id: id.slice(0, 64) } : {}),
   };

@@ -6,9 +6,11 @@ import Fastify, { LogController, type FastifyBaseLogger, type FastifyRequest } f
 import { serializerCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { Logger } from 'pino';
 import type { z } from 'zod';
+import type { TlsPair } from '../../lib/tls/tls-pair.ts';
 import type { App } from './app.ts';
 import { addBuildImage } from './endpoints/build-image.ts';
 import { addCreateRun } from './endpoints/create-run.ts';
+import { addDeleteRegistry } from './endpoints/delete-registry.ts';
 import { addDeleteRun } from './endpoints/delete-run.ts';
 import { addDownloadFile } from './endpoints/download-file.ts';
 import { addExecStream } from './endpoints/exec-stream.ts';
@@ -18,10 +20,13 @@ import { addGetRun } from './endpoints/get-run.ts';
 import { addHealthz } from './endpoints/healthz.ts';
 import { addListFiles } from './endpoints/list-files.ts';
 import { addListImages } from './endpoints/list-images.ts';
+import { addListRegistries } from './endpoints/list-registries.ts';
 import { addListRuns } from './endpoints/list-runs.ts';
 import { addPatchRun } from './endpoints/patch-run.ts';
+import { addPutRegistry } from './endpoints/put-registry.ts';
 import { addUploadFile } from './endpoints/upload-file.ts';
 import { answerError, buildErrorBody, JSON_BODY_BYTES } from './error-mapper.ts';
+import { addExposure, TlsServers } from './exposure.ts';
 import { addJsonBody } from './json-body.ts';
 import { addOpenApi } from './openapi.ts';
 import type { HttpParts } from './parts.ts';
@@ -32,9 +37,16 @@ import { addWebSockets } from './web-socket-peer.ts';
 const HEADERS_DEADLINE_MS = 30_000;
 const KEEP_ALIVE_MS = 75_000;
 
+export interface Server {
+  app: App;
+  /** Undefined when the API is plain HTTP. */
+  tls: TlsServers | undefined;
+}
+
 /** Builds the server without listening. */
-export async function buildServer(parts: HttpParts, log: Logger): Promise<App> {
+export async function buildServer(parts: HttpParts, log: Logger): Promise<Server> {
   const loggerInstance: FastifyBaseLogger = log;
+  const tls = buildTls(parts.exposure.tls);
   const app: App = Fastify({
     loggerInstance,
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
@@ -46,6 +58,7 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<App> {
     exposeHeadRoutes: false,
     return503OnClosing: false,
     http: { headersTimeout: HEADERS_DEADLINE_MS },
+    ...(tls === undefined ? {} : { serverFactory: tls.create }),
     frameworkErrors: (error, request, reply) => void answerError(error, request, reply),
     clientErrorHandler: answerBrokenHttp,
   }).withTypeProvider<ZodTypeProvider>();
@@ -53,6 +66,7 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<App> {
   app.setSerializerCompiler(serializerCompiler);
   app.setErrorHandler(answerError);
   app.decorateRequest('organizationId', '');
+  addExposure(app, parts.exposure);
   addAdmission(app, parts);
   addRequestLog(app);
   addJsonBody(app);
@@ -62,7 +76,12 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<App> {
   await app.register(async (v1: App) => addV1(v1, parts));
   addNotFound(app, parts);
   await app.ready();
-  return app;
+  return { app, tls };
+}
+
+function buildTls(pair: TlsPair | undefined): TlsServers | undefined {
+  if (pair === undefined) return undefined;
+  return new TlsServers({ pair, headersTimeoutMs: HEADERS_DEADLINE_MS, keepAliveTimeoutMs: KEEP_ALIVE_MS });
 }
 
 function addV1(v1: App, parts: HttpParts): void {
@@ -80,13 +99,16 @@ function addV1(v1: App, parts: HttpParts): void {
   addListFiles(v1, parts);
   addListImages(v1, parts);
   addBuildImage(v1, parts);
+  addPutRegistry(v1, parts);
+  addListRegistries(v1, parts);
+  addDeleteRegistry(v1, parts);
 }
 
 async function authenticate(request: FastifyRequest, parts: Pick<HttpParts, 'authenticate'>): Promise<void> {
   request.organizationId = (await parts.authenticate(request.headers.authorization)).organizationId;
 }
 
-/** First of all hooks: every answer carries its request id, and none begins once the service drains. */
+/** Every answer carries its request id, and none begins once the service drains. */
 function addAdmission(app: App, { openRequests }: Pick<HttpParts, 'openRequests'>): void {
   app.addHook('onRequest', async (request, reply) => {
     reply.header('x-request-id', request.id);

@@ -6,6 +6,7 @@ import type { Readable } from 'node:stream';
 import { AppError, FileEntry, UploadResult } from '@coppice/contract';
 import { z } from 'zod';
 import {
+  type PrepareImage,
   PrepareProgress,
   PreparedImage,
   RunnerEvent,
@@ -13,7 +14,9 @@ import {
   VmEnd,
   VmInfo,
   type CreateVm,
+  type ImageAccess,
 } from '../../lib/runner-protocol.ts';
+import type { RegistryLogin } from '../registries/registries.ts';
 import { fromGuest } from './runner-error.ts';
 import type { RunnerAnswer, RunnerConnection, RunnerRequest } from './runner-connection.ts';
 import { readBounded, readLines } from './read-stream.ts';
@@ -29,6 +32,13 @@ const MAX_LINE_BYTES = 1 << 20;
 const EVENTS_IDLE_MS = 25_000;
 /** A step is told when it begins; a pull, a flattening, or a turn to wait for may each take its 15 min. */
 const PREPARE_IDLE_MS = 1_200_000;
+
+/** What is known of the caller's right to an image; without a login its registry is asked as anybody would. */
+export interface ImageLogin {
+  login?: RegistryLogin | undefined;
+}
+
+export type NewVm = Omit<CreateVm, 'access'> & ImageLogin;
 
 export interface UploadOptions {
   path: string;
@@ -55,9 +65,20 @@ export class RunnerClient {
     return this.#json(get('/status'), RunnerStatus);
   }
 
-  /** Resolves when a first command could run. The same id again joins the create under way. */
-  createVm(id: string, vm: CreateVm, deadlineMs: number): Promise<VmInfo> {
+  /** Holds a place for a create that follows at once. Throws `invalid_request` or `capacity` when there is none. */
+  async admitVm(id: string, vm: CreateVm): Promise<void> {
+    const path = `${vmPath(id)}/admission`;
     const body = Buffer.from(JSON.stringify(vm));
+    await this.#json(
+      { method: 'POST', path, headers: JSON_HEADERS, body, headDeadlineMs: CALL_DEADLINE_MS },
+      z.object({}),
+    );
+  }
+
+  /** Resolves when a first command could run. The same id again joins the create under way. */
+  createVm(id: string, { login, ...vm }: NewVm, deadlineMs: number): Promise<VmInfo> {
+    const create: CreateVm = { ...vm, access: revealAccess({ login }) };
+    const body = Buffer.from(JSON.stringify(create));
     return this.#json(
       { method: 'PUT', path: vmPath(id), headers: JSON_HEADERS, body, headDeadlineMs: deadlineMs },
       VmInfo,
@@ -124,8 +145,9 @@ export class RunnerClient {
   }
 
   /** Pulls and prepares an image; the last element has type `done` or `error`. */
-  async *prepareImage(image: string): AsyncGenerator<PrepareProgress> {
-    const body = Buffer.from(JSON.stringify({ image }));
+  async *prepareImage(image: string, login?: RegistryLogin): AsyncGenerator<PrepareProgress> {
+    const prepare: PrepareImage = { image, access: revealAccess({ login }) };
+    const body = Buffer.from(JSON.stringify(prepare));
     const headDeadlineMs = AGENT_HEAD_DEADLINE_MS;
     const { stream } = await this.#connection.request({
       method: 'POST',
@@ -175,6 +197,12 @@ export class RunnerClient {
 }
 
 const JSON_HEADERS = { 'content-type': 'application/json' };
+
+/** The only place where a password leaves this process: into the runner's socket. */
+function revealAccess({ login }: ImageLogin): ImageAccess {
+  if (login === undefined) return {};
+  return { credentials: { username: login.username, password: login.password.reveal() } };
+}
 
 function get(path: string): RunnerRequest {
   return { method: 'GET', path, headDeadlineMs: CALL_DEADLINE_MS };

@@ -142,6 +142,15 @@ function pipeBody(body: Readable, stream: ClientHttp2Stream): void {
   });
 }
 
+/** Who did not answer: the agent in a guest, or the runner itself. */
+function unanswered(path: string, deadlineMs: number): AppError {
+  const isGuest = path.includes('/agent/');
+  return new AppError(
+    isGuest ? 'guest_unreachable' : 'unavailable',
+    `the ${isGuest ? 'sandbox' : 'runner of this machine'} gave no answer within ${deadlineMs} ms; try again`,
+  );
+}
+
 function waitForHead(stream: ClientHttp2Stream, request: RunnerRequest): Promise<IncomingHttpHeaders> {
   const { promise, resolve, reject } = Promise.withResolvers<IncomingHttpHeaders>();
   const { signal, headDeadlineMs } = request;
@@ -153,10 +162,7 @@ function waitForHead(stream: ClientHttp2Stream, request: RunnerRequest): Promise
     const reason: unknown = signal?.reason;
     give(reason instanceof AppError ? reason : new AppError('unavailable', 'the request was given up'));
   };
-  const timer = setTimeout(
-    () => give(new AppError('guest_unreachable', `no answer within ${headDeadlineMs} ms`)),
-    headDeadlineMs,
-  );
+  const timer = setTimeout(() => give(unanswered(request.path, headDeadlineMs)), headDeadlineMs);
   stream.once('response', resolve);
   stream.once('error', (error) => reject(unreachable(error)));
   stream.once('close', () => reject(unreachable(new Error(`the stream ended with code ${stream.rstCode}`))));

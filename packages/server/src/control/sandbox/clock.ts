@@ -1,6 +1,11 @@
+import { wallMs } from '../../lib/fault-directory.ts';
+import { bootMs, hostBootId, type HostMoment } from '../../lib/host-clock.ts';
+
 /** Time, as the timers see it; tests bring their own. */
 export interface Clock {
-  /** Milliseconds that never step back: what intervals are measured with. */
+  /** Of the host's present boot. */
+  readonly bootId: string;
+  /** Milliseconds since that boot, in all processes: what intervals are measured with, as they never step. */
   monotonicMs(): number;
   /** Unix milliseconds: what is stored and shown. */
   wallMs(): number;
@@ -9,10 +14,15 @@ export interface Clock {
 }
 
 export const SYSTEM_CLOCK: Clock = {
-  monotonicMs: () => performance.now(),
-  wallMs: () => Date.now(),
+  bootId: hostBootId(),
+  monotonicMs: bootMs,
+  wallMs,
   schedule: (delayMs, action) => {
     const timer = setTimeout(action, delayMs);
     return () => clearTimeout(timer);
   },
 };
+
+export function momentOf(clock: Clock): HostMoment {
+  return { bootId: clock.bootId, bootMs: clock.monotonicMs(), wallMs: clock.wallMs() };
+}

@@ -2,6 +2,7 @@
  * A sandbox's row as SQL has it. When the answer to a commit is lost, the commit may have been made or not: the row is
  * then in doubt, and is read again before anything more is decided by it.
  */
+import type { HostMoment } from '../../lib/host-clock.ts';
 import type { SandboxRow, SandboxUpdate } from '../db/tables.ts';
 import type { SandboxStore } from './sandbox-store.ts';
 
@@ -33,7 +34,7 @@ export class CommittedRow {
     return true;
   }
 
-  noteSeen(seenAt: number): void {
-    this.#row = { ...this.#row, last_seen_at: seenAt };
+  noteSeen(seen: HostMoment): void {
+    this.#row = { ...this.#row, last_seen_at: seen.wallMs, last_seen_boot_ms: seen.bootMs };
   }
 }

@@ -1,38 +1,47 @@
 /** What is written when a sandbox ends: times, use of the machine, cost. Pure. */
 import { computeCostUnits, type StatusReason } from '@coppice/contract';
+import type { HostMoment } from '../../lib/host-clock.ts';
 import type { VmEnd } from '../../lib/runner-protocol.ts';
 import type { SandboxRow, SandboxUpdate } from '../db/tables.ts';
+import { findAgeMs, findAgeWhenSeenMs } from './lifetime.ts';
 
 export interface Ending {
   status: 'destroyed' | 'failed';
   reason: StatusReason;
   /** What the runner measured; undefined when there was no VM, or it was lost with its measures. */
   end?: VmEnd | undefined;
-  /** Unix milliseconds, used when the runner does not say when it ended. */
-  fallbackEndedAt: number;
-  now: number;
+  now: HostMoment;
 }
 
 /** Sandboxes that never worked are not billed. */
 const UNBILLED: ReadonlySet<StatusReason> = new Set(['create_failed', 'control_restarted']);
 
-export function buildEnding(
-  row: SandboxRow,
-  { status, reason, end, fallbackEndedAt, now }: Ending,
-): SandboxUpdate {
-  const told = end === undefined ? fallbackEndedAt : Date.parse(end.ended_at);
-  // The runner's clock is the host's; what lies outside the sandbox's life is a clock that was set.
-  const endedAt = Math.min(Math.max(told, row.created_at), Math.max(now, row.created_at));
-  const uptimeMs = UNBILLED.has(reason) ? 0 : endedAt - row.created_at;
+export function buildEnding(row: SandboxRow, ending: Ending): SandboxUpdate {
+  const { status, reason, end } = ending;
+  const livedMs = findLivedMs(row, ending);
+  const uptimeMs = UNBILLED.has(reason) ? 0 : livedMs;
   return {
     status,
     status_reason: reason,
-    ended_at: endedAt,
+    ended_at: row.created_at + livedMs,
     cpu_ms: end?.cpu_ms ?? 0,
     mem_peak_bytes: end?.mem_peak_bytes ?? 0,
     uptime_ms: uptimeMs,
     cost_units: computeCostUnits({ vcpus: row.vcpus, memMiB: row.mem_mib, billedMs: uptimeMs }).toString(),
   };
+}
+
+/** What lies outside the sandbox's life is a clock that was set. */
+function findLivedMs(row: SandboxRow, { reason, end, now }: Ending): number {
+  const ageMs = findAgeMs(row, now);
+  if (end === undefined) return reason === 'vm_lost' ? findAgeWhenSeenMs(row) : ageMs;
+  const { ended_on_boot: onBoot } = end;
+  const createdBootMs = row.boot_id === onBoot?.boot_id ? row.created_boot_ms : null;
+  const livedMs =
+    onBoot === undefined || createdBootMs === null
+      ? Date.parse(end.ended_at) - row.created_at
+      : onBoot.ms - createdBootMs;
+  return Math.min(Math.max(0, Math.round(livedMs)), ageMs);
 }
 
 /** How the runner's reason shows in the record. */

@@ -32,7 +32,7 @@ test('an end that was committed unheard is taken for what it is, and events go o
 test('a start that was committed unheard is taken back: its caller was told that it failed', async () => {
   await using harness = await startHarness();
   harness.runner.onCreate = (id) => commitUnheard(harness, id, 'running');
-  assert.equal((await harness.call('POST', '/v1/runs', { body: { image: 'node:22-slim' } })).status, 500);
+  assert.equal((await harness.call('POST', '/v1/runs', { body: { image: 'node:22-slim' } })).status, 503);
   await waitFor('the VM to be removed', () => harness.runner.vms.size === 0);
   await waitFor('the record', async () => {
     const [record] = (await harness.call('GET', '/v1/runs?status=failed')).body;
@@ -95,4 +95,39 @@ test('an insert whose answer was lost counts, and its record is found again', as
   await inserts.resolve((recovered) => found.push(recovered.id));
   assert.deepEqual(found, [row.id]);
   assert.equal(inserts.count(row.organization_id), 0);
+});
+
+test('a start does not wait for a sandbox in the middle of a long step', async () => {
+  await using harness = await startHarness();
+  const { id } = await harness.create();
+  {
+    await using db = harness.openDatabase();
+    await db.updateTable('sandboxes').set({ status: 'creating' }).where('id', '=', id).execute();
+  }
+  await harness.stopControl();
+  const gate = Promise.withResolvers<void>();
+  harness.runner.onDelete = () => gate.promise;
+  await harness.startControl();
+  assert.equal((await harness.call('GET', '/healthz')).status, 200);
+  assert.equal((await harness.call('GET', `/v1/runs/${id}`)).body.status, 'creating');
+  await harness.create();
+  gate.resolve();
+  await harness.waitForRecord(id, (record) => record.status_reason === 'control_restarted');
+});
+
+test('the end of one sandbox is written down while another is in the middle of its own', async () => {
+  await using harness = await startHarness();
+  const stuck = await harness.create();
+  const other = await harness.create();
+  const gate = Promise.withResolvers<void>();
+  harness.runner.onDelete = () => gate.promise;
+  const destroyed = harness.call('DELETE', `/v1/runs/${stuck.id}`);
+  await waitFor('the destroy', () => harness.runner.requests.some((request) => request.startsWith('DELETE')));
+  harness.runner.endVm(stuck.id, 'guest_shutdown');
+  harness.runner.endVm(other.id, 'guest_panic');
+  await harness.waitForRecord(other.id, (record) => record.status_reason === 'guest_panic');
+  assert.equal(harness.runner.ends.size, 2, 'neither may be acknowledged before the first');
+  gate.resolve();
+  await destroyed;
+  await waitFor('both to be acknowledged', () => harness.runner.ends.size === 0);
 });

@@ -13,10 +13,11 @@ import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { RunnerEvent } from '../../lib/runner-protocol.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
-import type { Clock } from './clock.ts';
+import { momentOf, type Clock } from './clock.ts';
 import type { SandboxDriver } from './sandbox-driver.ts';
 import type { Sandboxes } from './sandboxes.ts';
 import type { SandboxStore } from './sandbox-store.ts';
+import { enterRecordStep } from './steps.ts';
 
 const RECONNECT_DELAY_MS = 250;
 
@@ -34,6 +35,8 @@ export class RunnerLink implements AsyncDisposable {
   readonly #stop = new AbortController();
   #isConnected = false;
   #hasBeenLost = false;
+  /** Sandboxes that are being put right. */
+  readonly #mending = new Set<string>();
   #loops: Promise<unknown> = Promise.resolve();
 
   constructor(parts: RunnerLinkParts) {
@@ -61,11 +64,16 @@ export class RunnerLink implements AsyncDisposable {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       try {
-        const events = await this.#parts.runner.openEvents(signal);
+        const failed = new AbortController();
+        const events = await this.#parts.runner.openEvents(AbortSignal.any([signal, failed.signal]));
         await this.#noteConnected();
         noteTried();
-        for await (const event of events) await this.#take(event);
-        this.#noteLost(undefined);
+        let acknowledged = Promise.resolve();
+        for await (const event of events) {
+          acknowledged = this.#take(event, acknowledged);
+          acknowledged.catch((error: unknown) => failed.abort(error));
+        }
+        this.#noteLost(failed.signal.reason);
       } catch (error) {
         this.#noteLost(error);
       }
@@ -100,9 +108,14 @@ export class RunnerLink implements AsyncDisposable {
       this.#parts.log.warn({ err: error }, 'the runner is not connected');
   }
 
-  async #take(event: RunnerEvent): Promise<void> {
+  /**
+   * An end is written down without waiting for those of other sandboxes, whose turn may take long. Acknowledged they
+   * are in their order: each acknowledgement covers all before it.
+   */
+  async #take(event: RunnerEvent, earlier: Promise<void>): Promise<void> {
     const driver = this.#parts.sandboxes.findDriver(event.end.id);
-    await driver?.handleEnd(event.end);
+    await Promise.all([driver?.handleEnd(event.end), earlier]);
+    await enterRecordStep('record.acknowledge');
     await this.#parts.runner.acknowledgeEvents(event.seq);
   }
 
@@ -111,26 +124,34 @@ export class RunnerLink implements AsyncDisposable {
     // Taken before the VMs are listed: a sandbox that starts in between is in neither.
     const running = sandboxes.listDrivers().filter((driver) => driver.row.status === 'running');
     const vms = new Set((await runner.listVms()).map((vm) => vm.id));
-    const seenAt = clock.wallMs();
+    const seenAt = momentOf(clock);
     const seen = running.filter((driver) => vms.has(driver.row.id));
     for (const driver of seen) driver.noteSeen(seenAt);
     await store.recordHeartbeats(seen.map(toHeartbeat), seenAt);
     await sandboxes.recoverInserts();
     for (const driver of running)
-      if (!vms.has(driver.row.id)) await this.#mend(driver.row.id, () => driver.handleMissing());
+      if (!vms.has(driver.row.id)) this.#mend(driver.row.id, () => driver.handleMissing());
     for (const driver of sandboxes.listDrivers())
-      if (driver.isInterrupted) await this.#mend(driver.row.id, () => driver.resolveInterrupted());
+      if (driver.isInterrupted) this.#mend(driver.row.id, () => driver.resolveInterrupted());
     for (const id of vms)
-      if (sandboxes.findDriver(id) === undefined) await this.#mend(id, () => this.#removeOrphan(id));
+      if (sandboxes.findDriver(id) === undefined) this.#mend(id, () => this.#removeOrphan(id));
   }
 
-  /** One sandbox that cannot be put right now must not keep the others from it; the next round tries again. */
-  async #mend(id: string, work: () => Promise<void>): Promise<void> {
-    try {
-      await work();
-    } catch (error) {
-      this.#parts.log.warn({ err: error, sandbox_id: id }, 'a sandbox could not be reconciled; tried again');
-    }
+  /**
+   * In the background: one sandbox in the middle of a long step must keep neither the others nor the service's start
+   * waiting. What fails is tried again in the next round.
+   */
+  #mend(id: string, work: () => Promise<void>): void {
+    if (this.#mending.has(id)) return;
+    this.#mending.add(id);
+    work()
+      .catch((error: unknown) =>
+        this.#parts.log.warn(
+          { err: error, sandbox_id: id },
+          'a sandbox could not be reconciled; tried again',
+        ),
+      )
+      .finally(() => this.#mending.delete(id));
   }
 
   async #removeOrphan(id: string): Promise<void> {

@@ -21,18 +21,21 @@ import {
   type StatusReason,
 } from '@coppice/contract';
 import type { Logger } from 'pino';
+import type { HostMoment } from '../../lib/host-clock.ts';
 import type { VmEnd } from '../../lib/runner-protocol.ts';
 import type { ControlLimits } from '../control-config.ts';
 import type { SandboxRow } from '../db/tables.ts';
-import type { RunnerClient } from '../placement/runner-client.ts';
-import type { Clock } from './clock.ts';
+import type { ImageLogin, RunnerClient } from '../placement/runner-client.ts';
+import { momentOf, type Clock } from './clock.ts';
 import { CommittedRow } from './committed-row.ts';
 import { buildEnding, readEndReason } from './ending.ts';
+import { findAgeMs, findIdleMs } from './lifetime.ts';
 import { IdleTimer, type ExpiryReason } from './idle-timer.ts';
 import { buildDestroyResult, buildRecord } from './record.ts';
 import type { SandboxStore } from './sandbox-store.ts';
 import { SandboxVm } from './sandbox-vm.ts';
 import { SerialQueue } from './serial-queue.ts';
+import { enterRecordStep } from './steps.ts';
 
 /** After an outage of the service, so that callers can come back before their sandboxes are gone. */
 const OUTAGE_GRACE_MS = 60_000;
@@ -99,13 +102,17 @@ export class SandboxDriver {
   }
 
   /** Boots the VM of a sandbox that was just inserted; resolves when a first command could run. */
-  async boot(): Promise<SandboxRecord> {
+  async boot(access: ImageLogin = {}): Promise<SandboxRecord> {
     const startedAt = this.#parts.clock.monotonicMs();
     this.#isBooting = true;
     try {
-      const { image } = await this.#createVm();
+      await enterRecordStep('record.ask');
+      const { image } = await this.#createVm(access);
+      await enterRecordStep('record.start');
       const createMs = Math.round(this.#parts.clock.monotonicMs() - startedAt);
-      return await this.#inTurn(() => this.#commitStart(image, createMs));
+      const record = await this.#inTurn(() => this.#commitStart(image, createMs));
+      await enterRecordStep('record.answer');
+      return record;
     } catch (error) {
       this.#hasFailedBoot = true;
       throw error;
@@ -174,8 +181,8 @@ export class SandboxDriver {
   }
 
   /** The runner has the VM now: billing of a lost one would end here. */
-  noteSeen(seenAt: number): void {
-    this.#row.noteSeen(seenAt);
+  noteSeen(seen: HostMoment): void {
+    this.#row.noteSeen(seen);
   }
 
   grace(): void {
@@ -187,10 +194,10 @@ export class SandboxDriver {
     this.#timer?.stop();
   }
 
-  async #createVm(): Promise<{ image: string }> {
+  async #createVm({ login }: ImageLogin): Promise<{ image: string }> {
     const { image, vcpus, mem_mib, disk_mib } = this.#row.current;
     try {
-      return await this.#vm.create({ image, vcpus, mem_mib, disk_mib }, this.#parts.limits);
+      return await this.#vm.create({ image, vcpus, mem_mib, disk_mib, login }, this.#parts.limits);
     } catch (error) {
       await this.#inTurn(() => this.#handleEvent('start_failed', 'create_failed', undefined));
       this.#vm.removeLater();
@@ -205,13 +212,14 @@ export class SandboxDriver {
       throw destroyedMeanwhile();
     }
     if (transition.outcome !== 'accept') throw this.#refusal('started');
-    const now = this.#parts.clock.wallMs();
+    const now = momentOf(this.#parts.clock);
     await this.#row.commit({
       status: transition.to,
       image,
       create_ms: createMs,
-      last_active_at: now,
-      last_seen_at: now,
+      last_active_at: now.wallMs,
+      last_seen_at: now.wallMs,
+      last_seen_boot_ms: now.bootMs,
     });
     this.#startTimer({});
     return this.record;
@@ -220,6 +228,7 @@ export class SandboxDriver {
   async #destroyNow(reason: StatusReason): Promise<DestroyResult> {
     this.#operation = 'destroying';
     try {
+      await enterRecordStep('record.remove');
       const end = await this.#vm.remove();
       await this.#end('destroyed', reason, end);
       return buildDestroyResult(this.#row.current);
@@ -236,9 +245,9 @@ export class SandboxDriver {
   }
 
   async #end(status: 'destroyed' | 'failed', reason: StatusReason, end: VmEnd | undefined): Promise<void> {
-    const now = this.#parts.clock.wallMs();
-    const fallbackEndedAt = reason === 'vm_lost' ? this.#row.current.last_seen_at : now;
-    await this.#row.commit(buildEnding(this.#row.current, { status, reason, end, fallbackEndedAt, now }));
+    await enterRecordStep('record.end');
+    const now = momentOf(this.#parts.clock);
+    await this.#row.commit(buildEnding(this.#row.current, { status, reason, end, now }));
     this.#leave();
     this.#log.info({ status, reason, uptime_ms: this.#row.current.uptime_ms }, 'the sandbox has ended');
   }
@@ -273,13 +282,14 @@ export class SandboxDriver {
 
   #startTimer({ graceMs = 0 }: { graceMs?: number }): void {
     const { clock } = this.#parts;
-    const { timeout_s, max_lifetime_s, created_at, last_active_at } = this.#row.current;
+    const { timeout_s, max_lifetime_s } = this.#row.current;
+    const now = momentOf(clock);
     const lifetimeLeftMs =
-      max_lifetime_s === null ? undefined : created_at + max_lifetime_s * 1000 - clock.wallMs();
+      max_lifetime_s === null ? undefined : max_lifetime_s * 1000 - findAgeMs(this.#row.current, now);
     this.#timer = new IdleTimer({
       clock,
       timeoutMs: timeout_s * 1000,
-      idleForMs: Math.max(0, clock.wallMs() - last_active_at),
+      idleForMs: findIdleMs(this.#row.current, now),
       graceMs,
       onExpire: (reason) => void this.#expire(reason),
       ...(lifetimeLeftMs === undefined ? {} : { lifetimeLeftMs }),

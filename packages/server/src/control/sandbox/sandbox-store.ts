@@ -1,6 +1,7 @@
 /** Sandboxes in SQL. Writes of a state come only from the sandbox's driver. */
 import { AppError, type SandboxState } from '@coppice/contract';
 import { sql } from 'kysely';
+import type { HostMoment } from '../../lib/host-clock.ts';
 import type { Database } from '../db/database.ts';
 import type { NewSandboxRow, SandboxRow, SandboxUpdate } from '../db/tables.ts';
 
@@ -40,7 +41,10 @@ export class SandboxStore {
       .returningAll()
       .executeTakeFirst();
     if (row === undefined)
-      throw new AppError('internal', 'the record was changed by someone else', { details: { id, from } });
+      // By a statement of ours that was given up and made all the same: the row is read again before the next.
+      throw new AppError('unavailable', 'the record was changed meanwhile; try again', {
+        details: { id, from },
+      });
     return row;
   }
 
@@ -93,13 +97,13 @@ export class SandboxStore {
   }
 
   /** Notes that the runner has these VMs now, and when each was last used. */
-  async recordHeartbeats(heartbeats: readonly Heartbeat[], seenAt: number): Promise<void> {
+  async recordHeartbeats(heartbeats: readonly Heartbeat[], seen: HostMoment): Promise<void> {
     if (heartbeats.length === 0) return;
     const rows = JSON.stringify(
       heartbeats.map(({ id, lastActiveAt }) => ({ id, at: Math.round(lastActiveAt) })),
     );
     await sql`
-      UPDATE sandboxes SET last_seen_at = ${seenAt}, last_active_at = beat.at
+      UPDATE sandboxes SET last_seen_at = ${seen.wallMs}, last_seen_boot_ms = ${seen.bootMs}, last_active_at = beat.at
       FROM jsonb_to_recordset(${rows}::jsonb) AS beat(id text, at bigint)
       WHERE sandboxes.id = beat.id AND sandboxes.status = 'running'`.execute(this.#db);
   }

@@ -2,8 +2,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
-import type { CreateVm, VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
-import type { RunnerClient } from '../placement/runner-client.ts';
+import type { VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
+import type { NewVm, RunnerClient } from '../placement/runner-client.ts';
 
 const RETRY_DELAY_MS = 250;
 
@@ -29,7 +29,7 @@ export class SandboxVm {
    * The runner's create goes on when the connection breaks, and is joined by asking again with the same id: a short
    * outage is not seen by the caller.
    */
-  async create(vm: CreateVm, deadlines: CreateDeadlines): Promise<VmInfo> {
+  async create(vm: NewVm, deadlines: CreateDeadlines): Promise<VmInfo> {
     const end = performance.now() + deadlines.createDeadlineMs;
     let outageEnd: number | undefined;
     for (;;) {

@@ -6,15 +6,21 @@ import {
   type CreateSandboxRequest,
   type SandboxRecord,
 } from '@coppice/contract';
+import type { ImageUses } from '../images/image-uses.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
+import type { Registries } from '../registries/registries.ts';
 import type { NewSandboxRow } from '../db/tables.ts';
+import { momentOf } from './clock.ts';
 import { PendingInserts } from './pending-inserts.ts';
 import { buildRecord } from './record.ts';
+import { enterRecordStep } from './steps.ts';
 import { SandboxDriver, type DriverParts } from './sandbox-driver.ts';
 import type { SandboxFilter, SandboxStore } from './sandbox-store.ts';
 
 export interface SandboxesParts extends Omit<DriverParts, 'onFinal'> {
   region: string;
+  registries: Registries;
+  imageUses: ImageUses;
 }
 
 export interface CreateSandbox {
@@ -59,12 +65,18 @@ export class Sandboxes implements Disposable {
 
   /** Resolves when a first command could run. A create that fails leaves a `failed` record and nothing else. */
   async create({ organizationId, id, request }: CreateSandbox): Promise<SandboxRecord> {
-    parseImageReference(request.image);
-    await this.#checkShape(request);
+    const reference = parseImageReference(request.image);
+    const login = await this.#parts.registries.findLogin(organizationId, reference);
+    await enterRecordStep('record.insert');
     this.#checkQuota(organizationId);
+    // Refused before there is a record: callers who try again and again would leave one each time.
+    const { image, vcpus, mem_mib, disk_mib } = request;
+    await this.#runner.admitVm(id, { image, vcpus, mem_mib, disk_mib });
     const row = await this.#inserts.insert(this.#buildRow(organizationId, id, request));
     const driver = this.#addDriver(id, new SandboxDriver(row, this.#driverParts()));
-    return driver.boot();
+    const record = await driver.boot({ login });
+    await this.#parts.imageUses.note(organizationId, record.image);
+    return record;
   }
 
   /** Throws `not_found` when this organization has no such sandbox. */
@@ -139,18 +151,8 @@ export class Sandboxes implements Disposable {
     }
   }
 
-  async #checkShape({ vcpus, mem_mib }: CreateSandboxRequest): Promise<void> {
-    const { max_vcpus, max_mem_mib } = await this.#runner.status();
-    if (vcpus > max_vcpus) {
-      throw new AppError('invalid_request', `vcpus: must be at most ${max_vcpus} on this machine`);
-    }
-    if (mem_mib > max_mem_mib) {
-      throw new AppError('invalid_request', `mem_mib: must be at most ${max_mem_mib} (MiB) on this machine`);
-    }
-  }
-
   #buildRow(organizationId: string, id: string, request: CreateSandboxRequest): NewSandboxRow {
-    const now = this.#parts.clock.wallMs();
+    const now = momentOf(this.#parts.clock);
     return {
       id,
       organization_id: organizationId,
@@ -163,9 +165,12 @@ export class Sandboxes implements Disposable {
       timeout_s: request.timeout,
       max_lifetime_s: request.max_lifetime ?? null,
       labels: JSON.stringify(request.labels),
-      created_at: now,
-      last_active_at: now,
-      last_seen_at: now,
+      created_at: now.wallMs,
+      last_active_at: now.wallMs,
+      last_seen_at: now.wallMs,
+      boot_id: now.bootId,
+      created_boot_ms: now.bootMs,
+      last_seen_boot_ms: now.bootMs,
     };
   }
 }

@@ -51,6 +51,8 @@ export class ControlHarness implements AsyncDisposable {
     return {
       version: '0.0.0-test',
       listen: { host: '127.0.0.1', port: 0 },
+      hstsSeconds: 0,
+      trustedProxies: [],
       region: 'us',
       dataDir: join(this.directory, 'data'),
       runDir: join(this.directory, 'run'),

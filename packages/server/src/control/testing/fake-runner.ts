@@ -9,6 +9,9 @@ import { AppError } from '@coppice/contract';
 import { encodeFrame, FRAME, FrameDecoder, type Frame } from '../../lib/frames.ts';
 import {
   CreateVm,
+  PrepareImage,
+  type CapacityStatus,
+  type CgroupStatus,
   type PrepareProgress,
   type PreparedImage,
   type RunnerEvent,
@@ -49,8 +52,14 @@ export class FakeRunner implements AsyncDisposable {
   readonly ends = new Map<string, RunnerEvent>();
   maxVcpus = 32;
   maxMemMib = 262_144;
+  /** Why sandboxes have no network. */
+  networkAbsence = '';
   images: PreparedImage[] = [];
-  progress: PrepareProgress[] = [];
+  /** What a preparation tells; one that is an async iterable takes its time. */
+  progress: Iterable<PrepareProgress> | AsyncIterable<PrepareProgress> = [];
+  /** What was asked for, newest last. */
+  readonly creates: CreateVm[] = [];
+  readonly preparations: PrepareImage[] = [];
   /** Called before a VM is made; throws what the create should answer. */
   onCreate: (id: string, vm: CreateVm) => Promise<void> | void = () => undefined;
   /** Called before a VM is removed; throws what the removal should answer. */
@@ -61,6 +70,8 @@ export class FakeRunner implements AsyncDisposable {
   };
   /** Commands start before their input has ended, as they really do. */
   startsAtHead = false;
+  /** Throws what a create is to be refused with before it begins. */
+  onAdmission: () => void = () => undefined;
   /** Called with the first bytes of an upload; throws what it should answer. */
   onUpload: () => void = () => undefined;
   readonly #sessions = new Set<ServerHttp2Session>();
@@ -126,6 +137,7 @@ export class FakeRunner implements AsyncDisposable {
   async #route(stream: ServerHttp2Stream, request: Request): Promise<void> {
     const { method, url } = request;
     const [, id, rest = ''] = /^\/vms\/([^/]+)(\/.*)?$/.exec(url.pathname) ?? [];
+    if (id !== undefined && rest === '/admission') return this.#admit(stream);
     if (id !== undefined && rest === '') return this.#answerVm(stream, method, id);
     if (id !== undefined) return this.#answerAgent(stream, { ...request, id, action: `${method} ${rest}` });
     switch (`${method} ${url.pathname}`) {
@@ -140,9 +152,7 @@ export class FakeRunner implements AsyncDisposable {
       case 'GET /images':
         return answer(stream, 200, this.images);
       case 'POST /images/prepare':
-        stream.respond({ ':status': 200 });
-        stream.end(this.progress.map((event) => `${JSON.stringify(event)}\n`).join(''));
-        return undefined;
+        return this.#prepare(stream);
       default:
         throw new AppError('not_found', `no ${method} ${url.pathname}`);
     }
@@ -150,7 +160,44 @@ export class FakeRunner implements AsyncDisposable {
 
   #status() {
     const limits = { max_vcpus: this.maxVcpus, max_mem_mib: this.maxMemMib };
-    return { protocol: 1, accelerator: 'tcg', accelerator_reason: 'a fake', ...limits, vms: this.vms.size };
+    const capacity: CapacityStatus = {
+      mem_mib: { promised: 0, limit: this.maxMemMib },
+      vcpus: { promised: 0, limit: this.maxVcpus },
+      mem_available_mib: this.maxMemMib,
+      starts: { running: 0, waiting: 0 },
+      disk: { free_mib: 4096, reserve_mib: 2048 },
+    };
+    const accelerator = { accelerator: 'tcg', accelerator_reason: 'a fake' };
+    const cgroups: CgroupStatus = { controllers: [], reason: 'a fake' };
+    const confinement = { confinement: 'reduced', confinement_reason: 'a fake' };
+    const network = {
+      network: this.networkAbsence === '' ? 'filtered' : 'none',
+      network_reason: this.networkAbsence,
+    };
+    return {
+      protocol: 1,
+      ...accelerator,
+      ...confinement,
+      ...network,
+      ...limits,
+      vms: this.vms.size,
+      paused_vms: 0,
+      capacity,
+      cgroups,
+    };
+  }
+
+  async #admit(stream: ServerHttp2Stream): Promise<void> {
+    const { vcpus, mem_mib } = CreateVm.parse(JSON.parse((await readAll(stream)).toString('utf8')));
+    if (vcpus > this.maxVcpus)
+      throw new AppError('invalid_request', `vcpus: must be at most ${this.maxVcpus} on this machine`);
+    if (mem_mib > this.maxMemMib)
+      throw new AppError(
+        'invalid_request',
+        `mem_mib: must be at most ${this.maxMemMib} (MiB) on this machine`,
+      );
+    this.onAdmission();
+    answer(stream, 200, {});
   }
 
   async #answerVm(stream: ServerHttp2Stream, method: string, id: string): Promise<void> {
@@ -161,9 +208,13 @@ export class FakeRunner implements AsyncDisposable {
       return answer(stream, 200, end);
     }
     const body = CreateVm.parse(JSON.parse((await readAll(stream)).toString('utf8')));
+    this.creates.push(body);
     await this.onCreate(id, body);
+    const { vcpus, mem_mib, disk_mib } = body;
     const vm: VmInfo = {
-      ...body,
+      vcpus,
+      mem_mib,
+      disk_mib,
       id,
       state: 'running',
       image: `registry.test/library/${body.image}@${DIGEST}`,
@@ -171,6 +222,13 @@ export class FakeRunner implements AsyncDisposable {
     };
     this.vms.set(id, vm);
     return answer(stream, 201, vm);
+  }
+
+  async #prepare(stream: ServerHttp2Stream): Promise<void> {
+    this.preparations.push(PrepareImage.parse(JSON.parse((await readAll(stream)).toString('utf8'))));
+    stream.respond({ ':status': 200 });
+    for await (const event of this.progress) stream.write(`${JSON.stringify(event)}\n`);
+    stream.end();
   }
 
   #streamEvents(stream: ServerHttp2Stream): void {

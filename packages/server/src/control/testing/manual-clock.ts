@@ -2,6 +2,7 @@ import type { Clock } from '../sandbox/clock.ts';
 
 /** A clock that stands still until it is told to go on. */
 export class ManualClock implements Clock {
+  readonly bootId = 'manual';
   #nowMs = 0;
   readonly #timers = new Set<{ at: number; action: () => void }>();
 

@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { writeAtomically } from '../../lib/durable-file.ts';
-import { VmInfo } from '../../lib/runner-protocol.ts';
+import { VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
 
 const VmRecord = z.object({
   version: z.literal(1),
@@ -17,10 +17,14 @@ const VmRecord = z.object({
   /** Network slot; also gives the uid. */
   slot: z.int().nonnegative(),
   uid: z.int().positive(),
+  /** Directories of the control groups; where they are depends on how the runner was started. */
+  cgroups: z.array(z.string()).default([]),
   host_boot_id: z.string(),
   process: z.object({ pid: z.int().positive(), startTicks: z.number() }).nullable(),
   /** Last generation used on the agent's ctl port. */
   generation: z.int().nonnegative(),
+  /** Written before the VM is killed: a runner that dies in the middle of an end does not change its reason. */
+  end: VmEnd.optional(),
 });
 export type VmRecord = z.infer<typeof VmRecord>;
 

@@ -4,7 +4,9 @@ import type { ImageConfig } from '../image/image-store.types.ts';
 import type { AgentSession } from './agent-session.ts';
 import { buildResumeRequest, type GuestAddresses } from './resume-request.ts';
 
-const EXEC_TIMEOUT_MS = 15_000;
+const EXEC_TIMEOUT_MS = 8000;
+/** A command that does not end is killed by the agent first: a template of an image with such a shell is still possible. */
+const STREAM_TIMEOUT_MS = 15_000;
 /** Of the resume that every template carries: those of the VMs restored from it are greater. */
 export const TEMPLATE_GENERATION = 1;
 /** Shaped like a sandbox's id, and nobody's. */
@@ -14,7 +16,7 @@ export interface Rehearsal {
   /** Of the resume; the real one has a greater. */
   generation: number;
   image: ImageConfig;
-  network: GuestAddresses;
+  network: GuestAddresses | undefined;
 }
 
 /**
@@ -37,5 +39,5 @@ async function execTrue(session: AgentSession): Promise<void> {
   stream.end(
     encodeFrame(FRAME.head, Buffer.from(JSON.stringify({ command: 'true', timeout_ms: EXEC_TIMEOUT_MS }))),
   );
-  await withDeadline('the rehearsal of an exec', EXEC_TIMEOUT_MS, ended.promise, () => stream.destroy());
+  await withDeadline('the rehearsal of an exec', STREAM_TIMEOUT_MS, ended.promise, () => stream.destroy());
 }

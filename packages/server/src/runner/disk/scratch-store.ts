@@ -5,7 +5,6 @@
  */
 import {
   chmodSync,
-  chownSync,
   constants,
   copyFileSync,
   existsSync,
@@ -18,6 +17,7 @@ import {
 import { join } from 'node:path';
 import { runCommand } from '../../lib/run-command.ts';
 import { SingleFlight } from '../../lib/single-flight.ts';
+import { giveTo } from '../vmm/vm-accounts.ts';
 
 /** Part of the directory name: raise when the way a base is made changes. */
 const FORMAT = 'v1';
@@ -90,6 +90,6 @@ export class ScratchStore {
 /** Gives one VM an overlay of its own, with the content of `source`; owned by `uid` when it returns. */
 export function copyOverlay(source: string, path: string, uid: number): void {
   copyFileSync(source, path, constants.COPYFILE_FICLONE);
-  chownSync(path, uid, uid);
+  giveTo(path, uid);
   chmodSync(path, 0o600);
 }

@@ -1,15 +1,24 @@
 /** All VMs of this runner: creates, finds, ends and adopts them. */
 import { randomBytes } from 'node:crypto';
-import { mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { AppError, parseImageReference } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { Accelerator, CreateVm, VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
-import { findVmRecord, writeVmRecord, type VmRecord } from '../adopt/vm-record.ts';
+import { untilAborted } from '../../lib/deadline.ts';
+import { findVmRecord, writeVmRecord } from '../adopt/vm-record.ts';
+import type { Capacity } from '../capacity/capacity.ts';
+import type { DiskGuard } from '../capacity/disk-guard.ts';
+import { DiskWatch, type WatchedVm } from '../capacity/disk-watch.ts';
+import { findAllocatedBytes } from '../disk/allocated-bytes.ts';
+import { readGroupUsage } from '../confinement/cgroup-usage.ts';
+import { imageKey, templateKey, type CacheLease, type CacheLeases } from '../cache/cache-leases.ts';
 import type { ImageStore } from '../image/image-store.ts';
 import type { TemplateStore } from '../snapshot/template-store.ts';
-import { hostBootId, killAndWait, listProcessesOfUids } from '../vmm/host-process.ts';
+import { VmmStartError } from '../vmm/qemu.ts';
+import { adoptVms } from './adoption.ts';
 import type { EventSpool } from './event-spool.ts';
 import { StepTimer } from './step-timer.ts';
+import { enterStep } from './steps.ts';
 import { VmAssembler, type AssembledVm, type AssemblyParts, type Blueprint } from './vm-assembly.ts';
 import { VmDriver, type DriverHooks } from './vm-driver.ts';
 import { WarmPool } from './warm-pool.ts';
@@ -20,10 +29,23 @@ export interface FleetOptions extends AssemblyParts {
   accelerator: Accelerator;
   images: ImageStore;
   templates: TemplateStore;
+  leases: CacheLeases;
   spool: EventSpool;
+  capacity: Capacity;
+  disk: DiskGuard;
   /** VMs kept warm in all; 0 keeps none. */
   warmPoolLimit: number;
   log: Logger;
+}
+
+/** What of the cache a VM depends on. */
+interface Held {
+  imageDigest: string;
+  template: string;
+}
+
+function heldBy({ image, templateKey: template }: Blueprint): Held {
+  return { imageDigest: image.digest, template };
 }
 
 /** Names a VM before it is a sandbox's; no sandbox's id looks like it. */
@@ -38,6 +60,7 @@ export class Fleet {
   readonly #assembler: VmAssembler;
   readonly #pool: WarmPool;
   readonly #sampler: NodeJS.Timeout;
+  readonly #diskWatch: DiskWatch;
 
   constructor(options: FleetOptions) {
     this.#options = options;
@@ -45,6 +68,7 @@ export class Fleet {
     this.#pool = new WarmPool({
       limit: options.warmPoolLimit,
       prepare: (blueprint) => this.#prepareWarm(blueprint),
+      hasRoom: ({ shape }) => options.capacity.hasRoomToSpare(shape),
       now: () => performance.now(),
       log: options.log,
     });
@@ -54,14 +78,42 @@ export class Fleet {
       for (const driver of this.#drivers.values()) driver.sampleUsage();
     }, SAMPLE_INTERVAL_MS);
     this.#sampler.unref();
+    this.#diskWatch = new DiskWatch({
+      disk: options.disk,
+      listVms: () =>
+        [...this.#drivers.values()]
+          .filter(({ state }) => state === 'running')
+          .map((driver) => this.#watched(driver)),
+      log: options.log,
+    });
   }
 
   list(): VmInfo[] {
     return [...this.#drivers.values()].map((driver) => driver.info);
   }
 
+  get pausedCount(): number {
+    return [...this.#drivers.values()].filter((driver) => driver.isPaused).length;
+  }
+
+  #watched(driver: VmDriver): WatchedVm {
+    const path = this.#assembler.scratchPathOf(driver.unit);
+    return {
+      unit: driver.unit,
+      isPaused: driver.isPaused,
+      diskBytes: () => findAllocatedBytes(path),
+      pause: () => driver.pause(),
+      continue: () => driver.continue(),
+    };
+  }
+
   find(id: string): VmDriver | undefined {
     return this.#drivers.get(id);
+  }
+
+  /** Holds a place for a create that is about to come, or throws what it is refused with. */
+  admit(id: string, request: CreateVm): void {
+    this.#options.capacity.admit(id, request, this.#pool.units);
   }
 
   /** Joins a create of the same id that is under way, and answers one that is done. */
@@ -79,7 +131,10 @@ export class Fleet {
 
   async #create(id: string, request: CreateVm): Promise<VmInfo> {
     const timer = new StepTimer();
-    const blueprint = await this.#plan(request, timer);
+    // From here until the VM holds them itself.
+    using lease = this.#options.leases.open();
+    await enterStep('create.plan');
+    const blueprint = await this.#plan(request, { timer, lease });
     const { vcpus, mem_mib, disk_mib } = request;
     const image = blueprint.image.reference;
     const info: VmInfo = {
@@ -91,19 +146,21 @@ export class Fleet {
       disk_mib,
       timings_ms: timer.timingsMs,
     };
-    return this.#pool.serve(blueprint, (warm) => this.#claim(info, blueprint, { warm, timer }));
+    return await this.#pool.serve(blueprint, (warm) => this.#claim(info, blueprint, { warm, timer }));
   }
 
-  /** Before anything is made: a bad reference or an absent image leaves nothing to undo. */
-  async #plan(request: CreateVm, timer: StepTimer): Promise<Blueprint> {
+  /** Before anything of the VM is made: a bad reference or an absent image leaves nothing to undo. */
+  async #plan(request: CreateVm, how: { timer: StepTimer; lease: CacheLease }): Promise<Blueprint> {
+    const { timer, lease } = how;
     const { images, templates, accelerator } = this.#options;
-    const image = await images.prepare(parseImageReference(request.image), {});
+    const reference = parseImageReference(request.image);
+    const image = await images.prepare(reference, { access: request.access ?? {}, lease });
     timer.end('image');
     const { vcpus, mem_mib: memMiB, disk_mib: diskMiB } = request;
     const shape = { accelerator, vcpus, memMiB, diskMiB };
-    const { key, files } = await templates.ensure(image, shape);
-    timer.end('template');
-    return { image, shape, templateKey: key, files };
+    const key = templates.keyOf(image, shape);
+    lease.add(templateKey(key));
+    return { image, shape, templateKey: key, files: templates.filesOf(key) };
   }
 
   async #claim(
@@ -112,21 +169,23 @@ export class Fleet {
     how: { warm: AssembledVm | undefined; timer: StepTimer },
   ): Promise<VmInfo> {
     const { warm, timer } = how;
-    const driver = warm?.driver ?? this.#newDriver(newUnit(), info);
+    const driver = warm?.driver ?? this.#newDriver(newUnit(), info, heldBy(blueprint));
     driver.claim(info);
     this.#drivers.set(info.id, driver);
     const work = this.#bringUp(driver, blueprint, how);
     driver.trackCreation(work);
     try {
       await work;
+      await enterStep('create.answer');
       this.#options.log.info(
         { vm: info.id, unit: driver.unit, warm: warm !== undefined, timings_ms: timer.timingsMs },
         'VM created',
       );
       return info;
     } catch (error) {
-      await driver.end('vmm_lost');
-      throw error;
+      const isLost = driver.isLost || error instanceof VmmStartError;
+      const { reason } = await driver.end('vmm_lost');
+      throw isLost && reason !== 'destroyed' ? lostMeanwhile(error) : error;
     }
   }
 
@@ -135,8 +194,23 @@ export class Fleet {
     blueprint: Blueprint,
     how: { warm: AssembledVm | undefined; timer: StepTimer },
   ): Promise<void> {
-    const assembled = how.warm ?? (await this.#assembler.assemble(driver, blueprint, how.timer));
-    await this.#assembler.wake(assembled, how.timer);
+    const { warm, timer } = how;
+    const { capacity, templates } = this.#options;
+    const { id } = driver.info;
+    if (warm !== undefined) {
+      capacity.release(id);
+      return this.#assembler.wake(warm, timer);
+    }
+    const { image, shape } = blueprint;
+    await capacity.reserve(driver.unit, shape, { heldAs: id, giveWay: () => this.#pool.giveWay() });
+    timer.end('admission');
+    // The template's own VM is covered by this promise: it ends before this one is made.
+    await untilAborted(driver.endAsked, templates.ensure(image, shape));
+    timer.end('template');
+    await capacity.inTurn({ diskMiB: 0, signal: driver.endAsked }, async () => {
+      timer.end('turn');
+      await this.#assembler.wake(await this.#assembler.assemble(driver, blueprint, timer), timer);
+    });
   }
 
   /** A VM for the pool; it has no sandbox's id yet. */
@@ -153,9 +227,13 @@ export class Fleet {
       disk_mib: diskMiB,
       timings_ms: {},
     };
-    const driver = this.#newDriver(unit, info);
+    const driver = this.#newDriver(unit, info, heldBy(blueprint));
+    const { capacity } = this.#options;
     try {
-      const assembled = await this.#assembler.assemble(driver, blueprint, new StepTimer());
+      await capacity.reserve(unit, blueprint.shape);
+      const assembled = await capacity.inTurn({ diskMiB: 0 }, () =>
+        this.#assembler.assemble(driver, blueprint, new StepTimer()),
+      );
       await this.#assembler.rehearse(assembled);
       this.#options.log.info({ unit, template: blueprint.templateKey }, 'VM kept warm');
       return assembled;
@@ -165,7 +243,12 @@ export class Fleet {
     }
   }
 
-  #newDriver(unit: string, info: VmInfo): VmDriver {
+  #newDriver(
+    unit: string,
+    info: VmInfo,
+    held: Held,
+    cgroups = this.#options.cgroups.directoriesOf(unit),
+  ): VmDriver {
     const { spool } = this.#options;
     const directory = this.#assembler.directoryOf(unit);
     const log = this.#options.log.child({ unit });
@@ -174,16 +257,28 @@ export class Fleet {
         const record = findVmRecord(directory);
         if (record !== undefined) writeVmRecord(directory, { ...record, generation: next });
       },
+      groupUsage: () => readGroupUsage(cgroups),
+      noteEnd: (end) => {
+        if (driver.info.state !== 'running') return;
+        const record = findVmRecord(directory);
+        if (record !== undefined) writeVmRecord(directory, { ...record, end });
+      },
       // A create that failed is answered to its caller; only a VM that ran has an end to report.
       recordEnd: (end) => {
-        if (driver.info.state === 'running') spool.add(end);
+        if (driver.info.state === 'running' && spool.findEnd(end.id) === undefined) spool.add(end);
         log.info({ vm: end.id, reason: end.reason, cpu_ms: end.cpu_ms }, 'VM ended');
       },
     };
     const driver = new VmDriver(unit, info, hooks, log);
+    driver.onRelease(this.#holdCache(held));
+    // Early in the list, so late to be done: when nothing of the VM is left.
     driver.onRelease(() => {
-      this.#drivers.delete(driver.info.id);
-      this.#creates.delete(driver.info.id);
+      this.#options.capacity.release(unit);
+      // An end that took long must not take away what a later create made under the same id.
+      if (this.#drivers.get(driver.info.id) === driver) {
+        this.#drivers.delete(driver.info.id);
+        this.#creates.delete(driver.info.id);
+      }
       this.#pool.drop(unit);
     });
     return driver;
@@ -192,76 +287,64 @@ export class Fleet {
   /** Ends a VM. Answers again until control has acknowledged the end, then 404. */
   async destroy(id: string): Promise<VmEnd> {
     const driver = this.#drivers.get(id);
-    if (driver !== undefined) return driver.end('destroyed');
+    if (driver !== undefined) {
+      const ended = await driver.end('destroyed');
+      await enterStep('end.answer');
+      return ended;
+    }
     const end = this.#options.spool.findEnd(id);
     if (end === undefined) throw new AppError('not_found', `there is no VM ${id}`);
     return end;
   }
 
-  /**
-   * Takes over what an earlier runner process left: VMs that still run are driven on, the others are ended
-   * and reported, and no process of our uids is left that nobody drives.
-   */
-  async adoptAll(): Promise<void> {
-    const adopted = new Set<number>();
-    for (const unit of readdirSync(this.#options.vmsDirectory)) {
-      const pid = await this.#adopt(unit);
-      if (pid !== undefined) adopted.add(pid);
-    }
-    const { serviceFirst, last } = this.#options.uids;
-    for (const stray of listProcessesOfUids(serviceFirst, last)) {
-      if (adopted.has(stray.pid)) continue;
-      this.#options.log.warn({ pid: stray.pid }, 'ending a VMM that no record names');
-      await killAndWait(stray);
-    }
-    this.#options.network.sweepUnadopted();
+  /** Of a template that is no more. */
+  forgetTemplate(key: string): void {
+    this.#pool.forget(key);
   }
 
-  async #adopt(unit: string): Promise<number | undefined> {
-    const directory = this.#assembler.directoryOf(unit);
-    const record = findVmRecord(directory);
-    if (record === undefined) {
-      rmSync(directory, { recursive: true, force: true });
-      return undefined;
-    }
-    const driver = this.#newDriver(unit, record.info);
-    this.#assembler.registerRelease(driver);
-    const vm = await this.#connect(unit, record);
-    if (vm === undefined) {
-      await this.#killLeftover(record);
-      await driver.end('vmm_lost');
-      return undefined;
-    }
-    driver.adopt(vm, record.generation);
-    this.#drivers.set(record.info.id, driver);
-    this.#creates.set(record.info.id, Promise.resolve(record.info));
-    this.#options.log.info({ vm: record.info.id, unit, pid: vm.identity.pid }, 'VM adopted');
-    return vm.identity.pid;
+  /** Returns what lets go: the last that is released, as a VM's files lead to them. */
+  #holdCache({ imageDigest, template }: Held): () => void {
+    const lease = this.#options.leases.open();
+    lease.add(imageKey(imageDigest));
+    lease.add(templateKey(template));
+    return () => lease.release();
   }
 
-  /** A warm VM belongs to nobody, and one whose create was cut off has no caller any more: neither is kept. */
-  async #connect(unit: string, record: VmRecord): ReturnType<FleetOptions['vmm']['adopt']> {
-    const { vmm, network, log } = this.#options;
-    const usable =
-      record.info.state === 'running' && record.process !== null && record.host_boot_id === hostBootId();
-    if (!usable || record.process === null) return undefined;
-    try {
-      network.adopt(unit, record.slot);
-      return await vmm.adopt(record.process, this.#assembler.socketsOf(unit));
-    } catch (error) {
-      log.warn({ vm: record.info.id, unit, err: error }, 'VM cannot be adopted');
-      return undefined;
-    }
-  }
-
-  async #killLeftover(record: VmRecord): Promise<void> {
-    for (const leftover of listProcessesOfUids(record.uid, record.uid)) await killAndWait(leftover);
+  /** Takes over what an earlier runner process left. */
+  adoptAll(): Promise<void> {
+    const options = this.#options;
+    return adoptVms({
+      ...options,
+      assembler: this.#assembler,
+      openDriver: (unit, record) => {
+        const held = { imageDigest: record.image_digest, template: record.template };
+        const driver = this.#newDriver(unit, record.info, held, record.cgroups);
+        this.#drivers.set(record.info.id, driver);
+        return driver;
+      },
+      onAdopted: (unit, { info }) => {
+        options.capacity.adopt(unit, { vcpus: info.vcpus, memMiB: info.mem_mib });
+        this.#creates.set(info.id, Promise.resolve(info));
+      },
+      listUnits: () => [...this.#drivers.values()].map((driver) => driver.unit),
+    });
   }
 
   /** Lets go of the sandboxes, which run on, and ends the VMs that are nobody's. */
   async close(): Promise<void> {
     clearInterval(this.#sampler);
+    this.#diskWatch.close();
     await this.#pool.close();
     for (const driver of this.#drivers.values()) driver.detach();
   }
+}
+
+function lostMeanwhile(cause: unknown): AppError {
+  return new AppError(
+    'guest_unreachable',
+    'the virtual machine ended while it was being created; try again',
+    {
+      cause,
+    },
+  );
 }

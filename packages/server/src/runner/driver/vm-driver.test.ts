@@ -1,10 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
 import { pino } from 'pino';
 import type { VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
+import type { GroupUsage } from '../confinement/cgroup-usage.ts';
 import type { VmEnding, VmHandle } from '../vmm/vmm.ts';
 import { VmDriver } from './vm-driver.ts';
+
+const NOT_COUNTED: GroupUsage = { cpuMs: undefined, memPeakBytes: undefined };
 
 const info = (): VmInfo => ({
   id: 'run00000000000000000001',
@@ -27,8 +31,13 @@ class StandInVm implements VmHandle {
   endBy(reason: VmEnding): void {
     this.#ended.resolve(reason);
   }
+  isGone = false;
   usage() {
-    return { cpuMs: 12.4, memPeakBytes: 4096 };
+    return this.isGone ? undefined : { cpuMs: 12.4, memPeakBytes: 4096 };
+  }
+  isPaused = false;
+  async pause(): Promise<void> {
+    this.calls.push('pause');
   }
   async continue(): Promise<void> {
     this.calls.push('continue');
@@ -41,10 +50,15 @@ class StandInVm implements VmHandle {
   }
 }
 
-function newDriver(): { driver: VmDriver; ends: VmEnd[]; released: string[] } {
+function newDriver(group: GroupUsage = NOT_COUNTED): { driver: VmDriver; ends: VmEnd[]; released: string[] } {
   const ends: VmEnd[] = [];
   const released: string[] = [];
-  const hooks = { recordEnd: (end: VmEnd) => ends.push(end), saveGeneration: () => undefined };
+  const hooks = {
+    noteEnd: () => undefined,
+    recordEnd: (end: VmEnd) => ends.push(end),
+    saveGeneration: () => undefined,
+    groupUsage: () => group,
+  };
   const driver = new VmDriver('u1', info(), hooks, pino({ level: 'silent' }));
   driver.onRelease(() => {
     released.push(`first, after ${ends.length} end`);
@@ -115,7 +129,7 @@ test('an end that could not be recorded is tried again, and releases nothing bef
   const driver = new VmDriver(
     'u1',
     info(),
-    { recordEnd, saveGeneration: () => undefined },
+    { noteEnd: () => undefined, recordEnd, saveGeneration: () => undefined, groupUsage: () => NOT_COUNTED },
     pino({ level: 'silent' }),
   );
   driver.onRelease(() => {
@@ -134,4 +148,74 @@ test('a resource that cannot be released does not keep the others', async () => 
   });
   await driver.end('vmm_lost');
   assert.equal(released.length, 2);
+});
+
+test('a VM whose process died by itself is accounted by its group', async () => {
+  const { driver } = newDriver({ cpuMs: 900.6, memPeakBytes: 1 << 20 });
+  const vm = new StandInVm();
+  driver.attach(vm);
+  driver.markRunning();
+  driver.sampleUsage();
+  vm.isGone = true;
+  const end = await driver.end('vmm_lost');
+  assert.deepEqual([end.cpu_ms, end.mem_peak_bytes], [901, 1 << 20]);
+});
+
+test('the memory of a process that can be asked is its own, without the page cache of its group', async () => {
+  const { driver } = newDriver({ cpuMs: 13, memPeakBytes: 1 << 20 });
+  driver.attach(new StandInVm());
+  driver.markRunning();
+  const end = await driver.end('destroyed');
+  assert.deepEqual([end.cpu_ms, end.mem_peak_bytes], [13, 4096]);
+});
+
+test('who waits during a create is told when its end is asked for', async () => {
+  const { driver } = newDriver();
+  assert.equal(driver.endAsked.aborted, false);
+  await driver.end('destroyed');
+  assert.ok(driver.endAsked.reason instanceof AppError);
+});
+
+test('an end that failed is tried again by itself, with the same reason and time', async (context) => {
+  context.mock.timers.enable({ apis: ['setTimeout'] });
+  const ends: VmEnd[] = [];
+  let failures = 2;
+  const recordEnd = (end: VmEnd): void => {
+    ends.push(end);
+    if (failures-- > 0) throw new Error('no space left');
+  };
+  const hooks = {
+    noteEnd: () => undefined,
+    recordEnd,
+    saveGeneration: () => undefined,
+    groupUsage: () => NOT_COUNTED,
+  };
+  const driver = new VmDriver('u1', info(), hooks, pino({ level: 'silent' }));
+  const released = Promise.withResolvers<void>();
+  driver.onRelease(() => released.resolve());
+  const vm = new StandInVm();
+  driver.attach(vm);
+  driver.markRunning();
+  vm.endBy('guest_panic');
+  for (let round = 1; round <= 2; round += 1) {
+    while (ends.length < round) await setImmediate();
+    await setImmediate();
+    context.mock.timers.tick(1000);
+  }
+  await released.promise;
+  assert.equal(ends.length, 3);
+  assert.deepEqual(new Set(ends.map(({ reason, ended_at }) => `${reason} ${ended_at}`)).size, 1);
+});
+
+test('an end that an earlier process had noted is finished as it was noted', async () => {
+  const { driver, ends } = newDriver();
+  const noted: VmEnd = {
+    id: 'run00000000000000000001',
+    reason: 'destroyed',
+    cpu_ms: 5,
+    mem_peak_bytes: 6,
+    ended_at: '2026-01-01T00:00:00.000Z',
+  };
+  assert.deepEqual(await driver.finishEnd(noted), noted);
+  assert.deepEqual(ends, [noted]);
 });

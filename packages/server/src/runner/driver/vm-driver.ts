@@ -9,21 +9,30 @@
  */
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
+import { hostMoment } from '../../lib/host-clock.ts';
 import type { EndReason, VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import { TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
+import type { GroupUsage } from '../confinement/cgroup-usage.ts';
 import { isAlive, type ProcessUsage } from '../vmm/host-process.ts';
 import type { VmHandle } from '../vmm/vmm.ts';
+import { enterStep } from './steps.ts';
 
 const RECONNECT_TIMEOUT_MS = 15_000;
+/** After an end that failed, on a full disk for example. */
+const END_RETRY_MS = 1000;
 
 export type VmState = 'creating' | 'running' | 'ending' | 'ended';
 
 export interface DriverHooks {
+  /** Notes on disk how the VM ends, before it is killed. */
+  noteEnd: (end: VmEnd) => void;
   /** Makes the end durable; called once the VMM is gone and before anything is released. */
   recordEnd: (end: VmEnd) => void;
   /** Notes the next generation on disk before it is used. */
   saveGeneration: (generation: number) => void;
+  /** What the VM's control groups have counted; asked when its process is gone. */
+  groupUsage: () => GroupUsage;
 }
 
 export class VmDriver {
@@ -42,6 +51,8 @@ export class VmDriver {
   #resumes = 0;
   #lastUsage: ProcessUsage = { cpuMs: 0, memPeakBytes: 0 };
   #ending: Promise<VmEnd> | undefined;
+  readonly #endAsked = new AbortController();
+  #end: VmEnd | undefined;
 
   constructor(unit: string, info: VmInfo, hooks: DriverHooks, log: Logger) {
     this.unit = unit;
@@ -99,10 +110,19 @@ export class VmDriver {
     this.#creation = creation.catch(() => undefined);
   }
 
+  /** Aborted when an end is asked for: waits of a create need not be waited out. */
+  get endAsked(): AbortSignal {
+    return this.#endAsked.signal;
+  }
+
+  /** The VM ended by itself, or is about to be ended for that. */
+  get isLost(): boolean {
+    return this.#state !== 'creating' || (this.#vm !== undefined && !isAlive(this.#vm.identity));
+  }
+
   /** Throws when an end was asked for while the VM was being created. */
   assertCreating(): void {
-    if (this.#state !== 'creating')
-      throw new AppError('invalid_state', 'the sandbox was destroyed while it was created');
+    if (this.#state !== 'creating') throw destroyedMeanwhile();
   }
 
   /** The session with the agent, opened again when it was lost. */
@@ -143,39 +163,92 @@ export class VmDriver {
     return TEMPLATE_GENERATION + this.#generation + this.#resumes;
   }
 
+  /** What a request to the guest would wait for: a disk of the host that has no room. */
+  get isPaused(): boolean {
+    return this.#vm?.isPaused ?? false;
+  }
+
+  async pause(): Promise<void> {
+    await this.#vm?.pause();
+  }
+
+  async continue(): Promise<void> {
+    await this.#vm?.continue();
+  }
+
   sampleUsage(): void {
     this.#lastUsage = this.#vm?.usage() ?? this.#lastUsage;
   }
 
   /**
    * Ends the VM; every caller gets the one end, whose reason is the first one's. After a step that failed (a full
-   * disk under the spool) nothing has been released, and the next call tries again.
+   * disk under the spool) nothing has been released; it is tried again by itself, and by whoever asks.
    */
   end(reason: EndReason): Promise<VmEnd> {
-    this.#ending ??= this.#end(reason).catch((error: unknown) => {
+    this.#ending ??= this.#endAs(reason).catch((error: unknown) => {
       this.#ending = undefined;
+      this.#endLater(reason);
       throw error;
     });
     return this.#ending;
   }
 
-  async #end(reason: EndReason): Promise<VmEnd> {
-    this.#state = 'ending';
-    await this.#creation;
-    this.sampleUsage();
-    this.#session?.close();
-    await this.#vm?.kill();
-    const end: VmEnd = {
-      id: this.#info.id,
-      reason,
-      cpu_ms: Math.round(this.#lastUsage.cpuMs),
-      mem_peak_bytes: this.#lastUsage.memPeakBytes,
-      ended_at: new Date().toISOString(),
+  /** Goes on with an end that an earlier process had noted. */
+  finishEnd(end: VmEnd): Promise<VmEnd> {
+    this.#end = end;
+    return this.end(end.reason);
+  }
+
+  #endLater(reason: EndReason): void {
+    const retry = (): void => {
+      this.end(reason).catch((error: unknown) => this.#log.warn({ err: error }, 'a VM is still not ended'));
     };
-    this.#hooks.recordEnd(end);
+    setTimeout(retry, END_RETRY_MS).unref();
+  }
+
+  async #endAs(reason: EndReason): Promise<VmEnd> {
+    this.#state = 'ending';
+    this.#endAsked.abort(destroyedMeanwhile());
+    await this.#creation;
+    this.#end ??= this.#describeEnd(reason);
+    await enterStep('end.note');
+    this.#hooks.noteEnd(this.#end);
+    this.#session?.close();
+    await enterStep('end.kill');
+    await this.#vm?.kill();
+    await enterStep('end.report');
+    this.#hooks.recordEnd(this.#end);
+    await enterStep('end.release');
     await this.#releaseAll();
     this.#state = 'ended';
-    return end;
+    return this.#end;
+  }
+
+  #describeEnd(reason: EndReason): VmEnd {
+    const now = hostMoment();
+    const usage = this.#finalUsage(this.#vm?.usage());
+    return {
+      id: this.#info.id,
+      reason,
+      cpu_ms: Math.round(usage.cpuMs),
+      mem_peak_bytes: usage.memPeakBytes,
+      ended_at: new Date(now.wallMs).toISOString(),
+      ended_on_boot: { boot_id: now.bootId, ms: now.bootMs },
+    };
+  }
+
+  /**
+   * A process that died by itself can no longer be asked: its group has counted to the end. The group's memory has page
+   * cache in it, so it is believed only then.
+   */
+  #finalUsage(atEnd: ProcessUsage | undefined): ProcessUsage {
+    const last = atEnd ?? this.#lastUsage;
+    const group = this.#hooks.groupUsage();
+    return {
+      cpuMs: Math.max(last.cpuMs, group.cpuMs ?? 0),
+      memPeakBytes:
+        atEnd === undefined ? Math.max(last.memPeakBytes, group.memPeakBytes ?? 0) : last.memPeakBytes,
+    };
   }
 
   /** One undoing that fails must not keep the others from running. */
@@ -194,4 +267,8 @@ export class VmDriver {
     this.#session?.close();
     this.#vm?.detach();
   }
+}
+
+function destroyedMeanwhile(): AppError {
+  return new AppError('invalid_state', 'the sandbox was destroyed while it was created');
 }

@@ -13,12 +13,14 @@ class PoolUnderTest {
   readonly ended: string[] = [];
   failures = 0;
   nowMs = 0;
+  hasRoom = true;
   readonly pool: WarmPool;
 
   constructor(limit: number) {
     this.pool = new WarmPool({
       limit,
       prepare: async (wanted) => this.#make(wanted),
+      hasRoom: () => this.hasRoom,
       now: () => this.nowMs,
       log: pino({ level: 'silent' }),
     });
@@ -118,4 +120,51 @@ test('a closed pool holds nothing, and a pool of size 0 never does', async () =>
   await none.create('a');
   assert.deepEqual(none.made, []);
   await none.pool.close();
+});
+
+test('gives way with the VM of the template asked for longest ago, and says when it has none', async () => {
+  const under = new PoolUnderTest(2);
+  await under.create('a');
+  under.nowMs += 1;
+  await under.create('b');
+  await under.untilSize(2);
+  assert.deepEqual(under.pool.units.toSorted(), ['a1', 'b2']);
+  assert.equal(await under.pool.giveWay(), true);
+  assert.deepEqual(under.ended, ['a1']);
+  assert.equal(await under.pool.giveWay(), true);
+  assert.equal(await under.pool.giveWay(), false);
+  await under.pool.close();
+});
+
+test('is not filled when little is left on the machine', async () => {
+  const under = new PoolUnderTest(1);
+  under.hasRoom = false;
+  await under.create('a');
+  assert.deepEqual(under.made, []);
+  under.hasRoom = true;
+  await under.create('a');
+  await under.untilSize(1);
+  await under.pool.close();
+});
+
+test('a create that fails has nothing kept warm for it', async () => {
+  const under = new PoolUnderTest(1);
+  await assert.rejects(under.pool.serve(blueprint('a'), async () => Promise.reject(new Error('no image'))));
+  await under.create('b');
+  await under.untilSize(1);
+  assert.deepEqual(under.made, ['b']);
+  await under.pool.close();
+});
+
+test('no VM is assembled from a template that was evicted', async () => {
+  const under = new PoolUnderTest(1);
+  const create = Promise.withResolvers<undefined>();
+  const slow = under.pool.serve(blueprint('b'), () => create.promise);
+  await under.create('a');
+  under.pool.forget('a');
+  create.resolve(undefined);
+  await slow;
+  await under.untilSize(1);
+  assert.deepEqual(under.made, ['b']);
+  await under.pool.close();
 });

@@ -4,6 +4,7 @@
  *   take(key) ── hit ──► a warm VM                 every create
  *             └─ miss ─► the create assembles its own, and the template's target grows
  *   refill    one at a time, and only while no create is under way: they would compete for the same cores
+ *   give way  ends one when a create would be refused for want of room
  *   expire    a template that nobody asked for in five minutes keeps none
  *
  * A warm VM is bound to its template; the pool holds at most `limit` of them in all.
@@ -28,6 +29,8 @@ export interface WarmPoolOptions {
   limit: number;
   /** Assembles and rehearses one. */
   prepare: (blueprint: Blueprint) => Promise<AssembledVm>;
+  /** Whether so much is left that a VM may be made which nobody has asked for. */
+  hasRoom: (blueprint: Blueprint) => boolean;
   now: () => number;
   log: Logger;
 }
@@ -57,8 +60,12 @@ export class WarmPool {
   /** Runs a create with what the pool has for it; refilling waits until creates are done. */
   async serve<T>(blueprint: Blueprint, create: (warm: AssembledVm | undefined) => Promise<T>): Promise<T> {
     this.#createsUnderWay += 1;
+    const warm = this.#take(blueprint);
     try {
-      return await create(this.#take(blueprint));
+      return await create(warm);
+    } catch (error) {
+      if (warm === undefined) this.#forgetMiss(blueprint.templateKey);
+      throw error;
     } finally {
       this.#createsUnderWay -= 1;
       this.#refill();
@@ -82,11 +89,36 @@ export class WarmPool {
     return warm;
   }
 
+  /** A create that failed has shown no need for a warm VM, and may have left no template to make one from. */
+  #forgetMiss(templateKey: string): void {
+    const shelf = this.#shelves.get(templateKey);
+    if (shelf !== undefined) shelf.target = Math.max(0, shelf.target - 1);
+  }
+
+  /** The VMs that {@link giveWay} can end. */
+  get units(): string[] {
+    return [...this.#shelves.values()].flatMap((shelf) => shelf.ready.map(({ driver }) => driver.unit));
+  }
+
+  /** Ends one VM, of the template that was asked for longest ago; false when there is none. */
+  async giveWay(): Promise<boolean> {
+    const shelves = [...this.#shelves.values()].toSorted((a, b) => a.lastAskedAt - b.lastAskedAt);
+    const warm = shelves.find((shelf) => shelf.ready.length > 0)?.ready.shift();
+    if (warm === undefined) return false;
+    await warm.driver.end('destroyed');
+    return true;
+  }
+
   /** Forgets a VM that ended while it waited. */
   drop(unit: string): void {
     for (const shelf of this.#shelves.values()) {
       shelf.ready = shelf.ready.filter((each) => each.driver.unit !== unit);
     }
+  }
+
+  /** Of a template that was evicted: nothing of it is in the pool, or it would be in use. */
+  forget(templateKey: string): void {
+    this.#shelves.delete(templateKey);
   }
 
   #refill(): void {
@@ -123,7 +155,7 @@ export class WarmPool {
     const idle = !this.#closed && this.#createsUnderWay === 0 && this.#options.now() >= this.#pausedUntil;
     if (!idle || this.size >= this.#options.limit) return undefined;
     return [...this.#shelves.values()]
-      .filter((shelf) => shelf.ready.length < shelf.target)
+      .filter((shelf) => shelf.ready.length < shelf.target && this.#options.hasRoom(shelf.blueprint))
       .toSorted((a, b) => b.lastAskedAt - a.lastAskedAt)[0];
   }
 

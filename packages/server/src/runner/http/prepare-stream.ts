@@ -1,8 +1,8 @@
 import type http2 from 'node:http2';
 import { AppError, type ImageReference } from '@coppice/contract';
-import type { PreparedImage, PrepareProgress } from '../../lib/runner-protocol.ts';
+import type { ImageAccess, PreparedImage, PrepareProgress } from '../../lib/runner-protocol.ts';
 import type { ImageStore } from '../image/image-store.ts';
-import type { StoredImage } from '../image/image-store.types.ts';
+import type { PrepareOptions, StoredImage } from '../image/image-store.types.ts';
 import { writeLine } from './exchange.ts';
 
 export function toWire(image: StoredImage): PreparedImage {
@@ -15,19 +15,30 @@ export function toWire(image: StoredImage): PreparedImage {
   };
 }
 
-/** Prepares an image and tells each step as it begins; a reader that leaves does not stop it. */
+/** Prepares an image and tells each step as it begins and how far it is; a reader that leaves does not stop it. */
 export async function streamPreparation(
   stream: http2.ServerHttp2Stream,
   images: ImageStore,
-  reference: ImageReference,
+  { reference, access }: { reference: ImageReference; access: ImageAccess },
 ): Promise<void> {
   const started = performance.now();
   stream.respond({ ':status': 200, 'content-type': 'application/x-ndjson' });
   const tell = (progress: PrepareProgress): void => writeLine(stream, progress);
+  const elapsedMs = (): number => Math.round(performance.now() - started);
+  const options: PrepareOptions = {
+    access,
+    onStep: (step) => tell({ type: 'step', step, elapsed_ms: elapsedMs() }),
+    onProgress: ({ step, doneBytes, totalBytes }) =>
+      tell({
+        type: 'progress',
+        step,
+        done_bytes: doneBytes,
+        total_bytes: totalBytes,
+        elapsed_ms: elapsedMs(),
+      }),
+  };
   try {
-    const onStep = (step: 'resolve' | 'pull' | 'flatten'): void =>
-      tell({ type: 'step', step, elapsed_ms: Math.round(performance.now() - started) });
-    tell({ type: 'done', image: toWire(await images.prepare(reference, { onStep })) });
+    tell({ type: 'done', image: toWire(await images.prepare(reference, options)) });
   } catch (error) {
     if (!(error instanceof AppError)) throw error;
     tell({ type: 'error', error: { code: error.code, message: error.message } });

@@ -134,6 +134,10 @@ export class RunnerServer {
     const id = segments[1] ?? '';
     if (!VM_ID.test(id)) throw new AppError('invalid_request', 'the VM id is malformed');
     if (segments[2] === 'agent') return this.#routeAgent(exchange, id, segments[3] ?? '');
+    if (segments[2] === 'admission') {
+      fleet.admit(id, CreateVm.parse(await readJson(stream)));
+      return respondJson(stream, 200, {});
+    }
     if (method === 'PUT') {
       const request = CreateVm.parse(await readJson(stream));
       return respondJson(stream, 201, await fleet.create(id, request));
@@ -151,6 +155,7 @@ export class RunnerServer {
     const driver = this.#parts.fleet.find(id);
     if (driver === undefined) throw new AppError('not_found', `there is no VM ${id}`);
     if (driver.state !== 'running') throw new AppError('invalid_state', `the VM is ${driver.state}`);
+    if (driver.isPaused) throw paused();
     const session = await openSession(driver);
     const passed: http2.OutgoingHttpHeaders = {};
     for (const name of ['range', 'content-length'] as const) {
@@ -179,8 +184,8 @@ export class RunnerServer {
     const { stream, segments } = exchange;
     const { images } = this.#parts;
     if (segments[1] === 'prepare') {
-      const { image } = PrepareImage.parse(await readJson(stream));
-      return streamPreparation(stream, images, parseImageReference(image));
+      const { image, access = {} } = PrepareImage.parse(await readJson(stream));
+      return streamPreparation(stream, images, { reference: parseImageReference(image), access });
     }
     return respondJson(
       stream,
@@ -188,6 +193,13 @@ export class RunnerServer {
       images.list().map((image) => toWire(image)),
     );
   }
+}
+
+function paused(): AppError {
+  return new AppError(
+    'unavailable',
+    'the sandbox is paused, as the disk of its host is full; it goes on when there is room, try again later',
+  );
 }
 
 async function openSession(

@@ -33,7 +33,7 @@ async function makeSquashfs(
     outputPath,
     timeoutMs: TIMEOUT_MS,
     signal,
-    write: (writer) => writeFlatTar(tree, layerPaths, writer, signal),
+    write: (writer) => writeFlatTar(tree, layerPaths, writer, { signal }),
   });
 }
 
@@ -80,7 +80,7 @@ test('owners, modes, times, links, devices and attributes come out as they went 
         path: 'attributes',
         xattrs: { 'user.note': 'grüße', 'security.capability': '\u0001\u0000\u0000\u0002 \u0000' },
       },
-      { path: 'acl', xattrs: { 'system.posix_acl_access': 'x' } },
+      { path: 'acl', xattrs: { 'system.posix_acl_default': 'x' } },
     ],
   ]);
   assert.deepEqual([flat.get('')?.mode, flat.get('')?.uid], [0o751, 3]);
@@ -251,4 +251,48 @@ test('a packer that fails at once is reported with its words, not as a broken pi
     return error instanceof ProcessError && /No such file or directory/u.test(error.stderr);
   });
   await assert.rejects(makeSquashfs([layer], join(scratch.path, 'x'), '/nonexistent/tar2sqfs'), ProcessError);
+});
+
+/** Whatever GNU tar unpacks from the layers, one over the other, with whiteouts done by hand. */
+test('an image equals what GNU tar makes of the same layers, byte for byte', async () => {
+  await using scratch = await makeScratchDirectory();
+  const at = (...parts: string[]) => join(scratch.path, ...parts);
+  const run = (script: string) =>
+    execFileSync('bash', ['-euc', script], { cwd: scratch.path, timeout: 60_000 });
+  run(`
+    mkdir -p one two expected actual && cd one
+    mkdir -p sticky setgid keep/deep gone opaque/sub && chmod 1777 sticky && chmod 2755 setgid
+    echo content > keep/file && ln keep/file keep/hard && ln -s /keep/file keep/link && ln -s nowhere dangling
+    echo x > gone/file && echo old > opaque/old && echo old > opaque/sub/old
+    cp /bin/true suid && chmod 4711 suid && chown 1234:4321 suid
+    mknod null c 1 3 && mknod loop b 7 5 && mkfifo fifo
+    mkdir "größe ✓" && touch "größe ✓/$(printf 'a\\377b')" "$(printf 'n%.0s' {1..255})"
+    deep=$(printf 'directory-of-a-long-name/%.0s' {1..12}) && mkdir -p "$deep" && echo deep > "\${deep}file"
+    ln -s "\${deep}file" long-target && truncate -s 100000 zeros
+    cd ../two
+    mkdir -p keep opaque && echo second > keep/second && ln keep/second keep/second-hard && chmod 700 keep
+    touch .wh.gone opaque/.wh..wh..opq && echo new > opaque/new && echo replaced > dangling
+  `);
+  run(`find one two -exec touch -hd @1700000000 {} +`);
+  const tar = (of: string, format: 'gnu' | 'pax') =>
+    run(`tar --format=${format} --numeric-owner --sort=name -C ${of} -cf ${of}.tar .`);
+  tar('one', 'gnu');
+  tar('two', 'pax');
+  run(`
+    tar --numeric-owner -C expected -xpf one.tar
+    rm -r expected/gone expected/opaque expected/dangling
+    tar --numeric-owner -C expected -xpf two.tar --exclude='.wh.*'
+  `);
+  await makeSquashfs([at('one.tar'), at('two.tar')], at('image.squashfs'));
+  run(`
+    sqfs2tar --root-becomes . image.squashfs > image.tar
+    tar --numeric-owner -C actual -xpf image.tar
+    find expected actual -type d -exec touch -d @1700000000 {} +
+  `);
+  // The same names, owners, modes, times, devices, hard links and contents make the same archive.
+  tar('expected', 'gnu');
+  tar('actual', 'gnu');
+  const list = (name: string) => execFileSync('tar', ['-tvf', at(name)], { encoding: 'latin1' });
+  assert.equal(list('actual.tar'), list('expected.tar'));
+  assert.equal(run('cmp actual.tar expected.tar').length, 0);
 });

@@ -6,9 +6,10 @@ import { open } from 'node:fs/promises';
 import { ByteWindow } from './byte-window.ts';
 import type { Inode } from './inode.ts';
 import { LayerError } from './layer-error.ts';
-import { LayerTree, type TreeLimits } from './layer-tree.ts';
+import { LayerTree } from './layer-tree.ts';
 import { readTar } from './tar-reader.ts';
 import type { TarWriter } from './tar-writer.ts';
+import type { TreeLimits } from './tree-budget.ts';
 
 const WINDOW_BYTES = 1 << 20;
 
@@ -34,12 +35,18 @@ export async function readLayers(
   return tree;
 }
 
+export interface WriteOptions {
+  signal: AbortSignal;
+  /** Called with the size of each file that is written. */
+  onBytes?: (bytes: number) => void;
+}
+
 /** The second pass. */
 export async function writeFlatTar(
   tree: LayerTree,
   layerPaths: readonly string[],
   writer: TarWriter,
-  signal: AbortSignal,
+  { signal, onBytes }: WriteOptions,
 ): Promise<void> {
   const plan = planArchive(tree);
   for (const { path, inode } of plan.withoutContent) {
@@ -55,6 +62,7 @@ export async function writeFlatTar(
       signal.throwIfAborted();
       await writer.writeInode(path, inode);
       await writer.writeContent(window, inode);
+      onBytes?.(inode.sizeBytes);
     }
   }
   for (const { path, target, inode } of plan.hardlinks) {

@@ -1,3 +1,4 @@
+import { posix } from 'node:path';
 import { AppError } from '@coppice/contract';
 import { z } from 'zod';
 import type { ImageConfig } from './image-store.types.ts';
@@ -50,7 +51,7 @@ export function parseImageConfig(image: string, data: Buffer): ParsedConfig {
     config: {
       env: parseEnv(image, config?.Env ?? []),
       user: checkText(image, 'User', config?.User ?? ''),
-      workdir: checkText(image, 'WorkingDir', config?.WorkingDir ?? ''),
+      workdir: absolute(checkText(image, 'WorkingDir', config?.WorkingDir ?? '')),
     },
     diffIds: rootfs.diff_ids,
   };
@@ -88,6 +89,11 @@ function parseEnv(image: string, entries: readonly string[]): Record<string, str
     if (equals > 0) variables.set(entry.slice(0, equals), entry.slice(equals + 1));
   }
   return Object.fromEntries(variables);
+}
+
+/** Builders write it absolute; one that does not means what the engines take it for, a path from the root. */
+function absolute(workdir: string): string {
+  return workdir === '' ? '' : posix.resolve('/', workdir);
 }
 
 function checkText(image: string, field: string, text: string): string {

@@ -7,6 +7,9 @@ export interface ImageLimits {
   maxCompressedBytes: number;
   /** Of the layers unpacked, and of the image made of them. */
   maxContentBytes: number;
+  /** Unpacked bytes for each stored one beyond the first {@link freeExpansionBytes}: what people make packs by 2 to 20. */
+  maxExpansion: number;
+  freeExpansionBytes: number;
   maxEntries: number;
   /** Names, link targets and extended attributes: what is held in memory while layers are merged. */
   maxMetadataBytes: number;
@@ -17,6 +20,8 @@ export interface ImageLimits {
   flattenTimeoutMs: number;
   /** How long an answer of a registry for a tag is taken for true. */
   tagTtlMs: number;
+  /** How long an answer to credentials lets their owner use a stored image while the registry is down. */
+  staleAccessTtlMs: number;
   maxConcurrentPreparations: number;
   maxWaitingPreparations: number;
 }
@@ -30,6 +35,8 @@ export const DEFAULT_IMAGE_LIMITS: ImageLimits = {
   maxConfigBytes: 4 * MIB,
   maxCompressedBytes: 16 * GIB,
   maxContentBytes: 32 * GIB,
+  maxExpansion: 100,
+  freeExpansionBytes: GIB,
   maxEntries: 1_000_000,
   maxMetadataBytes: 256 * MIB,
   minFreeBytes: 2 * GIB,
@@ -37,6 +44,13 @@ export const DEFAULT_IMAGE_LIMITS: ImageLimits = {
   pullTimeoutMs: 15 * 60_000,
   flattenTimeoutMs: 15 * 60_000,
   tagTtlMs: 60_000,
+  staleAccessTtlMs: 24 * 60 * 60_000,
   maxConcurrentPreparations: 2,
   maxWaitingPreparations: 64,
 };
+
+/** What layers of this size as stored may unpack to. A file of a gigabyte of zeros is not yet an attack. */
+export function maxUnpackedBytes(storedBytes: number, limits: ImageLimits): number {
+  const { maxContentBytes, maxExpansion, freeExpansionBytes } = limits;
+  return Math.min(maxContentBytes, freeExpansionBytes + maxExpansion * storedBytes);
+}

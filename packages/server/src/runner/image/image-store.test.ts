@@ -2,64 +2,33 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdir, mkdtemp, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { AppError, parseImageReference, type ErrorCode } from '@coppice/contract';
-import { pino } from 'pino';
 import { OciLayout, type Descriptor, type ImageSpec } from '../../../../../e2e/fixtures/oci-layout.ts';
 import { startRegistry, type Registry } from '../../../../../e2e/fixtures/registry.ts';
-import { ImageStore, type ImageStoreOptions } from './image-store.ts';
+import { DEFAULT_IMAGE_LIMITS } from './image-limits.ts';
+import { importLayout } from './local/layout-import.ts';
+import { LocalImages } from './local/local-images.ts';
+import type { ImageStore, ImageStoreOptions } from './image-store.ts';
 import type { PrepareStep, StoredImage } from './image-store.types.ts';
+import { serveImage, startServer } from './registry/testing/test-server.ts';
+import { assertNothingLeft, HELLO, prepare, StoreSite } from './testing/store-site.ts';
 
-const log = pino({ level: 'silent' });
-const HELLO: ImageSpec = {
-  layers: [
-    { entries: [{ path: 'a/' }, { path: 'a/hello', content: 'hello' }, { path: 'gone', content: 'x' }] },
-    { entries: [{ path: '.wh.gone' }], compression: 'zstd' },
-    { entries: [{ path: 'plain', content: 'plain' }], compression: 'none' },
-  ],
-  config: { Env: ['PATH=/bin', 'LANG=C'], User: '1000', WorkingDir: '/srv' },
-};
-
+let site: StoreSite;
 let root: string;
 let registry: Registry;
 let layout: OciLayout;
 
 before(async () => {
-  root = await mkdtemp(join(tmpdir(), 'coppice-store-'));
-  registry = await startRegistry({ directory: await mkdtemp(join(root, 'registry-')) });
-  layout = await OciLayout.create(join(root, 'layout'));
-  await push('test/hello:1', HELLO);
+  site = await StoreSite.start();
+  ({ root, registry, layout } = site);
 });
 
-after(async () => {
-  await registry.close();
-  await rm(root, { recursive: true, force: true });
-});
+after(() => site.close());
 
-async function push(name: string, image: ImageSpec | Descriptor): Promise<Descriptor> {
-  const descriptor = 'digest' in image ? image : await layout.addImage(image);
-  await layout.tag('pushed', descriptor);
-  await registry.push(layout.directory, 'pushed', name);
-  return descriptor;
-}
-
-async function openStore(change: Partial<ImageStoreOptions> = {}): Promise<ImageStore> {
-  return ImageStore.open({
-    directory: await mkdtemp(join(root, 'store-')),
-    tools: { skopeo: 'skopeo', tar2sqfs: 'tar2sqfs' },
-    mirrors: { 'docker.io': registry.url },
-    insecureRegistries: [registry.name],
-    builtin: [],
-    log,
-    ...change,
-  });
-}
-
-function prepare(store: ImageStore, text: string): Promise<StoredImage> {
-  return store.prepare(parseImageReference(text));
-}
+const push = (name: string, image: ImageSpec | Descriptor): Promise<Descriptor> => site.push(name, image);
+const openStore = (change: Partial<ImageStoreOptions> = {}): Promise<ImageStore> => site.openStore(change);
 
 async function assertRefused(work: Promise<unknown>, code: ErrorCode, pattern = /./u): Promise<void> {
   await assert.rejects(work, (error) => {
@@ -68,11 +37,6 @@ async function assertRefused(work: Promise<unknown>, code: ErrorCode, pattern = 
     assert.match(error.message, pattern);
     return true;
   });
-}
-
-async function assertNothingLeft(directory: string): Promise<void> {
-  assert.deepEqual(await readdir(join(directory, 'staging')), []);
-  assert.deepEqual(await readdir(join(directory, 'images')), []);
 }
 
 function listSquashfs(image: StoredImage): string {
@@ -122,7 +86,11 @@ test('a stored image needs neither registry nor pull, also after a restart', asy
     ...first,
     reference: `docker.io/test/own@${descriptor.digest}`,
   });
-  await assertRefused(prepare(store, 'test/own:2'), 'registry_unavailable', /docker\.io cannot be reached/u);
+  await assertRefused(
+    prepare(store, 'test/own:2'),
+    'registry_unavailable',
+    /docker\.io \(its mirror\) cannot be reached/u,
+  );
 });
 
 test('a tag that moves is followed when the last answer is old', async () => {
@@ -216,6 +184,76 @@ test('a digest is not shown under the name of a repository that does not have it
   assert.equal(store.list().length, 2);
 });
 
+test('an image that is stored serves another repository only after that one has delivered it', async () => {
+  const image = await push('test/owned:1', { layers: [{ entries: [{ path: 'a', content: 'owned' }] }] });
+  const manifest = await readFile(layout.blobPath(image.digest), 'utf8');
+  const { config, layers } = JSON.parse(manifest) as { config: Descriptor; layers: [Descriptor] };
+  const [configBlob, layerBlob] = await Promise.all(
+    [config, layers[0]].map(({ digest }) => readFile(layout.blobPath(digest))),
+  );
+  // Who knows the manifest, and with it every digest, has not got the image.
+  await using knowing = await startServer(serveImage(manifest, [configBlob!]));
+  await using lying = await startServer(serveImage(manifest, [configBlob!, Buffer.from('no such layer')]));
+  await using having = await startServer(serveImage(manifest, [configBlob!, layerBlob!]));
+  const insecureRegistries = [knowing.name, lying.name, having.name];
+  await using store = await openStore({ insecureRegistries });
+  const stored = await prepare(store, 'test/owned:1');
+  for (const { name } of [knowing, lying]) {
+    for (const reference of [`${name}/x:1`, `${name}/x@${image.digest}`]) {
+      await assertRefused(prepare(store, reference), 'image_not_found');
+    }
+  }
+  const same = await prepare(store, `${having.name}/x:1`);
+  assert.deepEqual([same.path, same.preparedAt], [stored.path, stored.preparedAt]);
+  const asked = having.requests.length;
+  await prepare(store, `${having.name}/x@${image.digest}`);
+  assert.equal(having.requests.length, asked, 'what was shown by its tag is known by its digest');
+});
+
+test('who joins a preparation does not fail because its starter lost his access', async () => {
+  const image = await layout.addImage({ layers: [{ entries: [{ path: 'a', content: 'joined' }] }] });
+  const manifest = await readFile(layout.blobPath(image.digest), 'utf8');
+  const { config, layers } = JSON.parse(manifest) as { config: Descriptor; layers: Descriptor[] };
+  const blobs = await Promise.all([config, ...layers].map(({ digest }) => readFile(layout.blobPath(digest))));
+  const serve = serveImage(manifest, blobs);
+  const joined = Promise.withResolvers<void>();
+  await using server = await startServer((request, response) => {
+    const user = Buffer.from(request.headers.authorization?.slice(6) ?? '', 'base64').toString('utf8');
+    if (user === '') response.writeHead(401, { 'www-authenticate': 'Basic realm="x"' }).end();
+    else if (user !== 'leaving:x' || request.url?.includes('/blobs/') !== true) serve(request, response);
+    else void joined.promise.then(() => response.writeHead(403).end());
+  });
+  await using store = await openStore({ insecureRegistries: [server.name] });
+  const started = Promise.withResolvers<void>();
+  const prepareAs = (username: string, pull: () => void) =>
+    store.prepare(parseImageReference(`${server.name}/x:1`), {
+      access: { credentials: { username, password: 'x' } },
+      onStep: (step) => (step === 'pull' ? pull() : undefined),
+    });
+  const leaving = assertRefused(prepareAs('leaving', started.resolve), 'image_not_found', /do not allow/u);
+  await started.promise;
+  assert.equal((await prepareAs('staying', joined.resolve)).digest, image.digest);
+  await leaving;
+});
+
+test('a tag is asked for without its manifest as long as it means the same', async () => {
+  const image = await layout.addImage(HELLO);
+  const manifest = await readFile(layout.blobPath(image.digest), 'utf8');
+  const blobs = JSON.parse(manifest) as { config: Descriptor; layers: Descriptor[] };
+  const data = await Promise.all(
+    [blobs.config, ...blobs.layers].map(({ digest }) => readFile(layout.blobPath(digest))),
+  );
+  await using server = await startServer(serveImage(manifest, data));
+  await using store = await openStore({ insecureRegistries: [server.name], limits: { tagTtlMs: 0 } });
+  await prepare(store, `${server.name}/x:1`);
+  server.requests.length = 0;
+  await prepare(store, `${server.name}/x:1`);
+  assert.deepEqual(
+    server.requests.map(({ line }) => line),
+    ['HEAD /v2/x/manifests/1'],
+  );
+});
+
 test('a plain HTTP registry that is configured is used under its own name', async () => {
   await using store = await openStore({ mirrors: {} });
   const image = await prepare(store, `${registry.name}/test/hello:1`);
@@ -232,6 +270,32 @@ test('a built-in image comes from its layout, and a layout built anew is seen', 
   assert.deepEqual(await prepare(store, `coppice/base:1@${first.digest}`), first);
   await own.tag('1', await own.addImage({ ...HELLO, config: { User: 'anew' } }));
   assert.equal((await prepare(store, 'coppice/base:1')).config.user, 'anew');
+});
+
+test('an imported image is prepared by a store that runs, and no other name of local/ is asked for anywhere', async () => {
+  const localDirectory = join(root, 'imported');
+  await using store = await openStore({ localDirectory, mirrors: {}, insecureRegistries: [] });
+  await assertRefused(
+    prepare(store, 'local/app:1'),
+    'image_not_found',
+    /coppice image import .* --as local\/app:1/u,
+  );
+  const own = await OciLayout.create(join(root, 'to-import'));
+  await own.tag('x', await own.addImage(HELLO));
+  const images = new LocalImages(localDirectory);
+  const limits = DEFAULT_IMAGE_LIMITS;
+  const { digest } = await importLayout({
+    images,
+    path: own.directory,
+    as: 'local/app:1',
+    name: undefined,
+    limits,
+  });
+  const stored = await prepare(store, 'local/app:1');
+  assert.deepEqual([stored.reference, stored.config.user], [`local/app:1@${digest}`, '1000']);
+  assert.match(listSquashfs(stored), /hello/u);
+  images.remove('local/app:1');
+  await assertRefused(prepare(store, 'local/app:1'), 'image_not_found', /no imported image/u);
 });
 
 test('damaged, hostile and oversized images are refused, and nothing of them stays', async () => {

@@ -5,20 +5,40 @@
  *                                        │ no
  *                                        └──► one flight per digest: pull ──► flatten ──► publish ──► answer to all who wait
  *
+ * An image that is stored from one repository serves another only after that one has delivered it too: its registry may know no
+ * more than the digest.
  * Flights are detached: a caller that leaves stops only its own waiting.
  */
 import { mkdir } from 'node:fs/promises';
-import { join } from 'node:path';
-import { AppError, formatImageReference, type ImageReference } from '@coppice/contract';
+import {
+  AppError,
+  formatImageReference,
+  isBuiltinImage,
+  parseImageReference,
+  type ImageReference,
+} from '@coppice/contract';
 import type { Logger } from 'pino';
+import { untilAborted } from '../../lib/deadline.ts';
+import type { ImageAccess } from '../../lib/runner-protocol.ts';
+import { imageKey, type CacheLeases } from '../cache/cache-leases.ts';
 import { DEFAULT_IMAGE_LIMITS, type ImageLimits } from './image-limits.ts';
-import type { PrepareOptions, PrepareStep, PreparingImage, StoredImage } from './image-store.types.ts';
-import { indexBuiltins, type BuiltinImage } from './oci-source.ts';
+import type {
+  PrepareOptions,
+  PrepareProgress,
+  PrepareStep,
+  PreparingImage,
+  StoredImage,
+} from './image-store.types.ts';
+import { LocalImages } from './local/local-images.ts';
+import { joinLayouts, type BuiltinImage } from './oci-source.ts';
+import { compressedBytes } from './manifest.ts';
 import { prepareImage } from './preparation.ts';
-import type { RegistrySettings } from './registries-conf.ts';
-import { RegistryGuard } from './registry-guard.ts';
+import { ProgressMeter } from './progress-meter.ts';
+import { proveImage } from './pull.ts';
+import { RegistryClient } from './registry/registry-client.ts';
+import type { RegistrySettings } from './registry/registry-settings.ts';
+import { SYSTEM_CERTIFICATES } from './registry/trust.ts';
 import { ImageResolver, formatPinned } from './resolver.ts';
-import { hasProxy, Skopeo } from './skopeo.ts';
 import { Slots } from './slots.ts';
 import { StoredImages, newestHolder, type ImageEntry } from './stored-images.ts';
 
@@ -26,25 +46,35 @@ export interface ImageStoreOptions extends RegistrySettings {
   /** Of the store alone. One process at a time. */
   directory: string;
   /** Programs, by name or path. */
-  tools: { skopeo: string; tar2sqfs: string };
+  tools: { tar2sqfs: string };
   builtin: readonly BuiltinImage[];
+  /** Of the images that were imported. */
+  localDirectory: string;
   limits?: Partial<ImageLimits>;
+  leases: CacheLeases;
+  /** Told of each image that was added to those on disk. */
+  onStored?: () => void;
   log: Logger;
 }
 
 interface Flight {
   info: PreparingImage;
-  listeners: Set<(step: PrepareStep) => void>;
+  listeners: Set<Listener>;
+  progress: PrepareProgress | undefined;
   done: Promise<ImageEntry>;
 }
 
+type Listener = Pick<PrepareOptions, 'onStep' | 'onProgress'>;
+
 interface Parts {
-  skopeo: Skopeo;
+  client: RegistryClient;
   resolver: ImageResolver;
   images: StoredImages;
   tar2sqfs: string;
   limits: ImageLimits;
   closing: AbortController;
+  leases: CacheLeases;
+  onStored: () => void;
   log: Logger;
 }
 
@@ -64,24 +94,21 @@ export class ImageStore implements AsyncDisposable {
 
   /** Reads what is stored and sweeps what a killed process left. */
   static async open(options: ImageStoreOptions): Promise<ImageStore> {
-    const { directory, tools, mirrors, insecureRegistries, log } = options;
+    const { directory, tools, mirrors, insecureRegistries, leases, log } = options;
+    const onStored = options.onStored ?? (() => undefined);
     const limits = { ...DEFAULT_IMAGE_LIMITS, ...options.limits };
-    const skopeoDirectory = join(directory, 'skopeo');
-    await mkdir(skopeoDirectory, { recursive: true });
-    const skopeo = await Skopeo.open({
-      tool: tools.skopeo,
-      directory: skopeoDirectory,
-      registries: { mirrors, insecureRegistries },
-    });
+    await mkdir(directory, { recursive: true });
     const images = await StoredImages.open(directory, log);
     const closing = new AbortController();
+    const client = new RegistryClient({
+      mirrors,
+      insecureRegistries,
+      environment: process.env,
+      certificatesPath: SYSTEM_CERTIFICATES,
+    });
     const resolver = new ImageResolver({
-      skopeo,
-      guard: new RegistryGuard({
-        configured: [...Object.keys(mirrors), ...insecureRegistries],
-        isProxied: hasProxy(),
-      }),
-      builtins: indexBuiltins(options.builtin),
+      client,
+      builtins: joinLayouts(options.builtin, new LocalImages(options.localDirectory)),
       limits,
       isStored: (digest) => images.find(digest) !== undefined,
       isStoredFrom: (digest, reference) => images.isFrom(digest, reference),
@@ -89,7 +116,13 @@ export class ImageStore implements AsyncDisposable {
       log,
     });
     rememberReferences(resolver, images);
-    return new ImageStore({ skopeo, resolver, images, tar2sqfs: tools.tar2sqfs, limits, closing, log });
+    const { tar2sqfs } = tools;
+    return new ImageStore({ client, resolver, images, tar2sqfs, limits, closing, leases, onStored, log });
+  }
+
+  /** For whoever bounds what they take on disk. */
+  get stored(): StoredImages {
+    return this.#parts.images;
   }
 
   /**
@@ -97,21 +130,24 @@ export class ImageStore implements AsyncDisposable {
    * the signal's reason.
    */
   async prepare(reference: ImageReference, options: PrepareOptions = {}): Promise<StoredImage> {
-    const { signal, onStep } = options;
+    const { signal, onStep, access = {} } = options;
+    const { resolver, images, leases } = this.#parts;
+    using own = leases.open();
     this.#checkOpen();
     signal?.throwIfAborted();
     onStep?.('resolve');
-    const digest = await untilAborted(signal, this.#parts.resolver.resolve(reference));
-    const name = formatPinned(reference);
-    const stored = this.#parts.images.find(digest);
-    if (stored !== undefined) {
-      await this.#parts.images.addReference(stored, name);
+    const digest = await untilAborted(signal, resolver.resolve(reference, access));
+    (options.lease ?? own).add(imageKey(digest));
+    const name = { name: formatPinned(reference), isAnonymous: resolver.isAnonymous(reference, access) };
+    const stored = images.find(digest);
+    if (stored !== undefined && (isBuiltinImage(reference) || images.isFrom(digest, reference))) {
+      stored.lastUse.mark();
+      await images.addReference(stored, name);
       return describe(stored, reference);
     }
     this.#checkOpen();
-    const flight = this.#flights.get(digest) ?? this.#startFlight(reference, digest);
-    const entry = await this.#join(flight, options);
-    await this.#parts.images.addReference(entry, name);
+    const entry = await this.#obtain(reference, digest, options);
+    await images.addReference(entry, name);
     return describe(entry, reference);
   }
 
@@ -136,6 +172,7 @@ export class ImageStore implements AsyncDisposable {
   async close(): Promise<void> {
     this.#parts.closing.abort(new AppError('unavailable', 'the image store is shutting down'));
     await Promise.allSettled([...this.#flights.values()].map(({ done }) => done));
+    this.#parts.client.close();
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -146,7 +183,7 @@ export class ImageStore implements AsyncDisposable {
     this.#parts.closing.signal.throwIfAborted();
   }
 
-  #startFlight(reference: ImageReference, digest: string): Flight {
+  #startFlight(reference: ImageReference, digest: string, access: ImageAccess): Flight {
     const info: PreparingImage = {
       reference: formatImageReference({ ...reference, digest }),
       digest,
@@ -156,66 +193,109 @@ export class ImageStore implements AsyncDisposable {
     const listeners: Flight['listeners'] = new Set();
     const onStep = (step: PrepareStep) => {
       info.step = step;
-      for (const listener of listeners) listener(step);
+      flight.progress = undefined;
+      for (const listener of listeners) listener.onStep?.(step);
     };
-    const { signal } = this.#parts.closing;
-    const done = this.#slots
-      .run(signal, () => this.#make(reference, digest, onStep))
-      .finally(() => this.#flights.delete(digest));
+    const onProgress = (progress: PrepareProgress) => {
+      flight.progress = progress;
+      for (const listener of listeners) listener.onProgress?.(progress);
+    };
+    const key = flightKey(reference, digest);
+    // The same image of another repository: it need not be made twice.
+    const earlier = [...this.#flights.values()].filter((other) => other.info.digest === digest);
+    const done = Promise.allSettled(earlier.map((other) => other.done))
+      .then(() =>
+        this.#slots.run(this.#parts.closing.signal, () =>
+          this.#make(reference, digest, { access, onStep, onProgress }),
+        ),
+      )
+      .finally(() => this.#flights.delete(key));
     // All callers may have left: then only the log hears of a failure.
     done.catch((error: unknown) =>
       this.#parts.log.warn({ err: error, image: info.reference }, 'image preparation failed'),
     );
-    const flight = { info, listeners, done };
-    this.#flights.set(digest, flight);
+    const flight: Flight = { info, listeners, progress: undefined, done };
+    this.#flights.set(key, flight);
     return flight;
   }
 
-  async #join(flight: Flight, { onStep, signal }: PrepareOptions): Promise<ImageEntry> {
-    if (onStep === undefined) return untilAborted(signal, flight.done);
-    if (flight.info.step !== 'resolve') onStep(flight.info.step);
-    flight.listeners.add(onStep);
+  async #obtain(reference: ImageReference, digest: string, options: PrepareOptions): Promise<ImageEntry> {
+    const underWay = this.#flights.get(flightKey(reference, digest));
+    try {
+      if (underWay !== undefined) return await this.#join(underWay, options);
+    } catch (error) {
+      // The access of who started it may have ended, which says nothing about ours.
+      if (!(error instanceof AppError && error.code === 'image_not_found')) throw error;
+    }
+    this.#checkOpen();
+    const own = this.#flights.get(flightKey(reference, digest));
+    return this.#join(own ?? this.#startFlight(reference, digest, options.access ?? {}), options);
+  }
+
+  async #join(flight: Flight, options: PrepareOptions): Promise<ImageEntry> {
+    const { onStep, onProgress, signal } = options;
+    if (flight.info.step !== 'resolve') onStep?.(flight.info.step);
+    if (flight.progress !== undefined) onProgress?.(flight.progress);
+    flight.listeners.add(options);
     try {
       return await untilAborted(signal, flight.done);
     } finally {
-      flight.listeners.delete(onStep);
+      flight.listeners.delete(options);
     }
   }
 
   async #make(
     reference: ImageReference,
     digest: string,
-    onStep: (step: PrepareStep) => void,
+    how: Required<Listener> & { access: ImageAccess },
   ): Promise<ImageEntry> {
-    const { resolver, images, skopeo, tar2sqfs, limits, closing, log } = this.#parts;
-    const startedAt = performance.now();
-    const image = await resolver.findPullable(reference, digest);
-    await using staging = await images.makeStaging();
+    const { access, onStep, onProgress } = how;
+    const { resolver, images, leases, tar2sqfs, limits, closing, log } = this.#parts;
     const { signal } = closing;
-    const prepared = await prepareImage(image, {
-      skopeo,
-      tar2sqfs,
-      limits,
-      stagingPath: staging.path,
-      signal,
-      onStep,
-    });
-    const { sizeBytes, config } = prepared;
+    const startedAt = performance.now();
+    using lease = leases.open();
+    lease.add(imageKey(digest));
+    const image = await resolver.findPullable(reference, digest, access);
+    const stored = images.find(digest);
+    if (stored !== undefined) {
+      onStep('pull');
+      const meter = new ProgressMeter('pull', compressedBytes(image.manifest), onProgress);
+      await proveImage(image, { limits, signal, onBytes: (bytes) => meter.add(bytes) });
+      return stored;
+    }
+    await using staging = await images.makeStaging();
+    const stagingPath = staging.path;
+    const prepared = await prepareImage(image, { tar2sqfs, limits, stagingPath, signal, onStep, onProgress });
+    const { sizeBytes, config, acls } = prepared;
     const name = formatPinned(reference);
-    const entry = await images.publish(prepared.path, { digest, sizeBytes, config, reference: name });
+    const isAnonymous = resolver.isAnonymous(reference, access);
+    const entry = await images.publish(prepared.path, {
+      digest,
+      sizeBytes,
+      config,
+      reference: { name, isAnonymous },
+    });
     const elapsedMs = Math.round(performance.now() - startedAt);
     log.info({ image: name, digest, size_bytes: sizeBytes, elapsed_ms: elapsedMs }, 'image prepared');
+    if (acls > 0)
+      log.warn({ image: name, digest, entries: acls }, 'access control lists of the image are left out');
+    this.#parts.onStored();
     return entry;
   }
+}
+
+/** One preparation for all who may have the image of one repository. */
+function flightKey({ registry, repository }: ImageReference, digest: string): string {
+  return `${registry}/${repository}@${digest}`;
 }
 
 /** Newest last, so that it is the one that is remembered. */
 function rememberReferences(resolver: ImageResolver, images: StoredImages): void {
   const known = [...images.values()].flatMap((entry) =>
-    [...entry.references].map(([name, at]) => ({ name, at, digest: entry.digest })),
+    [...entry.anonymous].map((name) => ({ name, at: entry.references.get(name), digest: entry.digest })),
   );
-  known.sort((a, b) => a.at.getTime() - b.at.getTime());
-  for (const { name, digest } of known) resolver.remember(name, digest);
+  known.sort((a, b) => (a.at?.getTime() ?? 0) - (b.at?.getTime() ?? 0));
+  for (const { name, digest } of known) resolver.remember(parseImageReference(name), digest);
 }
 
 function describe(entry: ImageEntry, reference: ImageReference): StoredImage {
@@ -226,18 +306,4 @@ function describeNamed(entry: ImageEntry, name: string): StoredImage {
   const { digest, path, sizeBytes, config, preparedAt } = entry;
   const reference = `${name.replace(/@.*$/u, '')}@${digest}`;
   return { reference, digest, path, sizeBytes, config, preparedAt };
-}
-
-/** As `work`, but rejects when the signal is aborted. The work goes on. */
-async function untilAborted<T>(signal: AbortSignal | undefined, work: Promise<T>): Promise<T> {
-  if (signal === undefined) return work;
-  const { promise, reject } = Promise.withResolvers<never>();
-  const leave = () => reject(signal.reason as Error);
-  if (signal.aborted) leave();
-  signal.addEventListener('abort', leave, { once: true });
-  try {
-    return await Promise.race([work, promise]);
-  } finally {
-    signal.removeEventListener('abort', leave);
-  }
 }

@@ -1,4 +1,8 @@
+import type { CacheLease } from '../cache/cache-leases.ts';
+
 /** What the rest of the runner knows of images. */
+import type { ImageAccess } from '../../lib/runner-protocol.ts';
+
 export interface ImageConfig {
   /** The image's ENV, later entries winning. */
   env: Readonly<Record<string, string>>;
@@ -30,9 +34,22 @@ export interface PreparingImage {
 
 export type PrepareStep = 'resolve' | 'pull' | 'flatten';
 
+export interface PrepareProgress {
+  step: 'pull' | 'flatten';
+  doneBytes: number;
+  /** In `pull` of the layers as they are stored, in `flatten` of the files. */
+  totalBytes: number;
+}
+
 export interface PrepareOptions {
+  /** Whose right to the image the registry is asked for; an anonymous caller's by default. */
+  access?: ImageAccess;
+  /** Holds the image from before it is looked for: without one it may be evicted as soon as the answer is given. */
+  lease?: CacheLease;
   /** Called when a step begins; joining a preparation under way begins with its current step. Must not throw. */
   onStep?: (step: PrepareStep) => void;
+  /** Called a few times a second at most. Must not throw. */
+  onProgress?: (progress: PrepareProgress) => void;
   /** Ends the waiting of this caller. The preparation goes on, for others and for the next time. */
   signal?: AbortSignal;
 }

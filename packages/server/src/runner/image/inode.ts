@@ -1,6 +1,6 @@
 import { LayerError, quoteName } from './layer-error.ts';
 import { MAX_PATH_BYTES } from './layer-path.ts';
-import type { TarEntry, Xattrs } from './tar-reader.ts';
+import { NO_XATTRS, type TarEntry, type Xattrs } from './tar-reader.ts';
 
 export type InodeType = Exclude<TarEntry['type'], 'hardlink'>;
 
@@ -37,7 +37,7 @@ export function implicitDirectory(): Inode {
     uid: 0,
     gid: 0,
     mtimeSeconds: 0,
-    xattrs: new Map(),
+    xattrs: NO_XATTRS,
     layer: 0,
     dataOffset: 0,
     sizeBytes: 0,
@@ -85,7 +85,7 @@ function checkNumber(entry: TarEntry, what: string, value: number, max: number):
 }
 
 /**
- * Squashfs has these three kinds; ACLs (`system.*`) are lost. `trusted.overlay.*` of an image would steer the guest's
+ * Squashfs has these three kinds; what ACLs (`system.*`) leave is in the mode. `trusted.overlay.*` of an image would steer the guest's
  * overlay, whose lower layer it is.
  */
 function keepXattrs(xattrs: Xattrs): Xattrs {

@@ -2,9 +2,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Inode } from './inode.ts';
 import { LayerError } from './layer-error.ts';
-import { LayerTree, type TreeLimits } from './layer-tree.ts';
+import { LayerTree } from './layer-tree.ts';
 import type { TarEntry } from './tar-reader.ts';
 import { TEST_LIMITS, entry, hardlink, names, symlink } from './testing/tree-entries.ts';
+import type { TreeLimits } from './tree-budget.ts';
 
 function build(layers: readonly (readonly TarEntry[])[], limits: TreeLimits = TEST_LIMITS): LayerTree {
   const tree = new LayerTree(limits);
@@ -242,4 +243,29 @@ test('entries, content and metadata are bounded over all layers', () => {
   });
   const xattrs = new Map([['user.x', Buffer.alloc(100)]]);
   assertRefused([entry('a', { xattrs })], /more than 50 bytes/u, { ...TEST_LIMITS, maxMetadataBytes: 50 });
+});
+
+test('a short name that a link leads to a long path counts as the long path', () => {
+  const deep = Array.from({ length: 40 }, () => 'x'.repeat(50)).join('/');
+  const files = Array.from({ length: 30 }, (_, index) => entry(`s/${index}`));
+  const limits = { ...TEST_LIMITS, maxMetadataBytes: 100_000 };
+  assertRefused(
+    [entry(`${deep}/`), symlink('s', deep), ...files],
+    /paths .* more than 100000 bytes/u,
+    limits,
+  );
+});
+
+test('opaque markers over and over, and chains of links for each entry, are refused in a moment', () => {
+  const limits = { ...TEST_LIMITS, maxEntries: 20_000 };
+  const crowd = Array.from({ length: 10_000 }, (_, index) => entry(`d/${index}`));
+  const markers = Array.from({ length: 9_000 }, () => entry('d/.wh..wh..opq'));
+  const started = performance.now();
+  assertRefused([...crowd, ...markers], /too many circles/u, limits);
+  const chain = Array.from({ length: 39 }, (_, index) =>
+    symlink(`s${index}`, `${'./'.repeat(100)}${index === 0 ? '.' : `s${index - 1}`}`),
+  );
+  const through = Array.from({ length: 10_000 }, (_, index) => entry(`s38/${index}`));
+  assertRefused([...chain, ...through], /too many circles/u, limits);
+  assert.ok(performance.now() - started < 5000);
 });

@@ -13,27 +13,22 @@ import { buildInode, implicitDirectory, type Inode } from './inode.ts';
 import { LayerError, quoteName } from './layer-error.ts';
 import { MAX_NAME_BYTES, MAX_PATH_BYTES, parseLayerPath } from './layer-path.ts';
 import type { TarEntry } from './tar-reader.ts';
-
-export interface TreeLimits {
-  /** Entries of all layers and directories made for them. */
-  maxEntries: number;
-  /** Sum of the sizes of all files of all layers. */
-  maxContentBytes: number;
-  /** Names, link targets and extended attributes, which are held in memory. */
-  maxMetadataBytes: number;
-}
+import { TreeBudget, type TreeLimits } from './tree-budget.ts';
 
 interface Node {
   inode: Inode;
   /** The layer that bound this name. */
   layer: number;
-  /** Of a directory. */
-  children: Map<string, Node> | undefined;
+  /** Of a directory; {@link NO_CHILDREN} until it has some. */
+  children: ReadonlyMap<string, Node> | undefined;
   /** Of its path from the root: no tree is deeper than a path may be long. */
   pathBytes: number;
 }
 
-type DirectoryNode = Node & { children: Map<string, Node> };
+type DirectoryNode = Node & { children: ReadonlyMap<string, Node> };
+
+/** Shared: a million empty maps would take half a gigabyte. */
+const NO_CHILDREN: ReadonlyMap<string, Node> = new Map();
 
 const WHITEOUT = '.wh.';
 const OPAQUE = '.wh..wh..opq';
@@ -42,31 +37,35 @@ const WHITEOUT_META = '.wh..wh.';
 /** As in Linux. Against loops and against links that multiply each other. */
 const MAX_SYMLINKS = 40;
 const MAX_PATH_STEPS = 4096;
-
 export class LayerTree {
-  readonly #limits: TreeLimits;
+  readonly #budget: TreeBudget;
   readonly #root: DirectoryNode = {
     inode: implicitDirectory(),
     layer: -1,
-    children: new Map(),
+    children: NO_CHILDREN,
     pathBytes: 0,
   };
-  #entries = 0;
-  #contentBytes = 0;
-  #metadataBytes = 0;
+  #acls = 0;
 
   constructor(limits: TreeLimits) {
-    this.#limits = limits;
+    this.#budget = new TreeBudget(limits);
   }
 
+  /** Sum of the sizes of all files of all layers. */
   get contentBytes(): number {
-    return this.#contentBytes;
+    return this.#budget.contentBytes;
+  }
+
+  /** Entries whose access control lists are left out. */
+  get acls(): number {
+    return this.#acls;
   }
 
   /** Applies one entry of layer number `layer`; layers from the lowest, entries in archive order. */
   apply(entry: TarEntry, layer: number): void {
     const path = parseLayerPath(entry.name);
-    this.#count(entry);
+    this.#budget.countEntry(entry);
+    if (entry.hasAcl) this.#acls += 1;
     const name = path.pop();
     if (name === undefined) return this.#applyRoot(entry, layer);
     if ([...path, name].some(isDriverFile)) return;
@@ -103,13 +102,24 @@ export class LayerTree {
     }
     // A hard link of a name to itself changes nothing, the layer included.
     if (existing?.inode === inode) return;
-    const pathBytes = childPathBytes(parent, name);
-    parent.children.set(name, {
+    this.#addChild(parent, name, {
       inode,
       layer,
-      children: inode.type === 'directory' ? new Map() : undefined,
-      pathBytes,
+      children: inode.type === 'directory' ? NO_CHILDREN : undefined,
     });
+  }
+
+  #addChild<T extends Omit<Node, 'pathBytes'>>(
+    parent: DirectoryNode,
+    name: string,
+    values: T,
+  ): T & { pathBytes: number } {
+    const child = { ...values, pathBytes: childPathBytes(parent, name) };
+    // Not the entry's name: through a link a short one leads to a long path, which is what the image is written with.
+    this.#budget.countMetadata(child.pathBytes);
+    if (parent.children === NO_CHILDREN) parent.children = new Map();
+    ownChildren(parent).set(name, child);
+    return child;
   }
 
   #linkTarget(entry: TarEntry): Inode {
@@ -129,10 +139,29 @@ export class LayerTree {
   #applyWhiteout(path: string[], name: string, layer: number): void {
     const parent = this.#findDirectory(path);
     if (parent === undefined) return;
-    if (name === OPAQUE) return removeLower(parent, layer);
+    if (name === OPAQUE) return this.#removeLower(parent, layer);
     const hidden = name.slice(WHITEOUT.length);
     const child = parent.children.get(hidden);
-    if (child !== undefined && !survivesWhiteout(child, layer)) parent.children.delete(hidden);
+    if (child !== undefined && !this.#survivesWhiteout(child, layer)) ownChildren(parent).delete(hidden);
+  }
+
+  #removeLower(directory: DirectoryNode, layer: number): void {
+    for (const [name, child] of directory.children) {
+      if (!this.#survivesWhiteout(child, layer)) ownChildren(directory).delete(name);
+    }
+  }
+
+  /** Removes what lower layers put below `node`; true if something of this layer remains. Depth is bounded by the path length. */
+  #survivesWhiteout(node: Node, layer: number): boolean {
+    this.#budget.countStep();
+    if (!isDirectory(node)) return node.layer === layer;
+    this.#removeLower(node, layer);
+    if (node.layer === layer) return true;
+    if (node.children.size === 0) return false;
+    // Only its content is of this layer: as if it had been made after the whiteout.
+    node.inode = implicitDirectory();
+    node.layer = layer;
+    return true;
   }
 
   #findDirectory(path: readonly string[]): DirectoryNode | undefined {
@@ -143,15 +172,8 @@ export class LayerTree {
     const found = this.#resolve(path, (parent, name) => {
       if (parent.children.has(name))
         throw new LayerError(`${quoteName(path.join('/'))} leads through a file`);
-      this.#countEntries(1);
-      const directory: DirectoryNode = {
-        inode: implicitDirectory(),
-        layer,
-        children: new Map(),
-        pathBytes: childPathBytes(parent, name),
-      };
-      parent.children.set(name, directory);
-      return directory;
+      this.#budget.countNames(1);
+      return this.#addChild(parent, name, { inode: implicitDirectory(), layer, children: NO_CHILDREN });
     });
     if (found === undefined) throw new LayerError(`${quoteName(path.join('/'))} cannot be made`);
     return found;
@@ -171,6 +193,7 @@ export class LayerTree {
     let symlinks = 0;
     let steps = 0;
     for (let name = pending.pop(); name !== undefined; name = pending.pop()) {
+      this.#budget.countStep();
       if (name === '' || name === '.') continue;
       if (name === '..') {
         current = trail.pop() ?? this.#root;
@@ -197,28 +220,6 @@ export class LayerTree {
     }
     return current;
   }
-
-  #count(entry: TarEntry): void {
-    this.#countEntries(1);
-    this.#contentBytes += entry.sizeBytes;
-    if (this.#contentBytes > this.#limits.maxContentBytes) {
-      throw new LayerError(`the files of the image have more than ${this.#limits.maxContentBytes} bytes`);
-    }
-    this.#metadataBytes += entry.name.length + entry.linkName.length;
-    for (const [name, value] of entry.xattrs) this.#metadataBytes += name.length + value.length;
-    if (this.#metadataBytes > this.#limits.maxMetadataBytes) {
-      throw new LayerError(
-        `names and extended attributes of the image have more than ${this.#limits.maxMetadataBytes} bytes`,
-      );
-    }
-  }
-
-  #countEntries(count: number): void {
-    this.#entries += count;
-    if (this.#entries > this.#limits.maxEntries) {
-      throw new LayerError(`the image has more than ${this.#limits.maxEntries} entries`);
-    }
-  }
 }
 
 function isDriverFile(component: string): boolean {
@@ -238,20 +239,7 @@ function childPathBytes(parent: Node, name: string): number {
   return pathBytes;
 }
 
-function removeLower(directory: DirectoryNode, layer: number): void {
-  for (const [name, child] of directory.children) {
-    if (!survivesWhiteout(child, layer)) directory.children.delete(name);
-  }
-}
-
-/** Removes what lower layers put below `node`; true if something of this layer remains. Depth is bounded by the path length. */
-function survivesWhiteout(node: Node, layer: number): boolean {
-  if (!isDirectory(node)) return node.layer === layer;
-  removeLower(node, layer);
-  if (node.layer === layer) return true;
-  if (node.children.size === 0) return false;
-  // Only its content is of this layer: as if it had been made after the whiteout.
-  node.inode = implicitDirectory();
-  node.layer = layer;
-  return true;
+/** Of a directory that has some. */
+function ownChildren(directory: DirectoryNode): Map<string, Node> {
+  return directory.children as Map<string, Node>;
 }

@@ -33,6 +33,15 @@ const CONFIG_TYPES: ReadonlySet<string> = new Set([
   'application/vnd.docker.container.image.v1+json',
 ]);
 
+const LAYER_TYPES: ReadonlySet<string> = new Set([
+  'application/vnd.oci.image.layer.v1.tar',
+  'application/vnd.oci.image.layer.v1.tar+gzip',
+  'application/vnd.oci.image.layer.v1.tar+zstd',
+  'application/vnd.docker.image.rootfs.diff.tar',
+  'application/vnd.docker.image.rootfs.diff.tar.gzip',
+  'application/vnd.docker.image.rootfs.diff.tar.zstd',
+]);
+
 export type ParsedManifest =
   | { kind: 'index'; index: ImageIndex }
   | { kind: 'image'; manifest: ImageManifest };
@@ -86,9 +95,19 @@ export function checkManifest(image: string, manifest: ImageManifest, limits: Im
       `${image} is no container image: its config is ${JSON.stringify(config.mediaType)}`,
     );
   }
+  for (const layer of layers) checkLayerType(image, layer.mediaType);
   checkLimit(image, 'layers', layers.length, limits.maxLayers);
   checkLimit(image, 'bytes of config', config.size, limits.maxConfigBytes);
   checkLimit(image, 'bytes of layers', compressedBytes(manifest), limits.maxCompressedBytes);
+}
+
+function checkLayerType(image: string, mediaType: string): void {
+  if (LAYER_TYPES.has(mediaType)) return;
+  const isForeign = /foreign|nondistributable/u.test(mediaType);
+  const reason = isForeign
+    ? 'it has a foreign layer, which its registry does not hold (Windows images have them)'
+    : `it has a layer of the unsupported kind ${JSON.stringify(mediaType)}`;
+  throw new AppError('invalid_image', `image ${image}: ${reason}`);
 }
 
 export function compressedBytes(manifest: ImageManifest): number {

@@ -1,8 +1,12 @@
 /** Built-in images: OCI layouts in a directory, made at set-up. */
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { AppError, formatImageReference, parseImageReference } from '@coppice/contract';
+import { AppError, formatImageReference, LOCAL_REGISTRY, parseImageReference } from '@coppice/contract';
 import { z } from 'zod';
+import type { Blob } from './registry/blob-reader.ts';
+import type { LocalImages } from './local/local-images.ts';
 
 export interface BuiltinImage {
   /** `coppice/base:1` */
@@ -11,6 +15,7 @@ export interface BuiltinImage {
   layoutPath: string;
 }
 
+const CHUNK_BYTES = 1 << 20;
 const TAG_ANNOTATION = 'org.opencontainers.image.ref.name';
 
 const LayoutIndex = z.object({
@@ -22,15 +27,24 @@ const LayoutIndex = z.object({
   ),
 });
 
-export interface LayoutImage {
-  /** Of the manifest or index. */
-  digest: string;
-  /** The name in the layout that skopeo finds it by, empty if it has none. */
-  tag: string;
+/** By canonical reference. */
+export interface LayoutIndexer {
+  /** Undefined or `image_not_found` if there is none. */
+  get(name: string): BuiltinImage | undefined;
+  keys(): Iterable<string>;
 }
 
-/** By canonical reference. Throws on a reference that is none. */
-export function indexBuiltins(builtins: readonly BuiltinImage[]): Map<string, BuiltinImage> {
+/** Those of the set-up and those that were imported since; the latter are looked up anew each time. */
+export function joinLayouts(builtins: readonly BuiltinImage[], local: LocalImages): LayoutIndexer {
+  const known = indexBuiltins(builtins);
+  return {
+    get: (name) => (name.startsWith(`${LOCAL_REGISTRY}/`) ? local.get(name) : known.get(name)),
+    keys: () => known.keys(),
+  };
+}
+
+/** Throws on a reference that is none. */
+function indexBuiltins(builtins: readonly BuiltinImage[]): Map<string, BuiltinImage> {
   return new Map(
     builtins.map(
       (builtin) => [formatImageReference(parseImageReference(builtin.reference)), builtin] as const,
@@ -38,8 +52,8 @@ export function indexBuiltins(builtins: readonly BuiltinImage[]): Map<string, Bu
   );
 }
 
-/** Reads the layout's index: no process is started and a layout that was built anew is seen at once. */
-export async function findLayoutImage(layoutPath: string, image: string, tag: string): Promise<LayoutImage> {
+/** The digest of a manifest or index, read from the layout's own index: a layout that was built anew is seen at once. */
+export async function findLayoutImage(layoutPath: string, image: string, tag: string): Promise<string> {
   const unreadable = (cause: unknown) =>
     new AppError('internal', `the built-in image ${image} cannot be read; run the set-up again`, { cause });
   let index;
@@ -52,10 +66,32 @@ export async function findLayoutImage(layoutPath: string, image: string, tag: st
   const named = manifests.find(({ annotations }) => annotations?.[TAG_ANNOTATION] === tag);
   const chosen = named ?? (manifests.length === 1 ? manifests[0] : undefined);
   if (chosen === undefined) throw unreadable(new Error(`${layoutPath} has no image ${tag}`));
-  return { digest: chosen.digest, tag: chosen.annotations?.[TAG_ANNOTATION] ?? '' };
+  return chosen.digest;
 }
 
-/** A blob of the layout, unverified. */
-export async function readLayoutBlob(layoutPath: string, digest: string): Promise<Buffer> {
-  return readFile(join(layoutPath, 'blobs', ...digest.split(':')));
+/** A manifest of the layout, unverified. */
+export async function readLayoutManifest(layoutPath: string, digest: string): Promise<Buffer> {
+  return readFile(blobPath(layoutPath, digest));
+}
+
+/** A blob of the layout, verified at its end. */
+export async function* readLayoutBlob(
+  layoutPath: string,
+  blob: Blob,
+  signal: AbortSignal,
+): AsyncGenerator<Buffer> {
+  const hash = createHash('sha256');
+  const file = createReadStream(blobPath(layoutPath, blob.digest), { signal, highWaterMark: CHUNK_BYTES });
+  for await (const chunk of file as AsyncIterable<Buffer>) {
+    hash.update(chunk);
+    yield chunk;
+  }
+  if (`sha256:${hash.digest('hex')}` === blob.digest) return;
+  throw new AppError('internal', `a file of a built-in image is damaged; run the set-up again`, {
+    cause: new Error(`${layoutPath}: ${blob.digest} has another content`),
+  });
+}
+
+function blobPath(layoutPath: string, digest: string): string {
+  return join(layoutPath, 'blobs', ...digest.split(':'));
 }

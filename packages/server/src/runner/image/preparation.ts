@@ -1,23 +1,21 @@
 /** From a manifest to a squashfs file, in a staging directory: pull → check → flatten. */
-import { createHash } from 'node:crypto';
-import { mkdir, readFile, rm, stat } from 'node:fs/promises';
+import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import { checkFreeSpace, withinSpace } from './disk-space.ts';
 import { readLayers, writeFlatTar } from './flatten.ts';
-import { parseImageConfig } from './image-config.ts';
-import type { ImageLimits } from './image-limits.ts';
-import type { ImageConfig, PrepareStep } from './image-store.types.ts';
+import { maxUnpackedBytes, type ImageLimits } from './image-limits.ts';
+import type { ImageConfig, PrepareProgress, PrepareStep } from './image-store.types.ts';
 import { LayerError } from './layer-error.ts';
 import { compressedBytes } from './manifest.ts';
+import { ProgressMeter } from './progress-meter.ts';
+import { pullImage, type PulledImage } from './pull.ts';
 import type { PullableImage } from './resolver.ts';
 import { ProcessError } from './run-process.ts';
-import type { Skopeo } from './skopeo.ts';
 import { buildSquashfs } from './squashfs.ts';
 import { SQUASHFS_NAME } from './stored-images.ts';
 
 export interface PreparationOptions {
-  skopeo: Skopeo;
   /** The tar2sqfs program. */
   tar2sqfs: string;
   limits: ImageLimits;
@@ -25,6 +23,7 @@ export interface PreparationOptions {
   stagingPath: string;
   signal: AbortSignal;
   onStep: (step: PrepareStep) => void;
+  onProgress: (progress: PrepareProgress) => void;
 }
 
 export interface Prepared {
@@ -32,6 +31,8 @@ export interface Prepared {
   path: string;
   sizeBytes: number;
   config: ImageConfig;
+  /** Entries that had an access control list, which squashfs cannot hold. */
+  acls: number;
 }
 
 /** A layer compressed by three and its squashfs beside it: what is set aside before a download begins. */
@@ -39,65 +40,27 @@ const EXPANSION = 4;
 
 export async function prepareImage(image: PullableImage, options: PreparationOptions): Promise<Prepared> {
   const { limits, stagingPath, signal } = options;
-  await checkFreeSpace(stagingPath, EXPANSION * compressedBytes(image.manifest), limits.minFreeBytes);
+  const totalBytes = compressedBytes(image.manifest);
+  await checkFreeSpace(stagingPath, EXPANSION * totalBytes, limits.minFreeBytes);
   // Layers and the squashfs made of them lie side by side for a while.
-  const space = { maxBytes: 2 * limits.maxContentBytes, minFreeBytes: limits.minFreeBytes };
+  const maxBytes = 2 * maxUnpackedBytes(compressedBytes(image.manifest), limits);
+  const space = { maxBytes, minFreeBytes: limits.minFreeBytes };
   return withinSpace(stagingPath, space, signal, async (signal) => {
     const pulled = await pull(image, { ...options, signal });
     return flatten(image, pulled, { ...options, signal });
   });
 }
 
-interface PulledImage {
-  directory: string;
-  layerPaths: string[];
-  config: ImageConfig;
-}
-
 async function pull(image: PullableImage, options: PreparationOptions): Promise<PulledImage> {
-  options.onStep('pull');
-  const directory = join(options.stagingPath, 'layers');
-  const temporaryPath = join(options.stagingPath, 'tmp');
-  await mkdir(temporaryPath);
-  await options.skopeo.copy(image.source, {
-    targetPath: directory,
-    temporaryPath,
-    timeoutMs: options.limits.pullTimeoutMs,
-    signal: options.signal,
-  });
-  const { config, diffIds } = await readConfig(image, directory);
-  const layerPaths = diffIds.map((digest) => blobPath(directory, digest));
-  for (const [index, path] of layerPaths.entries()) await checkLayer(image, path, index);
-  return { directory, layerPaths, config };
-}
-
-async function readConfig(image: PullableImage, directory: string) {
-  const { name } = image.source;
-  const { digest } = image.manifest.config;
-  const data = await readFile(blobPath(directory, digest)).catch((error: unknown) => {
-    throw mismatch(name, 'its config is not the one its manifest names', error);
-  });
-  if (`sha256:${createHash('sha256').update(data).digest('hex')}` !== digest) {
-    throw mismatch(name, 'its config does not match its digest');
+  const { limits, signal, onStep, onProgress } = options;
+  onStep('pull');
+  const meter = new ProgressMeter('pull', compressedBytes(image.manifest), onProgress);
+  try {
+    const directory = join(options.stagingPath, 'layers');
+    return await pullImage(image, { directory, limits, signal, onBytes: (bytes) => meter.add(bytes) });
+  } catch (error) {
+    throw isNoSpace(error) ? diskFull(image.source.name, error) : error;
   }
-  const parsed = parseImageConfig(name, data);
-  if (parsed.diffIds.length === image.manifest.layers.length) return parsed;
-  throw mismatch(name, 'its config and its manifest disagree on the number of layers');
-}
-
-/** skopeo names a layer by the digest of what it unpacked; the config, which is verified, says what that must be. */
-async function checkLayer(image: PullableImage, path: string, index: number): Promise<void> {
-  const found = await stat(path).catch(() => undefined);
-  if (found?.isFile() === true) return;
-  throw mismatch(image.source.name, `layer ${index + 1} does not unpack to what its config names`);
-}
-
-function mismatch(name: string, reason: string, cause?: unknown): AppError {
-  return new AppError('invalid_image', `image ${name}: ${reason}`, { cause });
-}
-
-function blobPath(directory: string, digest: string): string {
-  return join(directory, digest.slice('sha256:'.length));
 }
 
 async function flatten(
@@ -112,15 +75,20 @@ async function flatten(
   const signal = AbortSignal.any([options.signal, AbortSignal.timeout(limits.flattenTimeoutMs)]);
   try {
     const tree = await readLayers(pulled.layerPaths, limits, signal);
+    const meter = new ProgressMeter('flatten', tree.contentBytes, options.onProgress);
     const sizeBytes = await buildSquashfs({
       tool: options.tar2sqfs,
       outputPath: join(path, SQUASHFS_NAME),
       timeoutMs: limits.flattenTimeoutMs,
       signal,
-      write: (writer) => writeFlatTar(tree, pulled.layerPaths, writer, signal),
+      write: (writer) =>
+        writeFlatTar(tree, pulled.layerPaths, writer, {
+          signal,
+          onBytes: (bytes) => meter.add(bytes),
+        }),
     });
     await rm(pulled.directory, { recursive: true });
-    return { path, sizeBytes, config: pulled.config };
+    return { path, sizeBytes, config: pulled.config, acls: tree.acls };
   } catch (error) {
     throw translateFlattenFailure(image.source.name, error, limits);
   }
@@ -136,16 +104,15 @@ function translateFlattenFailure(name: string, error: unknown, limits: ImageLimi
       cause: error,
     });
   }
-  if (isNoSpace(error)) {
-    return new AppError(
-      'capacity',
-      `image ${name}: this machine's disk is full; remove images or sandboxes and try again`,
-      {
-        cause: error,
-      },
-    );
-  }
-  return error;
+  return isNoSpace(error) ? diskFull(name, error) : error;
+}
+
+function diskFull(name: string, cause: unknown): AppError {
+  return new AppError(
+    'capacity',
+    `image ${name}: this machine's disk is full; remove images or sandboxes and try again`,
+    { cause },
+  );
 }
 
 function isNoSpace(error: unknown): boolean {

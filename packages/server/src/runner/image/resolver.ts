@@ -1,22 +1,25 @@
 /**
- * References to digests. An answer of a registry for a tag holds for a short time, so that warm creates ask nobody; one for a digest
- * holds for ever. When the registry fails, the last answer for this very tag still serves if its image is stored.
+ * References to digests, for somebody: an answer of a registry is kept for the access that it was given to, and for no other. It holds for
+ * a short time, so that warm creates ask nobody; a digest is asked for like a tag, as knowing one proves no right to it. When the
+ * registry fails, the last answer to this access still serves if its image is stored.
  */
 import { AppError, formatImageReference, isBuiltinImage, type ImageReference } from '@coppice/contract';
 import type { Logger } from 'pino';
+import type { ImageAccess } from '../../lib/runner-protocol.ts';
+import { SingleFlight } from '../../lib/single-flight.ts';
 import type { ImageLimits } from './image-limits.ts';
+import type { ImageSource } from './image-source.ts';
 import { checkManifest, digestOf, parseManifest, selectPlatform, type ImageManifest } from './manifest.ts';
-import { findLayoutImage, readLayoutBlob, type BuiltinImage } from './oci-source.ts';
-import type { RegistryGuard } from './registry-guard.ts';
-import type { ImageSource, Skopeo } from './skopeo.ts';
+import { findLayoutImage, readLayoutBlob, readLayoutManifest, type LayoutIndexer } from './oci-source.ts';
+import type { ImageAsk, RegistryClient } from './registry/registry-client.ts';
+import { ResolverAnswers, type Answer } from './resolver-answers.ts';
 
 export interface ResolverOptions {
-  skopeo: Skopeo;
-  guard: RegistryGuard;
-  builtins: ReadonlyMap<string, BuiltinImage>;
+  client: RegistryClient;
+  builtins: LayoutIndexer;
   limits: ImageLimits;
   isStored: (digest: string) => boolean;
-  /** Whether the image of this digest is stored and came from this repository: the digest alone proves no right to it. */
+  /** Whether the image of this digest is stored and was pulled from this repository. */
   isStoredFrom: (digest: string, reference: ImageReference) => boolean;
   /** Ends what is under way when the store is closed. */
   signal: AbortSignal;
@@ -29,108 +32,121 @@ export interface PullableImage {
   manifest: ImageManifest;
 }
 
-interface Answer {
-  digest: string;
-  /** On the monotonic clock. */
-  askedAtMs: number;
-}
-
-const MAX_ANSWERS = 4096;
-
 export class ImageResolver {
   readonly #options: ResolverOptions;
-  readonly #answers = new Map<string, Answer>();
-  readonly #underWay = new Map<string, Promise<string>>();
+  readonly #answers: ResolverAnswers;
+  readonly #flights = new SingleFlight<string>();
 
   constructor(options: ResolverOptions) {
     this.#options = options;
+    this.#answers = new ResolverAnswers(options.limits);
   }
 
-  /** What an earlier run of the service learned: used only when the registry does not answer. */
-  remember(name: string, digest: string): void {
-    this.#setAnswer(name, { digest, askedAtMs: Number.NEGATIVE_INFINITY });
+  /** What an earlier run of the service learned for anonymous callers: used only when the registry does not answer. */
+  remember(reference: ImageReference, digest: string): void {
+    const answer = { digest, topDigest: undefined, confirmedAtMs: undefined };
+    this.#answers.set(this.#identify(reference, {}), reference, answer);
+  }
+
+  /** Whether the access is an anonymous one to the registry, credentials or not. */
+  isAnonymous(reference: ImageReference, access: ImageAccess): boolean {
+    return isBuiltinImage(reference) || this.#identify(reference, access) === this.#identify(reference, {});
   }
 
   /** The digest of the image's manifest for our platform. */
-  async resolve(reference: ImageReference): Promise<string> {
+  async resolve(reference: ImageReference, access: ImageAccess): Promise<string> {
     if (isBuiltinImage(reference)) return this.#resolveBuiltin(reference);
-    const { digest } = reference;
-    if (digest !== undefined && this.#options.isStoredFrom(digest, reference)) return digest;
-    const name = formatPinned(reference);
-    const answer = this.#answers.get(name);
-    if (answer !== undefined && this.#isFresh(reference, answer)) return answer.digest;
-    const underWay = this.#underWay.get(name);
-    if (underWay !== undefined) return underWay;
-    const asked = this.#askOrRecall(reference, name).finally(() => this.#underWay.delete(name));
-    this.#underWay.set(name, asked);
-    return asked;
+    const identity = this.#identify(reference, access);
+    const fresh = this.#answers.findFresh(identity, reference);
+    if (fresh !== undefined) return fresh.digest;
+    return this.#flights.run(`${identity} ${formatPinned(reference)}`, () =>
+      this.#askOrRecall(identity, reference, access),
+    );
   }
 
   /** Where `digest`, an answer of {@link resolve} for `reference`, is pulled from. Throws if its manifest rules it out. */
-  async findPullable(reference: ImageReference, digest: string): Promise<PullableImage> {
+  async findPullable(reference: ImageReference, digest: string, access: ImageAccess): Promise<PullableImage> {
     const pullable = isBuiltinImage(reference)
       ? await this.#findBuiltin(reference, digest)
-      : await this.#findRemote(reference, digest);
+      : await this.#findRemote(reference, digest, access);
     checkManifest(pullable.source.name, pullable.manifest, this.#options.limits);
     return pullable;
   }
 
-  #isFresh(reference: ImageReference, answer: Answer): boolean {
-    return (
-      reference.digest !== undefined || performance.now() - answer.askedAtMs < this.#options.limits.tagTtlMs
-    );
+  #identify(reference: ImageReference, access: ImageAccess): string {
+    return this.#options.client.identify(askOf(reference, access));
   }
 
-  #setAnswer(name: string, answer: Answer): void {
-    this.#answers.delete(name);
-    this.#answers.set(name, answer);
-    const oldest = this.#answers.keys().next();
-    if (this.#answers.size > MAX_ANSWERS && !oldest.done) this.#answers.delete(oldest.value);
-  }
-
-  async #askOrRecall(reference: ImageReference, name: string): Promise<string> {
+  async #askOrRecall(identity: string, reference: ImageReference, access: ImageAccess): Promise<string> {
     try {
-      const digest = await this.#ask(reference, name);
-      this.#setAnswer(name, { digest, askedAtMs: performance.now() });
-      return digest;
+      const answer = await this.#ask(identity, reference, access);
+      this.#answers.set(identity, reference, answer);
+      return answer.digest;
     } catch (error) {
-      const known = this.#answers.get(name);
-      const isDown = error instanceof AppError && error.code === 'registry_unavailable';
-      if (!isDown || known === undefined || !this.#options.isStored(known.digest)) throw error;
-      this.#options.log.warn(
-        { err: error, image: name, digest: known.digest },
-        'registry fails, the stored image is used',
-      );
-      // Fresh again: a registry that is down is asked once in that time, not by every create.
-      this.#setAnswer(name, { digest: known.digest, askedAtMs: performance.now() });
+      if (!(error instanceof AppError)) throw error;
+      if (error.code === 'image_not_found') this.#answers.forget(identity, reference);
+      if (error.code !== 'registry_unavailable') throw error;
+      const isAnonymous = this.isAnonymous(reference, access);
+      const known = this.#answers.recall(identity, reference, isAnonymous);
+      if (known === undefined || !this.#options.isStoredFrom(known.digest, reference)) throw error;
+      const context = { err: error, image: formatPinned(reference), digest: known.digest };
+      this.#options.log.warn(context, 'registry fails, the stored image is used');
       return known.digest;
     }
   }
 
-  async #ask(reference: ImageReference, name: string): Promise<string> {
-    await this.#options.guard.check(reference.registry);
-    const data = await this.#inspect({ transport: 'docker', reference, name });
-    if (reference.digest !== undefined) checkDigest(name, data, reference.digest);
-    const parsed = parseManifest(name, data);
-    return parsed.kind === 'index' ? selectPlatform(name, parsed.index) : digestOf(data);
+  async #ask(identity: string, reference: ImageReference, access: ImageAccess): Promise<Answer> {
+    const ask = askOf(reference, access);
+    const signal = AbortSignal.any([
+      this.#options.signal,
+      AbortSignal.timeout(this.#options.limits.resolveTimeoutMs),
+    ]);
+    const tagOrDigest = reference.digest ?? reference.tag ?? '';
+    const known = this.#answers.find(identity, reference);
+    if (known?.topDigest !== undefined) {
+      const { topDigest } = known;
+      const said = await this.#inTime(ask, () =>
+        this.#options.client.findManifestDigest(ask, tagOrDigest, signal),
+      );
+      if (said === topDigest) return { ...known, confirmedAtMs: performance.now() };
+    }
+    const data = await this.#getManifest(ask, tagOrDigest, signal);
+    const topDigest = digestOf(data);
+    if (reference.digest !== undefined) checkDigest(ask.name, data, reference.digest);
+    const parsed = parseManifest(ask.name, data);
+    const digest = parsed.kind === 'index' ? selectPlatform(ask.name, parsed.index) : topDigest;
+    return { digest, topDigest, confirmedAtMs: performance.now() };
   }
 
-  #inspect(source: ImageSource): Promise<Buffer> {
-    const { limits, signal, skopeo } = this.#options;
-    return skopeo.inspectRaw(source, {
-      timeoutMs: limits.resolveTimeoutMs,
-      maxBytes: limits.maxManifestBytes,
-      signal,
-    });
+  async #getManifest(ask: ImageAsk, tagOrDigest: string, signal: AbortSignal): Promise<Buffer> {
+    const maxBytes = this.#options.limits.maxManifestBytes;
+    return this.#inTime(ask, () => this.#options.client.getManifest(ask, tagOrDigest, { maxBytes, signal }));
   }
 
-  async #findRemote(reference: ImageReference, digest: string): Promise<PullableImage> {
-    await this.#options.guard.check(reference.registry);
-    const name = formatImageReference(reference);
-    const source: ImageSource = { transport: 'docker', reference: { ...reference, digest }, name };
-    const data = await this.#inspect(source);
-    checkDigest(name, data, digest);
-    return { source, manifest: requireImage(name, data) };
+  async #inTime<T>(ask: ImageAsk, work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      if (!(error instanceof DOMException && error.name === 'TimeoutError')) throw error;
+      throw new AppError(
+        'registry_unavailable',
+        `image ${ask.name}: the registry ${ask.reference.registry} did not answer in time`,
+        { cause: error },
+      );
+    }
+  }
+
+  async #findRemote(reference: ImageReference, digest: string, access: ImageAccess): Promise<PullableImage> {
+    const { client, limits, signal } = this.#options;
+    const ask = askOf(reference, access);
+    const inTime = AbortSignal.any([signal, AbortSignal.timeout(limits.resolveTimeoutMs)]);
+    const data = await this.#getManifest(ask, digest, inTime);
+    checkDigest(ask.name, data, digest);
+    const source: ImageSource = {
+      name: ask.name,
+      readBlob: (blob, signal) => client.readBlob(ask, blob, signal),
+    };
+    return { source, manifest: requireImage(ask.name, data) };
   }
 
   async #resolveBuiltin(reference: ImageReference): Promise<string> {
@@ -149,12 +165,16 @@ export class ImageResolver {
 
   async #findBuiltin(reference: ImageReference, digest: string): Promise<PullableImage> {
     const name = formatImageReference(reference);
-    const { layoutPath, tag } = await this.#findLayout(reference);
+    const { layoutPath } = await this.#findLayout(reference);
     const manifest = requireImage(name, await this.#readLayout(reference, digest));
-    return { source: { transport: 'oci', layoutPath, tag, name }, manifest };
+    const source: ImageSource = {
+      name,
+      readBlob: (blob, signal) => readLayoutBlob(layoutPath, blob, signal),
+    };
+    return { source, manifest };
   }
 
-  async #findLayout(reference: ImageReference): Promise<{ layoutPath: string; digest: string; tag: string }> {
+  async #findLayout(reference: ImageReference): Promise<{ layoutPath: string; digest: string }> {
     const { digest: _, ...named } = reference;
     const name = formatImageReference(named);
     const builtin = this.#options.builtins.get(name);
@@ -165,18 +185,20 @@ export class ImageResolver {
         `there is no built-in image ${name}; there is ${names === '' ? 'none' : names}`,
       );
     }
-    return {
-      layoutPath: builtin.layoutPath,
-      ...(await findLayoutImage(builtin.layoutPath, name, reference.tag ?? '')),
-    };
+    const { layoutPath } = builtin;
+    return { layoutPath, digest: await findLayoutImage(layoutPath, name, reference.tag ?? '') };
   }
 
   async #readLayout(reference: ImageReference, digest: string): Promise<Buffer> {
     const { layoutPath } = await this.#findLayout(reference);
-    const data = await readLayoutBlob(layoutPath, digest);
+    const data = await readLayoutManifest(layoutPath, digest);
     checkDigest(formatImageReference(reference), data, digest);
     return data;
   }
+}
+
+function askOf(reference: ImageReference, { credentials }: ImageAccess): ImageAsk {
+  return { reference, name: formatPinned(reference), credentials };
 }
 
 /** What decides: a tag beside a digest means nothing and must not become a name of its own. */

@@ -15,15 +15,21 @@ export class Slots {
 
   /** Runs `work` when it is its turn. A signal ends the waiting, not the work. */
   async run<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
-    await this.#acquire(signal);
+    const release = await this.acquire(signal);
     try {
       return await work();
     } finally {
-      this.#release();
+      release();
     }
   }
 
-  #acquire(signal: AbortSignal): Promise<void> {
+  /** Waits for a slot; what it answers gives the slot back, and is called once. */
+  async acquire(signal: AbortSignal): Promise<() => void> {
+    await this.#wait(signal);
+    return () => this.#release();
+  }
+
+  #wait(signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
     if (this.#free > 0) {
       this.#free--;

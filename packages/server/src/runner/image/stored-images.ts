@@ -2,8 +2,9 @@
  * The images on disk:
  *
  *   <directory>/images/sha256-<hex>/image.squashfs, image.json    complete: made elsewhere and renamed to its name
- *   <directory>/staging/<unique>/                                 what is being made; swept at the next start
+ *   <directory>/staging/<unique>/                                 what is being made or removed; swept at the next start
  */
+import { renameSync } from 'node:fs';
 import {
   chmod,
   mkdir,
@@ -20,6 +21,7 @@ import { join } from 'node:path';
 import type { ImageReference } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { z } from 'zod';
+import { LastUse } from '../cache/last-use.ts';
 import type { ImageConfig } from './image-store.types.ts';
 
 export const SQUASHFS_NAME = 'image.squashfs';
@@ -35,7 +37,14 @@ const ImageRecord = z.object({
   size_bytes: z.int().positive(),
   prepared_at: z.iso.datetime(),
   config: z.object({ env: z.record(z.string(), z.string()), user: z.string(), workdir: z.string() }),
-  references: z.array(z.object({ name: z.string(), resolved_at: z.iso.datetime() })),
+  references: z.array(
+    z.object({
+      name: z.string(),
+      resolved_at: z.iso.datetime(),
+      /** Whether its registry gave it to an anonymous caller. */
+      anonymous: z.boolean().default(false),
+    }),
+  ),
 });
 
 /** A stored image with all references that led to it. */
@@ -47,9 +56,17 @@ export interface ImageEntry {
   preparedAt: Date;
   /** Canonical references as they were asked for, and when they last began to mean this image. */
   references: Map<string, Date>;
+  /** Those of them that an anonymous caller was given: only these may serve one while the registry is down. */
+  anonymous: Set<string>;
+  lastUse: LastUse;
 }
 
-export type NewImage = Pick<ImageEntry, 'digest' | 'sizeBytes' | 'config'> & { reference: string };
+export interface NewReference {
+  name: string;
+  isAnonymous: boolean;
+}
+
+export type NewImage = Pick<ImageEntry, 'digest' | 'sizeBytes' | 'config'> & { reference: NewReference };
 
 export class StoredImages {
   readonly #imagesPath: string;
@@ -110,28 +127,46 @@ export class StoredImages {
   async publish(path: string, image: NewImage): Promise<ImageEntry> {
     const now = new Date();
     const target = join(this.#imagesPath, directoryName(image.digest));
-    const entry: ImageEntry = {
+    const made = {
       digest: image.digest,
       path: join(target, SQUASHFS_NAME),
       sizeBytes: image.sizeBytes,
       config: image.config,
       preparedAt: now,
-      references: new Map([[image.reference, now]]),
+      references: new Map([[image.reference.name, now]]),
+      anonymous: new Set(image.reference.isAnonymous ? [image.reference.name] : []),
     };
-    await writeRecord(path, entry);
+    await writeRecord(path, made);
     await chmod(path, DIRECTORY_MODE);
     await rename(path, target);
     await syncDirectory(this.#imagesPath);
+    const entry = { ...made, lastUse: LastUse.read(target) };
     this.#entries.set(entry.digest, entry);
     return entry;
   }
 
+  /** Nobody finds the image from when this is called; it may be in no VM's hands. */
+  async evict(digest: string): Promise<void> {
+    if (!this.#entries.has(digest)) return;
+    const name = directoryName(digest);
+    const trash = join(this.#stagingPath, `evicted-${name}-${process.hrtime.bigint()}`);
+    renameSync(join(this.#imagesPath, name), trash);
+    this.#entries.delete(digest);
+    await rm(trash, { recursive: true, force: true, maxRetries: 5 });
+  }
+
   /** Notes that `reference` means this image from now on. Writes only what is new. */
-  async addReference(entry: ImageEntry, reference: string): Promise<void> {
-    if (newestHolder(this.#entries.values(), reference) === entry) return;
-    entry.references.set(reference, new Date());
+  async addReference(entry: ImageEntry, reference: NewReference): Promise<void> {
+    const { name, isAnonymous } = reference;
+    const isKnown = newestHolder(this.#entries.values(), name) === entry;
+    if (isKnown && (!isAnonymous || entry.anonymous.has(name))) return;
+    entry.references.set(name, new Date());
+    if (isAnonymous) entry.anonymous.add(name);
     const [oldest] = entry.references.keys();
-    if (entry.references.size > MAX_REFERENCES && oldest !== undefined) entry.references.delete(oldest);
+    if (entry.references.size > MAX_REFERENCES && oldest !== undefined) {
+      entry.references.delete(oldest);
+      entry.anonymous.delete(oldest);
+    }
     await writeRecord(join(this.#imagesPath, directoryName(entry.digest)), entry);
   }
 }
@@ -166,17 +201,23 @@ async function readEntry(path: string): Promise<ImageEntry> {
     config: record.config,
     preparedAt: new Date(record.prepared_at),
     references: new Map(record.references.map(({ name, resolved_at }) => [name, new Date(resolved_at)])),
+    anonymous: new Set(record.references.flatMap(({ name, anonymous }) => (anonymous ? [name] : []))),
+    lastUse: LastUse.read(path),
   };
 }
 
-async function writeRecord(directory: string, entry: ImageEntry): Promise<void> {
+async function writeRecord(directory: string, entry: Omit<ImageEntry, 'lastUse'>): Promise<void> {
   const record: z.infer<typeof ImageRecord> = {
     version: 1,
     digest: entry.digest,
     size_bytes: entry.sizeBytes,
     prepared_at: entry.preparedAt.toISOString(),
     config: { ...entry.config, env: { ...entry.config.env } },
-    references: [...entry.references].map(([name, at]) => ({ name, resolved_at: at.toISOString() })),
+    references: [...entry.references].map(([name, at]) => ({
+      name,
+      resolved_at: at.toISOString(),
+      anonymous: entry.anonymous.has(name),
+    })),
   };
   const path = join(directory, RECORD_NAME);
   const temporaryPath = `${path}.${process.hrtime.bigint()}.new`;

@@ -161,6 +161,15 @@ test('what is malformed, cut or not supported is refused', async () => {
   await assertRefused([pax(['size', '1e9']), encodeTarHeader(HEADER)], /no number/u);
   await assertRefused([pax(['size', '-1']), encodeTarHeader(HEADER)], /cut within/u);
   await assertRefused([encodeTarHeader({ ...HEADER, typeFlag: 'x', sizeBytes: 2 << 20 })], /at most/u);
+  await assertRefused(
+    [encodeTarHeader(HEADER), Buffer.alloc(512, '7')],
+    /wrong header checksum\), at byte 512/u,
+  );
+  await assertRefused(
+    Array.from({ length: 17 }, () => pax(['path', 'b'])),
+    /more than 16 extended headers/u,
+  );
+  await assertRefused([Buffer.alloc(512), encodeTarHeader(HEADER), END], /empty block is amid/u);
 });
 
 test('no bytes make the reader do anything but answer or refuse', async () => {

@@ -2,6 +2,7 @@
 import type { FileHandle } from 'node:fs/promises';
 import { ByteWindow } from './byte-window.ts';
 import { LayerError, quoteName } from './layer-error.ts';
+import { findAcl, modeWithoutAcl } from './posix-acl.ts';
 import {
   TAR_BLOCK_BYTES,
   isZeroBlock,
@@ -31,13 +32,19 @@ export interface TarEntry {
   deviceMajor: number;
   deviceMinor: number;
   xattrs: Xattrs;
+  /** It had a POSIX ACL, which is left out; `mode` is what remains of it. */
+  hasAcl: boolean;
 }
 
 /** As in Go's archive/tar: the headers of a header are held in memory. */
 const MAX_EXTENSION_BYTES = 1 << 20;
+/** Of one archive: they are no entries, and parsing them costs more than reading. */
+const MAX_EXTENSIONS_BYTES = 512 << 20;
+/** GNU tar writes up to three before an entry. */
+const MAX_EXTENSIONS = 16;
 const WINDOW_BYTES = MAX_EXTENSION_BYTES;
 const XATTR_KEY = 'SCHILY.xattr.';
-const NO_XATTRS: Xattrs = new Map();
+export const NO_XATTRS: Xattrs = new Map();
 
 const TYPES: Readonly<Record<string, TarEntryType>> = {
   '\0': 'file',
@@ -62,15 +69,17 @@ interface Extensions {
 export async function* readTar(file: FileHandle): AsyncGenerator<TarEntry> {
   const { size: archiveBytes } = await file.stat();
   const window = new ByteWindow(file, WINDOW_BYTES);
+  const budget = new ExtensionBudget();
   let extensions: Extensions = {};
   let offset = 0;
   for (;;) {
     const block = await window.view(offset, TAR_BLOCK_BYTES);
     if (block.length === 0 || isZeroBlock(block)) break;
     if (block.length < TAR_BLOCK_BYTES) throw new LayerError('the archive is cut within a header');
-    const header = parseTarHeader(block);
+    const header = locate(offset, () => parseTarHeader(block));
     const dataOffset = offset + TAR_BLOCK_BYTES;
     if (isExtension(header.typeFlag)) {
+      budget.count(header.sizeBytes);
       extensions = await readExtension(window, header, dataOffset, extensions);
       offset = dataOffset + padToBlock(header.sizeBytes);
       continue;
@@ -80,10 +89,51 @@ export async function* readTar(file: FileHandle): AsyncGenerator<TarEntry> {
       throw new LayerError(`the archive is cut within ${quoteName(entry.name)}`);
     }
     extensions = {};
+    budget.nextEntry();
     offset = dataOffset + padToBlock(entry.sizeBytes);
     yield entry;
   }
   if (Object.keys(extensions).length > 0) throw new LayerError('the archive ends after an extended header');
+  await checkEnd(window, offset + TAR_BLOCK_BYTES);
+}
+
+/** Archives end with two empty blocks. One alone among the others ends them for some readers and not for others. */
+async function checkEnd(window: ByteWindow, offset: number): Promise<void> {
+  const next = await window.view(offset, TAR_BLOCK_BYTES);
+  if (!isZeroBlock(next)) throw new LayerError(`an empty block is amid the entries, before byte ${offset}`);
+}
+
+/** What is wrong with a header, and where; its name may not be readable. */
+function locate<T>(offset: number, parse: () => T): T {
+  try {
+    return parse();
+  } catch (error) {
+    if (!(error instanceof LayerError)) throw error;
+    throw new LayerError(`${error.message}, at byte ${offset}`, { cause: error });
+  }
+}
+
+class ExtensionBudget {
+  #bytes = 0;
+  #inARow = 0;
+
+  count(sizeBytes: number): void {
+    if (sizeBytes < 0 || sizeBytes > MAX_EXTENSION_BYTES) {
+      throw new LayerError(
+        `an extended header has ${sizeBytes} bytes, at most ${MAX_EXTENSION_BYTES} are read`,
+      );
+    }
+    this.#bytes += sizeBytes;
+    this.#inARow += 1;
+    if (this.#inARow > MAX_EXTENSIONS)
+      throw new LayerError(`more than ${MAX_EXTENSIONS} extended headers are before one entry`);
+    if (this.#bytes > MAX_EXTENSIONS_BYTES)
+      throw new LayerError(`its extended headers have more than ${MAX_EXTENSIONS_BYTES} bytes`);
+  }
+
+  nextEntry(): void {
+    this.#inARow = 0;
+  }
 }
 
 function isExtension(typeFlag: string): boolean {
@@ -97,17 +147,13 @@ async function readExtension(
   extensions: Extensions,
 ): Promise<Extensions> {
   const { sizeBytes, typeFlag } = header;
-  if (sizeBytes < 0 || sizeBytes > MAX_EXTENSION_BYTES) {
-    throw new LayerError(
-      `an extended header has ${sizeBytes} bytes, at most ${MAX_EXTENSION_BYTES} are read`,
-    );
-  }
   // Global headers are comments of the archive's maker (git archive); container engines ignore them too.
   if (typeFlag === 'g') return extensions;
   // Copied, the window is reused.
   const data = Buffer.from(await window.view(dataOffset, sizeBytes));
   if (data.length < sizeBytes) throw new LayerError('the archive is cut within an extended header');
-  if (typeFlag === 'x') return { ...extensions, pax: parsePaxRecords(data) };
+  if (typeFlag === 'x')
+    return { ...extensions, pax: locate(dataOffset - TAR_BLOCK_BYTES, () => parsePaxRecords(data)) };
   const end = data.indexOf(0);
   const text = data.toString('latin1', 0, end === -1 ? data.length : end);
   return typeFlag === 'L' ? { ...extensions, name: text } : { ...extensions, linkName: text };
@@ -122,10 +168,11 @@ function buildEntry(header: TarHeader, extensions: Extensions, dataOffset: numbe
   }
   // Before POSIX a directory was a file whose name ends with a slash.
   const type = flagType === 'file' && name.endsWith('/') ? 'directory' : flagType;
+  const acl = pax === undefined ? undefined : findAcl(name, pax);
   return {
     name,
     type,
-    mode: header.mode,
+    mode: acl === undefined ? header.mode : modeWithoutAcl(header.mode, acl),
     uid: paxNumber(pax, 'uid') ?? header.uid,
     gid: paxNumber(pax, 'gid') ?? header.gid,
     mtimeSeconds: Math.floor(paxNumber(pax, 'mtime') ?? header.mtimeSeconds),
@@ -135,6 +182,7 @@ function buildEntry(header: TarHeader, extensions: Extensions, dataOffset: numbe
     deviceMajor: header.deviceMajor,
     deviceMinor: header.deviceMinor,
     xattrs: pax === undefined ? NO_XATTRS : findXattrs(name, pax),
+    hasAcl: acl !== undefined,
   };
 }
 
@@ -152,7 +200,8 @@ function findXattrs(name: string, pax: Map<string, Buffer>): Xattrs {
   const xattrs = new Map<string, Buffer>();
   for (const [key, value] of pax) {
     if (key.startsWith('GNU.sparse.')) throw new LayerError(`${quoteName(name)} is stored as a sparse file`);
-    if (key.startsWith(XATTR_KEY)) xattrs.set(key.slice(XATTR_KEY.length), value);
+    // Copied, or a short value would keep the whole header in memory.
+    if (key.startsWith(XATTR_KEY)) xattrs.set(key.slice(XATTR_KEY.length), Buffer.from(value));
   }
   return xattrs.size === 0 ? NO_XATTRS : xattrs;
 }

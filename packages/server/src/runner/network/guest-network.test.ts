@@ -7,6 +7,7 @@ import { withDeadline, pollUntil } from '../../lib/deadline.ts';
 import { GuestNetwork } from './guest-network.ts';
 import { HOST, INTERNET, listInterfaceNames, OPTIONS, runNft, TestSite } from './testing/test-site.ts';
 import type { Machine } from './testing/machine.ts';
+import { addressesOf } from './vm-network.ts';
 
 const REFUSED_TIMEOUT_MS = 700;
 const ANSWER_TIMEOUT_MS = 5000;
@@ -231,8 +232,8 @@ test('guests keep their network while the runner is away, and the next runner ad
   await assert.rejects(first.acquire('late'), { code: 'unavailable' });
 
   const second = await site.openNetwork();
-  const adopted = second.adopt('kept', slot.index);
-  assert.deepEqual([adopted.address, adopted.tapName], [slot.address, slot.tapName]);
+  const adopted = addressesOf(second.adopt('kept', slot.index));
+  assert.deepEqual([adopted?.address, adopted?.tapName], [slot.address, slot.tapName]);
   assert.throws(() => second.adopt('other', slot.index), { code: 'internal' });
   assert.throws(() => second.adopt('absent', 999), { code: 'internal' });
   second.sweepUnadopted();

@@ -13,6 +13,7 @@ import type { ToolPaths } from './kernel-tools.ts';
 import { buildTapName } from './slot-names.ts';
 import { SlotPool } from './slot-pool.ts';
 import { openTapDevice } from './tap-device.ts';
+import { isBare, TAP_SLOTS, type VmNetwork, type VmSlot } from './vm-network.ts';
 
 export interface GuestNetworkOptions {
   /** 4 hex characters, unique among the instances on this machine. */
@@ -33,7 +34,7 @@ export interface NetworkSlot {
   index: number;
   tapName: string;
   /** A new descriptor on the TAP for `-netdev tap,fd=N`; the caller closes it. One holder at a time. */
-  openTap(): number;
+  openTap: () => number;
   /** The guest's, with prefix. */
   address: string;
   gateway: string;
@@ -42,7 +43,8 @@ export interface NetworkSlot {
   mtu: number;
 }
 
-export class GuestNetwork {
+export class GuestNetwork implements VmNetwork {
+  readonly absence = undefined;
   readonly #instance: Instance;
   readonly #pool: SlotPool;
   readonly #log: Logger;
@@ -52,7 +54,7 @@ export class GuestNetwork {
     this.#instance = instance;
     this.#log = options.log;
     this.#pool = new SlotPool({
-      capacity: plan.capacity,
+      capacity: Math.min(plan.capacity, TAP_SLOTS),
       size: options.poolSize,
       found,
       create: (indexes) => devices.create(indexes),
@@ -78,8 +80,12 @@ export class GuestNetwork {
     return this.#describe(await this.#pool.acquire(vmId));
   }
 
-  /** The slot that the VM had under the former runner process. Throws `internal` when its TAP is gone or taken. */
-  adopt(vmId: string, index: number): NetworkSlot {
+  /**
+   * The slot that the VM had under the former runner process; one from the time when the machine had no network goes
+   * on without. Throws `internal` when its TAP is gone or taken.
+   */
+  adopt(vmId: string, index: number): VmSlot {
+    if (isBare(index)) return { index, openTap: undefined };
     if (!this.#pool.adopt(vmId, index)) {
       throw new AppError('internal', `adopting network slot ${index}: its TAP is gone or has another VM`);
     }

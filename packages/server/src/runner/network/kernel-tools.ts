@@ -38,9 +38,14 @@ export class KernelTools {
     this.#paths = paths;
   }
 
-  /** One atomic transaction. */
+  /** One atomic transaction. Through `cat`: nft 1.0.9 takes no socket for its input, and that is what Node's pipes are. */
   async nft(script: string): Promise<void> {
-    await runWithInput(this.#paths.nft, ['-f', '-'], script);
+    await runWithInput('/bin/sh', ['-c', 'cat | "$0" -f -', this.#paths.nft], script);
+  }
+
+  /** The kernel looks at the transaction, whether it has all that is used there too, and forgets it. */
+  async checkNft(script: string): Promise<void> {
+    await runWithInput(this.#paths.nft, ['--check', '-f', '-'], script);
   }
 
   async ipBatch(commands: readonly string[]): Promise<void> {
@@ -88,7 +93,7 @@ async function runWithInput(path: string, args: readonly string[], input: string
   const options = { timeout: TOOL_TIMEOUT_MS, maxBuffer: OUTPUT_LIMIT_BYTES, killSignal: 'SIGKILL' as const };
   const child = execFile(path, args, options, (error, stdout, stderr) => {
     if (error === null) resolve(stdout);
-    else reject(describeFailure(path, error, stderr.trim() || pipeError?.message));
+    else reject(describeFailure([path, ...args].join(' '), error, stderr.trim() || pipeError?.message));
   });
   // A tool that gives up before it has read everything breaks the pipe; what it says is the better reason.
   child.stdin?.on('error', (error) => {
@@ -96,6 +101,12 @@ async function runWithInput(path: string, args: readonly string[], input: string
   });
   child.stdin?.end(input);
   return await promise;
+}
+
+/** True when a tool was ended before it could say what is wrong. */
+export function wasCutOff(error: AppError): boolean {
+  const { killed, signal } = (error.cause ?? {}) as { killed?: boolean; signal?: string | null };
+  return killed === true || typeof signal === 'string';
 }
 
 function describeFailure(

@@ -7,6 +7,7 @@ import { AppError } from '@coppice/contract';
 import koffi from 'koffi';
 import { closeSync, constants, openSync } from 'node:fs';
 
+const TUN = '/dev/net/tun';
 /** From linux/if_tun.h: `_IOW('T', 202, int)`. */
 const TUNSETIFF = 0x40_04_54_ca;
 /** `_IOR('T', 210, unsigned int)`: name and flags as they are now. */
@@ -32,14 +33,37 @@ const ioctl = koffi
  * gone or held by someone else.
  */
 export function openTapDevice(name: string): number {
-  const request = Buffer.alloc(IFREQ_BYTES);
-  if (request.write(name, 'latin1') > NAME_LIMIT_BYTES) throw new RangeError(`interface name ${name}`);
-  request.writeUInt16LE(IFF_TAP | IFF_NO_PI | IFF_VNET_HDR, IFREQ_FLAGS_OFFSET);
-  const fd = openSync('/dev/net/tun', constants.O_RDWR | constants.O_NONBLOCK);
+  const request = buildRequest(name);
+  const fd = openSync(TUN, constants.O_RDWR | constants.O_NONBLOCK);
   const problem = attach(fd, request);
   if (problem === undefined) return fd;
   closeSync(fd);
   throw new AppError('internal', `opening TAP ${name}: ${problem}`);
+}
+
+/** Why no TAP can be had here; undefined when one could. The one that is made goes at once. */
+export function findTapProblem(name: string): string | undefined {
+  const request = buildRequest(name);
+  let fd: number;
+  try {
+    fd = openSync(TUN, constants.O_RDWR | constants.O_NONBLOCK);
+  } catch (error) {
+    return `${TUN}: ${(error as NodeJS.ErrnoException).code ?? 'cannot be opened'}`;
+  }
+  try {
+    if (ioctl(fd, TUNSETIFF, request) === 0) return undefined;
+    const code = koffi.errno();
+    return `${TUN}: ${code === koffi.os.errno['EPERM'] ? 'EPERM' : `error ${code}`}`;
+  } finally {
+    closeSync(fd);
+  }
+}
+
+function buildRequest(name: string): Buffer {
+  const request = Buffer.alloc(IFREQ_BYTES);
+  if (request.write(name, 'latin1') > NAME_LIMIT_BYTES) throw new RangeError(`interface name ${name}`);
+  request.writeUInt16LE(IFF_TAP | IFF_NO_PI | IFF_VNET_HDR, IFREQ_FLAGS_OFFSET);
+  return request;
 }
 
 /** Where there is no such TAP the kernel makes one, which is not persistent; that one goes with the descriptor. */

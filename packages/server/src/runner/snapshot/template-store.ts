@@ -9,14 +9,11 @@
 import { createHash } from 'node:crypto';
 import {
   chmodSync,
-  chownSync,
   closeSync,
   copyFileSync,
-  existsSync,
   fsyncSync,
   mkdirSync,
   openSync,
-  readdirSync,
   renameSync,
   rmSync,
   truncateSync,
@@ -28,18 +25,27 @@ import { syncDirectory } from '../../lib/durable-file.ts';
 import { SingleFlight } from '../../lib/single-flight.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import { rehearse, TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
-import type { GuestAddresses } from '../agent-client/resume-request.ts';
 import { copyOverlay, type ScratchStore } from '../disk/scratch-store.ts';
 import type { StoredImage } from '../image/image-store.types.ts';
+import { addressesOf, type VmNetwork, type VmSlot } from '../network/vm-network.ts';
 import { GUEST_MAC, kernelCommandLine, MACHINE_VERSION, type TemplateShape } from '../vmm/qemu-arguments.ts';
 import { isAlive } from '../vmm/host-process.ts';
+import { giveTo, takeBack } from '../vmm/vm-accounts.ts';
 import type { TemplateFiles, Vmm } from '../vmm/vmm.ts';
+import { TemplateCatalogue } from './template-catalogue.ts';
 
 /** Cold boot under emulation takes some seconds; on a busy machine a multiple of that. */
 const BOOT_TIMEOUT_MS = 120_000;
+/** What a template holds besides memory: device state and the written part of the disk. */
+const BOOT_DISK_MIB = 64;
 
-export interface TemplateSlot extends GuestAddresses {
-  openTap: () => number;
+export interface Bindings {
+  versions: Readonly<Record<string, string>>;
+  host: Readonly<Record<string, string>>;
+}
+
+export interface Enclosure {
+  cgroupProcs: readonly string[];
   release: () => Promise<void>;
 }
 
@@ -50,42 +56,50 @@ export interface TemplateStoreOptions {
   scratch: ScratchStore;
   /** Uid of the VM that becomes a template; one is made at a time. */
   uid: number;
-  /** Hashes of what saved state is bound to besides the image: QEMU, kernel, initramfs. */
-  bindings: Readonly<Record<string, string>>;
-  acquireSlot: (id: string) => Promise<TemplateSlot>;
+  /** What saved state is bound to besides the image; `host` may come to be the same again, the versions not. */
+  bindings: Bindings;
+  /** Told of each template that was added to those on disk. */
+  onStored?: () => void;
+  /** Control groups for the VM that boots. */
+  enclose: (id: string, shape: TemplateShape) => Promise<Enclosure>;
+  network: VmNetwork;
+  /** Runs a boot when it is its turn and there is room for what it writes. */
+  inTurn: <T>(diskMiB: number, boot: () => Promise<T>) => Promise<T>;
   log: Logger;
 }
 
 export class TemplateStore {
   readonly #options: TemplateStoreOptions;
   readonly #flights = new SingleFlight<TemplateFiles>();
+  readonly catalogue: TemplateCatalogue;
   #queue: Promise<unknown> = Promise.resolve();
 
   private constructor(options: TemplateStoreOptions) {
     this.#options = options;
+    const madeWith = hash({ machine: MACHINE_VERSION, mac: GUEST_MAC, ...options.bindings.versions });
+    this.catalogue = TemplateCatalogue.open(options.directory, madeWith);
   }
 
   /** Takes away what an interrupted build left. */
   static open(options: TemplateStoreOptions): TemplateStore {
     for (const parent of [options.directory, options.socketDirectory])
       mkdirSync(parent, { recursive: true, mode: 0o711 });
-    for (const name of readdirSync(options.directory)) {
-      if (name.endsWith('.building')) rmSync(join(options.directory, name), { recursive: true, force: true });
-    }
     return new TemplateStore(options);
   }
 
-  /** Name of the template's directory. */
+  /** Name of the template's directory. An image that was made again has other bytes than the one the guest has read. */
   keyOf(image: StoredImage, shape: TemplateShape): string {
     const bound = {
       machine: MACHINE_VERSION,
       image: image.digest,
+      imagePreparedAt: image.preparedAt.toISOString(),
       shape,
-      mac: GUEST_MAC,
+      mac: this.#options.network.absence === undefined ? GUEST_MAC : null,
       commandLine: kernelCommandLine(shape.accelerator),
-      ...this.#options.bindings,
+      ...this.#options.bindings.versions,
+      ...this.#options.bindings.host,
     };
-    return createHash('sha256').update(JSON.stringify(bound)).digest('hex').slice(0, 32);
+    return hash(bound);
   }
 
   filesOf(key: string): TemplateFiles {
@@ -97,12 +111,14 @@ export class TemplateStore {
     };
   }
 
-  async ensure(image: StoredImage, shape: TemplateShape): Promise<{ key: string; files: TemplateFiles }> {
+  /** The caller holds a lease of the template from before. */
+  async ensure(image: StoredImage, shape: TemplateShape): Promise<void> {
     const key = this.keyOf(image, shape);
-    const files = this.filesOf(key);
-    if (existsSync(files.statePath)) return { key, files };
-    await this.#flights.run(key, () => this.#enqueue(() => this.#build(key, image, shape)));
-    return { key, files };
+    if (this.catalogue.has(key)) return this.catalogue.markUse(key);
+    const diskMiB = shape.memMiB + BOOT_DISK_MIB;
+    const { inTurn } = this.#options;
+    const build = () => inTurn(diskMiB, () => this.#build(key, image, shape));
+    await this.#flights.run(key, () => this.#enqueue(build));
   }
 
   #enqueue<T>(work: () => Promise<T>): Promise<T> {
@@ -113,7 +129,7 @@ export class TemplateStore {
 
   async #build(key: string, image: StoredImage, shape: TemplateShape): Promise<TemplateFiles> {
     const files = this.filesOf(key);
-    if (existsSync(files.statePath)) return files;
+    if (this.catalogue.has(key)) return files;
     const started = performance.now();
     const building = join(this.#options.directory, `${key}.building`);
     const sockets = join(this.#options.socketDirectory, key.slice(0, 12));
@@ -121,11 +137,20 @@ export class TemplateStore {
     undo.defer(() => rmSync(building, { recursive: true, force: true }));
     undo.defer(() => rmSync(sockets, { recursive: true, force: true }));
     makeDirectories(building, sockets, this.#options.uid);
-    const slot = await this.#options.acquireSlot(`template-${key}`);
-    undo.defer(() => slot.release());
-    await this.#bootAndSave({ building, sockets, image, shape, slot });
-    renameSync(building, join(this.#options.directory, key));
+    const { network } = this.#options;
+    const slot = await network.acquire(`template-${key}`);
+    undo.defer(() => network.release(`template-${key}`));
+    const enclosure = await this.#options.enclose(`template-${key}`, shape);
+    undo.defer(() => enclosure.release());
+    const { cgroupProcs } = enclosure;
+    await this.#bootAndSave({ building, sockets, image, shape, slot, cgroupProcs });
+    const target = join(this.#options.directory, key);
+    // What is there cannot be used, or it would have been.
+    rmSync(target, { recursive: true, force: true });
+    renameSync(building, target);
     syncDirectory(this.#options.directory);
+    this.catalogue.add(key);
+    this.#options.onStored?.();
     const elapsedMs = Math.round(performance.now() - started);
     this.#options.log.info(
       { template: key, image: image.reference, shape, elapsed_ms: elapsedMs },
@@ -139,10 +164,10 @@ export class TemplateStore {
     sockets: string;
     image: StoredImage;
     shape: TemplateShape;
-    slot: TemplateSlot;
+    slot: VmSlot;
+    cgroupProcs: readonly string[];
   }): Promise<void> {
-    const { building, sockets, image, shape, slot } = build;
-    const openTap = slot.openTap;
+    const { building, sockets, image, shape, slot, cgroupProcs } = build;
     const { scratch, uid, vmm } = this.#options;
     const base = await scratch.ensureBase(shape.diskMiB);
     const scratchPath = join(sockets, 'scratch.qcow2');
@@ -151,7 +176,7 @@ export class TemplateStore {
     makeRamFile(ramPath, shape.memMiB, uid);
     const disks = { imagePath: image.path, scratchBasePath: base.basePath, scratchPath };
     const vm = await vmm.boot(
-      { id: 'template', shape, uid, socketDirectory: sockets, disks, openTap },
+      { id: 'template', shape, uid, socketDirectory: sockets, disks, openTap: slot.openTap, cgroupProcs },
       ramPath,
     );
     try {
@@ -164,7 +189,8 @@ export class TemplateStore {
         },
       });
       await session.call('POST', '/prepare', {});
-      await rehearse(session, { generation: TEMPLATE_GENERATION, image: image.config, network: slot });
+      const network = addressesOf(slot);
+      await rehearse(session, { generation: TEMPLATE_GENERATION, image: image.config, network });
       session.close();
       await vm.saveTemplate(join(sockets, 'devices'));
     } finally {
@@ -175,8 +201,13 @@ export class TemplateStore {
       freeze(join(building, name));
     }
     freeze(ramPath);
+    this.catalogue.writeRecord(building, { imageDigest: image.digest, imagePreparedAt: image.preparedAt });
     syncDirectory(building);
   }
+}
+
+function hash(bound: Readonly<Record<string, unknown>>): string {
+  return createHash('sha256').update(JSON.stringify(bound)).digest('hex').slice(0, 32);
 }
 
 function makeDirectories(building: string, sockets: string, uid: number): void {
@@ -184,18 +215,18 @@ function makeDirectories(building: string, sockets: string, uid: number): void {
   mkdirSync(building, { mode: 0o711 });
   rmSync(sockets, { recursive: true, force: true });
   mkdirSync(sockets, { mode: 0o700 });
-  chownSync(sockets, uid, uid);
+  giveTo(sockets, uid);
 }
 
 function makeRamFile(path: string, memMiB: number, uid: number): void {
   writeFileSync(path, '', { mode: 0o600 });
   truncateSync(path, memMiB * 1024 * 1024);
-  chownSync(path, uid, uid);
+  giveTo(path, uid);
 }
 
-/** Owned by root and read-only for all: no VM may change what others map. */
+/** Owned by whoever runs the service (root, if VMs are to be kept from it) and read-only for all others. */
 function freeze(path: string): void {
-  chownSync(path, 0, 0);
+  takeBack(path);
   chmodSync(path, 0o444);
   const descriptor = openSync(path, 'r');
   try {

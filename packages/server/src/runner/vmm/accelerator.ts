@@ -3,7 +3,16 @@
  * prove nothing: on some hosts the guest then aborts or hangs. The answer holds for one boot of the host and
  * one QEMU.
  */
-import { chownSync, existsSync, mkdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  accessSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { z } from 'zod';
@@ -12,6 +21,7 @@ import { withDeadline } from '../../lib/deadline.ts';
 import { Accelerator } from '../../lib/runner-protocol.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import { hostBootId, isAlive } from './host-process.ts';
+import { giveTo } from './vm-accounts.ts';
 import type { Vmm } from './vmm.ts';
 
 /** A KVM guest answers in half a second; one that hangs never does. */
@@ -63,9 +73,10 @@ function readCached(path: string): z.infer<typeof ProbeResult> | undefined {
 }
 
 async function probe(options: ProbeOptions): Promise<AcceleratorChoice> {
-  if (!existsSync('/dev/kvm')) return { accelerator: 'tcg', reason: 'there is no /dev/kvm on this host' };
+  const obstacle = findKvmObstacle();
+  if (obstacle !== undefined) return { accelerator: 'tcg', reason: obstacle };
   try {
-    await bootWithKvm(options);
+    await bootOnce({ ...options, accelerator: 'kvm', timeoutMs: PROBE_TIMEOUT_MS });
     return { accelerator: 'kvm', reason: 'a kernel booted with KVM' };
   } catch (error) {
     const reason = `/dev/kvm is there, but no kernel boots with it: ${firstLine(error)}`;
@@ -74,15 +85,34 @@ async function probe(options: ProbeOptions): Promise<AcceleratorChoice> {
   }
 }
 
-async function bootWithKvm(options: ProbeOptions): Promise<void> {
-  const { directory, uid, vmm } = options;
+/** Why it is of no use to try; undefined when a boot has to show. */
+export function findKvmObstacle(): string | undefined {
+  if (!existsSync('/dev/kvm')) return 'there is no /dev/kvm on this host';
+  try {
+    accessSync('/dev/kvm', constants.R_OK | constants.W_OK);
+    return undefined;
+  } catch {
+    return '/dev/kvm is there, but this user may not open it: add the user to the group that owns it';
+  }
+}
+
+export interface BootOptions extends Pick<ProbeOptions, 'vmm' | 'directory' | 'uid'> {
+  accelerator: Accelerator;
+  timeoutMs: number;
+  /** Ends the attempt, and with it the VM. */
+  signal?: AbortSignal;
+}
+
+/** Boots the guest kernel without any disk until the agent answers, and ends it. */
+export async function bootOnce(options: BootOptions): Promise<void> {
+  const { directory, uid, vmm, accelerator, timeoutMs, signal } = options;
   rmSync(directory, { recursive: true, force: true });
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const ramPath = join(directory, 'ram');
   writeFileSync(ramPath, '');
   truncateSync(ramPath, PROBE_MEM_MIB * 1024 * 1024);
-  for (const path of [directory, ramPath]) chownSync(path, uid, uid);
-  const shape = { accelerator: 'kvm', vcpus: 1, memMiB: PROBE_MEM_MIB } as const;
+  for (const path of [directory, ramPath]) giveTo(path, uid);
+  const shape = { accelerator, vcpus: 1, memMiB: PROBE_MEM_MIB };
   try {
     const launch = {
       id: 'probe',
@@ -91,14 +121,15 @@ async function bootWithKvm(options: ProbeOptions): Promise<void> {
       socketDirectory: directory,
       disks: undefined,
       openTap: undefined,
+      cgroupProcs: [],
     };
     const vm = await vmm.boot(launch, ramPath);
     try {
-      await withDeadline(
-        'booting a kernel with KVM',
-        PROBE_TIMEOUT_MS,
-        ping(directory, () => isAlive(vm.identity)),
-      );
+      const answered = Promise.race([
+        ping(directory, timeoutMs, () => isAlive(vm.identity)),
+        whenAborted(signal),
+      ]);
+      await withDeadline(`booting a kernel with ${accelerator.toUpperCase()}`, timeoutMs, answered);
     } finally {
       await vm.kill();
     }
@@ -107,11 +138,17 @@ async function bootWithKvm(options: ProbeOptions): Promise<void> {
   }
 }
 
-async function ping(socketDirectory: string, alive: () => boolean): Promise<void> {
+function whenAborted(signal: AbortSignal | undefined): Promise<never> {
+  const aborted = Promise.withResolvers<never>();
+  signal?.addEventListener('abort', () => aborted.reject(signal.reason), { once: true });
+  return aborted.promise;
+}
+
+async function ping(socketDirectory: string, timeoutMs: number, alive: () => boolean): Promise<void> {
   const session = await AgentSession.open({
     socketDirectory,
     generation: 1,
-    timeoutMs: PROBE_TIMEOUT_MS,
+    timeoutMs,
     assertAlive: () => {
       if (!alive()) throw new Error('QEMU ended');
     },

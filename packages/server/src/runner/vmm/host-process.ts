@@ -1,9 +1,11 @@
 /** What /proc says of a process that may not be our child: VMs outlive the runner that started them. */
-import { readFileSync, readdirSync, statSync } from 'node:fs';
+import { readFileSync, readdirSync } from 'node:fs';
 import { pollUntil } from '../../lib/deadline.ts';
 
 const KILL_TIMEOUT_MS = 10_000;
 const CLOCK_TICKS_PER_SECOND = 100;
+
+export { hostBootId } from '../../lib/host-clock.ts';
 
 /** A pid alone may be reused; with its start time it names one process of this boot. */
 export interface ProcessIdentity {
@@ -96,15 +98,12 @@ export function listProcessesOfUids(first: number, last: number): ProcessIdentit
   return found;
 }
 
+/** Real user id. Not the owner of the directory in /proc, which is root for a process that may not be traced. */
 function findOwner(pid: string): number | undefined {
   try {
-    return statSync(`/proc/${pid}`).uid;
+    const uid = /^Uid:\s+(\d+)/mu.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1];
+    return uid === undefined ? undefined : Number(uid);
   } catch {
     return undefined;
   }
-}
-
-/** Changes with every boot of the host: what ran under another boot id runs no more. */
-export function hostBootId(): string {
-  return readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim();
 }

@@ -9,13 +9,20 @@
 import type { Accelerator } from '../../lib/runner-protocol.ts';
 
 /** Raise when the device model or its order changes: templates of another version are not used. */
-export const MACHINE_VERSION = 2;
+export const MACHINE_VERSION = 3;
 
 /** The same in every guest: saved state carries it, and no two guests share a link. */
 export const GUEST_MAC = '06:00:00:00:00:01';
 
 /** TCG's translation cache, MiB; its default may grow to 1 GiB for each VM. */
 const TCG_CACHE_MIB = 128;
+/** QEMU itself: program, devices, thread stacks. */
+const QEMU_MEM_MIB = 64;
+
+/** Memory of a VM's process besides that of the guest. */
+export function overheadMiB(accelerator: Accelerator): number {
+  return QEMU_MEM_MIB + (accelerator === 'tcg' ? TCG_CACHE_MIB : 0);
+}
 
 export interface MachineShape {
   accelerator: Accelerator;
@@ -104,6 +111,9 @@ function memoryArguments(shape: MachineShape, ramPath: string, mode: StartMode):
   ];
 }
 
+/** A full or failing disk of the host stops the VM, the request kept, instead of telling the guest of an error. */
+const ON_DISK_ERROR = 'werror=stop,rerror=stop';
+
 /**
  * The backing file is named here, never read from the overlay's header: an escaped QEMU owns that header and
  * could make it point anywhere. The overlay dies with its VM, so flushes to the host's disk buy nothing.
@@ -149,8 +159,8 @@ function diskArguments(disks: DiskFiles): string[] {
   ];
   return [
     nodes.flatMap((node) => ['-blockdev', JSON.stringify(node)]),
-    ['-device', 'virtio-blk-device,drive=image,serial=image'],
-    ['-device', 'virtio-blk-device,drive=scratch,serial=scratch'],
+    ['-device', `virtio-blk-device,drive=image,serial=image,${ON_DISK_ERROR}`],
+    ['-device', `virtio-blk-device,drive=scratch,serial=scratch,${ON_DISK_ERROR}`],
   ].flat();
 }
 

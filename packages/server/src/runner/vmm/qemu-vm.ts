@@ -1,4 +1,4 @@
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import type { Logger } from 'pino';
 import { findUsage, isAlive, killAndWait, type ProcessIdentity, type ProcessUsage } from './host-process.ts';
 import { CONSOLE_CHARDEV } from './qemu-arguments.ts';
@@ -13,19 +13,31 @@ function stringField(value: unknown, field: string): string | undefined {
   return typeof found === 'string' ? found : undefined;
 }
 
+export interface QemuVmParts {
+  identity: ProcessIdentity;
+  socketDirectory: string;
+  /** The same directory by the path that QEMU has for it; unknown for a VM that was adopted. */
+  socketDirectorySeen: string | undefined;
+  qmp: QmpClient;
+  log: Logger;
+}
+
 /** One QEMU process and its monitor. */
 export class QemuVm implements VmHandle {
   readonly identity: ProcessIdentity;
   readonly socketDirectory: string;
   readonly ended: Promise<VmEnding>;
+  readonly #socketDirectorySeen: string | undefined;
   readonly #qmp: QmpClient;
   readonly #log: Logger;
   readonly #ended = Promise.withResolvers<VmEnding>();
   #released = false;
+  #isPaused = false;
 
-  constructor(identity: ProcessIdentity, socketDirectory: string, qmp: QmpClient, log: Logger) {
+  constructor({ identity, socketDirectory, socketDirectorySeen, qmp, log }: QemuVmParts) {
     this.identity = identity;
     this.socketDirectory = socketDirectory;
+    this.#socketDirectorySeen = socketDirectorySeen;
     this.ended = this.#ended.promise;
     this.#qmp = qmp;
     this.#log = log;
@@ -39,7 +51,18 @@ export class QemuVm implements VmHandle {
     return findUsage(this.identity);
   }
 
+  get isPaused(): boolean {
+    return this.#isPaused;
+  }
+
+  async pause(): Promise<void> {
+    await this.#qmp.execute('stop');
+    this.#isPaused = true;
+  }
+
+  /** A request that found the disk full is tried again by QEMU. */
   async continue(): Promise<void> {
+    this.#isPaused = false;
     await this.#qmp.execute('cont');
   }
 
@@ -48,10 +71,17 @@ export class QemuVm implements VmHandle {
     return stringField(await this.#qmp.execute('query-status'), 'status') ?? 'unknown';
   }
 
-  /** Stops the VM and writes the state of its devices (not RAM). `live=false`, or QEMU would go on running. */
+  /**
+   * Stops the VM and writes the state of its devices (not RAM) to a file in the socket directory, the only place where
+   * QEMU may make one. `live=false`, or QEMU would go on running.
+   */
   async saveTemplate(statePath: string): Promise<void> {
+    const seen = this.#socketDirectorySeen;
+    if (seen === undefined || dirname(statePath) !== this.socketDirectory)
+      throw new Error(`this VM cannot write ${statePath}`);
     await this.#qmp.execute('stop');
-    await this.#qmp.execute('xen-save-devices-state', { filename: statePath, live: false });
+    const filename = join(seen, basename(statePath));
+    await this.#qmp.execute('xen-save-devices-state', { filename, live: false });
   }
 
   async kill(): Promise<void> {
@@ -89,8 +119,13 @@ export class QemuVm implements VmHandle {
   #onEvent(event: QmpEvent): void {
     if (this.#released) return;
     if (event.event === 'SHUTDOWN') this.#resolveShutdown();
-    else if (event.event === 'BLOCK_IO_ERROR')
-      this.#log.warn({ event: event.event }, 'a disk of the VM failed');
+    else if (event.event === 'BLOCK_IO_ERROR') this.#onDiskError(event);
+  }
+
+  #onDiskError({ data }: QmpEvent): void {
+    if (data['action'] === 'stop') this.#isPaused = true;
+    const { nospace, operation, action } = data;
+    this.#log.warn({ pid: this.identity.pid, nospace, operation, action }, 'a disk of the host failed a VM');
   }
 
   #resolveShutdown(): void {
@@ -103,10 +138,14 @@ export class QemuVm implements VmHandle {
     );
   }
 
-  /** Reports a VM that had already shut down when it was adopted. */
+  /** Finds out how a VM stands that is adopted: it may have shut down, or been paused for want of disk. */
   async checkAdopted(): Promise<void> {
     if (!isAlive(this.identity)) this.#ended.resolve('vmm_lost');
-    else if ((await this.status()) === 'shutdown') this.#resolveShutdown();
+    else {
+      const status = await this.status();
+      if (status === 'shutdown') this.#resolveShutdown();
+      this.#isPaused = status === 'paused' || status === 'io-error';
+    }
   }
 }
 

@@ -1,18 +1,12 @@
-import { spawn, type ChildProcess } from 'node:child_process';
-import { closeSync, openSync, readFileSync } from 'node:fs';
+import type { ChildProcess } from 'node:child_process';
+import { closeSync, constants, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { pollUntil } from '../../lib/deadline.ts';
+import type { Jail } from '../confinement/jail.ts';
 import { findIdentity, isAlive, killAndWait, type ProcessIdentity } from './host-process.ts';
-import {
-  buildQemuArguments,
-  KVM_CHILD_FD,
-  SOCKETS,
-  TAP_CHILD_FD,
-  type QemuOptions,
-  type StartMode,
-} from './qemu-arguments.ts';
-import { QemuVm } from './qemu-vm.ts';
+import { KVM_CHILD_FD, SOCKETS, TAP_CHILD_FD, type QemuOptions, type StartMode } from './qemu-arguments.ts';
+import { QemuVm, type QemuVmParts } from './qemu-vm.ts';
 import { QmpClient } from './qmp-client.ts';
 import { connectWhenReady } from './socket.ts';
 import type { TemplateFiles, VmLaunch, Vmm } from './vmm.ts';
@@ -22,7 +16,7 @@ const INCOMING_TIMEOUT_MS = 15_000;
 const MESSAGES_LIMIT = 2000;
 
 export interface QemuTools {
-  qemuPath: string;
+  jail: Jail;
   kernelPath: string;
   initramfsPath: string;
   tscKhz: number;
@@ -75,7 +69,7 @@ export class Qemu implements Vmm {
     if (!isAlive(identity)) return undefined;
     const vm = await this.#connect(
       { identity, messagesPath: join(socketDirectory, 'messages') },
-      socketDirectory,
+      { socketDirectory, socketDirectorySeen: undefined },
     );
     await vm.checkAdopted();
     return vm;
@@ -96,49 +90,47 @@ export class Qemu implements Vmm {
         disks: launch.disks,
       },
     };
-    const started = await this.#spawn(launch, buildQemuArguments(options));
+    const started = await this.#spawn(launch, options);
+    const { socketDirectory } = launch;
+    const socketDirectorySeen = this.#tools.jail.arrange(options).files.socketDirectory;
     try {
-      return await this.#connect(started, launch.socketDirectory);
+      return await this.#connect(started, { socketDirectory, socketDirectorySeen });
     } catch (error) {
       await killAndWait(started.identity);
       throw new VmmStartError(readMessages(started.messagesPath), { cause: error });
     }
   }
 
-  /** Detached, in a session of its own and with its own uid: it must survive this process. */
-  async #spawn(launch: VmLaunch, args: string[]): Promise<StartedQemu> {
+  async #spawn(launch: VmLaunch, options: QemuOptions): Promise<StartedQemu> {
     const messagesPath = join(launch.socketDirectory, 'messages');
-    const descriptors: number[] = [];
+    const opened: number[] = [];
     const open = (path: string, flags: string): number => {
       const descriptor = openSync(path, flags, 0o600);
-      descriptors.push(descriptor);
+      opened.push(descriptor);
       return descriptor;
     };
     try {
       const messages = open(messagesPath, 'w');
-      const stdio: (number | 'ignore')[] = ['ignore', messages, messages, 'ignore', 'ignore'];
+      const descriptors: (number | 'ignore')[] = [messages, messages, 'ignore', 'ignore'];
       if (launch.openTap !== undefined) {
         const tap = launch.openTap();
-        descriptors.push(tap);
-        stdio[TAP_CHILD_FD] = tap;
+        opened.push(tap);
+        descriptors[TAP_CHILD_FD - 1] = tap;
       }
-      if (launch.shape.accelerator === 'kvm') stdio[KVM_CHILD_FD] = open('/dev/kvm', 'r+');
-      const child = spawn(this.#tools.qemuPath, args, {
-        uid: launch.uid,
-        gid: launch.uid,
-        cwd: launch.socketDirectory,
-        env: {},
-        detached: true,
-        stdio,
-      });
+      if (launch.shape.accelerator === 'kvm') descriptors[KVM_CHILD_FD - 1] = open('/dev/kvm', 'r+');
+      const { uid, cgroupProcs } = launch;
+      const child = this.#tools.jail.spawn(options, { uid, cgroupProcs, descriptors });
       return { identity: await identityOf(child), messagesPath };
     } finally {
-      for (const descriptor of descriptors) closeSync(descriptor);
+      for (const descriptor of opened) closeSync(descriptor);
     }
   }
 
-  async #connect(started: StartedQemu, socketDirectory: string): Promise<QemuVm> {
-    const socket = await connectWhenReady(join(socketDirectory, SOCKETS.qmp), {
+  async #connect(
+    started: StartedQemu,
+    directories: Pick<QemuVmParts, 'socketDirectory' | 'socketDirectorySeen'>,
+  ): Promise<QemuVm> {
+    const socket = await connectWhenReady(join(directories.socketDirectory, SOCKETS.qmp), {
       step: "QEMU's monitor",
       timeoutMs: MONITOR_TIMEOUT_MS,
       assertAlive: () => {
@@ -146,7 +138,7 @@ export class Qemu implements Vmm {
       },
     });
     const qmp = await QmpClient.open(socket);
-    return new QemuVm(started.identity, socketDirectory, qmp, this.#log);
+    return new QemuVm({ identity: started.identity, ...directories, qmp, log: this.#log });
   }
 }
 
@@ -161,9 +153,17 @@ async function identityOf(child: ChildProcess): Promise<ProcessIdentity> {
   return identity;
 }
 
+/** QEMU's user owns the directory: what is there now need not be the file that was made, nor any file. */
+const READ_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+
 function readMessages(path: string): string {
   try {
-    return readFileSync(path, 'utf8').slice(-MESSAGES_LIMIT);
+    const descriptor = openSync(path, READ_FLAGS);
+    try {
+      return readFileSync(descriptor, 'utf8').slice(-MESSAGES_LIMIT);
+    } finally {
+      closeSync(descriptor);
+    }
   } catch (error) {
     return `(its messages cannot be read: ${String(error)})`;
   }

@@ -22,6 +22,8 @@ export interface VmLaunch {
   disks: DiskFiles | undefined;
   /** Opens the VM's TAP; the descriptor is closed here once QEMU has it. Absent: no network device. */
   openTap: (() => number) | undefined;
+  /** Files by which the process enters its control groups; none where there are no groups. */
+  cgroupProcs: readonly string[];
 }
 
 export type VmEnding = 'guest_shutdown' | 'guest_panic' | 'vmm_lost';
@@ -33,6 +35,9 @@ export interface VmHandle {
   /** Resolves once when the VM ends without having been asked to. */
   readonly ended: Promise<VmEnding>;
   usage(): ProcessUsage | undefined;
+  /** Stopped by {@link pause}, or by QEMU because a disk of the host is full or fails. */
+  readonly isPaused: boolean;
+  pause(): Promise<void>;
   continue(): Promise<void>;
   /** Ends the VM whatever it does and waits until its process is gone. */
   kill(): Promise<void>;

@@ -5,27 +5,18 @@ import {
   ImageRecord,
   parseImageReference,
 } from '@coppice/contract';
-import type { FastifyReply } from 'fastify';
+import type { FastifyRequest } from 'fastify';
 import type { PrepareProgress, PreparedImage } from '../../../lib/runner-protocol.ts';
 import { answers } from '../answers.ts';
 import type { App } from '../app.ts';
-import { toHeaders } from '../delayed-json.ts';
 import { buildErrorBody, logError, toAppError } from '../error-mapper.ts';
+import { EventStream } from '../event-stream.ts';
 import type { HttpParts } from '../parts.ts';
 
-const KEEP_ALIVE_MS = 15_000;
-/** The last one keeps a proxy from holding events back. */
-const SSE_HEADERS = {
-  'content-type': 'text/event-stream',
-  'cache-control': 'no-store',
-  'x-accel-buffering': 'no',
-};
+type Parts = Pick<HttpParts, 'runner' | 'openRequests' | 'registries' | 'imageUses'>;
 
 /** The preparation goes on when the client leaves: the next create of this image has use of it. */
-export function addBuildImage(
-  app: App,
-  { runner, openRequests }: Pick<HttpParts, 'runner' | 'openRequests'>,
-): void {
+export function addBuildImage(app: App, parts: Parts): void {
   app.route({
     method: 'POST',
     url: '/v1/images/build',
@@ -33,29 +24,55 @@ export function addBuildImage(
       operationId: 'buildImage',
       summary: 'Pull and prepare an image, as a first create would',
       description:
-        'With `Accept: text/event-stream` the answer streams BuildImageEvent, one per `data:` line.',
+        'With `Accept: text/event-stream` the answer streams BuildImageEvent, one per `data:` line: steps as they ' +
+        'begin, how far they are, and `done` or `error` last.',
       body: BuildImageRequest,
-      response: answers(200, ImageRecord, [400, 401, 404, 429, 502, 503]),
+      response: answers(200, ImageRecord, [400, 401, 404, 409, 429, 502, 503]),
     },
     handler: (request, reply) =>
-      openRequests.limit(request.organizationId, async () => {
-        parseImageReference(request.body.image);
-        const progress = runner.prepareImage(request.body.image);
+      parts.openRequests.limit(request.organizationId, async () => {
+        const progress = await startBuild(parts, request);
         if (request.headers.accept?.includes('text/event-stream') !== true) return waitForImage(progress);
-        await stream(progress, reply);
+        await forward(progress, new EventStream(reply), request);
         return reply;
       }),
   });
 }
 
-async function waitForImage(progress: AsyncIterable<PrepareProgress>): Promise<PreparedImage> {
-  for await (const event of requireDone(progress)) if (event.type === 'done') return event.image;
+interface Build {
+  organizationId: string;
+  body: BuildImageRequest;
+}
+
+/** Throws before anything is sent what is wrong with the request itself. */
+async function startBuild(
+  { runner, registries, imageUses }: Parts,
+  { organizationId, body }: Build,
+): Promise<AsyncIterable<BuildImageEvent>> {
+  const login = await registries.findLogin(organizationId, parseImageReference(body.image));
+  return noteUse(requireDone(runner.prepareImage(body.image, login)), (image) =>
+    imageUses.note(organizationId, image),
+  );
+}
+
+async function* noteUse(
+  events: AsyncIterable<BuildImageEvent>,
+  note: (image: string) => Promise<void>,
+): AsyncGenerator<BuildImageEvent> {
+  for await (const event of events) {
+    if (event.type === 'done') await note(event.image.image);
+    yield event;
+  }
+}
+
+async function waitForImage(progress: AsyncIterable<BuildImageEvent>): Promise<PreparedImage> {
+  for await (const event of progress) if (event.type === 'done') return event.image;
   throw STOPPED;
 }
 
 const STOPPED = new AppError('unavailable', 'the runner stopped in the middle of the preparation; try again');
 
-/** Steps, then `done`; throws what went wrong instead. */
+/** Steps and progress, then `done`; throws what went wrong instead. */
 async function* requireDone(progress: AsyncIterable<PrepareProgress>): AsyncGenerator<BuildImageEvent> {
   for await (const event of progress) {
     if (event.type === 'error') throw new AppError(event.error.code, event.error.message);
@@ -65,23 +82,22 @@ async function* requireDone(progress: AsyncIterable<PrepareProgress>): AsyncGene
   throw STOPPED;
 }
 
-async function stream(progress: AsyncIterable<PrepareProgress>, reply: FastifyReply): Promise<void> {
-  reply.hijack();
-  const { raw } = reply;
-  raw.on('error', (error) => reply.log.debug({ err: error }, 'an event stream broke'));
-  raw.writeHead(200, { ...toHeaders(reply), ...SSE_HEADERS });
-  raw.flushHeaders();
-  const timer = setInterval(() => raw.write(':\n\n'), KEEP_ALIVE_MS);
-  const send = (event: BuildImageEvent) =>
-    raw.write(`data: ${JSON.stringify(BuildImageEvent.parse(event))}\n\n`);
+/** Follows the preparation to its end, whether or not anybody still reads. */
+async function forward(
+  progress: AsyncIterable<BuildImageEvent>,
+  stream: EventStream,
+  request: FastifyRequest,
+): Promise<void> {
   try {
-    for await (const event of requireDone(progress)) send(event);
+    for await (const event of progress) {
+      if (event.type === 'progress') stream.sendIfRead(BuildImageEvent.parse(event));
+      else await stream.send(BuildImageEvent.parse(event));
+    }
   } catch (error) {
     const mapped = toAppError(error);
-    logError(mapped, reply.request);
-    send({ type: 'error', ...buildErrorBody(mapped, reply.request.id) });
+    logError(mapped, request);
+    await stream.send(BuildImageEvent.parse({ type: 'error', ...buildErrorBody(mapped, request.id) }));
   } finally {
-    clearInterval(timer);
-    raw.end();
+    stream.end();
   }
 }

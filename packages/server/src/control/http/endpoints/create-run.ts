@@ -1,6 +1,8 @@
 import { AppError, CreateSandboxRequest, SandboxRecord } from '@coppice/contract';
+import type { FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { newSandboxId } from '../../sandbox/sandboxes.ts';
+import type { RunnerClient } from '../../placement/runner-client.ts';
 import { answers } from '../answers.ts';
 import type { App } from '../app.ts';
 import type { HttpParts } from '../parts.ts';
@@ -10,8 +12,9 @@ const Headers = z.looseObject({ 'idempotency-key': z.string().optional() });
 
 export function addCreateRun(
   app: App,
-  { sandboxes, idempotency, openRequests }: Pick<HttpParts, 'sandboxes' | 'idempotency' | 'openRequests'>,
+  parts: Pick<HttpParts, 'sandboxes' | 'idempotency' | 'openRequests' | 'runner'>,
 ): void {
+  const { sandboxes, idempotency, openRequests, runner } = parts;
   app.route({
     method: 'POST',
     url: '/v1/runs',
@@ -22,6 +25,7 @@ export function addCreateRun(
       body: CreateSandboxRequest,
       response: answers(201, SandboxRecord, [400, 401, 404, 409, 413, 422, 429, 502, 503]),
     },
+    preValidation: (request) => refuseNetworkRules(request, runner),
     handler: async (request, reply) => {
       const { organizationId, body } = request;
       const create = (id: string) => sandboxes.create({ organizationId, id, request: body });
@@ -35,6 +39,22 @@ export function addCreateRun(
       return reply.code(201).header('location', `/v1/runs/${answer.record.id}`).send(answer.record);
     },
   });
+}
+
+const NETWORK_FIELDS = ['network', 'network_profile'];
+
+/** Before the schema says that this version has no rules: there are none to be had on a machine without a network. */
+async function refuseNetworkRules(request: FastifyRequest, runner: RunnerClient): Promise<void> {
+  const { body } = request;
+  if (typeof body !== 'object' || body === null) return;
+  const fields = NETWORK_FIELDS.filter((field) => Object.hasOwn(body, field));
+  if (fields.length === 0) return;
+  const { network, network_reason: reason } = await runner.status();
+  if (network === 'filtered') return;
+  throw new AppError(
+    'invalid_request',
+    `${fields.join(', ')}: no rules can be set, sandboxes on this machine have no network at all: ${reason}`,
+  );
 }
 
 function readKey(header: string | undefined): string | undefined {

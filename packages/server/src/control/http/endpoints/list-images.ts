@@ -4,15 +4,19 @@ import { answers } from '../answers.ts';
 import type { App } from '../app.ts';
 import type { HttpParts } from '../parts.ts';
 
-export function addListImages(app: App, { runner }: Pick<HttpParts, 'runner'>): void {
+export function addListImages(
+  app: App,
+  { runner, imageUses }: Pick<HttpParts, 'runner' | 'imageUses'>,
+): void {
   app.route({
     method: 'GET',
     url: '/v1/images',
     schema: {
       operationId: 'listImages',
-      summary: 'Images that are prepared: a sandbox of one starts without a pull',
+      summary: 'Images of yours that are prepared: a sandbox of one starts without a pull',
+      description: 'Those that your organization built or created sandboxes from, and the built-in ones.',
       response: answers(200, z.array(ImageRecord), [401, 503]),
     },
-    handler: () => runner.listImages(),
+    handler: async (request) => imageUses.show(request.organizationId, await runner.listImages()),
   });
 }

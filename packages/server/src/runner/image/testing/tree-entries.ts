@@ -23,6 +23,7 @@ export function entry(name: string, values: Partial<TarEntry> = {}): TarEntry {
     deviceMajor: 0,
     deviceMinor: 0,
     xattrs: new Map(),
+    hasAcl: false,
     ...values,
   };
 }

@@ -1,0 +1,54 @@
+package execution
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"coppice/agent/internal/fault"
+	"coppice/agent/internal/guest"
+)
+
+func TestACommandThatTheImageCannotRunIsRefusedWithTheReason(t *testing.T) {
+	directory := t.TempDir()
+	shell, dangling, plain, file := filepath.Join(directory, "sh"), filepath.Join(directory, "link"),
+		filepath.Join(directory, "plain"), filepath.Join(directory, "file")
+	if err := errors.Join(
+		os.WriteFile(shell, nil, 0o700), os.Symlink("nowhere", dangling), os.WriteFile(plain, nil, 0o600), os.WriteFile(file, nil, 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		shell string
+		head  head
+		image guest.Settings
+		code  fault.Code
+		words string
+	}{
+		"no shell":             {directory + "/absent", head{}, guest.Settings{Workdir: "/"}, fault.InvalidImage, "no " + directory + "/absent"},
+		"dangling shell":       {dangling, head{}, guest.Settings{Workdir: "/"}, fault.InvalidImage, "image with a shell"},
+		"shell not executable": {plain, head{}, guest.Settings{Workdir: "/"}, fault.InvalidImage, "executable"},
+		"shell is a directory": {directory, head{}, guest.Settings{Workdir: "/"}, fault.InvalidImage, "executable"},
+		"image's user":         {shell, head{}, guest.Settings{Workdir: "/", User: "app"}, fault.InvalidImage, `USER "app"`},
+		"request's user":       {shell, head{User: "app"}, guest.Settings{Workdir: "/"}, fault.InvalidRequest, `"app" is not in`},
+		"image's group":        {shell, head{}, guest.Settings{Workdir: "/", User: "0:staff"}, fault.InvalidImage, `group "staff"`},
+		"image's directory":    {shell, head{}, guest.Settings{Workdir: file}, fault.InvalidImage, "not a directory"},
+		"request's directory":  {shell, head{Cwd: "/absent"}, guest.Settings{Workdir: "/"}, fault.InvalidRequest, "create the directory"},
+	} {
+		service := &Service{root: directory, shell: c.shell}
+		_, err := service.prepare(c.head, c.image)
+		var known *fault.Error
+		if !errors.As(err, &known) || known.Code != c.code || !strings.Contains(known.Message, c.words) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestWhatTheRequestOverridesNeedNotBeUsableInTheImage(t *testing.T) {
+	service := &Service{root: t.TempDir(), shell: "/bin/sh"}
+	if _, err := service.prepare(head{User: "1000:1000", Cwd: "/"}, guest.Settings{User: "absent", Workdir: "/absent"}); err != nil {
+		t.Fatal(err)
+	}
+}

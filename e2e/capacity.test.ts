@@ -1,0 +1,115 @@
+/** More is asked than the machine can give: it answers so, stays quick, and keeps nothing. */
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { Api, type Answer } from './fixtures/api.ts';
+import { assertResources, hostResources } from './fixtures/leaks.ts';
+import { Service } from './fixtures/service.ts';
+
+const IMAGE = { image: 'coppice/base:1', mem_mib: 256, vcpus: 1, timeout: 0 };
+/** Times the cores: what fits is far less than what is asked for. */
+const CPU_OVERCOMMIT = 6;
+const CREATES = 100;
+const P99_LIMIT_MS = 250;
+const PROBE_INTERVAL_MS = 25;
+const PROBED = ['/healthz', '/v1/runs'];
+const IDLE_PROBE_MS = 3000;
+/** On a machine that is busy otherwise: how much longer than before an answer may take. */
+const BUSY_FACTOR = 5;
+
+/** Asks again and again until told to stop; answers how long each took, or throws when one failed. */
+async function probe(api: Api, path: string, signal: AbortSignal): Promise<number[]> {
+  const timesMs: number[] = [];
+  while (!signal.aborted) {
+    const startedAt = performance.now();
+    const { status, text } = await api.call('GET', path);
+    assert.equal(status, 200, text);
+    timesMs.push(performance.now() - startedAt);
+    await delay(PROBE_INTERVAL_MS);
+  }
+  return timesMs;
+}
+
+function quantile(values: readonly number[], part: number): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? Infinity;
+}
+
+describe('more is asked than the machine can give', () => {
+  let service: Service;
+  let api: Api;
+  before(async () => {
+    service = await Service.start({
+      instance: 1,
+      env: { COPPICE_CPU_OVERCOMMIT: String(CPU_OVERCOMMIT), COPPICE_WARM_POOL: '2' },
+    });
+    api = new Api(service);
+  });
+  after(async () => {
+    await service[Symbol.asyncDispose]();
+  });
+
+  it(`${CREATES} creates at once run or are refused, the API stays quick, and nothing is left`, async (t) => {
+    const none = hostResources(service);
+    await api.destroy((await api.create(IMAGE)).id);
+    const idleMs = await Promise.all(
+      PROBED.map(async (path) => quantile(await probe(api, path, AbortSignal.timeout(IDLE_PROBE_MS)), 0.99)),
+    );
+    const over = new AbortController();
+    const probes = PROBED.map((path) => probe(api, path, over.signal));
+    const startedAt = performance.now();
+    const answers = await Promise.all(
+      Array.from({ length: CREATES }, () => api.call('POST', '/v1/runs', { body: IMAGE })),
+    );
+    const elapsedMs = Math.round(performance.now() - startedAt);
+    over.abort();
+    const p99s = (await Promise.all(probes)).map((times) => Math.round(quantile(times, 0.99)));
+    const created = answers.filter(({ status }) => status === 201);
+    t.diagnostic(
+      `${created.length} created in ${elapsedMs} ms; p99 of /healthz, /v1/runs: ${p99s.join(', ')} ms`,
+    );
+    assertRunOrRefused(answers);
+    assert.ok(created.length > 1, `${created.length} created`);
+    for (const [index, p99] of p99s.entries()) {
+      const limitMs = Math.max(P99_LIMIT_MS, BUSY_FACTOR * (idleMs[index] ?? 0));
+      assert.ok(p99 < limitMs, `p99 of ${PROBED[index]}: ${p99} ms`);
+    }
+    await Promise.all(created.map(({ body }) => api.exec(String(body['id']), 'true')));
+    const records = (await api.call('GET', '/v1/runs?limit=200')).body as unknown as unknown[];
+    assert.equal(records.length, created.length);
+    const ends = await Promise.all(created.map(({ body }) => api.destroy(String(body['id']))));
+    for (const end of ends) assert.equal(end.status, 200, end.text);
+    const failed = (await api.call('GET', '/v1/runs?status=failed')).body as unknown as unknown[];
+    assert.deepEqual(failed, []);
+    // Warm VMs are nobody's: they are ended by the stop.
+    await service.stop();
+    await assertResources(service, none);
+    await service.launch();
+  });
+
+  it('refuses what the machine can never give by its field', async () => {
+    const answer = await api.call('POST', '/v1/runs', { body: { ...IMAGE, mem_mib: 262_144 } });
+    assert.equal(answer.status, 400, answer.text);
+    assert.match(answer.text, /mem_mib: must be at most \d+ \(MiB\) on this machine/u);
+  });
+
+  it('books VMs that run on when the runner is restarted', async () => {
+    const full = { ...IMAGE, vcpus: 8 };
+    const { id } = await api.create(full);
+    await service.killRole('runner');
+    const refused = await api.call('POST', '/v1/runs', { body: full });
+    assert.equal(refused.status, 429, refused.text);
+    await api.destroy(id);
+    const again = await api.create(full);
+    await api.destroy(again.id);
+  });
+});
+
+function assertRunOrRefused(answers: readonly Answer[]): void {
+  for (const { status, text, headers } of answers) {
+    if (status === 201) continue;
+    assert.equal(status, 429, text);
+    assert.match(text, /"code":"capacity".*vcpus: 1 needed, \d+ of \d+ are free to promise/u);
+    assert.ok(Number(headers.get('retry-after')) > 0);
+  }
+}

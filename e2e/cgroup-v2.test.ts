@@ -1,0 +1,123 @@
+/**
+ * Control groups of version 2, for real on any host: a guest has a kernel with nothing else, so the runner's own code is
+ * carried into one and run there, once at the top of the tree and once in a group that it must divide first.
+ */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { after, before, describe, it } from 'node:test';
+import { Api } from './fixtures/api.ts';
+import { Service } from './fixtures/service.ts';
+
+const SOURCES = fileURLToPath(new URL('../packages/server/src/', import.meta.url));
+const CARRIED = [
+  'lib/deadline.ts',
+  'runner/vmm/qemu-arguments.ts',
+  ...['cgroup-branch', 'cgroup-tree', 'cgroup-usage', 'hierarchies', 'service-processes', 'unit-limits'].map(
+    (name) => `runner/confinement/${name}.ts`,
+  ),
+];
+/** Starts the program as the supervisor starts the runner: as its child. */
+const SUPERVISOR = `
+import { spawnSync } from 'node:child_process';
+const child = spawnSync(process.execPath, ['/workspace/runner/program.ts'], { stdio: 'inherit' });
+process.exitCode = child.status;
+`;
+const PROGRAM = `
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { CgroupTree } from './confinement/cgroup-tree.ts';
+import { readGroupUsage } from './confinement/cgroup-usage.ts';
+const silent = { info() {}, warn() {}, debug() {} };
+const tree = CgroupTree.open({ slug: 'abcd', log: silent });
+const procs = await tree.create('unit', { memBytes: 32 << 20, cpuPercent: 50, weight: 1, tasks: 16 });
+const [directory] = tree.directoriesOf('unit');
+const child = spawn('/bin/sh', ['-c', 'read go; exec tail /dev/zero'], { stdio: ['pipe', 'ignore', 'ignore'] });
+for (const path of procs) writeFileSync(path, String(child.pid));
+child.stdin.end('go\\n');
+const [, signal] = await once(child, 'close');
+const usage = readGroupUsage([directory]);
+const limits = Object.fromEntries(['memory.max', 'cpu.max', 'cpu.weight', 'pids.max'].map((file) => [file, readFileSync(directory + '/' + file, 'utf8').trim()]));
+await tree.remove([directory]);
+tree.sweep(new Set());
+tree.close();
+console.log(JSON.stringify({ status: tree.status, directory, signal, usage, limits, own: readFileSync('/proc/self/cgroup', 'utf8').trim(), isLeft: existsSync(directory) }));
+`;
+
+interface Report {
+  status: { controllers: string[]; reason: string };
+  directory: string;
+  signal: string;
+  usage: { cpuMs: number };
+  limits: Record<string, string>;
+  own: string;
+  isLeft: boolean;
+}
+
+describe('control groups of version 2', () => {
+  let service: Service;
+  let api: Api;
+  let id: string;
+  before(async () => {
+    service = await Service.start({ instance: 1 });
+    api = new Api(service);
+    ({ id } = await api.create({ image: 'coppice/base:1', mem_mib: 512, timeout: 0 }));
+    const files = new Map(CARRIED.map((path) => [path, readFileSync(`${SOURCES}${path}`, 'utf8')]));
+    files.set('runner/program.ts', PROGRAM).set('supervisor.mjs', SUPERVISOR);
+    for (const [path, text] of files) {
+      const upload = await api.call('POST', `/v1/runs/${id}/files/upload?path=/workspace/${path}`, {
+        raw: text,
+      });
+      assert.equal(upload.status, 200, upload.text);
+    }
+  });
+  after(async () => {
+    await service?.[Symbol.asyncDispose]();
+  });
+
+  const run = async (prefix: string): Promise<Report> => {
+    const { stdout, stderr } = await api.exec(id, `${prefix} exec node /workspace/supervisor.mjs`, {
+      timeout: 60,
+    });
+    assert.match(stdout, /^\{/u, `${stdout}${stderr}`);
+    return JSON.parse(stdout) as Report;
+  };
+  const assertLimited = (report: Report): void => {
+    assert.deepEqual(report.status.controllers, ['cpu', 'memory', 'pids'], report.status.reason);
+    assert.equal(report.signal, 'SIGKILL');
+    assert.ok(report.usage.cpuMs > 0);
+    assert.deepEqual(report.limits, {
+      'memory.max': String(32 << 20),
+      'cpu.max': '50000 100000',
+      'cpu.weight': '100',
+      'pids.max': '16',
+    });
+    assert.equal(report.isLeft, false);
+  };
+
+  it('are made below the top of the tree, and hold a process to its limits', async () => {
+    const report = await run('');
+    assertLimited(report);
+    assert.equal(report.directory, '/sys/fs/cgroup/coppice_abcd/unit');
+  });
+
+  it('are made in a group of the service, whose own processes move into one beside them', async () => {
+    const report = await run(
+      'mkdir /sys/fs/cgroup/service && echo $$ > /sys/fs/cgroup/service/cgroup.procs &&',
+    );
+    assertLimited(report);
+    assert.equal(report.directory, '/sys/fs/cgroup/service/coppice_abcd/unit');
+    assert.equal(report.own, '0::/service/coppice_abcd_service');
+  });
+
+  it('in a group shared with processes of others are made at the top, and nobody is moved', async () => {
+    const shared = '/sys/fs/cgroup/shared';
+    const report = await run(
+      `mkdir ${shared}; (sleep 1000 > /dev/null 2>&1 & echo $! > ${shared}/cgroup.procs); echo $$ > ${shared}/cgroup.procs;`,
+    );
+    assertLimited(report);
+    assert.equal(report.directory, '/sys/fs/cgroup/coppice_abcd/unit');
+    assert.equal(report.own, '0::/shared');
+  });
+});

@@ -1,0 +1,229 @@
+/**
+ * An escaped guest is whoever runs in QEMU's place. Here a program that tries what such a guest would try is put there,
+ * by the plan and the launcher that QEMU itself is started with, beside two sandboxes of a real service.
+ */
+import assert from 'node:assert/strict';
+import { chmodSync, chownSync, copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { pino } from 'pino';
+import { loadConfig } from '../packages/server/src/config.ts';
+import type { Confinement } from '../packages/server/src/lib/runner-protocol.ts';
+import type { JailPlan } from '../packages/server/src/runner/confinement/jail-plan.ts';
+import { Jail } from '../packages/server/src/runner/confinement/jail.ts';
+import { sweepQemuClosures } from '../packages/server/src/runner/confinement/qemu-closure.ts';
+import { INSIDE } from '../packages/server/src/runner/confinement/vm-layout.ts';
+import { Api } from './fixtures/api.ts';
+import {
+  findSandbox,
+  listTargets,
+  makeSocketDirectory,
+  planOf,
+  type HostilePlace,
+  type OwnFiles,
+} from './fixtures/hostile-place.ts';
+import { buildHostile, runHostile, type HostileEnd } from './fixtures/hostile.ts';
+import { Service } from './fixtures/service.ts';
+import { makeTestCgroup } from './fixtures/test-cgroup.ts';
+
+const IMAGE = { image: 'coppice/base:1', mem_mib: 256 };
+const DIRECTORY = '/var/tmp/coppice-e2e-hostile';
+const HOSTILE = join(DIRECTORY, 'hostile');
+const ORDINARY_UID = 65_534;
+const MIB = 1024 * 1024;
+
+/** What an attempt must meet where it is not EPERM. */
+const ANSWERS: readonly [RegExp, string][] = [
+  [/^permitted: /u, 'ok'],
+  [/^read \//u, 'ENOENT'],
+  [/^find socket /u, 'ENOENT'],
+  [/^open a socket: Unix datagram$/u, 'EPERM'],
+  [/^open a socket: /u, 'EAFNOSUPPORT'],
+  [/^open for writing /u, 'EACCES'],
+  [/^change the mode of /u, 'EROFS'],
+  [/^make a directory in the root$/u, 'EROFS'],
+  [/^run a file with the setuid bit$/u, 'EACCES'],
+  [/^write beyond the limit of file size$/u, 'EFBIG'],
+  [/^(?:clone3|io_uring|a call that does not exist)$/u, 'ENOSYS'],
+  [/^take back no_new_privs$/u, 'EINVAL'],
+];
+const LISTS = new Set(['open descriptors', 'names in the root directory']);
+
+function expected(attempt: string): string {
+  return ANSWERS.find(([pattern]) => pattern.test(attempt))?.[1] ?? 'EPERM';
+}
+
+/** Attempts that met something else than they must, but for those that `except` takes out. */
+function unexpected(results: ReadonlyMap<string, string>, except?: RegExp): string[] {
+  return [...results]
+    .filter(([attempt]) => !LISTS.has(attempt) && except?.test(attempt) !== true)
+    .filter(([attempt, result]) => result !== expected(attempt))
+    .map(([attempt, result]) => `${attempt}: ${result}, not ${expected(attempt)}`);
+}
+
+describe('a hostile program in QEMU’s place', () => {
+  const { tools } = loadConfig().runner;
+  let service: Service;
+  let api: Api;
+  let place: HostilePlace;
+  let ids: string[] = [];
+  let uid: number;
+
+  before(async () => {
+    rmSync(DIRECTORY, { recursive: true, force: true });
+    mkdirSync(DIRECTORY, { mode: 0o711 });
+    buildHostile(HOSTILE);
+    service = await Service.start({ instance: 3 });
+    api = new Api(service);
+    const [first, second] = [(await api.create(IMAGE)).id, (await api.create(IMAGE)).id];
+    ids = [first, second];
+    const own = findSandbox(service, first);
+    uid = own.record.uid;
+    const jail = await Jail.open({
+      launcherPath: tools.jail,
+      qemuPath: tools.qemu,
+      directory: join(service.dataDir, 'runner', 'qemu'),
+      uid,
+      log: pino({ level: 'silent' }),
+    });
+    place = { service, jail, tools, program: HOSTILE, own, other: findSandbox(service, second) };
+  });
+
+  after(async () => {
+    await service[Symbol.asyncDispose]();
+    rmSync(DIRECTORY, { recursive: true, force: true });
+  });
+
+  const attack = (sockets: string, own?: OwnFiles): string[] => [
+    'attack',
+    join(sockets, 'report'),
+    JSON.stringify(listTargets(place, own)),
+  ];
+
+  const run = (kind: Confinement, socketDirectory: string, plan: JailPlan): Promise<HostileEnd> =>
+    runHostile({
+      kind,
+      plan,
+      socketDirectory,
+      launcherPath: tools.jail,
+      ...(plan.uid === undefined ? { uid: ORDINARY_UID } : {}),
+    });
+
+  const assertRan = (end: HostileEnd): void => {
+    assert.equal(end.code, 0, `${end.signal} ${end.messages}`);
+    assert.ok(end.results.size > 90, `only ${end.results.size} attempts were made`);
+    assert.equal(end.results.get('open descriptors'), '[3]');
+  };
+
+  it('reaches nothing but its own VM’s files', async () => {
+    assert.equal(place.jail.confinement.kind, 'full', place.jail.confinement.reason);
+    assert.equal((await fetch(`${service.address}/healthz`)).status, 200);
+    const sockets = makeSocketDirectory(DIRECTORY, 'full', uid);
+    const end = await run(
+      'full',
+      sockets,
+      planOf(place, { socketDirectory: sockets, args: attack(INSIDE.sockets) }),
+    );
+    assertRan(end);
+    assert.deepEqual(unexpected(end.results), []);
+    assert.equal(
+      end.results.get('names in the root directory'),
+      '[dev firmware hostile image initramfs kernel lib lib64 ram run scratch scratch-base state usr]',
+    );
+    assert.equal(readFileSync(join(sockets, 'disk'), 'latin1'), 'mineing');
+  });
+
+  it('is held by the same jail where the service is an ordinary user’s', async () => {
+    const sockets = makeSocketDirectory(DIRECTORY, 'user-namespace', ORDINARY_UID);
+    const { uid: _none, ...plan } = planOf(place, { socketDirectory: sockets, args: attack(INSIDE.sockets) });
+    // All of such a service's files are that user's own.
+    const mounts = plan.mounts.map((mount) => {
+      if (mount.target !== INSIDE.image && mount.target !== INSIDE.ram) return mount;
+      const copy = join(sockets, mount.target);
+      copyFileSync(mount.source, copy);
+      chownSync(copy, ORDINARY_UID, ORDINARY_UID);
+      chmodSync(copy, 0o600);
+      return { ...mount, source: copy };
+    });
+    const kept = mounts.filter(({ source }) => !source.startsWith(service.dataDir));
+    const { tasks: _tasks, ...limits } = plan.limits;
+    const end = await run('user-namespace', sockets, { ...plan, limits, mounts: kept });
+    assertRan(end);
+    assert.deepEqual(unexpected(end.results, /^open for writing/u), []);
+    for (const path of [INSIDE.image, INSIDE.ram])
+      assert.equal(end.results.get(`open for writing ${path}`), 'EROFS');
+  });
+
+  it('without namespaces reaches neither other processes nor networks nor privileges', async () => {
+    const sockets = makeSocketDirectory(DIRECTORY, 'reduced', ORDINARY_UID);
+    const disk = join(sockets, 'disk');
+    const files = { image: disk, ram: disk, scratch: disk, sockets };
+    const args = attack(sockets, files);
+    const { uid: _none, ...plan } = planOf(place, { socketDirectory: sockets, args });
+    const reduced = { ...plan, mounts: [], program: HOSTILE };
+    const end = await run('reduced', sockets, reduced);
+    assertRan(end);
+    const ofFiles = /^(?:read \/|find socket|open for writing|change the mode|make a dir|run a file)/u;
+    assert.deepEqual(unexpected(end.results, ofFiles), []);
+    const [scratch, otherSockets] = listTargets(place).paths;
+    for (const path of [scratch, otherSockets]) assert.equal(end.results.get(`read ${path}`), 'EACCES');
+    // What this kind does not keep from it, as docs/security.md says.
+    assert.equal(end.results.get('read /etc/passwd'), 'ok');
+  });
+
+  // The Go runtime counts the thread that it could not start, too.
+  it('cannot start more threads than a VM has', async () => {
+    const sockets = makeSocketDirectory(DIRECTORY, 'threads', uid);
+    const plan = planOf(place, { socketDirectory: sockets, args: ['threads'] });
+    const end = await run('full', sockets, plan);
+    assert.equal(end.code, 2, end.messages);
+    const had = Number(
+      /failed to create new OS thread \(have (\d+) already; errno=11\)/u.exec(end.messages)?.[1],
+    );
+    assert.ok(had > 50 && had <= Number(plan.limits.tasks) + 1, end.messages.slice(0, 300));
+  });
+
+  it('is held to the limits of the cgroups that it is started in', async () => {
+    using cgroup = makeTestCgroup({ memoryBytes: 64 * MIB, tasks: 30 });
+    const memory = makeSocketDirectory(DIRECTORY, 'memory', uid);
+    const cgroupProcs = cgroup.procs;
+    const greedy = await run(
+      'full',
+      memory,
+      planOf(place, { socketDirectory: memory, args: ['memory'], cgroupProcs }),
+    );
+    assert.equal(greedy.signal, 'SIGKILL', greedy.messages);
+    assert.equal(cgroup.countOutOfMemory(), 1);
+    const threads = makeSocketDirectory(DIRECTORY, 'cgroup-threads', uid);
+    const end = await run(
+      'full',
+      threads,
+      planOf(place, { socketDirectory: threads, args: ['threads'], cgroupProcs }),
+    );
+    const had = Number(/failed to create new OS thread \(have (\d+) already/u.exec(end.messages)?.[1]);
+    assert.ok(had > 5 && had <= 31, end.messages.slice(0, 300));
+  });
+
+  it('sees a program that is not there told in one line', async () => {
+    const sockets = makeSocketDirectory(DIRECTORY, 'absent', uid);
+    const plan = { ...planOf(place, { socketDirectory: sockets, args: [] }), program: '/absent' };
+    const end = await run('full', sockets, plan);
+    assert.equal(end.code, 1);
+    assert.equal(end.messages, 'jail: starting /absent: no such file or directory\n');
+  });
+
+  it('runs from a copy of QEMU that is kept as long as a VM does', () => {
+    const copies = join(service.dataDir, 'runner', 'qemu');
+    const names = readdirSync(copies);
+    assert.equal(names.length, 1);
+    const later = { directory: join(copies, 'later'), program: '', firmwareDirectory: '', mounts: [] };
+    assert.deepEqual(sweepQemuClosures(later, service.vmPids()), []);
+    assert.deepEqual(readdirSync(copies), names);
+  });
+
+  it('has harmed nobody', async () => {
+    for (const id of ids) assert.equal((await api.exec(id, 'echo unharmed')).stdout, 'unharmed\n');
+    const pids = [place.own, place.other].map(({ record }) => record.process?.pid);
+    assert.deepEqual(new Set(service.vmPids()), new Set(pids));
+  });
+});

@@ -1,0 +1,109 @@
+/** Guests that take all they can get: what their neighbours and the host notice of it, and what is left of them. */
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { Api } from './fixtures/api.ts';
+import { findUnitCgroup } from './fixtures/cgroups.ts';
+import { assertResources, hostResources } from './fixtures/leaks.ts';
+import { Service } from './fixtures/service.ts';
+
+const IMAGE = { image: 'coppice/base:1', mem_mib: 256, vcpus: 1, disk_mib: 256, timeout: 0 };
+const BURN = 'while :; do :; done';
+const WINDOW_MS = 4000;
+
+describe('a guest that takes all it can get', () => {
+  let service: Service;
+  let api: Api;
+  before(async () => {
+    service = await Service.start({ instance: 2 });
+    api = new Api(service);
+  });
+  after(async () => {
+    await service[Symbol.asyncDispose]();
+  });
+
+  const unitOf = (id: string): string => {
+    const vms = join(service.dataDir, 'runner', 'vms');
+    const unit = readdirSync(vms).find((each) =>
+      readFileSync(join(vms, each, 'vm.json'), 'utf8').includes(`"id":"${id}"`),
+    );
+    assert.ok(unit, `no record of ${id}`);
+    return unit;
+  };
+  const readCgroup = (id: string, file: string): number => {
+    const directory = findUnitCgroup(service.dataDir, unitOf(id), file);
+    assert.ok(directory, `no group with ${file}`);
+    return Number(readFileSync(join(directory, file), 'utf8'));
+  };
+
+  it('forks without end: the command is ended at its timeout, and the next one runs', async () => {
+    const { id } = await api.create(IMAGE);
+    const bomb = await api.exec(id, 'bomb() { bomb | bomb & }; bomb; sleep 60', { timeout: 10 });
+    assert.equal(bomb.timed_out, true, JSON.stringify(bomb).slice(0, 2000));
+    assert.equal((await api.exec(id, 'echo alive')).stdout, 'alive\n');
+    await api.destroy(id);
+  });
+
+  it('fills its memory: its own kernel ends the process, the host gives no more than was promised', async () => {
+    const { id } = await api.create(IMAGE);
+    const program = 'a = []\nwhile True: a.append(b"x" * (1 << 20))';
+    const filler = await api.exec(id, `python3 -c '${program}'`, { timeout: 60 });
+    // Its kernel may read programs from the disk again and again before it ends one: then the timeout does.
+    assert.ok([1, 124, 137].includes(filler.exit_code), JSON.stringify(filler));
+    await service.waitFor('the guest to answer again', 60_000, async () => {
+      const answer = await api.call('POST', `/v1/runs/${id}/exec`, { body: { command: 'echo alive' } });
+      return answer.body['stdout'] === 'alive\n';
+    });
+    const [peak, limit] = ['memory.max_usage_in_bytes', 'memory.limit_in_bytes'].map((file) =>
+      readCgroup(id, file),
+    );
+    assert.ok(peak! < limit!, `${peak} of ${limit} bytes`);
+    await api.destroy(id);
+  });
+
+  it('fills its disk: it is told so, and goes on when it has made room', async () => {
+    const { id } = await api.create(IMAGE);
+    const filler = await api.exec(id, 'dd if=/dev/zero of=/workspace/full bs=1M', { timeout: 60 });
+    assert.match(filler.stderr, /No space left on device/u);
+    const upload = await api.call('POST', `/v1/runs/${id}/files/upload?path=/workspace/more`, {
+      raw: Buffer.alloc(8 << 20, 1),
+    });
+    assert.equal(upload.status, 507, upload.text);
+    assert.equal(
+      (await api.exec(id, 'rm /workspace/full; echo more > /workspace/f; cat /workspace/f')).stdout,
+      'more\n',
+    );
+    await api.destroy(id);
+  });
+
+  it('burns CPU: a neighbour with as many vCPUs gets as much', async () => {
+    const two = { ...IMAGE, vcpus: 2 };
+    const ids = [(await api.create(two)).id, (await api.create(two)).id];
+    for (const [index, id] of ids.entries()) {
+      const burners = Array.from({ length: index === 0 ? 8 : 2 }, () => `(${BURN}) &`).join(' ');
+      await api.exec(id, `${burners} true`);
+    }
+    const used = (): number[] => ids.map((id) => readCgroup(id, 'cpuacct.usage'));
+    const before = used();
+    await delay(WINDOW_MS);
+    const [greedy = 0, modest = 0] = used().map((value, index) => value - (before[index] ?? 0));
+    assert.ok(modest > greedy * 0.6, `${modest / 1e6} ms beside ${greedy / 1e6} ms`);
+    for (const id of ids) await api.destroy(id);
+  });
+
+  it('dies by itself: what it used is accounted to the end', async () => {
+    const before = hostResources(service);
+    const { id } = await api.create(IMAGE);
+    await api.exec(id, `(${BURN}) & sleep 3`);
+    const pid = service.vmPids().find((each) => !before.qemuPids.includes(each));
+    process.kill(pid!, 'SIGKILL');
+    await service.waitFor('the record to fail', 5000, async () => (await api.get(id))['status'] === 'failed');
+    const ended = service.output.split('\n').find((line) => line.includes('"VM ended"') && line.includes(id));
+    assert.ok(ended, 'no end in the log');
+    const { cpu_ms: cpuMs } = JSON.parse(ended) as { cpu_ms: number };
+    assert.ok(cpuMs > 1500, `${cpuMs} ms`);
+    await assertResources(service, before);
+  });
+});

@@ -1,0 +1,53 @@
+/** The runner is killed in the middle of a preparation, on a service of its own. */
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { Api } from './fixtures/api.ts';
+import { startRegistry } from './fixtures/registry.ts';
+import { Service } from './fixtures/service.ts';
+import { pushTinyImage } from './fixtures/tiny-image.ts';
+
+const INSTANCE = 7;
+/** Takes the packer long enough to be met at work. */
+const CONTENT_BYTES = 150_000_000;
+const STEP_TIMEOUT_MS = 60_000;
+
+/** Processes whose command line names a path in `directory`. */
+function countPackers(directory: string): number {
+  return readdirSync('/proc').filter((pid) => {
+    if (!/^\d+$/u.test(pid)) return false;
+    try {
+      const commandLine = readFileSync(`/proc/${pid}/cmdline`, 'latin1');
+      return commandLine.includes('tar2sqfs') && commandLine.includes(directory);
+    } catch {
+      return false;
+    }
+  }).length;
+}
+
+test('a runner killed while it flattens leaves nothing of the image, and it can be prepared again', async () => {
+  await using cleanup = new AsyncDisposableStack();
+  const directory = mkdtempSync('/var/tmp/coppice-e2e-crash-');
+  cleanup.defer(() => rmSync(directory, { recursive: true, force: true }));
+  const registry = cleanup.use(await startRegistry({ directory }));
+  const env = { COPPICE_REGISTRY_MIRRORS: `docker.io=${registry.url}` };
+  const service = cleanup.use(await Service.start({ instance: INSTANCE, env }));
+  const api = new Api(service);
+  const content = randomBytes(CONTENT_BYTES);
+  const digest = await pushTinyImage(registry, { name: 'crash/big:1', entries: [{ path: 'big', content }] });
+
+  const images = join(service.dataDir, 'runner', 'images');
+  const build = api.call('POST', '/v1/images/build', { body: { image: 'crash/big:1' } });
+  await service.waitFor('the packer at work', STEP_TIMEOUT_MS, () => countPackers(images) > 0);
+  await service.killRole('runner');
+  const answer = await build;
+  assert.ok(answer.status >= 500, answer.text);
+
+  await service.waitFor('the end of the packer', STEP_TIMEOUT_MS, () => countPackers(images) === 0);
+  assert.deepEqual([readdirSync(join(images, 'staging')), readdirSync(join(images, 'images'))], [[], []]);
+  assert.doesNotMatch((await api.call('GET', '/v1/images')).text, new RegExp(digest, 'u'));
+  const again = await api.call('POST', '/v1/images/build', { body: { image: 'crash/big:1' } });
+  assert.deepEqual([again.status, again.body['digest']], [200, digest], again.text);
+});

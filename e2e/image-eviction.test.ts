@@ -1,0 +1,119 @@
+/** A cache of images and templates that is too small for all of them, on a service of its own. */
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { existsSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { Api } from './fixtures/api.ts';
+import { startRegistry, type Registry } from './fixtures/registry.ts';
+import { Service } from './fixtures/service.ts';
+import { pushTinyImage } from './fixtures/tiny-image.ts';
+
+const INSTANCE = 7;
+/** An image and the template made from it take some 100 MiB: room for two, or for one beside what is in use. */
+const LIMIT_MIB = 250;
+const FILLER_BYTES = 8_000_000;
+const EVICTION_TIMEOUT_MS = 20_000;
+
+function storedBytes(directory: string): number {
+  return readdirSync(directory, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .reduce((sum, entry) => sum + statSync(join(entry.parentPath, entry.name)).blocks * 512, 0);
+}
+
+class Site {
+  readonly service: Service;
+  readonly registry: Registry;
+  readonly api: Api;
+
+  constructor(service: Service, registry: Registry) {
+    this.service = service;
+    this.registry = registry;
+    this.api = new Api(service);
+  }
+
+  async pushFiller(name: string): Promise<string> {
+    // Incompressible, so that it takes on disk what it has.
+    const content = randomBytes(FILLER_BYTES);
+    return pushTinyImage(this.registry, {
+      name,
+      programs: ['/bin/sh', '/usr/bin/wc'],
+      entries: [{ path: 'filler', content }],
+    });
+  }
+
+  /** Creates a sandbox, so that image and template exist, and destroys it. */
+  async use(image: string): Promise<void> {
+    const { id } = await this.api.create({ image, mem_mib: 256 });
+    await this.api.destroy(id);
+  }
+
+  async isListed(digest: string): Promise<boolean> {
+    const { body } = await this.api.call('GET', '/v1/images');
+    return (body as unknown as { digest: string }[]).some((image) => image.digest === digest);
+  }
+
+  /** Bytes of images and templates. */
+  cacheBytes(): number {
+    const runner = join(this.service.dataDir, 'runner');
+    return storedBytes(join(runner, 'images', 'images')) + storedBytes(join(runner, 'templates'));
+  }
+
+  evictions(): string[] {
+    return this.service.output.split('\n').filter((line) => /"(?:image|template) evicted"/u.test(line));
+  }
+}
+
+test('the image used longest ago makes room, never one that a sandbox runs from', async () => {
+  await using cleanup = new AsyncDisposableStack();
+  const directory = mkdtempSync('/var/tmp/coppice-e2e-eviction-');
+  cleanup.defer(() => rmSync(directory, { recursive: true, force: true }));
+  const registry = cleanup.use(await startRegistry({ directory }));
+  const env = {
+    COPPICE_REGISTRY_MIRRORS: `docker.io=${registry.url}`,
+    COPPICE_IMAGE_CACHE_MIB: String(LIMIT_MIB),
+  };
+  const service = cleanup.use(await Service.start({ instance: INSTANCE, env }));
+  const site = new Site(service, registry);
+  const { api } = site;
+
+  const running = await site.pushFiller('evict/running:1');
+  const sandbox = await api.create({ image: 'evict/running:1', mem_mib: 256 });
+  const fillers: string[] = [];
+  for (let index = 0; site.evictions().length === 0; index++) {
+    assert.ok(index < 6, `nothing was evicted at ${site.cacheBytes()} bytes`);
+    fillers.push(await site.pushFiller(`evict/filler:${index}`));
+    await site.use(`evict/filler:${index}`);
+  }
+  const first = fillers[0]!;
+  await service.waitFor(
+    'eviction of the first filler',
+    EVICTION_TIMEOUT_MS,
+    async () => !(await site.isListed(first)),
+  );
+  await service.waitFor('the limit', EVICTION_TIMEOUT_MS, () => site.cacheBytes() <= LIMIT_MIB * 1024 ** 2);
+  assert.equal(await site.isListed(running), true);
+  assert.match(
+    site.evictions().join('\n'),
+    /"reason":"images and templates take \d+ bytes, \d+ are allowed"/u,
+  );
+  assert.equal((await api.exec(sandbox.id, 'wc -c < /filler')).exit_code, 0);
+
+  // A runner that was killed holds what its sandboxes use again before it evicts anything.
+  await service.killRole('runner');
+  await site.use('evict/filler:0');
+  await service.waitFor(
+    'the limit again',
+    EVICTION_TIMEOUT_MS,
+    () => site.cacheBytes() <= LIMIT_MIB * 1024 ** 2,
+  );
+  assert.deepEqual([await site.isListed(running), await site.isListed(first)], [true, true]);
+  assert.equal((await api.exec(sandbox.id, 'wc -c < /filler')).stdout, `${FILLER_BYTES}\n`);
+  const second = await api.create({ image: 'evict/running:1', mem_mib: 256 });
+  assert.equal((await api.exec(second.id, 'echo here')).stdout, 'here\n');
+
+  await Promise.all([api.destroy(second.id), api.destroy(sandbox.id)]);
+  const staging = join(service.dataDir, 'runner', 'images', 'staging');
+  assert.ok(existsSync(staging));
+  await service.waitFor('the end of removals', EVICTION_TIMEOUT_MS, () => readdirSync(staging).length === 0);
+});

@@ -1,0 +1,36 @@
+// Command jail becomes QEMU, or whatever program its plan names, with nothing in reach but what the plan gives it.
+// docs/decisions/0010-qemu-in-a-jail.md says why and how.
+//
+//	jail < plan.json     become the program; a step that fails is told in one line, exit code 1
+//	jail --probe         inside: say whether this process is confined as a plan asks for, exit code 0 or 1
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+
+	"coppice/jail/internal/launch"
+	"coppice/jail/internal/probe"
+)
+
+// Namespaces, identity and filter are a thread's. Locked here, main runs on the process's first thread to its end.
+func init() { runtime.LockOSThread() }
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "jail: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(arguments []string) error {
+	switch {
+	case len(arguments) == 0:
+		return launch.Run(os.Stdin)
+	case len(arguments) == 1 && arguments[0] == "--probe":
+		return probe.Run(os.Stdout)
+	default:
+		return fmt.Errorf("unknown arguments %q: it takes --probe, or a plan on standard input", arguments)
+	}
+}

@@ -1,0 +1,155 @@
+package filter
+
+import (
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// newestKnown is the last system call whose effect was judged for this list (mseal, Linux 6.10). What came or comes
+// later does not exist here: a library then does without it.
+const newestKnown = unix.SYS_MSEAL
+
+// Calls that a virtual machine monitor which has all its files and sockets never makes, by why an escaped guest would.
+var forbidden = [][]uint32{
+	// Other processes: to read, change, signal or find them.
+	{
+		unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PROCESS_MADVISE,
+		unix.SYS_PROCESS_MRELEASE, unix.SYS_PIDFD_OPEN, unix.SYS_PIDFD_GETFD, unix.SYS_PIDFD_SEND_SIGNAL, unix.SYS_KCMP,
+		unix.SYS_TKILL, unix.SYS_MIGRATE_PAGES, unix.SYS_MOVE_PAGES, unix.SYS_GET_ROBUST_LIST, unix.SYS_SETPRIORITY,
+		unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETATTR, unix.SYS_SCHED_SETAFFINITY,
+		unix.SYS_IOPRIO_SET,
+	},
+	// More processes. The launcher's own execve comes after the filter, so that one call must stay.
+	{unix.SYS_FORK, unix.SYS_VFORK, unix.SYS_EXECVEAT},
+	// File systems and namespaces.
+	{
+		unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT,
+		unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR, unix.SYS_STATMOUNT,
+		unix.SYS_LISTMOUNT, unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_SWAPON,
+		unix.SYS_SWAPOFF, unix.SYS_FANOTIFY_INIT,
+	},
+	// Names for what is elsewhere: the runner, which is root, opens files in the socket directory.
+	{
+		unix.SYS_SYMLINK, unix.SYS_SYMLINKAT, unix.SYS_LINK, unix.SYS_LINKAT, unix.SYS_MKNOD, unix.SYS_MKNODAT,
+		unix.SYS_NAME_TO_HANDLE_AT, unix.SYS_OPEN_BY_HANDLE_AT,
+	},
+	// Networks: QEMU only listens, on Unix sockets.
+	{unix.SYS_CONNECT},
+	// Shared objects of the kernel.
+	{
+		unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMCTL,
+		unix.SYS_SEMTIMEDOP, unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN,
+		unix.SYS_MQ_UNLINK, unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY,
+	},
+	// Identity and capabilities.
+	{
+		unix.SYS_SETUID, unix.SYS_SETGID, unix.SYS_SETREUID, unix.SYS_SETREGID, unix.SYS_SETRESUID, unix.SYS_SETRESGID,
+		unix.SYS_SETGROUPS, unix.SYS_SETFSUID, unix.SYS_SETFSGID, unix.SYS_CAPSET, unix.SYS_PERSONALITY,
+	},
+	// Rich corners of the kernel, and its own control.
+	{
+		unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD,
+		unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_CREATE_MODULE,
+		unix.SYS_QUERY_MODULE, unix.SYS_GET_KERNEL_SYMS, unix.SYS_IOPL, unix.SYS_IOPERM, unix.SYS_MODIFY_LDT,
+		unix.SYS_REBOOT, unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME,
+		unix.SYS_CLOCK_ADJTIME, unix.SYS_ADJTIMEX, unix.SYS_ACCT, unix.SYS_SYSLOG, unix.SYS_VHANGUP, unix.SYS_NFSSERVCTL,
+		unix.SYS_LOOKUP_DCOOKIE, unix.SYS_USELIB, unix.SYS__SYSCTL, unix.SYS_SYSFS, unix.SYS_USTAT, unix.SYS_MEMFD_SECRET,
+	},
+}
+
+// Calls that libraries try first and replace when they are told that there is no such thing. The filter cannot look
+// at what clone3 is asked for, and io_uring carries out others that it would not see.
+var absent = []uint32{
+	unix.SYS_CLONE3, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
+}
+
+// Clone flags for another namespace.
+const namespaceFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
+	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
+
+const socketTypeMask = 0xf
+
+// FIOSETOWN of asm-generic/sockios.h.
+const fioSetOwner = 0x8901
+
+// Requests of ioctl that reach beyond what QEMU does with its TAP, or put signals and input where they do not belong.
+// TUNGETDEVNETNS, the last of the TAP's, would open the host's network namespace.
+var forbiddenRequests = []uint32{
+	unix.TUNSETIFF, unix.TUNSETPERSIST, unix.TUNSETOWNER, unix.TUNSETGROUP, unix.TUNSETLINK, unix.TUNSETDEBUG,
+	unix.TUNSETCARRIER, unix.TUNATTACHFILTER, unix.TUNDETACHFILTER, unix.TUNSETFILTEREBPF, unix.TUNSETSTEERINGEBPF,
+	unix.TUNSETTXFILTER, unix.TUNGETDEVNETNS, unix.SIOCGSKNS, unix.SIOCSIFHWADDR, unix.TIOCSTI, unix.TIOCLINUX,
+	fioSetOwner, unix.SIOCSPGRP,
+}
+
+// Commands of fcntl that would have the kernel send signals to others.
+var forbiddenCommands = []uint32{unix.F_SETOWN, unix.F_SETOWN_EX, unix.F_SETSIG}
+
+// signalCalls name a process in their first argument.
+var signalCalls = []uint32{
+	unix.SYS_KILL, unix.SYS_TGKILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO,
+}
+
+type rule struct {
+	number     uint32
+	conditions []condition
+	errno      unix.Errno
+}
+
+func equal(argument int, value uint32) condition {
+	return condition{argument: argument, operator: unix.BPF_JEQ, value: value}
+}
+
+func not(c condition) condition {
+	c.negated = !c.negated
+	return c
+}
+
+// rulesFor lists what a program whose process id is `pid` may not do; it keeps that id when it is executed.
+func rulesFor(pid uint32) []rule {
+	rules := []rule{}
+	for _, number := range slices.Concat(forbidden...) {
+		rules = append(rules, rule{number: number, errno: unix.EPERM})
+	}
+	for _, number := range absent {
+		rules = append(rules, rule{number: number, errno: unix.ENOSYS})
+	}
+	return slices.Concat(rules, processRules(pid), socketRules(), requestRules())
+}
+
+func processRules(pid uint32) []rule {
+	thread := condition{argument: 0, mask: unix.CLONE_THREAD, operator: unix.BPF_JEQ, value: unix.CLONE_THREAD}
+	space := condition{argument: 0, mask: namespaceFlags, operator: unix.BPF_JEQ}
+	rules := []rule{
+		{unix.SYS_CLONE, []condition{not(thread)}, unix.EPERM},
+		{unix.SYS_CLONE, []condition{not(space)}, unix.EPERM},
+		{unix.SYS_PRLIMIT64, []condition{not(equal(0, 0)), not(equal(0, pid))}, unix.EPERM},
+	}
+	for _, number := range signalCalls {
+		rules = append(rules, rule{number, []condition{not(equal(0, pid))}, unix.EPERM})
+	}
+	return rules
+}
+
+// A stream socket of the family Unix cannot be given an address but by connect.
+func socketRules() []rule {
+	stream := condition{argument: 1, mask: socketTypeMask, operator: unix.BPF_JEQ, value: unix.SOCK_STREAM}
+	rules := []rule{}
+	for _, number := range []uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR} {
+		rules = append(rules,
+			rule{number, []condition{not(equal(0, unix.AF_UNIX))}, unix.EAFNOSUPPORT},
+			rule{number, []condition{not(stream)}, unix.EPERM})
+	}
+	return rules
+}
+
+func requestRules() []rule {
+	rules := []rule{}
+	for _, request := range forbiddenRequests {
+		rules = append(rules, rule{unix.SYS_IOCTL, []condition{equal(1, request)}, unix.EPERM})
+	}
+	for _, command := range forbiddenCommands {
+		rules = append(rules, rule{unix.SYS_FCNTL, []condition{equal(1, command)}, unix.EPERM})
+	}
+	return rules
+}

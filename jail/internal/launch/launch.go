@@ -1,0 +1,85 @@
+// Package launch turns this process into the program of a plan. Each step narrows what the next one can do, so their
+// order is the design:
+//
+//	cgroups, out-of-memory score → namespaces and root directory → limits → user, capabilities, no_new_privs → descriptors → system calls → execve
+//
+// The process keeps its id and start time, by which the runner knows it. All of it happens on the main thread.
+package launch
+
+import (
+	"fmt"
+	"io"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"coppice/jail/internal/descriptor"
+	"coppice/jail/internal/filter"
+	"coppice/jail/internal/namespace"
+	"coppice/jail/internal/plan"
+	"coppice/jail/internal/privilege"
+)
+
+// New files are the program's alone.
+const fileMask = 0o077
+
+// outOfMemoryScore makes the kernel end a VM before the service or its database. Any process may raise its own.
+const outOfMemoryScore = "500"
+
+// Run returns only when a step has failed.
+func Run(input io.Reader) error {
+	wanted, err := plan.Read(input)
+	if err != nil {
+		return err
+	}
+	if err := confine(wanted); err != nil {
+		return err
+	}
+	// Not the kernel's call itself: the runtime must not start a thread at the moment that all of them end.
+	return fmt.Errorf("starting %s: %w", wanted.Program,
+		syscall.Exec(wanted.Program, append([]string{wanted.Program}, wanted.Arguments...), []string{}))
+}
+
+func confine(wanted *plan.Plan) error {
+	if err := enterCgroups(wanted.Cgroups); err != nil {
+		return err
+	}
+	// Where a container's /proc cannot be written, the kernel chooses as it likes; nothing else depends on it.
+	_ = writeTo("/proc/self/oom_score_adj", outOfMemoryScore)
+	if wanted.Namespaces {
+		if err := namespace.Enter(wanted.Mounts); err != nil {
+			return err
+		}
+	}
+	if err := privilege.Limit(wanted.Limits); err != nil {
+		return err
+	}
+	if err := privilege.Drop(wanted.Identity); err != nil {
+		return err
+	}
+	if err := descriptor.Settle(wanted.Descriptors); err != nil {
+		return err
+	}
+	unix.Umask(fileMask)
+	return filter.Install()
+}
+
+// enterCgroups moves the whole process: 0 stands for who writes.
+func enterCgroups(files []string) error {
+	for _, file := range files {
+		if err := writeTo(file, "0"); err != nil {
+			return fmt.Errorf("entering a cgroup: %s: %w", file, err)
+		}
+	}
+	return nil
+}
+
+func writeTo(file, text string) error {
+	descriptor, err := unix.Open(file, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(descriptor)
+	_, err = unix.Write(descriptor, []byte(text))
+	return err
+}

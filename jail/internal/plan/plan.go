@@ -1,0 +1,117 @@
+// Package plan is what the runner tells the launcher: one JSON object on standard input, never in arguments, which
+// every user of the host can read.
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+)
+
+// Version of the plan's form. Launcher and runner come from one set-up; another number means that they do not.
+const Version = 1
+
+const maxBytes = 1 << 20
+
+// Plan is the whole of what a jailed program gets.
+type Plan struct {
+	Version int `json:"version"`
+	// Cgroups are cgroup.procs files to enter, in this order and before all else.
+	Cgroups []string `json:"cgroups"`
+	// Namespaces asks for a mount, network, IPC and UTS namespace and a root directory of Mounts alone.
+	Namespaces bool    `json:"namespaces"`
+	Mounts     []Mount `json:"mounts"`
+	// Identity to take; absent for a service that is an ordinary user and has only its own.
+	Identity *Identity `json:"identity"`
+	Limits   Limits    `json:"limits"`
+	// Descriptors that the program keeps besides 0, 1 and 2.
+	Descriptors []int `json:"descriptors"`
+	// Program is a path inside the jail.
+	Program   string   `json:"program"`
+	Arguments []string `json:"arguments"`
+}
+
+// Mount puts a file or directory of the host at a place in the jail. Nothing is writable, executable or a device
+// unless it says so.
+type Mount struct {
+	Source     string `json:"source"`
+	Target     string `json:"target"`
+	Writable   bool   `json:"writable"`
+	Executable bool   `json:"executable"`
+	Device     bool   `json:"device"`
+}
+
+// Identity is an unprivileged user of the host.
+type Identity struct {
+	UID int `json:"uid"`
+	GID int `json:"gid"`
+}
+
+// Limits are hard and soft limits at once; no core file is ever written. Zero leaves one as it is.
+type Limits struct {
+	OpenFiles     uint64 `json:"open_files"`
+	FileSizeBytes uint64 `json:"file_size_bytes"`
+	// Tasks of the user id, threads included.
+	Tasks uint64 `json:"tasks"`
+}
+
+// Read takes one plan from r and checks it.
+func Read(r io.Reader) (*Plan, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading the plan: %w", err)
+	}
+	if len(text) > maxBytes {
+		return nil, fmt.Errorf("the plan is longer than %d bytes", maxBytes)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	read := &Plan{}
+	if err := decoder.Decode(read); err != nil {
+		return nil, fmt.Errorf("the plan is not valid: %w", err)
+	}
+	return read, read.check()
+}
+
+func (p *Plan) check() error {
+	if p.Version != Version {
+		return fmt.Errorf("the plan is of version %d, this launcher reads %d: run the set-up again", p.Version, Version)
+	}
+	if !isPlain(p.Program) {
+		return fmt.Errorf("program %q is not a plain absolute path", p.Program)
+	}
+	if p.Identity != nil && (p.Identity.UID <= 0 || p.Identity.GID <= 0) {
+		return errors.New("identity: neither user nor group may be root's")
+	}
+	for _, descriptor := range p.Descriptors {
+		if descriptor < 3 {
+			return fmt.Errorf("descriptor %d is a standard stream", descriptor)
+		}
+	}
+	return p.checkMounts()
+}
+
+func (p *Plan) checkMounts() error {
+	if !p.Namespaces && len(p.Mounts) > 0 {
+		return errors.New("mounts need namespaces")
+	}
+	seen := map[string]bool{}
+	for _, mount := range p.Mounts {
+		if !path.IsAbs(mount.Source) || !isPlain(mount.Target) {
+			return fmt.Errorf("mount of %q at %q: both must be plain absolute paths", mount.Source, mount.Target)
+		}
+		if seen[mount.Target] {
+			return fmt.Errorf("two mounts at %q", mount.Target)
+		}
+		seen[mount.Target] = true
+	}
+	return nil
+}
+
+func isPlain(name string) bool {
+	return path.IsAbs(name) && path.Clean(name) == name && name != "/" && !strings.ContainsRune(name, 0)
+}

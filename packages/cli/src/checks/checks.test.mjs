@@ -1,0 +1,123 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import {
+  judgeCgroups,
+  judgeClock,
+  judgeDisk,
+  judgeLimits,
+  judgeMemory,
+  judgeSocketPath,
+  judgeUserNamespaces,
+} from './judgements.mjs';
+import { describeBoot, describeNetwork, describeService } from './probes.mjs';
+
+const GIB = 1024 ** 3;
+
+test('a disk is judged by room and kind: tmpfs is memory, whatever is free there', () => {
+  const disk = { directory: '/d', freeBytes: 9 * GIB, type: 0xef53 };
+  assert.deepEqual(judgeDisk(disk), { name: 'disk', status: 'ok', detail: '9.0 GiB free at /d (ext4)' });
+  assert.equal(judgeDisk({ ...disk, freeBytes: GIB }).status, 'fail');
+  assert.match(judgeDisk({ ...disk, type: 0x01021994 }).detail, /tmpfs\): memory/u);
+  assert.match(judgeDisk({ ...disk, type: 0x1234 }).detail, /file system 0x1234/u);
+});
+
+test('memory counts what is available, and too little in all is a fault', () => {
+  /** @param {number} total @param {number} available */
+  const meminfo = (total, available) =>
+    `MemTotal: ${total * 1048576} kB\nMemAvailable:  ${available * 1048576} kB\n`;
+  assert.equal(judgeMemory(meminfo(8, 4)).status, 'ok');
+  assert.equal(judgeMemory(meminfo(8, 1)).status, 'warn');
+  assert.equal(judgeMemory(meminfo(0.5, 0.25)).status, 'fail');
+});
+
+test('of limits the hard one counts, and unlimited is enough', () => {
+  const limits =
+    'Limit  Soft Limit  Hard Limit  Units\nMax processes   100   unlimited  processes\nMax open files  1024  1048576  files\n';
+  const [files, processes, pidMax, maps] = judgeLimits({ limits, pidMax: 4000, maxMapCount: 65_530 });
+  assert.deepEqual([files?.detail, processes?.detail], ['1048576', 'unlimited']);
+  assert.deepEqual(
+    [files?.status, processes?.status, pidMax?.status, maps?.status],
+    ['ok', 'ok', 'warn', 'ok'],
+  );
+});
+
+test('a run directory is too long for sockets beyond 70 bytes, not characters', () => {
+  assert.equal(judgeSocketPath('/'.padEnd(70, 'x')).status, 'ok');
+  assert.equal(judgeSocketPath('/'.padEnd(69, 'x') + 'é').status, 'fail');
+});
+
+test('controllers are found in version 1, in version 2, and not where they cannot be written', () => {
+  const one = '30 25 0:26 / /sys/fs/cgroup/cpu rw,nosuid shared:9 - cgroup cgroup rw,cpu,cpuacct';
+  const others = '31 25 0:27 / /m rw - cgroup cgroup rw,memory\n32 25 0:28 / /p rw - cgroup cgroup rw,pids';
+  assert.equal(judgeCgroups(`${one}\n${others}`, undefined).detail, 'version 1: cpu, memory, pids');
+  const two = '30 25 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw';
+  assert.equal(judgeCgroups(two, 'cpuset cpu io memory pids').detail, 'version 2: cpu, memory, pids');
+  assert.match(judgeCgroups(two.replace(' rw,', ' ro,'), 'cpu memory pids').detail, /^no cpu, memory, pids/u);
+  assert.match(judgeCgroups(one, '').detail, /^no memory, pids/u);
+});
+
+test('clock and user namespaces are told by what the kernel and the CPU say', () => {
+  assert.equal(judgeClock('tsc', 'flags\t\t: fpu constant_tsc nonstop_tsc\n').status, 'ok');
+  assert.match(
+    judgeClock('kvm-clock', 'flags\t\t: fpu\n').detail,
+    /does not promise constant_tsc, nonstop_tsc/u,
+  );
+  const open = { limit: 100, debian: undefined, apparmor: '0' };
+  assert.match(judgeUserNamespaces(open).detail, /^an ordinary user may/u);
+  assert.match(judgeUserNamespaces({ ...open, apparmor: '1' }).detail, /^only root may/u);
+});
+
+test('a boot is a fault only when it was refused, not when the machine was slow', () => {
+  assert.equal(describeBoot({ error: 'booting a kernel with TCG took longer than 11000 ms' }).status, 'warn');
+  assert.equal(describeBoot({ error: 'the probe was broken off' }).status, 'warn');
+  assert.equal(describeBoot({ error: 'QEMU did not start: no such file' }).status, 'fail');
+  const kvm = describeBoot({ accelerator: 'kvm', reason: 'a kernel booted with KVM', boot_ms: 512 });
+  assert.deepEqual(kvm, {
+    name: 'accelerator',
+    status: 'ok',
+    detail: 'kvm: a kernel booted with KVM; a guest kernel booted in 0.5 s',
+  });
+});
+
+test('a network that is missing is a fault where it is asked for, with the remedy apart', () => {
+  const answer = { obstacle: 'no TAP can be made; load the kernel module tun' };
+  assert.deepEqual(describeNetwork(answer, 'auto'), {
+    name: 'network',
+    status: 'warn',
+    detail: 'none: no TAP can be made',
+    remedy: 'load the kernel module tun',
+  });
+  assert.equal(describeNetwork(answer, 'on').status, 'fail');
+  assert.equal(describeNetwork(answer, 'off').status, 'ok');
+  assert.equal(describeNetwork({ forwarded: true }, 'auto').status, 'ok');
+});
+
+test('a drop names the chain and the remedy; one that is not explained, or may let us pass, says so', () => {
+  const chain = {
+    where: 'table ip filter, chain FORWARD (its policy is drop)',
+    remedy: 'iptables …',
+    names_ours: false,
+  };
+  const dropped = { forwarded: false, outcome: 'no answer', foreign: [chain] };
+  const row = describeNetwork(dropped, 'auto');
+  assert.match(row.detail, /\(no answer\): dropped by table ip filter, chain FORWARD/u);
+  assert.deepEqual([row.status, row.remedy], ['fail', 'iptables …']);
+  assert.match(
+    describeNetwork({ ...dropped, foreign: [] }, 'auto').detail,
+    /no rule of nftables explains it/u,
+  );
+  assert.equal(
+    describeNetwork({ ...dropped, foreign: [{ ...chain, names_ours: true }] }, 'auto').status,
+    'warn',
+  );
+});
+
+test('the service is told by what it says of itself', () => {
+  const status = { accelerator: 'tcg', network: 'none', network_reason: 'no tun', vms: 2 };
+  assert.equal(
+    describeService({ state: 'running', status, version: '0.1.0' }).detail,
+    'running, version 0.1.0: tcg, no network (no tun), 2 VMs',
+  );
+  assert.equal(describeService({ state: 'absent' }).status, 'ok');
+  assert.equal(describeService({ state: 'closed', reason: 'why' }).status, 'warn');
+});

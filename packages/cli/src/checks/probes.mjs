@@ -1,0 +1,113 @@
+/** What the service's own parts found when they tried: rows from the answers of packages/server/src/diagnosis. */
+import { runProbe } from '../probe-process.mjs';
+
+/** A hanging KVM and then a boot under emulation. */
+const BOOT_TIMEOUT_MS = 14_500;
+const NETWORK_TIMEOUT_MS = 12_000;
+const SERVICE_TIMEOUT_MS = 8000;
+const VIRTUALIZE = 'for speed, enable virtualization (VT-x or AMD-V; on a virtual machine: nested)';
+
+/** @typedef {import('../doctor.mjs').Row} Row */
+/** @typedef {import('../probe-process.mjs').Paths} Paths */
+/** @typedef {Record<string, any>} Answer */
+
+/** @param {Paths} paths */
+export async function inspectBoot(paths) {
+  return paths.error === undefined ? describeBoot(await runProbe('boot', BOOT_TIMEOUT_MS)) : [];
+}
+
+/** @param {Paths} paths */
+export async function inspectNetwork(paths) {
+  if (paths.error !== undefined) return [];
+  return describeNetwork(await runProbe('network', NETWORK_TIMEOUT_MS), paths.network);
+}
+
+/** @param {Paths} paths */
+export async function inspectService(paths) {
+  return paths.error === undefined ? describeService(await runProbe('service', SERVICE_TIMEOUT_MS)) : [];
+}
+
+/**
+ * @param {Answer} answer
+ * @returns {Row}
+ */
+export function describeBoot(answer) {
+  const name = 'accelerator';
+  if (typeof answer['error'] === 'string') {
+    const tooSlow = /took longer|broken off|no answer within/u.test(answer['error']);
+    const detail = `no guest kernel booted: ${answer['error']}`;
+    return tooSlow
+      ? { name, status: 'warn', detail, remedy: 'try again when the machine is less busy' }
+      : { name, status: 'fail', detail, remedy: 'npm run setup, and see what QEMU says' };
+  }
+  const { accelerator, reason, boot_ms: bootMs } = answer;
+  const detail = `${accelerator}: ${reason}; a guest kernel booted in ${(bootMs / 1000).toFixed(1)} s`;
+  return accelerator === 'kvm'
+    ? { name, status: 'ok', detail }
+    : { name, status: 'warn', detail, remedy: VIRTUALIZE };
+}
+
+/**
+ * @param {Answer} answer
+ * @param {Paths['network']} mode
+ * @returns {Row}
+ */
+export function describeNetwork(answer, mode) {
+  const name = 'network';
+  if (mode === 'off')
+    return { name, status: 'ok', detail: 'none: it is switched off by COPPICE_NETWORK=off' };
+  const { error, obstacle, untried, forwarded, outcome, foreign = [] } = answer;
+  if (obstacle !== undefined) {
+    const status = mode === 'on' ? 'fail' : 'warn';
+    const [what, ...remedy] = obstacle.split('; ');
+    const detail = `none: ${what}${mode === 'on' ? ', and COPPICE_NETWORK=on asks for one' : ''}`;
+    return { name, status, detail, ...(remedy.length > 0 ? { remedy: remedy.join('; ') } : {}) };
+  }
+  if (error !== undefined || untried !== undefined)
+    return { name, status: 'warn', detail: `forwarding was not tried: ${error ?? untried}` };
+  if (forwarded === true)
+    return {
+      name,
+      status: 'ok',
+      detail: 'a connection was forwarded through our rules and those of this host',
+    };
+  return describeDrop(outcome, foreign);
+}
+
+/**
+ * @param {string} outcome
+ * @param {{ where: string, remedy: string, names_ours: boolean }[]} foreign
+ * @returns {Row}
+ */
+function describeDrop(outcome, foreign) {
+  const name = 'network';
+  const what = `a connection like a guest's was not forwarded (${outcome})`;
+  if (foreign.length === 0) {
+    const remedy = 'look for packet filters that nftables does not show: iptables-legacy, eBPF, the cloud';
+    return { name, status: 'fail', detail: `${what}, and no rule of nftables explains it`, remedy };
+  }
+  const places = foreign.map(({ where }) => where).join('; ');
+  const remedy = foreign.map((chain) => chain.remedy).join(' && ');
+  if (foreign.every((chain) => chain.names_ours)) {
+    const detail = `${what}: ${places} drops others and has rules for interfaces named as ours, which the probe's is not`;
+    return { name, status: 'warn', detail, remedy: 'see whether a sandbox reaches the internet' };
+  }
+  return { name, status: 'fail', detail: `${what}: dropped by ${places}`, remedy };
+}
+
+/**
+ * @param {Answer} answer
+ * @returns {Row}
+ */
+export function describeService(answer) {
+  const name = 'service';
+  if (answer['error'] !== undefined)
+    return { name, status: 'warn', detail: `could not be asked: ${answer['error']}` };
+  if (answer['state'] === 'absent') return { name, status: 'ok', detail: 'not running; npm start starts it' };
+  if (answer['state'] === 'closed')
+    return { name, status: 'warn', detail: `something is there, but does not answer: ${answer['reason']}` };
+  const { status, version } = answer;
+  const network = status.network === 'none' ? `no network (${status.network_reason})` : 'filtered network';
+  const detail = `running${version === undefined ? '' : `, version ${version}`}: ${status.accelerator}, ${network}, ${status.vms} VMs`;
+  return { name, status: 'ok', detail };
+}

@@ -1,0 +1,27 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { formatRows, summarize } from './report-table.mjs';
+
+/** @type {import('./doctor.mjs').Row[]} */
+const ROWS = [
+  { name: 'disk', status: 'ok', detail: '9 GiB free' },
+  { name: 'network', status: 'fail', detail: 'dropped', remedy: 'nft insert rule' },
+  { name: 'tsc', status: 'warn', detail: 'unsteady' },
+];
+
+test('a row is a line, its remedy another one beneath the detail', () => {
+  assert.equal(
+    formatRows(ROWS, { colour: false }),
+    'ok    disk     9 GiB free\nfail  network  dropped\n               -> nft insert rule\nwarn  tsc      unsteady\n',
+  );
+});
+
+test('colour is around the status alone', () => {
+  const [line] = formatRows(ROWS.slice(0, 1), { colour: true }).split('\n');
+  assert.equal(line, '\u001B[32mok  \u001B[0m  disk  9 GiB free');
+});
+
+test('the last lines say what is to be mended, what to know of, or that all is ready', () => {
+  assert.equal(summarize(ROWS), '\n1 to know of: tsc\n1 to be mended: network\n');
+  assert.equal(summarize(ROWS.slice(0, 1)), '\nready\n');
+});

@@ -1,0 +1,7 @@
+/** A setting that cannot be used; the message names it. */
+export class ConfigError extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = 'ConfigError';
+  }
+}

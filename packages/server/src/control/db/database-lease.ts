@@ -1,0 +1,126 @@
+/**
+ * One control for a database: two would each run the timers of sandboxes whose VMs only the other's runner has, and
+ * take them for lost. The lease is a lock of PostgreSQL's that belongs to one connection, which it gives back whenever
+ * that connection ends.
+ *
+ *     acquire ── granted ─► held ── connection lost ─► not held: requests get 503 ── granted again ─► held
+ *        └── another has it ─► refused                        └── another has it ─► `taken`: control must end
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import pg from 'pg';
+import type { Logger } from 'pino';
+
+/** The name of the lock within its database: "coppice" in ASCII. */
+const LOCK_ID = '27988551407330149';
+const QUERY_DEADLINE_MS = 5_000;
+const RETRY_MS = 250;
+/** A control that was killed on another machine is noticed by PostgreSQL only after a while. */
+const PATIENCE_MS = 10_000;
+
+export interface LeaseOptions {
+  connection: pg.PoolConfig;
+  log: Logger;
+  /** How long another's lock is waited for. */
+  patienceMs?: number;
+}
+
+export class DatabaseTakenError extends Error {
+  constructor() {
+    super(
+      'another control uses this database: stop it, or give each data directory a database of its own (DATABASE_URL)',
+    );
+    this.name = 'DatabaseTakenError';
+  }
+}
+
+export class DatabaseLease implements AsyncDisposable {
+  readonly #options: LeaseOptions;
+  readonly #taken = Promise.withResolvers<DatabaseTakenError>();
+  readonly #stop = new AbortController();
+  #client: pg.Client | undefined;
+
+  private constructor(options: LeaseOptions) {
+    this.#options = options;
+  }
+
+  /** Throws {@link DatabaseTakenError} when another control has it. */
+  static async acquire(options: LeaseOptions): Promise<DatabaseLease> {
+    const lease = new DatabaseLease(options);
+    const end = performance.now() + (options.patienceMs ?? PATIENCE_MS);
+    while (!(await lease.#try())) {
+      if (performance.now() > end) throw new DatabaseTakenError();
+      await delay(RETRY_MS);
+    }
+    return lease;
+  }
+
+  get isHeld(): boolean {
+    return this.#client !== undefined;
+  }
+
+  /** Settles when the lease was lost and another control has it now. */
+  get taken(): Promise<DatabaseTakenError> {
+    return this.#taken.promise;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    const client = this.#client;
+    this.#client = undefined;
+    await client?.end();
+  }
+
+  /** False when another has it; throws when the database does not answer. */
+  async #try(): Promise<boolean> {
+    const client = new pg.Client({
+      ...this.#options.connection,
+      keepAlive: true,
+      connectionTimeoutMillis: QUERY_DEADLINE_MS,
+      query_timeout: QUERY_DEADLINE_MS,
+    });
+    client.on('error', (error) =>
+      this.#options.log.debug({ err: error }, 'the connection of the lease broke'),
+    );
+    await client.connect();
+    try {
+      const answer = await client.query<{ granted: boolean }>(
+        `SELECT pg_try_advisory_lock(${LOCK_ID}) AS granted`,
+      );
+      if (answer.rows[0]?.granted === true && !this.#stop.signal.aborted) {
+        this.#hold(client);
+        return true;
+      }
+    } catch (error) {
+      void client.end().catch(() => undefined);
+      throw error;
+    }
+    await client.end();
+    return false;
+  }
+
+  #hold(client: pg.Client): void {
+    this.#client = client;
+    client.once('end', () => {
+      if (this.#client !== client) return;
+      this.#client = undefined;
+      this.#options.log.warn('the lease of the database is lost; nothing is served until it is back');
+      void this.#regain();
+    });
+  }
+
+  async #regain(): Promise<void> {
+    const { signal } = this.#stop;
+    let refusedSince: number | undefined;
+    while (!signal.aborted && !this.isHeld) {
+      try {
+        if (await this.#try()) return this.#options.log.info('the lease of the database is back');
+        refusedSince ??= performance.now();
+        if (performance.now() - refusedSince > (this.#options.patienceMs ?? PATIENCE_MS))
+          return this.#taken.resolve(new DatabaseTakenError());
+      } catch (error) {
+        this.#options.log.debug({ err: error }, 'the database does not answer; the lease is asked for again');
+      }
+      await delay(RETRY_MS, undefined, { signal }).catch(() => undefined);
+    }
+  }
+}

@@ -1,0 +1,104 @@
+/**
+ * Which images an organization has asked for. The runner's images are everybody's, and their names tell what others
+ * work with: each organization is shown its own, by the names that it used itself, and the built-in ones.
+ */
+import { BUILTIN_REGISTRY, type ImageRecord } from '@coppice/contract';
+import type { Logger } from 'pino';
+import type { Database } from '../db/database.ts';
+import type { PreparedImage } from '../../lib/runner-protocol.ts';
+
+/** Kept for each organization; the one that was not asked for the longest goes first. */
+const MAX_IMAGES = 1000;
+/** How exact the time of the last use is: a create of an image that is in use writes nothing. */
+const REMEMBERED_MS = 3_600_000;
+const MAX_REMEMBERED = 10_000;
+
+export class ImageUses {
+  readonly #db: Database;
+  readonly #log: Logger;
+  /** Uses that are in SQL, and since when. */
+  readonly #remembered = new Map<string, number>();
+
+  constructor(db: Database, log: Logger) {
+    this.#db = db;
+    this.#log = log;
+  }
+
+  /**
+   * After a create or a build. `image` is the resolved reference, `registry/repository:tag@sha256:…`. Does not throw: a list that
+   * lacks an image is no reason to fail what has succeeded.
+   */
+  async note(organizationId: string, image: string): Promise<void> {
+    const digest = /@(sha256:[0-9a-f]{64})$/u.exec(image)?.[1];
+    const use = nameUse(organizationId, image);
+    const isKnown = (this.#remembered.get(use) ?? 0) > Date.now() - REMEMBERED_MS;
+    if (digest === undefined || isKnown || isBuiltinName(image)) return;
+    try {
+      await this.#store(organizationId, image, digest);
+      this.#remember(use);
+    } catch (error) {
+      this.#log.warn(
+        { err: error, organization_id: organizationId, image },
+        'the use of an image was not noted',
+      );
+    }
+  }
+
+  /** Of what the runner has: built-in images, and those that this organization asked for, by its own names. */
+  async show(organizationId: string, prepared: readonly PreparedImage[]): Promise<ImageRecord[]> {
+    const byDigest = new Map(prepared.map((image) => [image.digest, image]));
+    const own = (await this.#list(organizationId)).flatMap(({ image, digest }) => {
+      const found = byDigest.get(digest);
+      return found === undefined ? [] : [{ ...found, image }];
+    });
+    const builtin = prepared.filter(({ image }) => isBuiltinName(image));
+    return [...own, ...builtin].sort((a, b) => (a.image < b.image ? -1 : 1));
+  }
+
+  #list(organizationId: string): Promise<{ image: string; digest: string }[]> {
+    return this.#db
+      .selectFrom('image_uses')
+      .select(['image', 'digest'])
+      .where('organization_id', '=', organizationId)
+      .execute();
+  }
+
+  async #store(organizationId: string, image: string, digest: string): Promise<void> {
+    const last_used_at = Date.now();
+    await this.#db
+      .insertInto('image_uses')
+      .values({ organization_id: organizationId, image, digest, last_used_at })
+      .onConflict((conflict) =>
+        conflict.columns(['organization_id', 'image']).doUpdateSet({ digest, last_used_at }),
+      )
+      .execute();
+    await this.#db
+      .deleteFrom('image_uses')
+      .where('organization_id', '=', organizationId)
+      .where('image', 'in', (select) =>
+        select
+          .selectFrom('image_uses')
+          .select('image')
+          .where('organization_id', '=', organizationId)
+          .orderBy('last_used_at', 'desc')
+          .orderBy('image')
+          .offset(MAX_IMAGES),
+      )
+      .execute();
+  }
+
+  #remember(use: string): void {
+    this.#remembered.delete(use);
+    this.#remembered.set(use, Date.now());
+    const [oldest] = this.#remembered.keys();
+    if (this.#remembered.size > MAX_REMEMBERED && oldest !== undefined) this.#remembered.delete(oldest);
+  }
+}
+
+function nameUse(organizationId: string, image: string): string {
+  return `${organizationId} ${image}`;
+}
+
+function isBuiltinName(image: string): boolean {
+  return image.startsWith(`${BUILTIN_REGISTRY}/`);
+}

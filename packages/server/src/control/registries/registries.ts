@@ -1,0 +1,97 @@
+/** What each organization may say to image registries. A change counts from the next create or build on. */
+import {
+  AppError,
+  isBuiltinImage,
+  parseRegistryName,
+  type ImageReference,
+  type PutRegistryRequest,
+  type RegistryRecord,
+} from '@coppice/contract';
+import type { Logger } from 'pino';
+import { Secret } from '../../lib/secret.ts';
+import type { SecretBox, SecretContext } from '../secrets/secret-box.ts';
+import type { RegistryRow, RegistryStore } from './registry-store.ts';
+
+/** What a registry is told. */
+export interface RegistryLogin {
+  username: string;
+  password: Secret;
+}
+
+const MAX_REGISTRIES = 100;
+
+export interface RegistriesParts {
+  store: RegistryStore;
+  secrets: SecretBox;
+  log: Logger;
+}
+
+export class Registries {
+  readonly #store: RegistryStore;
+  readonly #secrets: SecretBox;
+  readonly #log: Logger;
+
+  constructor({ store, secrets, log }: RegistriesParts) {
+    this.#store = store;
+    this.#secrets = secrets;
+    this.#log = log;
+  }
+
+  /** Stores or replaces. `name` may be any spelling of the registry. */
+  async put(organizationId: string, name: string, request: PutRegistryRequest): Promise<RegistryRecord> {
+    const registry = parseRegistryName(name);
+    const context = describeSecret(organizationId, registry);
+    const row = {
+      organization_id: organizationId,
+      registry,
+      username: request.username,
+      sealed_password: this.#secrets.seal(new Secret(request.password), context),
+      updated_at: Date.now(),
+    };
+    const stored = await this.#store.put(row, MAX_REGISTRIES);
+    if (stored !== undefined) return buildRegistryRecord(stored);
+    throw new AppError(
+      'capacity',
+      `the organization has credentials for ${MAX_REGISTRIES} registries, which is the limit; delete some`,
+    );
+  }
+
+  /** By name of the registry. */
+  async list(organizationId: string): Promise<RegistryRecord[]> {
+    return (await this.#store.list(organizationId)).map(buildRegistryRecord);
+  }
+
+  async remove(organizationId: string, name: string): Promise<void> {
+    const registry = parseRegistryName(name);
+    if (await this.#store.remove(organizationId, registry)) return;
+    throw new AppError('not_found', `there are no credentials for the registry ${JSON.stringify(registry)}`);
+  }
+
+  /** Undefined when the registry is to be asked as anybody would. AppError `secret_unreadable` without the right key. */
+  async findLogin(organizationId: string, reference: ImageReference): Promise<RegistryLogin | undefined> {
+    if (isBuiltinImage(reference)) return undefined;
+    const row = await this.#store.find(organizationId, reference.registry);
+    if (row === undefined) return undefined;
+    const { username, registry, sealed_password } = row;
+    try {
+      return {
+        username,
+        password: this.#secrets.open(sealed_password, describeSecret(organizationId, registry)),
+      };
+    } catch (error) {
+      this.#log.warn(
+        { err: error, organization_id: organizationId, registry },
+        'stored credentials cannot be read',
+      );
+      throw error;
+    }
+  }
+}
+
+function describeSecret(organizationId: string, registry: string): SecretContext {
+  return { organizationId, purpose: 'registry password', name: registry };
+}
+
+function buildRegistryRecord({ registry, username, updated_at }: RegistryRow): RegistryRecord {
+  return { registry, username, updated_at: new Date(updated_at).toISOString() };
+}

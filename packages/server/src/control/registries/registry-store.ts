@@ -1,0 +1,72 @@
+/** Registry credentials in SQL, the passwords sealed. */
+import type { Database } from '../db/database.ts';
+import type { RegistryCredentialTable } from '../db/tables.ts';
+
+export type RegistryRow = RegistryCredentialTable;
+
+export class RegistryStore {
+  readonly #db: Database;
+
+  constructor(db: Database) {
+    this.#db = db;
+  }
+
+  /** Inserts or replaces; undefined, and nothing is done, when the organization has `limit` other registries. */
+  async put(row: RegistryRow, limit: number): Promise<RegistryRow | undefined> {
+    return this.#db.transaction().execute(async (transaction) => {
+      // One writer at a time for each organization, so that the count stays true; creates are not held up.
+      await transaction
+        .selectFrom('organizations')
+        .select('id')
+        .where('id', '=', row.organization_id)
+        .forNoKeyUpdate()
+        .execute();
+      const { count } = await transaction
+        .selectFrom('registry_credentials')
+        .select((select) => select.fn.countAll<number>().as('count'))
+        .where('organization_id', '=', row.organization_id)
+        .where('registry', '!=', row.registry)
+        .executeTakeFirstOrThrow();
+      if (count >= limit) return undefined;
+      const { username, sealed_password, updated_at } = row;
+      return transaction
+        .insertInto('registry_credentials')
+        .values(row)
+        .onConflict((conflict) =>
+          conflict
+            .columns(['organization_id', 'registry'])
+            .doUpdateSet({ username, sealed_password, updated_at }),
+        )
+        .returningAll()
+        .executeTakeFirstOrThrow();
+    });
+  }
+
+  find(organizationId: string, registry: string): Promise<RegistryRow | undefined> {
+    return this.#db
+      .selectFrom('registry_credentials')
+      .selectAll()
+      .where('organization_id', '=', organizationId)
+      .where('registry', '=', registry)
+      .executeTakeFirst();
+  }
+
+  list(organizationId: string): Promise<RegistryRow[]> {
+    return this.#db
+      .selectFrom('registry_credentials')
+      .selectAll()
+      .where('organization_id', '=', organizationId)
+      .orderBy('registry')
+      .execute();
+  }
+
+  /** False when there was nothing to remove. */
+  async remove(organizationId: string, registry: string): Promise<boolean> {
+    const removed = await this.#db
+      .deleteFrom('registry_credentials')
+      .where('organization_id', '=', organizationId)
+      .where('registry', '=', registry)
+      .executeTakeFirst();
+    return removed.numDeletedRows > 0n;
+  }
+}

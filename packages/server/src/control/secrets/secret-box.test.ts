@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { test } from 'node:test';
+import { AppError } from '@coppice/contract';
+import { Secret } from '../../lib/secret.ts';
+import { MASTER_KEY_BYTES, SecretBox, type SecretContext } from './secret-box.ts';
+
+const CONTEXT: SecretContext = { organizationId: 'org1', purpose: 'registry-password', name: 'ghcr.io' };
+const box = new SecretBox(randomBytes(MASTER_KEY_BYTES));
+
+function isUnreadable(error: unknown): boolean {
+  return (
+    error instanceof AppError && error.code === 'secret_unreadable' && /store it again/.test(error.message)
+  );
+}
+
+test('what is sealed opens again, whatever characters it has', () => {
+  for (const value of ['hunter2', 'pässwörd 🔑', 'x'.repeat(16_384), ''])
+    assert.equal(box.open(box.seal(new Secret(value), CONTEXT), CONTEXT).reveal(), value);
+});
+
+test('the same secret never looks the same, and its text is nowhere in it', () => {
+  const [a, b] = [box.seal(new Secret('hunter2'), CONTEXT), box.seal(new Secret('hunter2'), CONTEXT)];
+  assert.ok(!a.equals(b));
+  assert.ok(!a.includes('hunter2'));
+});
+
+test('it opens for no other organization, purpose or name, also where the texts together are the same', () => {
+  const sealed = box.seal(new Secret('hunter2'), CONTEXT);
+  const others: SecretContext[] = [
+    { ...CONTEXT, organizationId: 'org2' },
+    { ...CONTEXT, purpose: 'other' },
+    { ...CONTEXT, name: 'docker.io' },
+    { organizationId: 'org1r', purpose: 'egistry-password', name: 'ghcr.io' },
+  ];
+  for (const other of others) assert.throws(() => box.open(sealed, other), isUnreadable);
+});
+
+test('another key, a changed byte anywhere and a cut envelope are told as a secret to store again', () => {
+  const sealed = box.seal(new Secret('hunter2'), CONTEXT);
+  assert.throws(() => new SecretBox(randomBytes(MASTER_KEY_BYTES)).open(sealed, CONTEXT), isUnreadable);
+  for (let index = 0; index < sealed.length; index += 1) {
+    const changed = Buffer.from(sealed);
+    changed[index] = (changed[index] ?? 0) ^ 1;
+    assert.throws(() => box.open(changed, CONTEXT), isUnreadable, `byte ${index}`);
+    assert.throws(() => box.open(sealed.subarray(0, index), CONTEXT), isUnreadable, `${index} bytes`);
+  }
+});

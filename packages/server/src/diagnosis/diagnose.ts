@@ -1,0 +1,49 @@
+/**
+ * What `coppice doctor` has tried by the service's own parts, each in a process of its own:
+ * `diagnose.ts config|service|boot|network` prints one line of JSON. Whatever it makes is gone when it ends, and it
+ * ends when its standard input does: when whoever asked is gone.
+ */
+import { ConfigError, loadConfig, type Config } from '../config.ts';
+import { probeBoot } from './boot-probe.ts';
+import { probeNetwork } from './network-probe.ts';
+import { askService } from './service-state.ts';
+
+export interface Failure {
+  error: string;
+}
+
+const PROBES: Record<string, (config: Config, signal: AbortSignal) => Promise<object>> = {
+  config: async (config) => describeConfig(config),
+  service: (config) => askService(config),
+  boot: (config, signal) => probeBoot(config, signal),
+  network: (config, signal) => probeNetwork(config, signal),
+};
+
+function describeConfig(config: Config): object {
+  const { dataDir, runDir, assetsDir, runner } = config;
+  return { data_dir: dataDir, run_dir: runDir, assets_dir: assetsDir, network: runner.network };
+}
+
+/** Whoever asked is gone, or will wait no longer. */
+function abandoned(): AbortSignal {
+  const controller = new AbortController();
+  const abort = (): void => controller.abort(new Error('the probe was broken off'));
+  process.stdin.once('end', abort).once('error', abort).resume();
+  process.once('SIGTERM', abort).once('SIGINT', abort);
+  return controller.signal;
+}
+
+async function run(name: string): Promise<object> {
+  const probe = PROBES[name];
+  if (probe === undefined) throw new ConfigError(`there is no probe "${name}"`);
+  return probe(loadConfig(), abandoned());
+}
+
+try {
+  process.stdout.write(`${JSON.stringify(await run(process.argv[2] ?? ''))}\n`);
+} catch (error) {
+  const failure: Failure = { error: error instanceof Error ? error.message : String(error) };
+  process.stdout.write(`${JSON.stringify(failure)}\n`);
+  process.exitCode = 1;
+}
+process.stdin.destroy();

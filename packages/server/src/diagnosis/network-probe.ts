@@ -1,0 +1,189 @@
+/**
+ * Forwards a connection through this host as a guest's would be: between two network namespaces, in at an interface
+ * with our rules for it, out at another, masqueraded. A rule of somebody else that drops it is looked for and named.
+ *
+ *     namespace "guest" ─ cop<4 hex>-0 │ host's forward hook, our rules under another name │ doc<pid> ─ namespace "outside"
+ *
+ * All of it goes with this process, but for the table, whose rules match nothing then; the next probe removes it.
+ */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { networkInterfaces } from 'node:os';
+import { fileURLToPath } from 'node:url';
+import type { Config } from '../config.ts';
+import { withDeadline } from '../lib/deadline.ts';
+import { runCommand } from '../lib/run-command.ts';
+import {
+  buildSlotAddresses,
+  contains,
+  formatIpv4,
+  parseCidr,
+  type AddressPlan,
+} from '../runner/network/address-plan.ts';
+import { writeTapSettings } from '../runner/network/host-settings.ts';
+import { KernelTools } from '../runner/network/kernel-tools.ts';
+import { findNetworkObstacle } from '../runner/network/requirements.ts';
+import { buildRuleset, buildTableRemoval } from '../runner/network/ruleset.ts';
+import { buildInstanceNames, buildTapName, type InstanceNames } from '../runner/network/slot-names.ts';
+import { describeForeign, findForeignDrops, remedyFor, type ForeignChain } from './foreign-rules.ts';
+import type { PeerCall } from './forward-peer.ts';
+import { isProbeAlive } from './leftovers.ts';
+
+/** For documentation (RFC 5737), so in nobody's use; checked all the same. */
+const GUESTS = '198.51.100.0/28';
+const OUTSIDE = '203.0.113.0/30';
+const PORT = 443;
+const STEP_TIMEOUT_MS = 4000;
+const CONNECT_TIMEOUT_MS = 2500;
+const LIST_TIMEOUT_MS = 5000;
+const PROBE_TABLE = /^table inet (coppice_doctor_(\d+))$/gmu;
+
+export interface NetworkProbe {
+  /** Why guests here have no network at all. */
+  obstacle?: string;
+  /** Why forwarding was not tried. */
+  untried?: string;
+  forwarded?: boolean;
+  /** What came of it where it was not. */
+  outcome?: string;
+  foreign?: { where: string; remedy: string; names_ours: boolean }[];
+}
+
+export async function probeNetwork({ runner }: Config, signal: AbortSignal): Promise<NetworkProbe> {
+  const { slug, guestCidr, tools } = runner;
+  const obstacle = await findNetworkObstacle({ slug, guestCidr, tools });
+  if (obstacle !== undefined) return { obstacle };
+  const taken = findAddressInUse();
+  if (taken !== undefined) return { untried: `this host uses ${taken}, which the probe would need` };
+  const kernel = new KernelTools(tools);
+  await removeLeftTables(tools.nft, kernel);
+  const outcome = await forward(kernel, signal);
+  if (outcome === 'connected') return { forwarded: true };
+  const foreign = await listForeign(tools.nft, slug);
+  return {
+    forwarded: false,
+    outcome,
+    foreign: foreign.map((chain) => ({
+      where: describeForeign(chain),
+      remedy: remedyFor(chain),
+      names_ours: chain.namesOurs,
+    })),
+  };
+}
+
+function findAddressInUse(): string | undefined {
+  const ranges = [GUESTS, OUTSIDE].map((range) => parseCidr('range', range));
+  return Object.values(networkInterfaces())
+    .flatMap((addresses) => addresses ?? [])
+    .filter(({ family }) => family === 'IPv4')
+    .map(({ address }) => address)
+    .find((address) => ranges.some((range) => contains(range, parseCidr('address', `${address}/32`))));
+}
+
+async function removeLeftTables(nft: string, kernel: KernelTools): Promise<void> {
+  const tables = await runCommand(nft, ['list', 'tables'], LIST_TIMEOUT_MS);
+  for (const [, table = '', pid] of tables.matchAll(PROBE_TABLE)) {
+    if (!isProbeAlive(Number(pid))) await kernel.nft(buildTableRemoval({ ...newNames(), table }));
+  }
+}
+
+/** Like those of an instance that nobody has. */
+function newNames(): InstanceNames {
+  return { ...buildInstanceNames(randomBytes(2).toString('hex')), table: `coppice_doctor_${process.pid}` };
+}
+
+async function forward(kernel: KernelTools, signal: AbortSignal): Promise<string> {
+  await using made = new AsyncDisposableStack();
+  const guests = parseCidr('guests', GUESTS);
+  const plan: AddressPlan = { guests, resolver: formatIpv4(guests.first + 1), capacity: 1 };
+  const slot = buildSlotAddresses(plan, 0);
+  const outside = parseCidr('outside', OUTSIDE).first;
+  const names = newNames();
+  const inward = buildTapName(names, 0);
+  const outward = `doc${process.pid}`;
+  const [guest, server] = [made.use(await Peer.start(signal)), made.use(await Peer.start(signal))];
+  made.defer(() => kernel.nft(buildTableRemoval(names)));
+  await kernel.nft(
+    buildRuleset({ names, plan, openRanges: [], dnsPorts: { udp: 1, tcp: 1 }, slots: [slot] }),
+  );
+  made.defer(
+    async () => void (await kernel.ipBatchForced([`link delete ${inward}`, `link delete ${outward}`])),
+  );
+  await kernel.ipBatch([
+    `link add ${inward} type veth peer name eth0 netns ${guest.pid}`,
+    `link add ${outward} type veth peer name eth0 netns ${server.pid}`,
+    `address add ${slot.gateway}/30 dev ${inward}`,
+    `address add ${formatIpv4(outside + 1)}/30 dev ${outward}`,
+    `link set ${inward} up`,
+    `link set ${outward} up`,
+  ]);
+  // Of these two interfaces alone: whether the host forwards in general stays as it is.
+  for (const name of [inward, outward]) writeTapSettings(name);
+  const host = formatIpv4(outside + 2);
+  await server.configure([`address add ${host}/30 dev eth0`, 'link set eth0 up']);
+  await guest.configure([
+    `address add ${slot.guest}/30 dev eth0`,
+    'link set eth0 up',
+    `route add default via ${slot.gateway}`,
+  ]);
+  const listening = await server.call({ call: 'listen', port: PORT });
+  if (listening !== 'listening') throw new Error(`the probe's server: ${listening}`);
+  return await guest.call({ call: 'connect', host, port: PORT, timeoutMs: CONNECT_TIMEOUT_MS });
+}
+
+async function listForeign(nft: string, slug: string): Promise<ForeignChain[]> {
+  return findForeignDrops(
+    await runCommand(nft, ['--json', 'list', 'ruleset'], LIST_TIMEOUT_MS),
+    `cop${slug}`,
+  );
+}
+
+/** A process in a network namespace of its own. */
+class Peer implements AsyncDisposable {
+  readonly #child: ChildProcess;
+
+  private constructor(child: ChildProcess) {
+    this.#child = child;
+  }
+
+  static async start(signal: AbortSignal): Promise<Peer> {
+    const program = fileURLToPath(new URL('forward-peer.ts', import.meta.url));
+    const child = spawn('unshare', ['--net', process.execPath, program], {
+      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+      signal,
+    });
+    const failed = once(child, 'error').then(([error]) => Promise.reject(error as Error));
+    await withDeadline(
+      'a network namespace',
+      STEP_TIMEOUT_MS,
+      Promise.race([once(child, 'message'), failed]),
+    );
+    return new Peer(child);
+  }
+
+  get pid(): number {
+    return this.#child.pid ?? 0;
+  }
+
+  async configure(commands: readonly string[]): Promise<void> {
+    for (const command of ['link set lo up', ...commands]) {
+      const args = ['--target', String(this.pid), '--net', 'ip', ...command.split(' ')];
+      await runCommand('nsenter', args, STEP_TIMEOUT_MS);
+    }
+  }
+
+  async call(call: PeerCall): Promise<string> {
+    const answer = once(this.#child, 'message');
+    this.#child.send(call);
+    const [text] = (await withDeadline(`the probe's ${call.call}`, STEP_TIMEOUT_MS, answer)) as [string];
+    return text;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    const exited = once(this.#child, 'exit');
+    this.#child.kill('SIGKILL');
+    await exited;
+  }
+}

@@ -1,0 +1,28 @@
+import { inspect } from 'node:util';
+
+const REDACTED = '[secret]';
+
+/** A text that no log, error or JSON shows. `reveal` is called only where it leaves for whom it is meant. */
+export class Secret {
+  readonly #value: string;
+
+  constructor(value: string) {
+    this.#value = value;
+  }
+
+  reveal(): string {
+    return this.#value;
+  }
+
+  toString(): string {
+    return REDACTED;
+  }
+
+  toJSON(): string {
+    return REDACTED;
+  }
+
+  [inspect.custom](): string {
+    return REDACTED;
+  }
+}

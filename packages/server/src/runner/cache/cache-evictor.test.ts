@@ -1,0 +1,156 @@
+/** The evictor over stores that only count; that the real ones remove files is tested with them. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import {
+  CacheEvictor,
+  type CachedImage,
+  type CachedTemplate,
+  type CachedThings,
+  type CacheEvictorOptions,
+} from './cache-evictor.ts';
+import { CacheLeases, imageKey, templateKey } from './cache-leases.ts';
+import type { LastUse } from './last-use.ts';
+
+const PREPARED_AT = new Date('2026-01-01T00:00:00Z');
+
+function used(ms: number): LastUse {
+  const use = { ms, mark: () => (use.ms = 1_000_000) };
+  return use as unknown as LastUse;
+}
+
+class Things<T> implements CachedThings<T> {
+  readonly things = new Map<string, T>();
+  failing = new Set<string>();
+
+  values(): Iterable<T> {
+    return this.things.values();
+  }
+
+  async evict(name: string): Promise<void> {
+    if (this.failing.has(name)) throw new Error('the disk is broken');
+    this.things.delete(name);
+    await Promise.resolve();
+  }
+}
+
+function setUp(options: Partial<CacheEvictorOptions> = {}) {
+  const images = new Things<CachedImage>();
+  const templates = new Things<CachedTemplate>();
+  const leases = new CacheLeases();
+  const forgotten: string[] = [];
+  const evictor = new CacheEvictor({
+    maxBytes: 100,
+    leases,
+    images,
+    templates,
+    onTemplateEvicted: (key) => forgotten.push(key),
+    log: pino({ level: 'silent' }),
+    ...options,
+  });
+  const addImage = (digest: string, sizeBytes: number, usedMs: number) =>
+    images.things.set(digest, { digest, sizeBytes, preparedAt: PREPARED_AT, lastUse: used(usedMs) });
+  const addTemplate = (key: string, imageDigest: string, more: Partial<CachedTemplate> = {}) =>
+    templates.things.set(key, {
+      key,
+      sizeBytes: 10,
+      lastUse: used(0),
+      imageDigest,
+      imagePreparedAt: PREPARED_AT.toISOString(),
+      staleReason: undefined,
+      ...more,
+    });
+  const sweep = async () => {
+    evictor.request();
+    await evictor.settled();
+    return [...images.things.keys(), ...templates.things.keys()].join(' ');
+  };
+  return { images, templates, leases, evictor, addImage, addTemplate, sweep, forgotten };
+}
+
+test('what was used longest ago goes until the rest fits', async () => {
+  const { addImage, sweep } = setUp();
+  addImage('old', 50, 1);
+  addImage('newest', 50, 3);
+  addImage('newer', 50, 2);
+  assert.equal(await sweep(), 'newest newer');
+});
+
+test('within the limit, or without one, everything stays', async () => {
+  const within = setUp();
+  within.addImage('a', 100, 1);
+  assert.equal(await within.sweep(), 'a');
+  const unlimited = setUp({ maxBytes: 0 });
+  unlimited.addImage('a', 1e12, 1);
+  assert.equal(await unlimited.sweep(), 'a');
+});
+
+test('templates count, go before an image used at the same time, and the warm pool is told', async () => {
+  const { addImage, addTemplate, sweep, forgotten } = setUp({ maxBytes: 60 });
+  addImage('image', 50, 5);
+  addTemplate('old', 'image', { lastUse: used(1) });
+  addTemplate('new', 'image', { lastUse: used(5) });
+  assert.equal(await sweep(), 'image new');
+  addImage('second', 10, 9);
+  assert.equal(await sweep(), 'image second');
+  assert.deepEqual(forgotten, ['old', 'new']);
+});
+
+test('an image takes its templates along', async () => {
+  const { addImage, addTemplate, sweep } = setUp();
+  addImage('old', 95, 1);
+  addTemplate('of-old', 'old', { lastUse: used(9) });
+  assert.equal(await sweep(), '');
+});
+
+test('what is in use stays whatever the limit, and so does the image of a template in use', async () => {
+  const { addImage, addTemplate, sweep, leases, evictor } = setUp({ maxBytes: 1 });
+  addImage('held', 50, 1);
+  addImage('below', 50, 1);
+  addImage('free', 50, 9);
+  addTemplate('running', 'below');
+  const lease = leases.open();
+  lease.add(imageKey('held'));
+  lease.add(templateKey('running'));
+  assert.equal(await sweep(), 'held below running');
+  lease.release();
+  await evictor.settled();
+  assert.equal(evictor.totalBytes, 0);
+});
+
+test('what was in use until now was used now', async () => {
+  const { addImage, leases, evictor, images } = setUp();
+  addImage('running-for-days', 60, 1);
+  addImage('used-yesterday', 60, 5);
+  const lease = leases.open();
+  lease.add(imageKey('running-for-days'));
+  lease.release();
+  await evictor.settled();
+  assert.deepEqual([...images.things.keys()], ['running-for-days']);
+});
+
+test('templates that can serve no create go without any limit, unless a sandbox runs from one', async () => {
+  const { addImage, addTemplate, sweep, leases, evictor, templates } = setUp({ maxBytes: 0 });
+  addImage('image', 1, 1);
+  addTemplate('good', 'image');
+  addTemplate('other-kernel', 'image', { staleReason: 'QEMU, kernel or agent are others now' });
+  addTemplate('no-image', 'gone');
+  addTemplate('image-made-again', 'image', { imagePreparedAt: '2020-01-01T00:00:00.000Z' });
+  addTemplate('running', 'gone');
+  const lease = leases.open();
+  lease.add(templateKey('running'));
+  assert.equal(await sweep(), 'image good running');
+  lease.release();
+  await evictor.settled();
+  assert.deepEqual([...templates.things.keys()], ['good']);
+});
+
+test('what cannot be removed is left out, and the next goes in its place', async () => {
+  const { addImage, sweep, images } = setUp();
+  addImage('stuck', 60, 1);
+  addImage('next', 60, 2);
+  images.failing.add('stuck');
+  assert.equal(await sweep(), 'stuck');
+  addImage('third', 60, 3);
+  assert.equal(await sweep(), 'stuck');
+});

@@ -1,0 +1,199 @@
+/**
+ * Keeps images and templates within a limit of bytes.
+ *
+ *   something was stored, or is used no more ──► sweep ──► stale templates go
+ *                                                     └──► over the limit: what was used longest ago goes
+ *
+ * What a lease holds never goes, so the limit can be passed by what is in use. A template goes with its image: saved
+ * memory of a guest is bound to the very bytes of the image's file.
+ */
+import type { Logger } from 'pino';
+import type { CacheLeases } from './cache-leases.ts';
+import { imageKey, templateKey } from './cache-leases.ts';
+import type { LastUse } from './last-use.ts';
+
+export interface CachedImage {
+  digest: string;
+  sizeBytes: number;
+  preparedAt: Date;
+  lastUse: LastUse;
+}
+
+export interface CachedTemplate {
+  key: string;
+  sizeBytes: number;
+  lastUse: LastUse;
+  imageDigest: string;
+  /** ISO 8601; of the image that it was booted from. */
+  imagePreparedAt: string;
+  /** Why it can serve no create any more, if so. */
+  staleReason: string | undefined;
+}
+
+export interface CachedThings<T> {
+  values(): Iterable<T>;
+  /** From when this is called nobody finds it any more; settles when its bytes are free. */
+  evict(name: string): Promise<void>;
+}
+
+export interface CacheEvictorOptions {
+  /** 0 is no limit. */
+  maxBytes: number;
+  leases: CacheLeases;
+  images: CachedThings<CachedImage>;
+  templates: CachedThings<CachedTemplate>;
+  onTemplateEvicted: (key: string) => void;
+  log: Logger;
+}
+
+interface Candidate {
+  what: 'image' | 'template';
+  name: string;
+  sizeBytes: number;
+  lastUsedMs: number;
+  isHeld: boolean;
+}
+
+export class CacheEvictor {
+  readonly #options: CacheEvictorOptions;
+  /** Could not be removed, by a fault of the disk say: not tried again by this process. */
+  readonly #stuck = new Set<string>();
+  #sweeping: Promise<void> | undefined;
+  #sweepAgain = false;
+  #closed = false;
+
+  constructor(options: CacheEvictorOptions) {
+    this.#options = options;
+    options.leases.whenIdle((key) => {
+      this.#markUse(key);
+      this.request();
+    });
+  }
+
+  /** Sweeps soon. */
+  request(): void {
+    if (this.#sweeping !== undefined) {
+      this.#sweepAgain = true;
+      return;
+    }
+    if (this.#closed) return;
+    this.#sweeping = this.#sweep().finally(() => {
+      this.#sweeping = undefined;
+      if (!this.#sweepAgain) return;
+      this.#sweepAgain = false;
+      this.request();
+    });
+  }
+
+  /** Settles when nothing is being removed. */
+  async settled(): Promise<void> {
+    while (this.#sweeping !== undefined) await this.#sweeping;
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.settled();
+  }
+
+  /** The last use of what was in use until now is now. */
+  #markUse(key: string): void {
+    const { images, templates } = this.#options;
+    for (const image of images.values()) if (imageKey(image.digest) === key) image.lastUse.mark();
+    for (const each of templates.values()) if (templateKey(each.key) === key) each.lastUse.mark();
+  }
+
+  async #sweep(): Promise<void> {
+    for (const { template, reason } of this.#findStale()) {
+      const { key: name, sizeBytes, lastUse } = template;
+      await this.#evict(
+        { what: 'template', name, sizeBytes, lastUsedMs: lastUse.ms, isHeld: this.#isHeld(template) },
+        reason,
+      );
+    }
+    for (let next = this.#nextToGo(); next !== undefined; next = this.#nextToGo()) {
+      const { totalBytes } = this;
+      await this.#evict(
+        next,
+        `images and templates take ${totalBytes} bytes, ${this.#options.maxBytes} are allowed`,
+      );
+    }
+  }
+
+  #nextToGo(): Candidate | undefined {
+    const { maxBytes } = this.#options;
+    const isOverLimit = maxBytes > 0 && this.totalBytes > maxBytes;
+    return isOverLimit && !this.#closed ? this.#oldest() : undefined;
+  }
+
+  get totalBytes(): number {
+    const { images, templates } = this.#options;
+    const all = [...images.values(), ...templates.values()];
+    return all.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+  }
+
+  #findStale(): { template: CachedTemplate; reason: string }[] {
+    const { images, templates } = this.#options;
+    const preparedAt = new Map(
+      Array.from(images.values(), (image) => [image.digest, image.preparedAt.toISOString()]),
+    );
+    return Array.from(templates.values()).flatMap((template) => {
+      const isOfImage = preparedAt.get(template.imageDigest) === template.imagePreparedAt;
+      const reason = template.staleReason ?? (isOfImage ? undefined : 'its image is gone or was made again');
+      return reason === undefined ? [] : [{ template, reason }];
+    });
+  }
+
+  /** Of two used at the same time the template: it costs less to make again than its image. */
+  #oldest(): Candidate | undefined {
+    const { images, templates, leases } = this.#options;
+    const candidates: Candidate[] = [];
+    const heldImages = new Set<string>();
+    for (const template of templates.values()) {
+      const { key: name, sizeBytes, lastUse, imageDigest } = template;
+      const isHeld = this.#isHeld(template);
+      if (isHeld) heldImages.add(imageDigest);
+      candidates.push({ what: 'template', name, sizeBytes, lastUsedMs: lastUse.ms, isHeld });
+    }
+    for (const { digest: name, sizeBytes, lastUse } of images.values()) {
+      const isHeld = heldImages.has(name) || leases.isHeld(imageKey(name));
+      candidates.push({ what: 'image', name, sizeBytes, lastUsedMs: lastUse.ms, isHeld });
+    }
+    return candidates
+      .filter(({ name, isHeld }) => !isHeld && !this.#stuck.has(name))
+      .toSorted((a, b) => a.lastUsedMs - b.lastUsedMs)[0];
+  }
+
+  #isHeld({ key }: CachedTemplate): boolean {
+    return this.#options.leases.isHeld(templateKey(key));
+  }
+
+  async #evict(candidate: Candidate, reason: string): Promise<void> {
+    const { what, name, sizeBytes, lastUsedMs, isHeld } = candidate;
+    const { images, templates, onTemplateEvicted, log } = this.#options;
+    if (isHeld || this.#stuck.has(name)) return;
+    const last_used_at = new Date(lastUsedMs).toISOString();
+    const details = { [what]: name, size_bytes: sizeBytes, last_used_at, reason };
+    try {
+      if (what === 'image') await this.#evictImage(name, images);
+      else {
+        const gone = templates.evict(name);
+        onTemplateEvicted(name);
+        await gone;
+      }
+      log.info(details, `${what} evicted`);
+    } catch (error) {
+      this.#stuck.add(name);
+      log.error({ ...details, err: error }, `${what} could not be removed`);
+    }
+  }
+
+  /** With the templates made from it, which are useless without. */
+  async #evictImage(digest: string, images: CachedThings<CachedImage>): Promise<void> {
+    const gone = images.evict(digest);
+    const orphans = this.#findStale().filter(({ template }) => template.imageDigest === digest);
+    const evictions = orphans.map(({ template: { key: name, sizeBytes, lastUse }, reason }) =>
+      this.#evict({ what: 'template', name, sizeBytes, lastUsedMs: lastUse.ms, isHeld: false }, reason),
+    );
+    await Promise.all([gone, ...evictions]);
+  }
+}

@@ -1,0 +1,162 @@
+/**
+ * What this machine has promised to its VMs, and whether it can promise more. Every VM is booked before anything of
+ * it is made, and given back when its process is gone. Promises may exceed what there is, by stated factors, as most
+ * sandboxes are idle; what is really free is looked at besides, because a restored VM's memory is a private
+ * copy-on-write view that grows only later.
+ */
+import { AppError } from '@coppice/contract';
+
+export interface Demand {
+  vcpus: number;
+  memMiB: number;
+}
+
+export interface AdmissionOptions {
+  hostMemMiB: number;
+  cores: number;
+  /** How many times over the host's memory and its cores may be promised. */
+  memOvercommit: number;
+  cpuOvercommit: number;
+  /** What a VM's process uses besides the guest's memory. */
+  overheadMiB: number;
+  /** Memory that is really available on the host now. */
+  availableMiB: () => number;
+}
+
+export interface Promised {
+  promised: number;
+  limit: number;
+}
+
+const MIN_RESERVE_MIB = 512;
+const MAX_RESERVE_MIB = 4096;
+/** Warm VMs are kept only while this part of each promise is left for sandboxes. */
+const SPARE_PART = 0.25;
+
+/** Memory that stays with the service, its PostgreSQL and the host. */
+export function memoryReserveMiB(hostMemMiB: number): number {
+  const reserve = Math.min(MAX_RESERVE_MIB, Math.max(MIN_RESERVE_MIB, hostMemMiB / 20));
+  return Math.floor(Math.min(reserve, hostMemMiB / 2));
+}
+
+export class Admission {
+  readonly #options: AdmissionOptions;
+  readonly #reserveMiB: number;
+  readonly #limits: Demand;
+  readonly #booked = new Map<string, Demand>();
+
+  constructor(options: AdmissionOptions) {
+    this.#options = options;
+    this.#reserveMiB = memoryReserveMiB(options.hostMemMiB);
+    this.#limits = {
+      vcpus: Math.max(1, Math.floor(options.cores * options.cpuOvercommit)),
+      memMiB: Math.max(1, Math.floor(options.hostMemMiB * options.memOvercommit - this.#reserveMiB)),
+    };
+  }
+
+  /** The largest VM that could ever be admitted. */
+  get largest(): Demand {
+    const { hostMemMiB, overheadMiB } = this.#options;
+    const memMiB = Math.min(hostMemMiB, this.#limits.memMiB - overheadMiB);
+    return { vcpus: this.#limits.vcpus, memMiB: Math.max(1, memMiB) };
+  }
+
+  get memory(): Promised {
+    return { promised: this.#promised().memMiB, limit: this.#limits.memMiB };
+  }
+
+  get vcpus(): Promised {
+    return { promised: this.#promised().vcpus, limit: this.#limits.vcpus };
+  }
+
+  /**
+   * Why the VM cannot be promised what it asks for now; undefined when it can. `givable` units would be ended to make
+   * room, so what they hold counts as free.
+   */
+  findShortage(demand: Demand, givable: readonly string[] = []): AppError | undefined {
+    const promised = this.#promised(new Set(givable));
+    const neededMiB = demand.memMiB + this.#options.overheadMiB;
+    const freeMiB = this.#limits.memMiB - promised.memMiB;
+    if (neededMiB > freeMiB) {
+      const free = `${Math.max(0, freeMiB)} of ${this.#limits.memMiB} are free to promise`;
+      return shortage(`memory: ${neededMiB} MiB needed, ${free}`, 'raise COPPICE_MEM_OVERCOMMIT');
+    }
+    const freeVcpus = this.#limits.vcpus - promised.vcpus;
+    if (demand.vcpus > freeVcpus) {
+      const free = `${Math.max(0, freeVcpus)} of ${this.#limits.vcpus} are free to promise`;
+      return shortage(`vcpus: ${demand.vcpus} needed, ${free}`, 'raise COPPICE_CPU_OVERCOMMIT');
+    }
+    return this.#findRealShortage();
+  }
+
+  /** Throws `capacity` when the host's memory is nearly used up; asked again right before a VM is started. */
+  assertAvailable(): void {
+    const found = this.#findRealShortage();
+    if (found !== undefined) throw found;
+  }
+
+  #findRealShortage(): AppError | undefined {
+    const availableMiB = Math.floor(this.#options.availableMiB());
+    if (availableMiB >= this.#reserveMiB) return undefined;
+    return shortage(
+      `memory: this machine has ${availableMiB} MiB available, ${this.#reserveMiB} must stay free`,
+      'end what uses it',
+    );
+  }
+
+  /** Throws `capacity`. */
+  book(unit: string, demand: Demand, givable: readonly string[] = []): void {
+    const found = this.findShortage(demand, givable);
+    if (found !== undefined) throw found;
+    this.#booked.set(unit, demand);
+  }
+
+  /** Hands a booking on under another name; false when there is none. */
+  rename(from: string, to: string): boolean {
+    const demand = this.#booked.get(from);
+    if (demand === undefined) return false;
+    this.#booked.delete(from);
+    this.#booked.set(to, demand);
+    return true;
+  }
+
+  /** More is promised than may be: those that can give way have to. */
+  get isOverbooked(): boolean {
+    const { memMiB, vcpus } = this.#promised();
+    return memMiB > this.#limits.memMiB || vcpus > this.#limits.vcpus;
+  }
+
+  /** A VM that runs has what it has, whatever the limits have become since. */
+  adopt(unit: string, demand: Demand): void {
+    this.#booked.set(unit, demand);
+  }
+
+  release(unit: string): void {
+    this.#booked.delete(unit);
+  }
+
+  /** Whether a VM may be made that nobody has asked for. */
+  hasRoomToSpare(demand: Demand): boolean {
+    const { memMiB, vcpus } = this.#promised();
+    const part = 1 - SPARE_PART;
+    return (
+      memMiB + demand.memMiB + this.#options.overheadMiB <= this.#limits.memMiB * part &&
+      vcpus + demand.vcpus <= this.#limits.vcpus * part &&
+      this.#options.availableMiB() >= 2 * this.#reserveMiB
+    );
+  }
+
+  #promised(without?: ReadonlySet<string>): Demand {
+    const sum = { vcpus: 0, memMiB: 0 };
+    for (const [unit, { vcpus, memMiB }] of this.#booked) {
+      if (without?.has(unit) === true) continue;
+      sum.vcpus += vcpus;
+      sum.memMiB += memMiB + this.#options.overheadMiB;
+    }
+    return sum;
+  }
+}
+
+function shortage(fact: string, remedy: string): AppError {
+  return new AppError('capacity', `${fact}; try again later, or ${remedy}`);
+}

@@ -1,0 +1,51 @@
+import { availableParallelism, totalmem } from 'node:os';
+import type { Accelerator } from '../../lib/runner-protocol.ts';
+import type { RunnerConfig } from '../runner-config.ts';
+import { overheadMiB } from '../vmm/qemu-arguments.ts';
+import { Admission } from './admission.ts';
+import { Capacity } from './capacity.ts';
+import type { DiskGuard } from './disk-guard.ts';
+import { Turns } from './turns.ts';
+
+const MIB = 1024 * 1024;
+/** More vCPUs than cores are allowed: sandboxes are idle most of the time. */
+const MIN_MAX_VCPUS = 8;
+/** A start waits on the disk and on timers too: one more than cores keeps them busy (docs/performance.md). */
+const STARTS_BESIDES_CORES = 1;
+const MAX_WAITING_STARTS = 256;
+const MAX_WAIT_FOR_TURN_MS = 60_000;
+
+/** What this machine has to give, as it and the settings say. */
+export function buildCapacity(config: RunnerConfig, accelerator: Accelerator, disk: DiskGuard): Capacity {
+  const cores = availableParallelism();
+  const admission = new Admission({
+    hostMemMiB: hostMemMiB(),
+    cores,
+    memOvercommit: config.memOvercommit,
+    cpuOvercommit: config.cpuOvercommit,
+    overheadMiB: overheadMiB(accelerator),
+    availableMiB,
+  });
+  return new Capacity({
+    admission,
+    turns: new Turns({
+      maxRunning: cores + STARTS_BESIDES_CORES,
+      maxWaiting: MAX_WAITING_STARTS,
+      maxWaitMs: MAX_WAIT_FOR_TURN_MS,
+    }),
+    disk,
+    maxVcpus: Math.max(MIN_MAX_VCPUS, cores),
+    availableMiB,
+  });
+}
+
+/** A container's limit counts, not the memory of the machine it is on. */
+function hostMemMiB(): number {
+  const constrained = process.constrainedMemory();
+  const total = totalmem();
+  return Math.floor((constrained > 0 ? Math.min(constrained, total) : total) / MIB);
+}
+
+function availableMiB(): number {
+  return process.availableMemory() / MIB;
+}

@@ -1,0 +1,103 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { AppError } from '@coppice/contract';
+import type { CreateVm } from '../../lib/runner-protocol.ts';
+import { Admission } from './admission.ts';
+import { Capacity } from './capacity.ts';
+import { DiskGuard } from './disk-guard.ts';
+import { Turns } from './turns.ts';
+
+const VM: CreateVm = { image: 'coppice/base:1', vcpus: 1, mem_mib: 256, disk_mib: 64 };
+const DEMAND = { vcpus: 1, memMiB: 256 };
+const isCapacity = (error: unknown): boolean => error instanceof AppError && error.code === 'capacity';
+
+/** Four vCPUs to promise. */
+function open() {
+  const state = { freeMiB: 10_000, availableMiB: 8000 };
+  const availableMiB = (): number => state.availableMiB;
+  const limits = { hostMemMiB: 10_240, cores: 4, memOvercommit: 1, cpuOvercommit: 1 };
+  const capacity = new Capacity({
+    admission: new Admission({ ...limits, overheadMiB: 64, availableMiB }),
+    turns: new Turns({ maxRunning: 1, maxWaiting: 1, maxWaitMs: 10_000 }),
+    disk: new DiskGuard({ directory: '/data', reserveMiB: 1000, freeMiB: () => state.freeMiB }),
+    maxVcpus: 8,
+    availableMiB,
+  });
+  return { capacity, state };
+}
+
+test('of many who ask at once only those are admitted whom there is room for', () => {
+  const { capacity } = open();
+  const refused = Array.from({ length: 100 }, (_, number) => {
+    try {
+      capacity.admit(`run${number}`, VM, []);
+      return false;
+    } catch (error) {
+      assert.ok(isCapacity(error));
+      return true;
+    }
+  });
+  assert.equal(refused.filter(Boolean).length, 96);
+});
+
+test('what the machine can never give is the fault of the request, by its field', () => {
+  const { capacity } = open();
+  const refusal = (more: Partial<CreateVm>): string => {
+    try {
+      capacity.admit('run', { ...VM, ...more }, []);
+    } catch (error) {
+      if (error instanceof AppError && error.code === 'invalid_request') return error.message;
+    }
+    return 'none';
+  };
+  assert.equal(refusal({ vcpus: 5 }), 'vcpus: must be at most 4 on this machine');
+  assert.match(refusal({ mem_mib: 10_000 }), /^mem_mib: must be at most 9664 \(MiB\)/u);
+});
+
+test('the place held for a sandbox becomes that of its VM, once', async () => {
+  const { capacity } = open();
+  capacity.admit('run', VM, []);
+  await capacity.reserve('unit', DEMAND, { heldAs: 'run' });
+  assert.equal(capacity.status.vcpus.promised, 1);
+  capacity.release('unit');
+  assert.equal(capacity.status.vcpus.promised, 0);
+});
+
+test('a create whose place is no longer held asks anew', async () => {
+  const { capacity } = open();
+  for (const unit of ['a', 'b', 'c', 'd']) await capacity.reserve(unit, DEMAND, { heldAs: 'unknown' });
+  await assert.rejects(capacity.reserve('e', DEMAND, { heldAs: 'unknown' }), isCapacity);
+});
+
+test('VMs that nobody asked for are ended before a create is refused, and no more of them than needed', async () => {
+  const { capacity } = open();
+  const warm = ['w1', 'w2', 'w3'];
+  for (const unit of [...warm, 'sandbox']) await capacity.reserve(unit, DEMAND);
+  const giveWay = async (): Promise<boolean> => {
+    const unit = warm.shift();
+    if (unit !== undefined) capacity.release(unit);
+    return unit !== undefined;
+  };
+  capacity.admit('run', { ...VM, vcpus: 2 }, warm);
+  await capacity.reserve('unit', { ...DEMAND, vcpus: 2 }, { heldAs: 'run', giveWay });
+  assert.deepEqual(warm, ['w3']);
+  await capacity.reserve('next', DEMAND, { giveWay });
+  await assert.rejects(capacity.reserve('last', DEMAND, { giveWay }), isCapacity);
+});
+
+test('memory and disk are looked at again when the turn has come', async () => {
+  const { capacity, state } = open();
+  const start = async (): Promise<string> => 'started';
+  assert.equal(await capacity.inTurn({ diskMiB: 9000 }, start), 'started');
+  await assert.rejects(capacity.inTurn({ diskMiB: 9001 }, start), isCapacity);
+  state.availableMiB = 100;
+  await assert.rejects(capacity.inTurn({ diskMiB: 0 }, start), isCapacity);
+});
+
+test('nothing is admitted on a full disk, and nothing is kept warm on it', () => {
+  const { capacity, state } = open();
+  assert.equal(capacity.hasRoomToSpare(DEMAND), true);
+  state.freeMiB = 999;
+  assert.equal(capacity.hasRoomToSpare(DEMAND), false);
+  assert.throws(() => capacity.admit('run', VM, []), isCapacity);
+});

@@ -1,0 +1,89 @@
+import assert from 'node:assert/strict';
+import { test, type TestContext } from 'node:test';
+import { pino } from 'pino';
+import { DiskGuard } from './disk-guard.ts';
+import { DiskWatch, type WatchedVm } from './disk-watch.ts';
+
+class StandInVm implements WatchedVm {
+  readonly unit: string;
+  isPaused = false;
+  bytes: number | undefined = 0;
+  fails = false;
+
+  constructor(unit: string) {
+    this.unit = unit;
+  }
+  diskBytes = () => this.bytes;
+  pause = async () => this.#set(true);
+  continue = async () => this.#set(false);
+
+  #set(isPaused: boolean): void {
+    if (this.fails) throw new Error('it has just ended');
+    this.isPaused = isPaused;
+  }
+}
+
+/** Marks at 800, 200 and 100 MiB. */
+function open(t: TestContext, vms: readonly WatchedVm[]) {
+  const state = { freeMiB: 1000 };
+  const disk = new DiskGuard({ directory: '/data', reserveMiB: 800, freeMiB: () => state.freeMiB });
+  const watch = new DiskWatch({ disk, listVms: () => vms, log: pino({ level: 'silent' }) });
+  t.after(() => watch.close());
+  return { state, watch };
+}
+
+test('below the lower mark a VM that writes is paused, one that does not goes on', async (t) => {
+  const [writer, idle] = [new StandInVm('writer'), new StandInVm('idle')];
+  const { state, watch } = open(t, [writer, idle]);
+  state.freeMiB = 300;
+  await watch.look();
+  state.freeMiB = 99;
+  writer.bytes = 1000;
+  await watch.look();
+  assert.deepEqual([writer.isPaused, idle.isPaused], [true, false]);
+});
+
+test('between the marks nothing changes: a VM that was paused stays so', async (t) => {
+  const [writer, paused] = [new StandInVm('writer'), new StandInVm('paused')];
+  paused.isPaused = true;
+  const { state, watch } = open(t, [writer, paused]);
+  state.freeMiB = 150;
+  await watch.look();
+  writer.bytes = 1000;
+  await watch.look();
+  assert.deepEqual([writer.isPaused, paused.isPaused], [false, true]);
+  state.freeMiB = 200;
+  await watch.look();
+  assert.equal(paused.isPaused, false);
+});
+
+test('what was seen before there was room again is forgotten: growth counts from the last low', async (t) => {
+  const writer = new StandInVm('writer');
+  const { state, watch } = open(t, [writer]);
+  state.freeMiB = 99;
+  await watch.look();
+  state.freeMiB = 1000;
+  await watch.look();
+  writer.bytes = 1000;
+  state.freeMiB = 99;
+  await watch.look();
+  assert.equal(writer.isPaused, false);
+});
+
+test('a VM that cannot be told, or whose disk is gone, does not keep the others', async (t) => {
+  const [ending, gone, writer] = [new StandInVm('ending'), new StandInVm('gone'), new StandInVm('writer')];
+  ending.fails = true;
+  const { state, watch } = open(t, [ending, gone, writer]);
+  state.freeMiB = 99;
+  await watch.look();
+  [ending.bytes, gone.bytes, writer.bytes] = [1, undefined, 1];
+  await watch.look();
+  assert.equal(writer.isPaused, true);
+});
+
+test('a disk that gets low is looked at more often', async (t) => {
+  const { state, watch } = open(t, []);
+  const calmMs = await watch.look();
+  state.freeMiB = 799;
+  assert.ok((await watch.look()) < calmMs);
+});

@@ -1,0 +1,113 @@
+/**
+ * Keeps a file system that fills all the same from taking the service with it: VMs that write are paused while there is
+ * still room for PostgreSQL, and go on when there is more again. A VM that met the end of the disk before it was
+ * paused has been stopped by QEMU itself, its write not lost but waiting; it goes on in the same way.
+ *
+ *   reserve ──────── nothing new is made (disk-guard.ts), VMs' disks are looked at often
+ *   reserve / 4 ──── paused VMs go on above this
+ *   reserve / 8 ──── VMs whose disk has grown since the last look are paused below this
+ */
+import type { Logger } from 'pino';
+import type { DiskGuard } from './disk-guard.ts';
+
+const CALM_INTERVAL_MS = 1000;
+const LOW_INTERVAL_MS = 100;
+const CONTINUE_DIVISOR = 4;
+const PAUSE_DIVISOR = 8;
+
+/** One VM, as far as its disk goes. */
+export interface WatchedVm {
+  readonly unit: string;
+  readonly isPaused: boolean;
+  /** What its disk takes on the host; undefined when it cannot be said. */
+  diskBytes: () => number | undefined;
+  pause: () => Promise<void>;
+  continue: () => Promise<void>;
+}
+
+export interface DiskWatchOptions {
+  disk: DiskGuard;
+  listVms: () => readonly WatchedVm[];
+  log: Logger;
+}
+
+export class DiskWatch {
+  readonly #options: DiskWatchOptions;
+  #seenBytes = new Map<string, number>();
+  #timer: NodeJS.Timeout | undefined;
+  #isClosed = false;
+
+  constructor(options: DiskWatchOptions) {
+    this.#options = options;
+    this.#schedule(CALM_INTERVAL_MS);
+  }
+
+  /** One look; answers after how long the next one is due. */
+  async look(): Promise<number> {
+    const { disk, listVms } = this.#options;
+    const { freeMiB, reserveMiB } = disk;
+    const vms = listVms();
+    if (freeMiB >= reserveMiB / CONTINUE_DIVISOR) await this.#continueAll(vms);
+    if (freeMiB >= reserveMiB) {
+      this.#seenBytes.clear();
+      return CALM_INTERVAL_MS;
+    }
+    const growing = this.#findGrowing(vms);
+    if (freeMiB < reserveMiB / PAUSE_DIVISOR) await this.#pauseAll(growing);
+    return LOW_INTERVAL_MS;
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    clearTimeout(this.#timer);
+  }
+
+  #schedule(delayMs: number): void {
+    this.#timer = setTimeout(() => void this.#lookAndGoOn(), delayMs);
+    this.#timer.unref();
+  }
+
+  async #lookAndGoOn(): Promise<void> {
+    let nextMs = CALM_INTERVAL_MS;
+    try {
+      nextMs = await this.look();
+    } catch (error) {
+      this.#options.log.error({ err: error }, 'the free space of the disk could not be looked at');
+    }
+    if (!this.#isClosed) this.#schedule(nextMs);
+  }
+
+  #findGrowing(vms: readonly WatchedVm[]): WatchedVm[] {
+    const seen = new Map<string, number>();
+    const growing = vms.filter((vm) => {
+      const bytes = vm.diskBytes();
+      if (bytes === undefined) return false;
+      seen.set(vm.unit, bytes);
+      return !vm.isPaused && bytes > (this.#seenBytes.get(vm.unit) ?? Infinity);
+    });
+    this.#seenBytes = seen;
+    return growing;
+  }
+
+  async #pauseAll(vms: readonly WatchedVm[]): Promise<void> {
+    await this.#each(vms, 'pause', 'VM paused: the disk is nearly full');
+  }
+
+  async #continueAll(vms: readonly WatchedVm[]): Promise<void> {
+    const paused = vms.filter((vm) => vm.isPaused);
+    await this.#each(paused, 'continue', 'VM goes on: there is room on the disk again');
+  }
+
+  /** One that cannot be asked, for it is just ending, must not keep the others. */
+  async #each(vms: readonly WatchedVm[], action: 'pause' | 'continue', message: string): Promise<void> {
+    const { log, disk } = this.#options;
+    for (const vm of vms) {
+      try {
+        await vm[action]();
+        log.warn({ unit: vm.unit, free_mib: disk.freeMiB }, message);
+      } catch (error) {
+        log.warn({ unit: vm.unit, err: error }, `a VM could not be told to ${action}`);
+      }
+    }
+  }
+}

@@ -1,0 +1,70 @@
+/** Version 2 in a plain directory, as far as that goes; e2e/cgroup-v2.test.ts has the real one. */
+import assert from 'node:assert/strict';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test, type TestContext } from 'node:test';
+import { openBranches } from './cgroup-branch.ts';
+import type { Hierarchy } from './hierarchies.ts';
+
+const NAME = 'coppice_abcd';
+
+function makeTree(t: TestContext, controllers: string): string {
+  const directory = mkdtempSync(join(tmpdir(), 'cgroup-'));
+  t.after(() => rmSync(directory, { recursive: true }));
+  mkdirSync(join(directory, NAME));
+  writeFileSync(join(directory, 'cgroup.controllers'), `${controllers}\n`);
+  for (const each of [directory, join(directory, NAME)])
+    writeFileSync(join(each, 'cgroup.subtree_control'), '');
+  return directory;
+}
+
+const v2 = (mountPoint: string, ownDirectory = mountPoint): Hierarchy => ({
+  version: 2,
+  controllers: [],
+  mountPoint,
+  ownDirectory,
+});
+
+test('the controllers of use are given to the children, and to theirs', (t) => {
+  const directory = makeTree(t, 'cpuset cpu io memory pids');
+  const { branches, problems } = openBranches([v2(directory)], NAME);
+  assert.deepEqual(problems, []);
+  assert.deepEqual(branches, [
+    { version: 2, directory: join(directory, NAME), controllers: ['cpu', 'memory', 'pids'] },
+  ]);
+  for (const each of [directory, join(directory, NAME)])
+    assert.equal(readFileSync(join(each, 'cgroup.subtree_control'), 'utf8'), '+cpu +memory +pids');
+});
+
+test('a runner that was moved to the group of the service finds the tree where it was', (t) => {
+  const directory = makeTree(t, 'cpu memory pids');
+  const { branches } = openBranches([v2('/elsewhere', join(directory, `${NAME}_service`))], NAME);
+  assert.equal(branches[0]?.directory, join(directory, NAME));
+});
+
+test('the empty version 2 of a hybrid host is not used, and is no problem', (t) => {
+  const directory = makeTree(t, 'hugetlb');
+  assert.deepEqual(openBranches([v2(directory)], NAME), { branches: [], problems: [] });
+});
+
+test('a hierarchy that cannot be written is named, and does not keep the others', (t) => {
+  const directory = mkdtempSync(join(tmpdir(), 'cgroup-'));
+  t.after(() => rmSync(directory, { recursive: true }));
+  const file = join(directory, 'file');
+  writeFileSync(file, '');
+  const v1 = (ownDirectory: string, controllers: Hierarchy['controllers']): Hierarchy => ({
+    version: 1,
+    controllers,
+    mountPoint: directory,
+    ownDirectory,
+  });
+  const { branches, problems } = openBranches([v1(file, ['memory']), v1(directory, ['pids'])], NAME);
+  assert.deepEqual(
+    branches.flatMap((branch) => branch.controllers),
+    ['pids'],
+  );
+  assert.ok(existsSync(join(directory, NAME)));
+  assert.equal(problems.length, 1);
+  assert.ok(problems[0]?.startsWith(`${file}: `));
+});

@@ -1,0 +1,120 @@
+/**
+ * One control group for each VM, in a subtree of the service's own group, so that what holds for the service holds for
+ * its VMs too:
+ *
+ *   <own group>/coppice_<slug>/<unit>      QEMU of one VM
+ *   <own group>/coppice_<slug>_service     version 2 only: the service itself, as a group that has children with
+ *                                          limits may hold no processes
+ *
+ * Where the subtree cannot be written (an ordinary user, a bare container) VMs run without; {@link CgroupTree.status}
+ * says so.
+ */
+import { readdirSync, rmdirSync } from 'node:fs';
+import { mkdir, rmdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Logger } from 'pino';
+import { pollUntil } from '../../lib/deadline.ts';
+import type { CgroupStatus } from '../../lib/runner-protocol.ts';
+import { openBranches, type Branch } from './cgroup-branch.ts';
+import { parseHierarchies, readProcTexts } from './hierarchies.ts';
+import { buildLimitFiles, type UnitLimits } from './unit-limits.ts';
+
+const REMOVE_TIMEOUT_MS = 5000;
+const REMOVE_INTERVAL_MS = 10;
+
+export interface CgroupTreeOptions {
+  slug: string;
+  log: Logger;
+}
+
+export class CgroupTree {
+  readonly #branches: readonly Branch[];
+  readonly #log: Logger;
+  readonly status: CgroupStatus;
+
+  private constructor(branches: readonly Branch[], status: CgroupStatus, log: Logger) {
+    this.#branches = branches;
+    this.status = status;
+    this.#log = log;
+  }
+
+  static open({ slug, log }: CgroupTreeOptions): CgroupTree {
+    const { branches, problems } = openBranches(parseHierarchies(readProcTexts()), `coppice_${slug}`);
+    const controllers = [...new Set(branches.flatMap((branch) => branch.controllers))].toSorted();
+    const reason =
+      branches.length > 0 && problems.length === 0 ? 'every VM has a group' : problems.join('; ');
+    const status: CgroupStatus = { controllers, reason: reason === '' ? 'no group can be seen' : reason };
+    if (controllers.length > 0) log.info({ cgroups: status }, 'VMs are limited by control groups');
+    else log.warn({ cgroups: status }, 'VMs run without control groups: one can use up CPU and memory');
+    return new CgroupTree(branches, status, log);
+  }
+
+  /** Of a unit whether it has been made or not: to be noted before it is. */
+  directoriesOf(unit: string): string[] {
+    return this.#branches.map((branch) => join(branch.directory, unit));
+  }
+
+  /** Makes a unit's groups; answers the files that a process enters them by. */
+  async create(unit: string, limits: UnitLimits): Promise<string[]> {
+    for (const branch of this.#branches) {
+      const directory = join(branch.directory, unit);
+      await mkdir(directory, { mode: 0o755 });
+      const files = buildLimitFiles(branch.version, limits).filter(({ controller }) =>
+        branch.controllers.includes(controller),
+      );
+      for (const { file, value, isOptional } of files) {
+        await writeFile(join(directory, file), value, { flag: 'r+' }).catch((error: unknown) => {
+          if (!isOptional || (error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+        });
+      }
+    }
+    return this.directoriesOf(unit).map((directory) => join(directory, 'cgroup.procs'));
+  }
+
+  /** Takes groups away once the last process has left them: the kernel may need a moment for that. */
+  async remove(directories: readonly string[]): Promise<void> {
+    for (const directory of directories) {
+      await pollUntil(
+        { step: `removing ${directory}`, timeoutMs: REMOVE_TIMEOUT_MS, intervalMs: REMOVE_INTERVAL_MS },
+        () => tryRemove(directory),
+      );
+    }
+  }
+
+  /** Takes away what an earlier process left. A group with a process in it is never touched. */
+  sweep(keptUnits: ReadonlySet<string>): void {
+    for (const { directory } of this.#branches) {
+      for (const entry of readdirSync(directory, { withFileTypes: true })) {
+        if (!entry.isDirectory() || keptUnits.has(entry.name)) continue;
+        try {
+          rmdirSync(join(directory, entry.name));
+        } catch (error) {
+          this.#log.warn({ err: error, unit: entry.name }, 'a group that no record names is in use');
+        }
+      }
+    }
+  }
+
+  /** The tree itself goes when it is empty; VMs that run on keep it. */
+  close(): void {
+    for (const { directory } of this.#branches) {
+      try {
+        rmdirSync(directory);
+      } catch (error) {
+        this.#log.debug({ err: error }, 'the tree of control groups stays');
+      }
+    }
+  }
+}
+
+async function tryRemove(directory: string): Promise<true | undefined> {
+  try {
+    await rmdir(directory);
+    return true;
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code;
+    if (code === 'ENOENT') return true;
+    if (code === 'EBUSY') return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,95 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { parseHierarchies, readProcTexts } from './hierarchies.ts';
+
+const mount = (root: string, mountPoint: string, type: string, options: string): string =>
+  `31 23 0:28 ${root} ${mountPoint} rw,nosuid shared:4 - ${type} ${type} ${options}`;
+
+test('a version 2 host has one hierarchy, with the controllers left to be asked of the tree', () => {
+  const found = parseHierarchies({
+    mountinfo: mount('/', '/sys/fs/cgroup', 'cgroup2', 'rw,nsdelegate'),
+    cgroup: '0::/system.slice/coppice.service\n',
+  });
+  assert.deepEqual(found, [
+    {
+      version: 2,
+      controllers: [],
+      mountPoint: '/sys/fs/cgroup',
+      ownDirectory: '/sys/fs/cgroup/system.slice/coppice.service',
+    },
+  ]);
+});
+
+test('a version 1 host has one for each mount with a controller of use; others are left out', () => {
+  const found = parseHierarchies({
+    mountinfo: [
+      '22 1 0:20 / /sys rw - sysfs sysfs rw',
+      mount('/', '/sys/fs/cgroup/cpu,cpuacct', 'cgroup', 'rw,cpu,cpuacct'),
+      mount('/', '/sys/fs/cgroup/memory', 'cgroup', 'rw,memory'),
+      mount('/', '/sys/fs/cgroup/freezer', 'cgroup', 'rw,freezer'),
+      mount('/', '/sys/fs/cgroup/systemd', 'cgroup', 'rw,xattr,name=systemd'),
+    ].join('\n'),
+    cgroup: '9:name=systemd:/s\n4:memory:/m\n3:freezer:/f\n1:cpu,cpuacct:/c/d\n',
+  });
+  assert.deepEqual(
+    found.map(({ version, controllers, ownDirectory }) => [version, controllers.join(','), ownDirectory]),
+    [
+      [1, 'cpu,cpuacct', '/sys/fs/cgroup/cpu,cpuacct/c/d'],
+      [1, 'memory', '/sys/fs/cgroup/memory/m'],
+    ],
+  );
+});
+
+test('a hybrid host has both', () => {
+  const found = parseHierarchies({
+    mountinfo: [
+      mount('/', '/sys/fs/cgroup/pids', 'cgroup', 'rw,pids'),
+      mount('/', '/sys/fs/cgroup/unified', 'cgroup2', 'rw'),
+    ].join('\n'),
+    cgroup: '8:pids:/\n0::/\n',
+  });
+  assert.deepEqual(
+    found.map(({ version, ownDirectory }) => [version, ownDirectory]),
+    [
+      [1, '/sys/fs/cgroup/pids/'],
+      [2, '/sys/fs/cgroup/unified/'],
+    ],
+  );
+});
+
+test('in a container whose mount shows a part of the tree the path is counted from there', () => {
+  const found = parseHierarchies({
+    mountinfo: mount('/docker/abc', '/sys/fs/cgroup/memory', 'cgroup', 'ro,memory'),
+    cgroup: '4:memory:/docker/abc/inner\n',
+  });
+  assert.equal(found[0]?.ownDirectory, '/sys/fs/cgroup/memory/inner');
+});
+
+test('a group outside the part that is mounted is not found, not even one with a like name', () => {
+  for (const path of ['/elsewhere', '/docker/abcdef', '/../other']) {
+    const found = parseHierarchies({
+      mountinfo: mount('/docker/abc', '/sys/fs/cgroup/memory', 'cgroup', 'rw,memory'),
+      cgroup: `4:memory:${path}\n`,
+    });
+    assert.deepEqual(found, [], path);
+  }
+});
+
+test('blanks in a path are read, and a second mount of the same hierarchy is not', () => {
+  const found = parseHierarchies({
+    mountinfo: [
+      mount('/', String.raw`/mnt/my\040groups`, 'cgroup2', 'rw'),
+      mount('/', '/again', 'cgroup2', 'rw'),
+    ].join('\n'),
+    cgroup: '0::/a b\n',
+  });
+  assert.deepEqual(
+    found.map(({ ownDirectory }) => ownDirectory),
+    ['/mnt/my groups/a b'],
+  );
+});
+
+test('a host without control groups has none, and this one can be read', () => {
+  assert.deepEqual(parseHierarchies({ mountinfo: '', cgroup: '' }), []);
+  assert.ok(Array.isArray(parseHierarchies(readProcTexts())));
+});

@@ -1,0 +1,114 @@
+/** Starts QEMU through the launcher, so that it comes into being with nothing but its own files. */
+import { spawn, type ChildProcess, type IOType } from 'node:child_process';
+import { statSync } from 'node:fs';
+import type { Logger } from 'pino';
+import { buildQemuArguments, type QemuOptions } from '../vmm/qemu-arguments.ts';
+import { chooseConfinement, type ConfinementChoice } from './confinement-probe.ts';
+import { encodePlan, launcherCommand, type JailLimits, type JailPlan } from './jail-plan.ts';
+import { ensureQemuClosure, sweepQemuClosures, type QemuClosure } from './qemu-closure.ts';
+import { arrangeInside, arrangeOutside, type VmLayout } from './vm-layout.ts';
+
+/** QEMU holds a few dozen. */
+const OPEN_FILES = 1024;
+/** QEMU's own threads besides one for each vCPU: 64 for disks, some for itself. */
+const THREADS = 128;
+const MIB = 1024 * 1024;
+/** qcow2 adds tables of a few parts in ten thousand to what it holds. */
+const DISK_FORMAT_SHARE = 1.01;
+
+export interface JailOptions {
+  launcherPath: string;
+  qemuPath: string;
+  /** Holds the copies of QEMU. */
+  directory: string;
+  /** User id for the probe. */
+  uid: number;
+  log: Logger;
+}
+
+export interface JailedStart {
+  uid: number;
+  cgroupProcs: readonly string[];
+  /** Beginning with descriptor 1. */
+  descriptors: readonly (number | 'ignore')[];
+}
+
+export class Jail {
+  readonly confinement: ConfinementChoice;
+  readonly #options: JailOptions;
+  readonly #closure: QemuClosure | undefined;
+
+  private constructor(
+    options: JailOptions,
+    confinement: ConfinementChoice,
+    closure: QemuClosure | undefined,
+  ) {
+    this.#options = options;
+    this.confinement = confinement;
+    this.#closure = closure;
+  }
+
+  static async open(options: JailOptions): Promise<Jail> {
+    const { launcherPath, uid, log } = options;
+    const choice = await chooseConfinement({ launcherPath, isRoot: isRoot(), uid });
+    const level = choice.kind === 'reduced' ? 'warn' : 'info';
+    log[level]({ confinement: choice.kind, reason: choice.reason }, 'confinement of QEMU');
+    if (choice.kind === 'reduced') return new Jail(options, choice, undefined);
+    return new Jail(options, choice, await ensureQemuClosure(options.directory, options.qemuPath));
+  }
+
+  /** Where QEMU finds what `options` name by paths of the host. */
+  arrange({ files, mode }: Pick<QemuOptions, 'files' | 'mode'>): VmLayout {
+    return this.#closure === undefined ? arrangeOutside(files, mode) : arrangeInside(files, mode);
+  }
+
+  /** Detached, in a session of its own: it must survive this process. Its id stays the same when it becomes QEMU. */
+  spawn(options: QemuOptions, start: JailedStart): ChildProcess {
+    const { kind } = this.confinement;
+    const { command, args } = launcherCommand(kind, this.#options.launcherPath);
+    const stdio: (IOType | number)[] = ['pipe', ...start.descriptors];
+    const cwd = options.files.socketDirectory;
+    const child = spawn(command, args, { cwd, env: {}, detached: true, stdio });
+    // A launcher that ends before it has read all has said why among QEMU's messages.
+    child.stdin?.on('error', (error) => this.#options.log.debug({ err: error }, 'the launcher left'));
+    child.stdin?.end(encodePlan(kind, this.buildPlan(options, start)));
+    return child;
+  }
+
+  /** All that this VM’s QEMU gets. */
+  buildPlan(options: QemuOptions, start: JailedStart): JailPlan {
+    const layout = this.arrange(options);
+    const args = buildQemuArguments({ ...options, files: layout.files, mode: layout.mode });
+    const firmware = this.#closure === undefined ? [] : ['-L', this.#closure.firmwareDirectory];
+    return {
+      cgroups: start.cgroupProcs,
+      mounts: [...(this.#closure?.mounts ?? []), ...layout.mounts],
+      ...(isRoot() ? { uid: start.uid } : {}),
+      limits: limitsOf(options),
+      descriptors: start.descriptors.flatMap((given, index) =>
+        typeof given === 'number' && index >= 2 ? [index + 1] : [],
+      ),
+      program: this.#closure?.program ?? this.#options.qemuPath,
+      args: [...firmware, ...args],
+    };
+  }
+
+  /** Removes copies of QEMU that nobody uses any more; `pids` are those of all VMs. */
+  sweep(pids: readonly number[]): void {
+    if (this.#closure === undefined) return;
+    for (const directory of sweepQemuClosures(this.#closure, pids))
+      this.#options.log.info({ directory }, 'copy of an earlier QEMU removed');
+  }
+}
+
+/** A guest cannot make its QEMU write more than its disk, nor a template more than its memory. */
+function limitsOf({ shape, files }: QemuOptions): JailLimits {
+  const diskBytes = files.disks === undefined ? 0 : statSync(files.disks.scratchBasePath).size;
+  const fileSizeBytes = Math.max(shape.memMiB * MIB, Math.ceil(diskBytes * DISK_FORMAT_SHARE)) + 64 * MIB;
+  const limits = { openFiles: OPEN_FILES, fileSizeBytes };
+  return isRoot() ? { ...limits, tasks: THREADS + shape.vcpus } : limits;
+}
+
+function isRoot(): boolean {
+  return process.getuid?.() === 0;
+}

@@ -1,0 +1,112 @@
+/**
+ * Images that the operator imported, `local/<name>:<tag>`, for machines without a registry:
+ *
+ *   <directory>/layouts/<hex of the manifest's digest>/    an OCI layout of one verified image; never changes
+ *   <directory>/names/<hash of the reference>.json         which layout a reference means
+ *   <directory>/staging/<unique>/                          what is being imported or removed
+ *
+ * Names are read at each look-up and written by renaming, so that a service that runs sees an import at once.
+ */
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { AppError, LOCAL_REGISTRY } from '@coppice/contract';
+import { z } from 'zod';
+import { syncDirectory, writeDurably } from '../../../lib/durable-file.ts';
+import type { BuiltinImage } from '../oci-source.ts';
+
+const NameRecord = z.object({
+  version: z.literal(1),
+  reference: z.string(),
+  digest: z.string().regex(/^sha256:[0-9a-f]{64}$/u),
+  imported_at: z.iso.datetime(),
+});
+export type ImportedName = z.infer<typeof NameRecord>;
+
+export class LocalImages {
+  readonly #names: string;
+  readonly #layouts: string;
+  readonly stagingPath: string;
+
+  constructor(directory: string) {
+    this.#names = join(directory, 'names');
+    this.#layouts = join(directory, 'layouts');
+    this.stagingPath = join(directory, 'staging');
+  }
+
+  /** By canonical reference, `local/app:1`. Throws `image_not_found` with the remedy. */
+  get(reference: string): BuiltinImage {
+    const name = readName(this.#namePath(reference));
+    if (name?.reference === reference) return { reference, layoutPath: this.#layoutPath(name.digest) };
+    throw new AppError(
+      'image_not_found',
+      `there is no imported image ${reference}; images under "${LOCAL_REGISTRY}/" are never fetched: import it on the server with "coppice image import <layout> --as ${reference}"`,
+    );
+  }
+
+  list(): ImportedName[] {
+    if (!existsSync(this.#names)) return [];
+    const names = readdirSync(this.#names).flatMap((file) => readName(join(this.#names, file)) ?? []);
+    return names.toSorted((a, b) => (a.reference < b.reference ? -1 : 1));
+  }
+
+  /** Of root alone: what is in them is booted for everybody. */
+  makeDirectories(): void {
+    for (const path of [this.#names, this.#layouts, this.stagingPath])
+      mkdirSync(path, { recursive: true, mode: 0o700 });
+  }
+
+  /** `stagedPath` is a whole layout on disk. Returns whether the reference had meant another image. */
+  publish(reference: string, digest: string, stagedPath: string): { replaced: string | undefined } {
+    const before = readName(this.#namePath(reference))?.digest;
+    const layout = this.#layoutPath(digest);
+    if (existsSync(layout)) rmSync(stagedPath, { recursive: true, force: true });
+    else renameSync(stagedPath, layout);
+    syncDirectory(this.#layouts);
+    const record: ImportedName = { version: 1, reference, digest, imported_at: new Date().toISOString() };
+    writeDurably(this.#namePath(reference), `${JSON.stringify(record)}\n`);
+    this.#sweepLayouts();
+    return { replaced: before === digest ? undefined : before };
+  }
+
+  /** Returns false if there is no such name. */
+  remove(reference: string): boolean {
+    if (readName(this.#namePath(reference)) === undefined) return false;
+    rmSync(this.#namePath(reference));
+    syncDirectory(this.#names);
+    this.#sweepLayouts();
+    return true;
+  }
+
+  /** Takes away the layouts that no name means. */
+  #sweepLayouts(): void {
+    const wanted = new Set(this.list().map(({ digest }) => directoryName(digest)));
+    for (const name of readdirSync(this.#layouts)) {
+      if (wanted.has(name)) continue;
+      const trash = join(this.stagingPath, `removed-${name}-${process.hrtime.bigint()}`);
+      renameSync(join(this.#layouts, name), trash);
+      rmSync(trash, { recursive: true, force: true });
+    }
+  }
+
+  #namePath(reference: string): string {
+    return join(this.#names, `${createHash('sha256').update(reference).digest('hex')}.json`);
+  }
+
+  #layoutPath(digest: string): string {
+    return join(this.#layouts, directoryName(digest));
+  }
+}
+
+function directoryName(digest: string): string {
+  return digest.replace(':', '-');
+}
+
+/** Undefined when there is none that can be read. */
+function readName(path: string): ImportedName | undefined {
+  try {
+    return NameRecord.parse(JSON.parse(readFileSync(path, 'utf8')));
+  } catch {
+    return undefined;
+  }
+}

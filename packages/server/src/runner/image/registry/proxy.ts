@@ -1,0 +1,36 @@
+/**
+ * The host's proxy settings, as other programs read them. What goes through a proxy is dialled by the proxy: it is the operator's,
+ * and is to keep strangers' requests out of private networks itself. Addresses and names that this machine knows are checked all the same.
+ */
+export interface ProxySettings {
+  httpProxy: string | undefined;
+  httpsProxy: string | undefined;
+  exceptions: readonly string[];
+}
+
+export function readProxySettings(environment: NodeJS.ProcessEnv): ProxySettings {
+  const read = (name: string) => {
+    const value = environment[name.toLowerCase()] ?? environment[name];
+    return value === '' ? undefined : value;
+  };
+  const exceptions = (read('NO_PROXY') ?? '').split(',').map((item) => item.trim().toLowerCase());
+  return {
+    httpProxy: read('HTTP_PROXY'),
+    httpsProxy: read('HTTPS_PROXY'),
+    exceptions: exceptions.filter((item) => item !== ''),
+  };
+}
+
+/** `host`, `.domain`, `*.domain`, `host:port` and `*` are exceptions; ranges of addresses are not read. */
+export function isProxied(settings: ProxySettings, url: URL): boolean {
+  const proxy = url.protocol === 'https:' ? settings.httpsProxy : settings.httpProxy;
+  if (proxy === undefined) return false;
+  const host = url.hostname.replaceAll(/[[\]]/gu, '');
+  if (host === 'localhost' || host === '::1' || host.startsWith('127.')) return false;
+  const port = url.port === '' ? (url.protocol === 'https:' ? '443' : '80') : url.port;
+  return !settings.exceptions.some((exception) => {
+    if (exception === '*' || exception === host || exception === `${host}:${port}`) return true;
+    const domain = exception.replace(/^\*?\.?/u, '');
+    return domain !== '' && host.endsWith(`.${domain}`);
+  });
+}

@@ -1,0 +1,266 @@
+/** Good, slow, broken and hostile registries, as real servers on loopback ports. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { ask, assertRefused, getBlob, getManifest, openClient } from './testing/test-client.ts';
+import { digestOf, serveImage, startServer, type Handler } from './testing/test-server.ts';
+
+const SIGNAL = AbortSignal.timeout(60_000);
+const DATA = Buffer.alloc(300_000, 'data');
+const BLOB = { digest: digestOf(DATA), size: DATA.length };
+const image = serveImage('{"a":1}', [DATA]);
+
+test('a manifest comes byte for byte, and its digest without it', async () => {
+  await using server = await startServer(image);
+  using client = openClient({ insecureRegistries: [server.name] });
+  const asked = ask(`${server.name}/some/x:1`);
+  assert.equal(await getManifest(client, asked), '{"a":1}');
+  assert.equal(await client.findManifestDigest(asked, '1', SIGNAL), digestOf('{"a":1}'));
+  assert.deepEqual((await getBlob(client, asked, BLOB)).equals(DATA), true);
+  assert.equal(server.requests[0]?.line, 'GET /v2/some/x/manifests/1');
+});
+
+test("a mirror's path comes before the repository", async () => {
+  await using server = await startServer(image);
+  using client = openClient({ mirrors: { 'docker.io': `${server.url}/hub/` } });
+  await getManifest(client, ask('node:22'));
+  assert.equal(server.requests[0]?.line, 'GET /v2/hub/library/node/manifests/22');
+});
+
+test('a redirect to a private address is not followed, and redirects have an end', async () => {
+  await using secret = await startServer(image);
+  for (const location of [
+    secret.url,
+    'http://169.254.169.254/latest',
+    'http://[::1]/x',
+    'ftp://x',
+    'http://',
+  ]) {
+    await using server = await startServer((_, response) => void response.writeHead(307, { location }).end());
+    using client = openClient({ insecureRegistries: [server.name] });
+    const pattern = /private address|no web address/u;
+    await assertRefused(getManifest(client, ask(`${server.name}/x:1`)), 'registry_unavailable', pattern);
+  }
+  assert.deepEqual(secret.requests, []);
+  await using loop = await startServer(
+    (_, response) => void response.writeHead(302, { location: '/v2/again' }).end(),
+  );
+  using client = openClient({ insecureRegistries: [loop.name] });
+  const asked = ask(`${loop.name}/x:1`);
+  await assertRefused(getManifest(client, asked), 'registry_unavailable', /more than 5 times/u);
+});
+
+test('the address that was checked is the one that is dialled', async () => {
+  await using server = await startServer(image);
+  const port = server.name.split(':')[1];
+  const name = `registry.example:${port}`;
+  let lookups = 0;
+  const resolveHost = async () => {
+    lookups++;
+    return [{ address: '127.0.0.1', family: 4 }];
+  };
+  using stranger = openClient({ resolveHost });
+  await assertRefused(getManifest(stranger, ask(`${name}/x:1`)), 'registry_unavailable', /private address/u);
+  using mixed = openClient({
+    resolveHost: async () => [
+      { address: '93.184.216.34', family: 4 },
+      { address: '10.0.0.1', family: 4 },
+    ],
+  });
+  await assertRefused(getManifest(mixed, ask(`${name}/x:1`)), 'registry_unavailable', /private address/u);
+  assert.deepEqual(server.requests, []);
+  lookups = 0;
+  using configured = openClient({ resolveHost, mirrors: { 'docker.io': `http://${name}` } });
+  await getManifest(configured, ask('x:1'));
+  await getManifest(configured, ask('x:1'));
+  assert.equal(lookups, 1, 'the second request used the first connection');
+  using unknown = openClient({ resolveHost: () => Promise.reject(new Error('no such host')) });
+  await assertRefused(
+    getManifest(unknown, ask(`${name}/x:1`)),
+    'registry_unavailable',
+    /cannot be resolved/u,
+  );
+});
+
+test('requests go through the proxy of the host, but not to private addresses', async () => {
+  await using proxy = await startServer(image);
+  const environment = { HTTP_PROXY: proxy.url, HTTPS_PROXY: proxy.url, NO_PROXY: 'direct.example' };
+  const resolveHost = () => Promise.reject(new Error('no such host'));
+  using client = openClient({
+    environment,
+    resolveHost,
+    mirrors: { 'a.example': 'http://mirror.example', 'b.example': 'http://x.direct.example' },
+  });
+  assert.equal(await getManifest(client, ask('a.example/x:1')), '{"a":1}');
+  assert.match(proxy.requests[0]?.line ?? '', /http:\/\/mirror\.example\/v2\/x\/manifests\/1$/u);
+  await assertRefused(getManifest(client, ask('b.example/x:1')), 'registry_unavailable', /resolved/u);
+  await assertRefused(getManifest(client, ask('192.168.1.1/x:1')), 'registry_unavailable', /private/u);
+  assert.equal(proxy.requests.length, 1);
+});
+
+async function manifestOf(handler: Handler): Promise<string> {
+  await using server = await startServer(handler);
+  using client = openClient({ insecureRegistries: [server.name] });
+  return await getManifest(client, ask(`${server.name}/x:1`));
+}
+
+test('what is no registry, too large or too old is told in its own words', async () => {
+  const answer =
+    (type: string, body: string, status = 200): Handler =>
+    (_, response) =>
+      void response.writeHead(status, { 'content-type': type }).end(body);
+  for (const [handler, code, pattern] of [
+    [answer('text/html', '<html>'), 'registry_unavailable', /does not answer like an image registry/u],
+    [answer('text/html', '', 404), 'registry_unavailable', /does not answer like an image registry/u],
+    [answer('image/png', ''), 'registry_unavailable', /does not answer like an image registry/u],
+    [answer('application/json', '{}', 404), 'image_not_found', /check name and tag/u],
+    [answer('application/json', '{}', 403), 'image_not_found', /may be|private/u],
+    [answer('application/json', '{}', 418), 'registry_unavailable', /status 418/u],
+    [answer('application/json', 'x'.repeat(20_000)), 'invalid_image', /more than 10000 bytes/u],
+    [
+      answer('application/vnd.docker.distribution.manifest.v1+prettyjws', '{}'),
+      'invalid_image',
+      /schema 1.*push it again/u,
+    ],
+  ] as const) {
+    await assertRefused(manifestOf(handler), code, pattern);
+  }
+});
+
+test('what passes is tried again, what stays is told', async () => {
+  let failures = 2;
+  const recovering: Handler = (request, response) =>
+    failures-- > 0 ? void response.writeHead(503).end() : image(request, response);
+  assert.equal(await manifestOf(recovering), '{"a":1}');
+  await assertRefused(
+    manifestOf((_, response) => void response.writeHead(500).end()),
+    'registry_unavailable',
+    /status 500/u,
+  );
+  const limited =
+    (headers: Record<string, string>): Handler =>
+    (_, response) =>
+      void response.writeHead(429, headers).end();
+  await assertRefused(
+    manifestOf(limited({ 'retry-after': '120' })),
+    'registry_unavailable',
+    /limits our requests; try again in 120 s/u,
+  );
+  await assertRefused(manifestOf(limited({})), 'registry_unavailable', /try again later/u);
+  await assertRefused(
+    manifestOf((_, response) => void response.socket?.destroy()),
+    'registry_unavailable',
+    /cannot be reached/u,
+  );
+});
+
+test('a registry that says nothing, or drips, is given up', async () => {
+  await assertRefused(
+    manifestOf(() => undefined),
+    'registry_unavailable',
+    /too slow: .* did not answer within 500 ms/u,
+  );
+  const drip: Handler = (_, response) => {
+    response.writeHead(200, { 'content-type': 'application/json' });
+    const timer = setInterval(() => response.write(' '), 20);
+    response.on('close', () => clearInterval(timer));
+  };
+  await assertRefused(manifestOf(drip), 'registry_unavailable', /too slow: .* almost nothing/u);
+});
+
+async function blobOf(handler: Handler): Promise<{ data: Buffer; ranges: (string | undefined)[] }> {
+  await using server = await startServer(handler);
+  using client = openClient({ mirrors: { 'docker.io': server.url } });
+  const data = await getBlob(client, ask('x:1'), BLOB);
+  return { data, ranges: server.requests.map(({ range }) => range) };
+}
+
+/** Sends a part of what is asked for and breaks off. */
+function breaking(knowsRanges: boolean): Handler {
+  return (request, response) => {
+    const from = knowsRanges ? Number(/bytes=(\d+)-/u.exec(request.headers.range ?? '')?.[1] ?? 0) : 0;
+    const isLast = request.headers.range !== undefined && from !== 100_000;
+    const headers = { 'content-range': `bytes ${from}-${DATA.length - 1}/${DATA.length}` };
+    response.writeHead(from > 0 ? 206 : 200, from > 0 ? headers : {});
+    if (isLast) response.end(DATA.subarray(from));
+    else response.write(DATA.subarray(from, from + 100_000), () => response.destroy());
+  };
+}
+
+test('a download that breaks is taken up where it broke', async () => {
+  const { data, ranges } = await blobOf(breaking(true));
+  assert.ok(data.equals(DATA));
+  assert.deepEqual(ranges, [undefined, 'bytes=100000-', 'bytes=200000-']);
+  const whole = await blobOf(breaking(false));
+  assert.ok(whole.data.equals(DATA), 'a server without ranges sends all again');
+});
+
+test('a blob that is damaged, short, endless or of another range is refused', async () => {
+  const other = Buffer.from(DATA);
+  other[12_345] = 0;
+  await assertRefused(
+    blobOf((_, response) => void response.end(other)),
+    'registry_unavailable',
+    /does not match its digest/u,
+  );
+  await assertRefused(
+    blobOf((_, response) => void response.end(DATA.subarray(1))),
+    'registry_unavailable',
+    /broke off|status|match its digest/u,
+  );
+  const endless: Handler = (_, response) => {
+    const more = (): boolean => response.write(Buffer.alloc(50_000, 'data'), () => setImmediate(more));
+    response.on('error', () => undefined);
+    more();
+  };
+  await assertRefused(blobOf(endless), 'registry_unavailable', /longer than 300000 bytes/u);
+  const shifted: Handler = (request, response) => {
+    if (request.headers.range === undefined) {
+      response.write(DATA.subarray(0, 1000), () => response.destroy());
+    } else response.writeHead(206, { 'content-range': 'bytes 5-9/10' }).end('12345');
+  };
+  await assertRefused(blobOf(shifted), 'registry_unavailable', /another range/u);
+  await assertRefused(
+    blobOf((_, response) => void response.writeHead(404).end()),
+    'image_not_found',
+    /check name/u,
+  );
+});
+
+test('a blob that drips is given up after a few tries', async () => {
+  let tries = 0;
+  const drip: Handler = (_, response) => {
+    tries++;
+    const timer = setInterval(() => response.write('d'), 20);
+    response.on('close', () => clearInterval(timer));
+  };
+  await assertRefused(blobOf(drip), 'registry_unavailable', /almost nothing|match|status/u);
+  assert.ok(tries <= 5);
+});
+
+test('blobs of one registry come three at a time', async () => {
+  let running = 0;
+  let most = 0;
+  const counting: Handler = (request, response) => {
+    most = Math.max(most, ++running);
+    response.write(DATA.subarray(0, 100), () =>
+      setTimeout(() => {
+        running--;
+        response.end(DATA.subarray(100));
+      }, 20),
+    );
+  };
+  await using server = await startServer(counting);
+  using client = openClient({ mirrors: { 'docker.io': server.url } });
+  await Promise.all(Array.from({ length: 9 }, () => getBlob(client, ask('x:1'), BLOB)));
+  assert.equal(most, 3);
+});
+
+test('who stops waiting ends the download with his own reason', async () => {
+  await using server = await startServer((_, response) => void response.write('x'));
+  using client = openClient({ mirrors: { 'docker.io': server.url } });
+  const stop = new AbortController();
+  const read = async () => {
+    for await (const _ of client.readBlob(ask('x:1'), BLOB, stop.signal)) stop.abort(new Error('left'));
+  };
+  await assert.rejects(read(), /^Error: left$/u);
+});

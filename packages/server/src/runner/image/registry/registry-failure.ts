@@ -1,0 +1,116 @@
+/** A registry's faults in words for those who asked for an image. */
+import { AppError, type ErrorCode } from '@coppice/contract';
+import type { FaultKind, RegistryFault } from './registry-fault.ts';
+
+interface Context {
+  image: string;
+  registry: string;
+  /** The fault's, as it may be shown. */
+  detail: string;
+}
+
+interface Rule {
+  code: ErrorCode;
+  explain: (context: Context & { fault: RegistryFault }) => string;
+}
+
+const STORE = (registry: string) => `credentials are stored with PUT /v1/registries/${registry}`;
+
+const RULES: Readonly<Record<FaultKind, Rule>> = {
+  'not-found': {
+    code: 'image_not_found',
+    explain: ({ registry }) => `it is not in the registry ${registry}; check name and tag`,
+  },
+  'not-shown': {
+    code: 'image_not_found',
+    explain: ({ registry }) =>
+      `the registry ${registry} does not show it; it does not exist, or it is private: ${STORE(registry)}`,
+  },
+  'credentials-refused': {
+    code: 'image_not_found',
+    explain: ({ registry }) =>
+      `the registry refused the credentials stored for ${registry}; store good ones with PUT /v1/registries/${registry}`,
+  },
+  'credentials-insufficient': {
+    code: 'image_not_found',
+    explain: ({ registry }) =>
+      `the registry ${registry} does not show it to the credentials stored for it; it does not exist, or they do not allow to pull it`,
+  },
+  lookup: {
+    code: 'registry_unavailable',
+    explain: ({ registry, detail }) =>
+      `the name of the registry ${named(registry, detail)} cannot be resolved; check its spelling, and this machine's name servers`,
+  },
+  private: {
+    code: 'registry_unavailable',
+    explain: ({ registry, detail }) =>
+      `the registry ${named(registry, detail)} is on a private address and is not asked; the operator must name it as a mirror or insecure registry first`,
+  },
+  connect: {
+    code: 'registry_unavailable',
+    explain: ({ registry, detail }) => `the registry ${named(registry, detail)} cannot be reached`,
+  },
+  certificate: {
+    code: 'registry_unavailable',
+    explain: ({ registry, detail }) =>
+      `the certificate of the registry ${named(registry, detail)} is not trusted`,
+  },
+  'plain-http': {
+    code: 'registry_unavailable',
+    explain: ({ registry, detail }) =>
+      `the registry ${named(registry, detail)} does not speak HTTPS; the operator must name it as an insecure registry first`,
+  },
+  slow: {
+    code: 'registry_unavailable',
+    explain: ({ registry, detail }) => `the registry ${registry} is too slow: ${detail}`,
+  },
+  redirect: {
+    code: 'registry_unavailable',
+    explain: ({ registry, detail }) => `the registry ${registry} is not followed: ${detail}`,
+  },
+  'not-a-registry': {
+    code: 'registry_unavailable',
+    explain: ({ registry, detail }) =>
+      `${named(registry, detail)} does not answer like an image registry; check the name of the registry`,
+  },
+  'too-large': {
+    code: 'invalid_image',
+    explain: ({ detail }) => `its manifest is too large: ${detail}`,
+  },
+  status: {
+    code: 'registry_unavailable',
+    explain: ({ registry, detail }) => `the registry ${registry} failed: ${detail}`,
+  },
+  'rate-limit': {
+    code: 'registry_unavailable',
+    explain: ({ registry, fault }) =>
+      `the registry ${registry} limits our requests; try again ${
+        fault.retryAfterMs === undefined ? 'later' : `in ${Math.ceil(fault.retryAfterMs / 1000)} s`
+      }`,
+  },
+  challenge: {
+    code: 'registry_unavailable',
+    explain: ({ registry, detail }) => `the login to the registry ${registry} failed: ${detail}`,
+  },
+  digest: {
+    code: 'registry_unavailable',
+    explain: ({ registry, detail }) =>
+      `the registry ${registry} sent data that does not match its digest (${detail})`,
+  },
+  short: {
+    code: 'registry_unavailable',
+    explain: ({ registry, detail }) => `the registry ${registry} broke off its answer: ${detail}`,
+  },
+  unsupported: { code: 'invalid_image', explain: ({ detail }) => detail },
+};
+
+export function describeFault(fault: RegistryFault, context: Context): AppError {
+  const { code, explain } = RULES[fault.kind];
+  return new AppError(code, `image ${context.image}: ${explain({ ...context, fault })}`, { cause: fault });
+}
+
+/** Its mirror, its login server or where it redirected to may be the one at fault. */
+function named(registry: string, detail: string): string {
+  const isSame = detail === registry || detail === `registry-1.${registry}`;
+  return isSame ? registry : `${registry} (${detail})`;
+}

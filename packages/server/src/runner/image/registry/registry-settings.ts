@@ -1,0 +1,132 @@
+/** Where a registry is found: itself, or the mirror that the operator set in its place. */
+import { AppError } from '@coppice/contract';
+
+export interface RegistrySettings {
+  /**
+   * Registry host to the base URL that is asked in its place, `{"docker.io": "http://127.0.0.1:5000"}`. A mirror replaces its
+   * registry: nothing falls back to the original, so that what a company's mirror does not offer is not fetched behind its back.
+   * A path in the URL comes before the names of repositories.
+   */
+  mirrors: Readonly<Record<string, string>>;
+  /** `host:port` of registries that speak plain HTTP or have a certificate of their own. */
+  insecureRegistries: readonly string[];
+}
+
+export interface Endpoint {
+  /** `https://registry-1.docker.io` */
+  origin: string;
+  /** Of every repository: empty, or `hub/`. */
+  repositoryPrefix: string;
+  /** Named by the operator, who vouches for it: it may be on a private address. */
+  isConfigured: boolean;
+  /** Whether credentials of the registry may be sent there; a mirror is another party. */
+  takesCredentials: boolean;
+}
+
+const HOST = /^[a-zA-Z0-9.:[\]-]{1,255}$/u;
+const PREFIX = /^[a-z0-9._/-]{0,255}$/u;
+/** Docker Hub's name in references is not the name of its registry. */
+const HUB = 'docker.io';
+const HUB_HOST = 'registry-1.docker.io';
+
+export class RegistryEndpoints {
+  readonly #mirrors = new Map<string, Endpoint>();
+  readonly #insecure: ReadonlySet<string>;
+  /** `host:port` of all that the operator named, and of those that may have a certificate of their own. */
+  readonly #configured = new Set<string>();
+  readonly #unchecked = new Set<string>();
+
+  /** Throws `invalid_request` on a setting that cannot be used. */
+  constructor(settings: RegistrySettings) {
+    this.#insecure = new Set(settings.insecureRegistries);
+    for (const registry of this.#insecure) {
+      checkHost('insecureRegistries', registry);
+      for (const scheme of ['https', 'http']) {
+        this.#unchecked.add(formatParty(new URL(`${scheme}://${canonicalHost(registry)}`)));
+      }
+    }
+    for (const party of this.#unchecked) this.#configured.add(party);
+    for (const [registry, text] of Object.entries(settings.mirrors)) {
+      checkHost('mirrors', registry);
+      const url = parseMirror(registry, text);
+      this.#configured.add(formatParty(url));
+      this.#mirrors.set(registry, this.#describeMirror(registry, url));
+    }
+  }
+
+  /** The ways to reach a registry, the better first: one that is configured as insecure may speak HTTPS all the same. */
+  find(registry: string): readonly [Endpoint, ...Endpoint[]] {
+    const mirror = this.#mirrors.get(registry);
+    if (mirror !== undefined) return [mirror];
+    const host = canonicalHost(registry);
+    const isConfigured = this.#insecure.has(registry);
+    const secure: Endpoint = {
+      origin: new URL(`https://${host}`).origin,
+      repositoryPrefix: '',
+      isConfigured,
+      takesCredentials: true,
+    };
+    return isConfigured ? [secure, { ...secure, origin: new URL(`http://${host}`).origin }] : [secure];
+  }
+
+  /** Whether the operator named the host and port of this URL. */
+  isConfigured(url: URL): boolean {
+    return this.#configured.has(formatParty(url));
+  }
+
+  /** Strangers are not told where the operator's mirrors are. */
+  hideMirror(registry: string, text: string): string {
+    const mirror = this.#mirrors.get(registry);
+    return mirror === undefined ? text : text.replaceAll(new URL(mirror.origin).host, 'its mirror');
+  }
+
+  /** Whether the operator said that the certificate of this host and port proves nothing. */
+  isUnchecked(url: URL): boolean {
+    return this.#unchecked.has(formatParty(url));
+  }
+
+  #describeMirror(registry: string, url: URL): Endpoint {
+    const path = url.pathname.replaceAll(/^\/+|\/+$/gu, '');
+    return {
+      origin: url.origin,
+      repositoryPrefix: path === '' ? '' : `${path}/`,
+      isConfigured: true,
+      takesCredentials: url.host === new URL(`${url.protocol}//${canonicalHost(registry)}`).host,
+    };
+  }
+}
+
+/** Host and port, the port always there. */
+export function formatParty(url: URL): string {
+  const defaultPort = url.protocol === 'https:' ? '443' : '80';
+  return `${url.hostname}:${url.port === '' ? defaultPort : url.port}`;
+}
+
+function canonicalHost(registry: string): string {
+  return registry === HUB ? HUB_HOST : registry;
+}
+
+function parseMirror(registry: string, text: string): URL {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  const isHttp = url?.protocol === 'http:' || url?.protocol === 'https:';
+  const path = url?.pathname.replace(/^\/+/u, '') ?? '';
+  if (url === undefined || !isHttp || !PREFIX.test(path) || url.search !== '' || url.hash !== '') {
+    throw new AppError(
+      'invalid_request',
+      `mirrors: ${JSON.stringify(text)} for ${registry} must be a base URL such as "http://127.0.0.1:5000"`,
+    );
+  }
+  if (url.username === '' && url.password === '') return url;
+  throw new AppError(
+    'invalid_request',
+    `mirrors: the URL for ${registry} must not hold credentials; a mirror is asked without any`,
+  );
+}
+
+function checkHost(setting: string, registry: string): void {
+  if (HOST.test(registry) && URL.canParse(`https://${registry}`)) return;
+  throw new AppError(
+    'invalid_request',
+    `${setting}: ${JSON.stringify(registry)} is no registry host, "host" or "host:port"`,
+  );
+}

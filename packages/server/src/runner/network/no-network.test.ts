@@ -1,0 +1,29 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { NoNetwork } from './no-network.ts';
+import { addressesOf, TAP_SLOTS } from './vm-network.ts';
+
+test('slots are numbers without a TAP: the lowest free one, the same for the same VM, back after a release', async () => {
+  const network = new NoNetwork('there is no /dev/net/tun', 2);
+  const [a, again, b] = await Promise.all(['a', 'a', 'b'].map((vm) => network.acquire(vm)));
+  assert.deepEqual(a, { index: TAP_SLOTS, openTap: undefined });
+  assert.deepEqual(again, a);
+  assert.equal(b?.index, TAP_SLOTS + 1);
+  assert.equal(addressesOf(a), undefined);
+  await assert.rejects(network.acquire('c'), { code: 'capacity' });
+  await network.release('a');
+  await network.release('nobody');
+  assert.equal((await network.acquire('c')).index, TAP_SLOTS);
+});
+
+test('a VM without a TAP is adopted under its number, which nobody else gets', async () => {
+  const network = new NoNetwork('why');
+  assert.equal(network.adopt('old', TAP_SLOTS).index, TAP_SLOTS);
+  assert.throws(() => network.adopt('other', TAP_SLOTS), { code: 'internal' });
+  assert.equal((await network.acquire('new')).index, TAP_SLOTS + 1);
+});
+
+test('a VM that has a TAP is not adopted where nothing can filter its packets', () => {
+  const network = new NoNetwork('there is no nft');
+  assert.throws(() => network.adopt('old', 0), /nothing here can filter: there is no nft/u);
+});

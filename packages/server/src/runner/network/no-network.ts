@@ -1,0 +1,57 @@
+/**
+ * Where this machine cannot filter what guests send, they get no network device. Slots are then only numbers, free
+ * again at once: nothing in the kernel is bound to them.
+ */
+import { AppError } from '@coppice/contract';
+import { BARE_SLOTS, isBare, TAP_SLOTS, type BareSlot, type VmNetwork } from './vm-network.ts';
+
+export class NoNetwork implements VmNetwork {
+  readonly absence: string;
+  readonly #capacity: number;
+  readonly #byVm = new Map<string, number>();
+
+  /** `absence` is why, for log, status and callers. */
+  constructor(absence: string, capacity = BARE_SLOTS) {
+    this.absence = absence;
+    this.#capacity = capacity;
+  }
+
+  async acquire(vmId: string): Promise<BareSlot> {
+    const index = this.#byVm.get(vmId) ?? this.#findFree();
+    this.#byVm.set(vmId, index);
+    return { index, openTap: undefined };
+  }
+
+  /**
+   * A VM that was started with a TAP is not kept: nobody here can see to it that the rules for its packets stay in
+   * place.
+   */
+  adopt(vmId: string, index: number): BareSlot {
+    if (!isBare(index))
+      throw new AppError('internal', `the VM has a network that nothing here can filter: ${this.absence}`);
+    const isTaken = [...this.#byVm].some(([other, taken]) => taken === index && other !== vmId);
+    if (isTaken) throw new AppError('internal', `adopting slot ${index}: another VM has it`);
+    this.#byVm.set(vmId, index);
+    return { index, openTap: undefined };
+  }
+
+  sweepUnadopted(): void {
+    // What a network of earlier days has left cannot be removed without the means to make one.
+  }
+
+  async release(vmId: string): Promise<void> {
+    this.#byVm.delete(vmId);
+  }
+
+  async close(): Promise<void> {
+    // Nothing is open.
+  }
+
+  #findFree(): number {
+    const taken = new Set(this.#byVm.values());
+    for (let index = TAP_SLOTS; index < TAP_SLOTS + this.#capacity; index += 1) {
+      if (!taken.has(index)) return index;
+    }
+    throw new AppError('capacity', 'this machine runs as many sandboxes as it has places for');
+  }
+}

@@ -1,0 +1,149 @@
+/** Puts together all that VMs are made from, and takes over those that run. */
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Logger } from 'pino';
+import { CacheEvictor } from './cache/cache-evictor.ts';
+import { CacheLeases } from './cache/cache-leases.ts';
+import { buildCapacity } from './capacity/build-capacity.ts';
+import type { Capacity } from './capacity/capacity.ts';
+import { DiskGuard } from './capacity/disk-guard.ts';
+import { CgroupTree } from './confinement/cgroup-tree.ts';
+import { buildUnitLimits } from './confinement/unit-limits.ts';
+import { ScratchStore } from './disk/scratch-store.ts';
+import { isTmpfs } from './disk/tmpfs.ts';
+import { EventSpool } from './driver/event-spool.ts';
+import { Fleet } from './driver/fleet.ts';
+import { ImageStore, type ImageStoreOptions } from './image/image-store.ts';
+import { openNetwork } from './network/open-network.ts';
+import type { VmNetwork } from './network/vm-network.ts';
+import type { RunnerConfig } from './runner-config.ts';
+import { TemplateStore, type Bindings, type Enclosure } from './snapshot/template-store.ts';
+import type { AcceleratorChoice } from './vmm/accelerator.ts';
+import type { TemplateShape } from './vmm/qemu-arguments.ts';
+import type { Qemu } from './vmm/qemu.ts';
+import type { VmAccounts } from './vmm/vm-accounts.ts';
+
+/** TAPs made in advance, so that none is made while a create waits. */
+const TAP_POOL_SIZE = 8;
+const MIB = 1024 * 1024;
+
+export interface OpenedFleet {
+  fleet: Fleet;
+  spool: EventSpool;
+  images: ImageStore;
+  capacity: Capacity;
+  cgroups: CgroupTree;
+  network: VmNetwork;
+  close: () => Promise<void>;
+}
+
+interface FleetParts {
+  vmm: Qemu;
+  bindings: Bindings;
+  accelerator: AcceleratorChoice;
+  accounts: VmAccounts;
+}
+
+export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): Promise<OpenedFleet> {
+  const { dataDir, runDir, tools } = config;
+  const { vmm, accounts } = parts;
+  const { accelerator } = parts.accelerator;
+  const cgroups = CgroupTree.open({ slug: config.slug, log });
+  const disk = new DiskGuard({ directory: dataDir, reserveMiB: config.diskReserveMiB });
+  const capacity = buildCapacity(config, accelerator, disk);
+  const leases = new CacheLeases();
+  let evictor: CacheEvictor | undefined;
+  const onStored = (): void => evictor?.request();
+  const images = await openImages(config, { leases, onStored, log });
+  const network = await openNetwork(config.network, {
+    slug: config.slug,
+    guestCidr: config.guestCidr,
+    tools: { nft: tools.nft, ip: tools.ip },
+    poolSize: TAP_POOL_SIZE,
+    openPrivateRanges: [...config.openPrivateRanges],
+    ...(config.resolvers.length === 0 ? {} : { upstreamResolvers: config.resolvers }),
+    log,
+  });
+  const scratch = ScratchStore.open(join(dataDir, 'scratch'), tools);
+  const templateSockets = join(runDir, 't');
+  rmSync(templateSockets, { recursive: true, force: true });
+  const templates = TemplateStore.open({
+    directory: join(dataDir, 'templates'),
+    socketDirectory: templateSockets,
+    vmm,
+    scratch,
+    uid: accounts.template,
+    bindings: parts.bindings,
+    onStored,
+    inTurn: (diskMiB, boot) => capacity.inTurn({ diskMiB }, boot),
+    enclose: (id, shape) => encloseTemplate(cgroups, { id, shape, directory: dataDir }),
+    network,
+    log,
+  });
+  const spool = EventSpool.open(join(dataDir, 'events'));
+  const fleet = new Fleet({
+    warmPoolLimit: config.warmPoolLimit,
+    accelerator,
+    disk,
+    cgroups,
+    capacity,
+    images,
+    templates,
+    leases,
+    scratch,
+    network,
+    vmm,
+    accounts,
+    vmsDirectory: join(dataDir, 'vms'),
+    socketsDirectory: join(runDir, 'v'),
+    spool,
+    log,
+  });
+  await fleet.adoptAll();
+  // Not before: VMs that are adopted hold what they were made from.
+  const cache = new CacheEvictor({
+    maxBytes: config.imageCacheMiB * MIB,
+    leases,
+    images: images.stored,
+    templates: templates.catalogue,
+    onTemplateEvicted: (key) => fleet.forgetTemplate(key),
+    log,
+  });
+  evictor = cache;
+  cache.request();
+  const close = async (): Promise<void> => {
+    await cache.close();
+    await fleet.close();
+    await network.close();
+    cgroups.close();
+  };
+  return { fleet, spool, images, capacity, cgroups, network, close };
+}
+
+function openImages(
+  config: RunnerConfig,
+  parts: Pick<ImageStoreOptions, 'leases' | 'onStored' | 'log'>,
+): Promise<ImageStore> {
+  return ImageStore.open({
+    directory: join(config.dataDir, 'images'),
+    tools: { tar2sqfs: config.tools.tar2sqfs },
+    mirrors: config.registryMirrors,
+    insecureRegistries: [...config.insecureRegistries],
+    builtin: [...config.builtinImages],
+    localDirectory: config.localImagesDir,
+    limits: { minFreeBytes: config.diskReserveMiB * MIB },
+    ...parts,
+  });
+}
+
+/** A template's memory is a file in the data directory. */
+async function encloseTemplate(
+  cgroups: CgroupTree,
+  { id, shape, directory }: { id: string; shape: TemplateShape; directory: string },
+): Promise<Enclosure> {
+  const directories = cgroups.directoriesOf(id);
+  await cgroups.remove(directories);
+  const tmpfsMiB = isTmpfs(directory) ? shape.diskMiB : 0;
+  const cgroupProcs = await cgroups.create(id, buildUnitLimits({ shape, tmpfsMiB }));
+  return { cgroupProcs, release: () => cgroups.remove(directories) };
+}

@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test, type TestContext } from 'node:test';
+import { TemplateCatalogue } from './template-catalogue.ts';
+
+const BINDING = { imageDigest: 'sha256:aa', imagePreparedAt: new Date('2026-01-01T00:00:00Z') };
+
+function makeDirectory(context: TestContext): string {
+  const directory = mkdtempSync(join(tmpdir(), 'coppice-catalogue-'));
+  context.after(() => rmSync(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+function addTemplate(directory: string, catalogue: TemplateCatalogue, key: string): void {
+  mkdirSync(join(directory, key));
+  writeFileSync(join(directory, key, 'ram'), Buffer.alloc(100_000));
+  writeFileSync(join(directory, key, 'devices'), 'x');
+  catalogue.writeRecord(join(directory, key), BINDING);
+  catalogue.add(key);
+}
+
+test('a template is found again by the next process with what it is bound to', (context) => {
+  const directory = makeDirectory(context);
+  addTemplate(directory, TemplateCatalogue.open(directory, 'now'), 'a');
+  const [found] = TemplateCatalogue.open(directory, 'now').values();
+  assert.ok(found !== undefined && found.sizeBytes >= 100_000);
+  assert.deepEqual(
+    [found.key, found.imageDigest, found.imagePreparedAt, found.staleReason],
+    ['a', 'sha256:aa', '2026-01-01T00:00:00.000Z', undefined],
+  );
+});
+
+test('a template made with other versions, or that cannot be read, serves no create', (context) => {
+  const directory = makeDirectory(context);
+  addTemplate(directory, TemplateCatalogue.open(directory, 'before'), 'old');
+  mkdirSync(join(directory, 'without-record'));
+  addTemplate(directory, TemplateCatalogue.open(directory, 'now'), 'without-state');
+  rmSync(join(directory, 'without-state', 'devices'));
+  const catalogue = TemplateCatalogue.open(directory, 'now');
+  const reasons = Array.from(catalogue.values(), ({ key, staleReason }) => [key, staleReason]);
+  assert.deepEqual(Object.fromEntries(reasons), {
+    old: 'QEMU, kernel or agent are others now',
+    'without-record': 'it cannot be read',
+    'without-state': 'it cannot be read',
+  });
+  for (const [key] of reasons) assert.equal(catalogue.has(key!), false);
+});
+
+test('an evicted template is found by nobody from the first moment, and its files go', async (context) => {
+  const directory = makeDirectory(context);
+  const catalogue = TemplateCatalogue.open(directory, 'now');
+  addTemplate(directory, catalogue, 'a');
+  const gone = catalogue.evict('a');
+  assert.deepEqual([catalogue.has('a'), readdirSync(directory)], [false, ['a.evicted']]);
+  await gone;
+  assert.deepEqual(readdirSync(directory), []);
+});
+
+test('what was being made or removed when the process ended is swept', (context) => {
+  const directory = makeDirectory(context);
+  for (const name of ['a.building', 'b.evicted']) mkdirSync(join(directory, name));
+  assert.deepEqual([...TemplateCatalogue.open(directory, 'now').values()], []);
+  assert.deepEqual(readdirSync(directory), []);
+});

@@ -1,0 +1,124 @@
+/**
+ * The templates on disk, with what each is bound to:
+ *
+ *   <directory>/<key>/ram, devices, scratch.qcow2, template.json    complete: made elsewhere and renamed to its name
+ *   <directory>/<key>.building/, <key>.evicted/                     being made or removed; swept at the next start
+ */
+import { existsSync, readFileSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { z } from 'zod';
+import type { CachedTemplate } from '../cache/cache-evictor.ts';
+import { LastUse } from '../cache/last-use.ts';
+
+const RECORD_NAME = 'template.json';
+const UNFINISHED = /\.(?:building|evicted)$/u;
+const BLOCK_BYTES = 512;
+
+const TemplateRecord = z.object({
+  version: z.literal(1),
+  image_digest: z.string(),
+  image_prepared_at: z.string(),
+  /** Hash of QEMU, kernel, agent and machine that it was made with. */
+  made_with: z.string(),
+});
+type TemplateRecord = z.infer<typeof TemplateRecord>;
+
+/** What a new template is bound to. */
+export interface TemplateBinding {
+  imageDigest: string;
+  imagePreparedAt: Date;
+}
+
+export class TemplateCatalogue {
+  readonly #directory: string;
+  readonly #madeWith: string;
+  readonly #entries = new Map<string, CachedTemplate>();
+
+  private constructor(directory: string, madeWith: string) {
+    this.#directory = directory;
+    this.#madeWith = madeWith;
+  }
+
+  /** Reads what is there and takes away what was being made or removed. */
+  static open(directory: string, madeWith: string): TemplateCatalogue {
+    const catalogue = new TemplateCatalogue(directory, madeWith);
+    for (const name of readdirSync(directory)) {
+      if (UNFINISHED.test(name)) rmSync(join(directory, name), { recursive: true, force: true });
+      else catalogue.#entries.set(name, catalogue.#read(name));
+    }
+    return catalogue;
+  }
+
+  values(): Iterable<CachedTemplate> {
+    return this.#entries.values();
+  }
+
+  /** Whether a create can use it. */
+  has(key: string): boolean {
+    const entry = this.#entries.get(key);
+    return entry !== undefined && entry.staleReason === undefined;
+  }
+
+  markUse(key: string): void {
+    this.#entries.get(key)?.lastUse.mark();
+  }
+
+  /** Into the directory of a template that is being made. */
+  writeRecord(building: string, { imageDigest, imagePreparedAt }: TemplateBinding): void {
+    const record: TemplateRecord = {
+      version: 1,
+      image_digest: imageDigest,
+      image_prepared_at: imagePreparedAt.toISOString(),
+      made_with: this.#madeWith,
+    };
+    writeFileSync(join(building, RECORD_NAME), JSON.stringify(record), { flush: true });
+  }
+
+  /** Makes a template known whose directory has been renamed to its key. */
+  add(key: string): void {
+    this.#entries.set(key, this.#read(key));
+  }
+
+  /** Nobody finds it from when this is called. */
+  async evict(key: string): Promise<void> {
+    const directory = join(this.#directory, key);
+    const trash = `${directory}.evicted`;
+    renameSync(directory, trash);
+    this.#entries.delete(key);
+    await rm(trash, { recursive: true, force: true, maxRetries: 5 });
+  }
+
+  #read(key: string): CachedTemplate {
+    const directory = join(this.#directory, key);
+    const record = findRecord(directory);
+    return {
+      key,
+      sizeBytes: directoryBytes(directory),
+      lastUse: LastUse.read(directory),
+      imageDigest: record?.image_digest ?? '',
+      imagePreparedAt: record?.image_prepared_at ?? '',
+      staleReason: this.#judge(directory, record),
+    };
+  }
+
+  #judge(directory: string, record: TemplateRecord | undefined): string | undefined {
+    if (record === undefined || !existsSync(join(directory, 'devices'))) return 'it cannot be read';
+    return record.made_with === this.#madeWith ? undefined : 'QEMU, kernel or agent are others now';
+  }
+}
+
+function findRecord(directory: string): TemplateRecord | undefined {
+  try {
+    return TemplateRecord.parse(JSON.parse(readFileSync(join(directory, RECORD_NAME), 'utf8')));
+  } catch {
+    return undefined;
+  }
+}
+
+/** On disk: memory files are sparse. */
+function directoryBytes(directory: string): number {
+  let bytes = 0;
+  for (const name of readdirSync(directory)) bytes += statSync(join(directory, name)).blocks * BLOCK_BYTES;
+  return bytes;
+}

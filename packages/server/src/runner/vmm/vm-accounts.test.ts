@@ -1,0 +1,41 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmodSync, copyFileSync, mkdirSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { BARE_SLOTS, TAP_SLOTS } from '../network/vm-network.ts';
+import { SeparateAccounts, SharedAccount } from './vm-accounts.ts';
+
+test('every slot has a uid of its own, none is the probe’s or the template’s, and they end somewhere', () => {
+  const accounts = new SeparateAccounts(100_000);
+  const uids = [accounts.probe, accounts.template, accounts.ofSlot(0), accounts.ofSlot(1)];
+  assert.deepEqual(uids, [100_000, 100_001, 100_002, 100_003]);
+  assert.equal(accounts.ofSlot(TAP_SLOTS + BARE_SLOTS - 1), 100_002 + TAP_SLOTS + BARE_SLOTS - 1);
+  assert.throws(() => accounts.ofSlot(TAP_SLOTS + BARE_SLOTS), { code: 'capacity' });
+});
+
+test('of the processes of one’s own user only a VMM that works in the given directory is counted', async () => {
+  const root = realpathSync(mkdtempSync(join(tmpdir(), 'accounts-')));
+  // Of a jailed QEMU not even its path is known, only its name.
+  const vmm = join(root, 'qemu-system-test');
+  copyFileSync('/bin/sleep', vmm);
+  chmodSync(vmm, 0o755);
+  for (const name of ['v', 'v/u1', 'v/u12']) mkdirSync(join(root, name));
+  const start = (name: string, program = vmm) =>
+    spawn(program, ['30'], { cwd: join(root, name), stdio: 'ignore' });
+  const children = [start('v/u1'), start('v/u12'), start('v/u1', '/usr/bin/sleep'), start('.')];
+  try {
+    await Promise.all(children.map((child) => once(child, 'spawn')));
+    const accounts = new SharedAccount(process.getuid?.() ?? 0, [join(root, 'v')]);
+    const pids = (found: { pid: number }[]): number[] =>
+      found.map(({ pid }) => pid).toSorted((a, b) => a - b);
+    assert.deepEqual(pids(accounts.listVmms(join(root, 'v/u1'))), [children[0]?.pid]);
+    assert.deepEqual(pids(accounts.listAllVmms()), [children[0]?.pid, children[1]?.pid]);
+    assert.equal(accounts.ofSlot(), process.getuid?.());
+  } finally {
+    for (const child of children) child.kill('SIGKILL');
+    rmSync(root, { recursive: true });
+  }
+});

@@ -1,0 +1,17 @@
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { RECORD_STEPS } from './control/sandbox/steps.ts';
+import { STEPS } from './runner/driver/steps.ts';
+
+test('every step of the tables is entered somewhere in the code', () => {
+  const root = fileURLToPath(new URL('.', import.meta.url));
+  const code = readdirSync(root, { recursive: true, encoding: 'utf8' })
+    .filter((path) => path.endsWith('.ts') && !path.endsWith('.test.ts'))
+    .map((path) => readFileSync(join(root, path), 'utf8'))
+    .join('\n');
+  const entered = new Set([...code.matchAll(/enter(?:Record)?Step\('([^']+)'\)/gu)].map(([, step]) => step));
+  assert.deepEqual(entered, new Set([...Object.keys(STEPS), ...Object.keys(RECORD_STEPS)]));
+});

@@ -1,0 +1,73 @@
+import { existsSync, lstatSync, readdirSync, readFileSync, rmdirSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+
+/** What the service and the set-up put into their directories. Anything else is somebody's. */
+export const DATA_ENTRIES = ['control', 'runner'];
+export const RUN_ENTRIES = ['runner.sock', 'control', 'v', 't'];
+export const ASSETS_ENTRIES = [
+  'agent',
+  'base-image',
+  'initramfs',
+  'jail',
+  'kernel',
+  'postgres',
+  'manifest.json',
+  'manifest.json.new',
+  '.lock',
+];
+
+/**
+ * Removes known entries of a directory, and the directory if nothing else is in it.
+ * @param {string} directory
+ * @param {readonly string[]} entries
+ * @param {import('./removal-report.mjs').RemovalReport} report
+ */
+export async function removeEntries(directory, entries, report) {
+  if (!existsSync(directory) || lstatSync(directory).isSymbolicLink()) {
+    if (existsSync(directory)) report.leave(`${directory}: a symbolic link, which the service did not make`);
+    return;
+  }
+  const mounts = listMountPoints(readFileSync('/proc/self/mountinfo', 'latin1'));
+  for (const path of entries.map((name) => join(directory, name)).filter(existsSync)) {
+    const mounted = mounts.find((mount) => mount === path || mount.startsWith(`${path}/`));
+    if (mounted === undefined) {
+      await rm(path, { recursive: true, force: true });
+      report.remove(path);
+    } else report.leave(`${path}: ${mounted} is mounted there; umount it, then run this again`);
+  }
+  removeIfEmpty(directory, report);
+}
+
+/**
+ * @param {string} directory
+ * @param {import('./removal-report.mjs').RemovalReport} report
+ */
+function removeIfEmpty(directory, report) {
+  const others = readdirSync(directory);
+  if (others.length > 0) {
+    report.leave(`${directory}: holds ${others.slice(0, 5).join(', ')}${others.length > 5 ? ', …' : ''}`);
+    return;
+  }
+  try {
+    rmdirSync(directory);
+    report.remove(directory);
+  } catch (error) {
+    report.leave(`${directory}: ${error instanceof Error ? error.message : String(error)}`); // a mount point
+  }
+}
+
+/**
+ * Removing a tree must never go through a bind mount into somebody's files.
+ * @param {string} mountinfo of proc(5)
+ * @returns {string[]}
+ */
+export function listMountPoints(mountinfo) {
+  return mountinfo
+    .split('\n')
+    .map((line) => line.split(' ')[4] ?? '')
+    .filter(Boolean)
+    .map((path) =>
+      path.replaceAll(/\\(\d{3})/gu, (_, digits) => String.fromCodePoint(Number.parseInt(digits, 8))),
+    );
+}

@@ -1,0 +1,50 @@
+import { randomInt } from 'node:crypto';
+import { SetupError } from '../setup/setup-error.mjs';
+
+export const ENVIRONMENT_PATH = '/etc/coppice/coppice.env';
+const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+const SECRET_LENGTH = 40;
+
+/** @param {string} region */
+export function generateKey(region) {
+  const letters = Array.from({ length: SECRET_LENGTH }, () => ALPHABET[randomInt(ALPHABET.length)]);
+  return `cop_live_${region}_${letters.join('')}`;
+}
+
+/**
+ * @param {{ key?: string, settings: Record<string, string> }} content
+ * @returns {string} the configuration of a new installation, with the settings that it was made with
+ */
+export function buildEnvironmentFile({ key, settings }) {
+  const lines = [
+    '# Settings of the Coppice service, NAME=value. All of them: docs/reference/configuration.md',
+    '# After a change: systemctl restart coppice   (sandboxes run on)',
+    '',
+    '#COPPICE_LISTEN=127.0.0.1:8080',
+    '#COPPICE_LOG_LEVEL=info',
+    '#COPPICE_REGISTRY_MIRRORS=docker.io=https://mirror.example',
+    ...Object.entries(settings).map(([name, value]) => `${name}=${quoteValue(name, value)}`),
+  ];
+  if (key !== undefined) {
+    lines.push(
+      '',
+      '# First API key. It is in the database, as a hash, once the service has started; this line may then be removed.',
+      `COPPICE_BOOTSTRAP_KEY=${key}`,
+    );
+  }
+  return `${lines.join('\n')}\n`;
+}
+
+/**
+ * @param {string} name
+ * @param {string} value
+ */
+function quoteValue(name, value) {
+  if (/^[\w./:,=@%+-]*$/u.test(value)) return value;
+  const quote = ['"', "'", '`'].find((mark) => !value.includes(mark));
+  if (quote === undefined || /[\n\r\\]/u.test(value))
+    throw new SetupError(`${name} holds characters that a configuration file cannot`, {
+      remedy: `unset it, and write it into ${ENVIRONMENT_PATH} by hand`,
+    });
+  return `${quote}${value}${quote}`;
+}

@@ -1,0 +1,240 @@
+/** Processes of one installation, found by what only they have; a pid is used at once and with its start time. */
+import { createHash } from 'node:crypto';
+import { existsSync, readdirSync, readFileSync, readlinkSync, realpathSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { SetupError } from '../setup/setup-error.mjs';
+
+const POLL_MS = 50;
+/** The supervisor gives its roles 40 s. */
+const STOP_TIMEOUT_MS = 60_000;
+const KILL_TIMEOUT_MS = 10_000;
+
+/**
+ * @typedef {object} Process
+ * @property {number} pid
+ * @property {number} startTicks  field 22 of /proc/pid/stat: with the pid it names one process of this boot
+ */
+
+/**
+ * @param {number} pid
+ * @returns {{ state: string, parent: number, startTicks: number } | undefined}
+ */
+function findStat(pid) {
+  const text = readOptional(`/proc/${pid}/stat`);
+  if (text === '') return undefined;
+  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
+  return { state: fields[0] ?? 'X', parent: Number(fields[1]), startTicks: Number(fields[19]) };
+}
+
+/** @param {Process} target */
+export function isAlive({ pid, startTicks }) {
+  const stat = findStat(pid);
+  return stat !== undefined && stat.startTicks === startTicks && stat.state !== 'Z' && stat.state !== 'X';
+}
+
+/**
+ * @param {number} pid
+ * @returns {Process | undefined}
+ */
+function identify(pid) {
+  const stat = findStat(pid);
+  return stat === undefined ? undefined : { pid, startTicks: stat.startTicks };
+}
+
+/**
+ * @typedef {{ supervisors: Process[], roles: Process[] }} ServiceProcesses
+ *
+ * The supervisor and roles of the service in a data directory. Each role holds a name in the kernel's abstract socket
+ * namespace that follows from its directory (packages/server/src/lib/instance-lock.ts): whoever has that socket is it.
+ * @param {string} dataDir
+ * @returns {ServiceProcesses}
+ */
+export function findService(dataDir) {
+  const inodes = new Set(['control', 'runner'].flatMap((role) => findLockInode(role, join(dataDir, role))));
+  if (inodes.size === 0) return { supervisors: [], roles: [] };
+  const roles = listPids().filter((pid) => holdsSocket(pid, inodes));
+  const parents = new Set(roles.map((pid) => findStat(pid)?.parent ?? 0).filter(isSupervisor));
+  return { supervisors: identifyAll([...parents]), roles: identifyAll(roles) };
+}
+
+/** @param {readonly number[]} pids */
+function identifyAll(pids) {
+  return pids.map(identify).filter((found) => found !== undefined);
+}
+
+/**
+ * The service's own PostgreSQL, which a control that was killed has left.
+ * @param {string} dataDir
+ * @returns {Process[]}
+ */
+export function findPostmaster(dataDir) {
+  const directory = join(dataDir, 'control', 'postgres');
+  const pid = Number(readOptional(join(directory, 'postmaster.pid')).split('\n')[0]);
+  const isOurs = pid > 1 && readlinkOptional(`/proc/${pid}/cwd`) === directory;
+  return isOurs ? identifyAll([pid]) : [];
+}
+
+/**
+ * @param {string} role
+ * @param {string} directory
+ * @returns {string[]}
+ */
+function findLockInode(role, directory) {
+  if (!existsSync(directory)) return [];
+  const hash = createHash('sha256').update(realpathSync(directory)).digest('hex');
+  const suffix = ` @coppice-${role}-${hash}`;
+  return readFileSync('/proc/net/unix', 'latin1')
+    .split('\n')
+    .filter((line) => line.endsWith(suffix))
+    .map((line) => line.trim().split(/\s+/u)[6] ?? '');
+}
+
+/**
+ * @param {number} pid
+ * @param {ReadonlySet<string>} inodes
+ */
+function holdsSocket(pid, inodes) {
+  try {
+    return readdirSync(`/proc/${pid}/fd`).some((name) => {
+      const target = /^socket:\[(\d+)\]$/u.exec(readlinkOptional(`/proc/${pid}/fd/${name}`))?.[1];
+      return target !== undefined && inodes.has(target);
+    });
+  } catch {
+    return false; // it ended, or is somebody else's
+  }
+}
+
+/**
+ * A role that was started alone has a shell or systemd as its parent.
+ * @param {number} pid
+ */
+function isSupervisor(pid) {
+  const words = readOptional(`/proc/${pid}/cmdline`).split('\0').filter(Boolean);
+  return pid > 1 && (words.at(-1) ?? '').endsWith('/packages/server/src/main.ts');
+}
+
+/**
+ * QEMUs that the records of the runner name, and such as work in the run directory although no record names them yet.
+ * @param {{ dataDir: string, runDir: string }} directories
+ * @returns {Process[]}
+ */
+export function findVmProcesses({ dataDir, runDir }) {
+  const recorded = listNames(join(dataDir, 'runner', 'vms')).flatMap((name) =>
+    parseRecordedProcess(readOptional(join(dataDir, 'runner', 'vms', name, 'vm.json'))),
+  );
+  const working = identifyAll(listPids().filter((pid) => isVmIn(pid, runDir)));
+  const byPid = new Map([...recorded.filter(isAlive), ...working].map((found) => [found.pid, found]));
+  return [...byPid.values()];
+}
+
+/**
+ * @param {string} text of a vm.json, which may be cut off or of another version
+ * @returns {Process[]}
+ */
+function parseRecordedProcess(text) {
+  if (!text.includes('"process"')) return [];
+  try {
+    const { process: recorded, host_boot_id: bootId } = JSON.parse(text);
+    const isOfThisBoot = bootId === readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim();
+    return isOfThisBoot && Number.isInteger(recorded?.pid) && recorded.pid > 1 ? [recorded] : [];
+  } catch {
+    return [];
+  }
+}
+
+/**
+ * @param {number} pid
+ * @param {string} runDir
+ */
+function isVmIn(pid, runDir) {
+  const [program = '', ...args] = readOptional(`/proc/${pid}/cmdline`).split('\0');
+  if (!program.includes('qemu')) return false;
+  const directory = readlinkOptional(`/proc/${pid}/cwd`);
+  return directory.startsWith(`${runDir}/`) || args.some((word) => word.includes(`${runDir}/`));
+}
+
+/**
+ * Asks the service to stop, and ends what has not within a minute.
+ * @param {ServiceProcesses} service
+ */
+export async function stopService({ supervisors, roles }) {
+  const all = [...supervisors, ...roles];
+  // The supervisor stops its roles in their order.
+  for (const { pid } of supervisors.length > 0 ? supervisors : roles) signal(pid, 'SIGTERM');
+  if (!(await waitForEnd(all, STOP_TIMEOUT_MS))) await killAll(all);
+}
+
+/** @param {readonly Process[]} postmasters */
+export async function stopPostmaster(postmasters) {
+  for (const { pid } of postmasters) signal(pid, 'SIGINT'); // fast shutdown
+  if (!(await waitForEnd(postmasters, STOP_TIMEOUT_MS))) await killAll(postmasters);
+}
+
+/** @param {readonly Process[]} processes */
+export async function killAll(processes) {
+  for (const { pid } of processes.filter(isAlive)) signal(pid, 'SIGKILL');
+  if (await waitForEnd(processes, KILL_TIMEOUT_MS)) return;
+  const left = processes.filter(isAlive).map(({ pid }) => pid);
+  throw new SetupError(`processes that do not end: ${left.join(', ')}`, {
+    remedy: 'look at them (ps -fp), then run this again',
+  });
+}
+
+/**
+ * @param {readonly Process[]} processes
+ * @param {number} timeoutMs
+ */
+async function waitForEnd(processes, timeoutMs) {
+  const end = performance.now() + timeoutMs;
+  while (processes.some(isAlive)) {
+    if (performance.now() > end) return false;
+    await delay(POLL_MS);
+  }
+  return true;
+}
+
+/**
+ * @param {number} pid
+ * @param {NodeJS.Signals} name
+ */
+function signal(pid, name) {
+  try {
+    process.kill(pid, name);
+  } catch (error) {
+    if (/** @type {NodeJS.ErrnoException} */ (error).code !== 'ESRCH') throw error;
+  }
+}
+
+function listPids() {
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/u.test(name))
+    .map(Number)
+    .filter((pid) => pid !== process.pid);
+}
+
+/** @param {string} directory */
+function listNames(directory) {
+  return existsSync(directory) ? readdirSync(directory) : [];
+}
+
+/**
+ * @param {string} path
+ * @returns {string} empty for what is gone or not ours to read: both mean "not this one"
+ */
+function readOptional(path) {
+  try {
+    return readFileSync(path, 'latin1');
+  } catch {
+    return '';
+  }
+}
+
+/** @param {string} path */
+function readlinkOptional(path) {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return '';
+  }
+}

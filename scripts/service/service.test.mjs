@@ -1,0 +1,121 @@
+import assert from 'node:assert/strict';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, test } from 'node:test';
+import { parseEnv } from 'node:util';
+import { REPOSITORY } from '../setup/paths.mjs';
+import { isMadeBySetUp } from './account-removal.mjs';
+import { removeCgroups } from './cgroup-removal.mjs';
+import { DATA_ENTRIES, listMountPoints, removeEntries } from './directories.mjs';
+import { buildEnvironmentFile, generateKey } from './environment-file.mjs';
+import { buildNetworkNames, listOwnAddresses } from './network-removal.mjs';
+import { RemovalReport } from './removal-report.mjs';
+import { fillUnit } from './unit.mjs';
+
+let directory = '';
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'coppice-service-'));
+});
+afterEach(() => rmSync(directory, { recursive: true, force: true }));
+
+test('the unit runs this checkout, whatever characters its path has', () => {
+  const template = readFileSync(join(REPOSITORY, 'deploy', 'coppice.service'), 'utf8');
+  const unit = fillUnit(template, {
+    node: '/opt/node',
+    main: '/srv/my 100% $app/main.ts',
+    repository: '/srv/my 100%',
+  });
+  assert.match(unit, /^ExecStart=\/opt\/node "\/srv\/my 100%% \$\$app\/main\.ts"$/mu);
+  assert.match(unit, /^Documentation=file:\/\/\/srv\/my%%20100%%25\/docs/mu);
+  assert.match(unit, /^KillMode=process$/mu);
+});
+
+test('a configuration reads back as it was given', () => {
+  const settings = { COPPICE_LISTEN: '[::1]:80', COPPICE_DATA_DIR: '/srv/a b#c' };
+  const text = buildEnvironmentFile({ key: 'cop_live_us_x', settings });
+  assert.deepEqual({ ...parseEnv(text) }, { ...settings, COPPICE_BOOTSTRAP_KEY: 'cop_live_us_x' });
+  assert.throws(() => buildEnvironmentFile({ settings: { COPPICE_USER: 'a\nb' } }), /COPPICE_USER/u);
+});
+
+test('a key that is made for a service has the form that the service wants', () => {
+  assert.match(generateKey('eu'), /^cop_live_eu_[0-9A-Za-z]{40}$/u);
+  assert.notEqual(generateKey('eu'), generateKey('eu'));
+});
+
+test('of the addresses on lo only the labelled one is ours, and never one of the loopback range', () => {
+  const { label, tap } = buildNetworkNames('/var/lib/coppice');
+  const links = [
+    {
+      ifname: 'lo',
+      addr_info: [
+        { family: 'inet', local: '127.0.0.1', prefixlen: 8, label: 'lo' },
+        { family: 'inet', local: '127.0.0.9', prefixlen: 8, label },
+        { family: 'inet', local: '10.202.0.1', prefixlen: 32, label },
+        { family: 'inet', local: '10.9.0.1', prefixlen: 32, label: 'lo:other' },
+        { family: 'inet6', local: '::1', prefixlen: 128 },
+      ],
+    },
+    { ifname: 'eth0', addr_info: [{ family: 'inet', local: '10.1.0.1', prefixlen: 24, label }] },
+  ];
+  assert.deepEqual(listOwnAddresses(links, label), ['10.202.0.1/32']);
+  assert.equal(tap.test('cop0000-1'), false);
+});
+
+test('only what the service made is removed from a directory, and the directory only when it is empty', async () => {
+  for (const name of ['control', 'runner/vms', 'mine']) mkdirSync(join(directory, name), { recursive: true });
+  writeFileSync(join(directory, 'runner/vms/file'), '');
+  const report = new RemovalReport();
+  await removeEntries(directory, DATA_ENTRIES, report);
+  assert.deepEqual(report.removed, [join(directory, 'control'), join(directory, 'runner')]);
+  assert.deepEqual(report.left, [`${directory}: holds mine`]);
+  rmSync(join(directory, 'mine'), { recursive: true });
+  await removeEntries(directory, DATA_ENTRIES, report);
+  assert.ok(!existsSync(directory));
+});
+
+test('a link in place of a directory is not followed', async () => {
+  const target = join(directory, 'target');
+  mkdirSync(join(target, 'runner'), { recursive: true });
+  symlinkSync(target, join(directory, 'link'));
+  const report = new RemovalReport();
+  await removeEntries(join(directory, 'link'), DATA_ENTRIES, report);
+  assert.ok(existsSync(join(target, 'runner')));
+  assert.equal(report.left.length, 1);
+});
+
+test('mount points are read with the escapes of proc(5)', () => {
+  const line = String.raw`36 35 98:0 / /srv/my\040disk rw,noatime - ext3 /dev/root rw`;
+  assert.deepEqual(listMountPoints(`${line}\n`), ['/srv/my disk']);
+});
+
+test('control groups of the installation go, at any depth, and no others', async () => {
+  for (const name of ['cpu/a/coppice_00ff/vm1', 'memory/coppice_00ff_service', 'cpu/coppice_1111/vm1'])
+    mkdirSync(join(directory, name), { recursive: true });
+  const report = new RemovalReport();
+  await removeCgroups('00ff', report, directory);
+  assert.equal(report.removed.length, 2, report.format());
+  assert.ok(existsSync(join(directory, 'cpu/a')));
+  assert.ok(existsSync(join(directory, 'cpu/coppice_1111/vm1')));
+});
+
+test("an account with a home, a shell or a person's number was not made by set-up", () => {
+  assert.ok(isMadeBySetUp('coppice:x:998:998::/nonexistent:/usr/sbin/nologin\n'));
+  assert.ok(!isMadeBySetUp('coppice:x:998:998::/home/coppice:/usr/sbin/nologin'));
+  assert.ok(!isMadeBySetUp('coppice:x:998:998::/nonexistent:/bin/bash'));
+  assert.ok(!isMadeBySetUp('coppice:x:1001:1001::/nonexistent:/usr/sbin/nologin'));
+});
+
+test('the report says each thing once, and when there was nothing', () => {
+  const report = new RemovalReport();
+  report.leave('packages');
+  assert.equal(report.format(), 'nothing was there to remove\nleft:\n  packages\n');
+});

@@ -1,0 +1,47 @@
+import { userInfo } from 'node:os';
+import { findExecutable, isRoot } from './paths.mjs';
+import { PREREQUISITES, remedyFor } from './prerequisites.mjs';
+import { run } from './run-command.mjs';
+import { describeError, SetupError } from './setup-error.mjs';
+
+const NAMESPACE_TIMEOUT_MS = 5_000;
+
+/**
+ * How mmdebstrap makes files of other owners: as root, or with the user ids that /etc/subuid lends to an ordinary user.
+ * @typedef {{ name: 'root' | 'unshare', wrapper: string[] }} BuildMode
+ * @returns {Promise<BuildMode>}
+ */
+export async function findBuildMode() {
+  // In a mount namespace of its own: what mmdebstrap binds into the tree (/dev, /sys) ends with it, whatever
+  // happens, and removing a half-made tree can never reach the host's own /dev.
+  if (isRoot()) return { name: 'root', wrapper: ['unshare', '--mount', '--propagation', 'private'] };
+  assertTool('mmdebstrap');
+  const fault = await findNamespaceFault();
+  if (fault === undefined) return { name: 'unshare', wrapper: [] };
+  throw new SetupError(`the base image cannot be built by an ordinary user here:\n  ${fault}`, {
+    remedy: `run npm run setup once as root (what it builds is used by all users), or, as root: apt-get install uidmap, and a line such as ${userInfo().username}:100000:65536 in /etc/subuid and in /etc/subgid`,
+  });
+}
+
+/** @returns {Promise<string | undefined>} why there can be no user namespace */
+async function findNamespaceFault() {
+  try {
+    const trial = await run('unshare', ['--map-auto', '--map-root-user', 'true'], {
+      step: 'making a user namespace',
+      timeoutMs: NAMESPACE_TIMEOUT_MS, // some versions of unshare do not end when they fail
+      allowFailure: true,
+    });
+    return trial.exitCode === 0 ? undefined : trial.output.trim();
+  } catch (error) {
+    return describeError(error);
+  }
+}
+
+/** @param {string} name */
+function assertTool(name) {
+  const prerequisite = PREREQUISITES.find((entry) => entry.name === name);
+  if (prerequisite === undefined || findExecutable(name) !== undefined) return;
+  throw new SetupError(`${name} (${prerequisite.purpose}) is not installed`, {
+    remedy: remedyFor(prerequisite),
+  });
+}

@@ -1,0 +1,50 @@
+import { addCounts, failure, NOTHING } from './counts.mjs';
+import { describeLoopback, findLoopbackFault } from './loopback.mjs';
+
+/** CI shows the end of what was printed. */
+const SHOWN_FAILURES = 40;
+
+/**
+ * @typedef {import('./counts.mjs').Counts} Counts
+ * @typedef {{ name: string, title: string, run: () => Promise<Counts> }} Part
+ */
+
+/**
+ * Runs all of them, also after one has failed.
+ * @param {readonly Part[]} parts
+ * @returns {Promise<Counts>}
+ */
+export async function runSuites(parts) {
+  let total = NOTHING;
+  let loopbackFault = await findLoopbackFault();
+  if (loopbackFault !== undefined)
+    total = addCounts(total, reportLoopback('before the tests', loopbackFault));
+  for (const { name, title, run } of parts) {
+    process.stdout.write(`\n=== ${name}: ${title}\n`);
+    const counts = await run();
+    total = addCounts(total, { ...counts, failures: counts.failures.map((line) => `${name}: ${line}`) });
+    if (loopbackFault !== undefined) continue; // already known, and one loss is one failure
+    loopbackFault = await findLoopbackFault();
+    if (loopbackFault !== undefined) total = addCounts(total, reportLoopback(`after ${name}`, loopbackFault));
+  }
+  return total;
+}
+
+/**
+ * @param {string} when
+ * @param {string} fault
+ */
+function reportLoopback(when, fault) {
+  const line = `${when} nobody can listen on 127.0.0.1 any more: ${fault}`;
+  process.stdout.write(`\n!!! ${line}\n${describeLoopback()}`);
+  return failure(line);
+}
+
+/** @param {Counts} total */
+export function formatTotal({ passed, failed, skipped, failures }) {
+  const lines = failures.slice(0, SHOWN_FAILURES).map((line) => `  ${line}`);
+  if (failures.length > SHOWN_FAILURES) lines.push(`  and ${failures.length - SHOWN_FAILURES} more`);
+  if (lines.length > 0) lines.unshift('failed:');
+  if (skipped > 0) lines.push(`${skipped} skipped`);
+  return `${[...lines, `${passed} passed, ${failed} failed`].join('\n')}\n`;
+}

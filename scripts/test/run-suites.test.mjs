@@ -1,0 +1,24 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { failure, PASS } from './counts.mjs';
+import { formatTotal, runSuites } from './run-suites.mjs';
+
+test('the last line has the sum, and before it stands what failed, with its suite', async () => {
+  const part = (/** @type {string} */ name, /** @type {import('./counts.mjs').Counts} */ counts) => ({
+    name,
+    title: '',
+    run: async () => counts,
+  });
+  const total = await runSuites([
+    part('go', PASS),
+    part('unit', failure('one (a.test.ts:1)')),
+    part('e2e', PASS),
+  ]);
+  assert.equal(formatTotal(total), 'failed:\n  unit: one (a.test.ts:1)\n2 passed, 1 failed\n');
+});
+
+test('a long list of failures is cut off, and says so', () => {
+  const failures = Array.from({ length: 45 }, (_, index) => `unit: ${index}`);
+  const lines = formatTotal({ passed: 0, failed: 45, skipped: 2, failures }).split('\n');
+  assert.deepEqual(lines.slice(-5), ['  unit: 39', '  and 5 more', '2 skipped', '0 passed, 45 failed', '']);
+});

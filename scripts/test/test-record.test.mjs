@@ -1,0 +1,107 @@
+import assert from 'node:assert/strict';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { runLive } from './live-command.mjs';
+import { summarizeRecord } from './test-record.mjs';
+
+const REPORTER = fileURLToPath(new URL('event-reporter.mjs', import.meta.url));
+/** Long enough for Node.js to start on a busy machine. */
+const HANG_TIMEOUT_MS = 6_000;
+const RUN_TIMEOUT_MS = 60_000;
+const KILL_LIMIT_MS = 5_000;
+
+/**
+ * A process that has ended may stay as a zombie where nobody reaps orphans.
+ * @param {number} pid
+ */
+async function waitForEnd(pid) {
+  const end = performance.now() + KILL_LIMIT_MS;
+  const isAlive = () =>
+    existsSync(`/proc/${pid}/stat`) && !/\) Z /u.test(readFileSync(`/proc/${pid}/stat`, 'latin1'));
+  while (isAlive()) {
+    assert.ok(performance.now() < end, 'what the hanging test started has not been ended with it');
+    await delay(20);
+  }
+}
+
+describe('the record of a test run', () => {
+  /** @type {string} */
+  let directory;
+  before(() => {
+    directory = mkdtempSync(join(tmpdir(), 'coppice-test-record-'));
+  });
+  after(() => rmSync(directory, { recursive: true, force: true }));
+
+  /** @param {string} name @param {string} body */
+  const write = (name, body) => {
+    const path = join(directory, name);
+    writeFileSync(path, `import { before, describe, it, test } from 'node:test';\n${body}`);
+    return path;
+  };
+  /** @param {string[]} files @param {number} timeoutMs */
+  const runFiles = async (files, timeoutMs) => {
+    const record = join(directory, 'record');
+    const reporter = [`--test-reporter=${REPORTER}`, `--test-reporter-destination=${record}`];
+    const { expired } = await runLive(
+      process.execPath,
+      ['--test', '--test-concurrency=1', ...reporter, ...files],
+      {
+        timeoutMs,
+        // Node's runner does nothing in a process that a runner has started.
+        env: { NODE_TEST_CONTEXT: undefined },
+        killGraceMs: 1000,
+      },
+    );
+    return { expired, ...summarizeRecord(readFileSync(record, 'utf8'), files) };
+  };
+
+  it('counts tests, not the suites that hold them, and names what failed and where', async () => {
+    const file = write(
+      'mixed.test.mjs',
+      `describe('s', () => { it('good', () => {}); it('bad', () => { throw new Error('no'); }); });
+       test('skipped', { skip: true }, () => {});
+       describe('hook', () => { before(() => { throw new Error('no'); }); it('never', () => {}); });`,
+    );
+    const { counts, unfinished } = await runFiles([file], RUN_TIMEOUT_MS);
+    assert.deepEqual([counts.passed, counts.skipped], [1, 1]);
+    assert.match(counts.failures.join('\n'), /^bad \(.*mixed\.test\.mjs:2\)$/mu);
+    assert.match(counts.failures.join('\n'), /^hook \(/mu);
+    assert.deepEqual(unfinished, []);
+  });
+
+  it('a file that dies is one failure of its name', async () => {
+    const file = write('dies.test.mjs', `throw new Error('no');`);
+    const { counts } = await runFiles([file], RUN_TIMEOUT_MS);
+    assert.equal(counts.failed, 1);
+    assert.match(counts.failures[0] ?? '', /dies\.test\.mjs/u);
+  });
+
+  it('a run that is killed has said what passed, where it hung and what it never came to', async () => {
+    const pidFile = join(directory, 'pid');
+    const hangs = write(
+      'a-hangs.test.mjs',
+      `import { spawn } from 'node:child_process';
+       process.on('SIGTERM', () => {});
+       test('quick', () => {});
+       test('hangs', () => new Promise(() => {
+         spawn('sh', ['-c', 'trap "" TERM; echo $$ > ${pidFile}; while :; do sleep 1; done']);
+       }));`,
+    );
+    const later = write('b-later.test.mjs', `test('later', () => {});`);
+    const { expired, counts, unfinished } = await runFiles([hangs, later], HANG_TIMEOUT_MS);
+    assert.equal(expired, true);
+    assert.equal(counts.passed, 1);
+    assert.match(unfinished.join('\n'), /a-hangs\.test\.mjs: hangs$/mu);
+    assert.match(unfinished.join('\n'), /b-later\.test\.mjs: not begun$/mu);
+    await waitForEnd(Number(readFileSync(pidFile, 'utf8')));
+  });
+
+  it('the line that a killed run was writing does not count', () => {
+    const { counts } = summarizeRecord('{"kind":"pass","name":"a","file":"/a"}\n{"kind":"pa', ['/a']);
+    assert.equal(counts.passed, 1);
+  });
+});
