@@ -1,5 +1,6 @@
 /** Wire form of running a command and waiting for its end. */
 import { z } from 'zod';
+import { ErrorAnswer } from './error-body.ts';
 import { boundedInt, boundedText, GuestPath } from './fields.ts';
 
 export const DEFAULT_EXEC_TIMEOUT_S = 30;
@@ -44,3 +45,45 @@ export const ExecResponse = z
   })
   .meta({ id: 'ExecResponse' });
 export type ExecResponse = z.infer<typeof ExecResponse>;
+
+/** Of frames that carry output: text cut at character borders, with U+FFFD for what is none, or exact bytes. */
+export const OutputEncoding = z.enum(['utf8', 'base64'], { error: 'must be utf8 or base64' });
+export type OutputEncoding = z.infer<typeof OutputEncoding>;
+
+/**
+ * One `data:` line of `POST /v1/runs/{id}/exec/stream`, one message of `GET /v1/runs/{id}/exec/ws`. `exit` or `error`
+ * is the last.
+ */
+export const ExecFrame = z
+  .discriminatedUnion('type', [
+    z.object({ type: z.enum(['stdout', 'stderr']), data: z.string() }),
+    z.object({
+      type: z.literal('exit'),
+      data: z
+        .string()
+        .describe('The exit code, decimal: 128+n after signal n, 124 when the timeout elapsed.'),
+      timed_out: z.boolean(),
+    }),
+    z.object({ type: z.literal('error'), data: z.string(), error: ErrorAnswer.shape.error }),
+  ])
+  .meta({ id: 'ExecFrame' });
+export type ExecFrame = z.infer<typeof ExecFrame>;
+
+/** Signals that a client may send to a command: what its kernel knows by name. */
+const SignalName = z
+  .string()
+  .regex(/^(?:SIG)?[A-Z][A-Z0-9]{1,9}$/, { error: 'must be a name such as TERM or SIGTERM' });
+
+/** A message of the client on `GET /v1/runs/{id}/exec/ws`, after the first one, which is an ExecRequest. */
+export const ExecInput = z
+  .discriminatedUnion(
+    'type',
+    [
+      z.strictObject({ type: z.literal('stdin'), data: z.string({ error: 'must be a string' }) }),
+      z.strictObject({ type: z.literal('stdin_eof') }),
+      z.strictObject({ type: z.literal('signal'), signal: SignalName }),
+    ],
+    { error: 'must be stdin, stdin_eof or signal' },
+  )
+  .meta({ id: 'ExecInput' });
+export type ExecInput = z.infer<typeof ExecInput>;

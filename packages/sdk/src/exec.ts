@@ -1,5 +1,5 @@
 import type { CallOptions } from './client-options.ts';
-import type { Transport } from './transport.ts';
+import type { CallRequest, Transport } from './transport.ts';
 import { buildWireBody, readFlag, readNumber, readObject, readString } from './wire.ts';
 
 const DEFAULT_EXEC_TIMEOUT_SECONDS = 30;
@@ -45,22 +45,29 @@ export async function execCommand(
   command: string,
   options: ExecOptions,
 ): Promise<ExecResult> {
+  const request = buildExecRequest(transport, `${path}/exec`, command, options);
+  return (await transport.callJson(request, parseExecResult)).value;
+}
+
+/** What a buffered and a streamed command send alike. */
+export function buildExecRequest(
+  transport: Transport,
+  path: string,
+  command: string,
+  options: ExecOptions,
+): CallRequest {
   const { signal, ...rest } = options;
   const timeout = rest.timeout ?? DEFAULT_EXEC_TIMEOUT_SECONDS;
   const body = { command, ...buildWireBody({ ...rest, timeout }, EXEC_FIELDS, 'exec') };
-  const answer = await transport.callJson(
-    {
-      method: 'POST',
-      path: `${path}/exec`,
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify(body),
-      idempotent: false,
-      signal,
-      timeoutMs: commandMs(timeout) + transport.timeoutMs,
-    },
-    parseExecResult,
-  );
-  return answer.value;
+  return {
+    method: 'POST',
+    path,
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+    idempotent: false,
+    signal,
+    timeoutMs: commandMs(timeout) + transport.timeoutMs,
+  };
 }
 
 /** A timeout that is no number is left for the service to refuse. */

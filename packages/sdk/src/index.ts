@@ -1,6 +1,7 @@
 export type { BuildProgress } from './build-events.ts';
 export { DEFAULT_BASE_URL_TEMPLATE } from './client-options.ts';
 export type { CallOptions, ClientOptions, FetchFunction } from './client-options.ts';
+export type { CommandExit, OutputChunk, OutputListeners } from './command-stream.ts';
 export { Coppice } from './coppice.ts';
 export { DEFAULT_IMAGE } from './lifecycle.ts';
 export type { CreateCallOptions, CreateOptions } from './lifecycle.ts';

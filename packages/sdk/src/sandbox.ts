@@ -1,4 +1,11 @@
 import { resolveClientOptions, type CallOptions, type ClientOptions } from './client-options.ts';
+import {
+  execWithListeners,
+  streamCommand,
+  type CommandExit,
+  type OutputChunk,
+  type OutputListeners,
+} from './command-stream.ts';
 import { CoppiceError } from './errors.ts';
 import { execCommand, type ExecOptions, type ExecResult } from './exec.ts';
 import {
@@ -83,13 +90,31 @@ export class Sandbox implements AsyncDisposable {
 
   /**
    * Runs a command with `/bin/sh -c` and waits for its end. An exit code other than zero does not throw. If you
-   * abort, the command still runs to its end or timeout.
+   * abort, the command still runs to its end or timeout; with `onStdout` or `onStderr`, which are called with what the
+   * command writes as it comes, it is killed.
    *
    * @example
    * const { exitCode, stdout } = await sandbox.exec('npm test', { cwd: '/workspace', timeout: 120 });
+   *
+   * @example
+   * await sandbox.exec('make', { timeout: 600, onStdout: (text) => process.stdout.write(text) });
    */
-  async exec(command: string, options: ExecOptions = {}): Promise<ExecResult> {
-    return execCommand(this.#transport, this.#path, command, options);
+  async exec(command: string, options: ExecOptions & OutputListeners = {}): Promise<ExecResult> {
+    const { onStdout, onStderr, ...rest } = options;
+    if (onStdout === undefined && onStderr === undefined)
+      return execCommand(this.#transport, this.#path, command, rest);
+    return execWithListeners(this.stream(command, rest), { onStdout, onStderr });
+  }
+
+  /**
+   * Runs a command and yields what it writes as it comes; the return value says how it ended. Leaving the loop kills the
+   * command, and one who is slow to ask for more makes it wait.
+   *
+   * @example
+   * for await (const { type, data } of sandbox.stream('npm run build', { timeout: 600 })) process[type].write(data);
+   */
+  stream(command: string, options: ExecOptions = {}): AsyncGenerator<OutputChunk, CommandExit> {
+    return streamCommand(this.#transport, this.#path, command, options);
   }
 
   /**

@@ -1,10 +1,16 @@
-/** An answer of server-sent events. Comments keep it alive while nothing happens. */
+/**
+ * An answer of server-sent events. What is sent waits for a client that does not read, so that its source waits, too;
+ * comments keep a quiet one open through proxies that end silent connections.
+ */
+import { once } from 'node:events';
 import type { FastifyReply } from 'fastify';
 import { toHeaders } from './delayed-json.ts';
 
 const KEEP_ALIVE_MS = 15_000;
 /** What may wait for a slow reader before events that can be spared are left out. */
 const MAX_WAITING_BYTES = 64 << 10;
+/** A client that takes nothing for so long is taken for gone. */
+const STALL_DEADLINE_MS = 15 * 60_000;
 /** The last one keeps a proxy from holding events back. */
 const HEADERS = {
   'content-type': 'text/event-stream',
@@ -14,31 +20,47 @@ const HEADERS = {
 
 export class EventStream {
   readonly #reply: FastifyReply;
-  #timer: NodeJS.Timeout | undefined;
+  readonly #left = new AbortController();
+  readonly #timer: NodeJS.Timeout;
 
+  /** Sends status 200. From here on an error can only be the last event. */
   constructor(reply: FastifyReply) {
     this.#reply = reply;
-  }
-
-  /** Sends status 200; from here on errors are events. */
-  begin(): void {
-    this.#reply.hijack();
-    const { raw, log } = this.#reply;
-    raw.on('error', (error) => log.debug({ err: error }, 'an event stream broke'));
-    raw.writeHead(200, { ...toHeaders(this.#reply), ...HEADERS });
+    reply.hijack();
+    const { raw } = reply;
+    raw.on('error', (error) => reply.log.debug({ err: error }, 'an event stream broke'));
+    raw.writeHead(200, { ...toHeaders(reply), ...HEADERS });
     raw.flushHeaders();
-    this.#timer = setInterval(() => this.#write(':\n\n'), KEEP_ALIVE_MS);
-    raw.once('close', () => clearInterval(this.#timer));
+    this.#timer = setInterval(() => this.#keepAlive(), KEEP_ALIVE_MS);
+    raw.once('close', () => {
+      clearInterval(this.#timer);
+      this.#left.abort();
+    });
   }
 
-  /** `data` is one line. */
-  send(data: string): void {
-    this.#write(`data: ${data}\n\n`);
+  /** Aborted when the client has left, or the answer has ended. */
+  get left(): AbortSignal {
+    return this.#left.signal;
+  }
+
+  /** Resolves when the client has room for more, or is gone. */
+  async send(event: unknown): Promise<void> {
+    const { raw } = this.#reply;
+    if (this.left.aborted || raw.write(`data: ${JSON.stringify(event)}\n\n`)) return;
+    const signal = AbortSignal.any([this.left, AbortSignal.timeout(STALL_DEADLINE_MS)]);
+    try {
+      await once(raw, 'drain', { signal });
+    } catch (error) {
+      if (!signal.aborted) throw error;
+      raw.destroy();
+    }
   }
 
   /** For an event that the next one replaces: it is left out when the reader does not keep up. */
-  sendIfRead(data: string): void {
-    if (this.#reply.raw.writableLength < MAX_WAITING_BYTES) this.send(data);
+  sendIfRead(event: unknown): void {
+    const { raw } = this.#reply;
+    if (!this.left.aborted && raw.writableLength < MAX_WAITING_BYTES)
+      raw.write(`data: ${JSON.stringify(event)}\n\n`);
   }
 
   end(): void {
@@ -46,7 +68,8 @@ export class EventStream {
     this.#reply.raw.end();
   }
 
-  #write(text: string): void {
-    if (!this.#reply.raw.destroyed) this.#reply.raw.write(text);
+  /** Not to a client that has yet to read: what waits for it is sign of life enough. */
+  #keepAlive(): void {
+    if (!this.#reply.raw.writableNeedDrain) this.#reply.raw.write(':\n\n');
   }
 }

@@ -6,14 +6,19 @@ export class OpenRequests {
   readonly #limit: number;
   readonly #waiting = new Set<() => void>();
   #all = 0;
-  #isDraining = false;
+  readonly #draining = new AbortController();
 
   constructor(limitPerOrganization: number) {
     this.#limit = limitPerOrganization;
   }
 
   get isDraining(): boolean {
-    return this.#isDraining;
+    return this.#draining.signal.aborted;
+  }
+
+  /** Aborted when the service begins to shut down: what would go on without end must end by itself. */
+  get draining(): AbortSignal {
+    return this.#draining.signal;
   }
 
   /** Every request passes here, once when it comes and once when its answer is out. */
@@ -45,7 +50,7 @@ export class OpenRequests {
 
   /** From now on new requests are refused; resolves when none is open, or at the deadline. True when none is. */
   async drain(deadlineMs: number): Promise<boolean> {
-    this.#isDraining = true;
+    this.#draining.abort();
     if (this.#all === 0) return true;
     const { promise, resolve } = Promise.withResolvers<void>();
     const timer = setTimeout(resolve, deadlineMs);

@@ -13,6 +13,8 @@ import { addCreateRun } from './endpoints/create-run.ts';
 import { addDeleteRegistry } from './endpoints/delete-registry.ts';
 import { addDeleteRun } from './endpoints/delete-run.ts';
 import { addDownloadFile } from './endpoints/download-file.ts';
+import { addExecStream } from './endpoints/exec-stream.ts';
+import { addExecWebSocket } from './endpoints/exec-websocket.ts';
 import { addExec } from './endpoints/exec.ts';
 import { addGetRun } from './endpoints/get-run.ts';
 import { addHealthz } from './endpoints/healthz.ts';
@@ -29,6 +31,7 @@ import { addJsonBody } from './json-body.ts';
 import { addOpenApi } from './openapi.ts';
 import type { HttpParts } from './parts.ts';
 import { addRequestLog, readRequestId } from './request-log.ts';
+import { addWebSockets } from './web-socket-peer.ts';
 
 /** For a request's head to arrive. Bodies have no common limit: uploads are long. */
 const HEADERS_DEADLINE_MS = 30_000;
@@ -68,6 +71,7 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
   addRequestLog(app);
   addJsonBody(app);
   await addOpenApi(app, parts.version);
+  await addWebSockets(app);
   addHealthz(app, parts);
   await app.register(async (v1: App) => addV1(v1, parts));
   addNotFound(app, parts);
@@ -88,6 +92,8 @@ function addV1(v1: App, parts: HttpParts): void {
   addDeleteRun(v1, parts);
   addPatchRun(v1, parts);
   addExec(v1, parts);
+  addExecStream(v1, parts);
+  addExecWebSocket(v1, parts);
   addUploadFile(v1, parts);
   addDownloadFile(v1, parts);
   addListFiles(v1, parts);

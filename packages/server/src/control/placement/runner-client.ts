@@ -94,13 +94,13 @@ export class RunnerClient {
     return this.#json({ method: 'DELETE', path: vmPath(id), headDeadlineMs: DELETE_DEADLINE_MS }, VmEnd);
   }
 
-  /** Opens the agent's exec; `firstFrames` is written, and ends the request. The answer's body is frames. */
-  async exec(id: string, firstFrames: Buffer): Promise<RunnerAnswer> {
+  /** Opens the agent's exec; `frames` is its input, the answer's body its output, both as frames. */
+  async exec(id: string, frames: Readable): Promise<RunnerAnswer> {
     return this.#guest({
       method: 'POST',
       path: `${vmPath(id)}/agent/exec`,
       headers: { 'content-type': 'application/octet-stream' },
-      body: firstFrames,
+      body: frames,
       headDeadlineMs: AGENT_HEAD_DEADLINE_MS,
     });
   }

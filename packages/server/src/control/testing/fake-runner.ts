@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { rm } from 'node:fs/promises';
 import http2, { type Http2Server, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import { AppError } from '@coppice/contract';
-import { encodeFrame, FRAME, FrameDecoder } from '../../lib/frames.ts';
+import { encodeFrame, FRAME, FrameDecoder, type Frame } from '../../lib/frames.ts';
 import {
   CreateVm,
   PrepareImage,
@@ -25,6 +25,8 @@ const DIGEST = `sha256:${'a'.repeat(64)}`;
 export interface FakeCommand {
   head: { command: string; timeout_ms: number; cwd?: string; env?: Record<string, string>; user?: string };
   stdin: string;
+  /** What comes after the head, as it comes; only with `startsAtHead`. */
+  input: Frame[];
   stream: ServerHttp2Stream;
   stdout: (bytes: string | Buffer) => void;
   stderr: (bytes: string | Buffer) => void;
@@ -66,6 +68,8 @@ export class FakeRunner implements AsyncDisposable {
     command.stdout(`ran ${command.head.command}\n`);
     command.exit(0);
   };
+  /** Commands start before their input has ended, as they really do. */
+  startsAtHead = false;
   /** Throws what a create is to be refused with before it begins. */
   onAdmission: () => void = () => undefined;
   /** Called with the first bytes of an upload; throws what it should answer. */
@@ -253,12 +257,22 @@ export class FakeRunner implements AsyncDisposable {
   }
 
   async #exec(stream: ServerHttp2Stream): Promise<void> {
-    const frames = new FrameDecoder().push(await readAll(stream));
+    const decoder = new FrameDecoder();
+    const frames: Frame[] = [];
+    const started = Promise.withResolvers<void>();
+    stream.on('data', (chunk: Buffer) => {
+      frames.push(...decoder.push(chunk));
+      if (this.startsAtHead && frames.length > 0) started.resolve();
+    });
+    stream.once('end', () => started.resolve());
+    await started.promise;
+    const [head] = frames.splice(0, 1);
     const stdin = frames.filter((frame) => frame.type === FRAME.stdin).map((frame) => frame.payload);
     stream.respond({ ':status': 200 });
     this.onExec({
-      head: JSON.parse(String(frames[0]?.payload)) as FakeCommand['head'],
+      head: JSON.parse(String(head?.payload)) as FakeCommand['head'],
       stdin: Buffer.concat(stdin).toString('utf8'),
+      input: frames,
       stream,
       stdout: (bytes) => stream.write(encodeFrame(FRAME.stdout, Buffer.from(bytes))),
       stderr: (bytes) => stream.write(encodeFrame(FRAME.stderr, Buffer.from(bytes))),

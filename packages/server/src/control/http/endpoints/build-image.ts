@@ -88,17 +88,15 @@ async function forward(
   stream: EventStream,
   request: FastifyRequest,
 ): Promise<void> {
-  const render = (event: BuildImageEvent): string => JSON.stringify(BuildImageEvent.parse(event));
-  stream.begin();
   try {
     for await (const event of progress) {
-      if (event.type === 'progress') stream.sendIfRead(render(event));
-      else stream.send(render(event));
+      if (event.type === 'progress') stream.sendIfRead(BuildImageEvent.parse(event));
+      else await stream.send(BuildImageEvent.parse(event));
     }
   } catch (error) {
     const mapped = toAppError(error);
     logError(mapped, request);
-    stream.send(render({ type: 'error', ...buildErrorBody(mapped, request.id) }));
+    await stream.send(BuildImageEvent.parse({ type: 'error', ...buildErrorBody(mapped, request.id) }));
   } finally {
     stream.end();
   }

@@ -1,0 +1,60 @@
+import { ExecFrame, ExecRequest, OutputEncoding } from '@coppice/contract';
+import { z } from 'zod';
+import { OutputFrames } from '../../streams/output-frames.ts';
+import { RunningCommand } from '../../streams/running-command.ts';
+import { answers } from '../answers.ts';
+import type { App } from '../app.ts';
+import { EventStream } from '../event-stream.ts';
+import { SandboxParams } from '../params.ts';
+import type { HttpParts } from '../parts.ts';
+import { buildErrorFrame } from '../stream-error.ts';
+
+type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'openRequests'>;
+
+/** The command is killed when the client leaves, and waits when the client does not read. */
+export function addExecStream(app: App, { sandboxes, runner, openRequests }: Parts): void {
+  app.route({
+    method: 'POST',
+    url: '/v1/runs/:id/exec/stream',
+    schema: {
+      operationId: 'execStream',
+      summary: 'Run a command and stream its output',
+      description:
+        'Server-sent events, one ExecFrame per `data:` line; `exit` or `error` is the last. A client that leaves ends ' +
+        'the command; one that stops reading makes it wait.',
+      params: SandboxParams,
+      querystring: z.strictObject({ encoding: OutputEncoding.default('utf8') }),
+      body: ExecRequest,
+      response: answers(200, ExecFrame, [400, 401, 404, 409, 413, 429, 502, 503]),
+    },
+    handler: async (request, reply) => {
+      const { organizationId, body } = request;
+      const { id } = request.params;
+      const driver = await sandboxes.getDriver(organizationId, id);
+      const run = async (): Promise<void> => {
+        const command = await RunningCommand.start({ runner, id, request: body, isInteractive: false });
+        const events = new EventStream(reply);
+        const kill = (): void => command.kill();
+        events.left.addEventListener('abort', kill, { once: true });
+        openRequests.draining.addEventListener('abort', kill, { once: true });
+        try {
+          await sendOutput(command, events, new OutputFrames(request.query.encoding));
+        } catch (error) {
+          await events.send(buildErrorFrame(error, request, openRequests));
+        } finally {
+          openRequests.draining.removeEventListener('abort', kill);
+          events.end();
+        }
+      };
+      await openRequests.limit(organizationId, () => driver.use(run));
+      return reply;
+    },
+  });
+}
+
+async function sendOutput(command: RunningCommand, events: EventStream, frames: OutputFrames): Promise<void> {
+  for await (const output of command) {
+    for (const frame of frames.encode(output)) await events.send(ExecFrame.parse(frame));
+    if (events.left.aborted) return;
+  }
+}
