@@ -108,6 +108,7 @@ describe('outages', { concurrency: false }, () => {
   it('PostgreSQL killed: it comes back by itself', async () => {
     const control = service.rolePid('control');
     await kill('postgres', service);
+    await service.waitFor('/healthz', MENDED_MS, isHealthy);
     await assertKeptLives();
     assert.equal(service.rolePid('control'), control);
   });
