@@ -3,7 +3,13 @@ import { connect } from 'node:net';
 import { after, before, test } from 'node:test';
 import { AppError, generateApiKey } from '@coppice/contract';
 import { revokeApiKey } from '../auth/api-key-store.ts';
-import { API_KEY, startHarness, waitFor, type CallOptions, type ControlHarness } from '../testing/control-harness.ts';
+import {
+  API_KEY,
+  startHarness,
+  waitFor,
+  type CallOptions,
+  type ControlHarness,
+} from '../testing/control-harness.ts';
 
 let harness: ControlHarness;
 before(async () => {

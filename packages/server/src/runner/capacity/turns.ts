@@ -3,7 +3,7 @@
  * So they take turns, in order; who would wait too long, or behind too many, is refused instead.
  */
 import { AppError } from '@coppice/contract';
-import { Slots } from '../image/slots.ts';
+import { Slots } from '../../lib/slots.ts';
 
 export interface TurnsOptions {
   maxRunning: number;

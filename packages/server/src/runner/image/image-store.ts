@@ -39,7 +39,7 @@ import { RegistryClient } from './registry/registry-client.ts';
 import type { RegistrySettings } from './registry/registry-settings.ts';
 import { SYSTEM_CERTIFICATES } from './registry/trust.ts';
 import { ImageResolver, formatPinned } from './resolver.ts';
-import { Slots } from './slots.ts';
+import { Slots } from '../../lib/slots.ts';
 import { StoredImages, newestHolder, type ImageEntry } from './stored-images.ts';
 
 export interface ImageStoreOptions extends RegistrySettings {

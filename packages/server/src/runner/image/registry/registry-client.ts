@@ -7,7 +7,7 @@
  */
 import type { ImageReference } from '@coppice/contract';
 import type { RegistryCredentials } from '../../../lib/runner-protocol.ts';
-import { Slots } from '../slots.ts';
+import { Slots } from '../../../lib/slots.ts';
 import { checkStatus } from './answer-check.ts';
 import { Authorizer, fingerprint } from './authorizer.ts';
 import { pause, readBlob, type Blob } from './blob-reader.ts';
