@@ -26,7 +26,8 @@ function isWithin(path: string, directory: string): boolean {
 }
 
 function hide(model: Model, path: string, layer: number): void {
-  for (const [name, file] of [...model].reverse()) {
+  // What is within a directory goes before it: only then is it known whether the directory is still needed.
+  for (const [name, file] of [...model].toSorted(([one], [other]) => other.length - one.length)) {
     if (name !== path && !isWithin(name, path)) continue;
     if (file.layer === layer) continue;
     model.delete(name);
