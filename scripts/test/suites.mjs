@@ -49,8 +49,8 @@ export const SUITES = [
         node: tools.node,
         wrapper: await findNetworkWrapper(),
         files,
-        args: [`--test-timeout=${3 * MINUTE_MS}`],
-        timeoutMs: 8 * MINUTE_MS,
+        args: [`--test-timeout=${5 * MINUTE_MS}`],
+        timeoutMs: 15 * MINUTE_MS,
       });
     },
   },
@@ -134,9 +134,9 @@ function stopped(counts, unfinished, timeoutMs) {
  * @returns {Promise<Counts>}
  */
 async function runGoTests(go, directory) {
-  const timeoutMs = 6 * MINUTE_MS;
+  const timeoutMs = 10 * MINUTE_MS;
   const events = new GoEvents((text) => process.stdout.write(text));
-  const { exitCode, expired } = await runLive(go, ['test', '-json', '-timeout', '5m', './...'], {
+  const { exitCode, expired } = await runLive(go, ['test', '-json', '-timeout', '8m', './...'], {
     timeoutMs,
     cwd: directory,
     env: GO_ENVIRONMENT,
@@ -161,8 +161,8 @@ async function runSdkTests(node) {
   await rm(SDK_TEST_BUILD, { recursive: true, force: true });
   const project = join(REPOSITORY, 'packages', 'sdk', 'tsconfig.test.json');
   const compiler = join(REPOSITORY, 'node_modules', '.bin', 'tsc');
-  const built = await runLive(node, [compiler, '-p', project], { timeoutMs: 2 * MINUTE_MS });
+  const built = await runLive(node, [compiler, '-p', project], { timeoutMs: 4 * MINUTE_MS });
   if (built.exitCode !== 0) return failure('the client does not compile');
   const files = (await listFiles(SDK_TEST_BUILD)).filter((file) => file.endsWith('.test.js'));
-  return runNodeTests({ node: USER_NODE, files, timeoutMs: 2 * MINUTE_MS });
+  return runNodeTests({ node: USER_NODE, files, timeoutMs: 4 * MINUTE_MS });
 }
