@@ -14,6 +14,15 @@ function send(response: ServerResponse, ...frames: object[]): void {
   for (const frame of frames) response.write(`data: ${JSON.stringify(frame)}\n\n`);
 }
 
+async function within(timeoutMs: number, work: Promise<void>, otherwise: string): Promise<void> {
+  const expired = new AbortController();
+  const timer = setTimeout(() => expired.abort(new Error(otherwise)), timeoutMs);
+  const abort = new Promise<never>((_, reject) => {
+    expired.signal.addEventListener('abort', () => reject(expired.signal.reason as Error));
+  });
+  await Promise.race([work, abort]).finally(() => clearTimeout(timer));
+}
+
 test('a streamed command yields its output in order and returns how it ended', async () => {
   await using server = await LoopbackServer.start((_, response) => {
     response.writeHead(200, SSE).write(':\n\n');
@@ -90,15 +99,16 @@ test('leaving the loop, a listener that throws, and an abort each end the reques
     },
   };
   for (const [how, act] of Object.entries(leave)) {
-    const closed = Promise.withResolvers<void>();
+    let noteClosed = (): void => undefined;
+    const closed = new Promise<void>((resolve) => {
+      noteClosed = resolve;
+    });
     await using server = await LoopbackServer.start((_, response) => {
-      response.once('close', () => closed.resolve());
+      response.once('close', () => noteClosed());
       send(response, out('y'));
     });
     await act(server);
-    const timer = setTimeout(() => closed.reject(new Error(`${how}: the request goes on`)), 5000);
-    await closed.promise;
-    clearTimeout(timer);
+    await within(5000, closed, `${how}: the request goes on`);
   }
 });
 
