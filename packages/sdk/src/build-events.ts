@@ -6,6 +6,7 @@ import { readNumber, readObject, readOptionalNumber, readString, type WireObject
 
 /** The service sends something every 15 s. */
 const SILENCE_MS = 60_000;
+const MAX_EVENT_LENGTH = 1 << 20;
 
 /** How far a preparation is. */
 export interface BuildProgress {
@@ -34,7 +35,7 @@ export async function followBuild<Image>(
     headers: { 'content-type': 'application/json', accept: 'text/event-stream' },
     stallMs: Math.max(transport.timeoutMs, SILENCE_MS),
   });
-  for await (const data of readEventData(stream)) {
+  for await (const data of readEventData(stream, MAX_EVENT_LENGTH)) {
     const event = parseEvent(request, data);
     const type = event['type'];
     if (type === 'done') return readInto(request, () => parseImage(event['image']));

@@ -1,6 +1,6 @@
 import { CoppiceError } from './errors.ts';
+import { readEventData } from './event-stream.ts';
 import { buildExecRequest, type ExecOptions, type ExecResult } from './exec.ts';
-import { readEvents } from './server-sent-events.ts';
 import { labelOf, type Transport } from './transport.ts';
 import { readFlag, readObject, readString } from './wire.ts';
 
@@ -21,6 +21,8 @@ export interface OutputListeners {
 
 /** Of each of the two streams, in characters, as the service keeps of a buffered command. */
 const MAX_COLLECTED = 16 * 2 ** 20;
+/** A frame holds at most 1 MiB of output, which JSON can make six times as long. */
+const MAX_FRAME_LENGTH = 8 * 2 ** 20;
 
 /**
  * Yields output as it comes and returns how the command ended. Leaving the loop, or an abort, kills the command; one who
@@ -34,7 +36,7 @@ export async function* streamCommand(
 ): AsyncGenerator<OutputChunk, CommandExit> {
   const request = buildExecRequest(transport, `${path}/exec/stream`, command, options);
   const body = await transport.callStream({ ...request, timeoutMs: transport.timeoutMs });
-  for await (const data of readEvents(body)) {
+  for await (const data of readEventData(body, MAX_FRAME_LENGTH)) {
     const frame = readObject(JSON.parse(data), 'a frame');
     const type = readString(frame, 'type');
     if (type === 'stdout' || type === 'stderr') yield { type, data: readString(frame, 'data') };

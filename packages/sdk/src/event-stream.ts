@@ -1,17 +1,16 @@
 import { CoppiceError } from './errors.ts';
 
-/** Far above any event of the service; an answer without line ends must not fill the memory. */
-const MAX_LINE_LENGTH = 1 << 20;
-
 /**
  * The `data:` of server-sent events, one for each event. Comments, which keep the connection alive, and other fields are
- * passed over. Leaving the loop early ends the stream.
+ * passed over. Leaving the loop early ends the stream. An answer without line ends must not fill the memory:
+ * `maxLineLength`, in characters, is far above any event of the endpoint.
  */
 export async function* readEventData(
   stream: ReadableStream<Uint8Array>,
+  maxLineLength: number,
 ): AsyncGenerator<string, void, undefined> {
   let data: string[] = [];
-  for await (const line of readLines(stream)) {
+  for await (const line of readLines(stream, maxLineLength)) {
     if (line.startsWith('data:')) data.push(line.slice('data:'.length).replace(/^ /, ''));
     if (line !== '' || data.length === 0) continue;
     yield data.join('\n');
@@ -20,7 +19,10 @@ export async function* readEventData(
 }
 
 /** What follows the last line end is no line: it was cut off. */
-async function* readLines(stream: ReadableStream<Uint8Array>): AsyncGenerator<string, void, undefined> {
+async function* readLines(
+  stream: ReadableStream<Uint8Array>,
+  maxLength: number,
+): AsyncGenerator<string, void, undefined> {
   const reader = stream.getReader();
   const decoder = new TextDecoder();
   let pending = '';
@@ -30,16 +32,16 @@ async function* readLines(stream: ReadableStream<Uint8Array>): AsyncGenerator<st
       if (done) return;
       const lines = (pending + decoder.decode(value, { stream: true })).split(/\r?\n/);
       pending = lines.pop() ?? '';
-      if (pending.length > MAX_LINE_LENGTH) throw tooLong();
+      if (pending.length > maxLength) throw tooLong(maxLength);
       yield* lines;
     }
   } finally {
-    await reader.cancel();
+    await reader.cancel().catch(() => undefined);
   }
 }
 
-function tooLong(): CoppiceError {
-  return new CoppiceError(`a line of an event is over ${MAX_LINE_LENGTH} characters`, {
+function tooLong(maxLength: number): CoppiceError {
+  return new CoppiceError(`a line of an event is over ${maxLength} characters`, {
     status: 200,
     code: 'invalid_response',
   });

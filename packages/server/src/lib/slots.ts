@@ -2,6 +2,7 @@ import { AppError } from '@coppice/contract';
 
 /** Lets a bounded number work and a bounded number wait; who comes after that is refused with `capacity`. */
 export class Slots {
+  readonly #maxRunning: number;
   readonly #maxWaiting: number;
   readonly #waiting: (() => void)[] = [];
   readonly #what: string;
@@ -9,8 +10,22 @@ export class Slots {
 
   constructor(what: string, options: { maxRunning: number; maxWaiting: number }) {
     this.#what = what;
+    this.#maxRunning = options.maxRunning;
     this.#free = options.maxRunning;
     this.#maxWaiting = options.maxWaiting;
+  }
+
+  get running(): number {
+    return this.#maxRunning - this.#free;
+  }
+
+  get waiting(): number {
+    return this.#waiting.length;
+  }
+
+  /** Whether the next one would be refused. */
+  get isFull(): boolean {
+    return this.#free === 0 && this.waiting >= this.#maxWaiting;
   }
 
   /** Runs `work` when it is its turn. A signal ends the waiting, not the work. */
@@ -35,7 +50,7 @@ export class Slots {
       this.#free--;
       return Promise.resolve();
     }
-    if (this.#waiting.length >= this.#maxWaiting) {
+    if (this.isFull) {
       throw new AppError('capacity', `too many ${this.#what} are waiting; try again later`);
     }
     return new Promise((resolve, reject) => {

@@ -17,7 +17,6 @@ const MAX_REASON_BYTES = 123;
 /** https://www.rfc-editor.org/rfc/rfc6455#section-7.4.1 and the registry that it founded. */
 export const CLOSE = {
   normal: 1000,
-  unsupportedData: 1003,
   policy: 1008,
   internal: 1011,
   serviceRestart: 1012,
@@ -38,7 +37,7 @@ export async function addWebSockets(app: App): Promise<void> {
   });
 }
 
-export interface Message {
+interface Message {
   data: Buffer;
   isBinary: boolean;
 }

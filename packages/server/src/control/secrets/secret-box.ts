@@ -13,7 +13,7 @@ import { Secret } from '../../lib/secret.ts';
 /** Whose secret it is, and what for. */
 export interface SecretContext {
   organizationId: string;
-  /** Kind of secret, for example `registry-password`. */
+  /** Kind of secret, for example `registry password`. */
   purpose: string;
   /** Which one of that kind, for example the registry. */
   name: string;

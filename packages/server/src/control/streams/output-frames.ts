@@ -1,11 +1,31 @@
 /** Output of a command as frames for a client: text is cut only between characters, whatever pieces the guest sends. */
 import { StringDecoder } from 'node:string_decoder';
-import type { ExecFrame, OutputEncoding } from '@coppice/contract';
+import { ExecFrame, type OutputEncoding } from '@coppice/contract';
 import type { CommandOutput } from './running-command.ts';
 
 type Channel = 'stdout' | 'stderr';
 
-export class OutputFrames {
+export interface FrameReceiver {
+  /** Resolves when there is room for the next. */
+  send(frame: ExecFrame): Promise<void>;
+  /** Aborted when nobody is there any more. */
+  left: AbortSignal;
+}
+
+/** Sends all that a command writes, and its exit; stops when the receiver leaves. */
+export async function sendOutput(
+  command: AsyncIterable<CommandOutput>,
+  encoding: OutputEncoding,
+  receiver: FrameReceiver,
+): Promise<void> {
+  const frames = new OutputFrames(encoding);
+  for await (const output of command) {
+    for (const frame of frames.encode(output)) await receiver.send(ExecFrame.parse(frame));
+    if (receiver.left.aborted) return;
+  }
+}
+
+class OutputFrames {
   readonly #encoding: OutputEncoding;
   readonly #decoders = { stdout: new StringDecoder('utf8'), stderr: new StringDecoder('utf8') };
 

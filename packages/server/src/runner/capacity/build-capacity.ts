@@ -10,7 +10,7 @@ import { Turns } from './turns.ts';
 const MIB = 1024 * 1024;
 /** More vCPUs than cores are allowed: sandboxes are idle most of the time. */
 const MIN_MAX_VCPUS = 8;
-/** A start waits on the disk and on timers too: one more than cores keeps them busy (docs/performance.md). */
+/** A start waits on the disk and on timers too: one more than cores keeps them busy. */
 const STARTS_BESIDES_CORES = 1;
 const MAX_WAITING_STARTS = 256;
 const MAX_WAIT_FOR_TURN_MS = 60_000;

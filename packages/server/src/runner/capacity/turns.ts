@@ -13,63 +13,44 @@ export interface TurnsOptions {
 }
 
 export class Turns {
-  readonly #options: TurnsOptions;
+  readonly #maxWaitMs: number;
   readonly #slots: Slots;
-  #running = 0;
-  #waiting = 0;
 
-  constructor(options: TurnsOptions) {
-    this.#options = options;
+  constructor({ maxWaitMs, ...options }: TurnsOptions) {
+    this.#maxWaitMs = maxWaitMs;
     this.#slots = new Slots('sandbox starts', options);
   }
 
   get running(): number {
-    return this.#running;
+    return this.#slots.running;
   }
 
   get waiting(): number {
-    return this.#waiting;
+    return this.#slots.waiting;
   }
 
   /** Whether the next one would be refused. */
   get isFull(): boolean {
-    const { maxRunning, maxWaiting } = this.#options;
-    return this.#running >= maxRunning && this.#waiting >= maxWaiting;
+    return this.#slots.isFull;
   }
 
   /** Does the work when it is its turn. Throws `capacity`, or the reason of `signal`, while it still waits. */
   async run<T>(signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
     const deadline = new AbortController();
-    const timer = setTimeout(() => deadline.abort(this.#waitedTooLong()), this.#options.maxWaitMs);
+    const timer = setTimeout(() => deadline.abort(this.#waitedTooLong()), this.#maxWaitMs);
     const signals = signal === undefined ? [deadline.signal] : [deadline.signal, signal];
-    let isWaiting = true;
-    const leave = (): void => {
-      if (isWaiting) this.#waiting -= 1;
-      isWaiting = false;
-      clearTimeout(timer);
-    };
-    this.#waiting += 1;
     try {
-      return await this.#slots.run(AbortSignal.any(signals), async () => {
-        leave();
-        return this.#count(work);
+      return await this.#slots.run(AbortSignal.any(signals), () => {
+        clearTimeout(timer);
+        return work();
       });
     } finally {
-      leave();
-    }
-  }
-
-  async #count<T>(work: () => Promise<T>): Promise<T> {
-    this.#running += 1;
-    try {
-      return await work();
-    } finally {
-      this.#running -= 1;
+      clearTimeout(timer);
     }
   }
 
   #waitedTooLong(): AppError {
-    const seconds = Math.round(this.#options.maxWaitMs / 1000);
+    const seconds = Math.round(this.#maxWaitMs / 1000);
     return new AppError(
       'capacity',
       `this machine is busy starting other sandboxes: no turn came within ${seconds} s; try again later`,

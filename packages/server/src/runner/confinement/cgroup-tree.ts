@@ -107,7 +107,8 @@ export class CgroupTree {
   }
 }
 
-async function tryRemove(directory: string): Promise<true | undefined> {
+/** Undefined while the kernel still counts a process in it. */
+export async function tryRemove(directory: string): Promise<true | undefined> {
   try {
     await rmdir(directory);
     return true;

@@ -1,6 +1,6 @@
 import { ExecFrame, ExecRequest, OutputEncoding } from '@coppice/contract';
 import { z } from 'zod';
-import { OutputFrames } from '../../streams/output-frames.ts';
+import { sendOutput } from '../../streams/output-frames.ts';
 import { RunningCommand } from '../../streams/running-command.ts';
 import { answers } from '../answers.ts';
 import type { App } from '../app.ts';
@@ -38,7 +38,7 @@ export function addExecStream(app: App, { sandboxes, runner, openRequests }: Par
         events.left.addEventListener('abort', kill, { once: true });
         openRequests.draining.addEventListener('abort', kill, { once: true });
         try {
-          await sendOutput(command, events, new OutputFrames(request.query.encoding));
+          await sendOutput(command, request.query.encoding, events);
         } catch (error) {
           await events.send(buildErrorFrame(error, request, openRequests));
         } finally {
@@ -50,11 +50,4 @@ export function addExecStream(app: App, { sandboxes, runner, openRequests }: Par
       return reply;
     },
   });
-}
-
-async function sendOutput(command: RunningCommand, events: EventStream, frames: OutputFrames): Promise<void> {
-  for await (const output of command) {
-    for (const frame of frames.encode(output)) await events.send(ExecFrame.parse(frame));
-    if (events.left.aborted) return;
-  }
 }

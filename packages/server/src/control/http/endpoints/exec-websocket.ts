@@ -1,8 +1,8 @@
-import { AppError, ExecFrame, ExecRequest, OutputEncoding } from '@coppice/contract';
+import { AppError, ExecRequest, OutputEncoding } from '@coppice/contract';
 import type { FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { CommandInput } from '../../streams/command-input.ts';
-import { OutputFrames } from '../../streams/output-frames.ts';
+import { sendOutput } from '../../streams/output-frames.ts';
 import { RunningCommand } from '../../streams/running-command.ts';
 import type { App } from '../app.ts';
 import { SandboxParams } from '../params.ts';
@@ -94,9 +94,8 @@ async function runOver(
   const request = await input.readRequest();
   const command = await RunningCommand.start({ runner: parts.runner, id, request, isInteractive: true });
   input.attach(command);
-  const frames = new OutputFrames(query.encoding);
-  for await (const output of command) {
-    for (const frame of frames.encode(output)) await peer.send(JSON.stringify(ExecFrame.parse(frame)));
-    if (peer.left.aborted) return;
-  }
+  await sendOutput(command, query.encoding, {
+    left: peer.left,
+    send: (frame) => peer.send(JSON.stringify(frame)),
+  });
 }
