@@ -303,7 +303,7 @@ test('PostgreSQL that is killed is started again, and no record is lost', async 
     async () => (await readPostmaster(harness).catch(() => pid)) !== pid,
     30_000,
   );
-  await waitFor('an answer', async () => (await harness.call('GET', '/v1/runs')).status === 200, 30_000);
+  await waitFor('health', async () => (await harness.call('GET', '/healthz')).status === 200, 30_000);
   assert.equal((await harness.call('GET', '/v1/runs')).body[0].id, id);
   assert.equal((await harness.call('DELETE', `/v1/runs/${id}`)).status, 200);
 });

@@ -85,7 +85,7 @@ export async function startControl(config: ControlConfig, log: Logger, tls?: Tls
       limits,
       version: config.version,
       exposure: { tls, hstsSeconds, trustedProxies },
-      checkHealth: () => checkHealth(db, link),
+      checkHealth: () => checkHealth(db, lease, link),
     },
     log,
   );
@@ -120,19 +120,24 @@ async function connectTo(
   return stack.use(await startPostgresChild({ postgresBin, dataDir, runDir, log })).connection;
 }
 
-/** Without the lease another control may be about to write the same records. */
 function authenticateWhileHeld(lease: DatabaseLease, authenticate: Authenticate): Authenticate {
   return async (header) => {
-    if (!lease.isHeld) throw new AppError('unavailable', 'the database does not answer; try again');
+    checkHeld(lease);
     return authenticate(header);
   };
+}
+
+/** Without the lease another control may be about to write the same records. */
+function checkHeld(lease: DatabaseLease): void {
+  if (!lease.isHeld) throw new AppError('unavailable', 'the database does not answer; try again');
 }
 
 function logPurge(log: Logger): (error: unknown) => void {
   return (error) => log.warn({ err: error }, 'old Idempotency-Keys are still there');
 }
 
-async function checkHealth(db: Database, link: RunnerLink): Promise<void> {
+async function checkHealth(db: Database, lease: DatabaseLease, link: RunnerLink): Promise<void> {
   await pingDatabase(db);
+  checkHeld(lease);
   if (!link.isConnected) throw new AppError('unavailable', 'the runner of this machine is not connected');
 }
