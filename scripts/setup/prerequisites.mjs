@@ -167,6 +167,20 @@ export const PREREQUISITES = [
     packages: ['busybox-static'],
   },
   {
+    name: 'wrk',
+    purpose: 'many requests at once, for the tests',
+    scope: 'tests',
+    executable: 'wrk',
+    packages: ['wrk'],
+  },
+  {
+    name: 'chromium',
+    purpose: 'a browser for the tests',
+    scope: 'tests',
+    executable: 'chromium',
+    packages: ['chromium'],
+  },
+  {
     name: 'podman',
     purpose: 'comparison in the benchmark',
     scope: 'bench',
