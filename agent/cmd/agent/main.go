@@ -23,6 +23,7 @@ import (
 	"coppice/agent/internal/resume"
 	"coppice/agent/internal/rootfs"
 	"coppice/agent/internal/transport"
+	"coppice/agent/internal/tunnel"
 	"coppice/agent/internal/workload"
 )
 
@@ -60,12 +61,14 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 		HostMoved: transport.HostMoved,
 	})
 	transfers := files.New(state)
+	tunnels := tunnel.New(state)
 	identity := resume.New(resume.Steps(resume.Options{Random: machine.Random, Root: root, Guest: state}))
 	return api.Router{
 		"GET /ping":      ping,
 		"POST /prepare":  func(w http.ResponseWriter, _ *http.Request) error { return prepare(w, root, reaper, machine) },
 		"POST /resume":   identity.Resume,
 		"POST /exec":     commands.Exec,
+		"POST /tunnel":   tunnels.Open,
 		"PUT /files":     transfers.Put,
 		"GET /files":     transfers.Get,
 		"HEAD /files":    transfers.Get,

@@ -14,25 +14,27 @@ type Code string
 
 // The codes that the agent answers with.
 const (
-	InvalidRequest Code = "invalid_request"
-	InvalidImage   Code = "invalid_image"
-	NotFound       Code = "not_found"
-	FileNotFound   Code = "file_not_found"
-	InvalidState   Code = "invalid_state"
-	Capacity       Code = "capacity"
-	Internal       Code = "internal"
-	DiskFull       Code = "disk_full"
+	InvalidRequest  Code = "invalid_request"
+	InvalidImage    Code = "invalid_image"
+	NotFound        Code = "not_found"
+	FileNotFound    Code = "file_not_found"
+	InvalidState    Code = "invalid_state"
+	Capacity        Code = "capacity"
+	Internal        Code = "internal"
+	PortUnreachable Code = "port_unreachable"
+	DiskFull        Code = "disk_full"
 )
 
 var statusOf = map[Code]int{
-	InvalidRequest: 400,
-	InvalidImage:   400,
-	NotFound:       404,
-	FileNotFound:   404,
-	InvalidState:   409,
-	Capacity:       429,
-	Internal:       500,
-	DiskFull:       507,
+	InvalidRequest:  400,
+	InvalidImage:    400,
+	NotFound:        404,
+	FileNotFound:    404,
+	InvalidState:    409,
+	Capacity:        429,
+	Internal:        500,
+	PortUnreachable: 502,
+	DiskFull:        507,
 }
 
 // Error is an answer with a status of 4xx or 5xx.
