@@ -30,6 +30,11 @@ export const ERRORS = {
     retryable: false,
     summary: 'The API key is missing, malformed, revoked or of another region.',
   },
+  forbidden_origin: {
+    status: 403,
+    retryable: false,
+    summary: 'A page of another origin asked in the name of its visitor.',
+  },
   not_found: { status: 404, retryable: false, summary: 'There is no such resource in this organization.' },
   image_not_found: { status: 404, retryable: false, summary: 'The registry does not have this image.' },
   file_not_found: {
@@ -72,6 +77,11 @@ export const ERRORS = {
     summary: 'The image registry cannot be reached or failed.',
   },
   guest_unreachable: { status: 502, retryable: true, summary: 'The agent in the sandbox does not answer.' },
+  port_unreachable: {
+    status: 502,
+    retryable: true,
+    summary: 'Nothing in the sandbox listens on the port, or it ended the connection.',
+  },
   disk_full: { status: 507, retryable: false, summary: "The sandbox's disk is full." },
   unavailable: {
     status: 503,

@@ -1,7 +1,7 @@
 /** Wire form of running a command and waiting for its end. */
 import { z } from 'zod';
-import { ErrorAnswer } from './error-body.ts';
 import { boundedInt, boundedText, GuestPath } from './fields.ts';
+import { StreamError } from './streams.ts';
 
 export const DEFAULT_EXEC_TIMEOUT_S = 30;
 export const MAX_EXEC_TIMEOUT_S = 86_400;
@@ -64,7 +64,7 @@ export const ExecFrame = z
         .describe('The exit code, decimal: 128+n after signal n, 124 when the timeout elapsed.'),
       timed_out: z.boolean(),
     }),
-    z.object({ type: z.literal('error'), data: z.string(), error: ErrorAnswer.shape.error }),
+    StreamError,
   ])
   .meta({ id: 'ExecFrame' });
 export type ExecFrame = z.infer<typeof ExecFrame>;

@@ -8,6 +8,8 @@ export * from './image-reference.ts';
 export * from './images.ts';
 export * from './invalid-request.ts';
 export * from './lifecycle.ts';
+export * from './ports.ts';
 export * from './registries.ts';
 export * from './registry-name.ts';
 export * from './sandbox.ts';
+export * from './streams.ts';

@@ -4,6 +4,7 @@ import { isAbsolute } from 'node:path';
 import { z } from 'zod';
 import { ConfigError } from './config-error.ts';
 import { parseAddressRange } from './control/http/client-address.ts';
+import type { PreviewDomain } from './control/ports/preview-origins.ts';
 import type { TlsPaths } from './lib/tls/tls-pair.ts';
 
 const MAX_HSTS_SECONDS = 63_072_000;
@@ -26,6 +27,23 @@ const AddressRanges = z.string().transform((text, context) => {
   return z.NEVER;
 });
 
+const PREVIEW_DOMAIN = /^(?:(https?):\/\/)?([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)(?::(\d{1,5}))?$/iu;
+
+/** Under it each port of a sandbox has a name of its own, so it cannot be an address. */
+const PreviewDomainText = z.string().transform((text, context): PreviewDomain => {
+  const [, scheme, name = '', port] = PREVIEW_DOMAIN.exec(text) ?? [];
+  if (name === '' || isIP(name) !== 0 || Number(port ?? 1) < 1 || Number(port ?? 1) > 65_535) {
+    const message = `"${text}" is no domain such as localhost or https://preview.example.com[:port]`;
+    context.addIssue({ code: 'custom', message });
+    return z.NEVER;
+  }
+  return {
+    name: name.toLowerCase(),
+    ...(scheme === undefined ? {} : { scheme: scheme.toLowerCase() === 'https' ? 'https' : 'http' }),
+    ...(port === undefined ? {} : { port: Number(port) }),
+  };
+});
+
 export const EXPOSURE_SETTINGS = {
   COPPICE_TLS_CERT: PemPath,
   COPPICE_TLS_KEY: PemPath,
@@ -40,6 +58,7 @@ export const EXPOSURE_SETTINGS = {
     .max(MAX_HSTS_SECONDS, { error: HSTS_ERROR })
     .default(0),
   COPPICE_TRUSTED_PROXIES: AddressRanges.prefault(''),
+  COPPICE_PREVIEW_DOMAIN: PreviewDomainText.prefault('localhost'),
 };
 
 const ExposureSettings = z.object(EXPOSURE_SETTINGS);
@@ -49,6 +68,7 @@ export interface ExposureConfig {
   tls: TlsPaths | undefined;
   hstsSeconds: number;
   trustedProxies: string[];
+  previewDomain: PreviewDomain;
 }
 
 /** Throws ConfigError for settings that are wrong only together. */
@@ -64,7 +84,12 @@ export function readExposure(
       'COPPICE_HSTS_SECONDS: browsers heed it only over TLS; set COPPICE_TLS_CERT and COPPICE_TLS_KEY, or let the proxy send it',
     );
   }
-  return { tls, hstsSeconds, trustedProxies: settings.COPPICE_TRUSTED_PROXIES };
+  return {
+    tls,
+    hstsSeconds,
+    trustedProxies: settings.COPPICE_TRUSTED_PROXIES,
+    previewDomain: settings.COPPICE_PREVIEW_DOMAIN,
+  };
 }
 
 function pairPaths(certPath: string | undefined, keyPath: string | undefined): TlsPaths | undefined {

@@ -1,3 +1,5 @@
+import type { PreviewDomain } from './ports/preview-origins.ts';
+
 /** Limits of the control role. All have a default in `DEFAULT_CONTROL_LIMITS`. */
 export interface ControlLimits {
   /** Whole create: image pull and preparation included. */
@@ -10,6 +12,8 @@ export interface ControlLimits {
   reconcileIntervalMs: number;
   /** Requests to guests (exec, files) open at once, per organization. */
   openRequestsPerOrganization: number;
+  /** Sessions, streamed commands and proxied requests open at once, per organization. */
+  openStreamsPerOrganization: number;
   /** Sandboxes that are creating or running, per organization. */
   sandboxesPerOrganization: number;
   /** Output kept per stream of a buffered exec, in bytes. */
@@ -24,6 +28,7 @@ export const DEFAULT_CONTROL_LIMITS: ControlLimits = {
   shutdownDeadlineMs: 20_000,
   reconcileIntervalMs: 10_000,
   openRequestsPerOrganization: 256,
+  openStreamsPerOrganization: 10_000,
   sandboxesPerOrganization: 1000,
   execOutputBytes: 16 << 20,
   execOutputTotalBytes: 512 << 20,
@@ -39,6 +44,8 @@ export interface ControlConfig {
   trustedProxies: readonly string[];
   /** Region segment of this service's API keys. */
   region: string;
+  /** Where browsers see ports of sandboxes. */
+  previewDomain: PreviewDomain;
   /** Absolute; holds `postgres/`. */
   dataDir: string;
   /** Absolute and short (Unix sockets have 107 bytes); holds `postgres/`, which is emptied at start. */

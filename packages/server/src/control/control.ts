@@ -7,6 +7,7 @@ import { lockInstance } from '../lib/instance-lock.ts';
 import type { TlsPair } from '../lib/tls/tls-pair.ts';
 import { buildAuthenticator, type Authenticate } from './auth/authenticator.ts';
 import { bootstrapOrganization } from './auth/bootstrap.ts';
+import { Tickets } from './auth/tickets.ts';
 import { DEFAULT_CONTROL_LIMITS, type ControlConfig, type ControlLimits } from './control-config.ts';
 import { DatabaseLease } from './db/database-lease.ts';
 import { migrateDatabase, openDatabase, pingDatabase, type Database } from './db/database.ts';
@@ -14,6 +15,10 @@ import { startPostgresChild } from './db/postgres-child.ts';
 import { ImageUses } from './images/image-uses.ts';
 import { OpenRequests } from './http/open-requests.ts';
 import { buildServer } from './http/server.ts';
+import { PortForwarder } from './ports/forward.ts';
+import { PreviewOrigins } from './ports/preview-origins.ts';
+import { PreviewStore } from './ports/preview-store.ts';
+import { Previews } from './ports/previews.ts';
 import { RunnerClient } from './placement/runner-client.ts';
 import { RunnerConnection } from './placement/runner-connection.ts';
 import { Registries } from './registries/registries.ts';
@@ -49,7 +54,8 @@ export async function startControl(config: ControlConfig, log: Logger, tls?: Tls
   const limits: ControlLimits = { ...DEFAULT_CONTROL_LIMITS, ...config.limits };
   await using stack = new AsyncDisposableStack();
   const lock = stack.use(await lockInstance('control', config.dataDir));
-  const secrets = new SecretBox(openMasterKey(join(config.dataDir, MASTER_KEY_NAME)));
+  const masterKey = openMasterKey(join(config.dataDir, MASTER_KEY_NAME));
+  const secrets = new SecretBox(masterKey);
   const connection = await connectTo(config, stack, log);
   const lease = stack.use(await DatabaseLease.acquire({ connection, log }));
   const db = stack.adopt(openDatabase(connection, log), (open) => open.destroy());
@@ -68,17 +74,29 @@ export async function startControl(config: ControlConfig, log: Logger, tls?: Tls
   const link = stack.use(new RunnerLink({ runner, sandboxes, store, clock, reconcileIntervalMs, log }));
   await link.start();
   const idempotency = new Idempotency(db, log);
-  const purge = setInterval(() => void idempotency.purge().catch(logPurge(log)), PURGE_INTERVAL_MS);
+  let address = '';
+  const previewOrigins = new PreviewOrigins(config.previewDomain, () => new URL(address));
+  const previews = new Previews({ store: new PreviewStore(db), origins: previewOrigins, masterKey });
+  const forwarder = stack.use(new PortForwarder(runner));
+  const purge = setInterval(
+    () => void Promise.all([idempotency.purge(), previews.purge()]).catch(logPurge(log)),
+    PURGE_INTERVAL_MS,
+  );
   stack.defer(() => clearInterval(purge));
-  const openRequests = new OpenRequests(limits.openRequestsPerOrganization);
+  const openRequests = new OpenRequests(limits);
   const { hstsSeconds, trustedProxies } = config;
+  const tickets = new Tickets(masterKey);
   const server = await buildServer(
     {
-      authenticate: authenticateWhileHeld(lease, buildAuthenticator(db, config.region)),
+      authenticate: authenticateWhileHeld(lease, buildAuthenticator({ db, region, tickets })),
+      tickets,
       sandboxes,
       registries,
       imageUses,
       runner,
+      forwarder,
+      previews,
+      previewOrigins,
       idempotency,
       openRequests,
       outputBudget: new OutputBudget(limits.execOutputTotalBytes),
@@ -95,7 +113,7 @@ export async function startControl(config: ControlConfig, log: Logger, tls?: Tls
     if (!isDrained) log.warn('shutting down with requests still open');
   });
   const listening = await server.app.listen(config.listen);
-  const address = tls === undefined ? listening : listening.replace(/^http:/u, 'https:');
+  address = tls === undefined ? listening : listening.replace(/^http:/u, 'https:');
   // Only now: a key that is made by a start which then fails would be shown to nobody, and never again.
   const apiKey = await bootstrapOrganization(db, config);
   log.info({ address, region: config.region, version: config.version }, 'control serves');
@@ -121,9 +139,9 @@ async function connectTo(
 }
 
 function authenticateWhileHeld(lease: DatabaseLease, authenticate: Authenticate): Authenticate {
-  return async (header) => {
+  return async (credential) => {
     checkHeld(lease);
-    return authenticate(header);
+    return authenticate(credential);
   };
 }
 
@@ -133,7 +151,7 @@ function checkHeld(lease: DatabaseLease): void {
 }
 
 function logPurge(log: Logger): (error: unknown) => void {
-  return (error) => log.warn({ err: error }, 'old Idempotency-Keys are still there');
+  return (error) => log.warn({ err: error }, 'old Idempotency-Keys and preview links are still there');
 }
 
 async function checkHealth(db: Database, lease: DatabaseLease, link: RunnerLink): Promise<void> {

@@ -1,8 +1,19 @@
 /**
- * Frames of an exec stream, in both directions (docs/reference/agent-protocol.md):
+ * Frames of a stream with the guest's processes, in both directions (docs/reference/agent-protocol.md):
  * `uint8 type, uint32be length, payload`. The far end is not trusted: lengths are bounded.
  */
-export const FRAME = { head: 0, stdin: 1, stdinEnd: 2, signal: 3, stdout: 16, stderr: 17, exit: 18 } as const;
+export const FRAME = {
+  head: 0,
+  stdin: 1,
+  stdinEnd: 2,
+  signal: 3,
+  resize: 4,
+  run: 5,
+  stdout: 16,
+  stderr: 17,
+  exit: 18,
+  done: 19,
+} as const;
 
 export const MAX_FRAME_BYTES = 1 << 20;
 const HEADER_BYTES = 5;

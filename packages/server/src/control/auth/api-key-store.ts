@@ -4,6 +4,7 @@ import type { Database } from '../db/database.ts';
 import { hashApiKey } from './hash-api-key.ts';
 
 export interface StoredKey {
+  id: string;
   organizationId: string;
   sha256: Buffer;
 }
@@ -12,11 +13,22 @@ export interface StoredKey {
 export async function findActiveKey(db: Database, sha256: Buffer): Promise<StoredKey | undefined> {
   const row = await db
     .selectFrom('api_keys')
-    .select(['organization_id', 'sha256'])
+    .select(['id', 'organization_id', 'sha256'])
     .where('sha256', '=', sha256)
     .where('revoked_at', 'is', null)
     .executeTakeFirst();
-  return row && { organizationId: row.organization_id, sha256: row.sha256 };
+  return row && { id: row.id, organizationId: row.organization_id, sha256: row.sha256 };
+}
+
+/** The organization of a key that is not revoked. */
+export async function findKeyOwner(db: Database, id: string): Promise<string | undefined> {
+  const row = await db
+    .selectFrom('api_keys')
+    .select('organization_id')
+    .where('id', '=', id)
+    .where('revoked_at', 'is', null)
+    .executeTakeFirst();
+  return row?.organization_id;
 }
 
 /** Stores a key of an organization; one that is stored already stays as it is, revoked or not. */

@@ -1,19 +1,45 @@
-/** Who is asking: from the `Authorization` header to an organization. */
+/** Who is asking: from the `Authorization` header, or a ticket, to an organization. */
 import { timingSafeEqual } from 'node:crypto';
 import { AppError, parseApiKey } from '@coppice/contract';
 import type { Database } from '../db/database.ts';
-import { findActiveKey } from './api-key-store.ts';
+import { findActiveKey, findKeyOwner } from './api-key-store.ts';
 import { hashApiKey } from './hash-api-key.ts';
+import type { Tickets } from './tickets.ts';
 
 /** What a request may act for. */
 export interface Principal {
   organizationId: string;
+  apiKeyId: string;
 }
 
-export type Authenticate = (authorization: string | undefined) => Promise<Principal>;
+/** What a request shows: the header, or a ticket for the sandbox that its path names. */
+export type Credential = { authorization: string | undefined } | { ticket: string; sandboxId: string };
+
+export type Authenticate = (credential: Credential) => Promise<Principal>;
+
+export interface AuthenticatorParts {
+  db: Database;
+  region: string;
+  tickets: Tickets;
+}
 
 /** Rejects with AppError `unauthorized` for every key that is not a live one of this region. */
-export function buildAuthenticator(db: Database, region: string): Authenticate {
+export function buildAuthenticator({ db, region, tickets }: AuthenticatorParts): Authenticate {
+  const byKey = buildKeyAuthenticator(db, region);
+  return async (credential) => {
+    if (!('ticket' in credential)) return byKey(credential.authorization);
+    const { apiKeyId } = tickets.redeem(credential.ticket, credential.sandboxId);
+    const organizationId = await findKeyOwner(db, apiKeyId);
+    if (organizationId === undefined)
+      throw new AppError('unauthorized', 'ticket: the API key that it was asked for with is revoked');
+    return { organizationId, apiKeyId };
+  };
+}
+
+function buildKeyAuthenticator(
+  db: Database,
+  region: string,
+): (authorization: string | undefined) => Promise<Principal> {
   return async (authorization) => {
     const key = parseBearer(authorization);
     const parts = parseApiKey(key);
@@ -35,7 +61,7 @@ export function buildAuthenticator(db: Database, region: string): Authenticate {
     if (stored === undefined || !timingSafeEqual(stored.sha256, sha256)) {
       throw new AppError('unauthorized', 'the API key is unknown or revoked');
     }
-    return { organizationId: stored.organizationId };
+    return { organizationId: stored.organizationId, apiKeyId: stored.id };
   };
 }
 

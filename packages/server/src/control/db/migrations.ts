@@ -28,6 +28,11 @@ export const MIGRATIONS: Record<string, Migration> = {
         .execute();
     },
   },
+  '0004_previews': {
+    async up(db: Database) {
+      await createPreviews(db);
+    },
+  },
 };
 
 async function createAccounts(db: Database): Promise<void> {
@@ -121,4 +126,19 @@ async function createImageUses(db: Database): Promise<void> {
       PRIMARY KEY (organization_id, image)
     )`.execute(db);
   await sql`CREATE INDEX image_uses_by_age ON image_uses (organization_id, last_used_at DESC)`.execute(db);
+}
+
+async function createPreviews(db: Database): Promise<void> {
+  await sql`
+    CREATE TABLE previews (
+      id text PRIMARY KEY,
+      organization_id text NOT NULL REFERENCES organizations (id),
+      sandbox_id text NOT NULL REFERENCES sandboxes (id),
+      port integer NOT NULL,
+      created_at bigint NOT NULL,
+      expires_at bigint NOT NULL,
+      revoked_at bigint
+    )`.execute(db);
+  await sql`CREATE INDEX previews_by_sandbox ON previews (sandbox_id, expires_at)`.execute(db);
+  await sql`CREATE INDEX previews_by_age ON previews (expires_at)`.execute(db);
 }

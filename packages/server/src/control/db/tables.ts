@@ -82,6 +82,16 @@ export interface ImageUseTable {
   last_used_at: number;
 }
 
+export interface PreviewTable {
+  id: string;
+  organization_id: string;
+  sandbox_id: string;
+  port: number;
+  created_at: number;
+  expires_at: number;
+  revoked_at: number | null;
+}
+
 export interface Tables {
   organizations: OrganizationTable;
   api_keys: ApiKeyTable;
@@ -89,6 +99,7 @@ export interface Tables {
   idempotency_keys: IdempotencyKeyTable;
   registry_credentials: RegistryCredentialTable;
   image_uses: ImageUseTable;
+  previews: PreviewTable;
 }
 
 export type SandboxRow = Selectable<SandboxTable>;

@@ -11,7 +11,7 @@ const TIMEOUT_MS = 10_000;
 let harness: ControlHarness;
 let id = '';
 before(async () => {
-  harness = await startHarness({ openRequestsPerOrganization: 4 });
+  harness = await startHarness({ openStreamsPerOrganization: 4 });
   harness.runner.startsAtHead = true;
 });
 after(() => harness[Symbol.asyncDispose]());

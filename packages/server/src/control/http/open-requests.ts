@@ -1,15 +1,17 @@
 import { AppError } from '@coppice/contract';
+import type { ControlLimits } from '../control-config.ts';
 
 /** Counts requests in progress: all of them, for shutdown, and the expensive ones of each organization, to limit them. */
 export class OpenRequests {
-  readonly #perOrganization = new Map<string, number>();
-  readonly #limit: number;
+  readonly #requests: Counter;
+  readonly #streams: Counter;
   readonly #waiting = new Set<() => void>();
   #all = 0;
   readonly #draining = new AbortController();
 
-  constructor(limitPerOrganization: number) {
-    this.#limit = limitPerOrganization;
+  constructor(limits: Pick<ControlLimits, 'openRequestsPerOrganization' | 'openStreamsPerOrganization'>) {
+    this.#requests = new Counter('requests', limits.openRequestsPerOrganization);
+    this.#streams = new Counter('streams', limits.openStreamsPerOrganization);
   }
 
   get isDraining(): boolean {
@@ -32,20 +34,13 @@ export class OpenRequests {
   }
 
   /** Runs `task` as one of the limited requests of an organization; `rate_limited` when there are too many. */
-  async limit<T>(organizationId: string, task: () => Promise<T>): Promise<T> {
-    const open = this.#perOrganization.get(organizationId) ?? 0;
-    if (open >= this.#limit) {
-      throw new AppError(
-        'rate_limited',
-        `${open} requests are open already, the limit is ${this.#limit}; try again later`,
-      );
-    }
-    this.#perOrganization.set(organizationId, open + 1);
-    try {
-      return await task();
-    } finally {
-      this.#release(organizationId);
-    }
+  limit<T>(organizationId: string, task: () => Promise<T>): Promise<T> {
+    return this.#requests.run(organizationId, task);
+  }
+
+  /** The same for what flows and costs little while it is quiet: sessions, streamed commands, proxied requests. */
+  stream<T>(organizationId: string, task: () => Promise<T>): Promise<T> {
+    return this.#streams.run(organizationId, task);
   }
 
   /** From now on new requests are refused; resolves when none is open, or at the deadline. True when none is. */
@@ -59,10 +54,38 @@ export class OpenRequests {
     clearTimeout(timer);
     return this.#all === 0;
   }
+}
+
+/** How many of a kind each organization has open. */
+class Counter {
+  readonly #open = new Map<string, number>();
+  readonly #what: string;
+  readonly #limit: number;
+
+  constructor(what: string, limit: number) {
+    this.#what = what;
+    this.#limit = limit;
+  }
+
+  async run<T>(organizationId: string, task: () => Promise<T>): Promise<T> {
+    const open = this.#open.get(organizationId) ?? 0;
+    if (open >= this.#limit) {
+      throw new AppError(
+        'rate_limited',
+        `${open} ${this.#what} are open already, the limit is ${this.#limit}; try again later`,
+      );
+    }
+    this.#open.set(organizationId, open + 1);
+    try {
+      return await task();
+    } finally {
+      this.#release(organizationId);
+    }
+  }
 
   #release(organizationId: string): void {
-    const open = this.#perOrganization.get(organizationId) ?? 1;
-    if (open <= 1) this.#perOrganization.delete(organizationId);
-    else this.#perOrganization.set(organizationId, open - 1);
+    const open = this.#open.get(organizationId) ?? 1;
+    if (open <= 1) this.#open.delete(organizationId);
+    else this.#open.set(organizationId, open - 1);
   }
 }

@@ -1,6 +1,10 @@
 import type { Authenticate } from '../auth/authenticator.ts';
+import type { Tickets } from '../auth/tickets.ts';
 import type { ControlLimits } from '../control-config.ts';
 import type { ImageUses } from '../images/image-uses.ts';
+import type { PortForwarder } from '../ports/forward.ts';
+import type { PreviewOrigins } from '../ports/preview-origins.ts';
+import type { Previews } from '../ports/previews.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import type { Registries } from '../registries/registries.ts';
 import type { Idempotency } from '../sandbox/idempotency.ts';
@@ -12,10 +16,14 @@ import type { OpenRequests } from './open-requests.ts';
 /** What the endpoints are made of; each names the ones it uses. */
 export interface HttpParts {
   authenticate: Authenticate;
+  tickets: Tickets;
   sandboxes: Sandboxes;
   registries: Registries;
   imageUses: ImageUses;
   runner: RunnerClient;
+  forwarder: PortForwarder;
+  previews: Previews;
+  previewOrigins: PreviewOrigins;
   idempotency: Idempotency;
   openRequests: OpenRequests;
   outputBudget: OutputBudget;

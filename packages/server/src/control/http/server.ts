@@ -7,9 +7,13 @@ import { serializerCompiler, type ZodTypeProvider } from 'fastify-type-provider-
 import type { Logger } from 'pino';
 import type { z } from 'zod';
 import type { TlsPair } from '../../lib/tls/tls-pair.ts';
+import type { Credential } from '../auth/authenticator.ts';
 import type { App } from './app.ts';
 import { addBuildImage } from './endpoints/build-image.ts';
+import { addCreatePreview } from './endpoints/create-preview.ts';
 import { addCreateRun } from './endpoints/create-run.ts';
+import { addCreateTicket } from './endpoints/create-ticket.ts';
+import { addDeletePreview } from './endpoints/delete-preview.ts';
 import { addDeleteRegistry } from './endpoints/delete-registry.ts';
 import { addDeleteRun } from './endpoints/delete-run.ts';
 import { addDownloadFile } from './endpoints/download-file.ts';
@@ -20,16 +24,22 @@ import { addGetRun } from './endpoints/get-run.ts';
 import { addHealthz } from './endpoints/healthz.ts';
 import { addListFiles } from './endpoints/list-files.ts';
 import { addListImages } from './endpoints/list-images.ts';
+import { addListPreviews } from './endpoints/list-previews.ts';
 import { addListRegistries } from './endpoints/list-registries.ts';
 import { addListRuns } from './endpoints/list-runs.ts';
 import { addPatchRun } from './endpoints/patch-run.ts';
+import { addPortProxy } from './endpoints/port-proxy.ts';
+import { addPreviewOrigin } from './endpoints/preview-origin.ts';
 import { addPutRegistry } from './endpoints/put-registry.ts';
+import { addShellWebSocket } from './endpoints/shell-websocket.ts';
+import { addTerminalWebSocket } from './endpoints/terminal-websocket.ts';
 import { addUploadFile } from './endpoints/upload-file.ts';
 import { answerError, buildErrorBody, JSON_BODY_BYTES } from './error-mapper.ts';
 import { addExposure, TlsServers } from './exposure.ts';
 import { addJsonBody } from './json-body.ts';
 import { addOpenApi } from './openapi.ts';
 import type { HttpParts } from './parts.ts';
+import { addProxiedMethods, buildRewrite } from './proxied-route.ts';
 import { addRequestLog, readRequestId } from './request-log.ts';
 import { addWebSockets } from './web-socket-peer.ts';
 
@@ -53,6 +63,7 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
     genReqId: (request) => readRequestId(request.headers['x-request-id'], newRequestId),
     bodyLimit: JSON_BODY_BYTES,
     requestTimeout: 0,
+    rewriteUrl: buildRewrite(() => parts.previewOrigins),
     keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: true,
     exposeHeadRoutes: false,
@@ -66,13 +77,16 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
   app.setSerializerCompiler(serializerCompiler);
   app.setErrorHandler(answerError);
   app.decorateRequest('organizationId', '');
+  app.decorateRequest('apiKeyId', '');
   addExposure(app, parts.exposure);
   addAdmission(app, parts);
   addRequestLog(app);
   addJsonBody(app);
   await addOpenApi(app, parts.version);
+  addProxiedMethods(app);
   await addWebSockets(app);
   addHealthz(app, parts);
+  addPreviewOrigin(app, parts);
   await app.register(async (v1: App) => addV1(v1, parts));
   addNotFound(app, parts);
   await app.ready();
@@ -94,6 +108,13 @@ function addV1(v1: App, parts: HttpParts): void {
   addExec(v1, parts);
   addExecStream(v1, parts);
   addExecWebSocket(v1, parts);
+  addShellWebSocket(v1, parts);
+  addTerminalWebSocket(v1, parts);
+  addCreateTicket(v1, parts);
+  addPortProxy(v1, parts);
+  addCreatePreview(v1, parts);
+  addListPreviews(v1, parts);
+  addDeletePreview(v1, parts);
   addUploadFile(v1, parts);
   addDownloadFile(v1, parts);
   addListFiles(v1, parts);
@@ -105,7 +126,20 @@ function addV1(v1: App, parts: HttpParts): void {
 }
 
 async function authenticate(request: FastifyRequest, parts: Pick<HttpParts, 'authenticate'>): Promise<void> {
-  request.organizationId = (await parts.authenticate(request.headers.authorization)).organizationId;
+  const principal = await parts.authenticate(readCredential(request));
+  request.organizationId = principal.organizationId;
+  request.apiKeyId = principal.apiKeyId;
+}
+
+function readCredential({ headers, params, query, routeOptions }: FastifyRequest): Credential {
+  const { authorization } = headers;
+  const { credentialInQuery } = routeOptions.config;
+  if (authorization !== undefined || credentialInQuery === undefined) return { authorization };
+  const { ticket, token } = query as { ticket?: unknown; token?: unknown };
+  const { id } = params as { id?: unknown };
+  if (typeof ticket === 'string') return { ticket, sandboxId: String(id) };
+  const isKeyAllowed = credentialInQuery === 'ticket or key' && typeof token === 'string';
+  return { authorization: isKeyAllowed ? `Bearer ${token}` : undefined };
 }
 
 /** Every answer carries its request id, and none begins once the service drains. */

@@ -4,6 +4,7 @@
  */
 import { ERRORS, type ErrorCode } from '@coppice/contract';
 import fastifyWebSocket, { type WebSocket } from '@fastify/websocket';
+import type { ClientMessage } from '../streams/client-message.ts';
 import type { App } from './app.ts';
 
 /** Of one message; input is split by clients long before that. */
@@ -37,19 +38,18 @@ export async function addWebSockets(app: App): Promise<void> {
   });
 }
 
-interface Message {
-  data: Buffer;
-  isBinary: boolean;
-}
-
 export class WebSocketPeer {
   readonly #socket: WebSocket;
   readonly #left = new AbortController();
   #isAlive = true;
+  #isReading = false;
+  #fault: unknown;
   #tail: Promise<void> = Promise.resolve();
 
+  /** Messages wait until {@link receive} says what is to be done with them. */
   constructor(socket: WebSocket) {
     this.#socket = socket;
+    socket.pause();
     const timer = setInterval(() => this.#ping(), PING_INTERVAL_MS);
     socket.on('pong', () => (this.#isAlive = true));
     socket.on('error', () => undefined);
@@ -64,24 +64,29 @@ export class WebSocketPeer {
     return this.#left.signal;
   }
 
-  /** `handle` is called for one message at a time; its failure goes to `onError`, and ends the reading. */
-  receive(handle: (message: Message) => Promise<void>, onError: (error: unknown) => void): void {
-    let hasFailed = false;
-    const take = async (message: Message): Promise<void> => {
-      if (hasFailed || this.left.aborted) return;
-      this.#socket.pause();
+  /** Why a message of the client could not be used, if one could not. */
+  get fault(): unknown {
+    return this.#fault;
+  }
+
+  /** `handle` is called for one message at a time; its failure is the `fault`, goes to `onError`, and ends the reading. */
+  receive(handle: (message: ClientMessage) => Promise<void>, onError: (error: unknown) => void): void {
+    const take = async (message: ClientMessage): Promise<void> => {
+      if (this.#fault !== undefined || this.left.aborted) return;
+      this.#read(false);
       try {
         await handle(message);
       } catch (error) {
-        hasFailed = true;
+        this.#fault = error;
         onError(error);
       } finally {
-        this.#socket.resume();
+        this.#read(true);
       }
     };
     this.#socket.on('message', (data: Buffer, isBinary: boolean) => {
       this.#tail = this.#tail.then(() => take({ data, isBinary }));
     });
+    this.#read(true);
   }
 
   /** Resolves when the client has room for more, or is gone. */
@@ -103,9 +108,19 @@ export class WebSocketPeer {
     );
   }
 
-  /** Of a peer that does not read its pongs cannot come: only one that owes nothing else is asked. */
+  #read(isReading: boolean): void {
+    this.#isReading = isReading;
+    if (!isReading) this.#socket.pause();
+    else this.#socket.resume();
+  }
+
+  /**
+   * Of a peer that does not read its pongs cannot come, and while nothing is read here none is seen: then the ping only
+   * finds out whether the connection still is one.
+   */
   #ping(): void {
     if (this.#socket.bufferedAmount > 0) return;
+    if (!this.#isReading) this.#isAlive = true;
     if (!this.#isAlive) {
       this.#socket.terminate();
       return;

@@ -2,6 +2,7 @@
  * The runner, as control sees it (docs/reference/runner-protocol.md). Every call has a deadline and parses what comes
  * back; errors are AppErrors by the runner's own codes, `unavailable` when it cannot be reached.
  */
+import type { ClientHttp2Stream } from 'node:http2';
 import type { Readable } from 'node:stream';
 import { AppError, FileEntry, UploadResult } from '@coppice/contract';
 import { z } from 'zod';
@@ -54,6 +55,8 @@ export interface DownloadOptions {
   range?: string;
 }
 
+export type ProcessKind = 'exec' | 'shell' | 'terminal';
+
 export class RunnerClient {
   readonly #connection: RunnerConnection;
 
@@ -94,15 +97,26 @@ export class RunnerClient {
     return this.#json({ method: 'DELETE', path: vmPath(id), headDeadlineMs: DELETE_DEADLINE_MS }, VmEnd);
   }
 
-  /** Opens the agent's exec; `frames` is its input, the answer's body its output, both as frames. */
-  async exec(id: string, frames: Readable): Promise<RunnerAnswer> {
+  /** Starts a process of the agent's; `frames` is its input, the answer's body its output, both as frames. */
+  async openProcess(id: string, kind: ProcessKind, frames: Readable): Promise<RunnerAnswer> {
     return this.#guest({
       method: 'POST',
-      path: `${vmPath(id)}/agent/exec`,
+      path: `${vmPath(id)}/agent/${kind}`,
       headers: { 'content-type': 'application/octet-stream' },
       body: frames,
       headDeadlineMs: AGENT_HEAD_DEADLINE_MS,
     });
+  }
+
+  /** A TCP connection to a port in the guest, as a stream both ways; AppError `port_unreachable` when none is made. */
+  async openTunnel(id: string, port: number): Promise<ClientHttp2Stream> {
+    const answer = await this.#guest({
+      method: 'POST',
+      path: `${vmPath(id)}/agent/tunnel?port=${port}`,
+      body: 'written by the caller',
+      headDeadlineMs: AGENT_HEAD_DEADLINE_MS,
+    });
+    return answer.stream;
   }
 
   async uploadFile(

@@ -21,7 +21,7 @@ export interface RunnerRequest {
   path: string;
   headers?: Record<string, string>;
   /** Sent as it comes; when it breaks the stream is reset, so that the far end never takes a part for the whole. */
-  body?: Readable | Buffer;
+  body?: Readable | Buffer | 'written by the caller';
   /** Until the answer's head is there. */
   headDeadlineMs: number;
   /** Gives the request up before its answer's head is there; its reason is the error if it is an AppError. */
@@ -117,7 +117,7 @@ function startStream(session: ClientHttp2Session, request: RunnerRequest): Clien
   stream.on('error', () => undefined);
   if (Buffer.isBuffer(body)) {
     stream.end(body);
-  } else if (body !== undefined) {
+  } else if (typeof body === 'object') {
     pipeBody(body, stream);
   }
   return stream;

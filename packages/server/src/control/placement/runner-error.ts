@@ -38,6 +38,7 @@ const GUEST_CODES: ReadonlySet<ErrorCode> = new Set([
   'invalid_state',
   'range_not_satisfiable',
   'guest_unreachable',
+  'port_unreachable',
   'disk_full',
   'unavailable',
 ]);

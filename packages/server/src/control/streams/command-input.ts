@@ -1,6 +1,6 @@
 /** What a client sends to a command over a WebSocket: first what to run, then standard input and signals, in order. */
-import { AppError, ExecInput, ExecRequest, invalidRequest } from '@coppice/contract';
-import type { z } from 'zod';
+import { AppError, ExecInput, ExecRequest } from '@coppice/contract';
+import { parseMessage, type ClientMessage } from './client-message.ts';
 import type { RunningCommand } from './running-command.ts';
 
 const FIRST_MESSAGE_DEADLINE_MS = 30_000;
@@ -10,16 +10,11 @@ export class CommandInput {
   readonly #command = Promise.withResolvers<RunningCommand>();
   #running: RunningCommand | undefined;
   #isRequested = false;
-  #error: unknown;
+  #isOver = false;
 
   constructor() {
     this.#request.promise.catch(() => undefined);
     this.#command.promise.catch(() => undefined);
-  }
-
-  /** What made the input unusable, if anything has. */
-  get error(): unknown {
-    return this.#error;
   }
 
   /** Stands for the first message. */
@@ -47,41 +42,25 @@ export class CommandInput {
   attach(command: RunningCommand): void {
     this.#running = command;
     this.#command.resolve(command);
-    if (this.#error !== undefined) command.kill();
+    if (this.#isOver) command.kill();
   }
 
-  /** Ends the command, and keeps the first reason. */
+  /** Ends the command. */
   fail(error: unknown): void {
-    this.#error ??= error;
+    this.#isOver = true;
     this.#request.reject(error);
     this.#running?.kill();
   }
 
-  async take({ data, isBinary }: { data: Buffer; isBinary: boolean }): Promise<void> {
-    if (isBinary) throw new AppError('invalid_request', 'message: must be text that is JSON, not binary');
-    const value = parseJson(data);
+  async take(message: ClientMessage): Promise<void> {
     if (!this.#isRequested) {
-      this.begin(parse(ExecRequest, value));
+      this.begin(parseMessage(ExecRequest, message));
       return;
     }
-    const input = parse(ExecInput, value);
+    const input = parseMessage(ExecInput, message);
     const command = await this.#command.promise;
     if (input.type === 'stdin') await command.writeStdin(Buffer.from(input.data));
     else if (input.type === 'stdin_eof') await command.endStdin();
     else await command.signal(input.signal.replace(/^SIG/u, ''));
   }
-}
-
-function parseJson(data: Buffer): unknown {
-  try {
-    return JSON.parse(data.toString('utf8'));
-  } catch {
-    throw new AppError('invalid_request', 'message: is not JSON');
-  }
-}
-
-function parse<T extends z.ZodType>(schema: T, input: unknown): z.infer<T> {
-  const result = schema.safeParse(input);
-  if (result.success) return result.data;
-  throw invalidRequest(result.error, { where: 'message', input });
 }

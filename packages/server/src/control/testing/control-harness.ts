@@ -54,6 +54,7 @@ export class ControlHarness implements AsyncDisposable {
       hstsSeconds: 0,
       trustedProxies: [],
       region: 'us',
+      previewDomain: { name: 'localhost' },
       dataDir: join(this.directory, 'data'),
       runDir: join(this.directory, 'run'),
       runnerSocket: this.runner.socketPath,

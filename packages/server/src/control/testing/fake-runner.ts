@@ -4,6 +4,7 @@
  */
 import { once } from 'node:events';
 import { rm } from 'node:fs/promises';
+import { connect } from 'node:net';
 import http2, { type Http2Server, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import { AppError } from '@coppice/contract';
 import { encodeFrame, FRAME, FrameDecoder, type Frame } from '../../lib/frames.ts';
@@ -33,6 +34,14 @@ export interface FakeCommand {
   exit: (exitCode: number, timedOut?: boolean) => void;
 }
 
+export interface FakeProcess {
+  head: Record<string, unknown>;
+  /** What comes after the head, as it comes. */
+  input: Frame[];
+  stream: ServerHttp2Stream;
+  send: (type: number, payload: string | Buffer) => void;
+}
+
 export interface Upload {
   path: string;
   mode: string | null;
@@ -50,6 +59,8 @@ export class FakeRunner implements AsyncDisposable {
   readonly uploads: Upload[] = [];
   readonly requests: string[] = [];
   readonly ends = new Map<string, RunnerEvent>();
+  /** Ports of guests, and where on this machine their services really listen. */
+  readonly ports = new Map<number, number>();
   maxVcpus = 32;
   maxMemMib = 262_144;
   /** Why sandboxes have no network. */
@@ -68,6 +79,11 @@ export class FakeRunner implements AsyncDisposable {
     command.stdout(`ran ${command.head.command}\n`);
     command.exit(0);
   };
+  /** Called when a shell or a terminal has been asked for. */
+  onShell: (process: FakeProcess) => void = () => undefined;
+  onTerminal: (process: FakeProcess) => void = () => undefined;
+  /** Connections that were made to ports so far. */
+  tunnels = 0;
   /** Commands start before their input has ended, as they really do. */
   startsAtHead = false;
   /** Throws what a create is to be refused with before it begins. */
@@ -249,6 +265,9 @@ export class FakeRunner implements AsyncDisposable {
     if (!this.vms.has(id)) throw noVm(id);
     const path = url.searchParams.get('path') ?? '';
     if (action === 'POST /agent/exec') return this.#exec(stream);
+    if (action === 'POST /agent/shell') return this.#openProcess(stream, this.onShell);
+    if (action === 'POST /agent/terminal') return this.#openProcess(stream, this.onTerminal);
+    if (action === 'POST /agent/tunnel') return this.#tunnel(stream, Number(url.searchParams.get('port')));
     if (action === 'PUT /agent/files') return this.#upload(stream, path, url.searchParams.get('mode'));
     if (action === 'GET /agent/list') return answer(stream, 200, this.#list());
     const content = this.files.get(path);
@@ -281,6 +300,42 @@ export class FakeRunner implements AsyncDisposable {
           encodeFrame(FRAME.exit, Buffer.from(JSON.stringify({ exit_code: exitCode, timed_out: timedOut }))),
         ),
     });
+  }
+
+  /** The process begins when its head is there. */
+  async #openProcess(stream: ServerHttp2Stream, begin: (process: FakeProcess) => void): Promise<void> {
+    const decoder = new FrameDecoder();
+    const input: Frame[] = [];
+    const started = Promise.withResolvers<void>();
+    stream.on('data', (chunk: Buffer) => {
+      input.push(...decoder.push(chunk));
+      if (input.length > 0) started.resolve();
+    });
+    await started.promise;
+    const head = JSON.parse(String(input.shift()?.payload)) as Record<string, unknown>;
+    stream.respond({ ':status': 200 });
+    begin({
+      head,
+      input,
+      stream,
+      send: (type, payload) => stream.write(encodeFrame(type, Buffer.from(payload))),
+    });
+  }
+
+  async #tunnel(stream: ServerHttp2Stream, port: number): Promise<void> {
+    const socket = connect({ host: '127.0.0.1', port: this.ports.get(port) ?? 1, allowHalfOpen: true });
+    try {
+      await once(socket, 'connect');
+    } catch {
+      throw new AppError('port_unreachable', `nothing in the sandbox listens on port ${port}`);
+    }
+    this.tunnels += 1;
+    stream.respond({ ':status': 200 });
+    socket.on('error', () => stream.close(2));
+    socket.once('close', () => (stream.writableEnded ? undefined : stream.close(2)));
+    stream.once('close', () => socket.destroy());
+    stream.pipe(socket);
+    socket.pipe(stream);
   }
 
   async #upload(stream: ServerHttp2Stream, path: string, mode: string | null): Promise<void> {

@@ -14,7 +14,7 @@ const STREAM_WINDOW_BYTES = 1 << 20;
 /** Large, so that unread streams never starve the others: each is bounded by its own window. */
 const CONNECTION_WINDOW_BYTES = 1 << 30;
 const ANSWER_TIMEOUT_MS = 15_000;
-const MAX_STREAMS = 1000;
+const MAX_STREAMS = 100_000;
 /** The largest the agent may send: each frame costs an emulated guest a system call for every 4 KiB anyway. */
 const MAX_FRAME_BYTES = 1 << 20;
 

@@ -95,6 +95,7 @@ const AGENT_CODES = new Set<ErrorCode>([
   'file_not_found',
   'disk_full',
   'capacity',
+  'port_unreachable',
 ]);
 
 async function readRefusal(upstream: http2.ClientHttp2Stream, status: number): Promise<AppError> {

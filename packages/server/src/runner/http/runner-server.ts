@@ -15,8 +15,13 @@ import { tunnelToAgent } from './agent-tunnel.ts';
 
 const VM_ID = /^run[0-9a-f]{20}$/u;
 const STREAM_WINDOW_BYTES = 1 << 20;
+/** Sessions of shells and proxied connections are not limited by their number. */
+const MAX_STREAMS = 100_000;
 const AGENT_ROUTES: Record<string, readonly string[]> = {
   exec: ['POST'],
+  shell: ['POST'],
+  terminal: ['POST'],
+  tunnel: ['POST'],
   files: ['PUT', 'GET'],
   list: ['GET'],
   metrics: ['GET'],
@@ -49,7 +54,7 @@ export class RunnerServer {
       maxSessionMemory: 256,
       settings: {
         initialWindowSize: STREAM_WINDOW_BYTES,
-        maxConcurrentStreams: 10_000,
+        maxConcurrentStreams: MAX_STREAMS,
         maxHeaderListSize: 65_536,
       },
     });

@@ -46,7 +46,7 @@ export function addExecStream(app: App, { sandboxes, runner, openRequests }: Par
           events.end();
         }
       };
-      await openRequests.limit(organizationId, () => driver.use(run));
+      await openRequests.stream(organizationId, () => driver.use(run));
       return reply;
     },
   });

@@ -1,0 +1,77 @@
+/** Wire form of shell sessions and terminals, and of what is told in the middle of a WebSocket. */
+import { z } from 'zod';
+import { ErrorAnswer } from './error-body.ts';
+import { boundedText, GuestPath } from './fields.ts';
+
+const MAX_SHELL_ID_BYTES = 200;
+/** A message of a WebSocket holds at most 1 MiB, with the JSON around the command. */
+const MAX_SHELL_COMMAND_BYTES = 1 << 20;
+const MAX_COMMAND_BYTES = 131_071;
+const MAX_TERMINAL_SIDE = 1000;
+
+/** The last message when something has failed; the close code says whose fault it was. */
+export const StreamError = z
+  .object({ type: z.literal('error'), data: z.string(), error: ErrorAnswer.shape.error })
+  .meta({ id: 'StreamError' });
+export type StreamError = z.infer<typeof StreamError>;
+
+/** A message of the client on `GET /v1/runs/{id}/shell`. */
+export const ShellRun = z
+  .strictObject({
+    type: z.literal('shell_run', { error: 'must be shell_run' }),
+    id: boundedText(1, MAX_SHELL_ID_BYTES).describe(
+      'Chosen by the client; what the command writes carries it.',
+    ),
+    command: boundedText(1, MAX_SHELL_COMMAND_BYTES),
+  })
+  .meta({ id: 'ShellRun' });
+export type ShellRun = z.infer<typeof ShellRun>;
+
+/** A message of the service on `GET /v1/runs/{id}/shell`. `shell_closed` or `error` is the last. */
+export const ShellFrame = z
+  .discriminatedUnion('type', [
+    z.object({ type: z.enum(['shell_out', 'shell_err']), id: z.string(), data: z.string() }),
+    z.object({ type: z.literal('shell_exit'), id: z.string(), code: z.int() }),
+    z.object({ type: z.literal('shell_closed') }),
+    StreamError,
+  ])
+  .meta({ id: 'ShellFrame' });
+export type ShellFrame = z.infer<typeof ShellFrame>;
+
+export const ShellQuery = z.strictObject({
+  cwd: GuestPath.optional().describe("Default: the image's WORKDIR, else /workspace."),
+  user: boundedText(1, 256)
+    .optional()
+    .describe('Name, uid, name:group or uid:gid. Default: the image’s USER.'),
+});
+export type ShellQuery = z.infer<typeof ShellQuery>;
+
+const sideError = `must be a whole number from 1 to ${MAX_TERMINAL_SIDE}`;
+const Side = z
+  .int({ error: sideError })
+  .min(1, { error: sideError })
+  .max(MAX_TERMINAL_SIDE, { error: sideError });
+const SideText = z
+  .string()
+  .refine((text) => /^[1-9]\d{0,3}$/.test(text) && Number(text) <= MAX_TERMINAL_SIDE, { error: sideError });
+
+export const TerminalQuery = ShellQuery.extend({
+  cols: SideText.default('80'),
+  rows: SideText.default('24'),
+  command: boundedText(1, MAX_COMMAND_BYTES)
+    .optional()
+    .describe('Run as `/bin/sh -c <command>`. Default: an interactive bash, else sh.'),
+});
+export type TerminalQuery = z.infer<typeof TerminalQuery>;
+
+/** A text message of the client on `GET /v1/runs/{id}/terminal`; binary ones are what is typed. */
+export const TerminalResize = z
+  .strictObject({ type: z.literal('resize', { error: 'must be resize' }), cols: Side, rows: Side })
+  .meta({ id: 'TerminalResize' });
+export type TerminalResize = z.infer<typeof TerminalResize>;
+
+/** A text message of the service on `GET /v1/runs/{id}/terminal`, the last one; binary ones are what is shown. */
+export const TerminalEnd = z
+  .discriminatedUnion('type', [z.object({ type: z.literal('exit'), code: z.int() }), StreamError])
+  .meta({ id: 'TerminalEnd' });
+export type TerminalEnd = z.infer<typeof TerminalEnd>;

@@ -1,0 +1,60 @@
+import { ShellQuery, ShellRun } from '@coppice/contract';
+import { parseMessage } from '../../streams/client-message.ts';
+import { ShellSession } from '../../streams/shell-session.ts';
+import type { App } from '../app.ts';
+import { SandboxParams, TicketQuery } from '../params.ts';
+import { killedWhen, serveSocket, upgradeRequired, type SocketParts } from '../serve-socket.ts';
+import type { WebSocketPeer } from '../web-socket-peer.ts';
+
+const Query = TicketQuery.extend(ShellQuery.shape);
+
+/**
+ * One shell for each socket:
+ *
+ *   client:  shell_run …
+ *   service: shell_out, shell_err … shell_exit of one command after the other … shell_closed ─► close 1000
+ *
+ * A message that cannot be used is answered by an error frame and close 1008, and ends the shell as a client that leaves
+ * does, with what it left in the foreground.
+ */
+export function addShellWebSocket(app: App, parts: SocketParts): void {
+  app.route({
+    method: 'GET',
+    url: '/v1/runs/:id/shell',
+    config: { credentialInQuery: 'ticket' },
+    schema: {
+      operationId: 'shellWebSocket',
+      summary: 'A shell over a WebSocket that keeps its state from command to command',
+      description:
+        'One long-lived bash (sh, where the image has none). The client sends ShellRun as text messages, the service ' +
+        'ShellFrame. Commands run in their order; `shell_closed` or `error` is the last, then the socket is closed.',
+      params: SandboxParams,
+      querystring: Query,
+    },
+    preHandler: async (request) => {
+      await parts.sandboxes.getDriver(request.organizationId, request.params.id);
+    },
+    handler: async () => upgradeRequired(),
+    wsHandler: (socket, request) => {
+      const { ticket: _, ...options } = request.query;
+      const { id } = request.params;
+      serveSocket(socket, {
+        request,
+        id,
+        parts,
+        run: async (peer, over) => {
+          const shell = await ShellSession.open({ runner: parts.runner, id, options });
+          await killedWhen(over, shell, () => carry(peer, shell));
+        },
+      });
+    },
+  });
+}
+
+async function carry(peer: WebSocketPeer, shell: ShellSession): Promise<void> {
+  peer.receive(
+    async (message) => shell.run(parseMessage(ShellRun, message)),
+    () => shell.kill(),
+  );
+  for await (const frame of shell) await peer.send(JSON.stringify(frame));
+}

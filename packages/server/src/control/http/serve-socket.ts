@@ -1,0 +1,67 @@
+/** What every WebSocket of a sandbox has in common, from the upgrade to the message that says how it ended. */
+import { AppError } from '@coppice/contract';
+import type { WebSocket } from '@fastify/websocket';
+import type { FastifyRequest } from 'fastify';
+import type { HttpParts } from './parts.ts';
+import { buildErrorFrame } from './stream-error.ts';
+import { CLOSE, closeCodeOf, WebSocketPeer } from './web-socket-peer.ts';
+
+export type SocketParts = Pick<HttpParts, 'sandboxes' | 'runner' | 'openRequests'>;
+
+export interface ServeSocket {
+  request: FastifyRequest;
+  /** The sandbox's. */
+  id: string;
+  parts: SocketParts;
+  /**
+   * Resolves when all is told. `over` is aborted when it must end early: the client has left, or the service shuts down.
+   * A message that cannot be used is told by the peer's fault, whatever this rejects with.
+   */
+  run: (peer: WebSocketPeer, over: AbortSignal) => Promise<void>;
+}
+
+/** The idle timer waits for as long as `run` takes. */
+export function serveSocket(socket: WebSocket, options: ServeSocket): void {
+  void serve(new WebSocketPeer(socket), options);
+}
+
+async function serve(peer: WebSocketPeer, { request, id, parts, run }: ServeSocket): Promise<void> {
+  const { sandboxes, openRequests } = parts;
+  const { organizationId } = request;
+  const over = AbortSignal.any([peer.left, openRequests.draining]);
+  try {
+    const driver = await sandboxes.getDriver(organizationId, id);
+    await openRequests.stream(organizationId, () => driver.use(() => run(peer, over)));
+    peer.close(CLOSE.normal);
+  } catch (error) {
+    if (peer.left.aborted) return;
+    const frame = buildErrorFrame(peer.fault ?? error, request, openRequests);
+    await peer.send(JSON.stringify(frame));
+    peer.close(closeCodeOf(frame.error.code), frame.data);
+  }
+}
+
+interface Killable {
+  kill: () => void;
+}
+
+/** Runs `task` with something that is killed as soon as `over` is aborted. */
+export async function killedWhen<T>(
+  over: AbortSignal,
+  process: Killable,
+  task: () => Promise<T>,
+): Promise<T> {
+  const kill = (): void => process.kill();
+  over.addEventListener('abort', kill, { once: true });
+  if (over.aborted) kill();
+  try {
+    return await task();
+  } finally {
+    over.removeEventListener('abort', kill);
+  }
+}
+
+/** The answer of such an endpoint to a request that asks for no upgrade. */
+export function upgradeRequired(): never {
+  throw new AppError('invalid_request', 'this endpoint is a WebSocket: send Upgrade: websocket');
+}

@@ -1,0 +1,208 @@
+/**
+ * One request of a client, carried to a service in a guest and its answer back, both as they come: nothing is held but
+ * what the windows of the streams hold. Whoever leaves ends the other side, by a reset where something is cut off.
+ *
+ *   client ──request──► head rewritten ──► connection to the port ──► service
+ *          ◄─ 1xx, answer, trailers; or 101 and then bytes both ways ◄──
+ */
+import {
+  request as sendRequest,
+  type ClientRequest,
+  type IncomingMessage,
+  type ServerResponse,
+} from 'node:http';
+import type { Duplex } from 'node:stream';
+import { AppError } from '@coppice/contract';
+import { buildAnswerHead, buildRequestHead, buildTrailers, buildUpgradeHead } from './forwarded-headers.ts';
+import { PortAgent, toRequestTarget, type GuestPort } from './port-agent.ts';
+import type { RunnerClient } from '../placement/runner-client.ts';
+
+/** Of an answer's head; a guest may send larger ones than the API takes. */
+const MAX_HEAD_BYTES = 64 << 10;
+const CLIENT_PROBE_MS = 30_000;
+/** Sent without a body they can be sent again, so a kept connection may be tried for them. */
+const REPEATABLE = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE', 'PROPFIND', 'REPORT', 'SEARCH']);
+
+export interface Exchange {
+  target: GuestPort;
+  request: IncomingMessage;
+  response: ServerResponse;
+  /** As the guest gets them, byte for byte. */
+  path: string;
+  clientAddress: string;
+  /** Under the API's origin, with the API's key; else under an origin of the port's own. */
+  ownOrigin: boolean;
+  /** What has come behind the head of a request that asks for an upgrade. */
+  upgradeHead?: Buffer | undefined;
+}
+
+export class PortForwarder implements Disposable {
+  readonly #kept: PortAgent;
+  readonly #fresh: PortAgent;
+
+  constructor(runner: RunnerClient) {
+    this.#kept = new PortAgent(runner);
+    this.#fresh = PortAgent.withoutReuse(runner);
+  }
+
+  [Symbol.dispose](): void {
+    this.#kept.destroy();
+    this.#fresh.destroy();
+  }
+
+  /** Resolves when nothing passes any more; rejects, with an AppError, only while nothing has been answered. */
+  async forward(exchange: Exchange): Promise<void> {
+    exchange.request.socket.setKeepAlive(true, CLIENT_PROBE_MS);
+    const { request, upgradeHead } = exchange;
+    const isRepeatable =
+      REPEATABLE.has(request.method ?? '') && !hasBody(request) && upgradeHead === undefined;
+    if (isRepeatable && (await this.#attempt(exchange, this.#kept)) === 'done') return;
+    await this.#attempt(exchange, this.#fresh);
+  }
+
+  /** `stale` when a kept connection had been closed by the service: nothing was answered, and it can be done again. */
+  async #attempt(exchange: Exchange, agent: PortAgent): Promise<'done' | 'stale'> {
+    const { response } = exchange;
+    const upstream = send(exchange, agent);
+    const left = (): void => {
+      if (!response.writableFinished) upstream.destroy();
+    };
+    response.once('close', left);
+    try {
+      sendBody(exchange.request, upstream);
+      const answer = await waitForAnswer(upstream, response);
+      if ('socket' in answer) await joinSockets(exchange, answer);
+      else await sendAnswer(answer.message, exchange);
+      return 'done';
+    } catch (error) {
+      if (response.headersSent || response.destroyed) {
+        response.destroy();
+        return 'done';
+      }
+      if (upstream.reusedSocket) return 'stale';
+      throw explain(error, exchange.target.port);
+    } finally {
+      response.off('close', left);
+    }
+  }
+}
+
+function send(
+  { target, request, path, clientAddress, ownOrigin }: Exchange,
+  agent: PortAgent,
+): ClientRequest {
+  return sendRequest({
+    ...toRequestTarget(target),
+    agent,
+    method: request.method,
+    path,
+    headers: buildRequestHead({ request, port: target.port, clientAddress, isAuthorizationOurs: ownOrigin }),
+    maxHeaderSize: MAX_HEAD_BYTES,
+    joinDuplicateHeaders: false,
+  });
+}
+
+function hasBody({ headers }: IncomingMessage): boolean {
+  return headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined;
+}
+
+function sendBody(request: IncomingMessage, upstream: ClientRequest): void {
+  if (!hasBody(request)) {
+    upstream.end();
+    return;
+  }
+  upstream.flushHeaders();
+  request.pipe(upstream, { end: false });
+  request.once('end', () => {
+    if (request.rawTrailers.length > 0) upstream.addTrailers(buildTrailers(request.rawTrailers));
+    upstream.end();
+  });
+  upstream.once('close', () => {
+    request.unpipe(upstream);
+    request.resume();
+  });
+}
+
+type Answer = { message: IncomingMessage } | { message: IncomingMessage; socket: Duplex; head: Buffer };
+
+function waitForAnswer(upstream: ClientRequest, response: ServerResponse): Promise<Answer> {
+  const { promise, resolve, reject } = Promise.withResolvers<Answer>();
+  upstream.on('information', ({ statusCode, headers }) => {
+    const { link } = headers;
+    if (statusCode === 103 && link !== undefined) response.writeEarlyHints({ link });
+    else if (statusCode === 102) response.writeProcessing();
+  });
+  upstream.once('response', (message: IncomingMessage) => resolve({ message }));
+  upstream.once('upgrade', (message, socket, head) => resolve({ message, socket, head }));
+  upstream.on('error', reject);
+  upstream.once('close', () => reject(new Error('the client left')));
+  return promise;
+}
+
+async function sendAnswer(answer: IncomingMessage, { response, ownOrigin }: Exchange): Promise<void> {
+  // The guest's clock, or none.
+  response.sendDate = false;
+  response.writeHead(answer.statusCode ?? 502, answer.statusMessage, buildAnswerHead(answer, { ownOrigin }));
+  response.flushHeaders();
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  answer.pipe(response, { end: false });
+  answer.once('end', () => {
+    if (answer.rawTrailers.length > 0) response.addTrailers(buildTrailers(answer.rawTrailers));
+    response.end(resolve);
+  });
+  answer.once('error', reject);
+  answer.once('close', () => {
+    if (!answer.complete) reject(new Error('the service ended the connection in the middle of its answer'));
+  });
+  response.once('close', resolve);
+  await promise;
+}
+
+type Upgraded = Extract<Answer, { socket: Duplex }>;
+
+/** Resolves when both sides are closed. */
+async function joinSockets(
+  { request, upgradeHead }: Exchange,
+  { message, socket, head }: Upgraded,
+): Promise<void> {
+  if (upgradeHead === undefined) {
+    socket.destroy();
+    throw new Error('an upgrade that nobody asked for');
+  }
+  const client = request.socket;
+  client.setTimeout(0);
+  client.setNoDelay(true);
+  client.write(formatHead(message), 'latin1');
+  if (head.length > 0) client.write(head);
+  if (upgradeHead.length > 0) socket.write(upgradeHead);
+  await Promise.all([connect(client, socket), connect(socket, client)]);
+}
+
+function connect(from: Duplex, to: Duplex): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  from.on('error', () => to.destroy());
+  from.once('close', () => {
+    if (!from.readableEnded) to.destroy();
+    else if (!to.writableEnded) to.end();
+    resolve();
+  });
+  from.pipe(to);
+  return promise;
+}
+
+function formatHead(message: IncomingMessage): string {
+  const fields = buildUpgradeHead(message);
+  const lines = [`HTTP/1.1 101 ${message.statusMessage ?? 'Switching Protocols'}`];
+  for (let index = 0; index < fields.length; index += 2) lines.push(`${fields[index]}: ${fields[index + 1]}`);
+  return `${lines.join('\r\n')}\r\n\r\n`;
+}
+
+function explain(error: unknown, port: number): AppError {
+  if (error instanceof AppError) return error;
+  const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined;
+  const isBroken = typeof code === 'string' && code.startsWith('HPE_');
+  const what = isBroken ? 'answered with what is not HTTP' : 'ended the connection before it answered';
+  return new AppError('port_unreachable', `the service on port ${port} in the sandbox ${what}`, {
+    cause: error,
+  });
+}

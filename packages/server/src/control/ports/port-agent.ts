@@ -1,0 +1,69 @@
+/** Connections to services in guests, made through the runner and kept for a moment for the next request to the same port. */
+import { Agent, type AgentOptions, type ClientRequest, type ClientRequestArgs } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { TunnelSocket } from './tunnel-socket.ts';
+import type { RunnerClient } from '../placement/runner-client.ts';
+
+/** Below the 2 s after which the most impatient of the usual servers closes an idle connection. */
+const IDLE_MS = 1_500;
+const MAX_IDLE_EACH = 16;
+/** To one port at once; further requests wait their turn. */
+const MAX_CONNECTIONS_EACH = 512;
+
+/** A port of a sandbox. */
+export interface GuestPort {
+  /** The sandbox's id. */
+  id: string;
+  port: number;
+}
+
+type OnConnection = (error: Error | null, socket: Duplex) => void;
+
+export class PortAgent extends Agent {
+  readonly #runner: RunnerClient;
+
+  constructor(runner: RunnerClient, options: AgentOptions = {}) {
+    super({ keepAlive: true, maxSockets: MAX_CONNECTIONS_EACH, maxFreeSockets: MAX_IDLE_EACH, ...options });
+    this.#runner = runner;
+  }
+
+  /** One connection for each request: for what may not be sent twice when a kept connection turns out to be closed. */
+  static withoutReuse(runner: RunnerClient): PortAgent {
+    return new PortAgent(runner, { keepAlive: false, maxSockets: Infinity });
+  }
+
+  override createConnection(options: ClientRequestArgs, onConnection?: OnConnection): undefined {
+    const { id, port } = toGuestPort(options);
+    this.#runner.openTunnel(id, port).then(
+      (stream) => onConnection?.(null, new TunnelSocket(stream)),
+      // Node's type wants a socket even beside an error.
+      (error: unknown) => onConnection?.(error as Error, undefined as unknown as Duplex),
+    );
+    return undefined;
+  }
+
+  override getName(options?: ClientRequestArgs): string {
+    const { id, port } = toGuestPort(options ?? {});
+    return `${id}:${port}`;
+  }
+
+  override keepSocketAlive(socket: Duplex): boolean {
+    if (!(socket instanceof TunnelSocket) || socket.readableEnded || socket.destroyed) return false;
+    socket.rest(IDLE_MS);
+    return true;
+  }
+
+  override reuseSocket(socket: Duplex, request: ClientRequest): void {
+    request.reusedSocket = true;
+    if (socket instanceof TunnelSocket) socket.wake();
+  }
+}
+
+/** Where node:http takes a host name, this one takes a sandbox. */
+export function toRequestTarget({ id, port }: GuestPort): { host: string; port: number } {
+  return { host: id, port };
+}
+
+function toGuestPort({ host, port }: ClientRequestArgs): GuestPort {
+  return { id: host ?? '', port: Number(port) };
+}

@@ -1,0 +1,50 @@
+/** Preview links in SQL: what they open, until when, and whether they were taken back. */
+import type { Database } from '../db/database.ts';
+import type { PreviewTable } from '../db/tables.ts';
+
+export type PreviewRow = PreviewTable;
+
+export class PreviewStore {
+  readonly #db: Database;
+
+  constructor(db: Database) {
+    this.#db = db;
+  }
+
+  async insert(row: PreviewRow): Promise<void> {
+    await this.#db.insertInto('previews').values(row).execute();
+  }
+
+  /** Those that still open something, newest first. */
+  listLive(sandboxId: string, now: number): Promise<PreviewRow[]> {
+    return this.#db
+      .selectFrom('previews')
+      .selectAll()
+      .where('sandbox_id', '=', sandboxId)
+      .where('expires_at', '>', now)
+      .where('revoked_at', 'is', null)
+      .orderBy('created_at', 'desc')
+      .orderBy('id')
+      .execute();
+  }
+
+  find(id: string): Promise<PreviewRow | undefined> {
+    return this.#db.selectFrom('previews').selectAll().where('id', '=', id).executeTakeFirst();
+  }
+
+  /** False when there is none of this sandbox, or it was revoked before. */
+  async revoke(sandboxId: string, id: string, now: number): Promise<boolean> {
+    const { numUpdatedRows } = await this.#db
+      .updateTable('previews')
+      .set({ revoked_at: now })
+      .where('id', '=', id)
+      .where('sandbox_id', '=', sandboxId)
+      .where('revoked_at', 'is', null)
+      .executeTakeFirst();
+    return numUpdatedRows > 0n;
+  }
+
+  async purge(before: number): Promise<void> {
+    await this.#db.deleteFrom('previews').where('expires_at', '<', before).execute();
+  }
+}

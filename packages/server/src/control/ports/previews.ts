@@ -1,0 +1,107 @@
+/**
+ * Preview links: signed, expiring, revocable. The link leads to an origin of the port's own and leaves its token there in
+ * a cookie, which every later request shows:
+ *
+ *   POST …/preview ─► link ── opened ─► cookie on <port>-<id>.<domain> ── each request ─► signature, SQL ─► the guest
+ */
+import { randomBytes } from 'node:crypto';
+import { AppError, type CreatedPreview, type PreviewRecord } from '@coppice/contract';
+import { z } from 'zod';
+import { TokenSigner } from '../secrets/token-signer.ts';
+import type { GuestPort } from './port-agent.ts';
+import type { PreviewOrigins } from './preview-origins.ts';
+import type { PreviewRow, PreviewStore } from './preview-store.ts';
+
+export const PREVIEW_LINK_PATH = '/.well-known/coppice/preview';
+const MAX_LIVE_EACH = 100;
+
+const Payload = z.strictObject({ preview_id: z.string() });
+
+export interface PreviewsParts {
+  store: PreviewStore;
+  origins: PreviewOrigins;
+  masterKey: Buffer;
+  now?: () => number;
+}
+
+export interface NewPreview extends GuestPort {
+  organizationId: string;
+  expiresInS: number;
+}
+
+export class Previews {
+  readonly #store: PreviewStore;
+  readonly #origins: PreviewOrigins;
+  readonly #signer: TokenSigner<typeof Payload>;
+  readonly #now: () => number;
+
+  constructor({ store, origins, masterKey, now = Date.now }: PreviewsParts) {
+    this.#store = store;
+    this.#origins = origins;
+    this.#signer = new TokenSigner(masterKey, { purpose: 'preview', schema: Payload });
+    this.#now = now;
+  }
+
+  async create({ organizationId, id, port, expiresInS }: NewPreview): Promise<CreatedPreview> {
+    const now = this.#now();
+    const live = await this.#store.listLive(id, now);
+    if (live.length >= MAX_LIVE_EACH)
+      throw new AppError(
+        'rate_limited',
+        `the sandbox has ${live.length} preview links, which is the limit; revoke some, or use them again`,
+      );
+    const row: PreviewRow = {
+      id: `prev${randomBytes(10).toString('hex')}`,
+      organization_id: organizationId,
+      sandbox_id: id,
+      port,
+      created_at: now,
+      expires_at: now + expiresInS * 1000,
+      revoked_at: null,
+    };
+    await this.#store.insert(row);
+    const token = this.#signer.sign({ preview_id: row.id });
+    const url = `${this.#origins.build({ id, port })}${PREVIEW_LINK_PATH}?token=${token}`;
+    return { ...toRecord(row), url };
+  }
+
+  async list(sandboxId: string): Promise<PreviewRecord[]> {
+    return (await this.#store.listLive(sandboxId, this.#now())).map(toRecord);
+  }
+
+  /** Acts on the next request. */
+  async revoke(sandboxId: string, previewId: string): Promise<void> {
+    if (await this.#store.revoke(sandboxId, previewId, this.#now())) return;
+    throw new AppError(
+      'not_found',
+      'there is no such preview link of this sandbox, or it is revoked already',
+    );
+  }
+
+  /** What a token opens; AppError `unauthorized` unless it opens `target`. */
+  async open(token: string, target: GuestPort): Promise<PreviewRow> {
+    const payload = this.#signer.verify(token);
+    const row = payload === undefined ? undefined : await this.#store.find(payload.preview_id);
+    if (row?.sandbox_id !== target.id || row.port !== target.port) throw closed('it is not for this port');
+    if (row.revoked_at !== null) throw closed('it was revoked');
+    if (row.expires_at <= this.#now()) throw closed('it has expired');
+    return row;
+  }
+
+  async purge(): Promise<void> {
+    await this.#store.purge(this.#now());
+  }
+}
+
+function closed(why: string): AppError {
+  return new AppError('unauthorized', `the preview link does not open this page: ${why}; ask for a new one`);
+}
+
+function toRecord({ id, port, created_at, expires_at }: PreviewRow): PreviewRecord {
+  return {
+    id,
+    port,
+    created_at: new Date(created_at).toISOString(),
+    expires_at: new Date(expires_at).toISOString(),
+  };
+}

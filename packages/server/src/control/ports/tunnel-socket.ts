@@ -1,0 +1,91 @@
+/** A TCP connection into a guest, carried by a stream of the runner, as node:http takes it in place of a socket. */
+import type { ClientHttp2Stream } from 'node:http2';
+import { Duplex } from 'node:stream';
+
+type Done = (error?: Error | null) => void;
+
+export class TunnelSocket extends Duplex {
+  readonly #stream: ClientHttp2Stream;
+  #idleTimer: NodeJS.Timeout | undefined;
+
+  constructor(stream: ClientHttp2Stream) {
+    super({ allowHalfOpen: true });
+    this.#stream = stream;
+    stream.on('data', (chunk: Buffer) => {
+      if (!this.push(chunk)) stream.pause();
+    });
+    stream.pause();
+    stream.once('end', () => this.push(null));
+    stream.once('error', (error) => this.destroy(error));
+    // A reset without an error code is no error to Node; of a connection it is one.
+    stream.once('close', () => {
+      if (stream.rstCode !== 0 || !stream.readableEnded) this.destroy(connectionReset());
+    });
+  }
+
+  /** For ever, but for `idleMs`: the service at the far end may close it at any time, and a request would be lost. */
+  rest(idleMs: number): void {
+    this.#idleTimer = setTimeout(() => this.destroy(), idleMs);
+    this.once('end', () => this.destroy());
+    this.resume();
+  }
+
+  wake(): void {
+    clearTimeout(this.#idleTimer);
+  }
+
+  override _read(): void {
+    this.#stream.resume();
+  }
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, done: Done): void {
+    if (this.#stream.destroyed) done(connectionReset());
+    else if (this.#stream.write(chunk)) done();
+    else this.#afterDrain(done);
+  }
+
+  override _final(done: Done): void {
+    this.#stream.end();
+    done();
+  }
+
+  /** Not `close()`, which ends the writable half first: the service would take a part for the whole. */
+  override _destroy(error: Error | null, done: Done): void {
+    clearTimeout(this.#idleTimer);
+    if (!this.#stream.closed) this.#stream.destroy(connectionReset());
+    done(error);
+  }
+
+  #afterDrain(done: Done): void {
+    const finish = (error?: Error): void => {
+      this.#stream.off('drain', drained).off('close', closed);
+      done(error);
+    };
+    const drained = (): void => finish();
+    const closed = (): void => finish(connectionReset());
+    this.#stream.once('drain', drained).once('close', closed);
+  }
+
+  // What node:http asks of a net.Socket, and what has no meaning here: the connection is the guest's own.
+  setKeepAlive(): this {
+    return this;
+  }
+  setNoDelay(): this {
+    return this;
+  }
+  setTimeout(): this {
+    return this;
+  }
+  ref(): this {
+    return this;
+  }
+  unref(): this {
+    return this;
+  }
+}
+
+function connectionReset(): Error {
+  return Object.assign(new Error('the connection to the service in the sandbox was reset'), {
+    code: 'ECONNRESET',
+  });
+}

@@ -1,0 +1,91 @@
+/**
+ * A shell in a sandbox that runs one command after the other. The agent takes the next command when the one before it is
+ * done; those that wait stand in the stream and, when it is full, hold their sender up. Here only their ids are kept.
+ *
+ *   run id, command ─► ids: [running, waiting …] ─► shell_out, shell_err … shell_exit of the first ─► the next
+ */
+import { StringDecoder } from 'node:string_decoder';
+import { AppError, type ShellFrame, type ShellQuery, type ShellRun } from '@coppice/contract';
+import { z } from 'zod';
+import { encodeFrame, FRAME, type Frame } from '../../lib/frames.ts';
+import type { RunnerClient } from '../placement/runner-client.ts';
+import { GuestStream, parsePayload } from './guest-stream.ts';
+
+const Done = z.object({ exit_code: z.int().min(0).max(255) });
+
+export interface OpenShell {
+  runner: RunnerClient;
+  /** The sandbox's. */
+  id: string;
+  options: ShellQuery;
+}
+
+export class ShellSession implements AsyncIterable<ShellFrame> {
+  readonly #stream: GuestStream;
+  readonly #decoders = { shell_out: new StringDecoder('utf8'), shell_err: new StringDecoder('utf8') };
+  readonly #ids: string[] = [];
+  /** Whose output it is while no command runs: what was left in the background writes on. */
+  #lastId = '';
+
+  private constructor(stream: GuestStream) {
+    this.#stream = stream;
+  }
+
+  static async open({ runner, id, options }: OpenShell): Promise<ShellSession> {
+    const stream = await GuestStream.open({
+      request: (body) => runner.openProcess(id, 'shell', body),
+      first: [encodeFrame(FRAME.head, Buffer.from(JSON.stringify(options)))],
+    });
+    return new ShellSession(stream);
+  }
+
+  /** Resolves when there is room for the next. */
+  async run({ id, command }: Pick<ShellRun, 'id' | 'command'>): Promise<void> {
+    this.#ids.push(id);
+    await this.#stream.send(FRAME.run, Buffer.from(command));
+  }
+
+  kill(): void {
+    this.#stream.kill();
+  }
+
+  /** Ends with `shell_closed`. To be read once. Leaving it ends the shell. */
+  async *[Symbol.asyncIterator](): AsyncGenerator<ShellFrame> {
+    for await (const frame of this.#stream.frames(({ type }) => type === FRAME.exit))
+      yield* this.#translate(frame);
+  }
+
+  #translate({ type, payload }: Frame): ShellFrame[] {
+    switch (type) {
+      case FRAME.stdout:
+        return this.#tell('shell_out', this.#decoders.shell_out.write(payload));
+      case FRAME.stderr:
+        return this.#tell('shell_err', this.#decoders.shell_err.write(payload));
+      case FRAME.done:
+        return [...this.#tellRest(), this.#finish(payload)];
+      case FRAME.exit:
+        return [...this.#tellRest(), { type: 'shell_closed' }];
+      default:
+        return [];
+    }
+  }
+
+  #finish(payload: Buffer): ShellFrame {
+    const { exit_code } = parsePayload(Done, payload);
+    const id = this.#ids.shift();
+    if (id === undefined)
+      throw new AppError('guest_unreachable', 'the agent told the end of a command that does not run');
+    this.#lastId = id;
+    return { type: 'shell_exit', id, code: exit_code };
+  }
+
+  /** What is left of a character that will not be whole any more. */
+  #tellRest(): ShellFrame[] {
+    const { shell_out, shell_err } = this.#decoders;
+    return [...this.#tell('shell_out', shell_out.end()), ...this.#tell('shell_err', shell_err.end())];
+  }
+
+  #tell(type: 'shell_out' | 'shell_err', data: string): ShellFrame[] {
+    return data === '' ? [] : [{ type, id: this.#ids[0] ?? this.#lastId, data }];
+  }
+}

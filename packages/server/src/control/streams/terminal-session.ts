@@ -1,0 +1,55 @@
+/** A terminal in a sandbox: bytes both ways, nothing between them is understood here. */
+import type { TerminalQuery, TerminalResize } from '@coppice/contract';
+import { encodeFrame, FRAME } from '../../lib/frames.ts';
+import type { RunnerClient } from '../placement/runner-client.ts';
+import { GuestStream, parsePayload } from './guest-stream.ts';
+import { Exit } from './running-command.ts';
+
+export interface OpenTerminal {
+  runner: RunnerClient;
+  /** The sandbox's. */
+  id: string;
+  options: TerminalQuery;
+}
+
+export type TerminalOutput = { type: 'output'; data: Buffer } | { type: 'exit'; code: number };
+
+export class TerminalSession implements AsyncIterable<TerminalOutput> {
+  readonly #stream: GuestStream;
+
+  private constructor(stream: GuestStream) {
+    this.#stream = stream;
+  }
+
+  static async open({ runner, id, options }: OpenTerminal): Promise<TerminalSession> {
+    const { cols, rows, ...process } = options;
+    const head = { ...process, cols: Number(cols), rows: Number(rows) };
+    const stream = await GuestStream.open({
+      request: (body) => runner.openProcess(id, 'terminal', body),
+      first: [encodeFrame(FRAME.head, Buffer.from(JSON.stringify(head)))],
+    });
+    return new TerminalSession(stream);
+  }
+
+  /** Resolves when there is room for more. */
+  async type(data: Buffer): Promise<void> {
+    await this.#stream.sendBytes(FRAME.stdin, data);
+  }
+
+  async resize({ cols, rows }: Pick<TerminalResize, 'cols' | 'rows'>): Promise<void> {
+    await this.#stream.send(FRAME.resize, Buffer.from(JSON.stringify({ cols, rows })));
+  }
+
+  /** Hangs up. */
+  kill(): void {
+    this.#stream.kill();
+  }
+
+  /** Ends with the exit. To be read once. Leaving it hangs up. */
+  async *[Symbol.asyncIterator](): AsyncGenerator<TerminalOutput> {
+    for await (const { type, payload } of this.#stream.frames((frame) => frame.type === FRAME.exit)) {
+      if (type === FRAME.stdout) yield { type: 'output', data: payload };
+      else if (type === FRAME.exit) yield { type: 'exit', code: parsePayload(Exit, payload).exit_code };
+    }
+  }
+}
