@@ -1,13 +1,11 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { after, before, beforeEach, test } from 'node:test';
 import type { ExecFrame } from '@coppice/contract';
-import { WebSocket } from 'ws';
 import { FRAME } from '../../lib/frames.ts';
-import { API_KEY, startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
+import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
 import type { FakeCommand } from '../testing/fake-runner.ts';
+import { SocketClient } from '../testing/socket-client.ts';
 
-const TIMEOUT_MS = 10_000;
 let harness: ControlHarness;
 let id = '';
 before(async () => {
@@ -37,30 +35,9 @@ function nextCommand(): Promise<FakeCommand> {
   return started.promise;
 }
 
-class Peer {
-  readonly socket: WebSocket;
-  readonly received: ExecFrame[] = [];
-  readonly closed: Promise<{ code: number; reason: string }>;
-
+class Peer extends SocketClient<ExecFrame> {
   constructor(query = '', options: { key?: string | null } = {}) {
-    const url = `${harness.control?.address.replace('http', 'ws')}/v1/runs/${id}/exec/ws${query}`;
-    const { key = API_KEY } = options;
-    const headers = key === null ? {} : { authorization: `Bearer ${key}` };
-    this.socket = new WebSocket(url, { headers, handshakeTimeout: TIMEOUT_MS });
-    const closed = Promise.withResolvers<{ code: number; reason: string }>();
-    this.closed = closed.promise;
-    this.closed.catch(() => undefined);
-    this.socket.on('message', (data: Buffer) => this.received.push(JSON.parse(String(data)) as ExecFrame));
-    this.socket.on('close', (code, reason) => closed.resolve({ code, reason: String(reason) }));
-    this.socket.on('error', closed.reject);
-  }
-
-  async send(...messages: unknown[]): Promise<void> {
-    if (this.socket.readyState === WebSocket.CONNECTING) await once(this.socket, 'open');
-    for (const message of messages)
-      this.socket.send(
-        typeof message === 'string' || Buffer.isBuffer(message) ? message : JSON.stringify(message),
-      );
+    super(harness, `/v1/runs/${id}/exec/ws${query}`, options);
   }
 }
 
