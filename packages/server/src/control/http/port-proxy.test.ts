@@ -74,7 +74,7 @@ test('method, path, query and body arrive as they were sent, whatever they are',
   };
   const odd = '/a%2Fb/../c//d;x=1?q=%zz&%20+&%E2%82%AC';
   assert.equal((await call(path(odd))).text, `GET ${odd} `);
-  for (const method of ['POST', 'PUT', 'PATCH', 'DELETE', 'PROPFIND', 'OPTIONS', 'MKCOL'])
+  for (const method of ['POST', 'PUT', 'PATCH', 'DELETE', 'PROPFIND', 'OPTIONS', 'MKCOL', 'QUERY'])
     assert.equal((await call(path('/x'), { method, body: 'body' })).text, `${method} /x body`);
   assert.equal((await call(path(''))).text, 'GET / ');
   assert.equal((await call(path('?a=b'))).text, 'GET /?a=b ');

@@ -86,6 +86,7 @@ test('who opened the link sees the port, with the path as it was asked for and w
   seen = [];
   const { status, text, headers } = await visit('/v1/runs/../x?y=%2F', { cookie: `a=1; ${cookie}; b=2` });
   assert.deepEqual([status, text], [200, 'GET /v1/runs/../x?y=%2F']);
+  assert.equal((await visit('//', { cookie })).text, 'GET //');
   assert.equal(seen[0]?.headers.cookie, 'a=1; b=2');
   assert.equal(seen[0]?.headers.host, `localhost:${PORT}`);
   assert.match(String(seen[0]?.headers['x-forwarded-host']), /^5173-run.*\.localhost:\d+$/u);

@@ -1,10 +1,12 @@
 /**
  * Routes whose request goes to a guest as it came: any method that Node's parser knows, the body untouched, the path not
- * decoded, upgrades included. Fastify sees a path of fixed length in place of the real one, so that its router neither
- * decodes nor refuses what is the guest's.
+ * decoded, upgrades included. They are served in their `onRequest` hook, before Fastify looks at the body, and before the
+ * plugin for WebSockets takes an upgrade for its own; Fastify sees a path of fixed length in place of the real one, so
+ * that its router neither decodes nor refuses what is the guest's.
  */
 import { METHODS, type IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
+import { AppError } from '@coppice/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { PreviewOrigins } from '../ports/preview-origins.ts';
 import type { Exchange } from '../ports/forward.ts';
@@ -57,8 +59,7 @@ export function toExchange(
   };
 }
 
-/** Bodies of any type are left in the stream. */
-export function leaveBodies(scope: App): void {
-  scope.removeAllContentTypeParsers();
-  scope.addContentTypeParser('*', (_request, _payload, done) => done(null));
+/** What follows the hook, and is never reached. */
+export async function unreachable(): Promise<never> {
+  throw new AppError('internal', 'a proxied request came to its handler');
 }

@@ -5,31 +5,25 @@ import type { GuestPort } from '../../ports/port-agent.ts';
 import { PREVIEW_LINK_PATH } from '../../ports/previews.ts';
 import type { App } from '../app.ts';
 import type { HttpParts } from '../parts.ts';
-import { leaveBodies, PREVIEW_ROUTE, PROXIED_METHODS, toExchange } from '../proxied-route.ts';
+import { PREVIEW_ROUTE, PROXIED_METHODS, toExchange, unreachable } from '../proxied-route.ts';
 
 type Parts = Pick<HttpParts, 'sandboxes' | 'forwarder' | 'openRequests' | 'previews' | 'previewOrigins'>;
 
 /** All that is asked for under the origin of a port. Nobody's API key counts here, only what a preview link left. */
 export function addPreviewOrigin(app: App, parts: Parts): void {
-  void app.register(async (scope: App) => {
-    leaveBodies(scope);
-    scope.route({
-      method: PROXIED_METHODS,
-      url: PREVIEW_ROUTE,
-      config: { hasRawBody: true },
-      schema: { hide: true },
-      preHandler: async (request, reply) => {
-        const target = parts.previewOrigins.find(request.headers.host);
-        if (target === undefined) throw new AppError('not_found', 'this is no origin of a sandbox');
-        const link = new URL(request.originalUrl, 'http://preview');
-        if (link.pathname === PREVIEW_LINK_PATH)
-          return openLink({ request, reply, target, parts }, link.searchParams.get('token') ?? '');
-        return pass({ request, reply, target, parts });
-      },
-      handler: async () => {
-        throw new AppError('internal', 'a proxied request came to its handler');
-      },
-    });
+  app.route({
+    method: PROXIED_METHODS,
+    url: PREVIEW_ROUTE,
+    schema: { hide: true },
+    onRequest: async (request, reply) => {
+      const target = parts.previewOrigins.find(request.headers.host);
+      if (target === undefined) throw new AppError('not_found', 'this is no origin of a sandbox');
+      const visit = { request, reply, target, parts };
+      const [path, query] = request.originalUrl.split('?', 2);
+      if (path !== PREVIEW_LINK_PATH) return pass(visit);
+      return openLink(visit, new URLSearchParams(query).get('token') ?? '');
+    },
+    handler: unreachable,
   });
 }
 
