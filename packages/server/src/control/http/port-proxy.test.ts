@@ -309,6 +309,26 @@ test('a client that leaves ends the request in the guest', async () => {
   await waitFor('the end in the guest', () => isClosed);
 });
 
+test('a service that shuts down cuts off what has no end, and lets an answer come to its own', async () => {
+  await using other = await startHarness();
+  other.runner.ports.set(PORT, (service.address() as AddressInfo).port);
+  const sandbox = await other.create();
+  const finish = Promise.withResolvers<void>();
+  onRequest = (request, response) => {
+    const isEvents = request.url === '/events';
+    response.writeHead(200, { 'content-type': isEvents ? 'text/event-stream' : 'text/plain' });
+    response.write('begin ');
+    void finish.promise.then(() => response.end('end'));
+  };
+  const get = (rest: string) => other.fetch('GET', `/v1/runs/${sandbox.id}/proxy/${PORT}${rest}`);
+  const [events, file] = await Promise.all([get('/events'), get('/file')]);
+  const stopped = other.stopControl();
+  await assert.rejects(events.text());
+  finish.resolve();
+  assert.equal(await file.text(), 'begin end');
+  await stopped;
+});
+
 test('a client that does not read makes the service wait, and control hold little', async () => {
   let written = 0;
   onRequest = (_request, response) => {

@@ -34,6 +34,8 @@ export interface Exchange {
   ownOrigin: boolean;
   /** What has come behind the head of a request that asks for an upgrade. */
   upgradeHead?: Buffer | undefined;
+  /** Aborted when the service shuts down: what has no end of its own, upgrades and event streams, is cut off. */
+  draining: AbortSignal;
 }
 
 export class PortForwarder implements Disposable {
@@ -68,9 +70,11 @@ export class PortForwarder implements Disposable {
       if (!response.writableFinished) upstream.destroy();
     };
     response.once('close', left);
+    const endless = new AbortController();
     try {
       sendBody(exchange.request, upstream);
       const answer = await waitForAnswer(upstream, response);
+      if (isEndless(answer)) cutOff(exchange, endless.signal);
       if ('socket' in answer) await joinSockets(exchange, answer);
       else await sendAnswer(answer.message, exchange);
       return 'done';
@@ -82,6 +86,7 @@ export class PortForwarder implements Disposable {
       if (upstream.reusedSocket) return 'stale';
       throw explain(error, exchange.target.port);
     } finally {
+      endless.abort();
       response.off('close', left);
     }
   }
@@ -137,6 +142,17 @@ function waitForAnswer(upstream: ClientRequest, response: ServerResponse): Promi
   upstream.on('error', reject);
   upstream.once('close', () => reject(new Error('the client left')));
   return promise;
+}
+
+function isEndless(answer: Answer): boolean {
+  return 'socket' in answer || /^text\/event-stream/iu.test(answer.message.headers['content-type'] ?? '');
+}
+
+/** When the service drains, unless `over` comes before. */
+function cutOff({ request, draining }: Exchange, over: AbortSignal): void {
+  const cut = (): void => void request.socket.destroy();
+  if (draining.aborted) cut();
+  else draining.addEventListener('abort', cut, { once: true, signal: over });
 }
 
 async function sendAnswer(answer: IncomingMessage, { response, ownOrigin }: Exchange): Promise<void> {

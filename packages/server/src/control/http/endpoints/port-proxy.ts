@@ -19,6 +19,7 @@ export function addPortProxy(app: App, { sandboxes, forwarder, openRequests }: P
       target: { id, port: Number(port) },
       path: guestPath(request),
       ownOrigin: true,
+      draining: openRequests.draining,
     };
     await openRequests.stream(organizationId, () => driver.use(() => forwarder.forward(exchange)));
     reply.hijack();

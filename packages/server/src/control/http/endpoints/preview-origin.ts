@@ -61,7 +61,13 @@ async function pass({ request, reply, target, parts }: Visit): Promise<FastifyRe
   request.organizationId = organization_id;
   assertOwnPage(request.headers.origin, { target, parts });
   const driver = await sandboxes.getDriver(organization_id, target.id);
-  const exchange = { ...toExchange(request, reply), target, path: request.originalUrl, ownOrigin: false };
+  const exchange = {
+    ...toExchange(request, reply),
+    target,
+    path: request.originalUrl,
+    ownOrigin: false,
+    draining: openRequests.draining,
+  };
   await openRequests.stream(organization_id, () => driver.use(() => forwarder.forward(exchange)));
   return reply.hijack();
 }
