@@ -9,13 +9,28 @@ import { startBenchService, type BenchService } from './fixtures/bench-service.t
 import { report, type Figure } from './fixtures/report.ts';
 import { benchFootprint } from './footprint.ts';
 import { benchMemory } from './memory.ts';
+import { benchPorts } from './ports.ts';
 import { benchRestart } from './restart.ts';
+import { benchSessions } from './sessions.ts';
 
 type Measure = (bench: BenchService) => Promise<Figure[]>;
 
 /** With the pool off, what a create costs is all in the create; with it on, what a user waits for. */
 const RUNS: readonly [warmPool: number, measures: readonly Measure[]][] = [
-  [0, [benchFootprint, benchCreate, benchExec, benchFiles, benchMemory, benchCrowd, benchFirstPreparation]],
+  [
+    0,
+    [
+      benchFootprint,
+      benchCreate,
+      benchExec,
+      benchFiles,
+      benchPorts,
+      benchSessions,
+      benchMemory,
+      benchCrowd,
+      benchFirstPreparation,
+    ],
+  ],
   [2, [benchWarmCreate, benchFirstExec]],
 ];
 
