@@ -19,9 +19,11 @@ import (
 	"coppice/agent/internal/guest"
 	"coppice/agent/internal/metrics"
 	"coppice/agent/internal/power"
+	"coppice/agent/internal/process"
 	"coppice/agent/internal/reap"
 	"coppice/agent/internal/resume"
 	"coppice/agent/internal/rootfs"
+	"coppice/agent/internal/terminal"
 	"coppice/agent/internal/transport"
 	"coppice/agent/internal/tunnel"
 	"coppice/agent/internal/workload"
@@ -52,15 +54,12 @@ func run() error {
 func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 	state := &guest.State{}
 	root := &rootfs.Root{}
+	launcher := process.NewLauncher(process.Options{Reaper: reaper, Root: "/", Workload: workload.Open()})
 	commands := execution.New(execution.Options{
-		Reaper:    reaper,
-		Guest:     state,
-		Null:      machine.Null,
-		Root:      "/",
-		Workload:  workload.Open(),
-		HostMoved: transport.HostMoved,
+		Guest: state, Launcher: launcher, Null: machine.Null, HostMoved: transport.HostMoved,
 	})
 	transfers := files.New(state)
+	terminals := terminal.New(terminal.Options{Guest: state, Launcher: launcher, HostMoved: transport.HostMoved})
 	tunnels := tunnel.New(state)
 	identity := resume.New(resume.Steps(resume.Options{Random: machine.Random, Root: root, Guest: state}))
 	return api.Router{
@@ -68,6 +67,7 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 		"POST /prepare":  func(w http.ResponseWriter, _ *http.Request) error { return prepare(w, root, reaper, machine) },
 		"POST /resume":   identity.Resume,
 		"POST /exec":     commands.Exec,
+		"POST /terminal": terminals.Open,
 		"POST /tunnel":   tunnels.Open,
 		"PUT /files":     transfers.Put,
 		"GET /files":     transfers.Get,

@@ -87,6 +87,8 @@ func (m *Machine) Post(path string, first []byte) *Call {
 	if err != nil {
 		m.t.Fatal(err)
 	}
+	// The transport does not look at the context while it waits for more of the body.
+	context.AfterFunc(ctx, func() { _ = input.CloseWithError(ctx.Err()) })
 	if len(first) > 0 {
 		go func() { _, _ = input.Write(first) }()
 	}
@@ -143,6 +145,20 @@ func (c *Call) MustNext() (kind byte, payload []byte) {
 		c.t.Fatal(err)
 	}
 	return kind, payload
+}
+
+// ReadUntil takes frames until their payloads have had a text among them.
+func (c *Call) ReadUntil(text string) string {
+	c.t.Helper()
+	var seen strings.Builder
+	for !strings.Contains(seen.String(), text) {
+		_, payload, err := c.Next()
+		if err != nil {
+			c.t.Fatalf("%v after %q", err, seen.String())
+		}
+		seen.Write(payload)
+	}
+	return seen.String()
 }
 
 // ExpectEnd fails the test if anything but a clean end follows.

@@ -1,7 +1,6 @@
 package execution
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,14 +12,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"coppice/agent/internal/agenttest"
 	"coppice/agent/internal/guest"
+	"coppice/agent/internal/process"
 )
 
 // pidOf reads the process id that a command has written.
 func pidOf(t *testing.T, path string) int {
 	t.Helper()
 	pid := 0
-	eventually(t, "the command has begun", func() bool {
+	agenttest.Eventually(t, "the command has begun", func() bool {
 		content, err := os.ReadFile(path)
 		if err == nil {
 			pid, err = strconv.Atoi(strings.TrimSpace(string(content)))
@@ -36,22 +37,19 @@ func TestAClientThatLeavesKillsItsProcessGroup(t *testing.T) {
 	marker := filepath.Join(t.TempDir(), "pid")
 	c := newMachine(t).start(map[string]any{"command": fmt.Sprintf("sleep 1000 & echo $! > %s; sleep 1000", marker)})
 	pid := pidOf(t, marker)
-	if err := c.answer.Body.Close(); err != nil {
+	if err := c.Answer.Body.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the group is gone", func() bool { return gone(pid) })
+	agenttest.Eventually(t, "the group is gone", func() bool { return gone(pid) })
 }
 
 func TestTheEndOfTheSessionKeepsProcessesAndDrainsThem(t *testing.T) {
 	marker := filepath.Join(t.TempDir(), "done")
 	m := newMachine(t)
 	m.start(map[string]any{"command": fmt.Sprintf("head -c 5000000 /dev/zero; echo $$ > %s", marker)})
-	m.moved.Store(true)
-	if err := m.server.Close(); err != nil {
-		t.Fatal(err)
-	}
+	m.MoveHost()
 	pid := pidOf(t, marker)
-	eventually(t, "the process ended by itself", func() bool { return gone(pid) })
+	agenttest.Eventually(t, "the process ended by itself", func() bool { return gone(pid) })
 }
 
 func TestAClientThatDoesNotReadStopsTheProcess(t *testing.T) {
@@ -64,11 +62,11 @@ func TestAClientThatDoesNotReadStopsTheProcess(t *testing.T) {
 	})
 	pid := pidOf(t, filepath.Join(directory, "pid"))
 	// Nobody reads until the time is up, which finds the process stopped by the full pipe.
-	eventually(t, "the command has been killed", func() bool { return gone(pid) })
+	agenttest.Eventually(t, "the command has been killed", func() bool { return gone(pid) })
 	if _, err := os.Stat(marker); err == nil {
 		t.Fatal("the process wrote everything though nobody read")
 	}
-	kept, err := io.Copy(io.Discard, c.answer.Body)
+	kept, err := io.Copy(io.Discard, c.Answer.Body)
 	if err != nil || kept >= size/2 {
 		t.Fatal("kept in memory: ", kept, err)
 	}
@@ -81,7 +79,7 @@ func TestWhatCannotStartIsRefusedWithTheFieldsName(t *testing.T) {
 	}{
 		{map[string]any{"command": ""}, "command"},
 		{map[string]any{"command": "a\x00b"}, "command"},
-		{map[string]any{"command": strings.Repeat("x", maxArgumentBytes+1)}, "command"},
+		{map[string]any{"command": strings.Repeat("x", process.MaxArgumentBytes+1)}, "command"},
 		{map[string]any{"command": 5}, "command"},
 		{map[string]any{"command": "true", "cwd": "/nonexistent"}, "cwd"},
 		{map[string]any{"command": "true", "cwd": "/dev/null"}, "cwd"},
@@ -93,25 +91,14 @@ func TestWhatCannotStartIsRefusedWithTheFieldsName(t *testing.T) {
 	}
 	m := newMachine(t)
 	for _, c := range cases {
-		expectError(t, m.start(c.head), http.StatusBadRequest, "invalid_request", c.field)
+		m.start(c.head).ExpectError(http.StatusBadRequest, "invalid_request", c.field)
 	}
 }
 
 func TestBeforeTheFirstResumeNothingRuns(t *testing.T) {
 	m := newMachine(t)
 	*m.state = guest.State{}
-	expectError(t, m.start(map[string]any{"command": "true"}), http.StatusConflict, "invalid_state", "resume")
-}
-
-func expectError(t *testing.T, c *call, status int, code, mention string) {
-	t.Helper()
-	var body struct{ Code, Message string }
-	if err := json.NewDecoder(c.answer.Body).Decode(&body); err != nil {
-		t.Fatal(err)
-	}
-	if c.answer.StatusCode != status || body.Code != code || !strings.Contains(body.Message, mention) {
-		t.Errorf("%d %+v, want %d %s about %s", c.answer.StatusCode, body, status, code, mention)
-	}
+	m.start(map[string]any{"command": "true"}).ExpectError(http.StatusConflict, "invalid_state", "resume")
 }
 
 func FuzzHead(f *testing.F) {
@@ -121,16 +108,6 @@ func FuzzHead(f *testing.F) {
 		h, err := parseHead(payload)
 		if err == nil && (h.Command == "" || strings.ContainsRune(h.Command, 0) || h.TimeoutMs < 0) {
 			t.Fatalf("%+v was accepted", h)
-		}
-	})
-}
-
-func FuzzSignal(f *testing.F) {
-	f.Add([]byte(`{"signal":"SIGTERM"}`))
-	f.Add([]byte(`{"signal":"kill"}`))
-	f.Fuzz(func(t *testing.T, payload []byte) {
-		if signal, err := parseSignal(payload); err == nil && (signal < 1 || signal > 64) {
-			t.Fatal(signal)
 		}
 	})
 }

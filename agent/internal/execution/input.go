@@ -7,7 +7,9 @@ import (
 	"os"
 
 	"coppice/agent/internal/frame"
+	"coppice/agent/internal/process"
 	"coppice/agent/internal/reap"
+	"coppice/agent/internal/stream"
 )
 
 // input carries the request's frames to a process. Standard input and signals share the stream, so a signal waits
@@ -20,7 +22,7 @@ type input struct {
 	open bool
 }
 
-func newInput(frames *frame.Reader, p *process) *input {
+func newInput(frames *frame.Reader, p *command) *input {
 	return &input{frames: frames, stdin: p.stdin, child: p.child, open: p.stdin != nil}
 }
 
@@ -61,8 +63,8 @@ func (in *input) feed() error {
 		return nil
 	}
 	// *os.File would copy through a buffer of its own; the pool's is given back while the process does not read.
-	buffer, _ := chunks.Get().(*chunk)
-	defer chunks.Put(buffer)
+	buffer, _ := stream.Chunks.Get().(*stream.Chunk)
+	defer stream.Chunks.Put(buffer)
 	_, err := io.CopyBuffer(struct{ io.Writer }{in.stdin}, in.frames.Payload(), buffer[:])
 	if err != nil {
 		in.closeStdin()
@@ -75,7 +77,7 @@ func (in *input) signal() error {
 	if err != nil {
 		return err
 	}
-	signal, err := parseSignal(payload)
+	signal, err := stream.ParseSignal(payload)
 	if err != nil {
 		return err
 	}
@@ -85,6 +87,6 @@ func (in *input) signal() error {
 func (in *input) closeStdin() {
 	if in.open {
 		in.open = false
-		closeLogged(in.stdin)
+		process.CloseLogged(in.stdin)
 	}
 }

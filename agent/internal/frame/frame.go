@@ -1,4 +1,4 @@
-// Package frame reads and writes the frames of an exec stream: uint8 type, big-endian uint32 length, payload.
+// Package frame reads and writes the frames of exec, terminal and shell: uint8 type, big-endian uint32 length, payload.
 package frame
 
 import (
@@ -14,9 +14,12 @@ const (
 	Stdin    = 1
 	StdinEnd = 2
 	Signal   = 3
+	Resize   = 4
+	Run      = 5
 	Stdout   = 16
 	Stderr   = 17
 	Exit     = 18
+	Done     = 19
 )
 
 // HeaderBytes is the size of type and length, MaxPayloadBytes the longest payload in either direction.

@@ -123,3 +123,13 @@ func (c *Child) SignalGroup(signal syscall.Signal) error {
 	}
 	return unix.Kill(-c.pid, signal)
 }
+
+// KillGroup ends the child's whole process group, if the child still runs.
+func (c *Child) KillGroup() {
+	if err := c.SignalGroup(syscall.SIGKILL); err != nil && !errors.Is(err, ErrEnded) {
+		slog.Error("process group not killed", "error", err)
+	}
+}
+
+// Pid names the child's process group and session as well. It may be another's once the child has ended.
+func (c *Child) Pid() int { return c.pid }

@@ -1,0 +1,155 @@
+package stream
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"coppice/agent/internal/frame"
+	"coppice/agent/internal/process"
+)
+
+// terminalBytes is more than a PTY holds: 64 KiB on the way, and a page in the line discipline.
+const terminalBytes = 128 << 10
+
+// Pump carries what a process writes to the answer.
+//
+//	following ──(process ended: Stop)──▶ the bytes that are in the pipe now ──▶ discarding ──(last writer gone)──▶ closed
+//	    └───────────────(last writer gone)─────────────────────────────────────────────────────────────────────────▲
+type Pump struct {
+	kind   byte
+	file   *os.File
+	raw    syscall.RawConn
+	answer *Answer
+	// restLimit bounds the bytes that are in the pipe now, where the kernel does not count them.
+	restLimit int
+	// mu is held from the taking of bytes until they have been sent.
+	mu   sync.Mutex
+	sent chan struct{}
+}
+
+// NewPump makes a Pump for the agent's end of a pipe, which it closes.
+func NewPump(kind byte, file *os.File, to *Answer) (*Pump, error) {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	return &Pump{kind: kind, file: file, raw: raw, answer: to, sent: make(chan struct{})}, nil
+}
+
+// NewTerminalPump makes a Pump for the master of a PTY.
+func NewTerminalPump(kind byte, master *os.File, to *Answer) (*Pump, error) {
+	p, err := NewPump(kind, master, to)
+	if err == nil {
+		p.restLimit = terminalBytes
+	}
+	return p, err
+}
+
+// Run returns when the last writer has gone.
+func (p *Pump) Run() {
+	defer process.CloseLogged(p.file)
+	for p.forward(ChunkBytes) > 0 {
+	}
+	p.Flush()
+	close(p.sent)
+	p.discard()
+}
+
+// Stop makes the pump finish with what is in the pipe. It is called when the shell has ended. The pump may have come
+// to the end and closed the pipe before.
+func (p *Pump) Stop() {
+	if err := p.file.SetReadDeadline(time.Unix(1, 0)); errors.Is(err, os.ErrNoDeadline) {
+		panic("pipe has no deadlines: " + err.Error())
+	}
+}
+
+// Sent is closed when everything that belongs into the answer has been written to it.
+func (p *Pump) Sent() <-chan struct{} { return p.sent }
+
+// forward waits for output and sends up to limit bytes of it. It returns 0 at the end of the pipe and after Stop.
+// A buffer is held only while there is something in it, so an idle command costs none.
+func (p *Pump) forward(limit int) int {
+	var buffer *Chunk
+	n := 0
+	err := p.raw.Read(func(fd uintptr) bool {
+		p.mu.Lock()
+		buffer, n = readChunk(fd, limit)
+		if n <= 0 {
+			p.mu.Unlock()
+		}
+		return n >= 0
+	})
+	if err != nil || n <= 0 {
+		return 0
+	}
+	defer p.mu.Unlock()
+	p.sendChunk(buffer, n)
+	return n
+}
+
+// Flush returns when all that is in the pipe at this moment has been sent. A background process may go on writing for
+// ever, so "until the pipe is empty" could be never.
+func (p *Pump) Flush() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	left := p.buffered()
+	for left > 0 {
+		var buffer *Chunk
+		n := 0
+		err := p.raw.Control(func(fd uintptr) { buffer, n = readChunk(fd, min(left, ChunkBytes)) })
+		if err != nil || n <= 0 {
+			return
+		}
+		p.sendChunk(buffer, n)
+		left -= n
+	}
+}
+
+func (p *Pump) buffered() int {
+	if p.restLimit > 0 {
+		return p.restLimit
+	}
+	count := 0
+	err := p.raw.Control(func(fd uintptr) {
+		n, ioctlErr := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+		if ioctlErr == nil {
+			count = n
+		}
+	})
+	if err != nil {
+		return 0
+	}
+	return count
+}
+
+func (p *Pump) sendChunk(buffer *Chunk, n int) {
+	frame.PutHeader(buffer[:], p.kind, n)
+	p.answer.Send(buffer[:frame.HeaderBytes+n])
+	Chunks.Put(buffer)
+}
+
+// discard keeps a background process that still holds the pipe from being stopped by it.
+func (p *Pump) discard() {
+	if err := p.file.SetReadDeadline(time.Time{}); err != nil {
+		return
+	}
+	for {
+		n := 0
+		err := p.raw.Read(func(fd uintptr) bool {
+			var buffer *Chunk
+			buffer, n = readChunk(fd, ChunkBytes)
+			if n > 0 {
+				Chunks.Put(buffer)
+			}
+			return n >= 0
+		})
+		if err != nil || n == 0 {
+			return
+		}
+	}
+}
