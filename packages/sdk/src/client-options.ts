@@ -1,3 +1,5 @@
+import type { WebSocketConstructor } from './web-socket.ts';
+
 /** The part of `fetch` that the client uses, so that a test or a proxy can stand in for it. */
 export type FetchFunction = (url: string, init: RequestInit) => Promise<Response>;
 
@@ -12,6 +14,8 @@ export interface ClientOptions {
   baseUrl?: string | undefined;
   /** Stands in for the global `fetch`. */
   fetch?: FetchFunction | undefined;
+  /** Stands in for the global `WebSocket`; where there is none, the package `ws` is used if it is installed. */
+  WebSocket?: WebSocketConstructor | undefined;
   /** How long a call may take, or a transfer may stand still, in milliseconds. Default 60 000. */
   timeoutMs?: number | undefined;
   /** How often a request that is safe to repeat is tried again. Default 3; 0 turns retries off. */
@@ -35,6 +39,8 @@ export interface ResolvedClientOptions {
   /** Without a slash at its end. */
   baseUrl: string;
   fetch: FetchFunction;
+  /** Undefined: looked for when the first one is opened. */
+  WebSocket: WebSocketConstructor | undefined;
   timeoutMs: number;
   maxRetries: number;
 }
@@ -47,6 +53,7 @@ export function resolveClientOptions(options: ClientOptions): ResolvedClientOpti
     baseUrl: resolveBaseUrl(options.baseUrl, apiKey),
     // Looked up at each call: `fetch` must not lose its `this`, and a patched global is honoured.
     fetch: options.fetch ?? ((url, init) => globalThis.fetch(url, init)),
+    WebSocket: options.WebSocket,
     timeoutMs: requireRange('timeoutMs', options.timeoutMs ?? DEFAULT_TIMEOUT_MS, 1),
     maxRetries: requireRange('maxRetries', options.maxRetries ?? DEFAULT_MAX_RETRIES, 0),
   };

@@ -3,6 +3,7 @@ import type { ServerResponse } from 'node:http';
 import { test } from 'node:test';
 import { CoppiceError } from './errors.ts';
 import { LoopbackServer, SANDBOX_ID } from './testing/loopback-server.ts';
+import { within } from './testing/within.ts';
 
 const SSE = { 'content-type': 'text/event-stream' };
 const out = (data: string) => ({ type: 'stdout', data });
@@ -12,15 +13,6 @@ const exit = (data: string) => ({ type: 'exit', data, timed_out: false });
 function send(response: ServerResponse, ...frames: object[]): void {
   if (!response.headersSent) response.writeHead(200, SSE);
   for (const frame of frames) response.write(`data: ${JSON.stringify(frame)}\n\n`);
-}
-
-async function within(timeoutMs: number, work: Promise<void>, otherwise: string): Promise<void> {
-  const expired = new AbortController();
-  const timer = setTimeout(() => expired.abort(new Error(otherwise)), timeoutMs);
-  const abort = new Promise<never>((_, reject) => {
-    expired.signal.addEventListener('abort', () => reject(expired.signal.reason as Error));
-  });
-  await Promise.race([work, abort]).finally(() => clearTimeout(timer));
 }
 
 test('a streamed command yields its output in order and returns how it ended', async () => {

@@ -1,26 +1,14 @@
+import { CollectedOutput, tellListener, type OutputChunk, type OutputListeners } from './collected-output.ts';
 import { CoppiceError } from './errors.ts';
 import { readEventData } from './event-stream.ts';
 import { buildExecRequest, type ExecOptions, type ExecResult } from './exec.ts';
+import { parseFrame, type FrameSource, type StreamFrame } from './stream-frame.ts';
 import { labelOf, type Transport } from './transport.ts';
-import { readFlag, readObject, readString } from './wire.ts';
-
-/** A piece of what a command writes: text, cut between characters. */
-export interface OutputChunk {
-  type: 'stdout' | 'stderr';
-  data: string;
-}
+import { readFlag, readString } from './wire.ts';
 
 /** How a streamed command ended. */
 export type CommandExit = Pick<ExecResult, 'exitCode' | 'timedOut'>;
 
-/** Called with each piece in order; a promise is waited for, and the command waits with it. */
-export interface OutputListeners {
-  onStdout?: ((data: string) => void | Promise<void>) | undefined;
-  onStderr?: ((data: string) => void | Promise<void>) | undefined;
-}
-
-/** Of each of the two streams, in characters, as the service keeps of a buffered command. */
-const MAX_COLLECTED = 16 * 2 ** 20;
 /** A frame holds at most 1 MiB of output, which JSON can make six times as long. */
 const MAX_FRAME_LENGTH = 8 * 2 ** 20;
 
@@ -35,53 +23,47 @@ export async function* streamCommand(
   options: ExecOptions,
 ): AsyncGenerator<OutputChunk, CommandExit> {
   const request = buildExecRequest(transport, `${path}/exec/stream`, command, options);
+  const source = { label: labelOf(request), status: 200 };
   const body = await transport.callStream({ ...request, timeoutMs: transport.timeoutMs });
   for await (const data of readEventData(body, MAX_FRAME_LENGTH)) {
-    const frame = readObject(JSON.parse(data), 'a frame');
-    const type = readString(frame, 'type');
-    if (type === 'stdout' || type === 'stderr') yield { type, data: readString(frame, 'data') };
-    else if (type === 'exit')
-      return { exitCode: Number(readString(frame, 'data')), timedOut: readFlag(frame, 'timed_out') };
-    else if (type === 'error') throw buildFrameError(labelOf(request), frame);
+    const frame = parseExecFrame(data, source);
+    if (frame === undefined) continue;
+    if ('final' in frame) return frame.final;
+    yield frame.item;
   }
-  throw new CoppiceError(`${labelOf(request)}: the stream ended before the command did`, {
+  throw new CoppiceError(`${source.label}: the stream ended before the command did`, {
     status: 0,
     code: 'connection_failed',
   });
 }
 
+/** Undefined for a frame of a type that a newer service may send. */
+export function parseExecFrame(
+  text: string,
+  source: FrameSource,
+): StreamFrame<OutputChunk, CommandExit> | undefined {
+  const { type, frame } = parseFrame(text, source);
+  if (type === 'stdout' || type === 'stderr') return { item: { type, data: readString(frame, 'data') } };
+  if (type !== 'exit') return undefined;
+  return { final: { exitCode: Number(readString(frame, 'data')), timedOut: readFlag(frame, 'timed_out') } };
+}
+
 /** Runs a command to its end, telling what it writes meanwhile. */
 export async function execWithListeners(
   chunks: AsyncGenerator<OutputChunk, CommandExit>,
-  { onStdout, onStderr }: OutputListeners,
+  listeners: OutputListeners,
 ): Promise<ExecResult> {
-  const collected = { stdout: '', stderr: '' };
-  let truncated = false;
+  const collected = new CollectedOutput();
   try {
     for (;;) {
       const next = await chunks.next();
-      if (next.done === true) return { ...next.value, ...collected, truncated };
-      const { type, data } = next.value;
-      const room = MAX_COLLECTED - collected[type].length;
-      collected[type] += data.slice(0, room);
-      truncated ||= data.length > room;
-      await (type === 'stdout' ? onStdout : onStderr)?.(data);
+      if (next.done === true) return { ...next.value, ...collected };
+      collected.add(next.value);
+      await tellListener(listeners, next.value);
     }
   } catch (error) {
     // A listener that throws ends the command.
     await chunks.return({ exitCode: -1, timedOut: false });
     throw error;
   }
-}
-
-function buildFrameError(label: string, frame: Readonly<Record<string, unknown>>): CoppiceError {
-  const error = readObject(frame['error'], 'error');
-  const detail = readString(error, 'message');
-  const requestId = error['request_id'];
-  return new CoppiceError(`HTTP 200 from ${label}, which failed under way: ${detail}`, {
-    status: 200,
-    code: readString(error, 'code'),
-    requestId: typeof requestId === 'string' ? requestId : undefined,
-    detail,
-  });
 }

@@ -1,13 +1,5 @@
 import { resolveClientOptions, type CallOptions, type ClientOptions } from './client-options.ts';
-import {
-  execWithListeners,
-  streamCommand,
-  type CommandExit,
-  type OutputChunk,
-  type OutputListeners,
-} from './command-stream.ts';
 import { CoppiceError } from './errors.ts';
-import { execCommand, type ExecOptions, type ExecResult } from './exec.ts';
 import {
   downloadBytes,
   downloadStream,
@@ -28,6 +20,7 @@ import {
   type CreateCallOptions,
   type CreateOptions,
 } from './lifecycle.ts';
+import { SandboxConnections } from './sandbox-connections.ts';
 import type { DestroyResult, SandboxInfo, SandboxStatus } from './sandbox-record.ts';
 import { Transport } from './transport.ts';
 
@@ -38,13 +31,14 @@ import { Transport } from './transport.ts';
  * await using sandbox = await Sandbox.create({ image: 'node:22-slim' });
  * const { stdout } = await sandbox.exec('node --version');
  */
-export class Sandbox implements AsyncDisposable {
+export class Sandbox extends SandboxConnections implements AsyncDisposable {
   readonly #transport: Transport;
   readonly #path: string;
   #record: SandboxInfo;
 
   /** Made by the client: use `Sandbox.create()`, `Sandbox.get()` or {@link Coppice}. */
   constructor(transport: Transport, record: SandboxInfo) {
+    super(transport, sandboxPath(record.id));
     this.#transport = transport;
     this.#path = sandboxPath(record.id);
     this.#record = record;
@@ -86,35 +80,6 @@ export class Sandbox implements AsyncDisposable {
   /** The whole record as last seen. */
   get record(): Readonly<SandboxInfo> {
     return this.#record;
-  }
-
-  /**
-   * Runs a command with `/bin/sh -c` and waits for its end. An exit code other than zero does not throw. If you
-   * abort, the command still runs to its end or timeout; with `onStdout` or `onStderr`, which are called with what the
-   * command writes as it comes, it is killed.
-   *
-   * @example
-   * const { exitCode, stdout } = await sandbox.exec('npm test', { cwd: '/workspace', timeout: 120 });
-   *
-   * @example
-   * await sandbox.exec('make', { timeout: 600, onStdout: (text) => process.stdout.write(text) });
-   */
-  async exec(command: string, options: ExecOptions & OutputListeners = {}): Promise<ExecResult> {
-    const { onStdout, onStderr, ...rest } = options;
-    if (onStdout === undefined && onStderr === undefined)
-      return execCommand(this.#transport, this.#path, command, rest);
-    return execWithListeners(this.stream(command, rest), { onStdout, onStderr });
-  }
-
-  /**
-   * Runs a command and yields what it writes as it comes; the return value says how it ended. Leaving the loop kills the
-   * command, and one who is slow to ask for more makes it wait.
-   *
-   * @example
-   * for await (const { type, data } of sandbox.stream('npm run build', { timeout: 600 })) process[type].write(data);
-   */
-  stream(command: string, options: ExecOptions = {}): AsyncGenerator<OutputChunk, CommandExit> {
-    return streamCommand(this.#transport, this.#path, command, options);
   }
 
   /**

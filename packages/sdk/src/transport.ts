@@ -17,6 +17,7 @@ import {
   type ErrorFields,
 } from './errors.ts';
 import { isConnectionRefused, retryDelayMs } from './retry.ts';
+import type { WebSocketConstructor } from './web-socket.ts';
 
 /** Enough for every error body of the service; what a proxy adds beyond it is not read. */
 const MAX_ERROR_BODY_BYTES = 65_536;
@@ -51,6 +52,8 @@ export class Transport {
   readonly #fetch: FetchFunction;
   readonly #maxRetries: number;
   readonly timeoutMs: number;
+  /** The client's option. */
+  readonly webSocket: WebSocketConstructor | undefined;
 
   constructor(options: ResolvedClientOptions) {
     this.#apiKey = options.apiKey;
@@ -58,6 +61,7 @@ export class Transport {
     this.#fetch = options.fetch;
     this.#maxRetries = options.maxRetries;
     this.timeoutMs = options.timeoutMs;
+    this.webSocket = options.WebSocket;
   }
 
   get baseUrl(): string {

@@ -1,7 +1,8 @@
 import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
-import { resolveClientOptions } from '../client-options.ts';
+import { resolveClientOptions, type ClientOptions } from '../client-options.ts';
 import { Coppice } from '../coppice.ts';
 import { parseSandboxInfo } from '../sandbox-record.ts';
 import { Sandbox } from '../sandbox.ts';
@@ -20,10 +21,7 @@ export interface SeenRequest {
 
 export type Handler = (request: SeenRequest, response: ServerResponse) => void | Promise<void>;
 
-interface TestClientOptions {
-  timeoutMs?: number;
-  maxRetries?: number;
-}
+type TestClientOptions = Pick<ClientOptions, 'timeoutMs' | 'maxRetries' | 'WebSocket'>;
 
 /** A real HTTP server on loopback, and clients of it. */
 export class LoopbackServer implements AsyncDisposable {
@@ -56,6 +54,11 @@ export class LoopbackServer implements AsyncDisposable {
     headers: Record<string, string> = {},
   ): Promise<LoopbackServer> {
     return LoopbackServer.start((_, response) => sendJson(response, { status, body, headers }));
+  }
+
+  /** Hands over requests to become another protocol. Their connections are the listener's to close. */
+  onUpgrade(listener: (request: IncomingMessage, socket: Duplex, head: Buffer) => void): void {
+    this.#server.on('upgrade', listener);
   }
 
   get url(): string {

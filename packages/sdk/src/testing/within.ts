@@ -1,0 +1,12 @@
+/** What `work` gives, or an error that says `otherwise` if that takes too long. */
+export async function within<Value>(
+  timeoutMs: number,
+  work: Promise<Value>,
+  otherwise: string,
+): Promise<Value> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const expired = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(otherwise)), timeoutMs);
+  });
+  return Promise.race([work, expired]).finally(() => clearTimeout(timer));
+}
