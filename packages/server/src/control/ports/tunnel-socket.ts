@@ -11,11 +11,17 @@ export class TunnelSocket extends Duplex {
   constructor(stream: ClientHttp2Stream) {
     super({ allowHalfOpen: true });
     this.#stream = stream;
+    // Between two users of the socket nobody listens, and a guest must not end this process by a reset at that moment.
+    this.on('error', () => undefined);
     stream.on('data', (chunk: Buffer) => {
-      if (!this.push(chunk)) stream.pause();
+      if (this.#isResting) this.destroy();
+      else if (!this.push(chunk)) stream.pause();
     });
     stream.pause();
-    stream.once('end', () => this.push(null));
+    stream.once('end', () => {
+      this.push(null);
+      if (this.#isResting) this.destroy();
+    });
     stream.once('error', (error) => this.destroy(error));
     // A reset without an error code is no error to Node; of a connection it is one.
     stream.once('close', () => {
@@ -23,15 +29,19 @@ export class TunnelSocket extends Duplex {
     });
   }
 
-  /** For ever, but for `idleMs`: the service at the far end may close it at any time, and a request would be lost. */
+  /** It is of no use to anybody for `idleMs`, and then no more; nor when the service writes what nobody asked for. */
   rest(idleMs: number): void {
     this.#idleTimer = setTimeout(() => this.destroy(), idleMs);
-    this.once('end', () => this.destroy());
-    this.resume();
+    this.#stream.resume();
   }
 
   wake(): void {
     clearTimeout(this.#idleTimer);
+    this.#idleTimer = undefined;
+  }
+
+  get #isResting(): boolean {
+    return this.#idleTimer !== undefined;
   }
 
   override _read(): void {
