@@ -1,7 +1,6 @@
 /** The port proxy, against the same server reached through the agent's tunnel alone. */
+import { Agent, type RequestOptions } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { RequestOptions } from 'node:http';
-import { Agent } from 'node:http';
 import { API_KEY } from '../e2e/fixtures/service.ts';
 import { resumeAsService, startInGuest } from './fixtures/agent-calls.ts';
 import { IMAGE, startBenchService, type BenchService } from './fixtures/bench-service.ts';
