@@ -34,13 +34,13 @@ async function open(): Promise<{ socket: TunnelSocket; guest: ServerHttp2Stream 
 test('bytes pass both ways, and each half ends by itself', async () => {
   const { socket, guest } = await open();
   let heard = '';
+  let said = '';
+  guest.on('data', (chunk: Buffer) => (said += String(chunk)));
   socket.on('data', (chunk: Buffer) => (heard += String(chunk)));
   guest.write('hello');
   guest.end(' and bye');
   await once(socket, 'end');
   assert.equal(heard, 'hello and bye');
-  let said = '';
-  guest.on('data', (chunk: Buffer) => (said += String(chunk)));
   socket.end('still here');
   await once(guest, 'end');
   assert.equal(said, 'still here');
