@@ -40,8 +40,9 @@ const (
 const (
 	streamWindowBytes     = 256 << 10
 	connectionWindowBytes = 1 << 30
-	maxStreams            = 1000
-	maxReadFrameBytes     = 1 << 20
+	// Each shell and each connection to a port is one; what bounds them is the guest's memory.
+	maxStreams        = 100_000
+	maxReadFrameBytes = 1 << 20
 )
 
 // Link serves one guest: a control port and a data port.
