@@ -23,6 +23,7 @@ import (
 	"coppice/agent/internal/reap"
 	"coppice/agent/internal/resume"
 	"coppice/agent/internal/rootfs"
+	"coppice/agent/internal/shell"
 	"coppice/agent/internal/terminal"
 	"coppice/agent/internal/transport"
 	"coppice/agent/internal/tunnel"
@@ -59,6 +60,7 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 		Guest: state, Launcher: launcher, Null: machine.Null, HostMoved: transport.HostMoved,
 	})
 	transfers := files.New(state)
+	shells := shell.New(shell.Options{Guest: state, Launcher: launcher, HostMoved: transport.HostMoved})
 	terminals := terminal.New(terminal.Options{Guest: state, Launcher: launcher, HostMoved: transport.HostMoved})
 	tunnels := tunnel.New(state)
 	identity := resume.New(resume.Steps(resume.Options{Random: machine.Random, Root: root, Guest: state}))
@@ -67,6 +69,7 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 		"POST /prepare":  func(w http.ResponseWriter, _ *http.Request) error { return prepare(w, root, reaper, machine) },
 		"POST /resume":   identity.Resume,
 		"POST /exec":     commands.Exec,
+		"POST /shell":    shells.Open,
 		"POST /terminal": terminals.Open,
 		"POST /tunnel":   tunnels.Open,
 		"PUT /files":     transfers.Put,

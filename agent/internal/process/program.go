@@ -32,7 +32,12 @@ func (p *Plan) FindShell() (program Program, isBash bool) {
 			return Program{Path: path, Argv: []string{"bash"}}, true
 		}
 	}
-	return Program{Path: p.launcher.shell, Argv: []string{"sh"}}, false
+	return p.SystemShell(), false
+}
+
+// SystemShell is /bin/sh without arguments.
+func (p *Plan) SystemShell() Program {
+	return Program{Path: p.launcher.shell, Argv: []string{"sh"}}
 }
 
 // RunInShell has /bin/sh execute a command.

@@ -1,0 +1,267 @@
+package shell
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"coppice/agent/internal/frame"
+	"coppice/agent/internal/process"
+	"coppice/agent/internal/stream"
+)
+
+// lastReportLimit is how long a shell's report may be read after its end, if somebody else holds the pipe.
+const lastReportLimit = 100 * time.Millisecond
+
+// session sees one shell through. Its fields are the handler's, but for those under mu.
+type session struct {
+	*shell
+	body   io.Closer
+	frames *frame.Reader
+	reply  *stream.Answer
+	out    *stream.Pump
+	err    *stream.Pump
+
+	sequence uint64
+	// reports is closed when the shell has closed its end, or has sent what is no report.
+	reports chan report
+	// wanted asks for one run frame; commands carries it, and is closed at the end of the request's body.
+	wanted   chan struct{}
+	commands chan string
+
+	mu sync.Mutex
+	// last is the newest report; running says that a command has begun after it.
+	last    report
+	running bool
+}
+
+func newSession(started *shell, w http.ResponseWriter, r *http.Request, frames *frame.Reader) (*session, error) {
+	reply := stream.NewAnswer(w)
+	out, outErr := stream.NewPump(frame.Stdout, started.stdout, reply)
+	err, errErr := stream.NewPump(frame.Stderr, started.stderr, reply)
+	if err := errors.Join(outErr, errErr); err != nil {
+		return nil, err
+	}
+	return &session{
+		shell: started, body: r.Body, frames: frames, reply: reply, out: out, err: err,
+		reports: make(chan report), wanted: make(chan struct{}, 1), commands: make(chan string),
+	}, nil
+}
+
+// attend returns when the shell has ended and all is sent.
+func (s *session) attend(ctx context.Context, hostMoved func(context.Context) bool) {
+	s.reply.Begin()
+	go s.out.Run()
+	go s.err.Run()
+	var workers sync.WaitGroup
+	workers.Add(2)
+	over := make(chan struct{})
+	go func() {
+		defer workers.Done()
+		s.readReports(over)
+	}()
+	go func() {
+		defer workers.Done()
+		s.readCommands(over)
+	}()
+	go func() {
+		// A write into the script fails then, whoever else may hold the pipe.
+		<-s.child.Ended()
+		process.CloseLogged(s.script)
+	}()
+	stopWatching := context.AfterFunc(ctx, func() {
+		if !hostMoved(ctx) {
+			s.depart()
+		}
+	})
+	defer stopWatching()
+	s.converse()
+	s.finish()
+
+	close(over)
+	if err := s.body.Close(); err != nil {
+		slog.Debug("close of a request body", "error", err)
+	}
+	process.CloseLogged(s.status)
+	workers.Wait()
+}
+
+// converse runs command after command until the shell has ended.
+func (s *session) converse() {
+	defer process.CloseLogged(s.script)
+	if _, err := io.WriteString(s.script, s.dialect.preamble()); err != nil {
+		slog.Debug("shell takes no script", "error", err)
+	}
+	for {
+		s.wanted <- struct{}{}
+		select {
+		case command, more := <-s.commands:
+			if !more {
+				// At the end of its script the shell ends by itself.
+				process.CloseLogged(s.script)
+				<-s.child.Ended()
+				return
+			}
+			if !s.execute(command) {
+				return
+			}
+		case <-s.child.Ended():
+			return
+		}
+	}
+}
+
+// execute returns false when the shell has ended.
+func (s *session) execute(command string) bool {
+	s.sequence++
+	s.mu.Lock()
+	s.running = true
+	script := s.dialect.command(s.sequence, command, s.last)
+	s.mu.Unlock()
+	if _, err := io.WriteString(s.script, script); err != nil {
+		slog.Debug("shell takes no script", "error", err)
+	}
+	select {
+	case found, ok := <-s.reports:
+		return s.take(found, ok)
+	case <-s.child.Ended():
+	}
+	select {
+	case found, ok := <-s.reports:
+		return s.take(found, ok)
+	case <-time.After(lastReportLimit):
+		return false
+	}
+}
+
+// take sends what the command has written, and that it is done. Without a report the shell has ended, or become another
+// program by "exec", which is waited for.
+func (s *session) take(found report, ok bool) bool {
+	if !ok {
+		<-s.child.Ended()
+		return false
+	}
+	if found.sequence != s.sequence {
+		slog.Warn("shell ended for a report of another command", "sequence", found.sequence, "want", s.sequence)
+		s.depart()
+		<-s.child.Ended()
+		return false
+	}
+	s.out.Flush()
+	s.err.Flush()
+	s.mu.Lock()
+	s.last, s.running = found, false
+	s.mu.Unlock()
+	s.reply.Send(doneFrame(found.status))
+	return true
+}
+
+// finish sends the rest. The command that the shell's end has ended has the shell's code.
+func (s *session) finish() {
+	s.out.Stop()
+	s.err.Stop()
+	<-s.out.Sent()
+	<-s.err.Sent()
+	exit := stream.ExitOf(s.child.Status(), false)
+	if s.running {
+		s.reply.Send(doneFrame(exit.ExitCode))
+	}
+	s.reply.Send(exit.Frame())
+}
+
+func doneFrame(code int) []byte {
+	payload, err := json.Marshal(struct {
+		ExitCode int `json:"exit_code"`
+	}{code})
+	if err != nil {
+		panic("done frame: " + err.Error())
+	}
+	return frame.Encode(frame.Done, payload)
+}
+
+func (s *session) readReports(over <-chan struct{}) {
+	defer close(s.reports)
+	reader := newReportReader(s.status)
+	for {
+		found, err := reader.next()
+		if errors.Is(err, errBadReport) {
+			slog.Warn("shell ended", "error", err)
+			s.depart()
+		}
+		if err != nil {
+			return
+		}
+		select {
+		case s.reports <- found:
+		case <-over:
+			return
+		}
+	}
+}
+
+// readCommands takes a frame from the stream only when it is wanted, so that flow control holds up a client that sends
+// many. What the runner should have refused ends the shell: no answer could say so.
+func (s *session) readCommands(over <-chan struct{}) {
+	defer close(s.commands)
+	for {
+		select {
+		case <-s.wanted:
+		case <-over:
+			return
+		}
+		command, err := s.nextCommand()
+		if errors.Is(err, errViolation) {
+			slog.Warn("shell ended", "error", err)
+			s.depart()
+		}
+		if err != nil {
+			return
+		}
+		select {
+		case s.commands <- command:
+		case <-over:
+			return
+		}
+	}
+}
+
+var errViolation = errors.New("a run frame must be 1 byte to 1 MiB of UTF-8 without NUL")
+
+func (s *session) nextCommand() (string, error) {
+	for {
+		kind, _, err := s.frames.Next()
+		if errors.Is(err, frame.ErrTooLong) {
+			return "", errViolation
+		}
+		if err != nil {
+			return "", err
+		}
+		if kind != frame.Run {
+			// Newer runners may know more types; Next skips the payload.
+			continue
+		}
+		payload, err := s.frames.ReadPayload()
+		if err != nil {
+			return "", err
+		}
+		if len(payload) == 0 || !utf8.Valid(payload) || containsNUL(payload) {
+			return "", errViolation
+		}
+		return string(payload), nil
+	}
+}
+
+func containsNUL(text []byte) bool {
+	for _, b := range text {
+		if b == 0 {
+			return true
+		}
+	}
+	return false
+}
