@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"coppice/agent/internal/frame"
 	"coppice/agent/internal/process"
@@ -203,65 +202,4 @@ func (s *session) readReports(over <-chan struct{}) {
 			return
 		}
 	}
-}
-
-// readCommands takes a frame from the stream only when it is wanted, so that flow control holds up a client that sends
-// many. What the runner should have refused ends the shell: no answer could say so.
-func (s *session) readCommands(over <-chan struct{}) {
-	defer close(s.commands)
-	for {
-		select {
-		case <-s.wanted:
-		case <-over:
-			return
-		}
-		command, err := s.nextCommand()
-		if errors.Is(err, errViolation) {
-			slog.Warn("shell ended", "error", err)
-			s.depart()
-		}
-		if err != nil {
-			return
-		}
-		select {
-		case s.commands <- command:
-		case <-over:
-			return
-		}
-	}
-}
-
-var errViolation = errors.New("a run frame must be 1 byte to 1 MiB of UTF-8 without NUL")
-
-func (s *session) nextCommand() (string, error) {
-	for {
-		kind, _, err := s.frames.Next()
-		if errors.Is(err, frame.ErrTooLong) {
-			return "", errViolation
-		}
-		if err != nil {
-			return "", err
-		}
-		if kind != frame.Run {
-			// Newer runners may know more types; Next skips the payload.
-			continue
-		}
-		payload, err := s.frames.ReadPayload()
-		if err != nil {
-			return "", err
-		}
-		if len(payload) == 0 || !utf8.Valid(payload) || containsNUL(payload) {
-			return "", errViolation
-		}
-		return string(payload), nil
-	}
-}
-
-func containsNUL(text []byte) bool {
-	for _, b := range text {
-		if b == 0 {
-			return true
-		}
-	}
-	return false
 }
