@@ -190,7 +190,7 @@ describe('streamed commands', () => {
     const text = response.text();
     await shared.service.killRole('runner');
     const last = (await text).trim().split('\n').at(-1) ?? '';
-    assert.equal((JSON.parse(last.slice('data: '.length)) as Frame).error?.code, 'guest_unreachable');
+    assert.equal((JSON.parse(last.slice('data: '.length)) as Frame).error?.code, 'unavailable');
     assert.equal((await shared.api.exec(id, 'true')).exit_code, 0);
     await pollUntil({ step: 'the end of the command', timeoutMs: TIMEOUT_MS, intervalMs: 500 }, async () =>
       (await shared.api.exec(id, 'cat /tmp/went-on')).stdout === 'done\n' ? true : undefined,

@@ -118,6 +118,18 @@ test('a sandbox that is lost in the middle is an error event with its code', asy
   assert.match(JSON.stringify(received.at(-1)), /guest_unreachable/);
 });
 
+test('a runner that is lost in the middle is told as such: the command goes on', async () => {
+  const started = nextCommand();
+  const response = stream({ command: 'sleep 1000' });
+  (await started).stdout('some');
+  const answered = await response;
+  await harness.runner.stop();
+  const received = await frames(answered);
+  await harness.runner.start();
+  assert.match(JSON.stringify(received.at(-1)), /"unavailable".*goes on/u);
+  await waitFor('health', async () => (await harness.call('GET', '/healthz')).status === 200);
+});
+
 test('a request that cannot be used is refused before a stream begins', async () => {
   assert.equal((await stream({ command: '' })).status, 400);
   assert.equal((await stream({ command: 'x', timeout: 0 })).status, 400);

@@ -5,7 +5,7 @@
  *   open ─► frames …, the last one told by the reader ─► finish     the reader leaves, or `kill` ─► the process is killed
  *      └──► send …, end
  */
-import http2, { type ClientHttp2Stream } from 'node:http2';
+import http2, { type ClientHttp2Session, type ClientHttp2Stream } from 'node:http2';
 import { once } from 'node:events';
 import { PassThrough, type Readable } from 'node:stream';
 import { AppError } from '@coppice/contract';
@@ -27,11 +27,14 @@ export interface OpenGuestStream {
 
 export class GuestStream {
   readonly #stream: ClientHttp2Stream;
+  /** To the runner; a stream that is lost does not know it any more. */
+  readonly #session: ClientHttp2Session | undefined;
   readonly #input: PassThrough;
   readonly #decoder = new FrameDecoder();
 
   private constructor(stream: ClientHttp2Stream, input: PassThrough) {
     this.#stream = stream;
+    this.#session = stream.session as ClientHttp2Session | undefined;
     this.#input = input;
     input.on('error', () => undefined);
     stream.once('close', () => input.destroy());
@@ -52,7 +55,8 @@ export class GuestStream {
   }
 
   /**
-   * Ends after the frame for which `isLast` holds; throws `guest_unreachable` when there is none. To be read once.
+   * Ends after the frame for which `isLast` holds; when there is none it throws `guest_unreachable`, or `unavailable`
+   * if it was the runner that is gone, while the process goes on. To be read once.
    * Leaving it kills the process. `waitMs` says how long silence may last, for ever unless given; then it ends, too.
    */
   async *frames(isLast: (frame: Frame) => boolean, waitMs?: () => number): AsyncGenerator<Frame> {
@@ -69,7 +73,7 @@ export class GuestStream {
         }
       }
     } catch (cause) {
-      throw new AppError('guest_unreachable', 'the sandbox was lost while the command ran', { cause });
+      throw this.#explainLoss(cause);
     } finally {
       if (isFinished) this.#endQuietly();
       else this.kill();
@@ -103,6 +107,14 @@ export class GuestStream {
   kill(): void {
     if (this.#input.writableEnded) this.#stream.close(http2.constants.NGHTTP2_CANCEL);
     else this.#input.destroy();
+  }
+
+  #explainLoss(cause: unknown): AppError {
+    return this.#session?.destroyed === true
+      ? new AppError('unavailable', 'the runner restarts; what ran goes on in the sandbox, unheard', {
+          cause,
+        })
+      : new AppError('guest_unreachable', 'the sandbox was lost while the command ran', { cause });
   }
 
   #endQuietly(): void {
