@@ -15,15 +15,18 @@ const MAX_COLLECTED = 16 * 2 ** 20;
 
 /** What a command has written so far. */
 export class CollectedOutput {
-  stdout = '';
-  stderr = '';
-  /** Output beyond the limit was dropped. */
-  truncated = false;
+  readonly #texts = { stdout: '', stderr: '' };
+  #isTruncated = false;
 
   add({ type, data }: OutputChunk): void {
-    const room = MAX_COLLECTED - this[type].length;
-    this[type] += data.slice(0, room);
-    this.truncated ||= data.length > room;
+    const room = MAX_COLLECTED - this.#texts[type].length;
+    this.#texts[type] += data.slice(0, room);
+    this.#isTruncated ||= data.length > room;
+  }
+
+  /** `truncated`: output beyond the limit was dropped. */
+  get all(): { stdout: string; stderr: string; truncated: boolean } {
+    return { ...this.#texts, truncated: this.#isTruncated };
   }
 }
 

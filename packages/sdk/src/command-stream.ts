@@ -57,7 +57,7 @@ export async function execWithListeners(
   try {
     for (;;) {
       const next = await chunks.next();
-      if (next.done === true) return { ...next.value, ...collected };
+      if (next.done === true) return { ...next.value, ...collected.all };
       collected.add(next.value);
       await tellListener(listeners, next.value);
     }

@@ -124,7 +124,7 @@ export class Shell implements AsyncDisposable {
     if (run === undefined) return;
     if ('exitCode' in frame) {
       this.#runs.delete(frame.id);
-      run.resolve({ exitCode: frame.exitCode, ...run.collected });
+      run.resolve({ exitCode: frame.exitCode, ...run.collected.all });
       return;
     }
     run.collected.add(frame.chunk);

@@ -96,7 +96,7 @@ test('whatever is sent to a shell, control answers with frames and serves on', a
   );
   harness.runner.onShell = () => undefined;
   const isUsable = (sent: unknown): boolean =>
-    JSON.stringify(sent)?.includes('shell_run') === true && typeof sent === 'object';
+    typeof sent === 'object' && JSON.stringify(sent).includes('shell_run');
   await fc.assert(
     fc.asyncProperty(message, async (sent) => {
       if (isUsable(sent)) return;

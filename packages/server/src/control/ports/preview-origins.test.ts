@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { PreviewOrigins, type PreviewDomain } from './preview-origins.ts';
 
-const id = `run${'0123456789abcdef0123'}`;
+const id = 'run0123456789abcdef0123';
 const build = (domain: PreviewDomain, listening = 'http://127.0.0.1:8080') =>
   new PreviewOrigins(domain, () => new URL(listening));
 
