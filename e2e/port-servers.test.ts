@@ -1,0 +1,175 @@
+/** Servers as people run them, and what they send: files, streams, gigabytes, many requests at once. */
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { PassThrough, Readable } from 'node:stream';
+import { after, before, describe, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
+import { pollUntil, withDeadline } from '../packages/server/src/lib/deadline.ts';
+import { buildGoServer } from './fixtures/go-server.ts';
+import { GuestPort, startInBackground, startPortServer, uploadFile } from './fixtures/guest-port.ts';
+import { NGINX_PORT, pushNginxImage } from './fixtures/nginx-image.ts';
+import { RoleMemory } from './fixtures/role-memory.ts';
+import { API_KEY } from './fixtures/service.ts';
+import { shared as openShared } from './fixtures/shared.ts';
+
+const TIMEOUT_MS = 60_000;
+const MIB = 2 ** 20;
+const DOWNLOAD_BYTES = 1024 * MIB;
+const UPLOAD_BYTES = 256 * MIB;
+const TRANSFER_TIMEOUT_MS = 180_000;
+const MAX_GROWTH_MIB = 150;
+const IDLE_S = 2;
+/** Listens on the guest's loopback interface, takes what comes and says nothing. */
+const SILENT = `python3 -c '
+import socket
+server = socket.create_server(("127.0.0.1", 4000))
+clients = []
+while True: clients.append(server.accept())
+'`;
+
+describe('servers in sandboxes', () => {
+  let shared: Awaited<ReturnType<typeof openShared>>;
+  let id = '';
+  let node: GuestPort;
+  let go: GuestPort;
+  before(async () => {
+    shared = await openShared();
+    const { api } = shared;
+    // One for the server and one for the agent, where they are emulated.
+    ({ id } = await api.create({ image: BASE_IMAGE, mem_mib: 512, vcpus: 2 }));
+    node = await startPortServer(api, id, 3000);
+    await uploadFile(api, id, '/srv/go-server', await buildGoServer());
+    await startInBackground(api, id, 'go', '/srv/go-server 9000');
+    go = new GuestPort(api, id, 9000);
+    await go.waitUntilServing();
+  });
+  after(() => shared.api.destroy(id));
+
+  test("Python's: answers that end with the connection, files, directories", async () => {
+    await shared.api.exec(id, 'mkdir -p /srv/files/a; seq 100000 > /srv/files/a/numbers');
+    const command = 'python3 -m http.server 8000 --bind 127.0.0.1 --directory /srv/files';
+    await startInBackground(shared.api, id, 'python', command);
+    const python = new GuestPort(shared.api, id, 8000);
+    await python.waitUntilServing();
+    assert.match(await python.get('/a/'), /numbers/u);
+    assert.equal((await python.get('/a/numbers')).length, 588_895);
+    const moved = await python.call({ path: '/a' });
+    assert.deepEqual([moved.status, moved.headers['location']], [301, '/a/']);
+    const head = await python.call({ method: 'HEAD', path: '/a/numbers' });
+    assert.deepEqual([head.headers['content-length'], head.body.length], ['588895', 0]);
+    assert.equal((await python.call({ path: '/absent' })).status, 404);
+  });
+
+  test("Go's: on ::1 alone, both directions at once, trailers, an upgrade to a protocol of its own", async () => {
+    const body = new PassThrough();
+    body.write('one');
+    const response = await go.open({
+      method: 'REPORT',
+      path: '/a%2fb?c',
+      headers: { trailer: 'X-Sent' },
+      body,
+      trailers: { 'X-Sent': 'all' },
+    });
+    const chunks = response.setEncoding('utf8')[Symbol.asyncIterator]();
+    const { host } = new URL(shared.service.address);
+    let seen = '';
+    const read = async (until: string): Promise<void> => {
+      while (!seen.includes(until)) seen += String((await chunks.next()).value);
+    };
+    await withDeadline('the first line', TIMEOUT_MS, read('one'));
+    assert.equal(seen, `REPORT /a%2fb?c localhost:9000 ${host}\none`);
+    body.end('two');
+    await withDeadline('the echo', TIMEOUT_MS, read('two'));
+    assert.equal((await chunks.next()).done, true);
+    assert.deepEqual(response.trailers, { 'x-read': '6 all' });
+    const lines = await go.openUpgrade('/hijack', 'lines');
+    lines.write('a line\n');
+    const [echo] = (await withDeadline('the echo', TIMEOUT_MS, once(lines, 'data'))) as [Buffer];
+    assert.equal(String(echo), 'a line\n');
+    lines.destroy();
+  });
+
+  test('curl asks before it sends much, and sends it', async () => {
+    const { stdout } = await promisify(execFile)('sh', [
+      '-c',
+      `head -c 3000000 /dev/zero | curl -sS -H 'authorization: Bearer ${API_KEY}' -H 'expect: 100-continue' --data-binary @- '${node.url}/count'`,
+    ]);
+    assert.equal(stdout, '3000000');
+  });
+
+  test('a gigabyte passes, and the service stays small', async () => {
+    const memory = new RoleMemory(shared.service);
+    const startedAt = performance.now();
+    const response = await go.open({ path: `/bytes?size=${DOWNLOAD_BYTES}` });
+    let received = 0;
+    response.on('data', (chunk: Buffer) => (received += chunk.length));
+    await withDeadline('the download', TRANSFER_TIMEOUT_MS, once(response, 'end'));
+    assert.equal(received, DOWNLOAD_BYTES);
+    const downloaded = performance.now() - startedAt;
+    const chunk = Buffer.alloc(MIB / 4);
+    const body = Readable.from(Array.from({ length: UPLOAD_BYTES / chunk.length }, () => chunk));
+    const upload = go.call({ method: 'POST', path: '/count', body });
+    const { text } = await withDeadline('the upload', TRANSFER_TIMEOUT_MS, upload);
+    assert.equal(Number(text), UPLOAD_BYTES);
+    const { text: growth, maxMiB } = memory.growth();
+    console.log(
+      `download ${downloaded} ms, upload ${performance.now() - startedAt - downloaded} ms, ${growth}`,
+    );
+    assert.ok(maxMiB < MAX_GROWTH_MIB, `grew by ${growth}`);
+  });
+
+  test('a server that is killed in the middle of an answer breaks the transfer', async () => {
+    const response = await node.open({ path: '/hang' });
+    await once(response, 'data');
+    await shared.api.exec(id, "pkill -KILL -f '[p]ort-server'");
+    await assert.rejects(withDeadline('the end', TIMEOUT_MS, response.toArray()), { code: 'ECONNRESET' });
+    const gone = await node.call({ path: '/' });
+    assert.equal(gone.status, 502);
+    assert.match(gone.text, /"port_unreachable"/u);
+  });
+
+  test('nginx answers many requests at once without an error', async () => {
+    const { api, registry } = shared;
+    const nginx = await api.create({ image: await pushNginxImage(registry), mem_mib: 256 });
+    try {
+      await api.exec(nginx.id, 'nginx');
+      const guest = new GuestPort(api, nginx.id, NGINX_PORT);
+      await guest.waitUntilServing();
+      const args = ['-t1', '-c8', '-d5s', '--timeout', '10s', '-H', `authorization: Bearer ${API_KEY}`];
+      const { stdout } = await promisify(execFile)('wrk', [...args, `${guest.url}/`], {
+        timeout: TIMEOUT_MS,
+      });
+      assert.ok(Number(/^\s*(\d+) requests in /mu.exec(stdout)?.[1]) > 100, stdout);
+      assert.doesNotMatch(stdout, /Socket errors|Non-2xx/u);
+    } finally {
+      await api.destroy(nginx.id);
+    }
+  });
+
+  test('a sandbox is not idle while a connection to a port is open', async () => {
+    const { api } = shared;
+    const idle = await api.create({ image: BASE_IMAGE, mem_mib: 256, timeout: IDLE_S });
+    await startInBackground(api, idle.id, 'silent', SILENT);
+    const abort = new AbortController();
+    const guest = new GuestPort(api, idle.id, 4000);
+    await pollUntil({ step: 'the server', timeoutMs: TIMEOUT_MS, intervalMs: 50 }, async () =>
+      (await api.exec(idle.id, 'ss -Hltn sport = :4000')).stdout === '' ? undefined : true,
+    );
+    const request = guest.open({ path: '/', signal: abort.signal });
+    request.catch(() => undefined);
+    const isListed = async (): Promise<boolean> =>
+      ((await api.call('GET', '/v1/runs')).body as unknown as { id: string }[]).some(
+        (run) => run.id === idle.id,
+      );
+    await delay(3 * IDLE_S * 1000);
+    assert.equal(await isListed(), true);
+    abort.abort();
+    await assert.rejects(request, { name: 'AbortError' });
+    await pollUntil({ step: 'the end', timeoutMs: TIMEOUT_MS, intervalMs: 100 }, async () =>
+      (await isListed()) ? undefined : true,
+    );
+  });
+});
