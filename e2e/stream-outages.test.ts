@@ -1,0 +1,112 @@
+/** What becomes of open streams when parts of the service go away: each is told, and the guest goes on. */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { after, before, describe, test } from 'node:test';
+import type { WebSocket } from 'ws';
+import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
+import { pollUntil, withDeadline } from '../packages/server/src/lib/deadline.ts';
+import { startPortServer, type GuestPort } from './fixtures/guest-port.ts';
+import { Shell } from './fixtures/shell.ts';
+import { shared as openShared } from './fixtures/shared.ts';
+import { StreamSocket } from './fixtures/stream-socket.ts';
+import { Terminal } from './fixtures/terminal.ts';
+
+const TIMEOUT_MS = 60_000;
+/** Of being told: a service that stops lets requests end for much longer. */
+const AT_ONCE_MS = 10_000;
+const MARKERS = { shell: 'sleep 9001', terminal: 'sleep 9002', exec: 'sleep 9003', stream: 'sleep 9004' };
+
+/** One of each kind, with a command in progress. */
+interface Streams {
+  sockets: Record<'shell' | 'terminal' | 'exec', StreamSocket>;
+  /** What the event stream of a command has said by its end. */
+  events: Promise<string>;
+  proxied: WebSocket;
+  /** Resolves when the proxied WebSocket or the proxied answer is cut. */
+  cut: Promise<unknown>;
+}
+
+describe('outages of streams', () => {
+  let shared: Awaited<ReturnType<typeof openShared>>;
+  let id = '';
+  let port: GuestPort;
+  before(async () => {
+    shared = await openShared();
+    ({ id } = await shared.api.create({ image: BASE_IMAGE, mem_mib: 512, timeout: 0 }));
+    port = await startPortServer(shared.api, id, 3000);
+  });
+  after(() => shared.api.destroy(id));
+
+  const isRunning = async (command: string): Promise<boolean> =>
+    (await shared.api.exec(id, `pgrep -fx '${command}'`)).exit_code === 0;
+  const whoRuns = async (): Promise<string[]> => {
+    const running = await Promise.all(Object.values(MARKERS).map(isRunning));
+    return Object.keys(MARKERS).filter((_, index) => running[index]);
+  };
+
+  async function openAll(): Promise<Streams> {
+    const { api } = shared;
+    const shell = await Shell.open(api, id);
+    shell.begin(MARKERS.shell);
+    const terminal = await Terminal.open(api, id, { command: MARKERS.terminal });
+    const exec = await new StreamSocket(api, `${id}/exec/ws`).opened();
+    exec.send({ command: MARKERS.exec, timeout: 600 });
+    const body = { command: `echo begun; ${MARKERS.stream}`, timeout: 600 };
+    const stream = await api.fetch('POST', `/v1/runs/${id}/exec/stream`, { body });
+    const events = stream.text().catch((error: unknown) => `cut: ${String(error)}`);
+    const proxied = port.openSocket('/');
+    proxied.on('error', () => undefined);
+    await withDeadline('the upgrade', TIMEOUT_MS, once(proxied, 'message'));
+    const answer = await port.open({ path: '/hang' });
+    const answerCut = assert.rejects(answer.toArray(), { code: 'ECONNRESET' });
+    const cut = Promise.all([once(proxied, 'close'), answerCut]);
+    await pollUntil({ step: 'all commands', timeoutMs: TIMEOUT_MS, intervalMs: 100 }, async () =>
+      (await whoRuns()).length === 4 ? true : undefined,
+    );
+    return { sockets: { shell, terminal, exec }, events, proxied, cut };
+  }
+
+  /** Each is told the same, by its last frame and, of a WebSocket, by the close code. */
+  async function assertTold(streams: Streams, closeCode: number, errorCode: string): Promise<void> {
+    for (const [kind, socket] of Object.entries(streams.sockets)) {
+      const { code, reason } = await socket.close();
+      const last = socket.frames.at(-1);
+      assert.deepEqual([code, last?.type, last?.error?.code], [closeCode, 'error', errorCode], kind);
+      assert.ok(reason.length > 10, kind);
+    }
+    const events = await withDeadline('the end of the events', TIMEOUT_MS, streams.events);
+    assert.match(events.trim().split('\n').at(-1) ?? '', new RegExp(`"code":"${errorCode}"`, 'u'));
+    await withDeadline('the end of proxied streams', TIMEOUT_MS, streams.cut);
+  }
+
+  const assertNewOnesOpen = async (): Promise<void> => {
+    const shell = await Shell.open(shared.api, id);
+    assert.equal(await shell.read('echo again'), 'again\n');
+    shell.socket.close();
+    assert.match(await port.get('/hanging'), /begun/u);
+  };
+
+  test('a runner that is killed: every stream says so, every command goes on', async () => {
+    const streams = await openAll();
+    await shared.service.killRole('runner');
+    await assertTold(streams, 1012, 'unavailable');
+    assert.deepEqual(await whoRuns(), ['shell', 'terminal', 'exec', 'stream']);
+    await assertNewOnesOpen();
+    await shared.api.exec(id, "pkill -f '^sleep 900'");
+  });
+
+  test('a service that stops: every stream says so at once, and it can be opened again afterwards', async () => {
+    const streams = await openAll();
+    const stopped = shared.service.stop();
+    await withDeadline(
+      'the closes',
+      AT_ONCE_MS,
+      Promise.all(Object.values(streams.sockets).map(async (each) => each.close())),
+    );
+    await assertTold(streams, 1012, 'unavailable');
+    assert.equal(await withDeadline('the stop', TIMEOUT_MS, stopped), 0);
+    await shared.service.launch();
+    await shared.service.waitFor('/healthz', TIMEOUT_MS, async () => (await shared.service.health()) === 200);
+    await assertNewOnesOpen();
+  });
+});
