@@ -13,10 +13,10 @@ const PORT = 8000;
 const ROUNDS = 10;
 const LOAD = { clients: 8, requests: 400 };
 const LARGE_BYTES = 64 << 20;
-/** Small answers at `/`, large ones elsewhere. */
+/** Small answers at `/`, large ones elsewhere. It closes no idle connection, which the floor's client would not survive. */
 const SERVER = `node -e '
 const chunk = Buffer.alloc(1 << 16);
-require("http").createServer((request, response) => {
+require("http").createServer({ keepAliveTimeout: 0 }, (request, response) => {
   if (request.url === "/") return response.end("hello");
   let left = ${LARGE_BYTES};
   const push = () => {

@@ -8,6 +8,8 @@ export interface ControlLimits {
   runnerOutageDeadlineMs: number;
   /** How long a shutdown waits for open requests. */
   shutdownDeadlineMs: number;
+  /** For a JSON body to arrive. */
+  bodyDeadlineMs: number;
   /** How often what the records say is compared with what runs. */
   reconcileIntervalMs: number;
   /** Requests to guests (exec, files) open at once, per organization. */
@@ -26,6 +28,7 @@ export const DEFAULT_CONTROL_LIMITS: ControlLimits = {
   createDeadlineMs: 900_000,
   runnerOutageDeadlineMs: 30_000,
   shutdownDeadlineMs: 20_000,
+  bodyDeadlineMs: 30_000,
   reconcileIntervalMs: 10_000,
   openRequestsPerOrganization: 256,
   openStreamsPerOrganization: 10_000,

@@ -2,11 +2,10 @@
 import { AppError } from '@coppice/contract';
 import { JSON_BODY_BYTES } from './error-mapper.ts';
 import type { App } from './app.ts';
+import type { HttpParts } from './parts.ts';
 
-/** Longest time for a JSON body to arrive, so that nobody holds a request open a byte at a time. */
-const BODY_DEADLINE_MS = 30_000;
-
-export function addJsonBody(app: App): void {
+/** A JSON body has to arrive in time, so that nobody holds a request open a byte at a time. */
+export function addJsonBody(app: App, { limits }: Pick<HttpParts, 'limits'>): void {
   const parse = app.getDefaultJsonParser('error', 'error');
   const options = { parseAs: 'string', bodyLimit: JSON_BODY_BYTES } as const;
   app.addContentTypeParser<string>('application/json', options, (request, text, done) => {
@@ -16,8 +15,9 @@ export function addJsonBody(app: App): void {
     return undefined;
   });
   app.addHook('preParsing', async (request, _reply, payload) => {
-    if (request.routeOptions.config.hasRawBody === true) return payload;
-    const timer = setTimeout(() => request.raw.destroy(), BODY_DEADLINE_MS);
+    // What follows the head of an upgrade is no body, and never ends.
+    if (request.routeOptions.config.hasRawBody === true || request.ws) return payload;
+    const timer = setTimeout(() => request.raw.destroy(), limits.bodyDeadlineMs);
     const stop = () => clearTimeout(timer);
     payload.once('end', stop).once('close', stop);
     return payload;

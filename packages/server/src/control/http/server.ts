@@ -81,7 +81,7 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
   addExposure(app, parts.exposure);
   addAdmission(app, parts);
   addRequestLog(app);
-  addJsonBody(app);
+  addJsonBody(app, parts);
   await addOpenApi(app, parts.version);
   addProxiedMethods(app);
   await addWebSockets(app);

@@ -209,6 +209,21 @@ test('a ticket is for sockets, not for requests, and lives five minutes at most'
   );
 });
 
+test('a quiet socket lives on, a body that does not come in time does not', async () => {
+  await using impatient = await startHarness({ bodyDeadlineMs: 200 });
+  const { id: sandboxId } = await impatient.create();
+  const started = Promise.withResolvers<FakeProcess>();
+  impatient.runner.onShell = started.resolve;
+  const client = new SocketClient(impatient, `/v1/runs/${sandboxId}/shell`);
+  const shell = await started.promise;
+  const never = new ReadableStream();
+  const headers = { 'content-type': 'application/json' };
+  await assert.rejects(impatient.call('POST', '/v1/runs', { raw: never, headers }));
+  shell.send(FRAME.stdout, 'still here');
+  await waitFor('the output', () => client.received.length === 1);
+  client.socket.terminate();
+});
+
 test('a service that shuts down closes sockets with 1012 and says so', async () => {
   const started = nextProcess('onShell');
   const client = open('shell');
