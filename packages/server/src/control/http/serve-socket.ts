@@ -61,7 +61,20 @@ export async function killedWhen<T>(
   }
 }
 
-/** The answer of such an endpoint to a request that asks for no upgrade. */
-export function upgradeRequired(): never {
-  throw new AppError('invalid_request', 'this endpoint is a WebSocket: send Upgrade: websocket');
+/** What such a route does with a request before its upgrade, when a client still learns by the status what is wrong. */
+export function beforeUpgrade({ sandboxes }: Pick<SocketParts, 'sandboxes'>): BeforeUpgrade {
+  return {
+    preHandler: async ({ organizationId, params }) => {
+      await sandboxes.getDriver(organizationId, (params as { id: string }).id);
+    },
+    handler: async () => {
+      throw new AppError('invalid_request', 'this endpoint is a WebSocket: send Upgrade: websocket');
+    },
+  };
+}
+
+interface BeforeUpgrade {
+  preHandler: (request: FastifyRequest) => Promise<void>;
+  /** Of a request that asks for none. */
+  handler: () => Promise<never>;
 }

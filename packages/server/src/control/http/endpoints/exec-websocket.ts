@@ -5,7 +5,7 @@ import { sendOutput } from '../../streams/output-frames.ts';
 import { RunningCommand } from '../../streams/running-command.ts';
 import type { App } from '../app.ts';
 import { SandboxParams, TicketQuery } from '../params.ts';
-import { killedWhen, serveSocket, upgradeRequired, type SocketParts } from '../serve-socket.ts';
+import { beforeUpgrade, killedWhen, serveSocket, type SocketParts } from '../serve-socket.ts';
 import type { WebSocketPeer } from '../web-socket-peer.ts';
 
 const Query = TicketQuery.extend({
@@ -36,11 +36,7 @@ export function addExecWebSocket(app: App, parts: SocketParts): void {
       params: SandboxParams,
       querystring: Query,
     },
-    // Before the upgrade: a client learns by its status what is wrong.
-    preHandler: async (request) => {
-      await parts.sandboxes.getDriver(request.organizationId, request.params.id);
-    },
-    handler: async () => upgradeRequired(),
+    ...beforeUpgrade(parts),
     wsHandler: (socket, request) => {
       const { query } = request;
       const { id } = request.params;

@@ -3,7 +3,7 @@ import { parseMessage } from '../../streams/client-message.ts';
 import { ShellSession } from '../../streams/shell-session.ts';
 import type { App } from '../app.ts';
 import { SandboxParams, TicketQuery } from '../params.ts';
-import { killedWhen, serveSocket, upgradeRequired, type SocketParts } from '../serve-socket.ts';
+import { beforeUpgrade, killedWhen, serveSocket, type SocketParts } from '../serve-socket.ts';
 import type { WebSocketPeer } from '../web-socket-peer.ts';
 
 const Query = TicketQuery.extend(ShellQuery.shape);
@@ -31,10 +31,7 @@ export function addShellWebSocket(app: App, parts: SocketParts): void {
       params: SandboxParams,
       querystring: Query,
     },
-    preHandler: async (request) => {
-      await parts.sandboxes.getDriver(request.organizationId, request.params.id);
-    },
-    handler: async () => upgradeRequired(),
+    ...beforeUpgrade(parts),
     wsHandler: (socket, request) => {
       const { ticket: _, ...options } = request.query;
       const { id } = request.params;

@@ -4,7 +4,7 @@ import { parseMessage, type ClientMessage } from '../../streams/client-message.t
 import { TerminalSession } from '../../streams/terminal-session.ts';
 import type { App } from '../app.ts';
 import { SandboxParams, TicketQuery } from '../params.ts';
-import { killedWhen, serveSocket, upgradeRequired, type SocketParts } from '../serve-socket.ts';
+import { beforeUpgrade, killedWhen, serveSocket, type SocketParts } from '../serve-socket.ts';
 import type { WebSocketPeer } from '../web-socket-peer.ts';
 
 const Query = TicketQuery.extend({
@@ -27,10 +27,7 @@ export function addTerminalWebSocket(app: App, parts: SocketParts): void {
       params: SandboxParams,
       querystring: Query,
     },
-    preHandler: async (request) => {
-      await parts.sandboxes.getDriver(request.organizationId, request.params.id);
-    },
-    handler: async () => upgradeRequired(),
+    ...beforeUpgrade(parts),
     wsHandler: (socket, request) => {
       const { ticket: _ticket, token: _token, ...options } = request.query;
       const { id } = request.params;
