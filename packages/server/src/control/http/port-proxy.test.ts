@@ -200,6 +200,31 @@ test('early hints pass, and the answer after them', async () => {
   assert.deepEqual(hints, [103, '</a.css>; rel=preload']);
 });
 
+test('hints that Node would not write, or that have no end, harm nobody', async () => {
+  await using hinting = createTcpServer((socket) => {
+    socket.on('error', () => undefined);
+    socket.once('data', () => {
+      socket.write('HTTP/1.1 103 Early Hints\r\nLink: nonsense;;\r\n\r\n');
+      for (let count = 0; count < 5000; count += 1)
+        socket.write(`HTTP/1.1 103 Early Hints\r\nLink: </${count}>; rel=preload\r\n\r\n`);
+      socket.write('HTTP/1.1 102 Processing\r\n\r\n');
+      socket.end('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX-T: \xff\r\n\r\n');
+    });
+  }).listen(0, '127.0.0.1');
+  await once(hinting, 'listening');
+  harness.runner.ports.set(103, (hinting.address() as AddressInfo).port);
+  const { hostname, port } = new URL(harness.control?.address ?? '');
+  const sent = sendRequest({ hostname, port, path: path('/', 103), headers: { authorization } });
+  let hints = 0;
+  sent.on('information', () => (hints += 1));
+  sent.end();
+  const [answer] = (await once(sent, 'response')) as [IncomingMessage];
+  assert.equal(answer.statusCode, 200);
+  answer.resume();
+  await once(answer, 'end');
+  assert.ok(hints > 0 && hints <= 16, `${hints} hints were passed on`);
+});
+
 test('a WebSocket is the guest’s from end to end', async () => {
   webSockets.once('connection', (socket, request) => {
     socket.send(`${request.url} ${request.headers['sec-websocket-protocol'] ?? ''}`);

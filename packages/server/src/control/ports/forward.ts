@@ -9,6 +9,8 @@ import {
   request as sendRequest,
   type ClientRequest,
   type IncomingMessage,
+  type InformationEvent,
+  type OutgoingMessage,
   type ServerResponse,
 } from 'node:http';
 import type { Duplex } from 'node:stream';
@@ -19,6 +21,8 @@ import type { RunnerClient } from '../placement/runner-client.ts';
 
 /** Of an answer's head; a guest may send larger ones than the API takes. */
 const MAX_HEAD_BYTES = 64 << 10;
+/** Interim answers that are passed on; they have no back-pressure, and a guest could send them for ever. */
+const MAX_HINTS = 16;
 const CLIENT_PROBE_MS = 30_000;
 /** Sent without a body they can be sent again, so a kept connection may be tried for them. */
 const REPEATABLE = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE', 'PROPFIND', 'REPORT', 'SEARCH']);
@@ -119,8 +123,7 @@ function sendBody(request: IncomingMessage, upstream: ClientRequest): void {
   upstream.flushHeaders();
   request.pipe(upstream, { end: false });
   request.once('end', () => {
-    if (request.rawTrailers.length > 0) upstream.addTrailers(buildTrailers(request.rawTrailers));
-    upstream.end();
+    if (addTrailers(upstream, request.rawTrailers)) upstream.end();
   });
   upstream.once('close', () => {
     request.unpipe(upstream);
@@ -128,14 +131,26 @@ function sendBody(request: IncomingMessage, upstream: ClientRequest): void {
   });
 }
 
+/** Handlers of events must not throw whatever the guest has written: nobody would catch it. */
+function passHint({ statusCode, headers }: InformationEvent, response: ServerResponse): void {
+  const { link } = headers;
+  try {
+    if (statusCode === 103 && link !== undefined) response.writeEarlyHints({ link });
+    else if (statusCode === 102) response.writeProcessing();
+  } catch (error) {
+    // Node takes fewer forms of a link than its parser lets through; an answer does without.
+    if (!(error instanceof TypeError)) response.destroy(error as Error);
+  }
+}
+
 type Answer = { message: IncomingMessage } | { message: IncomingMessage; socket: Duplex; head: Buffer };
 
 function waitForAnswer(upstream: ClientRequest, response: ServerResponse): Promise<Answer> {
   const { promise, resolve, reject } = Promise.withResolvers<Answer>();
-  upstream.on('information', ({ statusCode, headers }) => {
-    const { link } = headers;
-    if (statusCode === 103 && link !== undefined) response.writeEarlyHints({ link });
-    else if (statusCode === 102) response.writeProcessing();
+  let hints = 0;
+  upstream.on('information', (information) => {
+    hints += 1;
+    if (hints <= MAX_HINTS) passHint(information, response);
   });
   upstream.once('response', (message: IncomingMessage) => resolve({ message }));
   upstream.once('upgrade', (message, socket, head) => resolve({ message, socket, head }));
@@ -163,8 +178,7 @@ async function sendAnswer(answer: IncomingMessage, { response, ownOrigin }: Exch
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   answer.pipe(response, { end: false });
   answer.once('end', () => {
-    if (answer.rawTrailers.length > 0) response.addTrailers(buildTrailers(answer.rawTrailers));
-    response.end(resolve);
+    if (addTrailers(response, answer.rawTrailers)) response.end(resolve);
   });
   answer.once('error', reject);
   answer.once('close', () => {
@@ -172,6 +186,17 @@ async function sendAnswer(answer: IncomingMessage, { response, ownOrigin }: Exch
   });
   response.once('close', resolve);
   await promise;
+}
+
+/** False, and the message is broken off, when Node would not write them. */
+function addTrailers(message: OutgoingMessage, rawTrailers: readonly string[]): boolean {
+  try {
+    if (rawTrailers.length > 0) message.addTrailers(buildTrailers(rawTrailers));
+    return true;
+  } catch (error) {
+    message.destroy(error as Error);
+    return false;
+  }
 }
 
 type Upgraded = Extract<Answer, { socket: Duplex }>;
