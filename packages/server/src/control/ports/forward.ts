@@ -77,10 +77,9 @@ export class PortForwarder implements Disposable {
     const endless = new AbortController();
     try {
       sendBody(exchange.request, upstream);
-      const answer = await waitForAnswer(upstream, response);
-      if (isEndless(answer)) cutOff(exchange, endless.signal);
-      if ('socket' in answer) await joinSockets(exchange, answer);
-      else await sendAnswer(answer.message, exchange);
+      await carryAnswer(upstream, exchange, (answer) => {
+        if (isEndless(answer)) cutOff(exchange, endless.signal);
+      });
       return 'done';
     } catch (error) {
       if (response.headersSent || response.destroyed) {
@@ -145,17 +144,31 @@ function passHint({ statusCode, headers }: InformationEvent, response: ServerRes
 
 type Answer = { message: IncomingMessage } | { message: IncomingMessage; socket: Duplex; head: Buffer };
 
-function waitForAnswer(upstream: ClientRequest, response: ServerResponse): Promise<Answer> {
-  const { promise, resolve, reject } = Promise.withResolvers<Answer>();
+/** Whoever waited for the head before he listened to the rest could miss the end of an answer that breaks at once. */
+function carryAnswer(
+  upstream: ClientRequest,
+  exchange: Exchange,
+  onAnswer: (answer: Answer) => void,
+): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
   let hints = 0;
+  let isAnswered = false;
+  const carry = (answer: Answer): void => {
+    isAnswered = true;
+    onAnswer(answer);
+    const carried = 'socket' in answer ? joinSockets(exchange, answer) : sendAnswer(answer.message, exchange);
+    carried.then(resolve, reject);
+  };
   upstream.on('information', (information) => {
     hints += 1;
-    if (hints <= MAX_HINTS) passHint(information, response);
+    if (hints <= MAX_HINTS) passHint(information, exchange.response);
   });
-  upstream.once('response', (message: IncomingMessage) => resolve({ message }));
-  upstream.once('upgrade', (message, socket, head) => resolve({ message, socket, head }));
+  upstream.once('response', (message: IncomingMessage) => carry({ message }));
+  upstream.once('upgrade', (message, socket, head) => carry({ message, socket, head }));
   upstream.on('error', reject);
-  upstream.once('close', () => reject(new Error('the client left')));
+  upstream.once('close', () => {
+    if (!isAnswered) reject(new Error('the client left'));
+  });
   return promise;
 }
 
