@@ -224,6 +224,10 @@ async function joinSockets(
     throw new Error('an upgrade that nobody asked for');
   }
   const client = request.socket;
+  if (client.destroyed) {
+    socket.destroy();
+    return;
+  }
   client.setTimeout(0);
   client.setNoDelay(true);
   client.write(formatHead(message), 'latin1');
