@@ -13,7 +13,7 @@ import { StreamSocket } from './fixtures/stream-socket.ts';
 import { Terminal } from './fixtures/terminal.ts';
 
 const TIMEOUT_MS = 60_000;
-/** Of being told: a service that stops lets requests end for much longer. */
+/** What has no end of its own must not use up the time that a service gives its requests before it stops. */
 const AT_ONCE_MS = 10_000;
 const MARKERS = { shell: 'sleep 9001', terminal: 'sleep 9002', exec: 'sleep 9003', stream: 'sleep 9004' };
 
@@ -22,7 +22,7 @@ interface Streams {
   sockets: Record<'shell' | 'terminal' | 'exec', StreamSocket>;
   /** What the event stream of a command has said by its end. */
   events: Promise<string>;
-  /** Resolves when an upgraded connection to a port and an answer of one are cut. */
+  /** Resolves when an upgraded connection to a port and the events of one are cut. */
   cut: Promise<unknown>;
 }
 
@@ -56,7 +56,7 @@ describe('outages of streams', () => {
     const events = stream.text().catch((error: unknown) => `cut: ${String(error)}`);
     const upgraded = await port.openUpgrade('/hijack', 'lines');
     upgraded.on('error', () => undefined);
-    const answer = await port.open({ method: 'POST', path: '/', body: new PassThrough() });
+    const answer = await port.open({ method: 'POST', path: '/events', body: new PassThrough() });
     assert.equal(answer.statusCode, 200);
     const answerCut = assert.rejects(answer.toArray(), { code: 'ECONNRESET' });
     const cut = Promise.all([once(upgraded.resume(), 'close'), answerCut]);
@@ -104,7 +104,7 @@ describe('outages of streams', () => {
       Promise.all(Object.values(streams.sockets).map(async (each) => each.close())),
     );
     await assertTold(streams, 1012, 'unavailable');
-    assert.equal(await withDeadline('the stop', TIMEOUT_MS, stopped), 0);
+    assert.equal(await withDeadline('the stop', AT_ONCE_MS, stopped), 0);
     await shared.service.launch();
     await shared.service.waitFor('/healthz', TIMEOUT_MS, async () => (await shared.service.health()) === 200);
     await assertNewOnesOpen();
