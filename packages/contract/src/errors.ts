@@ -52,6 +52,11 @@ export const ERRORS = {
     retryable: false,
     summary: 'A stored secret was sealed with another master key; store it again.',
   },
+  snapshot_unusable: {
+    status: 409,
+    retryable: false,
+    summary: 'The snapshot is damaged, or bound to what this machine does not have; the message names it.',
+  },
   already_exists: { status: 409, retryable: false, summary: 'The name is taken.' },
   payload_too_large: { status: 413, retryable: false, summary: 'The body is over the stated limit.' },
   range_not_satisfiable: {

@@ -28,6 +28,26 @@ export const CreateVm = z.strictObject({
 });
 export type CreateVm = z.infer<typeof CreateVm>;
 
+/** Of a capture: `snap…` lives until it is deleted, `hib…` is the memory of one hibernated sandbox. */
+export const CaptureId = z.string().regex(/^(?:snap|hib)[0-9a-f]{20}$/u);
+
+/** Body of `PUT /vms/{id}` for a VM that goes on from a capture. */
+export const RestoreVm = z.strictObject({ capture_id: CaptureId });
+export type RestoreVm = z.infer<typeof RestoreVm>;
+
+/** Body of `POST /vms/{id}/snapshot`, `…/hibernate` and `…/rollback`. */
+export const CaptureRequest = z.strictObject({ capture_id: CaptureId });
+export type CaptureRequest = z.infer<typeof CaptureRequest>;
+
+/** Body of `POST /vms/{id}/fork`: ids of the children, which name the fork, too. */
+export const ForkVm = z.strictObject({
+  children: z
+    .array(z.string().regex(/^run[0-9a-f]{20}$/u))
+    .min(1)
+    .max(100),
+});
+export type ForkVm = z.infer<typeof ForkVm>;
+
 /** Body of `POST /images/prepare`. */
 export const PrepareImage = z.strictObject({
   image: z.string().min(1).max(512),
@@ -47,6 +67,35 @@ export const VmInfo = z.object({
   timings_ms: z.record(z.string(), z.number()),
 });
 export type VmInfo = z.infer<typeof VmInfo>;
+
+/** What a VM's process has used, read on the host. */
+export const VmUsage = z.object({ cpu_ms: z.int(), mem_peak_bytes: z.int() });
+export type VmUsage = z.infer<typeof VmUsage>;
+
+export const CaptureInfo = z.object({
+  id: CaptureId,
+  kind: z.enum(['snapshot', 'hibernation']),
+  /** The VM that was saved. */
+  vm_id: z.string(),
+  image: z.string(),
+  vcpus: z.int(),
+  mem_mib: z.int(),
+  disk_mib: z.int(),
+  /** On disk; of files that others share it is counted, too. */
+  size_bytes: z.int(),
+  created_at: z.iso.datetime(),
+  /** How long the guest stood still. */
+  pause_ms: z.number(),
+  /** What it needs to be restored, by name: QEMU, kernel, machine, accelerator. */
+  bound_to: z.record(z.string(), z.string()),
+  /** Until it was saved. */
+  usage: VmUsage,
+});
+export type CaptureInfo = z.infer<typeof CaptureInfo>;
+
+/** Answer of `POST /vms/{id}/rollback`. */
+export const RolledBackVm = VmInfo.extend({ replaced_usage: VmUsage });
+export type RolledBackVm = z.infer<typeof RolledBackVm>;
 
 /** Why a VM ended: asked to, powered off from inside, its kernel panicked, or its VMM or host was lost. */
 export const EndReason = z.enum(['destroyed', 'guest_shutdown', 'guest_panic', 'vmm_lost']);
@@ -129,6 +178,13 @@ export const RunnerError = z.object({
   message: z.string().max(4096),
 });
 export type RunnerError = z.infer<typeof RunnerError>;
+
+/** Answer of `POST /vms/{id}/fork`; children in the order of the request. */
+export const ForkedVms = z.object({
+  pause_ms: z.number(),
+  children: z.array(z.union([z.object({ vm: VmInfo }), z.object({ error: RunnerError })])),
+});
+export type ForkedVms = z.infer<typeof ForkedVms>;
 
 export const PrepareProgress = z.discriminatedUnion('type', [
   z.object({
