@@ -12,6 +12,7 @@ import type { Confinement } from '../packages/server/src/lib/runner-protocol.ts'
 import type { JailPlan } from '../packages/server/src/runner/confinement/jail-plan.ts';
 import { Jail } from '../packages/server/src/runner/confinement/jail.ts';
 import { sweepQemuClosures } from '../packages/server/src/runner/confinement/qemu-closure.ts';
+import { MachineStore } from '../packages/server/src/runner/machine/machine-store.ts';
 import { INSIDE } from '../packages/server/src/runner/confinement/vm-layout.ts';
 import { Api } from './fixtures/api.ts';
 import {
@@ -81,12 +82,23 @@ describe('a hostile program in QEMU’s place', () => {
     uid = own.record.uid;
     const jail = await Jail.open({
       launcherPath: tools.jail,
-      qemuPath: tools.qemu,
-      directory: join(service.dataDir, 'runner', 'qemu'),
       uid,
       log: pino({ level: 'silent' }),
     });
-    place = { service, jail, tools, program: HOSTILE, own, other: findSandbox(service, second) };
+    const machines = await MachineStore.open({
+      directory: join(service.dataDir, 'runner', 'machines'),
+      tools,
+      confinement: jail.confinement.kind,
+      log: pino({ level: 'silent' }),
+    });
+    place = {
+      service,
+      jail,
+      machine: machines.current,
+      program: HOSTILE,
+      own,
+      other: findSandbox(service, second),
+    };
   });
 
   after(async () => {
@@ -213,10 +225,10 @@ describe('a hostile program in QEMU’s place', () => {
   });
 
   it('runs from a copy of QEMU that is kept as long as a VM does', () => {
-    const copies = join(service.dataDir, 'runner', 'qemu');
+    const copies = join(service.dataDir, 'runner', 'machines', 'qemu');
     const names = readdirSync(copies);
     assert.equal(names.length, 1);
-    const later = { directory: join(copies, 'later'), program: '', firmwareDirectory: '', mounts: [] };
+    const later = { ...place.machine.closure, directory: join(copies, 'later') };
     assert.deepEqual(sweepQemuClosures(later, service.vmPids()), []);
     assert.deepEqual(readdirSync(copies), names);
   });

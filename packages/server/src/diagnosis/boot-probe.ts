@@ -9,6 +9,7 @@ import { bootOnce, findKvmObstacle } from '../runner/vmm/accelerator.ts';
 import { hostBootId } from '../runner/vmm/host-process.ts';
 import { measureTscKhz } from '../runner/vmm/host-tsc.ts';
 import { Jail } from '../runner/confinement/jail.ts';
+import { MachineStore } from '../runner/machine/machine-store.ts';
 import { Qemu } from '../runner/vmm/qemu.ts';
 import { SharedAccount } from '../runner/vmm/vm-accounts.ts';
 import { makeProbeDirectory, removeLeftDirectories } from './leftovers.ts';
@@ -64,12 +65,7 @@ async function boot(
   how: { accelerator: Accelerator; tscKhz: number; signal: AbortSignal },
 ): Promise<number> {
   const { accelerator, tscKhz, signal } = how;
-  const {
-    qemu: qemuPath,
-    jail: launcherPath,
-    kernel: kernelPath,
-    initramfs: initramfsPath,
-  } = config.runner.tools;
+  const { tools } = config.runner;
   const uid = process.getuid?.() === 0 ? config.runner.uidBase : (process.getuid?.() ?? 0);
   await removeLeftDirectories((path) => new SharedAccount(uid, [join(path, 'vm')]));
   const root = makeProbeDirectory();
@@ -77,11 +73,14 @@ async function boot(
   chmodSync(root, 0o711);
   const log = pino({ level: 'silent' });
   try {
-    const jail = await Jail.open({ launcherPath, qemuPath, directory: join(root, 'qemu'), uid, log });
-    const vmm = new Qemu({ jail, kernelPath, initramfsPath, tscKhz }, log);
+    const jail = await Jail.open({ launcherPath: tools.jail, uid, log });
+    const confinement = jail.confinement.kind;
+    const machines = await MachineStore.open({ directory: join(root, 'machines'), tools, confinement, log });
+    const vmm = new Qemu({ jail, tscKhz }, log);
     const started = performance.now();
     const directory = join(root, 'vm');
-    await bootOnce({ vmm, directory, uid, accelerator, timeoutMs: TIMEOUT_MS[accelerator], signal });
+    const timeoutMs = TIMEOUT_MS[accelerator];
+    await bootOnce({ vmm, machine: machines.current, directory, uid, accelerator, timeoutMs, signal });
     return performance.now() - started;
   } finally {
     rmSync(root, { recursive: true, force: true });

@@ -14,6 +14,7 @@ import { isTmpfs } from './disk/tmpfs.ts';
 import { EventSpool } from './driver/event-spool.ts';
 import { Fleet } from './driver/fleet.ts';
 import { ImageStore, type ImageStoreOptions } from './image/image-store.ts';
+import type { MachineStore } from './machine/machine-store.ts';
 import { openNetwork } from './network/open-network.ts';
 import type { VmNetwork } from './network/vm-network.ts';
 import type { RunnerConfig } from './runner-config.ts';
@@ -39,6 +40,7 @@ export interface OpenedFleet {
 
 interface FleetParts {
   vmm: Qemu;
+  machines: MachineStore;
   bindings: Bindings;
   accelerator: AcceleratorChoice;
   accounts: VmAccounts;
@@ -46,7 +48,7 @@ interface FleetParts {
 
 export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): Promise<OpenedFleet> {
   const { dataDir, runDir, tools } = config;
-  const { vmm, accounts } = parts;
+  const { vmm, machines, accounts } = parts;
   const { accelerator } = parts.accelerator;
   const cgroups = CgroupTree.open({ slug: config.slug, log });
   const disk = new DiskGuard({ directory: dataDir, reserveMiB: config.diskReserveMiB });
@@ -71,6 +73,7 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
     directory: join(dataDir, 'templates'),
     socketDirectory: templateSockets,
     vmm,
+    machine: machines.current,
     scratch,
     uid: accounts.template,
     bindings: parts.bindings,

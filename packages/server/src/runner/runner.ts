@@ -1,12 +1,13 @@
 /** Composition root of the runner: what there is of the machine, what works on it, and the socket for control. */
 import { createHash } from 'node:crypto';
-import { mkdirSync, statSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { lockInstance } from '../lib/instance-lock.ts';
 import { RUNNER_PROTOCOL_VERSION, type RunnerStatus } from '../lib/runner-protocol.ts';
 import { Jail } from './confinement/jail.ts';
 import { RunnerServer } from './http/runner-server.ts';
+import { MachineStore, type Machine } from './machine/machine-store.ts';
 import { openFleet, type OpenedFleet } from './open-fleet.ts';
 import type { RunnerConfig } from './runner-config.ts';
 import type { Bindings } from './snapshot/template-store.ts';
@@ -28,22 +29,26 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
   const lock = setup.use(await lockInstance('runner', config.dataDir));
   const accounts = openAccounts(config, log);
   const tscKhz = await measureTscKhz();
-  const bindings = bindingsOf(config, tscKhz);
-  const { kernel: kernelPath, initramfs: initramfsPath, jail: launcherPath, qemu: qemuPath } = config.tools;
-  const directory = join(config.dataDir, 'qemu');
-  const jail = await Jail.open({ launcherPath, qemuPath, directory, uid: accounts.probe, log });
-  const vmm = new Qemu({ jail, kernelPath, initramfsPath, tscKhz }, log);
+  const jail = await Jail.open({ launcherPath: config.tools.jail, uid: accounts.probe, log });
+  const machines = await MachineStore.open({
+    directory: join(config.dataDir, 'machines'),
+    tools: config.tools,
+    confinement: jail.confinement.kind,
+    log,
+  });
+  const bindings = bindingsOf(machines.current, tscKhz);
+  const vmm = new Qemu({ jail, tscKhz }, log);
   const accelerator = await chooseAccelerator({
     vmm,
+    machine: machines.current,
     cachePath: join(config.dataDir, 'accelerator.json'),
     directory: probeDirectory(config),
     uid: accounts.probe,
     binding: createHash('sha256').update(JSON.stringify(bindings)).digest('hex'),
     log,
   });
-  const opened = await openFleet(config, { vmm, bindings, accelerator, accounts }, log);
+  const opened = await openFleet(config, { vmm, machines, bindings, accelerator, accounts }, log);
   setup.defer(() => opened.close());
-  jail.sweep(accounts.listAllVmms().map(({ pid }) => pid));
   const { fleet, spool, images } = opened;
   const status = (): RunnerStatus => buildStatus(opened, { accelerator, jail });
   const server = await RunnerServer.listen({ fleet, spool, images, status, log }, config.socketPath);
@@ -96,14 +101,10 @@ function openAccounts(config: RunnerConfig, log: Logger): VmAccounts {
 /** Two measurements of one counter differ by some parts in a million; two hosts' counters by more than this. */
 const TSC_GRAIN_KHZ = 10_000;
 
-/** What saved state is bound to. Path, size and time stand for the content: packages replace files whole. */
-function bindingsOf(config: RunnerConfig, tscKhz: number): Bindings {
-  const bound = { qemu: config.tools.qemu, kernel: config.tools.kernel, initramfs: config.tools.initramfs };
-  const versions = Object.fromEntries(
-    Object.entries(bound).map(([name, path]) => {
-      const { size, mtimeMs } = statSync(path);
-      return [name, `${path}:${size}:${mtimeMs}`];
-    }),
-  );
-  return { versions, host: { tsc: String(Math.round(tscKhz / TSC_GRAIN_KHZ)) } };
+/** What saved state is bound to. */
+function bindingsOf(machine: Machine, tscKhz: number): Bindings {
+  return {
+    versions: { machineKey: machine.key },
+    host: { tsc: String(Math.round(tscKhz / TSC_GRAIN_KHZ)) },
+  };
 }

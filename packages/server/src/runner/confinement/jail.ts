@@ -2,10 +2,11 @@
 import { spawn, type ChildProcess, type IOType } from 'node:child_process';
 import { statSync } from 'node:fs';
 import type { Logger } from 'pino';
+import type { Machine } from '../machine/machine-store.ts';
 import { buildQemuArguments, type QemuOptions } from '../vmm/qemu-arguments.ts';
 import { chooseConfinement, type ConfinementChoice } from './confinement-probe.ts';
 import { encodePlan, launcherCommand, type JailLimits, type JailPlan } from './jail-plan.ts';
-import { ensureQemuClosure, sweepQemuClosures, type QemuClosure } from './qemu-closure.ts';
+import { commandInside, commandOutside } from './qemu-closure.ts';
 import { arrangeInside, arrangeOutside, type VmLayout } from './vm-layout.ts';
 
 /** QEMU holds a few dozen. */
@@ -18,15 +19,13 @@ const DISK_FORMAT_SHARE = 1.01;
 
 export interface JailOptions {
   launcherPath: string;
-  qemuPath: string;
-  /** Holds the copies of QEMU. */
-  directory: string;
   /** User id for the probe. */
   uid: number;
   log: Logger;
 }
 
 export interface JailedStart {
+  machine: Machine;
   uid: number;
   cgroupProcs: readonly string[];
   /** Beginning with descriptor 1. */
@@ -36,16 +35,10 @@ export interface JailedStart {
 export class Jail {
   readonly confinement: ConfinementChoice;
   readonly #options: JailOptions;
-  readonly #closure: QemuClosure | undefined;
 
-  private constructor(
-    options: JailOptions,
-    confinement: ConfinementChoice,
-    closure: QemuClosure | undefined,
-  ) {
+  private constructor(options: JailOptions, confinement: ConfinementChoice) {
     this.#options = options;
     this.confinement = confinement;
-    this.#closure = closure;
   }
 
   static async open(options: JailOptions): Promise<Jail> {
@@ -53,13 +46,12 @@ export class Jail {
     const choice = await chooseConfinement({ launcherPath, isRoot: isRoot(), uid });
     const level = choice.kind === 'reduced' ? 'warn' : 'info';
     log[level]({ confinement: choice.kind, reason: choice.reason }, 'confinement of QEMU');
-    if (choice.kind === 'reduced') return new Jail(options, choice, undefined);
-    return new Jail(options, choice, await ensureQemuClosure(options.directory, options.qemuPath));
+    return new Jail(options, choice);
   }
 
   /** Where QEMU finds what `options` name by paths of the host. */
   arrange({ files, mode }: Pick<QemuOptions, 'files' | 'mode'>): VmLayout {
-    return this.#closure === undefined ? arrangeOutside(files, mode) : arrangeInside(files, mode);
+    return this.#isReduced ? arrangeOutside(files, mode) : arrangeInside(files, mode);
   }
 
   /** Detached, in a session of its own: it must survive this process. Its id stays the same when it becomes QEMU. */
@@ -79,25 +71,24 @@ export class Jail {
   buildPlan(options: QemuOptions, start: JailedStart): JailPlan {
     const layout = this.arrange(options);
     const args = buildQemuArguments({ ...options, files: layout.files, mode: layout.mode });
-    const firmware = this.#closure === undefined ? [] : ['-L', this.#closure.firmwareDirectory];
+    const { closure } = start.machine;
+    const qemu = this.#isReduced ? commandOutside(closure) : commandInside(closure);
     return {
       cgroups: start.cgroupProcs,
-      mounts: [...(this.#closure?.mounts ?? []), ...layout.mounts],
+      mounts: this.#isReduced ? [] : [...closure.mounts, ...layout.mounts],
       ...(isRoot() ? { uid: start.uid } : {}),
       limits: limitsOf(options),
       descriptors: start.descriptors.flatMap((given, index) =>
         typeof given === 'number' && index >= 2 ? [index + 1] : [],
       ),
-      program: this.#closure?.program ?? this.#options.qemuPath,
-      args: [...firmware, ...args],
+      program: qemu.program,
+      args: [...qemu.args, ...args],
     };
   }
 
-  /** Removes copies of QEMU that nobody uses any more; `pids` are those of all VMs. */
-  sweep(pids: readonly number[]): void {
-    if (this.#closure === undefined) return;
-    for (const directory of sweepQemuClosures(this.#closure, pids))
-      this.#options.log.info({ directory }, 'copy of an earlier QEMU removed');
+  /** QEMU sees the host's paths. */
+  get #isReduced(): boolean {
+    return this.confinement.kind === 'reduced';
   }
 }
 

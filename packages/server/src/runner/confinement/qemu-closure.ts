@@ -18,7 +18,7 @@ import {
   rmSync,
   statSync,
 } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { syncDirectory } from '../../lib/durable-file.ts';
 import { runCommand } from '../../lib/run-command.ts';
 import type { Mount } from './jail-plan.ts';
@@ -28,6 +28,8 @@ const FORMAT = 1;
 const TOOL_TIMEOUT_MS = 30_000;
 const BUILDING = '.building';
 const FIRMWARE_DIRECTORY = '/firmware';
+/** Of a process, as the kernel keeps it. */
+const COMMAND_NAME_LENGTH = 15;
 /** Of all that QEMU brings, what the machine `microvm` may load. */
 const FIRMWARE =
   /^(?:bios-microvm\.bin|qboot\.rom|kvmvapic\.bin|pvh\.bin|(?:linux|multi)boot(?:_dma)?\.bin)$/u;
@@ -42,6 +44,9 @@ export interface QemuClosure {
   directory: string;
   /** Path of QEMU in the jail. */
   program: string;
+  /** … and of what loads its libraries, from these directories. */
+  linker: string;
+  libraryDirectories: string[];
   /** Where QEMU finds firmware in the jail. */
   firmwareDirectory: string;
   mounts: Mount[];
@@ -62,13 +67,48 @@ export async function ensureQemuClosure(directory: string, qemuPath: string): Pr
     ...(await findFirmware(qemuPath)),
   ];
   const closure = join(directory, keyOf(files));
+  const libraries = files.filter(({ mode }) => mode === LIBRARY_MODE).map(({ target }) => target);
+  const linker = libraries.find((path) => basename(path).startsWith('ld-')) ?? '';
   if (!existsSync(closure)) build(closure, files);
   const mounts = readdirSync(closure).map((name) => ({
     source: join(closure, name),
     target: `/${name}`,
     executable: `/${name}` !== FIRMWARE_DIRECTORY,
   }));
-  return { directory: closure, program: qemuPath, firmwareDirectory: FIRMWARE_DIRECTORY, mounts };
+  return {
+    directory: closure,
+    program: qemuPath,
+    linker,
+    libraryDirectories: [...new Set(libraries.map((path) => dirname(path)))],
+    firmwareDirectory: FIRMWARE_DIRECTORY,
+    mounts,
+  };
+}
+
+interface QemuCommand {
+  program: string;
+  args: string[];
+}
+
+/** How the copy is started where its files have the host's paths. */
+export function commandInside({ program, firmwareDirectory }: QemuClosure): QemuCommand {
+  return { program, args: ['-L', firmwareDirectory] };
+}
+
+/**
+ * … and where it sees the host's own files: by its own dynamic linker, as the host's may come to fit other libraries.
+ * Its process is then called as QEMU's is.
+ */
+export function commandOutside(closure: QemuClosure): QemuCommand {
+  const inCopy = (path: string): string => join(closure.directory, path);
+  const name = basename(closure.program).slice(0, COMMAND_NAME_LENGTH);
+  return {
+    program: inCopy(closure.linker),
+    args: [
+      ['--library-path', closure.libraryDirectories.map(inCopy).join(':'), inCopy(closure.program)],
+      ['-L', inCopy(closure.firmwareDirectory), '-name', `process=${name}`],
+    ].flat(),
+  };
 }
 
 /** `name => /path (address)`, or `/path (address)` for the dynamic linker. */

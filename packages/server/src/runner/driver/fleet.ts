@@ -160,7 +160,7 @@ export class Fleet {
     const shape = { accelerator, vcpus, memMiB, diskMiB };
     const key = templates.keyOf(image, shape);
     lease.add(templateKey(key));
-    return { image, shape, templateKey: key, files: templates.filesOf(key) };
+    return { machine: templates.machine, image, shape, templateKey: key, files: templates.filesOf(key) };
   }
 
   async #claim(

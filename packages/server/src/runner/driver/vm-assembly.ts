@@ -18,6 +18,7 @@ import { buildUnitLimits } from '../confinement/unit-limits.ts';
 import { isTmpfs } from '../disk/tmpfs.ts';
 import { copyOverlay, type ScratchStore } from '../disk/scratch-store.ts';
 import type { StoredImage } from '../image/image-store.types.ts';
+import type { Machine } from '../machine/machine-store.ts';
 import { addressesOf, type VmNetwork, type VmSlot } from '../network/vm-network.ts';
 import { hostBootId } from '../vmm/host-process.ts';
 import type { TemplateShape } from '../vmm/qemu-arguments.ts';
@@ -43,6 +44,8 @@ export interface AssemblyParts {
 
 /** What a VM is made from. */
 export interface Blueprint {
+  /** That of the files' state. */
+  machine: Machine;
   image: StoredImage;
   shape: TemplateShape;
   templateKey: string;
@@ -91,6 +94,7 @@ export class VmAssembler {
     driver.assertCreating();
     const launch = {
       id: driver.unit,
+      machine: blueprint.machine,
       shape: blueprint.shape,
       uid: record.uid,
       socketDirectory: sockets,

@@ -27,6 +27,7 @@ import { AgentSession } from '../agent-client/agent-session.ts';
 import { rehearse, TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
 import { copyOverlay, type ScratchStore } from '../disk/scratch-store.ts';
 import type { StoredImage } from '../image/image-store.types.ts';
+import type { Machine } from '../machine/machine-store.ts';
 import { addressesOf, type VmNetwork, type VmSlot } from '../network/vm-network.ts';
 import { GUEST_MAC, kernelCommandLine, MACHINE_VERSION, type TemplateShape } from '../vmm/qemu-arguments.ts';
 import { isAlive } from '../vmm/host-process.ts';
@@ -53,6 +54,8 @@ export interface TemplateStoreOptions {
   directory: string;
   socketDirectory: string;
   vmm: Vmm;
+  /** What new templates are made with. */
+  machine: Machine;
   scratch: ScratchStore;
   /** Uid of the VM that becomes a template; one is made at a time. */
   uid: number;
@@ -85,6 +88,11 @@ export class TemplateStore {
     for (const parent of [options.directory, options.socketDirectory])
       mkdirSync(parent, { recursive: true, mode: 0o711 });
     return new TemplateStore(options);
+  }
+
+  /** What all templates that serve a create were made with. */
+  get machine(): Machine {
+    return this.#options.machine;
   }
 
   /** Name of the template's directory. An image that was made again has other bytes than the one the guest has read. */
@@ -168,17 +176,25 @@ export class TemplateStore {
     cgroupProcs: readonly string[];
   }): Promise<void> {
     const { building, sockets, image, shape, slot, cgroupProcs } = build;
-    const { scratch, uid, vmm } = this.#options;
+    const { scratch, uid, vmm, machine } = this.#options;
     const base = await scratch.ensureBase(shape.diskMiB);
     const scratchPath = join(sockets, 'scratch.qcow2');
     copyOverlay(base.overlayPath, scratchPath, uid);
     const ramPath = join(building, 'ram');
     makeRamFile(ramPath, shape.memMiB, uid);
     const disks = { imagePath: image.path, scratchBasePath: base.basePath, scratchPath };
-    const vm = await vmm.boot(
-      { id: 'template', shape, uid, socketDirectory: sockets, disks, openTap: slot.openTap, cgroupProcs },
-      ramPath,
-    );
+    const { openTap } = slot;
+    const launch = {
+      id: 'template',
+      machine,
+      shape,
+      uid,
+      socketDirectory: sockets,
+      disks,
+      openTap,
+      cgroupProcs,
+    };
+    const vm = await vmm.boot(launch, ramPath);
     try {
       const session = await AgentSession.open({
         socketDirectory: sockets,

@@ -20,6 +20,7 @@ import { writeAtomically } from '../../lib/durable-file.ts';
 import { withDeadline } from '../../lib/deadline.ts';
 import { Accelerator } from '../../lib/runner-protocol.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
+import type { Machine } from '../machine/machine-store.ts';
 import { hostBootId, isAlive } from './host-process.ts';
 import { giveTo } from './vm-accounts.ts';
 import type { Vmm } from './vmm.ts';
@@ -43,12 +44,13 @@ export interface AcceleratorChoice {
 
 export interface ProbeOptions {
   vmm: Vmm;
+  machine: Machine;
   /** Where the answer is kept: `accelerator.json`, which `coppice doctor` reads too. */
   cachePath: string;
   /** RAM file and sockets of the probe; removed afterwards. */
   directory: string;
   uid: number;
-  /** Changes with QEMU, kernel and initramfs. */
+  /** Changes with the machine. */
   binding: string;
   log: Logger;
 }
@@ -96,7 +98,7 @@ export function findKvmObstacle(): string | undefined {
   }
 }
 
-export interface BootOptions extends Pick<ProbeOptions, 'vmm' | 'directory' | 'uid'> {
+export interface BootOptions extends Pick<ProbeOptions, 'vmm' | 'machine' | 'directory' | 'uid'> {
   accelerator: Accelerator;
   timeoutMs: number;
   /** Ends the attempt, and with it the VM. */
@@ -105,7 +107,7 @@ export interface BootOptions extends Pick<ProbeOptions, 'vmm' | 'directory' | 'u
 
 /** Boots the guest kernel without any disk until the agent answers, and ends it. */
 export async function bootOnce(options: BootOptions): Promise<void> {
-  const { directory, uid, vmm, accelerator, timeoutMs, signal } = options;
+  const { directory, uid, vmm, machine, accelerator, timeoutMs, signal } = options;
   rmSync(directory, { recursive: true, force: true });
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const ramPath = join(directory, 'ram');
@@ -116,6 +118,7 @@ export async function bootOnce(options: BootOptions): Promise<void> {
   try {
     const launch = {
       id: 'probe',
+      machine,
       shape,
       uid,
       socketDirectory: directory,

@@ -17,8 +17,6 @@ const MESSAGES_LIMIT = 2000;
 
 export interface QemuTools {
   jail: Jail;
-  kernelPath: string;
-  initramfsPath: string;
   tscKhz: number;
 }
 
@@ -83,8 +81,8 @@ export class Qemu implements Vmm {
       tscKhz: this.#tools.tscKhz,
       mode,
       files: {
-        kernelPath: this.#tools.kernelPath,
-        initramfsPath: this.#tools.initramfsPath,
+        kernelPath: launch.machine.kernelPath,
+        initramfsPath: launch.machine.initramfsPath,
         ramPath,
         socketDirectory: launch.socketDirectory,
         disks: launch.disks,
@@ -118,8 +116,8 @@ export class Qemu implements Vmm {
         descriptors[TAP_CHILD_FD - 1] = tap;
       }
       if (launch.shape.accelerator === 'kvm') descriptors[KVM_CHILD_FD - 1] = open('/dev/kvm', 'r+');
-      const { uid, cgroupProcs } = launch;
-      const child = this.#tools.jail.spawn(options, { uid, cgroupProcs, descriptors });
+      const { machine, uid, cgroupProcs } = launch;
+      const child = this.#tools.jail.spawn(options, { machine, uid, cgroupProcs, descriptors });
       return { identity: await identityOf(child), messagesPath };
     } finally {
       for (const descriptor of opened) closeSync(descriptor);

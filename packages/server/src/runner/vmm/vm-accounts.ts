@@ -116,9 +116,12 @@ function worksIn(pid: number, directory: string): boolean {
   return directory.endsWith(path) || join(directory, basename(path)).endsWith(path);
 }
 
+/** Where QEMU is not jailed its dynamic linker is started, and then called so until QEMU has read its options. */
+const QEMU_NAME = /^(?:qemu-system|ld-)/u;
+
 function isQemu(pid: number): boolean {
   try {
-    return readFileSync(`/proc/${pid}/comm`, 'utf8').startsWith('qemu-system');
+    return QEMU_NAME.test(readFileSync(`/proc/${pid}/comm`, 'utf8'));
   } catch {
     return false;
   }

@@ -1,6 +1,7 @@
 /**
  * The seam to the virtual machine monitor. QEMU is the only one written; tests of the driver stand in for it here.
  */
+import type { Machine } from '../machine/machine-store.ts';
 import type { DiskFiles, MachineShape } from './qemu-arguments.ts';
 import type { ProcessIdentity, ProcessUsage } from './host-process.ts';
 
@@ -14,6 +15,8 @@ export interface TemplateFiles {
 
 export interface VmLaunch {
   id: string;
+  /** What it is started with; saved state loads only in the one that it was saved with. */
+  machine: Machine;
   shape: MachineShape;
   /** Unprivileged uid (and gid) of this VM alone. */
   uid: number;
