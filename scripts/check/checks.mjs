@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { AGENT_DIRECTORY, GO_ENVIRONMENT } from '../setup/agent.mjs';
+import { CAPTURE_DIRECTORY } from '../setup/capture.mjs';
 import { JAIL_DIRECTORY } from '../setup/jail.mjs';
 import { getNode } from '../setup/node-runtime.mjs';
 import { REPOSITORY } from '../setup/paths.mjs';
@@ -57,6 +58,7 @@ async function listChecks() {
     nodeCheck('types of the scripts (tsc)', 'tsc', ['--noEmit', '-p', 'scripts']),
     ...goChecks(go, 'agent', AGENT_DIRECTORY),
     ...goChecks(go, 'jail', JAIL_DIRECTORY),
+    ...goChecks(go, 'capture', CAPTURE_DIRECTORY),
   ];
 }
 

@@ -8,6 +8,7 @@ export const RUN_ENTRIES = ['runner.sock', 'control', 'v', 't'];
 export const ASSETS_ENTRIES = [
   'agent',
   'base-image',
+  'capture',
   'initramfs',
   'jail',
   'kernel',

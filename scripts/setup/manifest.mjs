@@ -9,6 +9,7 @@ import { manifestPath } from './paths.mjs';
  * @property {{ path: string, release: string }} kernel
  * @property {{ path: string }} initramfs
  * @property {{ path: string }} jail  the launcher that becomes QEMU
+ * @property {{ path: string }} capture  the program that writes the memory of VMs to files
  * @property {{ layout_path: string, reference: string }} base_image
  * @property {{ path: string, version: string }} qemu
  * @property {{ path: string }} qemu_img

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { ensureAccount } from './account.mjs';
 import { ensureAgent } from './agent.mjs';
 import { ensureBaseImage } from './base-image.mjs';
+import { ensureCapture } from './capture.mjs';
 import { ensureInitramfs } from './initramfs.mjs';
 import { ensureJail } from './jail.mjs';
 import { ensureKernel } from './kernel.mjs';
@@ -75,6 +76,7 @@ async function setUpLocked(options) {
   const postgresBin = await ensurePostgres();
   const agentPath = await ensureAgent(() => getTool(tools, 'go').path);
   const jailPath = await ensureJail(() => getTool(tools, 'go').path);
+  const capturePath = await ensureCapture(() => getTool(tools, 'go').path);
   const kernel = await ensureKernel({ refresh });
   const initramfsPath = await ensureInitramfs({ kernel, agentPath });
   const baseImage = await ensureBaseImage({ refresh });
@@ -89,6 +91,7 @@ async function setUpLocked(options) {
     kernel: { path: kernel.path, release: kernel.release },
     initramfs: { path: initramfsPath },
     jail: { path: jailPath },
+    capture: { path: capturePath },
     base_image: { layout_path: baseImage.layoutPath, reference: baseImage.reference },
     qemu: { path: qemu.path, version: qemu.version },
     qemu_img: path('qemu-img'),

@@ -3,6 +3,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { AGENT_DIRECTORY, GO_ENVIRONMENT } from '../setup/agent.mjs';
+import { CAPTURE_DIRECTORY } from '../setup/capture.mjs';
 import { listFiles } from '../setup/hash.mjs';
 import { JAIL_DIRECTORY } from '../setup/jail.mjs';
 import { assetsDirectory, REPOSITORY } from '../setup/paths.mjs';
@@ -30,10 +31,12 @@ const NOT_OURS = new Set(['node_modules', 'dist', '.git']);
 export const SUITES = [
   {
     name: 'go',
-    title: "tests of the guest agent and of QEMU's launcher",
+    title: "tests of the guest agent, of QEMU's launcher and of what saves memory",
     run: async (tools) => {
-      const agent = await runGoTests(tools.getGo(), AGENT_DIRECTORY);
-      return addCounts(agent, await runGoTests(tools.getGo(), JAIL_DIRECTORY));
+      let counts = NOTHING;
+      for (const directory of [AGENT_DIRECTORY, JAIL_DIRECTORY, CAPTURE_DIRECTORY])
+        counts = addCounts(counts, await runGoTests(tools.getGo(), directory));
+      return counts;
     },
   },
   {

@@ -12,6 +12,7 @@ const MANIFEST = Object.fromEntries([
     'kernel',
     'initramfs',
     'jail',
+    'capture',
     'qemu',
     'qemu_img',
     'tar2sqfs',

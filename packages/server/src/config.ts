@@ -109,6 +109,7 @@ const Manifest = z.object({
   initramfs: z.object({ path: z.string() }),
   base_image: z.object({ layout_path: z.string(), reference: z.string() }),
   jail: z.object({ path: z.string() }),
+  capture: z.object({ path: z.string() }),
   qemu: z.object({ path: z.string() }),
   qemu_img: z.object({ path: z.string() }),
   tar2sqfs: z.object({ path: z.string() }),
@@ -190,6 +191,7 @@ function runnerConfig(
     ],
     tools: {
       jail: manifest.jail.path,
+      capture: manifest.capture.path,
       qemu: manifest.qemu.path,
       qemuImg: manifest.qemu_img.path,
       kernel: manifest.kernel.path,

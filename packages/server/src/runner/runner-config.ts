@@ -4,6 +4,8 @@ import type { NetworkMode } from './network/open-network.ts';
 export interface RunnerTools {
   /** Launcher that becomes QEMU. */
   jail: string;
+  /** Program that writes the memory of VMs to files. */
+  capture: string;
   qemu: string;
   qemuImg: string;
   kernel: string;

@@ -1,0 +1,128 @@
+package ramfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Target is a file in the making. Until it is kept, whoever ends the program removes it, also in mid-operation.
+type Target struct {
+	mutex   sync.Mutex
+	file    *os.File
+	removed bool
+	kept    bool
+}
+
+// Create makes the file, which must not exist yet.
+func (t *Target) Create(path string) (*os.File, error) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.removed {
+		return nil, os.ErrClosed
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	t.file = file
+	return file, err
+}
+
+// Keep leaves the file where it is, unless it has been removed.
+func (t *Target) Keep() { t.setKept(true) }
+
+// Discard takes Keep back and removes the file.
+func (t *Target) Discard() {
+	t.setKept(false)
+	t.Remove()
+}
+
+func (t *Target) setKept(kept bool) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.kept = kept
+}
+
+// Remove removes the file if it was made here and is not kept; none is made afterwards.
+func (t *Target) Remove() {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.kept || t.removed {
+		return
+	}
+	t.removed = true
+	if t.file != nil {
+		os.Remove(t.file.Name())
+	}
+}
+
+// CopyBase fills target with the first size bytes of base: shared where the file system can, else extent by extent.
+// It answers how much of them is data, and calls visit for each extent.
+func CopyBase(target, base *os.File, size int64, visit func(Extent)) (int64, error) {
+	shared, err := share(target, base)
+	if err != nil {
+		return 0, err
+	}
+	if err := target.Truncate(size); err != nil {
+		return 0, err
+	}
+	copied := int64(0)
+	err = VisitData(base, size, func(extent Extent) error {
+		visit(extent)
+		copied += extent.Length
+		if shared {
+			return nil
+		}
+		return copyExtent(target, base, extent)
+	})
+	return copied, err
+}
+
+func share(target, base *os.File) (bool, error) {
+	err := unix.IoctlFileClone(int(target.Fd()), int(base.Fd()))
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return false, fmt.Errorf("sharing the base: %w", err)
+	default:
+		return false, nil
+	}
+}
+
+func copyExtent(target, base *os.File, extent Extent) error {
+	from := io.NewSectionReader(base, extent.Offset, extent.Length)
+	copied, err := io.CopyBuffer(onlyWriter{io.NewOffsetWriter(target, extent.Offset)}, onlyReader{from}, make([]byte, 1<<20))
+	if err != nil {
+		return fmt.Errorf("copying the base: %w", err)
+	}
+	if copied != extent.Length {
+		return fmt.Errorf("copying the base: it ends at %d", extent.Offset+copied)
+	}
+	return nil
+}
+
+type onlyReader struct{ io.Reader }
+
+type onlyWriter struct{ io.Writer }
+
+// Allocate makes room on the disk for an extent, which stays a hole for readers until it is written. Where the file
+// system cannot, writing does it.
+func Allocate(target *os.File, extent Extent) error {
+	err := unix.Fallocate(int(target.Fd()), unix.FALLOC_FL_KEEP_SIZE, extent.Offset, extent.Length)
+	if err == nil || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
+		return nil
+	}
+	return fmt.Errorf("making room: %w", err)
+}
+
+// AllocatedBytes is what the file takes on the disk.
+func AllocatedBytes(file *os.File) (int64, error) {
+	var status unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &status); err != nil {
+		return 0, err
+	}
+	return status.Blocks * 512, nil
+}

@@ -1,0 +1,109 @@
+package save
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"coppice/capture/internal/fault"
+	"coppice/capture/internal/vmmemory"
+)
+
+const (
+	maxLineBytes = 64 << 10
+	maxRAMBytes  = 1 << 40
+	maxPid       = 1 << 22
+)
+
+type plan struct {
+	Pid       int    `json:"pid"`
+	Base      string `json:"base"`
+	Target    string `json:"target"`
+	SizeBytes int64  `json:"size_bytes"`
+}
+
+type copyRequest struct {
+	Step string `json:"step"`
+}
+
+type finishRequest struct {
+	Step string `json:"step"`
+	Sync bool   `json:"sync"`
+}
+
+type readyAnswer struct {
+	Step       string `json:"step"`
+	BaseBytes  int64  `json:"base_bytes"`
+	DirtyBytes int64  `json:"dirty_bytes"`
+}
+
+type copiedAnswer struct {
+	Step      string  `json:"step"`
+	Pages     int64   `json:"pages"`
+	Bytes     int64   `json:"bytes"`
+	ElapsedMS float64 `json:"elapsed_ms"`
+}
+
+type finishedAnswer struct {
+	Step           string `json:"step"`
+	AllocatedBytes int64  `json:"allocated_bytes"`
+	Digest         string `json:"digest"`
+}
+
+type errorAnswer struct {
+	Step    string `json:"step"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+func describe(err error) errorAnswer {
+	return errorAnswer{Step: "error", Code: fault.Code(err), Message: err.Error()}
+}
+
+func (p plan) check() error {
+	switch {
+	case p.Pid <= 0 || p.Pid > maxPid:
+		return fmt.Errorf("pid %d is none", p.Pid)
+	case !filepath.IsAbs(p.Base) || !filepath.IsAbs(p.Target):
+		return errors.New("base and target have to be absolute paths")
+	case p.SizeBytes <= 0 || p.SizeBytes > maxRAMBytes || p.SizeBytes%vmmemory.PageSize != 0:
+		return fmt.Errorf("size_bytes %d is no size of RAM", p.SizeBytes)
+	default:
+		return nil
+	}
+}
+
+func decode(line []byte, request any) error {
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(request); err != nil {
+		return fmt.Errorf("a request in no known form: %w", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("a request in no known form: more than one value")
+	}
+	return nil
+}
+
+// readLines hands on the lines of input. It calls ended when there are no more, or when somebody sends them
+// without waiting for answers: there are never more than a few.
+func readLines(input io.Reader, ended func()) <-chan []byte {
+	lines := make(chan []byte, 3)
+	go func() {
+		defer ended()
+		scanner := bufio.NewScanner(input)
+		scanner.Buffer(make([]byte, 0, 4096), maxLineBytes)
+		for scanner.Scan() {
+			select {
+			case lines <- bytes.Clone(scanner.Bytes()):
+			default:
+				return
+			}
+		}
+	}()
+	return lines
+}

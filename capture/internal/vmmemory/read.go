@@ -1,0 +1,61 @@
+package vmmemory
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"coppice/capture/internal/fault"
+)
+
+// MaxRuns that one read takes: the kernel's limit of a vector.
+const MaxRuns = 1024
+
+// Run is a range of RAM, in bytes from its start.
+type Run struct{ Offset, Length uint64 }
+
+// Read fills buffer with the runs, one after the other; it has to be as long as they are together.
+func (m *Memory) Read(buffer []byte, runs []Run) error {
+	remote := make([]unix.RemoteIovec, len(runs))
+	for i, run := range runs {
+		remote[i] = unix.RemoteIovec{Base: uintptr(m.address + run.Offset), Len: int(run.Length)}
+	}
+	for len(buffer) > 0 {
+		local := []unix.Iovec{{Base: &buffer[0], Len: uint64(len(buffer))}}
+		count, err := unix.ProcessVMReadv(m.pid, local, remote, 0)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return m.explain(err)
+		}
+		if count == 0 {
+			return errors.New("reading the VM's RAM: nothing more comes")
+		}
+		buffer, remote = buffer[count:], skip(remote, count)
+	}
+	return nil
+}
+
+func (m *Memory) explain(err error) error {
+	if !m.isAlive() {
+		return fault.ErrVMGone
+	}
+	return fmt.Errorf("reading the VM's RAM: %w", err)
+}
+
+func skip(remote []unix.RemoteIovec, count int) []unix.RemoteIovec {
+	for len(remote) > 0 && count >= remote[0].Len {
+		count -= remote[0].Len
+		remote = remote[1:]
+	}
+	if count > 0 {
+		remote[0].Base += uintptr(count)
+		remote[0].Len -= count
+	}
+	return remote
+}
+
+func addressOf(bytes []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(bytes)))) }
