@@ -32,6 +32,7 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
   const jail = await Jail.open({ launcherPath: config.tools.jail, uid: accounts.probe, log });
   const machines = await MachineStore.open({
     directory: join(config.dataDir, 'machines'),
+    formerDirectory: join(config.dataDir, 'qemu'),
     tools: config.tools,
     confinement: jail.confinement.kind,
     log,
@@ -49,6 +50,8 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
   });
   const opened = await openFleet(config, { vmm, machines, bindings, accelerator, accounts }, log);
   setup.defer(() => opened.close());
+  const livePids = accounts.listAllVmms().map(({ pid }) => pid);
+  machines.sweep(new Set(), livePids);
   const { fleet, spool, images } = opened;
   const status = (): RunnerStatus => buildStatus(opened, { accelerator, jail });
   const server = await RunnerServer.listen({ fleet, spool, images, status, log }, config.socketPath);

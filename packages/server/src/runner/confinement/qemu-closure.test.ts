@@ -1,72 +1,87 @@
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  utimesSync,
-  writeFileSync,
-} from 'node:fs';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { ensureQemuClosure, sweepQemuClosures, type QemuClosure } from './qemu-closure.ts';
+import {
+  commandInside,
+  commandOutside,
+  mayRunFrom,
+  openClosure,
+  surveyQemu,
+  type QemuClosure,
+  type QemuFiles,
+} from './qemu-closure.ts';
 
-/** Answers `-L help` as QEMU does, and is linked to nothing; `ldd` is asked about a real program. */
-function writeProgram(path: string, firmware: string): void {
-  execFileSync('cp', ['/bin/echo', path], { timeout: 10_000 });
-  writeFileSync(join(firmware, 'bios-microvm.bin'), 'firmware');
-  writeFileSync(join(firmware, 'vgabios.bin'), 'of no use here');
-}
+/** Takes any options, and is linked to what every program is linked to. */
+const PROGRAM = '/bin/echo';
+const LINKER = '/lib64/ld-linux-x86-64.so.2';
 
 describe('the copy of QEMU', () => {
   let root: string;
-  let program: string;
+  let files: QemuFiles;
   let closure: QemuClosure;
   before(async () => {
     root = mkdtempSync(join(tmpdir(), 'closure-'));
-    program = join(root, 'qemu');
-    writeProgram(program, root);
-    closure = await ensureQemuClosure(join(root, 'copies'), program);
+    files = await surveyQemu(PROGRAM);
+    for (const { source, target } of files.files) {
+      mkdirSync(dirname(join(root, 'copy', target)), { recursive: true });
+      cpSync(source, join(root, 'copy', target));
+    }
+    closure = openClosure(join(root, 'copy'), files);
   });
   after(() => rmSync(root, { recursive: true, force: true }));
 
-  it('holds the program, which nobody may read, and the libraries that it is linked to', () => {
-    assert.equal(statSync(join(closure.directory, program)).mode & 0o777, 0o111);
-    const linker = '/lib64/ld-linux-x86-64.so.2';
-    assert.equal(statSync(join(closure.directory, linker)).size, statSync(linker).size);
+  it('has the program and the libraries that it is linked to, at the places where the host has them', () => {
+    const targets = files.files.map(({ target }) => target);
+    assert.deepEqual([files.program, files.linker], [PROGRAM, LINKER]);
+    assert.ok(targets.includes(PROGRAM) && targets.includes(LINKER));
+    assert.ok(targets.some((target) => basename(target) === 'libc.so.6'));
+    const places = readdirSync(closure.directory).map((name) => `/${name}`);
     assert.deepEqual(
       closure.mounts.map(({ target }) => target),
-      readdirSync(closure.directory).map((name) => `/${name}`),
+      places,
     );
-    assert.ok(closure.mounts.every(({ source }) => source.startsWith(closure.directory)));
+    assert.deepEqual(commandInside(closure), { program: PROGRAM, args: ['-L', '/firmware'] });
   });
 
-  it('is made once for each version of the program', async () => {
-    const again = await ensureQemuClosure(join(root, 'copies'), program);
-    assert.equal(again.directory, closure.directory);
-    utimesSync(program, 1, 1);
-    const changed = await ensureQemuClosure(join(root, 'copies'), program);
-    assert.notEqual(changed.directory, closure.directory);
-    assert.ok(existsSync(closure.directory), 'a VM may still run from it');
-    rmSync(changed.directory, { recursive: true });
+  it('is started outside a jail by its own linker, with its own libraries, under the program’s name', () => {
+    const { program, args } = commandOutside(closure);
+    assert.equal(program, join(closure.directory, LINKER));
+    const [option, libraries, copy, ...others] = args;
+    assert.deepEqual([option, copy], ['--library-path', join(closure.directory, PROGRAM)]);
+    const directories = libraries?.split(':') ?? [];
+    assert.ok(directories.some((directory) => readdirSync(directory).includes('libc.so.6')));
+    assert.ok(!directories.includes(dirname(String(copy))));
+    assert.deepEqual(others, ['-L', join(closure.directory, 'firmware'), '-name', 'process=echo']);
   });
 
-  it('stays as long as it is current or a process has it for its root directory', () => {
-    const parent = join(root, 'copies');
-    const [used, unused, unfinished] = ['used', 'unused', 'x.building'].map((name) => join(parent, name));
-    for (const directory of [used, unused, unfinished]) mkdirSync(String(directory));
-    // The same directory as this process sees at that place, and another one.
-    symlinkSync('/usr', join(String(used), 'usr'));
-    mkdirSync(join(String(unused), 'usr'));
-    const swept = sweepQemuClosures(closure, [process.pid]);
-    assert.deepEqual(new Set(swept), new Set([unused, unfinished]));
-    assert.ok(existsSync(String(used)) && existsSync(closure.directory));
-    assert.deepEqual(sweepQemuClosures(closure, []), [used]);
-    assert.ok(existsSync('/usr/bin'), 'what a copy links to is not followed');
+  it('is used by a process that runs its linker, or has it for its root directory', async () => {
+    const linker = join(closure.directory, closure.linker);
+    const libraries = closure.libraryDirectories.map((path) => join(closure.directory, path)).join(':');
+    const child = spawn(linker, ['--library-path', libraries, '/bin/sleep', '30'], { stdio: 'ignore' });
+    try {
+      await once(child, 'spawn');
+      const pid = Number(child.pid);
+      const other = join(root, 'other');
+      mkdirSync(join(other, 'usr'), { recursive: true });
+      assert.deepEqual([mayRunFrom(pid, closure.directory), mayRunFrom(pid, other)], [true, false]);
+      // The same directory as this process sees at that place.
+      const rooted = join(root, 'rooted');
+      mkdirSync(rooted);
+      symlinkSync('/usr', join(rooted, 'usr'));
+      assert.equal(mayRunFrom(process.pid, rooted), true);
+      assert.equal(mayRunFrom(process.pid, closure.directory), false);
+    } finally {
+      child.kill('SIGKILL');
+      await once(child, 'exit');
+    }
+    assert.equal(mayRunFrom(Number(child.pid), closure.directory), false);
+  });
+
+  it('is not made of a program that does not load', async () => {
+    await assert.rejects(surveyQemu(join(root, 'absent')));
   });
 });

@@ -1,44 +1,35 @@
 /**
  * A copy of QEMU, the libraries that it links to and the firmware that our machine uses: all of the host's software
- * that is in a jail. It is a copy because an upgrade of the host must not change what a running VM has open. One
- * directory for each version, under the same paths as on the host, complete when it has its name.
+ * that a VM runs. It is a copy because an upgrade of the host must not change what a running VM has open, nor what a
+ * saved one is continued with. Files are at the same paths as on the host.
  */
-import { createHash } from 'node:crypto';
-import {
-  chmodSync,
-  closeSync,
-  copyFileSync,
-  existsSync,
-  fsyncSync,
-  mkdirSync,
-  openSync,
-  readdirSync,
-  realpathSync,
-  renameSync,
-  rmSync,
-  statSync,
-} from 'node:fs';
+import { existsSync, readdirSync, readlinkSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { syncDirectory } from '../../lib/durable-file.ts';
 import { runCommand } from '../../lib/run-command.ts';
 import type { Mount } from './jail-plan.ts';
 
-/** Part of the name: raise when the content is chosen or laid out in another way. */
-const FORMAT = 1;
 const TOOL_TIMEOUT_MS = 30_000;
-const BUILDING = '.building';
 const FIRMWARE_DIRECTORY = '/firmware';
 /** Of a process, as the kernel keeps it. */
 const COMMAND_NAME_LENGTH = 15;
 /** Of all that QEMU brings, what the machine `microvm` may load. */
 const FIRMWARE =
   /^(?:bios-microvm\.bin|qboot\.rom|kvmvapic\.bin|pvh\.bin|(?:linux|multi)boot(?:_dma)?\.bin)$/u;
-/**
- * A program that its own user may not read cannot be traced, whoever asks, nor does it leave a core file. An ordinary
- * user's runner is that same user: it could no longer see which of the processes are its own VMs.
- */
-const PROGRAM_MODE = process.getuid?.() === 0 ? 0o111 : 0o555;
-const LIBRARY_MODE = 0o555;
+
+/** One file of the host; path, size and time stand for its content, as packages replace files whole. */
+export interface ClosureFile {
+  source: string;
+  target: string;
+  size: number;
+  mtimeMs: number;
+}
+
+export interface QemuFiles {
+  /** Targets of QEMU and of what loads its libraries. */
+  program: string;
+  linker: string;
+  files: ClosureFile[];
+}
 
 export interface QemuClosure {
   directory: string;
@@ -52,34 +43,54 @@ export interface QemuClosure {
   mounts: Mount[];
 }
 
-interface ClosureFile {
-  source: string;
-  target: string;
-  mode: number;
+/** What a copy of this QEMU would hold now. */
+export async function surveyQemu(qemuPath: string): Promise<QemuFiles> {
+  const libraries = await findLibraries(qemuPath);
+  const linker = libraries.find((path) => basename(path).startsWith('ld-'));
+  if (linker === undefined) throw new Error(`${qemuPath} has no dynamic linker`);
+  const files = [qemuPath, ...libraries].map((path) => describe(path, path));
+  return { program: qemuPath, linker, files: [...files, ...(await findFirmware(qemuPath))] };
 }
 
-/** Makes the copy unless it is there. `directory` holds those of all versions. */
-export async function ensureQemuClosure(directory: string, qemuPath: string): Promise<QemuClosure> {
-  mkdirSync(directory, { recursive: true, mode: 0o711 });
-  const files = [
-    { source: qemuPath, target: qemuPath, mode: PROGRAM_MODE },
-    ...(await findLibraries(qemuPath)),
-    ...(await findFirmware(qemuPath)),
-  ];
-  const closure = join(directory, keyOf(files));
-  const libraries = files.filter(({ mode }) => mode === LIBRARY_MODE).map(({ target }) => target);
-  const linker = libraries.find((path) => basename(path).startsWith('ld-')) ?? '';
-  if (!existsSync(closure)) build(closure, files);
-  const mounts = readdirSync(closure).map((name) => ({
-    source: join(closure, name),
+/** `name => /path (address)`, or `/path (address)` for the dynamic linker. */
+async function findLibraries(program: string): Promise<string[]> {
+  const output = await runCommand('ldd', [program], TOOL_TIMEOUT_MS);
+  const missing = /^\s*(\S+) => not found/mu.exec(output)?.[1];
+  if (missing !== undefined) throw new Error(`${program} needs ${missing}, which is not installed`);
+  const paths = [...output.matchAll(/(\/\S+) \(0x/gu)].map(([, path]) => path ?? '');
+  return [...new Set(paths)];
+}
+
+async function findFirmware(qemuPath: string): Promise<ClosureFile[]> {
+  const output = await runCommand(qemuPath, ['-L', 'help'], TOOL_TIMEOUT_MS);
+  const found = new Map<string, string>();
+  for (const directory of output.split('\n').filter((line) => existsSync(line))) {
+    for (const name of readdirSync(directory)) {
+      if (FIRMWARE.test(name) && !found.has(name)) found.set(name, join(directory, name));
+    }
+  }
+  return Array.from(found, ([name, source]) => describe(source, `${FIRMWARE_DIRECTORY}/${name}`));
+}
+
+function describe(path: string, target: string): ClosureFile {
+  const { size, mtimeMs } = statSync(path);
+  return { source: realpathSync(path), target, size, mtimeMs };
+}
+
+/** A copy that is there. */
+export function openClosure(directory: string, { program, linker, files }: QemuFiles): QemuClosure {
+  const directories = new Set(files.map(({ target }) => dirname(target)));
+  for (const other of [FIRMWARE_DIRECTORY, dirname(program)]) directories.delete(other);
+  const mounts = readdirSync(directory).map((name) => ({
+    source: join(directory, name),
     target: `/${name}`,
     executable: `/${name}` !== FIRMWARE_DIRECTORY,
   }));
   return {
-    directory: closure,
-    program: qemuPath,
+    directory,
+    program,
     linker,
-    libraryDirectories: [...new Set(libraries.map((path) => dirname(path)))],
+    libraryDirectories: [...directories],
     firmwareDirectory: FIRMWARE_DIRECTORY,
     mounts,
   };
@@ -111,90 +122,22 @@ export function commandOutside(closure: QemuClosure): QemuCommand {
   };
 }
 
-/** `name => /path (address)`, or `/path (address)` for the dynamic linker. */
-async function findLibraries(program: string): Promise<ClosureFile[]> {
-  const output = await runCommand('ldd', [program], TOOL_TIMEOUT_MS);
-  const missing = /^\s*(\S+) => not found/mu.exec(output)?.[1];
-  if (missing !== undefined) throw new Error(`${program} needs ${missing}, which is not installed`);
-  const paths = [...output.matchAll(/(\/\S+) \(0x/gu)].map(([, path]) => path ?? '');
-  return [...new Set(paths)].map((path) => ({ source: path, target: path, mode: LIBRARY_MODE }));
-}
-
-async function findFirmware(qemuPath: string): Promise<ClosureFile[]> {
-  const output = await runCommand(qemuPath, ['-L', 'help'], TOOL_TIMEOUT_MS);
-  const found = new Map<string, string>();
-  for (const directory of output.split('\n').filter((line) => existsSync(line))) {
-    for (const name of readdirSync(directory)) {
-      if (FIRMWARE.test(name) && !found.has(name)) found.set(name, join(directory, name));
-    }
-  }
-  return [...found].map(([name, source]) => ({
-    source,
-    target: `${FIRMWARE_DIRECTORY}/${name}`,
-    mode: 0o444,
-  }));
-}
-
-/** Path, size and time stand for the content: packages replace files whole. */
-function keyOf(files: readonly ClosureFile[]): string {
-  const parts = files.map(({ source, target, mode }) => {
-    const { size, mtimeMs } = statSync(source);
-    return [realpathSync(source), target, mode, size, mtimeMs];
-  });
-  return createHash('sha256')
-    .update(JSON.stringify([FORMAT, parts]))
-    .digest('hex')
-    .slice(0, 32);
-}
-
-function build(closure: string, files: readonly ClosureFile[]): void {
-  const building = `${closure}${BUILDING}`;
-  rmSync(building, { recursive: true, force: true });
-  for (const { source, target, mode } of files) {
-    const copy = join(building, target);
-    mkdirSync(dirname(copy), { recursive: true, mode: 0o755 });
-    copyFileSync(source, copy);
-    syncFile(copy);
-    chmodSync(copy, mode);
-  }
-  chmodSync(building, 0o711);
-  renameSync(building, closure);
-  syncDirectory(dirname(closure));
-}
-
-function syncFile(path: string): void {
-  const descriptor = openSync(path, 'r');
-  try {
-    fsyncSync(descriptor);
-  } finally {
-    closeSync(descriptor);
-  }
-}
-
 /**
- * Removes the copies that neither `current` nor a live VM uses, and unfinished ones. A VM's root directory says which
- * copy it has: it is the same directory, seen through its mounts. If one cannot be looked at, all stay.
+ * Whether a VM runs from the copy in `directory`. In a jail it has the copy for its root directory, seen through its
+ * mounts; outside it runs the copy's linker. One that cannot be looked at may run from any.
  */
-export function sweepQemuClosures(current: QemuClosure, pids: readonly number[]): string[] {
-  const parent = dirname(current.directory);
-  const removable = readdirSync(parent)
-    .map((name) => join(parent, name))
-    .filter((directory) => directory !== current.directory);
-  const swept = removable.filter(
-    (directory) => directory.endsWith(BUILDING) || !pids.some((pid) => mayUse(pid, directory)),
-  );
-  for (const directory of swept) rmSync(directory, { recursive: true, force: true });
-  return swept;
-}
-
-function mayUse(pid: number, closure: string): boolean {
-  const [name] = readdirSync(closure);
-  if (name === undefined) return false;
-  const own = statSync(join(closure, name));
+export function mayRunFrom(pid: number, directory: string): boolean {
   try {
-    const seen = statSync(`/proc/${pid}/root/${name}`);
-    return seen.dev === own.dev && seen.ino === own.ino;
+    return hasForRoot(pid, directory) || readlinkSync(`/proc/${pid}/exe`).startsWith(`${directory}/`);
   } catch (error) {
     return (error as NodeJS.ErrnoException).code !== 'ENOENT';
   }
+}
+
+function hasForRoot(pid: number, directory: string): boolean {
+  const [name] = readdirSync(directory);
+  if (name === undefined) return false;
+  const own = statSync(join(directory, name));
+  const seen = statSync(`/proc/${pid}/root/${name}`, { throwIfNoEntry: false });
+  return seen?.dev === own.dev && seen.ino === own.ino;
 }

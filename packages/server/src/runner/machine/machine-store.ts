@@ -1,11 +1,27 @@
-/** What VMs are started with: a QEMU, a kernel and an initramfs that belong together, kept as long as one of them is needed. */
-import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
+/**
+ * What VMs are started with: QEMU with its libraries and firmware, a kernel and an initramfs, as copies of our own. State
+ * that was saved with one machine loads in no other, so each is kept as long as something needs it, whatever becomes
+ * of the host's packages and of this service.
+ *
+ *   <directory>/<key>/kernel, initramfs, qemu/…, machine.json    complete, never written again
+ *   <directory>/<key>.building/                                  being made or removed; swept
+ */
+import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import type { Logger } from 'pino';
-import type { ConfinementChoice } from '../confinement/confinement-probe.ts';
-import { ensureQemuClosure, type QemuClosure } from '../confinement/qemu-closure.ts';
+import type { Confinement } from '../../lib/runner-protocol.ts';
+import { mayRunFrom, openClosure, type QemuClosure } from '../confinement/qemu-closure.ts';
 import type { RunnerTools } from '../runner-config.ts';
+import {
+  buildMachine,
+  initramfsPathOf,
+  kernelPathOf,
+  qemuDirectoryOf,
+  UNFINISHED,
+  type Donor,
+} from './machine-builder.ts';
+import { nameVersions, surveyMachine } from './machine-parts.ts';
+import { findMachineRecord, type MachineRecord } from './machine-record.ts';
 
 export interface Machine {
   /** Names it for as long as saved state needs it. */
@@ -14,41 +30,131 @@ export interface Machine {
   kernelPath: string;
   initramfsPath: string;
   /** For people. */
-  versions: Record<'qemu' | 'kernel' | 'agent', string>;
+  versions: MachineRecord['versions'];
 }
 
 export interface MachineStoreOptions {
   /** Holds one directory for each machine. */
   directory: string;
+  /** Where earlier releases had copies of QEMU alone. */
+  formerDirectory?: string;
   tools: Pick<RunnerTools, 'qemu' | 'kernel' | 'initramfs'>;
-  confinement: ConfinementChoice['kind'];
+  confinement: Confinement;
   log: Logger;
 }
 
 export class MachineStore {
-  /** What new templates are made with. */
+  readonly #options: MachineStoreOptions;
+  readonly #machines = new Map<string, Machine>();
+  /** Made from what the host has now; what new templates are made with. */
   readonly current: Machine;
 
-  private constructor(current: Machine) {
+  private constructor(options: MachineStoreOptions, donors: readonly Donor[], currentKey: string) {
+    this.#options = options;
+    for (const donor of donors) {
+      const machine = openMachine(donor, options.confinement);
+      this.#machines.set(machine.key, machine);
+    }
+    const current = this.#machines.get(currentKey);
+    if (current === undefined) throw new Error(`there is no machine ${currentKey}`);
     this.current = current;
   }
 
+  /** Makes the machine of what the host has now, unless it is there. */
   static async open(options: MachineStoreOptions): Promise<MachineStore> {
-    const { directory } = options;
-    const { qemu: qemuPath, kernel: kernelPath, initramfs: initramfsPath } = options.tools;
-    const closure = await ensureQemuClosure(join(directory, 'qemu'), qemuPath);
-    const digest = (path: string): string => createHash('sha256').update(readFileSync(path)).digest('hex');
-    const content = { qemu: closure.directory, kernel: digest(kernelPath), agent: digest(initramfsPath) };
-    const key = createHash('sha256').update(JSON.stringify(content)).digest('hex').slice(0, 32);
-    return new MachineStore({ key, closure, kernelPath, initramfsPath, versions: content });
+    const { directory, tools, log } = options;
+    mkdirSync(directory, { recursive: true, mode: 0o711 });
+    const donors = listMachines(directory);
+    const parts = await surveyMachine(tools);
+    const target = join(directory, parts.key);
+    if (donors.every((donor) => donor.directory !== target)) {
+      const versions = await nameVersions(tools.qemu, parts);
+      // What is there is not complete, or it would have been found.
+      discard(target);
+      donors.push({ directory: target, record: buildMachine(target, { parts, versions, donors }) });
+      log.info({ machine: parts.key, versions }, 'machine made');
+    }
+    return new MachineStore(options, donors, parts.key);
   }
 
   find(key: string): Machine | undefined {
-    return key === this.current.key ? this.current : undefined;
+    return this.#machines.get(key);
   }
 
   /** Removes the machines that are neither current nor kept nor run one of the VMs. */
-  sweep(_keptKeys: ReadonlySet<string>, _livePids: readonly number[]): void {
-    // With one machine there is nothing to remove.
+  sweep(keptKeys: ReadonlySet<string>, livePids: readonly number[]): void {
+    const { directory, formerDirectory, log } = this.#options;
+    for (const name of readdirSync(directory)) {
+      if (name === this.current.key || keptKeys.has(name)) continue;
+      const path = join(directory, name);
+      if (!name.endsWith(UNFINISHED) && isInUse(qemuDirectoryOf(path), livePids)) continue;
+      this.#machines.delete(name);
+      discard(path);
+      log.info({ machine: name }, 'a machine that nothing needs any more was removed');
+    }
+    if (formerDirectory !== undefined) sweepFormer(formerDirectory, livePids);
   }
+}
+
+/** Those that are complete, newest first. */
+function listMachines(directory: string): Donor[] {
+  const found: (Donor & { madeAt: number })[] = [];
+  for (const name of readdirSync(directory)) {
+    const path = join(directory, name);
+    const record = name.endsWith(UNFINISHED) ? undefined : findMachineRecord(path);
+    if (record === undefined || !isComplete(path, record)) continue;
+    found.push({ directory: path, record, madeAt: statSync(path).mtimeMs });
+  }
+  return found.toSorted((a, b) => b.madeAt - a.madeAt);
+}
+
+function isComplete(machine: string, { qemu }: MachineRecord): boolean {
+  const files = qemu.files.map(({ target }) => join(qemuDirectoryOf(machine), target));
+  return [kernelPathOf(machine), initramfsPathOf(machine), ...files].every((path) => existsSync(path));
+}
+
+function openMachine({ directory, record }: Donor, confinement: Confinement): Machine {
+  const closure = openClosure(qemuDirectoryOf(directory), record.qemu);
+  setProgramMode(join(closure.directory, closure.program), confinement);
+  return {
+    key: basename(directory),
+    closure,
+    kernelPath: kernelPathOf(directory),
+    initramfsPath: initramfsPathOf(directory),
+    versions: record.versions,
+  };
+}
+
+/**
+ * A program that its own user may not read cannot be traced, whoever asks, nor does it leave a core file. But outside a
+ * jail QEMU's own linker reads it, and an ordinary user's runner, which is that same user, could no longer see which of
+ * the processes are its own VMs.
+ */
+function setProgramMode(program: string, confinement: Confinement): void {
+  const mode = confinement === 'full' ? 0o111 : 0o555;
+  if ((statSync(program).mode & 0o777) !== mode) chmodSync(program, mode);
+}
+
+function isInUse(closure: string, pids: readonly number[]): boolean {
+  return pids.some((pid) => mayRunFrom(pid, closure));
+}
+
+/** Not under its own name: what is removed in part must not be taken for complete. */
+function discard(machine: string): void {
+  if (!existsSync(machine)) return;
+  const trash = machine.endsWith(UNFINISHED) ? machine : `${machine}${UNFINISHED}`;
+  if (trash !== machine) {
+    rmSync(trash, { recursive: true, force: true });
+    renameSync(machine, trash);
+  }
+  rmSync(trash, { recursive: true, force: true });
+}
+
+function sweepFormer(directory: string, pids: readonly number[]): void {
+  if (!existsSync(directory)) return;
+  for (const name of readdirSync(directory)) {
+    const copy = join(directory, name);
+    if (!isInUse(copy, pids)) rmSync(copy, { recursive: true, force: true });
+  }
+  if (readdirSync(directory).length === 0) rmSync(directory, { recursive: true });
 }

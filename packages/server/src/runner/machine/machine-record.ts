@@ -1,0 +1,35 @@
+/** What a machine's directory says of itself. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { z } from 'zod';
+
+/** Part of a machine's key: raise when what is in it is chosen or laid out in another way. */
+export const MACHINE_FORMAT = 1;
+
+const FILE_NAME = 'machine.json';
+
+const MachineRecord = z.object({
+  format: z.literal(MACHINE_FORMAT),
+  qemu: z.object({
+    program: z.string(),
+    linker: z.string(),
+    files: z.array(
+      z.object({ source: z.string(), target: z.string(), size: z.number(), mtimeMs: z.number() }),
+    ),
+  }),
+  /** Of the content, in hex. */
+  digests: z.object({ kernel: z.string(), initramfs: z.string() }),
+  versions: z.object({ qemu: z.string(), kernel: z.string(), agent: z.string() }),
+});
+export type MachineRecord = z.infer<typeof MachineRecord>;
+
+export const machineRecordPath = (directory: string): string => join(directory, FILE_NAME);
+
+/** Undefined when there is none that can be read. */
+export function findMachineRecord(directory: string): MachineRecord | undefined {
+  try {
+    return MachineRecord.parse(JSON.parse(readFileSync(machineRecordPath(directory), 'utf8')));
+  } catch {
+    return undefined;
+  }
+}
