@@ -1,0 +1,51 @@
+/** Programs, their clocks, files and connections, after every way to clone the sandbox in which they run. */
+import { after } from 'node:test';
+import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
+import { describeClones } from './fixtures/clone-check.ts';
+import { startEcho } from './fixtures/clone-echo.ts';
+import { environment, generation, identity } from './fixtures/clone-identity-checks.ts';
+import { outbound } from './fixtures/clone-network-checks.ts';
+import {
+  channels,
+  counters,
+  files,
+  httpServer,
+  processes,
+  readers,
+} from './fixtures/clone-process-checks.ts';
+import { sqlite } from './fixtures/clone-sqlite-check.ts';
+import { monotonicClock, randomNumbers, timers, wallClock } from './fixtures/clone-time-checks.ts';
+import { shared } from './fixtures/shared.ts';
+
+let echo: AsyncDisposable | undefined;
+after(() => echo?.[Symbol.asyncDispose]());
+
+describeClones({
+  title: 'programs in a clone',
+  api: async () => {
+    echo ??= await startEcho();
+    return (await shared()).api;
+  },
+  shape: () => Promise.resolve({ image: BASE_IMAGE, mem_mib: 512, vcpus: 2 }),
+  install: async (parent) => {
+    await parent.installProbe();
+    await parent.startProbe();
+  },
+  checks: [
+    outbound,
+    wallClock,
+    randomNumbers,
+    monotonicClock,
+    identity,
+    generation,
+    environment,
+    channels,
+    timers,
+    counters,
+    readers,
+    httpServer,
+    sqlite,
+    files,
+    processes,
+  ],
+});
