@@ -17,11 +17,14 @@ import { compareVersions } from './version.mjs';
 
 const QUERY_TIMEOUT_MS = 60_000;
 
-/** What a guest needs to run, then what its user commonly wants (FUSE file systems, VPNs). */
+/**
+ * What a guest needs to run, then what its user commonly wants (FUSE file systems, VPNs), and what resets its
+ * connections after a fork or restore.
+ */
 const MODULES = {
   required: ['virtio_mmio', 'virtio_console', 'virtio_blk', 'virtio_net', 'squashfs', 'ext4', 'overlay'],
   // ext4's checksums, where the generic one is a module of its own that nothing names as a dependency.
-  optional: ['crc32c_generic', 'fuse', 'tun'],
+  optional: ['crc32c_generic', 'fuse', 'tun', 'tcp_diag', 'udp_diag'],
 };
 
 /**
