@@ -16,6 +16,7 @@ import (
 	"coppice/agent/internal/boot"
 	"coppice/agent/internal/execution"
 	"coppice/agent/internal/files"
+	"coppice/agent/internal/freezer"
 	"coppice/agent/internal/guest"
 	"coppice/agent/internal/metrics"
 	"coppice/agent/internal/power"
@@ -55,7 +56,9 @@ func run() error {
 func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 	state := &guest.State{}
 	root := &rootfs.Root{}
-	launcher := process.NewLauncher(process.Options{Reaper: reaper, Root: "/", Workload: workload.Open()})
+	programs := workload.Open()
+	freeze := freezer.New(programs)
+	launcher := process.NewLauncher(process.Options{Reaper: reaper, Root: "/", Workload: programs, Freezer: freeze})
 	commands := execution.New(execution.Options{
 		Guest: state, Launcher: launcher, Null: machine.Null, HostMoved: transport.HostMoved,
 	})
@@ -63,11 +66,13 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 	shells := shell.New(shell.Options{Guest: state, Launcher: launcher, HostMoved: transport.HostMoved})
 	terminals := terminal.New(terminal.Options{Guest: state, Launcher: launcher, HostMoved: transport.HostMoved})
 	tunnels := tunnel.New(state)
-	identity := resume.New(resume.Steps(resume.Options{Random: machine.Random, Root: root, Guest: state}))
+	identity := resume.New(resume.Steps(resume.Options{Random: machine.Random, Root: root, Guest: state, Freezer: freeze}))
 	return api.Router{
 		"GET /ping":      ping,
 		"POST /prepare":  func(w http.ResponseWriter, _ *http.Request) error { return prepare(w, root, reaper, machine) },
 		"POST /resume":   identity.Resume,
+		"POST /freeze":   freeze.HandleFreeze,
+		"POST /thaw":     freeze.HandleThaw,
 		"POST /exec":     commands.Exec,
 		"POST /shell":    shells.Open,
 		"POST /terminal": terminals.Open,

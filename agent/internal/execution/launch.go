@@ -1,6 +1,7 @@
 package execution
 
 import (
+	"context"
 	"os"
 	"time"
 
@@ -18,7 +19,7 @@ type command struct {
 }
 
 // launch starts the command of h. An error means that nothing runs.
-func (s *Service) launch(h head, settings guest.Settings) (*command, error) {
+func (s *Service) launch(ctx context.Context, h head, settings guest.Settings) (*command, error) {
 	plan, err := s.launcher.Plan(h.place, settings, nil)
 	if err != nil {
 		return nil, err
@@ -39,7 +40,7 @@ func (s *Service) launch(h head, settings guest.Settings) (*command, error) {
 		started.stdin, stdin = pipes[2].Agent, uintptr(pipes[2].Child)
 	}
 	files := []uintptr{stdin, uintptr(pipes[0].Child), uintptr(pipes[1].Child)}
-	started.child, err = plan.Start(plan.RunInShell(h.Command), files, false)
+	started.child, err = plan.Start(ctx, plan.RunInShell(h.Command), files, false)
 	pipes.CloseChildEnds()
 	if err != nil {
 		pipes.CloseAgentEnds()

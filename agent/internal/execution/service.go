@@ -63,7 +63,7 @@ func (s *Service) Exec(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	started, err := s.launch(h, settings)
+	started, err := s.launch(r.Context(), h, settings)
 	if err != nil {
 		return err
 	}

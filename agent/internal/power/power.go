@@ -13,6 +13,7 @@ import (
 
 	"coppice/agent/internal/api"
 	"coppice/agent/internal/fault"
+	"coppice/agent/internal/reap"
 )
 
 const (
@@ -45,7 +46,7 @@ func Shutdown(w http.ResponseWriter, r *http.Request) error {
 func powerOff(grace time.Duration) {
 	slog.Info("powering off", "grace", grace)
 	signalAll(unix.SIGTERM)
-	for end := time.Now().Add(grace); time.Now().Before(end) && anyProcess(); {
+	for end := time.Now().Add(grace); time.Now().Before(end) && reap.AnyProcess(); {
 		time.Sleep(pollInterval)
 	}
 	signalAll(unix.SIGKILL)
@@ -69,12 +70,6 @@ func signalAll(signal syscall.Signal) {
 	if err := unix.Kill(-1, signal); err != nil && err != unix.ESRCH {
 		slog.Error("processes not signalled", "signal", signal, "error", err)
 	}
-}
-
-// anyProcess: every process of the guest descends from PID 1, so without children there is none.
-func anyProcess() bool {
-	err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
-	return err != unix.ECHILD
 }
 
 // powerSignals are what poweroff, halt and reboot of the common toolkits send to PID 1.

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -40,7 +41,7 @@ func TestACommandThatTheImageCannotRunIsRefusedWithTheReason(t *testing.T) {
 		launcher := &Launcher{root: directory, shell: c.shell}
 		plan, err := launcher.Plan(c.place, c.image, nil)
 		if err == nil {
-			_, err = plan.Start(plan.RunInShell("true"), nil, false)
+			_, err = plan.Start(context.Background(), plan.RunInShell("true"), nil, false)
 		}
 		var known *fault.Error
 		if !errors.As(err, &known) || known.Code != c.code || !strings.Contains(known.Message, c.words) {

@@ -3,6 +3,7 @@
 package process
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"coppice/agent/internal/account"
 	"coppice/agent/internal/fault"
+	"coppice/agent/internal/freezer"
 	"coppice/agent/internal/guest"
 	"coppice/agent/internal/reap"
 	"coppice/agent/internal/workload"
@@ -23,18 +25,20 @@ type Launcher struct {
 	root     string
 	shell    string
 	workload *workload.Group
+	freezer  *freezer.Freezer
 }
 
-// Options are what a Launcher needs. Root is that of the accounts' files.
+// Options are what a Launcher needs. Root is that of the accounts' files. Without a Freezer nothing is ever frozen.
 type Options struct {
 	Reaper   *reap.Reaper
 	Root     string
 	Workload *workload.Group
+	Freezer  *freezer.Freezer
 }
 
 // NewLauncher makes a Launcher.
 func NewLauncher(o Options) *Launcher {
-	return &Launcher{reaper: o.Reaper, root: o.Root, shell: systemShell, workload: o.Workload}
+	return &Launcher{reaper: o.Reaper, root: o.Root, shell: systemShell, workload: o.Workload, freezer: o.Freezer}
 }
 
 // Plan is a Place that has been found to exist.
@@ -101,11 +105,16 @@ func requireDirectory(path string) error {
 }
 
 // Start runs a program with files as its descriptors from 0. terminal makes descriptor 0 its controlling terminal. An
-// error means that nothing runs.
-func (p *Plan) Start(program Program, files []uintptr, terminal bool) (*reap.Child, error) {
+// error means that nothing runs. While the guest is frozen it waits, at most as long as the request's context.
+func (p *Plan) Start(ctx context.Context, program Program, files []uintptr, terminal bool) (*reap.Child, error) {
 	if err := program.require(); err != nil {
 		return nil, err
 	}
+	leave, err := p.launcher.freezer.Enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	who := p.Who
 	sys := &syscall.SysProcAttr{
 		Credential: &syscall.Credential{Uid: who.UID, Gid: who.GID, Groups: who.Groups},

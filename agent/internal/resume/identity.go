@@ -22,13 +22,11 @@ type identity struct {
 }
 
 func (i *identity) apply(r Request) error {
-	if err := i.writeHosts(r); err != nil {
-		return err
-	}
-	if err := replaceFile(i.root, "etc/hostname", r.Hostname+"\n"); err != nil {
-		return err
-	}
-	return replaceFile(i.root, "etc/machine-id", r.MachineID+"\n")
+	return errors.Join(
+		i.writeHosts(r),
+		replaceFile(i.root, "etc/hostname", r.Hostname+"\n"),
+		replaceFile(i.root, "etc/machine-id", r.MachineID+"\n"),
+	)
 }
 
 const hostsHead = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
@@ -85,7 +83,7 @@ func replaceFile(root, name, content string) error {
 	}
 	_, err = file.WriteString(content)
 	if err := errors.Join(err, file.Close()); err != nil {
-		return err
+		return errors.Join(err, os.Remove(temporary))
 	}
 	if info, err := os.Lstat(path); err == nil && info.IsDir() {
 		if err := os.RemoveAll(path); err != nil {

@@ -5,6 +5,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -32,9 +33,11 @@ type body struct {
 type Request struct {
 	Generation uint64
 	Entropy    []byte
-	Clock      unix.Timespec
-	Hostname   string
-	MachineID  string
+	// Clock is what it was when the request came, which was Arrived.
+	Clock     unix.Timespec
+	Arrived   time.Time
+	Hostname  string
+	MachineID string
 	// Network is nil if the guest has none.
 	Network   *network.Plan
 	Settings  guest.Settings

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"coppice/agent/internal/api"
+	"coppice/agent/internal/guest"
 )
 
 func validBody() map[string]any {
@@ -206,6 +209,70 @@ func TestALaterResumeKeepsWhatTheUserAddedToHosts(t *testing.T) {
 	if got := read(t, root+"/etc/hosts"); got != hostsHead+"10.202.0.6\tfork\n1.2.3.4 mine\n" {
 		t.Fatalf("%q", got)
 	}
+}
+
+func TestTheClockIsSetToWhatItIsByThen(t *testing.T) {
+	r, err := parse(encode(t, validBody()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Arrived = time.Now()
+	if got := clockAt(r, r.Arrived.Add(1500*time.Millisecond)); got.Sec != 1763700001 || got.Nsec != 623456789 {
+		t.Fatal(got)
+	}
+}
+
+func TestTheLastStepsOfAResumeAreInOrder(t *testing.T) {
+	var names []string
+	for _, step := range Steps(Options{}) {
+		names = append(names, step.Name)
+	}
+	want := []string{
+		"freezer", "entropy", "clock", "root", "directories", "hostname", "identity", "network", "resolver", "connections",
+		"generation", "environment", "thaw",
+	}
+	if !slices.Equal(names, want) {
+		t.Fatal(names)
+	}
+}
+
+func TestDirectoriesAreLookedAtOnceForEachUserAndPlace(t *testing.T) {
+	root := t.TempDir()
+	places := &directories{root: root}
+	ensure := func(workdir string) {
+		t.Helper()
+		if err := places.ensure(Request{Settings: guest.Settings{Workdir: workdir}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ensure("/srv")
+	if err := os.Remove(root + "/srv"); err != nil {
+		t.Fatal(err)
+	}
+	ensure("/srv")
+	if _, err := os.Lstat(root + "/srv"); !errors.Is(err, os.ErrNotExist) {
+		t.Error("a directory that its user has removed is back", err)
+	}
+	ensure("/other")
+	if _, err := os.Lstat(root + "/other"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOnlyAGuestThatHasBeenInUseMayLackAFile(t *testing.T) {
+	fail := forgiving("resolver", func(Request) error { return errors.New("injected") })
+	if err := fail(Request{}); err == nil {
+		t.Error("a new guest lacks a file")
+	}
+	program := exec.Command("sleep", "100")
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := fail(Request{}); err != nil {
+		t.Error(err)
+	}
+	_ = program.Process.Kill()
+	_ = program.Wait()
 }
 
 func FuzzParse(f *testing.F) {

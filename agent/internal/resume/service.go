@@ -2,6 +2,8 @@
 // template wakes up with the same random pool, clock, name and address; no user code runs before all of them are its
 // own. The steps are ordered, each may be repeated, and one that fails leaves the generation unset, so that the runner
 // may ask again.
+//
+// Of a machine that was saved while it ran, the programs are frozen: see package freezer. They go on in the last step.
 package resume
 
 import (
@@ -9,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"time"
 
 	"coppice/agent/internal/api"
 	"coppice/agent/internal/fault"
@@ -35,6 +38,7 @@ func New(steps []Step) *Service { return &Service{steps: steps} }
 
 // Resume answers POST /resume.
 func (s *Service) Resume(w http.ResponseWriter, r *http.Request) error {
+	arrived := time.Now()
 	text, err := io.ReadAll(io.LimitReader(r.Body, maxBodyBytes+1))
 	if err != nil {
 		return fault.Invalid("body: broken off: %v", err)
@@ -46,6 +50,7 @@ func (s *Service) Resume(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	request.Arrived = arrived
 	if err := s.apply(request); err != nil {
 		return err
 	}

@@ -2,45 +2,96 @@ package resume
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"coppice/agent/internal/account"
+	"coppice/agent/internal/freezer"
 	"coppice/agent/internal/guest"
 	"coppice/agent/internal/network"
+	"coppice/agent/internal/reap"
 	"coppice/agent/internal/rootfs"
 )
 
 // Options are what the steps of a real guest work on. Random is an open /dev/urandom.
 type Options struct {
-	Random *os.File
-	Root   *rootfs.Root
-	Guest  *guest.State
+	Random  *os.File
+	Root    *rootfs.Root
+	Guest   *guest.State
+	Freezer *freezer.Freezer
 }
 
 // Steps are those of a real guest.
 func Steps(o Options) []Step {
 	names := &identity{root: "/"}
+	places := &directories{root: "/"}
 	return []Step{
+		{"freezer", func(Request) error {
+			o.Freezer.Hold()
+			return nil
+		}},
 		{"entropy", func(r Request) error { return addEntropy(o.Random, r.Entropy) }},
-		{"clock", func(r Request) error { return unix.ClockSettime(unix.CLOCK_REALTIME, &r.Clock) }},
+		{"clock", setClock},
 		{"root", func(Request) error { return o.Root.Switch() }},
-		{"directories", ensureDirectories},
+		{"directories", places.ensure},
 		{"hostname", func(r Request) error { return unix.Sethostname([]byte(r.Hostname)) }},
-		{"identity", names.apply},
+		{"identity", forgiving("identity", names.apply)},
 		{"network", configureNetwork},
-		{"generation", writeGeneration},
+		{"resolver", forgiving("resolver", writeResolver)},
+		{"connections", resetConnections},
+		{"generation", forgiving("generation", writeGeneration)},
 		{"environment", func(r Request) error {
 			o.Guest.Set(r.Settings)
 			return nil
 		}},
+		{"thaw", func(Request) error { return o.Freezer.Thaw() }},
 	}
 }
 
-func ensureDirectories(r Request) error {
-	return rootfs.EnsureDirectories("/", r.Settings.Workdir, ownerOf(r.Settings.User))
+// forgiving lets a guest that has been in use go on without a file that it has no room for, or that is on something
+// that its user has made read-only: its work must not be lost for that.
+func forgiving(name string, do func(Request) error) func(Request) error {
+	return func(r Request) error {
+		err := do(r)
+		if err != nil && reap.AnyProcess() {
+			slog.Warn("resume goes on without a file", "step", name, "error", err)
+			return nil
+		}
+		return err
+	}
+}
+
+func setClock(r Request) error {
+	now := clockAt(r, time.Now())
+	return unix.ClockSettime(unix.CLOCK_REALTIME, &now)
+}
+
+// clockAt adds the time since the request came: what its reading took, the entropy, and a resume before this one.
+func clockAt(r Request, now time.Time) unix.Timespec {
+	return unix.NsecToTimespec(r.Clock.Nano() + now.Sub(r.Arrived).Nanoseconds())
+}
+
+// directories ensures them once for each user and place. A guest that has been in use has them, or has removed them
+// itself, or has mounted a file system there whose server is one of the frozen programs.
+type directories struct {
+	root string
+	done string
+}
+
+func (d *directories) ensure(r Request) error {
+	wanted := r.Settings.User + "\x00" + r.Settings.Workdir
+	if d.done == wanted {
+		return nil
+	}
+	if err := rootfs.EnsureDirectories(d.root, r.Settings.Workdir, ownerOf(r.Settings.User)); err != nil {
+		return err
+	}
+	d.done = wanted
+	return nil
 }
 
 // ownerOf is root where an image names a user that it does not have, or has a device for an /etc/passwd: both are for
@@ -61,10 +112,36 @@ func configureNetwork(r Request) error {
 	if r.Network == nil {
 		return network.TakeDown()
 	}
-	if err := r.Network.Apply(); err != nil {
-		return err
+	return r.Network.Apply()
+}
+
+func writeResolver(r Request) error {
+	if r.Network == nil {
+		return nil
 	}
 	return replaceFile("/", "etc/resolv.conf", resolverFile(r))
+}
+
+// connectionsLimit is for a socket that a program holds, which could not be frozen because it waits for one that is.
+const connectionsLimit = 2 * time.Second
+
+// resetConnections asks nothing of a guest without programs, which every sandbox from a template is. A kernel that cannot do
+// it leaves the connections to their own time limits.
+func resetConnections(Request) error {
+	if !reap.AnyProcess() {
+		return nil
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- network.ResetConnections() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			slog.Warn("connections are left to their time limits", "error", err)
+		}
+	case <-time.After(connectionsLimit):
+		slog.Warn("the reset of connections goes on behind the resume", "after", connectionsLimit)
+	}
+	return nil
 }
 
 // writeGeneration tells programs with random generators of their own that they have been cloned.

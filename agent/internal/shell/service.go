@@ -58,7 +58,7 @@ func (s *Service) Open(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	started, err := s.launch(place, settings)
+	started, err := s.launch(r.Context(), place, settings)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ type shell struct {
 	stdout, stderr, script, status *os.File
 }
 
-func (s *Service) launch(place process.Place, settings guest.Settings) (*shell, error) {
+func (s *Service) launch(ctx context.Context, place process.Place, settings guest.Settings) (*shell, error) {
 	plan, err := s.launcher.Plan(place, settings, nil)
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (s *Service) launch(place process.Place, settings guest.Settings) (*shell, 
 	if err != nil {
 		return nil, err
 	}
-	child, err := plan.Start(program, filesOf(pipes), false)
+	child, err := plan.Start(ctx, program, filesOf(pipes), false)
 	pipes.CloseChildEnds()
 	if err != nil {
 		pipes.CloseAgentEnds()

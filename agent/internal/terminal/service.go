@@ -99,7 +99,7 @@ func (s *Service) Open(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	t, err := s.launch(h, settings)
+	t, err := s.launch(r.Context(), h, settings)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ type terminal struct {
 	child *reap.Child
 }
 
-func (s *Service) launch(h head, settings guest.Settings) (*terminal, error) {
+func (s *Service) launch(ctx context.Context, h head, settings guest.Settings) (*terminal, error) {
 	plan, err := s.launcher.Plan(h.place, settings, defaults)
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (s *Service) launch(h head, settings guest.Settings) (*terminal, error) {
 		return nil, err
 	}
 	slave := pty.slave.Fd()
-	child, err := plan.Start(program, []uintptr{slave, slave, slave}, true)
+	child, err := plan.Start(ctx, program, []uintptr{slave, slave, slave}, true)
 	if err != nil {
 		pty.close()
 		return nil, err

@@ -145,7 +145,7 @@ func (l *Link) serveSession(s *session) {
 		return
 	}
 	l.server.ServeConn(s, &http2.ServeConnOpts{
-		Context:    s.context(),
+		Context:    s.requests,
 		Handler:    l.handler,
 		BaseConfig: &http.Server{ErrorLog: slog.NewLogLogger(slog.Default().Handler(), slog.LevelWarn)},
 	})

@@ -253,3 +253,23 @@ func newRequest(t *testing.T, ctx context.Context) *http.Request {
 	}
 	return request
 }
+
+func TestTheRequestsOfAnOlderSessionAreOverBeforeTheNextIsAnnounced(t *testing.T) {
+	started := make(chan context.Context, 1)
+	release := make(chan struct{})
+	h := newHost(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		started <- r.Context()
+		<-release
+	}))
+	defer close(release)
+	h.open()
+	client := h.client()
+	go func() { _, _ = client.RoundTrip(newRequest(t, context.Background())) }()
+	request := <-started
+	h.open()
+	// At once: in a copy of the machine, nothing that the original's client asked for may begin.
+	if request.Err() == nil || !HostMoved(request) {
+		t.Fatal("the request goes on")
+	}
+}

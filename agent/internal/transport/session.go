@@ -26,10 +26,14 @@ type session struct {
 	inFlight sync.WaitGroup
 	ended    chan struct{}
 	host     presence
+	// requests is the parent of every request's context.
+	requests       context.Context
+	cancelRequests context.CancelFunc
 }
 
 func newSession(port *Port) *session {
 	s := &session{port: port, ended: make(chan struct{})}
+	s.requests, s.cancelRequests = context.WithCancel(context.WithValue(context.Background(), sessionKey{}, s))
 	s.input = bufio.NewReaderSize(portReader{s}, kernelReadBytes)
 	return s
 }
@@ -83,7 +87,9 @@ func (s *session) enter() bool {
 	return true
 }
 
-// end interrupts under the lock: once it has returned, nobody can interrupt the session that comes next.
+// end interrupts under the lock: once it has returned, nobody can interrupt the session that comes next. It cancels the
+// requests itself, not by way of the HTTP/2 server, which notices later: a request that waits must not go on in a copy of
+// the machine.
 func (s *session) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,6 +99,7 @@ func (s *session) end() {
 	s.closed = true
 	s.port.interrupt()
 	close(s.ended)
+	s.cancelRequests()
 }
 
 // Close ends the session; operations under way fail.
@@ -123,10 +130,6 @@ func (s *session) SetReadDeadline(time.Time) error  { return nil }
 func (s *session) SetWriteDeadline(time.Time) error { return nil }
 
 type sessionKey struct{}
-
-func (s *session) context() context.Context {
-	return context.WithValue(context.Background(), sessionKey{}, s)
-}
 
 // endDetection is how long the end of a session may show later than the end of its streams: the HTTP/2 server
 // cancels streams first and closes the connection right after.

@@ -4,7 +4,8 @@
 //	/sys/fs/cgroup            agent, kernel threads
 //	/sys/fs/cgroup/workload   every command and its descendants
 //
-// It is no boundary: root in the guest can leave the group, and harms nobody but its own sandbox.
+// The group is also what stops them all while the machine is saved: see Freeze. It is no boundary: root in the guest can
+// leave the group, and harms nobody but its own sandbox.
 package workload
 
 import (
@@ -31,7 +32,9 @@ const (
 type Group struct {
 	hierarchy string
 	mu        sync.Mutex
+	root      *os.File // the hierarchy, whatever root in the guest mounts on its path later
 	directory *os.File
+	frozen    []string // names below root that Freeze has asked for
 }
 
 // Open makes the group. Where the kernel has no such controllers it answers nil, with the reason in the log.
@@ -78,6 +81,11 @@ func (g *Group) make() error {
 	limit := max(tasks, 2*reservedTasks) - reservedTasks
 	if err := write(filepath.Join(g.path(), "pids.max"), strconv.FormatUint(limit, 10)); err != nil {
 		return err
+	}
+	if g.root == nil {
+		if g.root, err = os.Open(g.hierarchy); err != nil {
+			return err
+		}
 	}
 	directory, err := os.Open(g.path())
 	if err != nil {

@@ -1,0 +1,250 @@
+package freezer
+
+import (
+	"context"
+	"errors"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"coppice/agent/internal/agenttest"
+	"coppice/agent/internal/api"
+)
+
+// fakeGroups stand still at once, or never.
+type fakeGroups struct {
+	mu               sync.Mutex
+	frozen           bool
+	neverStand       bool
+	freezes, thaws   int
+	failThaw, failed error
+}
+
+func (g *fakeGroups) Freeze() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.frozen = true
+	g.freezes++
+	return g.failed
+}
+
+func (g *fakeGroups) AwaitFrozen(time.Time) bool { return g.isFrozen() && !g.neverStand }
+
+func (g *fakeGroups) Thaw() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.thaws++
+	g.frozen = g.failThaw != nil
+	return g.failThaw
+}
+
+func (g *fakeGroups) isFrozen() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.frozen
+}
+
+const soon = 20 * time.Millisecond
+
+func enter(t *testing.T, f *Freezer) (leave func()) {
+	t.Helper()
+	leave, err := f.Enter(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leave
+}
+
+func TestFreezeAndThawMayBeRepeated(t *testing.T) {
+	groups := &fakeGroups{}
+	f := New(groups)
+	for range 2 {
+		if !f.Freeze(agenttest.Limit) || !f.Freeze(agenttest.Limit) || !groups.isFrozen() {
+			t.Fatal("not frozen")
+		}
+		if err := errors.Join(f.Thaw(), f.Thaw()); err != nil || groups.isFrozen() {
+			t.Fatal("not thawed", err)
+		}
+		enter(t, f)()
+	}
+}
+
+func TestNothingIsFrozenWhileAProcessIsBeingStarted(t *testing.T) {
+	groups := &fakeGroups{}
+	f := New(groups)
+	first, second := enter(t, f), enter(t, f)
+	if f.Freeze(soon) || groups.isFrozen() {
+		t.Fatal("frozen in the middle of a start")
+	}
+	answer := make(chan bool, 1)
+	go func() { answer <- f.Freeze(agenttest.Limit) }()
+	first()
+	if groups.isFrozen() {
+		t.Fatal("frozen before the last start has ended")
+	}
+	second()
+	if !<-answer || !groups.isFrozen() {
+		t.Fatal("not frozen after the last start")
+	}
+}
+
+func TestAFreezeThatIsOverWhenAStartEndsIsNotDone(t *testing.T) {
+	groups := &fakeGroups{}
+	f := New(groups)
+	leave := enter(t, f)
+	if f.Freeze(soon) {
+		t.Fatal("frozen in the middle of a start")
+	}
+	if err := f.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	if groups.isFrozen() {
+		t.Fatal("frozen after the thaw")
+	}
+}
+
+func TestAStartWaitsForTheThaw(t *testing.T) {
+	f := New(&fakeGroups{})
+	f.Freeze(agenttest.Limit)
+	entered := make(chan error, 1)
+	go func() {
+		leave, err := f.Enter(context.Background())
+		if err == nil {
+			leave()
+		}
+		entered <- err
+	}()
+	select {
+	case err := <-entered:
+		t.Fatal("entered while frozen", err)
+	case <-time.After(soon):
+	}
+	if err := f.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-entered; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAStartWhoseRequestIsOverNeverBegins(t *testing.T) {
+	f := New(&fakeGroups{})
+	f.Freeze(agenttest.Limit)
+	ctx, leave := context.WithCancel(context.Background())
+	entered := make(chan error, 1)
+	go func() {
+		_, err := f.Enter(ctx)
+		entered <- err
+	}()
+	leave()
+	// As in a copy of the machine: the session's end comes before the thaw, and the waiting goroutine may run after both.
+	if err := f.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	f.Freeze(agenttest.Limit)
+	if err := <-entered; err == nil || f.starting != 0 {
+		t.Fatal("entered for nobody", err)
+	}
+}
+
+func TestWhatCannotBeFrozenStaysAskedFor(t *testing.T) {
+	groups := &fakeGroups{neverStand: true}
+	f := New(groups)
+	if f.Freeze(soon) || !groups.isFrozen() {
+		t.Fatal("the freeze was not kept")
+	}
+}
+
+func TestNobodyThawingTheAgentDoes(t *testing.T) {
+	groups := &fakeGroups{}
+	f := New(groups)
+	f.step = time.Millisecond
+	began := time.Now()
+	f.Freeze(agenttest.Limit)
+	agenttest.Eventually(t, "the agent thaws by itself", func() bool { return !groups.isFrozen() })
+	if took := time.Since(began); took < patienceSteps*f.step {
+		t.Errorf("after %v", took)
+	}
+	enter(t, f)()
+}
+
+func TestAResumeThatHasBegunIsNotOvertakenByTheAgentsOwnThaw(t *testing.T) {
+	groups := &fakeGroups{}
+	f := New(groups)
+	f.step = time.Millisecond
+	f.Freeze(agenttest.Limit)
+	f.Hold()
+	time.Sleep(3 * patienceSteps * f.step)
+	if !groups.isFrozen() || groups.thaws != 0 {
+		t.Fatal("thawed in the middle of a resume")
+	}
+	if err := f.Thaw(); err != nil || groups.isFrozen() {
+		t.Fatal("not thawed", err)
+	}
+}
+
+func TestAnOldCountDoesNotEndANewFreeze(t *testing.T) {
+	groups := &fakeGroups{}
+	f := New(groups)
+	f.step = 5 * time.Millisecond
+	for range patienceSteps {
+		f.Freeze(agenttest.Limit)
+		time.Sleep(2 * f.step)
+		if !groups.isFrozen() {
+			t.Fatal("thawed by an old count")
+		}
+		if err := f.Thaw(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestHoldAndThawOfAGuestThatRunsDoNothingToStarts(t *testing.T) {
+	f := New(&fakeGroups{})
+	leave := enter(t, f)
+	f.Hold()
+	if err := f.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	enter(t, f)()
+}
+
+func call(t *testing.T, f *Freezer, path, body string) *httptest.ResponseRecorder {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	routes := api.Router{"POST /freeze": f.HandleFreeze, "POST /thaw": f.HandleThaw}
+	routes.ServeHTTP(answer, httptest.NewRequest("POST", path, strings.NewReader(body)))
+	return answer
+}
+
+func TestTheAnswersSayWhatIs(t *testing.T) {
+	groups := &fakeGroups{}
+	f := New(groups)
+	for _, step := range []struct{ path, body, want string }{
+		{"/freeze", `{"deadline_ms":500}`, `{"frozen":true}`},
+		{"/freeze", ``, `{"frozen":true}`},
+		{"/thaw", ``, `{}`},
+		{"/thaw", `{}`, `{}`},
+	} {
+		if answer := call(t, f, step.path, step.body); answer.Code != 200 || answer.Body.String() != step.want {
+			t.Errorf("%s: %d %s", step.path, answer.Code, answer.Body)
+		}
+	}
+	groups.neverStand = true
+	if answer := call(t, f, "/freeze", `{"deadline_ms":1}`); answer.Code != 200 || answer.Body.String() != `{"frozen":false}` {
+		t.Error(answer.Code, answer.Body)
+	}
+	groups.failThaw = errors.New("injected")
+	if answer := call(t, f, "/thaw", ``); answer.Code != 500 {
+		t.Error(answer.Code, answer.Body)
+	}
+	for _, body := range []string{`{"deadline_ms":-1}`, `{"deadline_ms":10001}`, `{"deadline_ms":"x"}`, `[`} {
+		if answer := call(t, f, "/freeze", body); answer.Code != 400 {
+			t.Error(body, answer.Code, answer.Body)
+		}
+	}
+}

@@ -1,0 +1,41 @@
+package freezer
+
+import (
+	"net/http"
+	"time"
+
+	"coppice/agent/internal/api"
+	"coppice/agent/internal/fault"
+)
+
+const (
+	defaultDeadlineMs = 500
+	// maxDeadlineMs stays below the runner's time limit for an answer.
+	maxDeadlineMs = 10_000
+)
+
+// HandleFreeze answers POST /freeze.
+func (f *Freezer) HandleFreeze(w http.ResponseWriter, r *http.Request) error {
+	body := struct {
+		DeadlineMs int64 `json:"deadline_ms"`
+	}{defaultDeadlineMs}
+	if err := api.ReadJSON(r, &body); err != nil {
+		return err
+	}
+	if body.DeadlineMs < 0 || body.DeadlineMs > maxDeadlineMs {
+		return fault.Invalid("deadline_ms: must be from 0 to %d", maxDeadlineMs)
+	}
+	api.WriteJSON(w, http.StatusOK, struct {
+		Frozen bool `json:"frozen"`
+	}{f.Freeze(time.Duration(body.DeadlineMs) * time.Millisecond)})
+	return nil
+}
+
+// HandleThaw answers POST /thaw.
+func (f *Freezer) HandleThaw(w http.ResponseWriter, _ *http.Request) error {
+	if err := f.Thaw(); err != nil {
+		return err
+	}
+	api.WriteJSON(w, http.StatusOK, struct{}{})
+	return nil
+}
