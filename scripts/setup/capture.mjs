@@ -13,7 +13,8 @@ const FLAGS = ['-trimpath', '-buildvcs=false', '-ldflags', '-s -w'];
 
 /** @param {string} path relative */
 function isCaptureSource(path) {
-  return path === 'go.mod' || path === 'go.sum' || (path.endsWith('.go') && !path.endsWith('_test.go'));
+  const isGo = path.endsWith('.go') && !path.endsWith('_test.go') && !path.startsWith('testing/');
+  return path === 'go.mod' || path === 'go.sum' || isGo;
 }
 
 /**

@@ -108,16 +108,6 @@ type onlyReader struct{ io.Reader }
 
 type onlyWriter struct{ io.Writer }
 
-// Allocate makes room on the disk for an extent, which stays a hole for readers until it is written. Where the file
-// system cannot, writing does it.
-func Allocate(target *os.File, extent Extent) error {
-	err := unix.Fallocate(int(target.Fd()), unix.FALLOC_FL_KEEP_SIZE, extent.Offset, extent.Length)
-	if err == nil || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
-		return nil
-	}
-	return fmt.Errorf("making room: %w", err)
-}
-
 // AllocatedBytes is what the file takes on the disk.
 func AllocatedBytes(file *os.File) (int64, error) {
 	var status unix.Stat_t

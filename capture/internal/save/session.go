@@ -1,7 +1,7 @@
 // Package save writes a VM's RAM to a file, in steps that the runner asks for, because the VM is stopped for one of them:
 //
-//	plan   -> ready     the VM runs: the file is made, with what the VM shares with its base, and room for the rest
-//	copy   -> copied    the VM is stopped: what it has changed is copied
+//	plan   -> ready     the VM runs: the file is made, with what the VM shares with its base, and a first copy of the rest
+//	copy   -> copied    the VM is stopped: what it has changed is copied, all of it
 //	finish -> finished  the VM runs: the file is made durable if asked for, and is the runner's from here on
 //
 // A runner that dies closes the input: at any moment before the end the file is then removed.
@@ -24,13 +24,13 @@ import (
 )
 
 type session struct {
-	lines   <-chan []byte
-	answers *json.Encoder
-	target  ramfile.Target
-	base    *os.File
-	file    *os.File
-	memory  *vmmemory.Memory
-	data    *pageSet
+	lines    <-chan []byte
+	answers  *json.Encoder
+	target   ramfile.Target
+	base     *os.File
+	file     *os.File
+	memory   *vmmemory.Memory
+	transfer *transfer
 }
 
 // Run answers requests until the file is finished, and returns the exit code.
@@ -93,17 +93,13 @@ func (s *session) prepare() error {
 	if s.file, err = s.target.Create(plan.Target); err != nil {
 		return err
 	}
-	s.data = newPageSet(plan.SizeBytes)
 	answer := readyAnswer{Step: "ready"}
-	answer.BaseBytes, err = ramfile.CopyBase(s.file, s.base, plan.SizeBytes, s.data.add)
-	if err != nil {
+	data := newPageSet(plan.SizeBytes)
+	if answer.BaseBytes, err = ramfile.CopyBase(s.file, s.base, plan.SizeBytes, data.addExtent); err != nil {
 		return err
 	}
-	err = s.memory.Scan(func(run vmmemory.Run) error {
-		answer.DirtyBytes += int64(run.Length)
-		return ramfile.Allocate(s.file, ramfile.Extent{Offset: int64(run.Offset), Length: int64(run.Length)})
-	})
-	if err != nil {
+	s.transfer = newTransfer(s.memory, s.file, plan.SizeBytes, data)
+	if answer.DirtyBytes, err = s.transfer.pass(); err != nil {
 		return err
 	}
 	return s.answers.Encode(answer)
@@ -133,7 +129,7 @@ func (s *session) copy() error {
 		return fmt.Errorf("step %q instead of copy", request.Step)
 	}
 	started := time.Now()
-	bytes, err := copyPages(s.memory, s.file, s.data)
+	bytes, err := s.transfer.pass()
 	if err != nil {
 		return err
 	}
@@ -151,6 +147,7 @@ func (s *session) finish() error {
 	if request.Step != "finish" {
 		return fmt.Errorf("step %q instead of finish", request.Step)
 	}
+	s.transfer.close()
 	answer := finishedAnswer{Step: "finished"}
 	if request.Sync {
 		sum, err := sumAndSync(s.file)

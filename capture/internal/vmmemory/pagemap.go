@@ -15,8 +15,14 @@ const (
 	entryBytes       = 8
 )
 
-// 256 MiB of RAM a read.
-const scanEntries = 64 << 10
+// PartBytes of RAM are looked at in one go.
+const PartBytes = 32 << 20
+
+// Scanner finds changed pages; each thread needs one of its own.
+type Scanner struct {
+	entries [PartBytes / PageSize * entryBytes]byte
+	runs    []Run
+}
 
 // isPrivate tells pages that the VM has changed from those that are still the base's. A page that is being migrated
 // looks swapped, whosever it is.
@@ -24,37 +30,39 @@ func isPrivate(entry uint64) bool {
 	return entry&(pagePresent|pageSwapped) != 0 && entry&pageFileOrShared == 0
 }
 
-// Scan calls visit for each run of changed pages, in order.
-func (m *Memory) Scan(visit func(Run) error) error {
-	buffer := make([]byte, scanEntries*entryBytes)
+// Scan answers the runs of changed pages in a part of at most PartBytes, in order. They are valid until the next call.
+func (s *Scanner) Scan(memory *Memory, part Run) ([]Run, error) {
+	entries := s.entries[:part.Length/PageSize*entryBytes]
+	if err := memory.readPagemap(entries, part.Offset); err != nil {
+		return nil, err
+	}
+	s.runs = s.runs[:0]
 	var run Run
-	for page := uint64(0); page < m.size/PageSize; {
-		wanted := min(scanEntries, m.size/PageSize-page) * entryBytes
-		count, err := m.pagemap.ReadAt(buffer[:wanted], int64((m.address/PageSize+page)*entryBytes))
-		if uint64(count) != wanted {
-			if !m.isAlive() || count == 0 {
-				return fault.ErrVMGone
+	for at := 0; at < len(entries); at += entryBytes {
+		if isPrivate(binary.LittleEndian.Uint64(entries[at:])) {
+			if run.Length == 0 {
+				run.Offset = part.Offset + uint64(at)/entryBytes*PageSize
 			}
-			return fmt.Errorf("reading pagemap: %d bytes instead of %d: %w", count, wanted, err)
-		}
-		for at := 0; at < count; at, page = at+entryBytes, page+1 {
-			if !isPrivate(binary.LittleEndian.Uint64(buffer[at:])) {
-				continue
-			}
-			if run.Offset+run.Length == page*PageSize {
-				run.Length += PageSize
-				continue
-			}
-			if run.Length > 0 {
-				if err := visit(run); err != nil {
-					return err
-				}
-			}
-			run = Run{Offset: page * PageSize, Length: PageSize}
+			run.Length += PageSize
+		} else if run.Length > 0 {
+			s.runs = append(s.runs, run)
+			run = Run{}
 		}
 	}
 	if run.Length > 0 {
-		return visit(run)
+		s.runs = append(s.runs, run)
 	}
-	return nil
+	return s.runs, nil
+}
+
+func (m *Memory) readPagemap(entries []byte, offset uint64) error {
+	count, err := m.pagemap.ReadAt(entries, int64((m.address+offset)/PageSize*entryBytes))
+	if count == len(entries) {
+		return nil
+	}
+	// Of a process that has ended there is nothing to read, without an error.
+	if count == 0 || !m.isAlive() {
+		return fault.ErrVMGone
+	}
+	return fmt.Errorf("reading pagemap: %d bytes instead of %d: %w", count, len(entries), err)
 }

@@ -92,6 +92,14 @@ func (m *Memory) open(name string) (*os.File, error) {
 	return os.NewFile(uintptr(descriptor), name), nil
 }
 
+// Check says whether all that was read so far was that process's: as long as it is there nobody else has its number.
+func (m *Memory) Check() error {
+	if m.isAlive() {
+		return nil
+	}
+	return fault.ErrVMGone
+}
+
 func (m *Memory) isAlive() bool {
 	status, err := m.open("stat")
 	if err == nil {

@@ -39,6 +39,21 @@ func (m *Memory) Read(buffer []byte, runs []Run) error {
 	return nil
 }
 
+// ReadInto reads each run to its own place in a mapping of all of the RAM. It is the kernel that writes there: what the
+// mapping's file cannot take is an error, and no signal. It answers false if not all could be read, for whatever reason;
+// Read tells which.
+func (m *Memory) ReadInto(mapped []byte, runs []Run) bool {
+	local, remote := make([]unix.Iovec, len(runs)), make([]unix.RemoteIovec, len(runs))
+	wanted := 0
+	for i, run := range runs {
+		local[i] = unix.Iovec{Base: &mapped[run.Offset], Len: run.Length}
+		remote[i] = unix.RemoteIovec{Base: uintptr(m.address + run.Offset), Len: int(run.Length)}
+		wanted += int(run.Length)
+	}
+	count, err := unix.ProcessVMReadv(m.pid, local, remote, 0)
+	return err == nil && count == wanted
+}
+
 func (m *Memory) explain(err error) error {
 	if !m.isAlive() {
 		return fault.ErrVMGone
