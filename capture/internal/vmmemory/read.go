@@ -55,7 +55,8 @@ func (m *Memory) ReadInto(mapped []byte, runs []Run) bool {
 }
 
 func (m *Memory) explain(err error) error {
-	if !m.isAlive() {
+	// One that nobody has waited for yet is still there, without memory.
+	if errors.Is(err, unix.ESRCH) || !m.isAlive() {
 		return fault.ErrVMGone
 	}
 	return fmt.Errorf("reading the VM's RAM: %w", err)

@@ -136,9 +136,13 @@ function parseAnswer<T extends z.ZodType>(line: unknown, answer: T, targetPath: 
   if (!failure.success) return answer.parse(line);
   const { code, message } = failure.data;
   if (code === 'disk_full') {
-    throw new AppError('capacity', `disk: no room for a sandbox's memory at ${dirname(targetPath)}`, {
-      cause: new Error(message),
-    });
+    throw new AppError(
+      'capacity',
+      `disk: no room at ${dirname(targetPath)} for the memory of a sandbox; delete snapshots or sandboxes, or enlarge it`,
+      {
+        cause: new Error(message),
+      },
+    );
   }
   throw new Error(`saving the memory of a VM: ${message}`);
 }
