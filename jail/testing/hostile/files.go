@@ -27,6 +27,7 @@ func fileAttempts(targets *Targets) []attempt {
 	inOwn := func(name string) string { return filepath.Join(own.Sockets, name) }
 	return append(attempts,
 		attempt{"make a directory in the root", func() error { return unix.Mkdir("/made", 0o700) }},
+		attempt{"make a file beside the scratch disk", func() error { return makeFile(filepath.Join(filepath.Dir(own.Scratch), "made")) }},
 		attempt{"make a symbolic link", func() error { return unix.Symlink("/etc/passwd", inOwn("link")) }},
 		attempt{"make a hard link", func() error { return unix.Link(own.Scratch, inOwn("hard")) }},
 		attempt{"make a device node", func() error { return unix.Mknod(inOwn("node"), unix.S_IFCHR|0o600, 0x103) }},
@@ -34,6 +35,10 @@ func fileAttempts(targets *Targets) []attempt {
 		attempt{"run a file with the setuid bit", func() error { return runSetuid(inOwn("setuid")) }},
 		attempt{"write beyond the limit of file size", func() error { return writeFar(inOwn("large")) }},
 	)
+}
+
+func makeFile(path string) error {
+	return closing(os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600))
 }
 
 func closing(file *os.File, err error) error {

@@ -2,7 +2,8 @@
 import { closeSync, fsyncSync, openSync, renameSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 
-export function syncDirectory(path: string): void {
+/** Puts a file's content on the disk. */
+export function syncFile(path: string): void {
   const descriptor = openSync(path, 'r');
   try {
     fsyncSync(descriptor);
@@ -10,6 +11,8 @@ export function syncDirectory(path: string): void {
     closeSync(descriptor);
   }
 }
+
+export const syncDirectory = syncFile;
 
 /** Writes beside `path`, syncs, renames over it and syncs the directory. */
 export function writeDurably(path: string, content: string | Uint8Array): void {

@@ -13,11 +13,13 @@ import { ScratchStore } from './disk/scratch-store.ts';
 import { isTmpfs } from './disk/tmpfs.ts';
 import { EventSpool } from './driver/event-spool.ts';
 import { Fleet } from './driver/fleet.ts';
+import { VmCopies } from './driver/vm-copies.ts';
 import { ImageStore, type ImageStoreOptions } from './image/image-store.ts';
 import type { MachineStore } from './machine/machine-store.ts';
 import { openNetwork } from './network/open-network.ts';
 import type { VmNetwork } from './network/vm-network.ts';
 import type { RunnerConfig } from './runner-config.ts';
+import { CaptureStore } from './snapshot/capture-store.ts';
 import { TemplateStore, type Bindings, type Enclosure } from './snapshot/template-store.ts';
 import type { AcceleratorChoice } from './vmm/accelerator.ts';
 import type { TemplateShape } from './vmm/qemu-arguments.ts';
@@ -30,6 +32,8 @@ const MIB = 1024 * 1024;
 
 export interface OpenedFleet {
   fleet: Fleet;
+  copies: VmCopies;
+  captures: CaptureStore;
   spool: EventSpool;
   images: ImageStore;
   capacity: Capacity;
@@ -44,6 +48,8 @@ interface FleetParts {
   bindings: Bindings;
   accelerator: AcceleratorChoice;
   accounts: VmAccounts;
+  /** Rate of the host's time stamp counter. */
+  tscKhz: number;
 }
 
 export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): Promise<OpenedFleet> {
@@ -84,6 +90,7 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
     log,
   });
   const spool = EventSpool.open(join(dataDir, 'events'));
+  const captures = CaptureStore.open({ directory: join(dataDir, 'captures'), program: tools.capture, log });
   const fleet = new Fleet({
     warmPoolLimit: config.warmPoolLimit,
     accelerator,
@@ -100,9 +107,13 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
     vmsDirectory: join(dataDir, 'vms'),
     socketsDirectory: join(runDir, 'v'),
     spool,
+    hasCapture: (id) => captures.find(id) !== undefined,
     log,
   });
   await fleet.adoptAll();
+  const hasNetwork = network.absence === undefined;
+  const bindings = { machines, accelerator, hasNetwork, tscKhz: parts.tscKhz };
+  const copies = new VmCopies({ fleet, captures, bindings, disk, program: tools.capture, log });
   // Not before: VMs that are adopted hold what they were made from.
   const cache = new CacheEvictor({
     maxBytes: config.imageCacheMiB * MIB,
@@ -120,7 +131,7 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
     await network.close();
     cgroups.close();
   };
-  return { fleet, spool, images, capacity, cgroups, network, close };
+  return { fleet, copies, captures, spool, images, capacity, cgroups, network, close };
 }
 
 function openImages(

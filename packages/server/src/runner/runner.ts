@@ -48,13 +48,13 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
     binding: createHash('sha256').update(JSON.stringify(bindings)).digest('hex'),
     log,
   });
-  const opened = await openFleet(config, { vmm, machines, bindings, accelerator, accounts }, log);
+  const opened = await openFleet(config, { vmm, machines, bindings, accelerator, accounts, tscKhz }, log);
   setup.defer(() => opened.close());
   const livePids = accounts.listAllVmms().map(({ pid }) => pid);
-  machines.sweep(new Set(), livePids);
-  const { fleet, spool, images } = opened;
+  machines.sweep(new Set([...opened.captures.machineKeys, ...opened.fleet.machineKeys]), livePids);
+  const { fleet, copies, spool, images } = opened;
   const status = (): RunnerStatus => buildStatus(opened, { accelerator, jail });
-  const server = await RunnerServer.listen({ fleet, spool, images, status, log }, config.socketPath);
+  const server = await RunnerServer.listen({ fleet, copies, spool, images, status, log }, config.socketPath);
   setup.defer(() => server.close());
   setup.defer(() => lock.leave());
   const running = setup.move();

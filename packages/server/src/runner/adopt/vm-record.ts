@@ -7,13 +7,32 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { writeAtomically } from '../../lib/durable-file.ts';
-import { VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
+import { Accelerator, CaptureId, VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
+
+/** The image as a guest knows it. */
+export const GuestImage = z.object({
+  reference: z.string(),
+  digest: z.string(),
+  config: z.object({ env: z.record(z.string(), z.string()), user: z.string(), workdir: z.string() }),
+});
+export type GuestImage = z.infer<typeof GuestImage>;
+
+export const TemplateShape = z.object({
+  accelerator: Accelerator,
+  vcpus: z.int(),
+  memMiB: z.int(),
+  diskMiB: z.int(),
+});
 
 const VmRecord = z.object({
-  version: z.literal(1),
+  version: z.literal(2),
   info: VmInfo,
-  image_digest: z.string(),
-  template: z.string(),
+  image: GuestImage,
+  shape: TemplateShape,
+  /** Key of the template that it was made from; null for one that goes on from a capture. */
+  template: z.string().nullable(),
+  /** Key of the machine that it runs on. */
+  machine: z.string(),
   /** Network slot; also gives the uid. */
   slot: z.int().nonnegative(),
   uid: z.int().positive(),
@@ -23,8 +42,18 @@ const VmRecord = z.object({
   process: z.object({ pid: z.int().positive(), startTicks: z.number() }).nullable(),
   /** Last generation used on the agent's ctl port. */
   generation: z.int().nonnegative(),
+  /** Number of the last resume that the agent was sent. */
+  resume: z.int().nonnegative(),
+  /** It stands still, or is about to, to be saved: a runner that finds this lets it go on. */
+  capturing: z.boolean().default(false),
+  /** … or ends it, if this hibernation is complete. */
+  hibernating: CaptureId.optional(),
+  /** Unit of the VM whose sandbox this one has taken over: that one is ended, and not reported. */
+  replaces: z.string().optional(),
   /** Written before the VM is killed: a runner that dies in the middle of an end does not change its reason. */
   end: VmEnd.optional(),
+  /** Its end is not reported: the sandbox lives on elsewhere. */
+  retired: z.boolean().default(false),
 });
 export type VmRecord = z.infer<typeof VmRecord>;
 

@@ -22,3 +22,10 @@ export function findSocketDirectory(pid: number): string | undefined {
     return undefined;
   }
 }
+
+/** Whether the process has the places of {@link INSIDE} for its paths. */
+export function isJailed(pid: number): boolean {
+  const mounts = readFileSync(`/proc/${pid}/mountinfo`, 'utf8').split('\n');
+  const fields = mounts.map((line) => line.split(' '));
+  return fields.some((each) => each[MOUNT_POINT_FIELD] === INSIDE.overlays && each[MOUNT_ROOT_FIELD] !== '/');
+}

@@ -11,7 +11,8 @@ const FILES: MachineFiles = {
   disks: {
     imagePath: '/host/image',
     scratchBasePath: '/host/base',
-    scratchPath: '/host/scratch',
+    overlayDirectory: '/host/overlays',
+    overlays: [0, 3],
   },
 };
 const RESTORE: StartMode = { kind: 'restore', statePath: '/host/state' };
@@ -24,11 +25,11 @@ function writableSources(mode: StartMode): string[] {
 }
 
 test('a sandbox may write its disk and its sockets, a template its memory as well', () => {
-  assert.deepEqual(writableSources(RESTORE), ['/dev/null', '/host/scratch', '/host/sockets']);
+  assert.deepEqual(writableSources(RESTORE), ['/dev/null', '/host/overlays', '/host/sockets']);
   assert.deepEqual(writableSources({ kind: 'boot' }), [
     '/dev/null',
     '/host/ram',
-    '/host/scratch',
+    '/host/overlays',
     '/host/sockets',
   ]);
 });

@@ -13,7 +13,7 @@ export const INSIDE = {
   state: '/state',
   image: '/image',
   scratchBase: '/scratch-base',
-  scratch: '/scratch',
+  overlays: '/disk',
   sockets: '/run',
 } as const;
 
@@ -39,7 +39,8 @@ export function arrangeInside(files: MachineFiles, mode: StartMode): VmLayout {
     mounts.push(
       { source: disks.imagePath, target: INSIDE.image },
       { source: disks.scratchBasePath, target: INSIDE.scratchBase },
-      { source: disks.scratchPath, target: INSIDE.scratch, writable: true },
+      // The directory is not QEMU's own: it can write to files put there for it, and make none.
+      { source: disks.overlayDirectory, target: INSIDE.overlays, writable: true },
     );
   }
   return {
@@ -56,7 +57,8 @@ export function arrangeInside(files: MachineFiles, mode: StartMode): VmLayout {
           : {
               imagePath: INSIDE.image,
               scratchBasePath: INSIDE.scratchBase,
-              scratchPath: INSIDE.scratch,
+              overlayDirectory: INSIDE.overlays,
+              overlays: disks.overlays,
             },
     },
   };

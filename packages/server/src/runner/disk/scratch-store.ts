@@ -17,7 +17,7 @@ import {
 import { join } from 'node:path';
 import { runCommand } from '../../lib/run-command.ts';
 import { SingleFlight } from '../../lib/single-flight.ts';
-import { giveTo } from '../vmm/vm-accounts.ts';
+import { giveTo, takeBack } from '../vmm/vm-accounts.ts';
 
 /** Part of the directory name: raise when the way a base is made changes. */
 const FORMAT = 'v1';
@@ -92,4 +92,10 @@ export function copyOverlay(source: string, path: string, uid: number): void {
   copyFileSync(source, path, constants.COPYFILE_FICLONE);
   giveTo(path, uid);
   chmodSync(path, 0o600);
+}
+
+/** Owned by whoever runs the service (root, if VMs are to be kept from it) and read-only for all others. */
+export function freezeFile(path: string): void {
+  takeBack(path);
+  chmodSync(path, 0o444);
 }

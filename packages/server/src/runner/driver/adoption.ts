@@ -2,7 +2,8 @@
  * What an earlier runner process left: VMs that still run are driven on, the others are ended and reported, and no
  * VMM of ours is left that nobody drives.
  *
- *   record ─► running, its process alive, its slot kept ─► driven on
+ *   record ─► running, its process alive, its slot kept ─► driven on; out of a capture it is let go
+ *        ├──► hibernated, or another VM has its sandbox now ─► ended, and nobody told
  *        └──► else ─► its process killed ─► its end, in the background
  *   no record ─► a stray: killed
  */
@@ -10,6 +11,8 @@ import { readdirSync, rmSync } from 'node:fs';
 import type { Logger } from 'pino';
 import { findVmRecord, type VmRecord } from '../adopt/vm-record.ts';
 import { hostBootId, killAndWait } from '../vmm/host-process.ts';
+import type { OverlayChain } from '../disk/overlay-chain.ts';
+import { thaw } from '../snapshot/take-capture.ts';
 import type { VmHandle } from '../vmm/vmm.ts';
 import { enterStep } from './steps.ts';
 import type { AssemblyParts, VmAssembler } from './vm-assembly.ts';
@@ -23,6 +26,8 @@ export interface AdoptionParts extends Pick<
   /** The driver of a VM that has a record, found by its sandbox's id from now on. */
   openDriver: (unit: string, record: VmRecord) => VmDriver;
   onAdopted: (unit: string, record: VmRecord) => void;
+  /** Whether a hibernation is complete. */
+  hasCapture: (id: string) => boolean;
   /** Units of all VMs that have a driver. */
   listUnits: () => string[];
   log: Logger;
@@ -31,7 +36,8 @@ export interface AdoptionParts extends Pick<
 export async function adoptVms(parts: AdoptionParts): Promise<void> {
   // At once: one whose QEMU does not answer must not keep the others, and the service, waiting.
   const units = readdirSync(parts.vmsDirectory);
-  const adopted = new Set(await Promise.all(units.map((unit) => adopt(parts, unit))));
+  const superseded = findSuperseded(parts);
+  const adopted = new Set(await Promise.all(units.map((unit) => adopt(parts, unit, superseded))));
   await enterStep('adopt.strays');
   for (const stray of parts.accounts.listAllVmms()) {
     if (adopted.has(stray.pid)) continue;
@@ -43,27 +49,54 @@ export async function adoptVms(parts: AdoptionParts): Promise<void> {
 }
 
 /** Process id of the VM if it runs on. */
-async function adopt(parts: AdoptionParts, unit: string): Promise<number | undefined> {
+async function adopt(
+  parts: AdoptionParts,
+  unit: string,
+  superseded: ReadonlySet<string>,
+): Promise<number | undefined> {
   const { assembler, log } = parts;
   const directory = assembler.directoryOf(unit);
-  const record = findVmRecord(directory);
+  const record = findVmRecord(directory.path);
   if (record === undefined) {
-    rmSync(directory, { recursive: true, force: true });
+    rmSync(directory.path, { recursive: true, force: true });
     return undefined;
   }
-  const driver = parts.openDriver(unit, record);
+  const { hibernating } = record;
+  const isHibernated = hibernating !== undefined && parts.hasCapture(hibernating);
+  const isElsewhere = isHibernated || superseded.has(unit) || record.retired;
+  const driver = parts.openDriver(unit, { ...record, retired: isElsewhere });
   assembler.registerRelease(driver, record.cgroups);
-  const vm = await connect(parts, unit, record);
+  const vm = isElsewhere ? undefined : await connect(parts, unit, record);
   if (vm === undefined) {
     // By its identity: the uid may be another VM's by now. One that no record names yet is a stray.
     if (record.process !== null && record.host_boot_id === hostBootId()) await killAndWait(record.process);
-    endLeftover(driver, record, log);
+    endLeftover(driver, { ...record, retired: isElsewhere }, log);
     return undefined;
   }
-  driver.adopt(vm, record.generation);
+  driver.adopt(vm.handle, vm.chain);
   parts.onAdopted(unit, record);
-  log.info({ vm: record.info.id, unit, pid: vm.identity.pid }, 'VM adopted');
-  return vm.identity.pid;
+  log.info({ vm: record.info.id, unit, pid: vm.handle.identity.pid }, 'VM adopted');
+  if (record.capturing) letGo(driver, log);
+  return vm.handle.identity.pid;
+}
+
+/** The process that saved the guest was killed meanwhile. In the background: an agent may be slow to answer. */
+function letGo(driver: VmDriver, log: Logger): void {
+  const letting = driver.capture(async () => {
+    await driver.running.vm.start();
+    await thaw(driver);
+  });
+  letting.catch((error: unknown) => {
+    log.error({ err: error, unit: driver.unit }, 'a VM that was being saved does not go on');
+  });
+}
+
+/** Units whose sandbox another VM has taken over. */
+function findSuperseded({ vmsDirectory, assembler }: AdoptionParts): Set<string> {
+  const records = readdirSync(vmsDirectory).map((unit) => findVmRecord(assembler.directoryOf(unit).path));
+  return new Set(
+    records.flatMap((record) => (record?.info.state === 'running' ? (record.replaces ?? []) : [])),
+  );
 }
 
 /** A warm VM belongs to nobody, and one whose create was cut off has no caller any more: neither is kept. */
@@ -71,14 +104,18 @@ async function connect(
   { vmm, network, assembler, log }: AdoptionParts,
   unit: string,
   record: VmRecord,
-): Promise<VmHandle | undefined> {
+): Promise<{ handle: VmHandle; chain: OverlayChain } | undefined> {
   const isOver = record.info.state !== 'running' || record.end !== undefined;
   if (isOver || record.process === null || record.host_boot_id !== hostBootId()) return undefined;
   try {
     await enterStep('adopt.slot');
     network.adopt(unit, record.slot);
     await enterStep('adopt.connect');
-    return await vmm.adopt(record.process, assembler.socketsOf(unit));
+    const { overlays } = assembler.directoryOf(unit);
+    const handle = await vmm.adopt(record.process, { sockets: assembler.socketsOf(unit), overlays });
+    return handle === undefined
+      ? undefined
+      : { handle, chain: await assembler.adoptDisk(unit, record, handle) };
   } catch (error) {
     log.warn({ vm: record.info.id, unit, err: error }, 'VM cannot be adopted');
     return undefined;
@@ -87,8 +124,13 @@ async function connect(
 
 /** In the background: one that cannot be ended now (a full disk) must not keep the service from starting. */
 function endLeftover(driver: VmDriver, record: VmRecord, log: Logger): void {
-  const ending = record.end === undefined ? driver.end('vmm_lost') : driver.finishEnd(record.end);
+  const ending = finish(driver, record);
   ending.catch((error: unknown) => {
     log.error({ err: error, unit: driver.unit }, 'what is left of a VM is not ended yet');
   });
+}
+
+function finish(driver: VmDriver, record: VmRecord): Promise<unknown> {
+  if (record.retired) return driver.retire();
+  return record.end === undefined ? driver.end('vmm_lost') : driver.finishEnd(record.end);
 }

@@ -3,13 +3,14 @@ import { randomBytes } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
 import { AppError, parseImageReference } from '@coppice/contract';
 import type { Logger } from 'pino';
-import type { Accelerator, CreateVm, VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
+import type { Accelerator, CreateVm, VmEnd, VmInfo, VmUsage } from '../../lib/runner-protocol.ts';
 import { untilAborted } from '../../lib/deadline.ts';
-import { findVmRecord, writeVmRecord } from '../adopt/vm-record.ts';
+import { findVmRecord, writeVmRecord, type VmRecord } from '../adopt/vm-record.ts';
 import type { Capacity } from '../capacity/capacity.ts';
 import type { DiskGuard } from '../capacity/disk-guard.ts';
 import { DiskWatch, type WatchedVm } from '../capacity/disk-watch.ts';
 import { findAllocatedBytes } from '../disk/allocated-bytes.ts';
+import type { VmDirectory } from '../disk/vm-directory.ts';
 import { readGroupUsage } from '../confinement/cgroup-usage.ts';
 import { imageKey, templateKey, type CacheLease, type CacheLeases } from '../cache/cache-leases.ts';
 import type { ImageStore } from '../image/image-store.ts';
@@ -19,8 +20,14 @@ import { adoptVms } from './adoption.ts';
 import type { EventSpool } from './event-spool.ts';
 import { StepTimer } from './step-timer.ts';
 import { enterStep } from './steps.ts';
-import { VmAssembler, type AssembledVm, type AssemblyParts, type Blueprint } from './vm-assembly.ts';
-import { VmDriver, type DriverHooks } from './vm-driver.ts';
+import {
+  VmAssembler,
+  type AssembledVm,
+  type AssemblyParts,
+  type Blueprint,
+  type TemplateBlueprint,
+} from './vm-assembly.ts';
+import { TEMPLATE_COUNTERS, VmDriver, type AgentCounters, type DriverHooks } from './vm-driver.ts';
 import { WarmPool } from './warm-pool.ts';
 
 const SAMPLE_INTERVAL_MS = 15_000;
@@ -35,17 +42,35 @@ export interface FleetOptions extends AssemblyParts {
   disk: DiskGuard;
   /** VMs kept warm in all; 0 keeps none. */
   warmPoolLimit: number;
+  hasCapture: (id: string) => boolean;
   log: Logger;
 }
 
-/** What of the cache a VM depends on. */
+/** What of the cache a VM was made from: none of it for one that goes on from a capture, which has files of its own. */
 interface Held {
   imageDigest: string;
   template: string;
 }
 
-function heldBy({ image, templateKey: template }: Blueprint): Held {
-  return { imageDigest: image.digest, template };
+function heldBy({ image, templateKey: template }: Blueprint): Held | undefined {
+  return template === undefined ? undefined : { imageDigest: image.digest, template };
+}
+
+interface DriverOrigin {
+  info: VmInfo;
+  counters: AgentCounters;
+  held: Held | undefined;
+  cgroups: readonly string[];
+}
+
+function isOfTemplate(blueprint: Blueprint): blueprint is TemplateBlueprint {
+  return blueprint.templateKey !== undefined;
+}
+
+function newInfo(id: string, { image, shape }: Blueprint, timer: StepTimer): VmInfo {
+  const { vcpus, memMiB: mem_mib, diskMiB: disk_mib } = shape;
+  const { timingsMs: timings_ms } = timer;
+  return { id, state: 'creating', image: image.reference, vcpus, mem_mib, disk_mib, timings_ms };
 }
 
 /** Names a VM before it is a sandbox's; no sandbox's id looks like it. */
@@ -97,11 +122,12 @@ export class Fleet {
   }
 
   #watched(driver: VmDriver): WatchedVm {
-    const path = this.#assembler.scratchPathOf(driver.unit);
+    const directory = this.#assembler.directoryOf(driver.unit);
+    const topOf = (): number => driver.running.chain.numbers.at(-1) ?? 0;
     return {
       unit: driver.unit,
       isPaused: driver.isPaused,
-      diskBytes: () => findAllocatedBytes(path),
+      diskBytes: () => findAllocatedBytes(directory.overlay(topOf())),
       pause: () => driver.pause(),
       continue: () => driver.continue(),
     };
@@ -118,12 +144,24 @@ export class Fleet {
 
   /** Joins a create of the same id that is under way, and answers one that is done. */
   create(id: string, request: CreateVm): Promise<VmInfo> {
+    return this.#join(id, () => this.#create(id, request));
+  }
+
+  /** As {@link create}, for a VM that goes on from a capture. */
+  goOn(id: string, blueprint: Blueprint): Promise<VmInfo> {
+    const timer = new StepTimer();
+    return this.#join(id, () =>
+      this.#claim(newInfo(id, blueprint, timer), blueprint, { warm: undefined, timer }),
+    );
+  }
+
+  #join(id: string, create: () => Promise<VmInfo>): Promise<VmInfo> {
     const joined = this.#creates.get(id);
     if (joined !== undefined) return joined;
     if (this.#options.spool.findEnd(id) !== undefined) {
       return Promise.reject(new AppError('invalid_state', `the VM ${id} has ended`));
     }
-    const created = this.#create(id, request);
+    const created = create();
     this.#creates.set(id, created);
     created.catch(() => this.#creates.delete(id));
     return created;
@@ -135,22 +173,12 @@ export class Fleet {
     using lease = this.#options.leases.open();
     await enterStep('create.plan');
     const blueprint = await this.#plan(request, { timer, lease });
-    const { vcpus, mem_mib, disk_mib } = request;
-    const image = blueprint.image.reference;
-    const info: VmInfo = {
-      id,
-      state: 'creating',
-      image,
-      vcpus,
-      mem_mib,
-      disk_mib,
-      timings_ms: timer.timingsMs,
-    };
+    const info = newInfo(id, blueprint, timer);
     return await this.#pool.serve(blueprint, (warm) => this.#claim(info, blueprint, { warm, timer }));
   }
 
   /** Before anything of the VM is made: a bad reference or an absent image leaves nothing to undo. */
-  async #plan(request: CreateVm, how: { timer: StepTimer; lease: CacheLease }): Promise<Blueprint> {
+  async #plan(request: CreateVm, how: { timer: StepTimer; lease: CacheLease }): Promise<TemplateBlueprint> {
     const { timer, lease } = how;
     const { images, templates, accelerator } = this.#options;
     const reference = parseImageReference(request.image);
@@ -160,7 +188,17 @@ export class Fleet {
     const shape = { accelerator, vcpus, memMiB, diskMiB };
     const key = templates.keyOf(image, shape);
     lease.add(templateKey(key));
-    return { machine: templates.machine, image, shape, templateKey: key, files: templates.filesOf(key) };
+    const { reference: resolved, digest, config } = image;
+    const { scratchPath: topPath, ...saved } = templates.filesOf(key);
+    return {
+      machine: templates.machine,
+      image: { reference: resolved, digest, config: { ...config, env: { ...config.env } } },
+      shape,
+      templateKey: key,
+      stored: image,
+      files: { ...saved, imagePath: image.path, scratch: { frozen: [], topPath } },
+      counters: TEMPLATE_COUNTERS,
+    };
   }
 
   async #claim(
@@ -169,7 +207,7 @@ export class Fleet {
     how: { warm: AssembledVm | undefined; timer: StepTimer },
   ): Promise<VmInfo> {
     const { warm, timer } = how;
-    const driver = warm?.driver ?? this.#newDriver(newUnit(), info, heldBy(blueprint));
+    const driver = warm?.driver ?? this.#newDriver(newUnit(), info, blueprint);
     driver.claim(info);
     this.#drivers.set(info.id, driver);
     const work = this.#bringUp(driver, blueprint, how);
@@ -201,11 +239,12 @@ export class Fleet {
       capacity.release(id);
       return this.#assembler.wake(warm, timer);
     }
-    const { image, shape } = blueprint;
+    const { shape } = blueprint;
     await capacity.reserve(driver.unit, shape, { heldAs: id, giveWay: () => this.#pool.giveWay() });
     timer.end('admission');
     // The template's own VM is covered by this promise: it ends before this one is made.
-    await untilAborted(driver.endAsked, templates.ensure(image, shape));
+    if (isOfTemplate(blueprint))
+      await untilAborted(driver.endAsked, templates.ensure(blueprint.stored, shape));
     timer.end('template');
     await capacity.inTurn({ diskMiB: 0, signal: driver.endAsked }, async () => {
       timer.end('turn');
@@ -214,20 +253,9 @@ export class Fleet {
   }
 
   /** A VM for the pool; it has no sandbox's id yet. */
-  async #prepareWarm(blueprint: Blueprint): Promise<AssembledVm> {
+  async #prepareWarm(blueprint: TemplateBlueprint): Promise<AssembledVm> {
     const unit = newUnit();
-    const { vcpus, memMiB, diskMiB } = blueprint.shape;
-    const image = blueprint.image.reference;
-    const info: VmInfo = {
-      id: unit,
-      state: 'creating',
-      image,
-      vcpus,
-      mem_mib: memMiB,
-      disk_mib: diskMiB,
-      timings_ms: {},
-    };
-    const driver = this.#newDriver(unit, info, heldBy(blueprint));
+    const driver = this.#newDriver(unit, newInfo(unit, blueprint, new StepTimer()), blueprint);
     const { capacity } = this.#options;
     try {
       await capacity.reserve(unit, blueprint.shape);
@@ -243,34 +271,35 @@ export class Fleet {
     }
   }
 
-  #newDriver(
-    unit: string,
-    info: VmInfo,
-    held: Held,
-    cgroups = this.#options.cgroups.directoriesOf(unit),
-  ): VmDriver {
+  #newDriver(unit: string, info: VmInfo, { counters, ...blueprint }: Blueprint): VmDriver {
+    const held = heldBy({ counters, ...blueprint });
+    return this.#openDriver(unit, {
+      info,
+      counters,
+      held,
+      cgroups: this.#options.cgroups.directoriesOf(unit),
+    });
+  }
+
+  #openDriver(unit: string, { info, counters, held, cgroups }: DriverOrigin): VmDriver {
     const { spool } = this.#options;
-    const directory = this.#assembler.directoryOf(unit);
+    const { path } = this.#assembler.directoryOf(unit);
     const log = this.#options.log.child({ unit });
     const hooks: DriverHooks = {
-      saveGeneration: (next) => {
-        const record = findVmRecord(directory);
-        if (record !== undefined) writeVmRecord(directory, { ...record, generation: next });
+      note: (change) => {
+        if (change.end !== undefined && driver.info.state !== 'running') return;
+        const record = findVmRecord(path);
+        if (record !== undefined) writeVmRecord(path, { ...record, ...change });
       },
       groupUsage: () => readGroupUsage(cgroups),
-      noteEnd: (end) => {
-        if (driver.info.state !== 'running') return;
-        const record = findVmRecord(directory);
-        if (record !== undefined) writeVmRecord(directory, { ...record, end });
-      },
       // A create that failed is answered to its caller; only a VM that ran has an end to report.
       recordEnd: (end) => {
         if (driver.info.state === 'running' && spool.findEnd(end.id) === undefined) spool.add(end);
         log.info({ vm: end.id, reason: end.reason, cpu_ms: end.cpu_ms }, 'VM ended');
       },
     };
-    const driver = new VmDriver(unit, info, hooks, log);
-    driver.onRelease(this.#holdCache(held));
+    const driver = new VmDriver(unit, { info, counters, hooks, log });
+    if (held !== undefined) driver.onRelease(this.#holdCache(held));
     // Early in the list, so late to be done: when nothing of the VM is left.
     driver.onRelease(() => {
       this.#options.capacity.release(unit);
@@ -297,6 +326,60 @@ export class Fleet {
     return end;
   }
 
+  /**
+   * A VM that goes on from other state in the place of one that runs, under the same id. That one stands still from when
+   * the new one is ready until it has taken over; if that fails it goes on.
+   */
+  async replace(old: VmDriver, blueprint: Blueprint): Promise<{ info: VmInfo; usage: VmUsage }> {
+    const timer = new StepTimer();
+    const { capacity } = this.#options;
+    const { id } = old.info;
+    const driver = this.#newDriver(newUnit(), newInfo(id, blueprint, timer), blueprint);
+    try {
+      await capacity.reserve(driver.unit, blueprint.shape, { giveWay: () => this.#pool.giveWay() });
+      const assembled = await capacity.inTurn({ diskMiB: 0 }, () =>
+        this.#assembler.assemble(driver, blueprint, timer),
+      );
+      assembled.record.replaces = old.unit;
+      await old.capture(() => this.#takeOver(old, assembled, timer));
+      return { info: driver.info, usage: await old.retire() };
+    } catch (error) {
+      if (this.#drivers.get(id) !== driver) await driver.end('vmm_lost');
+      throw error;
+    }
+  }
+
+  async #takeOver(old: VmDriver, assembled: AssembledVm, timer: StepTimer): Promise<void> {
+    const { driver } = assembled;
+    const { vm } = old.running;
+    await vm.stop();
+    try {
+      await enterStep('rollback.replace');
+      await this.#assembler.wake(assembled, timer);
+    } catch (error) {
+      await vm.start();
+      throw error;
+    }
+    this.#drivers.set(driver.info.id, driver);
+    this.#creates.set(driver.info.id, Promise.resolve(driver.info));
+  }
+
+  directoryOf({ unit }: VmDriver): VmDirectory {
+    return this.#assembler.directoryOf(unit);
+  }
+
+  /** Of the machines that VMs run on. */
+  get machineKeys(): string[] {
+    return [...this.#drivers.values()].map((driver) => this.recordOf(driver).machine);
+  }
+
+  /** What is known of a VM that runs. */
+  recordOf(driver: VmDriver): VmRecord {
+    const record = findVmRecord(this.directoryOf(driver).path);
+    if (record === undefined) throw new AppError('invalid_state', `the VM is ${driver.state}`);
+    return record;
+  }
+
   /** Of a template that is no more. */
   forgetTemplate(key: string): void {
     this.#pool.forget(key);
@@ -317,9 +400,11 @@ export class Fleet {
       ...options,
       assembler: this.#assembler,
       openDriver: (unit, record) => {
-        const held = { imageDigest: record.image_digest, template: record.template };
-        const driver = this.#newDriver(unit, record.info, held, record.cgroups);
-        this.#drivers.set(record.info.id, driver);
+        const { info, image, template, cgroups } = record;
+        const held = template === null ? undefined : { imageDigest: image.digest, template };
+        const counters = { session: record.generation, resume: record.resume };
+        const driver = this.#openDriver(unit, { info, counters, held, cgroups });
+        if (!record.retired) this.#drivers.set(info.id, driver);
         return driver;
       },
       onAdopted: (unit, { info }) => {

@@ -55,6 +55,59 @@ export const STEPS = {
     undoneBy: 'DELETE by control, if it gave the create up',
     nextProcess: 'answers when control asks again',
   },
+  'restore.plan': {
+    makes: 'nothing; the capture is read, and held',
+    undoneBy: 'its release',
+    nextProcess: NOTHING,
+  },
+  'capture.prepare': {
+    makes: 'directory of the capture with its memory file, and an overlay',
+    undoneBy: 'removal of both',
+    nextProcess: 'removes partial captures, and overlays that are not on top',
+  },
+  'capture.freeze': {
+    makes: "the guest's processes frozen",
+    undoneBy: 'they are thawed',
+    nextProcess: 'thaws them, as the record says "capturing"',
+  },
+  'capture.stop': {
+    makes: 'a guest that stands still',
+    undoneBy: 'it goes on',
+    nextProcess: 'lets it go on, as the record says "capturing"',
+  },
+  'capture.devices': { makes: 'file in the capture', undoneBy: 'its removal', nextProcess: 'as for prepare' },
+  'capture.memory': { makes: 'file in the capture', undoneBy: 'its removal', nextProcess: 'as for prepare' },
+  'capture.disk': {
+    makes: 'overlay on top, the one under it frozen',
+    undoneBy: 'kept: the disk reads the same',
+    nextProcess: 'asks QEMU which overlays there are',
+  },
+  'capture.thaw': { makes: 'processes that run again', undoneBy: NOTHING, nextProcess: 'thaws them' },
+  'capture.finish': {
+    makes: 'synced files with their sums',
+    undoneBy: 'their removal',
+    nextProcess: 'as for prepare',
+  },
+  'capture.publish': {
+    makes: 'capture with its name: it exists',
+    undoneBy: 'removal by control, which asked for it',
+    nextProcess: 'lists it',
+  },
+  'hibernate.retire': {
+    makes: 'a VM that is gone; its hibernation stays',
+    undoneBy: NOTHING,
+    nextProcess: 'ends the VM, as its record names a hibernation that is complete',
+  },
+  'fork.children': {
+    makes: 'VMs that go on from the capture, each as a create',
+    undoneBy: 'as for creates',
+    nextProcess: 'as for creates',
+  },
+  'rollback.replace': {
+    makes: 'a VM of the same sandbox that goes on from the capture; the old one stands still',
+    undoneBy: 'end of the new one, the old one goes on',
+    nextProcess: 'as for undoing, unless the new one was running: then the old one is ended',
+  },
   'end.note': {
     makes: 'end with its reason in the record',
     undoneBy: NOTHING,

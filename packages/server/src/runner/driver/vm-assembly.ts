@@ -1,8 +1,8 @@
 /**
- * From a template to a sandbox's VM, in two parts. All that does not depend on whose VM it will be comes first, so
+ * From saved state (a template or a capture) to a sandbox's VM, in two parts. All that does not depend on whose VM it will be comes first, so
  * that it can be done before anybody asks (warm-pool.ts):
  *
- *   assemble   slot → record → disk → QEMU with the template's state → continue → the agent answers
+ *   assemble   slot → record → disk → QEMU with the saved state → continue → the agent answers
  *   wake       `resume` with the sandbox's identity → running → record of the sandbox
  *
  * Each step registers its undoing before it is done. Files and sockets go by the VM's unit name, not by the
@@ -10,23 +10,26 @@
  */
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { writeVmRecord, type VmRecord } from '../adopt/vm-record.ts';
+import type { Logger } from 'pino';
+import { writeVmRecord, type GuestImage, type VmRecord } from '../adopt/vm-record.ts';
 import { rehearse } from '../agent-client/rehearse.ts';
 import { buildResumeRequest } from '../agent-client/resume-request.ts';
 import type { CgroupTree } from '../confinement/cgroup-tree.ts';
 import { buildUnitLimits } from '../confinement/unit-limits.ts';
 import { isTmpfs } from '../disk/tmpfs.ts';
-import { copyOverlay, type ScratchStore } from '../disk/scratch-store.ts';
+import { OverlayChain } from '../disk/overlay-chain.ts';
+import type { ScratchStore } from '../disk/scratch-store.ts';
+import { VmDirectory } from '../disk/vm-directory.ts';
 import type { StoredImage } from '../image/image-store.types.ts';
 import type { Machine } from '../machine/machine-store.ts';
 import { addressesOf, type VmNetwork, type VmSlot } from '../network/vm-network.ts';
 import { hostBootId } from '../vmm/host-process.ts';
 import type { TemplateShape } from '../vmm/qemu-arguments.ts';
 import { giveTo, type VmAccounts } from '../vmm/vm-accounts.ts';
-import type { TemplateFiles, VmHandle, Vmm } from '../vmm/vmm.ts';
+import type { SavedState, VmHandle, Vmm } from '../vmm/vmm.ts';
 import type { StepTimer } from './step-timer.ts';
 import { enterStep } from './steps.ts';
-import type { VmDriver } from './vm-driver.ts';
+import type { AgentCounters, VmDriver } from './vm-driver.ts';
 
 const FIRST_ANSWER_TIMEOUT_MS = 30_000;
 
@@ -40,16 +43,34 @@ export interface AssemblyParts {
   vmsDirectory: string;
   /** Short path, in memory: QEMU's sockets. */
   socketsDirectory: string;
+  log: Logger;
 }
 
 /** What a VM is made from. */
 export interface Blueprint {
-  /** That of the files' state. */
+  /** That of the saved state. */
   machine: Machine;
-  image: StoredImage;
+  image: GuestImage;
   shape: TemplateShape;
+  /** Absent for one that goes on from a capture. */
+  templateKey?: string;
+  files: SavedState & { imagePath: string; scratch: ScratchSource };
+  counters: AgentCounters;
+  /** Slot of the network that the saved guest had: its address is to be another. */
+  avoidSlot?: number;
+}
+
+/** … that has a template, or gets one. */
+export interface TemplateBlueprint extends Blueprint {
   templateKey: string;
-  files: TemplateFiles;
+  stored: StoredImage;
+}
+
+/** Overlays that are there already. An absent base, or an absent topmost overlay, is the empty one of the disk's size. */
+export interface ScratchSource {
+  basePath?: string;
+  frozen: readonly string[];
+  topPath?: string;
 }
 
 /** A VM that answers and belongs to nobody yet. */
@@ -73,22 +94,28 @@ export class VmAssembler {
     driver.assertCreating();
     this.registerRelease(driver, this.#parts.cgroups.directoriesOf(driver.unit));
     await enterStep('create.slot');
-    const slot = await network.acquire(driver.unit);
+    const slot = await network.acquire(driver.unit, blueprint.avoidSlot);
     await enterStep('create.record');
     const record = this.#newRecord(driver, slot, blueprint);
     const directory = this.directoryOf(driver.unit);
-    mkdirSync(directory, { mode: 0o711 });
-    writeVmRecord(directory, record);
+    mkdirSync(directory.path, { mode: 0o711 });
+    writeVmRecord(directory.path, record);
     timer.end('network');
     await enterStep('create.disk');
-    const scratchPath = this.scratchPathOf(driver.unit);
-    copyOverlay(blueprint.files.scratchPath, scratchPath, record.uid);
+    const { ramPath, imagePath, scratch: source } = blueprint.files;
+    const { basePath: scratchBasePath = base.basePath, frozen, topPath = base.overlayPath } = source;
+    const overlays = directory.fill({ ramPath, imagePath, scratchBasePath, frozen, topPath }, record.uid);
     const sockets = this.socketsOf(driver.unit);
     mkdirSync(sockets, { mode: 0o700 });
     giveTo(sockets, record.uid);
     timer.end('disk');
     await enterStep('create.launch');
-    const disks = { imagePath: blueprint.image.path, scratchBasePath: base.basePath, scratchPath };
+    const disks = {
+      imagePath: directory.image,
+      scratchBasePath: directory.scratchBase,
+      overlayDirectory: directory.overlays,
+      overlays,
+    };
     const cgroupProcs = await this.#enclose(driver, blueprint.shape);
     timer.end('cgroup');
     driver.assertCreating();
@@ -103,10 +130,14 @@ export class VmAssembler {
       cgroupProcs,
     };
     const vm = await this.#parts.vmm.restore(launch, blueprint.files);
-    driver.attach(vm);
+    const { log } = this.#parts;
+    driver.attach(
+      vm,
+      new OverlayChain(overlays, { vm, directory, uid: record.uid, emptyPath: base.overlayPath, log }),
+    );
     await enterStep('create.note');
     record.process = vm.identity;
-    writeVmRecord(directory, record);
+    writeVmRecord(directory.path, record);
     timer.end('restore');
     await this.#start(driver, vm, timer);
     return { driver, blueprint, slot, record };
@@ -139,8 +170,9 @@ export class VmAssembler {
     timer.end('resume');
     await enterStep('create.running');
     driver.markRunning();
-    const { info, generation: lastSession } = driver;
-    writeVmRecord(this.directoryOf(driver.unit), { ...record, info, generation: lastSession });
+    const { info, counters } = driver;
+    const { session: lastSession, resume } = counters;
+    writeVmRecord(this.directoryOf(driver.unit).path, { ...record, info, generation: lastSession, resume });
   }
 
   /** Makes a VM of the pool as quick as one that has served before. */
@@ -157,18 +189,20 @@ export class VmAssembler {
   registerRelease(driver: VmDriver, cgroupDirectories: readonly string[]): void {
     const { network, cgroups } = this.#parts;
     driver.onRelease(() => cgroups.remove(cgroupDirectories));
-    driver.onRelease(() => rmSync(this.directoryOf(driver.unit), { recursive: true, force: true }));
+    driver.onRelease(() => rmSync(this.directoryOf(driver.unit).path, { recursive: true, force: true }));
     driver.onRelease(() => network.release(driver.unit));
     driver.onRelease(() => rmSync(this.socketsOf(driver.unit), { recursive: true, force: true }));
   }
 
-  directoryOf(unit: string): string {
-    return join(this.#parts.vmsDirectory, unit);
+  directoryOf(unit: string): VmDirectory {
+    return new VmDirectory(join(this.#parts.vmsDirectory, unit));
   }
 
-  /** The VM's own part of its disk. */
-  scratchPathOf(unit: string): string {
-    return join(this.directoryOf(unit), 'scratch.qcow2');
+  /** The disk of a VM that an earlier process made. */
+  async adoptDisk(unit: string, record: VmRecord, vm: VmHandle): Promise<OverlayChain> {
+    const { overlayPath: emptyPath } = await this.#parts.scratch.ensureBase(record.shape.diskMiB);
+    const { log } = this.#parts;
+    return OverlayChain.adopt({ vm, directory: this.directoryOf(unit), uid: record.uid, emptyPath, log });
   }
 
   socketsOf(unit: string): string {
@@ -177,16 +211,21 @@ export class VmAssembler {
 
   #newRecord(driver: VmDriver, slot: VmSlot, blueprint: Blueprint): VmRecord {
     return {
-      version: 1,
+      version: 2,
       info: driver.info,
-      image_digest: blueprint.image.digest,
-      template: blueprint.templateKey,
+      image: blueprint.image,
+      shape: blueprint.shape,
+      template: blueprint.templateKey ?? null,
+      machine: blueprint.machine.key,
       slot: slot.index,
       uid: this.#parts.accounts.ofSlot(slot.index),
       cgroups: this.#parts.cgroups.directoriesOf(driver.unit),
       host_boot_id: hostBootId(),
       process: null,
-      generation: 0,
+      generation: blueprint.counters.session,
+      resume: blueprint.counters.resume,
+      capturing: false,
+      retired: false,
     };
   }
 }

@@ -6,7 +6,9 @@ import { pino } from 'pino';
 import type { VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
 import type { GroupUsage } from '../confinement/cgroup-usage.ts';
 import type { VmEnding, VmHandle } from '../vmm/vmm.ts';
-import { VmDriver } from './vm-driver.ts';
+import { OverlayChain } from '../disk/overlay-chain.ts';
+import { VmDirectory } from '../disk/vm-directory.ts';
+import { TEMPLATE_COUNTERS, VmDriver } from './vm-driver.ts';
 
 const NOT_COUNTED: GroupUsage = { cpuMs: undefined, memPeakBytes: undefined };
 
@@ -42,6 +44,33 @@ class StandInVm implements VmHandle {
   async continue(): Promise<void> {
     this.calls.push('continue');
   }
+  async stop(): Promise<void> {
+    this.calls.push('stop');
+  }
+  async start(): Promise<void> {
+    this.calls.push('start');
+  }
+  async saveDevices(): Promise<void> {
+    this.calls.push('saveDevices');
+  }
+  async openOverlay(): Promise<void> {
+    this.calls.push('openOverlay');
+  }
+  async putOnTop(): Promise<void> {
+    this.calls.push('putOnTop');
+  }
+  async closeOverlay(): Promise<void> {
+    this.calls.push('closeOverlay');
+  }
+  async flatten(): Promise<void> {
+    this.calls.push('flatten');
+  }
+  async stopFlattening(): Promise<void> {
+    this.calls.push('stopFlattening');
+  }
+  async readOverlays() {
+    return { open: [0], top: 0 };
+  }
   async kill(): Promise<void> {
     this.calls.push('kill');
   }
@@ -50,16 +79,22 @@ class StandInVm implements VmHandle {
   }
 }
 
+const PARTS = { counters: TEMPLATE_COUNTERS, log: pino({ level: 'silent' }) };
+
+function attach(driver: VmDriver, vm: VmHandle): void {
+  const directory = new VmDirectory('/nowhere');
+  driver.attach(vm, new OverlayChain([0], { vm, directory, uid: 1, emptyPath: '/nowhere', log: PARTS.log }));
+}
+
 function newDriver(group: GroupUsage = NOT_COUNTED): { driver: VmDriver; ends: VmEnd[]; released: string[] } {
   const ends: VmEnd[] = [];
   const released: string[] = [];
   const hooks = {
-    noteEnd: () => undefined,
+    note: () => undefined,
     recordEnd: (end: VmEnd) => ends.push(end),
-    saveGeneration: () => undefined,
     groupUsage: () => group,
   };
-  const driver = new VmDriver('u1', info(), hooks, pino({ level: 'silent' }));
+  const driver = new VmDriver('u1', { ...PARTS, info: info(), hooks });
   driver.onRelease(() => {
     released.push(`first, after ${ends.length} end`);
   });
@@ -72,7 +107,7 @@ function newDriver(group: GroupUsage = NOT_COUNTED): { driver: VmDriver; ends: V
 test('an end is recorded after the VM is killed and before anything is released, in reverse order', async () => {
   const { driver, ends, released } = newDriver();
   const vm = new StandInVm();
-  driver.attach(vm);
+  attach(driver, vm);
   driver.markRunning();
   const end = await driver.end('destroyed');
   assert.deepEqual(vm.calls, ['kill']);
@@ -84,7 +119,7 @@ test('an end is recorded after the VM is killed and before anything is released,
 test('two ends at once are one end, with the first reason', async () => {
   const { driver, ends } = newDriver();
   const vm = new StandInVm();
-  driver.attach(vm);
+  attach(driver, vm);
   driver.markRunning();
   const [first, second] = await Promise.all([driver.end('destroyed'), driver.end('vmm_lost')]);
   assert.equal(first, second);
@@ -95,7 +130,7 @@ test('two ends at once are one end, with the first reason', async () => {
 test('a VM that ends by itself is ended with its own reason', async () => {
   const { driver, ends } = newDriver();
   const vm = new StandInVm();
-  driver.attach(vm);
+  attach(driver, vm);
   driver.markRunning();
   vm.endBy('guest_panic');
   await driver.end('guest_panic');
@@ -108,7 +143,7 @@ test('an end asked for during a create waits for its step and makes the next one
   const vm = new StandInVm();
   const creation = (async () => {
     await step.promise;
-    driver.attach(vm);
+    attach(driver, vm);
     driver.assertCreating();
   })();
   driver.trackCreation(creation);
@@ -126,12 +161,11 @@ test('an end that could not be recorded is tried again, and releases nothing bef
   const recordEnd = (): void => {
     if (failures-- > 0) throw new Error('no space left');
   };
-  const driver = new VmDriver(
-    'u1',
-    info(),
-    { noteEnd: () => undefined, recordEnd, saveGeneration: () => undefined, groupUsage: () => NOT_COUNTED },
-    pino({ level: 'silent' }),
-  );
+  const driver = new VmDriver('u1', {
+    ...PARTS,
+    info: info(),
+    hooks: { note: () => undefined, recordEnd, groupUsage: () => NOT_COUNTED },
+  });
   driver.onRelease(() => {
     released.push('TAP');
   });
@@ -153,7 +187,7 @@ test('a resource that cannot be released does not keep the others', async () => 
 test('a VM whose process died by itself is accounted by its group', async () => {
   const { driver } = newDriver({ cpuMs: 900.6, memPeakBytes: 1 << 20 });
   const vm = new StandInVm();
-  driver.attach(vm);
+  attach(driver, vm);
   driver.markRunning();
   driver.sampleUsage();
   vm.isGone = true;
@@ -163,7 +197,7 @@ test('a VM whose process died by itself is accounted by its group', async () => 
 
 test('the memory of a process that can be asked is its own, without the page cache of its group', async () => {
   const { driver } = newDriver({ cpuMs: 13, memPeakBytes: 1 << 20 });
-  driver.attach(new StandInVm());
+  attach(driver, new StandInVm());
   driver.markRunning();
   const end = await driver.end('destroyed');
   assert.deepEqual([end.cpu_ms, end.mem_peak_bytes], [13, 4096]);
@@ -185,16 +219,15 @@ test('an end that failed is tried again by itself, with the same reason and time
     if (failures-- > 0) throw new Error('no space left');
   };
   const hooks = {
-    noteEnd: () => undefined,
+    note: () => undefined,
     recordEnd,
-    saveGeneration: () => undefined,
     groupUsage: () => NOT_COUNTED,
   };
-  const driver = new VmDriver('u1', info(), hooks, pino({ level: 'silent' }));
+  const driver = new VmDriver('u1', { ...PARTS, info: info(), hooks });
   const released = Promise.withResolvers<void>();
   driver.onRelease(() => released.resolve());
   const vm = new StandInVm();
-  driver.attach(vm);
+  attach(driver, vm);
   driver.markRunning();
   vm.endBy('guest_panic');
   for (let round = 1; round <= 2; round += 1) {

@@ -10,10 +10,12 @@
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { hostMoment } from '../../lib/host-clock.ts';
-import type { EndReason, VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
+import type { EndReason, VmEnd, VmInfo, VmUsage } from '../../lib/runner-protocol.ts';
+import type { VmRecord } from '../adopt/vm-record.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import { TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
 import type { GroupUsage } from '../confinement/cgroup-usage.ts';
+import type { OverlayChain } from '../disk/overlay-chain.ts';
 import { isAlive, type ProcessUsage } from '../vmm/host-process.ts';
 import type { VmHandle } from '../vmm/vmm.ts';
 import { enterStep } from './steps.ts';
@@ -25,15 +27,35 @@ const END_RETRY_MS = 1000;
 export type VmState = 'creating' | 'running' | 'ending' | 'ended';
 
 export interface DriverHooks {
-  /** Notes on disk how the VM ends, before it is killed. */
-  noteEnd: (end: VmEnd) => void;
+  /** Writes a change to the VM's record on disk, before what it says is done. */
+  note: (change: RecordChange) => void;
   /** Makes the end durable; called once the VMM is gone and before anything is released. */
   recordEnd: (end: VmEnd) => void;
-  /** Notes the next generation on disk before it is used. */
-  saveGeneration: (generation: number) => void;
   /** What the VM's control groups have counted; asked when its process is gone. */
   groupUsage: () => GroupUsage;
 }
+
+export interface DriverParts {
+  info: VmInfo;
+  /** Those of what it is made from. */
+  counters: AgentCounters;
+  hooks: DriverHooks;
+  log: Logger;
+}
+
+export type RecordChange = Partial<
+  Pick<VmRecord, 'generation' | 'capturing' | 'hibernating' | 'end' | 'retired'>
+>;
+
+/** What the agent has been told last; a copy of the VM goes on from the same numbers. */
+export interface AgentCounters {
+  /** Generation of the last session. */
+  session: number;
+  /** Of the last `resume`: the agent does each only once, and none with a lower number. */
+  resume: number;
+}
+
+export const TEMPLATE_COUNTERS: AgentCounters = { session: TEMPLATE_GENERATION, resume: TEMPLATE_GENERATION };
 
 export class VmDriver {
   /** Names the VM's files, sockets and TAP; a sandbox's id it gets when it is claimed. */
@@ -47,16 +69,19 @@ export class VmDriver {
   #session: AgentSession | undefined;
   #opening: Promise<AgentSession> | undefined;
   #creation: Promise<unknown> = Promise.resolve();
-  #generation = 0;
-  #resumes = 0;
+  #counters: AgentCounters;
+  #chain: OverlayChain | undefined;
+  #isCapturing = false;
+  #isRetired = false;
   #lastUsage: ProcessUsage = { cpuMs: 0, memPeakBytes: 0 };
   #ending: Promise<VmEnd> | undefined;
   readonly #endAsked = new AbortController();
   #end: VmEnd | undefined;
 
-  constructor(unit: string, info: VmInfo, hooks: DriverHooks, log: Logger) {
+  constructor(unit: string, { info, counters, hooks, log }: DriverParts) {
     this.unit = unit;
     this.#info = info;
+    this.#counters = { ...counters };
     this.#hooks = hooks;
     this.#log = log;
   }
@@ -81,8 +106,9 @@ export class VmDriver {
   }
 
   /** From here on the VM's own end is watched. */
-  attach(vm: VmHandle): void {
+  attach(vm: VmHandle, chain: OverlayChain): void {
     this.#vm = vm;
+    this.#chain = chain;
     vm.ended
       .then(
         (reason) => this.end(reason),
@@ -98,11 +124,17 @@ export class VmDriver {
     this.#info.state = 'running';
   }
 
-  /** Takes over a VM that an earlier process created, whose last session had that generation. */
-  adopt(vm: VmHandle, generation: number): void {
+  /** Takes over a VM that an earlier process created. */
+  adopt(vm: VmHandle, chain: OverlayChain): void {
     this.#state = 'running';
-    this.#generation = generation;
-    this.attach(vm);
+    this.attach(vm, chain);
+  }
+
+  /** The VM that runs, with its disk. Throws `invalid_state` when there is none. */
+  get running(): { vm: VmHandle; chain: OverlayChain } {
+    if (this.#state !== 'running' || this.#vm === undefined || this.#chain === undefined)
+      throw new AppError('invalid_state', `the VM is ${this.#state}`);
+    return { vm: this.#vm, chain: this.#chain };
   }
 
   /** The create under way: an end asked for meanwhile waits until its current step has settled. */
@@ -139,11 +171,12 @@ export class VmDriver {
     if (vm === undefined || this.#state === 'ending' || this.#state === 'ended') {
       throw new AppError('guest_unreachable', 'the sandbox has no running VM');
     }
-    this.#generation += 1;
-    this.#hooks.saveGeneration(this.#generation);
+    this.#counters.session += 1;
+    const generation = this.#counters.session;
+    this.#hooks.note({ generation });
     const session = await AgentSession.open({
       socketDirectory: vm.socketDirectory,
-      generation: this.#generation,
+      generation,
       timeoutMs,
       assertAlive: () => {
         if (!isAlive(vm.identity)) throw new AppError('guest_unreachable', 'the VM ended');
@@ -153,14 +186,35 @@ export class VmDriver {
     return session;
   }
 
-  get generation(): number {
-    return this.#generation;
+  get counters(): Readonly<AgentCounters> {
+    return this.#counters;
   }
 
-  /** Number of the next `resume`: the agent does each only once, and none below {@link TEMPLATE_GENERATION}. */
+  /** Number of the next `resume`. */
   nextResume(): number {
-    this.#resumes += 1;
-    return TEMPLATE_GENERATION + this.#generation + this.#resumes;
+    this.#counters.resume += 1;
+    return this.#counters.resume;
+  }
+
+  /**
+   * Does what makes the guest stand still. Until it is done nobody else stops the guest or lets it go on. Throws
+   * `invalid_state` for a second one.
+   */
+  async capture<T>(work: () => Promise<T>): Promise<T> {
+    if (this.#isCapturing) throw new AppError('invalid_state', 'the sandbox is being saved already');
+    this.#isCapturing = true;
+    try {
+      this.#hooks.note({ capturing: true });
+      return await work();
+    } finally {
+      this.#isCapturing = false;
+      if (this.#state === 'running') this.#hooks.note({ capturing: false });
+    }
+  }
+
+  /** On disk: from when that hibernation is complete, the VM is not to go on. Undefined takes it back. */
+  noteHibernation(captureId: string | undefined): void {
+    this.#hooks.note({ hibernating: captureId });
   }
 
   /** What a request to the guest would wait for: a disk of the host that has no room. */
@@ -169,11 +223,11 @@ export class VmDriver {
   }
 
   async pause(): Promise<void> {
-    await this.#vm?.pause();
+    if (!this.#isCapturing) await this.#vm?.pause();
   }
 
   async continue(): Promise<void> {
-    await this.#vm?.continue();
+    if (!this.#isCapturing) await this.#vm?.continue();
   }
 
   sampleUsage(): void {
@@ -191,6 +245,24 @@ export class VmDriver {
       throw error;
     });
     return this.#ending;
+  }
+
+  /** Ends the VM of a sandbox that lives on elsewhere: nobody is told. */
+  async retire(): Promise<VmUsage> {
+    this.#isRetired = true;
+    this.#hooks.note({ retired: true });
+    const { cpu_ms, mem_peak_bytes } = await this.end('destroyed');
+    return { cpu_ms, mem_peak_bytes };
+  }
+
+  get isRetired(): boolean {
+    return this.#isRetired;
+  }
+
+  /** What its process has used until now. */
+  get usage(): VmUsage {
+    const { cpuMs, memPeakBytes } = this.#vm?.usage() ?? this.#lastUsage;
+    return { cpu_ms: Math.round(cpuMs), mem_peak_bytes: memPeakBytes };
   }
 
   /** Goes on with an end that an earlier process had noted. */
@@ -212,12 +284,13 @@ export class VmDriver {
     await this.#creation;
     this.#end ??= this.#describeEnd(reason);
     await enterStep('end.note');
-    this.#hooks.noteEnd(this.#end);
+    this.#hooks.note({ end: this.#end });
     this.#session?.close();
+    this.#chain?.close();
     await enterStep('end.kill');
     await this.#vm?.kill();
     await enterStep('end.report');
-    this.#hooks.recordEnd(this.#end);
+    if (!this.#isRetired) this.#hooks.recordEnd(this.#end);
     await enterStep('end.release');
     await this.#releaseAll();
     this.#state = 'ended';
@@ -264,6 +337,7 @@ export class VmDriver {
 
   /** Lets the VM live on without this process. */
   detach(): void {
+    this.#chain?.close();
     this.#session?.close();
     this.#vm?.detach();
   }

@@ -2,10 +2,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import { pollUntil } from '../../lib/deadline.ts';
-import type { AssembledVm, Blueprint } from './vm-assembly.ts';
+import type { AssembledVm, TemplateBlueprint } from './vm-assembly.ts';
 import { WarmPool } from './warm-pool.ts';
 
-const blueprint = (templateKey: string): Blueprint => ({ templateKey }) as unknown as Blueprint;
+const blueprint = (templateKey: string): TemplateBlueprint =>
+  ({ templateKey }) as unknown as TemplateBlueprint;
 
 /** A pool over stand-ins for VMs, with a clock that the test moves. */
 class PoolUnderTest {
@@ -26,7 +27,7 @@ class PoolUnderTest {
     });
   }
 
-  async #make({ templateKey }: Blueprint): Promise<AssembledVm> {
+  async #make({ templateKey }: TemplateBlueprint): Promise<AssembledVm> {
     if (this.failures > 0) {
       this.failures -= 1;
       throw new Error('no VM');

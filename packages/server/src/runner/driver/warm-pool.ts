@@ -10,7 +10,7 @@
  * A warm VM is bound to its template; the pool holds at most `limit` of them in all.
  */
 import type { Logger } from 'pino';
-import type { AssembledVm, Blueprint } from './vm-assembly.ts';
+import type { AssembledVm, TemplateBlueprint } from './vm-assembly.ts';
 
 const EXPIRY_MS = 300_000;
 const EXPIRY_CHECK_MS = 30_000;
@@ -18,7 +18,7 @@ const EXPIRY_CHECK_MS = 30_000;
 const RETRY_PAUSE_MS = 5000;
 
 interface Shelf {
-  blueprint: Blueprint;
+  blueprint: TemplateBlueprint;
   target: number;
   lastAskedAt: number;
   ready: AssembledVm[];
@@ -28,9 +28,9 @@ export interface WarmPoolOptions {
   /** VMs kept warm in all; 0 keeps none. */
   limit: number;
   /** Assembles and rehearses one. */
-  prepare: (blueprint: Blueprint) => Promise<AssembledVm>;
+  prepare: (blueprint: TemplateBlueprint) => Promise<AssembledVm>;
   /** Whether so much is left that a VM may be made which nobody has asked for. */
-  hasRoom: (blueprint: Blueprint) => boolean;
+  hasRoom: (blueprint: TemplateBlueprint) => boolean;
   now: () => number;
   log: Logger;
 }
@@ -58,7 +58,10 @@ export class WarmPool {
   }
 
   /** Runs a create with what the pool has for it; refilling waits until creates are done. */
-  async serve<T>(blueprint: Blueprint, create: (warm: AssembledVm | undefined) => Promise<T>): Promise<T> {
+  async serve<T>(
+    blueprint: TemplateBlueprint,
+    create: (warm: AssembledVm | undefined) => Promise<T>,
+  ): Promise<T> {
     this.#createsUnderWay += 1;
     const warm = this.#take(blueprint);
     try {
@@ -72,7 +75,7 @@ export class WarmPool {
     }
   }
 
-  #take(blueprint: Blueprint): AssembledVm | undefined {
+  #take(blueprint: TemplateBlueprint): AssembledVm | undefined {
     const { limit, now } = this.#options;
     if (limit === 0) return undefined;
     const shelf = this.#shelves.get(blueprint.templateKey) ?? {

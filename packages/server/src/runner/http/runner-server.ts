@@ -4,9 +4,18 @@ import http2 from 'node:http2';
 import { AppError, parseImageReference } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { z, ZodError } from 'zod';
-import { CreateVm, PrepareImage, type RunnerStatus } from '../../lib/runner-protocol.ts';
+import {
+  CaptureId,
+  CaptureRequest,
+  CreateVm,
+  ForkVm,
+  PrepareImage,
+  RestoreVm,
+  type RunnerStatus,
+} from '../../lib/runner-protocol.ts';
 import type { EventSpool } from '../driver/event-spool.ts';
 import type { Fleet } from '../driver/fleet.ts';
+import type { VmCopies } from '../driver/vm-copies.ts';
 import type { ImageStore } from '../image/image-store.ts';
 import { readJson, respondError, respondJson } from './exchange.ts';
 import { streamEvents } from './event-stream.ts';
@@ -29,6 +38,7 @@ const AGENT_ROUTES: Record<string, readonly string[]> = {
 
 export interface RunnerServerParts {
   fleet: Fleet;
+  copies: VmCopies;
   spool: EventSpool;
   images: ImageStore;
   status: () => RunnerStatus;
@@ -124,6 +134,8 @@ export class RunnerServer {
         return segments.length === 1
           ? respondJson(stream, 200, this.#parts.fleet.list())
           : this.#routeVm(exchange);
+      case 'captures':
+        return this.#routeCaptures(exchange);
       case 'events':
         return this.#routeEvents(exchange);
       case 'images':
@@ -135,7 +147,7 @@ export class RunnerServer {
 
   async #routeVm(exchange: Exchange): Promise<void> {
     const { stream, method, segments } = exchange;
-    const { fleet } = this.#parts;
+    const { fleet, copies } = this.#parts;
     const id = segments[1] ?? '';
     if (!VM_ID.test(id)) throw new AppError('invalid_request', 'the VM id is malformed');
     if (segments[2] === 'agent') return this.#routeAgent(exchange, id, segments[3] ?? '');
@@ -143,14 +155,46 @@ export class RunnerServer {
       fleet.admit(id, CreateVm.parse(await readJson(stream)));
       return respondJson(stream, 200, {});
     }
+    if (segments[2] !== undefined) return this.#routeCopy(exchange, id, segments[2]);
     if (method === 'PUT') {
-      const request = CreateVm.parse(await readJson(stream));
-      return respondJson(stream, 201, await fleet.create(id, request));
+      const request = z.union([RestoreVm, CreateVm]).parse(await readJson(stream));
+      const made =
+        'capture_id' in request ? copies.restore(id, request.capture_id) : fleet.create(id, request);
+      return respondJson(stream, 201, await made);
     }
     if (method === 'DELETE') return respondJson(stream, 200, await fleet.destroy(id));
     const driver = fleet.find(id);
     if (driver === undefined) throw new AppError('not_found', `there is no VM ${id}`);
     return respondJson(stream, 200, driver.info);
+  }
+
+  /** Answered however long it takes: control has the deadline, and asks again when this runner was killed. */
+  async #routeCopy({ stream, method }: Exchange, id: string, what: string): Promise<void> {
+    const { copies } = this.#parts;
+    if (method !== 'POST') throw new AppError('not_found', `no route ${method} ${what}`);
+    const body = await readJson(stream);
+    const captureId = (): string => CaptureRequest.parse(body).capture_id;
+    switch (what) {
+      case 'snapshot':
+        return respondJson(stream, 201, await copies.snapshot(id, captureId()));
+      case 'hibernate':
+        return respondJson(stream, 200, await copies.hibernate(id, captureId()));
+      case 'rollback':
+        return respondJson(stream, 200, await copies.rollback(id, captureId()));
+      case 'fork':
+        return respondJson(stream, 200, await copies.fork(id, ForkVm.parse(body).children));
+      default:
+        throw new AppError('not_found', `no route ${what}`);
+    }
+  }
+
+  async #routeCaptures({ stream, method, segments }: Exchange): Promise<void> {
+    const { copies } = this.#parts;
+    const [, id] = segments;
+    if (id === undefined) return respondJson(stream, 200, copies.listCaptures());
+    if (method !== 'DELETE') throw new AppError('not_found', `no route ${method} captures`);
+    await copies.removeCapture(CaptureId.parse(id));
+    return respondJson(stream, 200, {});
   }
 
   async #routeAgent(exchange: Exchange, id: string, route: string): Promise<void> {

@@ -75,9 +75,8 @@ export class GuestNetwork implements VmNetwork {
     return network;
   }
 
-  /** The VM's slot, the same one if it has one already. Throws `capacity` when there are no more addresses. */
-  async acquire(vmId: string): Promise<NetworkSlot> {
-    return this.#describe(await this.#pool.acquire(vmId));
+  async acquire(vmId: string, avoid?: number): Promise<NetworkSlot> {
+    return this.#describe(await this.#pool.acquire(vmId, avoid));
   }
 
   /**

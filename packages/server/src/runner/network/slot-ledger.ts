@@ -57,12 +57,13 @@ export class SlotLedger {
     this.#slots.set(index, { state: 'ready' });
   }
 
-  /** The lowest slot that is ready, now the VM's; undefined when none is. A VM has at most one. */
-  lease(vmId: string): number | undefined {
+  /** The lowest slot that is ready, another than `avoid` if there is one, now the VM's; undefined when none is ready. */
+  lease(vmId: string, avoid?: number): number | undefined {
     if (this.#byVm.has(vmId)) throw new Error(`VM ${vmId} has a network slot already`);
     const ready = this.list('ready');
     if (ready.length === 0) return undefined;
-    const index = Math.min(...ready);
+    const others = ready.filter((each) => each !== avoid);
+    const index = Math.min(...(others.length === 0 ? ready : others));
     this.#give(index, vmId);
     return index;
   }

@@ -46,9 +46,10 @@ export class SlotPool {
   }
 
   /** The VM's slot, the same one if it has one already. Throws `capacity` when there are no more. */
-  async acquire(vmId: string): Promise<number> {
+  async acquire(vmId: string, avoid?: number): Promise<number> {
     this.#assertOpen();
-    const index = this.#ledger.findByVm(vmId) ?? this.#ledger.lease(vmId) ?? (await this.#waitForSlot(vmId));
+    const index =
+      this.#ledger.findByVm(vmId) ?? this.#ledger.lease(vmId, avoid) ?? (await this.#waitForSlot(vmId));
     this.#wake();
     return index;
   }

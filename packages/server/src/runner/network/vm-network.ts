@@ -21,8 +21,11 @@ export type VmSlot = NetworkSlot | BareSlot;
 export interface VmNetwork {
   /** Why guests have no network, in words for an operator; undefined where they have one. */
   readonly absence: string | undefined;
-  /** The VM's slot, the same one if it has one already. Throws `capacity` when there are no more. */
-  acquire(vmId: string): Promise<VmSlot>;
+  /**
+   * The VM's slot, the same one if it has one already; not `avoid`, unless there is no other. Throws `capacity` when there
+   * are no more.
+   */
+  acquire(vmId: string, avoid?: number): Promise<VmSlot>;
   /** The slot that the VM had under the former runner process. Throws `internal` when it cannot be kept. */
   adopt(vmId: string, index: number): VmSlot;
   /** Ends the adoption phase: what the former process had and nobody adopted is removed. */

@@ -7,38 +7,39 @@
  * From then on the RAM file must never change: a private mapping shows later writes to pages not yet copied.
  */
 import { createHash } from 'node:crypto';
-import {
-  chmodSync,
-  closeSync,
-  copyFileSync,
-  fsyncSync,
-  mkdirSync,
-  openSync,
-  renameSync,
-  rmSync,
-  truncateSync,
-  writeFileSync,
-} from 'node:fs';
+import { mkdirSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
-import { syncDirectory } from '../../lib/durable-file.ts';
+import { syncDirectory, syncFile } from '../../lib/durable-file.ts';
 import { SingleFlight } from '../../lib/single-flight.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import { rehearse, TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
-import { copyOverlay, type ScratchStore } from '../disk/scratch-store.ts';
+import { copyOverlay, freezeFile, type ScratchStore } from '../disk/scratch-store.ts';
 import type { StoredImage } from '../image/image-store.types.ts';
 import type { Machine } from '../machine/machine-store.ts';
 import { addressesOf, type VmNetwork, type VmSlot } from '../network/vm-network.ts';
-import { GUEST_MAC, kernelCommandLine, MACHINE_VERSION, type TemplateShape } from '../vmm/qemu-arguments.ts';
+import {
+  GUEST_MAC,
+  kernelCommandLine,
+  MACHINE_VERSION,
+  overlayName,
+  type TemplateShape,
+} from '../vmm/qemu-arguments.ts';
 import { isAlive } from '../vmm/host-process.ts';
-import { giveTo, takeBack } from '../vmm/vm-accounts.ts';
-import type { TemplateFiles, Vmm } from '../vmm/vmm.ts';
+import { giveTo } from '../vmm/vm-accounts.ts';
+import type { SavedState, Vmm } from '../vmm/vmm.ts';
+import { DEVICES_NAME, takeDeviceState } from './device-state.ts';
 import { TemplateCatalogue } from './template-catalogue.ts';
 
 /** Cold boot under emulation takes some seconds; on a busy machine a multiple of that. */
 const BOOT_TIMEOUT_MS = 120_000;
 /** What a template holds besides memory: device state and the written part of the disk. */
 const BOOT_DISK_MIB = 64;
+
+export interface TemplateFiles extends SavedState {
+  /** qcow2 to copy for each VM, over the base of its size. */
+  scratchPath: string;
+}
 
 export interface Bindings {
   versions: Readonly<Record<string, string>>;
@@ -114,7 +115,7 @@ export class TemplateStore {
     const directory = join(this.#options.directory, key);
     return {
       ramPath: join(directory, 'ram'),
-      statePath: join(directory, 'devices'),
+      statePath: join(directory, DEVICES_NAME),
       scratchPath: join(directory, 'scratch.qcow2'),
     };
   }
@@ -178,11 +179,18 @@ export class TemplateStore {
     const { building, sockets, image, shape, slot, cgroupProcs } = build;
     const { scratch, uid, vmm, machine } = this.#options;
     const base = await scratch.ensureBase(shape.diskMiB);
-    const scratchPath = join(sockets, 'scratch.qcow2');
-    copyOverlay(base.overlayPath, scratchPath, uid);
+    const overlayDirectory = join(building, 'disk');
+    mkdirSync(overlayDirectory, { mode: 0o711 });
+    const overlayPath = join(overlayDirectory, overlayName(0));
+    copyOverlay(base.overlayPath, overlayPath, uid);
     const ramPath = join(building, 'ram');
     makeRamFile(ramPath, shape.memMiB, uid);
-    const disks = { imagePath: image.path, scratchBasePath: base.basePath, scratchPath };
+    const disks = {
+      imagePath: image.path,
+      scratchBasePath: base.basePath,
+      overlayDirectory,
+      overlays: [0],
+    };
     const { openTap } = slot;
     const launch = {
       id: 'template',
@@ -208,15 +216,15 @@ export class TemplateStore {
       const network = addressesOf(slot);
       await rehearse(session, { generation: TEMPLATE_GENERATION, image: image.config, network });
       session.close();
-      await vm.saveTemplate(join(sockets, 'devices'));
+      await vm.stop();
+      await vm.saveDevices(DEVICES_NAME);
     } finally {
       await vm.kill();
     }
-    for (const name of ['devices', 'scratch.qcow2']) {
-      copyFileSync(join(sockets, name), join(building, name));
-      freeze(join(building, name));
-    }
-    freeze(ramPath);
+    takeDeviceState(sockets, building);
+    renameSync(overlayPath, join(building, 'scratch.qcow2'));
+    rmSync(overlayDirectory, { recursive: true });
+    for (const name of [DEVICES_NAME, 'scratch.qcow2', 'ram']) freezeDurably(join(building, name));
     this.catalogue.writeRecord(building, { imageDigest: image.digest, imagePreparedAt: image.preparedAt });
     syncDirectory(building);
   }
@@ -240,14 +248,7 @@ function makeRamFile(path: string, memMiB: number, uid: number): void {
   giveTo(path, uid);
 }
 
-/** Owned by whoever runs the service (root, if VMs are to be kept from it) and read-only for all others. */
-function freeze(path: string): void {
-  takeBack(path);
-  chmodSync(path, 0o444);
-  const descriptor = openSync(path, 'r');
-  try {
-    fsyncSync(descriptor);
-  } finally {
-    closeSync(descriptor);
-  }
+function freezeDurably(path: string): void {
+  freezeFile(path);
+  syncFile(path);
 }

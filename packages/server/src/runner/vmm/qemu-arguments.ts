@@ -8,8 +8,8 @@
  */
 import type { Accelerator } from '../../lib/runner-protocol.ts';
 
-/** Raise when the device model or its order changes: templates of another version are not used. */
-export const MACHINE_VERSION = 3;
+/** Raise when the device model or its order changes: templates of another version are not used, captures refused. */
+export const MACHINE_VERSION = 4;
 
 /** The same in every guest: saved state carries it, and no two guests share a link. */
 export const GUEST_MAC = '06:00:00:00:00:01';
@@ -38,10 +38,21 @@ export interface TemplateShape extends MachineShape {
 export interface DiskFiles {
   /** Read-only squashfs of the image. */
   imagePath: string;
-  /** Read-only ext4 file under the scratch overlay. */
+  /** Read-only ext4 file under all overlays. */
   scratchBasePath: string;
-  /** qcow2, this VM's own. */
-  scratchPath: string;
+  /** Holds the overlays, `<number>.qcow2`: QEMU may open what is put there, and make nothing. */
+  overlayDirectory: string;
+  /** Numbers of the overlays from the lowest to the topmost, which is this VM's own; the others are frozen. */
+  overlays: readonly number[];
+}
+
+export function overlayName(number: number): string {
+  return `${number}.qcow2`;
+}
+
+/** QEMU's name for an overlay. */
+export function overlayNode(number: number): string {
+  return `disk-${number}`;
 }
 
 export interface MachineFiles {
@@ -114,53 +125,59 @@ function memoryArguments(shape: MachineShape, ramPath: string, mode: StartMode):
 /** A full or failing disk of the host stops the VM, the request kept, instead of telling the guest of an error. */
 const ON_DISK_ERROR = 'werror=stop,rerror=stop';
 
+/** The overlays die with their VM or are synced by whoever keeps them, so flushes to the host's disk buy nothing. */
+const CACHE = { direct: false, 'no-flush': true };
+
 /**
- * The backing file is named here, never read from the overlay's header: an escaped QEMU owns that header and
- * could make it point anywhere. The overlay dies with its VM, so flushes to the host's disk buy nothing.
+ * One overlay as block nodes. The backing node is named here, never read from the file's header: an escaped QEMU owns
+ * that header and could make it point anywhere. Null is for an overlay that gets its backing when it is put on top.
  */
-function diskArguments(disks: DiskFiles): string[] {
-  const image = {
-    driver: 'file',
-    filename: disks.imagePath,
-    'node-name': 'image-file',
-    'read-only': true,
-    locking: 'off',
-  };
-  const base = {
-    driver: 'file',
-    filename: disks.scratchBasePath,
-    'node-name': 'scratch-base-file',
-    'read-only': true,
-    locking: 'off',
-  };
-  const cache = { direct: false, 'no-flush': true };
-  const overlay = {
-    driver: 'file',
-    filename: disks.scratchPath,
-    'node-name': 'scratch-file',
-    discard: 'unmap',
-    locking: 'off',
-    cache,
-  };
-  const nodes = [
-    image,
-    { driver: 'raw', file: 'image-file', 'node-name': 'image', 'read-only': true },
-    base,
-    { driver: 'raw', file: 'scratch-base-file', 'node-name': 'scratch-base', 'read-only': true },
-    overlay,
-    {
-      driver: 'qcow2',
-      file: 'scratch-file',
-      'node-name': 'scratch',
-      backing: 'scratch-base',
-      discard: 'unmap',
-      cache,
-    },
+export function overlayNodes(
+  number: number,
+  { path, backing, isFrozen }: { path: string; backing: string | null; isFrozen: boolean },
+): Record<string, unknown>[] {
+  const node = overlayNode(number);
+  const access = isFrozen ? { 'read-only': true } : { discard: 'unmap', cache: CACHE };
+  return [
+    { driver: 'file', filename: path, 'node-name': `${node}-file`, locking: 'off', ...access },
+    { driver: 'qcow2', file: `${node}-file`, 'node-name': node, backing, ...access },
   ];
+}
+
+/** Below all overlays. */
+export const BASE_NODE = 'scratch-base';
+/** Finds the scratch disk among QEMU's devices. */
+export const SCRATCH_DEVICE = 'scratch-disk';
+
+function readOnlyNodes(node: string, path: string): Record<string, unknown>[] {
+  const access = { 'read-only': true, locking: 'off' };
+  return [
+    { driver: 'file', filename: path, 'node-name': `${node}-file`, ...access },
+    { driver: 'raw', file: `${node}-file`, 'node-name': node, 'read-only': true },
+  ];
+}
+
+function diskArguments({ imagePath, scratchBasePath, overlayDirectory, overlays }: DiskFiles): string[] {
+  const top = overlays.at(-1);
+  if (top === undefined) throw new Error('a scratch disk has at least one overlay');
+  const chain = overlays.flatMap((number, index) => {
+    const below = overlays[index - 1];
+    return overlayNodes(number, {
+      path: `${overlayDirectory}/${overlayName(number)}`,
+      backing: below === undefined ? BASE_NODE : overlayNode(below),
+      isFrozen: number !== top,
+    });
+  });
+  const nodes = [
+    ...readOnlyNodes('image', imagePath),
+    ...readOnlyNodes(BASE_NODE, scratchBasePath),
+    ...chain,
+  ];
+  const scratch = `drive=${overlayNode(top)},id=${SCRATCH_DEVICE},serial=scratch`;
   return [
     nodes.flatMap((node) => ['-blockdev', JSON.stringify(node)]),
     ['-device', `virtio-blk-device,drive=image,serial=image,${ON_DISK_ERROR}`],
-    ['-device', `virtio-blk-device,drive=scratch,serial=scratch,${ON_DISK_ERROR}`],
+    ['-device', `virtio-blk-device,${scratch},${ON_DISK_ERROR}`],
   ].flat();
 }
 

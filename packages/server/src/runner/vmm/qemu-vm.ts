@@ -1,7 +1,9 @@
-import { basename, dirname, join } from 'node:path';
+import { join } from 'node:path';
+import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { findUsage, isAlive, killAndWait, type ProcessIdentity, type ProcessUsage } from './host-process.ts';
-import { CONSOLE_CHARDEV } from './qemu-arguments.ts';
+import { CONSOLE_CHARDEV, overlayName, overlayNode, overlayNodes } from './qemu-arguments.ts';
+import { flattenOverlays, readOverlays, stopFlattening } from './qemu-overlays.ts';
 import { QmpError, type QmpClient, type QmpEvent } from './qmp-client.ts';
 import type { VmEnding, VmHandle } from './vmm.ts';
 
@@ -13,11 +15,17 @@ function stringField(value: unknown, field: string): string | undefined {
   return typeof found === 'string' ? found : undefined;
 }
 
+/** Directories by the paths that QEMU has for them. */
+export interface SeenDirectories {
+  sockets: string;
+  /** Undefined for a VM without disks. */
+  overlays: string | undefined;
+}
+
 export interface QemuVmParts {
   identity: ProcessIdentity;
   socketDirectory: string;
-  /** The same directory by the path that QEMU has for it; unknown for a VM that was adopted. */
-  socketDirectorySeen: string | undefined;
+  seen: SeenDirectories;
   qmp: QmpClient;
   log: Logger;
 }
@@ -27,17 +35,17 @@ export class QemuVm implements VmHandle {
   readonly identity: ProcessIdentity;
   readonly socketDirectory: string;
   readonly ended: Promise<VmEnding>;
-  readonly #socketDirectorySeen: string | undefined;
+  readonly #seen: SeenDirectories;
   readonly #qmp: QmpClient;
   readonly #log: Logger;
   readonly #ended = Promise.withResolvers<VmEnding>();
   #released = false;
   #isPaused = false;
 
-  constructor({ identity, socketDirectory, socketDirectorySeen, qmp, log }: QemuVmParts) {
+  constructor({ identity, socketDirectory, seen, qmp, log }: QemuVmParts) {
     this.identity = identity;
     this.socketDirectory = socketDirectory;
-    this.#socketDirectorySeen = socketDirectorySeen;
+    this.#seen = seen;
     this.ended = this.#ended.promise;
     this.#qmp = qmp;
     this.#log = log;
@@ -71,17 +79,48 @@ export class QemuVm implements VmHandle {
     return stringField(await this.#qmp.execute('query-status'), 'status') ?? 'unknown';
   }
 
-  /**
-   * Stops the VM and writes the state of its devices (not RAM) to a file in the socket directory, the only place where
-   * QEMU may make one. `live=false`, or QEMU would go on running.
-   */
-  async saveTemplate(statePath: string): Promise<void> {
-    const seen = this.#socketDirectorySeen;
-    if (seen === undefined || dirname(statePath) !== this.socketDirectory)
-      throw new Error(`this VM cannot write ${statePath}`);
+  /** Throws `unavailable` for a VM that stands still for want of disk: it would be let go on too early. */
+  async stop(): Promise<void> {
+    if (this.#isPaused)
+      throw new AppError('unavailable', 'the sandbox is paused, as the disk of its host is full');
     await this.#qmp.execute('stop');
-    const filename = join(seen, basename(statePath));
+  }
+
+  async start(): Promise<void> {
+    await this.#qmp.execute('cont');
+  }
+
+  /** The socket directory is the only place where QEMU may make a file. `live=false`, or it would go on running. */
+  async saveDevices(name: string): Promise<void> {
+    const filename = join(this.#seen.sockets, name);
     await this.#qmp.execute('xen-save-devices-state', { filename, live: false });
+  }
+
+  async openOverlay(number: number): Promise<void> {
+    const path = join(this.#seen.overlays ?? '', overlayName(number));
+    for (const node of overlayNodes(number, { path, backing: null, isFrozen: false }))
+      await this.#qmp.execute('blockdev-add', node);
+  }
+
+  async putOnTop(number: number, below: number): Promise<void> {
+    await this.#qmp.execute('blockdev-snapshot', { node: overlayNode(below), overlay: overlayNode(number) });
+  }
+
+  async closeOverlay(number: number): Promise<void> {
+    const node = overlayNode(number);
+    for (const name of [node, `${node}-file`]) await this.#qmp.execute('blockdev-del', { 'node-name': name });
+  }
+
+  flatten(top: number): Promise<void> {
+    return flattenOverlays(this.#qmp, top);
+  }
+
+  stopFlattening(): Promise<void> {
+    return stopFlattening(this.#qmp);
+  }
+
+  readOverlays(): Promise<{ open: number[]; top: number }> {
+    return readOverlays(this.#qmp);
   }
 
   async kill(): Promise<void> {

@@ -4,12 +4,14 @@ import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { pollUntil } from '../../lib/deadline.ts';
 import type { Jail } from '../confinement/jail.ts';
+import { isJailed } from '../confinement/jailed-process.ts';
+import { INSIDE } from '../confinement/vm-layout.ts';
 import { findIdentity, isAlive, killAndWait, type ProcessIdentity } from './host-process.ts';
 import { KVM_CHILD_FD, SOCKETS, TAP_CHILD_FD, type QemuOptions, type StartMode } from './qemu-arguments.ts';
 import { QemuVm, type QemuVmParts } from './qemu-vm.ts';
 import { QmpClient } from './qmp-client.ts';
 import { connectWhenReady } from './socket.ts';
-import type { TemplateFiles, VmLaunch, Vmm } from './vmm.ts';
+import type { SavedState, VmDirectories, VmLaunch, Vmm } from './vmm.ts';
 
 const MONITOR_TIMEOUT_MS = 15_000;
 const INCOMING_TIMEOUT_MS = 15_000;
@@ -46,11 +48,8 @@ export class Qemu implements Vmm {
     return this.#start(launch, ramPath, { kind: 'boot' });
   }
 
-  async restore(launch: VmLaunch, template: Pick<TemplateFiles, 'ramPath' | 'statePath'>): Promise<QemuVm> {
-    const vm = await this.#start(launch, template.ramPath, {
-      kind: 'restore',
-      statePath: template.statePath,
-    });
+  async restore(launch: VmLaunch, { ramPath, statePath }: SavedState): Promise<QemuVm> {
+    const vm = await this.#start(launch, ramPath, { kind: 'restore', statePath });
     try {
       await pollUntil(
         { step: 'loading the device state', timeoutMs: INCOMING_TIMEOUT_MS, intervalMs: 1 },
@@ -63,11 +62,13 @@ export class Qemu implements Vmm {
     }
   }
 
-  async adopt(identity: ProcessIdentity, socketDirectory: string): Promise<QemuVm | undefined> {
+  async adopt(identity: ProcessIdentity, directories: VmDirectories): Promise<QemuVm | undefined> {
     if (!isAlive(identity)) return undefined;
+    const { sockets: socketDirectory, overlays } = directories;
+    const inside = { sockets: INSIDE.sockets, overlays: INSIDE.overlays };
     const vm = await this.#connect(
       { identity, messagesPath: join(socketDirectory, 'messages') },
-      { socketDirectory, socketDirectorySeen: undefined },
+      { socketDirectory, seen: isJailed(identity.pid) ? inside : { sockets: socketDirectory, overlays } },
     );
     await vm.checkAdopted();
     return vm;
@@ -90,9 +91,10 @@ export class Qemu implements Vmm {
     };
     const started = await this.#spawn(launch, options);
     const { socketDirectory } = launch;
-    const socketDirectorySeen = this.#tools.jail.arrange(options).files.socketDirectory;
+    const { files } = this.#tools.jail.arrange(options);
+    const seen = { sockets: files.socketDirectory, overlays: files.disks?.overlayDirectory };
     try {
-      return await this.#connect(started, { socketDirectory, socketDirectorySeen });
+      return await this.#connect(started, { socketDirectory, seen });
     } catch (error) {
       await killAndWait(started.identity);
       throw new VmmStartError(readMessages(started.messagesPath), { cause: error });
@@ -126,7 +128,7 @@ export class Qemu implements Vmm {
 
   async #connect(
     started: StartedQemu,
-    directories: Pick<QemuVmParts, 'socketDirectory' | 'socketDirectorySeen'>,
+    directories: Pick<QemuVmParts, 'socketDirectory' | 'seen'>,
   ): Promise<QemuVm> {
     const socket = await connectWhenReady(join(directories.socketDirectory, SOCKETS.qmp), {
       step: "QEMU's monitor",

@@ -5,12 +5,10 @@ import type { Machine } from '../machine/machine-store.ts';
 import type { DiskFiles, MachineShape } from './qemu-arguments.ts';
 import type { ProcessIdentity, ProcessUsage } from './host-process.ts';
 
-/** A saved VM. All three belong together: RAM holds the file system's view of the disk. */
-export interface TemplateFiles {
+/** What a VM goes on from: memory and the state of devices, saved at one moment. Neither file ever changes. */
+export interface SavedState {
   ramPath: string;
   statePath: string;
-  /** qcow2 to copy for each VM, over the base of its size. */
-  scratchPath: string;
 }
 
 export interface VmLaunch {
@@ -29,6 +27,12 @@ export interface VmLaunch {
   cgroupProcs: readonly string[];
 }
 
+/** Of a VM, on the host. */
+export interface VmDirectories {
+  sockets: string;
+  overlays: string;
+}
+
 export type VmEnding = 'guest_shutdown' | 'guest_panic' | 'vmm_lost';
 
 /** A VM that runs, whether this process started it or found it. */
@@ -42,6 +46,23 @@ export interface VmHandle {
   readonly isPaused: boolean;
   pause(): Promise<void>;
   continue(): Promise<void>;
+  /** Stops the guest for a moment, which is no pause: nobody but the caller starts it again. */
+  stop(): Promise<void>;
+  start(): Promise<void>;
+  /** Writes the state of the devices of a VM that stands still into `name` in its socket directory. */
+  saveDevices(name: string): Promise<void>;
+  /** Opens an overlay, which lies in the VM's directory of overlays, before it is needed. */
+  openOverlay(number: number): Promise<void>;
+  /** Puts an opened overlay on top; the one that was there is not written to any more. */
+  putOnTop(number: number, below: number): Promise<void>;
+  /** Lets go of an opened overlay that was not put on top, or is not needed any more. */
+  closeOverlay(number: number): Promise<void>;
+  /** Copies what lies in overlays under the topmost into it; when done, they are not needed any more. */
+  flatten(top: number): Promise<void>;
+  /** Ends {@link flatten} early; the chain stays as it was. */
+  stopFlattening(): Promise<void>;
+  /** Numbers of the overlays that are open, and of the topmost. */
+  readOverlays(): Promise<{ open: number[]; top: number }>;
   /** Ends the VM whatever it does and waits until its process is gone. */
   kill(): Promise<void>;
   /** Lets go of the VM without ending it. */
@@ -50,12 +71,9 @@ export interface VmHandle {
 
 export interface Vmm {
   /** Cold boot with RAM in the file, to make a template from. */
-  boot(
-    launch: VmLaunch,
-    ramPath: string,
-  ): Promise<VmHandle & { saveTemplate(statePath: string): Promise<void> }>;
-  /** A stopped VM with the template's state and a private view of its RAM. */
-  restore(launch: VmLaunch, template: Pick<TemplateFiles, 'ramPath' | 'statePath'>): Promise<VmHandle>;
+  boot(launch: VmLaunch, ramPath: string): Promise<VmHandle>;
+  /** A stopped VM with the saved state and a private view of its RAM. */
+  restore(launch: VmLaunch, saved: SavedState): Promise<VmHandle>;
   /** Takes over a VM that an earlier runner process started; undefined when it is no longer there. */
-  adopt(identity: ProcessIdentity, socketDirectory: string): Promise<VmHandle | undefined>;
+  adopt(identity: ProcessIdentity, directories: VmDirectories): Promise<VmHandle | undefined>;
 }

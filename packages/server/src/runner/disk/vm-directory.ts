@@ -1,0 +1,95 @@
+/**
+ * The files of one VM. What it shares with others (memory it was restored from, image, frozen overlays) is here as hard
+ * links, so that the file system counts who needs it: nothing has to be told when a VM or a capture goes, and its space
+ * comes back with the last of them.
+ *
+ *   vm.json                record (adopt/vm-record.ts)
+ *   ram                    what its memory is a private view of; never changes
+ *   image.squashfs         read-only
+ *   base.ext4              read-only, under all overlays
+ *   disk/<number>.qcow2    overlays; the highest is the VM's own, the others are frozen
+ */
+import { linkSync, mkdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { overlayName } from '../vmm/qemu-arguments.ts';
+import { copyOverlay, freezeFile } from './scratch-store.ts';
+
+/** What a VM's directory is made from. */
+export interface SharedFiles {
+  ramPath: string;
+  imagePath: string;
+  scratchBasePath: string;
+  /** Frozen overlays, from the lowest. */
+  frozen: readonly string[];
+  /** Overlay whose copy becomes the VM's own. */
+  topPath: string;
+}
+
+/** QEMU looks up its files by name, but lists nothing. */
+const DIRECTORY_MODE = 0o711;
+
+export class VmDirectory {
+  readonly path: string;
+
+  constructor(path: string) {
+    this.path = path;
+  }
+
+  get ram(): string {
+    return join(this.path, 'ram');
+  }
+
+  get image(): string {
+    return join(this.path, 'image.squashfs');
+  }
+
+  get scratchBase(): string {
+    return join(this.path, 'base.ext4');
+  }
+
+  get overlays(): string {
+    return join(this.path, 'disk');
+  }
+
+  overlay(number: number): string {
+    return join(this.overlays, overlayName(number));
+  }
+
+  /** Answers the numbers of the overlays, the VM's own last. */
+  fill(shared: SharedFiles, uid: number): number[] {
+    linkSync(shared.ramPath, this.ram);
+    linkSync(shared.imagePath, this.image);
+    linkSync(shared.scratchBasePath, this.scratchBase);
+    mkdirSync(this.overlays, { mode: DIRECTORY_MODE });
+    for (const [number, path] of shared.frozen.entries()) {
+      // Frozen once more: whoever saved it may have been killed before it could.
+      freezeFile(path);
+      linkSync(path, this.overlay(number));
+    }
+    const top = shared.frozen.length;
+    copyOverlay(shared.topPath, this.overlay(top), uid);
+    return [...shared.frozen.keys(), top];
+  }
+
+  /** A new overlay, still under no VM. */
+  addOverlay(number: number, emptyPath: string, uid: number): void {
+    copyOverlay(emptyPath, this.overlay(number), uid);
+  }
+
+  removeOverlay(number: number): void {
+    rmSync(this.overlay(number), { force: true });
+  }
+
+  /** Nobody writes to it any more. */
+  freezeOverlay(number: number): void {
+    freezeFile(this.overlay(number));
+  }
+
+  /** Gives all that a copy of this VM needs, besides its memory and the state of its devices, into `target`. */
+  linkInto(target: VmDirectory, overlays: readonly number[]): void {
+    linkSync(this.image, target.image);
+    linkSync(this.scratchBase, target.scratchBase);
+    mkdirSync(target.overlays, { mode: DIRECTORY_MODE });
+    for (const [index, number] of overlays.entries()) linkSync(this.overlay(number), target.overlay(index));
+  }
+}

@@ -1,0 +1,51 @@
+/** What saved state needs of the machine that it is to go on at: whatever differs would not load, or load wrongly. */
+import { AppError } from '@coppice/contract';
+import type { Accelerator } from '../../lib/runner-protocol.ts';
+import type { Machine, MachineStore } from '../machine/machine-store.ts';
+import type { CaptureManifest } from '../snapshot/capture-manifest.ts';
+import { MACHINE_VERSION } from '../vmm/qemu-arguments.ts';
+
+/** Two measurements of one counter differ by some parts in a million; those of two hosts by more than this. */
+const TSC_TOLERANCE_KHZ = 10_000;
+
+export interface CaptureBindings {
+  machines: MachineStore;
+  accelerator: Accelerator;
+  hasNetwork: boolean;
+  /** Rate of this host's time stamp counter. */
+  tscKhz: number;
+}
+
+/** The QEMU, kernel and agent to go on with. Throws `snapshot_unusable`, naming what differs. */
+export function findMachine(bindings: CaptureBindings, manifest: CaptureManifest): Machine {
+  const { accelerator, machines, hasNetwork, tscKhz } = bindings;
+  const { shape, machine_version, has_network, tsc_khz, info } = manifest;
+  const machine = machines.find(manifest.machine);
+  if (machine === undefined) {
+    const { qemu, kernel, agent } = info.bound_to;
+    throw unusable(`QEMU ${qemu}, kernel ${kernel} and agent ${agent}, which this machine does not have`);
+  }
+  if (machine_version !== MACHINE_VERSION)
+    throw unusable(`devices of version ${machine_version}, this service has ${MACHINE_VERSION}`);
+  if (shape.accelerator !== accelerator)
+    throw unusable(`${shape.accelerator}, this machine has ${accelerator}`);
+  if (has_network !== hasNetwork)
+    throw unusable(
+      has_network ? 'a network, and this machine has none for guests' : 'a machine without a network',
+    );
+  if (Math.abs(tsc_khz - tscKhz) > TSC_TOLERANCE_KHZ)
+    throw unusable(`a time stamp counter of ${tsc_khz} kHz, this machine's has ${tscKhz}`);
+  return machine;
+}
+
+/** For people. */
+export function describeBindings(
+  key: string,
+  { machines, accelerator }: CaptureBindings,
+): Record<string, string> {
+  return { ...machines.find(key)?.versions, machine: `microvm-${MACHINE_VERSION}`, accelerator };
+}
+
+function unusable(needs: string): AppError {
+  return new AppError('snapshot_unusable', `the snapshot is bound to ${needs}`);
+}

@@ -1,0 +1,272 @@
+/**
+ * What is made from a VM that runs, and what goes on from it:
+ *
+ *   snapshot    capture, kept            ─► restore: another VM
+ *   hibernate   capture, the VM is gone  ─► resume: a VM of the same id
+ *   fork        capture for the moment   ─► its children
+ *   rollback    a VM of the same id goes on from a capture, the old one is gone
+ *
+ * Every one is asked for by the id of what it makes: the same request again joins it, or is told what it made.
+ */
+import { availableParallelism } from 'node:os';
+import { AppError, isErrorCode } from '@coppice/contract';
+import type { Logger } from 'pino';
+import type { CaptureInfo, ForkedVms, RolledBackVm, VmInfo } from '../../lib/runner-protocol.ts';
+import { SingleFlight } from '../../lib/single-flight.ts';
+import { Slots } from '../../lib/slots.ts';
+import type { DiskGuard } from '../capacity/disk-guard.ts';
+import { findAllocatedBytes } from '../disk/allocated-bytes.ts';
+import type { CaptureManifest } from '../snapshot/capture-manifest.ts';
+import { filesOf, type CaptureFiles, type CaptureStore } from '../snapshot/capture-store.ts';
+import { takeCapture, type CaptureJob, type TakenCapture } from '../snapshot/take-capture.ts';
+import { MACHINE_VERSION } from '../vmm/qemu-arguments.ts';
+import { describeBindings, findMachine, type CaptureBindings } from './capture-bindings.ts';
+import type { Fleet } from './fleet.ts';
+import { enterStep } from './steps.ts';
+import type { Blueprint } from './vm-assembly.ts';
+import type { VmDriver } from './vm-driver.ts';
+
+const MIB = 1024 * 1024;
+/** A start waits on the disk and on timers too: one more than cores keeps them busy. */
+const CHILDREN_AT_ONCE = availableParallelism() + 1;
+
+type Child = ForkedVms['children'][number];
+
+export interface VmCopiesOptions {
+  fleet: Fleet;
+  captures: CaptureStore;
+  bindings: CaptureBindings;
+  disk: DiskGuard;
+  /** Writes memory to files. */
+  program: string;
+  log: Logger;
+}
+
+export class VmCopies {
+  readonly #options: VmCopiesOptions;
+  readonly #captures = new SingleFlight<CaptureInfo>();
+  readonly #forks = new SingleFlight<ForkedVms>();
+  readonly #restores = new SingleFlight<VmInfo>();
+  readonly #rollbacks = new SingleFlight<RolledBackVm>();
+
+  constructor(options: VmCopiesOptions) {
+    this.#options = options;
+  }
+
+  snapshot(id: string, captureId: string): Promise<CaptureInfo> {
+    return this.#captures.run(captureId, async () => {
+      const { captures } = this.#options;
+      const made = captures.find(captureId);
+      if (made !== undefined) return made;
+      const driver = this.#running(id);
+      await using partial = captures.begin();
+      const job = this.#jobFor(driver, partial.path, { isDurable: true });
+      const taken = await takeCapture(job);
+      return this.#publish(captureId, driver, { job, taken });
+    });
+  }
+
+  /** The VM's end is reported by nobody: its sandbox lives on in the capture. */
+  hibernate(id: string, captureId: string): Promise<CaptureInfo> {
+    return this.#captures.run(captureId, async () => {
+      const { captures, fleet } = this.#options;
+      if (captures.find(captureId) === undefined) await this.#takeHibernation(this.#running(id), captureId);
+      await enterStep('hibernate.retire');
+      await fleet.find(id)?.retire();
+      const made = captures.find(captureId);
+      if (made === undefined)
+        throw new AppError('not_found', `the hibernation ${captureId} was deleted meanwhile`);
+      return made;
+    });
+  }
+
+  async #takeHibernation(driver: VmDriver, captureId: string): Promise<void> {
+    await using partial = this.#options.captures.begin();
+    const job = this.#jobFor(driver, partial.path, { isDurable: true });
+    const hold = async (taken: TakenCapture): Promise<void> => {
+      driver.noteHibernation(captureId);
+      try {
+        await this.#publish(captureId, driver, { job, taken });
+      } catch (error) {
+        driver.noteHibernation(undefined);
+        throw error;
+      }
+    };
+    await takeCapture({ ...job, hold });
+  }
+
+  /** A child that cannot be made has an error in its place. */
+  fork(id: string, children: readonly string[]): Promise<ForkedVms> {
+    return this.#forks.run(children[0] ?? '', async () => {
+      const { captures, fleet, log } = this.#options;
+      const made = children.flatMap((child) => fleet.find(child) ?? []);
+      if (made.length === children.length && made.every(({ state }) => state === 'running'))
+        return { pause_ms: 0, children: made.map(({ info }) => ({ vm: info })) };
+      // Those of an attempt that was cut off: siblings are of one moment.
+      await Promise.all(made.map((driver) => driver.end('destroyed')));
+      const driver = this.#running(id);
+      const refusals = new Map(children.flatMap((child) => this.#refusalOf(child, driver)));
+      if (refusals.size === children.length)
+        return { pause_ms: 0, children: children.map((child) => toChild(refusals.get(child))) };
+      await using partial = captures.begin();
+      const taken = await takeCapture(this.#jobFor(driver, partial.path, { isDurable: false }));
+      log.info(
+        { vm: id, children: children.length, pause_ms: round(taken.pauseMs) },
+        'VM captured for a fork',
+      );
+      await enterStep('fork.children');
+      const blueprint = this.#blueprintOfFork(driver, filesOf(partial.path));
+      const slots = new Slots('children', { maxRunning: CHILDREN_AT_ONCE, maxWaiting: children.length });
+      const start = async (child: string): Promise<Child> => {
+        const refusal = refusals.get(child);
+        if (refusal !== undefined) return toChild(refusal);
+        const { signal } = new AbortController();
+        return slots.run(signal, () => fleet.goOn(child, blueprint)).then((vm) => ({ vm }), toChild);
+      };
+      return { pause_ms: taken.pauseMs, children: await Promise.all(children.map(start)) };
+    });
+  }
+
+  restore(id: string, captureId: string): Promise<VmInfo> {
+    return this.#restores.run(id, async () => {
+      const { captures, fleet } = this.#options;
+      const made = fleet.find(id);
+      if (made?.state === 'running') return made.info;
+      return captures.use(captureId, async (files, manifest) => {
+        await enterStep('restore.plan');
+        return fleet.goOn(id, this.#blueprintOf(files, manifest));
+      });
+    });
+  }
+
+  rollback(id: string, captureId: string): Promise<RolledBackVm> {
+    return this.#rollbacks.run(id, () =>
+      this.#options.captures.use(captureId, async (files, manifest) => {
+        const { fleet } = this.#options;
+        const old = this.#running(id);
+        const { shape } = fleet.recordOf(old);
+        const fields = ['vcpus', 'memMiB', 'diskMiB'] as const;
+        if (fields.some((field) => shape[field] !== manifest.shape[field]))
+          throw new AppError(
+            'invalid_state',
+            'the snapshot is of a sandbox of another size; restore it instead',
+          );
+        const { info, usage } = await fleet.replace(old, this.#blueprintOf(files, manifest));
+        return { ...info, replaced_usage: usage };
+      }),
+    );
+  }
+
+  listCaptures(): CaptureInfo[] {
+    return this.#options.captures.list();
+  }
+
+  removeCapture(captureId: string): Promise<void> {
+    return this.#options.captures.remove(captureId);
+  }
+
+  #running(id: string): VmDriver {
+    const driver = this.#options.fleet.find(id);
+    if (driver === undefined) throw new AppError('not_found', `there is no VM ${id}`);
+    if (driver.state !== 'running') throw new AppError('invalid_state', `the VM is ${driver.state}`);
+    return driver;
+  }
+
+  /** Refused before the guest stands still: a host that has no room for the files would leave it standing. */
+  #jobFor(driver: VmDriver, target: string, { isDurable }: { isDurable: boolean }): CaptureJob {
+    const { fleet, disk, program } = this.#options;
+    const directory = fleet.directoryOf(driver);
+    const { memMiB } = fleet.recordOf(driver).shape;
+    const baseMiB = (findAllocatedBytes(directory.ram) ?? 0) / MIB;
+    disk.assertRoom(Math.ceil(baseMiB + Math.min(memMiB, driver.usage.mem_peak_bytes / MIB)));
+    return { driver, directory, memMiB, program, target, isDurable };
+  }
+
+  async #publish(
+    captureId: string,
+    driver: VmDriver,
+    { job, taken }: { job: CaptureJob; taken: TakenCapture },
+  ): Promise<CaptureInfo> {
+    const { captures, fleet, bindings, log } = this.#options;
+    const { image, shape, machine, slot } = fleet.recordOf(driver);
+    const files = await captures.seal(job.target);
+    const overlayBytes = filesOf(job.target).overlays.map((path) => findAllocatedBytes(path) ?? 0);
+    const info: CaptureInfo = {
+      id: captureId,
+      kind: captureId.startsWith('snap') ? 'snapshot' : 'hibernation',
+      vm_id: driver.info.id,
+      image: image.reference,
+      vcpus: shape.vcpus,
+      mem_mib: shape.memMiB,
+      disk_mib: shape.diskMiB,
+      size_bytes: taken.memoryBytes + overlayBytes.reduce((sum, bytes) => sum + bytes, 0),
+      created_at: new Date().toISOString(),
+      pause_ms: round(taken.pauseMs),
+      bound_to: describeBindings(machine, bindings),
+      usage: driver.usage,
+    };
+    const memory = { sizeBytes: shape.memMiB * MIB, digest: taken.memoryDigest };
+    await enterStep('capture.publish');
+    captures.publish(job.target, {
+      version: 1,
+      info,
+      image,
+      shape,
+      machine,
+      machine_version: MACHINE_VERSION,
+      has_network: bindings.hasNetwork,
+      tsc_khz: Math.round(bindings.tscKhz),
+      slot,
+      counters: driver.counters,
+      files: { ram: memory, ...files },
+    });
+    const { vm_id: vm, pause_ms, size_bytes } = info;
+    log.info({ vm, capture: captureId, pause_ms, size_bytes }, 'VM captured');
+    return info;
+  }
+
+  /** Throws `snapshot_unusable`. */
+  #blueprintOf(files: CaptureFiles, manifest: CaptureManifest): Blueprint {
+    const { image, shape, counters, slot } = manifest;
+    const machine = findMachine(this.#options.bindings, manifest);
+    return { machine, image, shape, counters, avoidSlot: slot, files: toSources(files) };
+  }
+
+  #blueprintOfFork(parent: VmDriver, files: CaptureFiles): Blueprint {
+    const { fleet, bindings } = this.#options;
+    const { image, shape, machine: key } = fleet.recordOf(parent);
+    const machine = bindings.machines.find(key);
+    if (machine === undefined) throw new Error(`a VM runs on the machine ${key}, which is not there`);
+    return { machine, image, shape, counters: parent.counters, files: toSources(files) };
+  }
+
+  /** Holds a place for a child. */
+  #refusalOf(child: string, parent: VmDriver): [string, AppError][] {
+    const { fleet } = this.#options;
+    const { image, shape } = fleet.recordOf(parent);
+    const { vcpus, memMiB: mem_mib, diskMiB: disk_mib } = shape;
+    try {
+      fleet.admit(child, { image: image.reference, vcpus, mem_mib, disk_mib });
+      return [];
+    } catch (error) {
+      if (!(error instanceof AppError)) throw error;
+      return [[child, error]];
+    }
+  }
+}
+
+/** Everything of a capture is frozen; a VM that goes on from it gets an empty overlay of its own. */
+function toSources({ directory, statePath, overlays }: CaptureFiles): Blueprint['files'] {
+  const { ram: ramPath, image: imagePath, scratchBase: basePath } = directory;
+  return { ramPath, statePath, imagePath, scratch: { basePath, frozen: overlays } };
+}
+
+function toChild(error: unknown): Child {
+  const code = error instanceof AppError && isErrorCode(error.code) ? error.code : 'internal';
+  const message = error instanceof AppError ? error.message : 'the child could not be started';
+  return { error: { code, message } };
+}
+
+function round(milliseconds: number): number {
+  return Math.round(milliseconds * 1000) / 1000;
+}

@@ -1,0 +1,58 @@
+/** What a capture says of itself. It carries its own digest, so that a damaged one is refused and not guessed at. */
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { AppError } from '@coppice/contract';
+import { z } from 'zod';
+import { writeDurably } from '../../lib/durable-file.ts';
+import { CaptureInfo } from '../../lib/runner-protocol.ts';
+import { GuestImage, TemplateShape } from '../adopt/vm-record.ts';
+
+const FILE_NAME = 'manifest.json';
+
+const FileSum = z.object({ sizeBytes: z.int().nonnegative(), digest: z.string().regex(/^[0-9a-f]{64}$/u) });
+
+export const CaptureManifest = z.object({
+  version: z.literal(1),
+  info: CaptureInfo,
+  image: GuestImage,
+  shape: TemplateShape,
+  /** Key of the QEMU, kernel and agent that it was saved with. */
+  machine: z.string(),
+  /** Of the devices and their order. */
+  machine_version: z.int(),
+  /** Whether the guest has a network device. */
+  has_network: z.boolean(),
+  /** Rate of the host's time stamp counter: a guest has measured it. */
+  tsc_khz: z.int().positive(),
+  /** Slot of the network that it had: it gets another one. */
+  slot: z.int().nonnegative(),
+  counters: z.object({ session: z.int(), resume: z.int() }),
+  /** By path in the capture's directory. */
+  files: z.record(z.string(), FileSum),
+});
+export type CaptureManifest = z.infer<typeof CaptureManifest>;
+
+const Sealed = z.object({ digest: z.string(), manifest: z.unknown() });
+
+export function writeManifest(directory: string, manifest: CaptureManifest): void {
+  const content = { digest: digestOf(manifest), manifest };
+  writeDurably(join(directory, FILE_NAME), `${JSON.stringify(content, undefined, 2)}\n`);
+}
+
+/** Throws `snapshot_unusable`. */
+export function readManifest(directory: string): CaptureManifest {
+  try {
+    const sealed = Sealed.parse(JSON.parse(readFileSync(join(directory, FILE_NAME), 'utf8')));
+    if (digestOf(sealed.manifest) !== sealed.digest) throw new Error('its digest is another');
+    return CaptureManifest.parse(sealed.manifest);
+  } catch (error) {
+    throw new AppError('snapshot_unusable', 'the snapshot is damaged: its manifest cannot be read', {
+      cause: error,
+    });
+  }
+}
+
+function digestOf(manifest: unknown): string {
+  return createHash('sha256').update(JSON.stringify(manifest)).digest('hex');
+}

@@ -1,0 +1,191 @@
+/**
+ * Saved VMs on disk, each complete as soon as it has its name:
+ *
+ *   <directory>/<id>/manifest.json, devices            of its own
+ *                    ram                               of its own; VMs that go on from it are views of it
+ *                    image.squashfs, base.ext4, disk/  shared with VMs and other captures, as hard links
+ *   <directory>/<anything>.partial/                    being made or removed; swept at the next start
+ *
+ * Nothing in a capture ever changes. VMs made from it have links of their own, so it can be deleted under them.
+ */
+import { randomBytes } from 'node:crypto';
+import { mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
+import { open, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { AppError } from '@coppice/contract';
+import type { Logger } from 'pino';
+import { syncDirectory } from '../../lib/durable-file.ts';
+import type { CaptureInfo } from '../../lib/runner-protocol.ts';
+import { VmDirectory } from '../disk/vm-directory.ts';
+import { overlayName } from '../vmm/qemu-arguments.ts';
+import { readManifest, writeManifest, type CaptureManifest } from './capture-manifest.ts';
+import { DEVICES_NAME } from './device-state.ts';
+import { sumFiles } from './memory-writer.ts';
+
+const PARTIAL = '.partial';
+
+export interface CaptureFiles {
+  directory: VmDirectory;
+  statePath: string;
+  /** Frozen overlays, from the lowest. */
+  overlays: string[];
+}
+
+interface Entry {
+  /** Undefined when it cannot be read; then it can only be deleted. */
+  manifest: CaptureManifest | undefined;
+  /** Sizes and times of the files when they were last known to be as they were saved. */
+  verified: string | undefined;
+  users: number;
+}
+
+export class CaptureStore {
+  readonly #directory: string;
+  readonly #program: string;
+  readonly #entries = new Map<string, Entry>();
+
+  private constructor(directory: string, program: string) {
+    this.#directory = directory;
+    this.#program = program;
+  }
+
+  /** Reads what is there and takes away what was not finished. `program` is the one that sums files. */
+  static open(options: { directory: string; program: string; log: Logger }): CaptureStore {
+    const { directory, program, log } = options;
+    mkdirSync(directory, { recursive: true, mode: 0o711 });
+    const store = new CaptureStore(directory, program);
+    for (const name of readdirSync(directory)) {
+      const path = join(directory, name);
+      if (name.endsWith(PARTIAL)) rmSync(path, { recursive: true, force: true });
+      else store.#entries.set(name, { manifest: tryRead(path, log), verified: undefined, users: 0 });
+    }
+    return store;
+  }
+
+  list(): CaptureInfo[] {
+    return [...this.#entries.values()].flatMap(({ manifest }) => manifest?.info ?? []);
+  }
+
+  /** Keys of the machines that captures need. */
+  get machineKeys(): string[] {
+    return [...this.#entries.values()].flatMap(({ manifest }) => manifest?.machine ?? []);
+  }
+
+  find(id: string): CaptureInfo | undefined {
+    return this.#entries.get(id)?.manifest?.info;
+  }
+
+  /** A directory for one in the making; gone when disposed, unless it was published. */
+  begin(): AsyncDisposable & { path: string } {
+    const path = join(this.#directory, `${randomBytes(8).toString('hex')}${PARTIAL}`);
+    mkdirSync(path, { mode: 0o711 });
+    return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true, maxRetries: 5 }) };
+  }
+
+  /** Puts on the disk what the memory's writer has not, and answers its sums. */
+  async seal(path: string): Promise<CaptureManifest['files']> {
+    const { scratchBase, overlays } = new VmDirectory(path);
+    const names = [DEVICES_NAME, ...listOverlays(path)];
+    for (const file of [...names.map((name) => join(path, name)), scratchBase, overlays]) await sync(file);
+    return this.#sumNames(path, names);
+  }
+
+  /** From here on it exists, whatever happens to this process or its machine. */
+  publish(path: string, manifest: CaptureManifest): void {
+    writeManifest(path, manifest);
+    syncDirectory(path);
+    const { id } = manifest.info;
+    const target = join(this.#directory, id);
+    renameSync(path, target);
+    syncDirectory(this.#directory);
+    this.#entries.set(id, { manifest, verified: describe(target, manifest), users: 0 });
+  }
+
+  /**
+   * Uses a capture, which is not deleted meanwhile. Throws `not_found`, or `snapshot_unusable` when a file is not as it
+   * was saved.
+   */
+  async use<T>(id: string, work: (files: CaptureFiles, manifest: CaptureManifest) => Promise<T>): Promise<T> {
+    const entry = this.#entries.get(id);
+    if (entry === undefined) throw new AppError('not_found', `there is no snapshot ${id}`);
+    entry.users += 1;
+    try {
+      const path = join(this.#directory, id);
+      const manifest = (entry.manifest ??= readManifest(path));
+      await this.#verify(path, entry, manifest);
+      return await work(filesOf(path), manifest);
+    } finally {
+      entry.users -= 1;
+    }
+  }
+
+  /** Throws `not_found`, or `invalid_state` while something is made from it. */
+  async remove(id: string): Promise<void> {
+    const entry = this.#entries.get(id);
+    if (entry === undefined) throw new AppError('not_found', `there is no snapshot ${id}`);
+    if (entry.users > 0)
+      throw new AppError('invalid_state', `the snapshot ${id} is being restored; delete it afterwards`);
+    this.#entries.delete(id);
+    const trash = join(this.#directory, `${id}${PARTIAL}`);
+    renameSync(join(this.#directory, id), trash);
+    syncDirectory(this.#directory);
+    await rm(trash, { recursive: true, force: true, maxRetries: 5 });
+  }
+
+  /** Reads all again only if something has changed since it was last read: that costs as much as reading it from disk. */
+  async #verify(path: string, entry: Entry, manifest: CaptureManifest): Promise<void> {
+    if (describe(path, manifest) === entry.verified) return;
+    entry.verified = undefined;
+    const described = describe(path, manifest);
+    const found = await this.#sumNames(path, Object.keys(manifest.files));
+    for (const [name, { sizeBytes, digest }] of Object.entries(manifest.files)) {
+      const same = found[name]?.digest === digest && found[name].sizeBytes === sizeBytes;
+      if (!same)
+        throw new AppError('snapshot_unusable', `the snapshot is damaged: ${name} is not as it was saved`);
+    }
+    entry.verified = described;
+  }
+
+  async #sumNames(path: string, names: readonly string[]): Promise<CaptureManifest['files']> {
+    const paths = new Map(names.map((name) => [join(path, name), name]));
+    const sums = await sumFiles(this.#program, [...paths.keys()]);
+    return Object.fromEntries([...sums].map(([file, sum]) => [paths.get(file) ?? file, sum]));
+  }
+}
+
+async function sync(path: string): Promise<void> {
+  await using file = await open(path);
+  await file.sync();
+}
+
+export function filesOf(path: string): CaptureFiles {
+  return {
+    directory: new VmDirectory(path),
+    statePath: join(path, DEVICES_NAME),
+    overlays: listOverlays(path).map((name) => join(path, name)),
+  };
+}
+
+function listOverlays(path: string): string[] {
+  const { overlays } = new VmDirectory(path);
+  return readdirSync(overlays).map((_, number) => join('disk', overlayName(number)));
+}
+
+/** What changes when somebody writes to one of the files, or one is lost. */
+function describe(path: string, manifest: CaptureManifest): string {
+  return Object.keys(manifest.files)
+    .map((name) => {
+      const found = statSync(join(path, name), { bigint: true, throwIfNoEntry: false });
+      return `${name} ${found?.ino} ${found?.size} ${found?.mtimeNs}`;
+    })
+    .join('\n');
+}
+
+function tryRead(path: string, log: Logger): CaptureManifest | undefined {
+  try {
+    return readManifest(path);
+  } catch (error) {
+    log.error({ err: error, path }, 'a capture cannot be read; it can only be deleted');
+    return undefined;
+  }
+}

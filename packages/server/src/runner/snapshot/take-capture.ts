@@ -1,0 +1,167 @@
+/**
+ * Saves a VM that runs. Everything that can be done before the guest stands still is done before:
+ *
+ *   prepare     memory file from the VM's base, its dirty ranges allocated; overlay for the time after, opened
+ *   ┌ freeze    the agent holds the user's processes, so that a copy runs none before it has its own identity
+ *   │ stop      QEMU
+ *   │ devices   their state, then the pages that the VM has changed
+ *   │ disk      the overlay on top
+ *   └ start, thaw
+ *   finish      sync and sums, if it is to last
+ *
+ * The guest goes on whatever fails. With `hold` it does not go on after all is saved: that is a hibernation.
+ */
+import { join } from 'node:path';
+import { MemoryWriter } from './memory-writer.ts';
+import type { VmDriver } from '../driver/vm-driver.ts';
+import { enterStep } from '../driver/steps.ts';
+import { freezeFile } from '../disk/scratch-store.ts';
+import { VmDirectory } from '../disk/vm-directory.ts';
+import { takeDeviceState } from './device-state.ts';
+
+/** What cannot be frozen by then is saved as it is. */
+const FREEZE_DEADLINE_MS = 500;
+const THAW_ATTEMPTS = 3;
+const MIB = 1024 * 1024;
+
+export interface CaptureJob {
+  driver: VmDriver;
+  /** The VM's. */
+  directory: VmDirectory;
+  memMiB: number;
+  /** Of the memory writer. */
+  program: string;
+  /** Empty; filled with the files of the capture. */
+  target: string;
+  /** The host may lose power after this. */
+  isDurable: boolean;
+  /** Called while the guest stands still, with all of its state in `target`: it does not go on if this succeeds. */
+  hold?: (taken: TakenCapture) => Promise<void>;
+}
+
+export interface TakenCapture {
+  /** From the first process frozen to the last let go; with `hold` until it is called. */
+  pauseMs: number;
+  /** Of the memory file; empty unless durable. */
+  memoryDigest: string;
+  memoryBytes: number;
+}
+
+export function takeCapture(job: CaptureJob): Promise<TakenCapture> {
+  return job.driver.capture(() => (job.hold === undefined ? takeAndGoOn(job) : takeAndHold(job, job.hold)));
+}
+
+async function takeAndGoOn(job: CaptureJob): Promise<TakenCapture> {
+  const { driver, directory } = job;
+  const { chain } = driver.running;
+  await using undo = new AsyncDisposableStack();
+  await enterStep('capture.prepare');
+  const writer = await startWriter(job);
+  undo.defer(() => writer.abort());
+  const overlay = await chain.prepare();
+  let isOnTop = false;
+  undo.defer(async () => {
+    if (!isOnTop) await chain.drop(overlay);
+  });
+  const startedAt = performance.now();
+  const frozen = [...chain.numbers];
+  await standStill(job, async () => {
+    await copyState(job, writer);
+    await enterStep('capture.disk');
+    await chain.push(overlay);
+    isOnTop = true;
+  });
+  const pauseMs = performance.now() - startedAt;
+  await enterStep('capture.finish');
+  directory.linkInto(new VmDirectory(job.target), frozen);
+  const { allocatedBytes, digest } = await writer.finish({ sync: job.isDurable });
+  freezeFile(join(job.target, 'ram'));
+  chain.flattenIfLong();
+  return { pauseMs, memoryDigest: digest, memoryBytes: allocatedBytes };
+}
+
+/** The disk needs no new overlay: nobody writes to this one any more. */
+async function takeAndHold(
+  job: CaptureJob,
+  hold: (taken: TakenCapture) => Promise<void>,
+): Promise<TakenCapture> {
+  const { driver, directory } = job;
+  const { chain } = driver.running;
+  await using undo = new AsyncDisposableStack();
+  await enterStep('capture.prepare');
+  const writer = await startWriter(job);
+  undo.defer(() => writer.abort());
+  await chain.settle();
+  const startedAt = performance.now();
+  await freeze(driver);
+  undo.defer(() => goOn(driver));
+  await enterStep('capture.stop');
+  await driver.running.vm.stop();
+  await copyState(job, writer);
+  const pauseMs = performance.now() - startedAt;
+  await enterStep('capture.finish');
+  directory.linkInto(new VmDirectory(job.target), chain.numbers);
+  const { allocatedBytes, digest } = await writer.finish({ sync: job.isDurable });
+  freezeFile(join(job.target, 'ram'));
+  const taken = { pauseMs, memoryDigest: digest, memoryBytes: allocatedBytes };
+  await hold(taken);
+  undo.move();
+  return taken;
+}
+
+function startWriter({ driver, directory, memMiB, program, target }: CaptureJob): Promise<MemoryWriter> {
+  return MemoryWriter.start(program, {
+    pid: driver.running.vm.identity.pid,
+    basePath: directory.ram,
+    targetPath: join(target, 'ram'),
+    sizeBytes: memMiB * MIB,
+  });
+}
+
+async function standStill({ driver }: CaptureJob, work: () => Promise<void>): Promise<void> {
+  await freeze(driver);
+  try {
+    await enterStep('capture.stop');
+    await driver.running.vm.stop();
+    await work();
+  } finally {
+    await goOn(driver);
+  }
+}
+
+async function copyState({ driver, target }: CaptureJob, writer: MemoryWriter): Promise<void> {
+  const { vm } = driver.running;
+  await enterStep('capture.devices');
+  await vm.saveDevices('devices');
+  takeDeviceState(vm.socketDirectory, target);
+  await enterStep('capture.memory');
+  await writer.copy();
+}
+
+/** Best effort: root in the guest can have moved its processes elsewhere, and only harms its own copies. */
+async function freeze(driver: VmDriver): Promise<void> {
+  await enterStep('capture.freeze');
+  const session = await driver.session();
+  await session.call('POST', '/freeze', { deadline_ms: FREEZE_DEADLINE_MS });
+}
+
+async function goOn(driver: VmDriver): Promise<void> {
+  // The VM has ended meanwhile: there is nothing to let go.
+  if (driver.state !== 'running') return;
+  await driver.running.vm.start();
+  await enterStep('capture.thaw');
+  await thaw(driver);
+}
+
+/** By a new session if the old one is lost. An agent that does not answer lets go by itself, after a minute. */
+export async function thaw(driver: VmDriver): Promise<void> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      const session = await driver.session();
+      await session.call('POST', '/thaw', {});
+      return;
+    } catch (error) {
+      if (attempt === THAW_ATTEMPTS || driver.state !== 'running') throw error;
+    }
+  }
+}
