@@ -2,12 +2,17 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import {
+  ADMISSIONS,
+  REQUEST_OF,
   SANDBOX_EVENTS,
+  SANDBOX_OPERATIONS,
   SANDBOX_REQUESTS,
   SANDBOX_STATES,
   TRANSITIONS,
+  findAdmission,
   findTransition,
   isFinal,
+  type SandboxOperation,
   type SandboxState,
 } from './lifecycle.ts';
 
@@ -56,4 +61,48 @@ test('a sandbox that has ended cannot be destroyed again', () => {
 
 test('a VM that starts after its sandbox was destroyed is removed', () => {
   assert.equal(findTransition('destroyed', 'started').outcome, 'remove_vm');
+});
+
+test('every operation says of every request whether it goes on, waits or is refused', () => {
+  for (const operation of SANDBOX_OPERATIONS)
+    assert.deepEqual(Object.keys(ADMISSIONS[operation]).toSorted(), [...SANDBOX_REQUESTS].toSorted());
+  for (const request of SANDBOX_REQUESTS) assert.equal(findAdmission(null, request), 'go');
+});
+
+test('two operations are never under way at once', () => {
+  for (const operation of SANDBOX_OPERATIONS)
+    for (const other of SANDBOX_OPERATIONS)
+      assert.notEqual(findAdmission(operation, REQUEST_OF[other]), 'go', `${other} during ${operation}`);
+});
+
+test('a sandbox can be destroyed whatever is done to it, when that is over', () => {
+  for (const operation of SANDBOX_OPERATIONS) assert.equal(findAdmission(operation, 'destroy'), 'wait');
+});
+
+test('a fork of a sandbox that is or is being hibernated or destroyed is refused', () => {
+  for (const state of ['hibernated', 'destroyed', 'failed'] as const)
+    assert.equal(findTransition(state, 'fork').outcome, 'refuse');
+  for (const operation of ['hibernating', 'destroying'] as const)
+    assert.equal(findAdmission(operation, 'fork'), 'refuse');
+});
+
+test('what an operation refuses would be refused after it, too', () => {
+  const after: Record<SandboxOperation, SandboxState> = {
+    forking: 'running',
+    snapshotting: 'running',
+    hibernating: 'hibernated',
+    resuming: 'running',
+    rolling_back: 'running',
+    destroying: 'destroyed',
+  };
+  for (const operation of SANDBOX_OPERATIONS)
+    for (const request of SANDBOX_REQUESTS)
+      if (findAdmission(operation, request) === 'refuse')
+        assert.equal(findTransition(after[operation], request).outcome, 'refuse', `${request} ${operation}`);
+});
+
+test('only a hibernated sandbox is resumed, and it is not hibernated twice', () => {
+  for (const state of SANDBOX_STATES)
+    assert.equal(findTransition(state, 'resume').outcome === 'accept', state === 'hibernated', state);
+  assert.equal(findTransition('hibernated', 'hibernate').outcome, 'refuse');
 });

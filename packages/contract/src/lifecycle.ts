@@ -2,29 +2,61 @@
  * States of a sandbox and what each request does in each of them, as data. The driver, the tests and every
  * client that wants to know which button to grey out read this one table.
  *
- *                 started            hibernate (later version)
+ *                 started             hibernate, saved
  *     creating ───────────► running ◄──────────────────────► hibernated
- *        │ start_failed        │ ended: asked for, or powered off from inside
- *        ▼                     ▼
- *      failed ◄──── lost ── destroyed
+ *        │ start_failed        │ ended: asked for,  resume      │
+ *        ▼                     │ or powered off     started     │ destroy
+ *      failed ◄──── lost ──────┴──────────► destroyed ◄─────────┘
  *
  * `destroyed` and `failed` are final. An event that comes late (a boot that ends after its sandbox was destroyed)
  * is either ignored or answered by removing the VM; it never brings a sandbox back.
+ *
+ * What takes its time is an operation. One is under way at a time; what else is asked for meanwhile goes on beside it,
+ * waits for its end, or is refused, by the second table.
  */
 export const SANDBOX_STATES = ['creating', 'running', 'hibernated', 'destroyed', 'failed'] as const;
 export type SandboxState = (typeof SANDBOX_STATES)[number];
 
-/** Asked for by a caller. `use` is everything that talks to the guest: exec, files. */
-export const SANDBOX_REQUESTS = ['use', 'set_timeout', 'destroy'] as const;
+/**
+ * Asked for by a caller. `use` is everything that talks to the guest: exec, files, sessions, ports. With `auto_hibernate` a
+ * use of a hibernated sandbox is a `resume` first.
+ */
+export const SANDBOX_REQUESTS = [
+  'use',
+  'set_timeout',
+  'fork',
+  'snapshot',
+  'hibernate',
+  'resume',
+  'rollback',
+  'destroy',
+] as const;
 export type SandboxRequest = (typeof SANDBOX_REQUESTS)[number];
 
-/** Told by the runner, or found out by comparing with it. */
-export const SANDBOX_EVENTS = ['started', 'start_failed', 'ended', 'lost'] as const;
+/** Told by the runner, or found out by comparing with it. `saved`: it holds a hibernation in place of the VM. */
+export const SANDBOX_EVENTS = ['started', 'start_failed', 'saved', 'ended', 'lost'] as const;
 export type SandboxEvent = (typeof SANDBOX_EVENTS)[number];
 
 /** Shown in the record's `operation` while it is under way. */
-export const SANDBOX_OPERATIONS = ['destroying'] as const;
+export const SANDBOX_OPERATIONS = [
+  'forking',
+  'snapshotting',
+  'hibernating',
+  'resuming',
+  'rolling_back',
+  'destroying',
+] as const;
 export type SandboxOperation = (typeof SANDBOX_OPERATIONS)[number];
+
+/** The request that each operation carries out. */
+export const REQUEST_OF: Record<SandboxOperation, SandboxRequest> = {
+  forking: 'fork',
+  snapshotting: 'snapshot',
+  hibernating: 'hibernate',
+  resuming: 'resume',
+  rolling_back: 'rollback',
+  destroying: 'destroy',
+};
 
 /** Why a sandbox is `destroyed` or `failed`. */
 export const STATUS_REASONS = [
@@ -56,9 +88,15 @@ const accept = (to: SandboxState): Transition => ({ outcome: 'accept', to });
 const FINAL: Record<SandboxRequest | SandboxEvent, Transition> = {
   use: REFUSE,
   set_timeout: REFUSE,
+  fork: REFUSE,
+  snapshot: REFUSE,
+  hibernate: REFUSE,
+  resume: REFUSE,
+  rollback: REFUSE,
   destroy: REFUSE,
   started: REMOVE_VM,
   start_failed: IGNORE,
+  saved: IGNORE,
   ended: IGNORE,
   lost: IGNORE,
 };
@@ -67,27 +105,45 @@ export const TRANSITIONS: Record<SandboxState, Record<SandboxRequest | SandboxEv
   creating: {
     use: REFUSE,
     set_timeout: accept('creating'),
+    fork: REFUSE,
+    snapshot: REFUSE,
+    hibernate: REFUSE,
+    resume: REFUSE,
+    rollback: REFUSE,
     destroy: accept('destroyed'),
     started: accept('running'),
     start_failed: accept('failed'),
+    saved: IGNORE,
     ended: accept('failed'),
     lost: accept('failed'),
   },
   running: {
     use: accept('running'),
     set_timeout: accept('running'),
+    fork: accept('running'),
+    snapshot: accept('running'),
+    hibernate: accept('hibernated'),
+    resume: REFUSE,
+    rollback: accept('running'),
     destroy: accept('destroyed'),
     started: IGNORE,
     start_failed: IGNORE,
+    saved: accept('hibernated'),
     ended: accept('destroyed'),
     lost: accept('failed'),
   },
   hibernated: {
     use: REFUSE,
     set_timeout: accept('hibernated'),
+    fork: REFUSE,
+    snapshot: REFUSE,
+    hibernate: REFUSE,
+    resume: accept('running'),
+    rollback: REFUSE,
     destroy: accept('destroyed'),
-    started: REMOVE_VM,
+    started: accept('running'),
     start_failed: IGNORE,
+    saved: IGNORE,
     ended: IGNORE,
     lost: IGNORE,
   },
@@ -95,14 +151,53 @@ export const TRANSITIONS: Record<SandboxState, Record<SandboxRequest | SandboxEv
   failed: FINAL,
 };
 
-/** Requests that an operation under way does not stand in the way of. The others get 409 or wait for its end. */
-export const ALLOWED_DURING: Record<SandboxOperation, readonly SandboxRequest[]> = {
-  destroying: [],
+/** What becomes of a request that comes while an operation is under way; what waits is judged again afterwards. */
+export type Admission = 'go' | 'wait' | 'refuse';
+
+type During = Record<SandboxRequest, Admission>;
+
+const EACH_IN_ITS_TURN = {
+  fork: 'wait',
+  snapshot: 'wait',
+  hibernate: 'wait',
+  resume: 'refuse',
+  rollback: 'wait',
+  destroy: 'wait',
+} as const;
+
+/** The guest goes on, but for a moment. */
+const BESIDE_THE_GUEST: During = { ...EACH_IN_ITS_TURN, use: 'go', set_timeout: 'go' };
+/** The guest will be there afterwards. */
+const BEFORE_THE_GUEST: During = { ...EACH_IN_ITS_TURN, use: 'wait', set_timeout: 'go' };
+/** The guest will be gone. */
+const AFTER_THE_GUEST: During = {
+  use: 'refuse',
+  set_timeout: 'go',
+  fork: 'refuse',
+  snapshot: 'refuse',
+  hibernate: 'refuse',
+  resume: 'refuse',
+  rollback: 'refuse',
+  destroy: 'wait',
+};
+
+export const ADMISSIONS: Record<SandboxOperation, During> = {
+  forking: BESIDE_THE_GUEST,
+  snapshotting: BESIDE_THE_GUEST,
+  hibernating: { ...AFTER_THE_GUEST, resume: 'wait' },
+  resuming: BEFORE_THE_GUEST,
+  rolling_back: BEFORE_THE_GUEST,
+  destroying: { ...AFTER_THE_GUEST, set_timeout: 'wait' },
 };
 
 /** What `trigger` does to a sandbox in `state`. */
 export function findTransition(state: SandboxState, trigger: SandboxRequest | SandboxEvent): Transition {
   return TRANSITIONS[state][trigger];
+}
+
+/** What becomes of `request` while `operation` is under way, null for none. */
+export function findAdmission(operation: SandboxOperation | null, request: SandboxRequest): Admission {
+  return operation === null ? 'go' : ADMISSIONS[operation][request];
 }
 
 /** True when the sandbox will never run again. */

@@ -4,7 +4,14 @@ import type { z } from 'zod';
 import { ExecRequest } from './exec.ts';
 import { FilePathQuery, UploadQuery } from './files.ts';
 import { invalidRequest } from './invalid-request.ts';
-import { CreateSandboxRequest, ListSandboxesQuery, PatchSandboxRequest } from './sandbox.ts';
+import { ForkRequest } from './forks.ts';
+import {
+  CreateSandboxRequest,
+  ListSandboxesQuery,
+  PatchSandboxRequest,
+  RestoreSandboxRequest,
+} from './sandbox.ts';
+import { CreateSnapshotRequest, ListSnapshotsQuery, RollbackRequest } from './snapshots.ts';
 
 function refusal(schema: z.ZodType, input: unknown, where = 'body'): string {
   const result = schema.safeParse(input);
@@ -68,6 +75,35 @@ const REFUSED: [what: string, schema: z.ZodType, input: unknown, message: RegExp
     /^labels\.a: must be valid Unicode/,
   ],
   ['a negative timeout', PatchSandboxRequest, { timeout: -1 }, /^timeout: .* 0 disables/],
+  [
+    'a yes for a flag',
+    CreateSandboxRequest,
+    { image, auto_hibernate: 'yes' },
+    /^auto_hibernate: must be true or false/,
+  ],
+  [
+    'a fork of nothing',
+    ForkRequest,
+    { count: 0 },
+    /^count: must be a whole number from 1 to 100 \(children\)$/,
+  ],
+  ['too large a fork', ForkRequest, { count: 101 }, /^count: .* from 1 to 100/],
+  ['an empty name', CreateSnapshotRequest, { name: '' }, /^name: must not be empty/],
+  ['a restore of nothing', RestoreSandboxRequest, {}, /^snapshot_id: is required/],
+  [
+    'an image for a restore',
+    RestoreSandboxRequest,
+    { snapshot_id: 's', image },
+    /^image: unknown field in the body/,
+  ],
+  [
+    'network rules for a restore',
+    RestoreSandboxRequest,
+    { snapshot_id: 's', network: {} },
+    /^network: not available in this version yet/,
+  ],
+  ['a rollback to nowhere', RollbackRequest, {}, /^snapshot_id: is required/],
+  ['too long a list', ListSnapshotsQuery, { limit: '501' }, /^limit: must be a whole number from 1 to 500/],
   ['no command', ExecRequest, {}, /^command: is required/],
   ['an empty command', ExecRequest, { command: '' }, /^command: must not be empty/],
   [
@@ -117,4 +153,13 @@ test('a repeated label and a single one both come out as a list', () => {
 test('several faults are told at once, at most three of them', () => {
   const message = refusal(CreateSandboxRequest, { vcpus: 0, mem_mib: 0, disk_mib: 0, timeout: -1 });
   assert.equal(message.split('; ').length, 3);
+});
+
+test('a fork without a count is of one child', () => {
+  assert.deepEqual(ForkRequest.parse({}), { count: 1 });
+});
+
+test('a restore may take the lifetime away', () => {
+  const request = { snapshot_id: 'snap0', max_lifetime: null };
+  assert.deepEqual(RestoreSandboxRequest.parse(request), request);
 });

@@ -31,8 +31,14 @@ export const Labels = z
     error: `must have at most ${MAX_LABELS} entries`,
   });
 
-/** Idle time after which the sandbox is destroyed; 0 disables it. */
+/** Idle time after which the sandbox is destroyed, or hibernated; 0 disables it. */
 const IdleTimeout = boundedInt(0, MAX_IDLE_TIMEOUT_S, 'seconds, 0 disables');
+
+const Lifetime = boundedInt(1, MAX_LIFETIME_S, 'seconds');
+
+const AutoHibernate = z
+  .boolean({ error: 'must be true or false' })
+  .describe('Idle, it is hibernated instead of destroyed, and the next request that uses it resumes it.');
 
 /** Body of `POST /v1/runs`. */
 export const CreateSandboxRequest = z
@@ -44,8 +50,9 @@ export const CreateSandboxRequest = z
     mem_mib: boundedInt(128, 262_144, 'MiB').default(1024),
     disk_mib: boundedInt(64, 1_048_576, 'MiB').default(4096),
     timeout: IdleTimeout.default(DEFAULT_IDLE_TIMEOUT_S),
-    max_lifetime: boundedInt(1, MAX_LIFETIME_S, 'seconds').optional(),
+    max_lifetime: Lifetime.optional(),
     labels: Labels.default({}),
+    auto_hibernate: AutoHibernate.optional(),
   })
   .meta({ id: 'CreateSandboxRequest' });
 export type CreateSandboxRequest = z.infer<typeof CreateSandboxRequest>;
@@ -55,6 +62,18 @@ export const PatchSandboxRequest = z
   .strictObject({ timeout: IdleTimeout.optional() })
   .meta({ id: 'PatchSandboxRequest' });
 export type PatchSandboxRequest = z.infer<typeof PatchSandboxRequest>;
+
+/** Body of `POST /v1/runs/restore`. What is left out is as it was in the sandbox that the snapshot was taken of. */
+export const RestoreSandboxRequest = z
+  .strictObject({
+    snapshot_id: boundedText(1, 64),
+    timeout: IdleTimeout.optional(),
+    max_lifetime: Lifetime.nullable().optional().describe('null for none.'),
+    labels: Labels.optional(),
+    auto_hibernate: AutoHibernate.optional(),
+  })
+  .meta({ id: 'RestoreSandboxRequest' });
+export type RestoreSandboxRequest = z.infer<typeof RestoreSandboxRequest>;
 
 export const SandboxRecord = z
   .object({
@@ -67,16 +86,25 @@ export const SandboxRecord = z
     vcpus: z.int(),
     mem_mib: z.int(),
     disk_mib: z.int(),
-    timeout: z.int().describe('Idle seconds after which it is destroyed, 0 for never.'),
+    timeout: z
+      .int()
+      .describe('Idle seconds after which it is destroyed (hibernated, with auto_hibernate), 0 for never.'),
     max_lifetime: z
       .int()
       .nullable()
       .describe('Seconds after creation at which it is destroyed whatever is open.'),
-    expires_at: Timestamp.nullable().describe('When it ends if nothing more is asked of it; null if never.'),
+    expires_at: Timestamp.nullable().describe(
+      'When it ends, or is hibernated, if nothing more is asked of it; null if never.',
+    ),
+    auto_hibernate: z.boolean(),
     labels: z.record(z.string(), z.string()),
-    parent_id: z.string().nullable(),
+    parent_id: z
+      .string()
+      .nullable()
+      .describe('What it was forked from, or the snapshot of which it came from.'),
     create_ms: z.number().nullable().describe('Server-side duration of the create; null until it is done.'),
     created_at: Timestamp,
+    hibernated_at: Timestamp.nullable().describe('Since when it is hibernated.'),
     ended_at: Timestamp.nullable(),
   })
   .meta({ id: 'Sandbox' });

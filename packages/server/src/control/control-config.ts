@@ -4,7 +4,11 @@ import type { PreviewDomain } from './ports/preview-origins.ts';
 export interface ControlLimits {
   /** Whole create: image pull and preparation included. */
   createDeadlineMs: number;
-  /** How long a create goes on while the runner cannot be reached. */
+  /** Whole fork, of whatever number of children. */
+  forkDeadlineMs: number;
+  /** Whole snapshot, hibernation, resume, restore or rollback. */
+  captureDeadlineMs: number;
+  /** How long a create or another operation goes on while the runner cannot be reached. */
   runnerOutageDeadlineMs: number;
   /** How long a shutdown waits for open requests. */
   shutdownDeadlineMs: number;
@@ -12,12 +16,16 @@ export interface ControlLimits {
   bodyDeadlineMs: number;
   /** How often what the records say is compared with what runs. */
   reconcileIntervalMs: number;
+  /** How long a capture that no record names is left alone: its operation may be about to write one. */
+  captureGraceMs: number;
   /** Requests to guests (exec, files) open at once, per organization. */
   openRequestsPerOrganization: number;
   /** Sessions, streamed commands and proxied requests open at once, per organization. */
   openStreamsPerOrganization: number;
-  /** Sandboxes that are creating or running, per organization. */
+  /** Sandboxes that are creating, running or hibernated, per organization. */
   sandboxesPerOrganization: number;
+  /** Snapshots on disk, per organization, in bytes. */
+  snapshotBytesPerOrganization: number;
   /** Output kept per stream of a buffered exec, in bytes. */
   execOutputBytes: number;
   /** Output of all buffered execs together that is held in memory, in bytes. */
@@ -26,13 +34,17 @@ export interface ControlLimits {
 
 export const DEFAULT_CONTROL_LIMITS: ControlLimits = {
   createDeadlineMs: 900_000,
+  forkDeadlineMs: 900_000,
+  captureDeadlineMs: 300_000,
   runnerOutageDeadlineMs: 30_000,
   shutdownDeadlineMs: 20_000,
   bodyDeadlineMs: 30_000,
   reconcileIntervalMs: 10_000,
+  captureGraceMs: 30_000,
   openRequestsPerOrganization: 256,
   openStreamsPerOrganization: 10_000,
   sandboxesPerOrganization: 1000,
+  snapshotBytesPerOrganization: 100 * 2 ** 30,
   execOutputBytes: 16 << 20,
   execOutputTotalBytes: 512 << 20,
 };

@@ -24,6 +24,7 @@ import { RunnerConnection } from './placement/runner-connection.ts';
 import { Registries } from './registries/registries.ts';
 import { RegistryStore } from './registries/registry-store.ts';
 import { SYSTEM_CLOCK } from './sandbox/clock.ts';
+import { FamilyStore } from './sandbox/family-store.ts';
 import { Idempotency } from './sandbox/idempotency.ts';
 import { OutputBudget } from './sandbox/output-capture.ts';
 import { RunnerLink } from './sandbox/runner-link.ts';
@@ -31,6 +32,9 @@ import { SandboxStore } from './sandbox/sandbox-store.ts';
 import { Sandboxes } from './sandbox/sandboxes.ts';
 import { openMasterKey } from './secrets/master-key.ts';
 import { SecretBox } from './secrets/secret-box.ts';
+import { CaptureKeeper } from './snapshots/capture-keeper.ts';
+import { SnapshotStore } from './snapshots/snapshot-store.ts';
+import { Snapshots } from './snapshots/snapshots.ts';
 
 const MASTER_KEY_NAME = 'master.key';
 const PURGE_INTERVAL_MS = 3_600_000;
@@ -61,17 +65,9 @@ export async function startControl(config: ControlConfig, log: Logger, tls?: Tls
   const db = stack.adopt(openDatabase(connection, log), (open) => open.destroy());
   await migrateDatabase(db, log);
   const runner = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
-  const store = new SandboxStore(db);
-  const clock = SYSTEM_CLOCK;
-  const registries = new Registries({ store: new RegistryStore(db), secrets, log });
-  const imageUses = new ImageUses(db, log);
   const { region } = config;
-  const sandboxes = stack.use(
-    new Sandboxes({ runner, store, clock, limits, log, region, registries, imageUses }),
-  );
-  await sandboxes.load();
-  const { reconcileIntervalMs } = limits;
-  const link = stack.use(new RunnerLink({ runner, sandboxes, store, clock, reconcileIntervalMs, log }));
+  const live = await startSandboxes({ db, runner, secrets, region, limits, log }, stack);
+  const { link } = live;
   await link.start();
   const idempotency = new Idempotency(db, log);
   let address = '';
@@ -90,9 +86,7 @@ export async function startControl(config: ControlConfig, log: Logger, tls?: Tls
     {
       authenticate: authenticateWhileHeld(lease, buildAuthenticator({ db, region, tickets })),
       tickets,
-      sandboxes,
-      registries,
-      imageUses,
+      ...live,
       runner,
       forwarder,
       previews,
@@ -126,6 +120,37 @@ export async function startControl(config: ControlConfig, log: Logger, tls?: Tls
     ...(apiKey === undefined ? {} : { bootstrap: { apiKey } }),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
+}
+
+interface SandboxesBase {
+  db: Database;
+  runner: RunnerClient;
+  secrets: SecretBox;
+  region: string;
+  limits: ControlLimits;
+  log: Logger;
+}
+
+/** Takes up the sandboxes that are alive, and what keeps them true to what runs; that is not started yet. */
+async function startSandboxes(base: SandboxesBase, stack: AsyncDisposableStack) {
+  const { db, runner, secrets, region, limits, log } = base;
+  const clock = SYSTEM_CLOCK;
+  const store = new SandboxStore(db);
+  const registries = new Registries({ store: new RegistryStore(db), secrets, log });
+  const imageUses = new ImageUses(db, log);
+  const family = new FamilyStore(db);
+  const sandboxes = stack.use(
+    new Sandboxes({ runner, store, clock, limits, log, region, registries, imageUses, family }),
+  );
+  await sandboxes.load();
+  const saved = { store: new SnapshotStore(db), captures: runner.captures, clock, log };
+  const snapshots = new Snapshots({ ...saved, limits });
+  const captures = new CaptureKeeper({ ...saved, snapshots, sandboxes, graceMs: limits.captureGraceMs });
+  const { reconcileIntervalMs } = limits;
+  const link = stack.use(
+    new RunnerLink({ runner, sandboxes, store, captures, clock, reconcileIntervalMs, log }),
+  );
+  return { sandboxes, snapshots, registries, imageUses, link };
 }
 
 async function connectTo(

@@ -33,6 +33,13 @@ export const MIGRATIONS: Record<string, Migration> = {
       await createPreviews(db);
     },
   },
+  '0005_captures': {
+    async up(db: Database) {
+      await addHibernation(db);
+      await createSnapshots(db);
+      await sql`ALTER TABLE idempotency_keys RENAME COLUMN sandbox_id TO subject_id`.execute(db);
+    },
+  },
 };
 
 async function createAccounts(db: Database): Promise<void> {
@@ -141,4 +148,45 @@ async function createPreviews(db: Database): Promise<void> {
     )`.execute(db);
   await sql`CREATE INDEX previews_by_sandbox ON previews (sandbox_id, expires_at)`.execute(db);
   await sql`CREATE INDEX previews_by_age ON previews (expires_at)`.execute(db);
+}
+
+async function addHibernation(db: Database): Promise<void> {
+  await sql`
+    ALTER TABLE sandboxes
+      ADD COLUMN origin text,
+      ADD COLUMN auto_hibernate boolean NOT NULL DEFAULT false,
+      ADD COLUMN hibernation_id text,
+      ADD COLUMN hibernated_at bigint,
+      ADD COLUMN hibernated_boot_ms double precision,
+      ADD COLUMN hibernated_ms bigint NOT NULL DEFAULT 0`.execute(db);
+  await sql`CREATE INDEX sandboxes_by_parent ON sandboxes (parent_id) WHERE parent_id IS NOT NULL`.execute(
+    db,
+  );
+}
+
+async function createSnapshots(db: Database): Promise<void> {
+  await sql`
+    CREATE TABLE snapshots (
+      id text PRIMARY KEY,
+      organization_id text NOT NULL REFERENCES organizations (id),
+      status text NOT NULL CHECK (status IN ('creating', 'ready', 'deleting')),
+      run_id text NOT NULL REFERENCES sandboxes (id),
+      name text,
+      image text NOT NULL,
+      vcpus integer NOT NULL,
+      mem_mib integer NOT NULL,
+      disk_mib integer NOT NULL,
+      size_bytes bigint NOT NULL,
+      bound_to jsonb NOT NULL,
+      created_at bigint NOT NULL,
+      timeout_s integer NOT NULL,
+      max_lifetime_s integer,
+      labels jsonb NOT NULL,
+      auto_hibernate boolean NOT NULL
+    )`.execute(db);
+  await sql`CREATE INDEX snapshots_by_age ON snapshots (organization_id, created_at DESC, id DESC)`.execute(
+    db,
+  );
+  await sql`CREATE INDEX snapshots_by_sandbox ON snapshots (run_id)`.execute(db);
+  await sql`CREATE INDEX snapshots_unsettled ON snapshots (status) WHERE status <> 'ready'`.execute(db);
 }

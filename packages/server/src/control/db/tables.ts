@@ -33,6 +33,12 @@ export interface SandboxTable {
   max_lifetime_s: number | null;
   labels: JSONColumnType<Record<string, string>>;
   parent_id: string | null;
+  /** The fork (`fork…`) or the snapshot (`snap…`) that it came from; null for a create. */
+  origin: Generated<string | null>;
+  auto_hibernate: Generated<boolean>;
+  /** `hibernated`: its capture. `running`: the one that was asked for, and may be in the VM's place by now. */
+  hibernation_id: Generated<string | null>;
+  hibernated_at: Generated<number | null>;
   create_ms: number | null;
   created_at: number;
   /** Last request to the guest, written every few seconds: what the idle timer starts from after a restart. */
@@ -44,6 +50,10 @@ export interface SandboxTable {
   boot_id: string | null;
   created_boot_ms: number | null;
   last_seen_boot_ms: number | null;
+  hibernated_boot_ms: Generated<number | null>;
+  /** Of all hibernations that are over. */
+  hibernated_ms: Generated<number>;
+  /** Of all VMs that it had and that are gone. */
   cpu_ms: Generated<number>;
   mem_peak_bytes: Generated<number>;
   uptime_ms: Generated<number>;
@@ -56,7 +66,8 @@ export interface IdempotencyKeyTable {
   route: string;
   key: string;
   body_sha256: Buffer;
-  sandbox_id: string;
+  /** What the request makes: a sandbox, a fork or a snapshot. */
+  subject_id: string;
   created_at: number;
   /** Null while the first request is under way. */
   status_code: number | null;
@@ -92,6 +103,27 @@ export interface PreviewTable {
   revoked_at: number | null;
 }
 
+export interface SnapshotTable {
+  id: string;
+  organization_id: string;
+  /** Only `ready` ones are anybody's; the others are being made or removed. */
+  status: 'creating' | 'ready' | 'deleting';
+  run_id: string;
+  name: string | null;
+  image: string;
+  vcpus: number;
+  mem_mib: number;
+  disk_mib: number;
+  size_bytes: number;
+  bound_to: JSONColumnType<Record<string, string>>;
+  created_at: number;
+  /** Of the sandbox, for those that are restored. */
+  timeout_s: number;
+  max_lifetime_s: number | null;
+  labels: JSONColumnType<Record<string, string>>;
+  auto_hibernate: boolean;
+}
+
 export interface Tables {
   organizations: OrganizationTable;
   api_keys: ApiKeyTable;
@@ -100,8 +132,11 @@ export interface Tables {
   registry_credentials: RegistryCredentialTable;
   image_uses: ImageUseTable;
   previews: PreviewTable;
+  snapshots: SnapshotTable;
 }
 
 export type SandboxRow = Selectable<SandboxTable>;
 export type NewSandboxRow = Insertable<SandboxTable>;
 export type SandboxUpdate = Updateable<SandboxTable>;
+export type SnapshotRow = Selectable<SnapshotTable>;
+export type NewSnapshotRow = Insertable<SnapshotTable>;

@@ -13,5 +13,7 @@ export const PortParams = SandboxParams.extend({ port: PortText });
 
 export const PreviewParams = SandboxParams.extend({ previewId: z.string().max(200) });
 
+export const SnapshotParams = z.strictObject({ id: z.string().max(200) });
+
 /** Any text: which ones name a registry is said in words, not by a pattern. */
 export const RegistryParams = z.strictObject({ registry: z.string().max(1024) });

@@ -10,6 +10,7 @@ import type { Registries } from '../registries/registries.ts';
 import type { Idempotency } from '../sandbox/idempotency.ts';
 import type { OutputBudget } from '../sandbox/output-capture.ts';
 import type { Sandboxes } from '../sandbox/sandboxes.ts';
+import type { Snapshots } from '../snapshots/snapshots.ts';
 import type { Exposure } from './exposure.ts';
 import type { OpenRequests } from './open-requests.ts';
 
@@ -18,6 +19,7 @@ export interface HttpParts {
   authenticate: Authenticate;
   tickets: Tickets;
   sandboxes: Sandboxes;
+  snapshots: Snapshots;
   registries: Registries;
   imageUses: ImageUses;
   runner: RunnerClient;

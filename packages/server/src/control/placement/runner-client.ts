@@ -18,14 +18,22 @@ import {
   type ImageAccess,
 } from '../../lib/runner-protocol.ts';
 import type { RegistryLogin } from '../registries/registries.ts';
+import { RunnerCaptures } from './runner-captures.ts';
 import { fromGuest } from './runner-error.ts';
 import type { RunnerAnswer, RunnerConnection, RunnerRequest } from './runner-connection.ts';
+import {
+  CALL_DEADLINE_MS,
+  callJson,
+  get,
+  MAX_BODY_BYTES,
+  parseRunnerJson,
+  send,
+  vmPath,
+} from './runner-json.ts';
 import { readBounded, readLines } from './read-stream.ts';
 
-const CALL_DEADLINE_MS = 10_000;
 const DELETE_DEADLINE_MS = 30_000;
 const AGENT_HEAD_DEADLINE_MS = 30_000;
-const MAX_BODY_BYTES = 8 << 20;
 /** A directory of 100 000 entries with usual names is about 18 MB. */
 const MAX_LISTING_BYTES = 32 << 20;
 const MAX_LINE_BYTES = 1 << 20;
@@ -58,43 +66,37 @@ export interface DownloadOptions {
 export type ProcessKind = 'exec' | 'shell' | 'terminal';
 
 export class RunnerClient {
+  readonly captures: RunnerCaptures;
   readonly #connection: RunnerConnection;
 
   constructor(connection: RunnerConnection) {
     this.#connection = connection;
+    this.captures = new RunnerCaptures(connection);
   }
 
   status(): Promise<RunnerStatus> {
-    return this.#json(get('/status'), RunnerStatus);
+    return callJson(this.#connection, get('/status'), RunnerStatus);
   }
 
   /** Holds a place for a create that follows at once. Throws `invalid_request` or `capacity` when there is none. */
   async admitVm(id: string, vm: CreateVm): Promise<void> {
-    const path = `${vmPath(id)}/admission`;
-    const body = Buffer.from(JSON.stringify(vm));
-    await this.#json(
-      { method: 'POST', path, headers: JSON_HEADERS, body, headDeadlineMs: CALL_DEADLINE_MS },
-      z.object({}),
-    );
+    await callJson(this.#connection, send('POST', `${vmPath(id)}/admission`, vm), z.object({}));
   }
 
   /** Resolves when a first command could run. The same id again joins the create under way. */
   createVm(id: string, { login, ...vm }: NewVm, deadlineMs: number): Promise<VmInfo> {
     const create: CreateVm = { ...vm, access: revealAccess({ login }) };
-    const body = Buffer.from(JSON.stringify(create));
-    return this.#json(
-      { method: 'PUT', path: vmPath(id), headers: JSON_HEADERS, body, headDeadlineMs: deadlineMs },
-      VmInfo,
-    );
+    return callJson(this.#connection, send('PUT', vmPath(id), create, deadlineMs), VmInfo);
   }
 
   listVms(): Promise<VmInfo[]> {
-    return this.#json(get('/vms'), z.array(VmInfo));
+    return callJson(this.#connection, get('/vms'), z.array(VmInfo));
   }
 
   /** Kills the VM whatever it does. AppError `not_found` when it never was, or its end was acknowledged. */
   deleteVm(id: string): Promise<VmEnd> {
-    return this.#json({ method: 'DELETE', path: vmPath(id), headDeadlineMs: DELETE_DEADLINE_MS }, VmEnd);
+    const request = { method: 'DELETE', path: vmPath(id), headDeadlineMs: DELETE_DEADLINE_MS } as const;
+    return callJson(this.#connection, request, VmEnd);
   }
 
   /** Starts a process of the agent's; `frames` is its input, the answer's body its output, both as frames. */
@@ -155,21 +157,14 @@ export class RunnerClient {
   }
 
   listImages(): Promise<PreparedImage[]> {
-    return this.#json(get('/images'), z.array(PreparedImage));
+    return callJson(this.#connection, get('/images'), z.array(PreparedImage));
   }
 
   /** Pulls and prepares an image; the last element has type `done` or `error`. */
   async *prepareImage(image: string, login?: RegistryLogin): AsyncGenerator<PrepareProgress> {
     const prepare: PrepareImage = { image, access: revealAccess({ login }) };
-    const body = Buffer.from(JSON.stringify(prepare));
-    const headDeadlineMs = AGENT_HEAD_DEADLINE_MS;
-    const { stream } = await this.#connection.request({
-      method: 'POST',
-      path: '/images/prepare',
-      headers: JSON_HEADERS,
-      body,
-      headDeadlineMs,
-    });
+    const request = send('POST', '/images/prepare', prepare, AGENT_HEAD_DEADLINE_MS);
+    const { stream } = await this.#connection.request(request);
     const limits = { maxLineBytes: MAX_LINE_BYTES, idleDeadlineMs: PREPARE_IDLE_MS };
     yield* parseLines(readLines(stream, limits), PrepareProgress);
   }
@@ -183,22 +178,8 @@ export class RunnerClient {
 
   /** Lets the runner forget events up to `seq`: only when they are committed. */
   async acknowledgeEvents(seq: number): Promise<void> {
-    const body = Buffer.from(JSON.stringify({ seq }));
-    const headDeadlineMs = CALL_DEADLINE_MS;
-    const { stream } = await this.#connection.request({
-      method: 'POST',
-      path: '/events/ack',
-      headers: JSON_HEADERS,
-      body,
-      headDeadlineMs,
-    });
+    const { stream } = await this.#connection.request(send('POST', '/events/ack', { seq }));
     await readBounded(stream, { maxBytes: MAX_BODY_BYTES, deadlineMs: CALL_DEADLINE_MS });
-  }
-
-  async #json<T>(request: RunnerRequest, schema: z.ZodType<T>): Promise<T> {
-    const { stream } = await this.#connection.request(request);
-    const bytes = await readBounded(stream, { maxBytes: MAX_BODY_BYTES, deadlineMs: CALL_DEADLINE_MS });
-    return parseRunnerJson(bytes.toString('utf8'), schema);
   }
 
   async #guest(request: RunnerRequest): Promise<RunnerAnswer> {
@@ -210,32 +191,14 @@ export class RunnerClient {
   }
 }
 
-const JSON_HEADERS = { 'content-type': 'application/json' };
-
 /** The only place where a password leaves this process: into the runner's socket. */
 function revealAccess({ login }: ImageLogin): ImageAccess {
   if (login === undefined) return {};
   return { credentials: { username: login.username, password: login.password.reveal() } };
 }
 
-function get(path: string): RunnerRequest {
-  return { method: 'GET', path, headDeadlineMs: CALL_DEADLINE_MS };
-}
-
-function vmPath(id: string): string {
-  return `/vms/${encodeURIComponent(id)}`;
-}
-
 async function* parseLines<T>(lines: AsyncIterable<string>, schema: z.ZodType<T>): AsyncGenerator<T> {
   for await (const line of lines) yield parseRunnerJson(line, schema);
-}
-
-function parseRunnerJson<T>(text: string, schema: z.ZodType<T>): T {
-  try {
-    return schema.parse(JSON.parse(text));
-  } catch (error) {
-    throw new AppError('internal', 'the runner sent what its protocol does not allow', { cause: error });
-  }
 }
 
 async function parseGuestBody<T>(answer: RunnerAnswer, schema: z.ZodType<T>, maxBytes: number): Promise<T> {

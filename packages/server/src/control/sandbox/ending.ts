@@ -3,7 +3,8 @@ import { computeCostUnits, type StatusReason } from '@coppice/contract';
 import type { HostMoment } from '../../lib/host-clock.ts';
 import type { VmEnd } from '../../lib/runner-protocol.ts';
 import type { SandboxRow, SandboxUpdate } from '../db/tables.ts';
-import { findAgeMs, findAgeWhenSeenMs } from './lifetime.ts';
+import { findAgeMs, findAgeWhenSeenMs, findHibernatedMs } from './lifetime.ts';
+import { addUsage } from './usage.ts';
 
 export interface Ending {
   status: 'destroyed' | 'failed';
@@ -17,17 +18,19 @@ export interface Ending {
 const UNBILLED: ReadonlySet<StatusReason> = new Set(['create_failed', 'control_restarted']);
 
 export function buildEnding(row: SandboxRow, ending: Ending): SandboxUpdate {
-  const { status, reason, end } = ending;
+  const { status, reason, end, now } = ending;
   const livedMs = findLivedMs(row, ending);
   const uptimeMs = UNBILLED.has(reason) ? 0 : livedMs;
+  const billedMs = Math.max(0, uptimeMs - findHibernatedMs(row, now));
   return {
     status,
     status_reason: reason,
     ended_at: row.created_at + livedMs,
-    cpu_ms: end?.cpu_ms ?? 0,
-    mem_peak_bytes: end?.mem_peak_bytes ?? 0,
+    hibernation_id: null,
+    hibernated_at: null,
+    ...addUsage(row, end),
     uptime_ms: uptimeMs,
-    cost_units: computeCostUnits({ vcpus: row.vcpus, memMiB: row.mem_mib, billedMs: uptimeMs }).toString(),
+    cost_units: computeCostUnits({ vcpus: row.vcpus, memMiB: row.mem_mib, billedMs }).toString(),
   };
 }
 

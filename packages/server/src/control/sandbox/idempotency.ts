@@ -1,13 +1,13 @@
 /**
- * `Idempotency-Key` on what creates a sandbox. The first request with a key does the work and its answer is kept for
+ * `Idempotency-Key` on what creates something. The first request with a key does the work and its answer is kept for
  * 24 h; the same body gets that answer again, another body 422, a duplicate that comes meanwhile waits for the first.
  *
- * A key is written before the work and completed after it. One found incomplete with nobody at work belonged to a
- * control that was killed: the sandbox that it names tells whether there is an answer to give, or to begin again.
- * Errors that a retry may overcome are not kept.
+ * A key is written before the work, with the id of its subject (a sandbox, a fork, a snapshot), and completed after it.
+ * One found incomplete with nobody at work belonged to a control that was killed: what there is of the subject tells
+ * whether there is an answer to give, or to begin again. Errors that a retry may overcome are not kept.
  */
 import { createHash } from 'node:crypto';
-import { AppError, ERRORS, isErrorCode, type SandboxRecord } from '@coppice/contract';
+import { AppError, ERRORS, isErrorCode } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { z } from 'zod';
 import type { Database } from '../db/database.ts';
@@ -16,28 +16,37 @@ import type { IdempotencyKeyTable } from '../db/tables.ts';
 const KEPT_MS = 24 * 3_600_000;
 const MAX_ROUNDS = 3;
 
-export interface IdempotentRequest {
+/** An answer as it is kept and given again. */
+export interface KeptAnswer<T> {
+  status: number;
+  body: T;
+}
+
+/** What a subject has come to. `begun`: nobody knows yet, as what was begun is still being put right. */
+export type Subject<T> = 'nothing' | 'begun' | KeptAnswer<T>;
+
+export interface IdempotentRequest<T> {
   organizationId: string;
-  /** Method and path pattern, for example "POST /v1/runs". */
+  /** Method and path, for example "POST /v1/runs". */
   route: string;
   key: string;
   /** The body as it was understood. */
   body: unknown;
-  newSandboxId: () => string;
-  create: (sandboxId: string) => Promise<SandboxRecord>;
-  /** The sandbox's record now, or undefined when there is none. */
-  find: (sandboxId: string) => Promise<SandboxRecord | undefined>;
+  newSubjectId: () => string;
+  create: (subjectId: string) => Promise<KeptAnswer<T>>;
+  find: (subjectId: string) => Promise<Subject<T>>;
 }
 
-export interface IdempotentAnswer {
-  record: SandboxRecord;
+export interface IdempotentAnswer<T> extends KeptAnswer<T> {
   /** True when the answer is that of an earlier request. */
   isReplayed: boolean;
 }
 
+type Key = Pick<IdempotentRequest<unknown>, 'organizationId' | 'route' | 'key'>;
+
 interface UnderWay {
   bodyHash: Buffer;
-  answer: Promise<IdempotentAnswer>;
+  answer: Promise<IdempotentAnswer<unknown>>;
 }
 
 export class Idempotency {
@@ -51,11 +60,11 @@ export class Idempotency {
   }
 
   /** The answer of the first request with this key, made now if this is the first. */
-  run(request: IdempotentRequest): Promise<IdempotentAnswer> {
+  run<T>(request: IdempotentRequest<T>): Promise<IdempotentAnswer<T>> {
     const name = JSON.stringify([request.organizationId, request.route, request.key]);
     const bodyHash = hashBody(request.body);
     const first = this.#underWay.get(name);
-    if (first !== undefined) return joinFirst(first, bodyHash);
+    if (first !== undefined) return joinFirst<T>(first, bodyHash);
     const answer = this.#findOrCreate(request, bodyHash).finally(() => this.#underWay.delete(name));
     this.#underWay.set(name, { bodyHash, answer });
     return answer;
@@ -69,17 +78,17 @@ export class Idempotency {
       .execute();
   }
 
-  async #findOrCreate(request: IdempotentRequest, bodyHash: Buffer): Promise<IdempotentAnswer> {
+  async #findOrCreate<T>(request: IdempotentRequest<T>, bodyHash: Buffer): Promise<IdempotentAnswer<T>> {
     for (let round = 0; round < MAX_ROUNDS; round += 1) {
-      const sandboxId = request.newSandboxId();
-      if (await this.#claim(request, bodyHash, sandboxId)) return this.#create(request, sandboxId);
+      const subjectId = request.newSubjectId();
+      if (await this.#claim(request, bodyHash, subjectId)) return this.#create(request, subjectId);
       const replayed = await this.#replay(request, bodyHash);
-      if (replayed !== undefined) return { record: replayed, isReplayed: true };
+      if (replayed !== undefined) return { ...replayed, isReplayed: true };
     }
     throw new AppError('unavailable', 'another request with this Idempotency-Key is under way; try again');
   }
 
-  async #claim(request: IdempotentRequest, bodyHash: Buffer, sandboxId: string): Promise<boolean> {
+  async #claim(request: Key, bodyHash: Buffer, subjectId: string): Promise<boolean> {
     const made = await this.#db
       .insertInto('idempotency_keys')
       .values({
@@ -87,7 +96,7 @@ export class Idempotency {
         route: request.route,
         key: request.key,
         body_sha256: bodyHash,
-        sandbox_id: sandboxId,
+        subject_id: subjectId,
         created_at: Date.now(),
         status_code: null,
         answer: null,
@@ -97,31 +106,28 @@ export class Idempotency {
     return made.numInsertedOrUpdatedRows === 1n;
   }
 
-  async #create(request: IdempotentRequest, sandboxId: string): Promise<IdempotentAnswer> {
-    let record: SandboxRecord;
+  async #create<T>(request: IdempotentRequest<T>, subjectId: string): Promise<IdempotentAnswer<T>> {
+    let answer: KeptAnswer<T>;
     try {
-      record = await request.create(sandboxId);
+      answer = await request.create(subjectId);
     } catch (error) {
       await this.#tolerate(this.#settleError(request, error));
       throw error;
     }
-    await this.#tolerate(this.#complete(request, 201, JSON.stringify(record)));
-    return { record, isReplayed: false };
+    await this.#tolerate(this.#complete(request, answer));
+    return { ...answer, isReplayed: false };
   }
 
-  async #settleError(request: IdempotentRequest, error: unknown): Promise<void> {
+  async #settleError(request: Key, error: unknown): Promise<void> {
     if (error instanceof AppError && !ERRORS[error.code].retryable) {
-      await this.#complete(
-        request,
-        error.status,
-        JSON.stringify({ code: error.code, message: error.message }),
-      );
+      const { status, code, message } = error;
+      await this.#complete(request, { status, body: { code, message } });
     } else {
       await this.#forget(request);
     }
   }
 
-  /** The work is done whether or not its key could be completed: a retry then finds it by its sandbox. */
+  /** The work is done whether or not its key could be completed: a retry then finds it by its subject. */
   async #tolerate(writing: Promise<void>): Promise<void> {
     try {
       await writing;
@@ -131,7 +137,7 @@ export class Idempotency {
   }
 
   /** Undefined when the key is free again. Throws the error that was the answer. */
-  async #replay(request: IdempotentRequest, bodyHash: Buffer): Promise<SandboxRecord | undefined> {
+  async #replay<T>(request: IdempotentRequest<T>, bodyHash: Buffer): Promise<KeptAnswer<T> | undefined> {
     const row = await this.#find(request);
     if (row === undefined) return undefined;
     if (row.created_at < Date.now() - KEPT_MS) {
@@ -140,26 +146,26 @@ export class Idempotency {
     }
     if (!row.body_sha256.equals(bodyHash)) throw otherBody();
     if (row.status_code !== null && row.answer !== null) return readAnswer(row.status_code, row.answer);
-    return this.#takeOver(request, row.sandbox_id);
+    return this.#takeOver(request, row.subject_id);
   }
 
-  async #takeOver(request: IdempotentRequest, sandboxId: string): Promise<SandboxRecord | undefined> {
-    const record = await request.find(sandboxId);
-    if (record?.status === 'creating') {
+  async #takeOver<T>(request: IdempotentRequest<T>, subjectId: string): Promise<KeptAnswer<T> | undefined> {
+    const subject = await request.find(subjectId);
+    if (subject === 'begun') {
       throw new AppError(
         'unavailable',
         'the first request with this Idempotency-Key is being resolved; try again',
       );
     }
-    if (record === undefined || record.status === 'failed') {
+    if (subject === 'nothing') {
       await this.#forget(request);
       return undefined;
     }
-    await this.#complete(request, 201, JSON.stringify(record));
-    return record;
+    await this.#complete(request, subject);
+    return subject;
   }
 
-  #find(request: IdempotentRequest): Promise<IdempotencyKeyTable | undefined> {
+  #find(request: Key): Promise<IdempotencyKeyTable | undefined> {
     return this.#db
       .selectFrom('idempotency_keys')
       .selectAll()
@@ -169,17 +175,17 @@ export class Idempotency {
       .executeTakeFirst();
   }
 
-  async #complete(request: IdempotentRequest, statusCode: number, answer: string): Promise<void> {
+  async #complete(request: Key, { status, body }: KeptAnswer<unknown>): Promise<void> {
     await this.#db
       .updateTable('idempotency_keys')
-      .set({ status_code: statusCode, answer })
+      .set({ status_code: status, answer: JSON.stringify(body) })
       .where('organization_id', '=', request.organizationId)
       .where('route', '=', request.route)
       .where('key', '=', request.key)
       .execute();
   }
 
-  async #forget(request: IdempotentRequest): Promise<void> {
+  async #forget(request: Key): Promise<void> {
     await this.#db
       .deleteFrom('idempotency_keys')
       .where('organization_id', '=', request.organizationId)
@@ -189,9 +195,11 @@ export class Idempotency {
   }
 }
 
-async function joinFirst(first: UnderWay, bodyHash: Buffer): Promise<IdempotentAnswer> {
+/** Of requests with the same key and route all make the same. */
+async function joinFirst<T>(first: UnderWay, bodyHash: Buffer): Promise<IdempotentAnswer<T>> {
   if (!first.bodyHash.equals(bodyHash)) throw otherBody();
-  return { record: (await first.answer).record, isReplayed: true };
+  const { status, body } = await first.answer;
+  return { status, body: body as T, isReplayed: true };
 }
 
 function otherBody(): AppError {
@@ -203,9 +211,9 @@ function otherBody(): AppError {
 
 const StoredError = z.object({ code: z.string(), message: z.string() });
 
-function readAnswer(statusCode: number, answer: string): SandboxRecord {
+function readAnswer<T>(status: number, answer: string): KeptAnswer<T> {
   const body: unknown = JSON.parse(answer);
-  if (statusCode < 400) return body as SandboxRecord;
+  if (status < 400) return { status, body: body as T };
   const { code, message } = StoredError.parse(body);
   throw new AppError(isErrorCode(code) ? code : 'internal', message);
 }

@@ -76,8 +76,8 @@ test('callers that queue up on one sandbox do not hold up the events of the othe
 });
 
 class LosingStore extends SandboxStore {
-  override async insert(row: Parameters<SandboxStore['insert']>[0]): Promise<never> {
-    await super.insert(row);
+  override async insert(rows: Parameters<SandboxStore['insert']>[0]): Promise<never> {
+    await super.insert(rows);
     throw new Error('Connection terminated unexpectedly');
   }
 }
@@ -89,7 +89,7 @@ test('an insert whose answer was lost counts, and its record is found again', as
   const inserts = new PendingInserts(new LosingStore(db));
   const made = await new SandboxStore(db).get(id);
   const row = { ...made, id: `run${'a'.repeat(20)}`, labels: '{}', status: 'creating' as const };
-  await assert.rejects(inserts.insert(row), /terminated/);
+  await assert.rejects(inserts.insert([row]), /terminated/);
   assert.equal(inserts.count(row.organization_id), 1);
   const found: string[] = [];
   await inserts.resolve((recovered) => found.push(recovered.id));

@@ -16,16 +16,21 @@ export class PendingInserts {
     this.#store = store;
   }
 
-  async insert(row: NewSandboxRow): Promise<SandboxRow> {
-    const pending: Pending = { organizationId: row.organization_id, isInDoubt: false };
-    this.#pending.set(row.id, pending);
+  /** All of them or none. */
+  async insert(rows: readonly NewSandboxRow[]): Promise<SandboxRow[]> {
+    for (const { id, organization_id } of rows)
+      this.#pending.set(id, { organizationId: organization_id, isInDoubt: false });
+    let isInDoubt = false;
     try {
-      return await this.#store.insert(row);
+      return await this.#store.insert(rows);
     } catch (error) {
-      pending.isInDoubt = isDatabaseAway(error);
+      isInDoubt = isDatabaseAway(error);
       throw error;
     } finally {
-      if (!pending.isInDoubt) this.#pending.delete(row.id);
+      for (const { id, organization_id } of rows) {
+        if (isInDoubt) this.#pending.set(id, { organizationId: organization_id, isInDoubt });
+        else this.#pending.delete(id);
+      }
     }
   }
 

@@ -25,10 +25,12 @@ export function buildRecord(row: SandboxRow, live: LiveState = NOT_LIVE): Sandbo
     timeout: row.timeout_s,
     max_lifetime: row.max_lifetime_s,
     expires_at: toTimestamp(live.expiresAt),
+    auto_hibernate: row.auto_hibernate,
     labels: row.labels,
     parent_id: row.parent_id,
     create_ms: row.create_ms,
     created_at: new Date(row.created_at).toISOString(),
+    hibernated_at: toTimestamp(row.hibernated_at),
     ended_at: toTimestamp(row.ended_at),
   };
 }

@@ -2,18 +2,22 @@
  * Keeps the records true to what runs. Two loops:
  *
  *     events      runner ─ vm_ended ─► driver ─ commit ─► acknowledge     (nothing is lost while control is away)
- *     reconcile   GET /vms  ≠ records:  record without VM ─► its end is asked for, else it is lost
+ *     reconcile   GET /vms  ≠ records:  record without VM ─► hibernated, if that was asked for and the capture is there;
+ *                                                            else its end is asked for, else it is lost
+ *                                       hibernated record with VM ─► runs
  *                                       VM without record ─► removed
  *                                       create without creator ─► failed
+ *                 GET /captures ≠ records: see capture-keeper.ts
  *
- * After an outage of the runner every idle timer gets a grace: nobody could send a request.
+ * Sandboxes with an operation under way are left to it. After an outage of the runner every idle timer gets a grace: nobody could send a request.
  */
 import { setTimeout as delay } from 'node:timers/promises';
-import { AppError } from '@coppice/contract';
+import { AppError, type SandboxState } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { RunnerEvent } from '../../lib/runner-protocol.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import { momentOf, type Clock } from './clock.ts';
+import type { CaptureKeeper } from '../snapshots/capture-keeper.ts';
 import type { SandboxDriver } from './sandbox-driver.ts';
 import type { Sandboxes } from './sandboxes.ts';
 import type { SandboxStore } from './sandbox-store.ts';
@@ -25,6 +29,7 @@ export interface RunnerLinkParts {
   runner: RunnerClient;
   sandboxes: Sandboxes;
   store: SandboxStore;
+  captures: CaptureKeeper;
   clock: Clock;
   reconcileIntervalMs: number;
   log: Logger;
@@ -120,21 +125,30 @@ export class RunnerLink implements AsyncDisposable {
   }
 
   async #reconcile(): Promise<void> {
-    const { sandboxes, runner, store, clock } = this.#parts;
+    const { sandboxes, runner, store, clock, captures } = this.#parts;
     // Taken before the VMs are listed: a sandbox that starts in between is in neither.
-    const running = sandboxes.listDrivers().filter((driver) => driver.row.status === 'running');
-    const vms = new Set((await runner.listVms()).map((vm) => vm.id));
+    const views = sandboxes
+      .listDrivers()
+      .filter((driver) => !driver.isBusy)
+      .map(toView);
+    const listed = await runner.listVms();
+    const vms = new Set(listed.map((vm) => vm.id));
     const seenAt = momentOf(clock);
-    const seen = running.filter((driver) => vms.has(driver.row.id));
+    const seen = sandboxes.listDrivers().filter(({ row }) => row.status === 'running' && vms.has(row.id));
     for (const driver of seen) driver.noteSeen(seenAt);
     await store.recordHeartbeats(seen.map(toHeartbeat), seenAt);
     await sandboxes.recoverInserts();
-    for (const driver of running)
-      if (!vms.has(driver.row.id)) this.#mend(driver.row.id, () => driver.handleMissing());
+    const running = new Set(listed.filter((vm) => vm.state === 'running').map((vm) => vm.id));
+    for (const { driver, status, revision } of views) {
+      const { id } = driver.row;
+      if (status === 'running' && !vms.has(id)) this.#mend(id, () => driver.handleMissing(revision));
+      if (status === 'hibernated' && running.has(id)) this.#mend(id, () => driver.handleThere(revision));
+    }
     for (const driver of sandboxes.listDrivers())
       if (driver.isInterrupted) this.#mend(driver.row.id, () => driver.resolveInterrupted());
     for (const id of vms)
       if (sandboxes.findDriver(id) === undefined) this.#mend(id, () => this.#removeOrphan(id));
+    this.#mend('captures', () => captures.reconcile());
   }
 
   /**
@@ -147,8 +161,8 @@ export class RunnerLink implements AsyncDisposable {
     work()
       .catch((error: unknown) =>
         this.#parts.log.warn(
-          { err: error, sandbox_id: id },
-          'a sandbox could not be reconciled; tried again',
+          { err: error, subject: id },
+          'what is there and what is recorded could not be reconciled; tried again',
         ),
       )
       .finally(() => this.#mending.delete(id));
@@ -169,6 +183,17 @@ export class RunnerLink implements AsyncDisposable {
       if (!signal.aborted) throw error;
     });
   }
+}
+
+/** A sandbox as it was before the runner was asked. */
+interface View {
+  driver: SandboxDriver;
+  status: SandboxState;
+  revision: number;
+}
+
+function toView(driver: SandboxDriver): View {
+  return { driver, status: driver.row.status, revision: driver.revision };
 }
 
 function toHeartbeat(driver: SandboxDriver): { id: string; lastActiveAt: number } {

@@ -1,23 +1,18 @@
 /**
- * The one writer of a sandbox's state. Callers' requests and the runner's events come in here; the transition table of
- * the contract says what each may do; changes of state pass through one queue, each committed to SQL before it shows.
+ * The one writer of a sandbox's state. Callers' requests and the runner's events come in here; the tables of the contract
+ * say what each may do; changes of state are committed to SQL, one after the other, before they show.
  *
- *     HTTP ── use, set_timeout, destroy ──►┌────────┐── commit ─► SQL
- *     timer ── expired ───────────────────►│ driver │
- *     runner ── started, ended, lost ─────►└────────┘── PUT, DELETE /vms/{id} ─► runner
+ *     HTTP ── use, fork, hibernate, destroy … ►┌────────┐── commit ─► SQL
+ *     timer ── expired ───────────────────────►│ driver │
+ *     runner ── started, saved, ended, lost ──►└────────┘── /vms/{id}, /captures/{id} ─► runner
  *
  * What is begun goes on when the caller leaves: the driver's promises belong to nobody's connection.
  */
 import {
   AppError,
-  ALLOWED_DURING,
-  findTransition,
-  isFinal,
+  findAdmission,
   type DestroyResult,
-  type SandboxEvent,
-  type SandboxOperation,
   type SandboxRecord,
-  type SandboxRequest,
   type StatusReason,
 } from '@coppice/contract';
 import type { Logger } from 'pino';
@@ -25,22 +20,19 @@ import type { HostMoment } from '../../lib/host-clock.ts';
 import type { VmEnd } from '../../lib/runner-protocol.ts';
 import type { ControlLimits } from '../control-config.ts';
 import type { SandboxRow } from '../db/tables.ts';
-import type { ImageLogin, RunnerClient } from '../placement/runner-client.ts';
-import { momentOf, type Clock } from './clock.ts';
-import { CommittedRow } from './committed-row.ts';
-import { buildEnding, readEndReason } from './ending.ts';
-import { findAgeMs, findIdleMs } from './lifetime.ts';
-import { IdleTimer, type ExpiryReason } from './idle-timer.ts';
-import { buildDestroyResult, buildRecord } from './record.ts';
+import type { RunnerClient } from '../placement/runner-client.ts';
+import type { Clock } from './clock.ts';
+import { readEndReason } from './ending.ts';
+import type { ExpiryReason } from './idle-timer.ts';
+import { LiveSandbox } from './live-sandbox.ts';
+import { resolveHibernated, resolveMissing } from './missing-vm.ts';
+import { buildDestroyResult } from './record.ts';
+import { SandboxBoot, type StartVm } from './sandbox-boot.ts';
+import { SandboxCopies, type AskForCapture, type AskForChildren } from './sandbox-copies.ts';
+import { SandboxHibernation } from './sandbox-hibernation.ts';
 import type { SandboxStore } from './sandbox-store.ts';
 import { SandboxVm } from './sandbox-vm.ts';
-import { SerialQueue } from './serial-queue.ts';
 import { enterRecordStep } from './steps.ts';
-
-/** After an outage of the service, so that callers can come back before their sandboxes are gone. */
-const OUTAGE_GRACE_MS = 60_000;
-
-const LOST = { event: 'lost', reason: 'vm_lost' } as const;
 
 export interface DriverParts {
   runner: RunnerClient;
@@ -53,281 +45,214 @@ export interface DriverParts {
 }
 
 export class SandboxDriver {
-  readonly #parts: DriverParts;
-  readonly #queue = new SerialQueue();
+  readonly #live: LiveSandbox;
   readonly #log: Logger;
   readonly #vm: SandboxVm;
-  readonly #row: CommittedRow;
-  #operation: SandboxOperation | null = null;
-  #timer: IdleTimer | undefined;
-  #isBooting = false;
-  #hasFailedBoot = false;
+  readonly #boot: SandboxBoot;
+  readonly #hibernation: SandboxHibernation;
+  readonly #copies: SandboxCopies;
 
   constructor(row: SandboxRow, parts: DriverParts) {
-    this.#row = new CommittedRow(row, parts.store);
-    this.#parts = parts;
+    const { runner, store, clock, limits, onFinal } = parts;
     this.#log = parts.log.child({ sandbox_id: row.id });
-    this.#vm = new SandboxVm(row.id, parts.runner, this.#log);
+    this.#vm = new SandboxVm(row.id, { runner, log: this.#log, limits });
+    this.#live = new LiveSandbox(row, {
+      store,
+      clock,
+      log: this.#log,
+      onExpire: (reason) => void this.#expire(reason),
+      onFinal: () => onFinal(this),
+    });
+    this.#boot = new SandboxBoot(this.#live, this.#vm);
+    this.#hibernation = new SandboxHibernation(this.#live, this.#vm);
+    this.#copies = new SandboxCopies(this.#live, this.#vm);
   }
 
   get row(): Readonly<SandboxRow> {
-    return this.#row.current;
+    return this.#live.row;
   }
 
   get record(): SandboxRecord {
-    const endsInMs = this.#timer?.endsInMs ?? null;
-    const expiresAt = endsInMs === null ? null : Math.round(this.#parts.clock.wallMs() + endsInMs);
-    return buildRecord(this.#row.current, { operation: this.#operation, expiresAt });
+    return this.#live.record;
   }
 
-  /** Unix milliseconds of the last request. */
   get lastActiveAt(): number {
-    return this.#timer === undefined
-      ? this.#row.current.last_active_at
-      : this.#parts.clock.wallMs() - this.#timer.idleForMs;
+    return this.#live.lastActiveAt;
+  }
+
+  /** Changes with every operation: what was found out before one may no longer hold after it. */
+  get revision(): number {
+    return this.#live.operations.count;
+  }
+
+  get isBusy(): boolean {
+    return this.#live.operations.current !== null;
+  }
+
+  /** Its boot is nobody's any more. */
+  get isInterrupted(): boolean {
+    return this.#boot.isInterrupted;
+  }
+
+  /** Takes up a sandbox that was alive before this process started. */
+  adopt(): void {
+    this.#live.adopt();
+  }
+
+  /** Of a sandbox that was just inserted. */
+  boot(start: StartVm): Promise<SandboxRecord> {
+    return this.#boot.run(start);
   }
 
   /**
-   * `creating` with nobody who creates it: the control that did is gone, or could not commit how it went. Whoever asked
-   * was then told that the create failed, so it must not run even if that was committed.
+   * Runs what talks to the guest, when there is one: after an operation that the guest survives, and, with
+   * `auto_hibernate`, after a resume. The idle timer waits for it; throws `invalid_state` when the VM does not run.
    */
-  get isInterrupted(): boolean {
-    const { status } = this.#row.current;
-    return !this.#isBooting && (status === 'creating' || (this.#hasFailedBoot && status === 'running'));
-  }
-
-  /** Takes up a sandbox that was running before this process started. */
-  adopt(): void {
-    if (this.#row.current.status === 'running') this.#startTimer({ graceMs: OUTAGE_GRACE_MS });
-  }
-
-  /** Boots the VM of a sandbox that was just inserted; resolves when a first command could run. */
-  async boot(access: ImageLogin = {}): Promise<SandboxRecord> {
-    const startedAt = this.#parts.clock.monotonicMs();
-    this.#isBooting = true;
-    try {
-      await enterRecordStep('record.ask');
-      const { image } = await this.#createVm(access);
-      await enterRecordStep('record.start');
-      const createMs = Math.round(this.#parts.clock.monotonicMs() - startedAt);
-      const record = await this.#inTurn(() => this.#commitStart(image, createMs));
-      await enterRecordStep('record.answer');
-      return record;
-    } catch (error) {
-      this.#hasFailedBoot = true;
-      throw error;
-    } finally {
-      this.#isBooting = false;
-    }
-  }
-
-  /** Runs what talks to the guest. The idle timer waits for it; throws `invalid_state` when the VM does not run. */
   async use<T>(task: () => Promise<T>): Promise<T> {
-    this.#require('use');
-    const close = this.#timer?.open();
+    const close = await this.#enter();
+    const since = this.revision;
     try {
       return await task();
     } catch (error) {
-      if (error instanceof AppError && error.code === 'not_found') throw await this.#explainMissing(error);
-      if (isFinal(this.#row.current.status) || this.#operation !== null) throw this.#refusal('use');
-      throw error;
+      if (error instanceof AppError && error.code === 'not_found') await this.handleMissing(since);
+      throw this.#isGuestGone ? this.#live.refusal('use') : error;
     } finally {
-      close?.();
+      close();
     }
   }
 
   /** Restarts the idle timer, with another timeout if one is given. */
   setTimeout(timeoutS: number | undefined): Promise<SandboxRecord> {
-    return this.#inCallersTurn(async () => {
-      this.#require('set_timeout');
-      if (timeoutS !== undefined && timeoutS !== this.#row.current.timeout_s)
-        await this.#row.commit({ timeout_s: timeoutS });
-      this.#timer?.restart(this.#row.current.timeout_s * 1000);
+    return this.#live.inCallersTurn(async () => {
+      this.#live.require('set_timeout');
+      if (timeoutS !== undefined && timeoutS !== this.row.timeout_s)
+        await this.#live.commit({ timeout_s: timeoutS });
+      this.#live.restartTimer();
       return this.record;
     });
   }
 
+  async hibernate(): Promise<SandboxRecord> {
+    await this.#live.operate('hibernating', () => this.#hibernation.hibernate());
+    return this.record;
+  }
+
+  resume(): Promise<SandboxRecord> {
+    return this.#hibernation.resume();
+  }
+
+  /** `work` makes the children's records; what it is given has their VMs made. */
+  fork<T>(work: (ask: AskForChildren) => Promise<T>): Promise<T> {
+    return this.#copies.fork(work);
+  }
+
+  /** `work` keeps the snapshot's record; what it is given has the VM saved. */
+  snapshot<T>(work: (ask: AskForCapture) => Promise<T>): Promise<T> {
+    return this.#copies.snapshot(work);
+  }
+
+  rollback(captureId: string): Promise<SandboxRecord> {
+    return this.#copies.rollback(captureId);
+  }
+
   destroy(reason: StatusReason = 'requested'): Promise<DestroyResult> {
-    return this.#inCallersTurn(async () => {
-      this.#require('destroy');
-      return this.#destroyNow(reason);
-    });
+    return this.#live.operate('destroying', () => this.#destroyNow(reason));
   }
 
   /** The runner says that the VM has ended. */
   handleEnd(end: VmEnd): Promise<void> {
     const { event, reason } = readEndReason(end);
-    return this.#inTurn(() => this.#handleEvent(event, reason, end));
+    return this.#live.inTurn(() => this.#live.handleEvent(event, reason, end));
   }
 
-  /** The runner does not know the VM: asks for its end, which may wait to be told, else it is lost. */
-  handleMissing(): Promise<void> {
-    return this.#inTurn(async () => {
-      if (isFinal(this.#row.current.status)) return;
-      const end = await this.#vm.remove();
-      const { event, reason } = end === undefined ? LOST : readEndReason(end);
-      await this.#handleEvent(event, reason, end);
+  /** The runner did not know the VM at `since`: it is hibernated, or its end waits to be told, else it is lost. */
+  handleMissing(since: number): Promise<void> {
+    return this.#live.inTurn(async () => {
+      if (this.isBusy || this.revision !== since) return;
+      await resolveMissing(this.#live, this.#vm);
     });
   }
 
-  /** Ends a create that nobody finishes. */
+  /** The runner had a VM that runs at `since`. */
+  handleThere(since: number): Promise<void> {
+    return this.#live.inTurn(async () => {
+      if (this.isBusy || this.revision !== since) return;
+      await this.#hibernation.resolveThere();
+    });
+  }
+
   resolveInterrupted(): Promise<void> {
-    return this.#inTurn(async () => {
-      if (!this.isInterrupted) return;
-      const end = await this.#vm.remove();
-      const event = this.#row.current.status === 'creating' ? 'start_failed' : 'lost';
-      await this.#handleEvent(event, this.#hasFailedBoot ? 'create_failed' : 'control_restarted', end);
-    });
+    return this.#boot.resolveInterrupted();
   }
 
   /** The runner has the VM now: billing of a lost one would end here. */
   noteSeen(seen: HostMoment): void {
-    this.#row.noteSeen(seen);
+    this.#live.noteSeen(seen);
   }
 
   grace(): void {
-    this.#timer?.grace(OUTAGE_GRACE_MS);
+    this.#live.grace();
   }
 
   /** Stops the timer and nothing else: the sandbox lives on. */
   detach(): void {
-    this.#timer?.stop();
+    this.#live.detach();
   }
 
-  async #createVm({ login }: ImageLogin): Promise<{ image: string }> {
-    const { image, vcpus, mem_mib, disk_mib } = this.#row.current;
-    try {
-      return await this.#vm.create({ image, vcpus, mem_mib, disk_mib, login }, this.#parts.limits);
-    } catch (error) {
-      await this.#inTurn(() => this.#handleEvent('start_failed', 'create_failed', undefined));
-      this.#vm.removeLater();
-      throw this.#row.current.status_reason === 'requested' ? destroyedMeanwhile(error) : error;
+  /** Waits, wakes or refuses; afterwards the guest is there, and the idle timer waits for the returned function. */
+  async #enter(): Promise<() => void> {
+    for (;;) {
+      const { current, ended } = this.#live.operations;
+      const isPatient = this.row.auto_hibernate && current === 'hibernating';
+      if (isPatient || findAdmission(current, 'use') === 'wait') await ended;
+      else if (this.row.auto_hibernate && this.row.status === 'hibernated' && current === null)
+        await this.#hibernation.wake();
+      else {
+        this.#live.require('use');
+        return this.#live.open();
+      }
     }
   }
 
-  async #commitStart(image: string, createMs: number): Promise<SandboxRecord> {
-    const transition = findTransition(this.#row.current.status, 'started');
-    if (transition.outcome === 'remove_vm') {
-      this.#vm.removeLater();
-      throw destroyedMeanwhile();
-    }
-    if (transition.outcome !== 'accept') throw this.#refusal('started');
-    const now = momentOf(this.#parts.clock);
-    await this.#row.commit({
-      status: transition.to,
-      image,
-      create_ms: createMs,
-      last_active_at: now.wallMs,
-      last_seen_at: now.wallMs,
-      last_seen_boot_ms: now.bootMs,
-    });
-    this.#startTimer({});
-    return this.record;
+  get #isGuestGone(): boolean {
+    return this.row.status !== 'running' || findAdmission(this.#live.operations.current, 'use') !== 'go';
   }
 
   async #destroyNow(reason: StatusReason): Promise<DestroyResult> {
-    this.#operation = 'destroying';
-    try {
+    const captureId = await this.#live.inTurn(async () => {
+      this.#live.require('destroy');
       await enterRecordStep('record.remove');
       const end = await this.#vm.remove();
-      await this.#end('destroyed', reason, end);
-      return buildDestroyResult(this.#row.current);
-    } finally {
-      this.#operation = null;
-    }
-  }
-
-  async #handleEvent(event: SandboxEvent, reason: StatusReason, end: VmEnd | undefined): Promise<void> {
-    const transition = findTransition(this.#row.current.status, event);
-    if (transition.outcome !== 'accept') return;
-    if (transition.to !== 'destroyed' && transition.to !== 'failed') return;
-    await this.#end(transition.to, reason, end);
-  }
-
-  async #end(status: 'destroyed' | 'failed', reason: StatusReason, end: VmEnd | undefined): Promise<void> {
-    await enterRecordStep('record.end');
-    const now = momentOf(this.#parts.clock);
-    await this.#row.commit(buildEnding(this.#row.current, { status, reason, end, now }));
-    this.#leave();
-    this.#log.info({ status, reason, uptime_ms: this.#row.current.uptime_ms }, 'the sandbox has ended');
-  }
-
-  /** Waits its turn, and decides by what is in SQL. */
-  #inTurn<T>(task: () => Promise<T>): Promise<T> {
-    return this.#queue.run(() => this.#settled(task));
-  }
-
-  #inCallersTurn<T>(task: () => Promise<T>): Promise<T> {
-    return this.#queue.runBounded(() => this.#settled(task));
-  }
-
-  async #settled<T>(task: () => Promise<T>): Promise<T> {
-    if (await this.#row.settle()) {
-      if (isFinal(this.#row.current.status)) this.#leave();
-      else if (this.#row.current.status === 'running' && this.#timer === undefined)
-        this.#startTimer({ graceMs: OUTAGE_GRACE_MS });
-    }
-    return task();
-  }
-
-  #leave(): void {
-    this.#timer?.stop();
-    this.#parts.onFinal(this);
-  }
-
-  async #explainMissing(error: AppError): Promise<AppError> {
-    await this.handleMissing();
-    return isFinal(this.#row.current.status) ? this.#refusal('use') : error;
-  }
-
-  #startTimer({ graceMs = 0 }: { graceMs?: number }): void {
-    const { clock } = this.#parts;
-    const { timeout_s, max_lifetime_s } = this.#row.current;
-    const now = momentOf(clock);
-    const lifetimeLeftMs =
-      max_lifetime_s === null ? undefined : max_lifetime_s * 1000 - findAgeMs(this.#row.current, now);
-    this.#timer = new IdleTimer({
-      clock,
-      timeoutMs: timeout_s * 1000,
-      idleForMs: findIdleMs(this.#row.current, now),
-      graceMs,
-      onExpire: (reason) => void this.#expire(reason),
-      ...(lifetimeLeftMs === undefined ? {} : { lifetimeLeftMs }),
+      // What a hibernation that nobody saw done has used counts, too.
+      if (end === undefined) await resolveHibernated(this.#live, this.#vm);
+      const { hibernation_id } = this.row;
+      await this.#live.end({ status: 'destroyed', reason, end });
+      return hibernation_id;
     });
+    if (captureId !== null) await this.#vm.forgetCapture(captureId);
+    return buildDestroyResult(this.row);
   }
 
   async #expire(reason: ExpiryReason): Promise<void> {
     try {
-      await this.#inTurn(async () => {
-        // A request may have come while this waited for its turn.
-        const current = this.#timer?.expired;
-        if (current === undefined || isFinal(this.#row.current.status)) return;
-        await this.#destroyNow(current);
-      });
+      await this.#live.operations.run(() => this.#endExpired(), false);
     } catch (error) {
       this.#log.warn(
         { err: error, reason },
-        'an expired sandbox could not be destroyed; tried again after a grace',
+        'an expired sandbox could not be ended; tried again after a grace',
       );
-      this.#timer?.grace(OUTAGE_GRACE_MS);
+      this.#live.grace();
     }
   }
 
-  #require(request: SandboxRequest): void {
-    const isBusy = this.#operation !== null && !ALLOWED_DURING[this.#operation].includes(request);
-    if (isBusy || findTransition(this.#row.current.status, request).outcome !== 'accept')
-      throw this.#refusal(request);
+  /** A request may have come while this waited for its turn. */
+  async #endExpired(): Promise<void> {
+    await this.#live.settle();
+    const reason = this.#live.expired;
+    if (reason === undefined) return;
+    const { operations } = this.#live;
+    if (reason === 'idle_timeout' && this.row.auto_hibernate)
+      await operations.hold('hibernating', () => this.#hibernation.hibernate());
+    else await operations.hold('destroying', () => this.#destroyNow(reason));
   }
-
-  #refusal(what: string): AppError {
-    const state = this.#operation ?? this.#row.current.status;
-    const reason = this.#row.current.status_reason === null ? '' : ` (${this.#row.current.status_reason})`;
-    return new AppError('invalid_state', `the sandbox is ${state}${reason}; "${what}" is not possible now`, {
-      details: { status: this.#row.current.status },
-    });
-  }
-}
-
-function destroyedMeanwhile(cause?: unknown): AppError {
-  return new AppError('invalid_state', 'the sandbox was destroyed while it was being created', { cause });
 }

@@ -27,8 +27,9 @@ export class SandboxStore {
     this.#db = db;
   }
 
-  insert(row: NewSandboxRow): Promise<SandboxRow> {
-    return this.#db.insertInto('sandboxes').values(row).returningAll().executeTakeFirstOrThrow();
+  /** All of them or none. */
+  insert(rows: readonly NewSandboxRow[]): Promise<SandboxRow[]> {
+    return this.#db.insertInto('sandboxes').values(rows).returningAll().execute();
   }
 
   /** Changes a sandbox that is still in state `from`; that it is not is a second writer, which must not be. */
@@ -55,6 +56,16 @@ export class SandboxStore {
       .where('id', '=', id)
       .where('organization_id', '=', organizationId)
       .executeTakeFirst();
+  }
+
+  /** Those of them that there are. */
+  findAll(organizationId: string, ids: readonly string[]): Promise<SandboxRow[]> {
+    return this.#db
+      .selectFrom('sandboxes')
+      .selectAll()
+      .where('id', 'in', [...ids])
+      .where('organization_id', '=', organizationId)
+      .execute();
   }
 
   /** Whose ever it is; undefined when there is none. */

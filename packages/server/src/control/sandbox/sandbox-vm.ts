@@ -1,51 +1,68 @@
-/** The VM of one sandbox at its runner: made while the runner may restart in the middle of it, and removed. */
+/** The VM of one sandbox at its runner: made, saved, copied and removed, while the runner may restart in the middle of it. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
-import type { VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
+import type { CaptureInfo, ForkedVms, RolledBackVm, VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
 import type { NewVm, RunnerClient } from '../placement/runner-client.ts';
 
 const RETRY_DELAY_MS = 250;
 
-export interface CreateDeadlines {
+export interface VmDeadlines {
   /** Whole create. */
   createDeadlineMs: number;
+  /** Whole fork. */
+  forkDeadlineMs: number;
+  /** Whole snapshot, hibernation, resume, restore or rollback. */
+  captureDeadlineMs: number;
   /** How long the runner may be away. */
   runnerOutageDeadlineMs: number;
+}
+
+export interface SandboxVmParts {
+  runner: RunnerClient;
+  log: Logger;
+  limits: VmDeadlines;
 }
 
 export class SandboxVm {
   readonly #id: string;
   readonly #runner: RunnerClient;
   readonly #log: Logger;
+  readonly #limits: VmDeadlines;
 
-  constructor(id: string, runner: RunnerClient, log: Logger) {
+  constructor(id: string, { runner, log, limits }: SandboxVmParts) {
     this.#id = id;
     this.#runner = runner;
     this.#log = log;
+    this.#limits = limits;
   }
 
-  /**
-   * The runner's create goes on when the connection breaks, and is joined by asking again with the same id: a short
-   * outage is not seen by the caller.
-   */
-  async create(vm: NewVm, deadlines: CreateDeadlines): Promise<VmInfo> {
-    const end = performance.now() + deadlines.createDeadlineMs;
-    let outageEnd: number | undefined;
-    for (;;) {
-      const attemptedAt = performance.now();
-      try {
-        return await this.#runner.createVm(this.#id, vm, Math.max(1, end - attemptedAt));
-      } catch (error) {
-        if (!(error instanceof AppError) || error.code !== 'unavailable') throw error;
-        // An attempt that lasted had reached the runner: the outage begins with its end.
-        if (performance.now() - attemptedAt > 2 * RETRY_DELAY_MS) outageEnd = undefined;
-        outageEnd ??= performance.now() + deadlines.runnerOutageDeadlineMs;
-        if (performance.now() > Math.min(end, outageEnd)) throw error;
-        this.#log.warn('the runner went away during a create; asking again');
-        await delay(RETRY_DELAY_MS);
-      }
-    }
+  create(vm: NewVm): Promise<VmInfo> {
+    return this.#insist(this.#limits.createDeadlineMs, (leftMs) =>
+      this.#runner.createVm(this.#id, vm, leftMs),
+    );
+  }
+
+  /** Brings it up from a capture, which is kept. */
+  restore(captureId: string): Promise<VmInfo> {
+    return this.#insistOnCapture((leftMs) => this.#runner.captures.restore(this.#id, captureId, leftMs));
+  }
+
+  snapshot(captureId: string): Promise<CaptureInfo> {
+    return this.#insistOnCapture((leftMs) => this.#runner.captures.snapshot(this.#id, captureId, leftMs));
+  }
+
+  hibernate(captureId: string): Promise<CaptureInfo> {
+    return this.#insistOnCapture((leftMs) => this.#runner.captures.hibernate(this.#id, captureId, leftMs));
+  }
+
+  rollback(captureId: string): Promise<RolledBackVm> {
+    return this.#insistOnCapture((leftMs) => this.#runner.captures.rollback(this.#id, captureId, leftMs));
+  }
+
+  fork(children: string[]): Promise<ForkedVms> {
+    const { forkDeadlineMs } = this.#limits;
+    return this.#insist(forkDeadlineMs, (leftMs) => this.#runner.captures.fork(this.#id, children, leftMs));
   }
 
   /** Undefined when the runner knows no such VM. */
@@ -61,5 +78,51 @@ export class SandboxVm {
   /** If it fails, the reconciler finds a VM without a live record and removes it. */
   removeLater(): void {
     this.remove().catch((error: unknown) => this.#log.warn({ err: error }, 'a VM is left to the reconciler'));
+  }
+
+  /** The hibernation by this id, if the runner holds it. */
+  async findHibernation(captureId: string): Promise<CaptureInfo | undefined> {
+    const captures = await this.#runner.captures.list();
+    return captures.find(({ id, vm_id }) => id === captureId && vm_id === this.#id);
+  }
+
+  async isThere(): Promise<boolean> {
+    return (await this.#runner.listVms()).some((vm) => vm.id === this.#id);
+  }
+
+  /** If it fails, the reconciler finds a capture that no record names and removes it. */
+  async forgetCapture(captureId: string): Promise<void> {
+    try {
+      await this.#runner.captures.remove(captureId);
+    } catch (error) {
+      this.#log.warn({ err: error, capture_id: captureId }, 'a capture is left to the reconciler');
+    }
+  }
+
+  #insistOnCapture<T>(attempt: (leftMs: number) => Promise<T>): Promise<T> {
+    return this.#insist(this.#limits.captureDeadlineMs, attempt);
+  }
+
+  /**
+   * What the runner has begun goes on when the connection breaks, and is joined by asking again with the same ids: a
+   * short outage is not seen by the caller.
+   */
+  async #insist<T>(deadlineMs: number, attempt: (leftMs: number) => Promise<T>): Promise<T> {
+    const end = performance.now() + deadlineMs;
+    let outageEnd: number | undefined;
+    for (;;) {
+      const attemptedAt = performance.now();
+      try {
+        return await attempt(Math.max(1, end - attemptedAt));
+      } catch (error) {
+        if (!(error instanceof AppError) || error.code !== 'unavailable') throw error;
+        // An attempt that lasted had reached the runner: the outage begins with its end.
+        if (performance.now() - attemptedAt > 2 * RETRY_DELAY_MS) outageEnd = undefined;
+        outageEnd ??= performance.now() + this.#limits.runnerOutageDeadlineMs;
+        if (performance.now() > Math.min(end, outageEnd)) throw error;
+        this.#log.warn('the runner went away in the middle of an operation; asking again');
+        await delay(RETRY_DELAY_MS);
+      }
+    }
   }
 }

@@ -1,16 +1,22 @@
 /** All live sandboxes of this service, each with its driver; ended ones are read from SQL. */
-import { randomBytes } from 'node:crypto';
 import {
   AppError,
   parseImageReference,
   type CreateSandboxRequest,
+  type RestoreSandboxRequest,
   type SandboxRecord,
+  type SandboxTree,
 } from '@coppice/contract';
 import type { ImageUses } from '../images/image-uses.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import type { Registries } from '../registries/registries.ts';
-import type { NewSandboxRow } from '../db/tables.ts';
+import type { NewSandboxRow, SandboxRow, SnapshotRow } from '../db/tables.ts';
 import { momentOf } from './clock.ts';
+import type { FamilyStore } from './family-store.ts';
+import { forkSandbox, readFork, type ForkedChild } from './forking.ts';
+import type { Subject } from './idempotency.ts';
+import { listChildIds } from './ids.ts';
+import { buildChildRow, buildCreatedRow, buildRestoredRow } from './new-row.ts';
 import { PendingInserts } from './pending-inserts.ts';
 import { buildRecord } from './record.ts';
 import { enterRecordStep } from './steps.ts';
@@ -21,6 +27,7 @@ export interface SandboxesParts extends Omit<DriverParts, 'onFinal'> {
   region: string;
   registries: Registries;
   imageUses: ImageUses;
+  family: FamilyStore;
 }
 
 export interface CreateSandbox {
@@ -30,12 +37,23 @@ export interface CreateSandbox {
   request: CreateSandboxRequest;
 }
 
-const SANDBOX_ID = /^run[0-9a-f]{20}$/;
-
-/** `run` and 20 hex digits. */
-export function newSandboxId(): string {
-  return `run${randomBytes(10).toString('hex')}`;
+export interface ForkSandbox {
+  organizationId: string;
+  /** The parent's. */
+  id: string;
+  /** From `newForkId()`: the children's ids follow from it. */
+  forkId: string;
+  count: number;
 }
+
+export interface RestoreSandbox {
+  /** From `newSandboxId()`. */
+  id: string;
+  snapshot: SnapshotRow;
+  request: RestoreSandboxRequest;
+}
+
+const SANDBOX_ID = /^run[0-9a-f]{20}$/;
 
 export class Sandboxes implements Disposable {
   readonly #parts: SandboxesParts;
@@ -54,8 +72,7 @@ export class Sandboxes implements Disposable {
   /** Takes up what the records say is alive. */
   async load(): Promise<void> {
     for (const row of await this.#store.listAlive()) {
-      const driver = this.#addDriver(row.id, new SandboxDriver(row, this.#driverParts()));
-      driver.adopt();
+      this.#addDriver(row).adopt();
     }
   }
 
@@ -72,11 +89,46 @@ export class Sandboxes implements Disposable {
     // Refused before there is a record: callers who try again and again would leave one each time.
     const { image, vcpus, mem_mib, disk_mib } = request;
     await this.#runner.admitVm(id, { image, vcpus, mem_mib, disk_mib });
-    const row = await this.#inserts.insert(this.#buildRow(organizationId, id, request));
-    const driver = this.#addDriver(id, new SandboxDriver(row, this.#driverParts()));
-    const record = await driver.boot({ login });
+    const driver = await this.#insert(buildCreatedRow(this.#begin(id), organizationId, request));
+    const record = await driver.boot((vm) => vm.create({ image, vcpus, mem_mib, disk_mib, login }));
     await this.#parts.imageUses.note(organizationId, record.image);
     return record;
+  }
+
+  /** Copies a sandbox that runs. Children that fail leave `failed` records; throws when all of them do. */
+  async fork({ organizationId, id, forkId, count }: ForkSandbox): Promise<ForkedChild[]> {
+    const parent = await this.getDriver(organizationId, id);
+    return parent.fork(async (ask) => {
+      this.#checkQuota(organizationId, count);
+      const ids = listChildIds(forkId, count);
+      const rows = ids.map((child) => buildChildRow(this.#begin(child), parent.row, forkId));
+      return forkSandbox(await this.#insertAll(rows), ask);
+    });
+  }
+
+  /** A new sandbox from what was saved of another. One that fails leaves a `failed` record and nothing else. */
+  async restore({ id, snapshot, request }: RestoreSandbox): Promise<SandboxRecord> {
+    await enterRecordStep('record.insert');
+    this.#checkQuota(snapshot.organization_id);
+    const { image, vcpus, mem_mib, disk_mib } = snapshot;
+    await this.#runner.admitVm(id, { image, vcpus, mem_mib, disk_mib });
+    const driver = await this.#insert(buildRestoredRow(this.#begin(id), snapshot, request));
+    return driver.boot((vm) => vm.restore(snapshot.id));
+  }
+
+  /** Puts a sandbox back to what was saved of it or of an ancestor: memory, processes and files. */
+  async rollback(id: string, snapshot: SnapshotRow): Promise<SandboxRecord> {
+    const driver = await this.getDriver(snapshot.organization_id, id);
+    const ancestors = await this.#parts.family.listAncestors(snapshot.organization_id, id);
+    if (!ancestors.includes(snapshot.run_id) || !isSameShape(driver.row, snapshot)) throw notOfIts(snapshot);
+    return driver.rollback(snapshot.id);
+  }
+
+  /** Throws `not_found` when this organization has no such sandbox. */
+  async getTree(organizationId: string, id: string): Promise<SandboxTree> {
+    const tree = SANDBOX_ID.test(id) ? await this.#parts.family.findTree(organizationId, id) : undefined;
+    if (tree === undefined) throw notFound(id);
+    return tree;
   }
 
   /** Throws `not_found` when this organization has no such sandbox. */
@@ -91,6 +143,25 @@ export class Sandboxes implements Disposable {
     if (driver !== undefined) return driver.record;
     const row = SANDBOX_ID.test(id) ? await this.#store.find(organizationId, id) : undefined;
     return row && buildRecord(row);
+  }
+
+  /** What a create or a restore has come to, for its Idempotency-Key. */
+  async findSubject(organizationId: string, id: string): Promise<Subject<SandboxRecord>> {
+    const record = await this.find(organizationId, id);
+    if (record === undefined || record.status === 'failed') return 'nothing';
+    return record.status === 'creating' ? 'begun' : { status: 201, body: record };
+  }
+
+  /** What a fork has come to, in the order of its children. */
+  async findFork({
+    organizationId,
+    forkId,
+    count,
+  }: ForkSandbox): Promise<'nothing' | 'begun' | ForkedChild[]> {
+    const ids = listChildIds(forkId, count);
+    const rows = new Map((await this.#store.findAll(organizationId, ids)).map((row) => [row.id, row]));
+    const children = ids.map((id) => rows.get(id));
+    return readFork(children.map((row) => row && (this.#drivers.get(row.id)?.record ?? buildRecord(row))));
   }
 
   /** The driver of a sandbox that is alive; `invalid_state` for one that has ended, `not_found` for no one. */
@@ -111,9 +182,7 @@ export class Sandboxes implements Disposable {
 
   /** Takes up records whose insert was made although its answer was lost: creates that nobody finishes. */
   recoverInserts(): Promise<void> {
-    return this.#inserts.resolve((row) => {
-      this.#addDriver(row.id, new SandboxDriver(row, this.#driverParts()));
-    });
+    return this.#inserts.resolve((row) => void this.#addDriver(row));
   }
 
   /** Every live sandbox, of every organization: for the reconciler. */
@@ -130,8 +199,28 @@ export class Sandboxes implements Disposable {
     return driver?.row.organization_id === organizationId ? driver : undefined;
   }
 
-  #addDriver(id: string, driver: SandboxDriver): SandboxDriver {
-    this.#drivers.set(id, driver);
+  #begin(id: string) {
+    return { id, region: this.#parts.region, now: momentOf(this.#parts.clock) };
+  }
+
+  async #insert(row: NewSandboxRow): Promise<SandboxDriver> {
+    const [driver] = await this.#insertAll([row]);
+    if (driver === undefined) throw new AppError('internal', 'a record was not inserted');
+    return driver;
+  }
+
+  /** Drivers in the order of the rows. */
+  async #insertAll(rows: NewSandboxRow[]): Promise<SandboxDriver[]> {
+    const inserted = new Map((await this.#inserts.insert(rows)).map((row) => [row.id, row]));
+    return rows.flatMap(({ id }) => {
+      const row = inserted.get(id);
+      return row === undefined ? [] : [this.#addDriver(row)];
+    });
+  }
+
+  #addDriver(row: SandboxRow): SandboxDriver {
+    const driver = new SandboxDriver(row, this.#driverParts());
+    this.#drivers.set(row.id, driver);
     return driver;
   }
 
@@ -139,42 +228,31 @@ export class Sandboxes implements Disposable {
     return { ...this.#parts, onFinal: (driver) => this.#drivers.delete(driver.row.id) };
   }
 
-  #checkQuota(organizationId: string): void {
+  #checkQuota(organizationId: string, count = 1): void {
     const limit = this.#parts.limits.sandboxesPerOrganization;
     const live = this.listDrivers().filter((driver) => driver.row.organization_id === organizationId).length;
     const used = live + this.#inserts.count(organizationId);
-    if (used >= limit) {
+    if (used + count > limit) {
       throw new AppError(
         'capacity',
-        `the organization has ${used} live sandboxes, the limit is ${limit}; destroy one`,
+        `the organization has ${used} live sandboxes and asks for ${count}, the limit is ${limit}; destroy some`,
       );
     }
-  }
-
-  #buildRow(organizationId: string, id: string, request: CreateSandboxRequest): NewSandboxRow {
-    const now = momentOf(this.#parts.clock);
-    return {
-      id,
-      organization_id: organizationId,
-      status: 'creating',
-      image: request.image,
-      region: this.#parts.region,
-      vcpus: request.vcpus,
-      mem_mib: request.mem_mib,
-      disk_mib: request.disk_mib,
-      timeout_s: request.timeout,
-      max_lifetime_s: request.max_lifetime ?? null,
-      labels: JSON.stringify(request.labels),
-      created_at: now.wallMs,
-      last_active_at: now.wallMs,
-      last_seen_at: now.wallMs,
-      boot_id: now.bootId,
-      created_boot_ms: now.bootMs,
-      last_seen_boot_ms: now.bootMs,
-    };
   }
 }
 
 function notFound(id: string): AppError {
   return new AppError('not_found', `there is no sandbox ${JSON.stringify(id.slice(0, 64))}`);
+}
+
+function isSameShape(row: SandboxRow, snapshot: SnapshotRow): boolean {
+  const { vcpus, mem_mib, disk_mib } = snapshot;
+  return row.vcpus === vcpus && row.mem_mib === mem_mib && row.disk_mib === disk_mib;
+}
+
+function notOfIts({ id, run_id }: SnapshotRow): AppError {
+  return new AppError(
+    'invalid_state',
+    `the snapshot ${id} was taken of ${run_id}, which is neither this sandbox nor an ancestor of the same shape; restore it instead`,
+  );
 }

@@ -13,6 +13,19 @@ export const RECORD_STEPS = {
   'record.remove': 'a record "running" whose VM still runs: as if nobody had asked',
   'record.end': 'a record "running" whose VM has ended: the end is in the spool, or is asked for',
   'record.acknowledge': 'an ended record whose end is told once more, and changes nothing',
+  'record.fork': 'records of children "creating" that nobody works on: failed, the parent runs on',
+  'record.forked': 'the same, with VMs: removed',
+  'record.hibernate': 'a record "running" that names a hibernation which was never made: runs on',
+  'record.hibernated': 'the same, and the hibernation is there in place of the VM: hibernated',
+  'record.resume': 'a record "hibernated" whose capture is there: as if nobody had asked',
+  'record.resumed': 'the same, with a VM: runs, and the capture is removed',
+  'record.forget': 'a record "running" beside the capture that it came from: that is removed',
+  'record.snapshot': 'a snapshot "creating" that was never made: its record is removed',
+  'record.saved': 'the same, with a capture: both are removed',
+  'record.erase': 'a snapshot "deleting" whose capture is there: both are removed',
+  'record.erased': 'a snapshot "deleting" without a capture: its record is removed',
+  'record.rollback': 'a record "running" whose VM still runs: as if nobody had asked',
+  'record.rolled_back': 'the same, rolled back; what the VM before it has used is not counted',
 } as const;
 export type RecordStep = keyof typeof RECORD_STEPS;
 

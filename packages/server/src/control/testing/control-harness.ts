@@ -43,7 +43,7 @@ export class ControlHarness implements AsyncDisposable {
     this.directory = directory;
     this.runner = new FakeRunner(join(directory, 'runner.sock'));
     this.#postgresBin = postgresBin;
-    this.#limits = { reconcileIntervalMs: 100, shutdownDeadlineMs: 5_000, ...limits };
+    this.#limits = { reconcileIntervalMs: 100, captureGraceMs: 300, shutdownDeadlineMs: 5_000, ...limits };
     this.#log = pino({ level: 'debug' }, { write: (line) => this.logLines.push(line) });
   }
 

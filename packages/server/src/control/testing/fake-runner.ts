@@ -7,10 +7,13 @@ import { rm } from 'node:fs/promises';
 import { connect } from 'node:net';
 import http2, { type Http2Server, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import { AppError } from '@coppice/contract';
+import { FakeCaptures } from './fake-captures.ts';
+import { answer, answerError, noVm, readAll } from './fake-answers.ts';
 import { encodeFrame, FRAME, FrameDecoder, type Frame } from '../../lib/frames.ts';
 import {
   CreateVm,
   PrepareImage,
+  RestoreVm,
   type CapacityStatus,
   type CgroupStatus,
   type PrepareProgress,
@@ -55,6 +58,7 @@ export interface Upload {
 export class FakeRunner implements AsyncDisposable {
   readonly socketPath: string;
   readonly vms = new Map<string, VmInfo>();
+  readonly captures = new FakeCaptures(this.vms);
   readonly files = new Map<string, Buffer>();
   readonly uploads: Upload[] = [];
   readonly requests: string[] = [];
@@ -154,6 +158,7 @@ export class FakeRunner implements AsyncDisposable {
     const { method, url } = request;
     const [, id, rest = ''] = /^\/vms\/([^/]+)(\/.*)?$/.exec(url.pathname) ?? [];
     if (id !== undefined && rest === '/admission') return this.#admit(stream);
+    if (await this.captures.take(stream, `${method} ${url.pathname}`)) return;
     if (id !== undefined && rest === '') return this.#answerVm(stream, method, id);
     if (id !== undefined) return this.#answerAgent(stream, { ...request, id, action: `${method} ${rest}` });
     switch (`${method} ${url.pathname}`) {
@@ -223,7 +228,10 @@ export class FakeRunner implements AsyncDisposable {
       if (end === undefined) throw noVm(id);
       return answer(stream, 200, end);
     }
-    const body = CreateVm.parse(JSON.parse((await readAll(stream)).toString('utf8')));
+    const given: unknown = JSON.parse((await readAll(stream)).toString('utf8'));
+    const restore = RestoreVm.safeParse(given);
+    if (restore.success) return answer(stream, 201, await this.captures.restore(id, restore.data.capture_id));
+    const body = CreateVm.parse(given);
     this.creates.push(body);
     await this.onCreate(id, body);
     const { vcpus, mem_mib, disk_mib } = body;
@@ -400,26 +408,4 @@ function sendFile(
     { endStream: options.isHead },
   );
   if (!options.isHead) stream.end(part);
-}
-
-function answer(stream: ServerHttp2Stream, status: number, body: unknown): void {
-  if (stream.destroyed || stream.closed) return;
-  stream.respond({ ':status': status, 'content-type': 'application/json' });
-  stream.end(JSON.stringify(body));
-}
-
-function answerError(stream: ServerHttp2Stream, error: unknown): void {
-  const known = error instanceof AppError ? error : new AppError('internal', String(error));
-  if (!stream.headersSent)
-    answer(stream, known.status, { error: { code: known.code, message: known.message } });
-}
-
-async function readAll(stream: ServerHttp2Stream): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of stream) chunks.push(chunk as Buffer);
-  return Buffer.concat(chunks);
-}
-
-function noVm(id: string): AppError {
-  return new AppError('not_found', `there is no VM ${id}`);
 }

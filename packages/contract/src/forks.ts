@@ -1,0 +1,41 @@
+/** Wire form of forks, and of the family that they make. */
+import { z } from 'zod';
+import { ErrorAnswer } from './error-body.ts';
+import { boundedInt, Timestamp } from './fields.ts';
+import { SANDBOX_STATES } from './lifecycle.ts';
+import { SandboxRecord } from './sandbox.ts';
+
+export const MAX_CHILDREN = 100;
+/** Of one answer of `GET /v1/runs/{id}/tree`. */
+export const MAX_TREE_NODES = 1000;
+
+/** Body of `POST /v1/runs/{id}/fork`. */
+export const ForkRequest = z
+  .strictObject({ count: boundedInt(1, MAX_CHILDREN, 'children').default(1) })
+  .meta({ id: 'ForkRequest' });
+export type ForkRequest = z.infer<typeof ForkRequest>;
+
+/** Answer of a fork, in order; a child that could not be made is an error in its place, and the status 207. */
+export const ForkResult = z.array(z.union([SandboxRecord, ErrorAnswer])).meta({ id: 'ForkResult' });
+export type ForkResult = z.infer<typeof ForkResult>;
+
+export const SandboxTreeNode = z
+  .object({
+    id: z.string(),
+    status: z.enum(SANDBOX_STATES),
+    parent_id: z.string().nullable(),
+    created_at: Timestamp,
+    ended_at: Timestamp.nullable(),
+  })
+  .meta({ id: 'SandboxTreeNode' });
+export type SandboxTreeNode = z.infer<typeof SandboxTreeNode>;
+
+/** Answer of `GET /v1/runs/{id}/tree`. */
+export const SandboxTree = z
+  .object({
+    root_id: z.string().describe('The ancestor that was created from an image.'),
+    nodes: z.array(SandboxTreeNode).describe(`In order of creation, at most ${MAX_TREE_NODES}.`),
+    truncated: z.boolean().describe('There are more, which were created later.'),
+  })
+  .meta({ id: 'SandboxTree' });
+export type SandboxTree = z.infer<typeof SandboxTree>;

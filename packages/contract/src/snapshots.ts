@@ -1,0 +1,48 @@
+/** Wire form of snapshots. */
+import { z } from 'zod';
+import { boundedInt, boundedText, Timestamp } from './fields.ts';
+
+const MAX_NAME_BYTES = 128;
+
+/** Body of `POST /v1/runs/{id}/snapshot`. */
+export const CreateSnapshotRequest = z
+  .strictObject({
+    name: boundedText(1, MAX_NAME_BYTES).optional().describe('For people; need not be unique.'),
+  })
+  .meta({ id: 'CreateSnapshotRequest' });
+export type CreateSnapshotRequest = z.infer<typeof CreateSnapshotRequest>;
+
+/** Body of `POST /v1/runs/{id}/rollback`. */
+export const RollbackRequest = z
+  .strictObject({ snapshot_id: boundedText(1, 64) })
+  .meta({ id: 'RollbackRequest' });
+export type RollbackRequest = z.infer<typeof RollbackRequest>;
+
+export const SnapshotRecord = z
+  .object({
+    id: z.string().meta({ example: 'snap0123456789abcdef0123' }),
+    run_id: z.string().describe('The sandbox that it was taken of.'),
+    name: z.string().nullable(),
+    image: z.string(),
+    vcpus: z.int(),
+    mem_mib: z.int(),
+    disk_mib: z.int(),
+    size_bytes: z.int().describe('On disk; what it shares with others is counted, too.'),
+    bound_to: z
+      .record(z.string(), z.string())
+      .describe('What a machine must have to restore it: versions of QEMU, kernel and the like.'),
+    created_at: Timestamp,
+  })
+  .meta({ id: 'Snapshot' });
+export type SnapshotRecord = z.infer<typeof SnapshotRecord>;
+
+/** Query of `GET /v1/snapshots`. */
+export const ListSnapshotsQuery = z.strictObject({
+  limit: z.coerce
+    .number({ error: 'must be a whole number from 1 to 500' })
+    .pipe(boundedInt(1, 500))
+    .default(100),
+  cursor: z.string().max(256).optional(),
+  run_id: z.string().max(64).optional().describe('Only those of this sandbox.'),
+});
+export type ListSnapshotsQuery = z.infer<typeof ListSnapshotsQuery>;

@@ -1,0 +1,19 @@
+import { SandboxTree } from '@coppice/contract';
+import { answers } from '../answers.ts';
+import type { App } from '../app.ts';
+import { SandboxParams } from '../params.ts';
+import type { HttpParts } from '../parts.ts';
+
+export function addGetTree(app: App, { sandboxes }: Pick<HttpParts, 'sandboxes'>): void {
+  app.route({
+    method: 'GET',
+    url: '/v1/runs/:id/tree',
+    schema: {
+      operationId: 'getSandboxTree',
+      summary: 'The family of a sandbox: all that descend from the same one by forks and snapshots',
+      params: SandboxParams,
+      response: answers(200, SandboxTree, [401, 404, 503]),
+    },
+    handler: ({ organizationId, params }) => sandboxes.getTree(organizationId, params.id),
+  });
+}

@@ -1,0 +1,25 @@
+import { SandboxRecord } from '@coppice/contract';
+import { answers } from '../answers.ts';
+import type { App } from '../app.ts';
+import { SandboxParams } from '../params.ts';
+import type { HttpParts } from '../parts.ts';
+
+export function addResumeRun(
+  app: App,
+  { sandboxes, openRequests }: Pick<HttpParts, 'sandboxes' | 'openRequests'>,
+): void {
+  app.route({
+    method: 'POST',
+    url: '/v1/runs/:id/resume',
+    schema: {
+      operationId: 'resumeSandbox',
+      summary: 'Bring a hibernated sandbox back, as it was',
+      params: SandboxParams,
+      response: answers(200, SandboxRecord, [401, 404, 409, 429, 502, 503]),
+    },
+    handler: async ({ organizationId, params }) => {
+      const driver = await sandboxes.getDriver(organizationId, params.id);
+      return openRequests.limit(organizationId, () => driver.resume());
+    },
+  });
+}

@@ -1,0 +1,40 @@
+/** What every POST that creates something has in common: its `Idempotency-Key`, and its place among the limited requests. */
+import { AppError } from '@coppice/contract';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { z } from 'zod';
+import type { IdempotentRequest, KeptAnswer } from '../sandbox/idempotency.ts';
+import type { HttpParts } from './parts.ts';
+
+export const IdempotencyHeaders = z.looseObject({ 'idempotency-key': z.string().optional() });
+
+export type IdempotencyParts = Pick<HttpParts, 'idempotency' | 'openRequests'>;
+
+export interface Creation<T> extends Pick<IdempotentRequest<T>, 'newSubjectId' | 'create' | 'find'> {
+  /** Everything in it that may not differ under the same key. */
+  body: unknown;
+}
+
+/** Sets the headers that tell about it; the status of the answer is for the endpoint to send. */
+export async function createOnce<T>(
+  { idempotency, openRequests }: IdempotencyParts,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  creation: Creation<T>,
+): Promise<KeptAnswer<T>> {
+  const { organizationId } = request;
+  const key = readKey(request.headers['idempotency-key']);
+  const path = request.originalUrl.split('?', 1)[0] ?? '';
+  return openRequests.limit(organizationId, async () => {
+    if (key === undefined) return creation.create(creation.newSubjectId());
+    const route = `${request.method} ${path}`;
+    const answer = await idempotency.run({ organizationId, route, key, ...creation });
+    if (answer.isReplayed) reply.header('idempotency-replayed', 'true');
+    return answer;
+  });
+}
+
+function readKey(header: string | string[] | undefined): string | undefined {
+  if (header === undefined) return undefined;
+  if (typeof header === 'string' && /^[\x21-\x7e]{1,255}$/.test(header)) return header;
+  throw new AppError('invalid_request', 'Idempotency-Key: must be 1 to 255 visible ASCII characters');
+}

@@ -1,0 +1,81 @@
+/**
+ * Captures, as control sees them: VMs that are saved, copied, and brought back. Every call goes on at the runner when the
+ * connection breaks, and is joined by asking again with the same ids.
+ */
+import { AppError } from '@coppice/contract';
+import { z } from 'zod';
+import {
+  CaptureInfo,
+  ForkedVms,
+  RolledBackVm,
+  VmInfo,
+  type CaptureRequest,
+  type ForkVm,
+  type RestoreVm,
+} from '../../lib/runner-protocol.ts';
+import { readBounded } from './read-stream.ts';
+import type { RunnerConnection } from './runner-connection.ts';
+import { CALL_DEADLINE_MS, callJson, get, MAX_BODY_BYTES, send, vmPath } from './runner-json.ts';
+
+const REMOVE_DEADLINE_MS = 60_000;
+
+export class RunnerCaptures {
+  readonly #connection: RunnerConnection;
+
+  constructor(connection: RunnerConnection) {
+    this.#connection = connection;
+  }
+
+  /** Saves a VM, which runs on. */
+  snapshot(id: string, captureId: string, deadlineMs: number): Promise<CaptureInfo> {
+    return this.#capture(`${vmPath(id)}/snapshot`, captureId, deadlineMs);
+  }
+
+  /** Saves a VM, which is gone then. */
+  hibernate(id: string, captureId: string, deadlineMs: number): Promise<CaptureInfo> {
+    return this.#capture(`${vmPath(id)}/hibernate`, captureId, deadlineMs);
+  }
+
+  /** Copies a VM, which runs on; the answer has one entry for each child, in their order. */
+  async fork(id: string, children: string[], deadlineMs: number): Promise<ForkedVms> {
+    const body: ForkVm = { children };
+    const request = send('POST', `${vmPath(id)}/fork`, body, deadlineMs);
+    const forked = await callJson(this.#connection, request, ForkedVms);
+    if (forked.children.length === children.length) return forked;
+    throw new AppError('internal', `the runner answered ${forked.children.length} children`);
+  }
+
+  /** Puts what was saved into the place of a VM. */
+  rollback(id: string, captureId: string, deadlineMs: number): Promise<RolledBackVm> {
+    const body: CaptureRequest = { capture_id: captureId };
+    const request = send('POST', `${vmPath(id)}/rollback`, body, deadlineMs);
+    return callJson(this.#connection, request, RolledBackVm);
+  }
+
+  /** Makes a VM of what was saved, which is kept. */
+  restore(id: string, captureId: string, deadlineMs: number): Promise<VmInfo> {
+    const body: RestoreVm = { capture_id: captureId };
+    return callJson(this.#connection, send('PUT', vmPath(id), body, deadlineMs), VmInfo);
+  }
+
+  list(): Promise<CaptureInfo[]> {
+    return callJson(this.#connection, get('/captures'), z.array(CaptureInfo));
+  }
+
+  /** Idempotent: one that is not there is removed already. */
+  async remove(captureId: string): Promise<void> {
+    const path = `/captures/${encodeURIComponent(captureId)}`;
+    try {
+      const request = { method: 'DELETE', path, headDeadlineMs: REMOVE_DEADLINE_MS } as const;
+      const { stream } = await this.#connection.request(request);
+      await readBounded(stream, { maxBytes: MAX_BODY_BYTES, deadlineMs: CALL_DEADLINE_MS });
+    } catch (error) {
+      if (!(error instanceof AppError && error.code === 'not_found')) throw error;
+    }
+  }
+
+  #capture(path: string, captureId: string, deadlineMs: number): Promise<CaptureInfo> {
+    const body: CaptureRequest = { capture_id: captureId };
+    return callJson(this.#connection, send('POST', path, body, deadlineMs), CaptureInfo);
+  }
+}

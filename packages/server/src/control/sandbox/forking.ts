@@ -1,0 +1,60 @@
+/**
+ * Children of one fork, all begun at once and each going its own way: the runner answers for all of them, and each child
+ * that it made becomes a sandbox like any other, whatever became of its siblings.
+ */
+import { AppError, type SandboxRecord } from '@coppice/contract';
+import type { ForkedVms, VmInfo } from '../../lib/runner-protocol.ts';
+import type { AskForChildren } from './sandbox-copies.ts';
+import type { SandboxDriver } from './sandbox-driver.ts';
+import { enterRecordStep } from './steps.ts';
+
+export type ForkedChild = { record: SandboxRecord } | { error: unknown };
+
+/** In the order of the children. Throws when there is none that runs. */
+export async function forkSandbox(
+  children: readonly SandboxDriver[],
+  ask: AskForChildren,
+): Promise<ForkedChild[]> {
+  const forked = askOnce(children, ask);
+  // Each child awaits it, but some may come to that late.
+  forked.catch(() => undefined);
+  const boots = children.map((child, index) => child.boot(async () => takeChild(await forked, index)));
+  const outcomes = (await Promise.allSettled(boots)).map(readOutcome);
+  const [first] = outcomes;
+  if (first !== undefined && 'error' in first && outcomes.every((one) => 'error' in one)) throw first.error;
+  return outcomes;
+}
+
+async function askOnce(children: readonly SandboxDriver[], ask: AskForChildren): Promise<ForkedVms> {
+  await enterRecordStep('record.fork');
+  const forked = await ask(children.map((child) => child.row.id));
+  await enterRecordStep('record.forked');
+  return forked;
+}
+
+function takeChild({ children }: ForkedVms, index: number): VmInfo {
+  const child = children[index];
+  if (child === undefined) throw new AppError('internal', 'the runner forgot a child');
+  if ('vm' in child) return child.vm;
+  throw new AppError(child.error.code, child.error.message);
+}
+
+function readOutcome(outcome: PromiseSettledResult<SandboxRecord>): ForkedChild {
+  return outcome.status === 'fulfilled' ? { record: outcome.value } : { error: outcome.reason };
+}
+
+/** What a fork that nobody waits for has come to: it can be begun anew if no child of it came to run. */
+export function readFork(
+  children: readonly (SandboxRecord | undefined)[],
+): 'nothing' | 'begun' | ForkedChild[] {
+  if (children.some((record) => record?.status === 'creating')) return 'begun';
+  if (children.every((record) => record === undefined || record.status === 'failed')) return 'nothing';
+  return children.map((record) =>
+    record === undefined || record.status === 'failed' ? { error: INTERRUPTED } : { record },
+  );
+}
+
+const INTERRUPTED = new AppError(
+  'unavailable',
+  'the service restarted while this child was made; fork again',
+);

@@ -1,0 +1,210 @@
+/**
+ * What a sandbox that is alive consists of in this process: its committed row, the turns in which that is changed, the
+ * operation under way, and the timer that ends it. There are two kinds of turns:
+ *
+ *     operations   fork ───────────────►│ hibernate ──────►│        as long as they take, each in its turn
+ *     commits       │ PATCH │   │ ended │   │   │   │               short: nobody waits behind an operation to be written down
+ */
+import {
+  AppError,
+  findTransition,
+  isFinal,
+  REQUEST_OF,
+  type SandboxEvent,
+  type SandboxOperation,
+  type SandboxRecord,
+  type SandboxRequest,
+  type SandboxState,
+  type StatusReason,
+} from '@coppice/contract';
+import type { Logger } from 'pino';
+import type { HostMoment } from '../../lib/host-clock.ts';
+import type { VmEnd } from '../../lib/runner-protocol.ts';
+import type { SandboxRow, SandboxUpdate } from '../db/tables.ts';
+import { momentOf, type Clock } from './clock.ts';
+import { CommittedRow } from './committed-row.ts';
+import { buildEnding, type Ending } from './ending.ts';
+import { IdleTimer, type ExpiryReason } from './idle-timer.ts';
+import { findAgeMs, findIdleMs } from './lifetime.ts';
+import { OperationTurns } from './operation-turns.ts';
+import { buildRecord } from './record.ts';
+import type { SandboxStore } from './sandbox-store.ts';
+import { SerialQueue } from './serial-queue.ts';
+import { enterRecordStep } from './steps.ts';
+
+/** After an outage of the service, so that callers can come back before their sandboxes are gone. */
+const OUTAGE_GRACE_MS = 60_000;
+
+export interface LiveSandboxParts {
+  store: SandboxStore;
+  clock: Clock;
+  log: Logger;
+  onExpire: (reason: ExpiryReason) => void;
+  /** It has ended and is committed as such. */
+  onFinal: () => void;
+}
+
+export class LiveSandbox {
+  readonly #parts: LiveSandboxParts;
+  readonly #row: CommittedRow;
+  readonly #commits = new SerialQueue();
+  readonly operations = new OperationTurns();
+  #timer: IdleTimer | undefined;
+  /** The state that the timer is for. */
+  #timedState: SandboxState | undefined;
+
+  constructor(row: SandboxRow, parts: LiveSandboxParts) {
+    this.#row = new CommittedRow(row, parts.store);
+    this.#parts = parts;
+  }
+
+  get row(): Readonly<SandboxRow> {
+    return this.#row.current;
+  }
+
+  get record(): SandboxRecord {
+    const endsInMs = this.#timer?.endsInMs ?? null;
+    const expiresAt = endsInMs === null ? null : Math.round(this.#parts.clock.wallMs() + endsInMs);
+    return buildRecord(this.row, { operation: this.operations.current, expiresAt });
+  }
+
+  /** Unix milliseconds of the last request. */
+  get lastActiveAt(): number {
+    return this.#timer === undefined
+      ? this.row.last_active_at
+      : this.#parts.clock.wallMs() - this.#timer.idleForMs;
+  }
+
+  get now(): HostMoment {
+    return momentOf(this.#parts.clock);
+  }
+
+  get isFinal(): boolean {
+    return isFinal(this.row.status);
+  }
+
+  /** Why it should end now, if it should. */
+  get expired(): ExpiryReason | undefined {
+    return this.isFinal ? undefined : this.#timer?.expired;
+  }
+
+  /** Takes up what was alive before this process started. */
+  adopt(): void {
+    this.#followState(OUTAGE_GRACE_MS);
+  }
+
+  /** Waits its turn to change the row, and decides by what is in SQL. */
+  inTurn<T>(task: () => Promise<T>): Promise<T> {
+    return this.#commits.run(() => this.#settled(task));
+  }
+
+  inCallersTurn<T>(task: () => Promise<T>): Promise<T> {
+    return this.#commits.runBounded(() => this.#settled(task));
+  }
+
+  /** Only in a turn. */
+  async commit(change: SandboxUpdate): Promise<void> {
+    await this.#row.commit(change);
+    this.#followState(0);
+  }
+
+  /** Only in a turn. Writes down an end that is told or found out; any other event changes nothing here. */
+  async handleEvent(event: SandboxEvent, reason: StatusReason, end?: VmEnd): Promise<void> {
+    const transition = findTransition(this.row.status, event);
+    if (transition.outcome !== 'accept') return;
+    if (transition.to === 'destroyed' || transition.to === 'failed')
+      await this.end({ status: transition.to, reason, end });
+  }
+
+  /** Only in a turn. */
+  async end(ending: Omit<Ending, 'now'>): Promise<void> {
+    await enterRecordStep('record.end');
+    await this.commit(buildEnding(this.row, { ...ending, now: this.now }));
+    const { status, reason } = ending;
+    this.#parts.log.info({ status, reason, uptime_ms: this.row.uptime_ms }, 'the sandbox has ended');
+  }
+
+  /** Does what a caller asks for when its turn has come; refused as the contract's tables say. */
+  async operate<T>(operation: SandboxOperation, work: () => Promise<T>): Promise<T> {
+    const request = REQUEST_OF[operation];
+    if (!this.operations.admits(request)) throw this.refusal(request);
+    return this.operations.run(async () => {
+      await this.settle();
+      this.require(request);
+      return this.operations.hold(operation, work);
+    }, true);
+  }
+
+  /** Resolves when the row is what SQL has. */
+  settle(): Promise<void> {
+    return this.inTurn(async () => undefined);
+  }
+
+  require(request: SandboxRequest): void {
+    if (findTransition(this.row.status, request).outcome !== 'accept') throw this.refusal(request);
+  }
+
+  refusal(what: string): AppError {
+    const state = this.isFinal ? this.row.status : (this.operations.current ?? this.row.status);
+    const reason = this.row.status_reason === null ? '' : ` (${this.row.status_reason})`;
+    return new AppError('invalid_state', `the sandbox is ${state}${reason}; "${what}" is not possible now`, {
+      details: { status: this.row.status },
+    });
+  }
+
+  /** A request has come: it does not end for idleness before the returned function is called. */
+  open(): () => void {
+    return this.#timer?.open() ?? (() => undefined);
+  }
+
+  restartTimer(): void {
+    this.#timer?.restart(this.#idleTimeoutMs);
+  }
+
+  noteSeen(seen: HostMoment): void {
+    this.#row.noteSeen(seen);
+  }
+
+  grace(): void {
+    this.#timer?.grace(OUTAGE_GRACE_MS);
+  }
+
+  /** Stops the timer and nothing else: the sandbox lives on. */
+  detach(): void {
+    this.#timer?.stop();
+  }
+
+  /** A hibernated one has nothing left to be idle with. */
+  get #idleTimeoutMs(): number {
+    return this.row.status === 'running' ? this.row.timeout_s * 1000 : 0;
+  }
+
+  async #settled<T>(task: () => Promise<T>): Promise<T> {
+    if (await this.#row.settle()) this.#followState(OUTAGE_GRACE_MS);
+    return task();
+  }
+
+  #followState(graceMs: number): void {
+    const { status } = this.row;
+    if (status === this.#timedState) return;
+    this.#timer?.stop();
+    this.#timedState = status;
+    if (this.isFinal) this.#parts.onFinal();
+    else if (status !== 'creating') this.#timer = this.#startTimer(graceMs);
+  }
+
+  #startTimer(graceMs: number): IdleTimer {
+    const { clock, onExpire } = this.#parts;
+    const { max_lifetime_s } = this.row;
+    const lifetimeLeftMs =
+      max_lifetime_s === null ? undefined : max_lifetime_s * 1000 - findAgeMs(this.row, this.now);
+    return new IdleTimer({
+      clock,
+      timeoutMs: this.#idleTimeoutMs,
+      idleForMs: findIdleMs(this.row, this.now),
+      graceMs,
+      onExpire,
+      ...(lifetimeLeftMs === undefined ? {} : { lifetimeLeftMs }),
+    });
+  }
+}

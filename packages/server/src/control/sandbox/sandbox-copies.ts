@@ -1,0 +1,67 @@
+/** What is made of a sandbox while it runs, and what it is put back to: forks, snapshots, rollbacks. */
+import { AppError, type SandboxOperation, type SandboxRecord } from '@coppice/contract';
+import type { CaptureInfo, ForkedVms } from '../../lib/runner-protocol.ts';
+import type { LiveSandbox } from './live-sandbox.ts';
+import { resolveMissing } from './missing-vm.ts';
+import type { SandboxVm } from './sandbox-vm.ts';
+import { enterRecordStep } from './steps.ts';
+import { addUsage } from './usage.ts';
+
+export type AskForChildren = (ids: string[]) => Promise<ForkedVms>;
+export type AskForCapture = (id: string) => Promise<CaptureInfo>;
+
+export class SandboxCopies {
+  readonly #live: LiveSandbox;
+  readonly #vm: SandboxVm;
+
+  constructor(live: LiveSandbox, vm: SandboxVm) {
+    this.#live = live;
+    this.#vm = vm;
+  }
+
+  fork<T>(work: (ask: AskForChildren) => Promise<T>): Promise<T> {
+    return this.#operate('forking', () => work((children) => this.#ask(() => this.#vm.fork(children))));
+  }
+
+  snapshot<T>(work: (ask: AskForCapture) => Promise<T>): Promise<T> {
+    return this.#operate('snapshotting', () => work((id) => this.#ask(() => this.#vm.snapshot(id))));
+  }
+
+  async rollback(captureId: string): Promise<SandboxRecord> {
+    await this.#operate('rolling_back', async () => {
+      await enterRecordStep('record.rollback');
+      const { replaced_usage } = await this.#ask(() => this.#vm.rollback(captureId));
+      await enterRecordStep('record.rolled_back');
+      await this.#live.inTurn(async () => {
+        this.#live.require('rollback');
+        await this.#live.commit(addUsage(this.#live.row, replaced_usage));
+      });
+    });
+    return this.#live.record;
+  }
+
+  /** The sandbox is not idle meanwhile. */
+  #operate<T>(operation: SandboxOperation, work: () => Promise<T>): Promise<T> {
+    return this.#live.operate(operation, async () => {
+      const close = this.#live.open();
+      try {
+        return await work();
+      } finally {
+        close();
+      }
+    });
+  }
+
+  /** Tells a VM that is gone from a capture that is. */
+  async #ask<T>(call: () => Promise<T>): Promise<T> {
+    try {
+      return await call();
+    } catch (error) {
+      if (!(error instanceof AppError && error.code === 'not_found')) throw error;
+      if (await this.#vm.isThere())
+        throw new AppError('snapshot_unusable', 'what was saved is gone from this machine', { cause: error });
+      await this.#live.inTurn(() => resolveMissing(this.#live, this.#vm));
+      throw this.#live.row.status === 'running' ? error : this.#live.refusal('use');
+    }
+  }
+}

@@ -1,0 +1,61 @@
+/**
+ * Keeps what the runner has saved true to the records: a capture that no record names, of a snapshot that was never
+ * finished or of a sandbox that was resumed or destroyed, is removed after a grace; so is a snapshot's record that somebody
+ * left in the middle. A finished record whose capture is not there stays, and says so when it is used: a disk that is not
+ * mounted yet must not cost anybody a snapshot.
+ */
+import type { Logger } from 'pino';
+import type { CaptureInfo } from '../../lib/runner-protocol.ts';
+import type { RunnerCaptures } from '../placement/runner-captures.ts';
+import type { Clock } from '../sandbox/clock.ts';
+import type { Sandboxes } from '../sandbox/sandboxes.ts';
+import type { SnapshotStore } from './snapshot-store.ts';
+import type { Snapshots } from './snapshots.ts';
+
+export interface CaptureKeeperParts {
+  captures: RunnerCaptures;
+  snapshots: Snapshots;
+  store: SnapshotStore;
+  sandboxes: Sandboxes;
+  clock: Clock;
+  graceMs: number;
+  log: Logger;
+}
+
+export class CaptureKeeper {
+  readonly #parts: CaptureKeeperParts;
+  /** Captures that no record names, and since when. */
+  #orphans = new Map<string, number>();
+
+  constructor(parts: CaptureKeeperParts) {
+    this.#parts = parts;
+  }
+
+  async reconcile(): Promise<void> {
+    const { snapshots, captures, clock, graceMs } = this.#parts;
+    await snapshots.resolveInterrupted();
+    const now = clock.monotonicMs();
+    const orphans = await this.#findOrphans(await captures.list());
+    this.#orphans = new Map(orphans.map(({ id }) => [id, this.#orphans.get(id) ?? now]));
+    for (const [id, since] of this.#orphans) if (now - since >= graceMs) await this.#remove(id);
+  }
+
+  async #findOrphans(captures: readonly CaptureInfo[]): Promise<CaptureInfo[]> {
+    const ids = captures.filter(({ kind }) => kind === 'snapshot').map(({ id }) => id);
+    const known = await this.#parts.store.findKnown(ids);
+    return captures.filter((one) => !known.has(one.id) && !this.#isHibernation(one));
+  }
+
+  /** Of a sandbox that is hibernated, or that something is being done to. */
+  #isHibernation({ kind, id, vm_id }: CaptureInfo): boolean {
+    const driver = this.#parts.sandboxes.findDriver(vm_id);
+    if (kind !== 'hibernation' || driver === undefined) return false;
+    return driver.isBusy || driver.row.hibernation_id === id;
+  }
+
+  async #remove(id: string): Promise<void> {
+    this.#parts.log.warn({ capture_id: id }, 'a capture that no record names is removed');
+    await this.#parts.captures.remove(id);
+    this.#orphans.delete(id);
+  }
+}

@@ -1,0 +1,114 @@
+/** Snapshots in SQL: what was saved of which sandbox, and what is still being made or removed. */
+import { sql } from 'kysely';
+import type { Database } from '../db/database.ts';
+import type { NewSnapshotRow, SnapshotRow } from '../db/tables.ts';
+
+export interface SnapshotFilter {
+  organizationId: string;
+  /** Only those of this sandbox. */
+  runId?: string;
+  limit: number;
+  /** Only those older than this one. */
+  after?: { createdAt: number; id: string };
+}
+
+export interface SavedSnapshot {
+  sizeBytes: number;
+  boundTo: Record<string, string>;
+}
+
+export class SnapshotStore {
+  readonly #db: Database;
+
+  constructor(db: Database) {
+    this.#db = db;
+  }
+
+  async insert(row: NewSnapshotRow): Promise<void> {
+    await this.#db.insertInto('snapshots').values(row).execute();
+  }
+
+  /** Undefined when it is not being made any more. */
+  complete(id: string, { sizeBytes, boundTo }: SavedSnapshot): Promise<SnapshotRow | undefined> {
+    return this.#db
+      .updateTable('snapshots')
+      .set({ status: 'ready', size_bytes: sizeBytes, bound_to: JSON.stringify(boundTo) })
+      .where('id', '=', id)
+      .where('status', '=', 'creating')
+      .returningAll()
+      .executeTakeFirst();
+  }
+
+  /** In whatever state it is. */
+  find(organizationId: string, id: string): Promise<SnapshotRow | undefined> {
+    return this.#db
+      .selectFrom('snapshots')
+      .selectAll()
+      .where('id', '=', id)
+      .where('organization_id', '=', organizationId)
+      .executeTakeFirst();
+  }
+
+  /** Those that are ready, newest first. */
+  list({ organizationId, runId, limit, after }: SnapshotFilter): Promise<SnapshotRow[]> {
+    let query = this.#db
+      .selectFrom('snapshots')
+      .selectAll()
+      .where('organization_id', '=', organizationId)
+      .where('status', '=', 'ready')
+      .orderBy('created_at', 'desc')
+      .orderBy('id', 'desc')
+      .limit(limit);
+    if (runId !== undefined) query = query.where('run_id', '=', runId);
+    if (after !== undefined)
+      query = query.where(sql<boolean>`(created_at, id) < (${after.createdAt}, ${after.id})`);
+    return query.execute();
+  }
+
+  /** Bytes of those that are ready. */
+  async sumBytes(organizationId: string): Promise<number> {
+    const { bytes } = await this.#db
+      .selectFrom('snapshots')
+      .select(sql<string>`coalesce(sum(size_bytes), 0)::text`.as('bytes'))
+      .where('organization_id', '=', organizationId)
+      .where('status', '=', 'ready')
+      .executeTakeFirstOrThrow();
+    return Number(bytes);
+  }
+
+  /** From here on it is nobody's. False when it was in no state of `from`. */
+  async condemn(id: string, from: readonly SnapshotRow['status'][]): Promise<boolean> {
+    const { numUpdatedRows } = await this.#db
+      .updateTable('snapshots')
+      .set({ status: 'deleting' })
+      .where('id', '=', id)
+      .where('status', 'in', [...from])
+      .executeTakeFirst();
+    return numUpdatedRows > 0n;
+  }
+
+  /** Those that are being made or removed, of every organization. */
+  async listUnsettled(): Promise<string[]> {
+    const rows = await this.#db
+      .selectFrom('snapshots')
+      .select('id')
+      .where('status', 'in', ['creating', 'deleting'])
+      .execute();
+    return rows.map((row) => row.id);
+  }
+
+  /** Those of the ids that are in SQL, in whatever state. */
+  async findKnown(ids: readonly string[]): Promise<Set<string>> {
+    if (ids.length === 0) return new Set();
+    const rows = await this.#db
+      .selectFrom('snapshots')
+      .select('id')
+      .where('id', 'in', [...ids])
+      .execute();
+    return new Set(rows.map((row) => row.id));
+  }
+
+  async remove(id: string): Promise<void> {
+    await this.#db.deleteFrom('snapshots').where('id', '=', id).where('status', '=', 'deleting').execute();
+  }
+}

@@ -1,0 +1,186 @@
+/**
+ * Snapshots of each organization. A snapshot is a row in SQL and a capture at the runner, made and removed in this order,
+ * so that a capture is never without a row and a row that is `ready` never without a capture:
+ *
+ *     row `creating` ─► capture ─► row `ready`   …   row `deleting` ─► capture removed ─► row removed
+ *
+ * A row that is found `creating` or `deleting` with nobody at work is removed, with its capture (capture-keeper.ts).
+ */
+import { AppError, type CreateSnapshotRequest, type SnapshotRecord } from '@coppice/contract';
+import type { Logger } from 'pino';
+import type { CaptureInfo } from '../../lib/runner-protocol.ts';
+import type { ControlLimits } from '../control-config.ts';
+import type { SandboxRow, SnapshotRow } from '../db/tables.ts';
+import type { RunnerCaptures } from '../placement/runner-captures.ts';
+import type { Clock } from '../sandbox/clock.ts';
+import type { Subject } from '../sandbox/idempotency.ts';
+import type { SandboxDriver } from '../sandbox/sandbox-driver.ts';
+import { SerialQueue } from '../sandbox/serial-queue.ts';
+import { enterRecordStep } from '../sandbox/steps.ts';
+import type { SnapshotFilter, SnapshotStore } from './snapshot-store.ts';
+
+export interface SnapshotsParts {
+  store: SnapshotStore;
+  captures: RunnerCaptures;
+  clock: Clock;
+  limits: Pick<ControlLimits, 'snapshotBytesPerOrganization'>;
+  log: Logger;
+}
+
+export interface NewSnapshot {
+  /** From `newSnapshotId()`. */
+  id: string;
+  driver: SandboxDriver;
+  request: CreateSnapshotRequest;
+}
+
+export class Snapshots {
+  readonly #parts: SnapshotsParts;
+  readonly #store: SnapshotStore;
+  /** Those that somebody here is making or removing. */
+  readonly #underWay = new Set<string>();
+  /** One snapshot after the other becomes ready, so that two cannot use up the same rest of a quota. */
+  readonly #completions = new SerialQueue();
+
+  constructor(parts: SnapshotsParts) {
+    this.#parts = parts;
+    this.#store = parts.store;
+  }
+
+  /** Resolves when it is safe on disk. The sandbox runs on, but for a moment. */
+  create({ id, driver, request }: NewSnapshot): Promise<SnapshotRecord> {
+    return driver.snapshot((ask) =>
+      this.#whileUnderWay(id, async () => {
+        await this.#checkQuota(driver.row.organization_id, 0);
+        await this.#store.insert(this.#buildRow(id, driver.row, request.name ?? null));
+        try {
+          await enterRecordStep('record.snapshot');
+          const capture = await ask(id);
+          await enterRecordStep('record.saved');
+          return buildSnapshotRecord(await this.#completions.run(() => this.#complete(driver.row, capture)));
+        } catch (error) {
+          // Also when it was completed unheard: whoever asked is told that it was not.
+          await this.#eraseOrLeave(id, ['creating', 'ready']);
+          throw error;
+        }
+      }),
+    );
+  }
+
+  /** Throws `not_found` when this organization has no such snapshot. */
+  async get(organizationId: string, id: string): Promise<SnapshotRow> {
+    const row = await this.#store.find(organizationId, id);
+    if (row?.status === 'ready') return row;
+    throw new AppError('not_found', `there is no snapshot ${JSON.stringify(id.slice(0, 64))}`);
+  }
+
+  async list(filter: SnapshotFilter): Promise<{ records: SnapshotRecord[]; createdAt: number[] }> {
+    const rows = await this.#store.list(filter);
+    return { records: rows.map(buildSnapshotRecord), createdAt: rows.map((row) => row.created_at) };
+  }
+
+  /** What a snapshot has come to, for its Idempotency-Key. */
+  async findSubject(organizationId: string, id: string): Promise<Subject<SnapshotRecord>> {
+    const row = await this.#store.find(organizationId, id);
+    if (row === undefined) return 'nothing';
+    return row.status === 'ready' ? { status: 201, body: buildSnapshotRecord(row) } : 'begun';
+  }
+
+  /** It is gone for everybody when this resolves, although its space may come back later. */
+  delete(organizationId: string, id: string): Promise<void> {
+    return this.#whileUnderWay(id, async () => {
+      await this.get(organizationId, id);
+      if (await this.#store.condemn(id, ['ready'])) await this.#eraseOrLeave(id, ['deleting']);
+      else await this.get(organizationId, id);
+    });
+  }
+
+  /** Removes what was left in the middle by somebody who is gone. */
+  async resolveInterrupted(): Promise<void> {
+    for (const id of await this.#store.listUnsettled()) {
+      if (this.#underWay.has(id)) continue;
+      await this.#whileUnderWay(id, () => this.#erase(id, ['creating', 'deleting']));
+    }
+  }
+
+  async #complete(sandbox: Readonly<SandboxRow>, capture: CaptureInfo): Promise<SnapshotRow> {
+    await this.#checkQuota(sandbox.organization_id, capture.size_bytes);
+    const saved = { sizeBytes: capture.size_bytes, boundTo: capture.bound_to };
+    const row = await this.#store.complete(capture.id, saved);
+    if (row === undefined) throw new AppError('internal', 'the record of a snapshot is gone');
+    return row;
+  }
+
+  async #checkQuota(organizationId: string, neededBytes: number): Promise<void> {
+    const limit = this.#parts.limits.snapshotBytesPerOrganization;
+    const used = await this.#store.sumBytes(organizationId);
+    if (used + neededBytes <= limit && used < limit) return;
+    const needed = neededBytes === 0 ? '' : `, ${neededBytes} more are needed`;
+    throw new AppError(
+      'capacity',
+      `the organization's snapshots take ${used} bytes${needed}, the limit is ${limit}; delete some`,
+    );
+  }
+
+  /** For what has been decided already: the reconciler finds what is left. */
+  async #eraseOrLeave(id: string, from: readonly SnapshotRow['status'][]): Promise<void> {
+    try {
+      await this.#erase(id, from);
+    } catch (error) {
+      this.#parts.log.warn({ err: error, snapshot_id: id }, 'a snapshot is left to the reconciler');
+    }
+  }
+
+  async #erase(id: string, from: readonly SnapshotRow['status'][]): Promise<void> {
+    if (!(await this.#store.condemn(id, from))) return;
+    await enterRecordStep('record.erase');
+    await this.#parts.captures.remove(id);
+    await enterRecordStep('record.erased');
+    await this.#store.remove(id);
+  }
+
+  async #whileUnderWay<T>(id: string, work: () => Promise<T>): Promise<T> {
+    this.#underWay.add(id);
+    try {
+      return await work();
+    } finally {
+      this.#underWay.delete(id);
+    }
+  }
+
+  #buildRow(id: string, sandbox: Readonly<SandboxRow>, name: string | null) {
+    return {
+      id,
+      organization_id: sandbox.organization_id,
+      status: 'creating' as const,
+      run_id: sandbox.id,
+      name,
+      image: sandbox.image,
+      vcpus: sandbox.vcpus,
+      mem_mib: sandbox.mem_mib,
+      disk_mib: sandbox.disk_mib,
+      size_bytes: 0,
+      bound_to: '{}',
+      created_at: this.#parts.clock.wallMs(),
+      timeout_s: sandbox.timeout_s,
+      max_lifetime_s: sandbox.max_lifetime_s,
+      labels: JSON.stringify(sandbox.labels),
+      auto_hibernate: sandbox.auto_hibernate,
+    };
+  }
+}
+
+function buildSnapshotRecord(row: SnapshotRow): SnapshotRecord {
+  return {
+    id: row.id,
+    run_id: row.run_id,
+    name: row.name,
+    image: row.image,
+    vcpus: row.vcpus,
+    mem_mib: row.mem_mib,
+    disk_mib: row.disk_mib,
+    size_bytes: row.size_bytes,
+    bound_to: row.bound_to,
+    created_at: new Date(row.created_at).toISOString(),
+  };
+}
