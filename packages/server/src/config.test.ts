@@ -47,6 +47,7 @@ test('a setting that cannot be used is refused by its name', () => {
     ['COPPICE_MEM_OVERCOMMIT', '0'],
     ['COPPICE_CPU_OVERCOMMIT', 'many'],
     ['COPPICE_DISK_RESERVE_MIB', '1.5'],
+    ['COPPICE_SNAPSHOT_QUOTA_GIB', '-1'],
     ['COPPICE_UID_BASE', '0'],
     ['COPPICE_NETWORK', 'yes'],
     ['COPPICE_GUEST_CIDR', 'ten'],

@@ -17,6 +17,8 @@ import { EXPOSURE_SETTINGS, readExposure } from './exposure-settings.ts';
 import type { TlsPaths } from './lib/tls/tls-pair.ts';
 import type { RunnerConfig } from './runner/runner-config.ts';
 
+const GIBIBYTE = 2 ** 30;
+
 export { ConfigError } from './config-error.ts';
 
 export interface Config {
@@ -97,6 +99,7 @@ export const Settings = z.object({
   COPPICE_CPU_OVERCOMMIT: z.coerce.number().min(0.1).max(1000).default(16),
   COPPICE_DISK_RESERVE_MIB: z.coerce.number().int().min(64).max(1_000_000_000).default(2048),
   COPPICE_IMAGE_CACHE_MIB: z.coerce.number().int().min(0).max(1_000_000_000).default(20_480),
+  COPPICE_SNAPSHOT_QUOTA_GIB: z.coerce.number().min(0).max(1_000_000).default(100),
   COPPICE_UID_BASE: z.coerce.number().int().min(1000).max(2_000_000_000).default(1_600_000),
   COPPICE_FAULT_DIR: z.string().optional(),
   DATABASE_URL: z.string().optional(),
@@ -148,6 +151,7 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
       runDir: join(runDir, 'control'),
       runnerSocket,
       postgresBin: manifest.postgres_bin.path,
+      limits: { snapshotBytesPerOrganization: Math.round(settings.COPPICE_SNAPSHOT_QUOTA_GIB * GIBIBYTE) },
       ...(settings.DATABASE_URL === undefined ? {} : { databaseUrl: settings.DATABASE_URL }),
       ...(settings.COPPICE_BOOTSTRAP_KEY === undefined
         ? {}
