@@ -59,6 +59,10 @@ func (m *Memory) explain(err error) error {
 	if errors.Is(err, unix.ESRCH) || !m.isAlive() {
 		return fault.ErrVMGone
 	}
+	// The module yama lets root and a process's ancestors read it, which an ordinary user's service is not.
+	if errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("reading the VM's RAM: %w (without root, kernel.yama.ptrace_scope has to be 0)", err)
+	}
 	return fmt.Errorf("reading the VM's RAM: %w", err)
 }
 
