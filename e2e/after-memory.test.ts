@@ -1,0 +1,70 @@
+/** Most of a guest's memory, and both of its processors, after every way to clone it. */
+import assert from 'node:assert/strict';
+import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
+import { cloneCheck, describeClones, everyone, forEach } from './fixtures/clone-check.ts';
+import type { CloneGuest } from './fixtures/clone-guest.ts';
+import { shared } from './fixtures/shared.ts';
+
+const FILLED_MIB = 800;
+const PAGES = FILLED_MIB * 256;
+const MIN_ROUNDS = 5;
+
+interface Hash {
+  hash: string;
+  pages: number;
+  /** Numbers of pages that are not what was written to them. */
+  wrong: number[];
+}
+
+const hash = (guest: CloneGuest): Promise<Hash> => guest.memory('/hash');
+
+/** How often each processor has done its share; both go on while they are asked to. */
+const readRounds = (guest: CloneGuest): Promise<[number, number]> => guest.memory('/burn');
+
+async function waitForRounds(guest: CloneGuest): Promise<void> {
+  const from = await readRounds(guest);
+  await guest.waitFor('work of both processors', async () => {
+    const now = await readRounds(guest);
+    return now.every((rounds, index) => rounds >= from[index]! + MIN_ROUNDS) ? true : undefined;
+  });
+}
+
+const processors = cloneCheck<[number, number]>({
+  name: 'both processors, busy at the capture, go on',
+  before: async (parent) => {
+    await parent.memory('/burn?state=on');
+    await waitForRounds(parent);
+    return readRounds(parent);
+  },
+  verify: async (family, before) => {
+    // One after the other: there are fewer processors here than in all of them.
+    for (const guest of everyone(family)) {
+      const now = await readRounds(guest);
+      assert.ok(
+        now.every((rounds, index) => rounds >= before[index]!),
+        `${now.join(' ')} after ${before.join(' ')}`,
+      );
+      await waitForRounds(guest);
+      assert.equal(await guest.read('nproc'), '2');
+      await guest.memory('/burn?state=off');
+    }
+  },
+});
+
+const memory = cloneCheck<Hash>({
+  name: `${FILLED_MIB} MiB of 1 GiB are what they were`,
+  install: (parent) => parent.startMemory(FILLED_MIB),
+  before: hash,
+  verify: async (family, before) => {
+    assert.deepEqual([before.pages, before.wrong], [PAGES, []]);
+    for (const now of await forEach(everyone(family), hash)) assert.deepEqual(now, before);
+  },
+});
+
+describeClones({
+  title: 'memory and processors of a clone',
+  api: async () => (await shared()).api,
+  shape: () => Promise.resolve({ image: BASE_IMAGE, mem_mib: 1024, vcpus: 2 }),
+  install: (parent) => parent.installProbe(),
+  checks: [memory, processors],
+});

@@ -1,0 +1,98 @@
+/** PostgreSQL that is written to while its sandbox is cloned in every way. */
+import assert from 'node:assert/strict';
+import { cloneCheck, describeClones, everyone, forEach } from './fixtures/clone-check.ts';
+import { PROGRAMS, type CloneGuest } from './fixtures/clone-guest.ts';
+import { DATA_DIRECTORY, pushPostgresImage } from './fixtures/clone-postgres-image.ts';
+import { shared } from './fixtures/shared.ts';
+
+const MIN_ROWS = 10;
+const ACKNOWLEDGED = '/tmp/acknowledged';
+/** In one statement, which sees one moment. Each transfer changes all four sums by the same. */
+const QUESTION = `
+  SELECT (SELECT count(*) FROM rows), (SELECT coalesce(max(id), 0) FROM rows),
+    (SELECT count(*) FROM pgbench_history), (SELECT coalesce(sum(delta), 0) FROM pgbench_history),
+    (SELECT sum(abalance) FROM pgbench_accounts), (SELECT sum(tbalance) FROM pgbench_tellers),
+    (SELECT sum(bbalance) FROM pgbench_branches)`;
+/** Fails where an index and its table do not agree. */
+const AMCHECK =
+  "SELECT bt_index_check(oid, true) FROM pg_class WHERE relname IN ('rows_pkey', 'pgbench_accounts_pkey')";
+
+interface Contents {
+  /** The last row of which its writer knows that it is in. */
+  acknowledged: number;
+  transfers: number;
+}
+
+function asPostgres(guest: CloneGuest, command: string, stdin?: string): Promise<string> {
+  return guest.read(command, { user: 'postgres', cwd: '/tmp', ...(stdin === undefined ? {} : { stdin }) });
+}
+
+/** Answers lines with a space between the columns. */
+function ask(guest: CloneGuest, question: string): Promise<string> {
+  return asPostgres(guest, "psql -qtAX -v ON_ERROR_STOP=1 -F ' '", question);
+}
+
+/** Fails unless every row that was acknowledged is there, and no transfer is there by halves. */
+async function readContents(guest: CloneGuest): Promise<Contents> {
+  const acknowledged = Number(await guest.read(`tail -n 1 ${ACKNOWLEDGED}`));
+  const shown = await ask(guest, QUESTION);
+  const [rows, last, transfers, ...sums] = shown.split(' ').map(Number);
+  assert.equal(rows, last, `${guest.id}: no row is missing`);
+  assert.ok(rows! >= acknowledged, `${guest.id}: ${rows} of ${acknowledged} rows`);
+  assert.equal(new Set(sums).size, 1, `${guest.id}: ${sums.join(' ')}`);
+  return { acknowledged, transfers: transfers! };
+}
+
+async function waitForMore(guest: CloneGuest, before: Contents): Promise<void> {
+  await guest.waitFor('rows and transfers', async () => {
+    const now = await readContents(guest);
+    const isMore = now.acknowledged >= before.acknowledged + MIN_ROWS && now.transfers > before.transfers;
+    return isMore ? true : undefined;
+  });
+}
+
+const transactions = cloneCheck<Contents>({
+  name: 'it goes on, has every row that was acknowledged, and no transaction by halves',
+  install: async (parent) => {
+    await parent.install('clone-postgres.sh');
+    await asPostgres(
+      parent,
+      `pg_ctl --silent --wait --pgdata=${DATA_DIRECTORY} --log=/tmp/postgres.log start`,
+    );
+    const writer = `bash ${PROGRAMS}/clone-postgres.sh ${ACKNOWLEDGED}`;
+    await asPostgres(parent, `setsid ${writer} </dev/null >/tmp/writer.log 2>&1 &`);
+    await parent.read(`until [ -s ${ACKNOWLEDGED} ]; do sleep 0.2; done`);
+  },
+  before: readContents,
+  diverge: waitForMore,
+  verify: async (family, before) => {
+    await forEach(everyone(family), async (guest) => {
+      assert.ok((await readContents(guest)).acknowledged >= before.acknowledged, guest.id);
+      await waitForMore(guest, before);
+      await ask(guest, AMCHECK);
+    });
+  },
+});
+
+/** Last: in a clone that nobody goes on with, it also ends the writers. */
+const recovery = cloneCheck({
+  name: 'in a clone that is another sandbox it also recovers from a crash, with all that was acknowledged',
+  verify: async ({ parent, clones }) => {
+    if (parent === undefined) return;
+    await forEach(clones, async (guest) => {
+      const before = await readContents(guest);
+      const restart = `pg_ctl --silent --wait --pgdata=${DATA_DIRECTORY} --mode=immediate --log=/tmp/postgres.log restart`;
+      await asPostgres(guest, restart);
+      const now = await readContents(guest);
+      assert.ok(now.acknowledged >= before.acknowledged && now.transfers >= before.transfers);
+      await ask(guest, AMCHECK);
+    });
+  },
+});
+
+describeClones({
+  title: 'PostgreSQL in a clone',
+  api: async () => (await shared()).api,
+  shape: async () => ({ image: await pushPostgresImage((await shared()).registry), mem_mib: 512, vcpus: 2 }),
+  checks: [transactions, recovery],
+});
