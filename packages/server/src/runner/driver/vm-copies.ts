@@ -62,7 +62,7 @@ export class VmCopies {
       await using partial = captures.begin();
       const job = this.#jobFor(driver, partial.path, { isDurable: true });
       const taken = await takeCapture(job);
-      return this.#publish(captureId, driver, { job, taken });
+      return await this.#publish(captureId, driver, { job, taken });
     });
   }
 
