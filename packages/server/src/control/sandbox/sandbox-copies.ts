@@ -1,9 +1,9 @@
 /** What is made of a sandbox while it runs, and what it is put back to: forks, snapshots, rollbacks. */
-import { AppError, type SandboxOperation, type SandboxRecord } from '@coppice/contract';
+import type { SandboxOperation, SandboxRecord } from '@coppice/contract';
 import type { CaptureInfo, ForkedVms } from '../../lib/runner-protocol.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
 import { resolveMissing } from './missing-vm.ts';
-import type { SandboxVm } from './sandbox-vm.ts';
+import { captureGone, isNotFound, type SandboxVm } from './sandbox-vm.ts';
 import { enterRecordStep } from './steps.ts';
 import { addUsage } from './usage.ts';
 
@@ -57,9 +57,8 @@ export class SandboxCopies {
     try {
       return await call();
     } catch (error) {
-      if (!(error instanceof AppError && error.code === 'not_found')) throw error;
-      if (await this.#vm.isThere())
-        throw new AppError('snapshot_unusable', 'what was saved is gone from this machine', { cause: error });
+      if (!isNotFound(error)) throw error;
+      if (await this.#vm.isThere()) throw captureGone(error);
       await this.#live.inTurn(() => resolveMissing(this.#live, this.#vm));
       throw this.#live.row.status === 'running' ? error : this.#live.refusal('use');
     }

@@ -8,13 +8,7 @@
  *
  * What is begun goes on when the caller leaves: the driver's promises belong to nobody's connection.
  */
-import {
-  AppError,
-  findAdmission,
-  type DestroyResult,
-  type SandboxRecord,
-  type StatusReason,
-} from '@coppice/contract';
+import { findAdmission, type DestroyResult, type SandboxRecord, type StatusReason } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { HostMoment } from '../../lib/host-clock.ts';
 import type { VmEnd } from '../../lib/runner-protocol.ts';
@@ -31,7 +25,7 @@ import { SandboxBoot, type StartVm } from './sandbox-boot.ts';
 import { SandboxCopies, type AskForCapture, type AskForChildren } from './sandbox-copies.ts';
 import { SandboxHibernation } from './sandbox-hibernation.ts';
 import type { SandboxStore } from './sandbox-store.ts';
-import { SandboxVm } from './sandbox-vm.ts';
+import { isNotFound, SandboxVm } from './sandbox-vm.ts';
 import { enterRecordStep } from './steps.ts';
 
 export interface DriverParts {
@@ -114,7 +108,7 @@ export class SandboxDriver {
     try {
       return await task();
     } catch (error) {
-      if (error instanceof AppError && error.code === 'not_found') await this.handleMissing(since);
+      if (isNotFound(error)) await this.handleMissing(since);
       throw this.#isGuestGone ? this.#live.refusal('use') : error;
     } finally {
       close();
@@ -208,6 +202,7 @@ export class SandboxDriver {
       else if (this.row.auto_hibernate && this.row.status === 'hibernated' && current === null)
         await this.#hibernation.wake();
       else {
+        if (!this.#live.operations.admits('use')) throw this.#live.refusal('use');
         this.#live.require('use');
         return this.#live.open();
       }

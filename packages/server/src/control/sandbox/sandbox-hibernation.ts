@@ -62,9 +62,7 @@ export class SandboxHibernation {
     const captureId = this.#live.row.hibernation_id;
     if (captureId === null) throw new AppError('internal', 'a hibernated sandbox names no hibernation');
     await enterRecordStep('record.resume');
-    await this.#vm.restore(captureId).catch((error: unknown) => {
-      throw explainAbsence(error);
-    });
+    await this.#vm.restore(captureId);
     await enterRecordStep('record.resumed');
     await this.#live.inTurn(() => this.#commitResumed());
   }
@@ -94,11 +92,4 @@ export class SandboxHibernation {
     });
     if (this.#live.row.status !== 'hibernated') throw error;
   }
-}
-
-function explainAbsence(error: unknown): unknown {
-  if (!(error instanceof AppError) || error.code !== 'not_found') return error;
-  return new AppError('snapshot_unusable', 'what the sandbox was saved to is gone from this machine', {
-    cause: error,
-  });
 }

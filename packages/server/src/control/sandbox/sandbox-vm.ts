@@ -43,9 +43,15 @@ export class SandboxVm {
     );
   }
 
-  /** Brings it up from a capture, which is kept. */
-  restore(captureId: string): Promise<VmInfo> {
-    return this.#insistOnCapture((leftMs) => this.#runner.captures.restore(this.#id, captureId, leftMs));
+  /** Brings it up from a capture, which is kept; AppError `snapshot_unusable` when that is gone. */
+  async restore(captureId: string): Promise<VmInfo> {
+    try {
+      return await this.#insistOnCapture((leftMs) =>
+        this.#runner.captures.restore(this.#id, captureId, leftMs),
+      );
+    } catch (error) {
+      throw isNotFound(error) ? captureGone(error) : error;
+    }
   }
 
   snapshot(captureId: string): Promise<CaptureInfo> {
@@ -70,7 +76,7 @@ export class SandboxVm {
     try {
       return await this.#runner.deleteVm(this.#id);
     } catch (error) {
-      if (error instanceof AppError && error.code === 'not_found') return undefined;
+      if (isNotFound(error)) return undefined;
       throw error;
     }
   }
@@ -125,4 +131,14 @@ export class SandboxVm {
       }
     }
   }
+}
+
+export function isNotFound(error: unknown): boolean {
+  return error instanceof AppError && error.code === 'not_found';
+}
+
+export function captureGone(cause: unknown): AppError {
+  return new AppError('snapshot_unusable', 'the files of what was saved are gone from this machine', {
+    cause,
+  });
 }

@@ -38,6 +38,24 @@ export class FakeCaptures {
     this.#vms = vms;
   }
 
+  /** Nothing goes wrong from now on. */
+  reset(): void {
+    this.onSnapshot = NOTHING;
+    this.onHibernate = NOTHING;
+    this.onRollback = NOTHING;
+    this.onRestore = NOTHING;
+    this.onFork = NOTHING;
+    this.onChild = NOTHING;
+    this.onRemove = NOTHING;
+    this.beforeAnswer = NOTHING;
+    this.sizeBytes = 1 << 20;
+  }
+
+  /** Whether anything is saved of this sandbox. */
+  has(sandboxId: string): boolean {
+    return [...this.saved.values()].some((capture) => capture.vm_id === sandboxId);
+  }
+
   /** Answers what is about captures, and says whether it was. */
   async take(stream: ServerHttp2Stream, request: string): Promise<boolean> {
     if (request === 'GET /captures') {

@@ -1,0 +1,176 @@
+/** What a control that was killed in the middle leaves, and how the next one puts it right. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { SandboxRecord } from '@coppice/contract';
+import type { CaptureInfo } from '../../lib/runner-protocol.ts';
+import type { SandboxUpdate } from '../db/tables.ts';
+import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
+import { STRETCH_USAGE } from '../testing/fake-captures.ts';
+
+const post = (harness: ControlHarness, id: string, what: string) =>
+  harness.call('POST', `/v1/runs/${id}/${what}`);
+const exec = (harness: ControlHarness, id: string) =>
+  harness.call('POST', `/v1/runs/${id}/exec`, { body: { command: 'true' } });
+
+async function setRow(harness: ControlHarness, id: string, change: SandboxUpdate): Promise<void> {
+  await using db = harness.openDatabase();
+  await db.updateTable('sandboxes').set(change).where('id', '=', id).execute();
+}
+
+/** A hibernated sandbox, and the id of its capture. */
+async function hibernate(harness: ControlHarness): Promise<{ id: string; captureId: string }> {
+  const { id } = await harness.create();
+  await post(harness, id, 'hibernate');
+  const capture = [...harness.runner.captures.saved.values()].find(({ vm_id }) => vm_id === id);
+  return { id, captureId: capture?.id ?? '' };
+}
+
+async function restart(harness: ControlHarness): Promise<void> {
+  await harness.stopControl();
+  await harness.startControl();
+}
+
+const UNHIBERNATED = { status: 'running', hibernated_at: null, hibernated_boot_ms: null, cpu_ms: 0 } as const;
+
+test('a hibernation that was done unheard is found, and its use of the machine counted once', async () => {
+  await using harness = await startHarness();
+  const { id, captureId } = await hibernate(harness);
+  await setRow(harness, id, { ...UNHIBERNATED, hibernation_id: captureId });
+  await restart(harness);
+  await harness.waitForRecord(id, (record) => record.status === 'hibernated');
+  assert.equal((await post(harness, id, 'resume')).status, 200);
+  const { body } = await harness.call('DELETE', `/v1/runs/${id}`);
+  assert.equal(body.cpu_ms, STRETCH_USAGE.cpu_ms + 1234);
+});
+
+test('a sandbox whose hibernation was never made runs on, and can be hibernated', async () => {
+  await using harness = await startHarness();
+  const { id } = await harness.create();
+  await setRow(harness, id, { hibernation_id: `hib${'a'.repeat(20)}` });
+  await restart(harness);
+  assert.equal((await exec(harness, id)).status, 200);
+  assert.equal((await post(harness, id, 'hibernate')).status, 200);
+  assert.equal((await post(harness, id, 'resume')).status, 200);
+});
+
+test('a VM that was lost after a hibernation was asked for is lost', async () => {
+  await using harness = await startHarness();
+  const { id } = await harness.create();
+  await setRow(harness, id, { hibernation_id: `hib${'a'.repeat(20)}` });
+  await harness.stopControl();
+  harness.runner.vms.delete(id);
+  await harness.startControl();
+  await harness.waitForRecord(id, (record) => record.status_reason === 'vm_lost');
+});
+
+test('a resume that was done unheard is found, and its capture removed', async () => {
+  await using harness = await startHarness();
+  const { id, captureId } = await hibernate(harness);
+  await harness.runner.captures.restore(id, captureId);
+  await harness.waitForRecord(id, (record) => record.status === 'running');
+  assert.equal((await exec(harness, id)).status, 200);
+  await waitFor('the capture to be removed', () => !harness.runner.captures.has(id));
+});
+
+test('a VM that is still being resumed is not taken for one that runs', async () => {
+  await using harness = await startHarness();
+  const { id, captureId } = await hibernate(harness);
+  const vm = await harness.runner.captures.restore(id, captureId);
+  harness.runner.vms.set(id, { ...vm, state: 'creating' });
+  await restart(harness);
+  await harness.create();
+  assert.equal((await harness.call('GET', `/v1/runs/${id}`)).body.status, 'hibernated');
+  harness.runner.vms.set(id, vm);
+  await harness.waitForRecord(id, (record) => record.status === 'running');
+});
+
+test('destroyed right after that, it is billed for what it used all the same', async () => {
+  await using harness = await startHarness();
+  const { id, captureId } = await hibernate(harness);
+  await setRow(harness, id, { ...UNHIBERNATED, hibernation_id: captureId });
+  await restart(harness);
+  const { status, body } = await harness.call('DELETE', `/v1/runs/${id}`);
+  assert.equal(status, 200);
+  assert.equal(body.cpu_ms, STRETCH_USAGE.cpu_ms);
+  assert.ok(!harness.runner.captures.has(id));
+});
+
+test('captures that no record names are removed after a grace, those of records stay', async () => {
+  await using harness = await startHarness();
+  const { id, captureId } = await hibernate(harness);
+  const other = await harness.create();
+  const snapshot = (await post(harness, other.id, 'snapshot')).body.id as string;
+  const mine = harness.runner.captures.saved.get(captureId);
+  assert.ok(mine);
+  const plant = (capture: Partial<CaptureInfo>): string => {
+    const planted = { ...mine, ...capture };
+    harness.runner.captures.saved.set(planted.id, planted);
+    return planted.id;
+  };
+  const orphans = [
+    plant({ id: `hib${'1'.repeat(20)}` }),
+    plant({ id: `hib${'2'.repeat(20)}`, vm_id: other.id }),
+    plant({ id: `hib${'3'.repeat(20)}`, vm_id: `run${'3'.repeat(20)}` }),
+    plant({ id: `snap${'4'.repeat(20)}`, kind: 'snapshot', vm_id: other.id }),
+  ];
+  const plantedAt = performance.now();
+  await waitFor('them to be removed', () => orphans.every((one) => !harness.runner.captures.saved.has(one)));
+  assert.ok(performance.now() - plantedAt >= 250, 'not before the grace');
+  assert.deepEqual([...harness.runner.captures.saved.keys()].toSorted(), [captureId, snapshot].toSorted());
+  assert.equal((await post(harness, id, 'resume')).status, 200);
+});
+
+test('a capture of a hibernation under way is nobody else’s', async () => {
+  await using harness = await startHarness();
+  const { id } = await harness.create();
+  const gate = Promise.withResolvers<void>();
+  harness.runner.captures.beforeAnswer = () => gate.promise;
+  const hibernating = post(harness, id, 'hibernate');
+  await waitFor('the capture', () => harness.runner.captures.has(id));
+  const rounds = () => harness.runner.requests.filter((request) => request === 'GET /captures').length;
+  const before = rounds();
+  await waitFor('many rounds of the reconciler', () => rounds() > before + 6);
+  gate.resolve();
+  assert.equal((await hibernating).body.status, 'hibernated');
+  assert.ok(harness.runner.captures.has(id));
+});
+
+for (const status of ['creating', 'deleting'] as const) {
+  test(`a snapshot that was left ${status} is removed, with its capture or without`, async () => {
+    await using harness = await startHarness();
+    const { id } = await harness.create();
+    const ids: string[] = [];
+    for (let count = 0; count < 3; count += 1) ids.push((await post(harness, id, 'snapshot')).body.id);
+    const [withCapture = '', without = '', whole = ''] = ids;
+    await harness.stopControl();
+    await harness.startControl();
+    {
+      await using db = harness.openDatabase();
+      await db.updateTable('snapshots').set({ status }).where('id', 'in', [withCapture, without]).execute();
+    }
+    harness.runner.captures.saved.delete(without);
+    await restart(harness);
+    await using db = harness.openDatabase();
+    await waitFor('their records to be gone', async () => {
+      const rows = await db.selectFrom('snapshots').select('id').execute();
+      return rows.length === 1 && rows[0]?.id === whole;
+    });
+    assert.deepEqual([...harness.runner.captures.saved.keys()], [whole]);
+  });
+}
+
+test('a whole snapshot whose files are not there is kept: they may come back', async () => {
+  await using harness = await startHarness();
+  const { id } = await harness.create();
+  const snapshot = (await post(harness, id, 'snapshot')).body.id as string;
+  const capture = harness.runner.captures.saved.get(snapshot);
+  assert.ok(capture);
+  harness.runner.captures.saved.delete(snapshot);
+  await restart(harness);
+  const rounds = () => harness.runner.requests.filter((request) => request === 'GET /captures').length;
+  const before = rounds();
+  await waitFor('many rounds of the reconciler', () => rounds() > before + 6);
+  harness.runner.captures.saved.set(snapshot, capture);
+  const restored = await harness.call('POST', '/v1/runs/restore', { body: { snapshot_id: snapshot } });
+  assert.equal((restored.body as SandboxRecord).status, 'running');
+});
