@@ -137,11 +137,12 @@ export class CaptureStore {
     if (describe(path, manifest) === entry.verified) return;
     entry.verified = undefined;
     const described = describe(path, manifest);
-    const found = await this.#sumNames(path, Object.keys(manifest.files));
     for (const [name, { sizeBytes, digest }] of Object.entries(manifest.files)) {
-      const same = found[name]?.digest === digest && found[name].sizeBytes === sizeBytes;
-      if (!same)
-        throw new AppError('snapshot_unusable', `the snapshot is damaged: ${name} is not as it was saved`);
+      const found = await this.#sumNames(path, [name]).catch((error: unknown) => {
+        throw damaged(`${name} cannot be read`, error);
+      });
+      if (found[name]?.digest !== digest || found[name].sizeBytes !== sizeBytes)
+        throw damaged(`${name} is not as it was saved`);
     }
     entry.verified = described;
   }
@@ -169,6 +170,10 @@ export function filesOf(path: string): CaptureFiles {
 function listOverlays(path: string): string[] {
   const { overlays } = new VmDirectory(path);
   return readdirSync(overlays).map((_, number) => join('disk', overlayName(number)));
+}
+
+function damaged(how: string, cause?: unknown): AppError {
+  return new AppError('snapshot_unusable', `the snapshot is damaged: ${how}`, { cause });
 }
 
 /** What changes when somebody writes to one of the files, or one is lost. */

@@ -1,0 +1,135 @@
+import assert from 'node:assert/strict';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test, type TestContext } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
+import { pino } from 'pino';
+import { overlayName } from '../vmm/qemu-arguments.ts';
+import type { VmHandle } from '../vmm/vmm.ts';
+import { OverlayChain } from './overlay-chain.ts';
+import { VmDirectory } from './vm-directory.ts';
+
+/** QEMU's block layer, as far as overlays go: refuses what QEMU would refuse. */
+class BlockLayer {
+  open: number[];
+  top: number;
+  flattening: PromiseWithResolvers<void> | undefined;
+
+  constructor(open: number[], top: number) {
+    this.open = open;
+    this.top = top;
+  }
+
+  async openOverlay(number: number): Promise<void> {
+    assert.ok(!this.open.includes(number));
+    this.open.push(number);
+  }
+  async putOnTop(number: number, below: number): Promise<void> {
+    assert.ok(this.open.includes(number) && below === this.top);
+    this.top = number;
+  }
+  async closeOverlay(number: number): Promise<void> {
+    assert.notEqual(number, this.top, 'in use');
+    this.open = this.open.filter((each) => each !== number);
+  }
+  flatten(top: number): Promise<void> {
+    assert.equal(top, this.top);
+    this.flattening = Promise.withResolvers();
+    return this.flattening.promise;
+  }
+  async stopFlattening(): Promise<void> {
+    this.flattening?.reject(new Error('ended early'));
+  }
+  async readOverlays(): Promise<{ open: number[]; top: number }> {
+    return { open: this.open, top: this.top };
+  }
+}
+
+function makeSite(context: TestContext, open: number[], top = open.at(-1) ?? 0) {
+  const path = mkdtempSync(join(tmpdir(), 'coppice-chain-'));
+  context.after(() => rmSync(path, { recursive: true, force: true }));
+  const directory = new VmDirectory(path);
+  mkdirSync(directory.overlays);
+  const emptyPath = join(path, 'empty');
+  writeFileSync(emptyPath, 'empty');
+  for (const number of open) writeFileSync(directory.overlay(number), '', { mode: 0o600 });
+  const layer = new BlockLayer([...open], top);
+  const vm = layer as unknown as VmHandle;
+  const parts = { vm, directory, uid: process.getuid?.() ?? 0, emptyPath, log: pino({ level: 'silent' }) };
+  const files = (): string[] => readdirSync(directory.overlays).toSorted();
+  return { layer, directory, parts, files };
+}
+
+test('a capture freezes the topmost overlay and puts a new one on it', async (context) => {
+  const { layer, directory, parts } = makeSite(context, [0]);
+  const chain = new OverlayChain([0], parts);
+  const number = await chain.prepare();
+  assert.deepEqual([layer.top, chain.numbers], [0, [0]]);
+  await chain.push(number);
+  assert.deepEqual([layer.top, chain.numbers], [1, [0, 1]]);
+  assert.equal(statSync(directory.overlay(0)).mode & 0o777, 0o444);
+  assert.equal(statSync(directory.overlay(1)).mode & 0o777, 0o600);
+});
+
+test('a prepared overlay that is not put on top leaves nothing', async (context) => {
+  const { layer, parts, files } = makeSite(context, [0]);
+  const chain = new OverlayChain([0], parts);
+  await chain.drop(await chain.prepare());
+  assert.deepEqual([layer.open, chain.numbers, files()], [[0], [0], [overlayName(0)]]);
+});
+
+test('a long chain is joined in the background, and the lower overlays go', async (context) => {
+  const { layer, parts, files } = makeSite(context, [0, 1, 2, 3, 4, 5, 6]);
+  const chain = new OverlayChain([0, 1, 2, 3, 4, 5, 6], parts);
+  chain.flattenIfLong();
+  layer.flattening?.resolve();
+  while (chain.numbers.length > 1 || layer.open.length > 1) await setImmediate();
+  assert.deepEqual([chain.numbers, layer.open], [[6], [6]]);
+  while (files().length > 1) await setImmediate();
+  assert.deepEqual(files(), [overlayName(6)]);
+});
+
+test('a short chain is left alone', (context) => {
+  const { layer, parts } = makeSite(context, [0, 1, 2]);
+  new OverlayChain([0, 1, 2], parts).flattenIfLong();
+  assert.equal(layer.flattening, undefined);
+});
+
+test('a capture that comes meanwhile ends the joining, and the chain stays whole', async (context) => {
+  const numbers = [0, 1, 2, 3, 4, 5, 6];
+  const { parts } = makeSite(context, numbers);
+  const chain = new OverlayChain(numbers, parts);
+  chain.flattenIfLong();
+  assert.equal(await chain.prepare(), 7);
+  assert.deepEqual(chain.numbers, numbers);
+});
+
+test('a chain of the greatest length is joined before it grows', async (context) => {
+  const numbers = Array.from({ length: 24 }, (_, index) => index);
+  const { layer, parts } = makeSite(context, numbers);
+  const chain = new OverlayChain(numbers, parts);
+  const preparing = chain.prepare();
+  await setImmediate();
+  layer.flattening?.resolve();
+  assert.equal(await preparing, 24);
+  assert.deepEqual(chain.numbers, [23]);
+});
+
+test('one that cannot be joined is not made longer', async (context) => {
+  const numbers = Array.from({ length: 24 }, (_, index) => index);
+  const { layer, parts } = makeSite(context, numbers);
+  const preparing = new OverlayChain(numbers, parts).prepare();
+  const refused = assert.rejects(preparing, { code: 'capacity' });
+  await setImmediate();
+  layer.flattening?.reject(new Error('no space'));
+  await refused;
+});
+
+test('the next process finds the chain as QEMU has it, and takes a prepared overlay back', async (context) => {
+  const { layer, directory, parts } = makeSite(context, [0, 1, 2], 1);
+  const chain = await OverlayChain.adopt(parts);
+  assert.deepEqual([chain.numbers, layer.open], [[0, 1], [0, 1]]);
+  assert.equal(existsSync(directory.overlay(2)), false);
+  assert.equal(statSync(directory.overlay(0)).mode & 0o777, 0o444, 'frozen although its freezing was cut off');
+});
