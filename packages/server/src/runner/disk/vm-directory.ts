@@ -55,8 +55,8 @@ export class VmDirectory {
     return join(this.overlays, overlayName(number));
   }
 
-  /** Answers the numbers of the overlays, the VM's own last. */
-  fill(shared: SharedFiles, uid: number): number[] {
+  /** Links what is shared. Answers the numbers of the overlays, the VM's own last. */
+  take(shared: SharedFiles, uid: number): number[] {
     linkSync(shared.ramPath, this.ram);
     linkSync(shared.imagePath, this.image);
     linkSync(shared.scratchBasePath, this.scratchBase);

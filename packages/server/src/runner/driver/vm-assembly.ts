@@ -104,7 +104,7 @@ export class VmAssembler {
     await enterStep('create.disk');
     const { ramPath, imagePath, scratch: source } = blueprint.files;
     const { basePath: scratchBasePath = base.basePath, frozen, topPath = base.overlayPath } = source;
-    const overlays = directory.fill({ ramPath, imagePath, scratchBasePath, frozen, topPath }, record.uid);
+    const overlays = directory.take({ ramPath, imagePath, scratchBasePath, frozen, topPath }, record.uid);
     const sockets = this.socketsOf(driver.unit);
     mkdirSync(sockets, { mode: 0o700 });
     giveTo(sockets, record.uid);

@@ -159,7 +159,7 @@ test('what a VM has linked of a capture outlives it', async () => {
   await store.use(ID, async ({ directory: files, overlays }) => {
     const { ram: ramPath, image: imagePath, scratchBase: scratchBasePath } = files;
     const shared = { ramPath, imagePath, scratchBasePath, frozen: overlays, topPath: empty };
-    assert.deepEqual(vm.fill(shared, process.getuid?.() ?? 0), [0, 1, 2]);
+    assert.deepEqual(vm.take(shared, process.getuid?.() ?? 0), [0, 1, 2]);
   });
   await store.remove(ID);
   assert.deepEqual(readdirSync(directory), []);

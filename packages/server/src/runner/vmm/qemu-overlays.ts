@@ -15,7 +15,7 @@ export async function flattenOverlays(qmp: QmpClient, top: number): Promise<void
     if (event === 'BLOCK_JOB_CANCELLED') done.reject(new QmpError('block-stream', 'ended early'));
     if (event !== 'BLOCK_JOB_COMPLETED') return;
     if (data['error'] === undefined) done.resolve(undefined);
-    else done.reject(new QmpError('block-stream', String(data['error'])));
+    else done.reject(new QmpError('block-stream', JSON.stringify(data['error'])));
   };
   const onClose = (): void => done.reject(new QmpError('block-stream', 'QEMU closed the monitor'));
   qmp.on('event', onEvent).on('close', onClose);
