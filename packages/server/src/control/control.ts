@@ -27,6 +27,7 @@ import { SYSTEM_CLOCK } from './sandbox/clock.ts';
 import { FamilyStore } from './sandbox/family-store.ts';
 import { Idempotency } from './sandbox/idempotency.ts';
 import { OutputBudget } from './sandbox/output-capture.ts';
+import { LiveDrivers } from './sandbox/live-drivers.ts';
 import { RunnerLink } from './sandbox/runner-link.ts';
 import { SandboxStore } from './sandbox/sandbox-store.ts';
 import { Sandboxes } from './sandbox/sandboxes.ts';
@@ -139,17 +140,15 @@ async function startSandboxes(base: SandboxesBase, stack: AsyncDisposableStack) 
   const registries = new Registries({ store: new RegistryStore(db), secrets, log });
   const imageUses = new ImageUses(db, log);
   const family = new FamilyStore(db);
-  const sandboxes = stack.use(
-    new Sandboxes({ runner, store, clock, limits, log, region, registries, imageUses, family }),
-  );
-  await sandboxes.load();
+  const drivers = stack.use(new LiveDrivers({ runner, store, clock, limits, log }));
+  await drivers.load();
+  const common = { drivers, runner, store, clock };
+  const sandboxes = new Sandboxes({ ...common, region, registries, imageUses, family });
   const saved = { store: new SnapshotStore(db), captures: runner.captures, clock, log };
   const snapshots = new Snapshots({ ...saved, limits });
-  const captures = new CaptureKeeper({ ...saved, snapshots, sandboxes, graceMs: limits.captureGraceMs });
+  const captures = new CaptureKeeper({ ...saved, snapshots, drivers, graceMs: limits.captureGraceMs });
   const { reconcileIntervalMs } = limits;
-  const link = stack.use(
-    new RunnerLink({ runner, sandboxes, store, captures, clock, reconcileIntervalMs, log }),
-  );
+  const link = stack.use(new RunnerLink({ ...common, captures, reconcileIntervalMs, log }));
   return { sandboxes, snapshots, registries, imageUses, link };
 }
 

@@ -187,7 +187,7 @@ test('a fork beyond the number of live sandboxes is refused whole, and makes not
   const path = `/v1/runs/${id}/fork`;
   const refused = await small.call('POST', path, { body: { count: 3 } });
   assert.equal(refused.status, 429);
-  assert.match(refused.body.error.message, /1 live sandboxes and asks for 3, the limit is 3/);
+  assert.match(refused.body.error.message, /1 live sandboxes and asks for 3 more, the limit is 3/);
   assert.equal((await small.call('POST', path, { body: { count: 2 } })).status, 201);
   assert.equal(small.runner.vms.size, 3);
 });

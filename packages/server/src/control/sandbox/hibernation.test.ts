@@ -59,6 +59,15 @@ test('what a hibernated sandbox cannot do is 409 with its state, and destroying 
   for (const what of ['resume', 'hibernate']) assert.equal((await post(id, what)).status, 409);
 });
 
+test('a body with a field in it is a mistake, an empty one is none', async () => {
+  const { id } = await harness.create();
+  const refused = await post(id, 'hibernate', { keep: true });
+  assert.equal(refused.status, 400);
+  assert.match(refused.body.error.message, /^keep: unknown field in the body/);
+  assert.equal((await post(id, 'hibernate', {})).status, 200);
+  assert.equal((await post(id, 'resume', {})).status, 200);
+});
+
 test('a sandbox that runs cannot be resumed', async () => {
   const { id } = await harness.create();
   const answer = await post(id, 'resume');

@@ -1,8 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import fc from 'fast-check';
 import type { SandboxRow } from '../db/tables.ts';
+import { computeCostUnits } from '@coppice/contract';
+import type { CaptureInfo } from '../../lib/runner-protocol.ts';
 import { buildEnding } from './ending.ts';
-import { findAgeMs, findAgeWhenSeenMs, findIdleMs } from './lifetime.ts';
+import { buildFoundHibernated, buildHibernated, buildResumed } from './hibernation.ts';
+import { findAgeMs, findAgeWhenSeenMs, findHibernatedMs, findIdleMs } from './lifetime.ts';
 
 const HOUR_MS = 3_600_000;
 const CREATED_AT = 1_700_000_000_000;
@@ -83,4 +87,96 @@ test('a record of a version that did not measure is judged by the wall clock', (
   assert.equal(findAgeMs(old, later(0)), 100_000);
   assert.equal(findAgeWhenSeenMs(old), 60_000);
   assert.equal(findIdleMs(old, later(0)), 60_000);
+});
+
+const capture: CaptureInfo = {
+  id: `hib${'a'.repeat(20)}`,
+  kind: 'hibernation',
+  vm_id: row.id,
+  image: row.image,
+  vcpus: 1,
+  mem_mib: 1024,
+  disk_mib: 1024,
+  size_bytes: 1,
+  created_at: new Date(CREATED_AT + 70_000).toISOString(),
+  pause_ms: 1,
+  bound_to: {},
+  usage: { cpu_ms: 100, mem_peak_bytes: 5 },
+};
+
+/** After `ms` of life, on a host that may have booted, or had its clock set, in between. */
+const at = (ms: number, { bootId = 'this', stepMs = 0 } = {}) => ({
+  bootId,
+  bootMs: bootId === 'this' ? 1_000_000 + ms : 5_000 + ms,
+  wallMs: CREATED_AT + ms + stepMs,
+});
+
+const billedMs = (life: SandboxRow, now: ReturnType<typeof at>): number => {
+  const { cost_units } = buildEnding(life, { status: 'destroyed', reason: 'requested', now });
+  const perMs = computeCostUnits({ vcpus: 1, memMiB: 1024, billedMs: 1 });
+  return Number(BigInt(String(cost_units)) / perMs);
+};
+
+const apply = (life: SandboxRow, change: object): SandboxRow => ({ ...life, ...change });
+
+test('whatever is hibernated and resumed when, and however the clock is set, all that is billed is running', () => {
+  const stretch = fc.record({
+    runsMs: fc.integer({ min: 0, max: 1e6 }),
+    sleepsMs: fc.integer({ min: 0, max: 1e9 }),
+  });
+  fc.assert(
+    fc.property(
+      fc.array(stretch, { maxLength: 10 }),
+      fc.boolean(),
+      fc.integer(),
+      (stretches, isAsleep, stepMs) => {
+        let life = row;
+        let nowMs = 0;
+        let ranMs = 0;
+        for (const { runsMs, sleepsMs } of stretches) {
+          nowMs += runsMs;
+          ranMs += runsMs;
+          life = apply(life, buildHibernated(life, capture, at(nowMs, { stepMs })));
+          nowMs += sleepsMs;
+          life = apply(life, buildResumed(life, at(nowMs, { stepMs: -stepMs })));
+        }
+        if (isAsleep) life = apply(life, buildHibernated(life, capture, at(nowMs)));
+        const end = at(nowMs + 1000, { stepMs });
+        assert.equal(billedMs(life, end), ranMs + (isAsleep ? 0 : 1000));
+        assert.equal(findAgeMs(life, end), nowMs + 1000);
+        assert.equal(life.cpu_ms, 100 * (stretches.length + (isAsleep ? 1 : 0)));
+        assert.ok(life.mem_peak_bytes <= 5);
+      },
+    ),
+  );
+});
+
+test('a hibernation that outlasts a boot of the host is told by the wall clock, and the age goes on', () => {
+  const asleep = apply(row, buildHibernated(row, capture, at(100_000)));
+  const awake = apply(asleep, buildResumed(asleep, at(HOUR_MS, { bootId: 'next' })));
+  assert.equal(awake.boot_id, 'next');
+  assert.equal(awake.hibernated_ms, HOUR_MS - 100_000);
+  const stepped = at(HOUR_MS + 50_000, { bootId: 'next', stepMs: -HOUR_MS });
+  assert.equal(findAgeMs(awake, stepped), HOUR_MS + 50_000);
+  assert.equal(findIdleMs(awake, stepped), 50_000);
+  assert.equal(billedMs(awake, stepped), 150_000);
+  assert.equal(findAgeWhenSeenMs(awake), HOUR_MS);
+});
+
+test('a hibernation that is found later counts from when its capture was made, if that can be', () => {
+  const found = (now: ReturnType<typeof at>) => {
+    const asleep = apply(row, buildFoundHibernated(row, capture, now));
+    return findHibernatedMs(asleep, now);
+  };
+  assert.equal(found(at(100_000)), 30_000);
+  assert.equal(found(at(100_000, { stepMs: HOUR_MS })), 40_000, 'not before it was seen to run');
+  assert.equal(found(at(100_000, { stepMs: -HOUR_MS })), 0, 'not after now');
+});
+
+test('destroyed while it is hibernated, the hibernation up to then is not billed', () => {
+  const asleep = apply(row, buildHibernated(row, capture, at(60_000)));
+  assert.equal(billedMs(asleep, at(HOUR_MS)), 60_000);
+  const ending = buildEnding(asleep, { status: 'destroyed', reason: 'requested', now: at(HOUR_MS) });
+  assert.equal(ending.uptime_ms, HOUR_MS);
+  assert.equal(ending.hibernation_id, null);
 });

@@ -18,8 +18,8 @@ import type { RunnerEvent } from '../../lib/runner-protocol.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import { momentOf, type Clock } from './clock.ts';
 import type { CaptureKeeper } from '../snapshots/capture-keeper.ts';
+import type { LiveDrivers } from './live-drivers.ts';
 import type { SandboxDriver } from './sandbox-driver.ts';
-import type { Sandboxes } from './sandboxes.ts';
 import type { SandboxStore } from './sandbox-store.ts';
 import { enterRecordStep } from './steps.ts';
 
@@ -27,7 +27,7 @@ const RECONNECT_DELAY_MS = 250;
 
 export interface RunnerLinkParts {
   runner: RunnerClient;
-  sandboxes: Sandboxes;
+  drivers: LiveDrivers;
   store: SandboxStore;
   captures: CaptureKeeper;
   clock: Clock;
@@ -100,7 +100,7 @@ export class RunnerLink implements AsyncDisposable {
 
   async #noteConnected(): Promise<void> {
     await this.#reconcile();
-    if (this.#hasBeenLost) for (const driver of this.#parts.sandboxes.listDrivers()) driver.grace();
+    if (this.#hasBeenLost) for (const driver of this.#parts.drivers.list()) driver.grace();
     this.#isConnected = true;
     this.#parts.log.info('the runner is connected');
   }
@@ -118,36 +118,35 @@ export class RunnerLink implements AsyncDisposable {
    * are in their order: each acknowledgement covers all before it.
    */
   async #take(event: RunnerEvent, earlier: Promise<void>): Promise<void> {
-    const driver = this.#parts.sandboxes.findDriver(event.end.id);
+    const driver = this.#parts.drivers.find(event.end.id);
     await Promise.all([driver?.handleEnd(event.end), earlier]);
     await enterRecordStep('record.acknowledge');
     await this.#parts.runner.acknowledgeEvents(event.seq);
   }
 
   async #reconcile(): Promise<void> {
-    const { sandboxes, runner, store, clock, captures } = this.#parts;
+    const { drivers, runner, store, clock, captures } = this.#parts;
     // Taken before the VMs are listed: a sandbox that starts in between is in neither.
-    const views = sandboxes
-      .listDrivers()
+    const views = drivers
+      .list()
       .filter((driver) => !driver.isBusy)
       .map(toView);
     const listed = await runner.listVms();
     const vms = new Set(listed.map((vm) => vm.id));
     const seenAt = momentOf(clock);
-    const seen = sandboxes.listDrivers().filter(({ row }) => row.status === 'running' && vms.has(row.id));
+    const seen = drivers.list().filter(({ row }) => row.status === 'running' && vms.has(row.id));
     for (const driver of seen) driver.noteSeen(seenAt);
     await store.recordHeartbeats(seen.map(toHeartbeat), seenAt);
-    await sandboxes.recoverInserts();
+    await drivers.recoverInserts();
     const running = new Set(listed.filter((vm) => vm.state === 'running').map((vm) => vm.id));
     for (const { driver, status, revision } of views) {
       const { id } = driver.row;
       if (status === 'running' && !vms.has(id)) this.#mend(id, () => driver.handleMissing(revision));
       if (status === 'hibernated' && running.has(id)) this.#mend(id, () => driver.handleThere(revision));
     }
-    for (const driver of sandboxes.listDrivers())
+    for (const driver of drivers.list())
       if (driver.isInterrupted) this.#mend(driver.row.id, () => driver.resolveInterrupted());
-    for (const id of vms)
-      if (sandboxes.findDriver(id) === undefined) this.#mend(id, () => this.#removeOrphan(id));
+    for (const id of vms) if (drivers.find(id) === undefined) this.#mend(id, () => this.#removeOrphan(id));
     this.#mend('captures', () => captures.reconcile());
   }
 

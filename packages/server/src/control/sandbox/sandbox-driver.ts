@@ -35,7 +35,7 @@ export interface DriverParts {
   limits: ControlLimits;
   log: Logger;
   /** The sandbox has ended and is committed as such. */
-  onFinal: (driver: SandboxDriver) => void;
+  onFinal: () => void;
 }
 
 export class SandboxDriver {
@@ -55,7 +55,7 @@ export class SandboxDriver {
       clock,
       log: this.#log,
       onExpire: (reason) => void this.#expire(reason),
-      onFinal: () => onFinal(this),
+      onFinal,
     });
     this.#boot = new SandboxBoot(this.#live, this.#vm);
     this.#hibernation = new SandboxHibernation(this.#live, this.#vm);
@@ -161,18 +161,12 @@ export class SandboxDriver {
 
   /** The runner did not know the VM at `since`: it is hibernated, or its end waits to be told, else it is lost. */
   handleMissing(since: number): Promise<void> {
-    return this.#live.inTurn(async () => {
-      if (this.isBusy || this.revision !== since) return;
-      await resolveMissing(this.#live, this.#vm);
-    });
+    return this.#ifUnchanged(since, () => resolveMissing(this.#live, this.#vm));
   }
 
   /** The runner had a VM that runs at `since`. */
   handleThere(since: number): Promise<void> {
-    return this.#live.inTurn(async () => {
-      if (this.isBusy || this.revision !== since) return;
-      await this.#hibernation.resolveThere();
-    });
+    return this.#ifUnchanged(since, () => this.#hibernation.resolveThere());
   }
 
   resolveInterrupted(): Promise<void> {
@@ -191,6 +185,12 @@ export class SandboxDriver {
   /** Stops the timer and nothing else: the sandbox lives on. */
   detach(): void {
     this.#live.detach();
+  }
+
+  #ifUnchanged(since: number, work: () => Promise<void>): Promise<void> {
+    return this.#live.inTurn(async () => {
+      if (!this.isBusy && this.revision === since) await work();
+    });
   }
 
   /** Waits, wakes or refuses; afterwards the guest is there, and the idle timer waits for the returned function. */
@@ -232,10 +232,7 @@ export class SandboxDriver {
     try {
       await this.#live.operations.run(() => this.#endExpired(), false);
     } catch (error) {
-      this.#log.warn(
-        { err: error, reason },
-        'an expired sandbox could not be ended; tried again after a grace',
-      );
+      this.#log.warn({ err: error, reason }, 'an expired sandbox could not be ended; tried again later');
       this.#live.grace();
     }
   }

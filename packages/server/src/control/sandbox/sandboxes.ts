@@ -1,4 +1,4 @@
-/** All live sandboxes of this service, each with its driver; ended ones are read from SQL. */
+/** The sandboxes of each organization: live ones by their drivers, ended ones read from SQL. */
 import {
   AppError,
   parseImageReference,
@@ -10,20 +10,24 @@ import {
 import type { ImageUses } from '../images/image-uses.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import type { Registries } from '../registries/registries.ts';
-import type { NewSandboxRow, SandboxRow, SnapshotRow } from '../db/tables.ts';
-import { momentOf } from './clock.ts';
+import type { SandboxRow, SnapshotRow } from '../db/tables.ts';
+import { momentOf, type Clock } from './clock.ts';
 import type { FamilyStore } from './family-store.ts';
 import { forkSandbox, readFork, type ForkedChild } from './forking.ts';
 import type { Subject } from './idempotency.ts';
 import { listChildIds } from './ids.ts';
+import type { LiveDrivers } from './live-drivers.ts';
 import { buildChildRow, buildCreatedRow, buildRestoredRow } from './new-row.ts';
-import { PendingInserts } from './pending-inserts.ts';
 import { buildRecord } from './record.ts';
 import { enterRecordStep } from './steps.ts';
-import { SandboxDriver, type DriverParts } from './sandbox-driver.ts';
+import type { SandboxDriver } from './sandbox-driver.ts';
 import type { SandboxFilter, SandboxStore } from './sandbox-store.ts';
 
-export interface SandboxesParts extends Omit<DriverParts, 'onFinal'> {
+export interface SandboxesParts {
+  drivers: LiveDrivers;
+  store: SandboxStore;
+  runner: RunnerClient;
+  clock: Clock;
   region: string;
   registries: Registries;
   imageUses: ImageUses;
@@ -55,29 +59,17 @@ export interface RestoreSandbox {
 
 const SANDBOX_ID = /^run[0-9a-f]{20}$/;
 
-export class Sandboxes implements Disposable {
+export class Sandboxes {
   readonly #parts: SandboxesParts;
   readonly #store: SandboxStore;
   readonly #runner: RunnerClient;
-  readonly #drivers = new Map<string, SandboxDriver>();
-  readonly #inserts: PendingInserts;
+  readonly #drivers: LiveDrivers;
 
   constructor(parts: SandboxesParts) {
     this.#parts = parts;
     this.#store = parts.store;
     this.#runner = parts.runner;
-    this.#inserts = new PendingInserts(parts.store);
-  }
-
-  /** Takes up what the records say is alive. */
-  async load(): Promise<void> {
-    for (const row of await this.#store.listAlive()) {
-      this.#addDriver(row).adopt();
-    }
-  }
-
-  [Symbol.dispose](): void {
-    for (const driver of this.#drivers.values()) driver.detach();
+    this.#drivers = parts.drivers;
   }
 
   /** Resolves when a first command could run. A create that fails leaves a `failed` record and nothing else. */
@@ -85,11 +77,11 @@ export class Sandboxes implements Disposable {
     const reference = parseImageReference(request.image);
     const login = await this.#parts.registries.findLogin(organizationId, reference);
     await enterRecordStep('record.insert');
-    this.#checkQuota(organizationId);
+    this.#drivers.checkQuota(organizationId, 1);
     // Refused before there is a record: callers who try again and again would leave one each time.
     const { image, vcpus, mem_mib, disk_mib } = request;
     await this.#runner.admitVm(id, { image, vcpus, mem_mib, disk_mib });
-    const driver = await this.#insert(buildCreatedRow(this.#begin(id), organizationId, request));
+    const driver = await this.#drivers.insert(buildCreatedRow(this.#begin(id), organizationId, request));
     const record = await driver.boot((vm) => vm.create({ image, vcpus, mem_mib, disk_mib, login }));
     await this.#parts.imageUses.note(organizationId, record.image);
     return record;
@@ -99,20 +91,19 @@ export class Sandboxes implements Disposable {
   async fork({ organizationId, id, forkId, count }: ForkSandbox): Promise<ForkedChild[]> {
     const parent = await this.getDriver(organizationId, id);
     return parent.fork(async (ask) => {
-      this.#checkQuota(organizationId, count);
       const ids = listChildIds(forkId, count);
       const rows = ids.map((child) => buildChildRow(this.#begin(child), parent.row, forkId));
-      return forkSandbox(await this.#insertAll(rows), ask);
+      return forkSandbox(await this.#drivers.insertAll(rows), ask);
     });
   }
 
   /** A new sandbox from what was saved of another. One that fails leaves a `failed` record and nothing else. */
   async restore({ id, snapshot, request }: RestoreSandbox): Promise<SandboxRecord> {
     await enterRecordStep('record.insert');
-    this.#checkQuota(snapshot.organization_id);
+    this.#drivers.checkQuota(snapshot.organization_id, 1);
     const { image, vcpus, mem_mib, disk_mib } = snapshot;
     await this.#runner.admitVm(id, { image, vcpus, mem_mib, disk_mib });
-    const driver = await this.#insert(buildRestoredRow(this.#begin(id), snapshot, request));
+    const driver = await this.#drivers.insert(buildRestoredRow(this.#begin(id), snapshot, request));
     return driver.boot((vm) => vm.restore(snapshot.id));
   }
 
@@ -139,7 +130,7 @@ export class Sandboxes implements Disposable {
   }
 
   async find(organizationId: string, id: string): Promise<SandboxRecord | undefined> {
-    const driver = this.#findDriver(organizationId, id);
+    const driver = this.#drivers.findOf(organizationId, id);
     if (driver !== undefined) return driver.record;
     const row = SANDBOX_ID.test(id) ? await this.#store.find(organizationId, id) : undefined;
     return row && buildRecord(row);
@@ -161,12 +152,12 @@ export class Sandboxes implements Disposable {
     const ids = listChildIds(forkId, count);
     const rows = new Map((await this.#store.findAll(organizationId, ids)).map((row) => [row.id, row]));
     const children = ids.map((id) => rows.get(id));
-    return readFork(children.map((row) => row && (this.#drivers.get(row.id)?.record ?? buildRecord(row))));
+    return readFork(children.map((row) => row && (this.#drivers.find(row.id)?.record ?? buildRecord(row))));
   }
 
   /** The driver of a sandbox that is alive; `invalid_state` for one that has ended, `not_found` for no one. */
   async getDriver(organizationId: string, id: string): Promise<SandboxDriver> {
-    const driver = this.#findDriver(organizationId, id);
+    const driver = this.#drivers.findOf(organizationId, id);
     if (driver !== undefined) return driver;
     const { status } = await this.get(organizationId, id);
     throw new AppError('invalid_state', `the sandbox is ${status}`, { details: { status } });
@@ -175,69 +166,13 @@ export class Sandboxes implements Disposable {
   async list(filter: SandboxFilter): Promise<{ records: SandboxRecord[]; createdAt: number[] }> {
     const rows = await this.#store.list(filter);
     return {
-      records: rows.map((row) => this.#drivers.get(row.id)?.record ?? buildRecord(row)),
+      records: rows.map((row) => this.#drivers.find(row.id)?.record ?? buildRecord(row)),
       createdAt: rows.map((row) => row.created_at),
     };
   }
 
-  /** Takes up records whose insert was made although its answer was lost: creates that nobody finishes. */
-  recoverInserts(): Promise<void> {
-    return this.#inserts.resolve((row) => void this.#addDriver(row));
-  }
-
-  /** Every live sandbox, of every organization: for the reconciler. */
-  listDrivers(): SandboxDriver[] {
-    return [...this.#drivers.values()];
-  }
-
-  findDriver(id: string): SandboxDriver | undefined {
-    return this.#drivers.get(id);
-  }
-
-  #findDriver(organizationId: string, id: string): SandboxDriver | undefined {
-    const driver = this.#drivers.get(id);
-    return driver?.row.organization_id === organizationId ? driver : undefined;
-  }
-
   #begin(id: string) {
     return { id, region: this.#parts.region, now: momentOf(this.#parts.clock) };
-  }
-
-  async #insert(row: NewSandboxRow): Promise<SandboxDriver> {
-    const [driver] = await this.#insertAll([row]);
-    if (driver === undefined) throw new AppError('internal', 'a record was not inserted');
-    return driver;
-  }
-
-  /** Drivers in the order of the rows. */
-  async #insertAll(rows: NewSandboxRow[]): Promise<SandboxDriver[]> {
-    const inserted = new Map((await this.#inserts.insert(rows)).map((row) => [row.id, row]));
-    return rows.flatMap(({ id }) => {
-      const row = inserted.get(id);
-      return row === undefined ? [] : [this.#addDriver(row)];
-    });
-  }
-
-  #addDriver(row: SandboxRow): SandboxDriver {
-    const driver = new SandboxDriver(row, this.#driverParts());
-    this.#drivers.set(row.id, driver);
-    return driver;
-  }
-
-  #driverParts(): DriverParts {
-    return { ...this.#parts, onFinal: (driver) => this.#drivers.delete(driver.row.id) };
-  }
-
-  #checkQuota(organizationId: string, count = 1): void {
-    const limit = this.#parts.limits.sandboxesPerOrganization;
-    const live = this.listDrivers().filter((driver) => driver.row.organization_id === organizationId).length;
-    const used = live + this.#inserts.count(organizationId);
-    if (used + count > limit) {
-      throw new AppError(
-        'capacity',
-        `the organization has ${used} live sandboxes and asks for ${count}, the limit is ${limit}; destroy some`,
-      );
-    }
   }
 }
 

@@ -8,7 +8,7 @@ import type { Logger } from 'pino';
 import type { CaptureInfo } from '../../lib/runner-protocol.ts';
 import type { RunnerCaptures } from '../placement/runner-captures.ts';
 import type { Clock } from '../sandbox/clock.ts';
-import type { Sandboxes } from '../sandbox/sandboxes.ts';
+import type { LiveDrivers } from '../sandbox/live-drivers.ts';
 import type { SnapshotStore } from './snapshot-store.ts';
 import type { Snapshots } from './snapshots.ts';
 
@@ -16,7 +16,7 @@ export interface CaptureKeeperParts {
   captures: RunnerCaptures;
   snapshots: Snapshots;
   store: SnapshotStore;
-  sandboxes: Sandboxes;
+  drivers: LiveDrivers;
   clock: Clock;
   graceMs: number;
   log: Logger;
@@ -48,7 +48,7 @@ export class CaptureKeeper {
 
   /** Of a sandbox that is hibernated, or that something is being done to. */
   #isHibernation({ kind, id, vm_id }: CaptureInfo): boolean {
-    const driver = this.#parts.sandboxes.findDriver(vm_id);
+    const driver = this.#parts.drivers.find(vm_id);
     if (kind !== 'hibernation' || driver === undefined) return false;
     return driver.isBusy || driver.row.hibernation_id === id;
   }

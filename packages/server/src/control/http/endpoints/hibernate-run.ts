@@ -1,6 +1,7 @@
 import { SandboxRecord } from '@coppice/contract';
 import { answers } from '../answers.ts';
 import type { App } from '../app.ts';
+import { NoBody } from '../no-body.ts';
 import { SandboxParams } from '../params.ts';
 import type { HttpParts } from '../parts.ts';
 
@@ -15,7 +16,8 @@ export function addHibernateRun(
       operationId: 'hibernateSandbox',
       summary: 'Save a sandbox to disk and give back its memory and processors; it costs nothing meanwhile',
       params: SandboxParams,
-      response: answers(200, SandboxRecord, [401, 404, 409, 429, 502, 503]),
+      body: NoBody,
+      response: answers(200, SandboxRecord, [400, 401, 404, 409, 429, 502, 503]),
     },
     handler: async ({ organizationId, params }) => {
       const driver = await sandboxes.getDriver(organizationId, params.id);
