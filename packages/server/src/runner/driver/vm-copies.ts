@@ -111,7 +111,7 @@ export class VmCopies {
       await using partial = captures.begin();
       const taken = await takeCapture(this.#jobFor(driver, partial.path, { isDurable: false }));
       log.info(
-        { vm: id, children: children.length, pause_ms: round(taken.pauseMs) },
+        { vm: id, children: children.length, pause_ms: round(taken.pauseMs), timings_ms: taken.timingsMs },
         'VM captured for a fork',
       );
       await enterStep('fork.children');
@@ -221,7 +221,7 @@ export class VmCopies {
       files: { ram: memory, ...files },
     });
     const { vm_id: vm, pause_ms, size_bytes } = info;
-    log.info({ vm, capture: captureId, pause_ms, size_bytes }, 'VM captured');
+    log.info({ vm, capture: captureId, pause_ms, size_bytes, timings_ms: taken.timingsMs }, 'VM captured');
     return info;
   }
 

@@ -24,7 +24,10 @@ before(async () => {
 
 after(() => rm(root, { recursive: true, force: true }));
 
-function openStore(directory = join(root, `store-${(count += 1)}`)): { store: CaptureStore; directory: string } {
+function openStore(directory = join(root, `store-${(count += 1)}`)): {
+  store: CaptureStore;
+  directory: string;
+} {
   return { store: CaptureStore.open({ directory, program, log }), directory };
 }
 
@@ -59,7 +62,11 @@ async function publish(store: CaptureStore, id = ID): Promise<CaptureManifest> {
       bound_to: { qemu: '10' },
       usage: { cpu_ms: 1, mem_peak_bytes: 2 },
     },
-    image: { reference: 'coppice/base:1', digest: 'sha256:00', config: { env: { A: 'b' }, user: '', workdir: '' } },
+    image: {
+      reference: 'coppice/base:1',
+      digest: 'sha256:00',
+      config: { env: { A: 'b' }, user: '', workdir: '' },
+    },
     shape: { accelerator: 'tcg', vcpus: 1, memMiB: 256, diskMiB: 64 },
     machine: 'machine',
     machine_version: 4,
@@ -108,11 +115,14 @@ for (const name of ['ram', 'devices', 'disk/0.qcow2', 'disk/1.qcow2']) {
     bytes[bytes.length - 1]! ^= 1;
     writeFileSync(path, bytes);
     for (const each of [store, openStore(directory).store]) {
-      await assert.rejects(each.use(ID, async () => undefined), (error: Error & { code?: string }) => {
-        assert.equal(error.code, 'snapshot_unusable');
-        assert.ok(error.message.includes(name), error.message);
-        return true;
-      });
+      await assert.rejects(
+        each.use(ID, async () => undefined),
+        (error: Error & { code?: string }) => {
+          assert.equal(error.code, 'snapshot_unusable');
+          assert.ok(error.message.includes(name), error.message);
+          return true;
+        },
+      );
     }
   });
 }
@@ -121,7 +131,10 @@ test('a file that is gone is damage', async () => {
   const { store, directory } = openStore();
   await publish(store);
   rmSync(join(directory, ID, 'disk', '1.qcow2'));
-  await assert.rejects(store.use(ID, async () => undefined), { code: 'snapshot_unusable' });
+  await assert.rejects(
+    store.use(ID, async () => undefined),
+    { code: 'snapshot_unusable' },
+  );
 });
 
 test('a manifest with a flipped byte is not believed, and the capture can still be deleted', async () => {
@@ -130,7 +143,10 @@ test('a manifest with a flipped byte is not believed, and the capture can still 
   const path = join(directory, ID, 'manifest.json');
   writeFileSync(path, readFileSync(path, 'utf8').replace('"slot": 3', '"slot": 4'));
   const next = openStore(directory).store;
-  await assert.rejects(next.use(ID, async () => undefined), { code: 'snapshot_unusable' });
+  await assert.rejects(
+    next.use(ID, async () => undefined),
+    { code: 'snapshot_unusable' },
+  );
   await next.remove(ID);
   assert.deepEqual(readdirSync(directory), []);
 });
@@ -144,7 +160,10 @@ test('a capture that something is made from is not deleted meanwhile', async () 
   making.resolve(undefined);
   await use;
   await store.remove(ID);
-  await assert.rejects(store.use(ID, async () => undefined), { code: 'not_found' });
+  await assert.rejects(
+    store.use(ID, async () => undefined),
+    { code: 'not_found' },
+  );
   await assert.rejects(store.remove(ID), { code: 'not_found' });
 });
 

@@ -14,10 +14,11 @@
 import { join } from 'node:path';
 import { MemoryWriter } from './memory-writer.ts';
 import type { VmDriver } from '../driver/vm-driver.ts';
+import { StepTimer } from '../driver/step-timer.ts';
 import { enterStep } from '../driver/steps.ts';
 import { freezeFile } from '../disk/scratch-store.ts';
 import { VmDirectory } from '../disk/vm-directory.ts';
-import { takeDeviceState } from './device-state.ts';
+import { DEVICES_NAME, takeDeviceState } from './device-state.ts';
 
 /** What cannot be frozen by then is saved as it is. */
 const FREEZE_DEADLINE_MS = 500;
@@ -42,6 +43,8 @@ export interface CaptureJob {
 export interface TakenCapture {
   /** From the first process frozen to the last let go; with `hold` until it is called. */
   pauseMs: number;
+  /** Where it went. */
+  timingsMs: Readonly<Record<string, number>>;
   /** Of the memory file; empty unless durable. */
   memoryDigest: string;
   memoryBytes: number;
@@ -63,21 +66,21 @@ async function takeAndGoOn(job: CaptureJob): Promise<TakenCapture> {
   undo.defer(async () => {
     if (!isOnTop) await chain.drop(overlay);
   });
-  const startedAt = performance.now();
   const frozen = [...chain.numbers];
-  await standStill(job, async () => {
-    await copyState(job, writer);
+  const timer = new StepTimer();
+  await standStill(job, timer, async () => {
+    await copyState(job, writer, timer);
     await enterStep('capture.disk');
     await chain.push(overlay);
     isOnTop = true;
+    timer.end('disk');
   });
-  const pauseMs = performance.now() - startedAt;
   await enterStep('capture.finish');
   directory.linkInto(new VmDirectory(job.target), frozen);
   const { allocatedBytes, digest } = await writer.finish({ sync: job.isDurable });
   freezeFile(join(job.target, 'ram'));
   chain.flattenIfLong();
-  return { pauseMs, memoryDigest: digest, memoryBytes: allocatedBytes };
+  return { ...pauseOf(timer), memoryDigest: digest, memoryBytes: allocatedBytes };
 }
 
 /** The disk needs no new overlay: nobody writes to this one any more. */
@@ -92,18 +95,19 @@ async function takeAndHold(
   const writer = await startWriter(job);
   undo.defer(() => writer.abort());
   await chain.settle();
-  const startedAt = performance.now();
+  const timer = new StepTimer();
   await freeze(driver);
+  timer.end('freeze');
   undo.defer(() => goOn(driver));
   await enterStep('capture.stop');
   await driver.running.vm.stop();
-  await copyState(job, writer);
-  const pauseMs = performance.now() - startedAt;
+  timer.end('stop');
+  await copyState(job, writer, timer);
   await enterStep('capture.finish');
   directory.linkInto(new VmDirectory(job.target), chain.numbers);
   const { allocatedBytes, digest } = await writer.finish({ sync: job.isDurable });
   freezeFile(join(job.target, 'ram'));
-  const taken = { pauseMs, memoryDigest: digest, memoryBytes: allocatedBytes };
+  const taken = { ...pauseOf(timer), memoryDigest: digest, memoryBytes: allocatedBytes };
   await hold(taken);
   undo.move();
   return taken;
@@ -118,24 +122,42 @@ function startWriter({ driver, directory, memMiB, program, target }: CaptureJob)
   });
 }
 
-async function standStill({ driver }: CaptureJob, work: () => Promise<void>): Promise<void> {
+async function standStill(
+  { driver }: CaptureJob,
+  timer: StepTimer,
+  work: () => Promise<void>,
+): Promise<void> {
   await freeze(driver);
+  timer.end('freeze');
   try {
     await enterStep('capture.stop');
     await driver.running.vm.stop();
+    timer.end('stop');
     await work();
   } finally {
     await goOn(driver);
+    timer.end('go_on');
   }
 }
 
-async function copyState({ driver, target }: CaptureJob, writer: MemoryWriter): Promise<void> {
+async function copyState(
+  { driver, target }: CaptureJob,
+  writer: MemoryWriter,
+  timer: StepTimer,
+): Promise<void> {
   const { vm } = driver.running;
   await enterStep('capture.devices');
-  await vm.saveDevices('devices');
+  await vm.saveDevices(DEVICES_NAME);
   takeDeviceState(vm.socketDirectory, target);
+  timer.end('devices');
   await enterStep('capture.memory');
   await writer.copy();
+  timer.end('memory');
+}
+
+function pauseOf({ timingsMs }: StepTimer): Pick<TakenCapture, 'pauseMs' | 'timingsMs'> {
+  const pauseMs = Object.values(timingsMs).reduce((sum, ms) => sum + ms, 0);
+  return { pauseMs, timingsMs };
 }
 
 /** Best effort: root in the guest can have moved its processes elsewhere, and only harms its own copies. */
