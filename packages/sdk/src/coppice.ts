@@ -2,6 +2,7 @@ import { resolveClientOptions, type ClientOptions } from './client-options.ts';
 import { Images } from './images.ts';
 import { Registries } from './registries.ts';
 import { Sandboxes } from './sandboxes.ts';
+import { Snapshots } from './snapshots.ts';
 import { Transport } from './transport.ts';
 
 /**
@@ -16,6 +17,7 @@ export class Coppice {
   /** Address of the service, without a slash at its end. */
   readonly baseUrl: string;
   readonly sandboxes: Sandboxes;
+  readonly snapshots: Snapshots;
   readonly images: Images;
   readonly registries: Registries;
 
@@ -23,6 +25,7 @@ export class Coppice {
     const transport = new Transport(resolveClientOptions(options));
     this.baseUrl = transport.baseUrl;
     this.sandboxes = new Sandboxes(transport);
+    this.snapshots = new Snapshots(transport);
     this.images = new Images(transport);
     this.registries = new Registries(transport);
   }

@@ -1,6 +1,6 @@
 import { followBuild, type BuildProgress } from './build-events.ts';
 import type { CallOptions } from './client-options.ts';
-import { PREPARE_TIMEOUT_MS } from './lifecycle.ts';
+import { slowTimeoutMs } from './create-once.ts';
 import { PagedList, parseNextQuery } from './paged-list.ts';
 import type { Transport } from './transport.ts';
 import { readArray, readNumber, readObject, readOptionalString, readString } from './wire.ts';
@@ -74,7 +74,7 @@ export class Images {
       // Preparing what is prepared already does nothing.
       idempotent: true,
       signal,
-      timeoutMs: Math.max(this.#transport.timeoutMs, PREPARE_TIMEOUT_MS),
+      timeoutMs: slowTimeoutMs(this.#transport),
     };
     if (onProgress !== undefined)
       return followBuild(this.#transport, request, { onProgress, parseImage: parseImageInfo });

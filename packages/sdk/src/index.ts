@@ -5,20 +5,30 @@ export type { OutputChunk, OutputListeners } from './collected-output.ts';
 export type { CommandStdin } from './command-stdin.ts';
 export type { CommandExit } from './command-stream.ts';
 export { Coppice } from './coppice.ts';
+export type { CreateCallOptions } from './create-once.ts';
 export { DEFAULT_IMAGE } from './lifecycle.ts';
-export type { CreateCallOptions, CreateOptions } from './lifecycle.ts';
+export type { CreateOptions } from './lifecycle.ts';
 export { CoppiceError } from './errors.ts';
 export type { ExecOptions, ExecResult } from './exec.ts';
 export type { DownloadOptions, FileContent, FileEntry, UploadOptions, UploadResult } from './files.ts';
+export { ForkError } from './forks.ts';
+export type { SandboxTree, SandboxTreeNode } from './forks.ts';
 export type { BuildOptions, ImageInfo, Images } from './images.ts';
 export type { PagedList } from './paged-list.ts';
 export type { Preview, PreviewInfo, PreviewOptions } from './previews.ts';
 export type { Registries, RegistryInfo, RegistryLogin } from './registries.ts';
 export { Sandbox } from './sandbox.ts';
 export type { DestroyResult, SandboxInfo, SandboxStatus } from './sandbox-record.ts';
-export type { SandboxConnections } from './sandbox-connections.ts';
+export type { SandboxGuest } from './sandbox-guest.ts';
 export type { ListOptions, Sandboxes } from './sandboxes.ts';
 export type { Shell, ShellOptions, ShellResult } from './shell.ts';
+export type {
+  ListSnapshotsOptions,
+  RestoreOptions,
+  SnapshotInfo,
+  SnapshotOptions,
+  Snapshots,
+} from './snapshots.ts';
 export type { SpawnedCommand, SpawnOptions } from './spawned-command.ts';
 export type { Terminal, TerminalExit, TerminalOptions } from './terminal.ts';
 export type { Ticket, TicketOptions } from './tickets.ts';

@@ -30,8 +30,9 @@ async function startRefusing(status: string): Promise<LoopbackServer> {
 test('create sends every option under its wire name and leaves labels alone', async () => {
   await using server = await LoopbackServer.answering(201, wireRecord());
   const labels = { camelCase: 'a', snake_case: 'b', __proto__x: 'c' };
-  const options = { image: 'a:1', vcpus: 2, memMiB: 512, diskMiB: 64, timeout: 0, labels, maxLifetime: 60 };
-  await server.client().sandboxes.create(options);
+  const size = { vcpus: 2, memMiB: 512, diskMiB: 64 };
+  const life = { timeout: 0, maxLifetime: 60, autoHibernate: true };
+  await server.client().sandboxes.create({ image: 'a:1', ...size, ...life, labels });
   assert.equal(`${server.last.method} ${server.last.url}`, 'POST /v1/runs');
   assert.equal(server.last.headers['content-type'], 'application/json');
   assert.deepEqual(server.lastJson, {
@@ -42,6 +43,7 @@ test('create sends every option under its wire name and leaves labels alone', as
     timeout: 0,
     labels,
     max_lifetime: 60,
+    auto_hibernate: true,
   });
 });
 
@@ -85,9 +87,11 @@ test('a record is shown in camelCase, with null for what is not there', async ()
     createMs: 81.5,
     createdAt: '2026-11-21T06:30:00.000Z',
     endedAt: null,
+    hibernatedAt: null,
     timeout: 300,
     expiresAt: '2026-11-21T06:35:00.000Z',
     maxLifetime: null,
+    autoHibernate: false,
     labels: { a_b: 'c' },
     parentId: null,
     statusReason: null,
@@ -128,6 +132,43 @@ test('setTimeout patches the timer and takes over the record', async () => {
   assert.deepEqual(server.lastJson, { timeout: 0 });
   assert.equal(info.expiresAt, null);
   assert.equal(sandbox.record.timeout, 0);
+});
+
+test('hibernate and resume take no body and take over the record', async () => {
+  const hibernatedAt = '2026-11-21T06:31:00.000Z';
+  await using server = await LoopbackServer.start((request, response) => {
+    const isHibernate = request.url.endsWith('/hibernate');
+    const changes = isHibernate ? { status: 'hibernated', hibernated_at: hibernatedAt } : {};
+    sendJson(response, { body: wireRecord({ ...changes, auto_hibernate: true }) });
+  });
+  const sandbox = server.sandbox();
+  assert.equal((await sandbox.hibernate()).hibernatedAt, hibernatedAt);
+  assert.deepEqual([sandbox.status, sandbox.record.autoHibernate], ['hibernated', true]);
+  assert.equal((await sandbox.resume()).hibernatedAt, null);
+  assert.equal(sandbox.status, 'running');
+  assert.deepEqual(
+    server.seen.map(({ method, url, body, headers }) => [method, url, body.length, headers['content-type']]),
+    ['hibernate', 'resume'].map((change) => ['POST', `/v1/runs/${SANDBOX_ID}/${change}`, 0, undefined]),
+  );
+});
+
+test('a state that cannot be had is refused with the service’s code, and the record stays', async () => {
+  await using server = await LoopbackServer.answering(409, errorBody('invalid_state', 'it is running'));
+  const sandbox = server.sandbox();
+  await assert.rejects(sandbox.resume(), { code: 'invalid_state', detail: 'it is running' });
+  assert.equal(sandbox.status, 'running');
+});
+
+test('await using destroys a hibernated sandbox, too', async () => {
+  await using server = await LoopbackServer.start((request, response) => {
+    const body = request.method === 'DELETE' ? DESTROYED : wireRecord({ status: 'hibernated' });
+    sendJson(response, { body });
+  });
+  {
+    await using sandbox = server.sandbox();
+    await sandbox.hibernate();
+  }
+  assert.equal(server.last.method, 'DELETE');
 });
 
 test('info and refresh ask the service', async () => {

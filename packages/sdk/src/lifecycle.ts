@@ -1,4 +1,5 @@
 import type { CallOptions } from './client-options.ts';
+import { createOnce, slowTimeoutMs, type CreateCallOptions } from './create-once.ts';
 import {
   parseDestroyResult,
   parseSandboxInfo,
@@ -11,12 +12,6 @@ import { buildWireBody, encodeSegment, requireJsonNumber } from './wire.ts';
 /** Image of a sandbox for which none is named. */
 export const DEFAULT_IMAGE = 'node:22-slim';
 
-/**
- * An image that is new to the machine is pulled and prepared first. Below the 300 s after which Node's fetch gives
- * up waiting for headers, so that the error is the client's own.
- */
-export const PREPARE_TIMEOUT_MS = 290_000;
-
 /** What to create. The service fills in what is left out. */
 export interface CreateOptions {
   /** Pinned OCI image reference; `latest`, `lts`, `stable` and no tag are refused. Default `node:22-slim`. */
@@ -27,21 +22,14 @@ export interface CreateOptions {
   memMiB?: number | undefined;
   /** Scratch disk, which grows on write. Default 4096. */
   diskMiB?: number | undefined;
-  /** Idle time in seconds after which the sandbox destroys itself; 0 means never. Default 300. */
+  /** Idle time in seconds after which the sandbox is destroyed, or hibernated; 0 means never. Default 300. */
   timeout?: number | undefined;
   /** Your own marks, to find it again. */
   labels?: Record<string, string> | undefined;
   /** Seconds after which the sandbox ends whatever happens. Default: no such limit. */
   maxLifetime?: number | undefined;
-}
-
-/** How to make the create call. */
-export interface CreateCallOptions extends CallOptions {
-  /**
-   * Calls with the same key and the same options make one sandbox only, for 24 hours. Default: a new key for each
-   * call, which covers the client's own retries. Give one to repeat a call whose answer was lost.
-   */
-  idempotencyKey?: string | undefined;
+  /** Idle, it is hibernated instead of destroyed, and the next call that uses it resumes it. Default false. */
+  autoHibernate?: boolean | undefined;
 }
 
 const CREATE_FIELDS = {
@@ -52,6 +40,7 @@ const CREATE_FIELDS = {
   timeout: 'timeout',
   labels: 'labels',
   maxLifetime: 'max_lifetime',
+  autoHibernate: 'auto_hibernate',
 } as const satisfies Record<keyof CreateOptions, string>;
 
 export async function createSandbox(
@@ -60,22 +49,7 @@ export async function createSandbox(
   call: CreateCallOptions,
 ): Promise<SandboxInfo> {
   const body = buildWireBody({ ...options, image: options.image ?? DEFAULT_IMAGE }, CREATE_FIELDS, 'create');
-  const answer = await transport.callJson(
-    {
-      method: 'POST',
-      path: '/v1/runs',
-      headers: {
-        'content-type': 'application/json',
-        'idempotency-key': call.idempotencyKey ?? generateIdempotencyKey(),
-      },
-      body: JSON.stringify(body),
-      idempotent: true,
-      signal: call.signal,
-      timeoutMs: Math.max(transport.timeoutMs, PREPARE_TIMEOUT_MS),
-    },
-    parseSandboxInfo,
-  );
-  return answer.value;
+  return createOnce(transport, { path: '/v1/runs', body, call }, parseSandboxInfo);
 }
 
 /** The address of a sandbox, below the base URL. */
@@ -128,8 +102,25 @@ export async function destroySandbox(
   return answer.value;
 }
 
-/** 128 random bits; `crypto.randomUUID` is missing on web pages without TLS. */
-function generateIdempotencyKey(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
+/** A state is the same however often it is asked for, so this may be tried again. */
+export async function changeState(
+  transport: Transport,
+  request: { path: string; body?: object; call: CallOptions },
+): Promise<SandboxInfo> {
+  const { path, body, call } = request;
+  const answer = await transport.callJson(
+    {
+      method: 'POST',
+      path,
+      ...(body !== undefined && {
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+      }),
+      idempotent: true,
+      signal: call.signal,
+      timeoutMs: slowTimeoutMs(transport),
+    },
+    parseSandboxInfo,
+  );
+  return answer.value;
 }

@@ -2,6 +2,7 @@ import { CoppiceError } from './errors.ts';
 
 /** A cursor that never ends would otherwise be followed for ever. */
 const MAX_PAGES = 10_000;
+const MAX_PAGE_ITEMS = 100;
 
 /** One page and the query of the next one; undefined after the last. */
 export interface Page<Item> {
@@ -81,6 +82,17 @@ export function parseNextQuery(link: string | null): string | undefined {
     return start === -1 ? undefined : address.slice(start);
   }
   return undefined;
+}
+
+/** Throws TypeError on a number of items that cannot be had; at once, and not when the first page is fetched. */
+export function requireLimit(limit: number | undefined): void {
+  if (limit === undefined || (Number.isInteger(limit) && limit > 0)) return;
+  throw new TypeError(`list: limit must be a whole number above 0, not ${limit}`);
+}
+
+/** How many items to ask for at once, of `limit` in all; undefined leaves it to the service. */
+export function toPageItems(limit: number | undefined): number | undefined {
+  return limit === undefined ? undefined : Math.min(limit, MAX_PAGE_ITEMS);
 }
 
 function endless(pages: number): CoppiceError {

@@ -1,5 +1,6 @@
 import {
   readArray,
+  readFlag,
   readNumber,
   readObject,
   readOptionalNumber,
@@ -32,14 +33,18 @@ export interface SandboxInfo {
   createdAt: string;
   /** Null while it lives. */
   endedAt: string | null;
-  /** Idle time in seconds after which the sandbox destroys itself; 0 means never. */
+  /** Since when it is hibernated; null while it is not. */
+  hibernatedAt: string | null;
+  /** Idle time in seconds after which the sandbox is destroyed, or hibernated; 0 means never. */
   timeout: number;
-  /** When it ends if nothing more is asked of it; null if never. */
+  /** When it ends, or is hibernated, if nothing more is asked of it; null if never. */
   expiresAt: string | null;
   /** Seconds after which the sandbox ends whatever happens; null when there is no such limit. */
   maxLifetime: number | null;
+  /** Idle, it is hibernated instead of destroyed, and the next call that uses it resumes it. */
+  autoHibernate: boolean;
   labels: Record<string, string>;
-  /** The sandbox it was forked from. */
+  /** The sandbox it was forked from, or the snapshot of which it came from; null if it was made from an image. */
   parentId: string | null;
   /** Why it failed or was destroyed. */
   statusReason: string | null;
@@ -73,9 +78,11 @@ export function parseSandboxInfo(value: unknown): SandboxInfo {
     createMs: readOptionalNumber(record, 'create_ms'),
     createdAt: readString(record, 'created_at'),
     endedAt: readOptionalString(record, 'ended_at'),
+    hibernatedAt: readOptionalString(record, 'hibernated_at'),
     timeout: readNumber(record, 'timeout'),
     expiresAt: readOptionalString(record, 'expires_at'),
     maxLifetime: readOptionalNumber(record, 'max_lifetime'),
+    autoHibernate: readFlag(record, 'auto_hibernate'),
     labels: readStringMap(record, 'labels'),
     parentId: readOptionalString(record, 'parent_id'),
     statusReason: readOptionalString(record, 'status_reason'),

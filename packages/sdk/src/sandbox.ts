@@ -1,27 +1,25 @@
 import { resolveClientOptions, type CallOptions, type ClientOptions } from './client-options.ts';
 import { CoppiceError } from './errors.ts';
+import type { CreateCallOptions } from './create-once.ts';
+import { fetchTree, ForkError, forkSandbox, type SandboxTree } from './forks.ts';
 import {
-  downloadBytes,
-  downloadStream,
-  listDirectory,
-  uploadFile,
-  type DownloadOptions,
-  type FileContent,
-  type FileEntry,
-  type UploadOptions,
-  type UploadResult,
-} from './files.ts';
-import {
+  changeState,
   createSandbox,
   destroySandbox,
   fetchSandbox,
   sandboxPath,
   setIdleTimeout,
-  type CreateCallOptions,
   type CreateOptions,
 } from './lifecycle.ts';
-import { SandboxConnections } from './sandbox-connections.ts';
+import { SandboxGuest } from './sandbox-guest.ts';
 import type { DestroyResult, SandboxInfo, SandboxStatus } from './sandbox-record.ts';
+import {
+  restoreSandbox,
+  takeSnapshot,
+  type RestoreOptions,
+  type SnapshotInfo,
+  type SnapshotOptions,
+} from './snapshots.ts';
 import { Transport } from './transport.ts';
 
 /**
@@ -31,7 +29,7 @@ import { Transport } from './transport.ts';
  * await using sandbox = await Sandbox.create({ image: 'node:22-slim' });
  * const { stdout } = await sandbox.exec('node --version');
  */
-export class Sandbox extends SandboxConnections implements AsyncDisposable {
+export class Sandbox extends SandboxGuest implements AsyncDisposable {
   readonly #transport: Transport;
   readonly #path: string;
   #record: SandboxInfo;
@@ -59,6 +57,21 @@ export class Sandbox extends SandboxConnections implements AsyncDisposable {
   }
 
   /**
+   * Creates a sandbox from a snapshot with a client of its own; else as `client.sandboxes.restore()`.
+   *
+   * @example
+   * const sandbox = await Sandbox.restore('snap0123456789abcdef0123', { timeout: 600 });
+   */
+  static async restore(
+    snapshotId: string,
+    options: RestoreOptions = {},
+    call: CreateCallOptions & ClientOptions = {},
+  ): Promise<Sandbox> {
+    const transport = new Transport(resolveClientOptions(call));
+    return new Sandbox(transport, await restoreSandbox(transport, snapshotId, options, call));
+  }
+
+  /**
    * Finds a sandbox with a client of its own; null when there is none with this id.
    *
    * @example
@@ -83,62 +96,7 @@ export class Sandbox extends SandboxConnections implements AsyncDisposable {
   }
 
   /**
-   * Writes a file, whole or not at all; directories on the way are made. A stream is sent as it comes and is not
-   * tried again when the connection fails.
-   *
-   * @example
-   * await sandbox.upload('/workspace/run.sh', '#!/bin/sh\necho hi\n', { mode: 0o755 });
-   */
-  async upload(path: string, content: FileContent, options: UploadOptions = {}): Promise<UploadResult> {
-    return uploadFile(this.#transport, this.#path, path, { content, options });
-  }
-
-  /**
-   * Reads a file as UTF-8 text; bytes that are not UTF-8 become U+FFFD.
-   *
-   * @example
-   * const text = await sandbox.download('/etc/os-release');
-   */
-  async download(path: string, options: DownloadOptions = {}): Promise<string> {
-    return new TextDecoder('utf-8', { ignoreBOM: true }).decode(await this.downloadBytes(path, options));
-  }
-
-  /**
-   * Reads a file as it is.
-   *
-   * @example
-   * const png = await sandbox.downloadBytes('/workspace/plot.png');
-   */
-  async downloadBytes(path: string, options: DownloadOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
-    return downloadBytes(this.#transport, this.#path, path, options);
-  }
-
-  /**
-   * Reads a file of any size. Read the stream to its end or cancel it, or the connection stays open.
-   *
-   * @example
-   * const stream = await sandbox.downloadStream('/workspace/big.tar');
-   * await stream.pipeTo(Writable.toWeb(createWriteStream('big.tar')));
-   */
-  async downloadStream(
-    path: string,
-    options: CallOptions = {},
-  ): Promise<ReadableStream<Uint8Array<ArrayBuffer>>> {
-    return downloadStream(this.#transport, this.#path, path, options);
-  }
-
-  /**
-   * Lists a directory, sorted by name.
-   *
-   * @example
-   * for (const entry of await sandbox.listFiles('/workspace')) console.log(entry.type, entry.path);
-   */
-  async listFiles(path: string, options: CallOptions = {}): Promise<FileEntry[]> {
-    return listDirectory(this.#transport, this.#path, path, options);
-  }
-
-  /**
-   * Sets the idle time after which the sandbox destroys itself, and restarts the timer. 0 turns it off.
+   * Sets the idle time after which the sandbox is destroyed, or hibernated, and restarts the timer. 0 turns it off.
    *
    * @example
    * await sandbox.setTimeout(3600);
@@ -146,6 +104,84 @@ export class Sandbox extends SandboxConnections implements AsyncDisposable {
   async setTimeout(seconds: number, options: CallOptions = {}): Promise<SandboxInfo> {
     this.#record = await setIdleTimeout(this.#transport, this.#path, seconds, options);
     return this.#record;
+  }
+
+  /**
+   * Copies the running sandbox, with its memory, its processes and its files, into `count` new ones (1–100), each of
+   * which goes its own way; this one runs on. Rejects with {@link ForkError} when only some of them could be made.
+   *
+   * @example
+   * const [child] = await sandbox.fork();
+   * await child.exec('make test');
+   *
+   * @example
+   * const children = await sandbox.fork(8);
+   * await Promise.all(children.map((child, seed) => child.exec(`./explore --seed ${seed}`)));
+   */
+  async fork(count?: 1, call?: CreateCallOptions): Promise<[Sandbox]>;
+  async fork(count: number, call?: CreateCallOptions): Promise<Sandbox[]>;
+  async fork(count = 1, call: CreateCallOptions = {}): Promise<Sandbox[]> {
+    const { records, errors } = await forkSandbox(this.#transport, this.#path, count, call);
+    const children = records.map((record) => new Sandbox(this.#transport, record));
+    if (errors.length > 0) throw new ForkError(children, errors);
+    return children;
+  }
+
+  /**
+   * Saves the sandbox, which runs on, until the snapshot is deleted. `Sandbox.restore()` makes new sandboxes of it,
+   * `rollback()` takes this one back to it.
+   *
+   * @example
+   * const snapshot = await sandbox.snapshot({ name: 'installed' });
+   */
+  async snapshot(options: SnapshotOptions = {}): Promise<SnapshotInfo> {
+    return takeSnapshot(this.#transport, this.#path, options);
+  }
+
+  /**
+   * Takes the sandbox back to a snapshot of it or of an ancestor of the same size, under the same id. What it did since
+   * is lost, and its open connections end. If it fails, the sandbox runs on as it was.
+   *
+   * @example
+   * const { id } = await sandbox.snapshot();
+   * await sandbox.exec('rm -rf /workspace');
+   * await sandbox.rollback(id);
+   */
+  async rollback(snapshotId: string, options: CallOptions = {}): Promise<SandboxInfo> {
+    return this.#change('rollback', options, { snapshot_id: snapshotId });
+  }
+
+  /**
+   * Saves the sandbox to disk and gives back its memory and processors; it costs nothing until `resume()`. Its open
+   * connections end.
+   *
+   * @example
+   * await sandbox.hibernate();
+   */
+  async hibernate(options: CallOptions = {}): Promise<SandboxInfo> {
+    return this.#change('hibernate', options);
+  }
+
+  /**
+   * Brings a hibernated sandbox back as it was, with its processes and what they listen on. With `autoHibernate` the
+   * next call that uses it does so itself.
+   *
+   * @example
+   * await sandbox.resume();
+   */
+  async resume(options: CallOptions = {}): Promise<SandboxInfo> {
+    return this.#change('resume', options);
+  }
+
+  /**
+   * Lists the family: all that descend from the same sandbox by forks and snapshots.
+   *
+   * @example
+   * const { rootId, nodes } = await sandbox.tree();
+   * for (const { id, parentId, status } of nodes) console.log(parentId ?? '', id, status);
+   */
+  async tree(options: CallOptions = {}): Promise<SandboxTree> {
+    return fetchTree(this.#transport, this.#path, options);
   }
 
   /**
@@ -190,6 +226,16 @@ export class Sandbox extends SandboxConnections implements AsyncDisposable {
     } catch (error) {
       if (!(await this.#isGone(error))) throw error;
     }
+  }
+
+  async #change(
+    change: 'hibernate' | 'resume' | 'rollback',
+    call: CallOptions,
+    body?: object,
+  ): Promise<SandboxInfo> {
+    const path = `${this.#path}/${change}`;
+    this.#record = await changeState(this.#transport, { path, call, ...(body && { body }) });
+    return this.#record;
   }
 
   /** A 409 may also mean that another operation is under way, so the record decides. */

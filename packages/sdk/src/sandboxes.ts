@@ -1,12 +1,12 @@
 import type { CallOptions } from './client-options.ts';
-import { createSandbox, type CreateCallOptions, type CreateOptions } from './lifecycle.ts';
-import { PagedList, parseNextQuery, type Page } from './paged-list.ts';
+import type { CreateCallOptions } from './create-once.ts';
+import { createSandbox, type CreateOptions } from './lifecycle.ts';
+import { PagedList, parseNextQuery, requireLimit, toPageItems, type Page } from './paged-list.ts';
 import { findSandbox, Sandbox } from './sandbox.ts';
 import { parseSandboxInfos, type SandboxStatus } from './sandbox-record.ts';
+import { restoreSandbox, type RestoreOptions } from './snapshots.ts';
 import type { Transport } from './transport.ts';
 import { buildQuery } from './wire.ts';
-
-const MAX_PAGE_ITEMS = 100;
 
 /** Which sandboxes to list. */
 export interface ListOptions extends CallOptions {
@@ -39,6 +39,21 @@ export class Sandboxes {
   }
 
   /**
+   * Creates a sandbox from a snapshot, with the memory, the processes and the files of that moment; resolves when it
+   * runs. What `options` leaves out is as in the sandbox that the snapshot was taken of.
+   *
+   * @example
+   * const sandbox = await client.sandboxes.restore(snapshot.id, { timeout: 600 });
+   */
+  async restore(
+    snapshotId: string,
+    options: RestoreOptions = {},
+    call: CreateCallOptions = {},
+  ): Promise<Sandbox> {
+    return new Sandbox(this.#transport, await restoreSandbox(this.#transport, snapshotId, options, call));
+  }
+
+  /**
    * Finds a sandbox; null when there is none with this id. A destroyed one is still found.
    *
    * @example
@@ -56,10 +71,9 @@ export class Sandboxes {
    */
   list(options: ListOptions = {}): PagedList<Sandbox> {
     const { status, labels, limit, signal } = options;
-    requirePositive(limit);
-    const pageItems = limit === undefined ? undefined : Math.min(limit, MAX_PAGE_ITEMS);
+    requireLimit(limit);
     return new PagedList<Sandbox>({
-      firstQuery: buildQuery({ status, label: formatLabels(labels), limit: pageItems }),
+      firstQuery: buildQuery({ status, label: formatLabels(labels), limit: toPageItems(limit) }),
       fetchPage: (query) => this.#fetchPage(query, signal),
       limit,
     });
@@ -79,9 +93,4 @@ export class Sandboxes {
 
 function formatLabels(labels: Record<string, string> = {}): string[] {
   return Object.entries(labels).map(([key, value]) => `${key}:${value}`);
-}
-
-function requirePositive(limit: number | undefined): void {
-  if (limit === undefined || (Number.isInteger(limit) && limit > 0)) return;
-  throw new TypeError(`list: limit must be a whole number above 0, not ${limit}`);
 }

@@ -128,10 +128,12 @@ export function wireRecord(changes: Record<string, unknown> = {}): { id: string 
     timeout: 300,
     max_lifetime: null,
     expires_at: '2026-11-21T06:35:00.000Z',
+    auto_hibernate: false,
     labels: {},
     parent_id: null,
     create_ms: 81.5,
     created_at: '2026-11-21T06:30:00.000Z',
+    hibernated_at: null,
     ended_at: null,
     ...changes,
   };

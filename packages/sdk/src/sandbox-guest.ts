@@ -3,6 +3,17 @@ import type { CallOptions } from './client-options.ts';
 import type { OutputChunk, OutputListeners } from './collected-output.ts';
 import { execCommand, type ExecOptions, type ExecResult } from './exec.ts';
 import {
+  downloadBytes,
+  downloadStream,
+  listDirectory,
+  uploadFile,
+  type DownloadOptions,
+  type FileContent,
+  type FileEntry,
+  type UploadOptions,
+  type UploadResult,
+} from './files.ts';
+import {
   buildPortUrl,
   createPreview,
   listPreviews,
@@ -17,8 +28,8 @@ import { openTerminal, type Terminal, type TerminalOptions } from './terminal.ts
 import { createTicket, type Ticket, type TicketOptions } from './tickets.ts';
 import type { Transport } from './transport.ts';
 
-/** The calls of a sandbox that reach what runs in it: commands, shells, terminals and ports. */
-export abstract class SandboxConnections {
+/** The calls of a sandbox that reach into it: commands, shells, terminals, files and ports. */
+export abstract class SandboxGuest {
   readonly #transport: Transport;
   readonly #path: string;
 
@@ -92,6 +103,61 @@ export abstract class SandboxConnections {
    */
   async terminal(options: TerminalOptions = {}): Promise<Terminal> {
     return openTerminal(this.#transport, this.#path, options);
+  }
+
+  /**
+   * Writes a file, whole or not at all; directories on the way are made. A stream is sent as it comes and is not
+   * tried again when the connection fails.
+   *
+   * @example
+   * await sandbox.upload('/workspace/run.sh', '#!/bin/sh\necho hi\n', { mode: 0o755 });
+   */
+  async upload(path: string, content: FileContent, options: UploadOptions = {}): Promise<UploadResult> {
+    return uploadFile(this.#transport, this.#path, path, { content, options });
+  }
+
+  /**
+   * Reads a file as UTF-8 text; bytes that are not UTF-8 become U+FFFD.
+   *
+   * @example
+   * const text = await sandbox.download('/etc/os-release');
+   */
+  async download(path: string, options: DownloadOptions = {}): Promise<string> {
+    return new TextDecoder('utf-8', { ignoreBOM: true }).decode(await this.downloadBytes(path, options));
+  }
+
+  /**
+   * Reads a file as it is.
+   *
+   * @example
+   * const png = await sandbox.downloadBytes('/workspace/plot.png');
+   */
+  async downloadBytes(path: string, options: DownloadOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
+    return downloadBytes(this.#transport, this.#path, path, options);
+  }
+
+  /**
+   * Reads a file of any size. Read the stream to its end or cancel it, or the connection stays open.
+   *
+   * @example
+   * const stream = await sandbox.downloadStream('/workspace/big.tar');
+   * await stream.pipeTo(Writable.toWeb(createWriteStream('big.tar')));
+   */
+  async downloadStream(
+    path: string,
+    options: CallOptions = {},
+  ): Promise<ReadableStream<Uint8Array<ArrayBuffer>>> {
+    return downloadStream(this.#transport, this.#path, path, options);
+  }
+
+  /**
+   * Lists a directory, sorted by name.
+   *
+   * @example
+   * for (const entry of await sandbox.listFiles('/workspace')) console.log(entry.type, entry.path);
+   */
+  async listFiles(path: string, options: CallOptions = {}): Promise<FileEntry[]> {
+    return listDirectory(this.#transport, this.#path, path, options);
   }
 
   /**

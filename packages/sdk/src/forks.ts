@@ -1,0 +1,149 @@
+import type { CallOptions } from './client-options.ts';
+import { createOnce, type CreateCallOptions } from './create-once.ts';
+import { CoppiceError, firstBytes, readErrorFields } from './errors.ts';
+import { parseSandboxInfo, type SandboxInfo, type SandboxStatus } from './sandbox-record.ts';
+import type { Sandbox } from './sandbox.ts';
+import { labelOf, type Transport } from './transport.ts';
+import {
+  readArray,
+  readFlag,
+  readObject,
+  readOptionalString,
+  readString,
+  requireJsonNumber,
+} from './wire.ts';
+
+/** Some of a fork's answers are errors. */
+const PARTIAL_STATUS = 207;
+
+/**
+ * Thrown by `fork()` when not all children could be made. Those that could run on and are yours to use or destroy. Its
+ * `code` and `detail` are those of the first of `errors`, its `status` is 207.
+ *
+ * @example
+ * try {
+ *   await sandbox.fork(20);
+ * } catch (error) {
+ *   if (!(error instanceof ForkError)) throw error;
+ *   console.error(`${error.children.length} run; the others: ${error.message}`);
+ *   await Promise.all(error.children.map((child) => child.destroy()));
+ * }
+ */
+export class ForkError extends CoppiceError {
+  /** Those that run, in order. */
+  readonly children: Sandbox[];
+  /** One for each child that could not be made, in order. */
+  readonly errors: CoppiceError[];
+
+  constructor(children: Sandbox[], errors: CoppiceError[]) {
+    const [first] = errors;
+    const all = children.length + errors.length;
+    super(`${errors.length} of ${all} children could not be made: ${first?.message}`, {
+      status: PARTIAL_STATUS,
+      code: first?.code ?? 'invalid_response',
+      requestId: first?.requestId,
+      detail: first?.detail,
+    });
+    this.name = 'ForkError';
+    this.children = children;
+    this.errors = errors;
+  }
+}
+
+/** A sandbox in its family. Times are ISO 8601 UTC. */
+export interface SandboxTreeNode {
+  id: string;
+  status: SandboxStatus;
+  /** Null for the root. */
+  parentId: string | null;
+  createdAt: string;
+  /** Null while it lives. */
+  endedAt: string | null;
+}
+
+/** All sandboxes that descend from the same one by forks and snapshots. */
+export interface SandboxTree {
+  /** The one that was made from an image. */
+  rootId: string;
+  /** In order of creation, at most 1000. */
+  nodes: SandboxTreeNode[];
+  /** There are more, which were created later. */
+  truncated: boolean;
+}
+
+/** What became of the children, each list in order. */
+interface ForkOutcome {
+  records: SandboxInfo[];
+  errors: CoppiceError[];
+}
+
+export async function forkSandbox(
+  transport: Transport,
+  sandboxPath: string,
+  count: number,
+  call: CreateCallOptions,
+): Promise<ForkOutcome> {
+  requireJsonNumber(count, 'count');
+  const path = `${sandboxPath}/fork`;
+  const label = labelOf({ method: 'POST', path });
+  return createOnce(transport, { path, body: { count }, call }, (value) => {
+    const children = readArray(value, 'the list of children', (child) => child);
+    if (children.length !== count) throw new TypeError(`${children.length} children in place of ${count}`);
+    return parseChildren(children, label);
+  });
+}
+
+export async function fetchTree(
+  transport: Transport,
+  sandboxPath: string,
+  call: CallOptions,
+): Promise<SandboxTree> {
+  const answer = await transport.callJson(
+    { method: 'GET', path: `${sandboxPath}/tree`, idempotent: true, signal: call.signal },
+    parseTree,
+  );
+  return answer.value;
+}
+
+function parseChildren(children: unknown[], label: string): ForkOutcome {
+  const outcome: ForkOutcome = { records: [], errors: [] };
+  for (const [index, child] of children.entries()) {
+    const error = parseChildError(child, `${label}, child ${index + 1} of ${children.length}`);
+    if (error === undefined) outcome.records.push(parseSandboxInfo(child));
+    else outcome.errors.push(error);
+  }
+  return outcome;
+}
+
+/** Undefined for a child that runs. */
+function parseChildError(child: unknown, label: string): CoppiceError | undefined {
+  const { code, message, requestId } = readErrorFields(child);
+  if (code === undefined) return undefined;
+  const body = firstBytes(new TextEncoder().encode(JSON.stringify(child)));
+  return new CoppiceError(`HTTP ${PARTIAL_STATUS} from ${label}: ${body}`, {
+    status: PARTIAL_STATUS,
+    code,
+    requestId,
+    detail: message,
+  });
+}
+
+function parseTree(value: unknown): SandboxTree {
+  const tree = readObject(value, 'the tree');
+  return {
+    rootId: readString(tree, 'root_id'),
+    nodes: readArray(tree['nodes'], 'nodes', parseNode),
+    truncated: readFlag(tree, 'truncated'),
+  };
+}
+
+function parseNode(value: unknown): SandboxTreeNode {
+  const node = readObject(value, 'the node');
+  return {
+    id: readString(node, 'id'),
+    status: readString(node, 'status'),
+    parentId: readOptionalString(node, 'parent_id'),
+    createdAt: readString(node, 'created_at'),
+    endedAt: readOptionalString(node, 'ended_at'),
+  };
+}
