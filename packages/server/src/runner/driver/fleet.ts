@@ -368,9 +368,10 @@ export class Fleet {
     return this.#assembler.directoryOf(unit);
   }
 
-  /** Of the machines that VMs run on. */
+  /** Of the machines that VMs run on; one that is being ended has none when its directory is gone. */
   get machineKeys(): string[] {
-    return [...this.#drivers.values()].map((driver) => this.recordOf(driver).machine);
+    const records = [...this.#drivers.values()].map((driver) => findVmRecord(this.directoryOf(driver).path));
+    return records.flatMap((record) => record?.machine ?? []);
   }
 
   /** What is known of a VM that runs. */
