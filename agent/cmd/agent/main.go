@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -87,14 +88,18 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 }
 
 func ping(w http.ResponseWriter, _ *http.Request) error {
-	var up unix.Timespec
+	var up, monotonic unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &up); err != nil {
 		return err
 	}
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &monotonic); err != nil {
+		return err
+	}
 	api.WriteJSON(w, http.StatusOK, struct {
-		Protocol int   `json:"protocol"`
-		UptimeMs int64 `json:"uptime_ms"`
-	}{transport.ProtocolVersion, time.Duration(up.Nano()).Milliseconds()})
+		Protocol    int    `json:"protocol"`
+		UptimeMs    int64  `json:"uptime_ms"`
+		MonotonicNs string `json:"monotonic_ns"`
+	}{transport.ProtocolVersion, time.Duration(up.Nano()).Milliseconds(), strconv.FormatInt(monotonic.Nano(), 10)})
 	return nil
 }
 

@@ -20,6 +20,7 @@ type body struct {
 	Generation  uint64                 `json:"generation"`
 	Entropy     string                 `json:"entropy"`
 	ClockUnixNs string                 `json:"clock_unix_ns"`
+	MonotonicNs string                 `json:"clock_monotonic_ns"`
 	Hostname    string                 `json:"hostname"`
 	MachineID   string                 `json:"machine_id"`
 	Network     *network.Configuration `json:"network"`
@@ -33,8 +34,10 @@ type body struct {
 type Request struct {
 	Generation uint64
 	Entropy    []byte
-	// Clock is what it was when the request came, which was Arrived.
+	// Clock is what it is when the monotonic clock shows Monotonic; without one, what it was when the request came,
+	// which was Arrived.
 	Clock     unix.Timespec
+	Monotonic *unix.Timespec
 	Arrived   time.Time
 	Hostname  string
 	MachineID string
@@ -65,8 +68,15 @@ func parse(text []byte) (Request, error) {
 	if r.Entropy, err = base64.StdEncoding.DecodeString(b.Entropy); err != nil || len(r.Entropy) != entropyBytes {
 		return Request{}, fault.Invalid("entropy: must be %d bytes in base64", entropyBytes)
 	}
-	if r.Clock, err = parseClock(b.ClockUnixNs); err != nil {
+	if r.Clock, err = parseClock("clock_unix_ns", b.ClockUnixNs); err != nil {
 		return Request{}, err
+	}
+	if b.MonotonicNs != "" {
+		monotonic, err := parseClock("clock_monotonic_ns", b.MonotonicNs)
+		if err != nil {
+			return Request{}, err
+		}
+		r.Monotonic = &monotonic
 	}
 	if err := validateIdentity(r); err != nil {
 		return Request{}, err
@@ -82,10 +92,10 @@ func parse(text []byte) (Request, error) {
 	return r, err
 }
 
-func parseClock(text string) (unix.Timespec, error) {
+func parseClock(field, text string) (unix.Timespec, error) {
 	ns, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || ns <= 0 {
-		return unix.Timespec{}, fault.Invalid("clock_unix_ns: %q is no number of nanoseconds since 1970, as text", text)
+		return unix.Timespec{}, fault.Invalid("%s: %q is no number of nanoseconds, as text", field, text)
 	}
 	return unix.Timespec{Sec: ns / nanosPerSecond, Nsec: ns % nanosPerSecond}, nil
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"coppice/agent/internal/api"
 	"coppice/agent/internal/guest"
 )
@@ -67,15 +69,16 @@ func TestParseTakesNullForNoNetwork(t *testing.T) {
 
 func TestParseNamesTheFieldThatIsWrong(t *testing.T) {
 	bad := map[string][]any{
-		"generation":    {0, -1, "7", 1.5},
-		"entropy":       {"", "!", "AAAA", 5},
-		"clock_unix_ns": {"", "-5", "x", "99999999999999999999", 17},
-		"hostname":      {"", "a b", "a\nb", strings.Repeat("a", 65)},
-		"machine_id":    {"", strings.Repeat("0F", 16), "0f"},
-		"workdir":       {"relative", "/a\x00b"},
-		"env":           {map[string]string{"": "x"}, map[string]string{"A": "\x00"}, []string{"A=b"}},
-		"dns_search":    {[]string{"a\nnameserver 1.1.1.1"}, []string{""}, make([]string, 7)},
-		"network":       {map[string]any{}, map[string]any{"interface": "../x"}, 5},
+		"generation":         {0, -1, "7", 1.5},
+		"entropy":            {"", "!", "AAAA", 5},
+		"clock_monotonic_ns": {"-5", "x", 17},
+		"clock_unix_ns":      {"", "-5", "x", "99999999999999999999", 17},
+		"hostname":           {"", "a b", "a\nb", strings.Repeat("a", 65)},
+		"machine_id":         {"", strings.Repeat("0F", 16), "0f"},
+		"workdir":            {"relative", "/a\x00b"},
+		"env":                {map[string]string{"": "x"}, map[string]string{"A": "\x00"}, []string{"A=b"}},
+		"dns_search":         {[]string{"a\nnameserver 1.1.1.1"}, []string{""}, make([]string, 7)},
+		"network":            {map[string]any{}, map[string]any{"interface": "../x"}, 5},
 	}
 	for field, values := range bad {
 		for _, value := range values {
@@ -217,8 +220,14 @@ func TestTheClockIsSetToWhatItIsByThen(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Arrived = time.Now()
-	if got := clockAt(r, r.Arrived.Add(1500*time.Millisecond)); got.Sec != 1763700001 || got.Nsec != 623456789 {
+	later := unix.NsecToTimespec(12_000_000_000)
+	if got := clockAt(r, later, r.Arrived.Add(1500*time.Millisecond)); got.Sec != 1763700001 || got.Nsec != 623456789 {
 		t.Fatal(got)
+	}
+	then := unix.NsecToTimespec(10_000_000_000)
+	r.Monotonic = &then
+	if got := clockAt(r, later, r.Arrived.Add(time.Hour)); got.Sec != 1763700002 || got.Nsec != 123456789 {
+		t.Fatal("by the monotonic clock: ", got)
 	}
 }
 

@@ -66,12 +66,20 @@ func forgiving(name string, do func(Request) error) func(Request) error {
 }
 
 func setClock(r Request) error {
-	now := clockAt(r, time.Now())
+	var monotonic unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &monotonic); err != nil {
+		return err
+	}
+	now := clockAt(r, monotonic, time.Now())
 	return unix.ClockSettime(unix.CLOCK_REALTIME, &now)
 }
 
-// clockAt adds the time since the request came: what its reading took, the entropy, and a resume before this one.
-func clockAt(r Request, now time.Time) unix.Timespec {
+// clockAt goes by the monotonic clock, if the runner has compared it with its own: a clone is slow to take its first
+// requests. Otherwise it adds the time since the request came.
+func clockAt(r Request, monotonic unix.Timespec, now time.Time) unix.Timespec {
+	if r.Monotonic != nil {
+		return unix.NsecToTimespec(r.Clock.Nano() + monotonic.Nano() - r.Monotonic.Nano())
+	}
 	return unix.NsecToTimespec(r.Clock.Nano() + now.Sub(r.Arrived).Nanoseconds())
 }
 

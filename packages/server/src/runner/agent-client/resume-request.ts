@@ -1,6 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import type { ImageConfig } from '../image/image-store.types.ts';
 
+const NS_PER_MS = 1_000_000n;
+
 export interface GuestAddresses {
   /** With prefix. */
   address: string;
@@ -14,6 +16,8 @@ export interface ResumeInput {
   generation: number;
   image: ImageConfig;
   network: GuestAddresses | undefined;
+  /** What the guest's monotonic clock shows now, in nanoseconds; if unknown its wall clock lags by the way there. */
+  monotonicNs?: bigint | undefined;
 }
 
 /** Body of the agent's `POST /resume`: all by which one copy of a template differs from the others. */
@@ -21,7 +25,8 @@ export function buildResumeRequest(input: ResumeInput): Record<string, unknown> 
   return {
     generation: input.generation,
     entropy: randomBytes(64).toString('base64'),
-    clock_unix_ns: String(BigInt(Date.now()) * 1_000_000n),
+    clock_unix_ns: String(BigInt(Date.now()) * NS_PER_MS),
+    ...(input.monotonicNs === undefined ? {} : { clock_monotonic_ns: String(input.monotonicNs) }),
     hostname: input.vmId,
     machine_id: input.vmId.replace(/^run/u, '').padEnd(32, '0').slice(0, 32),
     network: input.network === undefined ? null : toWire(input.network),

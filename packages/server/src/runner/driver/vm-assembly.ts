@@ -12,6 +12,7 @@ import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { writeVmRecord, type GuestImage, type VmRecord } from '../adopt/vm-record.ts';
+import { compareClock, type GuestClock } from '../agent-client/guest-clock.ts';
 import { rehearse } from '../agent-client/rehearse.ts';
 import { buildResumeRequest } from '../agent-client/resume-request.ts';
 import type { CgroupTree } from '../confinement/cgroup-tree.ts';
@@ -79,6 +80,7 @@ export interface AssembledVm {
   blueprint: Blueprint;
   slot: VmSlot;
   record: VmRecord;
+  clock: GuestClock;
 }
 
 export class VmAssembler {
@@ -139,8 +141,8 @@ export class VmAssembler {
     record.process = vm.identity;
     writeVmRecord(directory.path, record);
     timer.end('restore');
-    await this.#start(driver, vm, timer);
-    return { driver, blueprint, slot, record };
+    const clock = await this.#start(driver, vm, timer);
+    return { driver, blueprint, slot, record, clock };
   }
 
   #enclose({ unit }: VmDriver, shape: TemplateShape): Promise<string[]> {
@@ -148,12 +150,14 @@ export class VmAssembler {
     return this.#parts.cgroups.create(unit, buildUnitLimits({ shape, tmpfsMiB }));
   }
 
-  async #start(driver: VmDriver, vm: VmHandle, timer: StepTimer): Promise<void> {
+  async #start(driver: VmDriver, vm: VmHandle, timer: StepTimer): Promise<GuestClock> {
     await enterStep('create.continue');
     await vm.continue();
     await enterStep('create.agent');
-    await driver.session(FIRST_ANSWER_TIMEOUT_MS);
+    const session = await driver.session(FIRST_ANSWER_TIMEOUT_MS);
+    const clock = await compareClock(session);
     timer.end('agent');
+    return clock;
   }
 
   /** Gives an assembled VM to the sandbox that its driver now names. */
@@ -164,8 +168,9 @@ export class VmAssembler {
     const vmId = driver.info.id;
     const generation = driver.nextResume();
     const network = addressesOf(assembled.slot);
-    const request = buildResumeRequest({ vmId, generation, image: image.config, network });
     await enterStep('create.resume');
+    const monotonicNs = assembled.clock.monotonicNs();
+    const request = buildResumeRequest({ vmId, generation, image: image.config, network, monotonicNs });
     await session.call('POST', '/resume', request);
     timer.end('resume');
     await enterStep('create.running');

@@ -1,0 +1,37 @@
+/**
+ * Compares a guest's monotonic clock with ours. An emulated clone translates all of its code anew and may take a tenth of
+ * a second for its first request; told the time in one, it would be late by as much.
+ */
+import { z } from 'zod';
+import type { AgentSession } from './agent-session.ts';
+
+/** The first answers are slow, and say as little as they are slow. */
+const MAX_PINGS = 4;
+const GOOD_ROUND_TRIP_MS = 12;
+const NS_PER_MS = 1e6;
+
+const Pong = z.object({ monotonic_ns: z.string().regex(/^\d{1,18}$/u) });
+
+export interface GuestClock {
+  /** What it shows now, to within half of the round trip. */
+  monotonicNs: () => bigint;
+  roundTripMs: number;
+}
+
+export async function compareClock(session: AgentSession): Promise<GuestClock> {
+  let best = await ping(session);
+  for (let count = 1; count < MAX_PINGS && best.roundTripMs > GOOD_ROUND_TRIP_MS; count += 1) {
+    const next = await ping(session);
+    if (next.roundTripMs < best.roundTripMs) best = next;
+  }
+  return best;
+}
+
+async function ping(session: AgentSession): Promise<GuestClock> {
+  const sentAt = performance.now();
+  const { monotonic_ns } = Pong.parse(await session.call('GET', '/ping'));
+  const receivedAt = performance.now();
+  const readAt = (sentAt + receivedAt) / 2;
+  const sinceRead = (): bigint => BigInt(Math.round((performance.now() - readAt) * NS_PER_MS));
+  return { monotonicNs: () => BigInt(monotonic_ns) + sinceRead(), roundTripMs: receivedAt - sentAt };
+}
