@@ -69,7 +69,11 @@ export const ERRORS = {
     retryable: false,
     summary: 'The Idempotency-Key was used before with another body.',
   },
-  capacity: { status: 429, retryable: true, summary: 'The machine has no room for this now.' },
+  capacity: {
+    status: 429,
+    retryable: true,
+    summary: 'The machine has no room for this now, or the organization has used up its share.',
+  },
   rate_limited: { status: 429, retryable: true, summary: 'Too many requests.' },
   internal: {
     status: 500,

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
+import { ADMISSIONS, SANDBOX_OPERATIONS, type Admission } from '@coppice/contract';
 import { renderErrors, renderOpenApi } from './reference-docs.ts';
 
 const ROOT = new URL('../../../../../', import.meta.url);
@@ -34,5 +35,23 @@ test('every reference in the OpenAPI document leads somewhere', async () => {
   const { components } = JSON.parse(text) as { components: { schemas: Record<string, unknown> } };
   for (const [, name] of text.matchAll(/#\/components\/schemas\/(\w+)/g)) {
     assert.ok(name !== undefined && Object.hasOwn(components.schemas, name), name);
+  }
+});
+
+test('docs/guides/fork-and-hibernate.md says of every operation what the contract does', () => {
+  const guide = read('docs/guides/fork-and-hibernate.md');
+  const words: Record<Admission, string> = { go: 'goes on', wait: 'waits', refuse: 'refused' };
+  for (const operation of SANDBOX_OPERATIONS) {
+    const row = guide.split('\n').find((line) => line.startsWith(`| \`${operation}\``)) ?? '';
+    const cells = row.split('|').map((cell) => cell.trim());
+    const requests = ['use', 'set_timeout', 'fork', 'hibernate', 'resume', 'destroy'] as const;
+    const told = cells.slice(2, 2 + requests.length).map((cell) => cell.split(';', 1)[0]);
+    const admissions = ADMISSIONS[operation];
+    assert.deepEqual(
+      told,
+      requests.map((request) => words[admissions[request]]),
+      operation,
+    );
+    for (const like of ['snapshot', 'rollback'] as const) assert.equal(admissions[like], admissions.fork);
   }
 });

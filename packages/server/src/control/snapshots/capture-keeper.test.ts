@@ -1,7 +1,7 @@
 /** What a control that was killed in the middle leaves, and how the next one puts it right. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { SandboxRecord } from '@coppice/contract';
+import { AppError, type SandboxRecord } from '@coppice/contract';
 import type { CaptureInfo } from '../../lib/runner-protocol.ts';
 import type { SandboxUpdate } from '../db/tables.ts';
 import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
@@ -118,6 +118,23 @@ test('captures that no record names are removed after a grace, those of records 
   assert.ok(performance.now() - plantedAt >= 250, 'not before the grace');
   assert.deepEqual([...harness.runner.captures.saved.keys()].toSorted(), [captureId, snapshot].toSorted());
   assert.equal((await post(harness, id, 'resume')).status, 200);
+});
+
+test('one capture that cannot be removed yet keeps nobody else from it', async () => {
+  await using harness = await startHarness();
+  const { id } = await harness.create();
+  const ids: string[] = [];
+  for (let count = 0; count < 2; count += 1) ids.push((await post(harness, id, 'snapshot')).body.id);
+  const [used = '', free = ''] = ids;
+  harness.runner.captures.onRemove = (captureId) => {
+    if (captureId === used) throw new AppError('invalid_state', 'something is being made from it');
+  };
+  for (const one of ids) assert.equal((await harness.call('DELETE', `/v1/snapshots/${one}`)).status, 204);
+  await hibernate(harness);
+  assert.ok(harness.runner.captures.saved.has(used));
+  assert.ok(!harness.runner.captures.saved.has(free));
+  harness.runner.captures.reset();
+  await waitFor('it to be removed', () => !harness.runner.captures.saved.has(used));
 });
 
 test('a capture of a hibernation under way is nobody else’s', async () => {

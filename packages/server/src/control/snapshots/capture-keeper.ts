@@ -54,8 +54,13 @@ export class CaptureKeeper {
   }
 
   async #remove(id: string): Promise<void> {
-    this.#parts.log.warn({ capture_id: id }, 'a capture that no record names is removed');
-    await this.#parts.captures.remove(id);
-    this.#orphans.delete(id);
+    const { log, captures } = this.#parts;
+    log.warn({ capture_id: id }, 'a capture that no record names is removed');
+    try {
+      await captures.remove(id);
+      this.#orphans.delete(id);
+    } catch (error) {
+      log.warn({ err: error, capture_id: id }, 'it could not be removed; tried again');
+    }
   }
 }

@@ -95,11 +95,11 @@ export class Snapshots {
     });
   }
 
-  /** Removes what was left in the middle by somebody who is gone. */
+  /** Removes what was left in the middle by somebody who is gone, or could not be removed while it was in use. */
   async resolveInterrupted(): Promise<void> {
     for (const id of await this.#store.listUnsettled()) {
       if (this.#underWay.has(id)) continue;
-      await this.#whileUnderWay(id, () => this.#erase(id, ['creating', 'deleting']));
+      await this.#whileUnderWay(id, () => this.#eraseOrLeave(id, ['creating', 'deleting']));
     }
   }
 
