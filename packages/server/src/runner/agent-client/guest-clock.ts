@@ -10,11 +10,17 @@ const MAX_PINGS = 4;
 const GOOD_ROUND_TRIP_MS = 12;
 const NS_PER_MS = 1e6;
 
-const Pong = z.object({ monotonic_ns: z.string().regex(/^\d{1,18}$/u) });
+/** A saved guest may have an agent that is older than the field. */
+const Pong = z.object({
+  monotonic_ns: z
+    .string()
+    .regex(/^\d{1,18}$/u)
+    .optional(),
+});
 
 export interface GuestClock {
-  /** What it shows now, to within half of the round trip. */
-  monotonicNs: () => bigint;
+  /** What it shows now, to within half of the round trip; undefined if the agent does not tell. */
+  monotonicNs: () => bigint | undefined;
   roundTripMs: number;
 }
 
@@ -33,5 +39,7 @@ async function ping(session: AgentSession): Promise<GuestClock> {
   const receivedAt = performance.now();
   const readAt = (sentAt + receivedAt) / 2;
   const sinceRead = (): bigint => BigInt(Math.round((performance.now() - readAt) * NS_PER_MS));
-  return { monotonicNs: () => BigInt(monotonic_ns) + sinceRead(), roundTripMs: receivedAt - sentAt };
+  const monotonicNs = (): bigint | undefined =>
+    monotonic_ns === undefined ? undefined : BigInt(monotonic_ns) + sinceRead();
+  return { monotonicNs, roundTripMs: receivedAt - sentAt };
 }
