@@ -87,6 +87,12 @@ test('the sandboxes of another organization do not exist', async () => {
     ['POST', '/files/upload?path=/a', { raw: 'x' }],
     ['GET', '/files/download?path=/a', {}],
     ['GET', '/files?path=/', {}],
+    ['POST', '/fork', { body: { count: 2 } }],
+    ['POST', '/snapshot', { body: { name: 'mine' } }],
+    ['POST', '/hibernate', {}],
+    ['POST', '/resume', {}],
+    ['POST', '/rollback', { body: { snapshot_id: `snap${'0'.repeat(20)}` } }],
+    ['GET', '/tree', {}],
   ];
   for (const [method, suffix, options] of calls) {
     const theirs = await harness.call(method, path + suffix, { ...options, apiKey });

@@ -43,6 +43,55 @@ test('a hibernation that was done unheard is found, and its use of the machine c
   assert.equal(body.cpu_ms, STRETCH_USAGE.cpu_ms + 1234);
 });
 
+/** A control that is stopped when the runner has done what it asked for, and before it is answered; then the next one. */
+async function dieUnanswered(harness: ControlHarness, id: string, what: string): Promise<void> {
+  const done = Promise.withResolvers<void>();
+  const gate = Promise.withResolvers<void>();
+  harness.runner.captures.beforeAnswer = () => {
+    done.resolve();
+    return gate.promise;
+  };
+  const asked = post(harness, id, what).catch(() => undefined);
+  await done.promise;
+  await harness.stopControl();
+  gate.resolve();
+  await asked;
+  harness.runner.captures.reset();
+  await harness.startControl();
+}
+
+const SOON = { shutdownDeadlineMs: 20 };
+
+test('a control that dies in the middle of a hibernation leaves a hibernated sandbox', async () => {
+  await using harness = await startHarness(SOON);
+  const { id } = await harness.create();
+  await dieUnanswered(harness, id, 'hibernate');
+  await harness.waitForRecord(id, (record) => record.status === 'hibernated');
+  assert.equal((await post(harness, id, 'resume')).status, 200);
+  assert.equal((await exec(harness, id)).status, 200);
+});
+
+test('a control that dies in the middle of a resume leaves a sandbox that runs', async () => {
+  await using harness = await startHarness(SOON);
+  const { id } = await hibernate(harness);
+  await dieUnanswered(harness, id, 'resume');
+  await harness.waitForRecord(id, (record) => record.status === 'running');
+  await waitFor('the capture to be removed', () => !harness.runner.captures.has(id));
+});
+
+test('a control that dies in the middle of a snapshot or a fork leaves nothing of it', async () => {
+  await using harness = await startHarness(SOON);
+  const { id } = await harness.create();
+  await dieUnanswered(harness, id, 'snapshot');
+  await waitFor('the snapshot to be removed', () => harness.runner.captures.saved.size === 0);
+  assert.deepEqual((await harness.call('GET', '/v1/snapshots')).body, []);
+  await dieUnanswered(harness, id, 'fork');
+  await waitFor('the child to be removed', () => harness.runner.vms.size === 1);
+  const [child] = (await harness.call('GET', '/v1/runs?status=failed')).body as SandboxRecord[];
+  assert.equal(child?.status_reason, 'control_restarted');
+  assert.equal((await exec(harness, id)).status, 200);
+});
+
 test('a sandbox whose hibernation was never made runs on, and can be hibernated', async () => {
   await using harness = await startHarness();
   const { id } = await harness.create();
