@@ -66,5 +66,6 @@ describeClones({
   api: async () => (await shared()).api,
   shape: () => Promise.resolve({ image: BASE_IMAGE, mem_mib: 1024, vcpus: 2 }),
   install: (parent) => parent.installProbe(),
+  siblings: 1,
   checks: [memory, processors],
 });

@@ -254,5 +254,6 @@ describeClones({
   title: 'streams and a clone',
   api: async () => (await shared()).api,
   shape: () => Promise.resolve({ image: BASE_IMAGE, mem_mib: 512, vcpus: 2 }),
+  siblings: 1,
   checks: [proxied, commands, upload, flows],
 });
