@@ -40,8 +40,9 @@ type Groups interface {
 
 // Freezer freezes and thaws the guest's programs. Nil is one that never does.
 type Freezer struct {
-	groups Groups
-	step   time.Duration
+	groups   Groups
+	step     time.Duration
+	setClock func(unixNs int64) error
 
 	mu       sync.Mutex
 	starting int  // processes that are being started
@@ -54,7 +55,9 @@ type Freezer struct {
 }
 
 // New makes a Freezer.
-func New(groups Groups) *Freezer { return &Freezer{groups: groups, step: patienceStep} }
+func New(groups Groups) *Freezer {
+	return &Freezer{groups: groups, step: patienceStep, setClock: setClock}
+}
 
 // Enter begins the start of a process; leave ends it. While the guest is frozen it waits, at most until the request's
 // end: in a copy of the machine the requests of the original are over, and must not begin anything.

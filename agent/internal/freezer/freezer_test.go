@@ -46,7 +46,10 @@ func (g *fakeGroups) isFrozen() bool {
 	return g.frozen
 }
 
-const soon = 20 * time.Millisecond
+const (
+	soon      = 20 * time.Millisecond
+	testLimit = 10 * time.Second
+)
 
 func enter(t *testing.T, f *Freezer) (leave func()) {
 	t.Helper()
@@ -221,6 +224,32 @@ func call(t *testing.T, f *Freezer, path, body string) *httptest.ResponseRecorde
 	routes := api.Router{"POST /freeze": f.HandleFreeze, "POST /thaw": f.HandleThaw}
 	routes.ServeHTTP(answer, httptest.NewRequest("POST", path, strings.NewReader(body)))
 	return answer
+}
+
+func TestAThawSetsTheClockBeforeAnythingRuns(t *testing.T) {
+	groups := &fakeGroups{}
+	f := New(groups)
+	var told int64
+	f.setClock = func(unixNs int64) error {
+		if !groups.isFrozen() {
+			t.Error("thawed already")
+		}
+		told = unixNs
+		return errors.New("injected")
+	}
+	call(t, f, "/freeze", ``)
+	answer := call(t, f, "/thaw", `{"clock_unix_ns":"1763700000123456789"}`)
+	if late := told - 1763700000123456789; answer.Code != 200 || late < 0 || late > testLimit.Nanoseconds() {
+		t.Fatal(answer.Code, answer.Body, late)
+	}
+	if groups.isFrozen() {
+		t.Fatal("a clock that cannot be set keeps the guest frozen")
+	}
+	for _, wrong := range []string{`"-5"`, `"x"`, `17`} {
+		if answer := call(t, f, "/thaw", `{"clock_unix_ns":`+wrong+`}`); answer.Code != 400 {
+			t.Error(wrong, answer.Code, answer.Body)
+		}
+	}
 }
 
 func TestTheAnswersSayWhatIs(t *testing.T) {

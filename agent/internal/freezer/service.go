@@ -1,8 +1,12 @@
 package freezer
 
 import (
+	"log/slog"
 	"net/http"
+	"strconv"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"coppice/agent/internal/api"
 	"coppice/agent/internal/fault"
@@ -31,11 +35,32 @@ func (f *Freezer) HandleFreeze(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// HandleThaw answers POST /thaw.
-func (f *Freezer) HandleThaw(w http.ResponseWriter, _ *http.Request) error {
+// HandleThaw answers POST /thaw. The guest's clock stood still with the machine: it is set before anything reads it.
+func (f *Freezer) HandleThaw(w http.ResponseWriter, r *http.Request) error {
+	arrived := time.Now()
+	var body struct {
+		ClockUnixNs string `json:"clock_unix_ns"`
+	}
+	if err := api.ReadJSON(r, &body); err != nil {
+		return err
+	}
+	if body.ClockUnixNs != "" {
+		ns, err := strconv.ParseInt(body.ClockUnixNs, 10, 64)
+		if err != nil || ns <= 0 {
+			return fault.Invalid("clock_unix_ns: %q is no number of nanoseconds, as text", body.ClockUnixNs)
+		}
+		if err := f.setClock(ns + time.Since(arrived).Nanoseconds()); err != nil {
+			slog.Warn("the clock is late by the time that the machine stood still", "error", err)
+		}
+	}
 	if err := f.Thaw(); err != nil {
 		return err
 	}
 	api.WriteJSON(w, http.StatusOK, struct{}{})
 	return nil
+}
+
+func setClock(unixNs int64) error {
+	now := unix.NsecToTimespec(unixNs)
+	return unix.ClockSettime(unix.CLOCK_REALTIME, &now)
 }

@@ -23,6 +23,7 @@ import { DEVICES_NAME, takeDeviceState } from './device-state.ts';
 /** What cannot be frozen by then is saved as it is. */
 const FREEZE_DEADLINE_MS = 500;
 const THAW_ATTEMPTS = 3;
+const NS_PER_MS = 1_000_000n;
 const MIB = 1024 * 1024;
 
 export interface CaptureJob {
@@ -175,12 +176,15 @@ async function goOn(driver: VmDriver): Promise<void> {
   await thaw(driver);
 }
 
-/** By a new session if the old one is lost. An agent that does not answer lets go by itself, after a minute. */
+/**
+ * By a new session if the old one is lost. An agent that does not answer lets go by itself, after a minute. The guest is
+ * told the time: its clock stood still with it.
+ */
 export async function thaw(driver: VmDriver): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
     try {
       const session = await driver.session();
-      await session.call('POST', '/thaw', {});
+      await session.call('POST', '/thaw', { clock_unix_ns: String(BigInt(Date.now()) * NS_PER_MS) });
       return;
     } catch (error) {
       if (attempt === THAW_ATTEMPTS || driver.state !== 'running') throw error;
