@@ -8,8 +8,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
 import { pollUntil, withDeadline } from '../packages/server/src/lib/deadline.ts';
-import { buildGoServer } from './fixtures/go-server.ts';
-import { GuestPort, startInBackground, startPortServer, uploadFile } from './fixtures/guest-port.ts';
+import { startGoServer } from './fixtures/go-server.ts';
+import { GuestPort, startInBackground } from './fixtures/guest-port.ts';
 import { NGINX_PORT, pushNginxImage } from './fixtures/nginx-image.ts';
 import { RoleMemory } from './fixtures/role-memory.ts';
 import { API_KEY } from './fixtures/service.ts';
@@ -22,6 +22,7 @@ const UPLOAD_BYTES = 256 * MIB;
 const TRANSFER_TIMEOUT_MS = 180_000;
 const MAX_GROWTH_MIB = 150;
 const IDLE_S = 2;
+const GO_PORT = 9000;
 /** Listens on the guest's loopback interface, takes what comes and says nothing. */
 const SILENT = `python3 -c '
 import socket
@@ -33,18 +34,13 @@ while True: clients.append(server.accept())
 describe('servers in sandboxes', () => {
   let shared: Awaited<ReturnType<typeof openShared>>;
   let id = '';
-  let node: GuestPort;
   let go: GuestPort;
   before(async () => {
     shared = await openShared();
     const { api } = shared;
     // One for the server and one for the agent, where they are emulated.
     ({ id } = await api.create({ image: BASE_IMAGE, mem_mib: 512, vcpus: 2 }));
-    node = await startPortServer(api, id, 3000);
-    await uploadFile(api, id, '/srv/go-server', await buildGoServer());
-    await startInBackground(api, id, 'go', '/srv/go-server 9000');
-    go = new GuestPort(api, id, 9000);
-    await go.waitUntilServing();
+    go = await startGoServer(api, id, GO_PORT);
   });
   after(() => shared.api.destroy(id));
 
@@ -80,7 +76,7 @@ describe('servers in sandboxes', () => {
       while (!seen.includes(until)) seen += String((await chunks.next()).value);
     };
     await withDeadline('the first line', TIMEOUT_MS, read('one'));
-    assert.equal(seen, `REPORT /a%2fb?c localhost:9000 ${host}\none`);
+    assert.equal(seen, `REPORT /a%2fb?c localhost:${GO_PORT} ${host}\none`);
     body.end('two');
     await withDeadline('the echo', TIMEOUT_MS, read('two'));
     assert.equal((await chunks.next()).done, true);
@@ -95,12 +91,12 @@ describe('servers in sandboxes', () => {
   test('curl asks before it sends much, and sends it', async () => {
     const { stdout } = await promisify(execFile)('sh', [
       '-c',
-      `head -c 3000000 /dev/zero | curl -sS -H 'authorization: Bearer ${API_KEY}' -H 'expect: 100-continue' --data-binary @- '${node.url}/count'`,
+      `head -c 3000000 /dev/zero | curl -sS -H 'authorization: Bearer ${API_KEY}' -H 'expect: 100-continue' --data-binary @- '${go.url}/count'`,
     ]);
     assert.equal(stdout, '3000000');
   });
 
-  test('a gigabyte passes, and the service stays small', async () => {
+  test('a gigabyte passes, and the service stays small', async (context) => {
     const memory = new RoleMemory(shared.service);
     const startedAt = performance.now();
     const response = await go.open({ path: `/bytes?size=${DOWNLOAD_BYTES}` });
@@ -108,27 +104,29 @@ describe('servers in sandboxes', () => {
     response.on('data', (chunk: Buffer) => (received += chunk.length));
     await withDeadline('the download', TRANSFER_TIMEOUT_MS, once(response, 'end'));
     assert.equal(received, DOWNLOAD_BYTES);
-    const downloaded = performance.now() - startedAt;
+    const downloadMs = performance.now() - startedAt;
     const chunk = Buffer.alloc(MIB / 4);
     const body = Readable.from(Array.from({ length: UPLOAD_BYTES / chunk.length }, () => chunk));
     const upload = go.call({ method: 'POST', path: '/count', body });
     const { text } = await withDeadline('the upload', TRANSFER_TIMEOUT_MS, upload);
     assert.equal(Number(text), UPLOAD_BYTES);
+    const uploadMs = performance.now() - startedAt - downloadMs;
     const { text: growth, maxMiB } = memory.growth();
-    console.log(
-      `download ${downloaded} ms, upload ${performance.now() - startedAt - downloaded} ms, ${growth}`,
-    );
+    const rate = (bytes: number, elapsedMs: number): string => `${Math.round(bytes / elapsedMs / 1000)} MB/s`;
+    const rates = `down ${rate(DOWNLOAD_BYTES, downloadMs)}, up ${rate(UPLOAD_BYTES, uploadMs)}`;
+    context.diagnostic(`${rates}; grew by ${growth}`);
     assert.ok(maxMiB < MAX_GROWTH_MIB, `grew by ${growth}`);
   });
 
   test('a server that is killed in the middle of an answer breaks the transfer', async () => {
-    const response = await node.open({ path: '/hang' });
+    const response = await go.open({ method: 'POST', path: '/', body: new PassThrough() });
+    assert.equal(response.statusCode, 200);
     // Heard from before it is cut: an answer that has ended already does not say how.
     const rest = response.toArray();
     const cut = assert.rejects(withDeadline('the end', TIMEOUT_MS, rest), { code: 'ECONNRESET' });
-    await shared.api.exec(id, "pkill -KILL -f '[p]ort-server'");
+    await shared.api.exec(id, 'pkill -KILL go-server');
     await cut;
-    const gone = await node.call({ path: '/' });
+    const gone = await go.call({ path: '/' });
     assert.equal(gone.status, 502);
     assert.match(gone.text, /"port_unreachable"/u);
   });

@@ -30,6 +30,7 @@ interface Preview {
 const PORT = 3000;
 const VITE_PORT = 5173;
 const SITE = '/srv/site';
+const SITE_SOURCE = new URL('fixtures/guest/vite-site/', import.meta.url);
 const SITE_FILES = ['index.html', 'page.js', 'vite.config.js'];
 
 describe('preview links', () => {
@@ -41,24 +42,24 @@ describe('preview links', () => {
     shared = await openShared();
     const { api } = shared;
     ({ id } = await api.create({ image: BASE_IMAGE, mem_mib: 1024, vcpus: 2, timeout: 0 }));
-    await startPortServer(api, id, PORT);
-    await uploadPackages(api, id, SITE, ['vite']);
-    for (const name of SITE_FILES)
-      await uploadFile(
-        api,
-        id,
-        `${SITE}/${name}`,
-        readFileSync(new URL(`fixtures/guest/vite-site/${name}`, import.meta.url)),
-      );
-    await showText('the first text');
-    await startInBackground(api, id, 'vite', `sh -c 'cd ${SITE} && exec node node_modules/vite/bin/vite.js'`);
-    await new GuestPort(api, id, VITE_PORT).waitUntilServing();
-    browser = resources.use(await Browser.start());
+    const [started] = await Promise.all([Browser.start(), startPortServer(api, id, PORT), startVite()]);
+    browser = resources.use(started);
   });
   after(async () => {
     await resources.disposeAsync();
     await shared.api.destroy(id);
   });
+
+  async function startVite(): Promise<void> {
+    const { api } = shared;
+    await uploadPackages(api, id, SITE, ['vite']);
+    for (const name of SITE_FILES)
+      await uploadFile(api, id, `${SITE}/${name}`, readFileSync(new URL(name, SITE_SOURCE)));
+    await showText('the first text');
+    const command = `sh -c 'cd ${SITE} && exec node node_modules/vite/bin/vite.js'`;
+    await startInBackground(api, id, 'vite', command);
+    await new GuestPort(api, id, VITE_PORT).waitUntilServing();
+  }
 
   const showText = async (text: string): Promise<void> =>
     uploadFile(shared.api, id, `${SITE}/text.js`, `export const text = ${JSON.stringify(text)};\n`);
