@@ -82,7 +82,7 @@ async function adopt(
 
 /** The process that saved the guest was killed meanwhile. In the background: an agent may be slow to answer. */
 function letGo(driver: VmDriver, log: Logger): void {
-  const letting = driver.capture(async () => {
+  const letting = driver.letGo(async () => {
     await driver.running.vm.start();
     await thaw(driver);
   });

@@ -344,8 +344,10 @@ export class Fleet {
       await old.capture(() => this.#takeOver(old, assembled, timer));
       return { info: driver.info, usage: await old.retire() };
     } catch (error) {
-      if (this.#drivers.get(id) !== driver) await driver.end('vmm_lost');
-      throw error;
+      if (this.#drivers.get(id) === driver) throw error;
+      const isLost = driver.isLost || !old.isAlive || error instanceof VmmStartError;
+      await driver.end('vmm_lost');
+      throw isLost && !(error instanceof AppError) ? lostMeanwhile(error) : error;
     }
   }
 
@@ -405,7 +407,8 @@ export class Fleet {
         const held = template === null ? undefined : { imageDigest: image.digest, template };
         const counters = { session: record.generation, resume: record.resume };
         const driver = this.#openDriver(unit, { info, counters, held, cgroups });
-        if (!record.retired) this.#drivers.set(info.id, driver);
+        // One that never came to run has no caller any more, and its sandbox may have another: it was to be rolled back.
+        if (info.state === 'running' && !record.retired) this.#drivers.set(info.id, driver);
         return driver;
       },
       onAdopted: (unit, { info }) => {

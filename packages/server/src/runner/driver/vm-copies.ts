@@ -91,6 +91,8 @@ export class VmCopies {
         driver.noteHibernation(undefined);
         throw error;
       }
+      // At once: the end of a process that dies before it is ended would be told as the sandbox's.
+      driver.disown();
     };
     await takeCapture({ ...job, hold });
   }
@@ -103,7 +105,7 @@ export class VmCopies {
       if (made.length === children.length && made.every(({ state }) => state === 'running'))
         return { pause_ms: 0, children: made.map(({ info }) => ({ vm: info })) };
       // Those of an attempt that was cut off: siblings are of one moment.
-      await Promise.all(made.map((driver) => driver.end('destroyed')));
+      await Promise.all(made.map((driver) => driver.retire()));
       const driver = this.#running(id);
       const refusals = new Map(children.flatMap((child) => this.#refusalOf(child, driver)));
       if (refusals.size === children.length)

@@ -72,6 +72,8 @@ export class VmDriver {
   #counters: AgentCounters;
   #chain: OverlayChain | undefined;
   #isCapturing = false;
+  /** Settles when a guest that an earlier process was saving goes on. */
+  #lettingGo: Promise<unknown> = Promise.resolve();
   #isRetired = false;
   #lastUsage: ProcessUsage = { cpuMs: 0, memPeakBytes: 0 };
   #ending: Promise<VmEnd> | undefined;
@@ -152,6 +154,11 @@ export class VmDriver {
     return this.#state !== 'creating' || (this.#vm !== undefined && !isAlive(this.#vm.identity));
   }
 
+  /** Its process is there, and nobody ends it. */
+  get isAlive(): boolean {
+    return this.#state === 'running' && this.#vm !== undefined && isAlive(this.#vm.identity);
+  }
+
   /** Throws when an end was asked for while the VM was being created. */
   assertCreating(): void {
     if (this.#state !== 'creating') throw destroyedMeanwhile();
@@ -201,7 +208,19 @@ export class VmDriver {
    * `invalid_state` for a second one.
    */
   async capture<T>(work: () => Promise<T>): Promise<T> {
+    await this.#lettingGo;
     if (this.#isCapturing) throw new AppError('invalid_state', 'the sandbox is being saved already');
+    return this.#standStill(work);
+  }
+
+  /** Lets go a guest that an earlier process was saving. Whoever wants to save it now waits for that: it was told to. */
+  letGo(work: () => Promise<void>): Promise<void> {
+    const letting = this.#standStill(work);
+    this.#lettingGo = letting.catch(() => undefined);
+    return letting;
+  }
+
+  async #standStill<T>(work: () => Promise<T>): Promise<T> {
     this.#isCapturing = true;
     try {
       this.#hooks.note({ capturing: true });
@@ -247,10 +266,15 @@ export class VmDriver {
     return this.#ending;
   }
 
-  /** Ends the VM of a sandbox that lives on elsewhere: nobody is told. */
-  async retire(): Promise<VmUsage> {
+  /** The sandbox lives on elsewhere: from here on nobody is told of the VM's end, whoever ends it. */
+  disown(): void {
     this.#isRetired = true;
     this.#hooks.note({ retired: true });
+  }
+
+  /** Ends the VM of a sandbox that lives on elsewhere. */
+  async retire(): Promise<VmUsage> {
+    this.disown();
     const { cpu_ms, mem_peak_bytes } = await this.end('destroyed');
     return { cpu_ms, mem_peak_bytes };
   }

@@ -12,6 +12,7 @@
  * The guest goes on whatever fails. With `hold` it does not go on after all is saved: that is a hibernation.
  */
 import { join } from 'node:path';
+import { AppError } from '@coppice/contract';
 import { MemoryWriter } from './memory-writer.ts';
 import type { VmDriver } from '../driver/vm-driver.ts';
 import { StepTimer } from '../driver/step-timer.ts';
@@ -51,8 +52,16 @@ export interface TakenCapture {
   memoryBytes: number;
 }
 
-export function takeCapture(job: CaptureJob): Promise<TakenCapture> {
-  return job.driver.capture(() => (job.hold === undefined ? takeAndGoOn(job) : takeAndHold(job, job.hold)));
+/** Throws `guest_unreachable` when the VM has ended meanwhile, whichever step found out. */
+export async function takeCapture(job: CaptureJob): Promise<TakenCapture> {
+  const { driver, hold } = job;
+  try {
+    return await driver.capture(() => (hold === undefined ? takeAndGoOn(job) : takeAndHold(job, hold)));
+  } catch (error) {
+    if (driver.isAlive || error instanceof AppError) throw error;
+    const message = 'the virtual machine ended while it was being saved';
+    throw new AppError('guest_unreachable', message, { cause: error });
+  }
 }
 
 async function takeAndGoOn(job: CaptureJob): Promise<TakenCapture> {

@@ -86,7 +86,9 @@ export class QemuVm implements VmHandle {
     await this.#qmp.execute('stop');
   }
 
+  /** Also one that an earlier process had stopped: it was taken for paused. */
   async start(): Promise<void> {
+    this.#isPaused = false;
     await this.#qmp.execute('cont');
   }
 
