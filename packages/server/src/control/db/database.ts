@@ -26,6 +26,10 @@ export function openDatabase(connection: pg.PoolConfig, log: Logger): Database {
     types: parseTypes(),
   });
   pool.on('error', (error) => log.warn({ err: error }, 'an idle database connection was lost'));
+  // The pool does not listen to one that is lent out, and between two statements nobody else does: it would end control.
+  pool.on('connect', (client) =>
+    client.on('error', (error) => log.debug({ err: error }, 'a database connection was lost')),
+  );
   return new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) });
 }
 
