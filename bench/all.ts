@@ -6,8 +6,11 @@ import { benchFiles } from './files.ts';
 import { benchFirstExec } from './first-exec.ts';
 import { benchFirstPreparation } from './first-preparation.ts';
 import { startBenchService, type BenchService } from './fixtures/bench-service.ts';
+import { startForkService } from './fixtures/fork-service.ts';
 import { report, type Figure } from './fixtures/report.ts';
 import { benchFootprint } from './footprint.ts';
+import { benchForkChildren, benchForkMemory, benchForkPause, benchForkRam } from './fork.ts';
+import { benchHibernate } from './hibernate.ts';
 import { benchMemory } from './memory.ts';
 import { benchPorts } from './ports.ts';
 import { benchRestart } from './restart.ts';
@@ -16,9 +19,9 @@ import { benchSessions } from './sessions.ts';
 type Measure = (bench: BenchService) => Promise<Figure[]>;
 
 /** With the pool off, what a create costs is all in the create; with it on, what a user waits for. */
-const RUNS: readonly [warmPool: number, measures: readonly Measure[]][] = [
+const RUNS: readonly [start: () => Promise<BenchService>, measures: readonly Measure[]][] = [
   [
-    0,
+    () => startBenchService(0),
     [
       benchFootprint,
       benchCreate,
@@ -31,13 +34,14 @@ const RUNS: readonly [warmPool: number, measures: readonly Measure[]][] = [
       benchFirstPreparation,
     ],
   ],
-  [2, [benchWarmCreate, benchFirstExec]],
+  [() => startBenchService(2), [benchWarmCreate, benchFirstExec]],
+  [startForkService, [benchForkPause, benchForkRam, benchForkChildren, benchForkMemory, benchHibernate]],
 ];
 
 const figures: Figure[] = [];
 let accelerator = '';
-for (const [warmPool, measures] of RUNS) {
-  await using bench = await startBenchService(warmPool);
+for (const [start, measures] of RUNS) {
+  await using bench = await start();
   accelerator = bench.accelerator;
   for (const measure of measures) {
     process.stderr.write(`${measure.name} …\n`);

@@ -1,4 +1,7 @@
-/** `npm run bench`: set-up with what the benchmark compares with, then every measurement; results in bench/results. */
+/**
+ * `npm run bench [name] [-- options]`: set-up with what the benchmarks compare with, then every measurement, or the one of
+ * that name in `bench`; results in bench/results.
+ */
 import { join } from 'node:path';
 import { runMain } from './setup/entry.mjs';
 import { REPOSITORY } from './setup/paths.mjs';
@@ -11,6 +14,8 @@ const TIMEOUT_MS = 2 * 60 * 60_000;
 await runMain(async (args) => {
   const { node } = await setUp({ tests: true, bench: true });
   sayDone();
-  const bench = [join(REPOSITORY, 'bench', 'all.ts'), ...args];
-  return (await runLive(node, bench, { timeoutMs: TIMEOUT_MS })).exitCode;
+  const name = args.find((arg) => !arg.startsWith('-')) ?? 'all';
+  const options = args.filter((arg) => arg !== name);
+  const script = join(REPOSITORY, 'bench', `${name}.ts`);
+  return (await runLive(node, [script, ...options], { timeoutMs: TIMEOUT_MS })).exitCode;
 });
