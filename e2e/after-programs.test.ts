@@ -1,5 +1,4 @@
 /** Programs, their clocks, files and connections, after every way to clone the sandbox in which they run. */
-import { after } from 'node:test';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
 import { describeClones } from './fixtures/clone-check.ts';
 import { startEcho } from './fixtures/clone-echo.ts';
@@ -17,17 +16,11 @@ import { sqlite } from './fixtures/clone-sqlite-check.ts';
 import { monotonicClock, randomNumbers, timers, wallClock } from './fixtures/clone-time-checks.ts';
 import { shared } from './fixtures/shared.ts';
 
-let echo: AsyncDisposable | undefined;
-after(() => echo?.[Symbol.asyncDispose]());
-
 describeClones({
   title: 'programs in a clone',
-  api: async () => {
-    // First, since images are made of packages from an archive whose address may be hidden by the echo's.
-    const { api } = await shared();
-    echo ??= await startEcho();
-    return api;
-  },
+  api: async () => (await shared()).api,
+  // Not earlier: images are made of packages from an archive whose address it may hide.
+  surroundings: startEcho,
   shape: () => Promise.resolve({ image: BASE_IMAGE, mem_mib: 512, vcpus: 2 }),
   install: async (parent) => {
     await parent.installProbe();
