@@ -147,7 +147,11 @@ export class LiveSandbox {
   refusal(what: string): AppError {
     const state = this.isFinal ? this.row.status : (this.operations.current ?? this.row.status);
     const reason = this.row.status_reason === null ? '' : ` (${this.row.status_reason})`;
-    return new AppError('invalid_state', `the sandbox is ${state}${reason}; "${what}" is not possible now`, {
+    const remedy =
+      state === 'hibernated'
+        ? 'resume it first, or create sandboxes with auto_hibernate'
+        : `"${what}" is not possible now`;
+    return new AppError('invalid_state', `the sandbox is ${state}${reason}; ${remedy}`, {
       details: { status: this.row.status },
     });
   }
