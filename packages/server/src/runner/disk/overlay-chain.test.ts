@@ -129,7 +129,17 @@ test('one that cannot be joined is not made longer', async (context) => {
 test('the next process finds the chain as QEMU has it, and takes a prepared overlay back', async (context) => {
   const { layer, directory, parts } = makeSite(context, [0, 1, 2], 1);
   const chain = await OverlayChain.adopt(parts);
-  assert.deepEqual([chain.numbers, layer.open], [[0, 1], [0, 1]]);
+  assert.deepEqual(
+    [chain.numbers, layer.open],
+    [
+      [0, 1],
+      [0, 1],
+    ],
+  );
   assert.equal(existsSync(directory.overlay(2)), false);
-  assert.equal(statSync(directory.overlay(0)).mode & 0o777, 0o444, 'frozen although its freezing was cut off');
+  assert.equal(
+    statSync(directory.overlay(0)).mode & 0o777,
+    0o444,
+    'frozen although its freezing was cut off',
+  );
 });
