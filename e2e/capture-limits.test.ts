@@ -294,7 +294,10 @@ describe('limits of what is saved', { concurrency: false }, () => {
   });
 
   describe('states that do not allow it', () => {
-    const assertAllRefused = async (id: string, calls: readonly [string, unknown?][]): Promise<void> => {
+    const assertAllRefused = async (
+      id: string,
+      calls: readonly (readonly [string, unknown?])[],
+    ): Promise<void> => {
       for (const [what, body] of calls)
         assertError(await post(`/v1/runs/${id}/${what}`, body), 409, 'invalid_state');
     };
@@ -304,14 +307,14 @@ describe('limits of what is saved', { concurrency: false }, () => {
       using hold = holds.hold('capture.memory');
       const hibernated = post(ofGuest('hibernate'));
       await hold.reached();
-      await assertAllRefused(guest.id, NEEDS_GUEST as unknown as [string, unknown?][]);
+      await assertAllRefused(guest.id, NEEDS_GUEST);
       assert.equal((await api.get(guest.id))['operation'], 'hibernating');
       hold.release();
       assert.equal((await hibernated).status, 200);
     });
 
     it('a hibernated sandbox is not forked, saved or hibernated: 409', async () => {
-      await assertAllRefused(guest.id, NEEDS_GUEST as unknown as [string, unknown?][]);
+      await assertAllRefused(guest.id, NEEDS_GUEST);
       const exec = await post(ofGuest('exec'), { command: 'true' });
       assertError(exec, 409, 'invalid_state');
       await clones.resume(guest.id);
@@ -319,15 +322,21 @@ describe('limits of what is saved', { concurrency: false }, () => {
 
     it('a sandbox that runs is not resumed: 409', () => assertAllRefused(guest.id, [['resume']]));
 
+    it('a sandbox that is being destroyed is not forked, saved or hibernated: 409 at once', async () => {
+      const { id } = await api.create(SMALL);
+      using hold = holds.hold('end.kill');
+      const destroyed = api.destroy(id);
+      await hold.reached();
+      await assertAllRefused(id, NEEDS_GUEST);
+      hold.release();
+      assert.equal((await destroyed).status, 200);
+    });
+
     it('a destroyed sandbox is not forked, saved, hibernated, resumed or rolled back: 409', async () => {
       const { id } = await api.create(SMALL);
       const snapshotId = await clones.snapshot(id);
       assert.equal((await api.destroy(id)).status, 200);
-      await assertAllRefused(id, [
-        ...(NEEDS_GUEST as unknown as [string, unknown?][]),
-        ['resume'],
-        ['rollback', { snapshot_id: snapshotId }],
-      ]);
+      await assertAllRefused(id, [...NEEDS_GUEST, ['resume'], ['rollback', { snapshot_id: snapshotId }]]);
       await clones.deleteSnapshot(snapshotId);
     });
   });
