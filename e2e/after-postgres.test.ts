@@ -75,11 +75,11 @@ const transactions = cloneCheck<Contents>({
   },
 });
 
-/** Last: in a clone that nobody goes on with, it also ends the writers. */
+/** Last, and in clones that nobody goes on with: it also ends the writers. */
 const recovery = cloneCheck({
-  name: 'in a clone that is another sandbox it also recovers from a crash, with all that was acknowledged',
-  verify: async ({ parent, clones }) => {
-    if (parent === undefined) return;
+  name: 'it recovers from a crash, with all that was acknowledged',
+  kinds: ['fork', 'fork of a fork', 'restore'],
+  verify: async ({ clones }) => {
     await forEach(clones, async (guest) => {
       const before = await readContents(guest);
       const restart = `pg_ctl --silent --wait --pgdata=${DATA_DIRECTORY} --mode=immediate --log=/tmp/postgres.log restart`;
