@@ -33,7 +33,7 @@ async function floorMany(inputs: FloorInputs, count: number): Promise<number> {
 
 export async function benchCreate(bench: BenchService): Promise<Figure[]> {
   const { id } = await bench.api.create({ image: IMAGE });
-  const inputs = floorInputs(bench.service, id, 1024);
+  const inputs = floorInputs(bench.service, id);
   const figures: Figure[] = [];
   for (const count of [1, AT_ONCE]) {
     const values = await interleave(
@@ -69,7 +69,7 @@ function stepsOf({ service }: BenchService, id: string): string {
 /** One create that only gives a VM of the pool its identity, against the same floor. */
 export async function benchWarmCreate(bench: BenchService): Promise<Figure[]> {
   const { id } = await bench.api.create({ image: IMAGE });
-  const inputs = floorInputs(bench.service, id, 1024);
+  const inputs = floorInputs(bench.service, id);
   const fromPool = async (): Promise<number> => {
     await bench.nextWarm();
     return createMany(bench, 1);

@@ -71,7 +71,7 @@ async function restoreRate(inputs: FloorInputs): Promise<number> {
 
 export async function benchCrowd(bench: BenchService): Promise<Figure[]> {
   const { id } = await bench.api.create({ image: IMAGE, mem_mib: 512 });
-  const inputs = floorInputs(bench.service, id, 512);
+  const inputs = floorInputs(bench.service, id);
   const rushes: Rush[] = [];
   const floor: number[] = [];
   for (let round = 0; round < ROUNDS; round += 1) {

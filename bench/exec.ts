@@ -9,7 +9,7 @@ const ROUNDS = 60;
 
 export async function benchExec(bench: BenchService): Promise<Figure[]> {
   const { id } = await bench.api.create({ image: IMAGE });
-  const { vm } = await FloorVm.restore(floorInputs(bench.service, id, 1024), 'cf-tap0');
+  const { vm } = await FloorVm.restore(floorInputs(bench.service, id), 'cf-tap0');
   await resumeAsService(vm.session);
   const values = await interleave(
     [

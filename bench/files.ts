@@ -12,7 +12,7 @@ const PATH = '/tmp/bench-file';
 export async function benchFiles(bench: BenchService): Promise<Figure[]> {
   const content = Buffer.alloc(SIZE_MB * 1_000_000, 7);
   const { id } = await bench.api.create({ image: IMAGE });
-  const { vm } = await FloorVm.restore(floorInputs(bench.service, id, 1024), 'cf-tap0');
+  const { vm } = await FloorVm.restore(floorInputs(bench.service, id), 'cf-tap0');
   await resumeAsService(vm.session);
   const rate = async (work: () => Promise<unknown>): Promise<number> =>
     (SIZE_MB * 1000) / (await timeMs(work));

@@ -39,7 +39,7 @@ async function measure<T>(
 export async function benchMemory(bench: BenchService): Promise<Figure[]> {
   const { api } = bench;
   const { id } = await api.create({ image: IMAGE });
-  const inputs: FloorInputs = floorInputs(bench.service, id, 1024);
+  const inputs: FloorInputs = floorInputs(bench.service, id);
   const ours: number[] = [];
   const floor: number[] = [];
   for (let round = 0; round < ROUNDS; round += 1) {

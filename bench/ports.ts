@@ -30,7 +30,7 @@ type Way = (path: string) => RequestOptions;
 
 export async function benchPorts(bench: BenchService): Promise<Figure[]> {
   const { id } = await bench.api.create({ image: IMAGE });
-  const { vm } = await FloorVm.restore(floorInputs(bench.service, id, 1024), 'cf-tap0');
+  const { vm } = await FloorVm.restore(floorInputs(bench.service, id), 'cf-tap0');
   await resumeAsService(vm.session);
   await startInGuest(vm.session, SERVER);
   await bench.api.exec(id, `${SERVER} >/dev/null 2>&1 &`);

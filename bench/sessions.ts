@@ -20,7 +20,7 @@ const headers = { authorization: `Bearer ${API_KEY}` };
 
 export async function benchSessions(bench: BenchService): Promise<Figure[]> {
   const { id } = await bench.api.create({ image: IMAGE });
-  const { vm } = await FloorVm.restore(floorInputs(bench.service, id, 1024), 'cf-tap0');
+  const { vm } = await FloorVm.restore(floorInputs(bench.service, id), 'cf-tap0');
   await resumeAsService(vm.session);
   const values = await interleave(
     [
