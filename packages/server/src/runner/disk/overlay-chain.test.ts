@@ -96,6 +96,15 @@ test('a short chain is left alone', (context) => {
   assert.equal(layer.flattening, undefined);
 });
 
+test('a VM that has just been made from a capture has a longer chain before it is joined', (context) => {
+  const numbers = Array.from({ length: 13 }, (_, index) => index);
+  const { layer, parts } = makeSite(context, numbers);
+  new OverlayChain(numbers.slice(0, 12), parts).flattenIfLong({ isNewCopy: true });
+  assert.equal(layer.flattening, undefined);
+  new OverlayChain(numbers, parts).flattenIfLong({ isNewCopy: true });
+  assert.ok(layer.flattening);
+});
+
 test('a capture that comes meanwhile ends the joining, and the chain stays whole', async (context) => {
   const numbers = [0, 1, 2, 3, 4, 5, 6];
   const { parts } = makeSite(context, numbers);

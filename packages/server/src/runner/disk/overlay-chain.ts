@@ -14,6 +14,8 @@ import type { VmDirectory } from './vm-directory.ts';
 
 /** Every read that the upper ones do not have asks each of the lower ones. */
 const LONG_CHAIN = 6;
+/** Of a VM that has just been made from a capture: many may be, and each would copy the same. */
+const LONG_CHAIN_OF_COPY = 12;
 /** QEMU opens two files' worth of nodes for each; a capture waits rather than pass this. */
 const MAX_CHAIN = 24;
 const FLATTEN_WAIT_MS = 120_000;
@@ -99,8 +101,9 @@ export class OverlayChain {
   }
 
   /** In the background. */
-  flattenIfLong(): void {
-    if (this.#numbers.length <= LONG_CHAIN || this.#flattening !== undefined || this.#isClosed) return;
+  flattenIfLong({ isNewCopy = false } = {}): void {
+    const limit = isNewCopy ? LONG_CHAIN_OF_COPY : LONG_CHAIN;
+    if (this.#numbers.length <= limit || this.#flattening !== undefined || this.#isClosed) return;
     const { log } = this.#parts;
     this.#flattening = this.#flatten()
       .catch((error: unknown) => {

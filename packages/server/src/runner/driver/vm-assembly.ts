@@ -176,6 +176,7 @@ export class VmAssembler {
     await enterStep('create.running');
     driver.markRunning();
     const { info, counters } = driver;
+    driver.running.chain.flattenIfLong({ isNewCopy: true });
     const { session: lastSession, resume } = counters;
     writeVmRecord(this.directoryOf(driver.unit).path, { ...record, info, generation: lastSession, resume });
   }

@@ -36,6 +36,8 @@ interface Entry {
   manifest: CaptureManifest | undefined;
   /** Sizes and times of the files when they were last known to be as they were saved. */
   verified: string | undefined;
+  /** Those who come while it is read wait for the one reading. */
+  verifying: Promise<void> | undefined;
   users: number;
 }
 
@@ -57,7 +59,13 @@ export class CaptureStore {
     for (const name of readdirSync(directory)) {
       const path = join(directory, name);
       if (name.endsWith(PARTIAL)) rmSync(path, { recursive: true, force: true });
-      else store.#entries.set(name, { manifest: tryRead(path, log), verified: undefined, users: 0 });
+      else
+        store.#entries.set(name, {
+          manifest: tryRead(path, log),
+          verified: undefined,
+          verifying: undefined,
+          users: 0,
+        });
     }
     return store;
   }
@@ -98,7 +106,7 @@ export class CaptureStore {
     const target = join(this.#directory, id);
     renameSync(path, target);
     syncDirectory(this.#directory);
-    this.#entries.set(id, { manifest, verified: describe(target, manifest), users: 0 });
+    this.#entries.set(id, { manifest, verified: describe(target, manifest), verifying: undefined, users: 0 });
   }
 
   /**
@@ -112,7 +120,8 @@ export class CaptureStore {
     try {
       const path = join(this.#directory, id);
       const manifest = (entry.manifest ??= readManifest(path));
-      await this.#verify(path, entry, manifest);
+      entry.verifying ??= this.#verify(path, entry, manifest).finally(() => (entry.verifying = undefined));
+      await entry.verifying;
       return await work(filesOf(path), manifest);
     } finally {
       entry.users -= 1;

@@ -106,9 +106,9 @@ async function takeAndHold(
   undo.defer(() => writer.abort());
   await chain.settle();
   const timer = new StepTimer();
+  undo.defer(() => goOn(driver));
   await freeze(driver);
   timer.end('freeze');
-  undo.defer(() => goOn(driver));
   await enterStep('capture.stop');
   await driver.running.vm.stop();
   timer.end('stop');
@@ -137,9 +137,9 @@ async function standStill(
   timer: StepTimer,
   work: () => Promise<void>,
 ): Promise<void> {
-  await freeze(driver);
-  timer.end('freeze');
   try {
+    await freeze(driver);
+    timer.end('freeze');
     await enterStep('capture.stop');
     await driver.running.vm.stop();
     timer.end('stop');
@@ -170,7 +170,10 @@ function pauseOf({ timingsMs }: StepTimer): Pick<TakenCapture, 'pauseMs' | 'timi
   return { pauseMs, timingsMs };
 }
 
-/** Best effort: root in the guest can have moved its processes elsewhere, and only harms its own copies. */
+/**
+ * Best effort: root in the guest can have moved its processes elsewhere, and only harms its own copies. One that fails
+ * may have frozen them all the same.
+ */
 async function freeze(driver: VmDriver): Promise<void> {
   await enterStep('capture.freeze');
   const session = await driver.session();
