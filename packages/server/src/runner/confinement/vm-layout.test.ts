@@ -28,8 +28,8 @@ test('a sandbox may write its disk and its sockets, a template its memory as wel
   assert.deepEqual(writableSources(RESTORE), ['/dev/null', '/host/overlays', '/host/sockets']);
   assert.deepEqual(writableSources({ kind: 'boot' }), [
     '/dev/null',
-    '/host/ram',
     '/host/overlays',
+    '/host/ram',
     '/host/sockets',
   ]);
 });
