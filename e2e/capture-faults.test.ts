@@ -6,7 +6,12 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { Api, type Answer } from './fixtures/api.ts';
 import { BEGIN, type Attempt } from './fixtures/capture-attempts.ts';
-import { casesOf, OPERATIONS, type CaptureCase, type CaptureVictim } from './fixtures/capture-cases.ts';
+import {
+  CAPTURE_CASES,
+  CAPTURE_VICTIMS,
+  type CaptureCase,
+  type CaptureVictim,
+} from './fixtures/capture-cases.ts';
 import { CountingGuest } from './fixtures/capture-guest.ts';
 import { CloneApi } from './fixtures/clone-api.ts';
 import { Holds, type Hold } from './fixtures/holds.ts';
@@ -93,23 +98,20 @@ describe('faults while sandboxes are saved and brought back', { concurrency: fal
     return first;
   };
 
-  for (const operation of OPERATIONS) {
-    describe(`a ${operation}`, () => {
-      for (const fault of casesOf(operation)) {
-        const { step, victim } = fault;
-        it(`at ${step}, kill -9 of ${victim}: nothing is lost, half there, or left`, async () => {
+  // Control first: what it leaves to the next one is removed after a grace, which begins anew with each of them.
+  for (const victim of CAPTURE_VICTIMS) {
+    describe(`kill -9 of ${victim}`, () => {
+      for (const fault of CAPTURE_CASES.filter((one) => one.victim === victim)) {
+        const { operation, step } = fault;
+        it(`during a ${operation} at ${step}: nothing is lost, half there, or left`, async () => {
           const guest = await findGuest();
           const since = await guest.count();
           const begun = await BEGIN[operation]({ api, clones, guest, since, victim });
           const first = await dieAt(fault, begun);
-          const isQemu = victim === 'old QEMU' || victim === 'new QEMU';
-          const isTold =
-            first === undefined ||
-            first.status < 300 ||
-            PASSING.has(first.status) ||
-            (isQemu && first.status === 409);
-          assert.ok(isTold, `${first?.status} ${first?.text}`);
-          if (first === undefined || PASSING.has(first.status)) await begun.verifyFailed?.();
+          const isAway = first === undefined || PASSING.has(first.status);
+          const isLost = victim.endsWith('QEMU') && first?.status === 409;
+          assert.ok(isAway || isLost || first.status < 300, `${first?.status} ${first?.text}`);
+          if (isAway) await begun.verifyFailed?.();
           await begun.verify(await insist(begun.ask));
           await assertConsistent(api, SETTLE_TIMEOUT_MS, withoutOrphans);
         });
@@ -118,7 +120,7 @@ describe('faults while sandboxes are saved and brought back', { concurrency: fal
   }
 
   it('all is gone when the last sandbox is destroyed', async () => {
-    await guest?.destroy();
+    if (guest !== undefined && (await guest.isRunning())) await guest.destroy();
     const { units, captures } = await assertConsistent(api, ORPHANS_TIMEOUT_MS);
     assert.deepEqual({ units, captures }, { units: [], captures: [] });
   });
