@@ -2,7 +2,8 @@ import { AppError, ListSandboxesQuery, SandboxRecord, type SandboxState } from '
 import { z } from 'zod';
 import { answers } from '../answers.ts';
 import type { App } from '../app.ts';
-import { formatCursor, parseCursor } from '../cursor.ts';
+import { parseCursor } from '../cursor.ts';
+import { sendPage } from '../page.ts';
 import type { HttpParts } from '../parts.ts';
 
 const ACTIVE: readonly SandboxState[] = ['creating', 'running', 'hibernated'];
@@ -20,21 +21,14 @@ export function addListRuns(app: App, { sandboxes }: Pick<HttpParts, 'sandboxes'
     },
     handler: async (request, reply) => {
       const { limit, cursor, label = [], status = ACTIVE } = request.query;
-      const { records, createdAt } = await sandboxes.list({
+      const listed = await sandboxes.list({
         organizationId: request.organizationId,
         statuses: status,
         labels: parseLabels(label),
         limit: limit + 1,
         ...(cursor === undefined ? {} : { after: parseCursor(cursor) }),
       });
-      const page = records.slice(0, limit);
-      const last = page.at(-1);
-      const lastCreatedAt = createdAt[page.length - 1];
-      if (records.length > limit && last !== undefined && lastCreatedAt !== undefined) {
-        const next = buildNext(request.query, formatCursor({ createdAt: lastCreatedAt, id: last.id }));
-        reply.header('link', `<${next}>; rel="next"`);
-      }
-      return page;
+      return sendPage(reply, listed, { path: '/v1/runs', limit, filter: toFilter(request.query) });
     },
   });
 }
@@ -53,10 +47,9 @@ function parseLabels(filters: readonly string[]): Record<string, string> {
   return Object.fromEntries(labels);
 }
 
-/** Relative, so that it holds behind any proxy. */
-function buildNext({ limit, label = [], status = [] }: ListSandboxesQuery, cursor: string): string {
-  const query = new URLSearchParams({ limit: String(limit), cursor });
-  for (const one of label) query.append('label', one);
-  for (const one of status) query.append('status', one);
-  return `/v1/runs?${query.toString()}`;
+function toFilter({ label = [], status = [] }: ListSandboxesQuery): URLSearchParams {
+  const filter = new URLSearchParams();
+  for (const one of label) filter.append('label', one);
+  for (const one of status) filter.append('status', one);
+  return filter;
 }

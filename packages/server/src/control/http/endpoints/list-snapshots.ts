@@ -2,7 +2,8 @@ import { ListSnapshotsQuery, SnapshotRecord } from '@coppice/contract';
 import { z } from 'zod';
 import { answers } from '../answers.ts';
 import type { App } from '../app.ts';
-import { formatCursor, parseCursor } from '../cursor.ts';
+import { parseCursor } from '../cursor.ts';
+import { sendPage } from '../page.ts';
 import type { HttpParts } from '../parts.ts';
 
 export function addListSnapshots(app: App, { snapshots }: Pick<HttpParts, 'snapshots'>): void {
@@ -18,27 +19,14 @@ export function addListSnapshots(app: App, { snapshots }: Pick<HttpParts, 'snaps
     },
     handler: async (request, reply) => {
       const { limit, cursor, run_id: runId } = request.query;
-      const { records, createdAt } = await snapshots.list({
+      const listed = await snapshots.list({
         organizationId: request.organizationId,
         limit: limit + 1,
         ...(runId === undefined ? {} : { runId }),
         ...(cursor === undefined ? {} : { after: parseCursor(cursor) }),
       });
-      const page = records.slice(0, limit);
-      const last = page.at(-1);
-      const lastCreatedAt = createdAt[page.length - 1];
-      if (records.length > limit && last !== undefined && lastCreatedAt !== undefined) {
-        const next = buildNext(request.query, formatCursor({ createdAt: lastCreatedAt, id: last.id }));
-        reply.header('link', `<${next}>; rel="next"`);
-      }
-      return page;
+      const filter = new URLSearchParams(runId === undefined ? {} : { run_id: runId });
+      return sendPage(reply, listed, { path: '/v1/snapshots', limit, filter });
     },
   });
-}
-
-/** Relative, so that it holds behind any proxy. */
-function buildNext({ limit, run_id }: ListSnapshotsQuery, cursor: string): string {
-  const query = new URLSearchParams({ limit: String(limit), cursor });
-  if (run_id !== undefined) query.set('run_id', run_id);
-  return `/v1/snapshots?${query.toString()}`;
 }
