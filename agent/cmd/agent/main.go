@@ -15,6 +15,7 @@ import (
 
 	"coppice/agent/internal/api"
 	"coppice/agent/internal/boot"
+	"coppice/agent/internal/clock"
 	"coppice/agent/internal/execution"
 	"coppice/agent/internal/files"
 	"coppice/agent/internal/freezer"
@@ -74,6 +75,7 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 		"POST /resume":   identity.Resume,
 		"POST /freeze":   freeze.HandleFreeze,
 		"POST /thaw":     freeze.HandleThaw,
+		"POST /clock":    clock.Handle,
 		"POST /exec":     commands.Exec,
 		"POST /shell":    shells.Open,
 		"POST /terminal": terminals.Open,

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"coppice/agent/internal/clock"
 	"coppice/agent/internal/fault"
 )
 
@@ -56,7 +57,7 @@ type Freezer struct {
 
 // New makes a Freezer.
 func New(groups Groups) *Freezer {
-	return &Freezer{groups: groups, step: patienceStep, setClock: setClock}
+	return &Freezer{groups: groups, step: patienceStep, setClock: clock.Set}
 }
 
 // Enter begins the start of a process; leave ends it. While the guest is frozen it waits, at most until the request's

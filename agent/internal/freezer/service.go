@@ -3,12 +3,10 @@ package freezer
 import (
 	"log/slog"
 	"net/http"
-	"strconv"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"coppice/agent/internal/api"
+	"coppice/agent/internal/clock"
 	"coppice/agent/internal/fault"
 )
 
@@ -44,11 +42,11 @@ func (f *Freezer) HandleThaw(w http.ResponseWriter, r *http.Request) error {
 	if err := api.ReadJSON(r, &body); err != nil {
 		return err
 	}
-	if body.ClockUnixNs != "" {
-		ns, err := strconv.ParseInt(body.ClockUnixNs, 10, 64)
-		if err != nil || ns <= 0 {
-			return fault.Invalid("clock_unix_ns: %q is no number of nanoseconds, as text", body.ClockUnixNs)
-		}
+	ns, err := clock.Parse(body.ClockUnixNs)
+	if err != nil {
+		return err
+	}
+	if ns != 0 {
 		if err := f.setClock(ns + time.Since(arrived).Nanoseconds()); err != nil {
 			slog.Warn("the clock is late by the time that the machine stood still", "error", err)
 		}
@@ -58,9 +56,4 @@ func (f *Freezer) HandleThaw(w http.ResponseWriter, r *http.Request) error {
 	}
 	api.WriteJSON(w, http.StatusOK, struct{}{})
 	return nil
-}
-
-func setClock(unixNs int64) error {
-	now := unix.NsecToTimespec(unixNs)
-	return unix.ClockSettime(unix.CLOCK_REALTIME, &now)
 }

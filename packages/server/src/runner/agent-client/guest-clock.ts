@@ -18,6 +18,11 @@ const Pong = z.object({
     .optional(),
 });
 
+/** As the agent reads it. */
+export function nowUnixNs(): string {
+  return String(BigInt(Date.now()) * BigInt(NS_PER_MS));
+}
+
 export interface GuestClock {
   /** What it shows now, to within half of the round trip; undefined if the agent does not tell. */
   monotonicNs: () => bigint | undefined;

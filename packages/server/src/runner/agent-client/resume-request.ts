@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto';
+import { nowUnixNs } from './guest-clock.ts';
 import type { ImageConfig } from '../image/image-store.types.ts';
-
-const NS_PER_MS = 1_000_000n;
 
 export interface GuestAddresses {
   /** With prefix. */
@@ -25,7 +24,7 @@ export function buildResumeRequest(input: ResumeInput): Record<string, unknown> 
   return {
     generation: input.generation,
     entropy: randomBytes(64).toString('base64'),
-    clock_unix_ns: String(BigInt(Date.now()) * NS_PER_MS),
+    clock_unix_ns: nowUnixNs(),
     ...(input.monotonicNs === undefined ? {} : { clock_monotonic_ns: String(input.monotonicNs) }),
     hostname: input.vmId,
     machine_id: input.vmId.replace(/^run/u, '').padEnd(32, '0').slice(0, 32),

@@ -13,6 +13,7 @@ import { hostMoment } from '../../lib/host-clock.ts';
 import type { EndReason, VmEnd, VmInfo, VmUsage } from '../../lib/runner-protocol.ts';
 import type { VmRecord } from '../adopt/vm-record.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
+import { nowUnixNs } from '../agent-client/guest-clock.ts';
 import { TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
 import type { GroupUsage } from '../confinement/cgroup-usage.ts';
 import type { OverlayChain } from '../disk/overlay-chain.ts';
@@ -246,7 +247,18 @@ export class VmDriver {
   }
 
   async continue(): Promise<void> {
-    if (!this.#isCapturing) await this.#vm?.continue();
+    if (this.#isCapturing) return;
+    await this.#vm?.continue();
+    // Nobody waits for a guest that does not answer.
+    this.#tellTime().catch((error: unknown) =>
+      this.#log.debug({ err: error }, 'a guest that was paused has not been told the time'),
+    );
+  }
+
+  /** Its clock stood still with it. */
+  async #tellTime(): Promise<void> {
+    const session = await this.session();
+    await session.call('POST', '/clock', { clock_unix_ns: nowUnixNs() });
   }
 
   sampleUsage(): void {

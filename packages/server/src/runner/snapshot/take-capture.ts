@@ -13,6 +13,7 @@
  */
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
+import { nowUnixNs } from '../agent-client/guest-clock.ts';
 import { MemoryWriter } from './memory-writer.ts';
 import type { VmDriver } from '../driver/vm-driver.ts';
 import { StepTimer } from '../driver/step-timer.ts';
@@ -24,7 +25,6 @@ import { DEVICES_NAME, takeDeviceState } from './device-state.ts';
 /** What cannot be frozen by then is saved as it is. */
 const FREEZE_DEADLINE_MS = 500;
 const THAW_ATTEMPTS = 3;
-const NS_PER_MS = 1_000_000n;
 const MIB = 1024 * 1024;
 
 export interface CaptureJob {
@@ -196,7 +196,7 @@ export async function thaw(driver: VmDriver): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
     try {
       const session = await driver.session();
-      await session.call('POST', '/thaw', { clock_unix_ns: String(BigInt(Date.now()) * NS_PER_MS) });
+      await session.call('POST', '/thaw', { clock_unix_ns: nowUnixNs() });
       return;
     } catch (error) {
       if (attempt === THAW_ATTEMPTS || driver.state !== 'running') throw error;
