@@ -1,17 +1,20 @@
 /** Every figure in one run, with its floor or rival; writes bench/results/all.md and .json. */
 import { benchCreate, benchWarmCreate } from './create.ts';
 import { benchCrowd } from './crowd.ts';
+import { benchEgress } from './egress.ts';
 import { benchExec } from './exec.ts';
 import { benchFiles } from './files.ts';
 import { benchFirstExec } from './first-exec.ts';
 import { benchFirstPreparation } from './first-preparation.ts';
 import { startBenchService, type BenchService } from './fixtures/bench-service.ts';
+import { startEgressBench } from './fixtures/egress-bench.ts';
 import { startForkService } from './fixtures/fork-service.ts';
 import { report, type Figure } from './fixtures/report.ts';
 import { benchFootprint } from './footprint.ts';
 import { benchForkChildren, benchForkMemory, benchForkPause, benchForkRam } from './fork.ts';
 import { benchHibernate } from './hibernate.ts';
 import { benchMemory } from './memory.ts';
+import { benchNetworkPolicy } from './network-policy.ts';
 import { benchPorts } from './ports.ts';
 import { benchRestart } from './restart.ts';
 import { benchSessions } from './sessions.ts';
@@ -48,6 +51,13 @@ for (const [start, measures] of RUNS) {
     figures.push(...(await measure(bench)));
   }
 }
+{
+  await using bench = await startEgressBench();
+  process.stderr.write(`${benchEgress.name} …\n`);
+  figures.push(...(await benchEgress(bench)));
+}
 process.stderr.write(`${benchRestart.name} …\n`);
 figures.push(...(await benchRestart()));
+process.stderr.write(`${benchNetworkPolicy.name} …\n`);
+figures.push(...benchNetworkPolicy());
 report('all', accelerator, figures);

@@ -32,8 +32,47 @@ const refusedCreates: Refused[] = [
   [{ image: 'node:22-slim', timeout: 'soon' }, 400, 'invalid_request', 'timeout'],
   [{ image: 'node:22-slim', labels: { a: 1 } }, 400, 'invalid_request', 'labels'],
   [{ image: 'node:22-slim', colour: 'red' }, 400, 'invalid_request', 'colour'],
-  [{ image: 'node:22-slim', network: { allow: [] } }, 400, 'invalid_request', 'network'],
-  [{ image: 'node:22-slim', credentials: { github: 'x' } }, 400, 'invalid_request', 'credentials'],
+  [{ image: 'node:22-slim', disk: 'data' }, 400, 'invalid_request', 'disk'],
+  [{ image: 'node:22-slim', network: [] }, 400, 'invalid_request', 'network'],
+  [{ image: 'node:22-slim', network: { allow: [''] } }, 400, 'invalid_request', 'network.allow[0]'],
+  [{ image: 'node:22-slim', network: { allow: ['a.example:443'] } }, 400, 'invalid_request', 'network.allow'],
+  [{ image: 'node:22-slim', network: { deny: ['10.1.2.3/8'] } }, 400, 'invalid_request', 'network.deny'],
+  [{ image: 'node:22-slim', network: { allow: ['10.0.0.0/8'] } }, 400, 'invalid_request', 'network.allow'],
+  [{ image: 'node:22-slim', network: { allow: ['0177.1'] } }, 400, 'invalid_request', 'network.allow'],
+  [
+    { image: 'node:22-slim', network: { allow: ['A.example.'], deny: ['a.example'] } },
+    400,
+    'invalid_request',
+    'network',
+  ],
+  [{ image: 'node:22-slim', network_profile: 'nothing' }, 400, 'invalid_request', 'network_profile'],
+  [
+    { image: 'node:22-slim', network: {}, network_profile: 'locked-down' },
+    400,
+    'conflicting_options',
+    'network_profile',
+  ],
+  [{ image: 'node:22-slim', credentials: { nobody: 'x' } }, 400, 'invalid_request', 'credentials'],
+  [{ image: 'node:22-slim', credentials: { github: '' } }, 400, 'invalid_request', 'credentials.github'],
+  [
+    {
+      image: 'node:22-slim',
+      credentials_v2: { github: { key: 'x', endpoints: [{ methods: [], paths: ['/a/../b'] }] } },
+    },
+    400,
+    'invalid_request',
+    'credentials_v2.github.endpoints[0].paths[0]',
+  ],
+  [
+    {
+      image: 'node:22-slim',
+      credentials: { github: 'x' },
+      credentials_v2: { github: { key: 'x', endpoints: [] } },
+    },
+    400,
+    'conflicting_options',
+    'github',
+  ],
 ];
 
 test('a create that cannot be met gets a clear 4xx and leaves nothing behind', async () => {

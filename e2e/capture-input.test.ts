@@ -90,7 +90,7 @@ describe('input of forks, snapshots and hibernations', () => {
   });
 
   it("another organization's sandboxes and snapshots are not found", async () => {
-    const key = addOrganization(api.service);
+    const key = await addOrganization(api.service);
     const other = await post('/v1/runs', SMALL, key);
     assert.equal(other.status, 201, other.text);
     const id = String(other.body['id']);

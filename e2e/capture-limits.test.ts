@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { copyFileSync, renameSync, rmSync, statSync, utimesSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { Api, type Answer } from './fixtures/api.ts';
 import { findData, flipByte } from './fixtures/capture-damage.ts';
 import { SmallDisk } from './fixtures/capture-disk.ts';
@@ -11,6 +12,7 @@ import { CloneApi } from './fixtures/clone-api.ts';
 import { Holds, type HeldStep } from './fixtures/holds.ts';
 import { assertConsistent } from './fixtures/inventory.ts';
 import { Service } from './fixtures/service.ts';
+import { Terminal } from './fixtures/terminal.ts';
 
 const DISK_MIB = 4096;
 const RESERVE_MIB = 64;
@@ -21,6 +23,8 @@ const QUOTA_BYTES = Math.round(QUOTA_GIB * 2 ** 30);
 /** Each of some size, so that a few are over the quota. */
 const MAX_SNAPSHOTS = 8;
 const SETTLE_TIMEOUT_MS = 30_000;
+const TYPED = 'abcdefghijklmnopqrstuvwxyz';
+const TYPING_MS = 10;
 
 describe('limits of what is saved', { concurrency: false }, () => {
   const holds = new Holds();
@@ -63,6 +67,12 @@ describe('limits of what is saved', { concurrency: false }, () => {
 
   const listSnapshots = async (): Promise<{ id: string; size_bytes: number }[]> =>
     (await api.call('GET', '/v1/snapshots')).body as unknown as { id: string; size_bytes: number }[];
+
+  const restoreAndDestroy = async (snapshotId: string): Promise<void> => {
+    const restored = new CountingGuest(api, (await clones.restore(snapshotId)).id);
+    await restored.waitUntilCounting(0);
+    await restored.destroy();
+  };
 
   /** The sandbox has gone on and nothing was made. */
   const assertUntouched = async (since: number): Promise<void> => {
@@ -119,6 +129,41 @@ describe('limits of what is saved', { concurrency: false }, () => {
       assertError(await refused, 429, 'capacity');
       assert.match((await refused).text, /disk: no room at /u);
       await api.exec(guest.id, 'rm /dev/shm/much');
+      await assertUntouched(since);
+    });
+
+    for (const [what, step] of [
+      ['snapshot', 'capture.publish'],
+      ['snapshot', 'capture.devices'],
+      ['hibernate', 'capture.devices'],
+      ['hibernate', 'capture.publish'],
+      ['fork', 'capture.finish'],
+    ] as const) {
+      it(`a ${what} that finds not a single block at ${step} is refused, and the sandbox runs on`, async () => {
+        const since = await guest.count();
+        using hold = holds.hold(step);
+        const answered = post(ofGuest(what), what === 'fork' ? { count: 1 } : {});
+        await hold.reached();
+        {
+          using _filler = disk.fillUp();
+          hold.release();
+          assertError(await answered, 429, 'capacity');
+          assert.match((await answered).text, /disk: /u);
+        }
+        await assertUntouched(since);
+      });
+    }
+
+    it('sandboxes and snapshots are deleted without a single block to write to', async () => {
+      const since = await guest.count();
+      const snapshotId = await clones.snapshot(guest.id);
+      const [child] = await clones.fork(guest.id, 1);
+      {
+        using _filler = disk.fillUp();
+        const ended = await api.destroy(child!.id);
+        assert.equal(ended.status, 200, ended.text);
+        await clones.deleteSnapshot(snapshotId);
+      }
       await assertUntouched(since);
     });
 
@@ -179,11 +224,6 @@ describe('limits of what is saved', { concurrency: false }, () => {
       }
       await restoreAndDestroy(sound);
     };
-    const restoreAndDestroy = async (id: string): Promise<void> => {
-      const restored = new CountingGuest(api, (await clones.restore(id)).id);
-      await restored.waitUntilCounting(0);
-      await restored.destroy();
-    };
 
     for (const name of ['ram', 'devices', 'disk/0.qcow2']) {
       it(`in ${name} is refused by that name, until the byte is back`, async () => {
@@ -211,8 +251,9 @@ describe('limits of what is saved', { concurrency: false }, () => {
       await restoreAndDestroy(damaged);
     });
 
-    it('in manifest.json is refused by a service that was started anew', async () => {
+    it('in manifest.json is refused, by a service that was started anew too', async () => {
       flipByte(fileOf('manifest.json'), statSync(fileOf('manifest.json')).size >> 1);
+      await assertRefused(/damaged: its manifest /u);
       await service.killRole('runner');
       await assertRefused(/damaged: its manifest /u);
       assert.deepEqual((await listSnapshots()).map(({ id }) => id).toSorted(), [sound, damaged].toSorted());
@@ -291,6 +332,27 @@ describe('limits of what is saved', { concurrency: false }, () => {
       const children = nodes.filter((node) => node.parent_id === guest.id);
       return children.filter((node) => status === undefined || node.status === status).map(({ id }) => id);
     };
+  });
+
+  it('what is typed while a sandbox stands still waits for it, and does not spoil what is saved', async () => {
+    const terminal = await Terminal.open(api, guest.id);
+    await terminal.ask('echo ready$((1+1)); read typed; echo "got:$typed"', /ready2/u);
+    using hold = holds.hold('capture.memory');
+    const saving = clones.snapshot(guest.id);
+    await hold.reached();
+    // Devices are saved, memory is not: what reached it now would be in one and not in the other.
+    for (const letter of TYPED) {
+      terminal.type(letter);
+      await delay(TYPING_MS);
+    }
+    terminal.type('\r');
+    await delay(TYPING_MS);
+    hold.release();
+    const snapshotId = await saving;
+    await terminal.shows(new RegExp(`got:${TYPED}`, 'u'));
+    terminal.socket.close();
+    await restoreAndDestroy(snapshotId);
+    await clones.deleteSnapshot(snapshotId);
   });
 
   describe('states that do not allow it', () => {

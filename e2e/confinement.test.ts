@@ -7,7 +7,7 @@ import { chmodSync, chownSync, copyFileSync, mkdirSync, readFileSync, rmSync } f
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { pino } from 'pino';
-import { loadConfig } from '../packages/server/src/config.ts';
+import { loadConfig } from '../packages/server/src/config/config.ts';
 import type { Confinement } from '../packages/server/src/lib/runner-protocol.ts';
 import type { JailPlan } from '../packages/server/src/runner/confinement/jail-plan.ts';
 import { Jail } from '../packages/server/src/runner/confinement/jail.ts';

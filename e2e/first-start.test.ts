@@ -28,11 +28,12 @@ describe('the first starts of an installation', () => {
   });
   after(() => installation[Symbol.asyncDispose]());
 
-  it('the first prints the accelerator, one key, and what a first sandbox ran', () => {
+  it('the first prints the accelerator, one key, one invitation, and what a first sandbox ran', () => {
     const { stdout } = service;
     assert.match(stdout, /^accelerator: (kvm|tcg) \(.+\)$/mu);
     assert.equal(stdout.match(/shown this once:\n\n {2}cop_live_us_[A-Za-z0-9]{40}\n/gu)?.length, 1, stdout);
     assert.deepEqual([...new Set(stdout.match(KEY))], [key]);
+    assert.equal(stdout.match(/shown this once:\n\n {2}inv_[\w-]{43}\n/gu)?.length, 1, stdout);
     assert.match(stdout, /sandbox run[0-9a-f]{20} started in \d+ ms and ran:\n/u);
     assert.match(stdout, /^ {2}hello from Linux \S+, 1 vCPU, \d+ MiB$/mu);
     assert.deepEqual(installation.vmPids(), []);
@@ -44,6 +45,25 @@ describe('the first starts of an installation', () => {
     const { id, status } = JSON.parse(answer) as Record<string, string>;
     assert.equal(status, 'running', answer);
     await (await connect(service).sandboxes.get(id!))?.destroy();
+  });
+
+  it('the invitation it prints makes an owner, once', async () => {
+    const origin = ADDRESS.exec(service.stdout)![1]!;
+    const invitation = /inv_[\w-]{43}/u.exec(service.stdout)?.[0];
+    const signUp = (email: string): Promise<Response> =>
+      fetch(`${origin}/account/sign-up`, {
+        method: 'POST',
+        headers: { origin, 'content-type': 'application/json' },
+        body: JSON.stringify({ email, password: 'correct horse battery', name: 'Owner', invitation }),
+      });
+    const answer = await signUp('owner@example.test');
+    assert.equal(answer.status, 201);
+    const { organizations } = (await answer.json()) as { organizations: { name: string; role: string }[] };
+    assert.deepEqual(
+      organizations.map(({ name, role }) => [name, role]),
+      [['default', 'owner']],
+    );
+    assert.equal((await signUp('another@example.test')).status, 400);
   });
 
   it('the key is neither in a file nor in the log, only its hash', async () => {

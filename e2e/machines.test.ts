@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { loadConfig } from '../packages/server/src/config.ts';
+import { loadConfig } from '../packages/server/src/config/config.ts';
 import { mayRunFrom } from '../packages/server/src/runner/confinement/qemu-closure.ts';
 import { Api } from './fixtures/api.ts';
 import { Service } from './fixtures/service.ts';

@@ -43,7 +43,7 @@ describe('private images through the API', () => {
     service = await Service.start({ instance: INSTANCE, env });
     api = new Api(service);
     mine = new Coppice({ baseUrl: service.address, apiKey: API_KEY });
-    theirs = new Coppice({ baseUrl: service.address, apiKey: addOrganization(service) });
+    theirs = new Coppice({ baseUrl: service.address, apiKey: await addOrganization(service) });
   });
   after(async () => {
     await service?.[Symbol.asyncDispose]();

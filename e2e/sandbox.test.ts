@@ -61,6 +61,17 @@ test('vcpus, mem_mib and disk_mib are what the guest sees', async () => {
   await api.destroy(sandbox.id);
 });
 
+test('a guest has memory of any size that its host can give', async () => {
+  const { api } = await shared();
+  for (const mem_mib of [128, 1000, 2048, 4096]) {
+    const { id } = await api.create({ image: 'coppice/base:1', mem_mib, disk_mib: 256 });
+    const { stdout } = await api.exec(id, "awk '/^MemTotal/{print $2}' /proc/meminfo");
+    const seenMiB = Number(stdout) / 1024;
+    assert.ok(seenMiB > 0.7 * mem_mib && seenMiB <= mem_mib, `${seenMiB} of ${mem_mib} MiB`);
+    await api.destroy(id);
+  }
+});
+
 test('the guest has a kernel of its own', async () => {
   const { api } = await shared();
   const sandbox = await api.create({ image: 'coppice/base:1' });

@@ -13,7 +13,7 @@ await runMain(async (args) => {
       refresh: { type: 'boolean', default: false },
     },
   });
-  await setUp(values);
+  await setUp({ ...values, registries: true });
   sayDone();
   return 0;
 });

@@ -1,6 +1,6 @@
 /**
  * `npm test`: set-up with what the tests need, then every suite, and at the end one line with the sum.
- *   npm test -- --only unit|go|e2e   one suite (may be repeated)
+ *   npm test -- --only unit|postgres|e2e…   one suite (may be repeated)
  *   npm test -- --check              `npm run check` as well, each of its parts counted
  */
 import { parseArgs } from 'node:util';

@@ -55,6 +55,11 @@ async function listChecks() {
     nodeCheck('lint (oxlint)', 'oxlint', ['--type-aware', '--deny-warnings', '.']),
     nodeCheck('types (tsc)', 'tsc', ['--noEmit', '-p', '.']),
     nodeCheck('types of the client (tsc)', 'tsc', ['--noEmit', '-p', 'packages/sdk']),
+    nodeCheck('types of the client’s tests (tsc)', 'tsc', [
+      '--noEmit',
+      '-p',
+      'packages/sdk/tsconfig.test.json',
+    ]),
     nodeCheck('types of the scripts (tsc)', 'tsc', ['--noEmit', '-p', 'scripts']),
     ...goChecks(go, 'agent', AGENT_DIRECTORY),
     ...goChecks(go, 'jail', JAIL_DIRECTORY),

@@ -1,9 +1,10 @@
-import { randomInt } from 'node:crypto';
+import { randomBytes, randomInt } from 'node:crypto';
 import { SetupError } from '../setup/setup-error.mjs';
 
 export const ENVIRONMENT_PATH = '/etc/coppice/coppice.env';
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const SECRET_LENGTH = 40;
+const INVITATION_BYTES = 32;
 
 /** @param {string} region */
 export function generateKey(region) {
@@ -11,11 +12,15 @@ export function generateKey(region) {
   return `cop_live_${region}_${letters.join('')}`;
 }
 
+export function generateInvitation() {
+  return `inv_${randomBytes(INVITATION_BYTES).toString('base64url')}`;
+}
+
 /**
- * @param {{ key?: string, settings: Record<string, string> }} content
+ * @param {{ key?: string, invitation?: string, settings: Record<string, string> }} content
  * @returns {string} the configuration of a new installation, with the settings that it was made with
  */
-export function buildEnvironmentFile({ key, settings }) {
+export function buildEnvironmentFile({ key, invitation, settings }) {
   const lines = [
     '# Settings of the Coppice service, NAME=value. All of them: docs/reference/configuration.md',
     '# After a change: systemctl restart coppice   (sandboxes run on)',
@@ -30,6 +35,13 @@ export function buildEnvironmentFile({ key, settings }) {
       '',
       '# First API key. It is in the database, as a hash, once the service has started; this line may then be removed.',
       `COPPICE_BOOTSTRAP_KEY=${key}`,
+    );
+  }
+  if (invitation !== undefined) {
+    lines.push(
+      '',
+      '# Invitation for the first owner, good for a week after the first start; this line may be removed then, too.',
+      `COPPICE_BOOTSTRAP_INVITATION=${invitation}`,
     );
   }
   return `${lines.join('\n')}\n`;

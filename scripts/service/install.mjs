@@ -4,12 +4,17 @@ import { chmod, mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { dataDirectory, isRoot, readSetting } from '../setup/paths.mjs';
 import { SetupError } from '../setup/setup-error.mjs';
-import { buildEnvironmentFile, ENVIRONMENT_PATH, generateKey } from './environment-file.mjs';
+import {
+  buildEnvironmentFile,
+  ENVIRONMENT_PATH,
+  generateInvitation,
+  generateKey,
+} from './environment-file.mjs';
 import { isSystemdRunning, systemctl } from './systemd.mjs';
 import { buildUnit, UNIT_NAME, UNIT_PATH } from './unit.mjs';
 
 /** Where the settings stand, and what is written apart from them. */
-const NOT_KEPT = new Set(['COPPICE_CONFIG', 'COPPICE_BOOTSTRAP_KEY']);
+const NOT_KEPT = new Set(['COPPICE_CONFIG', 'COPPICE_BOOTSTRAP_KEY', 'COPPICE_BOOTSTRAP_INVITATION']);
 
 /**
  * @typedef {object} InstallOptions
@@ -49,19 +54,24 @@ async function writeConfiguration({ root, say }) {
     say(`kept ${path}`);
     return;
   }
-  // The journal is no place for a key, so the first one is not left to the service to make and print.
+  // The journal is no place for them, so first key and invitation are not left to the service to make and print.
   const isNew = !existsSync(join(dataDirectory(), 'control', 'postgres'));
   const given = process.env['COPPICE_BOOTSTRAP_KEY'];
   const made = isNew && given === undefined ? generateKey(readSetting('COPPICE_REGION', 'us')) : undefined;
   const key = given ?? made;
-  await writeWhole(
-    path,
-    buildEnvironmentFile({ settings: givenSettings(), ...(key === undefined ? {} : { key }) }),
-    0o640,
-  );
+  const givenInvitation = process.env['COPPICE_BOOTSTRAP_INVITATION'];
+  const madeInvitation = isNew && givenInvitation === undefined ? generateInvitation() : undefined;
+  const invitation = givenInvitation ?? madeInvitation;
+  const secrets = {
+    ...(key === undefined ? {} : { key }),
+    ...(invitation === undefined ? {} : { invitation }),
+  };
+  await writeWhole(path, buildEnvironmentFile({ settings: givenSettings(), ...secrets }), 0o640);
   say(`wrote ${path}`);
   if (made !== undefined) say(`API key of the organization "default", also in that file:\n\n  ${made}\n`);
   else if (given === undefined) say('the API keys that the data directory knows hold');
+  if (madeInvitation !== undefined)
+    say(`invitation for its first owner, also in that file:\n\n  ${madeInvitation}\n`);
 }
 
 /** Settings given in the environment of the installation are the service's from then on. */

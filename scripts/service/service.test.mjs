@@ -16,7 +16,7 @@ import { REPOSITORY } from '../setup/paths.mjs';
 import { isMadeBySetUp } from './account-removal.mjs';
 import { removeCgroups } from './cgroup-removal.mjs';
 import { DATA_ENTRIES, listMountPoints, removeEntries } from './directories.mjs';
-import { buildEnvironmentFile, generateKey } from './environment-file.mjs';
+import { buildEnvironmentFile, generateInvitation, generateKey } from './environment-file.mjs';
 import { buildNetworkNames, listOwnAddresses } from './network-removal.mjs';
 import { RemovalReport } from './removal-report.mjs';
 import { fillUnit } from './unit.mjs';
@@ -41,14 +41,16 @@ test('the unit runs this checkout, whatever characters its path has', () => {
 
 test('a configuration reads back as it was given', () => {
   const settings = { COPPICE_LISTEN: '[::1]:80', COPPICE_DATA_DIR: '/srv/a b#c' };
-  const text = buildEnvironmentFile({ key: 'cop_live_us_x', settings });
-  assert.deepEqual({ ...parseEnv(text) }, { ...settings, COPPICE_BOOTSTRAP_KEY: 'cop_live_us_x' });
+  const text = buildEnvironmentFile({ key: 'cop_live_us_x', invitation: 'inv_x', settings });
+  const secrets = { COPPICE_BOOTSTRAP_KEY: 'cop_live_us_x', COPPICE_BOOTSTRAP_INVITATION: 'inv_x' };
+  assert.deepEqual({ ...parseEnv(text) }, { ...settings, ...secrets });
   assert.throws(() => buildEnvironmentFile({ settings: { COPPICE_USER: 'a\nb' } }), /COPPICE_USER/u);
 });
 
-test('a key that is made for a service has the form that the service wants', () => {
+test('a key and an invitation that are made for a service have the form that the service wants', () => {
   assert.match(generateKey('eu'), /^cop_live_eu_[0-9A-Za-z]{40}$/u);
   assert.notEqual(generateKey('eu'), generateKey('eu'));
+  assert.match(generateInvitation(), /^inv_[A-Za-z0-9_-]{43}$/u);
 });
 
 test('of the addresses on lo only the labelled one is ours, and never one of the loopback range', () => {

@@ -66,7 +66,7 @@ function npmVariables() {
   return Object.keys(process.env).filter((name) => /^npm_(package|lifecycle|command)_?/.test(name));
 }
 
-function findNpm() {
+export function findNpm() {
   const started = process.env['npm_execpath'];
   if (started !== undefined && started.endsWith('npm-cli.js') && existsSync(started))
     return { command: process.execPath, args: [started] };

@@ -55,8 +55,14 @@ export async function findPostgres() {
 
 /** @returns {Promise<string>} directory with postgres, initdb and pg_ctl */
 export async function ensurePostgres() {
-  const found = await findPostgres();
-  if (found !== undefined) return found;
+  return (await findPostgres()) ?? ensurePackagedPostgres();
+}
+
+/**
+ * npm's, whatever else is installed: for tests, a newer version than Debian's.
+ * @returns {Promise<string>} directory with postgres, initdb and pg_ctl
+ */
+export async function ensurePackagedPostgres() {
   if (!existsSync(PACKAGE)) {
     throw new SetupError(`no PostgreSQL ${MINIMUM_MAJOR} or newer and no npm package of it`, {
       remedy: 'apt-get install postgresql, or set COPPICE_POSTGRES_BIN',

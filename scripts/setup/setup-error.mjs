@@ -19,5 +19,7 @@ export class SetupError extends Error {
 export function describeError(error) {
   if (error instanceof SetupError)
     return error.remedy === undefined ? error.message : `${error.message}\n  remedy: ${error.remedy}`;
-  return error instanceof Error ? (error.stack ?? error.message) : String(error);
+  if (!(error instanceof Error)) return String(error);
+  const isMistyped = String(/** @type {NodeJS.ErrnoException} */ (error).code).startsWith('ERR_PARSE_ARGS_');
+  return isMistyped ? error.message : (error.stack ?? error.message);
 }

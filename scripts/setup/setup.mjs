@@ -12,8 +12,9 @@ import { withLock } from './lock.mjs';
 import { writeManifest } from './manifest.mjs';
 import { getNode } from './node-runtime.mjs';
 import { ensureNpmPackages } from './npm-packages.mjs';
+import { ensurePackageRegistries } from './package-registries.mjs';
 import { assetsDirectory, REPOSITORY } from './paths.mjs';
-import { ensurePostgres } from './postgres.mjs';
+import { ensurePackagedPostgres, ensurePostgres } from './postgres.mjs';
 import { remedyFor } from './prerequisites.mjs';
 import { describeError, SetupError } from './setup-error.mjs';
 import { ensureSystemPackages } from './system-packages.mjs';
@@ -22,10 +23,12 @@ import { ensureSystemPackages } from './system-packages.mjs';
  * @typedef {object} SetupOptions
  * @property {boolean} [tests]    also what the tests need
  * @property {boolean} [bench]    also what the benchmark compares with
+ * @property {boolean} [registries]  ask the package clients again which registries they use
  * @property {boolean} [refresh]  build kernel and base image again, from today's packages
  *
  * @typedef {object} SetupResult
  * @property {string} node  Node.js that runs the service
+ * @property {string} [packagedPostgres]  npm's PostgreSQL, for tests: a directory of programs
  * @property {() => string} getGo  throws where there is none, which only an ordinary user's set-up lets pass
  *
  * @param {SetupOptions} options
@@ -80,6 +83,7 @@ async function setUpLocked(options) {
   const kernel = await ensureKernel({ refresh });
   const initramfsPath = await ensureInitramfs({ kernel, agentPath });
   const baseImage = await ensureBaseImage({ refresh });
+  await ensurePackageRegistries({ again: refresh || options.registries === true });
   const qemu = getTool(tools, 'qemu');
   const path = (/** @type {string} */ name) => ({ path: getTool(tools, name).path });
   // Without root they may be missing, and the service then finds no network.
@@ -103,7 +107,8 @@ async function setUpLocked(options) {
     postgres_bin: { path: postgresBin },
     node: { path: node },
   });
-  return { node, getGo: () => getTool(tools, 'go').path };
+  const packaged = options.tests === true ? { packagedPostgres: await ensurePackagedPostgres() } : {};
+  return { node, getGo: () => getTool(tools, 'go').path, ...packaged };
 }
 
 /**

@@ -3,7 +3,7 @@
  * @property {number} passed
  * @property {number} failed
  * @property {number} skipped
- * @property {readonly string[]} failures  what failed, one line each, for people
+ * @property {readonly string[]} failures  what failed, for people: a line each, and below it why where that is known
  */
 
 /** @type {Counts} */
@@ -15,10 +15,11 @@ export const SKIP = { ...NOTHING, skipped: 1 };
 
 /**
  * @param {string} what
+ * @param {string} [why]
  * @returns {Counts}
  */
-export function failure(what) {
-  return { ...NOTHING, failed: 1, failures: [what] };
+export function failure(what, why) {
+  return { ...NOTHING, failed: 1, failures: [why === undefined ? what : `${what}\n${why}`] };
 }
 
 /**

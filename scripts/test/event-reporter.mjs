@@ -3,19 +3,26 @@
  * is killed has still said what passed, what failed and what it was at. `test-record.mjs` reads them.
  */
 
+import { inspect } from 'node:util';
+
+/** Of an error, in characters: what CI shows of a long run is only its end. */
+const REASON_LIMIT = 1500;
+
 /**
  * @typedef {object} TestEvent
  * @property {'begin' | 'end' | 'pass' | 'fail' | 'skip'} kind  `end` says nothing about how
  * @property {string} name
  * @property {string} file
  * @property {number} [line]
+ * @property {string} [reason]  of a failure: the error, cut off where it is long
+ * @property {number} atMs  since the run began
  *
  * @typedef {object} NodeEventData
  * @property {string} name
  * @property {string} [file]
  * @property {number} [line]
  * @property {unknown} [skip]
- * @property {{ type?: string, error?: { failureType?: string } }} [details]
+ * @property {{ type?: string, error?: Error & { failureType?: string } }} [details]
  */
 
 /** @param {AsyncIterable<{ type: string, data: NodeEventData }>} source */
@@ -24,7 +31,14 @@ async function* report(source) {
     const kind = kindOf(type, data);
     if (kind === undefined) continue;
     /** @type {TestEvent} */
-    const event = { kind, name: data.name, file: data.file ?? data.name, ...lineOf(data) };
+    const event = {
+      kind,
+      name: data.name,
+      file: data.file ?? data.name,
+      ...lineOf(data),
+      ...(kind === 'fail' ? { reason: reasonOf(data) } : {}),
+      atMs: performance.now(),
+    };
     yield `${JSON.stringify(event)}\n`;
   }
 }
@@ -32,6 +46,16 @@ async function* report(source) {
 /** @param {NodeEventData} data */
 function lineOf(data) {
   return data.line === undefined ? {} : { line: data.line };
+}
+
+/**
+ * Node wraps what a test threw in an error of its own.
+ * @param {NodeEventData} data
+ */
+function reasonOf({ details }) {
+  const error = details?.error;
+  const text = inspect(error?.cause ?? error, { breakLength: 120, maxStringLength: 500 });
+  return text.length > REASON_LIMIT ? `${text.slice(0, REASON_LIMIT)} …` : text;
 }
 
 /**

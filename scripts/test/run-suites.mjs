@@ -3,6 +3,7 @@ import { describeLoopback, findLoopbackFault } from './loopback.mjs';
 
 /** CI shows the end of what was printed. */
 const SHOWN_FAILURES = 40;
+const SHOWN_REASONS = 8;
 
 /**
  * @typedef {import('./counts.mjs').Counts} Counts
@@ -21,7 +22,9 @@ export async function runSuites(parts) {
     total = addCounts(total, reportLoopback('before the tests', loopbackFault));
   for (const { name, title, run } of parts) {
     process.stdout.write(`\n=== ${name}: ${title}\n`);
+    const startedAt = performance.now();
     const counts = await run();
+    process.stdout.write(`${name} took ${Math.round((performance.now() - startedAt) / 1000)} s\n`);
     total = addCounts(total, { ...counts, failures: counts.failures.map((line) => `${name}: ${line}`) });
     if (loopbackFault !== undefined) continue; // already known, and one loss is one failure
     loopbackFault = await findLoopbackFault();
@@ -42,9 +45,20 @@ function reportLoopback(when, fault) {
 
 /** @param {Counts} total */
 export function formatTotal({ passed, failed, skipped, failures }) {
-  const lines = failures.slice(0, SHOWN_FAILURES).map((line) => `  ${line}`);
+  const lines = failures
+    .slice(0, SHOWN_FAILURES)
+    .map((text, index) => indentFailure(text, index < SHOWN_REASONS));
   if (failures.length > SHOWN_FAILURES) lines.push(`  and ${failures.length - SHOWN_FAILURES} more`);
   if (lines.length > 0) lines.unshift('failed:');
   if (skipped > 0) lines.push(`${skipped} skipped`);
   return `${[...lines, `${passed} passed, ${failed} failed`].join('\n')}\n`;
+}
+
+/**
+ * @param {string} text
+ * @param {boolean} isWhole  with the reason
+ */
+function indentFailure(text, isWhole) {
+  const [what, ...why] = text.split('\n');
+  return isWhole ? [`  ${what}`, ...why.map((line) => `      ${line}`)].join('\n') : `  ${what}`;
 }

@@ -17,6 +17,13 @@ test('the last line has the sum, and before it stands what failed, with its suit
   assert.equal(formatTotal(total), 'failed:\n  unit: one (a.test.ts:1)\n2 passed, 1 failed\n');
 });
 
+test('the first failures are followed by their reasons', () => {
+  const failures = Array.from({ length: 9 }, (_, index) => `unit: ${index}\nError: no\n    at once`);
+  const lines = formatTotal({ passed: 0, failed: 9, skipped: 0, failures }).split('\n');
+  assert.deepEqual(lines.slice(1, 4), ['  unit: 0', '      Error: no', '          at once']);
+  assert.deepEqual(lines.slice(-4, -2), ['          at once', '  unit: 8']);
+});
+
 test('a long list of failures is cut off, and says so', () => {
   const failures = Array.from({ length: 45 }, (_, index) => `unit: ${index}`);
   const lines = formatTotal({ passed: 0, failed: 45, skipped: 2, failures }).split('\n');

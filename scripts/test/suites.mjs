@@ -1,24 +1,25 @@
 import { existsSync, realpathSync } from 'node:fs';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AGENT_DIRECTORY, GO_ENVIRONMENT } from '../setup/agent.mjs';
 import { CAPTURE_DIRECTORY } from '../setup/capture.mjs';
 import { listFiles } from '../setup/hash.mjs';
 import { JAIL_DIRECTORY } from '../setup/jail.mjs';
-import { assetsDirectory, REPOSITORY } from '../setup/paths.mjs';
+import { REPOSITORY } from '../setup/paths.mjs';
 import { addCounts, failure, NOTHING, withExitCode } from './counts.mjs';
+import { runEndToEnd } from './e2e-suite.mjs';
 import { GoEvents } from './go-events.mjs';
 import { runLive } from './live-command.mjs';
+import { MINUTE_MS, runNodeTests, stopped } from './node-tests.mjs';
 import { findNetworkWrapper } from './private-network.mjs';
-import { summarizeRecord } from './test-record.mjs';
 
-const MINUTE_MS = 60_000;
-const EVENT_REPORTER = join(REPOSITORY, 'scripts', 'test', 'event-reporter.mjs');
 /** npm puts its packages' Node.js first in PATH and says here which one it runs in itself: the user's own. */
 const USER_NODE = process.env['npm_node_execpath'] ?? process.execPath;
 /** Where packages/sdk/tsconfig.test.json puts its output. */
 const SDK_TEST_BUILD = join(REPOSITORY, '.cache', 'sdk-test');
+/** Run on a second PostgreSQL as well: what leans on its SQL, its catalogue or its errors. */
+const DATABASE_TESTS =
+  /\/control\/(?:db\/(?!postgres-child)|backup\/(?!backup\.)|(?:accounts|audit|billing)\/|auth\/bootstrap|snapshots\/snapshots\.|sandbox\/(?:lost-commit|idempotency|family)\.|http\/(?:registries|previews)\.)/;
 const NOT_OURS = new Set(['node_modules', 'dist', '.git']);
 
 /**
@@ -52,10 +53,24 @@ export const SUITES = [
         node: tools.node,
         wrapper: await findNetworkWrapper(),
         files,
-        args: [`--test-timeout=${5 * MINUTE_MS}`],
+        // Most of them wait most of the time: for servers that start, for timers, for a disk.
+        args: [`--test-timeout=${5 * MINUTE_MS}`, '--test-concurrency=3'],
         timeoutMs: 15 * MINUTE_MS,
       });
     },
+  },
+  {
+    name: 'postgres',
+    title: 'the newest PostgreSQL, shared by DATABASE_URL',
+    run: async (tools) =>
+      runNodeTests({
+        node: tools.node,
+        wrapper: await findNetworkWrapper(),
+        files: await findDatabaseTests(),
+        args: [`--test-timeout=${5 * MINUTE_MS}`, '--test-concurrency=3'],
+        timeoutMs: 10 * MINUTE_MS,
+        env: { COPPICE_TEST_DATABASE: 'shared', COPPICE_TEST_POSTGRES_BIN: tools.packagedPostgres },
+      }),
   },
   {
     name: 'sdk',
@@ -65,19 +80,18 @@ export const SUITES = [
   {
     name: 'e2e',
     title: 'real virtual machines',
-    run: async (tools) => {
-      const files = await findTests('e2e', '.test.ts');
-      // In one process, one after the other: they share one service, so that images and templates are made once,
-      // and timings are among what they test.
-      return runNodeTests({
-        node: tools.node,
-        files,
-        args: ['--test-isolation=none', `--test-timeout=${10 * MINUTE_MS}`],
-        timeoutMs: 60 * MINUTE_MS,
-      });
-    },
+    run: async (tools) =>
+      runEndToEnd(tools.node, await findTests('e2e', '.test.ts'), {
+        COPPICE_TEST_POSTGRES_BIN: tools.packagedPostgres,
+      }),
   },
 ];
+
+/** The tests beside the code that lean on SQL. */
+async function findDatabaseTests() {
+  const files = await findTests('packages/server/src/control', '.test.ts');
+  return files.filter((file) => DATABASE_TESTS.test(file));
+}
 
 /**
  * @param {string} folder
@@ -87,48 +101,6 @@ async function findTests(folder, suffix) {
   const directory = join(REPOSITORY, folder);
   if (!existsSync(directory)) return [];
   return (await listFiles(directory, NOT_OURS)).filter((file) => file.endsWith(suffix));
-}
-
-/**
- * @param {{ node: string, wrapper?: string[], files: string[], args?: string[], timeoutMs: number }} options
- * @returns {Promise<Counts>}
- */
-async function runNodeTests(options) {
-  if (options.files.length === 0) return failure('there is not a single test file');
-  const directory = await mkdtemp(join(tmpdir(), 'coppice-test-'));
-  const recordPath = join(directory, 'record');
-  const reporters = [
-    '--test-reporter=spec',
-    '--test-reporter-destination=stdout',
-    `--test-reporter=${EVENT_REPORTER}`,
-    `--test-reporter-destination=${recordPath}`,
-  ];
-  const args = ['--test', ...(options.args ?? []), ...reporters, ...options.files];
-  const [command = options.node, ...words] = [...(options.wrapper ?? []), options.node, ...args];
-  try {
-    const { exitCode, expired } = await runLive(command, words, {
-      timeoutMs: options.timeoutMs,
-      env: { COPPICE_ASSETS_DIR: assetsDirectory() },
-    });
-    const text = existsSync(recordPath) ? await readFile(recordPath, 'utf8') : '';
-    const { counts, unfinished } = summarizeRecord(text, options.files);
-    return expired ? stopped(counts, unfinished, options.timeoutMs) : withExitCode(counts, exitCode);
-  } finally {
-    await rm(directory, { recursive: true, force: true });
-  }
-}
-
-/**
- * @param {Counts} counts
- * @param {readonly string[]} unfinished
- * @param {number} timeoutMs
- * @returns {Counts} one failure more, that says what had not ended
- */
-function stopped(counts, unfinished, timeoutMs) {
-  const lines = unfinished.map((line) => `not finished: ${line}`);
-  const failures = [`stopped after ${timeoutMs / MINUTE_MS} minutes`, ...lines];
-  for (const line of failures) process.stdout.write(`${line}\n`);
-  return { ...counts, failed: counts.failed + 1, failures: [...counts.failures, ...failures] };
 }
 
 /**

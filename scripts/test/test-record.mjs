@@ -1,28 +1,32 @@
 import { relative } from 'node:path';
 import { REPOSITORY } from '../setup/paths.mjs';
 import { addCounts, failure, NOTHING, PASS, SKIP } from './counts.mjs';
+import { describeFileTimes } from './file-times.mjs';
 
 /**
  * What a run of `node --test` came to, from the lines of `event-reporter.mjs`, also of one that was killed.
  * @param {string} text
  * @param {readonly string[]} files all that were to be run
- * @returns {{ counts: import('./counts.mjs').Counts, unfinished: string[] }} `unfinished` for people: files with the
- *   tests in them that had begun and not ended, and files that had not begun
+ * @returns {{ counts: import('./counts.mjs').Counts, unfinished: string[], times: string }} for people: `unfinished`
+ *   are files with the tests in them that had begun and not ended, and files that had not begun; `times` tells how long
+ *   files took
  */
 export function summarizeRecord(text, files) {
   let counts = NOTHING;
   /** @type {Map<string, string[]>} names of running tests by file */
   const running = new Map();
-  for (const event of parseEvents(text)) {
+  const events = parseEvents(text);
+  for (const event of events) {
     const open = running.get(event.file) ?? [];
     running.set(event.file, open);
     if (event.kind === 'begin') open.push(event.name);
     else if (event.kind === 'end') remove(open, event.name);
     else if (event.kind === 'pass') counts = addCounts(counts, PASS);
     else if (event.kind === 'skip') counts = addCounts(counts, SKIP);
-    else counts = addCounts(counts, failure(`${event.name} (${placeOf(event)})`));
+    else counts = addCounts(counts, failure(`${event.name} (${placeOf(event)})`, event.reason));
   }
-  return { counts, unfinished: files.flatMap((file) => describeUnfinished(file, running.get(file))) };
+  const unfinished = files.flatMap((file) => describeUnfinished(file, running.get(file)));
+  return { counts, unfinished, times: describeFileTimes(events) };
 }
 
 /**

@@ -62,13 +62,14 @@ describe('the record of a test run', () => {
   it('counts tests, not the suites that hold them, and names what failed and where', async () => {
     const file = write(
       'mixed.test.mjs',
-      `describe('s', () => { it('good', () => {}); it('bad', () => { throw new Error('no'); }); });
+      `describe('s', () => { it('good', () => {}); it('bad', () => { throw new Error('no!'); }); });
        test('skipped', { skip: true }, () => {});
        describe('hook', () => { before(() => { throw new Error('no'); }); it('never', () => {}); });`,
     );
     const { counts, unfinished } = await runFiles([file], RUN_TIMEOUT_MS);
     assert.deepEqual([counts.passed, counts.skipped], [1, 1]);
     assert.match(counts.failures.join('\n'), /^bad \(.*mixed\.test\.mjs:2\)$/mu);
+    assert.match(counts.failures.join('\n'), /^Error: no!$/mu);
     assert.match(counts.failures.join('\n'), /^hook \(/mu);
     assert.deepEqual(unfinished, []);
   });

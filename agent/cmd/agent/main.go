@@ -22,6 +22,7 @@ import (
 	"coppice/agent/internal/guest"
 	"coppice/agent/internal/metrics"
 	"coppice/agent/internal/power"
+	"coppice/agent/internal/pressure"
 	"coppice/agent/internal/process"
 	"coppice/agent/internal/reap"
 	"coppice/agent/internal/resume"
@@ -52,7 +53,17 @@ func run() error {
 	power.WatchSignals()
 	reaper := reap.New()
 	go reaper.Run()
+	go watchMemory()
 	return transport.NewLink(machine.Ports.Control, machine.Ports.Data, routes(machine, reaper)).Serve()
+}
+
+// watchMemory leaves a guest whose kernel does not tell of stalls to that kernel.
+func watchMemory() {
+	watch, err := pressure.Open()
+	if err == nil {
+		err = watch.Run()
+	}
+	slog.Warn("memory is not watched", "error", err)
 }
 
 func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
@@ -70,22 +81,23 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 	tunnels := tunnel.New(state)
 	identity := resume.New(resume.Steps(resume.Options{Random: machine.Random, Root: root, Guest: state, Freezer: freeze}))
 	return api.Router{
-		"GET /ping":      ping,
-		"POST /prepare":  func(w http.ResponseWriter, _ *http.Request) error { return prepare(w, root, reaper, machine) },
-		"POST /resume":   identity.Resume,
-		"POST /freeze":   freeze.HandleFreeze,
-		"POST /thaw":     freeze.HandleThaw,
-		"POST /clock":    clock.Handle,
-		"POST /exec":     commands.Exec,
-		"POST /shell":    shells.Open,
-		"POST /terminal": terminals.Open,
-		"POST /tunnel":   tunnels.Open,
-		"PUT /files":     transfers.Put,
-		"GET /files":     transfers.Get,
-		"HEAD /files":    transfers.Get,
-		"GET /list":      transfers.List,
-		"GET /metrics":   metrics.Get,
-		"POST /shutdown": power.Shutdown,
+		"GET /ping":         ping,
+		"POST /prepare":     func(w http.ResponseWriter, _ *http.Request) error { return prepare(w, root, reaper, machine) },
+		"POST /resume":      identity.Resume,
+		"POST /freeze":      freeze.HandleFreeze,
+		"POST /thaw":        freeze.HandleThaw,
+		"POST /clock":       clock.Handle,
+		"POST /environment": state.HandleEnvironment,
+		"POST /exec":        commands.Exec,
+		"POST /shell":       shells.Open,
+		"POST /terminal":    terminals.Open,
+		"POST /tunnel":      tunnels.Open,
+		"PUT /files":        transfers.Put,
+		"GET /files":        transfers.Get,
+		"HEAD /files":       transfers.Get,
+		"GET /list":         transfers.List,
+		"GET /metrics":      metrics.Get,
+		"POST /shutdown":    power.Shutdown,
 	}
 }
 

@@ -44,7 +44,6 @@ func Run() (*Machine, error) {
 	if err := setLimits(); err != nil {
 		return nil, err
 	}
-	protectWorkingSet()
 	if err := loadModules(modulesDirectory); err != nil {
 		return nil, err
 	}

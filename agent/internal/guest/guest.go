@@ -10,7 +10,7 @@ import (
 // DefaultDirectory is where commands run and relative paths start when the image has no WORKDIR.
 const DefaultDirectory = "/workspace"
 
-// Settings are replaced as a whole by each resume.
+// Settings are replaced as a whole by each resume, the environment also in between.
 type Settings struct {
 	Env     map[string]string
 	User    string
@@ -37,7 +37,11 @@ func (s *State) Get() (Settings, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if !s.ready {
-		return Settings{}, fault.New(fault.InvalidState, "the guest has not been resumed yet; call POST /resume first")
+		return Settings{}, notResumed()
 	}
 	return s.settings, nil
+}
+
+func notResumed() error {
+	return fault.New(fault.InvalidState, "the guest has not been resumed yet; call POST /resume first")
 }

@@ -129,10 +129,8 @@ func isHostname(text string) bool {
 }
 
 func parseSettings(b body) (guest.Settings, error) {
-	for name, value := range b.Env {
-		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
-			return guest.Settings{}, fault.Invalid("env: %q cannot be an environment variable", name)
-		}
+	if err := guest.ValidateEnvironment(b.Env); err != nil {
+		return guest.Settings{}, err
 	}
 	workdir := b.Workdir
 	if workdir == "" {

@@ -19,13 +19,31 @@ export function computeCostUnits({ vcpus, memMiB, billedMs }: BilledShape): bigi
     if (!Number.isSafeInteger(value) || value < 0)
       throw new RangeError(`${name} is ${value}, not a whole number`);
   }
-  return (5120n * BigInt(vcpus) + 3n * BigInt(memMiB)) * BigInt(billedMs);
+  const time = BigInt(billedMs);
+  return costOf({ vcpuMs: BigInt(vcpus) * time, memMiBMs: BigInt(memMiB) * time });
+}
+
+/** Billed time of any number of sandboxes, weighed by their vCPUs and by their memory. */
+export interface Consumption {
+  vcpuMs: bigint;
+  memMiBMs: bigint;
+}
+
+/** The cost is linear in both, so that the cost of a sum is the sum of the costs, to the last unit. */
+export function costOf({ vcpuMs, memMiBMs }: Consumption): bigint {
+  return 5120n * vcpuMs + 3n * memMiBMs;
 }
 
 /** Cents as a number for JSON, rounded half up to 12 decimals (a millionth of a millionth of a cent). */
 export function costCents(units: bigint): number {
+  return Number(formatCents(units));
+}
+
+/** The same as text, with all its decimals. What is owed is negative. */
+export function formatCents(units: bigint): string {
+  if (units < 0n) return `-${formatCents(-units)}`;
   const scale = 10n ** SHOWN_DECIMALS;
   const scaled = (units * scale * 2n + COST_UNITS_PER_CENT) / (COST_UNITS_PER_CENT * 2n);
   const fraction = (scaled % scale).toString().padStart(Number(SHOWN_DECIMALS), '0');
-  return Number(`${scaled / scale}.${fraction}`);
+  return `${scaled / scale}.${fraction}`;
 }

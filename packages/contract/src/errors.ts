@@ -28,12 +28,23 @@ export const ERRORS = {
   unauthorized: {
     status: 401,
     retryable: false,
-    summary: 'The API key is missing, malformed, revoked or of another region.',
+    summary:
+      'The API key is missing, malformed, revoked, expired or of another region; or nobody is signed in.',
+  },
+  credit_exhausted: {
+    status: 402,
+    retryable: true,
+    summary: "The organization's credit is used up: nothing new runs until there is more.",
   },
   forbidden_origin: {
     status: 403,
     retryable: false,
     summary: 'A page of another origin asked in the name of its visitor.',
+  },
+  forbidden: {
+    status: 403,
+    retryable: false,
+    summary: 'You are a member, but only an owner, or a member of the team, may do this.',
   },
   not_found: { status: 404, retryable: false, summary: 'There is no such resource in this organization.' },
   image_not_found: { status: 404, retryable: false, summary: 'The registry does not have this image.' },

@@ -8,6 +8,8 @@ type Issue = z.core.$ZodIssue;
 /** Only the first few faults are told: an answer is read by its first 200 bytes. */
 const MAX_ISSUES = 3;
 const MAX_FIELD_LENGTH = 80;
+/** Names that a caller chose within these are not shown: whoever swaps name and value puts a secret there. */
+const SECRET_FIELDS: ReadonlySet<PropertyKey> = new Set(['credentials', 'credentials_v2']);
 
 export interface CheckedPart {
   /** The part of the request that was checked: "body", "query" or "path". */
@@ -27,7 +29,8 @@ function describeIssue(issue: Issue, part: CheckedPart): string {
   if (issue.code === 'unrecognized_keys') return describeUnknown(issue.keys, issue.path, part.where);
   const nested = issue.code === 'invalid_union' ? findClosest(issue.errors) : undefined;
   if (nested !== undefined) return describeIssue({ ...nested, path: [...issue.path, ...nested.path] }, part);
-  const field = fieldName(issue.path);
+  const isNameHidden = issue.code === 'invalid_key' && isSecretField(issue.path);
+  const field = fieldName(isNameHidden ? issue.path.slice(0, -1) : issue.path);
   if (field === '')
     return `${part.where}: ${issue.code === 'invalid_type' ? 'must be a JSON object' : issue.message}`;
   if (issue.code === 'invalid_key') return `${field}: ${issue.issues[0]?.message ?? issue.message}`;
@@ -36,10 +39,16 @@ function describeIssue(issue: Issue, part: CheckedPart): string {
 }
 
 function describeUnknown(keys: readonly string[], path: readonly PropertyKey[], where: string): string {
+  if (isSecretField(path))
+    return `${fieldName(path)}: has an unknown field; check its spelling or leave it out`;
   const names = keys.slice(0, MAX_ISSUES).map((key) => fieldName([...path, key]));
   const notYet = where === 'body' ? names.filter((name) => NOT_YET_AVAILABLE_FIELDS.includes(name)) : [];
   if (notYet.length > 0) return `${notYet.join(', ')}: not available in this version yet`;
   return `${names.join(', ')}: unknown field in the ${where}; check its spelling or leave it out`;
+}
+
+function isSecretField([first]: readonly PropertyKey[]): boolean {
+  return first !== undefined && SECRET_FIELDS.has(first);
 }
 
 /** The member of a union that the input came closest to is the one that failed deepest. */

@@ -19,11 +19,12 @@ export type SandboxState = (typeof SANDBOX_STATES)[number];
 
 /**
  * Asked for by a caller. `use` is everything that talks to the guest: exec, files, sessions, ports. With `auto_hibernate` a
- * use of a hibernated sandbox is a `resume` first.
+ * use of a hibernated sandbox is a `resume` first. `set_egress`: its network policy or its credentials.
  */
 export const SANDBOX_REQUESTS = [
   'use',
   'set_timeout',
+  'set_egress',
   'fork',
   'snapshot',
   'hibernate',
@@ -88,6 +89,7 @@ const accept = (to: SandboxState): Transition => ({ outcome: 'accept', to });
 const FINAL: Record<SandboxRequest | SandboxEvent, Transition> = {
   use: REFUSE,
   set_timeout: REFUSE,
+  set_egress: REFUSE,
   fork: REFUSE,
   snapshot: REFUSE,
   hibernate: REFUSE,
@@ -105,6 +107,7 @@ export const TRANSITIONS: Record<SandboxState, Record<SandboxRequest | SandboxEv
   creating: {
     use: REFUSE,
     set_timeout: accept('creating'),
+    set_egress: REFUSE,
     fork: REFUSE,
     snapshot: REFUSE,
     hibernate: REFUSE,
@@ -120,6 +123,7 @@ export const TRANSITIONS: Record<SandboxState, Record<SandboxRequest | SandboxEv
   running: {
     use: accept('running'),
     set_timeout: accept('running'),
+    set_egress: accept('running'),
     fork: accept('running'),
     snapshot: accept('running'),
     hibernate: accept('hibernated'),
@@ -135,6 +139,7 @@ export const TRANSITIONS: Record<SandboxState, Record<SandboxRequest | SandboxEv
   hibernated: {
     use: REFUSE,
     set_timeout: accept('hibernated'),
+    set_egress: accept('hibernated'),
     fork: REFUSE,
     snapshot: REFUSE,
     hibernate: REFUSE,
@@ -157,6 +162,7 @@ export type Admission = 'go' | 'wait' | 'refuse';
 type During = Record<SandboxRequest, Admission>;
 
 const EACH_IN_ITS_TURN = {
+  set_egress: 'wait',
   fork: 'wait',
   snapshot: 'wait',
   hibernate: 'wait',
@@ -173,6 +179,7 @@ const BEFORE_THE_GUEST: During = { ...EACH_IN_ITS_TURN, use: 'wait', set_timeout
 const AFTER_THE_GUEST: During = {
   use: 'refuse',
   set_timeout: 'go',
+  set_egress: 'wait',
   fork: 'refuse',
   snapshot: 'refuse',
   hibernate: 'refuse',

@@ -46,8 +46,8 @@ const REFUSED: [what: string, schema: z.ZodType, input: unknown, message: RegExp
   [
     'a field of a later version',
     CreateSandboxRequest,
-    { image, network: {} },
-    /^network: not available in this version yet/,
+    { image, disk: 'data' },
+    /^disk: not available in this version yet/,
   ],
   ['a lifetime of 0', CreateSandboxRequest, { image, max_lifetime: 0 }, /^max_lifetime: .* from 1 /],
   [
@@ -97,10 +97,10 @@ const REFUSED: [what: string, schema: z.ZodType, input: unknown, message: RegExp
     /^image: unknown field in the body/,
   ],
   [
-    'network rules for a restore',
+    'network rules that are no lists',
     RestoreSandboxRequest,
-    { snapshot_id: 's', network: {} },
-    /^network: not available in this version yet/,
+    { snapshot_id: 's', network: { allow: 'api.test' } },
+    /^network.allow: must be an array of rules/,
   ],
   ['a rollback to nowhere', RollbackRequest, {}, /^snapshot_id: is required/],
   ['too long a list', ListSnapshotsQuery, { limit: '501' }, /^limit: must be a whole number from 1 to 500/],

@@ -1,7 +1,9 @@
 /** Wire form of sandboxes: what creates one, what describes one, what its end answers. */
 import { z } from 'zod';
+import { Credentials, CredentialsV2 } from './credentials.ts';
 import { boundedInt, boundedText, Timestamp } from './fields.ts';
 import { SANDBOX_OPERATIONS, SANDBOX_STATES, STATUS_REASONS } from './lifecycle.ts';
+import { NetworkProfileName, NetworkRules } from './network-policy/network-schemas.ts';
 
 export const DEFAULT_IDLE_TIMEOUT_S = 300;
 const MAX_IDLE_TIMEOUT_S = 30 * 86_400;
@@ -9,15 +11,7 @@ const MAX_LIFETIME_S = 365 * 86_400;
 const MAX_LABELS = 32;
 
 /** Fields of the specification that this version refuses by name rather than as a typo. */
-export const NOT_YET_AVAILABLE_FIELDS: readonly string[] = [
-  'network',
-  'network_profile',
-  'credentials',
-  'credentials_v2',
-  'disk',
-  'fork_from_disk',
-  'disk_snapshot',
-];
+export const NOT_YET_AVAILABLE_FIELDS: readonly string[] = ['disk', 'fork_from_disk', 'disk_snapshot'];
 
 const LABEL_KEY = /^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$/;
 
@@ -40,6 +34,16 @@ const AutoHibernate = z
   .boolean({ error: 'must be true or false' })
   .describe('Idle, it is hibernated instead of destroyed, and the next request that uses it resumes it.');
 
+/** What of the outside the sandbox may reach, and the secrets that the host adds to its requests. */
+const EGRESS_FIELDS = {
+  network: NetworkRules.optional(),
+  network_profile: NetworkProfileName.optional().describe(
+    'One of GET /v1/network-profiles; excludes network.',
+  ),
+  credentials: Credentials.optional().describe('Secrets by service: any request to it is signed.'),
+  credentials_v2: CredentialsV2.optional().describe('The same with rules about methods and paths.'),
+};
+
 /** Body of `POST /v1/runs`. */
 export const CreateSandboxRequest = z
   .strictObject({
@@ -53,6 +57,7 @@ export const CreateSandboxRequest = z
     max_lifetime: Lifetime.optional(),
     labels: Labels.default({}),
     auto_hibernate: AutoHibernate.optional(),
+    ...EGRESS_FIELDS,
   })
   .meta({ id: 'CreateSandboxRequest' });
 export type CreateSandboxRequest = z.infer<typeof CreateSandboxRequest>;
@@ -63,7 +68,10 @@ export const PatchSandboxRequest = z
   .meta({ id: 'PatchSandboxRequest' });
 export type PatchSandboxRequest = z.infer<typeof PatchSandboxRequest>;
 
-/** Body of `POST /v1/runs/restore`. What is left out is as it was in the sandbox that the snapshot was taken of. */
+/**
+ * Body of `POST /v1/runs/restore`. What is left out is as it was in the sandbox that the snapshot was taken of, but for
+ * credentials: none are granted unless they are given.
+ */
 export const RestoreSandboxRequest = z
   .strictObject({
     snapshot_id: boundedText(1, 64),
@@ -71,6 +79,7 @@ export const RestoreSandboxRequest = z
     max_lifetime: Lifetime.nullable().optional().describe('null for none.'),
     labels: Labels.optional(),
     auto_hibernate: AutoHibernate.optional(),
+    ...EGRESS_FIELDS,
   })
   .meta({ id: 'RestoreSandboxRequest' });
 export type RestoreSandboxRequest = z.infer<typeof RestoreSandboxRequest>;
@@ -102,6 +111,12 @@ export const SandboxRecord = z
       .string()
       .nullable()
       .describe('What it was forked from, or the snapshot of which it came from.'),
+    audit_key_id: z
+      .string()
+      .nullable()
+      .describe(
+        'The team secret that keys its audit chain; null until its first entry, if it is older than audit logs.',
+      ),
     create_ms: z.number().nullable().describe('Server-side duration of the create; null until it is done.'),
     created_at: Timestamp,
     hibernated_at: Timestamp.nullable().describe('Since when it is hibernated.'),
@@ -122,7 +137,7 @@ export const DestroyResult = z
   .meta({ id: 'DestroyResult' });
 export type DestroyResult = z.infer<typeof DestroyResult>;
 
-const LabelFilter = z
+export const LabelFilter = z
   .string()
   .regex(/^[^:]+:/, { error: 'must be name:value' })
   .refine((text) => !text.includes('\0') && text.isWellFormed(), { error: 'must be valid text' });

@@ -19,7 +19,7 @@ export async function* readEventData(
 }
 
 /** What follows the last line end is no line: it was cut off. */
-async function* readLines(
+export async function* readLines(
   stream: ReadableStream<Uint8Array>,
   maxLength: number,
 ): AsyncGenerator<string, void, undefined> {
@@ -41,7 +41,7 @@ async function* readLines(
 }
 
 function tooLong(maxLength: number): CoppiceError {
-  return new CoppiceError(`a line of an event is over ${maxLength} characters`, {
+  return new CoppiceError(`a line is over ${maxLength} characters`, {
     status: 200,
     code: 'invalid_response',
   });

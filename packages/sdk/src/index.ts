@@ -1,4 +1,15 @@
+export type {
+  HistoryEntry,
+  HistoryOptions,
+  Statement,
+  StatementLine,
+  StatementSums,
+  Usage,
+} from './billing.ts';
 export type { BuildProgress } from './build-events.ts';
+export type { AuditOptions } from './audit.ts';
+export { parseAuditLine } from './audit-entry.ts';
+export type { AuditEntry, AuditHead } from './audit-entry.ts';
 export { DEFAULT_BASE_URL_TEMPLATE } from './client-options.ts';
 export type { CallOptions, ClientOptions, FetchFunction } from './client-options.ts';
 export type { OutputChunk, OutputListeners } from './collected-output.ts';
@@ -8,6 +19,17 @@ export { Coppice } from './coppice.ts';
 export type { CreateCallOptions } from './create-once.ts';
 export { DEFAULT_IMAGE } from './lifecycle.ts';
 export type { CreateOptions } from './lifecycle.ts';
+export type {
+  CredentialEndpoint,
+  CredentialInfo,
+  CredentialOptions,
+  CredentialWithRules,
+  EgressOptions,
+  NetworkCounters,
+  NetworkInfo,
+  NetworkProfile,
+  NetworkRules,
+} from './egress.ts';
 export { CoppiceError } from './errors.ts';
 export type { ExecOptions, ExecResult } from './exec.ts';
 export type { DownloadOptions, FileContent, FileEntry, UploadOptions, UploadResult } from './files.ts';
@@ -19,6 +41,7 @@ export type { Preview, PreviewInfo, PreviewOptions } from './previews.ts';
 export type { Registries, RegistryInfo, RegistryLogin } from './registries.ts';
 export { Sandbox } from './sandbox.ts';
 export type { DestroyResult, SandboxInfo, SandboxStatus } from './sandbox-record.ts';
+export type { SandboxEgress } from './sandbox-egress.ts';
 export type { SandboxGuest } from './sandbox-guest.ts';
 export type { ListOptions, Sandboxes } from './sandboxes.ts';
 export type { Shell, ShellOptions, ShellResult } from './shell.ts';
@@ -32,4 +55,6 @@ export type {
 export type { SpawnedCommand, SpawnOptions } from './spawned-command.ts';
 export type { Terminal, TerminalExit, TerminalOptions } from './terminal.ts';
 export type { Ticket, TicketOptions } from './tickets.ts';
+export { verifyAudit } from './verify-audit.ts';
+export type { AuditProblem, AuditVerdict, VerifyAuditOptions } from './verify-audit.ts';
 export type { WebSocketConstructor, WebSocketLike, WebSocketLikeEvent } from './web-socket.ts';

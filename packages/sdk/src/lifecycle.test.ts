@@ -94,6 +94,7 @@ test('a record is shown in camelCase, with null for what is not there', async ()
     autoHibernate: false,
     labels: { a_b: 'c' },
     parentId: null,
+    auditKeyId: null,
     statusReason: null,
     operation: null,
   });

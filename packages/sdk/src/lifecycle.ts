@@ -1,3 +1,4 @@
+import { EGRESS_FIELDS, type EgressOptions } from './egress.ts';
 import type { CallOptions } from './client-options.ts';
 import { createOnce, slowTimeoutMs, type CreateCallOptions } from './create-once.ts';
 import {
@@ -13,7 +14,7 @@ import { buildWireBody, encodeSegment, requireJsonNumber } from './wire.ts';
 export const DEFAULT_IMAGE = 'node:22-slim';
 
 /** What to create. The service fills in what is left out. */
-export interface CreateOptions {
+export interface CreateOptions extends EgressOptions {
   /** Pinned OCI image reference; `latest`, `lts`, `stable` and no tag are refused. Default `node:22-slim`. */
   image?: string | undefined;
   /** Default 1. */
@@ -41,6 +42,7 @@ const CREATE_FIELDS = {
   labels: 'labels',
   maxLifetime: 'max_lifetime',
   autoHibernate: 'auto_hibernate',
+  ...EGRESS_FIELDS,
 } as const satisfies Record<keyof CreateOptions, string>;
 
 export async function createSandbox(

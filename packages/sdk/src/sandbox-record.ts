@@ -46,6 +46,8 @@ export interface SandboxInfo {
   labels: Record<string, string>;
   /** The sandbox it was forked from, or the snapshot of which it came from; null if it was made from an image. */
   parentId: string | null;
+  /** Names the team secret that keys its audit log. */
+  auditKeyId: string | null;
   /** Why it failed or was destroyed. */
   statusReason: string | null;
   /** What is being done to it right now, for example `hibernating`. */
@@ -85,6 +87,7 @@ export function parseSandboxInfo(value: unknown): SandboxInfo {
     autoHibernate: readFlag(record, 'auto_hibernate'),
     labels: readStringMap(record, 'labels'),
     parentId: readOptionalString(record, 'parent_id'),
+    auditKeyId: readOptionalString(record, 'audit_key_id'),
     statusReason: readOptionalString(record, 'status_reason'),
     operation: readOptionalString(record, 'operation'),
   };

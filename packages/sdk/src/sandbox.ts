@@ -1,3 +1,5 @@
+import { fetchAuditHead, readAudit, type AuditOptions } from './audit.ts';
+import type { AuditEntry, AuditHead } from './audit-entry.ts';
 import { resolveClientOptions, type CallOptions, type ClientOptions } from './client-options.ts';
 import { CoppiceError } from './errors.ts';
 import type { CreateCallOptions } from './create-once.ts';
@@ -11,7 +13,7 @@ import {
   setIdleTimeout,
   type CreateOptions,
 } from './lifecycle.ts';
-import { SandboxGuest } from './sandbox-guest.ts';
+import { SandboxEgress } from './sandbox-egress.ts';
 import type { DestroyResult, SandboxInfo, SandboxStatus } from './sandbox-record.ts';
 import {
   restoreSandbox,
@@ -29,7 +31,7 @@ import { Transport } from './transport.ts';
  * await using sandbox = await Sandbox.create({ image: 'node:22-slim' });
  * const { stdout } = await sandbox.exec('node --version');
  */
-export class Sandbox extends SandboxGuest implements AsyncDisposable {
+export class Sandbox extends SandboxEgress implements AsyncDisposable {
   readonly #transport: Transport;
   readonly #path: string;
   #record: SandboxInfo;
@@ -182,6 +184,27 @@ export class Sandbox extends SandboxGuest implements AsyncDisposable {
    */
   async tree(options: CallOptions = {}): Promise<SandboxTree> {
     return fetchTree(this.#transport, this.#path, options);
+  }
+
+  /**
+   * Reads the audit log, also of a sandbox that has ended: what was done with it, each entry chained to the one before
+   * it (`verifyAudit`). With `follow` it goes on until the sandbox has ended; leave the loop to stop.
+   *
+   * @example
+   * for await (const { ts, event, data } of sandbox.audit()) console.log(ts, event, data);
+   */
+  audit(options: AuditOptions = {}): AsyncGenerator<AuditEntry, void, undefined> {
+    return readAudit(this.#transport, this.#path, options);
+  }
+
+  /**
+   * What the last entry of the audit log is. Kept elsewhere it shows when a log was cut off behind it.
+   *
+   * @example
+   * const { seq, hmac } = await sandbox.auditHead();
+   */
+  async auditHead(options: CallOptions = {}): Promise<AuditHead> {
+    return fetchAuditHead(this.#transport, this.#path, options);
   }
 
   /**

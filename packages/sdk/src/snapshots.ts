@@ -1,4 +1,5 @@
 import type { CallOptions } from './client-options.ts';
+import { EGRESS_FIELDS, type EgressOptions } from './egress.ts';
 import { createOnce, type CreateCallOptions } from './create-once.ts';
 import { PagedList, parseNextQuery, requireLimit, toPageItems } from './paged-list.ts';
 import { parseSandboxInfo, type SandboxInfo } from './sandbox-record.ts';
@@ -40,8 +41,8 @@ export interface SnapshotOptions extends CreateCallOptions {
   name?: string | undefined;
 }
 
-/** What is to be other than in the sandbox that the snapshot was taken of. */
-export interface RestoreOptions {
+/** What is to be other than in the sandbox that the snapshot was taken of. Credentials are not taken over. */
+export interface RestoreOptions extends EgressOptions {
   /** Idle time in seconds after which the sandbox is destroyed, or hibernated; 0 means never. */
   timeout?: number | undefined;
   /** All labels: none is taken over. */
@@ -70,6 +71,7 @@ const RESTORE_FIELDS = {
   labels: 'labels',
   maxLifetime: 'max_lifetime',
   autoHibernate: 'auto_hibernate',
+  ...EGRESS_FIELDS,
 } as const satisfies Record<keyof RestoreOptions, string>;
 
 /** The snapshots of your organization. Reached as `client.snapshots`. */

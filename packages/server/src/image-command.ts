@@ -1,16 +1,15 @@
 /** `coppice image`: what the operator does with images on the server itself. Started by packages/cli with the Node.js of the service. */
 import { parseArgs } from 'node:util';
 import { AppError, formatImageReference } from '@coppice/contract';
-import { ConfigError, loadConfig } from './config.ts';
-import { InstanceLockedError, lockInstance } from './lib/instance-lock.ts';
+import { runCommand, UsageError } from './command-line.ts';
+import { loadConfig } from './config/config.ts';
+import { lockInstance } from './lib/instance-lock.ts';
 import { DEFAULT_IMAGE_LIMITS } from './runner/image/image-limits.ts';
 import { importLayout, parseLocalReference } from './runner/image/local/layout-import.ts';
 import { LocalImages } from './runner/image/local/local-images.ts';
 
 const MIB = 1024 ** 2;
 const OPTIONS = { as: { type: 'string' }, name: { type: 'string' } } as const;
-
-class UsageError extends Error {}
 
 async function importImage(images: LocalImages, args: string[]): Promise<string> {
   const { values, positionals } = parseArgs({ args, options: OPTIONS, allowPositionals: true });
@@ -62,22 +61,4 @@ async function main(): Promise<void> {
   else throw new UsageError(`unknown command "${verb ?? ''}": it is import, list or remove`);
 }
 
-/** What a person can do something about is told without a stack. */
-function describe(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
-  const code = (error as NodeJS.ErrnoException).code ?? '';
-  const isTold =
-    error instanceof AppError ||
-    error instanceof ConfigError ||
-    error instanceof UsageError ||
-    error instanceof InstanceLockedError ||
-    /^(?:ERR_PARSE_ARGS_|E[A-Z]+$)/u.test(code);
-  return isTold ? error.message : String(error.stack);
-}
-
-try {
-  await main();
-} catch (error) {
-  process.stderr.write(`coppice image: ${describe(error)}\n`);
-  process.exitCode = error instanceof UsageError ? 2 : 1;
-}
+await runCommand('coppice image', main);

@@ -1,35 +1,50 @@
 /**
  * The daemon. Without an argument it is the supervisor of two processes, `control` and `runner`, which are
- * this same program with that argument. Killing any of the three loses nothing: sandboxes run on, and whoever
- * starts again takes them over.
+ * this same program with that argument; the runner starts another one, `egress`. Killing any of them loses nothing:
+ * sandboxes run on, and whoever starts again takes them over.
  */
-import { ConfigError, loadConfig, type Config } from './config.ts';
-import { ensurePrivateDirectory, PathError } from './default-paths.ts';
+import type { Logger } from 'pino';
+import { ConfigError, loadConfig, readProcessSettings, type Config } from './config/config.ts';
+import { ensurePrivateDirectory, PathError } from './config/default-paths.ts';
 import { armFaults } from './lib/fault-directory.ts';
 import { createLog } from './lib/log.ts';
 import { TlsError } from './lib/tls/tls-pair.ts';
-import { runControlRole, runRunnerRole } from './roles.ts';
-import { explainStart, StartError } from './start-error.ts';
-import { supervise } from './supervisor.ts';
 
 /** EX_CONFIG: starting again would not help. */
 const CONFIG_EXIT_CODE = 78;
 
-const ROLES = { control: runControlRole, runner: runRunnerRole, all: supervise } as const;
+type RunRole = (config: Config, log: Logger) => Promise<void>;
 
-function parseRole(argument: string | undefined): keyof typeof ROLES {
-  const role = argument ?? 'all';
-  if (role === 'control' || role === 'runner' || role === 'all') return role;
-  throw new ConfigError(`unknown role "${role}": it is control, runner or nothing for both`);
-}
+/** Each loads what it runs and no more: least of all the one that serves guests. */
+const ROLES: ReadonlyMap<string, () => Promise<RunRole>> = new Map([
+  ['control', async () => (await import('./roles.ts')).runControlRole],
+  ['runner', async () => (await import('./roles.ts')).runRunnerRole],
+  ['all', async () => (await import('./supervisor.ts')).supervise],
+]);
+
+let explain = (error: unknown): unknown => error;
 
 async function main(): Promise<void> {
-  const role = parseRole(process.argv[2]);
+  const role = process.argv[2] ?? 'all';
+  if (role === 'egress') return runEgress();
+  const load = ROLES.get(role);
+  if (load === undefined)
+    throw new ConfigError(`unknown role "${role}": it is control, runner or nothing for both`);
+  // Now: after control has become unprivileged, our files may be out of its reach.
+  explain = (await import('./start-error.ts')).explainStart;
   const config = loadConfig();
   const uid = process.getuid?.() ?? 0;
   if (uid !== 0) ensureOwnDirectories(config, uid);
   armFaults(config.faultDir);
-  await ROLES[role](config, createLog(role, config.logLevel));
+  const run = await load();
+  await run(config, createLog(role, config.logLevel));
+}
+
+/** It has no directories, and what it is to do the runner tells it. */
+async function runEgress(): Promise<void> {
+  const { logLevel } = readProcessSettings();
+  const { runEgressRole } = await import('./egress/egress.ts');
+  await runEgressRole(Number(process.argv[3]), createLog('egress', logLevel));
 }
 
 /** Root's are made by the parts that use them: accounts of their own have to pass through. */
@@ -45,9 +60,9 @@ function ensureOwnDirectories(config: Config, uid: number): void {
 try {
   await main();
 } catch (error) {
-  const told = explainStart(error);
+  const told = explain(error);
   const isConfig = told instanceof ConfigError || told instanceof TlsError;
-  const isExplained = isConfig || told instanceof StartError;
+  const isExplained = isConfig || (told instanceof Error && told.name === 'StartError');
   process.stderr.write(
     `coppice: ${isExplained ? told.message : String(told instanceof Error ? told.stack : told)}\n`,
   );

@@ -2,6 +2,8 @@
 import { AppError } from '@coppice/contract';
 import { MasterKeyError } from './control/secrets/master-key.ts';
 import { DatabaseTakenError } from './control/db/database-lease.ts';
+import { SchemaError } from './control/db/migrate.ts';
+import { PostgresMajorError } from './control/db/postgres-directory.ts';
 import { InstanceLockedError } from './lib/instance-lock.ts';
 
 export class StartError extends Error {
@@ -32,7 +34,9 @@ export function explainStart(error: unknown): unknown {
   const isExplained =
     error instanceof InstanceLockedError ||
     error instanceof MasterKeyError ||
-    error instanceof DatabaseTakenError;
+    error instanceof DatabaseTakenError ||
+    error instanceof SchemaError ||
+    error instanceof PostgresMajorError;
   if (isExplained) return new StartError(error.message, error);
   if (error instanceof AppError && error.code === 'invalid_request') return explainOption(error);
   return error instanceof Error ? explainListen(error) : error;

@@ -1,7 +1,7 @@
 /**
  * Starts runner and control, starts again the one that died, and stops both when asked to.
  *
- *   runner ready ──► control starts ──► control ready ──► address (and, once, the API key) are shown
+ *   runner ready ──► control starts ──► control ready ──► address (and, once, API key and invitation) are shown
  *
  * A role that ends by itself is started again after a pause that doubles from 0.2 s to 5 s and is short again
  * once the role has served for 3 s. One that ends before it was ever ready, or for its configuration, ends the
@@ -11,7 +11,7 @@ import { fork, type ChildProcess } from 'node:child_process';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
-import type { Config } from './config.ts';
+import type { Config } from './config/config.ts';
 import { showFirstSandbox } from './first-sandbox.ts';
 import { shutdownRequested } from './lib/shutdown-signal.ts';
 import { buildTlsMessage, type TlsMessage } from './lib/tls/tls-handover.ts';
@@ -160,9 +160,12 @@ function onControlReady(
 ): void {
   if (message.type !== 'control-ready') return;
   say(`coppice is listening on ${message.address}`);
-  if (message.apiKey === undefined) return;
-  say(`\nAPI key of the organization "default", shown this once:\n\n  ${message.apiKey}\n`);
-  const { address, apiKey } = message;
+  const { address, bootstrap } = message;
+  const { apiKey, invitation } = bootstrap;
+  if (apiKey !== undefined) say(`\nAPI key of the organization "default", shown this once:\n\n  ${apiKey}\n`);
+  if (invitation !== undefined)
+    say(`Invitation for its first owner, good for a week, shown this once:\n\n  ${invitation}\n`);
+  if (apiKey === undefined) return;
   showFirstSandbox({ address, apiKey, say, tls }).catch((error: unknown) => {
     log.error({ err: error }, 'the first sandbox could not be shown');
   });

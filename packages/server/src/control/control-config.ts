@@ -1,3 +1,5 @@
+import type { EgressSettings } from './egress/egress-rules.ts';
+import type { SignUpMode } from './accounts/people.ts';
 import type { PreviewDomain } from './ports/preview-origins.ts';
 
 /** Limits of the control role. All have a default in `DEFAULT_CONTROL_LIMITS`. */
@@ -12,6 +14,8 @@ export interface ControlLimits {
   runnerOutageDeadlineMs: number;
   /** How long a shutdown waits for open requests. */
   shutdownDeadlineMs: number;
+  /** How long a start waits for another control to leave the database. */
+  databasePatienceMs: number;
   /** For a JSON body to arrive. */
   bodyDeadlineMs: number;
   /** How often what the records say is compared with what runs. */
@@ -22,8 +26,22 @@ export interface ControlLimits {
   openRequestsPerOrganization: number;
   /** Sessions, streamed commands and proxied requests open at once, per organization. */
   openStreamsPerOrganization: number;
+  /** Wrong API keys from one address, each minute. */
+  wrongKeysPerMinute: number;
   /** Sandboxes that are creating, running or hibernated, per organization. */
   sandboxesPerOrganization: number;
+  /** vCPUs of those that are creating or running, per organization; 0 for no limit. */
+  vcpusPerOrganization: number;
+  /** The same for their memory. */
+  memMiBPerOrganization: number;
+  /** Requests to the API in a second, per organization, in the long run; 0 for no limit. */
+  requestsPerSecond: number;
+  /** Requests at once after a pause, per organization. */
+  requestBurst: number;
+  /** How long what runs goes on when the credit is used up. */
+  creditGraceMs: number;
+  /** How often credit is looked at, and limits of single organizations are read again. */
+  accountIntervalMs: number;
   /** Snapshots on disk, per organization, in bytes. */
   snapshotBytesPerOrganization: number;
   /** Output kept per stream of a buffered exec, in bytes. */
@@ -38,12 +56,20 @@ export const DEFAULT_CONTROL_LIMITS: ControlLimits = {
   captureDeadlineMs: 300_000,
   runnerOutageDeadlineMs: 30_000,
   shutdownDeadlineMs: 20_000,
+  databasePatienceMs: 10_000,
   bodyDeadlineMs: 30_000,
   reconcileIntervalMs: 10_000,
   captureGraceMs: 30_000,
   openRequestsPerOrganization: 256,
   openStreamsPerOrganization: 10_000,
+  wrongKeysPerMinute: 300,
   sandboxesPerOrganization: 1000,
+  vcpusPerOrganization: 0,
+  memMiBPerOrganization: 0,
+  requestsPerSecond: 1000,
+  requestBurst: 2000,
+  creditGraceMs: 300_000,
+  accountIntervalMs: 10_000,
   snapshotBytesPerOrganization: 100 * 2 ** 30,
   execOutputBytes: 16 << 20,
   execOutputTotalBytes: 512 << 20,
@@ -72,5 +98,13 @@ export interface ControlConfig {
   databaseUrl?: string;
   /** A fixed first API key, for automation; without it the first start generates one. */
   bootstrapKey?: string;
+  /** A fixed invitation for an owner of the first organization, for automation, and where no owner can sign in. */
+  bootstrapInvitation?: string;
+  /** Who may make an account; by default whoever is invited. */
+  signUp?: SignUpMode;
+  /** What every organization is granted; without it nobody's credit is looked at. */
+  creditCents?: number;
+  /** Without it only what is built in. */
+  egress?: EgressSettings;
   limits?: Partial<ControlLimits>;
 }

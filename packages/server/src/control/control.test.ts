@@ -8,6 +8,7 @@ import { test } from 'node:test';
 import { AppError, computeCostUnits, costCents } from '@coppice/contract';
 import { startControl } from './control.ts';
 import { prepareHarness, startHarness, waitFor, type ControlHarness } from './testing/control-harness.ts';
+import { AccountClient } from './testing/account-client.ts';
 import type { FakeCommand } from './testing/fake-runner.ts';
 
 const image = 'node:22-slim';
@@ -18,20 +19,24 @@ async function readPostmaster(harness: ControlHarness): Promise<number> {
   );
 }
 
-test('the first start makes a key, shows it once, and it works', async () => {
+test('the first start makes a key and an invitation, shows them once, and they work', async () => {
   await using harness = await prepareHarness();
   await harness.runner.start();
-  const { bootstrapKey, ...config } = harness.config;
+  const { bootstrapKey, bootstrapInvitation: _, ...config } = harness.config;
   assert.ok(bootstrapKey);
   harness.control = await startControl(config, harness.log);
-  const apiKey = harness.control.bootstrap?.apiKey ?? '';
+  const { apiKey = '', invitation = '' } = harness.control.bootstrap;
   assert.match(apiKey, /^cop_live_us_/);
+  assert.match(invitation, /^inv_/);
   assert.equal((await harness.call('GET', '/v1/runs', { apiKey })).status, 200);
   await harness.stopControl();
   harness.control = await startControl(config, harness.log);
-  assert.equal(harness.control.bootstrap, undefined);
+  assert.deepEqual(harness.control.bootstrap, {});
   assert.equal((await harness.call('GET', '/v1/runs', { apiKey })).status, 200);
-  assert.ok(!harness.logLines.join('').includes(apiKey));
+  const owner = await AccountClient.signUp(harness, { invitation });
+  const { body } = await owner.call('GET', '/account/me');
+  assert.deepEqual([body.organizations[0].name, body.organizations[0].role], ['default', 'owner']);
+  for (const secret of [apiKey, invitation]) assert.ok(!harness.logLines.join('').includes(secret));
 });
 
 test('a sandbox from create to destroy: measures and cost are those of its life', async () => {
@@ -274,7 +279,7 @@ test('after a restart an idle sandbox has a minute of grace', async () => {
 });
 
 test('a shutdown refuses what is new, lets what is open end, and leaves sandboxes alone', async () => {
-  await using harness = await startHarness();
+  await using harness = await startHarness({}, 'own');
   const { id } = await harness.create();
   let command: FakeCommand | undefined;
   harness.runner.onExec = (started) => (command = started);
@@ -294,7 +299,7 @@ test('a shutdown refuses what is new, lets what is open end, and leaves sandboxe
 });
 
 test('PostgreSQL that is killed is started again, and no record is lost', async () => {
-  await using harness = await startHarness();
+  await using harness = await startHarness({}, 'own');
   const { id } = await harness.create();
   const pid = await readPostmaster(harness);
   process.kill(pid, 'SIGKILL');
@@ -311,7 +316,7 @@ test('PostgreSQL that is killed is started again, and no record is lost', async 
 test('a start that cannot listen makes no key that nobody would see', async () => {
   await using harness = await prepareHarness();
   await harness.runner.start();
-  const { bootstrapKey: _, ...config } = harness.config;
+  const { bootstrapKey: _key, bootstrapInvitation: _invitation, ...config } = harness.config;
   await using taken = createServer().listen(0, '127.0.0.1');
   await once(taken, 'listening');
   const { port } = taken.address() as AddressInfo;
@@ -319,5 +324,5 @@ test('a start that cannot listen makes no key that nobody would see', async () =
     code: 'EADDRINUSE',
   });
   harness.control = await startControl(config, harness.log);
-  assert.match(harness.control.bootstrap?.apiKey ?? '', /^cop_live_us_/);
+  assert.match(harness.control.bootstrap.apiKey ?? '', /^cop_live_us_/);
 });

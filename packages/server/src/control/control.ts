@@ -1,43 +1,49 @@
 /** The control role, put together: the only place where its parts meet. */
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
-import type pg from 'pg';
 import { join } from 'node:path';
 import { lockInstance } from '../lib/instance-lock.ts';
+import { DirectoryObjects } from '../lib/objects/directory-objects.ts';
 import type { TlsPair } from '../lib/tls/tls-pair.ts';
+import { buildAccounts } from './accounts/accounts.ts';
 import { buildAuthenticator, type Authenticate } from './auth/authenticator.ts';
-import { bootstrapOrganization } from './auth/bootstrap.ts';
+import { bootstrapOrganization, type Bootstrapped } from './auth/bootstrap.ts';
+import { KeyEnds } from './auth/key-ends.ts';
+import { KeyGuesses } from './auth/key-guesses.ts';
+import { KeyUses } from './auth/key-uses.ts';
 import { Tickets } from './auth/tickets.ts';
 import { DEFAULT_CONTROL_LIMITS, type ControlConfig, type ControlLimits } from './control-config.ts';
+import { connectDatabase } from './db/connect-database.ts';
 import { DatabaseLease } from './db/database-lease.ts';
-import { migrateDatabase, openDatabase, pingDatabase, type Database } from './db/database.ts';
-import { startPostgresChild } from './db/postgres-child.ts';
-import { ImageUses } from './images/image-uses.ts';
+import { openDatabase, pingDatabase, type Database } from './db/database.ts';
+import { migrateDatabase } from './db/migrate.ts';
+import { BUILTIN_SERVICES } from '../lib/credential-services/builtin-services.ts';
+import { EgressRules, type EgressSettings } from './egress/egress-rules.ts';
+import { SecretDigest } from './egress/secret-digest.ts';
 import { OpenRequests } from './http/open-requests.ts';
 import { buildServer } from './http/server.ts';
+import { RateLimiter } from './limits/rate-limiter.ts';
 import { PortForwarder } from './ports/forward.ts';
 import { PreviewOrigins } from './ports/preview-origins.ts';
 import { PreviewStore } from './ports/preview-store.ts';
 import { Previews } from './ports/previews.ts';
 import { RunnerClient } from './placement/runner-client.ts';
 import { RunnerConnection } from './placement/runner-connection.ts';
-import { Registries } from './registries/registries.ts';
-import { RegistryStore } from './registries/registry-store.ts';
-import { SYSTEM_CLOCK } from './sandbox/clock.ts';
-import { FamilyStore } from './sandbox/family-store.ts';
 import { Idempotency } from './sandbox/idempotency.ts';
 import { OutputBudget } from './sandbox/output-capture.ts';
-import { LiveDrivers } from './sandbox/live-drivers.ts';
-import { RunnerLink } from './sandbox/runner-link.ts';
-import { SandboxStore } from './sandbox/sandbox-store.ts';
-import { Sandboxes } from './sandbox/sandboxes.ts';
-import { openMasterKey } from './secrets/master-key.ts';
+import type { RunnerLink } from './sandbox/runner-link.ts';
+import { MASTER_KEY_NAME, openMasterKeys } from './secrets/master-key.ts';
 import { SecretBox } from './secrets/secret-box.ts';
-import { CaptureKeeper } from './snapshots/capture-keeper.ts';
-import { SnapshotStore } from './snapshots/snapshot-store.ts';
-import { Snapshots } from './snapshots/snapshots.ts';
+import { startSandboxes } from './start-sandboxes.ts';
 
-const MASTER_KEY_NAME = 'master.key';
+const OBJECTS_DIRECTORY = 'objects';
+const BUILTIN_EGRESS: EgressSettings = {
+  openPrivateRanges: [],
+  registries: {},
+  profiles: [],
+  services: BUILTIN_SERVICES,
+  replacedServices: [],
+};
 const PURGE_INTERVAL_MS = 3_600_000;
 
 export interface Control extends AsyncDisposable {
@@ -45,8 +51,8 @@ export interface Control extends AsyncDisposable {
   address: string;
   /** New connections get this certificate. Only for a control that was started with one. */
   setTls: (pair: TlsPair) => void;
-  /** Only on the first start, and only when the key was made here: show it once. */
-  bootstrap?: { apiKey: string };
+  /** What was made at this start, as nobody could know it: show it once. */
+  bootstrap: Bootstrapped;
   /** Settles when it may serve no longer, although nobody asked it to stop. */
   lost: Promise<Error>;
 }
@@ -59,46 +65,64 @@ export async function startControl(config: ControlConfig, log: Logger, tls?: Tls
   const limits: ControlLimits = { ...DEFAULT_CONTROL_LIMITS, ...config.limits };
   await using stack = new AsyncDisposableStack();
   const lock = stack.use(await lockInstance('control', config.dataDir));
-  const masterKey = openMasterKey(join(config.dataDir, MASTER_KEY_NAME));
-  const secrets = new SecretBox(masterKey);
-  const connection = await connectTo(config, stack, log);
-  const lease = stack.use(await DatabaseLease.acquire({ connection, log }));
-  const db = stack.adopt(openDatabase(connection, log), (open) => open.destroy());
-  await migrateDatabase(db, log);
+  const rules = openRules(config, log);
+  const { current: masterKey, older } = openMasterKeys(join(config.dataDir, MASTER_KEY_NAME));
+  const secrets = new SecretBox(masterKey, older);
+  const connection = await connectDatabase(config, stack, log);
+  const lease = stack.use(
+    await DatabaseLease.acquire({ connection, log, patienceMs: limits.databasePatienceMs }),
+  );
+  await migrateDatabase(connection, log);
+  const assertHeld = (): void => lease.assertHeld();
+  const db = stack.adopt(openDatabase(connection, log, { assertUsable: assertHeld }), (open) =>
+    open.destroy(),
+  );
   const runner = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
-  const { region } = config;
-  const live = await startSandboxes({ db, runner, secrets, region, limits, log }, stack);
-  const { link } = live;
+  const objects = await DirectoryObjects.open(join(config.dataDir, OBJECTS_DIRECTORY));
+  const { region, creditCents } = config;
+  const base = { db, runner, secrets, objects, region, limits, creditCents, rules, log };
+  const live = await startSandboxes(base, stack);
+  const { link, limitsOf } = live;
   await link.start();
   const idempotency = new Idempotency(db, log);
   let address = '';
   const previewOrigins = new PreviewOrigins(config.previewDomain, () => new URL(address));
   const previews = new Previews({ store: new PreviewStore(db), origins: previewOrigins, masterKey });
   const forwarder = stack.use(new PortForwarder(runner));
+  const accounts = buildAccounts({ db, region, signUp: config.signUp ?? 'invited' });
+  const purged = [idempotency, previews, accounts.sessions];
   const purge = setInterval(
-    () => void Promise.all([idempotency.purge(), previews.purge()]).catch(logPurge(log)),
+    () => void Promise.all(purged.map((kept) => kept.purge())).catch(logPurge(log)),
     PURGE_INTERVAL_MS,
   );
   stack.defer(() => clearInterval(purge));
-  const openRequests = new OpenRequests(limits);
+  const openRequests = new OpenRequests(limitsOf);
   const { hstsSeconds, trustedProxies } = config;
   const tickets = new Tickets(masterKey);
   const server = await buildServer(
     {
       authenticate: authenticateWhileHeld(lease, buildAuthenticator({ db, region, tickets })),
+      keyGuesses: new KeyGuesses(limits.wrongKeysPerMinute),
+      keyEnds: stack.use(new KeyEnds(db, log)),
+      keyUses: stack.use(new KeyUses(db, log)),
+      accounts,
+      assertServing: assertHeld,
       tickets,
       ...live,
+      rules,
+      secretDigest: new SecretDigest(masterKey),
       runner,
       forwarder,
       previews,
       previewOrigins,
       idempotency,
       openRequests,
+      rateLimiter: new RateLimiter(limitsOf),
       outputBudget: new OutputBudget(limits.execOutputTotalBytes),
       limits,
       version: config.version,
       exposure: { tls, hstsSeconds, trustedProxies },
-      checkHealth: () => checkHealth(db, lease, link),
+      checkHealth: () => checkHealth(db, link),
     },
     log,
   );
@@ -110,7 +134,7 @@ export async function startControl(config: ControlConfig, log: Logger, tls?: Tls
   const listening = await server.app.listen(config.listen);
   address = tls === undefined ? listening : listening.replace(/^http:/u, 'https:');
   // Only now: a key that is made by a start which then fails would be shown to nobody, and never again.
-  const apiKey = await bootstrapOrganization(db, config);
+  const bootstrap = await bootstrapOrganization(db, config);
   log.info({ address, region: config.region, version: config.version }, 'control serves');
   stack.defer(() => lock.leave());
   const owned = stack.move();
@@ -118,68 +142,34 @@ export async function startControl(config: ControlConfig, log: Logger, tls?: Tls
     address,
     setTls: (pair) => server.tls?.setPair(pair),
     lost: lease.taken,
-    ...(apiKey === undefined ? {} : { bootstrap: { apiKey } }),
+    bootstrap,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
 
-interface SandboxesBase {
-  db: Database;
-  runner: RunnerClient;
-  secrets: SecretBox;
-  region: string;
-  limits: ControlLimits;
-  log: Logger;
+function openRules(config: ControlConfig, log: Logger): EgressRules {
+  const settings = config.egress ?? BUILTIN_EGRESS;
+  const rules = new EgressRules(settings);
+  if (settings.replacedServices.length > 0)
+    log.warn({ services: settings.replacedServices }, 'credential services are not where they usually are');
+  for (const warning of rules.warnings) log.warn({ warning }, 'a rule of a network profile changes nothing');
+  return rules;
 }
 
-/** Takes up the sandboxes that are alive, and what keeps them true to what runs; that is not started yet. */
-async function startSandboxes(base: SandboxesBase, stack: AsyncDisposableStack) {
-  const { db, runner, secrets, region, limits, log } = base;
-  const clock = SYSTEM_CLOCK;
-  const store = new SandboxStore(db);
-  const registries = new Registries({ store: new RegistryStore(db), secrets, log });
-  const imageUses = new ImageUses(db, log);
-  const family = new FamilyStore(db);
-  const drivers = stack.use(new LiveDrivers({ runner, store, clock, limits, log }));
-  await drivers.load();
-  const common = { drivers, runner, store, clock };
-  const sandboxes = new Sandboxes({ ...common, region, registries, imageUses, family });
-  const saved = { store: new SnapshotStore(db), captures: runner.captures, clock, log };
-  const snapshots = new Snapshots({ ...saved, limits });
-  const captures = new CaptureKeeper({ ...saved, snapshots, drivers, graceMs: limits.captureGraceMs });
-  const { reconcileIntervalMs } = limits;
-  const link = stack.use(new RunnerLink({ ...common, captures, reconcileIntervalMs, log }));
-  return { sandboxes, snapshots, registries, imageUses, link };
-}
-
-async function connectTo(
-  config: ControlConfig,
-  stack: AsyncDisposableStack,
-  log: Logger,
-): Promise<pg.PoolConfig> {
-  if (config.databaseUrl !== undefined) return { connectionString: config.databaseUrl };
-  const { postgresBin, dataDir, runDir } = config;
-  return stack.use(await startPostgresChild({ postgresBin, dataDir, runDir, log })).connection;
-}
-
+/** Also what needs no query to be let in. */
 function authenticateWhileHeld(lease: DatabaseLease, authenticate: Authenticate): Authenticate {
   return async (credential) => {
-    checkHeld(lease);
+    lease.assertHeld();
     return authenticate(credential);
   };
 }
 
-/** Without the lease another control may be about to write the same records. */
-function checkHeld(lease: DatabaseLease): void {
-  if (!lease.isHeld) throw new AppError('unavailable', 'the database does not answer; try again');
-}
-
 function logPurge(log: Logger): (error: unknown) => void {
-  return (error) => log.warn({ err: error }, 'old Idempotency-Keys and preview links are still there');
+  return (error) =>
+    log.warn({ err: error }, 'old Idempotency-Keys, preview links or sessions are still there');
 }
 
-async function checkHealth(db: Database, lease: DatabaseLease, link: RunnerLink): Promise<void> {
+async function checkHealth(db: Database, link: RunnerLink): Promise<void> {
   await pingDatabase(db);
-  checkHeld(lease);
   if (!link.isConnected) throw new AppError('unavailable', 'the runner of this machine is not connected');
 }

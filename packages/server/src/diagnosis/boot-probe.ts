@@ -3,7 +3,7 @@ import { chmodSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { z } from 'zod';
-import type { Config } from '../config.ts';
+import type { Config } from '../config/config.ts';
 import { Accelerator } from '../lib/runner-protocol.ts';
 import { bootOnce, findKvmObstacle } from '../runner/vmm/accelerator.ts';
 import { hostBootId } from '../runner/vmm/host-process.ts';

@@ -3,7 +3,7 @@
  * `diagnose.ts config|service|boot|network` prints one line of JSON. Whatever it makes is gone when it ends, and it
  * ends when its standard input does: when whoever asked is gone.
  */
-import { ConfigError, loadConfig, type Config } from '../config.ts';
+import { ConfigError, loadConfig, type Config } from '../config/config.ts';
 import { probeBoot } from './boot-probe.ts';
 import { probeNetwork } from './network-probe.ts';
 import { askService } from './service-state.ts';

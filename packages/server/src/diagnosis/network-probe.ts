@@ -11,7 +11,7 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { networkInterfaces } from 'node:os';
 import { fileURLToPath } from 'node:url';
-import type { Config } from '../config.ts';
+import type { Config } from '../config/config.ts';
 import { withDeadline } from '../lib/deadline.ts';
 import { runCommand } from '../lib/run-command.ts';
 import {
@@ -104,9 +104,9 @@ async function forward(kernel: KernelTools, signal: AbortSignal): Promise<string
   const outward = `doc${process.pid}`;
   const [guest, server] = [made.use(await Peer.start(signal)), made.use(await Peer.start(signal))];
   made.defer(() => kernel.nft(buildTableRemoval(names)));
-  await kernel.nft(
-    buildRuleset({ names, plan, openRanges: [], dnsPorts: { udp: 1, tcp: 1 }, slots: [slot] }),
-  );
+  const ports = { dnsUdp: 1, dnsTcp: 2, proxy: 3, credentials: 4 };
+  const slots = [{ ...slot, isOpen: true }];
+  await kernel.nft(buildRuleset({ names, plan, openRanges: [], ports, slots }));
   made.defer(
     async () => void (await kernel.ipBatchForced([`link delete ${inward}`, `link delete ${outward}`])),
   );

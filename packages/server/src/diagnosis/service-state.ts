@@ -5,7 +5,7 @@ import http2 from 'node:http2';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { z } from 'zod';
-import type { Config } from '../config.ts';
+import type { Config } from '../config/config.ts';
 import { withDeadline } from '../lib/deadline.ts';
 import { RunnerStatus } from '../lib/runner-protocol.ts';
 

@@ -1,5 +1,6 @@
-/** Files that are either wholly there or not at all, also after a crash of the host. */
-import { closeSync, fsyncSync, openSync, renameSync, writeFileSync } from 'node:fs';
+/** Files that are either wholly there or not at all, also after a crash of the host. A write that fails leaves nothing. */
+import { open, rename, rm, writeFile } from 'node:fs/promises';
+import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 
 /** Puts a file's content on the disk. */
@@ -16,21 +17,40 @@ export const syncDirectory = syncFile;
 
 /** Writes beside `path`, syncs, renames over it and syncs the directory. */
 export function writeDurably(path: string, content: string | Uint8Array): void {
-  const temporary = `${path}.new`;
-  const descriptor = openSync(temporary, 'w', 0o600);
-  try {
-    writeFileSync(descriptor, content);
-    fsyncSync(descriptor);
-  } finally {
-    closeSync(descriptor);
-  }
-  renameSync(temporary, path);
+  replaceFile(path, content, { flush: true });
   syncDirectory(dirname(path));
+}
+
+/** As {@link writeDurably}, for what nobody has to wait for: the disk is waited for on another thread. */
+export async function writeDurablyLater(path: string, content: string): Promise<void> {
+  const temporary = `${path}.new`;
+  try {
+    await writeFile(temporary, content, { mode: 0o600, flush: true });
+    await rename(temporary, path);
+  } catch (error) {
+    await rm(temporary, { force: true });
+    throw error;
+  }
+  const directory = await open(dirname(path), 'r');
+  try {
+    await directory.sync();
+  } finally {
+    await directory.close();
+  }
 }
 
 /** As {@link writeDurably} but without syncs: whole after a crash of this process, not of the host. */
 export function writeAtomically(path: string, content: string): void {
+  replaceFile(path, content, { flush: false });
+}
+
+function replaceFile(path: string, content: string | Uint8Array, { flush }: { flush: boolean }): void {
   const temporary = `${path}.new`;
-  writeFileSync(temporary, content, { mode: 0o600 });
-  renameSync(temporary, path);
+  try {
+    writeFileSync(temporary, content, { mode: 0o600, flush });
+    renameSync(temporary, path);
+  } catch (error) {
+    rmSync(temporary, { force: true });
+    throw error;
+  }
 }

@@ -4,6 +4,7 @@
  */
 import { isErrorCode, type ErrorCode } from '@coppice/contract';
 import { z } from 'zod';
+import { EgressNote, VmEgress } from './egress-protocol.ts';
 
 export const RUNNER_PROTOCOL_VERSION = 1;
 
@@ -25,6 +26,8 @@ export const CreateVm = z.strictObject({
   vcpus: z.int().positive(),
   mem_mib: z.int().positive(),
   disk_mib: z.int().positive(),
+  /** Absent: unrestricted, and no grants. */
+  egress: VmEgress.optional(),
 });
 export type CreateVm = z.infer<typeof CreateVm>;
 
@@ -32,7 +35,7 @@ export type CreateVm = z.infer<typeof CreateVm>;
 export const CaptureId = z.string().regex(/^(?:snap|hib)[0-9a-f]{20}$/u);
 
 /** Body of `PUT /vms/{id}` for a VM that goes on from a capture. */
-export const RestoreVm = z.strictObject({ capture_id: CaptureId });
+export const RestoreVm = z.strictObject({ capture_id: CaptureId, egress: VmEgress.optional() });
 export type RestoreVm = z.infer<typeof RestoreVm>;
 
 /** Body of `POST /vms/{id}/snapshot`, `…/hibernate` and `…/rollback`. */
@@ -115,7 +118,16 @@ export const VmEnd = z.object({
 export type VmEnd = z.infer<typeof VmEnd>;
 
 /** Stored (fsync) by the runner until control acknowledges it, so that an absent control loses nothing. */
-export const RunnerEvent = z.object({ seq: z.int().positive(), type: z.literal('vm_ended'), end: VmEnd });
+export const RunnerEvent = z.discriminatedUnion('type', [
+  z.object({ seq: z.int().positive(), type: z.literal('vm_ended'), end: VmEnd }),
+  /** Before the `vm_ended` of its VM. */
+  z.object({
+    seq: z.int().positive(),
+    type: z.literal('egress_note'),
+    vm_id: z.string(),
+    note: EgressNote,
+  }),
+]);
 export type RunnerEvent = z.infer<typeof RunnerEvent>;
 
 export const Accelerator = z.enum(['kvm', 'tcg']);

@@ -1,9 +1,11 @@
 /** Puts together all that VMs are made from, and takes over those that run. */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 import { CacheEvictor } from './cache/cache-evictor.ts';
 import { CacheLeases } from './cache/cache-leases.ts';
+import { Ballast } from './capacity/ballast.ts';
 import { buildCapacity } from './capacity/build-capacity.ts';
 import type { Capacity } from './capacity/capacity.ts';
 import { DiskGuard } from './capacity/disk-guard.ts';
@@ -16,6 +18,7 @@ import { Fleet } from './driver/fleet.ts';
 import { VmCopies } from './driver/vm-copies.ts';
 import { ImageStore, type ImageStoreOptions } from './image/image-store.ts';
 import type { MachineStore } from './machine/machine-store.ts';
+import type { EgressProgram } from './network/egress-session.ts';
 import { openNetwork } from './network/open-network.ts';
 import type { VmNetwork } from './network/vm-network.ts';
 import type { RunnerConfig } from './runner-config.ts';
@@ -58,11 +61,13 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   const { accelerator } = parts.accelerator;
   const cgroups = CgroupTree.open({ slug: config.slug, log });
   const disk = new DiskGuard({ directory: dataDir, reserveMiB: config.diskReserveMiB });
+  const ballast = new Ballast({ directory: dataDir, disk, log });
   const capacity = buildCapacity(config, accelerator, disk);
   const leases = new CacheLeases();
   let evictor: CacheEvictor | undefined;
   const onStored = (): void => evictor?.request();
   const images = await openImages(config, { leases, onStored, log });
+  const spool = EventSpool.open(join(dataDir, 'events'), { ballast });
   const network = await openNetwork(config.network, {
     slug: config.slug,
     guestCidr: config.guestCidr,
@@ -70,6 +75,8 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
     poolSize: TAP_POOL_SIZE,
     openPrivateRanges: [...config.openPrivateRanges],
     ...(config.resolvers.length === 0 ? {} : { upstreamResolvers: config.resolvers }),
+    egressProgram: buildEgressProgram(accounts.egress),
+    onNotes: (notes) => spool.addNotes(notes),
     log,
   });
   const scratch = ScratchStore.open(join(dataDir, 'scratch'), tools);
@@ -89,12 +96,12 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
     network,
     log,
   });
-  const spool = EventSpool.open(join(dataDir, 'events'));
   const captures = CaptureStore.open({ directory: join(dataDir, 'captures'), program: tools.capture, log });
   const fleet = new Fleet({
     warmPoolLimit: config.warmPoolLimit,
     accelerator,
     disk,
+    ballast,
     cgroups,
     capacity,
     images,
@@ -130,8 +137,18 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
     await fleet.close();
     await network.close();
     cgroups.close();
+    ballast[Symbol.dispose]();
   };
   return { fleet, copies, captures, spool, images, capacity, cgroups, network, close };
+}
+
+/** This program in another role. */
+function buildEgressProgram(uid: number): EgressProgram {
+  return {
+    path: fileURLToPath(new URL('../main.ts', import.meta.url)),
+    args: ['egress', String(uid)],
+    mustBeUnprivileged: process.getuid?.() === 0,
+  };
 }
 
 function openImages(

@@ -51,7 +51,7 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
   const opened = await openFleet(config, { vmm, machines, bindings, accelerator, accounts, tscKhz }, log);
   setup.defer(() => opened.close());
   const livePids = accounts.listAllVmms().map(({ pid }) => pid);
-  machines.sweep(new Set([...opened.captures.machineKeys, ...opened.fleet.machineKeys]), livePids);
+  machines.sweep(new Set([...opened.captures.machineKeys, ...opened.fleet.vms.machineKeys]), livePids);
   const { fleet, copies, spool, images } = opened;
   const status = (): RunnerStatus => buildStatus(opened, { accelerator, jail });
   const server = await RunnerServer.listen({ fleet, copies, spool, images, status, log }, config.socketPath);
@@ -79,8 +79,8 @@ function buildStatus(
     network_reason: network.absence ?? '',
     max_vcpus: capacity.maxVcpus,
     max_mem_mib: capacity.maxMemMiB,
-    vms: fleet.list().length,
-    paused_vms: fleet.pausedCount,
+    vms: fleet.vms.list().length,
+    paused_vms: fleet.vms.pausedCount,
     capacity: capacity.status,
     cgroups: cgroups.status,
   };

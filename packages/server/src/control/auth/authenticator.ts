@@ -1,14 +1,14 @@
 /** Who is asking: from the `Authorization` header, or a ticket, to an organization. */
 import { timingSafeEqual } from 'node:crypto';
 import { AppError, parseApiKey } from '@coppice/contract';
+import type { Owner } from '../accounts/organization-store.ts';
 import type { Database } from '../db/database.ts';
 import { findActiveKey, findKeyOwner } from './api-key-store.ts';
 import { hashApiKey } from './hash-api-key.ts';
 import type { Tickets } from './tickets.ts';
 
 /** What a request may act for. */
-export interface Principal {
-  organizationId: string;
+export interface Principal extends Owner {
   apiKeyId: string;
 }
 
@@ -29,10 +29,13 @@ export function buildAuthenticator({ db, region, tickets }: AuthenticatorParts):
   return async (credential) => {
     if (!('ticket' in credential)) return byKey(credential.authorization);
     const { apiKeyId } = tickets.redeem(credential.ticket, credential.sandboxId);
-    const organizationId = await findKeyOwner(db, apiKeyId);
-    if (organizationId === undefined)
-      throw new AppError('unauthorized', 'ticket: the API key that it was asked for with is revoked');
-    return { organizationId, apiKeyId };
+    const owner = await findKeyOwner(db, apiKeyId);
+    if (owner === undefined)
+      throw new AppError(
+        'unauthorized',
+        'ticket: the API key that it was asked for with is revoked or has expired',
+      );
+    return { ...owner, apiKeyId };
   };
 }
 
@@ -59,9 +62,9 @@ function buildKeyAuthenticator(
     const stored = await findActiveKey(db, sha256);
     // The index found it by its hash already; the comparison itself must not depend on where they differ.
     if (stored === undefined || !timingSafeEqual(stored.sha256, sha256)) {
-      throw new AppError('unauthorized', 'the API key is unknown or revoked');
+      throw new AppError('unauthorized', 'the API key is unknown, revoked or expired');
     }
-    return { organizationId: stored.organizationId, apiKeyId: stored.id };
+    return { ...stored.owner, apiKeyId: stored.id };
   };
 }
 

@@ -14,14 +14,12 @@ import type { Logger } from 'pino';
 const LOCK_ID = '27988551407330149';
 const QUERY_DEADLINE_MS = 5_000;
 const RETRY_MS = 250;
-/** A control that was killed on another machine is noticed by PostgreSQL only after a while. */
-const PATIENCE_MS = 10_000;
 
 export interface LeaseOptions {
   connection: pg.PoolConfig;
   log: Logger;
-  /** How long another's lock is waited for. */
-  patienceMs?: number;
+  /** How long another's lock is waited for: PostgreSQL notices only after a while that its holder was killed elsewhere. */
+  patienceMs: number;
 }
 
 export class DatabaseTakenError extends Error {
@@ -30,6 +28,16 @@ export class DatabaseTakenError extends Error {
       'another control uses this database: stop it, or give each data directory a database of its own (DATABASE_URL)',
     );
     this.name = 'DatabaseTakenError';
+  }
+}
+
+/** Reads as a database that is away (database-error.ts): what needs it fails, or is tried again. */
+class NotHeldError extends Error {
+  readonly code = '57P03';
+
+  constructor() {
+    super('the lease of the database is not held');
+    this.name = 'NotHeldError';
   }
 }
 
@@ -46,7 +54,7 @@ export class DatabaseLease implements AsyncDisposable {
   /** Throws {@link DatabaseTakenError} when another control has it. */
   static async acquire(options: LeaseOptions): Promise<DatabaseLease> {
     const lease = new DatabaseLease(options);
-    const end = performance.now() + (options.patienceMs ?? PATIENCE_MS);
+    const end = performance.now() + options.patienceMs;
     while (!(await lease.#try())) {
       if (performance.now() > end) throw new DatabaseTakenError();
       await delay(RETRY_MS);
@@ -56,6 +64,11 @@ export class DatabaseLease implements AsyncDisposable {
 
   get isHeld(): boolean {
     return this.#client !== undefined;
+  }
+
+  /** Asked before a connection is used: without the lease another control may be about to write the same records. */
+  assertHeld(): void {
+    if (!this.isHeld) throw new NotHeldError();
   }
 
   /** Settles when the lease was lost and another control has it now. */
@@ -115,7 +128,7 @@ export class DatabaseLease implements AsyncDisposable {
       try {
         if (await this.#try()) return this.#options.log.info('the lease of the database is back');
         refusedSince ??= performance.now();
-        if (performance.now() - refusedSince > (this.#options.patienceMs ?? PATIENCE_MS))
+        if (performance.now() - refusedSince > this.#options.patienceMs)
           return this.#taken.resolve(new DatabaseTakenError());
       } catch (error) {
         this.#options.log.debug({ err: error }, 'the database does not answer; the lease is asked for again');

@@ -1,10 +1,8 @@
-/** The connection pool, the query builder on it, and the migrations. */
+/** The connection pool, and the query builder on it. */
 import { AppError } from '@coppice/contract';
 import { Kysely, PostgresDialect } from 'kysely';
-import { Migrator } from 'kysely/migration';
 import pg from 'pg';
 import type { Logger } from 'pino';
-import { MIGRATIONS } from './migrations.ts';
 import type { Tables } from './tables.ts';
 
 export type Database = Kysely<Tables>;
@@ -14,15 +12,26 @@ const CONNECT_DEADLINE_MS = 5_000;
 /** All statements are small: a caller should rather hear early that the database does not answer. */
 const STATEMENT_DEADLINE_MS = 5_000;
 
+export interface DatabaseOptions {
+  /** A statement that takes longer fails; 0 lets all take their time. */
+  deadlineMs?: number;
+  /** Throws when no connection may be used. */
+  assertUsable?: () => void;
+}
+
 /** A pool on the database, connecting when first used and again after a loss. Dispose with `destroy()`. */
-export function openDatabase(connection: pg.PoolConfig, log: Logger): Database {
+export function openDatabase(
+  connection: pg.PoolConfig,
+  log: Logger,
+  { deadlineMs = STATEMENT_DEADLINE_MS, assertUsable = () => undefined }: DatabaseOptions = {},
+): Database {
   const pool = new pg.Pool({
     ...connection,
     max: POOL_SIZE,
     connectionTimeoutMillis: CONNECT_DEADLINE_MS,
-    statement_timeout: STATEMENT_DEADLINE_MS,
-    query_timeout: STATEMENT_DEADLINE_MS + 1_000,
-    idle_in_transaction_session_timeout: STATEMENT_DEADLINE_MS,
+    statement_timeout: deadlineMs,
+    query_timeout: deadlineMs === 0 ? 0 : deadlineMs + 1_000,
+    idle_in_transaction_session_timeout: deadlineMs,
     types: parseTypes(),
   });
   pool.on('error', (error) => log.warn({ err: error }, 'an idle database connection was lost'));
@@ -30,20 +39,15 @@ export function openDatabase(connection: pg.PoolConfig, log: Logger): Database {
   pool.on('connect', (client) =>
     client.on('error', (error) => log.debug({ err: error }, 'a database connection was lost')),
   );
-  return new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) });
-}
-
-/** Brings the schema up to date. Safe when several processes do it at once: one does, the others wait. */
-export async function migrateDatabase(db: Database, log: Logger): Promise<void> {
-  const migrator = new Migrator({ db, provider: { getMigrations: () => Promise.resolve(MIGRATIONS) } });
-  const { error, results } = await migrator.migrateToLatest();
-  for (const result of results ?? [])
-    log.info({ migration: result.migrationName }, `migration: ${result.status}`);
-  if (error !== undefined) {
-    throw new Error('the database schema cannot be brought up to date; was it used by a newer version?', {
-      cause: error,
-    });
-  }
+  const guarded = {
+    connect: async (): Promise<pg.PoolClient> => {
+      assertUsable();
+      return pool.connect();
+    },
+    end: () => pool.end(),
+    options: pool.options,
+  };
+  return new Kysely<Tables>({ dialect: new PostgresDialect({ pool: guarded }) });
 }
 
 /** Throws AppError `unavailable` when the database does not answer. */

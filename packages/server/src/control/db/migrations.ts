@@ -1,6 +1,11 @@
 /** Numbered migrations, run in order at start. One that was released is never edited: what it did stays done. */
 import { sql, type Kysely } from 'kysely';
 import type { Migration } from 'kysely/migration';
+import { accountsMigration } from './accounts-migration.ts';
+import { auditMigration } from './audit-migration.ts';
+import { billingMigration } from './billing-migration.ts';
+import { egressMigration } from './egress-migration.ts';
+import { teamsMigration } from './teams-migration.ts';
 
 type Database = Kysely<unknown>;
 
@@ -40,6 +45,11 @@ export const MIGRATIONS: Record<string, Migration> = {
       await sql`ALTER TABLE idempotency_keys RENAME COLUMN sandbox_id TO subject_id`.execute(db);
     },
   },
+  '0006_teams': teamsMigration,
+  '0007_audit': auditMigration,
+  '0008_accounts': accountsMigration,
+  '0009_billing': billingMigration,
+  '0010_egress': egressMigration,
 };
 
 async function createAccounts(db: Database): Promise<void> {

@@ -64,7 +64,10 @@ test('a data directory of another major version is refused with the remedy', asy
   await using options = await setUp();
   await (await startPostgresChild(options))[Symbol.asyncDispose]();
   await writeFile(join(options.dataDir, 'postgres/PG_VERSION'), '9\n');
-  await assert.rejects(startPostgresChild(options), /made by PostgreSQL 9, but .*install PostgreSQL 9/);
+  await assert.rejects(startPostgresChild(options), {
+    name: 'PostgresMajorError',
+    message: /made by PostgreSQL 9, but .*\/postgresql\/9\/bin.*coppice backup/u,
+  });
 });
 
 test('a lock file that names a foreign process does not stop it', async () => {

@@ -7,6 +7,7 @@
  *                    ▼                          ▼
  *              initdb if empty ─► spawn ─► answers? ─► ready ── dies ─► spawn …
  */
+import { existsSync } from 'node:fs';
 import { chmod, chown, mkdir, realpath, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -29,8 +30,13 @@ const READY_POLL_MS = 50;
 const MAX_STARTS = 3;
 const STOP_DEADLINE_MS = 10_000;
 const WATCH_INTERVAL_MS = 500;
-/** sun_path has 108 bytes with its NUL; the file is `<dir>/.s.PGSQL.5432`. */
-const MAX_SOCKET_DIR_BYTES = 107 - '/.s.PGSQL.5432'.length;
+/** In the data directory. */
+export const POSTGRES_DIRECTORY = 'postgres';
+/** In the run directory. */
+const SOCKET_DIRECTORY = 'postgres';
+const SOCKET_NAME = '.s.PGSQL.5432';
+/** sun_path has 108 bytes with its NUL. */
+const MAX_SOCKET_DIR_BYTES = 107 - `/${SOCKET_NAME}`.length;
 
 export interface PostgresChildOptions {
   postgresBin: string;
@@ -46,6 +52,16 @@ export async function startPostgresChild(options: PostgresChildOptions): Promise
   return child;
 }
 
+/** How to reach one that a control runs, if one does; it may be about to stop. */
+export function findPostgresChild(runDir: string): pg.PoolConfig | undefined {
+  const socketDir = join(runDir, SOCKET_DIRECTORY);
+  return existsSync(join(socketDir, SOCKET_NAME)) ? describeConnection(socketDir) : undefined;
+}
+
+function describeConnection(socketDir: string): pg.PoolConfig {
+  return { host: socketDir, user: DATABASE_USER, database: DATABASE_NAME };
+}
+
 export class PostgresChild implements AsyncDisposable {
   readonly #options: PostmasterOptions;
   readonly #log: Logger;
@@ -59,7 +75,7 @@ export class PostgresChild implements AsyncDisposable {
   }
 
   get connection(): pg.PoolConfig {
-    return { host: this.#options.socketDir, user: DATABASE_USER, database: DATABASE_NAME };
+    return describeConnection(this.#options.socketDir);
   }
 
   async start(): Promise<void> {
@@ -154,8 +170,8 @@ export class PostgresChild implements AsyncDisposable {
 async function prepare({ postgresBin, dataDir, runDir }: PostgresChildOptions): Promise<PostmasterOptions> {
   await mkdir(dataDir, { recursive: true, mode: 0o711 });
   await mkdir(runDir, { recursive: true, mode: 0o711 });
-  const directory = join(await realpath(dataDir), 'postgres');
-  const socketDir = join(await realpath(runDir), 'postgres');
+  const directory = join(await realpath(dataDir), POSTGRES_DIRECTORY);
+  const socketDir = join(await realpath(runDir), SOCKET_DIRECTORY);
   if (Buffer.byteLength(socketDir) > MAX_SOCKET_DIR_BYTES) {
     throw new Error(`${socketDir} is too long for a Unix socket: choose a shorter run directory`);
   }

@@ -18,6 +18,17 @@ export interface PostgresDirectory {
   account: Account;
 }
 
+export class PostgresMajorError extends Error {
+  constructor({ directory, bin }: PostgresDirectory, { made, found }: { made: string; found: string }) {
+    super(
+      `${directory} was made by PostgreSQL ${made}, but ${bin} is ${found}: set COPPICE_POSTGRES_BIN to the programs of ` +
+        `PostgreSQL ${made} (such as /usr/lib/postgresql/${made}/bin) and run "npm run setup" to go on with it, ` +
+        'or move the data with "coppice backup" and "coppice restore" (docs/guides/backup.md)',
+    );
+    this.name = 'PostgresMajorError';
+  }
+}
+
 /** Makes the data directory if it is not there. One that was left half made is thrown away. */
 export async function ensurePostgresDirectory(options: PostgresDirectory): Promise<void> {
   const made = await readMajor(options.directory);
@@ -35,14 +46,11 @@ async function readMajor(directory: string): Promise<string | undefined> {
   }
 }
 
-async function checkMajor({ directory, bin }: PostgresDirectory, made: string): Promise<void> {
-  const { stdout } = await run(join(bin, 'postgres'), ['--version'], { timeout: 10_000 });
+async function checkMajor(options: PostgresDirectory, made: string): Promise<void> {
+  const { stdout } = await run(join(options.bin, 'postgres'), ['--version'], { timeout: 10_000 });
   const major = /(\d+)(?:\.\d+|devel|beta|rc)/.exec(stdout)?.[1];
   if (major === made) return;
-  throw new Error(
-    `${directory} was made by PostgreSQL ${made}, but ${bin} is ${major ?? stdout.trim()}: install PostgreSQL ${made}, ` +
-      'or dump the data with it and restore into an empty directory',
-  );
+  throw new PostgresMajorError(options, { made, found: major ?? stdout.trim() });
 }
 
 /** initdb works beside the final name, which appears only when all is on disk. */

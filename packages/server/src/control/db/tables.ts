@@ -1,27 +1,33 @@
 /** The tables, as kysely sees them. Times are Unix milliseconds, money is in whole cost units (contract, cost.ts). */
-import type { SandboxState, StatusReason } from '@coppice/contract';
-import type { Generated, Insertable, JSONColumnType, Selectable, Updateable } from 'kysely';
+import type { AuditEvent, NetworkPolicy, SandboxState, StatusReason } from '@coppice/contract';
+import type { ColumnType, Generated, Insertable, JSONColumnType, Selectable, Updateable } from 'kysely';
+import type {
+  ApiKeyTable,
+  InvitationTable,
+  LoginSessionTable,
+  MembershipTable,
+  OrganizationTable,
+  TeamMemberTable,
+  TeamSecretTable,
+  TeamTable,
+  UserTable,
+} from './account-tables.ts';
+import type {
+  BillingAccountTable,
+  BillingSegmentTable,
+  CreditGrantTable,
+  OrganizationLimitsTable,
+} from './billing-tables.ts';
+import type { EgressCursorTable, SandboxCredentialTable } from './egress-tables.ts';
 
-export interface OrganizationTable {
-  id: string;
-  name: string;
-  region: string;
-  created_at: number;
-}
-
-export interface ApiKeyTable {
-  id: string;
-  organization_id: string;
-  /** SHA-256 of the whole key; the key itself is stored nowhere. */
-  sha256: Buffer;
-  last4: string;
-  created_at: number;
-  revoked_at: number | null;
-}
+/** null: nothing is restricted, or the sandbox has ended. */
+type NetworkColumn = ColumnType<NetworkPolicy | null, NetworkPolicy | null | undefined, NetworkPolicy | null>;
 
 export interface SandboxTable {
   id: string;
   organization_id: string;
+  /** That of the key that made it. */
+  team_id: string;
   status: SandboxState;
   status_reason: StatusReason | null;
   image: string;
@@ -50,8 +56,8 @@ export interface SandboxTable {
   boot_id: string | null;
   created_boot_ms: number | null;
   last_seen_boot_ms: number | null;
-  hibernated_boot_ms: Generated<number | null>;
-  /** Of all hibernations that are over. */
+  /** Of all stretches of running that are over, and of all hibernations: their sum is the age at which the present began. */
+  billed_ms: Generated<number>;
   hibernated_ms: Generated<number>;
   /** Of all VMs that it had and that are gone. */
   cpu_ms: Generated<number>;
@@ -59,6 +65,22 @@ export interface SandboxTable {
   uptime_ms: Generated<number>;
   /** `numeric(40,0)`: travels as text, so that no digit is lost. */
   cost_units: Generated<string>;
+  /** The team secret of its audit chain; null until the first entry of one that is older than those. */
+  audit_key_id: Generated<string | null>;
+  /** Since when its whole audit log is in the object store, too. */
+  audit_stored_at: Generated<number | null>;
+  network: NetworkColumn;
+}
+
+/** Insert-only: a trigger refuses all else. */
+export interface AuditEntryTable {
+  sandbox_id: string;
+  seq: number;
+  ts: number;
+  event: AuditEvent;
+  /** In canonical form, as it was hashed. */
+  data: string;
+  hmac: string;
 }
 
 export interface IdempotencyKeyTable {
@@ -101,6 +123,8 @@ export interface PreviewTable {
   created_at: number;
   expires_at: number;
   revoked_at: number | null;
+  /** The key that it was asked for with, and ends with; null for one of an earlier version. */
+  api_key_id: string | null;
 }
 
 export interface SnapshotTable {
@@ -122,21 +146,38 @@ export interface SnapshotTable {
   max_lifetime_s: number | null;
   labels: JSONColumnType<Record<string, string>>;
   auto_hibernate: boolean;
+  network: NetworkColumn;
 }
 
 export interface Tables {
   organizations: OrganizationTable;
+  teams: TeamTable;
+  team_secrets: TeamSecretTable;
+  users: UserTable;
+  memberships: MembershipTable;
+  team_members: TeamMemberTable;
+  login_sessions: LoginSessionTable;
+  invitations: InvitationTable;
   api_keys: ApiKeyTable;
   sandboxes: SandboxTable;
+  audit_entries: AuditEntryTable;
   idempotency_keys: IdempotencyKeyTable;
   registry_credentials: RegistryCredentialTable;
   image_uses: ImageUseTable;
   previews: PreviewTable;
   snapshots: SnapshotTable;
+  billing_segments: BillingSegmentTable;
+  billing_accounts: BillingAccountTable;
+  credit_grants: CreditGrantTable;
+  organization_limits: OrganizationLimitsTable;
+  sandbox_credentials: SandboxCredentialTable;
+  egress_cursors: EgressCursorTable;
 }
 
 export type SandboxRow = Selectable<SandboxTable>;
 export type NewSandboxRow = Insertable<SandboxTable>;
 export type SandboxUpdate = Updateable<SandboxTable>;
+export type AuditEntryRow = Selectable<AuditEntryTable>;
+export type TeamSecretRow = Selectable<TeamSecretTable>;
 export type SnapshotRow = Selectable<SnapshotTable>;
 export type NewSnapshotRow = Insertable<SnapshotTable>;

@@ -53,27 +53,6 @@ test('a revoked key stops with the next request', async () => {
   assert.equal((await harness.call('GET', '/v1/runs', { apiKey })).status, 401);
 });
 
-test('network rules are refused with why where the machine has no network, and as of a later version elsewhere', async () => {
-  const create = (body: object) => harness.call('POST', '/v1/runs', { body: { image, ...body } });
-  const later = await create({ network: {} });
-  assert.equal(later.body.error.message, 'network: not available in this version yet');
-  harness.runner.networkAbsence = 'the service runs as an ordinary user; run it as root';
-  try {
-    for (const field of ['network', 'network_profile']) {
-      const answer = await create({ [field]: 'locked-down' });
-      assert.equal(answer.status, 400);
-      assert.equal(
-        answer.body.error.message,
-        `${field}: no rules can be set, sandboxes on this machine have no network at all: ${harness.runner.networkAbsence}`,
-      );
-    }
-    assert.equal((await create({})).status, 201);
-    assert.equal((await harness.call('POST', '/v1/runs', { body: [] })).status, 400);
-  } finally {
-    harness.runner.networkAbsence = '';
-  }
-});
-
 test('the sandboxes of another organization do not exist', async () => {
   const sandbox = await harness.create();
   const apiKey = await harness.addOrganization();

@@ -12,9 +12,7 @@ export type FindClientAddress = (connectedFrom: string, forwardedFor: string | u
 
 /** `trusted` are addresses and ranges that `parseAddressRange` knows. */
 export function buildClientAddress(trusted: readonly string[]): FindClientAddress {
-  const proxies = new BlockList();
-  for (const text of trusted) addRange(proxies, text);
-  const isProxy = (address: string): boolean => proxies.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4');
+  const isProxy = buildIsProxy(trusted);
   return (connectedFrom, forwardedFor) => {
     let address = toPlainAddress(connectedFrom) ?? connectedFrom;
     const entries = forwardedFor?.split(',') ?? [];
@@ -25,6 +23,16 @@ export function buildClientAddress(trusted: readonly string[]): FindClientAddres
       address = next;
     }
     return address;
+  };
+}
+
+/** Whether an address, as a socket tells it, is one of `trusted`. */
+export function buildIsProxy(trusted: readonly string[]): (address: string) => boolean {
+  const proxies = new BlockList();
+  for (const text of trusted) addRange(proxies, text);
+  return (address) => {
+    const plain = toPlainAddress(address);
+    return plain !== undefined && proxies.check(plain, isIP(plain) === 6 ? 'ipv6' : 'ipv4');
   };
 }
 

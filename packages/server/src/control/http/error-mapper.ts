@@ -3,7 +3,7 @@ import { AppError, type ErrorBody } from '@coppice/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { isDatabaseAway } from '../db/database-error.ts';
 
-/** Seconds after which a retry makes sense. */
+/** Seconds after which a retry makes sense, unless `details.retryAfterS` of the error knows better. */
 const RETRY_AFTER_S: Partial<Record<AppError['code'], number>> = {
   rate_limited: 1,
   capacity: 5,
@@ -55,8 +55,8 @@ export async function answerError(
   logError(mapped, request);
   // Before the hooks ran (a URL that cannot be read) nobody has set it yet.
   reply.header('x-request-id', request.id);
-  const retryAfter = RETRY_AFTER_S[mapped.code];
-  if (retryAfter !== undefined) reply.header('retry-after', retryAfter);
+  const retryAfter = mapped.details?.['retryAfterS'] ?? RETRY_AFTER_S[mapped.code];
+  if (typeof retryAfter === 'number') reply.header('retry-after', retryAfter);
   if (mapped.code === 'unauthorized') reply.header('www-authenticate', 'Bearer');
   return reply
     .code(mapped.status)

@@ -1,8 +1,9 @@
 /** How the API meets the network: plain or under TLS, and whose word counts for where a request comes from. */
+import type { IncomingHttpHeaders } from 'node:http';
 import { createServer, type Server } from 'node:https';
 import { toSecureContext, type TlsPair } from '../../lib/tls/tls-pair.ts';
 import type { App } from './app.ts';
-import { buildClientAddress } from './client-address.ts';
+import { buildClientAddress, buildIsProxy } from './client-address.ts';
 
 export interface Exposure {
   /** Without it the API is plain HTTP. */
@@ -56,16 +57,33 @@ export class TlsServers {
 /** First of all hooks: what later ones log and answer needs it. */
 export function addExposure(app: App, { tls, hstsSeconds, trustedProxies }: Exposure): void {
   const findClientAddress = buildClientAddress(trustedProxies);
+  const isProxy = buildIsProxy(trustedProxies);
   const hasHsts = tls !== undefined && hstsSeconds > 0;
   app.decorateRequest('clientAddress', '');
+  app.decorateRequest('ownOrigin', '');
   app.addHook('onRequest', async (request, reply) => {
     const { socket, headers } = request.raw;
     request.clientAddress = findClientAddress(
       socket.remoteAddress ?? '',
       readHeader(headers['x-forwarded-for']),
     );
+    const isBehindProxy = isProxy(socket.remoteAddress ?? '');
+    request.ownOrigin = findOwnOrigin(headers, { isOverTls: tls !== undefined, isBehindProxy });
     if (hasHsts) reply.header('strict-transport-security', `max-age=${hstsSeconds}`);
   });
+}
+
+interface Connection {
+  isOverTls: boolean;
+  isBehindProxy: boolean;
+}
+
+/** A proxy may end TLS, and may ask in another name than it was asked in; it says so, and a stranger's word does not count. */
+function findOwnOrigin(headers: IncomingHttpHeaders, { isOverTls, isBehindProxy }: Connection): string {
+  const told = (name: 'x-forwarded-proto' | 'x-forwarded-host'): string | undefined =>
+    isBehindProxy ? readHeader(headers[name])?.split(',').at(-1)?.trim() : undefined;
+  const scheme = told('x-forwarded-proto') ?? (isOverTls ? 'https' : 'http');
+  return `${scheme === 'https' ? 'https' : 'http'}://${told('x-forwarded-host') ?? headers.host ?? ''}`;
 }
 
 /** Several such headers are one list. */

@@ -1,5 +1,5 @@
 import { AppError } from '@coppice/contract';
-import type { ControlLimits } from '../control-config.ts';
+import type { LimitsOf } from '../limits/organization-limits.ts';
 
 /** Counts requests in progress: all of them, for shutdown, and the expensive ones of each organization, to limit them. */
 export class OpenRequests {
@@ -9,9 +9,9 @@ export class OpenRequests {
   #all = 0;
   readonly #draining = new AbortController();
 
-  constructor(limits: Pick<ControlLimits, 'openRequestsPerOrganization' | 'openStreamsPerOrganization'>) {
-    this.#requests = new Counter('requests', limits.openRequestsPerOrganization);
-    this.#streams = new Counter('streams', limits.openStreamsPerOrganization);
+  constructor(limitsOf: LimitsOf) {
+    this.#requests = new Counter('requests', (id) => limitsOf(id).openRequests);
+    this.#streams = new Counter('streams', (id) => limitsOf(id).openStreams);
   }
 
   get isDraining(): boolean {
@@ -60,19 +60,20 @@ export class OpenRequests {
 class Counter {
   readonly #open = new Map<string, number>();
   readonly #what: string;
-  readonly #limit: number;
+  readonly #limitOf: (organizationId: string) => number;
 
-  constructor(what: string, limit: number) {
+  constructor(what: string, limitOf: (organizationId: string) => number) {
     this.#what = what;
-    this.#limit = limit;
+    this.#limitOf = limitOf;
   }
 
   async run<T>(organizationId: string, task: () => Promise<T>): Promise<T> {
     const open = this.#open.get(organizationId) ?? 0;
-    if (open >= this.#limit) {
+    const limit = this.#limitOf(organizationId);
+    if (open >= limit) {
       throw new AppError(
         'rate_limited',
-        `${open} ${this.#what} are open already, the limit is ${this.#limit}; try again later`,
+        `${open} ${this.#what} are open already, the limit is ${limit}; try again later`,
       );
     }
     this.#open.set(organizationId, open + 1);

@@ -1,6 +1,7 @@
 /** The OpenAPI 3.1 document, made from the schemas that requests are checked and answers are written with. */
 import swagger from '@fastify/swagger';
 import { jsonSchemaTransform, jsonSchemaTransformObject } from 'fastify-type-provider-zod';
+import { SESSION_COOKIE } from './account/session-cookie.ts';
 import type { App } from './app.ts';
 
 const INPUT = 'Input';
@@ -14,7 +15,18 @@ export async function addOpenApi(app: App, version: string): Promise<void> {
         version,
         description: 'Self-hosted microVM sandboxes for code you do not trust.',
       },
-      components: { securitySchemes: { apiKey: { type: 'http', scheme: 'bearer' } } },
+      components: {
+        securitySchemes: {
+          apiKey: { type: 'http', scheme: 'bearer' },
+          session: { type: 'apiKey', in: 'cookie', name: SESSION_COOKIE },
+        },
+      },
+      tags: [
+        {
+          name: 'account',
+          description: 'For people who are signed in. Changes need the header `Origin` of this service.',
+        },
+      ],
       security: [{ apiKey: [] }],
     },
     transform: jsonSchemaTransform,

@@ -1,7 +1,19 @@
+import type { Accounts } from '../accounts/accounts.ts';
+import type { AuditLog } from '../audit/audit-log.ts';
+import type { AuditStore } from '../audit/audit-store.ts';
+import type { TeamSecrets } from '../audit/team-secrets.ts';
 import type { Authenticate } from '../auth/authenticator.ts';
+import type { KeyEnds } from '../auth/key-ends.ts';
+import type { KeyGuesses } from '../auth/key-guesses.ts';
+import type { KeyUses } from '../auth/key-uses.ts';
 import type { Tickets } from '../auth/tickets.ts';
+import type { Billing } from '../billing/billing.ts';
 import type { ControlLimits } from '../control-config.ts';
+import type { EgressRules } from '../egress/egress-rules.ts';
+import type { Grants } from '../egress/grants.ts';
+import type { SecretDigest } from '../egress/secret-digest.ts';
 import type { ImageUses } from '../images/image-uses.ts';
+import type { RateLimiter } from '../limits/rate-limiter.ts';
 import type { PortForwarder } from '../ports/forward.ts';
 import type { PreviewOrigins } from '../ports/preview-origins.ts';
 import type { Previews } from '../ports/previews.ts';
@@ -17,9 +29,19 @@ import type { OpenRequests } from './open-requests.ts';
 /** What the endpoints are made of; each names the ones it uses. */
 export interface HttpParts {
   authenticate: Authenticate;
+  keyGuesses: KeyGuesses;
+  keyEnds: KeyEnds;
+  keyUses: KeyUses;
+  accounts: Accounts;
+  teamSecrets: TeamSecrets;
   tickets: Tickets;
   sandboxes: Sandboxes;
+  audit: AuditLog;
+  auditStore: AuditStore;
   snapshots: Snapshots;
+  rules: EgressRules;
+  grants: Grants;
+  secretDigest: SecretDigest;
   registries: Registries;
   imageUses: ImageUses;
   runner: RunnerClient;
@@ -28,10 +50,14 @@ export interface HttpParts {
   previewOrigins: PreviewOrigins;
   idempotency: Idempotency;
   openRequests: OpenRequests;
+  rateLimiter: RateLimiter;
+  billing: Billing;
   outputBudget: OutputBudget;
   limits: ControlLimits;
   version: string;
   exposure: Exposure;
+  /** Throws AppError `unavailable` when another control may be about to write the same records; `authenticate` does, too. */
+  assertServing: () => void;
   /** Throws AppError `unavailable` when the service cannot serve. */
   checkHealth: () => Promise<void>;
 }

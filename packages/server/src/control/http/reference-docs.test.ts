@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { ADMISSIONS, SANDBOX_OPERATIONS, type Admission } from '@coppice/contract';
+import { ADMISSIONS, BLOCK_REASONS, SANDBOX_OPERATIONS, type Admission } from '@coppice/contract';
 import { renderErrors, renderOpenApi } from './reference-docs.ts';
 
 const ROOT = new URL('../../../../../', import.meta.url);
@@ -28,6 +28,12 @@ test('docs/reference/errors.md is the error table', () => {
       .replaceAll(/-{3,}/g, '---')
       .replaceAll(/ ?\| ?/g, '|');
   assert.equal(squeeze(read('docs/reference/errors.md')), squeeze(renderErrors()), REMEDY);
+});
+
+test('docs/reference/audit.md tells each reason for which a connection is refused', () => {
+  const text = read('docs/reference/audit.md').replaceAll(/ +/g, ' ');
+  for (const [reason, meaning] of Object.entries(BLOCK_REASONS))
+    assert.ok(text.includes(`| \`${reason}\` | ${meaning} |`), reason);
 });
 
 test('every reference in the OpenAPI document leads somewhere', async () => {

@@ -2,11 +2,12 @@
 import { AppError } from '@coppice/contract';
 import type { WebSocket } from '@fastify/websocket';
 import type { FastifyRequest } from 'fastify';
+import { endOf } from './end-with-key.ts';
 import type { HttpParts } from './parts.ts';
 import { buildErrorFrame } from './stream-error.ts';
 import { CLOSE, closeCodeOf, WebSocketPeer } from './web-socket-peer.ts';
 
-export type SocketParts = Pick<HttpParts, 'sandboxes' | 'runner' | 'openRequests'>;
+export type SocketParts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests'>;
 
 export interface ServeSocket {
   request: FastifyRequest;
@@ -14,7 +15,8 @@ export interface ServeSocket {
   id: string;
   parts: SocketParts;
   /**
-   * Resolves when all is told. `over` is aborted when it must end early: the client has left, or the service shuts down.
+   * Resolves when all is told. `over` is aborted when it must end early: the client has left, its key
+   * is good no longer, or the service shuts down.
    * A message that cannot be used is told by the peer's fault, whatever this rejects with.
    */
   run: (peer: WebSocketPeer, over: AbortSignal) => Promise<void>;
@@ -28,7 +30,7 @@ export function serveSocket(socket: WebSocket, options: ServeSocket): void {
 async function serve(peer: WebSocketPeer, { request, id, parts, run }: ServeSocket): Promise<void> {
   const { sandboxes, openRequests } = parts;
   const { organizationId } = request;
-  const over = AbortSignal.any([peer.left, openRequests.draining]);
+  const over = AbortSignal.any([peer.left, endOf(request, openRequests)]);
   try {
     const driver = await sandboxes.getDriver(organizationId, id);
     await openRequests.stream(organizationId, () => driver.use(() => run(peer, over)));

@@ -102,6 +102,8 @@ export class WebSocketPeer {
 
   /** Says why, cut to what a close frame holds. */
   close(code: number, reason = ''): void {
+    // Or the client's answer to it would not be read, and the connection stay until it times out.
+    this.#socket.resume();
     this.#socket.close(
       code,
       Buffer.from(reason).subarray(0, MAX_REASON_BYTES).toString('utf8').replace(/�+$/u, ''),

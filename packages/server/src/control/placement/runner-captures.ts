@@ -3,6 +3,7 @@
  * connection breaks, and is joined by asking again with the same ids.
  */
 import { AppError } from '@coppice/contract';
+import type { VmEgress } from '../../lib/egress-protocol.ts';
 import { z } from 'zod';
 import {
   CaptureInfo,
@@ -18,6 +19,12 @@ import type { RunnerConnection } from './runner-connection.ts';
 import { CALL_DEADLINE_MS, callJson, get, MAX_BODY_BYTES, send, vmPath } from './runner-json.ts';
 
 const REMOVE_DEADLINE_MS = 60_000;
+
+export interface Restore {
+  captureId: string;
+  /** Undefined: unrestricted, and no grants. */
+  egress: VmEgress | undefined;
+}
 
 export class RunnerCaptures {
   readonly #connection: RunnerConnection;
@@ -53,8 +60,8 @@ export class RunnerCaptures {
   }
 
   /** Makes a VM of what was saved, which is kept. */
-  restore(id: string, captureId: string, deadlineMs: number): Promise<VmInfo> {
-    const body: RestoreVm = { capture_id: captureId };
+  restore(id: string, { captureId, egress }: Restore, deadlineMs: number): Promise<VmInfo> {
+    const body: RestoreVm = { capture_id: captureId, ...(egress === undefined ? {} : { egress }) };
     return callJson(this.#connection, send('PUT', vmPath(id), body, deadlineMs), VmInfo);
   }
 

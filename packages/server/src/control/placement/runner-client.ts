@@ -6,6 +6,7 @@ import type { ClientHttp2Stream } from 'node:http2';
 import type { Readable } from 'node:stream';
 import { AppError, FileEntry, UploadResult } from '@coppice/contract';
 import { z } from 'zod';
+import { EgressCounters, type VmEgress } from '../../lib/egress-protocol.ts';
 import {
   type PrepareImage,
   PrepareProgress,
@@ -87,6 +88,16 @@ export class RunnerClient {
   createVm(id: string, { login, ...vm }: NewVm, deadlineMs: number): Promise<VmInfo> {
     const create: CreateVm = { ...vm, access: revealAccess({ login }) };
     return callJson(this.#connection, send('PUT', vmPath(id), create, deadlineMs), VmInfo);
+  }
+
+  /** Resolves when it is in force, for connections that are open, too. */
+  async setEgress(id: string, egress: VmEgress): Promise<void> {
+    const { stream } = await this.#connection.request(send('PUT', egressPath(id), egress));
+    await readBounded(stream, { maxBytes: MAX_BODY_BYTES, deadlineMs: CALL_DEADLINE_MS });
+  }
+
+  getEgressCounters(id: string): Promise<EgressCounters> {
+    return callJson(this.#connection, get(egressPath(id)), EgressCounters);
   }
 
   listVms(): Promise<VmInfo[]> {
@@ -189,6 +200,10 @@ export class RunnerClient {
       throw fromGuest(error);
     }
   }
+}
+
+function egressPath(id: string): string {
+  return `${vmPath(id)}/egress`;
 }
 
 /** The only place where a password leaves this process: into the runner's socket. */

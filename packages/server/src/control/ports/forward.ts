@@ -38,8 +38,8 @@ export interface Exchange {
   ownOrigin: boolean;
   /** What has come behind the head of a request that asks for an upgrade. */
   upgradeHead?: Buffer | undefined;
-  /** Aborted when the service shuts down: what has no end of its own, upgrades and event streams, is cut off. */
-  draining: AbortSignal;
+  /** Aborted when what has no end of its own, upgrades and event streams, is to be cut off. */
+  over: AbortSignal;
 }
 
 export class PortForwarder implements Disposable {
@@ -176,11 +176,11 @@ function isEndless(answer: Answer): boolean {
   return 'socket' in answer || /^text\/event-stream/iu.test(answer.message.headers['content-type'] ?? '');
 }
 
-/** When the service drains, unless `over` comes before. */
-function cutOff({ request, draining }: Exchange, over: AbortSignal): void {
+/** When it must end, unless it has ended before. */
+function cutOff({ request, over }: Exchange, ended: AbortSignal): void {
   const cut = (): void => void request.socket.destroy();
-  if (draining.aborted) cut();
-  else draining.addEventListener('abort', cut, { once: true, signal: over });
+  if (over.aborted) cut();
+  else over.addEventListener('abort', cut, { once: true, signal: ended });
 }
 
 async function sendAnswer(answer: IncomingMessage, { response, ownOrigin }: Exchange): Promise<void> {

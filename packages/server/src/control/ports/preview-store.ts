@@ -4,6 +4,12 @@ import type { PreviewTable } from '../db/tables.ts';
 
 export type PreviewRow = PreviewTable;
 
+/** With what became of its key. */
+export interface FoundPreview extends PreviewRow {
+  key_revoked_at: number | null;
+  key_expires_at: number | null;
+}
+
 export class PreviewStore {
   readonly #db: Database;
 
@@ -28,8 +34,14 @@ export class PreviewStore {
       .execute();
   }
 
-  find(id: string): Promise<PreviewRow | undefined> {
-    return this.#db.selectFrom('previews').selectAll().where('id', '=', id).executeTakeFirst();
+  find(id: string): Promise<FoundPreview | undefined> {
+    return this.#db
+      .selectFrom('previews')
+      .leftJoin('api_keys', 'api_keys.id', 'previews.api_key_id')
+      .selectAll('previews')
+      .select(['api_keys.revoked_at as key_revoked_at', 'api_keys.expires_at as key_expires_at'])
+      .where('previews.id', '=', id)
+      .executeTakeFirst();
   }
 
   /** False when there is none of this sandbox, or it was revoked before. */

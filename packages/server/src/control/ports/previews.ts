@@ -1,16 +1,16 @@
 /**
- * Preview links: signed, expiring, revocable. The link leads to an origin of the port's own and leaves its token there in
+ * Preview links: signed, expiring, revocable, and worth no more than the API key that they were asked for with. The link leads to an origin of the port's own and leaves its token there in
  * a cookie, which every later request shows:
  *
  *   POST …/preview ─► link ── opened ─► cookie on <port>-<id>.<domain> ── each request ─► signature, SQL ─► the guest
  */
-import { randomBytes } from 'node:crypto';
 import { AppError, type CreatedPreview, type PreviewRecord } from '@coppice/contract';
 import { z } from 'zod';
+import { newId } from '../../lib/new-id.ts';
 import { TokenSigner } from '../secrets/token-signer.ts';
 import type { GuestPort } from './port-agent.ts';
 import type { PreviewOrigins } from './preview-origins.ts';
-import type { PreviewRow, PreviewStore } from './preview-store.ts';
+import type { FoundPreview, PreviewRow, PreviewStore } from './preview-store.ts';
 
 export const PREVIEW_LINK_PATH = '/.well-known/coppice/preview';
 const MAX_LIVE_EACH = 100;
@@ -26,6 +26,7 @@ export interface PreviewsParts {
 
 export interface NewPreview extends GuestPort {
   organizationId: string;
+  apiKeyId: string;
   expiresInS: number;
 }
 
@@ -42,7 +43,7 @@ export class Previews {
     this.#now = now;
   }
 
-  async create({ organizationId, id, port, expiresInS }: NewPreview): Promise<CreatedPreview> {
+  async create({ organizationId, apiKeyId, id, port, expiresInS }: NewPreview): Promise<CreatedPreview> {
     const now = this.#now();
     const live = await this.#store.listLive(id, now);
     if (live.length >= MAX_LIVE_EACH)
@@ -51,13 +52,14 @@ export class Previews {
         `the sandbox has ${live.length} preview links, which is the limit; revoke some, or use them again`,
       );
     const row: PreviewRow = {
-      id: `prev${randomBytes(10).toString('hex')}`,
+      id: newId('prev'),
       organization_id: organizationId,
       sandbox_id: id,
       port,
       created_at: now,
       expires_at: now + expiresInS * 1000,
       revoked_at: null,
+      api_key_id: apiKeyId,
     };
     await this.#store.insert(row);
     const token = this.#signer.sign({ preview_id: row.id });
@@ -79,12 +81,13 @@ export class Previews {
   }
 
   /** What a token opens; AppError `unauthorized` unless it opens `target`. */
-  async open(token: string, target: GuestPort): Promise<PreviewRow> {
+  async open(token: string, target: GuestPort): Promise<FoundPreview> {
     const payload = this.#signer.verify(token);
     const row = payload === undefined ? undefined : await this.#store.find(payload.preview_id);
     if (row?.sandbox_id !== target.id || row.port !== target.port) throw closed('it is not for this port');
-    if (row.revoked_at !== null) throw closed('it was revoked');
-    if (row.expires_at <= this.#now()) throw closed('it has expired');
+    if (row.revoked_at !== null || row.key_revoked_at !== null) throw closed('it was revoked');
+    if (Math.min(row.expires_at, row.key_expires_at ?? Infinity) <= this.#now())
+      throw closed('it has expired');
     return row;
   }
 

@@ -40,7 +40,7 @@ export class Registries {
   /** Stores or replaces. `name` may be any spelling of the registry. */
   async put(organizationId: string, name: string, request: PutRegistryRequest): Promise<RegistryRecord> {
     const registry = parseRegistryName(name);
-    const context = describeSecret(organizationId, registry);
+    const context = bindRegistryPassword(organizationId, registry);
     const row = {
       organization_id: organizationId,
       registry,
@@ -76,7 +76,7 @@ export class Registries {
     try {
       return {
         username,
-        password: this.#secrets.open(sealed_password, describeSecret(organizationId, registry)),
+        password: this.#secrets.open(sealed_password, bindRegistryPassword(organizationId, registry)),
       };
     } catch (error) {
       this.#log.warn(
@@ -88,7 +88,8 @@ export class Registries {
   }
 }
 
-function describeSecret(organizationId: string, registry: string): SecretContext {
+/** What the password of a registry is sealed for. */
+export function bindRegistryPassword(organizationId: string, registry: string): SecretContext {
   return { organizationId, purpose: 'registry password', name: registry };
 }
 

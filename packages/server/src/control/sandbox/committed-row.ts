@@ -3,26 +3,42 @@
  * then in doubt, and is read again before anything more is decided by it.
  */
 import type { HostMoment } from '../../lib/host-clock.ts';
+import type { AuditNote } from '../audit/audit-chain.ts';
+import type { AuditLog } from '../audit/audit-log.ts';
 import type { SandboxRow, SandboxUpdate } from '../db/tables.ts';
 import type { SandboxStore } from './sandbox-store.ts';
 
+export interface CommittedRowParts {
+  store: SandboxStore;
+  audit: AuditLog;
+}
+
 export class CommittedRow {
   readonly #store: SandboxStore;
+  readonly #audit: AuditLog;
   #row: SandboxRow;
   #isInDoubt = false;
 
-  constructor(row: SandboxRow, store: SandboxStore) {
+  constructor(row: SandboxRow, { store, audit }: CommittedRowParts) {
     this.#row = row;
     this.#store = store;
+    this.#audit = audit;
   }
 
   get current(): Readonly<SandboxRow> {
     return this.#row;
   }
 
-  async commit(change: SandboxUpdate): Promise<void> {
+  /** With `note` the change and its audit entry are made together: both or neither. */
+  async commit(change: SandboxUpdate, note?: AuditNote): Promise<void> {
     this.#isInDoubt = true;
-    this.#row = await this.#store.update(this.#row.id, this.#row.status, change);
+    const row = this.#row;
+    this.#row =
+      note === undefined
+        ? await this.#store.update(row, change)
+        : await this.#audit.commit(row.id, note, (transaction) =>
+            this.#store.within(transaction).update(row, change),
+          );
     this.#isInDoubt = false;
   }
 

@@ -2,8 +2,9 @@
 import { computeCostUnits, type StatusReason } from '@coppice/contract';
 import type { HostMoment } from '../../lib/host-clock.ts';
 import type { VmEnd } from '../../lib/runner-protocol.ts';
+import type { AuditNote } from '../audit/audit-chain.ts';
 import type { SandboxRow, SandboxUpdate } from '../db/tables.ts';
-import { findAgeMs, findAgeWhenSeenMs, findHibernatedMs } from './lifetime.ts';
+import { findAgeMs, findAgeWhenSeenMs, findSettledAgeMs } from './lifetime.ts';
 import { addUsage } from './usage.ts';
 
 export interface Ending {
@@ -14,24 +15,47 @@ export interface Ending {
   now: HostMoment;
 }
 
+type Used = Pick<SandboxRow, 'cpu_ms' | 'mem_peak_bytes' | 'uptime_ms'>;
+export type EndUpdate = SandboxUpdate & Used;
+type Billed = Pick<SandboxRow, 'status' | 'billed_ms' | 'hibernated_ms'>;
+
 /** Sandboxes that never worked are not billed. */
 const UNBILLED: ReadonlySet<StatusReason> = new Set(['create_failed', 'control_restarted']);
 
-export function buildEnding(row: SandboxRow, ending: Ending): SandboxUpdate {
-  const { status, reason, end, now } = ending;
-  const livedMs = findLivedMs(row, ending);
-  const uptimeMs = UNBILLED.has(reason) ? 0 : livedMs;
-  const billedMs = Math.max(0, uptimeMs - findHibernatedMs(row, now));
+export function buildEnding(row: SandboxRow, ending: Ending): EndUpdate {
+  const { status, reason, end } = ending;
+  const livedMs = Math.max(findSettledAgeMs(row), findLivedMs(row, ending));
+  const uptimeMs = UNBILLED.has(reason) ? findSettledAgeMs(row) : livedMs;
+  const billedMs = findBilledMs(row, uptimeMs);
   return {
     status,
     status_reason: reason,
     ended_at: row.created_at + livedMs,
     hibernation_id: null,
     hibernated_at: null,
+    // Its audit log says what it was, and lists of what has ended would carry thousands of rules.
+    network: null,
     ...addUsage(row, end),
     uptime_ms: uptimeMs,
+    billed_ms: billedMs,
+    hibernated_ms: uptimeMs - billedMs,
     cost_units: computeCostUnits({ vcpus: row.vcpus, memMiB: row.mem_mib, billedMs }).toString(),
   };
+}
+
+/** The last entry of its audit log, that goes with the change. */
+export function buildEndNote(
+  { cpu_ms, mem_peak_bytes, uptime_ms }: Used,
+  status: Ending['status'],
+  reason: StatusReason,
+): AuditNote {
+  return { event: `sandbox.${status}`, data: { cpu_ms, mem_peak_bytes, uptime_ms, reason } };
+}
+
+/** What it has run of its life up to `ageMs`: the one measure of every bill, of the living and of the dead. */
+export function findBilledMs(row: Billed, ageMs: number): number {
+  if (row.status === 'hibernated') return row.billed_ms;
+  return row.billed_ms + Math.max(0, Math.round(ageMs) - findSettledAgeMs(row));
 }
 
 /** What lies outside the sandbox's life is a clock that was set. */

@@ -86,7 +86,7 @@ test('time in hibernation is not billed, and use of the machine is that of all s
       created_at: row.created_at - 2 * HOUR_MS,
       created_boot_ms: (row.created_boot_ms ?? 0) - 2 * HOUR_MS,
       hibernated_at: (row.hibernated_at ?? 0) - HOUR_MS,
-      hibernated_boot_ms: (row.hibernated_boot_ms ?? 0) - HOUR_MS,
+      billed_ms: row.billed_ms + HOUR_MS,
     };
     await db.updateTable('sandboxes').set(change).where('id', '=', id).execute();
   }

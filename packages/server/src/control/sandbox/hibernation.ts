@@ -8,9 +8,15 @@
  */
 import type { CaptureInfo } from '../../lib/runner-protocol.ts';
 import type { HostMoment } from '../../lib/host-clock.ts';
+import type { AuditNote } from '../audit/audit-chain.ts';
 import type { SandboxRow, SandboxUpdate } from '../db/tables.ts';
+import { findBilledMs } from './ending.ts';
 import { findAgeMs, findHibernatedMs, findUnseenMs } from './lifetime.ts';
 import { addUsage } from './usage.ts';
+
+/** What goes into the audit log with each. */
+export const HIBERNATED: AuditNote = { event: 'sandbox.hibernated', data: {} };
+export const RESUMED: AuditNote = { event: 'sandbox.resumed', data: {} };
 
 /** The runner has saved it just now. */
 export function buildHibernated(row: SandboxRow, capture: CaptureInfo, now: HostMoment): SandboxUpdate {
@@ -33,7 +39,6 @@ export function buildResumed(row: SandboxRow, now: HostMoment): SandboxUpdate {
     status: 'running',
     hibernation_id: null,
     hibernated_at: null,
-    hibernated_boot_ms: null,
     hibernated_ms: findHibernatedMs(row, now),
     last_active_at: now.wallMs,
     last_seen_at: now.wallMs,
@@ -51,7 +56,7 @@ function buildHibernatedAgo(
     status: 'hibernated',
     hibernation_id: capture.id,
     hibernated_at: Math.round(now.wallMs - agoMs),
-    hibernated_boot_ms: row.boot_id === now.bootId ? now.bootMs - agoMs : null,
+    billed_ms: findBilledMs(row, findAgeMs(row, now) - agoMs),
     ...addUsage(row, capture.usage),
   };
 }

@@ -1,7 +1,6 @@
 /** Names of what sandboxes are made of: a prefix and 20 hex digits each. */
-import { createHash, randomBytes } from 'node:crypto';
-
-const HEX_DIGITS = 20;
+import { createHash } from 'node:crypto';
+import { ID_HEX_DIGITS, newId } from '../../lib/new-id.ts';
 
 export function newSandboxId(): string {
   return newId('run');
@@ -16,6 +15,15 @@ export function newSnapshotId(): string {
   return newId('snap');
 }
 
+/** Of what a sandbox came from. */
+export function isSnapshotId(origin: string | null): origin is string {
+  return origin?.startsWith('snap') ?? false;
+}
+
+export function isForkId(origin: string | null): boolean {
+  return origin?.startsWith('fork') ?? false;
+}
+
 export function newHibernationId(): string {
   return newId('hib');
 }
@@ -24,10 +32,6 @@ export function newHibernationId(): string {
 export function listChildIds(forkId: string, count: number): string[] {
   return Array.from({ length: count }, (_, index) => {
     const hash = createHash('sha256').update(`${forkId}/${index}`).digest('hex');
-    return `run${hash.slice(0, HEX_DIGITS)}`;
+    return `run${hash.slice(0, ID_HEX_DIGITS)}`;
   });
-}
-
-function newId(prefix: string): string {
-  return `${prefix}${randomBytes(HEX_DIGITS / 2).toString('hex')}`;
 }

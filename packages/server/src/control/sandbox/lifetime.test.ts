@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import type { SandboxRow } from '../db/tables.ts';
 import { computeCostUnits } from '@coppice/contract';
 import type { CaptureInfo } from '../../lib/runner-protocol.ts';
+import { buildSandboxRow } from '../testing/sandbox-row.ts';
 import { buildEnding } from './ending.ts';
 import { buildFoundHibernated, buildHibernated, buildResumed } from './hibernation.ts';
 import { findAgeMs, findAgeWhenSeenMs, findHibernatedMs, findIdleMs } from './lifetime.ts';
@@ -12,39 +13,14 @@ const HOUR_MS = 3_600_000;
 const CREATED_AT = 1_700_000_000_000;
 
 /** Created 1000 s after the boot, seen last 60 s later, when it had been idle for 20 s. */
-const row: SandboxRow = {
-  id: 'run00000000000000000001',
-  organization_id: 'org1',
-  status: 'running',
-  status_reason: null,
-  image: 'coppice/base:1',
-  region: 'us',
-  vcpus: 1,
-  mem_mib: 1024,
-  disk_mib: 1024,
-  timeout_s: 300,
-  max_lifetime_s: null,
-  labels: {},
-  parent_id: null,
-  origin: null,
-  auto_hibernate: false,
-  hibernation_id: null,
-  hibernated_at: null,
-  hibernated_boot_ms: null,
-  hibernated_ms: 0,
-  create_ms: 1,
+const row = buildSandboxRow({
   created_at: CREATED_AT,
   last_active_at: CREATED_AT + 40_000,
   last_seen_at: CREATED_AT + 60_000,
-  ended_at: null,
   boot_id: 'this',
   created_boot_ms: 1_000_000,
   last_seen_boot_ms: 1_060_000,
-  cpu_ms: 0,
-  mem_peak_bytes: 0,
-  uptime_ms: 0,
-  cost_units: '0',
-};
+});
 
 /** 100 s after the create, on a wall clock that was set by `stepMs`. */
 const later = (stepMs: number, bootId = 'this') => ({

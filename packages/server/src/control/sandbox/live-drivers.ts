@@ -1,12 +1,20 @@
 /** The drivers of all sandboxes that are alive, of every organization: one each, from its insert to its end. */
 import { AppError } from '@coppice/contract';
-import type { ControlLimits } from '../control-config.ts';
+import type { TeamSecrets } from '../audit/team-secrets.ts';
+import type { Credit } from '../billing/credit.ts';
 import type { NewSandboxRow, SandboxRow } from '../db/tables.ts';
+import type { LimitsOf } from '../limits/organization-limits.ts';
+import { checkQuota, holdsMachine, type Shape } from '../limits/quota.ts';
 import { PendingInserts } from './pending-inserts.ts';
 import { SandboxDriver, type DriverParts } from './sandbox-driver.ts';
 
-export interface LiveDriversParts extends Omit<DriverParts, 'onFinal'> {
-  limits: ControlLimits;
+export interface LiveDriversParts extends Omit<DriverParts, 'onFinal' | 'admitResume'> {
+  /** Those that begin take the newest of their team's. */
+  teamSecrets: Pick<TeamSecrets, 'ensure'>;
+  /** A sandbox has ended, and that is committed. */
+  onEnded: () => void;
+  credit: Credit;
+  limitsOf: LimitsOf;
 }
 
 export class LiveDrivers implements Disposable {
@@ -49,11 +57,14 @@ export class LiveDrivers implements Disposable {
     return driver;
   }
 
-  /** All or none, of one organization; the drivers in the order of the rows. */
+  /** All or none, of one team; the drivers in the order of the rows. */
   async insertAll(rows: readonly NewSandboxRow[]): Promise<SandboxDriver[]> {
     const [first] = rows;
-    if (first !== undefined) this.checkQuota(first.organization_id, rows.length);
-    const inserted = new Map((await this.#inserts.insert(rows)).map((row) => [row.id, row]));
+    if (first === undefined) return [];
+    const { id: audit_key_id } = await this.#parts.teamSecrets.ensure(first.team_id);
+    this.checkQuota(first.organization_id, rows);
+    const keyed = rows.map((row) => ({ ...row, audit_key_id }));
+    const inserted = new Map((await this.#inserts.insert(keyed)).map((row) => [row.id, row]));
     return rows.flatMap(({ id }) => {
       const row = inserted.get(id);
       return row === undefined ? [] : [this.#add(row)];
@@ -65,21 +76,27 @@ export class LiveDrivers implements Disposable {
     return this.#inserts.resolve((row) => void this.#add(row));
   }
 
-  /** Throws `capacity` when the organization may not have `count` more. */
-  checkQuota(organizationId: string, count: number): void {
-    const limit = this.#parts.limits.sandboxesPerOrganization;
-    const live = this.list().filter((driver) => driver.row.organization_id === organizationId).length;
-    const used = live + this.#inserts.count(organizationId);
-    if (used + count <= limit) return;
-    throw new AppError(
-      'capacity',
-      `the organization has ${used} live sandboxes and asks for ${count} more, the limit is ${limit}; destroy some`,
-    );
+  /** Throws `capacity` when the organization may not have these, too. */
+  checkQuota(organizationId: string, more: readonly Shape[]): void {
+    const live = this.list().filter((driver) => driver.row.organization_id === organizationId);
+    const pending = this.#inserts.list(organizationId);
+    const held = [...live.filter(holdsMachine).map((driver) => driver.row), ...pending];
+    checkQuota(this.#parts.limitsOf(organizationId), { sandboxes: live.length + pending.length, held, more });
+  }
+
+  /** Throws `credit_exhausted` or `capacity` when what was hibernated may not run again now; it is counted already. */
+  async #admitResume(organizationId: string): Promise<void> {
+    await this.#parts.credit.require(organizationId);
+    this.checkQuota(organizationId, []);
   }
 
   #add(row: SandboxRow): SandboxDriver {
-    const onFinal = (): boolean => this.#drivers.delete(row.id);
-    const driver = new SandboxDriver(row, { ...this.#parts, onFinal });
+    const onFinal = (): void => {
+      this.#drivers.delete(row.id);
+      this.#parts.onEnded();
+    };
+    const admitResume = (): Promise<void> => this.#admitResume(row.organization_id);
+    const driver = new SandboxDriver(row, { ...this.#parts, onFinal, admitResume });
     this.#drivers.set(row.id, driver);
     return driver;
   }

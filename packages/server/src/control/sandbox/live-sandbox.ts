@@ -20,10 +20,13 @@ import {
 import type { Logger } from 'pino';
 import type { HostMoment } from '../../lib/host-clock.ts';
 import type { VmEnd } from '../../lib/runner-protocol.ts';
+import type { AuditNote } from '../audit/audit-chain.ts';
+import type { AuditLog } from '../audit/audit-log.ts';
+import type { EgressNotes } from '../egress/egress-notes.ts';
 import type { SandboxRow, SandboxUpdate } from '../db/tables.ts';
 import { momentOf, type Clock } from './clock.ts';
 import { CommittedRow } from './committed-row.ts';
-import { buildEnding, type Ending } from './ending.ts';
+import { buildEnding, buildEndNote, type Ending } from './ending.ts';
 import { IdleTimer, type ExpiryReason } from './idle-timer.ts';
 import { findAgeMs, findIdleMs } from './lifetime.ts';
 import { OperationTurns } from './operation-turns.ts';
@@ -37,6 +40,8 @@ const OUTAGE_GRACE_MS = 60_000;
 
 export interface LiveSandboxParts {
   store: SandboxStore;
+  audit: AuditLog;
+  notes: Pick<EgressNotes, 'ended'>;
   clock: Clock;
   log: Logger;
   onExpire: (reason: ExpiryReason) => void;
@@ -50,11 +55,12 @@ export class LiveSandbox {
   readonly #commits = new SerialQueue();
   readonly operations = new OperationTurns();
   #timer: IdleTimer | undefined;
+  readonly #begun = Promise.withResolvers<void>();
   /** The state that the timer is for. */
   #timedState: SandboxState | undefined;
 
   constructor(row: SandboxRow, parts: LiveSandboxParts) {
-    this.#row = new CommittedRow(row, parts.store);
+    this.#row = new CommittedRow(row, parts);
     this.#parts = parts;
   }
 
@@ -77,6 +83,11 @@ export class LiveSandbox {
 
   get now(): HostMoment {
     return momentOf(this.#parts.clock);
+  }
+
+  /** Settles when it is no longer being created, however that went. */
+  get begun(): Promise<void> {
+    return this.#begun.promise;
   }
 
   get isFinal(): boolean {
@@ -102,9 +113,9 @@ export class LiveSandbox {
     return this.#commits.runBounded(() => this.#settled(task));
   }
 
-  /** Only in a turn. */
-  async commit(change: SandboxUpdate): Promise<void> {
-    await this.#row.commit(change);
+  /** Only in a turn. With `note` together with its audit entry. */
+  async commit(change: SandboxUpdate, note?: AuditNote): Promise<void> {
+    await this.#row.commit(change, note);
     this.#followState(0);
   }
 
@@ -119,8 +130,11 @@ export class LiveSandbox {
   /** Only in a turn. */
   async end(ending: Omit<Ending, 'now'>): Promise<void> {
     await enterRecordStep('record.end');
-    await this.commit(buildEnding(this.row, { ...ending, now: this.now }));
+    await this.#parts.audit.processes.closed(this.row.id);
+    if (ending.end !== undefined) await this.#parts.notes.ended(this.row.id);
     const { status, reason } = ending;
+    const change = buildEnding(this.row, { ...ending, now: this.now });
+    await this.commit(change, buildEndNote(change, status, reason));
     this.#parts.log.info({ status, reason, uptime_ms: this.row.uptime_ms }, 'the sandbox has ended');
   }
 
@@ -132,6 +146,16 @@ export class LiveSandbox {
       await this.settle();
       this.require(request);
       return this.operations.hold(operation, work);
+    }, true);
+  }
+
+  /** As {@link operate}, for what is short and does not show in the record. */
+  async operateBriefly<T>(request: SandboxRequest, work: () => Promise<T>): Promise<T> {
+    if (!this.operations.admits(request)) throw this.refusal(request);
+    return this.operations.run(async () => {
+      await this.settle();
+      this.require(request);
+      return work();
     }, true);
   }
 
@@ -193,6 +217,7 @@ export class LiveSandbox {
     if (status === this.#timedState) return;
     this.#timer?.stop();
     this.#timedState = status;
+    if (status !== 'creating') this.#begun.resolve();
     if (this.isFinal) this.#parts.onFinal();
     else if (status !== 'creating') this.#timer = this.#startTimer(graceMs);
   }

@@ -1,7 +1,11 @@
 /** The record of a sandbox as it begins. Pure. */
-import type { CreateSandboxRequest, RestoreSandboxRequest } from '@coppice/contract';
+import type { CreateSandboxRequest, NetworkPolicy, RestoreSandboxRequest } from '@coppice/contract';
+import type { Owner } from '../accounts/organization-store.ts';
+import type { AuditNote } from '../audit/audit-chain.ts';
+import { describePolicy } from '../egress/egress-audit.ts';
 import type { HostMoment } from '../../lib/host-clock.ts';
 import type { NewSandboxRow, SandboxRow, SnapshotRow } from '../db/tables.ts';
+import { isSnapshotId } from './ids.ts';
 
 interface Beginning {
   id: string;
@@ -19,12 +23,13 @@ type Times =
 
 export function buildCreatedRow(
   { id, region, now }: Beginning,
-  organizationId: string,
-  request: CreateSandboxRequest,
+  { organizationId, teamId }: Owner,
+  { request, network }: { request: CreateSandboxRequest; network: NetworkPolicy | null },
 ): NewSandboxRow {
   return {
     id,
     organization_id: organizationId,
+    team_id: teamId,
     status: 'creating',
     image: request.image,
     region,
@@ -35,6 +40,7 @@ export function buildCreatedRow(
     max_lifetime_s: request.max_lifetime ?? null,
     auto_hibernate: request.auto_hibernate ?? false,
     labels: JSON.stringify(request.labels),
+    network,
     ...buildTimes(now),
   };
 }
@@ -48,6 +54,7 @@ export function buildChildRow(
   return {
     id,
     organization_id: parent.organization_id,
+    team_id: parent.team_id,
     status: 'creating',
     image: parent.image,
     region,
@@ -58,22 +65,24 @@ export function buildChildRow(
     max_lifetime_s: parent.max_lifetime_s,
     auto_hibernate: parent.auto_hibernate,
     labels: JSON.stringify(parent.labels),
+    network: parent.network,
     parent_id: parent.id,
     origin: forkId,
     ...buildTimes(now),
   };
 }
 
-/** What the request leaves out is as it was when the snapshot was taken. */
+/** What the request leaves out is as it was when the snapshot was taken; `network` is undefined if it is left out. */
 export function buildRestoredRow(
   { id, region, now }: Beginning,
-  snapshot: SnapshotRow,
-  request: RestoreSandboxRequest,
+  { snapshot, teamId }: { snapshot: SnapshotRow; teamId: string },
+  { request, network }: { request: RestoreSandboxRequest; network: NetworkPolicy | null | undefined },
 ): NewSandboxRow {
   const { timeout, max_lifetime, labels, auto_hibernate } = request;
   return {
     id,
     organization_id: snapshot.organization_id,
+    team_id: teamId,
     status: 'creating',
     image: snapshot.image,
     region,
@@ -84,9 +93,34 @@ export function buildRestoredRow(
     max_lifetime_s: max_lifetime === undefined ? snapshot.max_lifetime_s : max_lifetime,
     auto_hibernate: auto_hibernate ?? snapshot.auto_hibernate,
     labels: JSON.stringify(labels ?? snapshot.labels),
+    network: network === undefined ? snapshot.network : network,
     parent_id: snapshot.run_id,
     origin: snapshot.id,
     ...buildTimes(now),
+  };
+}
+
+/** The first entry of its audit log: what it is, and where it came from. */
+export function buildCreatedNote({
+  image,
+  vcpus,
+  mem_mib,
+  disk_mib,
+  parent_id,
+  origin,
+  network,
+}: SandboxRow): AuditNote {
+  return {
+    event: 'sandbox.created',
+    data: {
+      image,
+      vcpus,
+      mem_mib,
+      disk_mib,
+      ...(parent_id === null ? {} : { parent: parent_id }),
+      ...(isSnapshotId(origin) ? { snapshot_id: origin } : {}),
+      ...(network === null ? {} : { network: describePolicy(network) }),
+    },
   };
 }
 

@@ -3,7 +3,7 @@ import { isDatabaseAway } from '../db/database-error.ts';
 import type { NewSandboxRow, SandboxRow } from '../db/tables.ts';
 import type { SandboxStore } from './sandbox-store.ts';
 
-interface Pending {
+interface Pending extends Pick<NewSandboxRow, 'vcpus' | 'mem_mib'> {
   organizationId: string;
   isInDoubt: boolean;
 }
@@ -18,8 +18,7 @@ export class PendingInserts {
 
   /** All of them or none. */
   async insert(rows: readonly NewSandboxRow[]): Promise<SandboxRow[]> {
-    for (const { id, organization_id } of rows)
-      this.#pending.set(id, { organizationId: organization_id, isInDoubt: false });
+    for (const row of rows) this.#pending.set(row.id, toPending(row, false));
     let isInDoubt = false;
     try {
       return await this.#store.insert(rows);
@@ -27,15 +26,15 @@ export class PendingInserts {
       isInDoubt = isDatabaseAway(error);
       throw error;
     } finally {
-      for (const { id, organization_id } of rows) {
-        if (isInDoubt) this.#pending.set(id, { organizationId: organization_id, isInDoubt });
-        else this.#pending.delete(id);
+      for (const row of rows) {
+        if (isInDoubt) this.#pending.set(row.id, toPending(row, true));
+        else this.#pending.delete(row.id);
       }
     }
   }
 
-  count(organizationId: string): number {
-    return [...this.#pending.values()].filter((one) => one.organizationId === organizationId).length;
+  list(organizationId: string): Pending[] {
+    return [...this.#pending.values()].filter((one) => one.organizationId === organizationId);
   }
 
   /** Looks for those in doubt, and hands over the rows that are there. */
@@ -47,4 +46,8 @@ export class PendingInserts {
       if (row !== undefined) take(row);
     }
   }
+}
+
+function toPending({ organization_id, vcpus, mem_mib }: NewSandboxRow, isInDoubt: boolean): Pending {
+  return { organizationId: organization_id, vcpus, mem_mib, isInDoubt };
 }

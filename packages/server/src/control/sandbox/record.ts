@@ -2,6 +2,29 @@
 import { costCents, type DestroyResult, type SandboxOperation, type SandboxRecord } from '@coppice/contract';
 import type { SandboxRow } from '../db/tables.ts';
 
+/** What of a row the record is made from: not its network, of which a list may hold hundreds of thousands of rules. */
+export const RECORD_COLUMNS = [
+  'id',
+  'status',
+  'status_reason',
+  'image',
+  'region',
+  'vcpus',
+  'mem_mib',
+  'disk_mib',
+  'timeout_s',
+  'max_lifetime_s',
+  'labels',
+  'parent_id',
+  'audit_key_id',
+  'create_ms',
+  'created_at',
+  'hibernated_at',
+  'ended_at',
+  'auto_hibernate',
+] as const satisfies (keyof SandboxRow)[];
+export type RecordRow = Pick<SandboxRow, (typeof RECORD_COLUMNS)[number]>;
+
 /** What only the driver knows. */
 export interface LiveState {
   operation: SandboxOperation | null;
@@ -11,7 +34,7 @@ export interface LiveState {
 
 const NOT_LIVE: LiveState = { operation: null, expiresAt: null };
 
-export function buildRecord(row: SandboxRow, live: LiveState = NOT_LIVE): SandboxRecord {
+export function buildRecord(row: RecordRow, live: LiveState = NOT_LIVE): SandboxRecord {
   return {
     id: row.id,
     status: row.status,
@@ -28,6 +51,7 @@ export function buildRecord(row: SandboxRow, live: LiveState = NOT_LIVE): Sandbo
     auto_hibernate: row.auto_hibernate,
     labels: row.labels,
     parent_id: row.parent_id,
+    audit_key_id: row.audit_key_id,
     create_ms: row.create_ms,
     created_at: new Date(row.created_at).toISOString(),
     hibernated_at: toTimestamp(row.hibernated_at),

@@ -1,11 +1,15 @@
 /** A command from its start to its end, its output collected. */
 import type { ExecRequest, ExecResponse } from '@coppice/contract';
 import type { RunnerClient } from '../placement/runner-client.ts';
-import { RunningCommand } from '../streams/running-command.ts';
+import type { Logger } from 'pino';
+import { AuditedCommand } from '../audit/audited-command.ts';
+import type { AuditLog } from '../audit/audit-log.ts';
 import { OutputCapture, type OutputBudget } from './output-capture.ts';
 
 export interface RunCommand {
   runner: RunnerClient;
+  audit: AuditLog;
+  log: Pick<Logger, 'warn'>;
   id: string;
   request: ExecRequest;
   maxOutputBytes: number;
@@ -15,8 +19,8 @@ export interface RunCommand {
 }
 
 export async function runCommand(options: RunCommand): Promise<ExecResponse> {
-  const { runner, id, request, budget, maxOutputBytes } = options;
-  const command = await RunningCommand.start({ runner, id, request, isInteractive: false });
+  const { budget, maxOutputBytes } = options;
+  const command = await AuditedCommand.start({ ...options, isInteractive: false });
   options.onStarted();
   using stdout = new OutputCapture(budget, maxOutputBytes);
   using stderr = new OutputCapture(budget, maxOutputBytes);

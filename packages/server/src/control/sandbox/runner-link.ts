@@ -2,12 +2,14 @@
  * Keeps the records true to what runs. Two loops:
  *
  *     events      runner ─ vm_ended ─► driver ─ commit ─► acknowledge     (nothing is lost while control is away)
+ *                        ─ egress_note ─► audit log ─► acknowledge
  *     reconcile   GET /vms  ≠ records:  record without VM ─► hibernated, if that was asked for and the capture is there;
  *                                                            else its end is asked for, else it is lost
  *                                       hibernated record with VM ─► runs
  *                                       VM without record ─► removed
  *                                       create without creator ─► failed
  *                 GET /captures ≠ records: see capture-keeper.ts
+ *                 what it may reach, told after an outage or in doubt: see egress-keeper.ts
  *
  * Sandboxes with an operation under way are left to it. After an outage of the runner every idle timer gets a grace: nobody could send a request.
  */
@@ -18,10 +20,12 @@ import type { RunnerEvent } from '../../lib/runner-protocol.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import { momentOf, type Clock } from './clock.ts';
 import type { CaptureKeeper } from '../snapshots/capture-keeper.ts';
+import type { EgressKeeper } from '../egress/egress-keeper.ts';
+import type { EgressNotes } from '../egress/egress-notes.ts';
 import type { LiveDrivers } from './live-drivers.ts';
+import { EventAcknowledger } from './event-acknowledger.ts';
 import type { SandboxDriver } from './sandbox-driver.ts';
 import type { SandboxStore } from './sandbox-store.ts';
-import { enterRecordStep } from './steps.ts';
 
 const RECONNECT_DELAY_MS = 250;
 
@@ -30,6 +34,8 @@ export interface RunnerLinkParts {
   drivers: LiveDrivers;
   store: SandboxStore;
   captures: CaptureKeeper;
+  notes: EgressNotes;
+  egressKeeper: EgressKeeper;
   clock: Clock;
   reconcileIntervalMs: number;
   log: Logger;
@@ -73,11 +79,9 @@ export class RunnerLink implements AsyncDisposable {
         const events = await this.#parts.runner.openEvents(AbortSignal.any([signal, failed.signal]));
         await this.#noteConnected();
         noteTried();
-        let acknowledged = Promise.resolve();
-        for await (const event of events) {
-          acknowledged = this.#take(event, acknowledged);
-          acknowledged.catch((error: unknown) => failed.abort(error));
-        }
+        const acknowledger = new EventAcknowledger((seq) => this.#parts.runner.acknowledgeEvents(seq));
+        for await (const event of events)
+          acknowledger.take(event.seq, this.#handle(event)).catch((error: unknown) => failed.abort(error));
         this.#noteLost(failed.signal.reason);
       } catch (error) {
         this.#noteLost(error);
@@ -99,6 +103,7 @@ export class RunnerLink implements AsyncDisposable {
   }
 
   async #noteConnected(): Promise<void> {
+    for (const { row } of this.#parts.drivers.list()) this.#parts.egressKeeper.mark(row.id);
     await this.#reconcile();
     if (this.#hasBeenLost) for (const driver of this.#parts.drivers.list()) driver.grace();
     this.#isConnected = true;
@@ -113,19 +118,19 @@ export class RunnerLink implements AsyncDisposable {
       this.#parts.log.warn({ err: error }, 'the runner is not connected');
   }
 
-  /**
-   * An end is written down without waiting for those of other sandboxes, whose turn may take long. Acknowledged they
-   * are in their order: each acknowledgement covers all before it.
-   */
-  async #take(event: RunnerEvent, earlier: Promise<void>): Promise<void> {
-    const driver = this.#parts.drivers.find(event.end.id);
-    await Promise.all([driver?.handleEnd(event.end), earlier]);
-    await enterRecordStep('record.acknowledge');
-    await this.#parts.runner.acknowledgeEvents(event.seq);
+  /** An end is written down without waiting for those of other sandboxes, whose turn may take long. */
+  async #handle(event: RunnerEvent): Promise<void> {
+    const { drivers, notes } = this.#parts;
+    const id = event.type === 'vm_ended' ? event.end.id : event.vm_id;
+    const driver = drivers.find(id);
+    if (event.type === 'egress_note') return notes.take(event, driver?.begun ?? Promise.resolve());
+    await notes.noteEnd(id, { hasBegun: driver?.row.status !== 'creating' });
+    await driver?.handleEnd(event.end);
+    notes.forgetEnd(id);
   }
 
   async #reconcile(): Promise<void> {
-    const { drivers, runner, store, clock, captures } = this.#parts;
+    const { drivers, runner, store, clock, captures, egressKeeper } = this.#parts;
     // Taken before the VMs are listed: a sandbox that starts in between is in neither.
     const views = drivers
       .list()
@@ -148,6 +153,7 @@ export class RunnerLink implements AsyncDisposable {
       if (driver.isInterrupted) this.#mend(driver.row.id, () => driver.resolveInterrupted());
     for (const id of vms) if (drivers.find(id) === undefined) this.#mend(id, () => this.#removeOrphan(id));
     this.#mend('captures', () => captures.reconcile());
+    void egressKeeper.tell((id) => drivers.find(id));
   }
 
   /**

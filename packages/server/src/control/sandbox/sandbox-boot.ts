@@ -1,5 +1,8 @@
 /** How a sandbox that was just inserted comes to run: created, restored, or as a child of a fork. */
 import { AppError, findTransition, type SandboxRecord } from '@coppice/contract';
+import type { AuditLog } from '../audit/audit-log.ts';
+import { noteForked } from '../audit/note-forked.ts';
+import { buildCreatedNote } from './new-row.ts';
 import { enterRecordStep } from './steps.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
 import type { SandboxVm } from './sandbox-vm.ts';
@@ -10,12 +13,14 @@ export type StartVm = (vm: SandboxVm) => Promise<{ image: string }>;
 export class SandboxBoot {
   readonly #live: LiveSandbox;
   readonly #vm: SandboxVm;
+  readonly #audit: AuditLog;
   #isUnderWay = false;
   #hasFailed = false;
 
-  constructor(live: LiveSandbox, vm: SandboxVm) {
+  constructor(live: LiveSandbox, vm: SandboxVm, audit: AuditLog) {
     this.#live = live;
     this.#vm = vm;
+    this.#audit = audit;
   }
 
   /**
@@ -33,6 +38,7 @@ export class SandboxBoot {
     try {
       await enterRecordStep('record.ask');
       const { image } = await this.#start(start);
+      await noteForked(this.#audit, this.#live.row);
       await enterRecordStep('record.start');
       const createMs = Math.round(this.#live.now.bootMs - startedAtMs);
       const record = await this.#live.inTurn(() => this.#commitStart(image, createMs));
@@ -73,15 +79,16 @@ export class SandboxBoot {
       throw destroyedMeanwhile();
     }
     if (transition.outcome !== 'accept') throw this.#live.refusal('started');
-    const { now } = this.#live;
-    await this.#live.commit({
+    const { now, row } = this.#live;
+    const change = {
       status: transition.to,
       image,
       create_ms: createMs,
       last_active_at: now.wallMs,
       last_seen_at: now.wallMs,
       last_seen_boot_ms: now.bootMs,
-    });
+    };
+    await this.#live.commit(change, buildCreatedNote({ ...row, image }));
     return this.#live.record;
   }
 }

@@ -2,6 +2,7 @@
 import type { SandboxOperation, SandboxRecord } from '@coppice/contract';
 import type { CaptureInfo, ForkedVms } from '../../lib/runner-protocol.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
+import type { SandboxEgress } from './sandbox-egress.ts';
 import { resolveMissing } from './missing-vm.ts';
 import { captureGone, isNotFound, type SandboxVm } from './sandbox-vm.ts';
 import { enterRecordStep } from './steps.ts';
@@ -13,14 +14,23 @@ export type AskForCapture = (id: string) => Promise<CaptureInfo>;
 export class SandboxCopies {
   readonly #live: LiveSandbox;
   readonly #vm: SandboxVm;
+  readonly #egress: SandboxEgress;
 
-  constructor(live: LiveSandbox, vm: SandboxVm) {
+  constructor(live: LiveSandbox, vm: SandboxVm, egress: SandboxEgress) {
     this.#live = live;
     this.#vm = vm;
+    this.#egress = egress;
   }
 
   fork<T>(work: (ask: AskForChildren) => Promise<T>): Promise<T> {
-    return this.#operate('forking', () => work((children) => this.#ask(() => this.#vm.fork(children))));
+    return this.#operate('forking', () =>
+      work((children) =>
+        this.#ask(async () => {
+          await this.#egress.tellBeforeCopy();
+          return this.#vm.fork(children);
+        }),
+      ),
+    );
   }
 
   snapshot<T>(work: (ask: AskForCapture) => Promise<T>): Promise<T> {
@@ -34,7 +44,10 @@ export class SandboxCopies {
       await enterRecordStep('record.rolled_back');
       await this.#live.inTurn(async () => {
         this.#live.require('rollback');
-        await this.#live.commit(addUsage(this.#live.row, replaced_usage));
+        await this.#live.commit(addUsage(this.#live.row, replaced_usage), {
+          event: 'sandbox.rolled_back',
+          data: { snapshot_id: captureId },
+        });
       });
     });
     return this.#live.record;

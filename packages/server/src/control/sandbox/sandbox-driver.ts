@@ -12,8 +12,13 @@ import { findAdmission, type DestroyResult, type SandboxRecord, type StatusReaso
 import type { Logger } from 'pino';
 import type { HostMoment } from '../../lib/host-clock.ts';
 import type { VmEnd } from '../../lib/runner-protocol.ts';
+import type { AuditLog } from '../audit/audit-log.ts';
 import type { ControlLimits } from '../control-config.ts';
 import type { SandboxRow } from '../db/tables.ts';
+import type { EgressKeeper } from '../egress/egress-keeper.ts';
+import type { EgressNotes } from '../egress/egress-notes.ts';
+import type { EgressRules } from '../egress/egress-rules.ts';
+import type { Grants } from '../egress/grants.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import type { Clock } from './clock.ts';
 import { readEndReason } from './ending.ts';
@@ -23,6 +28,7 @@ import { resolveHibernated, resolveMissing } from './missing-vm.ts';
 import { buildDestroyResult } from './record.ts';
 import { SandboxBoot, type StartVm } from './sandbox-boot.ts';
 import { SandboxCopies, type AskForCapture, type AskForChildren } from './sandbox-copies.ts';
+import { SandboxEgress } from './sandbox-egress.ts';
 import { SandboxHibernation } from './sandbox-hibernation.ts';
 import type { SandboxStore } from './sandbox-store.ts';
 import { isNotFound, SandboxVm } from './sandbox-vm.ts';
@@ -31,14 +37,23 @@ import { enterRecordStep } from './steps.ts';
 export interface DriverParts {
   runner: RunnerClient;
   store: SandboxStore;
+  audit: AuditLog;
+  grants: Grants;
+  rules: EgressRules;
+  notes: EgressNotes;
+  egressKeeper: EgressKeeper;
   clock: Clock;
   limits: ControlLimits;
   log: Logger;
   /** The sandbox has ended and is committed as such. */
   onFinal: () => void;
+  /** Throws when it may not be resumed now: for want of credit, or of its organization's share. */
+  admitResume: () => Promise<void>;
 }
 
 export class SandboxDriver {
+  /** What it may reach, and its credentials. */
+  readonly egress: SandboxEgress;
   readonly #live: LiveSandbox;
   readonly #log: Logger;
   readonly #vm: SandboxVm;
@@ -47,19 +62,24 @@ export class SandboxDriver {
   readonly #copies: SandboxCopies;
 
   constructor(row: SandboxRow, parts: DriverParts) {
-    const { runner, store, clock, limits, onFinal } = parts;
+    const { runner, store, audit, notes, grants, rules, clock, limits, onFinal, admitResume } = parts;
     this.#log = parts.log.child({ sandbox_id: row.id });
     this.#vm = new SandboxVm(row.id, { runner, log: this.#log, limits });
     this.#live = new LiveSandbox(row, {
       store,
+      audit,
+      notes,
       clock,
       log: this.#log,
       onExpire: (reason) => void this.#expire(reason),
       onFinal,
     });
-    this.#boot = new SandboxBoot(this.#live, this.#vm);
-    this.#hibernation = new SandboxHibernation(this.#live, this.#vm);
-    this.#copies = new SandboxCopies(this.#live, this.#vm);
+    this.#boot = new SandboxBoot(this.#live, this.#vm, audit);
+    const onDoubt = (): void => parts.egressKeeper.mark(row.id);
+    this.egress = new SandboxEgress(this.#live, this.#vm, { audit, grants, rules, onDoubt });
+    const woken = { vm: this.#vm, egress: this.egress, admitResume };
+    this.#hibernation = new SandboxHibernation(this.#live, woken);
+    this.#copies = new SandboxCopies(this.#live, this.#vm, this.egress);
   }
 
   get row(): Readonly<SandboxRow> {
@@ -81,6 +101,10 @@ export class SandboxDriver {
 
   get isBusy(): boolean {
     return this.#live.operations.current !== null;
+  }
+
+  get isResuming(): boolean {
+    return this.#live.operations.current === 'resuming';
   }
 
   /** Its boot is nobody's any more. */
@@ -124,6 +148,11 @@ export class SandboxDriver {
       this.#live.restartTimer();
       return this.record;
     });
+  }
+
+  /** Settles when it is no longer being created, however that went. */
+  get begun(): Promise<void> {
+    return this.#live.begun;
   }
 
   async hibernate(): Promise<SandboxRecord> {

@@ -1,20 +1,31 @@
 /** How a sandbox is hibernated and resumed, and how it is found out what of it was done when nobody saw it done. */
 import { AppError, findTransition, type SandboxRecord } from '@coppice/contract';
-import { buildHibernated, buildResumed } from './hibernation.ts';
+import type { SandboxEgress } from './sandbox-egress.ts';
+import { buildHibernated, buildResumed, HIBERNATED, RESUMED } from './hibernation.ts';
 import { newHibernationId } from './ids.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
 import { resolveHibernated } from './missing-vm.ts';
 import type { SandboxVm } from './sandbox-vm.ts';
 import { enterRecordStep } from './steps.ts';
 
+export interface HibernationParts {
+  vm: SandboxVm;
+  egress: SandboxEgress;
+  admitResume: () => Promise<void>;
+}
+
 export class SandboxHibernation {
   readonly #live: LiveSandbox;
   readonly #vm: SandboxVm;
+  readonly #egress: SandboxEgress;
+  readonly #admitResume: () => Promise<void>;
   #waking: Promise<SandboxRecord> | undefined;
 
-  constructor(live: LiveSandbox, vm: SandboxVm) {
+  constructor(live: LiveSandbox, { vm, egress, admitResume }: HibernationParts) {
     this.#live = live;
     this.#vm = vm;
+    this.#egress = egress;
+    this.#admitResume = admitResume;
   }
 
   /** Only as an operation. When it fails the sandbox runs on, unless the record says otherwise. */
@@ -31,7 +42,7 @@ export class SandboxHibernation {
       await enterRecordStep('record.hibernated');
       await this.#live.inTurn(async () => {
         this.#live.require('hibernate');
-        await this.#live.commit(buildHibernated(this.#live.row, capture, this.#live.now));
+        await this.#live.commit(buildHibernated(this.#live.row, capture, this.#live.now), HIBERNATED);
       });
     } catch (error) {
       await this.#settleFailed(error);
@@ -61,8 +72,9 @@ export class SandboxHibernation {
   async #resume(): Promise<void> {
     const captureId = this.#live.row.hibernation_id;
     if (captureId === null) throw new AppError('internal', 'a hibernated sandbox names no hibernation');
+    await this.#admitResume();
     await enterRecordStep('record.resume');
-    await this.#vm.restore(captureId);
+    await this.#vm.restore(captureId, await this.#egress.buildStart());
     await enterRecordStep('record.resumed');
     await this.#live.inTurn(() => this.#commitResumed());
   }
@@ -72,7 +84,7 @@ export class SandboxHibernation {
     if (transition.outcome === 'remove_vm') this.#vm.removeLater();
     if (transition.outcome !== 'accept') throw this.#live.refusal('resume');
     const captureId = this.#live.row.hibernation_id;
-    await this.#live.commit(buildResumed(this.#live.row, this.#live.now));
+    await this.#live.commit(buildResumed(this.#live.row, this.#live.now), RESUMED);
     if (captureId !== null) void this.#forget(captureId);
   }
 

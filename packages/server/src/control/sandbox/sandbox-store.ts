@@ -2,8 +2,11 @@
 import { AppError, type SandboxState } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { HostMoment } from '../../lib/host-clock.ts';
+import { updateBilled } from '../billing/billed-update.ts';
 import type { Database } from '../db/database.ts';
 import type { NewSandboxRow, SandboxRow, SandboxUpdate } from '../db/tables.ts';
+import { LIVE_STATES } from './live-list.ts';
+import { RECORD_COLUMNS, type RecordRow } from './record.ts';
 
 export interface SandboxFilter {
   organizationId: string;
@@ -27,24 +30,27 @@ export class SandboxStore {
     this.#db = db;
   }
 
+  /** The same, in a transaction. */
+  within(transaction: Database): SandboxStore {
+    return new SandboxStore(transaction);
+  }
+
   /** All of them or none. */
   insert(rows: readonly NewSandboxRow[]): Promise<SandboxRow[]> {
     return this.#db.insertInto('sandboxes').values(rows).returningAll().execute();
   }
 
-  /** Changes a sandbox that is still in state `from`; that it is not is a second writer, which must not be. */
-  async update(id: string, from: SandboxState, change: SandboxUpdate): Promise<SandboxRow> {
-    const row = await this.#db
-      .updateTable('sandboxes')
-      .set(change)
-      .where('id', '=', id)
-      .where('status', '=', from)
-      .returningAll()
-      .executeTakeFirst();
+  /**
+   * Changes a sandbox that is still as `from` is; that it is not is a second writer, which must not be. What the change
+   * ends, a stretch of running or the sandbox, is billed by the same statement.
+   */
+  async update(from: SandboxRow, change: SandboxUpdate): Promise<SandboxRow> {
+    const { id, status } = from;
+    const row = await updateBilled(this.#db, from, change);
     if (row === undefined)
       // By a statement of ours that was given up and made all the same: the row is read again before the next.
       throw new AppError('unavailable', 'the record was changed meanwhile; try again', {
-        details: { id, from },
+        details: { id, from: status },
       });
     return row;
   }
@@ -59,10 +65,10 @@ export class SandboxStore {
   }
 
   /** Those of them that there are. */
-  findAll(organizationId: string, ids: readonly string[]): Promise<SandboxRow[]> {
+  findAll(organizationId: string, ids: readonly string[]): Promise<RecordRow[]> {
     return this.#db
       .selectFrom('sandboxes')
-      .selectAll()
+      .select(RECORD_COLUMNS)
       .where('id', 'in', [...ids])
       .where('organization_id', '=', organizationId)
       .execute();
@@ -80,10 +86,10 @@ export class SandboxStore {
   }
 
   /** Newest first. */
-  list(filter: SandboxFilter): Promise<SandboxRow[]> {
+  list(filter: SandboxFilter): Promise<RecordRow[]> {
     let query = this.#db
       .selectFrom('sandboxes')
-      .selectAll()
+      .select(RECORD_COLUMNS)
       .where('organization_id', '=', filter.organizationId)
       .where('status', 'in', [...filter.statuses])
       .orderBy('created_at', 'desc')
@@ -100,11 +106,7 @@ export class SandboxStore {
 
   /** All that are not final, of every organization. */
   listAlive(): Promise<SandboxRow[]> {
-    return this.#db
-      .selectFrom('sandboxes')
-      .selectAll()
-      .where('status', 'in', ['creating', 'running', 'hibernated'])
-      .execute();
+    return this.#db.selectFrom('sandboxes').selectAll().where('status', 'in', LIVE_STATES).execute();
   }
 
   /** Notes that the runner has these VMs now, and when each was last used. */

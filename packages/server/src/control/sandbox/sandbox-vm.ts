@@ -2,6 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
+import type { EgressCounters, VmEgress } from '../../lib/egress-protocol.ts';
 import type { CaptureInfo, ForkedVms, RolledBackVm, VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
 import type { NewVm, RunnerClient } from '../placement/runner-client.ts';
 
@@ -44,14 +45,23 @@ export class SandboxVm {
   }
 
   /** Brings it up from a capture, which is kept; AppError `snapshot_unusable` when that is gone. */
-  async restore(captureId: string): Promise<VmInfo> {
+  async restore(captureId: string, egress?: VmEgress): Promise<VmInfo> {
     try {
       return await this.#insistOnCapture((leftMs) =>
-        this.#runner.captures.restore(this.#id, captureId, leftMs),
+        this.#runner.captures.restore(this.#id, { captureId, egress }, leftMs),
       );
     } catch (error) {
       throw isNotFound(error) ? captureGone(error) : error;
     }
+  }
+
+  /** Resolves when it is in force. */
+  setEgress(egress: VmEgress): Promise<void> {
+    return this.#runner.setEgress(this.#id, egress);
+  }
+
+  getEgressCounters(): Promise<EgressCounters> {
+    return this.#runner.getEgressCounters(this.#id);
   }
 
   snapshot(captureId: string): Promise<CaptureInfo> {

@@ -3,20 +3,26 @@ import {
   AppError,
   parseImageReference,
   type CreateSandboxRequest,
+  type NetworkPolicy,
   type RestoreSandboxRequest,
   type SandboxRecord,
   type SandboxTree,
 } from '@coppice/contract';
+import type { Owner } from '../accounts/organization-store.ts';
+import type { Credit } from '../billing/credit.ts';
 import type { ImageUses } from '../images/image-uses.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import type { Registries } from '../registries/registries.ts';
 import type { SandboxRow, SnapshotRow } from '../db/tables.ts';
+import type { Grant } from '../egress/grant.ts';
+import type { Grants } from '../egress/grants.ts';
 import { momentOf, type Clock } from './clock.ts';
 import type { FamilyStore } from './family-store.ts';
 import { forkSandbox, readFork, type ForkedChild } from './forking.ts';
 import type { Subject } from './idempotency.ts';
 import { listChildIds } from './ids.ts';
 import type { LiveDrivers } from './live-drivers.ts';
+import { asksForLive, listLive } from './live-list.ts';
 import { buildChildRow, buildCreatedRow, buildRestoredRow } from './new-row.ts';
 import { buildRecord } from './record.ts';
 import { enterRecordStep } from './steps.ts';
@@ -32,13 +38,23 @@ export interface SandboxesParts {
   registries: Registries;
   imageUses: ImageUses;
   family: FamilyStore;
+  credit: Credit;
+  grants: Grants;
+}
+
+/** What a request asks for of the outside. */
+export interface RequestedEgress {
+  /** null: nothing is restricted. undefined: nothing was said. */
+  network: NetworkPolicy | null | undefined;
+  grants: readonly Grant[];
 }
 
 export interface CreateSandbox {
-  organizationId: string;
+  owner: Owner;
   /** From `newSandboxId()`. */
   id: string;
   request: CreateSandboxRequest;
+  egress: RequestedEgress;
 }
 
 export interface ForkSandbox {
@@ -54,7 +70,10 @@ export interface RestoreSandbox {
   /** From `newSandboxId()`. */
   id: string;
   snapshot: SnapshotRow;
+  /** Whose it will be, of the snapshot's organization. */
+  teamId: string;
   request: RestoreSandboxRequest;
+  egress: RequestedEgress;
 }
 
 const SANDBOX_ID = /^run[0-9a-f]{20}$/;
@@ -73,16 +92,24 @@ export class Sandboxes {
   }
 
   /** Resolves when a first command could run. A create that fails leaves a `failed` record and nothing else. */
-  async create({ organizationId, id, request }: CreateSandbox): Promise<SandboxRecord> {
+  async create({ owner, id, request, egress }: CreateSandbox): Promise<SandboxRecord> {
+    const { organizationId } = owner;
     const reference = parseImageReference(request.image);
     const login = await this.#parts.registries.findLogin(organizationId, reference);
     await enterRecordStep('record.insert');
-    this.#drivers.checkQuota(organizationId, 1);
-    // Refused before there is a record: callers who try again and again would leave one each time.
+    await this.#parts.credit.require(organizationId);
     const { image, vcpus, mem_mib, disk_mib } = request;
+    this.#drivers.checkQuota(organizationId, [request]);
+    // Refused before there is a record: callers who try again and again would leave one each time.
     await this.#runner.admitVm(id, { image, vcpus, mem_mib, disk_mib });
-    const driver = await this.#drivers.insert(buildCreatedRow(this.#begin(id), organizationId, request));
-    const record = await driver.boot((vm) => vm.create({ image, vcpus, mem_mib, disk_mib, login }));
+    const asked = { request, network: egress.network ?? null };
+    const driver = await this.#drivers.insert(buildCreatedRow(this.#begin(id), owner, asked));
+    const record = await driver.boot(async (vm) => {
+      await this.#parts.grants.add(driver.row, egress.grants);
+      const granted = await driver.egress.buildStart();
+      const shape = { image, vcpus, mem_mib, disk_mib, login };
+      return vm.create(granted === undefined ? shape : { ...shape, egress: granted });
+    });
     await this.#parts.imageUses.note(organizationId, record.image);
     return record;
   }
@@ -90,21 +117,35 @@ export class Sandboxes {
   /** Copies a sandbox that runs. Children that fail leave `failed` records; throws when all of them do. */
   async fork({ organizationId, id, forkId, count }: ForkSandbox): Promise<ForkedChild[]> {
     const parent = await this.getDriver(organizationId, id);
+    await this.#parts.credit.require(organizationId);
     return parent.fork(async (ask) => {
       const ids = listChildIds(forkId, count);
       const rows = ids.map((child) => buildChildRow(this.#begin(child), parent.row, forkId));
-      return forkSandbox(await this.#drivers.insertAll(rows), ask);
+      const children = await this.#drivers.insertAll(rows);
+      return forkSandbox(children, async (asked) => {
+        await this.#parts.grants.copy(
+          parent.row,
+          children.map(({ row }) => row),
+        );
+        return ask(asked);
+      });
     });
   }
 
   /** A new sandbox from what was saved of another. One that fails leaves a `failed` record and nothing else. */
-  async restore({ id, snapshot, request }: RestoreSandbox): Promise<SandboxRecord> {
+  async restore({ id, snapshot, teamId, request, egress }: RestoreSandbox): Promise<SandboxRecord> {
     await enterRecordStep('record.insert');
-    this.#drivers.checkQuota(snapshot.organization_id, 1);
+    await this.#parts.credit.require(snapshot.organization_id);
+    this.#drivers.checkQuota(snapshot.organization_id, [snapshot]);
     const { image, vcpus, mem_mib, disk_mib } = snapshot;
     await this.#runner.admitVm(id, { image, vcpus, mem_mib, disk_mib });
-    const driver = await this.#drivers.insert(buildRestoredRow(this.#begin(id), snapshot, request));
-    return driver.boot((vm) => vm.restore(snapshot.id));
+    const driver = await this.#drivers.insert(
+      buildRestoredRow(this.#begin(id), { snapshot, teamId }, { request, network: egress.network }),
+    );
+    return driver.boot(async (vm) => {
+      await this.#parts.grants.add(driver.row, egress.grants);
+      return vm.restore(snapshot.id, await driver.egress.buildStart());
+    });
   }
 
   /** Puts a sandbox back to what was saved of it or of an ancestor: memory, processes and files. */
@@ -164,7 +205,12 @@ export class Sandboxes {
   }
 
   async list(filter: SandboxFilter): Promise<{ records: SandboxRecord[]; createdAt: number[] }> {
-    const rows = await this.#store.list(filter);
+    const rows = asksForLive(filter)
+      ? listLive(
+          this.#drivers.list().map(({ row }) => row),
+          filter,
+        )
+      : await this.#store.list(filter);
     return {
       records: rows.map((row) => this.#drivers.find(row.id)?.record ?? buildRecord(row)),
       createdAt: rows.map((row) => row.created_at),

@@ -24,6 +24,8 @@ export const RECORD_STEPS = {
   'record.saved': 'the same, with a capture: both are removed',
   'record.erase': 'a snapshot "deleting" whose capture is there: both are removed',
   'record.erased': 'a snapshot "deleting" without a capture: its record is removed',
+  'record.egress':
+    'a policy, or secrets, in force that no record has: what is recorded is told to the runner',
   'record.rollback': 'a record "running" whose VM still runs: as if nobody had asked',
   'record.rolled_back': 'the same, rolled back; what the VM before it has used is not counted',
 } as const;

@@ -3,7 +3,7 @@ import { chmodSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
-import { MasterKeyError, openMasterKey } from './master-key.ts';
+import { addMasterKey, forgetOlderKeys, MasterKeyError, openMasterKeys } from './master-key.ts';
 
 let directory: string;
 let path: string;
@@ -14,28 +14,29 @@ beforeEach(() => {
 afterEach(() => rmSync(directory, { recursive: true }));
 
 test('the first start makes a key that only its owner can read, and later ones find it', () => {
-  const key = openMasterKey(path);
-  assert.equal(key.length, 32);
+  const key = openMasterKeys(path);
+  assert.equal(key.current.length, 32);
+  assert.deepEqual(key.older, []);
   assert.equal(statSync(path).mode & 0o777, 0o600);
-  assert.deepEqual(openMasterKey(path), key);
+  assert.deepEqual(openMasterKeys(path), key);
   assert.deepEqual(readdirSync(directory), ['master.key']);
 });
 
 test('two installations have two keys', () => {
-  assert.notDeepEqual(openMasterKey(path), openMasterKey(`${path}-2`));
+  assert.notDeepEqual(openMasterKeys(path), openMasterKeys(`${path}-2`));
 });
 
 test('a key that others could read is closed to them', () => {
-  openMasterKey(path);
+  openMasterKeys(path);
   chmodSync(path, 0o644);
-  openMasterKey(path);
+  openMasterKeys(path);
   assert.equal(statSync(path).mode & 0o777, 0o600);
 });
 
 test('a file that is no key is refused and stays as it is', () => {
   writeFileSync(path, 'half a key');
   assert.throws(
-    () => openMasterKey(path),
+    () => openMasterKeys(path),
     (error) => {
       return (
         error instanceof MasterKeyError && /has 10 bytes, .* put it back from a backup/.test(error.message)
@@ -43,4 +44,14 @@ test('a file that is no key is refused and stays as it is', () => {
     },
   );
   assert.equal(statSync(path).size, 10);
+});
+
+test('a key that is added is the current one, and the one before still opens until it is forgotten', () => {
+  const { current: first } = openMasterKeys(path);
+  const added = addMasterKey(path);
+  assert.notDeepEqual(added.current, first);
+  assert.deepEqual(openMasterKeys(path), { current: added.current, older: [first] });
+  assert.equal(statSync(path).mode & 0o777, 0o600);
+  forgetOlderKeys(path);
+  assert.deepEqual(openMasterKeys(path), { current: added.current, older: [] });
 });

@@ -46,3 +46,14 @@ test('another key, a changed byte anywhere and a cut envelope are told as a secr
     assert.throws(() => box.open(sealed.subarray(0, index), CONTEXT), isUnreadable, `${index} bytes`);
   }
 });
+
+test('what an older key has sealed opens as long as that is known, and what is sealed anew does not need it', () => {
+  const [older, current] = [randomBytes(MASTER_KEY_BYTES), randomBytes(MASTER_KEY_BYTES)];
+  const sealed = new SecretBox(older).seal(new Secret('hunter2'), CONTEXT);
+  const both = new SecretBox(current, [older]);
+  assert.equal(both.isOutdated(sealed), true);
+  const anew = both.seal(both.open(sealed, CONTEXT), CONTEXT);
+  assert.equal(both.isOutdated(anew), false);
+  assert.equal(new SecretBox(current).open(anew, CONTEXT).reveal(), 'hunter2');
+  assert.throws(() => new SecretBox(current).open(sealed, CONTEXT), isUnreadable);
+});

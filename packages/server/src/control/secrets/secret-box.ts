@@ -1,5 +1,5 @@
 /**
- * Secrets at rest, sealed with AES-256-GCM under the master key of this service:
+ * Secrets at rest, sealed with AES-256-GCM under a master key of this service:
  *
  *     version (1) │ key id (8) │ nonce (12) │ ciphertext │ tag (16)        sizes in bytes
  *
@@ -28,22 +28,26 @@ const HEADER_BYTES = 1 + KEY_ID_BYTES;
 export const MASTER_KEY_BYTES = 32;
 
 export class SecretBox {
-  readonly #key: Buffer;
-  readonly #header: Buffer;
+  readonly #key: Key;
+  readonly #keys: readonly Key[];
 
-  /** `key` has {@link MASTER_KEY_BYTES}. */
-  constructor(key: Buffer) {
-    if (key.length !== MASTER_KEY_BYTES) throw new RangeError(`a master key of ${key.length} bytes`);
-    this.#key = key;
-    this.#header = Buffer.concat([Buffer.of(VERSION), identifyKey(key)]);
+  /** `current` seals; it and the older ones open. Each has {@link MASTER_KEY_BYTES}. */
+  constructor(current: Buffer, older: readonly Buffer[] = []) {
+    this.#key = buildKey(current);
+    this.#keys = [this.#key, ...older.map(buildKey)];
+  }
+
+  /** Whether it was sealed with another key than the current one. */
+  isOutdated(envelope: Buffer): boolean {
+    return !envelope.subarray(0, HEADER_BYTES).equals(this.#key.header);
   }
 
   seal(secret: Secret, context: SecretContext): Buffer {
     const nonce = randomBytes(NONCE_BYTES);
-    const cipher = createCipheriv(ALGORITHM, this.#key, nonce, { authTagLength: TAG_BYTES });
-    cipher.setAAD(this.#bind(context));
+    const cipher = createCipheriv(ALGORITHM, this.#key.bytes, nonce, { authTagLength: TAG_BYTES });
+    cipher.setAAD(bind(this.#key, context));
     const sealed = Buffer.concat([cipher.update(secret.reveal(), 'utf8'), cipher.final()]);
-    return Buffer.concat([this.#header, nonce, sealed, cipher.getAuthTag()]);
+    return Buffer.concat([this.#key.header, nonce, sealed, cipher.getAuthTag()]);
   }
 
   /** Throws AppError `secret_unreadable`, which says no more than what is to be done. */
@@ -60,24 +64,35 @@ export class SecretBox {
   }
 
   #open(envelope: Buffer, context: SecretContext): Secret {
-    if (!envelope.subarray(0, HEADER_BYTES).equals(this.#header)) {
+    const key = this.#keys.find(({ header }) => envelope.subarray(0, HEADER_BYTES).equals(header));
+    if (key === undefined) {
       const keyId = envelope.subarray(1, HEADER_BYTES).toString('hex');
       throw new Error(
-        `sealed as version ${envelope[0]} with key ${keyId}, this one is ${this.#header.toString('hex', 1)}`,
+        `sealed as version ${envelope[0]} with key ${keyId}, this one is ${this.#key.header.toString('hex', 1)}`,
       );
     }
     const nonce = envelope.subarray(HEADER_BYTES, HEADER_BYTES + NONCE_BYTES);
-    const decipher = createDecipheriv(ALGORITHM, this.#key, nonce, { authTagLength: TAG_BYTES });
-    decipher.setAAD(this.#bind(context));
+    const decipher = createDecipheriv(ALGORITHM, key.bytes, nonce, { authTagLength: TAG_BYTES });
+    decipher.setAAD(bind(key, context));
     decipher.setAuthTag(envelope.subarray(-TAG_BYTES));
     const sealed = envelope.subarray(HEADER_BYTES + NONCE_BYTES, -TAG_BYTES);
     return new Secret(Buffer.concat([decipher.update(sealed), decipher.final()]).toString('utf8'));
   }
+}
 
-  /** JSON, so that no two contexts are one text. */
-  #bind({ organizationId, purpose, name }: SecretContext): Buffer {
-    return Buffer.concat([this.#header, Buffer.from(JSON.stringify([organizationId, purpose, name]))]);
-  }
+/** JSON, so that no two contexts are one text. */
+function bind({ header }: Key, { organizationId, purpose, name }: SecretContext): Buffer {
+  return Buffer.concat([header, Buffer.from(JSON.stringify([organizationId, purpose, name]))]);
+}
+
+interface Key {
+  bytes: Buffer;
+  header: Buffer;
+}
+
+function buildKey(bytes: Buffer): Key {
+  if (bytes.length !== MASTER_KEY_BYTES) throw new RangeError(`a master key of ${bytes.length} bytes`);
+  return { bytes, header: Buffer.concat([Buffer.of(VERSION), identifyKey(bytes)]) };
 }
 
 /** Tells keys apart without telling anything of them. */

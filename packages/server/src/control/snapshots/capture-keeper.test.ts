@@ -30,12 +30,20 @@ async function restart(harness: ControlHarness): Promise<void> {
   await harness.startControl();
 }
 
-const UNHIBERNATED = { status: 'running', hibernated_at: null, hibernated_boot_ms: null, cpu_ms: 0 } as const;
+/** As if control had not heard that it was saved: nothing of that is written, and no stretch is billed. */
+async function unhibernate(harness: ControlHarness, id: string, captureId: string): Promise<void> {
+  {
+    await using db = harness.openDatabase();
+    await db.deleteFrom('billing_segments').where('sandbox_id', '=', id).execute();
+  }
+  const unwritten = { hibernated_at: null, billed_ms: 0, cpu_ms: 0 };
+  await setRow(harness, id, { status: 'running', hibernation_id: captureId, ...unwritten });
+}
 
 test('a hibernation that was done unheard is found, and its use of the machine counted once', async () => {
   await using harness = await startHarness();
   const { id, captureId } = await hibernate(harness);
-  await setRow(harness, id, { ...UNHIBERNATED, hibernation_id: captureId });
+  await unhibernate(harness, id, captureId);
   await restart(harness);
   await harness.waitForRecord(id, (record) => record.status === 'hibernated');
   assert.equal((await post(harness, id, 'resume')).status, 200);
@@ -87,8 +95,13 @@ test('a control that dies in the middle of a snapshot or a fork leaves nothing o
   assert.deepEqual((await harness.call('GET', '/v1/snapshots')).body, []);
   await dieUnanswered(harness, id, 'fork');
   await waitFor('the child to be removed', () => harness.runner.vms.size === 1);
-  const [child] = (await harness.call('GET', '/v1/runs?status=failed')).body as SandboxRecord[];
-  assert.equal(child?.status_reason, 'control_restarted');
+  // Its VM goes first, then its record says so.
+  let failed: SandboxRecord[] = [];
+  await waitFor('the record of the child', async () => {
+    failed = (await harness.call('GET', '/v1/runs?status=failed')).body as SandboxRecord[];
+    return failed.length === 1;
+  });
+  assert.equal(failed[0]?.status_reason, 'control_restarted');
   assert.equal((await exec(harness, id)).status, 200);
 });
 
@@ -115,7 +128,7 @@ test('a VM that was lost after a hibernation was asked for is lost', async () =>
 test('a resume that was done unheard is found, and its capture removed', async () => {
   await using harness = await startHarness();
   const { id, captureId } = await hibernate(harness);
-  await harness.runner.captures.restore(id, captureId);
+  await harness.runner.captures.restore(id, { capture_id: captureId });
   await harness.waitForRecord(id, (record) => record.status === 'running');
   assert.equal((await exec(harness, id)).status, 200);
   await waitFor('the capture to be removed', () => !harness.runner.captures.has(id));
@@ -124,7 +137,7 @@ test('a resume that was done unheard is found, and its capture removed', async (
 test('a VM that is still being resumed is not taken for one that runs', async () => {
   await using harness = await startHarness();
   const { id, captureId } = await hibernate(harness);
-  const vm = await harness.runner.captures.restore(id, captureId);
+  const vm = await harness.runner.captures.restore(id, { capture_id: captureId });
   harness.runner.vms.set(id, { ...vm, state: 'creating' });
   await restart(harness);
   await harness.create();
@@ -136,7 +149,7 @@ test('a VM that is still being resumed is not taken for one that runs', async ()
 test('destroyed right after that, it is billed for what it used all the same', async () => {
   await using harness = await startHarness();
   const { id, captureId } = await hibernate(harness);
-  await setRow(harness, id, { ...UNHIBERNATED, hibernation_id: captureId });
+  await unhibernate(harness, id, captureId);
   await restart(harness);
   const { status, body } = await harness.call('DELETE', `/v1/runs/${id}`);
   assert.equal(status, 200);

@@ -28,6 +28,11 @@ export class SnapshotStore {
     await this.#db.insertInto('snapshots').values(row).execute();
   }
 
+  /** The same, in a transaction. */
+  within(transaction: Database): SnapshotStore {
+    return new SnapshotStore(transaction);
+  }
+
   /** Undefined when it is not being made any more. */
   complete(id: string, { sizeBytes, boundTo }: SavedSnapshot): Promise<SnapshotRow | undefined> {
     return this.#db

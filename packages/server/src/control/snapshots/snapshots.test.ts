@@ -100,7 +100,7 @@ test('a restore for which there is no room leaves no record', async (t) => {
 });
 
 test('options of later versions are refused by name', async () => {
-  for (const field of ['network', 'network_profile', 'credentials', 'credentials_v2']) {
+  for (const field of ['disk', 'fork_from_disk', 'disk_snapshot']) {
     const { status, body } = await restore({ snapshot_id: 'snap0', [field]: {} });
     assert.equal(status, 400);
     assert.equal(body.error.message, `${field}: not available in this version yet`);

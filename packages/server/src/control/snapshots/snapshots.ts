@@ -9,7 +9,8 @@
 import { AppError, type CreateSnapshotRequest, type SnapshotRecord } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { CaptureInfo } from '../../lib/runner-protocol.ts';
-import type { ControlLimits } from '../control-config.ts';
+import type { AuditLog } from '../audit/audit-log.ts';
+import type { LimitsOf } from '../limits/organization-limits.ts';
 import type { SandboxRow, SnapshotRow } from '../db/tables.ts';
 import type { RunnerCaptures } from '../placement/runner-captures.ts';
 import type { Clock } from '../sandbox/clock.ts';
@@ -22,8 +23,9 @@ import type { SnapshotFilter, SnapshotStore } from './snapshot-store.ts';
 export interface SnapshotsParts {
   store: SnapshotStore;
   captures: RunnerCaptures;
+  audit: AuditLog;
   clock: Clock;
-  limits: Pick<ControlLimits, 'snapshotBytesPerOrganization'>;
+  limitsOf: LimitsOf;
   log: Logger;
 }
 
@@ -106,13 +108,16 @@ export class Snapshots {
   async #complete(sandbox: Readonly<SandboxRow>, capture: CaptureInfo): Promise<SnapshotRow> {
     await this.#checkQuota(sandbox.organization_id, capture.size_bytes);
     const saved = { sizeBytes: capture.size_bytes, boundTo: capture.bound_to };
-    const row = await this.#store.complete(capture.id, saved);
-    if (row === undefined) throw new AppError('internal', 'the record of a snapshot is gone');
-    return row;
+    const note = { event: 'sandbox.snapshot', data: { snapshot_id: capture.id } } as const;
+    return this.#parts.audit.commit(sandbox.id, note, async (transaction) => {
+      const row = await this.#store.within(transaction).complete(capture.id, saved);
+      if (row === undefined) throw new AppError('internal', 'the record of a snapshot is gone');
+      return row;
+    });
   }
 
   async #checkQuota(organizationId: string, neededBytes: number): Promise<void> {
-    const limit = this.#parts.limits.snapshotBytesPerOrganization;
+    const limit = this.#parts.limitsOf(organizationId).snapshotBytes;
     const used = await this.#store.sumBytes(organizationId);
     if (used + neededBytes <= limit && used < limit) return;
     const needed = neededBytes === 0 ? '' : `, ${neededBytes} more are needed`;
@@ -166,6 +171,7 @@ export class Snapshots {
       max_lifetime_s: sandbox.max_lifetime_s,
       labels: JSON.stringify(sandbox.labels),
       auto_hibernate: sandbox.auto_hibernate,
+      network: sandbox.network,
     };
   }
 }

@@ -1,6 +1,7 @@
 /**
  * A shell in a sandbox that runs one command after the other. The agent takes the next command when the one before it is
- * done; those that wait stand in the stream and, when it is full, hold their sender up. Here only their ids are kept.
+ * done; those that wait stand in the stream and, when it is full, hold their sender up. Here only their ids are kept,
+ * and what of them is to be audited.
  *
  *   run id, command ─► ids: [running, waiting …] ─► shell_out, shell_err … shell_exit of the first ─► the next
  */
@@ -8,40 +9,48 @@ import { StringDecoder } from 'node:string_decoder';
 import { AppError, type ShellFrame, type ShellQuery, type ShellRun } from '@coppice/contract';
 import { z } from 'zod';
 import { encodeFrame, FRAME, type Frame } from '../../lib/frames.ts';
+import { AuditedProcess, commandNotes, type AuditedProcessParts } from '../audit/audited-process.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import { GuestStream, parsePayload } from './guest-stream.ts';
 
 const Done = z.object({ exit_code: z.int().min(0).max(255) });
 
-export interface OpenShell {
+export interface OpenShell extends AuditedProcessParts {
   runner: RunnerClient;
-  /** The sandbox's. */
-  id: string;
   options: ShellQuery;
+}
+
+interface ShellCommand {
+  /** The client's. */
+  id: string;
+  process: AuditedProcess;
 }
 
 export class ShellSession implements AsyncIterable<ShellFrame> {
   readonly #stream: GuestStream;
   readonly #decoders = { shell_out: new StringDecoder('utf8'), shell_err: new StringDecoder('utf8') };
-  readonly #ids: string[] = [];
+  readonly #parts: AuditedProcessParts;
+  readonly #commands: ShellCommand[] = [];
   /** Whose output it is while no command runs: what was left in the background writes on. */
   #lastId = '';
 
-  private constructor(stream: GuestStream) {
+  private constructor(stream: GuestStream, parts: AuditedProcessParts) {
     this.#stream = stream;
+    this.#parts = parts;
   }
 
-  static async open({ runner, id, options }: OpenShell): Promise<ShellSession> {
+  static async open({ runner, options, ...parts }: OpenShell): Promise<ShellSession> {
     const stream = await GuestStream.open({
-      request: (body) => runner.openProcess(id, 'shell', body),
+      request: (body) => runner.openProcess(parts.id, 'shell', body),
       first: [encodeFrame(FRAME.head, Buffer.from(JSON.stringify(options)))],
     });
-    return new ShellSession(stream);
+    return new ShellSession(stream, parts);
   }
 
-  /** Resolves when there is room for the next. */
+  /** Resolves when it is audited, and there is room for the next. */
   async run({ id, command }: Pick<ShellRun, 'id' | 'command'>): Promise<void> {
-    this.#ids.push(id);
+    const process = await AuditedProcess.open(this.#parts, commandNotes(command));
+    this.#commands.push({ id, process });
     await this.#stream.send(FRAME.run, Buffer.from(command));
   }
 
@@ -51,32 +60,44 @@ export class ShellSession implements AsyncIterable<ShellFrame> {
 
   /** Ends with `shell_closed`. To be read once. Leaving it ends the shell. */
   async *[Symbol.asyncIterator](): AsyncGenerator<ShellFrame> {
-    for await (const frame of this.#stream.frames(({ type }) => type === FRAME.exit))
-      yield* this.#translate(frame);
+    try {
+      for await (const frame of this.#stream.frames(({ type }) => type === FRAME.exit))
+        yield* await this.#translate(frame);
+    } finally {
+      await this.#abandonAll();
+    }
   }
 
-  #translate({ type, payload }: Frame): ShellFrame[] {
+  async #translate({ type, payload }: Frame): Promise<ShellFrame[]> {
     switch (type) {
       case FRAME.stdout:
         return this.#tell('shell_out', this.#decoders.shell_out.write(payload));
       case FRAME.stderr:
         return this.#tell('shell_err', this.#decoders.shell_err.write(payload));
       case FRAME.done:
-        return [...this.#tellRest(), this.#finish(payload)];
+        return [...this.#tellRest(), await this.#finish(payload)];
       case FRAME.exit:
+        await this.#abandonAll();
         return [...this.#tellRest(), { type: 'shell_closed' }];
       default:
         return [];
     }
   }
 
-  #finish(payload: Buffer): ShellFrame {
+  async #finish(payload: Buffer): Promise<ShellFrame> {
     const { exit_code } = parsePayload(Done, payload);
-    const id = this.#ids.shift();
-    if (id === undefined)
+    const finished = this.#commands.shift();
+    if (finished === undefined)
       throw new AppError('guest_unreachable', 'the agent told the end of a command that does not run');
+    const { id, process } = finished;
     this.#lastId = id;
+    await process.close(exit_code);
     return { type: 'shell_exit', id, code: exit_code };
+  }
+
+  /** The shell is gone, and with it what it ran and what waited. */
+  async #abandonAll(): Promise<void> {
+    await Promise.all(this.#commands.splice(0).map(({ process }) => process.abandon()));
   }
 
   /** What is left of a character that will not be whole any more. */
@@ -86,6 +107,6 @@ export class ShellSession implements AsyncIterable<ShellFrame> {
   }
 
   #tell(type: 'shell_out' | 'shell_err', data: string): ShellFrame[] {
-    return data === '' ? [] : [{ type, id: this.#ids[0] ?? this.#lastId, data }];
+    return data === '' ? [] : [{ type, id: this.#commands[0]?.id ?? this.#lastId, data }];
   }
 }

@@ -1,14 +1,13 @@
 /** A terminal in a sandbox: bytes both ways, nothing between them is understood here. */
 import type { TerminalQuery, TerminalResize } from '@coppice/contract';
 import { encodeFrame, FRAME } from '../../lib/frames.ts';
+import { AuditedProcess, terminalNotes, type AuditedProcessParts } from '../audit/audited-process.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import { GuestStream, parsePayload } from './guest-stream.ts';
 import { Exit } from './running-command.ts';
 
-export interface OpenTerminal {
+export interface OpenTerminal extends AuditedProcessParts {
   runner: RunnerClient;
-  /** The sandbox's. */
-  id: string;
   options: TerminalQuery;
 }
 
@@ -16,19 +15,24 @@ export type TerminalOutput = { type: 'output'; data: Buffer } | { type: 'exit'; 
 
 export class TerminalSession implements AsyncIterable<TerminalOutput> {
   readonly #stream: GuestStream;
+  readonly #process: AuditedProcess;
 
-  private constructor(stream: GuestStream) {
+  private constructor(stream: GuestStream, process: AuditedProcess) {
     this.#stream = stream;
+    this.#process = process;
   }
 
-  static async open({ runner, id, options }: OpenTerminal): Promise<TerminalSession> {
+  static async open({ runner, options, ...parts }: OpenTerminal): Promise<TerminalSession> {
     const { cols, rows, ...process } = options;
     const head = { ...process, cols: Number(cols), rows: Number(rows) };
-    const stream = await GuestStream.open({
-      request: (body) => runner.openProcess(id, 'terminal', body),
-      first: [encodeFrame(FRAME.head, Buffer.from(JSON.stringify(head)))],
-    });
-    return new TerminalSession(stream);
+    const audited = AuditedProcess.begin(parts, terminalNotes(options.command));
+    const stream = await audited.opened(() =>
+      GuestStream.open({
+        request: (body) => runner.openProcess(parts.id, 'terminal', body),
+        first: [encodeFrame(FRAME.head, Buffer.from(JSON.stringify(head)))],
+      }),
+    );
+    return new TerminalSession(stream, audited);
   }
 
   /** Resolves when there is room for more. */
@@ -47,9 +51,19 @@ export class TerminalSession implements AsyncIterable<TerminalOutput> {
 
   /** Ends with the exit. To be read once. Leaving it hangs up. */
   async *[Symbol.asyncIterator](): AsyncGenerator<TerminalOutput> {
-    for await (const { type, payload } of this.#stream.frames((frame) => frame.type === FRAME.exit)) {
-      if (type === FRAME.stdout) yield { type: 'output', data: payload };
-      else if (type === FRAME.exit) yield { type: 'exit', code: parsePayload(Exit, payload).exit_code };
+    try {
+      for await (const { type, payload } of this.#stream.frames((frame) => frame.type === FRAME.exit)) {
+        if (type === FRAME.stdout) yield { type: 'output', data: payload };
+        else if (type === FRAME.exit) yield await this.#finish(payload);
+      }
+    } finally {
+      await this.#process.abandon();
     }
+  }
+
+  async #finish(payload: Buffer): Promise<TerminalOutput> {
+    const code = parsePayload(Exit, payload).exit_code;
+    await this.#process.close(code);
+    return { type: 'exit', code };
   }
 }

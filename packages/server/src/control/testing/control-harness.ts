@@ -1,18 +1,24 @@
-/** A real control for tests: real HTTP, a real PostgreSQL of its own, and a fake runner at the declared seam. */
-import { chmod, mkdtemp, readdir, rm } from 'node:fs/promises';
+/** A real control for tests: real HTTP, a real PostgreSQL (test-postgres.ts), and a fake runner at the declared seam. */
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { generateApiKey, type SandboxRecord } from '@coppice/contract';
+import type pg from 'pg';
 import pino, { type Logger } from 'pino';
 import type { ControlConfig, ControlLimits } from '../control-config.ts';
 import { startControl, type Control } from '../control.ts';
+import { insertOrganization } from '../accounts/organization-store.ts';
 import { ensureApiKey } from '../auth/api-key-store.ts';
 import { openDatabase, type Database } from '../db/database.ts';
 import { FakeRunner } from './fake-runner.ts';
+import { findPostgresBin, makeSharedDatabase } from './test-postgres.ts';
 
-const PREFERRED_DIRS = '/usr/lib/postgresql';
+export { findPostgresBin } from './test-postgres.ts';
+
 export const API_KEY = `cop_live_us_${'k'.repeat(40)}`;
+/** For an owner of the first organization. */
+export const INVITATION = `inv_${'i'.repeat(43)}`;
 
 export interface Answer {
   status: number;
@@ -30,19 +36,24 @@ export interface CallOptions {
   signal?: AbortSignal;
 }
 
+/** `own`: a child of control, whatever the rest of the tests use. */
+export type PostgresChoice = 'own' | 'any';
+
+type HarnessPostgres = Pick<ControlConfig, 'postgresBin' | 'databaseUrl'>;
+
 export class ControlHarness implements AsyncDisposable {
   readonly directory: string;
   readonly runner: FakeRunner;
   readonly logLines: string[] = [];
   readonly #log: Logger;
   readonly #limits: Partial<ControlLimits>;
-  readonly #postgresBin: string;
+  readonly #postgres: HarnessPostgres;
   control: Control | undefined;
 
-  constructor(directory: string, postgresBin: string, limits: Partial<ControlLimits>) {
+  constructor(directory: string, postgres: HarnessPostgres, limits: Partial<ControlLimits>) {
     this.directory = directory;
     this.runner = new FakeRunner(join(directory, 'runner.sock'));
-    this.#postgresBin = postgresBin;
+    this.#postgres = postgres;
     this.#limits = { reconcileIntervalMs: 100, captureGraceMs: 300, shutdownDeadlineMs: 5_000, ...limits };
     this.#log = pino({ level: 'debug' }, { write: (line) => this.logLines.push(line) });
   }
@@ -58,8 +69,9 @@ export class ControlHarness implements AsyncDisposable {
       dataDir: join(this.directory, 'data'),
       runDir: join(this.directory, 'run'),
       runnerSocket: this.runner.socketPath,
-      postgresBin: this.#postgresBin,
+      ...this.#postgres,
       bootstrapKey: API_KEY,
+      bootstrapInvitation: INVITATION,
       limits: this.#limits,
     };
   }
@@ -120,19 +132,23 @@ export class ControlHarness implements AsyncDisposable {
   async addOrganization(): Promise<string> {
     const key = generateApiKey('us');
     await using db = this.openDatabase();
-    const id = `org${key.slice(-10)}`;
-    await db
-      .insertInto('organizations')
-      .values({ id, name: id, region: 'us', created_at: Date.now() })
-      .execute();
-    await ensureApiKey(db, id, key);
+    await db.transaction().execute(async (transaction) => {
+      const owner = await insertOrganization(transaction, { name: `org ${key.slice(-10)}`, region: 'us' });
+      if (owner === undefined) throw new Error('the name is taken');
+      await ensureApiKey(transaction, owner, key);
+    });
     return key;
+  }
+
+  get connection(): pg.PoolConfig {
+    const { databaseUrl } = this.#postgres;
+    if (databaseUrl !== undefined) return { connectionString: databaseUrl };
+    return { host: join(this.directory, 'run', 'postgres'), user: 'coppice', database: 'coppice' };
   }
 
   /** The database of the control that runs. */
   openDatabase(): Database & AsyncDisposable {
-    const host = join(this.directory, 'run', 'postgres');
-    return openDatabase({ host, user: 'coppice', database: 'coppice' }, this.#log);
+    return openDatabase(this.connection, this.#log);
   }
 
   /** Waits until the record of a sandbox fits. */
@@ -148,19 +164,44 @@ export class ControlHarness implements AsyncDisposable {
 }
 
 /** A control that serves, with its runner connected. */
-export async function startHarness(limits: Partial<ControlLimits> = {}): Promise<ControlHarness> {
-  const harness = await prepareHarness(limits);
+export async function startHarness(
+  limits: Partial<ControlLimits> = {},
+  postgres: PostgresChoice = 'any',
+): Promise<ControlHarness> {
+  const harness = await prepareHarness(limits, postgres);
   await harness.runner.start();
   await harness.startControl();
   await waitFor('healthz', async () => (await harness.call('GET', '/healthz')).status === 200);
   return harness;
 }
 
+/** The same, with other settings. */
+export async function startHarnessWith(change: Partial<ControlConfig>): Promise<ControlHarness> {
+  const harness = await prepareHarness();
+  await harness.runner.start();
+  await harness.startControl(change);
+  await waitFor('healthz', async () => (await harness.call('GET', '/healthz')).status === 200);
+  return harness;
+}
+
 /** The same, with nothing started. */
-export async function prepareHarness(limits: Partial<ControlLimits> = {}): Promise<ControlHarness> {
+export async function prepareHarness(
+  limits: Partial<ControlLimits> = {},
+  postgres: PostgresChoice = 'any',
+): Promise<ControlHarness> {
+  return prepareOn(postgres === 'own' ? undefined : await makeSharedDatabase(), limits);
+}
+
+/** The same on a certain database; without one, on a PostgreSQL of its own. */
+export async function prepareOn(
+  databaseUrl: string | undefined,
+  limits: Partial<ControlLimits> = {},
+): Promise<ControlHarness> {
   const directory = await mkdtemp(join(tmpdir(), 'cop-control-'));
   await chmod(directory, 0o755);
-  return new ControlHarness(directory, await findPostgresBin(), limits);
+  const postgresBin = await findPostgresBin();
+  const database = databaseUrl === undefined ? { postgresBin } : { postgresBin, databaseUrl };
+  return new ControlHarness(directory, database, limits);
 }
 
 /** Polls until `condition` holds; fails after `deadlineMs`. */
@@ -174,14 +215,4 @@ export async function waitFor(
     if (performance.now() > end) throw new Error(`waited ${deadlineMs} ms for ${what}`);
     await delay(10);
   }
-}
-
-export async function findPostgresBin(): Promise<string> {
-  const majors = (await readdir(PREFERRED_DIRS))
-    .map(Number)
-    .filter(Number.isSafeInteger)
-    .sort((a, b) => b - a);
-  if (majors[0] === undefined)
-    throw new Error(`no PostgreSQL in ${PREFERRED_DIRS}: apt-get install postgresql`);
-  return join(PREFERRED_DIRS, String(majors[0]), 'bin');
 }

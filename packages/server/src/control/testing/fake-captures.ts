@@ -1,11 +1,13 @@
 /** Captures and forks of the fake runner: entries in a map, as its VMs are. */
 import type { ServerHttp2Stream } from 'node:http2';
 import { AppError } from '@coppice/contract';
+import type { VmEgress } from '../../lib/egress-protocol.ts';
 import {
   CaptureRequest,
   ForkVm,
   type CaptureInfo,
   type ForkedVms,
+  type RestoreVm,
   type VmInfo,
 } from '../../lib/runner-protocol.ts';
 import { answer, noVm, readAll } from './fake-answers.ts';
@@ -16,6 +18,9 @@ export const STRETCH_USAGE = { cpu_ms: 1000, mem_peak_bytes: 90_000_000 };
 const NOTHING = (): void => undefined;
 
 export type CaptureHook = (id: string, captureId: string) => Promise<void> | void;
+
+/** Gives a VM its way out: one that was told, or that of another VM. */
+type Inherit = (id: string, from: VmEgress | string | undefined) => void;
 
 export class FakeCaptures {
   readonly saved = new Map<string, CaptureInfo>();
@@ -33,9 +38,11 @@ export class FakeCaptures {
   /** Called when it is done, before it is answered. */
   beforeAnswer: (what: string) => Promise<void> | void = NOTHING;
   readonly #vms: Map<string, VmInfo>;
+  readonly #inherit: Inherit;
 
-  constructor(vms: Map<string, VmInfo>) {
+  constructor(vms: Map<string, VmInfo>, inherit: Inherit) {
     this.#vms = vms;
+    this.#inherit = inherit;
   }
 
   /** Nothing goes wrong from now on. */
@@ -70,13 +77,14 @@ export class FakeCaptures {
     return true;
   }
 
-  async restore(id: string, captureId: string): Promise<VmInfo> {
+  async restore(id: string, { capture_id: captureId, egress }: RestoreVm): Promise<VmInfo> {
     const there = this.#vms.get(id);
     if (there !== undefined) return there;
     await this.onRestore(id, captureId);
     const { image, vcpus, mem_mib, disk_mib } = this.#find(captureId);
     const vm: VmInfo = { id, state: 'running', image, vcpus, mem_mib, disk_mib, timings_ms: {} };
     this.#vms.set(id, vm);
+    this.#inherit(id, egress);
     await this.beforeAnswer('restore');
     return vm;
   }
@@ -141,6 +149,7 @@ export class FakeCaptures {
     }
     const vm = { ...parent, id };
     this.#vms.set(id, vm);
+    this.#inherit(id, parent.id);
     return { vm };
   }
 

@@ -10,6 +10,7 @@ import { AppError } from '@coppice/contract';
 import { FakeCaptures } from './fake-captures.ts';
 import { answer, answerError, noVm, readAll } from './fake-answers.ts';
 import { encodeFrame, FRAME, FrameDecoder, type Frame } from '../../lib/frames.ts';
+import { NO_COUNTERS, VmEgress, type EgressCounters, type EgressNote } from '../../lib/egress-protocol.ts';
 import {
   CreateVm,
   PrepareImage,
@@ -24,6 +25,8 @@ import {
 } from '../../lib/runner-protocol.ts';
 
 const DIGEST = `sha256:${'a'.repeat(64)}`;
+
+type EndEvent = Extract<RunnerEvent, { type: 'vm_ended' }>;
 
 /** What a fake command can do. */
 export interface FakeCommand {
@@ -58,11 +61,18 @@ export interface Upload {
 export class FakeRunner implements AsyncDisposable {
   readonly socketPath: string;
   readonly vms = new Map<string, VmInfo>();
-  readonly captures = new FakeCaptures(this.vms);
+  readonly captures: FakeCaptures = new FakeCaptures(this.vms, (id, from) => this.#inherit(id, from));
   readonly files = new Map<string, Buffer>();
   readonly uploads: Upload[] = [];
   readonly requests: string[] = [];
-  readonly ends = new Map<string, RunnerEvent>();
+  readonly ends = new Map<string, EndEvent>();
+  /** Notes that were not acknowledged. */
+  readonly notes = new Map<number, RunnerEvent>();
+  /** What each VM was told of its way out last; nothing for the default. */
+  readonly egress = new Map<string, VmEgress>();
+  counters: EgressCounters = NO_COUNTERS;
+  /** Called before a VM's way out is changed; throws what is to be answered instead. */
+  onEgress: (id: string, egress: VmEgress) => Promise<void> | void = () => undefined;
   /** Ports of guests, and where on this machine their services really listen. */
   readonly ports = new Map<number, number>();
   maxVcpus = 32;
@@ -147,17 +157,45 @@ export class FakeRunner implements AsyncDisposable {
       mem_peak_bytes: 56_000_000,
       ended_at: endedAt.toISOString(),
     };
-    const event: RunnerEvent = { seq: (this.#seq += 1), type: 'vm_ended', end };
+    const event: EndEvent = { seq: (this.#seq += 1), type: 'vm_ended', end };
     this.vms.delete(id);
     this.ends.set(id, event);
-    for (const listener of this.#listeners) listener.write(`${JSON.stringify(event)}\n`);
+    this.egress.delete(id);
+    this.#tell(event);
     return end;
+  }
+
+  /** Tells a note of the egress process; kept until it is acknowledged. */
+  note(id: string, note: EgressNote): number {
+    const event: RunnerEvent = { seq: (this.#seq += 1), type: 'egress_note', vm_id: id, note };
+    this.notes.set(event.seq, event);
+    this.#tell(event);
+    return event.seq;
+  }
+
+  #tell(event: RunnerEvent): void {
+    for (const listener of this.#listeners) listener.write(`${JSON.stringify(event)}\n`);
+  }
+
+  #inherit(id: string, from: VmEgress | string | undefined): void {
+    const egress = typeof from === 'string' ? this.egress.get(from) : from;
+    if (egress !== undefined) this.egress.set(id, egress);
+  }
+
+  async #answerEgress(stream: ServerHttp2Stream, method: string, id: string): Promise<void> {
+    if (!this.vms.has(id)) throw noVm(id);
+    if (method === 'GET') return answer(stream, 200, this.counters);
+    const egress = VmEgress.parse(JSON.parse((await readAll(stream)).toString('utf8')));
+    await this.onEgress(id, egress);
+    this.egress.set(id, egress);
+    stream.respond({ ':status': 204 }, { endStream: true });
   }
 
   async #route(stream: ServerHttp2Stream, request: Request): Promise<void> {
     const { method, url } = request;
     const [, id, rest = ''] = /^\/vms\/([^/]+)(\/.*)?$/.exec(url.pathname) ?? [];
     if (id !== undefined && rest === '/admission') return this.#admit(stream);
+    if (id !== undefined && rest === '/egress') return this.#answerEgress(stream, method, id);
     if (await this.captures.take(stream, `${method} ${url.pathname}`)) return;
     if (id !== undefined && rest === '') return this.#answerVm(stream, method, id);
     if (id !== undefined) return this.#answerAgent(stream, { ...request, id, action: `${method} ${rest}` });
@@ -230,7 +268,7 @@ export class FakeRunner implements AsyncDisposable {
     }
     const given: unknown = JSON.parse((await readAll(stream)).toString('utf8'));
     const restore = RestoreVm.safeParse(given);
-    if (restore.success) return answer(stream, 201, await this.captures.restore(id, restore.data.capture_id));
+    if (restore.success) return answer(stream, 201, await this.captures.restore(id, restore.data));
     const body = CreateVm.parse(given);
     this.creates.push(body);
     await this.onCreate(id, body);
@@ -245,6 +283,7 @@ export class FakeRunner implements AsyncDisposable {
       timings_ms: {},
     };
     this.vms.set(id, vm);
+    this.#inherit(id, body.egress);
     return answer(stream, 201, vm);
   }
 
@@ -257,7 +296,8 @@ export class FakeRunner implements AsyncDisposable {
 
   #streamEvents(stream: ServerHttp2Stream): void {
     stream.respond({ ':status': 200 });
-    for (const event of this.ends.values()) stream.write(`${JSON.stringify(event)}\n`);
+    const events = [...this.ends.values(), ...this.notes.values()].toSorted((a, b) => a.seq - b.seq);
+    for (const event of events) stream.write(`${JSON.stringify(event)}\n`);
     stream.write('\n');
     this.#listeners.add(stream);
     stream.on('close', () => this.#listeners.delete(stream));
@@ -266,6 +306,7 @@ export class FakeRunner implements AsyncDisposable {
   async #acknowledge(stream: ServerHttp2Stream): Promise<void> {
     const { seq } = JSON.parse((await readAll(stream)).toString('utf8')) as { seq: number };
     for (const [id, event] of this.ends) if (event.seq <= seq) this.ends.delete(id);
+    for (const noted of this.notes.keys()) if (noted <= seq) this.notes.delete(noted);
     answer(stream, 200, {});
   }
 

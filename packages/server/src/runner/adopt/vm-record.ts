@@ -5,7 +5,9 @@
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { CredentialEndpoint, NetworkPolicy } from '@coppice/contract';
 import { z } from 'zod';
+import { CredentialService } from '../../lib/credential-services/credential-service.ts';
 import { writeAtomically } from '../../lib/durable-file.ts';
 import { Accelerator, CaptureId, VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
 
@@ -24,6 +26,15 @@ export const TemplateShape = z.object({
   diskMiB: z.int(),
 });
 
+/** What the sandbox may send and is granted, without the secrets. */
+export const EgressRecord = z.object({
+  network: NetworkPolicy,
+  grants: z.array(
+    z.object({ service: CredentialService, endpoints: z.array(CredentialEndpoint).nullable() }),
+  ),
+});
+export type EgressRecord = z.infer<typeof EgressRecord>;
+
 const VmRecord = z.object({
   version: z.literal(2),
   info: VmInfo,
@@ -38,6 +49,8 @@ const VmRecord = z.object({
   uid: z.int().positive(),
   /** Directories of the control groups; where they are depends on how the runner was started. */
   cgroups: z.array(z.string()).default([]),
+  /** Absent: anything, and nothing. */
+  egress: EgressRecord.optional(),
   host_boot_id: z.string(),
   process: z.object({ pid: z.int().positive(), startTicks: z.number() }).nullable(),
   /** Last generation used on the agent's ctl port. */

@@ -3,6 +3,7 @@
  * bounded, every answer has a deadline, and what is piped through is bounded by flow control alone.
  */
 import http2 from 'node:http2';
+import type { Socket } from 'node:net';
 import { join } from 'node:path';
 import { withDeadline } from '../../lib/deadline.ts';
 import { SOCKETS } from '../vmm/qemu-arguments.ts';
@@ -24,6 +25,8 @@ export interface SessionOptions {
   generation: number;
   timeoutMs: number;
   assertAlive: () => void;
+  /** A connection to the data port that is there already. */
+  data?: Socket | undefined;
 }
 
 /** An answer of the agent that is not 2xx; `code` and `message` are the guest's words. */
@@ -49,46 +52,44 @@ export class AgentSession {
   }
 
   static async open(options: SessionOptions): Promise<AgentSession> {
-    const { socketDirectory, timeoutMs, assertAlive } = options;
-    const step = "the agent's port";
-    const ctl = await connectWhenReady(join(socketDirectory, SOCKETS.ctl), { step, timeoutMs, assertAlive });
+    const { socketDirectory, generation, timeoutMs, assertAlive } = options;
+    // Each port takes one connection at a time: one that were left open would keep all later ones waiting.
+    using undo = new DisposableStack();
+    const own = (socket: Socket): Socket => undo.adopt(socket, () => socket.destroy());
+    if (options.data !== undefined) own(options.data);
+    const connect = async (name: string): Promise<Socket> => {
+      const how = { step: "the agent's port", timeoutMs, assertAlive };
+      return own(await connectWhenReady(join(socketDirectory, name), how));
+    };
+    const ctl = await connect(SOCKETS.ctl);
     ctl.on('error', () => ctl.destroy());
-    try {
-      const data = await connectWhenReady(join(socketDirectory, SOCKETS.data), {
-        step,
-        timeoutMs,
-        assertAlive,
-      });
-      // What an older session left in the line comes before the answer; it must not reach the new session.
-      const discard = (): void => undefined;
-      data.on('data', discard).on('error', discard);
-      await openGeneration(ctl, options.generation, timeoutMs);
-      data.off('data', discard).off('error', discard).pause();
-      const session = http2.connect('http://agent', {
-        createConnection: () => data,
-        peerMaxConcurrentStreams: MAX_STREAMS,
-        maxSessionMemory: 64,
-        settings: {
-          initialWindowSize: STREAM_WINDOW_BYTES,
-          maxFrameSize: MAX_FRAME_BYTES,
-          enablePush: false,
-          maxHeaderListSize: 16_384,
-        },
-      });
-      session.once('connect', () => session.setLocalWindowSize(CONNECTION_WINDOW_BYTES));
-      const close = (): void => {
-        session.destroy();
-        data.destroy();
-        ctl.destroy();
-      };
-      session.on('error', close);
-      session.on('goaway', close);
-      session.on('close', close);
-      return new AgentSession(session, close);
-    } catch (error) {
-      ctl.destroy();
-      throw error;
-    }
+    const data = options.data ?? (await connect(SOCKETS.data));
+    // What an older session left in the line comes before the answer; it must not reach the new session.
+    const discard = (): void => undefined;
+    data.on('data', discard).on('error', discard);
+    await openGeneration(ctl, generation, timeoutMs);
+    data.off('data', discard).off('error', discard).pause();
+    const session = http2.connect('http://agent', {
+      createConnection: () => data,
+      peerMaxConcurrentStreams: MAX_STREAMS,
+      maxSessionMemory: 64,
+      settings: {
+        initialWindowSize: STREAM_WINDOW_BYTES,
+        maxFrameSize: MAX_FRAME_BYTES,
+        enablePush: false,
+        maxHeaderListSize: 16_384,
+      },
+    });
+    session.once('connect', () => session.setLocalWindowSize(CONNECTION_WINDOW_BYTES));
+    const ports = undo.move();
+    const close = (): void => {
+      session.destroy();
+      ports.dispose();
+    };
+    session.on('error', close);
+    session.on('goaway', close);
+    session.on('close', close);
+    return new AgentSession(session, close);
   }
 
   get closed(): boolean {

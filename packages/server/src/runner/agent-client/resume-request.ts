@@ -15,6 +15,8 @@ export interface ResumeInput {
   generation: number;
   image: ImageConfig;
   network: GuestAddresses | undefined;
+  /** Lies under the image's own variables. */
+  placeholders?: Readonly<Record<string, string>>;
   /** What the guest's monotonic clock shows now, in nanoseconds; if unknown its wall clock lags by the way there. */
   monotonicNs?: bigint | undefined;
 }
@@ -29,7 +31,7 @@ export function buildResumeRequest(input: ResumeInput): Record<string, unknown> 
     hostname: input.vmId,
     machine_id: input.vmId.replace(/^run/u, '').padEnd(32, '0').slice(0, 32),
     network: input.network === undefined ? null : toWire(input.network),
-    env: input.image.env,
+    env: { ...input.placeholders, ...input.image.env },
     user: input.image.user,
     workdir: input.image.workdir,
     dns_search: [],

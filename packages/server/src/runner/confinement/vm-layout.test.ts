@@ -15,7 +15,7 @@ const FILES: MachineFiles = {
     overlays: [0, 3],
   },
 };
-const RESTORE: StartMode = { kind: 'restore', statePath: '/host/state' };
+const RESTORE: StartMode = { kind: 'restore', statePath: '/host/state', isDeferred: false };
 
 function writableSources(mode: StartMode): string[] {
   return arrangeInside(FILES, mode)

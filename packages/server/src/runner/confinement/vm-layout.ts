@@ -45,7 +45,7 @@ export function arrangeInside(files: MachineFiles, mode: StartMode): VmLayout {
   }
   return {
     mounts,
-    mode: mode.kind === 'restore' ? { kind: 'restore', statePath: INSIDE.state } : mode,
+    mode: mode.kind === 'restore' ? { ...mode, statePath: INSIDE.state } : mode,
     files: {
       kernelPath: INSIDE.kernel,
       initramfsPath: INSIDE.initramfs,

@@ -8,6 +8,7 @@
  *   no record ─► a stray: killed
  */
 import { readdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { findVmRecord, type VmRecord } from '../adopt/vm-record.ts';
 import { hostBootId, killAndWait } from '../vmm/host-process.ts';
@@ -17,10 +18,11 @@ import type { VmHandle } from '../vmm/vmm.ts';
 import { enterStep } from './steps.ts';
 import type { AssemblyParts, VmAssembler } from './vm-assembly.ts';
 import type { VmDriver } from './vm-driver.ts';
+import { readEgressRecord } from './vm-egress.ts';
 
 export interface AdoptionParts extends Pick<
   AssemblyParts,
-  'vmm' | 'network' | 'accounts' | 'cgroups' | 'vmsDirectory'
+  'vmm' | 'network' | 'accounts' | 'cgroups' | 'vmsDirectory' | 'socketsDirectory'
 > {
   assembler: VmAssembler;
   /** The driver of a VM that has a record, found by its sandbox's id from now on. */
@@ -37,29 +39,34 @@ export async function adoptVms(parts: AdoptionParts): Promise<void> {
   // At once: one whose QEMU does not answer must not keep the others, and the service, waiting.
   const units = readdirSync(parts.vmsDirectory);
   const superseded = findSuperseded(parts);
-  const adopted = new Set(await Promise.all(units.map((unit) => adopt(parts, unit, superseded))));
+  const adoptions = await Promise.all(units.map((unit) => adopt(parts, unit, superseded)));
+  const adopted = new Set(adoptions.map(({ pid }) => pid));
   await enterStep('adopt.strays');
   for (const stray of parts.accounts.listAllVmms()) {
     if (adopted.has(stray.pid)) continue;
     parts.log.warn({ pid: stray.pid }, 'ending a VMM that no record names');
     await killAndWait(stray);
   }
+  // Not before: a process that its record does not name yet writes to what is taken away here.
+  for (const { endLeftover } of adoptions) endLeftover?.();
+  sweepSockets(parts);
   parts.network.sweepUnadopted();
   parts.cgroups.sweep(new Set(parts.listUnits()));
 }
 
-/** Process id of the VM if it runs on. */
-async function adopt(
-  parts: AdoptionParts,
-  unit: string,
-  superseded: ReadonlySet<string>,
-): Promise<number | undefined> {
+/** What became of a VM: it runs on as that process, or this ends it in the background. */
+interface Adoption {
+  pid?: number;
+  endLeftover?: () => void;
+}
+
+async function adopt(parts: AdoptionParts, unit: string, superseded: ReadonlySet<string>): Promise<Adoption> {
   const { assembler, log } = parts;
   const directory = assembler.directoryOf(unit);
   const record = findVmRecord(directory.path);
   if (record === undefined) {
     rmSync(directory.path, { recursive: true, force: true });
-    return undefined;
+    return {};
   }
   const { hibernating } = record;
   const isHibernated = hibernating !== undefined && parts.hasCapture(hibernating);
@@ -70,14 +77,20 @@ async function adopt(
   if (vm === undefined) {
     // By its identity: the uid may be another VM's by now. One that no record names yet is a stray.
     if (record.process !== null && record.host_boot_id === hostBootId()) await killAndWait(record.process);
-    endLeftover(driver, { ...record, retired: isElsewhere }, log);
-    return undefined;
+    return { endLeftover: () => endLeftover(driver, { ...record, retired: isElsewhere }, log) };
   }
   driver.adopt(vm.handle, vm.chain);
   parts.onAdopted(unit, record);
   log.info({ vm: record.info.id, unit, pid: vm.handle.identity.pid }, 'VM adopted');
   if (record.capturing) letGo(driver, log);
-  return vm.handle.identity.pid;
+  return { pid: vm.handle.identity.pid };
+}
+
+/** A directory whose VM's record went first has nobody who removes it. */
+function sweepSockets({ socketsDirectory, listUnits }: AdoptionParts): void {
+  const units = new Set(listUnits());
+  for (const unit of readdirSync(socketsDirectory))
+    if (!units.has(unit)) rmSync(join(socketsDirectory, unit), { recursive: true, force: true });
 }
 
 /** The process that saved the guest was killed meanwhile. In the background: an agent may be slow to answer. */
@@ -109,7 +122,7 @@ async function connect(
   if (isOver || record.process === null || record.host_boot_id !== hostBootId()) return undefined;
   try {
     await enterStep('adopt.slot');
-    network.adopt(unit, record.slot);
+    await network.adopt(unit, record.slot, { vmId: record.info.id, egress: readEgressRecord(record.egress) });
     await enterStep('adopt.connect');
     const { overlays } = assembler.directoryOf(unit);
     const handle = await vmm.adopt(record.process, { sockets: assembler.socketsOf(unit), overlays });

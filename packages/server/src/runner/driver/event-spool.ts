@@ -1,68 +1,182 @@
 /**
- * What control has to learn even if it was away: one synced file for each event, deleted when acknowledged.
- * The newest file stays, so that sequence numbers never start again.
+ * What control has to learn even if it was away: ends of VMs, and notes of what they sent. Whatever comes while the disk
+ * is busy goes into the next file together; a file is synced before anybody hears of it, and deleted when all of it was
+ * acknowledged. The newest stays, so that sequence numbers never start again.
+ *
+ *   add ──► waiting ──► one file, synced ──► told to control ──► acknowledged
+ *              ▲
+ *   addNotes ──┴── full: held, until there is room, or the VM's end takes them along
+ *
+ * So notes of a VM come before its end, and none after it. Who adds notes learns when they are durable: what must not
+ * happen without its note waits for that, and is refused when the spool stays full.
  */
 import { EventEmitter } from 'node:events';
-import { mkdirSync, readdirSync, readFileSync, unlinkSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, statSync, unlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import { writeDurably } from '../../lib/durable-file.ts';
+import { z } from 'zod';
+import type { VmNote } from '../../egress/egress-messages.ts';
+import { writeDurablyLater } from '../../lib/durable-file.ts';
 import { RunnerEvent, type VmEnd } from '../../lib/runner-protocol.ts';
+import type { Ballast } from '../capacity/ballast.ts';
 
 const NAME = /^(\d{12})\.json$/u;
+/** Of files; notes are held above it. Ends are always taken. */
+const MAX_BYTES = 64 << 20;
+/** Events in one file: so many are in memory at once when control comes back. */
+const MAX_FILE_EVENTS = 1024;
+/** A file of one event, as it was before there were notes, or of several. */
+const SpoolFile = z.union([z.array(RunnerEvent).min(1), RunnerEvent.transform((event) => [event])]);
 
-function fileName(seq: number): string {
-  return `${String(seq).padStart(12, '0')}.json`;
+/** An event that has no number yet. */
+type NewEvent = RunnerEvent extends infer E ? (E extends RunnerEvent ? Omit<E, 'seq'> : never) : never;
+
+interface Waiting {
+  event: NewEvent;
+  settled: PromiseWithResolvers<void>;
 }
 
-/** Emits `event` for each new one. */
-export class EventSpool extends EventEmitter<{ event: [RunnerEvent] }> {
+interface StoredFile {
+  path: string;
+  lastSeq: number;
+  bytes: number;
+  ends: VmEnd[];
+}
+
+export interface EventSpoolOptions {
+  maxBytes?: number;
+  /** Room for ends where there is none. */
+  ballast?: Pick<Ballast, 'use'>;
+}
+
+/** Emits `event` when there are new ones to read. */
+export class EventSpool extends EventEmitter<{ event: [] }> {
   readonly #directory: string;
-  readonly #events: RunnerEvent[] = [];
+  readonly #maxBytes: number;
+  readonly #ballast: EventSpoolOptions['ballast'];
+  readonly #files: StoredFile[] = [];
+  #waiting: Waiting[] = [];
+  /** Notes for which there is no room. */
+  #held: Waiting[] = [];
+  /** VMs whose end is on its way: no note of them is taken any more. */
+  readonly #ending = new Set<string>();
+  #writing: Promise<void> | undefined;
   #lastSeq = 0;
   #ackedSeq = 0;
 
-  private constructor(directory: string) {
+  private constructor(directory: string, { maxBytes = MAX_BYTES, ballast }: EventSpoolOptions) {
     super();
     this.setMaxListeners(0);
     this.#directory = directory;
+    this.#maxBytes = maxBytes;
+    this.#ballast = ballast;
   }
 
-  static open(directory: string): EventSpool {
+  static open(directory: string, options: EventSpoolOptions = {}): EventSpool {
     mkdirSync(directory, { recursive: true, mode: 0o700 });
-    const spool = new EventSpool(directory);
+    const spool = new EventSpool(directory, options);
     for (const name of readdirSync(directory).toSorted()) {
       if (!NAME.test(name)) continue;
-      const event = RunnerEvent.parse(JSON.parse(readFileSync(join(directory, name), 'utf8')));
-      spool.#events.push(event);
-      spool.#lastSeq = event.seq;
+      const path = join(directory, name);
+      spool.#keep(path, readEvents(path), statSync(path).size);
     }
     return spool;
   }
 
-  /** Durable when it returns. */
-  add(end: VmEnd): RunnerEvent {
-    const event: RunnerEvent = { seq: this.#lastSeq + 1, type: 'vm_ended', end };
-    writeDurably(join(this.#directory, fileName(event.seq)), JSON.stringify(event));
-    this.#lastSeq = event.seq;
-    this.#events.push(event);
-    this.emit('event', event);
-    return event;
+  /** Durable when it settles. Notes of the VM that are held go before it. */
+  async add(end: VmEnd): Promise<void> {
+    this.#ending.add(end.id);
+    const isOwn = ({ event }: Waiting): boolean => event.type === 'egress_note' && event.vm_id === end.id;
+    this.#waiting.push(...this.#held.filter(isOwn));
+    this.#held = this.#held.filter((waiting) => !isOwn(waiting));
+    try {
+      await this.#enqueue(this.#waiting, [{ type: 'vm_ended', end }]);
+    } finally {
+      this.#ending.delete(end.id);
+    }
   }
 
-  /** Events after `seq`, oldest first. */
+  /** Durable when it settles, which takes as long as there is no room for them. Those of VMs that have ended are dropped. */
+  async addNotes(notes: readonly VmNote[]): Promise<void> {
+    const events = notes
+      .filter(({ vmId }) => !this.#ending.has(vmId) && this.findEnd(vmId) === undefined)
+      .map(({ vmId: vm_id, note }): NewEvent => ({ type: 'egress_note', vm_id, note }));
+    if (events.length > 0) await this.#enqueue(this.#isFull ? this.#held : this.#waiting, events);
+  }
+
+  /** Some events after `seq`, oldest first: at least one, if there are any. */
   after(seq: number): RunnerEvent[] {
-    return this.#events.filter((event) => event.seq > seq);
+    const file = this.#files.find(({ lastSeq }) => lastSeq > seq);
+    return file === undefined ? [] : readEvents(file.path).filter((event) => event.seq > seq);
   }
 
   findEnd(vmId: string): VmEnd | undefined {
-    return this.#events.find((event) => event.end.id === vmId && event.seq > this.#ackedSeq)?.end;
+    for (const { ends, lastSeq } of this.#files) {
+      const end = lastSeq > this.#ackedSeq ? ends.find(({ id }) => id === vmId) : undefined;
+      if (end !== undefined) return end;
+    }
+    return undefined;
   }
 
   acknowledge(seq: number): void {
     this.#ackedSeq = Math.max(this.#ackedSeq, Math.min(seq, this.#lastSeq));
-    while (this.#events.length > 1 && (this.#events[0]?.seq ?? Infinity) <= this.#ackedSeq) {
-      const [event] = this.#events.splice(0, 1);
-      if (event !== undefined) unlinkSync(join(this.#directory, fileName(event.seq)));
+    while (this.#files.length > 1 && (this.#files[0]?.lastSeq ?? Infinity) <= this.#ackedSeq) {
+      const [file] = this.#files.splice(0, 1);
+      if (file !== undefined) unlinkSync(file.path);
     }
+    if (this.#held.length === 0 || this.#isFull) return;
+    this.#waiting.push(...this.#held);
+    this.#held = [];
+    this.#write();
   }
+
+  get #isFull(): boolean {
+    const kept = this.#files.filter(({ lastSeq }) => lastSeq > this.#ackedSeq);
+    return kept.reduce((sum, { bytes }) => sum + bytes, 0) >= this.#maxBytes;
+  }
+
+  async #enqueue(queue: Waiting[], events: readonly NewEvent[]): Promise<void> {
+    const added = events.map((event) => ({ event, settled: Promise.withResolvers<void>() }));
+    const all = Promise.all(added.map(({ settled }) => settled.promise));
+    queue.push(...added);
+    this.#write();
+    await all;
+  }
+
+  #write(): void {
+    if (this.#writing !== undefined || this.#waiting.length === 0) return;
+    const batch = this.#waiting.splice(0, MAX_FILE_EVENTS);
+    this.#writing = this.#writeFile(batch).finally(() => {
+      this.#writing = undefined;
+      this.#write();
+    });
+  }
+
+  /** Never rejects. What is not written has no number, and its caller hears of it. */
+  async #writeFile(batch: readonly Waiting[]): Promise<void> {
+    const first = this.#lastSeq + 1;
+    const events = batch.map(({ event }, at): RunnerEvent => ({ seq: first + at, ...event }));
+    const path = join(this.#directory, `${String(first).padStart(12, '0')}.json`);
+    const text = JSON.stringify(events);
+    const write = (): Promise<void> => writeDurablyLater(path, text);
+    const ballast = events.some(({ type }) => type === 'vm_ended') ? this.#ballast : undefined;
+    try {
+      await (ballast === undefined ? write() : ballast.use(write));
+    } catch (error) {
+      for (const { settled } of batch) settled.reject(error);
+      return;
+    }
+    this.#keep(path, events, Buffer.byteLength(text));
+    for (const { settled } of batch) settled.resolve();
+    this.emit('event');
+  }
+
+  #keep(path: string, events: readonly RunnerEvent[], bytes: number): void {
+    this.#lastSeq = events.at(-1)?.seq ?? this.#lastSeq;
+    const ends = events.flatMap((event) => (event.type === 'vm_ended' ? [event.end] : []));
+    this.#files.push({ path, lastSeq: this.#lastSeq, bytes, ends });
+  }
+}
+
+function readEvents(path: string): RunnerEvent[] {
+  return SpoolFile.parse(JSON.parse(readFileSync(path, 'utf8')));
 }

@@ -1,18 +1,15 @@
-/** All VMs of this runner: creates, finds, ends and adopts them. */
+/** Makes the VMs of this runner, ends them, and adopts those of an earlier one. */
 import { randomBytes } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
 import { AppError, parseImageReference } from '@coppice/contract';
 import type { Logger } from 'pino';
+import type { EgressCounters, VmEgress } from '../../lib/egress-protocol.ts';
 import type { Accelerator, CreateVm, VmEnd, VmInfo, VmUsage } from '../../lib/runner-protocol.ts';
-import { untilAborted } from '../../lib/deadline.ts';
-import { findVmRecord, writeVmRecord, type VmRecord } from '../adopt/vm-record.ts';
+import { DeadlineError, untilAborted } from '../../lib/deadline.ts';
 import type { Capacity } from '../capacity/capacity.ts';
+import type { Ballast } from '../capacity/ballast.ts';
 import type { DiskGuard } from '../capacity/disk-guard.ts';
-import { DiskWatch, type WatchedVm } from '../capacity/disk-watch.ts';
-import { findAllocatedBytes } from '../disk/allocated-bytes.ts';
-import type { VmDirectory } from '../disk/vm-directory.ts';
-import { readGroupUsage } from '../confinement/cgroup-usage.ts';
-import { imageKey, templateKey, type CacheLease, type CacheLeases } from '../cache/cache-leases.ts';
+import { templateKey, type CacheLease, type CacheLeases } from '../cache/cache-leases.ts';
 import type { ImageStore } from '../image/image-store.ts';
 import type { TemplateStore } from '../snapshot/template-store.ts';
 import { VmmStartError } from '../vmm/qemu.ts';
@@ -27,10 +24,11 @@ import {
   type Blueprint,
   type TemplateBlueprint,
 } from './vm-assembly.ts';
-import { TEMPLATE_COUNTERS, VmDriver, type AgentCounters, type DriverHooks } from './vm-driver.ts';
+import { TEMPLATE_COUNTERS, type VmDriver } from './vm-driver.ts';
+import { NO_RULES, readEgressRecord } from './vm-egress.ts';
+import { tellEnvironment } from './tell-environment.ts';
+import { VmRoster, type Held } from './vm-roster.ts';
 import { WarmPool } from './warm-pool.ts';
-
-const SAMPLE_INTERVAL_MS = 15_000;
 
 export interface FleetOptions extends AssemblyParts {
   accelerator: Accelerator;
@@ -40,27 +38,15 @@ export interface FleetOptions extends AssemblyParts {
   spool: EventSpool;
   capacity: Capacity;
   disk: DiskGuard;
+  ballast: Ballast;
   /** VMs kept warm in all; 0 keeps none. */
   warmPoolLimit: number;
   hasCapture: (id: string) => boolean;
   log: Logger;
 }
 
-/** What of the cache a VM was made from: none of it for one that goes on from a capture, which has files of its own. */
-interface Held {
-  imageDigest: string;
-  template: string;
-}
-
 function heldBy({ image, templateKey: template }: Blueprint): Held | undefined {
   return template === undefined ? undefined : { imageDigest: image.digest, template };
-}
-
-interface DriverOrigin {
-  info: VmInfo;
-  counters: AgentCounters;
-  held: Held | undefined;
-  cgroups: readonly string[];
 }
 
 function isOfTemplate(blueprint: Blueprint): blueprint is TemplateBlueprint {
@@ -80,12 +66,9 @@ function newUnit(): string {
 
 export class Fleet {
   readonly #options: FleetOptions;
-  readonly #drivers = new Map<string, VmDriver>();
-  readonly #creates = new Map<string, Promise<VmInfo>>();
+  readonly vms: VmRoster;
   readonly #assembler: VmAssembler;
   readonly #pool: WarmPool;
-  readonly #sampler: NodeJS.Timeout;
-  readonly #diskWatch: DiskWatch;
 
   constructor(options: FleetOptions) {
     this.#options = options;
@@ -99,82 +82,43 @@ export class Fleet {
     });
     for (const parent of [options.vmsDirectory, options.socketsDirectory])
       mkdirSync(parent, { recursive: true, mode: 0o711 });
-    this.#sampler = setInterval(() => {
-      for (const driver of this.#drivers.values()) driver.sampleUsage();
-    }, SAMPLE_INTERVAL_MS);
-    this.#sampler.unref();
-    this.#diskWatch = new DiskWatch({
-      disk: options.disk,
-      listVms: () =>
-        [...this.#drivers.values()]
-          .filter(({ state }) => state === 'running')
-          .map((driver) => this.#watched(driver)),
-      log: options.log,
+    this.vms = new VmRoster({
+      ...options,
+      directoryOf: (unit) => this.#assembler.directoryOf(unit),
+      onGone: (unit) => this.#pool.drop(unit),
     });
-  }
-
-  list(): VmInfo[] {
-    return [...this.#drivers.values()].map((driver) => driver.info);
-  }
-
-  get pausedCount(): number {
-    return [...this.#drivers.values()].filter((driver) => driver.isPaused).length;
-  }
-
-  #watched(driver: VmDriver): WatchedVm {
-    const directory = this.#assembler.directoryOf(driver.unit);
-    const topOf = (): number => driver.running.chain.numbers.at(-1) ?? 0;
-    return {
-      unit: driver.unit,
-      isPaused: driver.isPaused,
-      diskBytes: () => findAllocatedBytes(directory.overlay(topOf())),
-      pause: () => driver.pause(),
-      continue: () => driver.continue(),
-    };
-  }
-
-  find(id: string): VmDriver | undefined {
-    return this.#drivers.get(id);
   }
 
   /** Holds a place for a create that is about to come, or throws what it is refused with. */
   admit(id: string, request: CreateVm): void {
+    this.#options.network.assertEgress(request.egress ?? NO_RULES);
     this.#options.capacity.admit(id, request, this.#pool.units);
   }
 
   /** Joins a create of the same id that is under way, and answers one that is done. */
   create(id: string, request: CreateVm): Promise<VmInfo> {
-    return this.#join(id, () => this.#create(id, request));
+    return this.vms.join(id, () => this.#create(id, request));
   }
 
   /** As {@link create}, for a VM that goes on from a capture. */
-  goOn(id: string, blueprint: Blueprint): Promise<VmInfo> {
+  goOn(id: string, blueprint: Blueprint, egress: VmEgress): Promise<VmInfo> {
     const timer = new StepTimer();
-    return this.#join(id, () =>
-      this.#claim(newInfo(id, blueprint, timer), blueprint, { warm: undefined, timer }),
-    );
-  }
-
-  #join(id: string, create: () => Promise<VmInfo>): Promise<VmInfo> {
-    const joined = this.#creates.get(id);
-    if (joined !== undefined) return joined;
-    if (this.#options.spool.findEnd(id) !== undefined) {
-      return Promise.reject(new AppError('invalid_state', `the VM ${id} has ended`));
-    }
-    const created = create();
-    this.#creates.set(id, created);
-    created.catch(() => this.#creates.delete(id));
-    return created;
+    return this.vms.join(id, async () => {
+      this.#options.network.assertEgress(egress);
+      return this.#claim(newInfo(id, blueprint, timer), blueprint, { warm: undefined, egress, timer });
+    });
   }
 
   async #create(id: string, request: CreateVm): Promise<VmInfo> {
     const timer = new StepTimer();
+    const { egress = NO_RULES } = request;
+    this.#options.network.assertEgress(egress);
     // From here until the VM holds them itself.
     using lease = this.#options.leases.open();
     await enterStep('create.plan');
     const blueprint = await this.#plan(request, { timer, lease });
     const info = newInfo(id, blueprint, timer);
-    return await this.#pool.serve(blueprint, (warm) => this.#claim(info, blueprint, { warm, timer }));
+    return await this.#pool.serve(blueprint, (warm) => this.#claim(info, blueprint, { warm, egress, timer }));
   }
 
   /** Before anything of the VM is made: a bad reference or an absent image leaves nothing to undo. */
@@ -204,12 +148,12 @@ export class Fleet {
   async #claim(
     info: VmInfo,
     blueprint: Blueprint,
-    how: { warm: AssembledVm | undefined; timer: StepTimer },
+    how: { warm: AssembledVm | undefined; egress: VmEgress; timer: StepTimer },
   ): Promise<VmInfo> {
-    const { warm, timer } = how;
+    const { warm, egress, timer } = how;
     const driver = warm?.driver ?? this.#newDriver(newUnit(), info, blueprint);
-    driver.claim(info);
-    this.#drivers.set(info.id, driver);
+    driver.claim(info, egress);
+    this.vms.enter(driver);
     const work = this.#bringUp(driver, blueprint, how);
     driver.trackCreation(work);
     try {
@@ -221,7 +165,7 @@ export class Fleet {
       );
       return info;
     } catch (error) {
-      const isLost = driver.isLost || error instanceof VmmStartError;
+      const isLost = driver.isLost || hasNotComeUp(error);
       const { reason } = await driver.end('vmm_lost');
       throw isLost && reason !== 'destroyed' ? lostMeanwhile(error) : error;
     }
@@ -271,51 +215,37 @@ export class Fleet {
     }
   }
 
-  #newDriver(unit: string, info: VmInfo, { counters, ...blueprint }: Blueprint): VmDriver {
-    const held = heldBy({ counters, ...blueprint });
-    return this.#openDriver(unit, {
+  /** Without rules until it is claimed. */
+  #newDriver(unit: string, info: VmInfo, blueprint: Blueprint): VmDriver {
+    return this.vms.open(unit, {
       info,
-      counters,
-      held,
+      egress: NO_RULES,
+      counters: blueprint.counters,
+      held: heldBy(blueprint),
       cgroups: this.#options.cgroups.directoriesOf(unit),
     });
   }
 
-  #openDriver(unit: string, { info, counters, held, cgroups }: DriverOrigin): VmDriver {
-    const { spool } = this.#options;
-    const { path } = this.#assembler.directoryOf(unit);
-    const log = this.#options.log.child({ unit });
-    const hooks: DriverHooks = {
-      note: (change) => {
-        if (change.end !== undefined && driver.info.state !== 'running') return;
-        const record = findVmRecord(path);
-        if (record !== undefined) writeVmRecord(path, { ...record, ...change });
-      },
-      groupUsage: () => readGroupUsage(cgroups),
-      // A create that failed is answered to its caller; only a VM that ran has an end to report.
-      recordEnd: (end) => {
-        if (driver.info.state === 'running' && spool.findEnd(end.id) === undefined) spool.add(end);
-        log.info({ vm: end.id, reason: end.reason, cpu_ms: end.cpu_ms }, 'VM ended');
-      },
-    };
-    const driver = new VmDriver(unit, { info, counters, hooks, log });
-    if (held !== undefined) driver.onRelease(this.#holdCache(held));
-    // Early in the list, so late to be done: when nothing of the VM is left.
-    driver.onRelease(() => {
-      this.#options.capacity.release(unit);
-      // An end that took long must not take away what a later create made under the same id.
-      if (this.#drivers.get(driver.info.id) === driver) {
-        this.#drivers.delete(driver.info.id);
-        this.#creates.delete(driver.info.id);
-      }
-      this.#pool.drop(unit);
+  /** Settles when it is in force, also for connections that are open. */
+  async setEgress(id: string, egress: VmEgress): Promise<void> {
+    const driver = this.vms.get(id);
+    this.#options.network.assertEgress(egress);
+    const { unit } = driver;
+    const { log, network } = this.#options;
+    const image = this.vms.recordOf(driver).image.config.env;
+    await driver.changeEgress(egress, async (former) => {
+      await network.setEgress(unit, { vmId: id, egress });
+      await tellEnvironment(driver, { former, image, log });
     });
-    return driver;
+  }
+
+  readEgress(id: string): Promise<EgressCounters> {
+    return this.#options.network.readEgress(this.vms.get(id).unit);
   }
 
   /** Ends a VM. Answers again until control has acknowledged the end, then 404. */
   async destroy(id: string): Promise<VmEnd> {
-    const driver = this.#drivers.get(id);
+    const driver = this.vms.find(id);
     if (driver !== undefined) {
       const ended = await driver.end('destroyed');
       await enterStep('end.answer');
@@ -335,6 +265,7 @@ export class Fleet {
     const { capacity } = this.#options;
     const { id } = old.info;
     const driver = this.#newDriver(newUnit(), newInfo(id, blueprint, timer), blueprint);
+    driver.claim(driver.info, old.egress);
     try {
       await capacity.reserve(driver.unit, blueprint.shape, { giveWay: () => this.#pool.giveWay() });
       const assembled = await capacity.inTurn({ diskMiB: 0 }, () =>
@@ -344,8 +275,8 @@ export class Fleet {
       await old.capture(() => this.#takeOver(old, assembled, timer));
       return { info: driver.info, usage: await old.retire() };
     } catch (error) {
-      if (this.#drivers.get(id) === driver) throw error;
-      const isLost = driver.isLost || !old.isAlive || error instanceof VmmStartError;
+      if (this.vms.find(id) === driver) throw error;
+      const isLost = driver.isLost || !old.isAlive || hasNotComeUp(error);
       await driver.end('vmm_lost');
       throw isLost && !(error instanceof AppError) ? lostMeanwhile(error) : error;
     }
@@ -362,38 +293,13 @@ export class Fleet {
       await vm.start();
       throw error;
     }
-    this.#drivers.set(driver.info.id, driver);
-    this.#creates.set(driver.info.id, Promise.resolve(driver.info));
-  }
-
-  directoryOf({ unit }: VmDriver): VmDirectory {
-    return this.#assembler.directoryOf(unit);
-  }
-
-  /** Of the machines that VMs run on; one that is being ended has none when its directory is gone. */
-  get machineKeys(): string[] {
-    const records = [...this.#drivers.values()].map((driver) => findVmRecord(this.directoryOf(driver).path));
-    return records.flatMap((record) => record?.machine ?? []);
-  }
-
-  /** What is known of a VM that runs. */
-  recordOf(driver: VmDriver): VmRecord {
-    const record = findVmRecord(this.directoryOf(driver).path);
-    if (record === undefined) throw new AppError('invalid_state', `the VM is ${driver.state}`);
-    return record;
+    this.vms.enter(driver);
+    this.vms.markCreated(driver.info);
   }
 
   /** Of a template that is no more. */
   forgetTemplate(key: string): void {
     this.#pool.forget(key);
-  }
-
-  /** Returns what lets go: the last that is released, as a VM's files lead to them. */
-  #holdCache({ imageDigest, template }: Held): () => void {
-    const lease = this.#options.leases.open();
-    lease.add(imageKey(imageDigest));
-    lease.add(templateKey(template));
-    return () => lease.release();
   }
 
   /** Takes over what an earlier runner process left. */
@@ -406,34 +312,35 @@ export class Fleet {
         const { info, image, template, cgroups } = record;
         const held = template === null ? undefined : { imageDigest: image.digest, template };
         const counters = { session: record.generation, resume: record.resume };
-        const driver = this.#openDriver(unit, { info, counters, held, cgroups });
+        const egress = readEgressRecord(record.egress);
+        const driver = this.vms.open(unit, { info, egress, counters, held, cgroups });
         // One that never came to run has no caller any more, and its sandbox may have another: it was to be rolled back.
-        if (info.state === 'running' && !record.retired) this.#drivers.set(info.id, driver);
+        if (info.state === 'running' && !record.retired) this.vms.enter(driver);
         return driver;
       },
       onAdopted: (unit, { info }) => {
         options.capacity.adopt(unit, { vcpus: info.vcpus, memMiB: info.mem_mib });
-        this.#creates.set(info.id, Promise.resolve(info));
+        this.vms.markCreated(info);
       },
-      listUnits: () => [...this.#drivers.values()].map((driver) => driver.unit),
+      listUnits: () => this.vms.units,
     });
   }
 
   /** Lets go of the sandboxes, which run on, and ends the VMs that are nobody's. */
   async close(): Promise<void> {
-    clearInterval(this.#sampler);
-    this.#diskWatch.close();
+    this.vms.stopWatching();
     await this.#pool.close();
-    for (const driver of this.#drivers.values()) driver.detach();
+    this.vms.detachAll();
   }
 }
 
+/** Of a host that is too busy for it, too: whoever asks again may be served. */
+function hasNotComeUp(error: unknown): boolean {
+  return error instanceof VmmStartError || error instanceof DeadlineError;
+}
+
 function lostMeanwhile(cause: unknown): AppError {
-  return new AppError(
-    'guest_unreachable',
-    'the virtual machine ended while it was being created; try again',
-    {
-      cause,
-    },
-  );
+  const what = cause instanceof DeadlineError ? 'did not answer in time' : 'ended';
+  const message = `the virtual machine ${what} while it was being created; try again`;
+  return new AppError('guest_unreachable', message, { cause });
 }

@@ -11,6 +11,7 @@
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
+import { withDeadline } from '../../lib/deadline.ts';
 import { writeVmRecord, type GuestImage, type VmRecord } from '../adopt/vm-record.ts';
 import { compareClock, type GuestClock } from '../agent-client/guest-clock.ts';
 import { rehearse } from '../agent-client/rehearse.ts';
@@ -31,8 +32,11 @@ import type { SavedState, VmHandle, Vmm } from '../vmm/vmm.ts';
 import type { StepTimer } from './step-timer.ts';
 import { enterStep } from './steps.ts';
 import type { AgentCounters, VmDriver } from './vm-driver.ts';
+import { buildPlaceholders, hasNoRules, toEgressRecord } from './vm-egress.ts';
 
 const FIRST_ANSWER_TIMEOUT_MS = 30_000;
+/** How long a sandbox without rules waits for the egress process. */
+const UNRULED_TIMEOUT_MS = 500;
 
 export interface AssemblyParts {
   scratch: ScratchStore;
@@ -121,6 +125,10 @@ export class VmAssembler {
     const cgroupProcs = await this.#enclose(driver, blueprint.shape);
     timer.end('cgroup');
     driver.assertCreating();
+    // Saved programs run as soon as the guest does; in a template there are none.
+    const lettingOut = blueprint.templateKey === undefined ? this.#letOut(driver) : undefined;
+    // Waited for below, unless the start fails first.
+    lettingOut?.catch(() => undefined);
     const launch = {
       id: driver.unit,
       machine: blueprint.machine,
@@ -141,8 +149,23 @@ export class VmAssembler {
     record.process = vm.identity;
     writeVmRecord(directory.path, record);
     timer.end('restore');
+    await lettingOut;
+    timer.end('egress');
     const clock = await this.#start(driver, vm, timer);
     return { driver, blueprint, slot, record, clock };
+  }
+
+  /**
+   * Puts in force what the sandbox may send. Only one without rules goes on when that takes long: it has no names
+   * resolved until the egress process has been told, which its next start sees to.
+   */
+  async #letOut(driver: VmDriver): Promise<void> {
+    const { egress, info, unit } = driver;
+    const setting = this.#parts.network.setEgress(unit, { vmId: info.id, egress });
+    if (!hasNoRules(egress)) return setting;
+    await withDeadline('the way out', UNRULED_TIMEOUT_MS, setting).catch((error: unknown) => {
+      this.#parts.log.warn({ err: error, unit }, 'the egress process has not been told of a sandbox in time');
+    });
   }
 
   #enclose({ unit }: VmDriver, shape: TemplateShape): Promise<string[]> {
@@ -168,17 +191,25 @@ export class VmAssembler {
     const vmId = driver.info.id;
     const generation = driver.nextResume();
     const network = addressesOf(assembled.slot);
+    const lettingOut = assembled.blueprint.templateKey === undefined ? undefined : this.#letOut(driver);
+    // Whoever has rules runs nothing before they are in force; for the others it happens meanwhile.
+    if (!hasNoRules(driver.egress)) await lettingOut;
+    const services = driver.egress.grants.map(({ service }) => service);
+    const placeholders = buildPlaceholders(vmId, services);
     await enterStep('create.resume');
     const monotonicNs = assembled.clock.monotonicNs();
-    const request = buildResumeRequest({ vmId, generation, image: image.config, network, monotonicNs });
-    await session.call('POST', '/resume', request);
+    const request = { vmId, generation, image: image.config, network, placeholders, monotonicNs };
+    await session.call('POST', '/resume', buildResumeRequest(request));
+    await lettingOut;
     timer.end('resume');
     await enterStep('create.running');
     driver.markRunning();
     const { info, counters } = driver;
     driver.running.chain.flattenIfLong({ isNewCopy: true });
     const { session: lastSession, resume } = counters;
-    writeVmRecord(this.directoryOf(driver.unit).path, { ...record, info, generation: lastSession, resume });
+    const egress = toEgressRecord(driver.egress);
+    const written = { ...record, info, egress, generation: lastSession, resume };
+    writeVmRecord(this.directoryOf(driver.unit).path, written);
   }
 
   /** Makes a VM of the pool as quick as one that has served before. */

@@ -11,11 +11,13 @@
 import { availableParallelism } from 'node:os';
 import { AppError, isErrorCode } from '@coppice/contract';
 import type { Logger } from 'pino';
+import type { VmEgress } from '../../lib/egress-protocol.ts';
 import type { CaptureInfo, ForkedVms, RolledBackVm, VmInfo } from '../../lib/runner-protocol.ts';
 import { SingleFlight } from '../../lib/single-flight.ts';
 import { Slots } from '../../lib/slots.ts';
 import type { DiskGuard } from '../capacity/disk-guard.ts';
 import { findAllocatedBytes } from '../disk/allocated-bytes.ts';
+import { explainFullDisk } from '../disk/full-disk.ts';
 import type { CaptureManifest } from '../snapshot/capture-manifest.ts';
 import { filesOf, type CaptureFiles, type CaptureStore } from '../snapshot/capture-store.ts';
 import { takeCapture, type CaptureJob, type TakenCapture } from '../snapshot/take-capture.ts';
@@ -25,6 +27,7 @@ import type { Fleet } from './fleet.ts';
 import { enterStep } from './steps.ts';
 import type { Blueprint } from './vm-assembly.ts';
 import type { VmDriver } from './vm-driver.ts';
+import { NO_RULES } from './vm-egress.ts';
 
 const MIB = 1024 * 1024;
 /** A start waits on the disk and on timers too: one more than cores keeps them busy. */
@@ -72,7 +75,7 @@ export class VmCopies {
       const { captures, fleet } = this.#options;
       if (captures.find(captureId) === undefined) await this.#takeHibernation(this.#running(id), captureId);
       await enterStep('hibernate.retire');
-      await fleet.find(id)?.retire();
+      await fleet.vms.find(id)?.retire();
       const made = captures.find(captureId);
       if (made === undefined)
         throw new AppError('not_found', `the hibernation ${captureId} was deleted meanwhile`);
@@ -88,7 +91,7 @@ export class VmCopies {
       try {
         await this.#publish(captureId, driver, { job, taken });
       } catch (error) {
-        driver.noteHibernation(undefined);
+        driver.dropHibernation();
         throw error;
       }
       // At once: the end of a process that dies before it is ended would be told as the sandbox's.
@@ -101,7 +104,7 @@ export class VmCopies {
   fork(id: string, children: readonly string[]): Promise<ForkedVms> {
     return this.#forks.run(children[0] ?? '', async () => {
       const { captures, fleet, log } = this.#options;
-      const made = children.flatMap((child) => fleet.find(child) ?? []);
+      const made = children.flatMap((child) => fleet.vms.find(child) ?? []);
       if (made.length === children.length && made.every(({ state }) => state === 'running'))
         return { pause_ms: 0, children: made.map(({ info }) => ({ vm: info })) };
       // Those of an attempt that was cut off: siblings are of one moment.
@@ -123,20 +126,23 @@ export class VmCopies {
         const refusal = refusals.get(child);
         if (refusal !== undefined) return toChild(refusal);
         const { signal } = new AbortController();
-        return slots.run(signal, () => fleet.goOn(child, blueprint)).then((vm) => ({ vm }), toChild);
+        return slots
+          .run(signal, () => fleet.goOn(child, blueprint, driver.egress))
+          .then((vm) => ({ vm }), toChild);
       };
       return { pause_ms: taken.pauseMs, children: await Promise.all(children.map(start)) };
     });
   }
 
-  restore(id: string, captureId: string): Promise<VmInfo> {
+  /** What the saved sandbox could reach does not go with its capture: who restores says it. */
+  restore(id: string, captureId: string, egress: VmEgress = NO_RULES): Promise<VmInfo> {
     return this.#restores.run(id, async () => {
       const { captures, fleet } = this.#options;
-      const made = fleet.find(id);
+      const made = fleet.vms.find(id);
       if (made?.state === 'running') return made.info;
       return captures.use(captureId, async (files, manifest) => {
         await enterStep('restore.plan');
-        return fleet.goOn(id, this.#blueprintOf(files, manifest));
+        return fleet.goOn(id, this.#blueprintOf(files, manifest), egress);
       });
     });
   }
@@ -146,7 +152,7 @@ export class VmCopies {
       this.#options.captures.use(captureId, async (files, manifest) => {
         const { fleet } = this.#options;
         const old = this.#running(id);
-        const { shape } = fleet.recordOf(old);
+        const { shape } = fleet.vms.recordOf(old);
         const fields = ['vcpus', 'memMiB', 'diskMiB'] as const;
         if (fields.some((field) => shape[field] !== manifest.shape[field]))
           throw new AppError(
@@ -168,8 +174,7 @@ export class VmCopies {
   }
 
   #running(id: string): VmDriver {
-    const driver = this.#options.fleet.find(id);
-    if (driver === undefined) throw new AppError('not_found', `there is no VM ${id}`);
+    const driver = this.#options.fleet.vms.get(id);
     if (driver.state !== 'running') throw new AppError('invalid_state', `the VM is ${driver.state}`);
     return driver;
   }
@@ -177,8 +182,8 @@ export class VmCopies {
   /** Refused before the guest stands still: a host that has no room for the files would leave it standing. */
   #jobFor(driver: VmDriver, target: string, { isDurable }: { isDurable: boolean }): CaptureJob {
     const { fleet, disk, program } = this.#options;
-    const directory = fleet.directoryOf(driver);
-    const { memMiB } = fleet.recordOf(driver).shape;
+    const directory = fleet.vms.directoryOf(driver);
+    const { memMiB } = fleet.vms.recordOf(driver).shape;
     const baseMiB = (findAllocatedBytes(directory.ram) ?? 0) / MIB;
     disk.assertRoom(Math.ceil(baseMiB + Math.min(memMiB, driver.usage.mem_peak_bytes / MIB)));
     return { driver, directory, memMiB, program, target, isDurable };
@@ -190,7 +195,7 @@ export class VmCopies {
     { job, taken }: { job: CaptureJob; taken: TakenCapture },
   ): Promise<CaptureInfo> {
     const { captures, fleet, bindings, log } = this.#options;
-    const { image, shape, machine, slot } = fleet.recordOf(driver);
+    const { image, shape, machine, slot } = fleet.vms.recordOf(driver);
     const files = await captures.seal(job.target);
     const overlayBytes = filesOf(job.target).overlays.map((path) => findAllocatedBytes(path) ?? 0);
     const info: CaptureInfo = {
@@ -236,7 +241,7 @@ export class VmCopies {
 
   #blueprintOfFork(parent: VmDriver, files: CaptureFiles): Blueprint {
     const { fleet, bindings } = this.#options;
-    const { image, shape, machine: key } = fleet.recordOf(parent);
+    const { image, shape, machine: key } = fleet.vms.recordOf(parent);
     const machine = bindings.machines.find(key);
     if (machine === undefined) throw new Error(`a VM runs on the machine ${key}, which is not there`);
     return { machine, image, shape, counters: parent.counters, files: toSources(files) };
@@ -245,7 +250,7 @@ export class VmCopies {
   /** Holds a place for a child. */
   #refusalOf(child: string, parent: VmDriver): [string, AppError][] {
     const { fleet } = this.#options;
-    const { image, shape } = fleet.recordOf(parent);
+    const { image, shape } = fleet.vms.recordOf(parent);
     const { vcpus, memMiB: mem_mib, diskMiB: disk_mib } = shape;
     try {
       fleet.admit(child, { image: image.reference, vcpus, mem_mib, disk_mib });
@@ -260,12 +265,13 @@ export class VmCopies {
 /** Everything of a capture is frozen; a VM that goes on from it gets an empty overlay of its own. */
 function toSources({ directory, statePath, overlays }: CaptureFiles): Blueprint['files'] {
   const { ram: ramPath, image: imagePath, scratchBase: basePath } = directory;
-  return { ramPath, statePath, imagePath, scratch: { basePath, frozen: overlays } };
+  return { ramPath, statePath, wasBusy: true, imagePath, scratch: { basePath, frozen: overlays } };
 }
 
 function toChild(error: unknown): Child {
-  const code = error instanceof AppError && isErrorCode(error.code) ? error.code : 'internal';
-  const message = error instanceof AppError ? error.message : 'the child could not be started';
+  const told = explainFullDisk(error) ?? error;
+  const code = told instanceof AppError && isErrorCode(told.code) ? told.code : 'internal';
+  const message = told instanceof AppError ? told.message : 'the child could not be started';
   return { error: { code, message } };
 }
 

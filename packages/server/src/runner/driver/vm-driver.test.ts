@@ -3,12 +3,14 @@ import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
 import { pino } from 'pino';
+import { BUILTIN_SERVICES } from '../../lib/credential-services/builtin-services.ts';
 import type { VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
 import type { GroupUsage } from '../confinement/cgroup-usage.ts';
 import type { VmEnding, VmHandle } from '../vmm/vmm.ts';
 import { OverlayChain } from '../disk/overlay-chain.ts';
 import { VmDirectory } from '../disk/vm-directory.ts';
-import { TEMPLATE_COUNTERS, VmDriver } from './vm-driver.ts';
+import { TEMPLATE_COUNTERS, VmDriver, type RecordChange } from './vm-driver.ts';
+import { NO_RULES } from './vm-egress.ts';
 
 const NOT_COUNTED: GroupUsage = { cpuMs: undefined, memPeakBytes: undefined };
 
@@ -34,6 +36,10 @@ class StandInVm implements VmHandle {
     this.#ended.resolve(reason);
   }
   isGone = false;
+  takeDataSocket(): undefined {
+    return undefined;
+  }
+
   usage() {
     return this.isGone ? undefined : { cpuMs: 12.4, memPeakBytes: 4096 };
   }
@@ -79,7 +85,7 @@ class StandInVm implements VmHandle {
   }
 }
 
-const PARTS = { counters: TEMPLATE_COUNTERS, log: pino({ level: 'silent' }) };
+const PARTS = { counters: TEMPLATE_COUNTERS, egress: NO_RULES, log: pino({ level: 'silent' }) };
 
 function attach(driver: VmDriver, vm: VmHandle): void {
   const directory = new VmDirectory('/nowhere');
@@ -91,7 +97,8 @@ function newDriver(group: GroupUsage = NOT_COUNTED): { driver: VmDriver; ends: V
   const released: string[] = [];
   const hooks = {
     note: () => undefined,
-    recordEnd: (end: VmEnd) => ends.push(end),
+    recordEnd: (end: VmEnd) => void ends.push(end),
+    endEgress: async () => undefined,
     groupUsage: () => group,
   };
   const driver = new VmDriver('u1', { ...PARTS, info: info(), hooks });
@@ -164,7 +171,12 @@ test('an end that could not be recorded is tried again, and releases nothing bef
   const driver = new VmDriver('u1', {
     ...PARTS,
     info: info(),
-    hooks: { note: () => undefined, recordEnd, groupUsage: () => NOT_COUNTED },
+    hooks: {
+      note: () => undefined,
+      endEgress: async () => undefined,
+      recordEnd,
+      groupUsage: () => NOT_COUNTED,
+    },
   });
   driver.onRelease(() => {
     released.push('TAP');
@@ -221,6 +233,7 @@ test('an end that failed is tried again by itself, with the same reason and time
   const hooks = {
     note: () => undefined,
     recordEnd,
+    endEgress: async () => undefined,
     groupUsage: () => NOT_COUNTED,
   };
   const driver = new VmDriver('u1', { ...PARTS, info: info(), hooks });
@@ -251,4 +264,64 @@ test('an end that an earlier process had noted is finished as it was noted', asy
   };
   assert.deepEqual(await driver.finishEnd(noted), noted);
   assert.deepEqual(ends, [noted]);
+});
+
+test('what it has sent is noted when the VM is gone and before its end is recorded, also for one that nobody reports', async () => {
+  for (const isRetired of [false, true]) {
+    const order: string[] = [];
+    const vm = new StandInVm();
+    const hooks = {
+      note: () => undefined,
+      endEgress: async () => {
+        await setImmediate();
+        order.push(`notes, after ${vm.calls.join()}`);
+      },
+      recordEnd: async () => void order.push('end'),
+      groupUsage: () => NOT_COUNTED,
+    };
+    const driver = new VmDriver('u1', { ...PARTS, info: info(), hooks });
+    driver.onRelease(() => void order.push('slot'));
+    attach(driver, vm);
+    driver.markRunning();
+    await (isRetired ? driver.retire() : driver.end('destroyed'));
+    assert.deepEqual(order, ['notes, after kill', ...(isRetired ? [] : ['end']), 'slot']);
+  }
+});
+
+test('changes of what it may send are made one after the other, on disk first and without secrets', async () => {
+  const order: string[] = [];
+  const { driver } = newDriver();
+  const told: RecordChange[] = [];
+  const hooks = {
+    note: (change: RecordChange) => void told.push(change),
+    endEgress: async () => undefined,
+    recordEnd: () => undefined,
+    groupUsage: () => NOT_COUNTED,
+  };
+  const running = new VmDriver('u1', { ...PARTS, info: info(), hooks });
+  attach(running, new StandInVm());
+  running.markRunning();
+  const [service] = BUILTIN_SERVICES;
+  const granted = { ...NO_RULES, grants: [{ service: service!, endpoints: null, secret: 'canary-1' }] };
+  const first = running.changeEgress(granted, async () => {
+    await setImmediate();
+    order.push('first');
+    throw new Error('no answer');
+  });
+  const second = running.changeEgress(
+    NO_RULES,
+    async (former) => void order.push(`after ${former.grants.length}`),
+  );
+  await assert.rejects(first, /no answer/u);
+  await second;
+  assert.deepEqual(order, ['first', 'after 1']);
+  assert.deepEqual(
+    told.map(({ egress }) => egress?.grants.length),
+    [1, 0],
+  );
+  assert.doesNotMatch(JSON.stringify([told, running]), /canary/u);
+  await assert.rejects(
+    driver.changeEgress(NO_RULES, async () => undefined),
+    { code: 'invalid_state' },
+  );
 });

@@ -9,6 +9,7 @@
  */
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
+import type { VmEgress } from '../../lib/egress-protocol.ts';
 import { hostMoment } from '../../lib/host-clock.ts';
 import type { EndReason, VmEnd, VmInfo, VmUsage } from '../../lib/runner-protocol.ts';
 import type { VmRecord } from '../adopt/vm-record.ts';
@@ -20,6 +21,7 @@ import type { OverlayChain } from '../disk/overlay-chain.ts';
 import { isAlive, type ProcessUsage } from '../vmm/host-process.ts';
 import type { VmHandle } from '../vmm/vmm.ts';
 import { enterStep } from './steps.ts';
+import { toEgressRecord } from './vm-egress.ts';
 
 const RECONNECT_TIMEOUT_MS = 15_000;
 /** After an end that failed, on a full disk for example. */
@@ -30,14 +32,17 @@ export type VmState = 'creating' | 'running' | 'ending' | 'ended';
 export interface DriverHooks {
   /** Writes a change to the VM's record on disk, before what it says is done. */
   note: (change: RecordChange) => void;
-  /** Makes the end durable; called once the VMM is gone and before anything is released. */
-  recordEnd: (end: VmEnd) => void;
+  /** Settles when all that the VM has sent is noted; called once the VMM is gone. */
+  endEgress: () => Promise<void>;
+  /** Makes the end durable; called after that, and before anything is released. */
+  recordEnd: (end: VmEnd) => void | Promise<void>;
   /** What the VM's control groups have counted; asked when its process is gone. */
   groupUsage: () => GroupUsage;
 }
 
 export interface DriverParts {
   info: VmInfo;
+  egress: VmEgress;
   /** Those of what it is made from. */
   counters: AgentCounters;
   hooks: DriverHooks;
@@ -45,7 +50,7 @@ export interface DriverParts {
 }
 
 export type RecordChange = Partial<
-  Pick<VmRecord, 'generation' | 'capturing' | 'hibernating' | 'end' | 'retired'>
+  Pick<VmRecord, 'generation' | 'capturing' | 'hibernating' | 'end' | 'retired' | 'egress'>
 >;
 
 /** What the agent has been told last; a copy of the VM goes on from the same numbers. */
@@ -66,6 +71,8 @@ export class VmDriver {
   readonly #log: Logger;
   readonly #release: (() => void | Promise<void>)[] = [];
   #state: VmState = 'creating';
+  #egress: VmEgress;
+  #changing: Promise<unknown> = Promise.resolve();
   #vm: VmHandle | undefined;
   #session: AgentSession | undefined;
   #opening: Promise<AgentSession> | undefined;
@@ -81,8 +88,9 @@ export class VmDriver {
   readonly #endAsked = new AbortController();
   #end: VmEnd | undefined;
 
-  constructor(unit: string, { info, counters, hooks, log }: DriverParts) {
+  constructor(unit: string, { info, egress, counters, hooks, log }: DriverParts) {
     this.unit = unit;
+    this.#egress = egress;
     this.#info = info;
     this.#counters = { ...counters };
     this.#hooks = hooks;
@@ -94,9 +102,33 @@ export class VmDriver {
   }
 
   /** From here on the VM is that sandbox's. */
-  claim(info: VmInfo): void {
+  claim(info: VmInfo, egress: VmEgress): void {
     this.assertCreating();
     this.#info = info;
+    this.#egress = egress;
+  }
+
+  /** What its sandbox may send, with secrets: copies of the VM inherit it. */
+  get egress(): VmEgress {
+    return this.#egress;
+  }
+
+  /**
+   * Changes what the sandbox of a VM that runs may send; `apply` puts it in force. One after the other. What was asked
+   * for last stays, also when it could not be put in force: whoever asked asks again.
+   */
+  changeEgress(egress: VmEgress, apply: (former: VmEgress) => Promise<void>): Promise<void> {
+    const change = this.#changing.then(() => this.#changeEgress(egress, apply));
+    this.#changing = change.catch(() => undefined);
+    return change;
+  }
+
+  async #changeEgress(egress: VmEgress, apply: (former: VmEgress) => Promise<void>): Promise<void> {
+    if (this.#state !== 'running') throw new AppError('invalid_state', `the VM is ${this.#state}`);
+    this.#hooks.note({ egress: toEgressRecord(egress) });
+    const former = this.#egress;
+    this.#egress = egress;
+    await apply(former);
   }
 
   get state(): VmState {
@@ -186,6 +218,7 @@ export class VmDriver {
       socketDirectory: vm.socketDirectory,
       generation,
       timeoutMs,
+      data: vm.takeDataSocket(),
       assertAlive: () => {
         if (!isAlive(vm.identity)) throw new AppError('guest_unreachable', 'the VM ended');
       },
@@ -228,13 +261,19 @@ export class VmDriver {
       return await work();
     } finally {
       this.#isCapturing = false;
-      if (this.#state === 'running') this.#hooks.note({ capturing: false });
+      // A record that says so still makes the next process let go a guest that goes: nothing happens.
+      if (this.#state === 'running') this.#tryNote({ capturing: false });
     }
   }
 
-  /** On disk: from when that hibernation is complete, the VM is not to go on. Undefined takes it back. */
-  noteHibernation(captureId: string | undefined): void {
+  /** On disk: from when that hibernation is complete, the VM is not to go on. */
+  noteHibernation(captureId: string): void {
     this.#hooks.note({ hibernating: captureId });
+  }
+
+  /** It was not completed, and never will be. */
+  dropHibernation(): void {
+    this.#tryNote({ hibernating: undefined });
   }
 
   /** What a request to the guest would wait for: a disk of the host that has no room. */
@@ -281,7 +320,8 @@ export class VmDriver {
   /** The sandbox lives on elsewhere: from here on nobody is told of the VM's end, whoever ends it. */
   disown(): void {
     this.#isRetired = true;
-    this.#hooks.note({ retired: true });
+    // Noted again with its end, before anything is ended.
+    this.#tryNote({ retired: true });
   }
 
   /** Ends the VM of a sandbox that lives on elsewhere. */
@@ -320,13 +360,15 @@ export class VmDriver {
     await this.#creation;
     this.#end ??= this.#describeEnd(reason);
     await enterStep('end.note');
-    this.#hooks.note({ end: this.#end });
+    this.#hooks.note({ end: this.#end, ...(this.#isRetired ? { retired: true } : {}) });
     this.#session?.close();
     this.#chain?.close();
     await enterStep('end.kill');
     await this.#vm?.kill();
     await enterStep('end.report');
-    if (!this.#isRetired) this.#hooks.recordEnd(this.#end);
+    await this.#changing;
+    await this.#hooks.endEgress();
+    if (!this.#isRetired) await this.#hooks.recordEnd(this.#end);
     await enterStep('end.release');
     await this.#releaseAll();
     this.#state = 'ended';
@@ -368,6 +410,15 @@ export class VmDriver {
       } catch (error) {
         this.#log.error({ err: error }, 'a resource of an ended VM could not be released');
       }
+    }
+  }
+
+  /** For what is as true without: a disk that is full must not make more of it. */
+  #tryNote(change: RecordChange): void {
+    try {
+      this.#hooks.note(change);
+    } catch (error) {
+      this.#log.warn({ err: error }, 'the record of a VM was not brought up to date');
     }
   }
 

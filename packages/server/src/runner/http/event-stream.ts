@@ -1,20 +1,37 @@
+import { once } from 'node:events';
 import type http2 from 'node:http2';
-import type { RunnerEvent } from '../../lib/runner-protocol.ts';
 import type { EventSpool } from '../driver/event-spool.ts';
 import { writeLine } from './exchange.ts';
 
 /** An empty line at this rate shows control that the connection lives. */
 const HEARTBEAT_MS = 10_000;
 
-/** What is stored after `seq`, then live events, until control leaves. */
+/**
+ * What is stored after `seq`, then what comes, until control leaves. The spool may hold more than fits into memory: a
+ * file of it is read when control has taken the one before.
+ */
 export function streamEvents(stream: http2.ServerHttp2Stream, spool: EventSpool, seq: number): void {
   stream.respond({ ':status': 200, 'content-type': 'application/x-ndjson' });
-  const onEvent = (event: RunnerEvent): void => writeLine(stream, event);
-  for (const event of spool.after(seq)) writeLine(stream, event);
-  spool.on('event', onEvent);
+  const left = new AbortController();
   const heartbeat = setInterval(() => stream.write('\n'), HEARTBEAT_MS);
   stream.once('close', () => {
     clearInterval(heartbeat);
-    spool.off('event', onEvent);
+    left.abort();
   });
+  passEvents(stream, { spool, seq, signal: left.signal }).catch(() => stream.destroy());
+}
+
+async function passEvents(
+  stream: http2.ServerHttp2Stream,
+  { spool, seq, signal }: { spool: EventSpool; seq: number; signal: AbortSignal },
+): Promise<void> {
+  let told = seq;
+  while (!signal.aborted) {
+    const events = spool.after(told);
+    for (const event of events) writeLine(stream, event);
+    told = events.at(-1)?.seq ?? told;
+    if (signal.aborted) return;
+    if (stream.writableNeedDrain) await once(stream, 'drain', { signal });
+    else if (events.length === 0) await once(spool, 'event', { signal });
+  }
 }

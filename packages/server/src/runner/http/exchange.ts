@@ -1,7 +1,8 @@
 import type http2 from 'node:http2';
 import { AppError } from '@coppice/contract';
 
-const BODY_LIMIT_BYTES = 1 << 20;
+/** The largest is a network policy with its 10,000 rules, beside grants. */
+const BODY_LIMIT_BYTES = 4 << 20;
 
 export async function readJson(stream: http2.ServerHttp2Stream): Promise<unknown> {
   const chunks: Buffer[] = [];
@@ -23,6 +24,10 @@ export function respondJson(stream: http2.ServerHttp2Stream, status: number, bod
   if (stream.destroyed) return;
   stream.respond({ ':status': status, 'content-type': 'application/json' });
   stream.end(JSON.stringify(body));
+}
+
+export function respondEmpty(stream: http2.ServerHttp2Stream): void {
+  if (!stream.destroyed) stream.respond({ ':status': 204 }, { endStream: true });
 }
 
 /** After the head is out the only honest answer left is a reset. */

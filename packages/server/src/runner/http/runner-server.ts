@@ -4,6 +4,7 @@ import http2 from 'node:http2';
 import { AppError, parseImageReference } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { z, ZodError } from 'zod';
+import { VmEgress } from '../../lib/egress-protocol.ts';
 import {
   CaptureId,
   CaptureRequest,
@@ -13,11 +14,14 @@ import {
   RestoreVm,
   type RunnerStatus,
 } from '../../lib/runner-protocol.ts';
+import { explainFullDisk } from '../disk/full-disk.ts';
 import type { EventSpool } from '../driver/event-spool.ts';
+import type { AgentSession } from '../agent-client/agent-session.ts';
 import type { Fleet } from '../driver/fleet.ts';
+import type { VmDriver } from '../driver/vm-driver.ts';
 import type { VmCopies } from '../driver/vm-copies.ts';
 import type { ImageStore } from '../image/image-store.ts';
-import { readJson, respondError, respondJson } from './exchange.ts';
+import { readJson, respondEmpty, respondError, respondJson } from './exchange.ts';
 import { streamEvents } from './event-stream.ts';
 import { streamPreparation, toWire } from './prepare-stream.ts';
 import { tunnelToAgent } from './agent-tunnel.ts';
@@ -115,7 +119,8 @@ export class RunnerServer {
     await this.#route({ stream, headers, method: headers[':method'] ?? 'GET', segments, url });
   }
 
-  #toAppError(error: unknown, path: string): AppError {
+  #toAppError(cause: unknown, path: string): AppError {
+    const error = explainFullDisk(cause) ?? cause;
     if (error instanceof AppError) {
       if (error.cause !== undefined) this.#parts.log.warn({ err: error, path }, error.message);
       return error;
@@ -132,7 +137,7 @@ export class RunnerServer {
         return respondJson(stream, 200, this.#parts.status());
       case 'vms':
         return segments.length === 1
-          ? respondJson(stream, 200, this.#parts.fleet.list())
+          ? respondJson(stream, 200, this.#parts.fleet.vms.list())
           : this.#routeVm(exchange);
       case 'captures':
         return this.#routeCaptures(exchange);
@@ -155,17 +160,26 @@ export class RunnerServer {
       fleet.admit(id, CreateVm.parse(await readJson(stream)));
       return respondJson(stream, 200, {});
     }
+    if (segments[2] === 'egress') return this.#routeEgress(exchange, id);
     if (segments[2] !== undefined) return this.#routeCopy(exchange, id, segments[2]);
     if (method === 'PUT') {
       const request = z.union([RestoreVm, CreateVm]).parse(await readJson(stream));
       const made =
-        'capture_id' in request ? copies.restore(id, request.capture_id) : fleet.create(id, request);
+        'capture_id' in request
+          ? copies.restore(id, request.capture_id, request.egress)
+          : fleet.create(id, request);
       return respondJson(stream, 201, await made);
     }
     if (method === 'DELETE') return respondJson(stream, 200, await fleet.destroy(id));
-    const driver = fleet.find(id);
-    if (driver === undefined) throw new AppError('not_found', `there is no VM ${id}`);
-    return respondJson(stream, 200, driver.info);
+    return respondJson(stream, 200, fleet.vms.get(id).info);
+  }
+
+  async #routeEgress({ stream, method }: Exchange, id: string): Promise<void> {
+    const { fleet } = this.#parts;
+    if (method === 'GET') return respondJson(stream, 200, await fleet.readEgress(id));
+    if (method !== 'PUT') throw new AppError('not_found', `no route ${method} egress`);
+    await fleet.setEgress(id, VmEgress.parse(await readJson(stream)));
+    return respondEmpty(stream);
   }
 
   /** Answered however long it takes: control has the deadline, and asks again when this runner was killed. */
@@ -201,8 +215,7 @@ export class RunnerServer {
     const { stream, headers, method, url } = exchange;
     if (AGENT_ROUTES[route]?.includes(method) !== true)
       throw new AppError('not_found', `no agent route ${method} ${route}`);
-    const driver = this.#parts.fleet.find(id);
-    if (driver === undefined) throw new AppError('not_found', `there is no VM ${id}`);
+    const driver = this.#parts.fleet.vms.get(id);
     if (driver.state !== 'running') throw new AppError('invalid_state', `the VM is ${driver.state}`);
     if (driver.isPaused) throw paused();
     const session = await openSession(driver);
@@ -251,9 +264,7 @@ function paused(): AppError {
   );
 }
 
-async function openSession(
-  driver: NonNullable<ReturnType<Fleet['find']>>,
-): ReturnType<typeof driver.session> {
+async function openSession(driver: VmDriver): Promise<AgentSession> {
   try {
     return await driver.session();
   } catch (error) {

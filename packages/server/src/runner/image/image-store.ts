@@ -37,7 +37,7 @@ import { ProgressMeter } from './progress-meter.ts';
 import { proveImage } from './pull.ts';
 import { RegistryClient } from './registry/registry-client.ts';
 import type { RegistrySettings } from './registry/registry-settings.ts';
-import { SYSTEM_CERTIFICATES } from './registry/trust.ts';
+import { SYSTEM_CERTIFICATES } from '../../lib/tls/trust.ts';
 import { ImageResolver, formatPinned } from './resolver.ts';
 import { Slots } from '../../lib/slots.ts';
 import { StoredImages, newestHolder, type ImageEntry } from './stored-images.ts';

@@ -2,6 +2,7 @@
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
+import { isDiskFull } from '../disk/full-disk.ts';
 import { checkFreeSpace, withinSpace } from './disk-space.ts';
 import { readLayers, writeFlatTar } from './flatten.ts';
 import { maxUnpackedBytes, type ImageLimits } from './image-limits.ts';
@@ -59,7 +60,7 @@ async function pull(image: PullableImage, options: PreparationOptions): Promise<
     const directory = join(options.stagingPath, 'layers');
     return await pullImage(image, { directory, limits, signal, onBytes: (bytes) => meter.add(bytes) });
   } catch (error) {
-    throw isNoSpace(error) ? diskFull(image.source.name, error) : error;
+    throw isDiskFull(error) ? diskFull(image.source.name, error) : error;
   }
 }
 
@@ -104,7 +105,8 @@ function translateFlattenFailure(name: string, error: unknown, limits: ImageLimi
       cause: error,
     });
   }
-  return isNoSpace(error) ? diskFull(name, error) : error;
+  const saysSo = error instanceof ProcessError && error.stderr.includes('No space left on device');
+  return saysSo || isDiskFull(error) ? diskFull(name, error) : error;
 }
 
 function diskFull(name: string, cause: unknown): AppError {
@@ -113,9 +115,4 @@ function diskFull(name: string, cause: unknown): AppError {
     `image ${name}: this machine's disk is full; remove images or sandboxes and try again`,
     { cause },
   );
-}
-
-function isNoSpace(error: unknown): boolean {
-  if (error instanceof ProcessError) return error.stderr.includes('No space left on device');
-  return error instanceof Error && (error as NodeJS.ErrnoException).code === 'ENOSPC';
 }

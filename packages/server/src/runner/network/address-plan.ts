@@ -3,7 +3,7 @@
  * that a restarted runner needs no record of its own: the first /30 holds the resolver, and slot n owns the
  * (n+1)th /30 with the gateway at its first host address and the guest at the second.
  */
-import { AppError } from '@coppice/contract';
+import { AppError, PRIVATE_RANGES } from '@coppice/contract';
 import { isIPv4 } from 'node:net';
 
 /** Conntrack zones are 16 bits wide and 0 is everybody's. */
@@ -12,25 +12,6 @@ const SLOT_ADDRESSES = 4;
 /** Shorter prefixes leave no room for the range around them, longer ones hold fewer than three guests. */
 const MIN_PREFIX = 8;
 const MAX_PREFIX = 28;
-
-/** Ranges an organization may use inside, RFC 1918, 6598, 6890 and 2544: refused unless the operator opens them. */
-export const PRIVATE_RANGES = [
-  '10.0.0.0/8',
-  '100.64.0.0/10',
-  '172.16.0.0/12',
-  '192.0.0.0/24',
-  '192.168.0.0/16',
-  '198.18.0.0/15',
-] as const;
-
-/** Refused whatever the operator says: this host, its loopback, link-local (cloud metadata), multicast, reserved. */
-export const NEVER_RANGES = [
-  '0.0.0.0/8',
-  '127.0.0.0/8',
-  '169.254.0.0/16',
-  '224.0.0.0/4',
-  '240.0.0.0/4',
-] as const;
 
 export interface Cidr {
   text: string;

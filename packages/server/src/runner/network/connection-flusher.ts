@@ -43,9 +43,16 @@ export function parseAcknowledgement(answer: Buffer, sequence: number): number {
 export class ConnectionFlusher implements Disposable {
   readonly #socket = new NetlinkSocket();
   #sequence = 0;
+  #last: Promise<unknown> = Promise.resolve();
 
-  /** Calls may not overlap. */
-  async flush(mark: number): Promise<void> {
+  flush(mark: number): Promise<void> {
+    const turn = this.#last.then(() => this.#flush(mark));
+    this.#last = turn.catch(() => undefined);
+    return turn;
+  }
+
+  /** One at a time: the answer is what the socket holds. */
+  async #flush(mark: number): Promise<void> {
     this.#sequence += 1;
     await this.#socket.send(buildFlushRequest(mark, this.#sequence));
     const received = this.#socket.receive();

@@ -5,7 +5,15 @@ import { test } from 'node:test';
 import { execFileSync } from 'node:child_process';
 import { withDeadline, pollUntil } from '../../lib/deadline.ts';
 import { GuestNetwork } from './guest-network.ts';
-import { HOST, INTERNET, listInterfaceNames, OPTIONS, runNft, TestSite } from './testing/test-site.ts';
+import {
+  HOST,
+  INTERNET,
+  listInterfaceNames,
+  OPTIONS,
+  runNft,
+  TestSite,
+  UNRESTRICTED,
+} from './testing/test-site.ts';
 import type { Machine } from './testing/machine.ts';
 import { addressesOf } from './vm-network.ts';
 
@@ -111,7 +119,7 @@ test('a guest reaches no address of the host, not even a port that the host tran
   }
  }`);
   const targets: [string, number][] = [HOST, slot.gateway, slot.resolver].map((host) => [host, api.port]);
-  const forwarderPort = /dport 53 dnat ip to 10\.202\.0\.1:(\d+)/u.exec(
+  const forwarderPort = /udp \. (?:53|domain) : 10\.202\.0\.1 \. (\d+)/u.exec(
     execFileSync('nft', ['list', 'ruleset'], { encoding: 'utf8' }),
   )?.[1];
   targets.push([slot.resolver, Number(forwarderPort)], [HOST, 8088], [slot.gateway, 8088]);
@@ -232,10 +240,11 @@ test('guests keep their network while the runner is away, and the next runner ad
   await assert.rejects(first.acquire('late'), { code: 'unavailable' });
 
   const second = await site.openNetwork();
-  const adopted = addressesOf(second.adopt('kept', slot.index));
+  const known = { vmId: 'run7', egress: UNRESTRICTED };
+  const adopted = addressesOf(await second.adopt('kept', slot.index, known));
   assert.deepEqual([adopted?.address, adopted?.tapName], [slot.address, slot.tapName]);
-  assert.throws(() => second.adopt('other', slot.index), { code: 'internal' });
-  assert.throws(() => second.adopt('absent', 999), { code: 'internal' });
+  await assert.rejects(second.adopt('other', slot.index, known), { code: 'internal' });
+  await assert.rejects(second.adopt('absent', 999, known), { code: 'internal' });
   second.sweepUnadopted();
   await pollUntil({ step: 'removal of the unadopted', timeoutMs: 5000, intervalMs: 20 }, () =>
     listInterfaceNames().includes(lost.tapName) ? undefined : true,

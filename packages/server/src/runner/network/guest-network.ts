@@ -1,21 +1,24 @@
 /**
  * The network of a runner's guests: one TAP each, never bridged, made in advance; kernel-forwarded and masqueraded,
- * cut off from each other, the host and private ranges by one nftables table (ruleset.ts); names resolved by a
- * forwarder of ours. What slot n is called and which addresses it has follows from n alone, so that TAPs of an
+ * cut off from each other, the host and private ranges by one nftables table (ruleset.ts); names resolved, and all of
+ * guests with rules judged, by the egress process (egress-process.ts). What slot n is called and which addresses it has follows from n alone, so that TAPs of an
  * earlier runner process are recognized and, with their VMs, adopted.
  */
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
+import type { EgressCounters } from '../../lib/egress-protocol.ts';
 import { GUEST_MAC } from '../vmm/qemu-arguments.ts';
 import { buildSlotAddresses } from './address-plan.ts';
+import type { EgressGuest } from './egress-process.ts';
 import { openInstance, type Instance } from './instance.ts';
+import type { EgressOptions } from './open-egress.ts';
 import type { ToolPaths } from './kernel-tools.ts';
 import { buildTapName } from './slot-names.ts';
 import { SlotPool } from './slot-pool.ts';
 import { openTapDevice } from './tap-device.ts';
-import { isBare, TAP_SLOTS, type VmNetwork, type VmSlot } from './vm-network.ts';
+import { assertNoRules, isBare, TAP_SLOTS, type VmNetwork, type VmSlot } from './vm-network.ts';
 
-export interface GuestNetworkOptions {
+export interface GuestNetworkOptions extends EgressOptions {
   /** 4 hex characters, unique among the instances on this machine. */
   slug: string;
   /** Private IPv4 range that nothing else on the host uses, /8 to /28. */
@@ -23,11 +26,6 @@ export interface GuestNetworkOptions {
   tools: ToolPaths;
   /** TAPs kept ready. */
   poolSize: number;
-  /** Private ranges that guests may reach all the same. */
-  openPrivateRanges: readonly string[];
-  /** Where guests' DNS questions go; the host's own resolvers if absent. */
-  upstreamResolvers?: readonly string[];
-  log: Logger;
 }
 
 export interface NetworkSlot {
@@ -58,7 +56,7 @@ export class GuestNetwork implements VmNetwork {
       size: options.poolSize,
       found,
       create: (indexes) => devices.create(indexes),
-      remove: (indexes) => this.#remove(indexes),
+      remove: (indexes) => devices.remove(indexes),
       restore: () => firewall.restore(),
       log: options.log,
     });
@@ -80,15 +78,35 @@ export class GuestNetwork implements VmNetwork {
   }
 
   /**
-   * The slot that the VM had under the former runner process; one from the time when the machine had no network goes
-   * on without. Throws `internal` when its TAP is gone or taken.
+   * The slot that the VM had under the former runner process, with its way out as it was; one from the time when the
+   * machine had no network goes on without. Throws `internal` when its TAP is gone or taken, or a slot that must be
+   * closed cannot be.
    */
-  adopt(vmId: string, index: number): VmSlot {
+  async adopt(vmId: string, index: number, guest: EgressGuest): Promise<VmSlot> {
     if (isBare(index)) return { index, openTap: undefined };
     if (!this.#pool.adopt(vmId, index)) {
       throw new AppError('internal', `adopting network slot ${index}: its TAP is gone or has another VM`);
     }
+    await this.#instance.egress.adopt(vmId, this.#instance.placeOf(index), guest);
     return this.#describe(index);
+  }
+
+  assertEgress(): void {
+    // Every policy can be kept here.
+  }
+
+  async setEgress(vmId: string, guest: EgressGuest): Promise<void> {
+    const index = this.#pool.findByVm(vmId);
+    if (index === undefined) return assertNoRules(guest.egress, 'the sandbox was started without a network');
+    await this.#instance.egress.set(vmId, this.#instance.placeOf(index), guest);
+  }
+
+  async endEgress(vmId: string): Promise<void> {
+    await this.#instance.egress.end(vmId);
+  }
+
+  async readEgress(vmId: string): Promise<EgressCounters> {
+    return await this.#instance.egress.readCounters(vmId);
   }
 
   /** Ends the adoption phase: TAPs of the former process that nobody adopted are removed in the background. */
@@ -102,6 +120,7 @@ export class GuestNetwork implements VmNetwork {
    * done; after a rejection it is tried again in the background. Does nothing for a VM that has none.
    */
   async release(vmId: string): Promise<void> {
+    await this.#instance.egress.end(vmId);
     await this.#pool.release(vmId);
   }
 
@@ -120,11 +139,6 @@ export class GuestNetwork implements VmNetwork {
   /** Looks whether the rules are in place, and puts them back if not. */
   checkTable(): void {
     this.#pool.doubt();
-  }
-
-  async #remove(indexes: readonly number[]): Promise<void> {
-    await this.#instance.devices.remove(indexes);
-    for (const index of indexes) this.#instance.forgetGuest(index);
   }
 
   #describe(index: number): NetworkSlot {

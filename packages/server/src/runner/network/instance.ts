@@ -1,24 +1,20 @@
 /** What one instance has on the host for all its guests together: opened in an order that is safe at every step. */
-import type { Logger } from 'pino';
 import { buildAddressPlan, buildSlotAddresses, parseOpenRanges, type AddressPlan } from './address-plan.ts';
 import { ConnectionFlusher } from './connection-flusher.ts';
-import { DnsForwarder } from './dns/dns-forwarder.ts';
-import { UpstreamResolvers } from './dns/upstream-resolvers.ts';
-import { Firewall } from './firewall.ts';
+import type { Firewall } from './firewall.ts';
+import type { GuestEgress, SlotPlace } from './guest-egress.ts';
 import { ensureForwarding } from './host-settings.ts';
 import { listResolverAddresses, surveyHost, type HostSurvey } from './host-survey.ts';
 import { KernelTools, type ToolPaths } from './kernel-tools.ts';
+import { openEgress, type EgressOptions } from './open-egress.ts';
 import { removeInterfaces, SlotDevices, type SlotDevicesOptions } from './slot-devices.ts';
-import { buildConnectionMark, buildInstanceNames, type InstanceNames } from './slot-names.ts';
+import { buildConnectionMark, buildInstanceNames, buildTapName, type InstanceNames } from './slot-names.ts';
 import { TableWatch } from './table-watch.ts';
 
-export interface InstanceOptions {
+export interface InstanceOptions extends EgressOptions {
   slug: string;
   guestCidr: string;
   tools: ToolPaths;
-  openPrivateRanges: readonly string[];
-  upstreamResolvers?: readonly string[];
-  log: Logger;
 }
 
 export interface Instance {
@@ -29,7 +25,8 @@ export interface Instance {
   found: number[];
   firewall: Firewall;
   devices: SlotDevices;
-  forgetGuest(index: number): void;
+  egress: GuestEgress;
+  placeOf(index: number): SlotPlace;
   close(): Promise<void>;
   /** After `close`: removes these slots and all that is common. */
   removeAll(indexes: readonly number[]): Promise<void>;
@@ -41,11 +38,6 @@ export async function openInstance(options: InstanceOptions, onTableRemoved: () 
   const names = buildInstanceNames(options.slug);
   const plan = buildAddressPlan(options.guestCidr);
   const openRanges = parseOpenRanges(options.openPrivateRanges);
-  const upstreams = new UpstreamResolvers({
-    configured: options.upstreamResolvers,
-    excluded: [plan.resolver],
-    log,
-  });
   const tools = new KernelTools(options.tools);
   await using opened = new AsyncDisposableStack();
   const flusher = opened.use(new ConnectionFlusher());
@@ -54,21 +46,21 @@ export async function openInstance(options: InstanceOptions, onTableRemoved: () 
   const survey = await readSurvey(tools, names, plan);
   await clearStale(tools, names, survey);
   await tools.ipBatch([`address replace ${plan.resolver}/32 dev lo label ${names.resolverLabel} scope host`]);
-  const listUpstreams = () => upstreams.list();
-  const forwarder = opened.use(await DnsForwarder.listen({ address: plan.resolver, listUpstreams, log }));
-  const firewall = new Firewall(
-    { names, plan, openRanges, dnsPorts: forwarder.ports, tools, log },
-    survey.found,
-  );
+  const { found } = survey;
+  const { firewall, egress } = await openEgress(opened, options, {
+    names,
+    plan,
+    openRanges,
+    found,
+    tools,
+    flusher,
+  });
   opened.use(new TableWatch(names.table, onTableRemoved));
   // The host becomes a router only when the rules for it are in place.
   await firewall.install();
   if (ensureForwarding())
     log.info('set net.ipv4.ip_forward to 1: guests reach the network through this host');
-  log.info(
-    { guests: plan.guests.text, resolver: plan.resolver, found: survey.found.length },
-    'guest network open',
-  );
+  log.info({ guests: plan.guests.text, resolver: plan.resolver, found: found.length }, 'guest network open');
   const parts = { names, plan, mtu: survey.mtu, tools, firewall };
   const devices = new SlotDevices({ ...parts, flusher });
   const resources = opened.move();
@@ -76,13 +68,19 @@ export async function openInstance(options: InstanceOptions, onTableRemoved: () 
     names,
     plan,
     mtu: survey.mtu,
-    found: survey.found,
+    found,
     firewall,
     devices,
-    forgetGuest: (index) => forwarder.forgetGuest(buildSlotAddresses(plan, index).guest),
+    egress,
+    placeOf: (index) => placeOf({ names, plan }, index),
     close: () => resources.disposeAsync(),
     removeAll: (indexes) => removeAll(parts, indexes),
   };
+}
+
+function placeOf({ names, plan }: { names: InstanceNames; plan: AddressPlan }, index: number): SlotPlace {
+  const { guest, zone } = buildSlotAddresses(plan, index);
+  return { index, tap: buildTapName(names, index), address: guest, mark: buildConnectionMark(names, zone) };
 }
 
 async function readSurvey(tools: KernelTools, names: InstanceNames, plan: AddressPlan): Promise<HostSurvey> {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { NoNetwork } from './no-network.ts';
+import { RESTRICTED, UNRESTRICTED } from './testing/test-site.ts';
 import { addressesOf, TAP_SLOTS } from './vm-network.ts';
 
 test('slots are numbers without a TAP: the lowest free one, the same for the same VM, back after a release', async () => {
@@ -18,12 +19,27 @@ test('slots are numbers without a TAP: the lowest free one, the same for the sam
 
 test('a VM without a TAP is adopted under its number, which nobody else gets', async () => {
   const network = new NoNetwork('why');
-  assert.equal(network.adopt('old', TAP_SLOTS).index, TAP_SLOTS);
-  assert.throws(() => network.adopt('other', TAP_SLOTS), { code: 'internal' });
+  const known = { vmId: 'run7', egress: UNRESTRICTED };
+  assert.equal((await network.adopt('old', TAP_SLOTS, known)).index, TAP_SLOTS);
+  await assert.rejects(network.adopt('other', TAP_SLOTS, known), { code: 'internal' });
   assert.equal((await network.acquire('new')).index, TAP_SLOTS + 1);
 });
 
-test('a VM that has a TAP is not adopted where nothing can filter its packets', () => {
+test('a VM that has a TAP is not adopted where nothing can filter its packets', async () => {
   const network = new NoNetwork('there is no nft');
-  assert.throws(() => network.adopt('old', 0), /nothing here can filter: there is no nft/u);
+  const adopting = network.adopt('old', 0, { vmId: 'run7', egress: UNRESTRICTED });
+  await assert.rejects(adopting, /nothing here can filter: there is no nft/u);
+});
+
+test('rules and secrets are refused where nobody keeps them, and no rules are none', async () => {
+  const network = new NoNetwork('there is no nft');
+  assert.throws(() => network.assertEgress(RESTRICTED), {
+    code: 'invalid_request',
+    message: 'network: sandboxes have no network here (there is no nft); leave it out',
+  });
+  await assert.rejects(network.setEgress('a', { vmId: 'run7', egress: RESTRICTED }), {
+    code: 'invalid_request',
+  });
+  await network.setEgress('a', { vmId: 'run7', egress: UNRESTRICTED });
+  await assert.rejects(network.readEgress(), { code: 'not_found' });
 });

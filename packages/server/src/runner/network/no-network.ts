@@ -3,7 +3,9 @@
  * again at once: nothing in the kernel is bound to them.
  */
 import { AppError } from '@coppice/contract';
-import { BARE_SLOTS, isBare, TAP_SLOTS, type BareSlot, type VmNetwork } from './vm-network.ts';
+import type { EgressCounters, VmEgress } from '../../lib/egress-protocol.ts';
+import type { EgressGuest } from './egress-process.ts';
+import { assertNoRules, BARE_SLOTS, isBare, TAP_SLOTS, type BareSlot, type VmNetwork } from './vm-network.ts';
 
 export class NoNetwork implements VmNetwork {
   readonly absence: string;
@@ -26,13 +28,29 @@ export class NoNetwork implements VmNetwork {
    * A VM that was started with a TAP is not kept: nobody here can see to it that the rules for its packets stay in
    * place.
    */
-  adopt(vmId: string, index: number): BareSlot {
+  async adopt(vmId: string, index: number, _guest?: EgressGuest): Promise<BareSlot> {
     if (!isBare(index))
       throw new AppError('internal', `the VM has a network that nothing here can filter: ${this.absence}`);
     const isTaken = [...this.#byVm].some(([other, taken]) => taken === index && other !== vmId);
     if (isTaken) throw new AppError('internal', `adopting slot ${index}: another VM has it`);
     this.#byVm.set(vmId, index);
     return { index, openTap: undefined };
+  }
+
+  assertEgress(egress: VmEgress): void {
+    assertNoRules(egress, this.absence);
+  }
+
+  async setEgress(_vmId: string, { egress }: EgressGuest): Promise<void> {
+    this.assertEgress(egress);
+  }
+
+  async endEgress(): Promise<void> {
+    // Nothing was sent.
+  }
+
+  async readEgress(): Promise<EgressCounters> {
+    throw new AppError('not_found', `the sandbox has no network: ${this.absence}`);
   }
 
   sweepUnadopted(): void {

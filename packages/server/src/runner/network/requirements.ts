@@ -63,15 +63,16 @@ async function findToolObstacle(
   guestCidr: string,
 ): Promise<string | undefined> {
   const plan = buildAddressPlan(guestCidr);
-  const slots = [buildSlotAddresses(plan, 0)];
-  const ruleset = buildRuleset({ names, plan, openRanges: [], dnsPorts: { udp: 1, tcp: 1 }, slots });
+  const slots = [{ ...buildSlotAddresses(plan, 0), isOpen: true }];
+  const ports = { dnsUdp: 1, dnsTcp: 2, proxy: 3, credentials: 4 };
+  const ruleset = buildRuleset({ names, plan, openRanges: [], ports, slots });
   try {
     await tools.checkNft(ruleset);
     await tools.listInterfaces();
     return undefined;
   } catch (error) {
     if (!(error instanceof AppError) || wasCutOff(error)) throw error;
-    return `${firstLine(error)}; install nftables and iproute2, and a kernel with nf_tables`;
+    return `${firstLine(error)}; install nftables and iproute2, and a kernel with nf_tables and nft_socket`;
   }
 }
 

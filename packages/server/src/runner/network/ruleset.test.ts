@@ -1,17 +1,17 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { buildAddressPlan, buildSlotAddresses, parseOpenRanges } from './address-plan.ts';
-import { buildRuleset, buildSlotElements } from './ruleset.ts';
+import { buildOpenElements, buildPortChange, buildRuleset, buildSlotElements } from './ruleset.ts';
 import { buildInstanceNames } from './slot-names.ts';
 
 const names = buildInstanceNames('1a2b');
 const plan = buildAddressPlan('10.202.0.0/16');
-const slot = (index: number) => buildSlotAddresses(plan, index);
+const slot = (index: number, isOpen = true) => ({ ...buildSlotAddresses(plan, index), isOpen });
+const PORTS = { dnsUdp: 40_001, dnsTcp: 40_002, proxy: 40_003, credentials: 40_004 };
 
 function build(slotCount: number, open: string[] = []): string {
   const slots = Array.from({ length: slotCount }, (_, index) => slot(index));
-  const dnsPorts = { udp: 40_001, tcp: 40_002 };
-  return buildRuleset({ names, plan, openRanges: parseOpenRanges(open), dnsPorts, slots });
+  return buildRuleset({ names, plan, openRanges: parseOpenRanges(open), ports: PORTS, slots });
 }
 
 test('the number of rules does not grow with the number of sandboxes', () => {
@@ -46,20 +46,41 @@ test('what is never open is checked before what the operator opened', () => {
     text.indexOf(rule),
   );
   assert.ok(never! < opened! && opened! < closed!);
+  assert.ok(text.indexOf('iifname != @open goto refuse') < text.indexOf('jump destination'));
   assert.match(text, /set never [^\n]*169\.254\.0\.0\/16[^\n]*10\.202\.0\.0\/16/u);
 });
 
-test('elements are added with their values and deleted by key', () => {
+test('elements are added with their values and deleted by key, and only open slots are in the set of those', () => {
   assert.equal(
-    buildSlotElements('add', names, [slot(0), slot(3)]),
+    buildSlotElements('add', names, [slot(0, false), slot(3)]),
     'add element inet coppice_1a2b guests { "cop1a2b-0" . 10.202.0.6, "cop1a2b-3" . 10.202.0.18 }\n' +
       'add element inet coppice_1a2b zones { "cop1a2b-0" : 1, "cop1a2b-3" : 4 }\n' +
-      'add element inet coppice_1a2b marks { "cop1a2b-0" : 439025665, "cop1a2b-3" : 439025668 }\n',
+      'add element inet coppice_1a2b marks { "cop1a2b-0" : 439025665, "cop1a2b-3" : 439025668 }\n' +
+      'add element inet coppice_1a2b open { "cop1a2b-3" }\n',
   );
   assert.equal(
-    buildSlotElements('delete', names, [slot(0)]),
+    buildSlotElements('delete', names, [slot(0, false)]),
     'delete element inet coppice_1a2b guests { "cop1a2b-0" . 10.202.0.6 }\n' +
       'delete element inet coppice_1a2b zones { "cop1a2b-0" }\n' +
       'delete element inet coppice_1a2b marks { "cop1a2b-0" }\n',
   );
+});
+
+test('closing a slot and leading to other ports are transactions that name nothing else', () => {
+  assert.equal(
+    buildOpenElements('delete', names, [slot(3)]),
+    'delete element inet coppice_1a2b open { "cop1a2b-3" }\n',
+  );
+  const { dnsUdp, ...tcp } = PORTS;
+  const text = buildPortChange({ names, plan, ports: PORTS });
+  for (const set of [
+    'map inet coppice_1a2b services',
+    'map inet coppice_1a2b proxy',
+    'set inet coppice_1a2b listeners',
+  ])
+    assert.ok(text.includes(`flush ${set}\n`));
+  assert.match(text, new RegExp(`10\\.202\\.0\\.1 \\. udp \\. 53 : 10\\.202\\.0\\.1 \\. ${dnsUdp}`, 'u'));
+  assert.match(text, /169\.254\.169\.254 \. tcp \. 8014 : 10\.202\.0\.1 \. 40004/u);
+  for (const port of Object.values(tcp))
+    assert.match(text, new RegExp(`listeners [^\n]*tcp \\. ${port}`, 'u'));
 });

@@ -54,6 +54,10 @@ export class SlotPool {
     return index;
   }
 
+  findByVm(vmId: string): number | undefined {
+    return this.#ledger.findByVm(vmId);
+  }
+
   /** False when the slot is not one that was found, or has another VM. */
   adopt(vmId: string, index: number): boolean {
     this.#assertOpen();
@@ -124,7 +128,10 @@ export class SlotPool {
     await setImmediate();
     const nextAtMs = await this.#workUntilDone();
     this.#work = undefined;
-    if (this.#isClosed || nextAtMs === undefined) return;
+    if (this.#isClosed) return;
+    // Asked for between the worker's last look and now.
+    if (this.#isAsked) return this.#wake();
+    if (nextAtMs === undefined) return;
     this.#retry = setTimeout(() => this.#wake(), Math.max(1, nextAtMs - performance.now()));
     this.#retry.unref();
   }
@@ -137,6 +144,7 @@ export class SlotPool {
         if (!(await this.#workOnce()) && !this.#isAsked) return this.#planNext();
       } catch (error) {
         this.#options.log.error({ err: error }, 'guest network: a change failed; trying again');
+        this.#isAsked = false;
         return performance.now() + RETRY_DELAY_MS;
       }
     }

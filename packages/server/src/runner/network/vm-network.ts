@@ -3,6 +3,9 @@
  * without; a VM whose slot has no TAP gets no network device at all. The two kinds have numbers of their own, so that
  * a record's slot says which it is, and VMs of both can run beside each other after the machine has gained a network.
  */
+import { AppError, findNetworkPath } from '@coppice/contract';
+import type { EgressCounters, VmEgress } from '../../lib/egress-protocol.ts';
+import type { EgressGuest } from './egress-process.ts';
 import type { NetworkSlot } from './guest-network.ts';
 
 /** Slots 0 to 16 383 have a TAP … */
@@ -26,8 +29,22 @@ export interface VmNetwork {
    * are no more.
    */
   acquire(vmId: string, avoid?: number): Promise<VmSlot>;
-  /** The slot that the VM had under the former runner process. Throws `internal` when it cannot be kept. */
-  adopt(vmId: string, index: number): VmSlot;
+  /**
+   * The slot that the VM had under the former runner process, with the way out that its record tells. Throws `internal`
+   * when it cannot be kept.
+   */
+  adopt(vmId: string, index: number, guest: EgressGuest): Promise<VmSlot>;
+  /** Throws `invalid_request` where sandboxes can have no such way out: before anything is made. */
+  assertEgress(egress: VmEgress): void;
+  /**
+   * What the VM may send, and which secrets are added to it, from when it settles; also for connections that are open. A
+   * slot is open until then: rules are set before code of the sandbox runs.
+   */
+  setEgress(vmId: string, guest: EgressGuest): Promise<void>;
+  /** All that the VM has sent is noted when it settles. Does nothing for one that has no slot. */
+  endEgress(vmId: string): Promise<void>;
+  /** Throws `not_found` for a VM without a network. */
+  readEgress(vmId: string): Promise<EgressCounters>;
   /** Ends the adoption phase: what the former process had and nobody adopted is removed. */
   sweepUnadopted(): void;
   /** Does nothing for a VM that has no slot. */
@@ -43,4 +60,14 @@ export function isBare(index: number): boolean {
 /** What the guest is to be told; undefined for one without a network device. */
 export function addressesOf(slot: VmSlot): NetworkSlot | undefined {
   return slot.openTap === undefined ? undefined : slot;
+}
+
+/** Where there is no network nobody keeps rules, and no secret reaches anybody. */
+export function assertNoRules({ network, grants }: VmEgress, absence: string): void {
+  if (findNetworkPath(network) === 'kernel' && grants.length === 0) return;
+  const field = grants.length === 0 ? 'network' : 'credentials';
+  throw new AppError(
+    'invalid_request',
+    `${field}: sandboxes have no network here (${absence}); leave it out`,
+  );
 }

@@ -8,7 +8,7 @@ import { writeDurably } from '../../lib/durable-file.ts';
 import { CaptureInfo } from '../../lib/runner-protocol.ts';
 import { GuestImage, TemplateShape } from '../adopt/vm-record.ts';
 
-const FILE_NAME = 'manifest.json';
+export const MANIFEST_NAME = 'manifest.json';
 
 const FileSum = z.object({ sizeBytes: z.int().nonnegative(), digest: z.string().regex(/^[0-9a-f]{64}$/u) });
 
@@ -37,13 +37,13 @@ const Sealed = z.object({ digest: z.string(), manifest: z.unknown() });
 
 export function writeManifest(directory: string, manifest: CaptureManifest): void {
   const content = { digest: digestOf(manifest), manifest };
-  writeDurably(join(directory, FILE_NAME), `${JSON.stringify(content, undefined, 2)}\n`);
+  writeDurably(join(directory, MANIFEST_NAME), `${JSON.stringify(content, undefined, 2)}\n`);
 }
 
 /** Throws `snapshot_unusable`. */
 export function readManifest(directory: string): CaptureManifest {
   try {
-    const sealed = Sealed.parse(JSON.parse(readFileSync(join(directory, FILE_NAME), 'utf8')));
+    const sealed = Sealed.parse(JSON.parse(readFileSync(join(directory, MANIFEST_NAME), 'utf8')));
     if (digestOf(sealed.manifest) !== sealed.digest) throw new Error('its digest is another');
     return CaptureManifest.parse(sealed.manifest);
   } catch (error) {

@@ -18,7 +18,7 @@ import { syncDirectory } from '../../lib/durable-file.ts';
 import type { CaptureInfo } from '../../lib/runner-protocol.ts';
 import { VmDirectory } from '../disk/vm-directory.ts';
 import { overlayName } from '../vmm/qemu-arguments.ts';
-import { readManifest, writeManifest, type CaptureManifest } from './capture-manifest.ts';
+import { MANIFEST_NAME, readManifest, writeManifest, type CaptureManifest } from './capture-manifest.ts';
 import { DEVICES_NAME } from './device-state.ts';
 import { sumFiles } from './memory-writer.ts';
 
@@ -37,7 +37,7 @@ interface Entry {
   /** Sizes and times of the files when they were last known to be as they were saved. */
   verified: string | undefined;
   /** Those who come while it is read wait for the one reading. */
-  verifying: Promise<void> | undefined;
+  verifying: Promise<CaptureManifest> | undefined;
   users: number;
 }
 
@@ -119,10 +119,8 @@ export class CaptureStore {
     entry.users += 1;
     try {
       const path = join(this.#directory, id);
-      const manifest = (entry.manifest ??= readManifest(path));
-      entry.verifying ??= this.#verify(path, entry, manifest).finally(() => (entry.verifying = undefined));
-      await entry.verifying;
-      return await work(filesOf(path), manifest);
+      entry.verifying ??= this.#verify(path, entry).finally(() => (entry.verifying = undefined));
+      return await work(filesOf(path), await entry.verifying);
     } finally {
       entry.users -= 1;
     }
@@ -142,9 +140,11 @@ export class CaptureStore {
   }
 
   /** Reads all again only if something has changed since it was last read: that costs as much as reading it from disk. */
-  async #verify(path: string, entry: Entry, manifest: CaptureManifest): Promise<void> {
-    if (describe(path, manifest) === entry.verified) return;
+  async #verify(path: string, entry: Entry): Promise<CaptureManifest> {
+    if (entry.manifest !== undefined && describe(path, entry.manifest) === entry.verified)
+      return entry.manifest;
     entry.verified = undefined;
+    const manifest = readManifest(path);
     const described = describe(path, manifest);
     for (const [name, { sizeBytes, digest }] of Object.entries(manifest.files)) {
       const found = await this.#sumNames(path, [name]).catch((error: unknown) => {
@@ -153,7 +153,9 @@ export class CaptureStore {
       if (found[name]?.digest !== digest || found[name].sizeBytes !== sizeBytes)
         throw damaged(`${name} is not as it was saved`);
     }
+    entry.manifest = manifest;
     entry.verified = described;
+    return manifest;
   }
 
   async #sumNames(path: string, names: readonly string[]): Promise<CaptureManifest['files']> {
@@ -187,7 +189,7 @@ function damaged(how: string, cause?: unknown): AppError {
 
 /** What changes when somebody writes to one of the files, or one is lost. */
 function describe(path: string, manifest: CaptureManifest): string {
-  return Object.keys(manifest.files)
+  return [MANIFEST_NAME, ...Object.keys(manifest.files)]
     .map((name) => {
       const found = statSync(join(path, name), { bigint: true, throwIfNoEntry: false });
       return `${name} ${found?.ino} ${found?.size} ${found?.mtimeNs}`;

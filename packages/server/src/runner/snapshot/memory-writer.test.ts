@@ -31,7 +31,7 @@ before(async () => {
 after(() => rm(root, { recursive: true, force: true }));
 
 /** A VM that has changed a megabyte of RAM whose base has one with data. */
-async function startVm(): Promise<Disposable & { vm: TestVm; source: MemorySource }> {
+async function startVm(): Promise<AsyncDisposable & { vm: TestVm; source: MemorySource }> {
   const directory = await mkdtemp(join(root, 'vm-'));
   const basePath = join(directory, 'base');
   const base = await open(basePath, 'wx');
@@ -41,7 +41,7 @@ async function startVm(): Promise<Disposable & { vm: TestVm; source: MemorySourc
   const vm = await startTestVm(programs.vm, basePath, RAM_BYTES);
   await vm.order(`fill ${16 * MIB} ${MIB} 1`);
   const source = { pid: vm.pid, basePath, targetPath: join(directory, 'target'), sizeBytes: RAM_BYTES };
-  return { vm, source, [Symbol.dispose]: () => vm[Symbol.dispose]() };
+  return { vm, source, [Symbol.asyncDispose]: () => vm[Symbol.asyncDispose]() };
 }
 
 async function writeScript(text: string): Promise<string> {
@@ -52,9 +52,9 @@ async function writeScript(text: string): Promise<string> {
 }
 
 test('the file holds what the VM sees at the time of the copy, and its sum', async () => {
-  using site = await startVm();
+  await using site = await startVm();
   const { vm, source } = site;
-  const writer = await MemoryWriter.start(programs.capture, source);
+  await using writer = await MemoryWriter.start(programs.capture, source);
   assert.equal(writer.baseBytes, MIB);
   assert.equal(writer.dirtyBytes, MIB);
   await vm.order(`fill ${16 * MIB} ${MIB / 2} 2`);
@@ -78,18 +78,18 @@ test('the file holds what the VM sees at the time of the copy, and its sum', asy
 });
 
 test('without sync there is no sum', async () => {
-  using site = await startVm();
-  const writer = await MemoryWriter.start(programs.capture, site.source);
+  await using site = await startVm();
+  await using writer = await MemoryWriter.start(programs.capture, site.source);
   await writer.copy();
   assert.equal((await writer.finish({ sync: false })).digest, '');
   assert(existsSync(site.source.targetPath));
 });
 
 test('what is given up leaves no file', async () => {
-  using site = await startVm();
+  await using site = await startVm();
   const { targetPath } = site.source;
   for (const steps of [0, 1]) {
-    const writer = await MemoryWriter.start(programs.capture, site.source);
+    await using writer = await MemoryWriter.start(programs.capture, site.source);
     if (steps === 1) await writer.copy();
     assert(existsSync(targetPath));
     await Promise.all([writer.abort(), writer.abort()]);
@@ -103,9 +103,9 @@ test('what is given up leaves no file', async () => {
 });
 
 test('a VM that goes away is an error, and leaves no file', async () => {
-  const site = await startVm();
-  const writer = await MemoryWriter.start(programs.capture, site.source);
-  site[Symbol.dispose]();
+  await using site = await startVm();
+  await using writer = await MemoryWriter.start(programs.capture, site.source);
+  await site[Symbol.asyncDispose]();
   await assert.rejects(writer.copy(), /saving the memory of a VM: the VM's process is gone/u);
   await writer.abort();
   assert(!existsSync(site.source.targetPath));
@@ -113,14 +113,14 @@ test('a VM that goes away is an error, and leaves no file', async () => {
 });
 
 test('a file that is there already is refused and left alone', async () => {
-  using site = await startVm();
+  await using site = await startVm();
   await writeFile(site.source.targetPath, 'mine');
   await assert.rejects(MemoryWriter.start(programs.capture, site.source), /file exists/u);
   assert.equal(await readFile(site.source.targetPath, 'utf8'), 'mine');
 });
 
 test('a disk without room is told by its directory', async () => {
-  using site = await startVm();
+  await using site = await startVm();
   const limited = await writeScript(`ulimit -f 1024\nexec ${programs.capture} "$@"`);
   await assert.rejects(MemoryWriter.start(limited, site.source), (error) => {
     assert(error instanceof AppError);
@@ -161,7 +161,7 @@ test('a program that does not answer is killed, and what it made is removed', as
 });
 
 test('no file is left by a runner that is killed', async () => {
-  using site = await startVm();
+  await using site = await startVm();
   const url = new URL('memory-writer.ts', import.meta.url).href;
   const script = `import { MemoryWriter } from '${url}';
     const writer = await MemoryWriter.start('${programs.capture}', ${JSON.stringify(site.source)});

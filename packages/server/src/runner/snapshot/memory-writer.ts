@@ -49,7 +49,7 @@ export interface MemorySource {
 }
 
 /** A RAM file in the making. It is removed by any error, by {@link abort}, and by the end of this process. */
-export class MemoryWriter {
+export class MemoryWriter implements AsyncDisposable {
   /** Data of the base, which the new file has in common with it. */
   readonly baseBytes: number;
   /** What the VM had changed when the file was made ready for it. */
@@ -106,6 +106,10 @@ export class MemoryWriter {
   /** Resolves when the program has ended and the file is gone, unless it was finished. */
   async abort(): Promise<void> {
     await (this.#ending ??= this.#end());
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.abort();
   }
 
   async #end(): Promise<void> {

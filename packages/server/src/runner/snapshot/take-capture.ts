@@ -69,8 +69,7 @@ async function takeAndGoOn(job: CaptureJob): Promise<TakenCapture> {
   const { chain } = driver.running;
   await using undo = new AsyncDisposableStack();
   await enterStep('capture.prepare');
-  const writer = await startWriter(job);
-  undo.defer(() => writer.abort());
+  const writer = undo.use(await startWriter(job));
   const overlay = await chain.prepare();
   let isOnTop = false;
   undo.defer(async () => {
@@ -102,8 +101,7 @@ async function takeAndHold(
   const { chain } = driver.running;
   await using undo = new AsyncDisposableStack();
   await enterStep('capture.prepare');
-  const writer = await startWriter(job);
-  undo.defer(() => writer.abort());
+  const writer = undo.use(await startWriter(job));
   await chain.settle();
   const timer = new StepTimer();
   undo.defer(() => goOn(driver));

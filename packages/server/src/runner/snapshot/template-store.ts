@@ -116,6 +116,7 @@ export class TemplateStore {
     return {
       ramPath: join(directory, 'ram'),
       statePath: join(directory, DEVICES_NAME),
+      wasBusy: false,
       scratchPath: join(directory, 'scratch.qcow2'),
     };
   }

@@ -65,7 +65,10 @@ export interface MachineFiles {
   disks: DiskFiles | undefined;
 }
 
-export type StartMode = { kind: 'boot' } | { kind: 'restore'; statePath: string };
+export type StartMode =
+  | { kind: 'boot' }
+  /** `isDeferred`: it waits to be told to load the state. */
+  | { kind: 'restore'; statePath: string; isDeferred: boolean };
 
 export const SOCKETS = { qmp: 'qmp', ctl: 'ctl', data: 'data' } as const;
 export const CONSOLE_CHARDEV = 'console';
@@ -233,6 +236,8 @@ export function buildQemuArguments(options: QemuOptions): string[] {
   const { shape, files, mode } = options;
   return [
     ['-name', options.name, '-nodefaults', '-no-user-config', '-display', 'none'],
+    // The default with ACPI looks for a disk to boot from, and never gets an answer from one when RAM is 2, 4 or 8 GiB.
+    ['-bios', 'qboot.rom'],
     ['-M', 'microvm,acpi=on,pit=on,pic=on,rtc=on,isa-serial=on,memory-backend=ram0,suppress-vmdesc=on'],
     ['-global', 'migration.send-configuration=off', '-global', 'virtio-mmio.force-legacy=off'],
     accelerationArguments(shape),
@@ -249,6 +254,11 @@ export function buildQemuArguments(options: QemuOptions): string[] {
       '-append',
       kernelCommandLine(shape.accelerator, options.tscKhz),
     ],
-    mode.kind === 'restore' ? ['-S', '-incoming', `file:${mode.statePath}`] : [],
+    mode.kind === 'restore' ? ['-S', '-incoming', mode.isDeferred ? 'defer' : stateUri(mode.statePath)] : [],
   ].flat();
+}
+
+/** As QEMU names where a saved state is. */
+export function stateUri(statePath: string): string {
+  return `file:${statePath}`;
 }

@@ -1,12 +1,22 @@
+import type { Socket } from 'node:net';
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { findUsage, isAlive, killAndWait, type ProcessIdentity, type ProcessUsage } from './host-process.ts';
-import { CONSOLE_CHARDEV, overlayName, overlayNode, overlayNodes } from './qemu-arguments.ts';
+import {
+  CONSOLE_CHARDEV,
+  overlayName,
+  overlayNode,
+  overlayNodes,
+  SOCKETS,
+  stateUri,
+} from './qemu-arguments.ts';
 import { flattenOverlays, readOverlays, stopFlattening } from './qemu-overlays.ts';
 import { QmpError, type QmpClient, type QmpEvent } from './qmp-client.ts';
+import { connectWhenReady } from './socket.ts';
 import type { VmEnding, VmHandle } from './vmm.ts';
 
+const PORT_TIMEOUT_MS = 5000;
 const CONSOLE_TAIL_BYTES = 16_384;
 
 function stringField(value: unknown, field: string): string | undefined {
@@ -39,6 +49,7 @@ export class QemuVm implements VmHandle {
   readonly #qmp: QmpClient;
   readonly #log: Logger;
   readonly #ended = Promise.withResolvers<VmEnding>();
+  #data: Socket | undefined;
   #released = false;
   #isPaused = false;
 
@@ -53,6 +64,30 @@ export class QemuVm implements VmHandle {
     qmp.on('close', () => {
       if (!this.#released) this.#ended.resolve('vmm_lost');
     });
+  }
+
+  /**
+   * Loads a saved state, by its path as QEMU sees it, with a reader at the agent's data port. QEMU sends on what the guest was
+   * sending there when it was saved, and with nobody to take it holds the port back until there is somebody, which it never
+   * finds out: the guest could send nothing on it any more.
+   */
+  async load(statePath: string): Promise<void> {
+    const socket = await connectWhenReady(join(this.socketDirectory, SOCKETS.data), {
+      step: "the agent's data port",
+      timeoutMs: PORT_TIMEOUT_MS,
+      assertAlive: () => {
+        if (!isAlive(this.identity)) throw new AppError('guest_unreachable', 'the VM ended');
+      },
+    });
+    // What comes is of a session that is no more.
+    this.#data = socket.on('error', () => socket.destroy()).resume();
+    await this.#qmp.execute('migrate-incoming', { uri: stateUri(statePath) });
+  }
+
+  takeDataSocket(): Socket | undefined {
+    const socket = this.#data;
+    this.#data = undefined;
+    return socket?.destroyed === true ? undefined : socket;
   }
 
   usage(): ProcessUsage | undefined {
@@ -127,12 +162,14 @@ export class QemuVm implements VmHandle {
 
   async kill(): Promise<void> {
     this.#released = true;
+    this.#data?.destroy();
     await killAndWait(this.identity);
     this.#qmp.close();
   }
 
   detach(): void {
     this.#released = true;
+    this.#data?.destroy();
     this.#qmp.close();
   }
 

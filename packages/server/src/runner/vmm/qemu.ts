@@ -48,8 +48,8 @@ export class Qemu implements Vmm {
     return this.#start(launch, ramPath, { kind: 'boot' });
   }
 
-  async restore(launch: VmLaunch, { ramPath, statePath }: SavedState): Promise<QemuVm> {
-    const vm = await this.#start(launch, ramPath, { kind: 'restore', statePath });
+  async restore(launch: VmLaunch, { ramPath, statePath, wasBusy }: SavedState): Promise<QemuVm> {
+    const vm = await this.#start(launch, ramPath, { kind: 'restore', statePath, isDeferred: wasBusy });
     try {
       await pollUntil(
         { step: 'loading the device state', timeoutMs: INCOMING_TIMEOUT_MS, intervalMs: 1 },
@@ -91,10 +91,12 @@ export class Qemu implements Vmm {
     };
     const started = await this.#spawn(launch, options);
     const { socketDirectory } = launch;
-    const { files } = this.#tools.jail.arrange(options);
+    const { files, mode: seenMode } = this.#tools.jail.arrange(options);
     const seen = { sockets: files.socketDirectory, overlays: files.disks?.overlayDirectory };
     try {
-      return await this.#connect(started, { socketDirectory, seen });
+      const vm = await this.#connect(started, { socketDirectory, seen });
+      if (seenMode.kind === 'restore' && seenMode.isDeferred) await vm.load(seenMode.statePath);
+      return vm;
     } catch (error) {
       await killAndWait(started.identity);
       throw new VmmStartError(readMessages(started.messagesPath), { cause: error });

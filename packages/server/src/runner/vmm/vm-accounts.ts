@@ -17,6 +17,8 @@ export interface VmAccounts {
   readonly probe: number;
   /** Of the VM that becomes a template; one is made at a time. */
   readonly template: number;
+  /** Of the egress process: it reads what guests send, and shares its account with nobody. */
+  readonly egress: number;
   /** Throws `capacity` when there are no more. */
   ofSlot(index: number): number;
   /** VMMs of this runner, or one before it, that work in `directory`. */
@@ -25,7 +27,7 @@ export interface VmAccounts {
   listAllVmms(): ProcessIdentity[];
 }
 
-/** A uid for each slot from `base` on, after those of probe and template. */
+/** A uid for each slot from `base` on, after those of probe and template; behind them that of the egress process. */
 export class SeparateAccounts implements VmAccounts {
   readonly #base: number;
 
@@ -39,6 +41,10 @@ export class SeparateAccounts implements VmAccounts {
 
   get template(): number {
     return this.#base + 1;
+  }
+
+  get egress(): number {
+    return this.#last + 1;
   }
 
   ofSlot(index: number): number {
@@ -77,6 +83,10 @@ export class SharedAccount implements VmAccounts {
   }
 
   get template(): number {
+    return this.#uid;
+  }
+
+  get egress(): number {
     return this.#uid;
   }
 

@@ -1,6 +1,7 @@
 /**
  * The seam to the virtual machine monitor. QEMU is the only one written; tests of the driver stand in for it here.
  */
+import type { Socket } from 'node:net';
 import type { Machine } from '../machine/machine-store.ts';
 import type { DiskFiles, MachineShape } from './qemu-arguments.ts';
 import type { ProcessIdentity, ProcessUsage } from './host-process.ts';
@@ -9,6 +10,8 @@ import type { ProcessIdentity, ProcessUsage } from './host-process.ts';
 export interface SavedState {
   ramPath: string;
   statePath: string;
+  /** Of a guest that may have been writing to its ports, unlike a template. */
+  wasBusy: boolean;
 }
 
 export interface VmLaunch {
@@ -49,6 +52,8 @@ export interface VmHandle {
   /** Stops the guest for a moment, which is no pause: nobody but the caller starts it again. */
   stop(): Promise<void>;
   start(): Promise<void>;
+  /** A connection to the agent's data port that is open since before the VM was loaded; for the first that asks. */
+  takeDataSocket(): Socket | undefined;
   /** Writes the state of the devices of a VM that stands still into `name` in its socket directory. */
   saveDevices(name: string): Promise<void>;
   /** Opens an overlay, which lies in the VM's directory of overlays, before it is needed. */

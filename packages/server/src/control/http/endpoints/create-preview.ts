@@ -22,10 +22,10 @@ export function addCreatePreview(
       response: answers(201, CreatedPreview, [400, 401, 404, 409, 429, 503]),
     },
     handler: async (request, reply) => {
-      const { organizationId, body } = request;
+      const { organizationId, apiKeyId, body } = request;
       const { id, port } = request.params;
       await sandboxes.getDriver(organizationId, id);
-      const preview = { organizationId, id, port: Number(port), expiresInS: body.expires_in };
+      const preview = { organizationId, apiKeyId, id, port: Number(port), expiresInS: body.expires_in };
       return reply.code(201).send(await previews.create(preview));
     },
   });

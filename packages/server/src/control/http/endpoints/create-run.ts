@@ -3,14 +3,14 @@ import { newSandboxId } from '../../sandbox/ids.ts';
 import { answers } from '../answers.ts';
 import type { App } from '../app.ts';
 import { createOnce, IdempotencyHeaders } from '../idempotent.ts';
-import { refuseNetworkRules } from '../network-fields.ts';
 import type { HttpParts } from '../parts.ts';
+import { readRequestedEgress } from '../requested-egress.ts';
 
 export function addCreateRun(
   app: App,
-  parts: Pick<HttpParts, 'sandboxes' | 'idempotency' | 'openRequests' | 'runner'>,
+  parts: Pick<HttpParts, 'sandboxes' | 'idempotency' | 'openRequests' | 'runner' | 'rules' | 'secretDigest'>,
 ): void {
-  const { sandboxes, runner } = parts;
+  const { sandboxes } = parts;
   app.route({
     method: 'POST',
     url: '/v1/runs',
@@ -19,18 +19,18 @@ export function addCreateRun(
       summary: 'Create a sandbox; answers when a first command can run',
       headers: IdempotencyHeaders,
       body: CreateSandboxRequest,
-      response: answers(201, SandboxRecord, [400, 401, 404, 409, 413, 422, 429, 502, 503]),
+      response: answers(201, SandboxRecord, [400, 401, 402, 404, 409, 413, 422, 429, 502, 503]),
     },
-    preValidation: (request) => refuseNetworkRules(request, runner),
     handler: async (request, reply) => {
-      const { organizationId, body } = request;
+      const { organizationId, teamId, body } = request;
+      const owner = { organizationId, teamId };
       const answer = await createOnce(parts, request, reply, {
-        body,
+        body: parts.secretDigest.hide(body),
         newSubjectId: newSandboxId,
-        create: async (id) => ({
-          status: 201,
-          body: await sandboxes.create({ organizationId, id, request: body }),
-        }),
+        create: async (id) => {
+          const egress = await readRequestedEgress(body, parts);
+          return { status: 201, body: await sandboxes.create({ owner, id, request: body, egress }) };
+        },
         find: (id) => sandboxes.findSubject(organizationId, id),
       });
       return reply.code(201).header('location', `/v1/runs/${answer.body.id}`).send(answer.body);

@@ -4,6 +4,7 @@ import http2 from 'node:http2';
 import { AppError, FilePathQuery } from '@coppice/contract';
 import type { FastifyReply } from 'fastify';
 import { z } from 'zod';
+import type { AuditNote } from '../../audit/audit-chain.ts';
 import type { RunnerAnswer } from '../../placement/runner-connection.ts';
 import { answers, CONTENT } from '../answers.ts';
 import type { App } from '../app.ts';
@@ -16,9 +17,9 @@ const STALL_MS = 120_000;
 
 const RAW = { description: 'The content', content: { 'application/octet-stream': { schema: CONTENT } } };
 
-type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'openRequests'>;
+type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests'>;
 
-export function addDownloadFile(app: App, { sandboxes, runner, openRequests }: Parts): void {
+export function addDownloadFile(app: App, { sandboxes, runner, audit, openRequests }: Parts): void {
   const route = (method: 'GET' | 'HEAD') =>
     app.route({
       method,
@@ -39,7 +40,12 @@ export function addDownloadFile(app: App, { sandboxes, runner, openRequests }: P
         // Also for HEAD, whose refusals have no body that tells which one it is.
         const download = { path, ...(range === undefined ? {} : { range }) };
         await openRequests.limit(request.organizationId, () =>
-          driver.use(async () => send(await runner.downloadFile(id, download), reply, method)),
+          driver.use(async () => {
+            const answer = await runner.downloadFile(id, download);
+            const head = buildHead(answer);
+            if (method === 'GET') await noteDownload(answer, () => audit.append(id, buildNote(path, head)));
+            await send(answer, head, { reply, method });
+          }),
         );
         return reply;
       },
@@ -53,8 +59,26 @@ function readRange(header: string | undefined): string | undefined {
   return header !== undefined && /^bytes=(\d{1,15}-\d{0,15}|-\d{1,15})$/.test(header) ? header : undefined;
 }
 
-async function send(answer: RunnerAnswer, reply: FastifyReply, method: 'GET' | 'HEAD'): Promise<void> {
-  const { headers, sizeBytes } = buildHead(answer);
+/** How much is told before it is sent: a client that leaves early has got less. */
+function buildNote(path: string, { sizeBytes }: Head): AuditNote {
+  return { event: 'file.download', data: { path, size: sizeBytes } };
+}
+
+/** Without its entry nothing is read. */
+async function noteDownload({ stream }: RunnerAnswer, append: () => Promise<unknown>): Promise<void> {
+  try {
+    await append();
+  } catch (error) {
+    stream.close(http2.constants.NGHTTP2_CANCEL);
+    throw error;
+  }
+}
+
+async function send(
+  answer: RunnerAnswer,
+  { headers, sizeBytes }: Head,
+  { reply, method }: { reply: FastifyReply; method: 'GET' | 'HEAD' },
+): Promise<void> {
   reply.hijack();
   const { raw } = reply;
   raw.writeHead(answer.status, { ...toHeaders(reply), ...headers });
@@ -78,11 +102,13 @@ async function send(answer: RunnerAnswer, reply: FastifyReply, method: 'GET' | '
   }
 }
 
-/** The guest chooses these headers, so only what has the right form is passed on. */
-function buildHead({ status, headers, stream }: RunnerAnswer): {
+interface Head {
   headers: Record<string, string>;
   sizeBytes: number;
-} {
+}
+
+/** The guest chooses these headers, so only what has the right form is passed on. */
+function buildHead({ status, headers, stream }: RunnerAnswer): Head {
   const length = headers['content-length'];
   const range = headers['content-range'];
   const isRangeRight = status === 206 ? /^bytes \d+-\d+\/\d+$/.test(String(range)) : status === 200;

@@ -1,18 +1,19 @@
 import { ExecFrame, ExecRequest, OutputEncoding } from '@coppice/contract';
 import { z } from 'zod';
+import { AuditedCommand } from '../../audit/audited-command.ts';
 import { sendOutput } from '../../streams/output-frames.ts';
-import { RunningCommand } from '../../streams/running-command.ts';
 import { answers } from '../answers.ts';
 import type { App } from '../app.ts';
+import { endOf } from '../end-with-key.ts';
 import { EventStream } from '../event-stream.ts';
 import { SandboxParams } from '../params.ts';
 import type { HttpParts } from '../parts.ts';
 import { buildErrorFrame } from '../stream-error.ts';
 
-type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'openRequests'>;
+type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests'>;
 
 /** The command is killed when the client leaves, and waits when the client does not read. */
-export function addExecStream(app: App, { sandboxes, runner, openRequests }: Parts): void {
+export function addExecStream(app: App, { sandboxes, runner, audit, openRequests }: Parts): void {
   app.route({
     method: 'POST',
     url: '/v1/runs/:id/exec/stream',
@@ -32,17 +33,19 @@ export function addExecStream(app: App, { sandboxes, runner, openRequests }: Par
       const { id } = request.params;
       const driver = await sandboxes.getDriver(organizationId, id);
       const run = async (): Promise<void> => {
-        const command = await RunningCommand.start({ runner, id, request: body, isInteractive: false });
+        const parts = { runner, audit, log: request.log, id };
+        const command = await AuditedCommand.start({ ...parts, request: body, isInteractive: false });
         const events = new EventStream(reply);
         const kill = (): void => command.kill();
         events.left.addEventListener('abort', kill, { once: true });
-        openRequests.draining.addEventListener('abort', kill, { once: true });
+        const over = endOf(request, openRequests);
+        over.addEventListener('abort', kill, { once: true });
         try {
           await sendOutput(command, request.query.encoding, events);
         } catch (error) {
           await events.send(buildErrorFrame(error, request, openRequests));
         } finally {
-          openRequests.draining.removeEventListener('abort', kill);
+          over.removeEventListener('abort', kill);
           events.end();
         }
       };

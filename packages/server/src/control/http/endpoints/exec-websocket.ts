@@ -1,8 +1,8 @@
 import { ExecRequest, OutputEncoding } from '@coppice/contract';
 import type { z } from 'zod';
+import { AuditedCommand, type StartAuditedCommand } from '../../audit/audited-command.ts';
 import { CommandInput } from '../../streams/command-input.ts';
 import { sendOutput } from '../../streams/output-frames.ts';
-import { RunningCommand } from '../../streams/running-command.ts';
 import type { App } from '../app.ts';
 import { SandboxParams, TicketQuery } from '../params.ts';
 import { beforeUpgrade, killedWhen, serveSocket, type SocketParts } from '../serve-socket.ts';
@@ -44,19 +44,18 @@ export function addExecWebSocket(app: App, parts: SocketParts): void {
         request,
         id,
         parts,
-        run: (peer, over) => runCommand(peer, { over, id, query, runner: parts.runner }),
+        run: (peer, over) => runCommand(peer, { over, id, query, log: request.log, ...parts }),
       });
     },
   });
 }
 
-interface Run extends Pick<SocketParts, 'runner'> {
+interface Run extends Omit<StartAuditedCommand, 'request' | 'isInteractive'> {
   over: AbortSignal;
-  id: string;
   query: z.infer<typeof Query>;
 }
 
-async function runCommand(peer: WebSocketPeer, { over, id, query, runner }: Run): Promise<void> {
+async function runCommand(peer: WebSocketPeer, { over, query, ...parts }: Run): Promise<void> {
   const input = new CommandInput();
   const ending = { kill: () => input.fail(new Error('the client left, or the service restarts')) };
   if (query.command !== undefined) input.begin(ExecRequest.parse({ command: query.command }));
@@ -66,8 +65,8 @@ async function runCommand(peer: WebSocketPeer, { over, id, query, runner }: Run)
   );
   await killedWhen(over, ending, async () => {
     const request = await input.readRequest();
-    const command = await RunningCommand.start({ runner, id, request, isInteractive: true });
-    input.attach(command);
+    const command = await AuditedCommand.start({ ...parts, request, isInteractive: true });
+    input.attach(command.command);
     await sendOutput(command, query.encoding, {
       left: peer.left,
       send: (frame) => peer.send(JSON.stringify(frame)),

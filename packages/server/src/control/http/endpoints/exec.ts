@@ -7,10 +7,11 @@ import { buildErrorBody, logError, toAppError } from '../error-mapper.ts';
 import { SandboxParams } from '../params.ts';
 import type { HttpParts } from '../parts.ts';
 
-type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'openRequests' | 'outputBudget' | 'limits'>;
+type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests' | 'outputBudget' | 'limits'>;
 
 /** The command goes on to its end when the client leaves: nothing here listens for that. */
-export function addExec(app: App, { sandboxes, runner, openRequests, outputBudget, limits }: Parts): void {
+export function addExec(app: App, parts: Parts): void {
+  const { sandboxes, runner, audit, openRequests, outputBudget, limits } = parts;
   app.route({
     method: 'POST',
     url: '/v1/runs/:id/exec',
@@ -32,6 +33,8 @@ export function addExec(app: App, { sandboxes, runner, openRequests, outputBudge
       const onStarted = () => answer.begin();
       const command = {
         runner,
+        audit,
+        log: request.log,
         id,
         request: body,
         maxOutputBytes: limits.execOutputBytes,

@@ -32,7 +32,7 @@ export function addForkRun(
       headers: IdempotencyHeaders,
       body: Body,
       response: {
-        ...answers(201, ForkResult, [400, 401, 404, 409, 413, 422, 429, 502, 503]),
+        ...answers(201, ForkResult, [400, 401, 402, 404, 409, 413, 422, 429, 502, 503]),
         207: ForkResult,
       },
     },

@@ -1,12 +1,12 @@
-import { AppError, ListSandboxesQuery, SandboxRecord, type SandboxState } from '@coppice/contract';
+import { ListSandboxesQuery, SandboxRecord } from '@coppice/contract';
 import { z } from 'zod';
 import { answers } from '../answers.ts';
 import type { App } from '../app.ts';
 import { parseCursor } from '../cursor.ts';
+import { LIVE_STATES } from '../../sandbox/live-list.ts';
+import { parseLabels } from '../label-filter.ts';
 import { sendPage } from '../page.ts';
 import type { HttpParts } from '../parts.ts';
-
-const ACTIVE: readonly SandboxState[] = ['creating', 'running', 'hibernated'];
 
 export function addListRuns(app: App, { sandboxes }: Pick<HttpParts, 'sandboxes'>): void {
   app.route({
@@ -20,7 +20,7 @@ export function addListRuns(app: App, { sandboxes }: Pick<HttpParts, 'sandboxes'
       response: answers(200, z.array(SandboxRecord), [400, 401, 503]),
     },
     handler: async (request, reply) => {
-      const { limit, cursor, label = [], status = ACTIVE } = request.query;
+      const { limit, cursor, label = [], status = LIVE_STATES } = request.query;
       const listed = await sandboxes.list({
         organizationId: request.organizationId,
         statuses: status,
@@ -31,20 +31,6 @@ export function addListRuns(app: App, { sandboxes }: Pick<HttpParts, 'sandboxes'
       return sendPage(reply, listed, { path: '/v1/runs', limit, filter: toFilter(request.query) });
     },
   });
-}
-
-function parseLabels(filters: readonly string[]): Record<string, string> {
-  const labels = new Map<string, string>();
-  for (const filter of filters) {
-    const colon = filter.indexOf(':');
-    const name = filter.slice(0, colon);
-    const value = filter.slice(colon + 1);
-    if (labels.has(name) && labels.get(name) !== value) {
-      throw new AppError('invalid_request', `label: "${name}" is asked for with two values`);
-    }
-    labels.set(name, value);
-  }
-  return Object.fromEntries(labels);
 }
 
 function toFilter({ label = [], status = [] }: ListSandboxesQuery): URLSearchParams {

@@ -2,6 +2,7 @@ import { invalidRequest } from '@coppice/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { CONTENT } from '../answers.ts';
 import type { App } from '../app.ts';
+import { endOf } from '../end-with-key.ts';
 import { PortParams } from '../params.ts';
 import type { HttpParts } from '../parts.ts';
 import { guestPath, PROXIED_METHODS, toExchange, unreachable } from '../proxied-route.ts';
@@ -19,12 +20,17 @@ export function addPortProxy(app: App, { sandboxes, forwarder, openRequests }: P
       target: { id, port: Number(port) },
       path: guestPath(request),
       ownOrigin: true,
-      draining: openRequests.draining,
+      over: endOf(request, openRequests),
     };
     await openRequests.stream(organizationId, () => driver.use(() => forwarder.forward(exchange)));
     reply.hijack();
   };
-  const common = { url: '/v1/runs/:id/proxy/:port', onRequest: serve, handler: unreachable };
+  const common = {
+    url: '/v1/runs/:id/proxy/:port',
+    onRequest: serve,
+    handler: unreachable,
+    config: { isUnlimited: true },
+  };
   app.route({
     ...common,
     method: 'GET',

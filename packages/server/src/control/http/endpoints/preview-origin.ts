@@ -4,10 +4,15 @@ import { PREVIEW_COOKIE } from '../../ports/forwarded-headers.ts';
 import type { GuestPort } from '../../ports/port-agent.ts';
 import { PREVIEW_LINK_PATH } from '../../ports/previews.ts';
 import type { App } from '../app.ts';
+import { endOf, endWithKey } from '../end-with-key.ts';
 import type { HttpParts } from '../parts.ts';
 import { PREVIEW_ROUTE, PROXIED_METHODS, toExchange, unreachable } from '../proxied-route.ts';
+import { readCookie } from '../read-cookie.ts';
 
-type Parts = Pick<HttpParts, 'sandboxes' | 'forwarder' | 'openRequests' | 'previews' | 'previewOrigins'>;
+type Parts = Pick<
+  HttpParts,
+  'sandboxes' | 'forwarder' | 'openRequests' | 'previews' | 'previewOrigins' | 'keyEnds'
+>;
 
 /** All that is asked for under the origin of a port. Nobody's API key counts here, only what a preview link left. */
 export function addPreviewOrigin(app: App, parts: Parts): void {
@@ -51,13 +56,14 @@ async function openLink({ request, reply, target, parts }: Visit, token: string)
 
 async function pass({ request, reply, target, parts }: Visit): Promise<FastifyReply> {
   const { sandboxes, openRequests, forwarder, previews } = parts;
-  const token = readCookie(request.headers.cookie);
+  const token = readCookie(request.headers.cookie, PREVIEW_COOKIE);
   if (token === undefined)
     throw new AppError(
       'unauthorized',
       'this page needs a preview link: open the one that you were given first',
     );
-  const { organization_id } = await previews.open(token, target);
+  const { organization_id, api_key_id: apiKeyId } = await previews.open(token, target);
+  if (apiKeyId !== null) endWithKey(request, reply, { keyEnds: parts.keyEnds, apiKeyId });
   request.organizationId = organization_id;
   assertOwnPage(request.headers.origin, { target, parts });
   const driver = await sandboxes.getDriver(organization_id, target.id);
@@ -66,7 +72,7 @@ async function pass({ request, reply, target, parts }: Visit): Promise<FastifyRe
     target,
     path: request.originalUrl,
     ownOrigin: false,
-    draining: openRequests.draining,
+    over: endOf(request, openRequests),
   };
   await openRequests.stream(organization_id, () => driver.use(() => forwarder.forward(exchange)));
   return reply.hijack();
@@ -76,9 +82,4 @@ async function pass({ request, reply, target, parts }: Visit): Promise<FastifyRe
 function assertOwnPage(origin: string | undefined, { target, parts }: Pick<Visit, 'target' | 'parts'>): void {
   if (origin === undefined || parts.previewOrigins.isOwn(origin, target.id)) return;
   throw new AppError('forbidden_origin', `a page of ${origin.slice(0, 200)} may not use this preview`);
-}
-
-function readCookie(header = ''): string | undefined {
-  const cookies = header.split(';').map((cookie) => cookie.trim());
-  return cookies.find((cookie) => cookie.startsWith(`${PREVIEW_COOKIE}=`))?.slice(PREVIEW_COOKIE.length + 1);
 }

@@ -3,14 +3,17 @@ import { newSandboxId } from '../../sandbox/ids.ts';
 import { answers } from '../answers.ts';
 import type { App } from '../app.ts';
 import { createOnce, IdempotencyHeaders } from '../idempotent.ts';
-import { refuseNetworkRules } from '../network-fields.ts';
 import type { HttpParts } from '../parts.ts';
+import { readRequestedEgress } from '../requested-egress.ts';
 
 export function addRestoreRun(
   app: App,
-  parts: Pick<HttpParts, 'sandboxes' | 'snapshots' | 'idempotency' | 'openRequests' | 'runner'>,
+  parts: Pick<
+    HttpParts,
+    'sandboxes' | 'snapshots' | 'idempotency' | 'openRequests' | 'runner' | 'rules' | 'secretDigest'
+  >,
 ): void {
-  const { sandboxes, snapshots, runner } = parts;
+  const { sandboxes, snapshots } = parts;
   app.route({
     method: 'POST',
     url: '/v1/runs/restore',
@@ -19,17 +22,18 @@ export function addRestoreRun(
       summary: 'Create a sandbox from a snapshot; answers when a first command could run',
       headers: IdempotencyHeaders,
       body: RestoreSandboxRequest,
-      response: answers(201, SandboxRecord, [400, 401, 404, 409, 413, 422, 429, 502, 503]),
+      response: answers(201, SandboxRecord, [400, 401, 402, 404, 409, 413, 422, 429, 502, 503]),
     },
-    preValidation: (request) => refuseNetworkRules(request, runner),
     handler: async (request, reply) => {
-      const { organizationId, body } = request;
+      const { organizationId, teamId, body } = request;
       const answer = await createOnce(parts, request, reply, {
-        body,
+        body: parts.secretDigest.hide(body),
         newSubjectId: newSandboxId,
         create: async (id) => {
           const snapshot = await snapshots.get(organizationId, body.snapshot_id);
-          return { status: 201, body: await sandboxes.restore({ id, snapshot, request: body }) };
+          const egress = await readRequestedEgress(body, parts);
+          const restore = { id, snapshot, teamId, request: body, egress };
+          return { status: 201, body: await sandboxes.restore(restore) };
         },
         find: (id) => sandboxes.findSubject(organizationId, id),
       });

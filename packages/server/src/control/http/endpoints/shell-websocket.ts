@@ -40,7 +40,7 @@ export function addShellWebSocket(app: App, parts: SocketParts): void {
         id,
         parts,
         run: async (peer, over) => {
-          const shell = await ShellSession.open({ runner: parts.runner, id, options });
+          const shell = await ShellSession.open({ ...parts, log: request.log, id, options });
           await killedWhen(over, shell, () => carry(peer, shell));
         },
       });

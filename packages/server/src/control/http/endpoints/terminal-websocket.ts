@@ -36,7 +36,7 @@ export function addTerminalWebSocket(app: App, parts: SocketParts): void {
         id,
         parts,
         run: async (peer, over) => {
-          const terminal = await TerminalSession.open({ runner: parts.runner, id, options });
+          const terminal = await TerminalSession.open({ ...parts, log: request.log, id, options });
           await killedWhen(over, terminal, () => carry(peer, terminal));
         },
       });

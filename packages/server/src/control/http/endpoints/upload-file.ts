@@ -12,10 +12,10 @@ const UPLOAD_DEADLINE_MS = 24 * 3_600_000;
 /** How long a client may go on sending after it was answered with an error. */
 const LINGER_MS = 10_000;
 
-type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'openRequests'>;
+type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests'>;
 
 /** The body is piped to the guest as it comes. When it breaks, its stream is reset and the guest keeps nothing of it. */
-export function addUploadFile(app: App, { sandboxes, runner, openRequests }: Parts): void {
+export function addUploadFile(app: App, { sandboxes, runner, audit, openRequests }: Parts): void {
   void app.register(async (scope: App) => {
     scope.removeAllContentTypeParsers();
     scope.addContentTypeParser('*', (_request, _payload, done) => done(null));
@@ -44,7 +44,13 @@ export function addUploadFile(app: App, { sandboxes, runner, openRequests }: Par
           deadlineMs: UPLOAD_DEADLINE_MS,
           signal: stall.signal,
         };
-        return openRequests.limit(organizationId, () => driver.use(() => runner.uploadFile(id, upload)));
+        return openRequests.limit(organizationId, () =>
+          driver.use(async () => {
+            const { path, size } = await runner.uploadFile(id, upload);
+            await audit.append(id, { event: 'file.upload', data: { path, size } });
+            return { path, size };
+          }),
+        );
       },
       onError: async (request) => cutOff(request),
     });

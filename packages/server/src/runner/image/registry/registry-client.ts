@@ -21,7 +21,7 @@ import { describeFault } from './registry-failure.ts';
 import { RegistryFault } from './registry-fault.ts';
 import { RegistryEndpoints, type Endpoint, type RegistrySettings } from './registry-settings.ts';
 import { DEFAULT_TRANSFER_LIMITS, type TransferLimits } from './transfer-limits.ts';
-import { readTrust } from './trust.ts';
+import { readTrust } from '../../../lib/tls/trust.ts';
 
 /** One who asks for one image. */
 export interface ImageAsk {

@@ -5,17 +5,19 @@
 import { execFileSync } from 'node:child_process';
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
-import { connect, createServer } from 'node:net';
+import { connect, createServer, Socket } from 'node:net';
 import { Worker } from 'node:worker_threads';
 import { openTapDevice } from '../tap-device.ts';
-import { encodeStreamMessage, DnsStreamDecoder } from '../dns/dns-stream.ts';
+import { encodeStreamMessage, DnsStreamDecoder } from '../../../egress/dns/dns-stream.ts';
 import type { MachineCalls } from './machine.ts';
+import { sendRaw } from './raw-packet.ts';
 
 /** Where the test passes the descriptor of the guest's TAP, as it would to QEMU. */
 const TAP_FD = 4;
 
 const received: { from: string; text: string }[] = [];
 let connections = 0;
+let held: Socket | undefined;
 
 const calls: MachineCalls = {
   ip: async (commands) => {
@@ -43,6 +45,15 @@ const calls: MachineCalls = {
     await new Promise<void>((resolve) => socket.send(text, port, host, () => resolve()));
     socket.close();
   },
+  holdTcp: async ({ host, port, timeoutMs }) => {
+    const socket = connect({ host, port });
+    await once(socket, 'connect', { signal: AbortSignal.timeout(timeoutMs) });
+    // Its end may come before anybody uses it.
+    socket.on('error', () => socket.destroy());
+    held = socket;
+  },
+  useHeldTcp: ({ payloadHex, timeoutMs }) => awaitAnswer(held ?? new Socket(), { payloadHex, timeoutMs }),
+  sendRaw: async ({ host, protocol }) => sendRaw(host, protocol),
   seen: async () => ({ datagrams: received, connections }),
 };
 
@@ -89,18 +100,20 @@ async function serveDnsOverTcp(tail: string): Promise<void> {
 }
 
 function exchangeTcp(options: Parameters<MachineCalls['connectTcp']>[0]): Promise<string> {
-  const { host, port, payloadHex, localAddress, timeoutMs } = options;
-  const { promise, resolve } = Promise.withResolvers<string>();
+  const { host, port, localAddress } = options;
   const socket = connect({ host, port, ...(localAddress === undefined ? {} : { localAddress }) });
+  return awaitAnswer(socket, options).finally(() => socket.destroy());
+}
+
+function awaitAnswer(socket: Socket, options: { payloadHex?: string; timeoutMs: number }): Promise<string> {
+  const { payloadHex, timeoutMs } = options;
+  const { promise, resolve } = Promise.withResolvers<string>();
   const timer = setTimeout(() => resolve('timeout'), timeoutMs);
   socket.on('error', (error) => resolve((error as NodeJS.ErrnoException).code ?? 'error'));
   socket.on('data', (chunk) => resolve(payloadHex === undefined ? chunk.toString() : chunk.toString('hex')));
   socket.on('close', () => resolve('closed'));
   if (payloadHex !== undefined) socket.write(Buffer.from(payloadHex, 'hex'));
-  return promise.finally(() => {
-    clearTimeout(timer);
-    socket.destroy();
-  });
+  return promise.finally(() => clearTimeout(timer));
 }
 
 function exchangeUdp(options: Parameters<MachineCalls['sendUdp']>[0]): Promise<string> {

@@ -30,6 +30,12 @@ export interface MachineCalls {
   /** What came back as hex, or 'timeout', or an error code. */
   sendUdp(options: Exchange & { payloadHex: string }): Promise<string>;
   sendUdpFrom(options: { localPort: number; host: string; port: number; text: string }): Promise<void>;
+  /** Opens a TCP connection that stays. */
+  holdTcp(options: { host: string; port: number; timeoutMs: number }): Promise<void>;
+  /** What came back (as hex) on the connection of `holdTcp`, or 'timeout', 'closed', or an error code. */
+  useHeldTcp(options: { payloadHex: string; timeoutMs: number }): Promise<string>;
+  /** One packet of any protocol, with nothing in it. */
+  sendRaw(options: { host: string; protocol: number }): Promise<void>;
   /** Everything the servers of `serve` have seen. */
   seen(argument: null): Promise<{ datagrams: { from: string; text: string }[]; connections: number }>;
 }

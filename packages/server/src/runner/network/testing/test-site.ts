@@ -1,7 +1,11 @@
 /** The site of the component tests: a host, the internet behind it, and guests at the ends of real TAPs. */
 import { execFileSync } from 'node:child_process';
 import { closeSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import type { NetworkPolicy } from '@coppice/contract';
 import { pino } from 'pino';
+import type { VmNote } from '../../../egress/egress-messages.ts';
+import type { VmEgress } from '../../../lib/egress-protocol.ts';
 import { GuestNetwork, type GuestNetworkOptions, type NetworkSlot } from '../guest-network.ts';
 import { enterHostNamespace } from './host-namespace.ts';
 import { Machine } from './machine.ts';
@@ -16,12 +20,24 @@ export const OPTIONS: GuestNetworkOptions = {
   poolSize: 2,
   openPrivateRanges: [],
   upstreamResolvers: [INTERNET],
+  egressProgram: {
+    path: fileURLToPath(new URL('egress-program.ts', import.meta.url)),
+    args: [],
+    mustBeUnprivileged: false,
+  },
+  onNotes: async () => undefined,
   log: pino({ level: process.env['COPPICE_TEST_LOG'] ?? 'silent' }),
 };
+
+const ANYTHING: NetworkPolicy = { version: 1, profile: null, default: 'allow', allow: [], deny: [] };
+export const UNRESTRICTED: VmEgress = { network: ANYTHING, grants: [] };
+export const RESTRICTED: VmEgress = { network: { ...ANYTHING, default: 'deny' }, grants: [] };
 
 export class TestSite implements AsyncDisposable {
   readonly #resources: AsyncDisposableStack;
   readonly internet: Machine;
+  /** What the networks of this site have told of their guests. */
+  readonly notes: VmNote[] = [];
 
   private constructor(resources: AsyncDisposableStack, internet: Machine) {
     this.#resources = resources;
@@ -42,7 +58,11 @@ export class TestSite implements AsyncDisposable {
 
   /** Disposed of together with the site, and everything of it removed. */
   async openNetwork(options: Partial<GuestNetworkOptions> = {}): Promise<GuestNetwork> {
-    const network = await GuestNetwork.open({ ...OPTIONS, ...options });
+    const network = await GuestNetwork.open({
+      ...OPTIONS,
+      onNotes: async (notes) => void this.notes.push(...notes),
+      ...options,
+    });
     this.#resources.defer(() => network.destroy());
     return network;
   }

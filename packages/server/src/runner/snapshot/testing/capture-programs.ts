@@ -1,5 +1,6 @@
 /** The program `capture` and one with a VM's memory for it to read, built from their sources by the Go that set-up found. */
 import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -36,7 +37,7 @@ export async function buildCapturePrograms(directory: string): Promise<CapturePr
   return { capture: join(directory, 'capture'), vm: join(directory, 'vm') };
 }
 
-export interface TestVm extends Disposable {
+export interface TestVm extends AsyncDisposable {
   pid: number;
   /** Sends a line that `capture/testing/mapper` knows and waits until it is done. */
   order: (line: string) => Promise<void>;
@@ -47,6 +48,7 @@ export async function startTestVm(program: string, ramPath: string, sizeBytes: n
   const child = spawn(program, ['as-mapper', ramPath, String(sizeBytes)], {
     stdio: ['pipe', 'pipe', 'inherit'],
   });
+  const ended = once(child, 'exit');
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   const expectDone = async (what: string): Promise<void> => {
     const { value } = await withDeadline(what, ORDER_TIMEOUT_MS, lines.next());
@@ -59,6 +61,9 @@ export async function startTestVm(program: string, ramPath: string, sizeBytes: n
       child.stdin.write(`${line}\n`);
       await expectDone(line);
     },
-    [Symbol.dispose]: () => void child.kill('SIGKILL'),
+    [Symbol.asyncDispose]: async () => {
+      child.kill('SIGKILL');
+      await ended;
+    },
   };
 }

@@ -1,0 +1,144 @@
+/**
+ * The audit log of a sandbox: its entries, and the chain that they form.
+ *
+ *     "coppice-audit-v1:<sandbox id>" ─► hmac 1 ─► hmac 2 ─► …          hmac n = HMAC-SHA256(team secret,
+ *                                          ▲          ▲                     hmac n-1 + "\n" + JCS(entry n without its hmac))
+ *                                       entry 1    entry 2
+ *
+ * Each entry carries the hash of all before it: one that is altered, left out, moved or put in does not fit where it stands,
+ * and any prefix can be checked without the rest.
+ */
+import { z } from 'zod';
+import { canonicalize } from './canonical-json.ts';
+import { CredentialEndpoint } from './credentials.ts';
+import { Timestamp } from './fields.ts';
+import { STATUS_REASONS } from './lifecycle.ts';
+
+const Shape = { image: z.string(), vcpus: z.int(), mem_mib: z.int(), disk_mib: z.int() };
+const Usage = { cpu_ms: z.number(), mem_peak_bytes: z.number(), uptime_ms: z.number() };
+const Command = z.string().describe('As it was given: what a caller writes into a command is recorded.');
+const Path = z.string().describe('As it was asked for.');
+const Policy = z.object({
+  policy: z.string().describe('The profile that it was made from, else `unrestricted` or `rules`.'),
+  default: z.enum(['allow', 'deny']).describe('What holds for what no rule is about.'),
+  rules: z.int().describe('How many there are.'),
+  allow: z.array(z.string()).optional().describe('Left out when there are more than 100 rules in all.'),
+  deny: z.array(z.string()).optional().describe('Left out with `allow`.'),
+  sha256: z.string().describe('Of the canonical JSON of {default, allow, deny}.'),
+});
+const Size = z.int().describe('Bytes.');
+
+/** Data of each kind of event. What a kind has beyond the specification only adds to it. */
+export const AUDIT_EVENTS = {
+  'sandbox.created': z.object({
+    ...Shape,
+    parent: z.string().optional().describe('The sandbox that it was forked from, or the snapshot was of.'),
+    snapshot_id: z.string().optional().describe('The snapshot that it was restored from.'),
+    network: Policy.optional().describe('Left out when nothing is restricted.'),
+  }),
+  'sandbox.forked': z.object({ parent: z.string(), image: z.string(), child: z.string() }),
+  'sandbox.snapshot': z.object({ snapshot_id: z.string() }),
+  'sandbox.hibernated': z.object({}),
+  'sandbox.resumed': z.object({}),
+  'sandbox.rolled_back': z.object({ snapshot_id: z.string() }),
+  'sandbox.destroyed': z.object({ ...Usage, reason: z.enum(STATUS_REASONS) }),
+  'sandbox.failed': z.object({ ...Usage, reason: z.enum(STATUS_REASONS) }),
+  'exec.start': z.object({ command: Command }),
+  'exec.exit': z.object({
+    command: Command,
+    exit_code: z
+      .int()
+      .nullable()
+      .describe('null when the end was not seen: the command was refused, killed, or lost.'),
+    duration_ms: z.int(),
+    start_seq: z.int().describe('The `seq` of its exec.start.'),
+  }),
+  'terminal.opened': z.object({ command: Command.optional() }),
+  'terminal.closed': z.object({
+    exit_code: z.int().nullable(),
+    duration_ms: z.int(),
+    start_seq: z.int().describe('The `seq` of its terminal.opened.'),
+  }),
+  'file.upload': z.object({ path: Path, size: Size }),
+  'file.download': z.object({ path: Path, size: Size }),
+  'credential.proxied': z.object({
+    service: z.string(),
+    method: z.string(),
+    path: z.string().describe('Without its query.'),
+    status: z.int(),
+  }),
+  'network.blocked': z.object({
+    domain: z.string().optional(),
+    ip: z.string().optional(),
+    port: z.int().optional(),
+    reason: z.string(),
+    count: z.int().optional().describe('How many alike this entry stands for.'),
+  }),
+  'policy.changed': Policy,
+  'credentials.changed': z.object({
+    credentials: z
+      .array(z.object({ service: z.string(), endpoints: z.array(CredentialEndpoint).nullable() }))
+      .describe('All that are granted from now on.'),
+  }),
+} as const satisfies Record<string, z.ZodType>;
+
+export type AuditEvent = keyof typeof AUDIT_EVENTS;
+export type AuditData<E extends AuditEvent> = z.infer<(typeof AUDIT_EVENTS)[E]>;
+
+export const AUDIT_EVENT_NAMES = Object.keys(AUDIT_EVENTS) as AuditEvent[];
+
+/** After one of these a log takes no more entries. */
+export function isLastEvent(event: AuditEvent): boolean {
+  return event === 'sandbox.destroyed' || event === 'sandbox.failed';
+}
+
+const AuditHmac = z.string().meta({ example: `sha256:${'0'.repeat(64)}` });
+
+/** One line of `GET /v1/runs/{id}/audit`. */
+export const AuditEntry = z
+  .object({
+    seq: z.int().describe('Position in the chain, from 1.'),
+    ts: Timestamp.describe('Never earlier than that of the entry before it.'),
+    sandbox_id: z.string(),
+    event: z.enum(AUDIT_EVENT_NAMES),
+    data: z.record(z.string(), z.unknown()).describe('By the event: see docs/reference/audit.md.'),
+    hmac: AuditHmac,
+  })
+  .meta({ id: 'AuditEntry' });
+export type AuditEntry = z.infer<typeof AuditEntry>;
+
+/** Answer of `GET /v1/runs/{id}/audit?head=true`. */
+export const AuditHead = z
+  .object({
+    seq: z.int().describe('Of the last entry; 0 when there is none yet.'),
+    hmac: AuditHmac.nullable().describe('Of the last entry; null when there is none yet.'),
+  })
+  .meta({ id: 'AuditHead' });
+export type AuditHead = z.infer<typeof AuditHead>;
+
+const Flag = z
+  .enum(['true', 'false'], { error: 'must be true or false' })
+  .default('false')
+  .transform((text) => text === 'true');
+
+export const AuditQuery = z.strictObject({
+  follow: Flag.describe('Goes on with entries as they come, until the sandbox has ended.'),
+  head: Flag.describe('Answers only what the last entry is.'),
+  after: z.coerce
+    .number({ error: 'must be a whole number' })
+    .pipe(z.int({ error: 'must be a whole number' }).min(0, { error: 'must not be negative' }))
+    .default(0)
+    .describe('Begins behind the entry of this `seq`.'),
+});
+export type AuditQuery = z.infer<typeof AuditQuery>;
+
+/** What the first entry is chained to. */
+export function buildAuditSeed(sandboxId: string): string {
+  return `coppice-audit-v1:${sandboxId}`;
+}
+
+/** What is hashed for an entry; `previous` is the `hmac` before it, or the seed. Its hash is written `sha256:<hex>`. */
+export function buildAuditText(previous: string, entry: Omit<AuditEntry, 'hmac'>): string {
+  const { seq, ts, sandbox_id, event, data } = entry;
+  return `${previous}\n${canonicalize({ seq, ts, sandbox_id, event, data })}`;
+}

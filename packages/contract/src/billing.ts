@@ -1,0 +1,122 @@
+/** Wire form of what was used and what it costs: the rollup, the history, and the statement of a month. */
+import { z } from 'zod';
+import { boundedInt, boundedText, Timestamp } from './fields.ts';
+import { LabelFilter, ListSandboxesQuery } from './sandbox.ts';
+import { STATUS_REASONS } from './lifecycle.ts';
+
+const Cents = z.number().describe('Exact amount; fractions are normal.');
+const CpuSeconds = z.number().describe('vCPU-seconds of billed time.');
+const MemSeconds = z.number().describe('GiB-seconds of billed time.');
+
+/** Answer of `GET /v1/usage`. */
+export const UsageRecord = z
+  .object({
+    active_sandboxes: z.int().describe('Creating, running or hibernated.'),
+    history_sandboxes: z.int().describe('Destroyed or failed.'),
+    active_cost_cents: Cents.describe('What the active ones cost up to now.'),
+    history_cost_cents: Cents.describe('What the others have cost.'),
+    total_cost_cents: Cents,
+    cpu_seconds: CpuSeconds,
+    mem_seconds: MemSeconds,
+    credit_cents: z.number().optional().describe('All that was ever granted; only where credit is on.'),
+    credit_left_cents: z.number().optional().describe('What is left of it; below 0 when it is exhausted.'),
+    as_of: Timestamp,
+  })
+  .meta({ id: 'Usage' });
+export type UsageRecord = z.infer<typeof UsageRecord>;
+
+/** A sandbox that has ended, as `GET /v1/runs/history` shows it. */
+export const HistoryRecord = z
+  .object({
+    id: z.string(),
+    status: z.enum(['destroyed', 'failed']),
+    status_reason: z.enum(STATUS_REASONS).nullable(),
+    team_id: z.string().describe('Of the key that made it.'),
+    image: z.string(),
+    vcpus: z.int(),
+    mem_mib: z.int(),
+    labels: z.record(z.string(), z.string()),
+    create_ms: z.number().nullable().describe('null if it never ran.'),
+    created_at: Timestamp,
+    destroyed_at: Timestamp,
+    uptime_ms: z.number(),
+    billed_ms: z.number().describe('Uptime without hibernation: what the cost is computed from.'),
+    cpu_ms: z.number(),
+    mem_peak_bytes: z.number(),
+    cost_cents: Cents,
+  })
+  .meta({ id: 'HistoryEntry' });
+export type HistoryRecord = z.infer<typeof HistoryRecord>;
+
+const FINAL_STATES = ['destroyed', 'failed'] as const;
+const FinalFilter = z.enum(FINAL_STATES, { error: `must be one of ${FINAL_STATES.join(', ')}` });
+
+const Moment = z.iso
+  .datetime({ offset: true, error: 'must be a time such as 2026-11-21T06:30:00Z' })
+  .transform((text) => Date.parse(text));
+
+/** Query of `GET /v1/runs/history`. `label` and `status` may be repeated: all labels must match, any status. */
+export const ListHistoryQuery = z.strictObject({
+  limit: ListSandboxesQuery.shape.limit,
+  cursor: ListSandboxesQuery.shape.cursor,
+  label: z.union([LabelFilter.transform((one) => [one]), z.array(LabelFilter).max(8)]).optional(),
+  status: z.union([FinalFilter.transform((one) => [one]), z.array(FinalFilter).max(8)]).optional(),
+  from: Moment.optional().describe('Only those that ended then or later.'),
+  to: Moment.optional().describe('Only those that ended before.'),
+  image: boundedText(1, 512).optional().describe('A reference as for a create, or a resolved one.'),
+});
+export type ListHistoryQuery = z.infer<typeof ListHistoryQuery>;
+
+/** A month in UTC. */
+export const StatementParams = z.strictObject({
+  month: z.string().regex(/^(19|[2-9]\d)\d\d-(0[1-9]|1[0-2])$/, { error: 'must be a month such as 2026-11' }),
+});
+
+/** Query of `GET /v1/statements/{month}`. */
+export const StatementQuery = z.strictObject({
+  format: z.enum(['json', 'csv'], { error: 'must be json or csv' }).default('json'),
+  limit: z.coerce
+    .number({ error: 'must be a whole number from 1 to 1000' })
+    .pipe(boundedInt(1, 1000))
+    .default(100)
+    .describe('Of the lines; the sums are always those of the whole month.'),
+  cursor: z
+    .string()
+    .regex(/^run[0-9a-f]{20}$/, { error: 'is not one that a Link header gave; begin without it' })
+    .optional(),
+});
+
+const Sums = {
+  sandboxes: z.int().describe('How many ran in the month.'),
+  cpu_seconds: CpuSeconds,
+  mem_seconds: MemSeconds,
+  cost_cents: Cents,
+};
+
+export const StatementLine = z
+  .object({
+    sandbox_id: z.string(),
+    team_id: z.string(),
+    image: z.string(),
+    vcpus: z.int(),
+    mem_mib: z.int(),
+    billed_ms: z.number().describe('Of this month.'),
+    cost_cents: Cents,
+  })
+  .meta({ id: 'StatementLine' });
+export type StatementLine = z.infer<typeof StatementLine>;
+
+/** Answer of `GET /v1/statements/{month}`. */
+export const Statement = z
+  .object({
+    month: z.string().meta({ example: '2026-11' }),
+    from: Timestamp,
+    to: Timestamp.describe('Not included.'),
+    as_of: Timestamp,
+    complete: z.boolean().describe('True when nothing of it can change any more.'),
+    ...Sums,
+    teams: z.array(z.object({ team_id: z.string(), ...Sums })),
+    lines: z.array(StatementLine).describe('By the ids of the sandboxes, in pages.'),
+  })
+  .meta({ id: 'Statement' });
+export type Statement = z.infer<typeof Statement>;

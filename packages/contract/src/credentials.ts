@@ -1,0 +1,184 @@
+/** Wire form of the secrets that the host adds to a sandbox's requests. No answer holds one. */
+import { z } from 'zod';
+import { findPathRuleFault, MAX_PATH_RULE_BYTES, parsePathRule, type PathRule } from './credential-paths.ts';
+import { AppError } from './errors.ts';
+import { Timestamp } from './fields.ts';
+
+/** TRACE would show the secret to the guest, and CONNECT would pass by the rules. */
+export const CREDENTIAL_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const;
+export type CredentialMethod = (typeof CREDENTIAL_METHODS)[number];
+
+export const MAX_SECRET_BYTES = 8192;
+const MAX_SERVICES = 16;
+const MAX_ENDPOINTS = 32;
+const MAX_METHODS = 16;
+const MAX_PATHS = 64;
+/** Of one request, all services together: each proxied request may be compared with all of one service. */
+const MAX_PATHS_IN_ALL = 512;
+
+/** Short, as it is shown in errors: a secret that was put where the name belongs must not look like one. */
+export const SERVICE_NAME = /^(?=.{1,24}$)[a-z][a-z0-9]*(?:-[a-z0-9]+)*$/u;
+
+export const CredentialServiceName = z.string().regex(SERVICE_NAME, {
+  error:
+    'the names in it must be short names of services, such as "openai": 1–24 of a–z, 0–9, "-". The secret is the value',
+});
+
+const CredentialKey = z
+  .string({ error: 'must be a string' })
+  .min(1, { error: 'must not be empty' })
+  .refine((key) => !/\p{Cc}/u.test(key), {
+    error: 'must not contain control characters, such as a line break at its end',
+  })
+  .refine((key) => /^[\x21-\x7e\p{Cc}]*$/u.test(key), {
+    error:
+      'must be printable ASCII without spaces, as it goes into a header: give the bare key, without "Bearer"',
+  })
+  .refine((key) => key.length <= MAX_SECRET_BYTES, { error: `must be at most ${MAX_SECRET_BYTES} bytes` })
+  .describe('Stored sealed, shown to nobody, and never in the sandbox.');
+
+const EndpointMethod = z
+  .string({ error: 'must be a string' })
+  .toUpperCase()
+  .pipe(z.enum(CREDENTIAL_METHODS, { error: `must be one of ${CREDENTIAL_METHODS.join(', ')}` }));
+
+const EndpointPath = z
+  .string({ error: 'must be a string' })
+  .superRefine((path, context) => {
+    const fault = findPathRuleFault(path);
+    if (fault !== undefined) context.addIssue({ code: 'custom', message: fault });
+  })
+  .meta({ maxLength: MAX_PATH_RULE_BYTES, example: '/v1/chat/completions' });
+
+export const CredentialEndpoint = z
+  .strictObject(
+    {
+      methods: listOf(EndpointMethod, MAX_METHODS).describe('Empty means any.'),
+      paths: listOf(EndpointPath, MAX_PATHS).describe(
+        'Of the service itself. A plain path is a prefix of whole segments, "*" stays within a segment, a trailing "/*" is everything below. Empty means any.',
+      ),
+    },
+    { error: 'must be an object with methods and paths' },
+  )
+  .meta({ id: 'CredentialEndpoint' });
+export type CredentialEndpoint = z.infer<typeof CredentialEndpoint>;
+
+const CredentialWithRules = z.strictObject(
+  {
+    key: CredentialKey,
+    endpoints: listOf(CredentialEndpoint, MAX_ENDPOINTS).describe(
+      'What may be asked with it. Empty: nothing.',
+    ),
+  },
+  { error: 'must be an object with key and endpoints' },
+);
+
+export const Credentials = z
+  .record(CredentialServiceName, CredentialKey, { error: 'must be an object of service and secret' })
+  .refine(hasFewServices, { error: `must have at most ${MAX_SERVICES} services` });
+export type Credentials = z.infer<typeof Credentials>;
+
+export const CredentialsV2 = z
+  .record(CredentialServiceName, CredentialWithRules, {
+    error: 'must be an object of service and {key, endpoints}',
+  })
+  .refine(hasFewServices, { error: `must have at most ${MAX_SERVICES} services` })
+  .refine((all) => countPaths(all) <= MAX_PATHS_IN_ALL, {
+    error: `must have at most ${MAX_PATHS_IN_ALL} paths in all`,
+  });
+export type CredentialsV2 = z.infer<typeof CredentialsV2>;
+
+/** Body of `PUT /v1/runs/{id}/credentials`: what it names is granted from now on, all else is taken back. */
+export const PutCredentialsRequest = z
+  .strictObject({ credentials: Credentials.optional(), credentials_v2: CredentialsV2.optional() })
+  .meta({ id: 'PutCredentialsRequest' });
+export type PutCredentialsRequest = z.infer<typeof PutCredentialsRequest>;
+
+export const CredentialRecord = z
+  .object({
+    service: z.string().meta({ example: 'openai' }),
+    endpoints: z.array(CredentialEndpoint).nullable().describe('null: any.'),
+    updated_at: Timestamp,
+  })
+  .meta({ id: 'Credential' });
+export type CredentialRecord = z.infer<typeof CredentialRecord>;
+
+/** Both forms brought to one. `endpoints` is null for the simple form, in which anything may be asked. */
+export interface CredentialGrant {
+  service: string;
+  key: string;
+  endpoints: readonly CredentialEndpoint[] | null;
+}
+
+/** What is known of a service where its grants are judged. */
+export interface GrantableService {
+  name: string;
+  /** Which every path at the service begins with; empty for none. */
+  basePath: string;
+}
+
+/** Sorted by service. Throws `conflicting_options` and `invalid_request`; no message holds what the caller sent but known names. */
+export function collectGrants(
+  request: PutCredentialsRequest,
+  services: readonly GrantableService[],
+): CredentialGrant[] {
+  const { credentials: simple = {}, credentials_v2: ruled = {} } = request;
+  const byName = new Map(services.map((service) => [service.name, service]));
+  refuseUnknown('credentials', simple, byName);
+  refuseUnknown('credentials_v2', ruled, byName);
+  const both = Object.keys(simple).filter((name) => Object.hasOwn(ruled, name));
+  if (both.length > 0) {
+    throw new AppError(
+      'conflicting_options',
+      `credentials, credentials_v2: both name ${both.sort().join(', ')}; name each service in one of them`,
+    );
+  }
+  for (const [name, { endpoints }] of Object.entries(ruled))
+    refuseOutsideBase(name, endpoints, byName.get(name)?.basePath ?? '');
+  return [
+    ...Object.entries(simple).map(([service, key]) => ({ service, key, endpoints: null })),
+    ...Object.entries(ruled).map(([service, { key, endpoints }]) => ({ service, key, endpoints })),
+  ].sort((a, b) => (a.service < b.service ? -1 : 1));
+}
+
+function refuseUnknown(field: string, named: object, known: ReadonlyMap<string, unknown>): void {
+  if (Object.keys(named).every((name) => known.has(name))) return;
+  const names = [...known.keys()].sort().join(', ');
+  throw new AppError('invalid_request', `${field}: names an unknown service; known are ${names}`);
+}
+
+/** A rule for `/chat/completions` of a service whose paths all begin with `/v1` is a mistake: it would match nothing. */
+function refuseOutsideBase(name: string, endpoints: readonly CredentialEndpoint[], basePath: string): void {
+  if (basePath === '') return;
+  for (const [index, { paths }] of endpoints.entries()) {
+    const at = paths.findIndex((path) => !couldReach(parsePathRule(path), basePath));
+    if (at === -1) continue;
+    throw new AppError(
+      'invalid_request',
+      `credentials_v2.${name}.endpoints[${index}].paths[${at}]: must begin with ${basePath}, as all paths of ${name} do`,
+    );
+  }
+}
+
+function couldReach({ segments, tail }: PathRule, basePath: string): boolean {
+  const base = basePath.slice(1).split('/');
+  if (segments.length < base.length && tail === 'exact') return false;
+  return base.every((part, index) => {
+    const pieces = segments[index];
+    return pieces === undefined || pieces.length > 1 || pieces[0] === part;
+  });
+}
+
+function listOf<Item extends z.ZodType>(item: Item, max: number): z.ZodArray<Item> {
+  return z.array(item, { error: 'must be a list' }).max(max, { error: `must have at most ${max} entries` });
+}
+
+function hasFewServices(named: object): boolean {
+  return Object.keys(named).length <= MAX_SERVICES;
+}
+
+function countPaths(all: Readonly<Record<string, { endpoints: readonly CredentialEndpoint[] }>>): number {
+  return Object.values(all)
+    .flatMap(({ endpoints }) => endpoints)
+    .reduce((sum, { paths }) => sum + paths.length, 0);
+}

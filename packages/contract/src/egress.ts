@@ -1,0 +1,39 @@
+/** Wire form of what a sandbox may reach, as it is asked for and changed while it lives. */
+import { z } from 'zod';
+import { NetworkProfileName, NetworkRules } from './network-policy/network-schemas.ts';
+
+/** Body of `PUT /v1/runs/{id}/network`. */
+export const PutNetworkRequest = z
+  .strictObject({ network: NetworkRules.optional(), network_profile: NetworkProfileName.optional() })
+  .refine((body) => body.network !== undefined || body.network_profile !== undefined, {
+    error: 'must have network or network_profile',
+  })
+  .meta({ id: 'PutNetworkRequest' });
+export type PutNetworkRequest = z.infer<typeof PutNetworkRequest>;
+
+export const NetworkCounters = z
+  .object({
+    connections_open: z.int(),
+    connections_allowed: z.int(),
+    connections_blocked: z.int(),
+    bytes_sent: z.int(),
+    bytes_received: z.int(),
+    names_resolved: z.int(),
+    names_refused: z.int(),
+    requests_proxied: z.int().describe('With a credential.'),
+  })
+  .meta({ id: 'NetworkCounters' });
+export type NetworkCounters = z.infer<typeof NetworkCounters>;
+
+/** Answer of `GET` and `PUT /v1/runs/{id}/network`. */
+export const NetworkRecord = z
+  .object({
+    network_profile: z.string().nullable().describe('The profile that the rules were made from.'),
+    network: NetworkRules.describe('What is in force; registries and profiles are resolved.'),
+    counters: NetworkCounters.nullable().describe(
+      'Since the sandbox was started or resumed; null while it is hibernated, or when they cannot be had.',
+    ),
+    warnings: z.array(z.string()).describe('Of a change: rules that change nothing.'),
+  })
+  .meta({ id: 'Network' });
+export type NetworkRecord = z.infer<typeof NetworkRecord>;

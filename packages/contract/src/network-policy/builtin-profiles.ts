@@ -1,0 +1,37 @@
+/** The profiles that every server has. Hosts of package registries are not ours to name: set-up finds them. */
+import type { NetworkProfileEntry } from './network-schemas.ts';
+
+/** One place of code: its pages and git, its API, downloads of archives, and files of repositories and releases. */
+const CODE_HOST = ['github.com', 'api.github.com', 'codeload.github.com', '*.githubusercontent.com'];
+
+/** What their names promise no file may change. */
+export const FIXED_PROFILES: ReadonlySet<string> = new Set(['unrestricted', 'locked-down']);
+
+export const BUILTIN_PROFILES: readonly NetworkProfileEntry[] = [
+  {
+    name: 'unrestricted',
+    description: 'Everything but private networks and the host. Also what holds if nothing is said.',
+    allow: ['0.0.0.0/0'],
+    deny: [],
+  },
+  { name: 'locked-down', description: 'Nothing.', allow: [], deny: ['0.0.0.0/0'] },
+  {
+    name: 'claude-code',
+    description:
+      'For coding agents: the API of Anthropic, GitHub, and the registries of PyPI, npm and crates.',
+    allow: ['api.anthropic.com', ...CODE_HOST, 'registry:pypi', 'registry:npm', 'registry:crates'],
+    deny: [],
+  },
+  {
+    name: 'openai',
+    description: 'The API of OpenAI, GitHub, and the registries of PyPI and npm.',
+    allow: ['api.openai.com', ...CODE_HOST, 'registry:pypi', 'registry:npm'],
+    deny: [],
+  },
+  {
+    name: 'packages',
+    description: 'The registries of PyPI, npm and crates, nothing else.',
+    allow: ['registry:pypi', 'registry:npm', 'registry:crates'],
+    deny: [],
+  },
+];

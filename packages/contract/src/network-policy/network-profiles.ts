@@ -1,0 +1,107 @@
+/** The catalogue of profiles, ours and the operator's, and the policy that a request asks for by name or by rules. */
+import { AppError } from '../errors.ts';
+import {
+  buildNetworkPolicy,
+  listRules,
+  UNRESTRICTED_POLICY,
+  type BuildOptions,
+  type BuiltPolicy,
+} from './build-network-policy.ts';
+import { REGISTRY_RULE } from './network-rule.ts';
+import { BUILTIN_PROFILES, FIXED_PROFILES } from './builtin-profiles.ts';
+import type {
+  NetworkPolicy,
+  NetworkProfileEntry,
+  NetworkProfileRecord,
+  NetworkProfilesFile,
+  NetworkRules,
+} from './network-schemas.ts';
+import type { RuleContext } from './rule-context.ts';
+
+export interface NetworkProfile {
+  /** As the catalogue shows it: registries are the hosts that they have here. */
+  record: NetworkProfileRecord;
+  policy: NetworkPolicy;
+  /** Of its rules, those that change nothing; for the operator's log. */
+  warnings: string[];
+}
+
+/** By name, ours first, in the order in which they are shown. */
+export type ProfileCatalogue = ReadonlyMap<string, NetworkProfile>;
+
+/** A profile of the file goes before one of ours with its name. Throws `invalid_request` that names the rule. */
+export function buildProfileCatalogue(file: NetworkProfilesFile, context: RuleContext): ProfileCatalogue {
+  const catalogue = new Map<string, NetworkProfile>();
+  for (const entry of BUILTIN_PROFILES) {
+    const options = { field: `profile ${entry.name}`, context, skipsMissingRegistries: true };
+    catalogue.set(entry.name, buildProfile(entry, options));
+  }
+  const seen = new Set<string>();
+  for (const [index, entry] of file.profiles.entries()) {
+    const field = `network profiles: profiles[${index}]`;
+    if (FIXED_PROFILES.has(entry.name) || seen.has(entry.name)) throw refuseName(field, entry.name);
+    seen.add(entry.name);
+    catalogue.set(entry.name, buildProfile(entry, { field, context }));
+  }
+  return catalogue;
+}
+
+export interface NetworkRequest {
+  network?: NetworkRules | undefined;
+  network_profile?: string | undefined;
+}
+
+export interface NetworkServices {
+  catalogue: ProfileCatalogue;
+  context: RuleContext;
+}
+
+/** What a request asks for; undefined if it says nothing. Throws 400 with the field and the remedy. */
+export function findRequestedPolicy(
+  { network, network_profile: name }: NetworkRequest,
+  { catalogue, context }: NetworkServices,
+): BuiltPolicy | undefined {
+  if (network !== undefined && name !== undefined) {
+    throw new AppError('conflicting_options', 'network, network_profile: exclude each other; leave one out');
+  }
+  if (network !== undefined) return buildNetworkPolicy(network, { field: 'network', context });
+  if (name === undefined) return undefined;
+  const profile = catalogue.get(name);
+  if (profile !== undefined) return { policy: profile.policy, warnings: [] };
+  const remedy = 'GET /v1/network-profiles lists those there are';
+  throw new AppError('invalid_request', `network_profile: there is no ${JSON.stringify(name)}; ${remedy}`);
+}
+
+/** As `findRequestedPolicy`, for a sandbox that inherits none. */
+export function choosePolicy(request: NetworkRequest, services: NetworkServices): BuiltPolicy {
+  return findRequestedPolicy(request, services) ?? { policy: UNRESTRICTED_POLICY, warnings: [] };
+}
+
+function buildProfile(entry: NetworkProfileEntry, options: BuildOptions): NetworkProfile {
+  const { name, allow, deny } = entry;
+  const rules = { allow, deny };
+  const description = describe(entry, options.context);
+  const { policy, warnings } = buildNetworkPolicy(rules, { ...options, profile: name });
+  const isOpen = policy.default === 'allow' && policy.deny.length === 0;
+  const shown = isOpen ? { allow: ['0.0.0.0/0'], deny: [] } : listRules(policy);
+  const record = { name, ...(description === undefined ? {} : { description }), ...shown };
+  return { record, policy, warnings };
+}
+
+/** Says which registries a profile of ours has no hosts for here: it allows less than its name promises. */
+function describe(
+  { description, allow }: NetworkProfileEntry,
+  { registries }: RuleContext,
+): string | undefined {
+  const missing = allow.flatMap((rule) => {
+    const name = REGISTRY_RULE.exec(rule)?.groups?.['registry'];
+    return name === undefined || (registries.get(name) ?? []).length > 0 ? [] : [name];
+  });
+  if (missing.length === 0) return description;
+  return `${description ?? ''} This server knows no hosts of: ${missing.join(', ')}.`.trim();
+}
+
+function refuseName(field: string, name: string): AppError {
+  const reason = FIXED_PROFILES.has(name) ? 'is a name of the service itself' : 'occurs twice';
+  return new AppError('invalid_request', `${field}.name: ${JSON.stringify(name)} ${reason}; choose another`);
+}

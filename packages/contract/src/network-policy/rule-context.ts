@@ -1,0 +1,47 @@
+/** What a rule's meaning depends on besides its text: the settings of the server. */
+import { AppError } from '../errors.ts';
+import { buildRangeTable, parseIpRange, type RangeTable } from './ip-range.ts';
+import { isCatchAll, readNetworkRule, REGISTRY_RULE, type NetworkRule } from './network-rule.ts';
+
+/** More hosts than a package registry has. */
+const MAX_REGISTRY_HOSTS = 64;
+const MAX_REGISTRIES = 64;
+
+export interface RuleSettings {
+  openPrivateRanges: readonly string[];
+  /** Hosts of each package registry, as set-up found them; none if its client has none. */
+  registries: Readonly<Record<string, readonly string[]>>;
+}
+
+export interface RuleContext {
+  opened: RangeTable;
+  registries: ReadonlyMap<string, readonly NetworkRule[]>;
+}
+
+export function buildRuleContext({ openPrivateRanges, registries }: RuleSettings): RuleContext {
+  const opened = openPrivateRanges.map((text) => parseIpRange('openPrivateRanges', text));
+  const entries = Object.entries(registries);
+  if (entries.length > MAX_REGISTRIES) throw refuse(`more than ${MAX_REGISTRIES} of them`);
+  return {
+    opened: buildRangeTable(opened),
+    registries: new Map(entries.map(([name, hosts]) => [name, readRegistry(name, hosts)])),
+  };
+}
+
+function readRegistry(name: string, hosts: readonly string[]): NetworkRule[] {
+  if (!REGISTRY_RULE.test(`registry:${name}`))
+    throw refuse(`${JSON.stringify(name)} is no name of a registry`);
+  if (hosts.length > MAX_REGISTRY_HOSTS) throw refuse(`${name} has more than ${MAX_REGISTRY_HOSTS} hosts`);
+  return hosts.map((text) => {
+    const rule = readNetworkRule(text);
+    if ('fault' in rule) throw refuse(`${name}: ${JSON.stringify(text)} ${rule.fault}`);
+    if (rule.kind === 'registry' || isCatchAll(rule)) {
+      throw refuse(`${name}: ${JSON.stringify(text)} is no host of a registry`);
+    }
+    return rule;
+  });
+}
+
+function refuse(fault: string): AppError {
+  return new AppError('invalid_request', `package registries: ${fault}`);
+}

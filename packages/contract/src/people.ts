@@ -1,0 +1,112 @@
+/** Wire form of people, their sign-in and their sessions: the calls below `/account` that no API key reaches. */
+import { z } from 'zod';
+import { boundedText, Timestamp } from './fields.ts';
+
+const MIN_PASSWORD_LENGTH = 10;
+const MAX_PASSWORD_LENGTH = 256;
+const MAX_EMAIL_LENGTH = 254;
+const MAX_NAME_BYTES = 100;
+/** What mail servers can deliver to is for them to say; this much every address has. */
+const EMAIL = /^[^\s@\p{Cc}]{1,64}@[^\s@\p{Cc}.]+(?:\.[^\s@\p{Cc}.]+)*$/u;
+const HAS_CONTROL = /\p{Cc}/u;
+
+/** Upper and lower case are one address. */
+export const Email = z
+  .string({ error: 'must be a string' })
+  .max(MAX_EMAIL_LENGTH, { error: `must be at most ${MAX_EMAIL_LENGTH} characters` })
+  .regex(EMAIL, { error: 'must be an e-mail address' })
+  .toLowerCase()
+  .meta({ type: 'string', format: 'email' });
+
+/** What a person or a thing is called. */
+export const DisplayName = boundedText(1, MAX_NAME_BYTES)
+  .refine((text) => !HAS_CONTROL.test(text), { error: 'must not contain control characters' })
+  .refine((text) => text.trim() === text, { error: 'must not begin or end with a space' });
+
+function isPasswordLength(characters: number): boolean {
+  return characters >= MIN_PASSWORD_LENGTH && characters <= MAX_PASSWORD_LENGTH;
+}
+
+const PASSWORD_ERROR = `must have ${MIN_PASSWORD_LENGTH} to ${MAX_PASSWORD_LENGTH} characters`;
+
+/** Of a new one. */
+export const NewPassword = z
+  .string({ error: 'must be a string' })
+  .refine((text) => text.isWellFormed(), { error: 'must be valid Unicode' })
+  .refine((text) => isPasswordLength(Array.from(text).length), { error: PASSWORD_ERROR })
+  .describe(`${MIN_PASSWORD_LENGTH} to ${MAX_PASSWORD_LENGTH} characters, and not the e-mail address.`);
+
+/** Of one that is to be compared: whatever it is, it is right or wrong. */
+const GivenPassword = z.string({ error: 'must be a string' }).max(4 * MAX_PASSWORD_LENGTH);
+
+const InvitationToken = z.string({ error: 'must be a string' }).max(200);
+
+/** Body of `POST /account/sign-up`. */
+export const SignUpRequest = z
+  .strictObject({
+    email: Email,
+    password: NewPassword,
+    name: DisplayName,
+    organization: DisplayName.optional().describe(
+      'Name of an organization to be made, in place of an invitation.',
+    ),
+    invitation: InvitationToken.optional().describe('`inv_…` of an organization to join.'),
+  })
+  .meta({ id: 'SignUpRequest' });
+export type SignUpRequest = z.infer<typeof SignUpRequest>;
+
+/** Body of `POST /account/sign-in`. */
+export const SignInRequest = z
+  .strictObject({ email: z.string({ error: 'must be a string' }).max(1000), password: GivenPassword })
+  .meta({ id: 'SignInRequest' });
+export type SignInRequest = z.infer<typeof SignInRequest>;
+
+/** Body of `POST /account/password`. */
+export const ChangePasswordRequest = z
+  .strictObject({ current_password: GivenPassword, new_password: NewPassword })
+  .meta({ id: 'ChangePasswordRequest' });
+export type ChangePasswordRequest = z.infer<typeof ChangePasswordRequest>;
+
+/** Body of `POST /account/invitations/accept`. */
+export const AcceptInvitationRequest = z
+  .strictObject({ invitation: InvitationToken })
+  .meta({ id: 'AcceptInvitationRequest' });
+
+export const Role = z.enum(['owner', 'member'], { error: 'must be owner or member' });
+export type Role = z.infer<typeof Role>;
+
+export const UserRecord = z
+  .object({ id: z.string(), email: z.string(), name: z.string(), created_at: Timestamp })
+  .meta({ id: 'User' });
+export type UserRecord = z.infer<typeof UserRecord>;
+
+const OwnTeam = z.object({ id: z.string(), name: z.string() });
+
+export const AccountRecord = z
+  .object({
+    user: UserRecord,
+    organizations: z.array(
+      z.object({
+        id: z.string(),
+        name: z.string(),
+        region: z.string(),
+        role: Role,
+        teams: z.array(OwnTeam).describe('All of the organization for an owner, else the own ones.'),
+      }),
+    ),
+  })
+  .meta({ id: 'Account' });
+export type AccountRecord = z.infer<typeof AccountRecord>;
+
+export const SessionRecord = z
+  .object({
+    id: z.string(),
+    created_at: Timestamp,
+    last_used_at: Timestamp.describe('To the minute.'),
+    expires_at: Timestamp,
+    client_address: z.string().describe('Where it was begun.'),
+    user_agent: z.string().describe('What began it, in its own words.'),
+    is_current: z.boolean(),
+  })
+  .meta({ id: 'Session' });
+export type SessionRecord = z.infer<typeof SessionRecord>;

@@ -1,0 +1,169 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { ConfigError, loadConfig, type Config } from './config.ts';
+import { Settings } from './settings.ts';
+
+const MANIFEST = Object.fromEntries([
+  ['version', 1],
+  ['base_image', { layout_path: '/assets/base', reference: 'coppice/base:1' }],
+  ...[
+    'kernel',
+    'initramfs',
+    'jail',
+    'capture',
+    'qemu',
+    'qemu_img',
+    'tar2sqfs',
+    'nft',
+    'ip',
+    'mke2fs',
+    'postgres_bin',
+  ].map((name) => [name, { path: `/assets/${name}` }]),
+]);
+
+function load(environment: Record<string, string>, manifest: unknown = MANIFEST): Config {
+  const directory = mkdtempSync(join(tmpdir(), 'config-'));
+  try {
+    writeFileSync(join(directory, 'manifest.json'), JSON.stringify(manifest));
+    return loadConfig({ COPPICE_ASSETS_DIR: directory, ...environment });
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
+}
+
+test('with no setting at all the service listens on loopback only', () => {
+  assert.deepEqual(load({}).control.listen, { host: '127.0.0.1', port: 8080 });
+});
+
+test('a setting that cannot be used is refused by its name', () => {
+  const refused: [string, string][] = [
+    ['COPPICE_LISTEN', 'everywhere'],
+    ['COPPICE_LISTEN', '127.0.0.1:99999'],
+    ['COPPICE_REGION', 'US!'],
+    ['COPPICE_REGISTRY_MIRRORS', 'docker.io'],
+    ['COPPICE_LOG_LEVEL', 'loud'],
+    ['COPPICE_MEM_OVERCOMMIT', '0'],
+    ['COPPICE_CPU_OVERCOMMIT', 'many'],
+    ['COPPICE_DISK_RESERVE_MIB', '1.5'],
+    ['COPPICE_SNAPSHOT_QUOTA_GIB', '-1'],
+    ['COPPICE_UID_BASE', '0'],
+    ['COPPICE_NETWORK', 'yes'],
+    ['COPPICE_SIGN_UP', 'closed'],
+    ['COPPICE_BOOTSTRAP_INVITATION', 'inv_short'],
+    ['COPPICE_GUEST_CIDR', 'ten'],
+    ['COPPICE_RUN_DIR', `/${'x'.repeat(80)}`],
+  ];
+  for (const [name, value] of refused) {
+    assert.throws(
+      () => load({ [name]: value }),
+      (error) => error instanceof ConfigError && error.message.includes(name),
+      name,
+    );
+  }
+});
+
+test('registry mirrors and lists are read from one line', () => {
+  const { runner } = load({
+    COPPICE_REGISTRY_MIRRORS: 'docker.io=http://127.0.0.1:5000, ghcr.io=https://mirror.example',
+    COPPICE_INSECURE_REGISTRIES: 'a:1,b:2',
+  });
+  assert.deepEqual(runner.registryMirrors, {
+    'docker.io': 'http://127.0.0.1:5000',
+    'ghcr.io': 'https://mirror.example',
+  });
+  assert.deepEqual(runner.insecureRegistries, ['a:1', 'b:2']);
+});
+
+test('guests get a network where they can, unless it is switched off or insisted on', () => {
+  assert.equal(load({}).runner.network, 'auto');
+  for (const mode of ['on', 'off']) assert.equal(load({ COPPICE_NETWORK: mode }).runner.network, mode);
+});
+
+test('a machine that was set up without nft and ip has a manifest all the same', () => {
+  const { nft: _nft, ip: _ip, ...others } = MANIFEST;
+  assert.equal(load({}, others).runner.tools.nft, 'nft');
+});
+
+test('a manifest that is missing or of another version says to run the set-up', () => {
+  assert.throws(() => loadConfig({ COPPICE_ASSETS_DIR: '/nonexistent' }), /npm run setup/u);
+  assert.throws(() => load({}, { version: 2 }), /npm run setup/u);
+});
+
+test('the file that COPPICE_CONFIG names is read, and the environment wins over it', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'config-'));
+  const path = join(directory, 'coppice.env');
+  writeFileSync(path, 'COPPICE_REGION=eu\nCOPPICE_LOG_LEVEL=debug\n');
+  try {
+    const config = load({ COPPICE_CONFIG: path, COPPICE_LOG_LEVEL: 'warn' });
+    assert.equal(config.control.region, 'eu');
+    assert.equal(config.logLevel, 'warn');
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
+  assert.throws(() => load({ COPPICE_CONFIG: '/nonexistent.env' }), /does not exist/u);
+});
+
+test('two data directories have two names in the kernel', () => {
+  assert.notEqual(load({ COPPICE_DATA_DIR: '/a' }).runner.slug, load({ COPPICE_DATA_DIR: '/b' }).runner.slug);
+});
+
+test('every setting is in the reference', () => {
+  const reference = readFileSync(
+    new URL('../../../../docs/reference/configuration.md', import.meta.url),
+    'utf8',
+  );
+  for (const name of Object.keys(Settings.shape))
+    assert.ok(reference.includes(`\`${name}\``), `${name} is not documented`);
+});
+
+test('a bootstrap key that cannot work is refused before anything starts', () => {
+  const secret = 'k'.repeat(40);
+  assert.throws(
+    () => load({ COPPICE_BOOTSTRAP_KEY: 'secret' }),
+    /^ConfigError: COPPICE_BOOTSTRAP_KEY: is malformed/,
+  );
+  assert.throws(
+    () => load({ COPPICE_BOOTSTRAP_KEY: `cop_live_eu_${secret}` }),
+    /is of region "eu", but COPPICE_REGION is "us"/,
+  );
+});
+
+test('plain HTTP is served on loopback only, unless the operator says so', () => {
+  for (const listen of ['127.0.0.1:1', '127.9.9.9:1', '[::1]:1', 'localhost:1'])
+    assert.equal(load({ COPPICE_LISTEN: listen }).tls, undefined, listen);
+  for (const listen of ['0.0.0.0:80', '[::]:80', '192.168.1.1:80', '[::ffff:192.168.1.1]:80']) {
+    assert.throws(
+      () => load({ COPPICE_LISTEN: listen }),
+      /COPPICE_LISTEN: .* not a loopback address.*COPPICE_TLS_CERT and COPPICE_TLS_KEY.*COPPICE_ALLOW_PLAIN_HTTP=true/u,
+      listen,
+    );
+    assert.equal(load({ COPPICE_LISTEN: listen, COPPICE_ALLOW_PLAIN_HTTP: 'true' }).tls, undefined);
+    const tls = { COPPICE_TLS_CERT: '/a.pem', COPPICE_TLS_KEY: '/a.key' };
+    assert.deepEqual(load({ COPPICE_LISTEN: listen, ...tls }).tls, { certPath: '/a.pem', keyPath: '/a.key' });
+  }
+});
+
+test('settings of TLS and proxies that cannot be meant are refused by their names', () => {
+  const refused: [environment: Record<string, string>, message: RegExp][] = [
+    [{ COPPICE_TLS_CERT: '/a.pem' }, /^ConfigError: COPPICE_TLS_KEY: is missing; COPPICE_TLS_CERT is set/u],
+    [{ COPPICE_TLS_KEY: '/a.key' }, /^ConfigError: COPPICE_TLS_CERT: is missing; COPPICE_TLS_KEY is set/u],
+    [{ COPPICE_TLS_CERT: 'a.pem', COPPICE_TLS_KEY: '/a.key' }, /COPPICE_TLS_CERT: must be an absolute path/u],
+    [{ COPPICE_HSTS_SECONDS: '60' }, /COPPICE_HSTS_SECONDS: .*only over TLS/u],
+    [{ COPPICE_HSTS_SECONDS: 'long' }, /COPPICE_HSTS_SECONDS: must be a whole number/u],
+    [{ COPPICE_HSTS_SECONDS: '-1' }, /COPPICE_HSTS_SECONDS: must be a whole number/u],
+    [{ COPPICE_ALLOW_PLAIN_HTTP: 'yes' }, /COPPICE_ALLOW_PLAIN_HTTP: must be true or false/u],
+    [{ COPPICE_TRUSTED_PROXIES: '10.0.0.0/8, proxy' }, /COPPICE_TRUSTED_PROXIES: "proxy" is no IP address/u],
+  ];
+  for (const [environment, message] of refused) assert.throws(() => load(environment), message);
+});
+
+test('trusted proxies are nobody by default, else addresses and ranges', () => {
+  assert.deepEqual(load({}).control.trustedProxies, []);
+  assert.deepEqual(load({ COPPICE_TRUSTED_PROXIES: '127.0.0.1, 2001:db8::/32,' }).control.trustedProxies, [
+    '127.0.0.1',
+    '2001:db8::/32',
+  ]);
+});

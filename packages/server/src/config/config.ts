@@ -1,0 +1,182 @@
+/** What each part of the service is to know of its settings and of what is installed. */
+import { createHash } from 'node:crypto';
+import { accessSync, constants, readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { parseApiKey } from '@coppice/contract';
+import { z } from 'zod';
+import type { ControlConfig } from '../control/control-config.ts';
+import type { TlsPaths } from '../lib/tls/tls-pair.ts';
+import type { RunnerConfig } from '../runner/runner-config.ts';
+import { readAccountLimits } from './account-settings.ts';
+import { ConfigError } from './config-error.ts';
+import { choosePaths, PathError, type Paths } from './default-paths.ts';
+import { readEgress } from './egress-settings.ts';
+import { readExposure } from './exposure-settings.ts';
+import { readManifest, type Manifest } from './manifest.ts';
+import { readSettings, type Settings } from './settings.ts';
+
+export { ConfigError } from './config-error.ts';
+
+export interface Config {
+  dataDir: string;
+  runDir: string;
+  assetsDir: string;
+  control: ControlConfig;
+  runner: RunnerConfig;
+  logLevel: string;
+  /** Where tests hold the roles at named steps; absent in service. */
+  faultDir?: string;
+  /** Unprivileged account of control and its PostgreSQL. */
+  user: string;
+  /** Files of certificate and key; undefined for plain HTTP. */
+  tls?: TlsPaths;
+}
+
+const VERSION = z
+  .object({ version: z.string() })
+  .parse(JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'))).version;
+
+export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config {
+  const settings = readSettings(environment);
+  const paths = readPaths(settings, environment);
+  const manifest = readManifest(join(paths.assetsDir, 'manifest.json'));
+  const dataDir = resolve(paths.dataDir);
+  const runDir = resolve(paths.runDir);
+  assertShort(runDir);
+  assertBootstrapKey(settings);
+  const runnerSocket = join(runDir, 'runner.sock');
+  const { tls, ...exposure } = readExposure(settings, settings.COPPICE_LISTEN);
+  return {
+    dataDir,
+    runDir,
+    assetsDir: resolve(paths.assetsDir),
+    logLevel: settings.COPPICE_LOG_LEVEL,
+    user: settings.COPPICE_USER,
+    ...(tls === undefined ? {} : { tls }),
+    ...(settings.COPPICE_FAULT_DIR === undefined ? {} : { faultDir: settings.COPPICE_FAULT_DIR }),
+    control: {
+      ...exposure,
+      version: VERSION,
+      listen: settings.COPPICE_LISTEN,
+      region: settings.COPPICE_REGION,
+      dataDir: join(dataDir, 'control'),
+      runDir: join(runDir, 'control'),
+      runnerSocket,
+      postgresBin: manifest.postgres_bin.path,
+      ...readAccountLimits(settings),
+      egress: readEgress(settings, resolve(paths.assetsDir)),
+      ...(settings.DATABASE_URL === undefined ? {} : { databaseUrl: settings.DATABASE_URL }),
+      signUp: settings.COPPICE_SIGN_UP,
+      ...(settings.COPPICE_BOOTSTRAP_INVITATION === undefined
+        ? {}
+        : { bootstrapInvitation: settings.COPPICE_BOOTSTRAP_INVITATION }),
+      ...(settings.COPPICE_BOOTSTRAP_KEY === undefined
+        ? {}
+        : { bootstrapKey: settings.COPPICE_BOOTSTRAP_KEY }),
+    },
+    runner: runnerConfig(settings, manifest, { dataDir, runDir, runnerSocket }),
+  };
+}
+
+/** For a process that may not read everything: a file that is not for it counts as none. */
+export function readProcessSettings(environment: NodeJS.ProcessEnv = process.env): {
+  logLevel: string;
+} {
+  const { COPPICE_CONFIG: path, ...rest } = environment;
+  const isReadable = path === undefined || canRead(path);
+  const settings = readSettings(isReadable ? environment : rest);
+  return { logLevel: settings.COPPICE_LOG_LEVEL };
+}
+
+function canRead(path: string): boolean {
+  try {
+    accessSync(path, constants.R_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Tells the TAPs and the nftables table of several installations on one host apart. */
+export function networkSlug(dataDir: string): string {
+  return createHash('sha256').update(dataDir).digest('hex').slice(0, 4);
+}
+
+function runnerConfig(
+  settings: Settings,
+  manifest: Manifest,
+  paths: { dataDir: string; runDir: string; runnerSocket: string },
+): RunnerConfig {
+  const { dataDir, runDir, runnerSocket } = paths;
+  return {
+    dataDir: join(dataDir, 'runner'),
+    runDir,
+    socketPath: runnerSocket,
+    slug: networkSlug(dataDir),
+    network: settings.COPPICE_NETWORK,
+    guestCidr: settings.COPPICE_GUEST_CIDR,
+    openPrivateRanges: settings.COPPICE_OPEN_PRIVATE_RANGES,
+    resolvers: settings.COPPICE_RESOLVERS,
+    warmPoolLimit: settings.COPPICE_WARM_POOL,
+    memOvercommit: settings.COPPICE_MEM_OVERCOMMIT,
+    cpuOvercommit: settings.COPPICE_CPU_OVERCOMMIT,
+    diskReserveMiB: settings.COPPICE_DISK_RESERVE_MIB,
+    imageCacheMiB: settings.COPPICE_IMAGE_CACHE_MIB,
+    uidBase: settings.COPPICE_UID_BASE,
+    registryMirrors: settings.COPPICE_REGISTRY_MIRRORS,
+    insecureRegistries: settings.COPPICE_INSECURE_REGISTRIES,
+    localImagesDir: join(dataDir, 'runner', 'local-images'),
+    builtinImages: [
+      { reference: manifest.base_image.reference, layoutPath: manifest.base_image.layout_path },
+    ],
+    tools: {
+      jail: manifest.jail.path,
+      capture: manifest.capture.path,
+      qemu: manifest.qemu.path,
+      qemuImg: manifest.qemu_img.path,
+      kernel: manifest.kernel.path,
+      initramfs: manifest.initramfs.path,
+      tar2sqfs: manifest.tar2sqfs.path,
+      nft: manifest.nft.path,
+      ip: manifest.ip.path,
+      mke2fs: manifest.mke2fs.path,
+    },
+  };
+}
+
+function readPaths(settings: Settings, environment: NodeJS.ProcessEnv): Paths {
+  const given = {
+    dataDir: settings.COPPICE_DATA_DIR,
+    runDir: settings.COPPICE_RUN_DIR,
+    assetsDir: settings.COPPICE_ASSETS_DIR,
+  };
+  try {
+    return choosePaths(given, process.getuid?.() ?? 0, environment);
+  } catch (error) {
+    throw error instanceof PathError ? new ConfigError(error.message) : error;
+  }
+}
+
+function assertBootstrapKey({ COPPICE_BOOTSTRAP_KEY: key, COPPICE_REGION: region }: Settings): void {
+  if (key === undefined) return;
+  const parts = parseApiKey(key);
+  if (parts === undefined) {
+    throw new ConfigError(
+      'COPPICE_BOOTSTRAP_KEY: is malformed, a key looks like cop_live_<region>_<40 letters and digits>',
+    );
+  }
+  if (parts.region === region) return;
+  throw new ConfigError(
+    `COPPICE_BOOTSTRAP_KEY: is of region "${parts.region}", but COPPICE_REGION is "${region}"`,
+  );
+}
+
+/** A Unix socket's path holds 107 bytes, and a VM's is `<run dir>/v/<23 characters>/data`. */
+const MAX_RUN_DIR_BYTES = 70;
+
+function assertShort(runDir: string): void {
+  if (Buffer.byteLength(runDir) <= MAX_RUN_DIR_BYTES) return;
+  throw new ConfigError(
+    `COPPICE_RUN_DIR is longer than ${MAX_RUN_DIR_BYTES} bytes: socket paths in it would not fit`,
+  );
+}

@@ -1,0 +1,97 @@
+/** What sandboxes may reach by name, and whose requests the host signs: the operator's files, and what set-up found. */
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { invalidRequest, NetworkProfilesFile } from '@coppice/contract';
+import { z } from 'zod';
+import { ConfigError } from './config-error.ts';
+import { EgressRules, type EgressSettings } from '../control/egress/egress-rules.ts';
+import {
+  buildServiceCatalogue,
+  type ServiceCatalogue,
+} from '../lib/credential-services/service-catalogue.ts';
+
+/** In the assets, by scripts/setup/package-registries.mjs. */
+export const REGISTRIES_FILE = 'package-registries.json';
+/** A hundred profiles of all the rules that one may have would be more: such lists belong to fewer of them. */
+const MAX_FILE_BYTES = 8 << 20;
+
+export const EGRESS_SETTINGS = {
+  COPPICE_NETWORK_PROFILES: z.string().optional(),
+  COPPICE_CREDENTIAL_SERVICES: z.string().optional(),
+};
+type Settings = z.infer<z.ZodObject<typeof EGRESS_SETTINGS>> & { COPPICE_OPEN_PRIVATE_RANGES: string[] };
+
+const RegistriesFile = z.object({
+  version: z.literal(1),
+  registries: z.record(z.string(), z.array(z.string())),
+});
+
+/** Throws {@link ConfigError} that names the variable, the file and the place in it. */
+export function readEgress(settings: Settings, assetsDir: string): EgressSettings {
+  const profilesPath = settings.COPPICE_NETWORK_PROFILES;
+  const openPrivateRanges = settings.COPPICE_OPEN_PRIVATE_RANGES;
+  const registriesPath = join(assetsDir, REGISTRIES_FILE);
+  const registries = readRegistries(registriesPath);
+  const { services, replaced } = readServices(settings.COPPICE_CREDENTIAL_SERVICES);
+  const own = {
+    openPrivateRanges,
+    registries,
+    profiles: profilesPath === undefined ? [] : readProfiles(profilesPath),
+    services: [...services.values()],
+    replacedServices: replaced,
+  };
+  assertRules({ ...own, profiles: [], registries: {} }, '');
+  assertRules({ ...own, profiles: [] }, `${registriesPath}: `);
+  assertRules(own, `COPPICE_NETWORK_PROFILES: ${profilesPath ?? ''}: `);
+  return own;
+}
+
+function readProfiles(path: string): NetworkProfilesFile['profiles'] {
+  const content = readJson('COPPICE_NETWORK_PROFILES', path);
+  const parsed = NetworkProfilesFile.safeParse(content);
+  if (parsed.success) return parsed.data.profiles;
+  const fault = invalidRequest(parsed.error, { where: 'file', input: content });
+  throw new ConfigError(`COPPICE_NETWORK_PROFILES: ${path}: ${fault.message}`);
+}
+
+function readServices(path: string | undefined): ServiceCatalogue {
+  if (path === undefined) return buildServiceCatalogue();
+  const content = readJson('COPPICE_CREDENTIAL_SERVICES', path);
+  try {
+    return buildServiceCatalogue(content);
+  } catch (error) {
+    throw new ConfigError(
+      `COPPICE_CREDENTIAL_SERVICES: ${path}: ${error instanceof Error ? error.message : String(error)}`,
+    );
+  }
+}
+
+/** Set-up has found none where the clients are not, and an older set-up did not look. */
+function readRegistries(path: string): EgressSettings['registries'] {
+  if (!existsSync(path)) return {};
+  const parsed = RegistriesFile.safeParse(readJson('package registries', path));
+  if (parsed.success) return parsed.data.registries;
+  throw new ConfigError(`${path} is not of this version: run "npm run setup" again`);
+}
+
+function readJson(setting: string, path: string): unknown {
+  try {
+    const bytes = readFileSync(path);
+    if (bytes.length > MAX_FILE_BYTES) throw new Error(`is over ${MAX_FILE_BYTES} bytes`);
+    return JSON.parse(bytes.toString('utf8'));
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ConfigError(`${setting}: ${path} cannot be read: ${reason}`);
+  }
+}
+
+/** Every rule is read once now, so that what is wrong is told at the start and not to whoever asks first. */
+function assertRules(settings: EgressSettings, place: string): void {
+  try {
+    void new EgressRules(settings);
+  } catch (error) {
+    if (!(error instanceof Error)) throw error;
+    const fault = error.message.replaceAll('openPrivateRanges', 'COPPICE_OPEN_PRIVATE_RANGES');
+    throw new ConfigError(`${place}${fault}`);
+  }
+}

@@ -1,0 +1,116 @@
+/** Settings of how the API meets the network: TLS, or plain HTTP where nobody can listen in, and proxies. */
+import { BlockList, isIP } from 'node:net';
+import { isAbsolute } from 'node:path';
+import { z } from 'zod';
+import { ConfigError } from './config-error.ts';
+import { parseAddressRange } from '../control/http/client-address.ts';
+import type { PreviewDomain } from '../control/ports/preview-origins.ts';
+import type { TlsPaths } from '../lib/tls/tls-pair.ts';
+
+const MAX_HSTS_SECONDS = 63_072_000;
+const HSTS_ERROR = `must be a whole number of seconds from 0 (off) to ${MAX_HSTS_SECONDS}`;
+
+const PemPath = z
+  .string()
+  .refine((path) => isAbsolute(path), { error: 'must be an absolute path of a PEM file' })
+  .optional();
+
+const AddressRanges = z.string().transform((text, context) => {
+  const ranges = text
+    .split(',')
+    .map((item) => item.trim())
+    .filter((item) => item !== '');
+  const wrong = ranges.find((range) => parseAddressRange(range) === undefined);
+  if (wrong === undefined) return ranges;
+  const message = `"${wrong}" is no IP address and no range such as 10.0.0.0/8`;
+  context.addIssue({ code: 'custom', message });
+  return z.NEVER;
+});
+
+const PREVIEW_DOMAIN = /^(?:(https?):\/\/)?([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)(?::(\d{1,5}))?$/iu;
+
+/** Under it each port of a sandbox has a name of its own, so it cannot be an address. */
+const PreviewDomainText = z.string().transform((text, context): PreviewDomain => {
+  const [, scheme, name = '', port] = PREVIEW_DOMAIN.exec(text) ?? [];
+  if (name === '' || isIP(name) !== 0 || Number(port ?? 1) < 1 || Number(port ?? 1) > 65_535) {
+    const message = `"${text}" is no domain such as localhost or https://preview.example.com[:port]`;
+    context.addIssue({ code: 'custom', message });
+    return z.NEVER;
+  }
+  return {
+    name: name.toLowerCase(),
+    ...(scheme === undefined ? {} : { scheme: scheme.toLowerCase() === 'https' ? 'https' : 'http' }),
+    ...(port === undefined ? {} : { port: Number(port) }),
+  };
+});
+
+export const EXPOSURE_SETTINGS = {
+  COPPICE_TLS_CERT: PemPath,
+  COPPICE_TLS_KEY: PemPath,
+  COPPICE_ALLOW_PLAIN_HTTP: z
+    .enum(['true', 'false'], { error: 'must be true or false' })
+    .default('false')
+    .transform((text) => text === 'true'),
+  COPPICE_HSTS_SECONDS: z.coerce
+    .number({ error: HSTS_ERROR })
+    .int({ error: HSTS_ERROR })
+    .min(0, { error: HSTS_ERROR })
+    .max(MAX_HSTS_SECONDS, { error: HSTS_ERROR })
+    .default(0),
+  COPPICE_TRUSTED_PROXIES: AddressRanges.prefault(''),
+  COPPICE_PREVIEW_DOMAIN: PreviewDomainText.prefault('localhost'),
+};
+
+const ExposureSettings = z.object(EXPOSURE_SETTINGS);
+
+export interface ExposureConfig {
+  /** Undefined for plain HTTP. */
+  tls: TlsPaths | undefined;
+  hstsSeconds: number;
+  trustedProxies: string[];
+  previewDomain: PreviewDomain;
+}
+
+/** Throws ConfigError for settings that are wrong only together. */
+export function readExposure(
+  settings: z.infer<typeof ExposureSettings>,
+  listen: { host: string; port: number },
+): ExposureConfig {
+  const tls = pairPaths(settings.COPPICE_TLS_CERT, settings.COPPICE_TLS_KEY);
+  const hstsSeconds = settings.COPPICE_HSTS_SECONDS;
+  if (tls === undefined && !settings.COPPICE_ALLOW_PLAIN_HTTP) assertLoopback(listen.host);
+  if (tls === undefined && hstsSeconds > 0) {
+    throw new ConfigError(
+      'COPPICE_HSTS_SECONDS: browsers heed it only over TLS; set COPPICE_TLS_CERT and COPPICE_TLS_KEY, or let the proxy send it',
+    );
+  }
+  return {
+    tls,
+    hstsSeconds,
+    trustedProxies: settings.COPPICE_TRUSTED_PROXIES,
+    previewDomain: settings.COPPICE_PREVIEW_DOMAIN,
+  };
+}
+
+function pairPaths(certPath: string | undefined, keyPath: string | undefined): TlsPaths | undefined {
+  if (certPath !== undefined && keyPath !== undefined) return { certPath, keyPath };
+  if (certPath === undefined && keyPath === undefined) return undefined;
+  const [given, missing] =
+    certPath === undefined
+      ? ['COPPICE_TLS_KEY', 'COPPICE_TLS_CERT']
+      : ['COPPICE_TLS_CERT', 'COPPICE_TLS_KEY'];
+  throw new ConfigError(`${missing}: is missing; ${given} is set, and TLS needs both`);
+}
+
+const LOOPBACK = new BlockList();
+LOOPBACK.addSubnet('127.0.0.0', 8, 'ipv4');
+LOOPBACK.addAddress('::1', 'ipv6');
+
+function assertLoopback(host: string): void {
+  const family = isIP(host) === 6 ? 'ipv6' : 'ipv4';
+  if (host === 'localhost' || LOOPBACK.check(host, family)) return;
+  throw new ConfigError(
+    `COPPICE_LISTEN: ${host} is not a loopback address, and over plain HTTP anybody on the way could read API keys. ` +
+      'Set COPPICE_TLS_CERT and COPPICE_TLS_KEY, or listen on 127.0.0.1 behind a proxy with TLS, or set COPPICE_ALLOW_PLAIN_HTTP=true',
+  );
+}

@@ -1,0 +1,115 @@
+/**
+ * The only reader of the environment. Settings come from `COPPICE_*` variables, or from the file that
+ * `COPPICE_CONFIG` names (default /etc/coppice/coppice.env, `NAME=value` lines; the environment wins).
+ * docs/reference/configuration.md lists them all; a test keeps it so.
+ */
+import { existsSync, readFileSync } from 'node:fs';
+import { isIP } from 'node:net';
+import { parseEnv } from 'node:util';
+import { z } from 'zod';
+import { isInvitation } from '../control/accounts/invitation-token.ts';
+import { ACCOUNT_SETTINGS } from './account-settings.ts';
+import { ConfigError } from './config-error.ts';
+import { EGRESS_SETTINGS } from './egress-settings.ts';
+import { EXPOSURE_SETTINGS } from './exposure-settings.ts';
+
+const DEFAULT_FILE = '/etc/coppice/coppice.env';
+
+const flagList = z.string().transform((text) =>
+  text
+    .split(',')
+    .map((item) => item.trim())
+    .filter((item) => item !== ''),
+);
+
+const Mirrors = flagList.transform((items, context) => {
+  const mirrors: Record<string, string> = {};
+  for (const item of items) {
+    const [registry, url] = item.split('=', 2);
+    if (registry === undefined || url === undefined || !/^https?:\/\//u.test(url)) {
+      context.addIssue({ code: 'custom', message: `"${item}" is not registry=http(s)://host` });
+      return z.NEVER;
+    }
+    mirrors[registry] = url;
+  }
+  return mirrors;
+});
+
+const Listen = z.string().transform((text, context) => {
+  const match = /^(?:\[([^\]]+)\]|([^:]+)):(\d{1,5})$/u.exec(text);
+  const host = match?.[1] ?? match?.[2];
+  const port = Number(match?.[3]);
+  if (host === undefined || (isIP(host) === 0 && host !== 'localhost') || port > 65_535) {
+    context.addIssue({ code: 'custom', message: `"${text}" is not address:port, such as 127.0.0.1:8080` });
+    return z.NEVER;
+  }
+  return { host, port };
+});
+
+/** Every variable the service reads, with its default. */
+export const Settings = z.object({
+  COPPICE_DATA_DIR: z.string().optional(),
+  COPPICE_RUN_DIR: z.string().optional(),
+  COPPICE_ASSETS_DIR: z.string().optional(),
+  COPPICE_LISTEN: Listen.prefault('127.0.0.1:8080'),
+  ...EXPOSURE_SETTINGS,
+  COPPICE_REGION: z
+    .string()
+    .regex(/^[a-z]{2,8}$/u, 'lowercase letters, such as us')
+    .default('us'),
+  COPPICE_BOOTSTRAP_KEY: z.string().optional(),
+  COPPICE_BOOTSTRAP_INVITATION: z
+    .string()
+    .refine(isInvitation, {
+      error: 'is malformed, an invitation looks like inv_<43 of A–Z, a–z, 0–9, _ and ->',
+    })
+    .optional(),
+  COPPICE_SIGN_UP: z.enum(['invited', 'open'], { error: 'must be invited or open' }).default('invited'),
+  COPPICE_USER: z.string().default('coppice'),
+  COPPICE_LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal']).default('info'),
+  COPPICE_REGISTRY_MIRRORS: Mirrors.prefault(''),
+  COPPICE_INSECURE_REGISTRIES: flagList.prefault(''),
+  COPPICE_NETWORK: z.enum(['auto', 'on', 'off']).default('auto'),
+  COPPICE_GUEST_CIDR: z
+    .string()
+    .regex(/^\d+\.\d+\.\d+\.\d+\/\d+$/u, 'an IPv4 range, such as 10.202.0.0/16')
+    .default('10.202.0.0/16'),
+  COPPICE_OPEN_PRIVATE_RANGES: flagList.prefault(''),
+  COPPICE_RESOLVERS: flagList.prefault(''),
+  ...EGRESS_SETTINGS,
+  COPPICE_WARM_POOL: z.coerce.number().int().min(0).max(64).default(4),
+  COPPICE_MEM_OVERCOMMIT: z.coerce.number().min(0.1).max(100).default(2),
+  COPPICE_CPU_OVERCOMMIT: z.coerce.number().min(0.1).max(1000).default(16),
+  COPPICE_DISK_RESERVE_MIB: z.coerce.number().int().min(64).max(1_000_000_000).default(2048),
+  COPPICE_IMAGE_CACHE_MIB: z.coerce.number().int().min(0).max(1_000_000_000).default(20_480),
+  ...ACCOUNT_SETTINGS,
+  COPPICE_UID_BASE: z.coerce.number().int().min(1000).max(2_000_000_000).default(1_600_000),
+  COPPICE_FAULT_DIR: z.string().optional(),
+  DATABASE_URL: z.string().optional(),
+});
+export type Settings = z.infer<typeof Settings>;
+
+export function readSettings(environment: NodeJS.ProcessEnv): Settings {
+  const path = environment['COPPICE_CONFIG'] ?? DEFAULT_FILE;
+  if (environment['COPPICE_CONFIG'] !== undefined && !existsSync(path)) {
+    throw new ConfigError(`COPPICE_CONFIG names ${path}, which does not exist`);
+  }
+  const parsed = Settings.safeParse({ ...readSettingsFile(path), ...environment });
+  if (parsed.success) return parsed.data;
+  const issue = parsed.error.issues[0];
+  throw new ConfigError(`${issue?.path.join('.') ?? 'configuration'}: ${issue?.message ?? 'cannot be used'}`);
+}
+
+/** The default file is that of the machine's service: an ordinary user's own has nothing to do with it. */
+function readSettingsFile(path: string): NodeJS.Dict<string> {
+  if (!existsSync(path)) return {};
+  try {
+    return parseEnv(readFileSync(path, 'utf8'));
+  } catch (error) {
+    const isForbidden = (error as NodeJS.ErrnoException).code === 'EACCES';
+    if (isForbidden && path === DEFAULT_FILE) return {};
+    throw new ConfigError(
+      `${path} cannot be read: ${error instanceof Error ? error.message : String(error)}`,
+    );
+  }
+}

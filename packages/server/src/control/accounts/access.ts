@@ -1,0 +1,62 @@
+/** Who may do what in an organization. What is another organization's is not there at all. */
+import { AppError, type Role } from '@coppice/contract';
+import type { Database } from '../db/database.ts';
+
+/** Who a route is for: members, members of the team that its path names (and owners), or owners. */
+export type Audience = 'member' | 'team' | 'owner';
+
+export interface Place {
+  organizationId: string;
+  /** If the path names one. */
+  teamId: string | undefined;
+}
+
+export class Access {
+  readonly #db: Database;
+
+  constructor(db: Database) {
+    this.#db = db;
+  }
+
+  /** Throws `not_found` for who is no member, or for a team of another organization, `forbidden` for who is not enough. */
+  async check(userId: string, { organizationId, teamId }: Place, audience: Audience): Promise<Role> {
+    const role = await this.#findRole(userId, organizationId);
+    if (role === undefined) throw noOrganization();
+    const isInTeam = teamId !== undefined && (await this.#isInTeam(userId, organizationId, teamId));
+    if (role === 'owner' || audience === 'member' || (audience === 'team' && isInTeam)) return role;
+    throw new AppError(
+      'forbidden',
+      audience === 'owner'
+        ? 'only an owner of the organization may do this'
+        : 'only a member of the team, or an owner of the organization, may do this',
+    );
+  }
+
+  async #findRole(userId: string, organizationId: string): Promise<Role | undefined> {
+    const found = await this.#db
+      .selectFrom('memberships')
+      .select('role')
+      .where('organization_id', '=', organizationId)
+      .where('user_id', '=', userId)
+      .executeTakeFirst();
+    return found?.role;
+  }
+
+  async #isInTeam(userId: string, organizationId: string, teamId: string): Promise<boolean> {
+    const found = await this.#db
+      .selectFrom('teams')
+      .leftJoin('team_members', (join) =>
+        join.onRef('team_members.team_id', '=', 'teams.id').on('team_members.user_id', '=', userId),
+      )
+      .select('team_members.user_id')
+      .where('teams.id', '=', teamId)
+      .where('teams.organization_id', '=', organizationId)
+      .executeTakeFirst();
+    if (found === undefined) throw new AppError('not_found', 'there is no such team in this organization');
+    return found.user_id !== null;
+  }
+}
+
+export function noOrganization(): AppError {
+  return new AppError('not_found', 'there is no such organization, or you are no member of it');
+}

@@ -1,0 +1,139 @@
+/**
+ * Sessions of people who are signed in. The browser holds a token of 256 random bits, the database its SHA-256. A session
+ * ends two weeks after its last use, and 90 days after it was begun whatever its use.
+ */
+import { createHash, randomBytes } from 'node:crypto';
+import { AppError, type SessionRecord } from '@coppice/contract';
+import { newId } from '../../lib/new-id.ts';
+import type { Database } from '../db/database.ts';
+
+const TOKEN_BYTES = 32;
+const DAY_MS = 86_400_000;
+const IDLE_MS = 14 * DAY_MS;
+const LONGEST_MS = 90 * DAY_MS;
+/** How much of its use is written down. */
+const USE_WRITTEN_EVERY_MS = 60_000;
+const MAX_USER_AGENT_LENGTH = 200;
+
+/** Where a session is begun. */
+export interface SessionOrigin {
+  clientAddress: string;
+  userAgent: string;
+}
+
+export interface LoginSession {
+  id: string;
+  userId: string;
+  expiresAt: number;
+  /** Its end has moved: the browser should hear of it. */
+  isExtended: boolean;
+}
+
+export interface BegunSession {
+  token: string;
+  expiresAt: number;
+}
+
+export class LoginSessions {
+  readonly #db: Database;
+  readonly #now: () => number;
+
+  constructor(db: Database, now: () => number) {
+    this.#db = db;
+    this.#now = now;
+  }
+
+  async begin(userId: string, { clientAddress, userAgent }: SessionOrigin): Promise<BegunSession> {
+    const token = randomBytes(TOKEN_BYTES).toString('base64url');
+    const now = this.#now();
+    const expiresAt = now + IDLE_MS;
+    await this.#db
+      .insertInto('login_sessions')
+      .values({
+        sha256: hashToken(token),
+        id: newId('ses'),
+        user_id: userId,
+        created_at: now,
+        expires_at: expiresAt,
+        last_used_at: now,
+        client_address: clientAddress,
+        user_agent: userAgent.slice(0, MAX_USER_AGENT_LENGTH),
+      })
+      .execute();
+    return { token, expiresAt };
+  }
+
+  /** The session of a token, extended by this use; undefined when there is none or it is over. */
+  async use(token: string): Promise<LoginSession | undefined> {
+    const sha256 = hashToken(token);
+    const now = this.#now();
+    const row = await this.#db
+      .selectFrom('login_sessions')
+      .select(['id', 'user_id', 'created_at', 'expires_at', 'last_used_at'])
+      .where('sha256', '=', sha256)
+      .where('expires_at', '>', now)
+      .executeTakeFirst();
+    if (row === undefined) return undefined;
+    const session = { id: row.id, userId: row.user_id };
+    if (now - row.last_used_at < USE_WRITTEN_EVERY_MS)
+      return { ...session, expiresAt: row.expires_at, isExtended: false };
+    const expiresAt = Math.min(now + IDLE_MS, row.created_at + LONGEST_MS);
+    await this.#db
+      .updateTable('login_sessions')
+      .set({ last_used_at: now, expires_at: expiresAt })
+      .where('sha256', '=', sha256)
+      .execute();
+    return { ...session, expiresAt, isExtended: true };
+  }
+
+  /** Newest first. */
+  async list(userId: string, currentId: string): Promise<SessionRecord[]> {
+    const rows = await this.#db
+      .selectFrom('login_sessions')
+      .selectAll()
+      .where('user_id', '=', userId)
+      .where('expires_at', '>', this.#now())
+      .orderBy('created_at', 'desc')
+      .orderBy('id')
+      .execute();
+    return rows.map((row) => ({
+      id: row.id,
+      created_at: toTime(row.created_at),
+      last_used_at: toTime(row.last_used_at),
+      expires_at: toTime(row.expires_at),
+      client_address: row.client_address,
+      user_agent: row.user_agent,
+      is_current: row.id === currentId,
+    }));
+  }
+
+  /** AppError `not_found` when the person has none of that id. */
+  async end(userId: string, id: string): Promise<void> {
+    const { numDeletedRows } = await this.#db
+      .deleteFrom('login_sessions')
+      .where('user_id', '=', userId)
+      .where('id', '=', id)
+      .executeTakeFirst();
+    if (numDeletedRows === 0n) throw new AppError('not_found', 'there is no such session of yours');
+  }
+
+  async endOthers(userId: string, currentId: string): Promise<void> {
+    await this.#db
+      .deleteFrom('login_sessions')
+      .where('user_id', '=', userId)
+      .where('id', '<>', currentId)
+      .execute();
+  }
+
+  async purge(): Promise<void> {
+    await this.#db.deleteFrom('login_sessions').where('expires_at', '<', this.#now()).execute();
+  }
+}
+
+function hashToken(token: string): Buffer {
+  return createHash('sha256').update(token).digest();
+}
+
+function toTime(time: number): string {
+  return new Date(time).toISOString();
+}

@@ -1,0 +1,160 @@
+/** Organizations and who belongs to them. Each has an owner at any time. */
+import { AppError, type AccountRecord, type OrganizationRecord, type Role } from '@coppice/contract';
+import type { Database } from '../db/database.ts';
+import { noOrganization } from './access.ts';
+import { insertOrganization } from './organization-store.ts';
+import type { SignUpMode } from './people.ts';
+
+/** Each comes with a credit of its own. */
+const MAX_OWNED = 10;
+
+export interface OrganizationsParts {
+  db: Database;
+  region: string;
+  signUp: SignUpMode;
+}
+
+export class Organizations {
+  readonly #parts: OrganizationsParts;
+
+  constructor(parts: OrganizationsParts) {
+    this.#parts = parts;
+  }
+
+  /** Where sign-up is by invitation only, the owners of the first organization make others. */
+  async create(userId: string, name: string): Promise<OrganizationRecord> {
+    const { db, signUp } = this.#parts;
+    const isOperator = await ownsFirst(db, userId);
+    if (signUp === 'invited' && !isOperator)
+      throw new AppError('forbidden', 'only owners of the first organization make others on this service');
+    const id = await db.transaction().execute(async (transaction) => {
+      // Of two creates of a person one counts after the other.
+      await transaction.selectFrom('users').select('id').where('id', '=', userId).forUpdate().execute();
+      const owned = await countOwned(transaction, userId);
+      if (owned >= MAX_OWNED && !isOperator)
+        throw new AppError('rate_limited', `you own ${owned} organizations, which is the limit`);
+      return this.insertOwned(transaction, name, userId);
+    });
+    return this.get(userId, id);
+  }
+
+  /** Its id. Only in a transaction. */
+  async insertOwned(transaction: Database, name: string, userId: string): Promise<string> {
+    const owner = await insertOrganization(transaction, { name, region: this.#parts.region });
+    if (owner === undefined) throw new Error('an organization was taken for the first one');
+    const { organizationId } = owner;
+    const created_at = Date.now();
+    await transaction
+      .insertInto('memberships')
+      .values({ organization_id: organizationId, user_id: userId, role: 'owner', created_at })
+      .execute();
+    return organizationId;
+  }
+
+  /** As a member of it sees it. */
+  async get(userId: string, organizationId: string): Promise<OrganizationRecord> {
+    const row = await this.#parts.db
+      .selectFrom('memberships')
+      .innerJoin('organizations', 'organizations.id', 'memberships.organization_id')
+      .select(['organizations.id', 'name', 'region', 'role', 'organizations.created_at'])
+      .where('user_id', '=', userId)
+      .where('organizations.id', '=', organizationId)
+      .executeTakeFirst();
+    if (row === undefined) throw noOrganization();
+    return { ...row, created_at: new Date(row.created_at).toISOString() };
+  }
+
+  async rename(organizationId: string, name: string): Promise<void> {
+    await this.#parts.db
+      .updateTable('organizations')
+      .set({ name })
+      .where('id', '=', organizationId)
+      .execute();
+  }
+
+  /** A person with all organizations and the teams that are the person's in them; undefined when there is no such person. */
+  async findAccount(userId: string): Promise<AccountRecord | undefined> {
+    const { db } = this.#parts;
+    const user = await db
+      .selectFrom('users')
+      .select(['id', 'email', 'name', 'created_at'])
+      .where('id', '=', userId)
+      .executeTakeFirst();
+    if (user === undefined) return undefined;
+    const organizations = await listOrganizations(db, userId);
+    const teams = await listTeams(db, userId);
+    return {
+      user: { ...user, created_at: new Date(user.created_at).toISOString() },
+      organizations: organizations.map(({ id: organizationId, name, region, role }) => ({
+        id: organizationId,
+        name,
+        region,
+        role,
+        teams: teams
+          .filter((team) => team.organization_id === organizationId)
+          .map((team) => ({ id: team.id, name: team.name })),
+      })),
+    };
+  }
+}
+
+interface ListedOrganization {
+  id: string;
+  name: string;
+  region: string;
+  role: Role;
+}
+
+function listOrganizations(db: Database, userId: string): Promise<ListedOrganization[]> {
+  return db
+    .selectFrom('memberships')
+    .innerJoin('organizations', 'organizations.id', 'memberships.organization_id')
+    .select(['organizations.id', 'name', 'region', 'role'])
+    .where('user_id', '=', userId)
+    .orderBy('organizations.created_at')
+    .orderBy('organizations.id')
+    .execute();
+}
+
+/** All teams of the organizations that the person owns, of others those that the person is in. */
+function listTeams(
+  db: Database,
+  userId: string,
+): Promise<{ id: string; name: string; organization_id: string }[]> {
+  return db
+    .selectFrom('teams')
+    .innerJoin('memberships', 'memberships.organization_id', 'teams.organization_id')
+    .leftJoin('team_members', (join) =>
+      join
+        .onRef('team_members.team_id', '=', 'teams.id')
+        .onRef('team_members.user_id', '=', 'memberships.user_id'),
+    )
+    .select(['teams.id', 'name', 'teams.organization_id'])
+    .where('memberships.user_id', '=', userId)
+    .where((where) => where.or([where('role', '=', 'owner'), where('team_members.user_id', 'is not', null)]))
+    .orderBy('teams.created_at')
+    .orderBy('teams.id')
+    .execute();
+}
+
+async function ownsFirst(db: Database, userId: string): Promise<boolean> {
+  const found = await db
+    .selectFrom('memberships')
+    .innerJoin('organizations', 'organizations.id', 'memberships.organization_id')
+    .select('organizations.id')
+    .where('user_id', '=', userId)
+    .where('role', '=', 'owner')
+    .where('is_first', '=', true)
+    .executeTakeFirst();
+  return found !== undefined;
+}
+
+async function countOwned(db: Database, userId: string): Promise<number> {
+  const { count } = await db
+    .selectFrom('memberships')
+    .select(({ fn }) => fn.countAll<number>().as('count'))
+    .where('user_id', '=', userId)
+    .where('role', '=', 'owner')
+    .executeTakeFirstOrThrow();
+  return count;
+}

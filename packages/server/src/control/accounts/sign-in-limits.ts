@@ -1,0 +1,44 @@
+/**
+ * Guessed passwords are limited by the account that they are for, whoever guesses, and by the address that they come from,
+ * whatever they are for. Only wrong ones stay counted.
+ */
+import { toAddressBlock } from '../auth/address-block.ts';
+import { AttemptLimiter } from '../auth/attempt-limiter.ts';
+
+const QUARTER_HOUR_MS = 900_000;
+const HOUR_MS = 3_600_000;
+const PER_ACCOUNT = 20;
+const PER_ADDRESS = 100;
+const SIGN_UPS_PER_ADDRESS = 30;
+
+export class SignInLimits {
+  readonly #accounts: AttemptLimiter;
+  readonly #addresses: AttemptLimiter;
+  readonly #signUps: AttemptLimiter;
+
+  constructor(now: () => number) {
+    const passwords = { what: 'wrong passwords', windowMs: QUARTER_HOUR_MS };
+    this.#accounts = new AttemptLimiter({ ...passwords, limit: PER_ACCOUNT }, now);
+    this.#addresses = new AttemptLimiter({ ...passwords, limit: PER_ADDRESS }, now);
+    const signUps = { what: 'sign-ups from your address', windowMs: HOUR_MS };
+    this.#signUps = new AttemptLimiter({ ...signUps, limit: SIGN_UPS_PER_ADDRESS }, now);
+  }
+
+  /** Counts an attempt, which is given back when it was right; AppError `rate_limited` after too many. */
+  takeSignIn(email: string, clientAddress: string): { giveBack: () => void } {
+    const block = toAddressBlock(clientAddress);
+    this.#addresses.assertBelow(block);
+    this.#accounts.take(email);
+    this.#addresses.take(block);
+    return {
+      giveBack: () => {
+        this.#accounts.giveBack(email);
+        this.#addresses.giveBack(block);
+      },
+    };
+  }
+
+  takeSignUp(clientAddress: string): void {
+    this.#signUps.take(toAddressBlock(clientAddress));
+  }
+}

@@ -1,0 +1,146 @@
+/** API keys of teams: made, listed, revoked, and replaced with a time in which both are good. */
+import {
+  AppError,
+  generateApiKey,
+  type ApiKeyRecord,
+  type CreateApiKeyRequest,
+  type CreatedApiKey,
+  type RotateApiKeyRequest,
+} from '@coppice/contract';
+import type { Selectable } from 'kysely';
+import { isActiveKey, newKeyRow } from '../auth/api-key-store.ts';
+import type { Database } from '../db/database.ts';
+import type { ApiKeyTable } from '../db/account-tables.ts';
+import type { Owner } from './organization-store.ts';
+
+const MAX_ACTIVE = 200;
+/** Old ones are left out. */
+const MAX_LISTED = 1000;
+
+type Row = Selectable<ApiKeyTable>;
+
+export class TeamKeys {
+  readonly #db: Database;
+  readonly #region: string;
+
+  constructor(db: Database, region: string) {
+    this.#db = db;
+    this.#region = region;
+  }
+
+  async create(owner: Owner, { name, expires_in }: CreateApiKeyRequest): Promise<CreatedApiKey> {
+    return this.#db.transaction().execute(async (transaction) => {
+      await assertRoom(transaction, owner.teamId);
+      return this.#insert(transaction, owner, { name, expires_in });
+    });
+  }
+
+  /** Newest first, with those that are good no longer. */
+  async list(teamId: string): Promise<ApiKeyRecord[]> {
+    const rows = await this.#db
+      .selectFrom('api_keys')
+      .selectAll()
+      .where('team_id', '=', teamId)
+      .orderBy('created_at', 'desc')
+      .orderBy('id')
+      .limit(MAX_LISTED)
+      .execute();
+    return rows.map(toRecord);
+  }
+
+  /** Acts on the next request; what is open with it ends within seconds. One that is revoked stays so. */
+  async revoke(teamId: string, id: string): Promise<void> {
+    await this.#db.transaction().execute(async (transaction) => {
+      const row = await getForUpdate(transaction, teamId, id);
+      if (row.revoked_at === null) await update(transaction, id, { revoked_at: Date.now() });
+    });
+  }
+
+  /** A new key of the same name; the old one is good until the overlap ends, or it expires by itself. */
+  async rotate(
+    owner: Owner,
+    id: string,
+    { overlap_seconds, expires_in }: RotateApiKeyRequest,
+  ): Promise<CreatedApiKey> {
+    return this.#db.transaction().execute(async (transaction) => {
+      await assertRoom(transaction, owner.teamId);
+      const row = await getForUpdate(transaction, owner.teamId, id);
+      const now = Date.now();
+      const expiresAt = row.expires_at ?? Infinity;
+      if (row.revoked_at !== null || expiresAt <= now)
+        throw new AppError('invalid_state', 'the key is revoked or has expired; make a new one');
+      if (overlap_seconds === 0) await update(transaction, id, { revoked_at: now });
+      else await update(transaction, id, { expires_at: Math.min(expiresAt, now + overlap_seconds * 1000) });
+      return this.#insert(transaction, owner, { name: row.name, expires_in });
+    });
+  }
+
+  async #insert(
+    transaction: Database,
+    owner: Owner,
+    { name, expires_in }: CreateApiKeyRequest,
+  ): Promise<CreatedApiKey> {
+    const key = generateApiKey(this.#region);
+    const expires_at = expires_in === undefined ? null : Date.now() + expires_in * 1000;
+    const row = await transaction
+      .insertInto('api_keys')
+      .values({ ...newKeyRow(owner, key), name, expires_at })
+      .returningAll()
+      .executeTakeFirstOrThrow();
+    return { ...toRecord(row), key };
+  }
+}
+
+/** One new key of a team after the other. */
+async function assertRoom(transaction: Database, teamId: string): Promise<void> {
+  await transaction.selectFrom('teams').select('id').where('id', '=', teamId).forNoKeyUpdate().execute();
+  if ((await countActive(transaction, teamId)) < MAX_ACTIVE) return;
+  throw new AppError('rate_limited', `the team has ${MAX_ACTIVE} keys, which is the limit; revoke some`);
+}
+
+async function countActive(db: Database, teamId: string): Promise<number> {
+  const { count } = await db
+    .selectFrom('api_keys')
+    .select(({ fn }) => fn.countAll<number>().as('count'))
+    .where('team_id', '=', teamId)
+    .where(isActiveKey)
+    .executeTakeFirstOrThrow();
+  return count;
+}
+
+async function getForUpdate(transaction: Database, teamId: string, id: string): Promise<Row> {
+  const row = await transaction
+    .selectFrom('api_keys')
+    .selectAll()
+    .where('team_id', '=', teamId)
+    .where('id', '=', id)
+    .forUpdate()
+    .executeTakeFirst();
+  if (row === undefined) throw new AppError('not_found', 'there is no such key of this team');
+  return row;
+}
+
+async function update(
+  db: Database,
+  id: string,
+  change: Partial<Pick<Row, 'revoked_at' | 'expires_at'>>,
+): Promise<void> {
+  await db.updateTable('api_keys').set(change).where('id', '=', id).execute();
+}
+
+function toRecord(row: Row): ApiKeyRecord {
+  const { id, name, last4 } = row;
+  return {
+    id,
+    name,
+    last4,
+    created_at: new Date(row.created_at).toISOString(),
+    last_used_at: toTime(row.last_used_at),
+    expires_at: toTime(row.expires_at),
+    revoked_at: toTime(row.revoked_at),
+  };
+}
+
+function toTime(time: number | null): string | null {
+  return time === null ? null : new Date(time).toISOString();
+}

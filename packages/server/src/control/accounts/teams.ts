@@ -1,0 +1,120 @@
+/** Teams: their keys make sandboxes, and each has the secret of those sandboxes' audit logs. */
+import { AppError, type TeamMemberRecord, type TeamRecord } from '@coppice/contract';
+import type { Database } from '../db/database.ts';
+import { lockOrganization } from './members.ts';
+import { insertTeam } from './organization-store.ts';
+
+const MAX_TEAMS = 200;
+const UNIQUE_VIOLATION = '23505';
+
+export class Teams {
+  readonly #db: Database;
+
+  constructor(db: Database) {
+    this.#db = db;
+  }
+
+  /** In the order in which they were made. */
+  async list(organizationId: string): Promise<TeamRecord[]> {
+    const rows = await this.#db
+      .selectFrom('teams')
+      .select(['id', 'name', 'created_at'])
+      .where('organization_id', '=', organizationId)
+      .orderBy('created_at')
+      .orderBy('id')
+      .execute();
+    return rows.map(toRecord);
+  }
+
+  async create(organizationId: string, name: string): Promise<TeamRecord> {
+    const id = await named(name, () =>
+      this.#db.transaction().execute(async (transaction) => {
+        await lockOrganization(transaction, organizationId);
+        const { count } = await transaction
+          .selectFrom('teams')
+          .select(({ fn }) => fn.countAll<number>().as('count'))
+          .where('organization_id', '=', organizationId)
+          .executeTakeFirstOrThrow();
+        if (count >= MAX_TEAMS)
+          throw new AppError('rate_limited', `the organization has ${count} teams, which is the limit`);
+        return insertTeam(transaction, organizationId, name);
+      }),
+    );
+    return this.get(id);
+  }
+
+  async rename(teamId: string, name: string): Promise<TeamRecord> {
+    await named(name, () => this.#db.updateTable('teams').set({ name }).where('id', '=', teamId).execute());
+    return this.get(teamId);
+  }
+
+  async get(teamId: string): Promise<TeamRecord> {
+    const row = await this.#db
+      .selectFrom('teams')
+      .select(['id', 'name', 'created_at'])
+      .where('id', '=', teamId)
+      .executeTakeFirstOrThrow();
+    return toRecord(row);
+  }
+
+  async listMembers(teamId: string): Promise<TeamMemberRecord[]> {
+    const rows = await this.#db
+      .selectFrom('team_members')
+      .innerJoin('users', 'users.id', 'team_members.user_id')
+      .select(['users.id', 'email', 'name', 'team_members.created_at'])
+      .where('team_id', '=', teamId)
+      .orderBy('team_members.created_at')
+      .orderBy('users.id')
+      .execute();
+    return rows.map(({ id, email, name, created_at }) => ({
+      id,
+      email,
+      name,
+      joined_at: new Date(created_at).toISOString(),
+    }));
+  }
+
+  /** Of the organization's members only; one who is in it stays. */
+  async addMember(organizationId: string, teamId: string, userId: string): Promise<void> {
+    await this.#db.transaction().execute(async (transaction) => {
+      const member = await transaction
+        .selectFrom('memberships')
+        .select('user_id')
+        .where('organization_id', '=', organizationId)
+        .where('user_id', '=', userId)
+        .forShare()
+        .executeTakeFirst();
+      if (member === undefined)
+        throw new AppError('not_found', 'there is no such member of this organization');
+      await transaction
+        .insertInto('team_members')
+        .values({ team_id: teamId, user_id: userId, created_at: Date.now() })
+        .onConflict((conflict) => conflict.columns(['team_id', 'user_id']).doNothing())
+        .execute();
+    });
+  }
+
+  async removeMember(teamId: string, userId: string): Promise<void> {
+    const { numDeletedRows } = await this.#db
+      .deleteFrom('team_members')
+      .where('team_id', '=', teamId)
+      .where('user_id', '=', userId)
+      .executeTakeFirst();
+    if (numDeletedRows === 0n) throw new AppError('not_found', 'there is no such member of this team');
+  }
+}
+
+/** Runs what gives a team its name, and says so when another one has it. */
+async function named<T>(name: string, write: () => Promise<T>): Promise<T> {
+  try {
+    return await write();
+  } catch (error) {
+    const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined;
+    if (code !== UNIQUE_VIOLATION) throw error;
+    throw new AppError('already_exists', `name: another team of the organization is called "${name}"`);
+  }
+}
+
+function toRecord(row: { id: string; name: string; created_at: number }): TeamRecord {
+  return { ...row, created_at: new Date(row.created_at).toISOString() };
+}

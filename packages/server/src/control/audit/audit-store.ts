@@ -1,0 +1,112 @@
+/** Audit entries in SQL: added and read, never changed. */
+import { sql } from 'kysely';
+import type { Database } from '../db/database.ts';
+import type { AuditEntryRow, SandboxRow } from '../db/tables.ts';
+import type { ChainHead } from './audit-chain.ts';
+
+/** Of what is in memory for a reader: a command may have a megabyte. */
+const MAX_PAGE_ENTRIES = 500;
+const MAX_PAGE_BYTES = 1 << 20;
+
+/** A sandbox's chain as SQL has it. */
+export interface StoredChain {
+  sandboxId: string;
+  teamId: string;
+  /** Null for a sandbox that is older than audit logs and has no entry yet. */
+  keyId: string | null;
+  head: ChainHead | undefined;
+}
+
+type HeadColumns = { [K in keyof ChainHead]: ChainHead[K] | null };
+type StoredRow = Pick<SandboxRow, 'id' | 'team_id' | 'audit_key_id'> & HeadColumns;
+
+export class AuditStore {
+  readonly #db: Database;
+
+  constructor(db: Database) {
+    this.#db = db;
+  }
+
+  /** All of them or none. A `seq` that is taken is refused by the primary key, whoever took it. */
+  async insert(rows: readonly AuditEntryRow[], db: Database = this.#db): Promise<void> {
+    const column = <K extends keyof AuditEntryRow>(name: K): AuditEntryRow[K][] =>
+      rows.map((row) => row[name]);
+    // One text for any number of rows, so that the server need not learn a new one for each.
+    await sql`
+      INSERT INTO audit_entries (sandbox_id, seq, ts, event, data, hmac)
+      SELECT * FROM unnest(
+        ${column('sandbox_id')}::text[], ${column('seq')}::integer[], ${column('ts')}::bigint[],
+        ${column('event')}::text[], ${column('data')}::text[], ${column('hmac')}::text[])`.execute(db);
+  }
+
+  /** Those of these sandboxes that there are. */
+  async listChains(sandboxIds: readonly string[]): Promise<StoredChain[]> {
+    const { rows } = await sql<StoredRow>`
+      SELECT sandboxes.id, team_id, audit_key_id, last.seq, last.hmac, last.ts, last.event FROM sandboxes
+      LEFT JOIN LATERAL (
+        SELECT seq, hmac, ts, event FROM audit_entries
+        WHERE sandbox_id = sandboxes.id ORDER BY seq DESC LIMIT 1
+      ) last ON true
+      WHERE sandboxes.id = ANY(${[...sandboxIds]}::text[])`.execute(this.#db);
+    return rows.map((row) => ({
+      sandboxId: row.id,
+      teamId: row.team_id,
+      keyId: row.audit_key_id,
+      head: toHead(row),
+    }));
+  }
+
+  async findHead(sandboxId: string): Promise<ChainHead | undefined> {
+    return (await this.listChains([sandboxId]))[0]?.head;
+  }
+
+  /** Of a sandbox that has none yet. */
+  async setKey(sandboxId: string, keyId: string): Promise<void> {
+    await this.#db
+      .updateTable('sandboxes')
+      .set({ audit_key_id: keyId })
+      .where('id', '=', sandboxId)
+      .where('audit_key_id', 'is', null)
+      .execute();
+  }
+
+  /** A page of what comes after `afterSeq`, in order; empty only when there is no more. */
+  async listEntries(sandboxId: string, afterSeq: number): Promise<AuditEntryRow[]> {
+    const { rows } = await sql<AuditEntryRow>`
+      SELECT sandbox_id, seq, ts, event, data, hmac FROM (
+        SELECT *, sum(octet_length(data)) OVER (ORDER BY seq) - octet_length(data) AS bytes_before FROM (
+          SELECT * FROM audit_entries WHERE sandbox_id = ${sandboxId} AND seq > ${afterSeq}
+          ORDER BY seq LIMIT ${MAX_PAGE_ENTRIES}
+        ) AS next
+      ) AS page WHERE bytes_before < ${MAX_PAGE_BYTES} ORDER BY seq`.execute(this.#db);
+    return rows;
+  }
+
+  /** Ended sandboxes whose log is only here, the earliest end first; the first `skip` of them are left out. */
+  listUnstored(limit: number, { skip = 0 } = {}): Promise<Pick<SandboxRow, 'id' | 'organization_id'>[]> {
+    return this.#db
+      .selectFrom('sandboxes')
+      .select(['id', 'organization_id'])
+      .where('audit_key_id', 'is not', null)
+      .where('audit_stored_at', 'is', null)
+      .where('ended_at', 'is not', null)
+      .orderBy('ended_at')
+      .orderBy('id')
+      .offset(skip)
+      .limit(limit)
+      .execute();
+  }
+
+  async noteStored(sandboxId: string, atMs: number): Promise<void> {
+    await this.#db
+      .updateTable('sandboxes')
+      .set({ audit_stored_at: atMs })
+      .where('id', '=', sandboxId)
+      .execute();
+  }
+}
+
+function toHead({ seq, hmac, ts, event }: HeadColumns): ChainHead | undefined {
+  if (seq === null || hmac === null || ts === null || event === null) return undefined;
+  return { seq, hmac, ts, event };
+}

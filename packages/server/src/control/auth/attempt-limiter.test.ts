@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { AppError } from '@coppice/contract';
+import { AttemptLimiter } from './attempt-limiter.ts';
+
+function build(limit: number) {
+  const clock = { now: 1_000_000 };
+  const limiter = new AttemptLimiter({ what: 'tries', limit, windowMs: 60_000 }, () => clock.now);
+  return { clock, limiter };
+}
+
+test('the attempt beyond the limit is refused with the seconds until the window ends', () => {
+  const { clock, limiter } = build(2);
+  limiter.take('a');
+  clock.now += 10_500;
+  limiter.take('a');
+  assert.throws(
+    () => limiter.take('a'),
+    (error) =>
+      error instanceof AppError && error.code === 'rate_limited' && error.details?.['retryAfterS'] === 50,
+  );
+  limiter.take('b');
+});
+
+test('a window that is over is forgotten', () => {
+  const { clock, limiter } = build(1);
+  limiter.take('a');
+  clock.now += 60_000;
+  limiter.take('a');
+});
+
+test('what is given back does not count', () => {
+  const { limiter } = build(1);
+  for (let round = 0; round < 5; round += 1) {
+    limiter.take('a');
+    limiter.giveBack('a');
+  }
+  limiter.take('a');
+  assert.throws(() => limiter.take('a'));
+});
+
+test('however many names there are, a bounded number is remembered, the newest', () => {
+  const { limiter } = build(1);
+  limiter.take('first');
+  for (let name = 0; name < 100_000; name += 1) limiter.take(`name ${name}`);
+  limiter.take('first');
+  assert.throws(() => limiter.take('name 99999'));
+});

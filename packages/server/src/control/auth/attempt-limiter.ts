@@ -1,0 +1,71 @@
+import { AppError } from '@coppice/contract';
+
+/** Names that are remembered; beyond them the one that came first is forgotten. */
+const MAX_NAMES = 100_000;
+
+export interface AttemptLimit {
+  /** What is counted, for the message. */
+  what: string;
+  limit: number;
+  windowMs: number;
+}
+
+interface Count {
+  attempts: number;
+  endsAt: number;
+}
+
+/** Counts attempts by name, an address for example, in windows that begin with a first one. Its memory is bounded. */
+export class AttemptLimiter {
+  readonly #options: AttemptLimit;
+  readonly #now: () => number;
+  readonly #counts = new Map<string, Count>();
+
+  constructor(options: AttemptLimit, now: () => number = Date.now) {
+    this.#options = options;
+    this.#now = now;
+  }
+
+  /** Throws `rate_limited` when there were too many. */
+  assertBelow(name: string): void {
+    const { what, limit } = this.#options;
+    const count = this.#find(name);
+    if (count === undefined || count.attempts < limit) return;
+    const retryAfterS = Math.max(1, Math.ceil((count.endsAt - this.#now()) / 1000));
+    throw new AppError('rate_limited', `too many ${what}; try again in ${retryAfterS} s`, {
+      details: { retryAfterS },
+    });
+  }
+
+  add(name: string): void {
+    const count = this.#find(name);
+    if (count !== undefined) {
+      count.attempts += 1;
+      return;
+    }
+    for (const oldest of this.#counts.keys()) {
+      if (this.#counts.size < MAX_NAMES) break;
+      this.#counts.delete(oldest);
+    }
+    this.#counts.set(name, { attempts: 1, endsAt: this.#now() + this.#options.windowMs });
+  }
+
+  /** Counts one, unless there were too many; before the attempt, so that many at once are no way around it. */
+  take(name: string): void {
+    this.assertBelow(name);
+    this.add(name);
+  }
+
+  /** One that was taken and turned out to be right. */
+  giveBack(name: string): void {
+    const count = this.#find(name);
+    if (count !== undefined) count.attempts -= 1;
+  }
+
+  #find(name: string): Count | undefined {
+    const count = this.#counts.get(name);
+    if (count === undefined || count.endsAt > this.#now()) return count;
+    this.#counts.delete(name);
+    return undefined;
+  }
+}

@@ -1,0 +1,61 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { AccountClient } from '../testing/account-client.ts';
+import { API_KEY, INVITATION, startHarness, type ControlHarness } from '../testing/control-harness.ts';
+import { bootstrapOrganization } from './bootstrap.ts';
+
+let harness: ControlHarness;
+before(async () => {
+  harness = await startHarness();
+});
+after(() => harness[Symbol.asyncDispose]());
+
+test('an invitation is made while nobody owns the first organization and none is open, and shown', async () => {
+  await using db = harness.openDatabase();
+  const start = () => bootstrapOrganization(db, { region: 'us' });
+  assert.deepEqual(await start(), {});
+  await db.updateTable('invitations').set({ expires_at: 1 }).execute();
+  const { invitation = '', ...rest } = await start();
+  assert.match(invitation, /^inv_/);
+  assert.deepEqual(rest, {});
+  assert.deepEqual(await start(), {});
+  await AccountClient.signUp(harness, { invitation });
+  assert.deepEqual(await start(), {});
+});
+
+test('an invitation that is given is made once, whatever became of it', async () => {
+  await using db = harness.openDatabase();
+  const given = `inv_${'g'.repeat(43)}`;
+  const start = () =>
+    bootstrapOrganization(db, { region: 'us', bootstrapKey: API_KEY, bootstrapInvitation: given });
+  assert.deepEqual(await start(), {});
+  const owner = await AccountClient.signUp(harness, { invitation: given });
+  const again = { email: 'again@example.test', invitation: given };
+  assert.deepEqual(await start(), {});
+  await assert.rejects(AccountClient.signUp(harness, again), /accepted before/);
+  assert.equal((await owner.call('GET', '/account/me')).body.organizations[0].role, 'owner');
+});
+
+test('one that an owner has taken back is not made again by the next start', async () => {
+  await using db = harness.openDatabase();
+  const given = `inv_${'h'.repeat(43)}`;
+  const start = () => bootstrapOrganization(db, { region: 'us', bootstrapInvitation: given });
+  await start();
+  const first = await db.selectFrom('organizations').select('id').where('is_first', '=', true).execute();
+  assert.equal(first.length, 1);
+  const { id } = await db
+    .selectFrom('invitations')
+    .select('id')
+    .orderBy('created_at', 'desc')
+    .executeTakeFirstOrThrow();
+  const second = `inv_${'i'.repeat(42)}j`;
+  await bootstrapOrganization(db, { region: 'us', bootstrapInvitation: second });
+  const owner = await AccountClient.signUp(harness, { invitation: second });
+  assert.equal((await owner.call('DELETE', `${owner.organization}/invitations/${id}`)).status, 204);
+  await start();
+  await assert.rejects(AccountClient.signUp(harness, { invitation: given }), /expired, or was revoked/);
+});
+
+test('the invitation that the configuration gave no longer works once it has expired', async () => {
+  await assert.rejects(AccountClient.signUp(harness, { invitation: INVITATION }), /expired, or was revoked/);
+});

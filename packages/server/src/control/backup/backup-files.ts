@@ -1,0 +1,114 @@
+/** The directory of a backup: the database, and the key that its secrets are sealed with. */
+import {
+  closeSync,
+  createReadStream,
+  createWriteStream,
+  existsSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { createGunzip, createGzip } from 'node:zlib';
+import { BackupError } from './backup-format.ts';
+
+const DATABASE_FILE = 'database.gz';
+const KEY_FILE = 'master.key';
+
+/**
+ * A directory to write to, opened while this process is still who may: what is written later goes to open files.
+ * Throws {@link BackupError} when it is there already.
+ */
+export class NewBackup implements Disposable {
+  readonly #directory: number;
+  readonly #key: number;
+  /** Undefined once a stream has it, and closes it. */
+  #database: number | undefined;
+
+  constructor(path: string) {
+    try {
+      mkdirSync(path, { mode: 0o700 });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+      throw new BackupError(`${path} is there already: name a new directory`, error);
+    }
+    this.#directory = openSync(path, 'r');
+    this.#database = openSync(join(path, DATABASE_FILE), 'wx', 0o600);
+    this.#key = openSync(join(path, KEY_FILE), 'wx', 0o600);
+  }
+
+  /** Resolves with the bytes written, once they are on the disk. */
+  async writeDatabase(lines: AsyncIterable<string>): Promise<number> {
+    const file = createWriteStream('', { fd: take(this.#database), flush: true });
+    this.#database = undefined;
+    await pipeline(Readable.from(lines), createGzip(), file);
+    return file.bytesWritten;
+  }
+
+  writeKey(key: Uint8Array): void {
+    writeFileSync(this.#key, key);
+    fsyncSync(this.#key);
+    fsyncSync(this.#directory);
+  }
+
+  [Symbol.dispose](): void {
+    for (const descriptor of [this.#key, this.#database, this.#directory])
+      if (descriptor !== undefined) closeSync(descriptor);
+  }
+}
+
+/** A directory to read from, opened while this process is still who may. */
+export class KeptBackup implements Disposable {
+  #database: number | undefined;
+  /** Undefined when it is kept elsewhere. */
+  readonly key: Buffer | undefined;
+
+  constructor(path: string) {
+    const file = join(path, DATABASE_FILE);
+    if (!existsSync(file)) throw new BackupError(`${path} is no backup: there is no ${DATABASE_FILE} in it`);
+    this.#database = openSync(file, 'r');
+    const keyFile = join(path, KEY_FILE);
+    this.key = existsSync(keyFile) ? readFileSync(keyFile) : undefined;
+  }
+
+  async *readDatabase(): AsyncGenerator<string> {
+    const text = createGunzip();
+    const read = pipeline(createReadStream('', { fd: take(this.#database) }), text);
+    this.#database = undefined;
+    // Its failure is that of the lines.
+    read.catch(() => undefined);
+    try {
+      yield* splitLines(text);
+    } catch (error) {
+      const isDamaged = /^(?:Z_|ERR_STREAM_PREMATURE)/u.test(String((error as NodeJS.ErrnoException).code));
+      throw isDamaged
+        ? new BackupError('the backup is damaged or breaks off; take another one', error)
+        : error;
+    }
+  }
+
+  [Symbol.dispose](): void {
+    if (this.#database !== undefined) closeSync(this.#database);
+  }
+}
+
+function take(descriptor: number | undefined): number {
+  if (descriptor === undefined) throw new Error('a backup is written and read once');
+  return descriptor;
+}
+
+/** Only \n ends a line: what else Unicode takes for an end may stand in a row. */
+async function* splitLines(bytes: AsyncIterable<Buffer>): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  let rest = '';
+  for await (const chunk of bytes) {
+    const lines = (rest + decoder.decode(chunk, { stream: true })).split('\n');
+    rest = lines.pop() ?? '';
+    yield* lines;
+  }
+  if (rest !== '') yield rest;
+}

@@ -1,0 +1,55 @@
+/** The tables of a database, as they are there: what a backup holds follows from the schema, not from a list to keep. */
+import { sql } from 'kysely';
+import type { Database } from '../db/database.ts';
+
+export interface BackupTable {
+  name: string;
+  /** Without those that PostgreSQL computes. */
+  columns: string[];
+}
+
+interface FoundTable extends BackupTable {
+  /** Tables that its rows refer to. */
+  needs: string[];
+}
+
+/** All but the migrator's own, each after those that its rows refer to. */
+export async function listTables(db: Database): Promise<BackupTable[]> {
+  const { rows } = await sql<FoundTable>`
+    SELECT c.relname AS name,
+      ARRAY(SELECT attname::text FROM pg_attribute
+        WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
+        ORDER BY attnum) AS columns,
+      ARRAY(SELECT DISTINCT f.relname::text FROM pg_constraint k JOIN pg_class f ON f.oid = k.confrelid
+        WHERE k.conrelid = c.oid AND k.contype = 'f' AND f.oid <> c.oid) AS needs
+    FROM pg_class c
+    WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.relname NOT LIKE 'kysely\\_%'
+    ORDER BY c.relname`.execute(db);
+  return sortByNeed(rows);
+}
+
+function sortByNeed(tables: readonly FoundTable[]): BackupTable[] {
+  const sorted = new Map<string, BackupTable>();
+  while (sorted.size < tables.length) {
+    const ready = tables.filter(
+      ({ name, needs }) => !sorted.has(name) && needs.every((need) => sorted.has(need)),
+    );
+    if (ready.length === 0) throw new Error('there are tables that refer to each other in a circle');
+    for (const { name, columns } of ready) sorted.set(name, { name, columns });
+  }
+  return [...sorted.values()];
+}
+
+/** Sequences go on behind the rows that were put in. */
+export async function advanceSequences(db: Database, { name, columns }: BackupTable): Promise<void> {
+  const { rows } = await sql<{ column: string; sequence: string | null }>`
+    SELECT name AS column, pg_get_serial_sequence(quote_ident(${name}), name) AS sequence
+    FROM unnest(${columns}::text[]) AS name`.execute(db);
+  for (const { column, sequence } of rows) {
+    if (sequence === null) continue;
+    await sql`
+      SELECT setval(${sequence}::regclass, (SELECT max(${sql.ref(column)}) FROM ${sql.table(name)}))`.execute(
+      db,
+    );
+  }
+}

@@ -1,0 +1,76 @@
+/** Backups of databases of every version, with every kind of value. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { sql } from 'kysely';
+import pino from 'pino';
+import { openDatabase, type Database } from '../db/database.ts';
+import { runMigrations } from '../db/migrate.ts';
+import { MIGRATIONS } from '../db/migrations.ts';
+import { assertKept, fillDatabase, readDatabase } from '../testing/migration-database.ts';
+import { rowsAt } from '../testing/migration-history.ts';
+import { makeDatabase } from '../testing/test-postgres.ts';
+import { asOfOneMoment, dumpDatabase } from './dump-database.ts';
+import { restoreDatabase } from './restore-database.ts';
+
+const log = pino({ level: 'silent' });
+const VERSIONS = Object.keys(MIGRATIONS);
+const NEWEST = VERSIONS.at(-1)!;
+
+async function open(): Promise<Database & AsyncDisposable> {
+  return openDatabase({ connectionString: await makeDatabase() }, log, { deadlineMs: 0 });
+}
+
+async function dump(db: Database): Promise<string[]> {
+  const lines = await asOfOneMoment(db, (transaction) => Array.fromAsync(dumpDatabase(transaction, '1.2.3')));
+  return lines.join('').trimEnd().split('\n');
+}
+
+async function* each(lines: Iterable<string>): AsyncGenerator<string> {
+  yield* lines;
+}
+
+for (const version of VERSIONS) {
+  test(`a backup of a database of ${version} is restored as it was, and brought up to date`, async () => {
+    await using source = await open();
+    await runMigrations(source, { log, target: version });
+    await fillDatabase(source, rowsAt(version));
+    const then = await readDatabase(source);
+    await using copy = await open();
+    const { rows, head } = await restoreDatabase(copy, each(await dump(source)), log);
+    assert.equal(rows, [...then.values()].flat().length);
+    assert.equal(head.service, '1.2.3');
+    const now = await readDatabase(copy);
+    assertKept(then, now, version);
+    if (version === NEWEST) assert.deepEqual(now, then);
+  });
+}
+
+test('numbers that a table counts up go on behind those of the backup', async () => {
+  await using source = await open();
+  await runMigrations(source, { log });
+  await using copy = await open();
+  const lines = await dump(source);
+  const newest = MIGRATIONS[NEWEST]!;
+  MIGRATIONS[NEWEST] = {
+    up: async (db) => {
+      await newest.up(db);
+      await sql`CREATE TABLE counted (n bigint GENERATED ALWAYS AS IDENTITY, t text, json json)`.execute(db);
+    },
+  };
+  try {
+    const counted = [1, 2, 3].map((n) => `counted\t{"n":${n},"t":"a\\u2028b","json":{"a": 1}}`);
+    await restoreDatabase(copy, each([lines[0]!, ...counted, '{"rows":3}']), log);
+  } finally {
+    MIGRATIONS[NEWEST] = newest;
+  }
+  await sql`INSERT INTO counted (t, json) VALUES ('next', E'{"b":\\n1}')`.execute(copy);
+  const { rows } = await sql<{ n: number }>`SELECT n FROM counted ORDER BY n DESC LIMIT 1`.execute(copy);
+  assert.equal(rows[0]?.n, 4);
+  const again = await dump(copy);
+  assert.equal(again.filter((line) => line.startsWith('counted\t')).length, 4);
+});
+
+test('a database that no service has used has no backup', async () => {
+  await using db = await open();
+  await assert.rejects(dump(db), /the database is empty/u);
+});

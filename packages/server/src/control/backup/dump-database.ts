@@ -1,0 +1,59 @@
+/** The lines of a backup (backup-format.ts), all as of one moment, while others go on reading and writing. */
+import { sql } from 'kysely';
+import type { Database } from '../db/database.ts';
+import { listAppliedMigrations } from '../db/migrate.ts';
+import { BackupError, formatRow, FORMAT, FORMAT_VERSION, type BackupHead } from './backup-format.ts';
+import { listTables } from './backup-tables.ts';
+
+const ROWS_AT_ONCE = 500;
+
+/** Only in a transaction that {@link asOfOneMoment} began. */
+export async function* dumpDatabase(transaction: Database, service: string): AsyncGenerator<string> {
+  const migration = (await listAppliedMigrations(transaction)).at(-1);
+  if (migration === undefined)
+    throw new BackupError('the database is empty: no service has been started on it');
+  const created_at = new Date().toISOString();
+  const head: BackupHead = { format: FORMAT, version: FORMAT_VERSION, service, migration, created_at };
+  yield `${JSON.stringify(head)}\n`;
+  let count = 0;
+  for (const { name } of await listTables(transaction)) {
+    for await (const rows of readTable(transaction, name)) {
+      count += rows.length;
+      yield rows.map((row) => formatRow(name, row)).join('');
+    }
+  }
+  yield `${JSON.stringify({ rows: count })}\n`;
+}
+
+/** Runs `work` on a view of the database that nobody changes. */
+export async function asOfOneMoment<T>(
+  db: Database,
+  work: (transaction: Database) => Promise<T>,
+): Promise<T> {
+  return db
+    .transaction()
+    .setIsolationLevel('repeatable read')
+    .setAccessMode('read only')
+    .execute(async (transaction) => {
+      // The forms that every version reads back, whatever the server's own settings are.
+      await sql`SET LOCAL bytea_output = 'hex'`.execute(transaction);
+      await sql`SET LOCAL extra_float_digits = 1`.execute(transaction);
+      return work(transaction);
+    });
+}
+
+/** A line break is only between tokens, in columns of type json: in texts JSON has it as \n. */
+async function* readTable(transaction: Database, name: string): AsyncGenerator<string[]> {
+  await sql`
+    DECLARE backup_rows NO SCROLL CURSOR FOR
+    SELECT replace(row_to_json(whole_row)::text, E'\\n', ' ') AS row FROM ${sql.table(name)} AS whole_row`.execute(
+    transaction,
+  );
+  for (;;) {
+    const { rows } = await sql<{ row: string }>`
+      FETCH ${sql.lit(ROWS_AT_ONCE)} FROM backup_rows`.execute(transaction);
+    if (rows.length === 0) break;
+    yield rows.map(({ row }) => row);
+  }
+  await sql`CLOSE backup_rows`.execute(transaction);
+}

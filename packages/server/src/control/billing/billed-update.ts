@@ -1,0 +1,87 @@
+/**
+ * A change of a sandbox's row, and in the same statement what it means for the bill: a stretch of running that is over
+ * becomes a segment, a sandbox that has ended is added to the sums of its organization and loses its secrets. Either all of
+ * it is made or nothing.
+ */
+import { sql, type QueryCreator } from 'kysely';
+import type { Database } from '../db/database.ts';
+import type { SandboxRow, SandboxUpdate, Tables } from '../db/tables.ts';
+import { findClosedStretch, type Stretch } from './stretch.ts';
+
+/** Undefined when the sandbox is no longer in the state of `from`. */
+export async function updateBilled(
+  db: Database,
+  from: SandboxRow,
+  change: SandboxUpdate,
+): Promise<SandboxRow | undefined> {
+  const stretch = findClosedStretch(from, change);
+  const isEnd = change.ended_at !== undefined && change.ended_at !== null;
+  if (stretch === undefined && !isEnd) return buildUpdate(db, from, change).executeTakeFirst();
+  const changed = db.with('changed', (creator) => buildUpdate(creator, from, change));
+  const billed = changed
+    .with('segment', (creator) => insertSegment(creator, stretch))
+    .with('account', (creator) => addToAccount(creator))
+    .with('forgotten', (creator) => forget(creator, 'sandbox_credentials'))
+    .with('passed', (creator) => forget(creator, 'egress_cursors'));
+  return billed.selectFrom('changed').selectAll().executeTakeFirst();
+}
+
+type Changed = Tables & { changed: Tables['sandboxes'] };
+
+function buildUpdate(creator: QueryCreator<Tables>, { id, status }: SandboxRow, change: SandboxUpdate) {
+  return creator
+    .updateTable('sandboxes')
+    .set(change)
+    .where('id', '=', id)
+    .where('status', '=', status)
+    .returningAll();
+}
+
+function insertSegment(creator: QueryCreator<Changed>, stretch: Stretch = { startedAt: 0, endedAt: 0 }) {
+  return creator
+    .insertInto('billing_segments')
+    .columns(['sandbox_id', 'organization_id', 'team_id', 'vcpus', 'mem_mib', 'started_at', 'ended_at'])
+    .expression(
+      creator
+        .selectFrom('changed')
+        .select(['id', 'organization_id', 'team_id', 'vcpus', 'mem_mib'])
+        .select([
+          sql<number>`${stretch.startedAt}::bigint`.as('started_at'),
+          sql<number>`${stretch.endedAt}::bigint`.as('ended_at'),
+        ])
+        .where(sql<boolean>`${stretch.endedAt}::bigint > ${stretch.startedAt}::bigint`),
+    );
+}
+
+/** What nobody needs of a sandbox that has ended. */
+function forget(creator: QueryCreator<Changed>, table: 'sandbox_credentials' | 'egress_cursors') {
+  return creator
+    .deleteFrom(table)
+    .where('sandbox_id', 'in', (select) =>
+      select.selectFrom('changed').select('id').where('ended_at', 'is not', null),
+    );
+}
+
+function addToAccount(creator: QueryCreator<Changed>) {
+  return creator
+    .insertInto('billing_accounts')
+    .columns(['organization_id', 'ended_sandboxes', 'vcpu_ms', 'mem_mib_ms'])
+    .expression(
+      creator
+        .selectFrom('changed')
+        .select([
+          'organization_id',
+          sql<number>`1`.as('ended_sandboxes'),
+          sql<string>`vcpus * billed_ms`.as('vcpu_ms'),
+          sql<string>`mem_mib * billed_ms`.as('mem_mib_ms'),
+        ])
+        .where('ended_at', 'is not', null),
+    )
+    .onConflict((conflict) =>
+      conflict.column('organization_id').doUpdateSet({
+        ended_sandboxes: sql`billing_accounts.ended_sandboxes + excluded.ended_sandboxes`,
+        vcpu_ms: sql`billing_accounts.vcpu_ms + excluded.vcpu_ms`,
+        mem_mib_ms: sql`billing_accounts.mem_mib_ms + excluded.mem_mib_ms`,
+      }),
+    );
+}

@@ -1,0 +1,75 @@
+/** What each organization has used and was granted, read in one statement: no sandbox is in it twice, or in between. */
+import type { Consumption } from '@coppice/contract';
+import { sql } from 'kysely';
+import type { HostMoment } from '../../lib/host-clock.ts';
+import type { Database } from '../db/database.ts';
+import { addConsumption, consumptionOf, NOTHING_USED } from './consumption.ts';
+import { findBilledToDateMs, type BillableRow } from './stretch.ts';
+
+export interface BillingAccount {
+  organizationId: string;
+  endedSandboxes: number;
+  ended: Consumption;
+  live: readonly BillableRow[];
+  grantedCents: number;
+  hasWelcome: boolean;
+  /** Unix milliseconds; null while there is credit, or nobody has looked. */
+  exhaustedAt: number | null;
+}
+
+interface AccountRow {
+  organization_id: string;
+  ended_sandboxes: number;
+  vcpu_ms: string;
+  mem_mib_ms: string;
+  exhausted_at: number | null;
+  granted_cents: number;
+  has_welcome: boolean;
+  live: BillableRow[];
+}
+
+/** Those of the organizations that there are. */
+export async function readAccounts(
+  db: Database,
+  organizationIds: readonly string[],
+): Promise<BillingAccount[]> {
+  const { rows } = await sql<AccountRow>`
+    SELECT
+      organization.id AS organization_id,
+      coalesce(ended_sandboxes, 0) AS ended_sandboxes,
+      coalesce(vcpu_ms, 0) AS vcpu_ms,
+      coalesce(mem_mib_ms, 0) AS mem_mib_ms,
+      exhausted_at,
+      (SELECT coalesce(sum(cents), 0)::bigint FROM credit_grants
+        WHERE organization_id = organization.id) AS granted_cents,
+      EXISTS (SELECT FROM credit_grants
+        WHERE organization_id = organization.id AND kind = 'welcome') AS has_welcome,
+      (SELECT coalesce(json_agg(live), '[]') FROM (
+        SELECT id, team_id, status, vcpus, mem_mib, boot_id, created_at, created_boot_ms, last_active_at, last_seen_at,
+          last_seen_boot_ms, billed_ms, hibernated_ms
+        FROM sandboxes
+        WHERE organization_id = organization.id AND status IN ('creating', 'running', 'hibernated')) live) AS live
+    FROM organizations organization
+    LEFT JOIN billing_accounts account ON account.organization_id = organization.id
+    WHERE organization.id = ANY(${[...organizationIds]})`.execute(db);
+  return rows.map(toAccount);
+}
+
+/** What its sandboxes that are alive have used up to now. */
+export function sumLive({ live }: BillingAccount, now: HostMoment): Consumption {
+  return live
+    .map((row) => consumptionOf(row.vcpus, row.mem_mib, findBilledToDateMs(row, now)))
+    .reduce(addConsumption, NOTHING_USED);
+}
+
+function toAccount(row: AccountRow): BillingAccount {
+  return {
+    organizationId: row.organization_id,
+    endedSandboxes: row.ended_sandboxes,
+    ended: { vcpuMs: BigInt(row.vcpu_ms), memMiBMs: BigInt(row.mem_mib_ms) },
+    live: row.live,
+    grantedCents: row.granted_cents,
+    hasWelcome: row.has_welcome,
+    exhaustedAt: row.exhausted_at,
+  };
+}

@@ -1,0 +1,100 @@
+/**
+ * Looks every few seconds whether the organizations whose sandboxes run still have credit.
+ *
+ *     left > 0 ──► left ≤ 0: exhausted_at is written ── grace ──► its running sandboxes are hibernated, a few at a time
+ *        ▲                                                           │ one that fails runs on, and is tried again
+ *        └──────────── a grant: exhausted_at is forgotten ───────────┘ nothing is destroyed; a resume is what it takes
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import type { Database } from '../db/database.ts';
+import type { LiveDrivers } from '../sandbox/live-drivers.ts';
+import type { SandboxDriver } from '../sandbox/sandbox-driver.ts';
+import { type Balance, type Credit } from './credit.ts';
+import { setExhausted } from './credit-store.ts';
+
+/** Each writes a guest's memory to disk. */
+const MAX_HIBERNATIONS = 4;
+
+export interface CreditKeeperParts {
+  credit: Credit;
+  db: Database;
+  drivers: LiveDrivers;
+  intervalMs: number;
+  graceMs: number;
+  log: Logger;
+}
+
+export class CreditKeeper implements AsyncDisposable {
+  readonly #parts: CreditKeeperParts;
+  readonly #stop = new AbortController();
+  readonly #hibernating = new Map<string, Promise<void>>();
+  #loop: Promise<void> = Promise.resolve();
+
+  constructor(parts: CreditKeeperParts) {
+    this.#parts = parts;
+  }
+
+  start(): void {
+    if (this.#parts.credit.isOn) this.#loop = this.#run();
+  }
+
+  /** Hibernations that are under way go on: they are the drivers'. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    await this.#loop;
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      await this.#check().catch((error: unknown) =>
+        this.#parts.log.warn({ err: error }, 'credit could not be checked; tried again'),
+      );
+      await delay(this.#parts.intervalMs, undefined, { signal }).catch(() => undefined);
+    }
+  }
+
+  async #check(): Promise<void> {
+    const running = this.#parts.drivers.list().filter(({ row }) => row.status === 'running');
+    const organizationIds = [...new Set(running.map(({ row }) => row.organization_id))];
+    if (organizationIds.length === 0) return;
+    for (const balance of await this.#parts.credit.readBalances(organizationIds)) {
+      const { organizationId } = balance.account;
+      const isOver = await this.#noteExhausted(balance);
+      if (isOver) this.#hibernate(running.filter(({ row }) => row.organization_id === organizationId));
+    }
+  }
+
+  /** True when the grace is over, too. */
+  async #noteExhausted({ account, leftUnits, now }: Balance): Promise<boolean> {
+    const { db, graceMs, log } = this.#parts;
+    const { organizationId, exhaustedAt } = account;
+    const isExhausted = leftUnits <= 0n;
+    if (isExhausted !== (exhaustedAt !== null)) {
+      await setExhausted(db, organizationId, isExhausted ? now.wallMs : null);
+      log.info({ organization_id: organizationId, exhausted: isExhausted }, 'credit has changed');
+    }
+    return isExhausted && now.wallMs - (exhaustedAt ?? now.wallMs) >= graceMs;
+  }
+
+  #hibernate(drivers: readonly SandboxDriver[]): void {
+    for (const driver of drivers) {
+      const { id, status } = driver.row;
+      if (this.#hibernating.size >= MAX_HIBERNATIONS) return;
+      if (status !== 'running' || driver.isBusy || this.#hibernating.has(id)) continue;
+      const work = this.#hibernateOne(driver).finally(() => this.#hibernating.delete(id));
+      this.#hibernating.set(id, work);
+    }
+  }
+
+  async #hibernateOne(driver: SandboxDriver): Promise<void> {
+    const log = this.#parts.log.child({ sandbox_id: driver.row.id });
+    try {
+      await driver.hibernate();
+      log.info('hibernated, as the credit of its organization is used up');
+    } catch (error) {
+      log.warn({ err: error }, 'a sandbox without credit could not be hibernated; tried again');
+    }
+  }
+}

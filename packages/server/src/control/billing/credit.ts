@@ -1,0 +1,74 @@
+/** Credit, where the operator gives any: what may begin while it lasts. Without it everything may. */
+import { AppError, COST_UNITS_PER_CENT } from '@coppice/contract';
+import type { HostMoment } from '../../lib/host-clock.ts';
+import type { Database } from '../db/database.ts';
+import { momentOf, type Clock } from '../sandbox/clock.ts';
+import { readAccounts, type BillingAccount } from './billing-accounts.ts';
+import { findCreditLeft, findSpent } from './credit-balance.ts';
+import { grantWelcome } from './credit-store.ts';
+
+export interface CreditParts {
+  db: Database;
+  clock: Clock;
+  /** What every organization is given; undefined when there is no such thing as credit here. */
+  welcomeCents: number | undefined;
+}
+
+export interface Balance {
+  account: BillingAccount;
+  leftUnits: bigint;
+  now: HostMoment;
+}
+
+export class Credit {
+  readonly #parts: CreditParts;
+
+  constructor(parts: CreditParts) {
+    this.#parts = parts;
+  }
+
+  get isOn(): boolean {
+    return this.#parts.welcomeCents !== undefined;
+  }
+
+  /** Throws `credit_exhausted`: nothing new may run. Asked before a create, a fork, a restore and a resume. */
+  async require(organizationId: string): Promise<void> {
+    if (!this.isOn) return;
+    const [balance] = await this.readBalances([organizationId]);
+    if (balance !== undefined && balance.leftUnits > 0n) return;
+    throw new AppError(
+      'credit_exhausted',
+      "the organization's credit is used up: nothing new runs, and what runs is hibernated; it goes on when there is more credit",
+    );
+  }
+
+  /** Now, with the welcome of those that had none yet. */
+  async readBalances(organizationIds: readonly string[]): Promise<Balance[]> {
+    const accounts = await this.#read(organizationIds);
+    const unwelcomed = accounts.filter(({ hasWelcome }) => !hasWelcome);
+    if (!this.isOn || unwelcomed.length === 0) return accounts;
+    for (const balance of unwelcomed) await this.#welcome(balance);
+    return this.#read(organizationIds);
+  }
+
+  /** The moment is taken first: what is read is billed no further than it was when it was read. */
+  async #read(organizationIds: readonly string[]): Promise<(Balance & { hasWelcome: boolean })[]> {
+    const now = momentOf(this.#parts.clock);
+    const accounts = await readAccounts(this.#parts.db, organizationIds);
+    return accounts.map((account) => ({
+      account,
+      leftUnits: findCreditLeft(account, now),
+      now,
+      hasWelcome: account.hasWelcome,
+    }));
+  }
+
+  async #welcome({ account, now }: Balance): Promise<void> {
+    const spentCents = (findSpent(account, now) + COST_UNITS_PER_CENT - 1n) / COST_UNITS_PER_CENT;
+    await grantWelcome(this.#parts.db, {
+      organizationId: account.organizationId,
+      cents: this.#parts.welcomeCents ?? 0,
+      spentCents: Number(spentCents),
+    });
+  }
+}

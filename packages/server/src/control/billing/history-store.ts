@@ -1,0 +1,70 @@
+/** Sandboxes that have ended, in SQL, newest end first. */
+import { costCents, formatImageReference, parseImageReference, type HistoryRecord } from '@coppice/contract';
+import { sql, type RawBuilder } from 'kysely';
+import type { Database } from '../db/database.ts';
+import type { SandboxRow } from '../db/tables.ts';
+
+export interface HistoryFilter {
+  organizationId: string;
+  statuses: readonly ('destroyed' | 'failed')[];
+  /** All must be equal. */
+  labels: Readonly<Record<string, string>>;
+  /** Unix milliseconds of the end, inclusive. */
+  from?: number | undefined;
+  /** Not inclusive. */
+  to?: number | undefined;
+  /** Resolved, or as a create takes it. */
+  image?: string | undefined;
+  limit: number;
+  /** Only those that ended before this one. */
+  after?: { endedAt: number; id: string };
+}
+
+export async function listHistory(db: Database, filter: HistoryFilter): Promise<SandboxRow[]> {
+  const { organizationId, statuses, labels, from, to, image, limit, after } = filter;
+  let query = db
+    .selectFrom('sandboxes')
+    .selectAll()
+    .where('organization_id', '=', organizationId)
+    .where('ended_at', 'is not', null)
+    .orderBy('ended_at', 'desc')
+    .orderBy('id', 'desc')
+    .limit(limit);
+  if (statuses.length === 1) query = query.where('status', 'in', [...statuses]);
+  if (Object.keys(labels).length > 0)
+    query = query.where(sql<boolean>`labels @> ${JSON.stringify(labels)}::jsonb`);
+  if (from !== undefined) query = query.where('ended_at', '>=', from);
+  if (to !== undefined) query = query.where('ended_at', '<', to);
+  if (image !== undefined) query = query.where(isOfImage(image));
+  if (after !== undefined)
+    query = query.where(sql<boolean>`(ended_at, id) < (${after.endedAt}, ${after.id})`);
+  return query.execute();
+}
+
+export function buildHistoryRecord(row: SandboxRow): HistoryRecord {
+  return {
+    id: row.id,
+    status: row.status === 'failed' ? 'failed' : 'destroyed',
+    status_reason: row.status_reason,
+    team_id: row.team_id,
+    image: row.image,
+    vcpus: row.vcpus,
+    mem_mib: row.mem_mib,
+    labels: row.labels,
+    create_ms: row.create_ms,
+    created_at: new Date(row.created_at).toISOString(),
+    destroyed_at: new Date(row.ended_at ?? row.created_at).toISOString(),
+    uptime_ms: row.uptime_ms,
+    billed_ms: row.billed_ms,
+    cpu_ms: row.cpu_ms,
+    mem_peak_bytes: row.mem_peak_bytes,
+    cost_cents: costCents(BigInt(row.cost_units)),
+  };
+}
+
+/** As it was asked for, if that is all there is of a create that failed, or with the digest that it was resolved to. */
+function isOfImage(image: string): RawBuilder<boolean> {
+  const resolved = formatImageReference(parseImageReference(image));
+  const prefix = resolved.replaceAll(/[\\%_]/g, '\\$&');
+  return sql<boolean>`(image IN (${image}, ${resolved}) OR image LIKE ${`${prefix}@%`})`;
+}

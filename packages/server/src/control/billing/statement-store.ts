@@ -1,0 +1,148 @@
+/**
+ * What an organization's sandboxes ran in a month, from their segments and from what runs now, all of one moment: each
+ * stretch is cut at the borders of the month, so that the months of a sandbox add up to its bill to the millisecond.
+ */
+import type { Consumption } from '@coppice/contract';
+import { sql } from 'kysely';
+import type { HostMoment } from '../../lib/host-clock.ts';
+import type { Database } from '../db/database.ts';
+import type { SandboxRow } from '../db/tables.ts';
+import { findAgeWhenSeenMs } from '../sandbox/lifetime.ts';
+import type { Month } from './month.ts';
+import { findOpenStretch } from './stretch.ts';
+
+export interface MonthQuery {
+  organizationId: string;
+  month: Month;
+  /** Before the query. */
+  now: HostMoment;
+  /** At most so many lines. */
+  limit: number;
+  /** Only those of sandboxes whose ids come after this one. */
+  after: string;
+}
+
+export interface MonthLine {
+  sandboxId: string;
+  teamId: string;
+  image: string;
+  vcpus: number;
+  memMiB: number;
+  billedMs: number;
+}
+
+export interface TeamSum extends Consumption {
+  teamId: string;
+  sandboxes: number;
+}
+
+export interface MonthPage {
+  lines: MonthLine[];
+  teams: TeamSum[];
+  /** True when nothing that is alive can change it any more. */
+  isSettled: boolean;
+}
+
+export async function readMonth(db: Database, query: MonthQuery): Promise<MonthPage> {
+  return db
+    .transaction()
+    .setIsolationLevel('repeatable read')
+    .setAccessMode('read only')
+    .execute(async (transaction) => {
+      const alive = await listUnsettled(transaction, query.organizationId);
+      const pieces = buildPieces(query, alive);
+      return {
+        lines: await readLines(transaction, pieces, query),
+        teams: await readTeams(transaction, pieces),
+        isSettled: alive.every((row) => isSettled(row, query.month)),
+      };
+    });
+}
+
+/** Page after page, each of the moment when it is read. */
+export async function* readMonthLines(
+  db: Database,
+  query: Omit<MonthQuery, 'after' | 'now'>,
+  now: () => HostMoment,
+): AsyncGenerator<MonthLine[], void, undefined> {
+  for (let after = ''; ;) {
+    const moment = now();
+    const alive = await listUnsettled(db, query.organizationId);
+    const full = { ...query, after, now: moment };
+    const lines = await readLines(db, buildPieces(full, alive), full);
+    if (lines.length > 0) yield lines;
+    const last = lines.at(-1);
+    if (last === undefined || lines.length < query.limit) return;
+    after = last.sandboxId;
+  }
+}
+
+function listUnsettled(db: Database, organizationId: string): Promise<SandboxRow[]> {
+  return db
+    .selectFrom('sandboxes')
+    .selectAll()
+    .where('organization_id', '=', organizationId)
+    .where('status', 'in', ['creating', 'running'])
+    .execute();
+}
+
+/** What was seen to run after the month is billed for all of it, however it ends; a create may still come to nothing. */
+function isSettled(row: SandboxRow, { to }: Month): boolean {
+  const seenAt = row.status === 'creating' ? row.created_at : row.created_at + findAgeWhenSeenMs(row);
+  return seenAt >= to;
+}
+
+/** A relation: what each stretch has of the month. */
+function buildPieces({ organizationId, month, now }: MonthQuery, alive: readonly SandboxRow[]) {
+  const open = alive.flatMap((row) => {
+    const stretch = findOpenStretch(row, now);
+    if (stretch === undefined) return [];
+    const { id: sandbox_id, team_id, vcpus, mem_mib } = row;
+    return [
+      { sandbox_id, team_id, vcpus, mem_mib, started_at: stretch.startedAt, ended_at: stretch.endedAt },
+    ];
+  });
+  const { from, to } = month;
+  const cut = sql`least(ended_at, ${to}::bigint) - greatest(started_at, ${from}::bigint)`;
+  return sql`(
+    SELECT sandbox_id, team_id, vcpus, mem_mib, ${cut} AS ms FROM billing_segments
+    WHERE organization_id = ${organizationId} AND ended_at > ${from} AND started_at < ${to}
+    UNION ALL
+    SELECT sandbox_id, team_id, vcpus, mem_mib, ${cut} AS ms
+    FROM jsonb_to_recordset(${JSON.stringify(open)}::jsonb)
+      AS open(sandbox_id text, team_id text, vcpus int, mem_mib int, started_at bigint, ended_at bigint)
+    WHERE ended_at > ${from} AND started_at < ${to})`;
+}
+
+type Pieces = ReturnType<typeof buildPieces>;
+
+async function readLines(
+  db: Database,
+  pieces: Pieces,
+  { after, limit }: Pick<MonthQuery, 'after' | 'limit'>,
+): Promise<MonthLine[]> {
+  const { rows } = await sql<Omit<MonthLine, 'billedMs'> & { billedMs: string }>`
+    SELECT piece.sandbox_id AS "sandboxId", piece.team_id AS "teamId", image, piece.vcpus, piece.mem_mib AS "memMiB",
+      ms AS "billedMs"
+    FROM (
+      SELECT sandbox_id, team_id, vcpus, mem_mib, sum(ms) AS ms FROM ${pieces} pieces
+      WHERE sandbox_id > ${after} COLLATE "C"
+      GROUP BY sandbox_id, team_id, vcpus, mem_mib ORDER BY sandbox_id COLLATE "C" LIMIT ${limit}) piece
+    JOIN sandboxes ON sandboxes.id = piece.sandbox_id
+    ORDER BY piece.sandbox_id COLLATE "C"`.execute(db);
+  return rows.map(({ sandboxId, teamId, image, vcpus, memMiB, billedMs }) => {
+    return { sandboxId, teamId, image, vcpus, memMiB, billedMs: Number(billedMs) };
+  });
+}
+
+async function readTeams(db: Database, pieces: Pieces): Promise<TeamSum[]> {
+  const { rows } = await sql<{ teamId: string; sandboxes: number; vcpuMs: string; memMiBMs: string }>`
+    SELECT team_id AS "teamId", count(*) AS sandboxes, sum(vcpu_ms) AS "vcpuMs", sum(mem_mib_ms) AS "memMiBMs"
+    FROM (
+      SELECT sandbox_id, team_id, sum(vcpus * ms) AS vcpu_ms, sum(mem_mib * ms) AS mem_mib_ms
+      FROM ${pieces} pieces GROUP BY sandbox_id, team_id) sandbox
+    GROUP BY team_id ORDER BY team_id`.execute(db);
+  return rows.map(({ teamId, sandboxes, vcpuMs, memMiBMs }) => {
+    return { teamId, sandboxes, vcpuMs: BigInt(vcpuMs), memMiBMs: BigInt(memMiBMs) };
+  });
+}

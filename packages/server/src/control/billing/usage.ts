@@ -1,0 +1,27 @@
+/** The rollup of an organization, up to a moment. Pure. */
+import { costCents, costOf, type UsageRecord } from '@coppice/contract';
+import type { HostMoment } from '../../lib/host-clock.ts';
+import { sumLive, type BillingAccount } from './billing-accounts.ts';
+import { addConsumption, showConsumption } from './consumption.ts';
+import { findCreditLeft } from './credit-balance.ts';
+
+export function buildUsage(account: BillingAccount, now: HostMoment, hasCredit: boolean): UsageRecord {
+  const live = sumLive(account, now);
+  const { cpu_seconds, mem_seconds, cost_cents } = showConsumption(addConsumption(live, account.ended));
+  return {
+    active_sandboxes: account.live.length,
+    history_sandboxes: account.endedSandboxes,
+    active_cost_cents: costCents(costOf(live)),
+    history_cost_cents: costCents(costOf(account.ended)),
+    total_cost_cents: cost_cents,
+    cpu_seconds,
+    mem_seconds,
+    ...(hasCredit
+      ? {
+          credit_cents: account.grantedCents,
+          credit_left_cents: costCents(findCreditLeft(account, now)),
+        }
+      : {}),
+    as_of: new Date(now.wallMs).toISOString(),
+  };
+}

@@ -1,0 +1,42 @@
+/** What people's accounts need beyond teams-migration.ts. */
+import { sql, type Kysely } from 'kysely';
+import type { Migration } from 'kysely/migration';
+
+type Database = Kysely<unknown>;
+
+export const accountsMigration: Migration = {
+  async up(db: Database) {
+    await markFirstOrganization(db);
+    await describeSessions(db);
+    await sql`ALTER TABLE previews ADD COLUMN api_key_id text REFERENCES api_keys (id)`.execute(db);
+    await sql`CREATE INDEX invitations_by_organization ON invitations (organization_id)`.execute(db);
+  },
+};
+
+/** The first organization stays the first when it is renamed; and whose name another one has is nobody's business. */
+async function markFirstOrganization(db: Database): Promise<void> {
+  await sql`ALTER TABLE organizations ADD COLUMN is_first boolean NOT NULL DEFAULT false`.execute(db);
+  await sql`UPDATE organizations SET is_first = true WHERE name = 'default'`.execute(db);
+  await sql`CREATE UNIQUE INDEX organizations_first ON organizations (is_first) WHERE is_first`.execute(db);
+  await sql`ALTER TABLE organizations DROP CONSTRAINT organizations_name_key`.execute(db);
+}
+
+/** Of those that there are it is not known where they were begun. */
+async function describeSessions(db: Database): Promise<void> {
+  await sql`
+    ALTER TABLE login_sessions
+      ADD COLUMN id text UNIQUE,
+      ADD COLUMN last_used_at bigint,
+      ADD COLUMN client_address text NOT NULL DEFAULT '',
+      ADD COLUMN user_agent text NOT NULL DEFAULT ''`.execute(db);
+  await sql`
+    UPDATE login_sessions SET
+      id = 'ses' || left(md5(sha256::text), 20), last_used_at = created_at`.execute(db);
+  await sql`
+    ALTER TABLE login_sessions
+      ALTER COLUMN id SET NOT NULL,
+      ALTER COLUMN last_used_at SET NOT NULL,
+      ALTER COLUMN client_address DROP DEFAULT,
+      ALTER COLUMN user_agent DROP DEFAULT`.execute(db);
+  await sql`CREATE INDEX login_sessions_by_age ON login_sessions (expires_at)`.execute(db);
+}

@@ -1,0 +1,47 @@
+/** Tables of money and limits: see tables.ts. */
+import type { Generated } from 'kysely';
+
+/** A stretch of running that is over: what it is billed for lies between its times. */
+export interface BillingSegmentTable {
+  sandbox_id: string;
+  organization_id: string;
+  team_id: string;
+  started_at: number;
+  ended_at: number;
+  vcpus: number;
+  mem_mib: number;
+}
+
+/** Sums over the sandboxes that have ended, as text: `numeric(40,0)`. */
+export interface BillingAccountTable {
+  organization_id: string;
+  ended_sandboxes: number;
+  vcpu_ms: string;
+  mem_mib_ms: string;
+  /** Since when there is no credit left; null while there is. */
+  exhausted_at: number | null;
+}
+
+export interface CreditGrantTable {
+  id: Generated<string>;
+  organization_id: string;
+  /** Whole cents; below 0 takes back. */
+  cents: number;
+  /** `welcome` once for each organization; `before` settles what it had cost until then. */
+  kind: Generated<'welcome' | 'before' | 'operator'>;
+  note: Generated<string>;
+  created_at: Generated<number>;
+}
+
+/** Null: as the settings say. 0: no limit. */
+export interface OrganizationLimitsTable {
+  organization_id: string;
+  sandboxes: number | null;
+  vcpus: number | null;
+  mem_mib: number | null;
+  open_requests: number | null;
+  open_streams: number | null;
+  snapshot_bytes: number | null;
+  rate_limit_rps: number | null;
+  rate_limit_burst: number | null;
+}

@@ -1,0 +1,38 @@
+/** What of networks and credentials goes into audit logs: rules and services, never a secret. */
+import { createHash } from 'node:crypto';
+import { canonicalize, type AuditData, type NetworkPolicy } from '@coppice/contract';
+import type { AuditNote } from '../audit/audit-chain.ts';
+import type { Grant } from './grant.ts';
+
+/** More are told by their number and their hash. */
+const MAX_TOLD_RULES = 100;
+
+export function buildPolicyNote(policy: NetworkPolicy): AuditNote {
+  return { event: 'policy.changed', data: describePolicy(policy) };
+}
+
+export function buildCredentialsNote(grants: readonly Grant[]): AuditNote {
+  const credentials = grants.map(({ service, endpoints }) => ({
+    service,
+    endpoints: endpoints === null ? null : [...endpoints],
+  }));
+  return { event: 'credentials.changed', data: { credentials } };
+}
+
+export function describePolicy({
+  profile,
+  default: standard,
+  allow,
+  deny,
+}: NetworkPolicy): AuditData<'policy.changed'> {
+  const rules = allow.length + deny.length;
+  const isOpen = standard === 'allow' && deny.length === 0;
+  const text = canonicalize({ default: standard, allow, deny });
+  return {
+    policy: profile ?? (isOpen ? 'unrestricted' : 'rules'),
+    default: standard,
+    rules,
+    ...(rules > MAX_TOLD_RULES ? {} : { allow, deny }),
+    sha256: createHash('sha256').update(text).digest('hex'),
+  };
+}

@@ -1,0 +1,118 @@
+/** Notes of the egress process on their way into audit logs, with a control and a runner that go away in the middle. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import type { EgressNote } from '../../lib/egress-protocol.ts';
+import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
+import { verifyLog } from '../testing/verify-log.ts';
+
+let harness: ControlHarness;
+before(async () => {
+  harness = await startHarness();
+});
+after(() => harness[Symbol.asyncDispose]());
+
+const blocked = (port: number, ts = new Date().toISOString()): EgressNote => ({
+  event: 'network.blocked',
+  ts,
+  data: { domain: 'a.test', port, reason: 'not_allowed', count: 1 },
+});
+
+interface Entry {
+  event: string;
+  ts: string;
+  data: { port?: number };
+}
+
+async function listEntries(id: string): Promise<Entry[]> {
+  const text = await (await harness.fetch('GET', `/v1/runs/${id}/audit`)).text();
+  return text
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as Entry);
+}
+
+const listPorts = async (id: string) =>
+  (await listEntries(id)).flatMap(({ data }) => (data.port === undefined ? [] : [data.port]));
+const acknowledged = () => waitFor('the acknowledgement', () => harness.runner.notes.size === 0);
+
+test('notes come into the log in their order, with the time at which it was', async () => {
+  const { id } = await harness.create();
+  const ts = new Date(Date.now() + 5).toISOString();
+  await waitFor('the time', () => Date.now() > Date.parse(ts));
+  for (let port = 1; port <= 300; port += 1) harness.runner.note(id, blocked(port, ts));
+  const status = { service: 'openai', method: 'POST', path: '/v1/x', status: 200 };
+  harness.runner.note(id, { event: 'credential.proxied', ts, data: status });
+  await acknowledged();
+  assert.deepEqual(
+    await listPorts(id),
+    Array.from({ length: 300 }, (_, index) => index + 1),
+  );
+  const last = (await listEntries(id)).at(-1);
+  assert.deepEqual([last?.event, last?.ts, last?.data], ['credential.proxied', ts, status]);
+  assert.equal(await verifyLog(harness, id), 302);
+});
+
+test('a note that is told again is written once', async () => {
+  const { id } = await harness.create();
+  const seq = harness.runner.note(id, blocked(1));
+  await acknowledged();
+  // As after a crash between commit and acknowledgement.
+  const event = { seq, type: 'egress_note' as const, vm_id: id, note: blocked(1) };
+  await harness.stopControl();
+  harness.runner.notes.set(seq, event);
+  harness.runner.note(id, blocked(2));
+  await harness.startControl();
+  await acknowledged();
+  assert.deepEqual(await listPorts(id), [1, 2]);
+});
+
+test('what was noted while control was away is written when it is back', async () => {
+  const { id } = await harness.create();
+  await harness.stopControl();
+  harness.runner.note(id, blocked(7));
+  harness.runner.endVm(id, 'guest_shutdown');
+  await harness.startControl();
+  await harness.waitForRecord(id, (record) => record.status === 'destroyed');
+  const events = (await listEntries(id)).map(({ event }) => event);
+  assert.deepEqual(events, ['sandbox.created', 'network.blocked', 'sandbox.destroyed']);
+});
+
+test('a destroy waits for what was noted before', async () => {
+  const { id } = await harness.create();
+  harness.runner.onDelete = (deleted) => {
+    for (let port = 1; port <= 50; port += 1) harness.runner.note(deleted, blocked(port));
+  };
+  try {
+    assert.equal((await harness.call('DELETE', `/v1/runs/${id}`)).status, 200);
+  } finally {
+    harness.runner.onDelete = () => undefined;
+  }
+  assert.equal((await listPorts(id)).length, 50);
+  assert.equal((await listEntries(id)).at(-1)?.event, 'sandbox.destroyed');
+});
+
+test('the first entry is that of the create, also when the guest was faster', async () => {
+  let made = '';
+  harness.runner.onCreate = (id) => {
+    made = id;
+    harness.runner.note(id, blocked(9));
+  };
+  const { id } = await harness.create();
+  harness.runner.onCreate = () => undefined;
+  assert.equal(id, made);
+  await acknowledged();
+  const events = (await listEntries(id)).map(({ event }) => event);
+  assert.deepEqual(events, ['sandbox.created', 'network.blocked']);
+});
+
+test('what comes after the end, or for nobody, is dropped with a line in the log', async () => {
+  const { id } = await harness.create();
+  await harness.call('DELETE', `/v1/runs/${id}`);
+  const count = (await listEntries(id)).length;
+  harness.runner.note(id, blocked(1));
+  harness.runner.note(`run${'0'.repeat(20)}`, blocked(1));
+  await acknowledged();
+  assert.equal((await listEntries(id)).length, count);
+  const lines = harness.logLines.filter((line) => line.includes('came too late for its audit log'));
+  assert.equal(lines.length, 2);
+});

@@ -1,0 +1,164 @@
+/**
+ * Notes of the egress process, on their way from the runner into audit logs:
+ *
+ *     runner ─ egress_note … vm_ended ─► here ─► entries and cursor, in one transaction ─► acknowledged
+ *
+ * Each is written exactly once: the runner tells it until it is acknowledged, and the cursor of the sandbox says up to which
+ * event they are in its log. What comes for a log that is closed is dropped. So an end waits until the runner has told all
+ * that was before it: its own event comes last.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import { AppError } from '@coppice/contract';
+import { sql } from 'kysely';
+import type { Logger } from 'pino';
+import type { EgressNote } from '../../lib/egress-protocol.ts';
+import type { AuditNote } from '../audit/audit-chain.ts';
+import type { AuditLog } from '../audit/audit-log.ts';
+import type { Database } from '../db/database.ts';
+
+/** Of one transaction. */
+const MAX_BATCH = 256;
+/** How long an end waits for its event, which comes at once from a runner that is there. */
+const END_DEADLINE_MS = 1_000;
+
+export interface NoteEvent {
+  seq: number;
+  vm_id: string;
+  note: EgressNote;
+}
+
+interface Waiting {
+  event: NoteEvent;
+  resolve: () => void;
+  reject: (error: unknown) => void;
+}
+
+interface Line {
+  waiting: Waiting[];
+  /** Settles, never rejects, when nothing waits any more. */
+  work: Promise<void> | undefined;
+}
+
+export interface EgressNotesParts {
+  db: Database;
+  audit: Pick<AuditLog, 'commit'>;
+  log: Logger;
+}
+
+export class EgressNotes {
+  readonly #parts: EgressNotesParts;
+  readonly #lines = new Map<string, Line>();
+  /** VMs whose end the runner has told. */
+  readonly #ended = new Map<string, PromiseWithResolvers<void>>();
+
+  constructor(parts: EgressNotesParts) {
+    this.#parts = parts;
+  }
+
+  /** Resolves when it is in the log, or never will be. `begun`: the log has its first entry. */
+  take(event: NoteEvent, begun: Promise<void>): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const line = this.#lines.get(event.vm_id) ?? { waiting: [], work: undefined };
+    this.#lines.set(event.vm_id, line);
+    line.waiting.push({ event, resolve, reject });
+    line.work ??= this.#writeAll(event.vm_id, line, begun);
+    return promise;
+  }
+
+  /**
+   * The runner has told the end of a VM, and so all that was before. What waits for a log to begin is not waited for: it
+   * may be this end that decides that it never will.
+   */
+  async noteEnd(id: string, { hasBegun }: { hasBegun: boolean }): Promise<void> {
+    if (hasBegun) await this.#lines.get(id)?.work;
+    this.#endOf(id).resolve();
+  }
+
+  /** The end has been taken up: nobody waits for it any more. */
+  forgetEnd(id: string): void {
+    this.#ended.delete(id);
+  }
+
+  /** Resolves when all notes of a VM that has ended are in its log, or it has taken too long. */
+  async ended(id: string): Promise<void> {
+    const deadline = new AbortController();
+    const { promise } = this.#endOf(id);
+    try {
+      await Promise.race([promise, delay(END_DEADLINE_MS, undefined, { signal: deadline.signal })]);
+    } finally {
+      deadline.abort();
+      this.#ended.delete(id);
+    }
+  }
+
+  #endOf(id: string): PromiseWithResolvers<void> {
+    const end = this.#ended.get(id) ?? Promise.withResolvers<void>();
+    this.#ended.set(id, end);
+    return end;
+  }
+
+  async #writeAll(id: string, line: Line, begun: Promise<void>): Promise<void> {
+    await begun;
+    while (line.waiting.length > 0) {
+      const batch = line.waiting.splice(0, MAX_BATCH);
+      try {
+        await this.#write(id, batch);
+        for (const { resolve } of batch) resolve();
+      } catch (error) {
+        for (const { reject } of batch) reject(error);
+      }
+    }
+    line.work = undefined;
+    this.#lines.delete(id);
+  }
+
+  async #write(id: string, batch: readonly Waiting[]): Promise<void> {
+    const written = await this.#findCursor(id);
+    const events = batch.map(({ event }) => event).filter(({ seq }) => seq > written);
+    const last = events.at(-1);
+    if (last === undefined) return;
+    try {
+      await this.#parts.audit.commit(id, events.map(buildNote), (transaction) =>
+        moveCursor(transaction, { id, from: written, to: last.seq }),
+      );
+    } catch (error) {
+      if (!isClosed(error)) throw error;
+      this.#parts.log.warn(
+        { err: error, sandbox_id: id, notes: events.length },
+        'what a sandbox tried to reach came too late for its audit log',
+      );
+    }
+  }
+
+  async #findCursor(id: string): Promise<number> {
+    const row = await this.#parts.db
+      .selectFrom('egress_cursors')
+      .select('seq')
+      .where('sandbox_id', '=', id)
+      .executeTakeFirst();
+    return row?.seq ?? 0;
+  }
+}
+
+/** Fails when it is not where it was: the entries are in the log already, by a statement whose answer was lost. */
+async function moveCursor(
+  transaction: Database,
+  { id, from, to }: { id: string; from: number; to: number },
+): Promise<void> {
+  const { rows } = await sql`
+    INSERT INTO egress_cursors (sandbox_id, seq) VALUES (${id}, ${to})
+    ON CONFLICT (sandbox_id) DO UPDATE SET seq = excluded.seq WHERE egress_cursors.seq = ${from}
+    RETURNING seq`.execute(transaction);
+  if (rows.length === 0)
+    throw new AppError('unavailable', 'the audit log was written meanwhile; try again', { details: { id } });
+}
+
+function buildNote({ note: { event, data, ts } }: NoteEvent): AuditNote {
+  return { event, data, atMs: Date.parse(ts) } as AuditNote;
+}
+
+/** The log is closed, there is none, or nobody can write it any more. */
+function isClosed(error: unknown): boolean {
+  const codes: ReadonlySet<string> = new Set(['invalid_state', 'internal', 'secret_unreadable']);
+  return error instanceof AppError && codes.has(error.code);
+}

@@ -1,0 +1,82 @@
+/** What requests for networks and credentials are judged by: made once at start, of the operator's settings. */
+import {
+  buildProfileCatalogue,
+  buildRuleContext,
+  choosePolicy,
+  collectGrants,
+  findNetworkPath,
+  type BuiltPolicy,
+  type NetworkProfileRecord,
+  type NetworkProfilesFile,
+  type NetworkRequest,
+  type NetworkServices,
+  type PutCredentialsRequest,
+} from '@coppice/contract';
+import type { CredentialService } from '../../lib/credential-services/credential-service.ts';
+import { Secret } from '../../lib/secret.ts';
+import type { Grant } from './grant.ts';
+
+/** As the settings have it; plain JSON. */
+export interface EgressSettings {
+  openPrivateRanges: readonly string[];
+  /** Hosts of each package registry, as set-up found them. */
+  registries: Readonly<Record<string, readonly string[]>>;
+  /** The operator's own. */
+  profiles: NetworkProfilesFile['profiles'];
+  /** All that there are. */
+  services: readonly CredentialService[];
+  /** Built-in ones whose place others have taken, and with it where their secrets go. */
+  replacedServices: readonly string[];
+}
+
+export class EgressRules {
+  readonly #network: NetworkServices;
+  readonly #services: ReadonlyMap<string, CredentialService>;
+
+  /** Throws `invalid_request` that names what of the settings is wrong. */
+  constructor({ openPrivateRanges, registries, profiles, services }: EgressSettings) {
+    const context = buildRuleContext({ openPrivateRanges, registries });
+    this.#network = { context, catalogue: buildProfileCatalogue({ profiles }, context) };
+    this.#services = new Map(services.map((service) => [service.name, service]));
+  }
+
+  /** For the operator's log: rules of profiles that change nothing. */
+  get warnings(): string[] {
+    return [...this.#network.catalogue.values()].flatMap(({ warnings }) => warnings);
+  }
+
+  listProfiles(): NetworkProfileRecord[] {
+    return [...this.#network.catalogue.values()].map(({ record }) => record);
+  }
+
+  /** Unrestricted when the request says nothing of it. Throws 400 with the field and the remedy. */
+  choosePolicy(request: NetworkRequest): BuiltPolicy {
+    return choosePolicy(request, this.#network);
+  }
+
+  /** Throws 400; no message holds a secret. */
+  readGrants(request: PutCredentialsRequest): Grant[] {
+    const { credentials, credentials_v2 } = request;
+    const services = [...this.#services.values()].map(({ name, base_path }) => ({
+      name,
+      basePath: base_path,
+    }));
+    return collectGrants(
+      {
+        ...(credentials === undefined ? {} : { credentials }),
+        ...(credentials_v2 === undefined ? {} : { credentials_v2 }),
+      },
+      services,
+    ).map(({ service, key, endpoints }) => ({ service, endpoints, secret: new Secret(key) }));
+  }
+
+  /** Undefined for one that the operator has taken out since it was granted. */
+  findService(name: string): CredentialService | undefined {
+    return this.#services.get(name);
+  }
+}
+
+/** Whether a network that filters is needed for it. */
+export function isRestricted({ policy }: BuiltPolicy): boolean {
+  return findNetworkPath(policy) === 'proxy';
+}

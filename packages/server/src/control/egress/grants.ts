@@ -1,0 +1,77 @@
+/** Which secrets the host adds for which sandbox. What is sealed for one opens for no other. */
+import type { CredentialRecord } from '@coppice/contract';
+import type { Database } from '../db/database.ts';
+import type { GrantRow, NewGrantRow } from '../db/egress-tables.ts';
+import type { SecretBox, SecretContext } from '../secrets/secret-box.ts';
+import type { Grant } from './grant.ts';
+import type { GrantStore } from './grant-store.ts';
+
+export interface GrantHolder {
+  id: string;
+  organization_id: string;
+}
+
+export interface GrantsParts {
+  store: GrantStore;
+  secrets: SecretBox;
+}
+
+export class Grants {
+  readonly #store: GrantStore;
+  readonly #secrets: SecretBox;
+
+  constructor({ store, secrets }: GrantsParts) {
+    this.#store = store;
+    this.#secrets = secrets;
+  }
+
+  /** Of a sandbox that has none yet. */
+  add(holder: GrantHolder, grants: readonly Grant[]): Promise<void> {
+    return this.#store.insert(this.#seal(holder, grants));
+  }
+
+  /** In a transaction: these, and no others. */
+  replace(transaction: Database, holder: GrantHolder, grants: readonly Grant[]): Promise<void> {
+    return this.#store.replace(transaction, holder.id, this.#seal(holder, grants));
+  }
+
+  /** Of a fork: the children get what the parent has, sealed for each. */
+  async copy(parent: GrantHolder, children: readonly GrantHolder[]): Promise<void> {
+    const grants = await this.open(parent);
+    await this.#store.insert(children.flatMap((child) => this.#seal(child, grants)));
+  }
+
+  /** Throws `secret_unreadable` without the master key that they were sealed with. */
+  async open(holder: GrantHolder): Promise<Grant[]> {
+    const rows = await this.#store.list(holder.id);
+    return rows.map(({ service, endpoints, sealed_secret }) => ({
+      service,
+      endpoints,
+      secret: this.#secrets.open(sealed_secret, bindGrant(holder, service)),
+    }));
+  }
+
+  async list({ id }: GrantHolder): Promise<CredentialRecord[]> {
+    return (await this.#store.list(id)).map(buildCredentialRecord);
+  }
+
+  #seal(holder: GrantHolder, grants: readonly Grant[]): NewGrantRow[] {
+    const updated_at = Date.now();
+    return grants.map(({ service, endpoints, secret }) => ({
+      sandbox_id: holder.id,
+      service,
+      endpoints: endpoints === null ? null : JSON.stringify(endpoints),
+      sealed_secret: this.#secrets.seal(secret, bindGrant(holder, service)),
+      updated_at,
+    }));
+  }
+}
+
+/** What a secret of a sandbox is sealed for. */
+export function bindGrant({ id, organization_id }: GrantHolder, service: string): SecretContext {
+  return { organizationId: organization_id, purpose: 'credential', name: `${id}/${service}` };
+}
+
+function buildCredentialRecord({ service, endpoints, updated_at }: GrantRow): CredentialRecord {
+  return { service, endpoints, updated_at: new Date(updated_at).toISOString() };
+}

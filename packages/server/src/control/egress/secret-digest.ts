@@ -1,0 +1,32 @@
+/**
+ * Stands for the secrets of a request where it is compared with an earlier one: a keyed hash, so that what is kept for the
+ * comparison lets nobody try secrets out.
+ */
+import { createHmac, hkdfSync } from 'node:crypto';
+import type { PutCredentialsRequest } from '@coppice/contract';
+
+const KEY_BYTES = 32;
+
+export class SecretDigest {
+  readonly #key: Buffer;
+
+  constructor(masterKey: Buffer) {
+    this.#key = Buffer.from(hkdfSync('sha256', masterKey, '', 'coppice digest of secrets', KEY_BYTES));
+  }
+
+  /** The same body without its secrets. */
+  hide(body: PutCredentialsRequest): unknown {
+    const { credentials, credentials_v2, ...rest } = body;
+    if (credentials === undefined && credentials_v2 === undefined) return body;
+    const simple = Object.entries(credentials ?? {}).map(([name, key]) => [name, this.#hash(key)]);
+    const ruled = Object.entries(credentials_v2 ?? {}).map(([name, { key, endpoints }]) => [
+      name,
+      { key: this.#hash(key), endpoints },
+    ]);
+    return { ...rest, credentials: simple, credentials_v2: ruled };
+  }
+
+  #hash(secret: string): string {
+    return createHmac('sha256', this.#key).update(secret).digest('hex');
+  }
+}

@@ -1,0 +1,23 @@
+import { NetworkRecord } from '@coppice/contract';
+import { answers } from '../answers.ts';
+import type { App } from '../app.ts';
+import { buildNetworkRecord } from '../network-record.ts';
+import { SandboxParams } from '../params.ts';
+import type { HttpParts } from '../parts.ts';
+
+export function addGetNetwork(app: App, { sandboxes }: Pick<HttpParts, 'sandboxes'>): void {
+  app.route({
+    method: 'GET',
+    url: '/v1/runs/:id/network',
+    schema: {
+      operationId: 'getNetwork',
+      summary: 'Get the network policy of a sandbox, and what it has let pass and refused',
+      params: SandboxParams,
+      response: answers(200, NetworkRecord, [401, 404, 409, 503]),
+    },
+    handler: async (request) => {
+      const { egress } = await sandboxes.getDriver(request.organizationId, request.params.id);
+      return buildNetworkRecord(egress.policy, await egress.findCounters());
+    },
+  });
+}

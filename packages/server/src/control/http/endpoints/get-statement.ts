@@ -1,0 +1,72 @@
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { Statement, StatementParams, StatementQuery } from '@coppice/contract';
+import type { FastifyReply } from 'fastify';
+import { toMonth } from '../../billing/month.ts';
+import { answers } from '../answers.ts';
+import type { App } from '../app.ts';
+import { toHeaders } from '../delayed-json.ts';
+import type { HttpParts } from '../parts.ts';
+
+export function addGetStatement(
+  app: App,
+  { billing, openRequests }: Pick<HttpParts, 'billing' | 'openRequests'>,
+): void {
+  app.route({
+    method: 'GET',
+    url: '/v1/statements/:month',
+    schema: {
+      operationId: 'getStatement',
+      summary: 'What the organization owes for a month in UTC, with a line for each sandbox that ran in it',
+      description:
+        'The next page of lines is in the header `Link: <…>; rel="next"`. With `format=csv` all lines come as CSV.',
+      params: StatementParams,
+      querystring: StatementQuery,
+      response: answers(200, Statement, [400, 401, 429, 503]),
+    },
+    handler: (request, reply) =>
+      openRequests.limit(request.organizationId, async () => {
+        const { organizationId, params, query } = request;
+        const month = toMonth(params.month);
+        if (query.format === 'csv') return sendCsv(reply, billing.statementCsv(organizationId, month));
+        const { limit, cursor: after = '' } = query;
+        const statement = await billing.statement(organizationId, month, { limit: limit + 1, after });
+        return cutPage(reply, statement, limit);
+      }),
+  });
+}
+
+function cutPage(reply: FastifyReply, statement: Statement, limit: number): Statement {
+  const lines = statement.lines.slice(0, limit);
+  const last = lines.at(-1);
+  if (statement.lines.length > limit && last !== undefined) {
+    const query = new URLSearchParams({ limit: String(limit), cursor: last.sandbox_id });
+    reply.header('link', `</v1/statements/${statement.month}?${query.toString()}>; rel="next"`);
+  }
+  return { ...statement, lines };
+}
+
+/** The first lines are read before the status goes out, so that what fails at once is still an error. */
+async function sendCsv(reply: FastifyReply, parts: AsyncGenerator<string>): Promise<FastifyReply> {
+  const head = await parts.next();
+  const first = await parts.next();
+  reply.hijack();
+  const { raw, log } = reply;
+  raw.writeHead(200, { ...toHeaders(reply), 'content-type': 'text/csv; charset=utf-8' });
+  try {
+    await pipeline(Readable.from(join([head, first], parts)), raw);
+  } catch (error) {
+    // Broken off, so that nobody takes it for the whole month.
+    log.warn({ err: error }, 'a statement was cut off');
+    raw.destroy();
+  }
+  return reply;
+}
+
+async function* join(
+  read: readonly IteratorResult<string, void>[],
+  rest: AsyncGenerator<string>,
+): AsyncGenerator<string> {
+  for (const { done, value } of read) if (done !== true && typeof value === 'string') yield value;
+  yield* rest;
+}

@@ -1,0 +1,17 @@
+import { UsageRecord } from '@coppice/contract';
+import { answers } from '../answers.ts';
+import type { App } from '../app.ts';
+import type { HttpParts } from '../parts.ts';
+
+export function addGetUsage(app: App, { billing }: Pick<HttpParts, 'billing'>): void {
+  app.route({
+    method: 'GET',
+    url: '/v1/usage',
+    schema: {
+      operationId: 'getUsage',
+      summary: 'What the organization has used and what it costs, up to now',
+      response: answers(200, UsageRecord, [401, 429, 503]),
+    },
+    handler: ({ organizationId }) => billing.usage(organizationId),
+  });
+}

@@ -1,0 +1,247 @@
+/**
+ * Every route of the API, asked for what is another organization's. The routes come from the API's own description, so a new
+ * one is tested as soon as it is there; one that needs more than an empty body says so in `BODIES`.
+ */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { AccountClient, PASSWORD } from '../testing/account-client.ts';
+import { INVITATION, startHarness, type Answer, type ControlHarness } from '../testing/control-harness.ts';
+
+interface Operation {
+  method: string;
+  /** With names in braces. */
+  path: string;
+  id: string;
+  query: string;
+}
+
+interface Ended {
+  labels: { of?: string };
+}
+
+interface Described {
+  operationId: string;
+  parameters?: { in: string; name: string; required?: boolean }[];
+}
+
+/** What a stranger must never read; none of it is in what a stranger sends. */
+const MARK = 'victims-own';
+const NAME_OF_NONE = 'x';
+/** What their paths name everybody has of his own. */
+const NAMES_NO_ID: ReadonlySet<string> = new Set(['putRegistry', 'deleteRegistry', 'getStatement']);
+/** They would end the session that the next ones need. */
+const ENDS_SESSION: ReadonlySet<string> = new Set(['signOut']);
+const QUERIES: Record<string, string> = { path: '/etc/hostname' };
+
+let harness: ControlHarness;
+let operations: Operation[] = [];
+let victim: AccountClient;
+let stranger: AccountClient;
+let strangersKey = '';
+/** Of the victim: what stands in place of the names in paths. */
+const ids: Record<string, string> = {
+  port: '80',
+  registry: 'registry.victim.test',
+  month: new Date().toISOString().slice(0, 7),
+};
+
+const BODIES: Record<string, () => unknown> = {
+  createSandbox: () => ({ image: 'node:22-slim' }),
+  restoreSandbox: () => ({ snapshot_id: ids['snapshot'] }),
+  rollBackSandbox: () => ({ snapshot_id: ids['snapshot'] }),
+  exec: () => ({ command: 'id' }),
+  execStream: () => ({ command: 'id' }),
+  buildImage: () => ({ image: 'node:latest' }),
+  setNetwork: () => ({ network: {} }),
+  putRegistry: () => ({ username: NAME_OF_NONE, password: NAME_OF_NONE }),
+  signUp: () => ({ email: 's@example.test', name: 's', password: PASSWORD, invitation: 'inv_none' }),
+  signIn: () => ({ email: victim.email, password: 'wrong password' }),
+  changePassword: () => ({ current_password: 'wrong password', new_password: PASSWORD }),
+  acceptInvitation: () => ({ invitation: INVITATION }),
+  createOrganization: () => ({ name: NAME_OF_NONE }),
+  renameOrganization: () => ({ name: NAME_OF_NONE }),
+  changeRole: () => ({ role: 'owner' }),
+  createTeam: () => ({ name: NAME_OF_NONE }),
+  renameTeam: () => ({ name: NAME_OF_NONE }),
+  createApiKey: () => ({ name: NAME_OF_NONE }),
+};
+
+before(async () => {
+  harness = await startHarness();
+  const operator = await AccountClient.signUp(harness, { invitation: INVITATION, email: 'op@example.test' });
+  const first = await operator.addOrganization(`${MARK} organization`);
+  victim = await first.invite('owner');
+  await fill(victim);
+  const second = await operator.addOrganization('strangers');
+  stranger = await second.invite('owner');
+  strangersKey = (await stranger.call('POST', `${stranger.team}/keys`, { name: 'theirs' })).body.key;
+  operations = await listOperations();
+});
+after(() => harness[Symbol.asyncDispose]());
+
+/** One of everything that an organization can have. */
+async function fill(owner: AccountClient): Promise<void> {
+  const post = async (path: string, body: unknown) => (await owner.call('POST', path, body)).body;
+  const { id: key, key: apiKey } = await post(`${owner.team}/keys`, { name: `${MARK} key` });
+  const team = (await post(`${owner.organization}/teams`, { name: `${MARK} team` })).id;
+  const invitation = (await post(`${owner.organization}/invitations`, { email: `${MARK}@example.test` })).id;
+  const secret = (await post(`${owner.team}/audit-secrets`, {})).id;
+  const [session] = (await owner.call('GET', '/account/sessions')).body;
+  await owner.call('PUT', `${owner.organization}/teams/${team}/members/${owner.id}`);
+  const call = async (method: string, path: string, body: unknown) =>
+    (await harness.call(method, path, { apiKey, body })).body;
+  const run = await call('POST', '/v1/runs', {
+    image: 'node:22-slim',
+    labels: { of: MARK },
+    network: { allow: [`${MARK}.test`] },
+    credentials: { openai: MARK },
+  });
+  const snapshot = await call('POST', `/v1/runs/${run.id}/snapshot`, { name: `${MARK} snapshot` });
+  const preview = await call('POST', `/v1/runs/${run.id}/ports/80/preview`, {});
+  const ended = await call('POST', '/v1/runs', { image: 'node:22-slim', labels: { of: MARK } });
+  await call('DELETE', `/v1/runs/${ended.id}`, undefined);
+  await call('PUT', '/v1/registries/registry.victim.test', { username: MARK, password: MARK });
+  Object.assign(ids, { run: run.id, snapshot: snapshot.id, previewId: preview.id, apiKey });
+  Object.assign(ids, { organization: owner.organizationId, team: owner.teamId, member: owner.id });
+  Object.assign(ids, { key, invitation, secret, session: session.id });
+}
+
+async function listOperations(): Promise<Operation[]> {
+  const { body } = await harness.call('GET', '/openapi.json', { apiKey: null });
+  const paths = body.paths as Record<string, Record<string, Described>>;
+  return Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, { operationId, parameters = [] }]) => {
+      const required = parameters.filter((parameter) => parameter.in === 'query' && parameter.required);
+      const query = required.map(({ name }) => `${name}=${QUERIES[name] ?? NAME_OF_NONE}`).join('&');
+      return { method: method.toUpperCase(), path, id: operationId, query };
+    }),
+  );
+}
+
+/** The path with the victim's ids in it. */
+function fillIn({ path, query }: Operation): string {
+  const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => {
+    const value = name === 'id' ? ids[path.startsWith('/v1/snapshots') ? 'snapshot' : 'run'] : ids[name];
+    assert.ok(value !== undefined, `${path}: the victim has no ${name}`);
+    return value;
+  });
+  return query === '' ? filled : `${filled}?${query}`;
+}
+
+/** In a GET there is none. */
+function bodyOf({ method, id }: Operation): { body?: unknown } {
+  return method === 'GET' || method === 'HEAD' ? {} : { body: BODIES[id]?.() ?? {} };
+}
+
+const isAccount = ({ path }: Operation): boolean => path.startsWith('/account/');
+const isOpen = ({ id, path }: Operation): boolean =>
+  path === '/healthz' || id === 'signUp' || id === 'signIn';
+const withoutBody = (text: string): unknown => (text === '' ? undefined : JSON.parse(text));
+
+async function ask(operation: Operation, headers: Record<string, string>, apiKey: string | null) {
+  const path = fillIn(operation);
+  const options = { apiKey, headers: { origin: harness.control?.address ?? '', ...headers } };
+  const response = await harness.fetch(operation.method, path, { ...options, ...bodyOf(operation) });
+  const text = await response.text();
+  return { status: response.status, text, body: withoutBody(text.split('\n')[0] ?? '') };
+}
+
+const describe = ({ method, path, id }: Operation): string => `${id}: ${method} ${path}`;
+
+test('the description lists the routes of both kinds', () => {
+  assert.ok(operations.filter(isAccount).length >= 30);
+  assert.ok(operations.filter((operation) => operation.path.startsWith('/v1/')).length >= 30);
+});
+
+test("what is another organization's is not there, for an API key and for a person", async () => {
+  for (const operation of operations) {
+    if (ENDS_SESSION.has(operation.id)) continue;
+    const headers: Record<string, string> = isAccount(operation) ? { cookie: stranger.cookie } : {};
+    const answer = await ask(operation, headers, isAccount(operation) ? null : strangersKey);
+    assert.ok(!answer.text.includes(MARK), `${describe(operation)} told ${answer.text}`);
+    assert.ok(answer.status < 500, `${describe(operation)} answered ${answer.status}`);
+    const namesVictims = operation.path.includes('{') && !NAMES_NO_ID.has(operation.id);
+    if (namesVictims) assert.equal(answer.status, 404, `${describe(operation)}: ${answer.text}`);
+  }
+});
+
+test('usage, history and statement tell only of the own organization', async () => {
+  const read = async (path: string) => (await harness.call('GET', path, { apiKey: strangersKey })).body;
+  const usage = await read('/v1/usage');
+  assert.deepEqual([usage.history_sandboxes, usage.history_cost_cents], [0, 0]);
+  assert.deepEqual(await read('/v1/runs/history'), []);
+  const { teams } = await read(`/v1/statements/${ids['month']}`);
+  assert.deepEqual(
+    teams.map(({ team_id }: { team_id: string }) => team_id),
+    [stranger.teamId],
+  );
+});
+
+test('a snapshot of another organization is neither restored nor rolled back to', async () => {
+  const own = await harness.call('POST', '/v1/runs', {
+    apiKey: strangersKey,
+    body: { image: 'node:22-slim' },
+  });
+  const body = { snapshot_id: ids['snapshot'] };
+  for (const path of ['/v1/runs/restore', `/v1/runs/${own.body.id}/rollback`]) {
+    const answer = await harness.call('POST', path, { apiKey: strangersKey, body });
+    assert.equal(answer.status, 404, `${path}: ${JSON.stringify(answer.body)}`);
+  }
+});
+
+test('a port of another organization is proxied by no method', async () => {
+  for (const method of ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
+    const path = `/v1/runs/${ids['run']}/proxy/80/`;
+    assert.equal((await harness.fetch(method, path, { apiKey: strangersKey })).status, 404, method);
+  }
+});
+
+test('an API key reaches nothing below /account, a session nothing below /v1, and nobody anything', async () => {
+  for (const operation of operations.filter((each) => !isOpen(each))) {
+    const name = describe(operation);
+    const crossed = isAccount(operation)
+      ? await ask(operation, {}, ids['apiKey'] ?? '')
+      : await ask(operation, { cookie: victim.cookie }, null);
+    assert.equal(crossed.status, 401, `${name}: ${crossed.text}`);
+    assert.equal((await ask(operation, {}, null)).status, 401, name);
+  }
+});
+
+test('the id of a team, a key or a secret is good only in the organization that it is of', async () => {
+  const { organization } = stranger;
+  const tries: [string, string][] = [
+    ['GET', `${organization}/teams/${ids['team']}/keys`],
+    ['POST', `${organization}/teams/${ids['team']}/keys`],
+    ['GET', `${organization}/teams/${ids['team']}/members`],
+    ['GET', `${organization}/teams/${ids['team']}/audit-secrets/${ids['secret']}`],
+    ['GET', `${stranger.team}/audit-secrets/${ids['secret']}`],
+    ['DELETE', `${stranger.team}/keys/${ids['key']}`],
+    ['POST', `${stranger.team}/keys/${ids['key']}/rotate`],
+    ['PUT', `${stranger.team}/members/${ids['member']}`],
+    ['DELETE', `${organization}/members/${ids['member']}`],
+    ['DELETE', `${organization}/invitations/${ids['invitation']}`],
+  ];
+  for (const [method, path] of tries) {
+    const answer = await stranger.call(method, path, path.endsWith('/keys') ? { name: 'x' } : undefined);
+    assert.equal(answer.status, 404, `${method} ${path}: ${JSON.stringify(answer.body)}`);
+  }
+});
+
+test('after all that the victim has what it had', async () => {
+  const read = async (path: string): Promise<Answer['body']> =>
+    (await harness.call('GET', path, { apiKey: ids['apiKey'] ?? '' })).body;
+  assert.equal((await read(`/v1/runs/${ids['run']}`)).status, 'running');
+  assert.deepEqual((await read(`/v1/runs/${ids['run']}/network`)).network.allow, [`${MARK}.test`]);
+  assert.equal((await read(`/v1/runs/${ids['run']}/credentials`)).length, 1);
+  assert.equal((await read('/v1/snapshots')).length, 1);
+  assert.equal((await read('/v1/registries'))[0].username, MARK);
+  assert.equal((await read(`/v1/runs/${ids['run']}/previews`)).length, 1);
+  assert.deepEqual(
+    (await read('/v1/runs/history')).map(({ labels }: Ended) => labels.of),
+    [MARK],
+  );
+  assert.equal((await read('/v1/usage')).history_sandboxes, 1);
+  const { body } = await victim.call('GET', victim.organization);
+  assert.equal(body.name, `${MARK} organization`);
+  assert.equal((await victim.call('GET', `${victim.organization}/invitations`)).body.length, 1);
+});

@@ -1,0 +1,51 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { AppError } from '@coppice/contract';
+import type { Limits } from './organization-limits.ts';
+import { checkQuota, holdsMachine } from './quota.ts';
+
+const LIMITS: Limits = {
+  sandboxes: 3,
+  vcpus: 4,
+  memMiB: 4096,
+  openRequests: 1,
+  openStreams: 1,
+  snapshotBytes: 1,
+  requestsPerSecond: 1,
+  requestBurst: 1,
+};
+const small = { vcpus: 1, mem_mib: 1024 };
+const large = { vcpus: 3, mem_mib: 1024 };
+
+const refuses = (pattern: RegExp) => (error: unknown) =>
+  error instanceof AppError && error.code === 'capacity' && pattern.test(error.message);
+
+test('what fits exactly is allowed', () => {
+  checkQuota(LIMITS, { sandboxes: 2, held: [large], more: [small] });
+});
+
+test('each limit refuses by its name', () => {
+  assert.throws(
+    () => checkQuota(LIMITS, { sandboxes: 3, held: [], more: [small] }),
+    refuses(/3 live sandboxes and asks for 1 more, the limit is 3/),
+  );
+  assert.throws(
+    () => checkQuota(LIMITS, { sandboxes: 1, held: [large], more: [small, small] }),
+    refuses(/3 vCPUs in use and asks for 2 more, the limit is 4/),
+  );
+  assert.throws(
+    () => checkQuota(LIMITS, { sandboxes: 1, held: [], more: [{ vcpus: 1, mem_mib: 5000 }] }),
+    refuses(/MiB of memory in use/),
+  );
+});
+
+test('a resume is judged by what it holds, not by the number of sandboxes', () => {
+  checkQuota(LIMITS, { sandboxes: 9, held: [small], more: [] });
+  assert.throws(() => checkQuota(LIMITS, { sandboxes: 1, held: [large, large], more: [] }), refuses(/vCPUs/));
+});
+
+test('what is hibernated holds nothing until it is about to run', () => {
+  assert.equal(holdsMachine({ row: { status: 'hibernated' }, isResuming: false }), false);
+  assert.equal(holdsMachine({ row: { status: 'hibernated' }, isResuming: true }), true);
+  assert.equal(holdsMachine({ row: { status: 'creating' }, isResuming: false }), true);
+});

@@ -1,0 +1,76 @@
+/** What an operator sees of organizations and sets for them. The service, if it runs, takes it up within seconds. */
+import { AppError } from '@coppice/contract';
+import type { Insertable } from 'kysely';
+import type { HostMoment } from '../../lib/host-clock.ts';
+import { readAccounts } from '../billing/billing-accounts.ts';
+import { findCreditLeft, findSpent } from '../billing/credit-balance.ts';
+import { grantCredit } from '../billing/credit-store.ts';
+import type { OrganizationLimitsTable } from '../db/billing-tables.ts';
+import type { Database } from '../db/database.ts';
+import { LIMIT_NAMES, type OwnLimits } from '../limits/own-limits.ts';
+
+export interface OrganizationSummary {
+  id: string;
+  name: string;
+  region: string;
+  /** Creating, running or hibernated. */
+  sandboxes: number;
+  /** In cost units: all that it ever cost, and what is left of what it was granted. */
+  spentUnits: bigint;
+  creditLeftUnits: bigint;
+  limits: OwnLimits;
+}
+
+/** The earliest first. */
+export async function listOrganizations(db: Database, now: HostMoment): Promise<OrganizationSummary[]> {
+  const rows = await db
+    .selectFrom('organizations')
+    .leftJoin('organization_limits', 'organization_limits.organization_id', 'organizations.id')
+    .select(['id', 'name', 'region', ...LIMIT_NAMES])
+    .orderBy('created_at')
+    .orderBy('id')
+    .execute();
+  const accounts = await readAccounts(
+    db,
+    rows.map(({ id }) => id),
+  );
+  const accountOf = new Map(accounts.map((account) => [account.organizationId, account]));
+  return rows.flatMap(({ id, name, region, ...limits }) => {
+    const account = accountOf.get(id);
+    if (account === undefined) return [];
+    const spentUnits = findSpent(account, now);
+    const creditLeftUnits = findCreditLeft(account, now);
+    return [{ id, name, region, sandboxes: account.live.length, spentUnits, creditLeftUnits, limits }];
+  });
+}
+
+/** Below 0 takes back. Throws `not_found`. */
+export async function grantByOperator(
+  db: Database,
+  grant: { organizationId: string; cents: number; note: string },
+): Promise<void> {
+  await requireOrganization(db, grant.organizationId);
+  await grantCredit(db, grant);
+}
+
+/** Only those that are named change. Throws `not_found`. */
+export async function setLimits(
+  db: Database,
+  organizationId: string,
+  change: Partial<OwnLimits>,
+): Promise<void> {
+  await requireOrganization(db, organizationId);
+  const unset = Object.fromEntries(LIMIT_NAMES.map((name) => [name, null])) as OwnLimits;
+  const row: Insertable<OrganizationLimitsTable> = { organization_id: organizationId, ...unset, ...change };
+  await db
+    .insertInto('organization_limits')
+    .values(row)
+    .onConflict((conflict) => conflict.column('organization_id').doUpdateSet(change))
+    .execute();
+}
+
+async function requireOrganization(db: Database, id: string): Promise<void> {
+  const found = await db.selectFrom('organizations').select('id').where('id', '=', id).executeTakeFirst();
+  if (found === undefined)
+    throw new AppError('not_found', `there is no organization "${id}"; coppice organization list shows them`);
+}

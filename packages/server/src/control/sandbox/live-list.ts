@@ -1,0 +1,35 @@
+/** Lists of sandboxes that are alive, from memory: all of them have a driver, which knows them better than SQL does. */
+import type { SandboxState } from '@coppice/contract';
+import type { SandboxRow } from '../db/tables.ts';
+import type { SandboxFilter } from './sandbox-store.ts';
+
+export const LIVE_STATES = ['creating', 'running', 'hibernated'] as const satisfies readonly SandboxState[];
+const LIVE: ReadonlySet<SandboxState> = new Set(LIVE_STATES);
+
+type ListedRow = Pick<SandboxRow, 'id' | 'organization_id' | 'status' | 'labels' | 'created_at'>;
+
+/** Whether memory can answer it. */
+export function asksForLive({ statuses }: Pick<SandboxFilter, 'statuses'>): boolean {
+  return statuses.every((status) => LIVE.has(status));
+}
+
+/** What SQL answers to the same: newest first, and of the same time by id. */
+export function listLive<T extends ListedRow>(
+  rows: readonly T[],
+  { organizationId, statuses, labels, limit, after }: SandboxFilter,
+): T[] {
+  const wanted = Object.entries(labels);
+  const found = rows.filter(
+    (row) =>
+      row.organization_id === organizationId &&
+      statuses.includes(row.status) &&
+      wanted.every(([key, value]) => Object.hasOwn(row.labels, key) && row.labels[key] === value) &&
+      (after === undefined || isNewer(after.createdAt, after.id, row)),
+  );
+  found.sort((a, b) => (isNewer(a.created_at, a.id, b) ? -1 : 1));
+  return found.slice(0, limit);
+}
+
+function isNewer(createdAt: number, id: string, than: ListedRow): boolean {
+  return createdAt === than.created_at ? id > than.id : createdAt > than.created_at;
+}

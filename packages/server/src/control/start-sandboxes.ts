@@ -1,0 +1,98 @@
+/** What control knows and does of sandboxes, put together. */
+import type { Logger } from 'pino';
+import type { ObjectStore } from '../lib/objects/object-store.ts';
+import { AuditArchive } from './audit/audit-archive.ts';
+import { AuditLog } from './audit/audit-log.ts';
+import { AuditStore } from './audit/audit-store.ts';
+import { TeamSecrets } from './audit/team-secrets.ts';
+import { Billing } from './billing/billing.ts';
+import { Credit } from './billing/credit.ts';
+import { CreditKeeper } from './billing/credit-keeper.ts';
+import type { ControlLimits } from './control-config.ts';
+import type { Database } from './db/database.ts';
+import { EgressKeeper } from './egress/egress-keeper.ts';
+import { EgressNotes } from './egress/egress-notes.ts';
+import type { EgressRules } from './egress/egress-rules.ts';
+import { Grants } from './egress/grants.ts';
+import { GrantStore } from './egress/grant-store.ts';
+import { ImageUses } from './images/image-uses.ts';
+import { OrganizationLimits } from './limits/organization-limits.ts';
+import type { RunnerClient } from './placement/runner-client.ts';
+import { Registries } from './registries/registries.ts';
+import { RegistryStore } from './registries/registry-store.ts';
+import { SYSTEM_CLOCK } from './sandbox/clock.ts';
+import { FamilyStore } from './sandbox/family-store.ts';
+import { LiveDrivers } from './sandbox/live-drivers.ts';
+import { RunnerLink } from './sandbox/runner-link.ts';
+import { SandboxStore } from './sandbox/sandbox-store.ts';
+import { Sandboxes } from './sandbox/sandboxes.ts';
+import type { SecretBox } from './secrets/secret-box.ts';
+import { CaptureKeeper } from './snapshots/capture-keeper.ts';
+import { SnapshotStore } from './snapshots/snapshot-store.ts';
+import { Snapshots } from './snapshots/snapshots.ts';
+
+export interface SandboxesBase {
+  db: Database;
+  runner: RunnerClient;
+  secrets: SecretBox;
+  objects: ObjectStore;
+  region: string;
+  limits: ControlLimits;
+  creditCents: number | undefined;
+  rules: EgressRules;
+  log: Logger;
+}
+
+/** Takes up the sandboxes that are alive, and what keeps them true to what runs; that is not started yet. */
+export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposableStack) {
+  const { db, runner, secrets, objects, region, limits, creditCents, rules, log } = base;
+  const clock = SYSTEM_CLOCK;
+  const ownLimits = stack.use(new OrganizationLimits({ db, defaults: limits, log }));
+  await ownLimits.start();
+  const limitsOf = ownLimits.of;
+  const credit = new Credit({ db, clock, welcomeCents: creditCents });
+  const store = new SandboxStore(db);
+  const registries = new Registries({ store: new RegistryStore(db), secrets, log });
+  const imageUses = new ImageUses(db, log);
+  const family = new FamilyStore(db);
+  const auditStore = new AuditStore(db);
+  const teamSecrets = new TeamSecrets(db, secrets);
+  const audit = new AuditLog({ db, store: auditStore, secrets: teamSecrets, clock, log });
+  const archive = stack.use(new AuditArchive({ store: auditStore, objects, clock, log }));
+  const onEnded = (): void => archive.wake();
+  const grants = new Grants({ store: new GrantStore(db), secrets });
+  const notes = new EgressNotes({ db, audit, log });
+  const egressKeeper = new EgressKeeper(log);
+  const egress = { rules, grants, notes, egressKeeper };
+  const parts = {
+    runner,
+    store,
+    audit,
+    teamSecrets,
+    clock,
+    limits,
+    credit,
+    limitsOf,
+    log,
+    onEnded,
+    ...egress,
+  };
+  const drivers = stack.use(new LiveDrivers(parts));
+  await drivers.load();
+  archive.wake();
+  const common = { drivers, runner, store, clock };
+  const { creditGraceMs: graceMs, accountIntervalMs: intervalMs } = limits;
+  const keeper = stack.use(new CreditKeeper({ credit, db, drivers, intervalMs, graceMs, log }));
+  keeper.start();
+  const sandboxes = new Sandboxes({ ...common, region, registries, imageUses, family, credit, grants });
+  const saved = { store: new SnapshotStore(db), captures: runner.captures, audit, clock, log };
+  const snapshots = new Snapshots({ ...saved, limitsOf });
+  const captures = new CaptureKeeper({ ...saved, snapshots, drivers, graceMs: limits.captureGraceMs });
+  const { reconcileIntervalMs } = limits;
+  const link = stack.use(
+    new RunnerLink({ ...common, captures, notes, egressKeeper, reconcileIntervalMs, log }),
+  );
+  const billing = new Billing({ db, clock, credit });
+  const records = { sandboxes, snapshots, registries, imageUses, audit, auditStore, teamSecrets, grants };
+  return { ...records, link, billing, limitsOf };
+}

@@ -1,0 +1,89 @@
+/** Commands for the server itself as an operator runs them, and a service whose data they hold. */
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import type { ControlConfig } from '../control-config.ts';
+import { waitFor, type ControlHarness } from './control-harness.ts';
+
+const COMMANDS = {
+  backup: 'backup-command.ts',
+  restore: 'backup-command.ts',
+  organization: 'organization-command.ts',
+};
+const PASSWORD = 'a password of a registry';
+const run = promisify(execFile);
+
+/** Which PostgreSQL the service uses, and where its files are. */
+export type Change = Pick<ControlConfig, 'postgresBin'> & Partial<ControlConfig>;
+
+/** Where the service has its files under `COPPICE_DATA_DIR` and `COPPICE_RUN_DIR`. */
+export function configure(harness: ControlHarness, postgresBin: string, databaseUrl?: string): Change {
+  return {
+    postgresBin,
+    dataDir: join(harness.directory, 'control'),
+    runDir: join(harness.directory, 'run', 'control'),
+    ...(databaseUrl === undefined ? {} : { databaseUrl }),
+  };
+}
+
+export async function serve(harness: ControlHarness, change: Change): Promise<void> {
+  await harness.startControl(change);
+  await waitFor('healthz', async () => (await harness.call('GET', '/healthz')).status === 200);
+}
+
+/** Runs a command with the configuration of the service; rejects with what it wrote when it fails. */
+export async function coppice(
+  harness: ControlHarness,
+  change: Change,
+  [name, ...args]: [keyof typeof COMMANDS, ...string[]],
+  settings: Record<string, string> = {},
+): Promise<string> {
+  const path = fileURLToPath(new URL(`../../${COMMANDS[name]}`, import.meta.url));
+  const words = name === 'organization' ? args : [name, ...args];
+  const assets = join(harness.directory, 'assets');
+  await mkdir(assets, { recursive: true });
+  const tools = ['kernel', 'initramfs', 'jail', 'capture', 'qemu', 'qemu_img', 'tar2sqfs', 'mke2fs'];
+  const manifest = {
+    version: 1,
+    ...Object.fromEntries(tools.map((tool) => [tool, { path: tool }])),
+    base_image: { layout_path: 'x', reference: 'coppice/base:1' },
+    postgres_bin: { path: change.postgresBin },
+  };
+  await writeFile(join(assets, 'manifest.json'), JSON.stringify(manifest));
+  await writeFile(join(harness.directory, 'coppice.env'), '');
+  const env = {
+    PATH: process.env['PATH'],
+    COPPICE_CONFIG: join(harness.directory, 'coppice.env'),
+    COPPICE_DATA_DIR: harness.directory,
+    COPPICE_RUN_DIR: join(harness.directory, 'run'),
+    COPPICE_ASSETS_DIR: assets,
+    COPPICE_USER: 'root',
+    ...settings,
+    ...(change.databaseUrl === undefined ? {} : { DATABASE_URL: change.databaseUrl }),
+  };
+  const { stdout } = await run(process.execPath, [path, ...words], { env, timeout: 60_000 });
+  return stdout;
+}
+
+/** A service with a secret and some records, one of a sandbox that runs. */
+export async function serveUsed(harness: ControlHarness, change: Change): Promise<string> {
+  await harness.runner.start();
+  await serve(harness, change);
+  const body = { username: 'somebody', password: PASSWORD };
+  const stored = await harness.call('PUT', '/v1/registries/registry.test', { body });
+  assert.equal(stored.status, 200);
+  const ended = await harness.create({ labels: { text: 'é\u2028' } });
+  await harness.call('DELETE', `/v1/runs/${ended.id}`);
+  return (await harness.create({ timeout: 0 })).id;
+}
+
+export async function assertRestored(harness: ControlHarness, id: string): Promise<void> {
+  assert.equal((await harness.call('GET', `/v1/runs/${id}`)).body.status, 'running');
+  assert.equal((await harness.call('GET', '/v1/runs?status=destroyed')).body.length, 1);
+  await harness.create({ image: 'registry.test/some:1' });
+  assert.equal(harness.runner.creates.at(-1)?.access?.credentials?.password, PASSWORD);
+  assert.equal((await harness.call('DELETE', `/v1/runs/${id}`)).status, 200);
+}

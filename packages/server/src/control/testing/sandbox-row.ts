@@ -1,0 +1,45 @@
+import type { SandboxRow } from '../db/tables.ts';
+
+const CREATED_AT = 1_700_000_000_000;
+
+/** A sandbox that has run from the start: created at 1 700 000 000 000, 1000 s after the boot `this`, and seen then. */
+export function buildSandboxRow(change: Partial<SandboxRow> = {}): SandboxRow {
+  return {
+    id: 'run00000000000000000001',
+    audit_key_id: null,
+    audit_stored_at: null,
+    network: null,
+    team_id: 'team1',
+    organization_id: 'org1',
+    status: 'running',
+    status_reason: null,
+    image: 'coppice/base:1',
+    region: 'us',
+    vcpus: 1,
+    mem_mib: 1024,
+    disk_mib: 1024,
+    timeout_s: 300,
+    max_lifetime_s: null,
+    labels: {},
+    parent_id: null,
+    origin: null,
+    auto_hibernate: false,
+    hibernation_id: null,
+    hibernated_at: null,
+    hibernated_ms: 0,
+    billed_ms: 0,
+    create_ms: 1,
+    created_at: CREATED_AT,
+    last_active_at: CREATED_AT,
+    last_seen_at: CREATED_AT,
+    ended_at: null,
+    boot_id: 'this',
+    created_boot_ms: 1_000_000,
+    last_seen_boot_ms: 1_000_000,
+    cpu_ms: 0,
+    mem_peak_bytes: 0,
+    uptime_ms: 0,
+    cost_units: '0',
+    ...change,
+  };
+}

@@ -1,0 +1,61 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { selectUpgradeHeaders } from './answer-headers.ts';
+import type { SecretTraces } from './secret-traces.ts';
+
+export interface WebSocketOptions {
+  /** `head`: what has come behind the head of the request, or of the answer. */
+  guest: { socket: Socket; head: Buffer };
+  service: { socket: Duplex; head: Buffer };
+  message: IncomingMessage;
+  response: ServerResponse;
+  traces: SecretTraces;
+  onMove: (bytes: number, direction: 'sent' | 'received') => void;
+  signal: AbortSignal;
+}
+
+/** From the service's 101 on only bytes pass. Resolves when both sides are closed. */
+export async function joinWebSocket(options: WebSocketOptions): Promise<void> {
+  const { guest, service, message, response, traces, onMove, signal } = options;
+  const cut = (): void => {
+    guest.socket.destroy();
+    service.socket.destroy();
+  };
+  signal.addEventListener('abort', cut, { once: true });
+  try {
+    response.detachSocket(guest.socket);
+    guest.socket.write(formatHead(selectUpgradeHeaders(message.rawHeaders, traces)), 'latin1');
+    if (service.head.length > 0) guest.socket.write(service.head);
+    if (guest.head.length > 0) service.socket.write(guest.head);
+    await Promise.all([
+      connect(guest.socket, service.socket, (bytes) => onMove(bytes, 'sent')),
+      connect(service.socket, guest.socket, (bytes) => onMove(bytes, 'received')),
+    ]);
+  } finally {
+    signal.removeEventListener('abort', cut);
+  }
+}
+
+function connect(from: Duplex, to: Duplex, onMove: (bytes: number) => void): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  from.on('data', (chunk: Buffer) => onMove(chunk.length));
+  from.on('error', () => to.destroy());
+  from.once('close', () => {
+    if (!from.readableEnded) to.destroy();
+    else if (!to.writableEnded) to.end();
+    resolve();
+  });
+  from.pipe(to);
+  if (from.destroyed) {
+    to.destroy();
+    resolve();
+  }
+  return promise;
+}
+
+function formatHead(fields: readonly string[]): string {
+  const lines = ['HTTP/1.1 101 Switching Protocols'];
+  for (let index = 0; index < fields.length; index += 2) lines.push(`${fields[index]}: ${fields[index + 1]}`);
+  return `${lines.join('\r\n')}\r\n\r\n`;
+}

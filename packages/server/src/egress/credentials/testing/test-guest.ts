@@ -1,0 +1,108 @@
+/** A guest as the guest table of the egress process has it, without the process. */
+import { compileNetworkPolicy, type CompiledPolicy, type NetworkPolicy } from '@coppice/contract';
+import { compileClosedAddresses } from '@coppice/contract';
+import type { EgressNote } from '../../../lib/egress-protocol.ts';
+import type { CounterName, Guest, GuestTable } from '../../guest-table.ts';
+import { compileGrants, type ToldGrant } from '../compile-grants.ts';
+
+const OPEN: NetworkPolicy = { version: 1, profile: null, default: 'allow', allow: [], deny: [] };
+
+/** With loopback, where the tests' servers are, in no closed range. */
+export function compilePolicy(policy: Partial<NetworkPolicy> = {}): CompiledPolicy {
+  return compileNetworkPolicy(
+    { ...OPEN, ...policy },
+    compileClosedAddresses({ openPrivateRanges: [], own: [] }),
+  );
+}
+
+export class TestGuest implements Guest {
+  readonly address: string;
+  readonly vmId = 'vm-of-test';
+  readonly notes: EgressNote[] = [];
+  readonly counts = new Map<CounterName, number>();
+  policy = compilePolicy();
+  grants = compileGrants([]);
+  /** What a durable note waits for. */
+  recorded: Promise<void> = Promise.resolve();
+  isForgotten = false;
+  readonly #ends = new Set<() => void>();
+  readonly #policies = new Set<() => void>();
+
+  constructor(address: string) {
+    this.address = address;
+  }
+
+  onEnd(close: () => void): () => void {
+    if (this.isForgotten) close();
+    else this.#ends.add(close);
+    return () => void this.#ends.delete(close);
+  }
+
+  onForget(close: () => void): () => void {
+    return this.onEnd(close);
+  }
+
+  onPolicy(judgeAgain: () => void): () => void {
+    this.#policies.add(judgeAgain);
+    return () => void this.#policies.delete(judgeAgain);
+  }
+
+  note(note: EgressNote): void {
+    this.notes.push(note);
+  }
+
+  async noteDurably(note: EgressNote): Promise<void> {
+    await this.recorded;
+    this.notes.push(note);
+  }
+
+  count(counter: CounterName, by = 1): void {
+    this.counts.set(counter, (this.counts.get(counter) ?? 0) + by);
+  }
+
+  grant(...grants: ToldGrant[]): void {
+    this.grants = compileGrants(grants);
+    this.#end();
+  }
+
+  restrict(policy: Partial<NetworkPolicy>): void {
+    this.policy = compilePolicy(policy);
+    for (const judgeAgain of this.#policies) judgeAgain();
+  }
+
+  forget(): void {
+    this.isForgotten = true;
+    this.#end();
+  }
+
+  #end(): void {
+    const ends = [...this.#ends];
+    this.#ends.clear();
+    for (const close of ends) close();
+  }
+
+  /** `service method path status` of each request that was noted. */
+  get proxied(): string[] {
+    return this.notes.flatMap((note) =>
+      note.event === 'credential.proxied'
+        ? [`${note.data.service} ${note.data.method} ${note.data.path} ${note.data.status}`]
+        : [],
+    );
+  }
+
+  get watches(): number {
+    return this.#ends.size + this.#policies.size;
+  }
+}
+
+export class TestGuests implements GuestTable {
+  readonly #guests: readonly TestGuest[];
+
+  constructor(...guests: TestGuest[]) {
+    this.#guests = guests;
+  }
+
+  findByAddress(address: string): Guest | undefined {
+    return this.#guests.find((guest) => guest.address === address && !guest.isForgotten);
+  }
+}

@@ -1,0 +1,166 @@
+/**
+ * An upstream's answer, reduced to what answers the question: the chain of aliases from its name, the records of the type
+ * asked for at the chain's end, and the SOA that says how long a "no" holds. The message is written anew from these, so
+ * records of other names, HTTPS and SVCB records and everything in the additional section do not reach the guest.
+ */
+import {
+  DNS_FLAG,
+  DNS_RCODE,
+  HEADER_BYTES,
+  isAnswer,
+  readCounts,
+  readFlags,
+  readRcode,
+} from './dns-header.ts';
+import { findQuestion } from './dns-message.ts';
+import { readDnsName, toHostName } from './dns-name.ts';
+import { buildDnsAnswer, DNS_TYPE, type DnsQuery } from './dns-query.ts';
+import { type DnsRecord, readDnsRecords } from './dns-records.ts';
+
+const MAX_MESSAGE_BYTES = 0xff_ff;
+const MAX_RECORDS_READ = 1024;
+const MAX_RECORDS_KEPT = 128;
+const MAX_ALIASES = 16;
+/** The question's name begins behind the header; most owners are that name. */
+const POINTER_TO_QUESTION = Buffer.from([0xc0, HEADER_BYTES]);
+const MAX_TTL = 0x7f_ff_ff_ff;
+
+export interface TtlBounds {
+  /** Seconds. */
+  min: number;
+  max: number;
+}
+
+export type DnsAnswerResult =
+  | {
+      kind: 'answer';
+      message: Buffer;
+      rcode: number;
+      /** The question's name and those that it is an alias of, folded. */
+      names: string[];
+      /** Of A and AAAA questions. */
+      addresses: string[];
+      /** Seconds, the least of the records; undefined when there are none. */
+      ttl: number | undefined;
+    }
+  /** To be asked again over TCP. */
+  | { kind: 'truncated' }
+  | { kind: 'malformed' };
+
+const MALFORMED: DnsAnswerResult = { kind: 'malformed' };
+
+export function filterDnsAnswer(query: DnsQuery, message: Buffer, bounds: TtlBounds): DnsAnswerResult {
+  if (!isAnswerToQuestion(query, message)) return MALFORMED;
+  if ((readFlags(message) & DNS_FLAG.truncated) !== 0) return { kind: 'truncated' };
+  const rcode = readRcode(message);
+  if (rcode !== DNS_RCODE.noError && rcode !== DNS_RCODE.noSuchName)
+    return buildResult(query, rcode, { names: [query.hostName], answers: [], authorities: [] });
+  const sections = readSections(message);
+  const chain = sections && followAliases(query, sections.answers);
+  if (sections === undefined || chain === undefined) return MALFORMED;
+  const isKept = ({ type, owner }: DnsRecord) => type === query.type && owner.key === chain.end;
+  const found = sections.answers.filter(isKept);
+  const isSource = ({ type, owner }: DnsRecord) => type === DNS_TYPE.soa && isWithin(chain.end, owner.key);
+  const kept = {
+    names: chain.names,
+    answers: [...chain.aliases, ...found].slice(0, MAX_RECORDS_KEPT),
+    authorities: found.length === 0 ? sections.authorities.filter(isSource).slice(0, 1) : [],
+  };
+  return buildResult(query, rcode, clampTtls(kept, bounds));
+}
+
+function isAnswerToQuestion(query: DnsQuery, message: Buffer): boolean {
+  const question = message.length > MAX_MESSAGE_BYTES ? undefined : findQuestion(message);
+  if (question === undefined || !isAnswer(message)) return false;
+  const name = readDnsName(question, 0);
+  return name?.key === query.name.key && question.readUInt16BE(name.end) === query.type;
+}
+
+interface Sections {
+  answers: DnsRecord[];
+  authorities: DnsRecord[];
+}
+
+/** Of a message whose question has been checked. The additional section is not read at all. */
+function readSections(message: Buffer): Sections | undefined {
+  const [, answerCount = 0, authorityCount = 0] = readCounts(message);
+  if (answerCount + authorityCount > MAX_RECORDS_READ) return undefined;
+  const start = HEADER_BYTES + (findQuestion(message)?.length ?? 0);
+  const answers = readDnsRecords(message, start, answerCount);
+  const authorities = answers && readDnsRecords(message, answers.end, authorityCount);
+  return authorities && { answers: answers.records, authorities: authorities.records };
+}
+
+interface AliasChain {
+  names: string[];
+  aliases: DnsRecord[];
+  /** Key of the name at the end. */
+  end: string;
+}
+
+/** undefined for a name with two aliases, a loop, an overlong chain, or an alias of what is no host name. */
+function followAliases(query: DnsQuery, answers: readonly DnsRecord[]): AliasChain | undefined {
+  const chain: AliasChain = { names: [query.hostName], aliases: [], end: query.name.key };
+  if (query.type === DNS_TYPE.cname) return chain;
+  const aliases = answers.filter(({ type }) => type === DNS_TYPE.cname);
+  while (chain.aliases.length <= MAX_ALIASES) {
+    const [alias, other] = aliases.filter(({ owner }) => owner.key === chain.end);
+    if (alias === undefined) return chain;
+    const name = alias.target && toHostName(alias.target);
+    if (other !== undefined || name === undefined || chain.names.includes(name)) return undefined;
+    chain.names.push(name);
+    chain.aliases.push(alias);
+    chain.end = alias.target?.key ?? '';
+  }
+  return undefined;
+}
+
+/** Whether the name is the zone's or below it, label by label. */
+function isWithin(nameKey: string, zoneKey: string): boolean {
+  for (let offset = 0; ;) {
+    if (nameKey.slice(offset) === zoneKey) return true;
+    const length = nameKey.codePointAt(offset) ?? 0;
+    if (length === 0) return false;
+    offset += 1 + length;
+  }
+}
+
+interface Kept extends Sections {
+  names: string[];
+}
+
+function clampTtls({ names, answers, authorities }: Kept, { min, max }: TtlBounds): Kept {
+  const clamp = (record: DnsRecord): DnsRecord => {
+    // The upper half of the range counts as nothing (RFC 2181, 8).
+    const ttl = record.ttl > MAX_TTL ? 0 : record.ttl;
+    return { ...record, ttl: Math.min(Math.max(ttl, min), max) };
+  };
+  return { names, answers: answers.map(clamp), authorities: authorities.map(clamp) };
+}
+
+function buildResult(query: DnsQuery, rcode: number, { names, answers, authorities }: Kept): DnsAnswerResult {
+  const records = [...answers, ...authorities];
+  const encoded = records.map((record) => encodeRecord(record, query.name.key));
+  const message = Buffer.concat([buildDnsAnswer(query, rcode), ...encoded]);
+  if (message.length > MAX_MESSAGE_BYTES) return MALFORMED;
+  message.writeUInt16BE(answers.length, 6);
+  message.writeUInt16BE(authorities.length, 8);
+  const ttl = records.length === 0 ? undefined : Math.min(...records.map((record) => record.ttl));
+  return { kind: 'answer', message, rcode, names, addresses: answers.flatMap(readAddress), ttl };
+}
+
+function encodeRecord({ owner, type, ttl, data }: DnsRecord, questionKey: string): Buffer {
+  const fixed = Buffer.alloc(10);
+  fixed.writeUInt16BE(type, 0);
+  fixed.writeUInt16BE(1, 2);
+  fixed.writeUInt32BE(ttl, 4);
+  fixed.writeUInt16BE(data.length, 8);
+  return Buffer.concat([owner.key === questionKey ? POINTER_TO_QUESTION : owner.wire, fixed, data]);
+}
+
+function readAddress({ type, data }: DnsRecord): string[] {
+  if (type === DNS_TYPE.a) return [data.join('.')];
+  if (type !== DNS_TYPE.aaaa) return [];
+  const groups = Array.from({ length: 8 }, (_, index) => data.readUInt16BE(2 * index).toString(16));
+  return [new URL(`http://[${groups.join(':')}]/`).hostname.slice(1, -1)];
+}

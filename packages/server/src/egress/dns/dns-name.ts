@@ -1,0 +1,69 @@
+/**
+ * Names in DNS messages (RFC 1035, 3.1 and 4.1.4) as uncompressed bytes. Written here because the libraries hand out text,
+ * in which a dot inside a label, or a byte that is no UTF-8, looks like another name than the server's.
+ */
+import { parseHostName } from '../host-name.ts';
+
+const MAX_NAME_BYTES = 255;
+const MAX_LABEL_BYTES = 63;
+const POINTER_MARK = 0xc0;
+/** Compressors point to a name once, some twice. */
+const MAX_POINTERS = 16;
+
+export interface DnsName {
+  /** Uncompressed, as spelt in the message. */
+  wire: Buffer;
+  /** Equal for names that are the same; length bytes are below the letters, so folding leaves them alone. */
+  key: string;
+  /** Where the next field begins. */
+  end: number;
+}
+
+/** undefined when there is no whole, well-formed name. Pointers may only point to before where they stand. */
+export function readDnsName(message: Buffer, start: number): DnsName | undefined {
+  const parts: Buffer[] = [];
+  let length = 0;
+  let offset = start;
+  let limit = start;
+  let end: number | undefined;
+  for (let pointers = 0; pointers <= MAX_POINTERS;) {
+    const head = message[offset];
+    if (head === undefined) return undefined;
+    if (head >= POINTER_MARK) {
+      const low = message[offset + 1];
+      const target = ((head & ~POINTER_MARK) << 8) | (low ?? 0);
+      if (low === undefined || target >= limit) return undefined;
+      end ??= offset + 2;
+      offset = target;
+      limit = target;
+      pointers += 1;
+      continue;
+    }
+    const part = message.subarray(offset, offset + 1 + head);
+    length += part.length;
+    if (head > MAX_LABEL_BYTES || part.length !== 1 + head || length > MAX_NAME_BYTES) return undefined;
+    parts.push(part);
+    offset += part.length;
+    if (head === 0) return buildName(parts, end ?? offset);
+  }
+  return undefined;
+}
+
+/** As rules know it; undefined for a name that is no host name (the root, other characters, dots inside a label). */
+export function toHostName({ wire }: DnsName): string | undefined {
+  const labels: string[] = [];
+  for (let offset = 0; ;) {
+    const length = wire[offset] ?? 0;
+    if (length === 0) break;
+    const label = wire.toString('latin1', offset + 1, offset + 1 + length);
+    if (label.includes('.')) return undefined;
+    labels.push(label);
+    offset += 1 + length;
+  }
+  return parseHostName(labels.join('.'));
+}
+
+function buildName(parts: readonly Buffer[], end: number): DnsName {
+  const wire = Buffer.concat(parts);
+  return { wire, key: wire.toString('latin1').toLowerCase(), end };
+}

@@ -1,0 +1,42 @@
+import { createSocket } from 'node:dgram';
+import { once } from 'node:events';
+import { HEADER_BYTES } from '../dns-header.ts';
+import { readDnsName, toHostName } from '../dns-name.ts';
+import { dnsMessage, u16 } from './dns-bytes.ts';
+
+const PORT = 53;
+const TYPE_A = 1;
+
+/** An upstream resolver of a test. A name that it does not know has no address. */
+export class NameServer implements Disposable {
+  readonly #socket = createSocket('udp4');
+  /** Name → addresses. */
+  readonly names = new Map<string, string[]>();
+  readonly asked: string[] = [];
+
+  async listen(address: string): Promise<void> {
+    const socket = this.#socket;
+    socket.on('message', (query, from) => socket.send(this.#answer(query), from.port, from.address));
+    socket.bind(PORT, address);
+    await once(socket, 'listening');
+  }
+
+  [Symbol.dispose](): void {
+    this.#socket.close();
+  }
+
+  #answer(query: Buffer): Buffer {
+    const name = readDnsName(query, HEADER_BYTES);
+    const text = (name && toHostName(name)) ?? '';
+    this.asked.push(text);
+    const type = query.readUInt16BE(name?.end ?? HEADER_BYTES);
+    const addresses = type === TYPE_A ? (this.names.get(text) ?? []) : [];
+    const answers = addresses.map((address) => ({
+      owner: text,
+      type: TYPE_A,
+      data: Buffer.from(address.split('.').map(Number)),
+    }));
+    const answer = dnsMessage({ flags: 0x81_80, name: text, type, answers });
+    return Buffer.concat([u16(query.readUInt16BE(0)), answer.subarray(2)]);
+  }
+}

@@ -1,0 +1,154 @@
+import assert from 'node:assert/strict';
+import { Resolver } from 'node:dns/promises';
+import { once } from 'node:events';
+import type { Socket } from 'node:net';
+import { test } from 'node:test';
+import { EgressSite, GUEST, OTHER_GUEST, OTHER_SERVER, RESOLVER, SERVER } from './testing/egress-site.ts';
+import { hearFirst, hearOut, httpGet } from './testing/first-words.ts';
+
+/** As a guest's own. */
+function resolverOf(address = GUEST): Resolver {
+  const resolver = new Resolver({ timeout: 2000, tries: 1 });
+  resolver.setServers([RESOLVER]);
+  resolver.setLocalAddress(address);
+  return resolver;
+}
+
+const codeOf = (asking: Promise<unknown>) =>
+  asking.then(
+    () => 'answered',
+    (error: NodeJS.ErrnoException) => error.code,
+  );
+
+test('under an allow list only names that could be allowed are asked for; the others do not exist', async () => {
+  await using site = await EgressSite.open();
+  site.names.set('good.test', [SERVER]);
+  site.names.set('secret.evil.test', [SERVER]);
+  await site.setGuest({ allow: ['good.test', '*.wild.test'] });
+  const resolver = resolverOf();
+  assert.deepEqual(await resolver.resolve4('good.test'), [SERVER]);
+  assert.equal(await codeOf(resolver.resolve4('secret.evil.test')), 'ENOTFOUND');
+  assert.equal(await codeOf(resolver.resolve4('wild.test')), 'ENOTFOUND');
+  assert.deepEqual(site.asked, ['good.test']);
+  assert.deepEqual((await site.blocked(2))[0], {
+    domain: 'secret.evil.test',
+    reason: 'not_allowed',
+    count: 1,
+  });
+  const counters = await site.counters();
+  assert.equal(counters?.names_resolved, 1);
+  assert.equal(counters?.names_refused, 2);
+});
+
+test('under a deny list all but the denied are, under ranges alone none, and a new policy holds at once', async () => {
+  await using site = await EgressSite.open();
+  site.names.set('good.test', [SERVER]);
+  await site.setGuest({ deny: ['bad.test'] });
+  const resolver = resolverOf();
+  assert.deepEqual(await resolver.resolve4('good.test'), [SERVER]);
+  assert.equal(await codeOf(resolver.resolve4('bad.test')), 'ENOTFOUND');
+  await site.setGuest({ allow: ['203.0.113.0/24'] });
+  assert.equal(await codeOf(resolver.resolve4('good.test')), 'ENOTFOUND');
+  await site.setGuest({});
+  assert.deepEqual(await resolver.resolve4('good.test'), [SERVER]);
+});
+
+test('a guest that we were not told of gets a failure, so that it asks again', async () => {
+  await using site = await EgressSite.open();
+  site.names.set('good.test', [SERVER]);
+  assert.equal(await codeOf(resolverOf(OTHER_GUEST).resolve4('good.test')), 'ESERVFAIL');
+  assert.deepEqual(site.asked, []);
+});
+
+test('what a guest was answered is what its connection is dialled by', async () => {
+  await using site = await EgressSite.open();
+  const port = await site.serve((socket) => socket.end('here'));
+  site.names.set('good.test', [SERVER]);
+  await site.setGuest({ allow: ['good.test'] });
+  await resolverOf().resolve4('good.test');
+  site.names.set('good.test', [OTHER_SERVER]);
+  const socket = site.connect(port);
+  socket.write(httpGet('good.test'));
+  assert.equal(await hearOut(socket), 'here');
+  assert.deepEqual(site.asked, ['good.test']);
+});
+
+test('HTTP/2 without TLS, requests to a proxy and silence show no name, and are refused as such', async () => {
+  await using site = await EgressSite.open();
+  await site.setGuest({ allow: ['good.test'] });
+  const clear = site.connect(80);
+  clear.write('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n');
+  assert.equal(await hearOut(clear), 'ECONNRESET');
+  const proxy = site.connect(80);
+  proxy.write('CONNECT good.test:443 HTTP/1.1\r\nHost: good.test\r\n\r\n');
+  assert.equal(await hearOut(proxy), 'ECONNRESET');
+  const mute = site.connect(22);
+  assert.equal(await hearOut(mute), 'ECONNRESET');
+  const reasons = (await site.blocked(2)) as { reason: string; count: number }[];
+  assert.deepEqual(
+    reasons.map(({ reason }) => reason),
+    ['name_hidden', 'name_missing'],
+  );
+});
+
+test('a new address of the host is closed to flows that are open too, and nothing else ends', async () => {
+  await using site = await EgressSite.open();
+  const echo = (socket: Socket): void => void socket.pipe(socket);
+  const port = await site.serve(echo);
+  await site.serve(echo, OTHER_SERVER, port);
+  await site.setGuest({ allow: [SERVER, OTHER_SERVER] });
+  const [here, there] = [SERVER, OTHER_SERVER].map((to) => site.connect(port, { to }));
+  for (const socket of [here, there]) {
+    socket?.write('first');
+    assert.equal(await hearFirst(socket!), 'first');
+  }
+  await site.setHostAddresses(SERVER);
+  assert.equal(await hearOut(here!), 'ECONNRESET');
+  there?.write('second');
+  assert.equal(await hearFirst(there!), 'second');
+  assert.equal(await hearOut(site.connect(port)), 'ECONNRESET');
+  await site.setGuest({ allow: [SERVER] }, OTHER_GUEST);
+  assert.equal(await hearOut(site.connect(port, { from: OTHER_GUEST })), 'ECONNRESET', 'who comes later');
+  for (const note of await site.blocked(2))
+    assert.deepEqual(note, { ip: SERVER, port, reason: 'host_address', count: 1 });
+  await site.setHostAddresses();
+  const again = site.connect(port);
+  again.write('third');
+  assert.equal(await hearFirst(again), 'third');
+});
+
+test('notes go on when they are acknowledged, and those of a guest that leaves come before it has left', async () => {
+  await using site = await EgressSite.open();
+  site.acknowledges = false;
+  await site.setGuest({ allow: [OTHER_SERVER] });
+  for (let index = 0; index < 3; index += 1) assert.equal(await hearOut(site.connect(81)), 'ECONNRESET');
+  assert.equal((await site.blocked()).length, 1);
+  await site.forget();
+  assert.deepEqual(await site.blocked(2), [
+    { ip: SERVER, port: 81, reason: 'not_allowed', count: 1 },
+    { ip: SERVER, port: 81, reason: 'not_allowed', count: 2 },
+  ]);
+  assert.ok(site.unacknowledged.length > 0);
+});
+
+test('nothing that guests break off, in any order, ends the process or leaves something open', async () => {
+  await using site = await EgressSite.open();
+  const port = await site.serve((socket) => void socket.resume().on('end', () => socket.end()));
+  site.names.set('good.test', [SERVER]);
+  await site.setGuest({ allow: ['good.test', SERVER] });
+  const words = ['', 'G', 'GET / HTTP/1.1\r\n', httpGet('good.test'), httpGet('bad.test'), '\x16\x03\x01'];
+  for (let round = 0; round < 60; round += 1) {
+    const socket = site.connect(port, { to: round % 2 === 0 ? SERVER : OTHER_SERVER });
+    socket.on('error', () => undefined);
+    await once(socket, 'connect');
+    socket.write(words[round % words.length] ?? '');
+    if (round % 3 === 0) socket.resetAndDestroy();
+    else if (round % 3 === 1) socket.end();
+    else setTimeout(() => socket.destroy(), round);
+  }
+  const alive = site.connect(port);
+  alive.end(httpGet('good.test'));
+  assert.equal(await hearFirst(alive), 'closed');
+  await site.setGuest({ deny: ['0.0.0.0/0'] });
+  await site.untilClosed();
+});

@@ -1,0 +1,125 @@
+import { createHash } from 'node:crypto';
+import { compileNetworkPolicy, type ClosedAddresses, type CompiledPolicy } from '@coppice/contract';
+import { NO_COUNTERS, type EgressCounters, type EgressNote, type VmEgress } from '../lib/egress-protocol.ts';
+import { compileGrants } from './credentials/compile-grants.ts';
+import type { HeldCredential } from './credentials/outbound-request.ts';
+import type { CounterName, Guest } from './guest-table.ts';
+import { BlockedNotes } from './notes/blocked-notes.ts';
+import type { NoteOutbox } from './notes/note-outbox.ts';
+
+export interface LiveGuestOptions {
+  address: string;
+  vmId: string;
+  egress: VmEgress;
+  closed: ClosedAddresses;
+  outbox: NoteOutbox;
+}
+
+/** Everything that is known of one guest. Throws `internal` when the policy is not one that control could have made. */
+export class LiveGuest implements Guest {
+  readonly address: string;
+  readonly vmId: string;
+  readonly #outbox: NoteOutbox;
+  readonly #blocked: BlockedNotes;
+  readonly #ends = new Set<() => void>();
+  readonly #forgets = new Set<() => void>();
+  readonly #judges = new Set<() => void>();
+  readonly #counters: EgressCounters = { ...NO_COUNTERS };
+  #policy: CompiledPolicy;
+  #grants: ReadonlyMap<string, HeldCredential>;
+  #grantsDigest: string;
+  #hasEnded = false;
+
+  constructor({ address, vmId, egress, closed, outbox }: LiveGuestOptions) {
+    this.address = address;
+    this.vmId = vmId;
+    this.#outbox = outbox;
+    this.#blocked = new BlockedNotes({ offer: (note) => outbox.offer(vmId, note) });
+    this.#policy = compileNetworkPolicy(egress.network, closed);
+    this.#grants = compileGrants(egress.grants);
+    this.#grantsDigest = digest(egress);
+  }
+
+  get policy(): CompiledPolicy {
+    return this.#policy;
+  }
+
+  get grants(): ReadonlyMap<string, HeldCredential> {
+    return this.#grants;
+  }
+
+  get counters(): EgressCounters {
+    return { ...this.#counters };
+  }
+
+  /** All or nothing; what is open has been judged again, or closed, when it returns. */
+  change(egress: VmEgress): void {
+    const policy = compileNetworkPolicy(egress.network, this.#policy.closed);
+    const grants = compileGrants(egress.grants);
+    this.#policy = policy;
+    const isOtherGrants = this.#grantsDigest !== digest(egress);
+    this.#grants = grants;
+    this.#grantsDigest = digest(egress);
+    if (isOtherGrants) callAll(this.#ends);
+    for (const judgeAgain of this.#judges) judgeAgain();
+  }
+
+  /** What no policy opens; what is open has been judged again when it returns. */
+  setClosed(closed: ClosedAddresses): void {
+    this.#policy = { ...this.#policy, closed };
+    for (const judgeAgain of this.#judges) judgeAgain();
+  }
+
+  /** The address is another's from now on, or nobody's. */
+  end(): void {
+    this.#hasEnded = true;
+    callAll(this.#ends);
+    callAll(this.#forgets);
+    this.#judges.clear();
+    for (const note of this.#blocked.end()) this.#outbox.force(this.vmId, note);
+  }
+
+  onEnd(close: () => void): () => void {
+    return this.#register(this.#ends, close);
+  }
+
+  onForget(close: () => void): () => void {
+    return this.#register(this.#forgets, close);
+  }
+
+  onPolicy(judgeAgain: () => void): () => void {
+    if (!this.#hasEnded) this.#judges.add(judgeAgain);
+    return () => void this.#judges.delete(judgeAgain);
+  }
+
+  note(note: EgressNote): void {
+    if (note.event === 'network.blocked' && !this.#hasEnded) this.#blocked.add(note);
+    else this.#outbox.force(this.vmId, note);
+  }
+
+  noteDurably(note: EgressNote): Promise<void> {
+    return this.#outbox.offerDurably(this.vmId, note);
+  }
+
+  count(counter: CounterName, by = 1): void {
+    this.#counters[counter] += by;
+  }
+
+  #register(wishes: Set<() => void>, close: () => void): () => void {
+    if (this.#hasEnded) close();
+    else wishes.add(close);
+    return () => void wishes.delete(close);
+  }
+}
+
+/** Each is called once, also if it takes another one back. */
+function callAll(wishes: Set<() => void>): void {
+  const called = [...wishes];
+  wishes.clear();
+  for (const close of called) close();
+}
+
+/** In place of the secrets themselves, which nothing else is to hold as text. */
+function digest({ grants }: VmEgress): string {
+  return createHash('sha256').update(JSON.stringify(grants)).digest('base64');
+}

@@ -1,0 +1,269 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { test } from 'node:test';
+import { EgressSite, GUEST, OTHER_GUEST, OTHER_SERVER, SERVER } from '../testing/egress-site.ts';
+import { hearFirst, hearOut, httpGet } from '../testing/first-words.ts';
+import type { Socket } from 'node:net';
+
+const echo = (socket: Socket) => void socket.pipe(socket);
+const sayWho = (who: string) => (socket: Socket) => void socket.once('data', () => socket.end(who));
+
+test('a connection is allowed by its address, without a byte being read before it is open', async () => {
+  await using site = await EgressSite.open();
+  const port = await site.serve((socket) => socket.end('greeting'));
+  await site.setGuest({ allow: [SERVER] });
+  assert.equal(await hearOut(site.connect(port)), 'greeting');
+  const counters = await site.counters();
+  assert.equal(counters?.connections_allowed, 1);
+  assert.equal(counters?.bytes_received, 8);
+});
+
+test('what is not allowed, and what comes from an unknown guest, ends with a reset', async () => {
+  await using site = await EgressSite.open();
+  const port = await site.serve(sayWho('never'));
+  await site.setGuest({ allow: [OTHER_SERVER] });
+  assert.equal(await hearOut(site.connect(port)), 'ECONNRESET');
+  assert.deepEqual(await site.blocked(), [{ ip: SERVER, port, reason: 'not_allowed', count: 1 }]);
+  assert.equal(await hearOut(site.connect(port, { from: OTHER_GUEST })), 'ECONNRESET');
+  assert.equal((await site.counters())?.connections_blocked, 1);
+});
+
+test('the host and other guests are closed to every policy', async () => {
+  await using site = await EgressSite.open();
+  await site.setGuest({ deny: ['bad.test'] });
+  assert.equal(await hearOut(site.connect(80, { to: OTHER_GUEST })), 'ECONNRESET');
+  assert.deepEqual(await site.blocked(), [{ ip: OTHER_GUEST, port: 80, reason: 'host_address', count: 1 }]);
+});
+
+test('a name is dialled by our resolver, wherever the guest connects to', async () => {
+  await using site = await EgressSite.open();
+  const port = await site.serve(sayWho('the named one'));
+  await site.serve(sayWho('one of the guest’s'), OTHER_SERVER, port);
+  site.names.set('good.test', [SERVER]);
+  await site.setGuest({ allow: ['good.test'] });
+  const socket = site.connect(port, { to: OTHER_SERVER });
+  socket.write(httpGet('good.test'));
+  assert.equal(await hearOut(socket), 'the named one');
+});
+
+test('an address in place of a name is no name, and another one than that of the connection is refused', async () => {
+  await using site = await EgressSite.open();
+  await site.setGuest({ allow: ['good.test'] });
+  for (const host of [SERVER, OTHER_SERVER]) {
+    const socket = site.connect(80);
+    socket.write(httpGet(host));
+    assert.equal(await hearOut(socket), 'ECONNRESET');
+  }
+  assert.deepEqual(await site.blocked(2), [
+    { ip: SERVER, port: 80, reason: 'name_missing', count: 1 },
+    { ip: SERVER, port: 80, reason: 'name_invalid', count: 1 },
+  ]);
+});
+
+test('a guest has no more connections than it may, and is told of it', async () => {
+  await using site = await EgressSite.open({ maxFlows: 2 });
+  const port = await site.serve(echo);
+  await site.setGuest({ allow: [SERVER] });
+  for (let index = 0; index < 2; index += 1) {
+    const socket = site.connect(port);
+    socket.write('x');
+    assert.equal(await hearFirst(socket), 'x');
+  }
+  assert.equal(await hearOut(site.connect(port)), 'ECONNRESET');
+  assert.deepEqual(await site.blocked(), [{ ip: SERVER, port, reason: 'too_many_connections', count: 1 }]);
+});
+
+test('among several addresses of a name the one that the guest chose is dialled first', async () => {
+  await using site = await EgressSite.open();
+  const port = await site.serve(sayWho('first'));
+  await site.serve(sayWho('second'), OTHER_SERVER, port);
+  site.names.set('good.test', [SERVER, OTHER_SERVER]);
+  await site.setGuest({ allow: ['good.test'] });
+  const socket = site.connect(port, { to: OTHER_SERVER });
+  socket.write(httpGet('good.test'));
+  assert.equal(await hearOut(socket), 'second');
+});
+
+test('a name that resolves to a closed or denied address is refused with that address', async () => {
+  await using site = await EgressSite.open();
+  site.names.set('inside.test', ['10.0.0.7']);
+  site.names.set('denied.test', [OTHER_SERVER]);
+  await site.setGuest({ allow: ['*.test'], deny: [OTHER_SERVER] });
+  for (const name of ['inside.test', 'denied.test']) {
+    const socket = site.connect(80);
+    socket.write(httpGet(name));
+    assert.equal(await hearOut(socket), 'ECONNRESET');
+  }
+  assert.deepEqual(await site.blocked(2), [
+    { domain: 'inside.test', ip: '10.0.0.7', port: 80, reason: 'private_address', count: 1 },
+    { domain: 'denied.test', ip: OTHER_SERVER, port: 80, reason: 'denied_by_rule', count: 1 },
+  ]);
+});
+
+test('a server that speaks first is heard, and a name that comes after the wait cuts the connection', async () => {
+  await using site = await EgressSite.open();
+  const port = await site.serve((socket) => {
+    socket.write('220 ready\r\n');
+    socket.on('data', (chunk) => socket.write(chunk));
+  });
+  await site.setGuest({ deny: ['bad.test'] });
+  const honest = site.connect(port);
+  assert.equal(await hearFirst(honest), '220 ready\r\n');
+  honest.write('EHLO me\r\n');
+  assert.equal(await hearFirst(honest), 'EHLO me\r\n');
+  const late = site.connect(port);
+  assert.equal(await hearFirst(late), '220 ready\r\n');
+  late.write(httpGet('bad.test'));
+  assert.equal(await hearOut(late), 'ECONNRESET');
+  assert.deepEqual(await site.blocked(), [{ ip: SERVER, port, reason: 'name_late', count: 1 }]);
+});
+
+test('half-close passes both ways, and a reset too', async () => {
+  await using site = await EgressSite.open();
+  const served: Socket[] = [];
+  const port = await site.serve((socket) => {
+    served.push(socket);
+    const chunks: Buffer[] = [];
+    socket.on('data', (chunk: Buffer) => chunks.push(chunk));
+    socket.on('end', () => socket.end(`heard ${Buffer.concat(chunks).toString()}`));
+  });
+  await site.setGuest({ allow: [SERVER] });
+  const polite = site.connect(port);
+  polite.end('all of it');
+  assert.equal(await hearOut(polite), 'heard all of it');
+  const rude = site.connect(port);
+  rude.write('x');
+  await once(rude, 'connect');
+  while (served.length < 2) await new Promise(setImmediate);
+  const broken = once(served[1]!, 'error');
+  rude.resetAndDestroy();
+  const [error] = (await broken) as [NodeJS.ErrnoException];
+  assert.equal(error.code, 'ECONNRESET');
+});
+
+test('a server that cannot be reached is a reset, and no refusal', async () => {
+  await using site = await EgressSite.open();
+  const probe = createServer().listen(0, SERVER);
+  await once(probe, 'listening');
+  const { port } = probe.address() as { port: number };
+  probe.close();
+  await site.setGuest({ allow: [SERVER, 'nowhere.test'] });
+  assert.equal(await hearOut(site.connect(port)), 'ECONNRESET');
+  const socket = site.connect(80, { to: OTHER_SERVER });
+  socket.write(httpGet('nowhere.test'));
+  assert.equal(await hearOut(socket), 'ECONNRESET');
+  assert.equal((await site.counters())?.connections_blocked, 0);
+});
+
+test('what a guest sends faster than the server reads waits in the guest', async () => {
+  await using site = await EgressSite.open();
+  const port = await site.serve((socket) => void socket.pause());
+  await site.setGuest({ allow: [SERVER] });
+  const socket = site.connect(port);
+  const chunk = Buffer.alloc(1 << 20);
+  for (let index = 0; index < 64; index += 1) socket.write(chunk);
+  await once(socket, 'connect');
+  let before = -1;
+  for (let sent = 0; sent !== before; sent = (await site.counters())?.bytes_sent ?? 0) {
+    before = sent;
+    await new Promise((resolve) => setTimeout(resolve, 300));
+  }
+  assert.ok(before < 32 << 20, `${before} bytes were taken`);
+});
+
+test('a new policy cuts the open connections that it refuses, and no others', async () => {
+  await using site = await EgressSite.open();
+  const port = await site.serve(echo);
+  await site.serve(echo, OTHER_SERVER, port);
+  site.names.set('good.test', [SERVER]);
+  await site.setGuest({ allow: ['good.test', OTHER_SERVER] });
+  const named = site.connect(port);
+  named.write(httpGet('good.test'));
+  assert.match(await hearFirst(named), /good\.test/u);
+  const addressed = site.connect(port, { to: OTHER_SERVER });
+  addressed.write('hello');
+  assert.equal(await hearFirst(addressed), 'hello');
+  await site.setGuest({ allow: ['good.test'] });
+  assert.equal(await hearOut(addressed), 'ECONNRESET');
+  named.write('still here');
+  assert.equal(await hearFirst(named), 'still here');
+  await site.setGuest({ allow: ['other.test'] });
+  assert.equal(await hearOut(named), 'ECONNRESET');
+  const reasons = await site.blocked(2);
+  assert.deepEqual(reasons[1], { domain: 'good.test', port, reason: 'not_allowed', count: 1 });
+  await site.untilClosed();
+});
+
+test('a connection whose name nobody read is cut by the first policy that asks for names', async () => {
+  await using site = await EgressSite.open();
+  const port = await site.serve(echo);
+  await site.setGuest({ deny: [OTHER_SERVER] });
+  const socket = site.connect(port);
+  socket.write(httpGet('bad.test'));
+  await hearFirst(socket);
+  await site.setGuest({ deny: ['bad.test'] });
+  assert.equal(await hearOut(socket), 'ECONNRESET');
+});
+
+test('a new policy ends what still waits for its name, and late names are no matter where none are asked for', async () => {
+  await using site = await EgressSite.open();
+  const port = await site.serve((socket) => {
+    socket.write('220 ready');
+    socket.on('data', (chunk) => socket.write(chunk));
+  });
+  await site.setGuest({ allow: ['good.test'] });
+  const waiting = site.connect(80);
+  waiting.write('GET / HT');
+  await once(waiting, 'connect');
+  await site.setGuest({ deny: ['bad.test'] });
+  const silent = site.connect(port);
+  assert.equal(await hearFirst(silent), '220 ready');
+  await site.setGuest({});
+  silent.write(httpGet('bad.test'));
+  assert.match(await hearFirst(silent), /bad\.test/u);
+  const ends = [hearOut(waiting), hearOut(silent)];
+  await site.setGuest({ deny: ['0.0.0.0/0'] });
+  assert.deepEqual(await Promise.all(ends), ['ECONNRESET', 'ECONNRESET']);
+});
+
+test('a guest that is forgotten has nothing open, and its address serves the next one', async () => {
+  await using site = await EgressSite.open();
+  const port = await site.serve(echo);
+  await site.setGuest({ allow: [SERVER] });
+  const socket = site.connect(port);
+  socket.write('x');
+  await hearFirst(socket);
+  await site.setGuest({ allow: [SERVER] }, GUEST, 'the-next');
+  assert.equal(await hearOut(socket), 'ECONNRESET');
+  assert.equal((await site.counters())?.connections_allowed, 0);
+  const next = site.connect(port);
+  next.write('x');
+  assert.equal(await hearFirst(next), 'x');
+  await site.forget();
+  assert.equal(await hearOut(next), 'ECONNRESET');
+  assert.equal(await site.counters(), null);
+});
+
+test('1,000 open connections are judged again in milliseconds', async () => {
+  await using site = await EgressSite.open();
+  const port = await site.serve(echo);
+  site.names.set('good.test', [SERVER]);
+  const many = Array.from({ length: 10_000 }, (_, index) => `host-${index}.test`);
+  await site.setGuest({ allow: ['good.test', ...many.slice(1)] });
+  const open = async () => {
+    const socket = site.connect(port);
+    socket.write(httpGet('good.test'));
+    await hearFirst(socket);
+    return socket;
+  };
+  const sockets: Socket[] = [];
+  for (let batch = 0; batch < 10; batch += 1)
+    sockets.push(...(await Promise.all(Array.from({ length: 100 }, open))));
+  const start = performance.now();
+  await site.setGuest({ allow: ['good.test'] });
+  const tookMs = performance.now() - start;
+  assert.equal((await site.counters())?.connections_open, 1000);
+  assert.ok(tookMs < 200, `took ${tookMs} ms`);
+  for (const socket of sockets) socket.destroy();
+});

@@ -1,0 +1,105 @@
+/**
+ * The listener to which the ruleset redirects every TCP connection of a guest whose policy is not the kernel's. The source
+ * address, which the ruleset has checked, names the guest; a guest that we were not told of gets a reset.
+ */
+import { once } from 'node:events';
+import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import type { Logger } from 'pino';
+import type { Guest, GuestTable } from '../guest-table.ts';
+import type { Upstream } from '../upstream.ts';
+import { Flow } from './flow.ts';
+import { findOriginalDestination, type Endpoint } from './original-destination.ts';
+import { resetSocket } from './relay.ts';
+
+/** Open or being opened. Fewer than the ruleset lets through, so that the refusal is told. */
+const MAX_FLOWS_PER_GUEST = 2048;
+const BACKLOG = 4096;
+/** Before the verdict no more than this, and one chunk, is taken from a guest. */
+const READ_AHEAD_BYTES = 16 * 1024;
+
+export interface TcpProxyOptions {
+  /** Where to listen. */
+  address: string;
+  guests: GuestTable;
+  upstream: Upstream;
+  log: Logger;
+  /** Of all guests together; each connection takes two descriptors. */
+  maxFlows: number;
+  maxFlowsPerGuest?: number;
+  findDestination?: (socket: Socket) => Endpoint | undefined;
+}
+
+export class TcpProxy implements AsyncDisposable {
+  readonly #options: TcpProxyOptions;
+  readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
+  readonly #flowCounts = new Map<Guest, number>();
+
+  private constructor(options: TcpProxyOptions) {
+    this.#options = options;
+    this.#server = createServer(
+      { allowHalfOpen: true, noDelay: true, pauseOnConnect: true, highWaterMark: READ_AHEAD_BYTES },
+      (socket) => void this.#serve(socket),
+    );
+  }
+
+  static async listen(options: TcpProxyOptions): Promise<TcpProxy> {
+    const proxy = new TcpProxy(options);
+    const server = proxy.#server;
+    server.listen({ host: options.address, port: 0, exclusive: true, backlog: BACKLOG });
+    await once(server, 'listening');
+    server.on('error', (error) => options.log.warn({ err: error }, 'TCP proxy: listener'));
+    return proxy;
+  }
+
+  get port(): number {
+    return (this.#server.address() as AddressInfo).port;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const closed = once(this.#server, 'close');
+    this.#server.close();
+    for (const socket of this.#sockets) resetSocket(socket);
+    await closed;
+  }
+
+  /** What it throws is a fault of ours, and ends the process. */
+  async #serve(socket: Socket): Promise<void> {
+    const { guests, upstream, findDestination = findOriginalDestination } = this.#options;
+    // What goes wrong with a connection ends that connection, and nothing else: a close follows.
+    socket.on('error', () => undefined);
+    const guest = guests.findByAddress(socket.remoteAddress ?? '');
+    const original = guest && findDestination(socket);
+    if (guest === undefined || original === undefined) return resetSocket(socket);
+    if (!this.#hasRoom(guest)) return refuseCrowd(guest, socket, original);
+    this.#sockets.add(socket);
+    this.#flowCounts.set(guest, this.#flowCountOf(guest) + 1);
+    try {
+      await new Flow({ guest, socket, original, upstream }).run();
+    } finally {
+      this.#sockets.delete(socket);
+      const left = this.#flowCountOf(guest) - 1;
+      if (left > 0) this.#flowCounts.set(guest, left);
+      else this.#flowCounts.delete(guest);
+    }
+  }
+
+  #hasRoom(guest: Guest): boolean {
+    const { maxFlows, maxFlowsPerGuest = MAX_FLOWS_PER_GUEST } = this.#options;
+    return this.#sockets.size < maxFlows && this.#flowCountOf(guest) < maxFlowsPerGuest;
+  }
+
+  #flowCountOf(guest: Guest): number {
+    return this.#flowCounts.get(guest) ?? 0;
+  }
+}
+
+function refuseCrowd(guest: Guest, socket: Socket, { address, port }: Endpoint): void {
+  guest.count('connections_blocked');
+  guest.note({
+    event: 'network.blocked',
+    ts: new Date().toISOString(),
+    data: { ip: address, port, reason: 'too_many_connections', count: 1 },
+  });
+  resetSocket(socket);
+}

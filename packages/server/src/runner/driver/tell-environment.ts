@@ -1,0 +1,39 @@
+/**
+ * Programs that a guest starts find placeholders and addresses of the services that are granted now; those that run keep
+ * what they have. Nothing but convenience depends on it: a guest that does not take it in time, or whose agent is older
+ * than this call, is left alone.
+ */
+import type { Logger } from 'pino';
+import { withDeadline } from '../../lib/deadline.ts';
+import type { VmEgress } from '../../lib/egress-protocol.ts';
+import type { VmDriver } from './vm-driver.ts';
+import { buildPlaceholders } from './vm-egress.ts';
+
+const TIMEOUT_MS = 2000;
+
+export interface EnvironmentChange {
+  former: VmEgress;
+  /** The image's own variables lie above. */
+  image: Readonly<Record<string, string>>;
+  log: Logger;
+}
+
+export async function tellEnvironment(
+  driver: VmDriver,
+  { former, image, log }: EnvironmentChange,
+): Promise<void> {
+  const build = ({ grants }: VmEgress): Record<string, string> =>
+    buildPlaceholders(
+      driver.info.id,
+      grants.map(({ service }) => service),
+    );
+  const placeholders = build(driver.egress);
+  if (JSON.stringify(placeholders) === JSON.stringify(build(former))) return;
+  const telling = async (): Promise<void> => {
+    const session = await driver.session(TIMEOUT_MS);
+    await session.call('POST', '/environment', { env: { ...placeholders, ...image } });
+  };
+  await withDeadline('environment of the guest', TIMEOUT_MS, telling()).catch((error: unknown) => {
+    log.info({ err: error, vm: driver.info.id }, 'a guest keeps the environment it has');
+  });
+}

@@ -1,0 +1,168 @@
+import assert from 'node:assert/strict';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
+import { pino } from 'pino';
+import { BUILTIN_SERVICES } from '../../lib/credential-services/builtin-services.ts';
+import type { VmEgress } from '../../lib/egress-protocol.ts';
+import { findVmRecord } from '../adopt/vm-record.ts';
+import type { AgentSession } from '../agent-client/agent-session.ts';
+import { TAP_SLOTS } from '../network/vm-network.ts';
+import { StepTimer } from './step-timer.ts';
+import { VmAssembler, type AssembledVm, type AssemblyParts, type Blueprint } from './vm-assembly.ts';
+import { TEMPLATE_COUNTERS, VmDriver } from './vm-driver.ts';
+import { NO_RULES } from './vm-egress.ts';
+
+/** A record has no root. */
+const UID = process.getuid?.() || 1;
+const log = pino({ level: 'silent' });
+const ID = 'run00000000000000000001';
+const DENY_ALL: VmEgress = { ...NO_RULES, network: { ...NO_RULES.network, default: 'deny' } };
+
+/** An assembler over stand-ins that note, in order, what is done to the network and to the guest. */
+class Assembly implements Disposable {
+  readonly order: string[] = [];
+  readonly told: unknown[] = [];
+  readonly driver: VmDriver;
+  setEgress: (egress: VmEgress) => Promise<void> = async () => undefined;
+  readonly #assembler: VmAssembler;
+  readonly #directory = mkdtempSync(join(tmpdir(), 'assembly-'));
+
+  constructor() {
+    for (const name of ['vms', 'sockets']) mkdirSync(join(this.#directory, name));
+    for (const name of ['ram', 'image', 'base', 'overlay']) writeFileSync(join(this.#directory, name), name);
+    this.#assembler = new VmAssembler(this.#parts());
+    const info = {
+      id: ID,
+      state: 'creating' as const,
+      image: 'i',
+      vcpus: 1,
+      mem_mib: 1,
+      disk_mib: 1,
+      timings_ms: {},
+    };
+    const hooks = {
+      note: () => undefined,
+      endEgress: async () => undefined,
+      recordEnd: () => undefined,
+      groupUsage: () => ({ cpuMs: undefined, memPeakBytes: undefined }),
+    };
+    this.driver = new VmDriver('u1', { info, egress: NO_RULES, counters: TEMPLATE_COUNTERS, hooks, log });
+    this.driver.session = async () =>
+      ({ call: (...args: unknown[]) => this.#answer(args) }) as unknown as AgentSession;
+  }
+
+  assemble(kind: 'template' | 'capture'): Promise<AssembledVm> {
+    const at = (name: string): string => join(this.#directory, name);
+    const blueprint = {
+      machine: { key: 'm' },
+      image: { reference: 'i', digest: 'd', config: { env: { OWN: '1' }, user: '', workdir: '/' } },
+      shape: { accelerator: 'tcg', vcpus: 1, memMiB: 1, diskMiB: 1 },
+      ...(kind === 'template' ? { templateKey: 't' } : {}),
+      files: { ramPath: at('ram'), imagePath: at('image'), scratch: { frozen: [] } },
+      counters: TEMPLATE_COUNTERS,
+    } as unknown as Blueprint;
+    return this.#assembler.assemble(this.driver, blueprint, new StepTimer());
+  }
+
+  wake(assembled: AssembledVm): Promise<void> {
+    return this.#assembler.wake(assembled, new StepTimer());
+  }
+
+  get record() {
+    return findVmRecord(this.#assembler.directoryOf('u1').path);
+  }
+
+  [Symbol.dispose](): void {
+    rmSync(this.#directory, { recursive: true });
+  }
+
+  async #answer([, path, body]: unknown[]): Promise<unknown> {
+    this.order.push(String(path));
+    if (path === '/resume') this.told.push(body);
+    return {};
+  }
+
+  #parts(): AssemblyParts {
+    const at = (name: string): string => join(this.#directory, name);
+    const vm = {
+      identity: { pid: process.pid, startTicks: 0 },
+      ended: new Promise(() => undefined),
+      continue: async () => void this.order.push('cont'),
+    };
+    const parts = {
+      scratch: { ensureBase: async () => ({ basePath: at('base'), overlayPath: at('overlay') }) },
+      network: {
+        acquire: async () => ({ index: TAP_SLOTS, openTap: undefined }),
+        setEgress: async (unit: string, { vmId, egress }: { vmId: string; egress: VmEgress }) => {
+          this.order.push(`egress of ${unit} for ${vmId}`);
+          await setImmediate();
+          await this.setEgress(egress);
+          this.order.push(`in force: ${egress.network.default}`);
+        },
+      },
+      vmm: { restore: async () => vm },
+      cgroups: { directoriesOf: () => [], create: async () => [], remove: async () => undefined },
+      accounts: { ofSlot: () => UID },
+      vmsDirectory: at('vms'),
+      socketsDirectory: at('sockets'),
+      log,
+    };
+    return parts as unknown as AssemblyParts;
+  }
+}
+
+test('saved programs do not run before the rules of their sandbox are in force', async () => {
+  using under = new Assembly();
+  under.driver.claim(under.driver.info, DENY_ALL);
+  await under.wake(await under.assemble('capture'));
+  assert.deepEqual(under.order, [`egress of u1 for ${ID}`, 'in force: deny', 'cont', '/ping', '/resume']);
+  assert.deepEqual(under.record?.egress, { network: DENY_ALL.network, grants: [] });
+});
+
+test('saved programs do not run when the rules cannot be put in force', async () => {
+  using under = new Assembly();
+  under.driver.claim(under.driver.info, DENY_ALL);
+  under.setEgress = async () => Promise.reject(new Error('no nft'));
+  await assert.rejects(under.assemble('capture'), /no nft/u);
+  assert.ok(!under.order.includes('cont'));
+});
+
+test('a VM that was kept warm gets its rules before it is given to its sandbox, or is not', async () => {
+  using under = new Assembly();
+  const assembled = await under.assemble('template');
+  assert.deepEqual(under.order, ['cont', '/ping']);
+  under.driver.claim(under.driver.info, DENY_ALL);
+  under.setEgress = async () => Promise.reject(new Error('no nft'));
+  await assert.rejects(under.wake(assembled), /no nft/u);
+  assert.ok(!under.order.includes('/resume'));
+  under.setEgress = async () => undefined;
+  await under.wake(assembled);
+  assert.deepEqual(under.order.slice(-2), ['in force: deny', '/resume']);
+});
+
+test('a sandbox without rules is told of while it resumes, and starts also when nobody can be told', async () => {
+  using under = new Assembly();
+  const assembled = await under.assemble('template');
+  under.setEgress = async () => Promise.reject(new Error('the egress process is away'));
+  await under.wake(assembled);
+  assert.deepEqual(under.order.slice(2), [`egress of u1 for ${ID}`, '/resume']);
+  assert.equal(under.driver.state, 'running');
+});
+
+test('placeholders lie under the environment of the image, and the secret is in neither resume nor record', async () => {
+  using under = new Assembly();
+  const [service] = BUILTIN_SERVICES;
+  const grants = [{ service: service!, endpoints: null, secret: 'canary-3' }];
+  const assembled = await under.assemble('template');
+  under.driver.claim(under.driver.info, { ...NO_RULES, grants });
+  await under.wake(assembled);
+  const [{ env }] = under.told as [{ env: Record<string, string> }];
+  assert.equal(env['OWN'], '1');
+  assert.ok(Object.values(env).some((value) => value.includes(`placeholder-${ID}`)));
+  assert.ok(Object.values(env).some((value) => value.startsWith('http://169.254.169.254:8014/')));
+  assert.equal(under.record?.egress?.grants.length, 1);
+  assert.doesNotMatch(JSON.stringify([env, under.record]), /canary/u);
+});

@@ -1,0 +1,57 @@
+/** The frame of netfilter's netlink messages: linux/netlink.h, linux/netfilter/nfnetlink.h. */
+
+const HEADER_BYTES = 16;
+const FAMILY_HEADER_BYTES = 4;
+const ATTRIBUTE_HEADER_BYTES = 4;
+/** Without the flags for nesting and byte order. */
+const ATTRIBUTE_TYPE_MASK = 0x3f_ff;
+
+export interface NetlinkMessage {
+  type: number;
+  sequence: number;
+  /** All after the header of netlink. */
+  body: Buffer;
+  /** … and after that of netfilter. */
+  attributes: Buffer;
+}
+
+export interface NetlinkAttribute {
+  type: number;
+  payload: Buffer;
+}
+
+/** The messages of a datagram. One that is cut short ends the list. */
+export function* parseMessages(datagram: Buffer): Generator<NetlinkMessage> {
+  let offset = 0;
+  while (offset + HEADER_BYTES <= datagram.length) {
+    const length = datagram.readUInt32LE(offset);
+    if (length < HEADER_BYTES || offset + length > datagram.length) return;
+    const body = datagram.subarray(offset + HEADER_BYTES, offset + length);
+    yield {
+      type: datagram.readUInt16LE(offset + 4),
+      sequence: datagram.readUInt32LE(offset + 8),
+      body,
+      attributes: body.subarray(FAMILY_HEADER_BYTES),
+    };
+    offset += align(length);
+  }
+}
+
+/** One that is cut short ends the list. */
+export function* listAttributes(attributes: Buffer): Generator<NetlinkAttribute> {
+  let offset = 0;
+  while (offset + ATTRIBUTE_HEADER_BYTES <= attributes.length) {
+    const length = attributes.readUInt16LE(offset);
+    if (length < ATTRIBUTE_HEADER_BYTES || offset + length > attributes.length) return;
+    yield {
+      type: attributes.readUInt16LE(offset + 2) & ATTRIBUTE_TYPE_MASK,
+      payload: attributes.subarray(offset + ATTRIBUTE_HEADER_BYTES, offset + length),
+    };
+    offset += align(length);
+  }
+}
+
+/** Netlink messages and attributes begin at multiples of four bytes. */
+function align(length: number): number {
+  return (length + 3) & ~3;
+}

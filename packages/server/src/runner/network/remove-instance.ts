@@ -1,0 +1,21 @@
+/** Takes away what an instance has on the host, when nobody has it open. */
+import { listResolverAddresses } from './host-survey.ts';
+import { KernelTools, type ToolPaths } from './kernel-tools.ts';
+import { buildTableRemoval } from './ruleset.ts';
+import { removeInterfaces } from './slot-devices.ts';
+import { buildInstanceNames, findTapIndex } from './slot-names.ts';
+
+/** Its running VMs' networks too; interfaces go before the rules that guard them. Forwarding stays enabled. */
+export async function removeInstance(options: { slug: string; tools: ToolPaths }): Promise<void> {
+  const names = buildInstanceNames(options.slug);
+  const tools = new KernelTools(options.tools);
+  const interfaces = await tools.listInterfaces();
+  const taps = interfaces
+    .map((link) => link.ifname)
+    .filter((name) => findTapIndex(names, name) !== undefined);
+  await removeInterfaces(tools, names, taps);
+  await tools.nft(buildTableRemoval(names));
+  const resolvers = listResolverAddresses(interfaces, names);
+  if (resolvers.length > 0)
+    await tools.ipBatch(resolvers.map((address) => `address delete ${address} dev lo`));
+}
