@@ -6,6 +6,7 @@ import { after, before, describe, it } from 'node:test';
 import { Coppice } from '../packages/sdk/src/index.ts';
 import { networkSlug } from '../packages/server/src/config/config.ts';
 import { hostBootId } from '../packages/server/src/runner/vmm/host-process.ts';
+import { logEnd } from './fixtures/log-end.ts';
 import { ManagedService } from './fixtures/managed-service.ts';
 
 const SETTINGS = {
@@ -106,7 +107,7 @@ describe('an installation as a service, and its removal', () => {
     const said = service.runScript('uninstall.mjs', []);
     assert.match(said, /^ {2}the running service/mu);
     assert.match(said, /^ {2}1 running virtual machine$/mu);
-    assert.equal(service.exitCode ?? 0, 0, service.output.slice(-3000));
+    assert.equal(service.exitCode ?? 0, 0, logEnd(service.output));
     assert.deepEqual(findProcesses(service.root), []);
     assert.deepEqual(findProcesses(service.runDir), []);
     assert.deepEqual(networkTraces(slug), []);
