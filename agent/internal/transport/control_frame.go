@@ -10,6 +10,7 @@ import (
 const (
 	controlHeaderBytes  = 4
 	maxControlBodyBytes = 65536
+	markerBytes         = 32
 )
 
 var errControlFrame = errors.New("ctl frame cannot be parsed")
@@ -18,13 +19,17 @@ var errControlFrame = errors.New("ctl frame cannot be parsed")
 type openMessage struct {
 	Type       string `json:"type"`
 	Generation uint64 `json:"generation"`
+	// Marker separates the new session's bytes on the data port from those of older ones, in either direction.
+	Marker string `json:"marker"`
 }
 
-// waitingMessage says that the data port is silent and waits for the HTTP/2 preface of that generation.
+// waitingMessage says that the marker is on its way and that the same marker, and the HTTP/2 preface of that generation
+// right after it, are waited for.
 type waitingMessage struct {
 	Type       string `json:"type"`
 	Generation uint64 `json:"generation"`
 	Protocol   int    `json:"protocol"`
+	Marker     string `json:"marker"`
 }
 
 // splitControl takes one frame off the front of input. It returns a nil body while the frame is incomplete.
@@ -51,6 +56,9 @@ func parseOpen(body []byte) (openMessage, error) {
 	}
 	if message.Type != "open" {
 		return openMessage{}, fmt.Errorf("%w: type %q", errControlFrame, message.Type)
+	}
+	if len(message.Marker) != markerBytes {
+		return openMessage{}, fmt.Errorf("%w: a marker of %d bytes", errControlFrame, len(message.Marker))
 	}
 	return message, nil
 }

@@ -6,8 +6,10 @@ import (
 	"testing"
 )
 
+const testMarker = "0123456789abcdef0123456789abcdef"
+
 func TestSplitControlWaitsForTheWholeFrame(t *testing.T) {
-	framed, err := encodeControl(openMessage{Type: "open", Generation: 7})
+	framed, err := encodeControl(openMessage{"open", 7, testMarker})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +36,7 @@ func TestSplitControlRefusesLengthsOutOfBounds(t *testing.T) {
 }
 
 func TestParseOpenRefusesEverythingElse(t *testing.T) {
-	for _, body := range []string{``, `null`, `[]`, `{}`, `{"type":"close","generation":1}`, `{"type":"open","generation":-1}`} {
+	for _, body := range []string{``, `null`, `[]`, `{}`, `{"type":"close","generation":1}`, `{"type":"open","generation":-1}`, `{"type":"open","generation":1}`, `{"type":"open","generation":1,"marker":"short"}`} {
 		if _, err := parseOpen([]byte(body)); err == nil {
 			t.Errorf("%s was accepted", body)
 		}
@@ -42,7 +44,7 @@ func TestParseOpenRefusesEverythingElse(t *testing.T) {
 }
 
 func FuzzControl(f *testing.F) {
-	framed, err := encodeControl(openMessage{Type: "open", Generation: 1})
+	framed, err := encodeControl(openMessage{"open", 1, testMarker})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -4,10 +4,14 @@
 // So each connection starts with a handshake on the control port, which is quiet while a VM is saved:
 //
 //	runner                       agent
-//	  open N  ── ctl ──▶   end the session, wait until nobody touches the data port,
-//	                       discard its input until it has been silent for 5 ms
-//	          ◀── ctl ──   waiting N
-//	  preface ── data ─▶   first byte: HTTP/2 begins; the agent's first byte is sent after it
+//	  open N, marker ── ctl ──▶  end the session, wait until nobody touches the data port
+//	                 ◀─ data ──  marker: what comes before it is of an older session
+//	                 ◀─ ctl ───  waiting N
+//	  marker ────────── data ─▶  discard input until it has come by
+//	  preface ───────── data ─▶  HTTP/2 begins; the agent's first byte of it is sent after the first of the runner's
+//
+// The marker is random and new each time: nothing that an older session had under way holds it. How long a line is
+// silent says nothing; a machine that is emulated on a busy host stands still at any moment.
 //
 // docs/reference/agent-protocol.md is the contract.
 package transport
@@ -26,13 +30,14 @@ import (
 const ProtocolVersion = 1
 
 const (
-	dataSilence    = 5 * time.Millisecond
 	controlSilence = 100 * time.Millisecond
 	// A host that goes on sending is not going to speak the protocol; the runner's next open starts over.
 	drainLimit = 5 * time.Second
 	// A control frame is one write of the runner; a part of one is the rest of an earlier connection.
 	controlFrameLimit = time.Second
 	controlWriteLimit = 2 * time.Second
+	// The host reads the data port from before it asks for a session.
+	markerWriteLimit = 10 * time.Second
 )
 
 // Stream windows are small, so that an unread upload holds little memory; the connection's is never the bottleneck,
@@ -115,32 +120,33 @@ func (l *Link) consume(input []byte) []byte {
 			}
 			return nil
 		}
-		if err := l.open(message.Generation); err != nil {
+		if err := l.open(message); err != nil {
 			slog.Warn("session not opened", "generation", message.Generation, "error", err)
 		}
 		input = rest
 	}
 }
 
-func (l *Link) open(generation uint64) error {
+func (l *Link) open(asked openMessage) error {
 	if l.current != nil {
 		l.current.quiesce()
 		l.current = nil
 	}
-	if err := l.data.discardUntilSilent(dataSilence, drainLimit); err != nil {
+	marker := []byte(asked.Marker)
+	if err := l.data.writeWithin(marker, markerWriteLimit); err != nil {
 		return err
 	}
-	answer, err := encodeControl(waitingMessage{Type: "waiting", Generation: generation, Protocol: ProtocolVersion})
+	answer, err := encodeControl(waitingMessage{"waiting", asked.Generation, ProtocolVersion, asked.Marker})
 	if err != nil {
 		return err
 	}
 	l.current = newSession(l.data)
-	go l.serveSession(l.current)
+	go l.serveSession(l.current, marker)
 	return l.control.writeWithin(answer, controlWriteLimit)
 }
 
-func (l *Link) serveSession(s *session) {
-	if err := s.awaitPreface(); err != nil {
+func (l *Link) serveSession(s *session, marker []byte) {
+	if err := s.awaitPreface(marker); err != nil {
 		slog.Debug("session ended before its preface", "error", err)
 		return
 	}

@@ -1,15 +1,19 @@
 package transport
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,6 +29,7 @@ type host struct {
 	t             *testing.T
 	control, data net.Conn
 	generation    uint64
+	line          *line
 }
 
 func newHost(t *testing.T, handler http.Handler) *host {
@@ -57,7 +62,7 @@ func socketPair(t *testing.T) (net.Conn, *Port) {
 	return conn, port
 }
 
-// open does the handshake: what arrives on the data port until the answer is of an older session.
+// open does the handshake: what arrives on the data port before the marker is of an older session.
 func (h *host) open() {
 	h.t.Helper()
 	if err := h.tryOpen(testLimit); err != nil {
@@ -66,62 +71,93 @@ func (h *host) open() {
 }
 
 func (h *host) tryOpen(limit time.Duration) error {
+	if h.line != nil {
+		if err := h.line.leave(); err != nil {
+			return err
+		}
+	}
 	h.generation++
-	framed, err := encodeControl(openMessage{Type: "open", Generation: h.generation})
+	marker := h.marker()
+	if err := h.sendControl(openMessage{"open", h.generation, marker}); err != nil {
+		return err
+	}
+	marked := make(chan error, 1)
+	go func() { marked <- skipPast(bufio.NewReader(h.data), []byte(marker)) }()
+	answer, err := h.readAnswer(limit)
+	if err != nil {
+		if err := h.data.SetReadDeadline(time.Unix(1, 0)); err != nil {
+			return err
+		}
+		<-marked
+		return errors.Join(err, h.data.SetReadDeadline(time.Time{}))
+	}
+	if answer != (waitingMessage{"waiting", h.generation, ProtocolVersion, marker}) {
+		return fmt.Errorf("answer %v", answer)
+	}
+	return <-marked
+}
+
+func (h *host) marker() string { return fmt.Sprintf("%032x", h.generation) }
+
+func (h *host) sendControl(message any) error {
+	framed, err := encodeControl(message)
 	if err != nil {
 		return err
 	}
-	if _, err := h.control.Write(framed); err != nil {
-		return err
-	}
-	stop := h.discardData()
-	defer stop()
+	_, err = h.control.Write(framed)
+	return err
+}
+
+func (h *host) readAnswer(limit time.Duration) (answer waitingMessage, err error) {
 	if err := h.control.SetReadDeadline(time.Now().Add(limit)); err != nil {
-		return err
+		return answer, err
 	}
 	var length [4]byte
 	if _, err := io.ReadFull(h.control, length[:]); err != nil {
-		return fmt.Errorf("no answer to open: %w", err)
+		return answer, fmt.Errorf("no answer to open: %w", err)
 	}
 	body := make([]byte, binary.BigEndian.Uint32(length[:]))
 	if _, err := io.ReadFull(h.control, body); err != nil {
-		return err
+		return answer, err
 	}
-	var answer waitingMessage
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return err
-	}
-	if answer != (waitingMessage{"waiting", h.generation, ProtocolVersion}) {
-		return fmt.Errorf("answer %s", body)
-	}
-	return nil
+	return answer, json.Unmarshal(body, &answer)
 }
 
-func (h *host) discardData() (stop func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_, _ = io.Copy(io.Discard, h.data)
-	}()
-	return func() {
-		if err := h.data.SetReadDeadline(time.Unix(1, 0)); err != nil {
-			h.t.Error(err)
-		}
-		<-done
-		if err := h.data.SetReadDeadline(time.Time{}); err != nil {
-			h.t.Error(err)
-		}
-	}
+// line lets a client "leave" without the guest seeing an end.
+type line struct {
+	net.Conn
+	reading sync.Mutex
+	left    bool
 }
 
-// unclosable lets a client "leave" without the guest seeing an end.
-type unclosable struct{ net.Conn }
+func (l *line) Read(buffer []byte) (int, error) {
+	l.reading.Lock()
+	defer l.reading.Unlock()
+	if l.left {
+		return 0, io.EOF
+	}
+	return l.Conn.Read(buffer)
+}
 
-func (unclosable) Close() error { return nil }
+func (l *line) Close() error { return nil }
+
+func (l *line) leave() error {
+	if err := l.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		return err
+	}
+	l.reading.Lock()
+	defer l.reading.Unlock()
+	l.left = true
+	return l.SetReadDeadline(time.Time{})
+}
 
 func (h *host) client() *http2.ClientConn {
 	h.t.Helper()
-	client, err := (&http2.Transport{AllowHTTP: true}).NewClientConn(unclosable{h.data})
+	if _, err := io.WriteString(h.data, h.marker()); err != nil {
+		h.t.Fatal(err)
+	}
+	h.line = &line{Conn: h.data}
+	client, err := (&http2.Transport{AllowHTTP: true}).NewClientConn(h.line)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -176,6 +212,50 @@ func TestASessionCanBeOpenedAgainAfterItBrokeInsideOfAFrame(t *testing.T) {
 	}
 }
 
+func TestWhatAnOlderSessionSentMayArriveAtAnyTimeBeforeTheMarker(t *testing.T) {
+	h := newHost(t, hello)
+	h.open()
+	rest := bytes.Repeat([]byte(strings.Repeat("0", markerBytes-1)+"x"), 10_000)
+	for at := 0; at < len(rest); at += 100_000 {
+		if _, err := h.data.Write(rest[at:min(at+100_000, len(rest))]); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if body := get(t, h.client(), "/"); body != "hello" {
+		t.Fatal(body)
+	}
+}
+
+func TestWhatAnOlderSessionWasSendingEndsWithTheMarker(t *testing.T) {
+	interrupted := make(chan struct{})
+	h := newHost(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			hello(w, r)
+			return
+		}
+		defer close(interrupted)
+		block := make([]byte, 64<<10)
+		for _, err := w.Write(block); err == nil; {
+			_, err = w.Write(block)
+		}
+	}))
+	h.open()
+	if _, err := h.client().RoundTrip(newRequest(t, context.Background(), "/flood")); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.line.leave(); err != nil {
+		t.Fatal(err)
+	}
+	// The port fills, as nobody reads it, and the flood waits in the middle of a frame.
+	time.Sleep(100 * time.Millisecond)
+	h.open()
+	<-interrupted
+	if body := get(t, h.client(), "/"); body != "hello" {
+		t.Fatal(body)
+	}
+}
+
 func TestGarbageOnTheControlPortIsDroppedUntilItIsSilent(t *testing.T) {
 	h := newHost(t, hello)
 	h.open()
@@ -204,7 +284,7 @@ func TestAHandlerLearnsThatTheHostMoved(t *testing.T) {
 	}))
 	h.open()
 	client := h.client()
-	go func() { _, _ = client.RoundTrip(newRequest(t, context.Background())) }()
+	go func() { _, _ = client.RoundTrip(newRequest(t, context.Background(), "/")) }()
 	<-started
 	h.open()
 	select {
@@ -229,7 +309,7 @@ func TestAHandlerLearnsThatItsClientLeft(t *testing.T) {
 	client := h.client()
 	ctx, leave := context.WithCancel(context.Background())
 	go func() {
-		if response, err := client.RoundTrip(newRequest(t, ctx)); err == nil {
+		if response, err := client.RoundTrip(newRequest(t, ctx, "/")); err == nil {
 			_, _ = io.Copy(io.Discard, response.Body)
 		}
 	}()
@@ -245,9 +325,9 @@ func TestAHandlerLearnsThatItsClientLeft(t *testing.T) {
 	}
 }
 
-func newRequest(t *testing.T, ctx context.Context) *http.Request {
+func newRequest(t *testing.T, ctx context.Context, path string) *http.Request {
 	t.Helper()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://guest/", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://guest"+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +345,7 @@ func TestTheRequestsOfAnOlderSessionAreOverBeforeTheNextIsAnnounced(t *testing.T
 	defer close(release)
 	h.open()
 	client := h.client()
-	go func() { _, _ = client.RoundTrip(newRequest(t, context.Background())) }()
+	go func() { _, _ = client.RoundTrip(newRequest(t, context.Background(), "/")) }()
 	request := <-started
 	h.open()
 	// At once: in a copy of the machine, nothing that the original's client asked for may begin.

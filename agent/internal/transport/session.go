@@ -2,8 +2,10 @@ package transport
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -55,11 +57,30 @@ func (r portReader) Read(buffer []byte) (int, error) {
 	return n, nil
 }
 
-// awaitPreface returns when the first byte has come. Nothing may be written before that: until the runner sends its
-// preface it takes whatever arrives for the rest of an older session.
-func (s *session) awaitPreface() error {
+// awaitPreface returns when the first byte after the marker has come. Nothing may be written before that: until the
+// runner sends its preface it throws away whatever arrives.
+func (s *session) awaitPreface(marker []byte) error {
+	if err := skipPast(s.input, marker); err != nil {
+		return err
+	}
 	_, err := s.input.Peek(1)
 	return err
+}
+
+// skipPast reads until the marker has come by.
+func skipPast(input io.ByteReader, marker []byte) error {
+	latest := make([]byte, 0, kernelReadBytes)
+	for !bytes.HasSuffix(latest, marker) {
+		next, err := input.ReadByte()
+		if err != nil {
+			return err
+		}
+		if len(latest) == cap(latest) {
+			latest = append(latest[:0], latest[len(latest)-len(marker):]...)
+		}
+		latest = append(latest, next)
+	}
+	return nil
 }
 
 func (s *session) Read(buffer []byte) (int, error) { return s.input.Read(buffer) }

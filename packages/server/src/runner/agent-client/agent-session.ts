@@ -9,6 +9,7 @@ import { withDeadline } from '../../lib/deadline.ts';
 import { SOCKETS } from '../vmm/qemu-arguments.ts';
 import { connectWhenReady } from '../vmm/socket.ts';
 import { AgentProtocolError, openGeneration } from './ctl-port.ts';
+import { DataLine, newMarker } from './data-line.ts';
 
 const MAX_ANSWER_BYTES = 1 << 20;
 const STREAM_WINDOW_BYTES = 1 << 20;
@@ -63,12 +64,12 @@ export class AgentSession {
     };
     const ctl = await connect(SOCKETS.ctl);
     ctl.on('error', () => ctl.destroy());
-    const data = options.data ?? (await connect(SOCKETS.data));
-    // What an older session left in the line comes before the answer; it must not reach the new session.
-    const discard = (): void => undefined;
-    data.on('data', discard).on('error', discard);
-    await openGeneration(ctl, generation, timeoutMs);
-    data.off('data', discard).off('error', discard).pause();
+    const marker = newMarker();
+    const line = new DataLine(options.data ?? (await connect(SOCKETS.data)), marker);
+    const { isMarked } = await openGeneration(ctl, { generation, marker }, timeoutMs);
+    if (isMarked) await line.passMarker(timeoutMs);
+    const data = line.release();
+    if (isMarked) data.write(marker);
     const session = http2.connect('http://agent', {
       createConnection: () => data,
       peerMaxConcurrentStreams: MAX_STREAMS,

@@ -17,6 +17,7 @@ function agentAnswering(...frames: Buffer[]): net.Socket {
   return socket as unknown as net.Socket;
 }
 
+const marker = 'f'.repeat(32);
 const waiting = (generation: number, protocol = 1) =>
   encodeCtlFrame({ type: 'waiting', generation, protocol });
 
@@ -45,13 +46,26 @@ test('bytes of a hostile guest are refused with a protocol error or waited on, n
 });
 
 test('answers of earlier generations are passed over', async () => {
-  await openGeneration(agentAnswering(waiting(3), waiting(4)), 4, 1000);
+  await openGeneration(agentAnswering(waiting(3), waiting(4)), { generation: 4, marker }, 1000);
+});
+
+test('an agent that knows markers tells so, and an older one does not', async () => {
+  const marked = encodeCtlFrame({ type: 'waiting', generation: 1, protocol: 1, marker });
+  const opening = { generation: 1, marker };
+  assert.deepEqual(await openGeneration(agentAnswering(marked), opening, 1000), { isMarked: true });
+  assert.deepEqual(await openGeneration(agentAnswering(waiting(1)), opening, 1000), { isMarked: false });
 });
 
 test('an agent of another protocol version is told apart from a silent one', async () => {
-  await assert.rejects(openGeneration(agentAnswering(waiting(1, 9)), 1, 1000), /speaks version 9/u);
+  await assert.rejects(
+    openGeneration(agentAnswering(waiting(1, 9)), { generation: 1, marker }, 1000),
+    /speaks version 9/u,
+  );
 });
 
 test('a silent agent is given up after the deadline', async () => {
-  await assert.rejects(openGeneration(agentAnswering(), 1, 10), /the agent took longer/u);
+  await assert.rejects(
+    openGeneration(agentAnswering(), { generation: 1, marker }, 10),
+    /the agent took longer/u,
+  );
 });

@@ -1,8 +1,8 @@
 /**
  * The control port of the agent (docs/reference/agent-protocol.md). One exchange for each connection:
  *
- *   runner  open N ──────────►  agent drops its HTTP/2 session, drains the data port
- *   runner  ◄────── waiting N   only now may HTTP/2 bytes be sent
+ *   runner  open N, marker ──►  agent drops its HTTP/2 session, sends the marker on the data port
+ *   runner  ◄────── waiting N   only now may the marker, and then HTTP/2 bytes, be sent there
  *
  * A VM that was saved in the middle of a frame would otherwise take new bytes for the rest of the old one.
  */
@@ -42,8 +42,13 @@ export function decodeCtlFrame(buffer: Buffer): { message: unknown; rest: Buffer
   }
 }
 
+export interface Opening {
+  generation: number;
+  marker: string;
+}
+
 /** Answers of an earlier generation may still be in the line after a restore: they are passed over. */
-function isAnswerTo(message: unknown, generation: number): boolean {
+function isAnswerTo(message: unknown, generation: number): message is Record<string, unknown> {
   if (typeof message !== 'object' || message === null)
     throw new AgentProtocolError('ctl message is no object');
   const fields = message as Record<string, unknown>;
@@ -56,20 +61,25 @@ function isAnswerTo(message: unknown, generation: number): boolean {
   return true;
 }
 
-/** Asks the agent to make the data port ready for a new HTTP/2 session. */
+/**
+ * Asks the agent to make the data port ready for a new HTTP/2 session. Tells whether it sends, and waits for, the marker:
+ * that of a guest that was saved long ago may wait for silence instead.
+ */
 export async function openGeneration(
   socket: net.Socket,
-  generation: number,
+  opening: Opening,
   timeoutMs: number,
-): Promise<void> {
-  const done = Promise.withResolvers<undefined>();
+): Promise<{ isMarked: boolean }> {
+  const { generation, marker } = opening;
+  const done = Promise.withResolvers<{ isMarked: boolean }>();
   let buffer: Buffer = Buffer.alloc(0);
   const onData = (chunk: Buffer): void => {
     try {
       buffer = Buffer.concat([buffer, chunk]);
       for (let frame = decodeCtlFrame(buffer); frame !== undefined; frame = decodeCtlFrame(buffer)) {
         buffer = frame.rest;
-        if (isAnswerTo(frame.message, generation)) done.resolve(undefined);
+        const { message } = frame;
+        if (isAnswerTo(message, generation)) done.resolve({ isMarked: message['marker'] === marker });
       }
     } catch (error) {
       done.reject(error);
@@ -78,8 +88,8 @@ export async function openGeneration(
   const onEnd = (): void => done.reject(new AgentProtocolError('the ctl port closed'));
   socket.on('data', onData).on('error', onEnd).on('close', onEnd);
   try {
-    socket.write(encodeCtlFrame({ type: 'open', generation }));
-    await withDeadline('the agent', timeoutMs, done.promise);
+    socket.write(encodeCtlFrame({ type: 'open', generation, marker }));
+    return await withDeadline('the agent', timeoutMs, done.promise);
   } finally {
     socket.off('data', onData).off('error', onEnd).off('close', onEnd);
   }

@@ -167,7 +167,11 @@ export class Fleet {
     } catch (error) {
       const isLost = driver.isLost || hasNotComeUp(error);
       const { reason } = await driver.end('vmm_lost');
-      throw isLost && reason !== 'destroyed' ? lostMeanwhile(error) : error;
+      if (!isLost || reason === 'destroyed') throw error;
+      const { timingsMs } = timer;
+      const { log } = this.#options;
+      log.warn({ err: error, vm: info.id, unit: driver.unit, timings_ms: timingsMs }, 'a VM has not come up');
+      throw lostMeanwhile(error);
     }
   }
 
