@@ -26,13 +26,10 @@ type plan struct {
 	SizeBytes int64  `json:"size_bytes"`
 }
 
-type copyRequest struct {
+type request struct {
 	Step string `json:"step"`
-}
-
-type finishRequest struct {
-	Step string `json:"step"`
-	Sync bool   `json:"sync"`
+	// Sync is finish's: the content is to be on the disk.
+	Sync bool `json:"sync"`
 }
 
 type readyAnswer struct {

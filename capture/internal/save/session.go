@@ -1,7 +1,8 @@
 // Package save writes a VM's RAM to a file, in steps that the runner asks for, because the VM is stopped for one of them:
 //
 //	plan   -> ready     the VM runs: the file is made, with what the VM shares with its base, and a first copy of the rest
-//	copy   -> copied    the VM is stopped: what it has changed is copied, all of it
+//	copy   -> copied    the VM is stopped: what it has changed is copied, all of it; asked for again if it has
+//	                    changed more
 //	finish -> finished  the VM runs: the file is made durable if asked for, and is the runner's from here on
 //
 // A runner that dies closes the input: at any moment before the end the file is then removed.
@@ -69,10 +70,21 @@ func (s *session) run() error {
 	if err := s.prepare(); err != nil {
 		return err
 	}
-	if err := s.copy(); err != nil {
-		return err
+	for isCopied := false; ; isCopied = true {
+		var request request
+		if err := decode(<-s.lines, &request); err != nil {
+			return err
+		}
+		switch {
+		case request.Step == "finish" && isCopied:
+			return s.finish(request.Sync)
+		case request.Step != "copy":
+			return fmt.Errorf("step %q is not one that is next", request.Step)
+		}
+		if err := s.copy(); err != nil {
+			return err
+		}
 	}
-	return s.finish()
 }
 
 func (s *session) prepare() error {
@@ -121,13 +133,6 @@ func openBase(path string, size int64) (*os.File, error) {
 }
 
 func (s *session) copy() error {
-	var request copyRequest
-	if err := decode(<-s.lines, &request); err != nil {
-		return err
-	}
-	if request.Step != "copy" {
-		return fmt.Errorf("step %q instead of copy", request.Step)
-	}
 	started := time.Now()
 	bytes, err := s.transfer.pass()
 	if err != nil {
@@ -139,17 +144,10 @@ func (s *session) copy() error {
 	})
 }
 
-func (s *session) finish() error {
-	var request finishRequest
-	if err := decode(<-s.lines, &request); err != nil {
-		return err
-	}
-	if request.Step != "finish" {
-		return fmt.Errorf("step %q instead of finish", request.Step)
-	}
+func (s *session) finish(sync bool) error {
 	s.transfer.close()
 	answer := finishedAnswer{Step: "finished"}
-	if request.Sync {
+	if sync {
 		sum, err := sumAndSync(s.file)
 		if err != nil {
 			return err

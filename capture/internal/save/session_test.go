@@ -12,7 +12,7 @@ import (
 	"coppice/capture/internal/fault"
 )
 
-var copyStep, finishStep = copyRequest{Step: "copy"}, finishRequest{Step: "finish"}
+var copyStep, finishStep = request{Step: "copy"}, request{Step: "finish"}
 
 func TestTheFileIsWhatTheVMSees(t *testing.T) {
 	s := newSite(t)
@@ -43,7 +43,7 @@ func TestTheFileIsWhatTheVMSees(t *testing.T) {
 	if want := ready.DirtyBytes + 3*4096; copied.Bytes != want {
 		t.Errorf("%d bytes copied instead of %d", copied.Bytes, want)
 	}
-	finished := program.expect(t, finishRequest{Step: "finish", Sync: true}, "finished")
+	finished := program.expect(t, request{Step: "finish", Sync: true}, "finished")
 	program.expectExit(t, 0)
 
 	s.expectTarget(t)
@@ -71,6 +71,20 @@ func TestWithoutSyncThereIsNoDigest(t *testing.T) {
 	if finished := program.expect(t, finishStep, "finished"); finished.Digest != "" {
 		t.Errorf("digest %s", finished.Digest)
 	}
+	program.expectExit(t, 0)
+	s.expectTarget(t)
+}
+
+func TestACopyThatIsAskedForAgainHasWhatChangedSince(t *testing.T) {
+	s := newSite(t)
+	program := startProgram(t)
+	program.expect(t, s.plan(), "ready")
+	s.vm.Fill(t, 20*mib, 4096, 'a')
+	program.expect(t, copyStep, "copied")
+	s.vm.Fill(t, 20*mib, 4096, 'b')
+	s.vm.Fill(t, 40*mib, mib, 'c')
+	program.expect(t, copyStep, "copied")
+	program.expect(t, finishStep, "finished")
 	program.expectExit(t, 0)
 	s.expectTarget(t)
 }
@@ -227,10 +241,10 @@ func TestInputThatIsNoProtocolEndsTheProgram(t *testing.T) {
 		_ = program.stdin.Close()
 		program.expectExit(t, 1)
 	}
-	for _, request := range []any{finishStep, copyRequest{Step: "stop"}, 7} {
+	for _, wrong := range []any{finishStep, request{Step: "stop"}, 7} {
 		program := startProgram(t)
 		program.expect(t, s.plan(), "ready")
-		program.expect(t, request, "error")
+		program.expect(t, wrong, "error")
 		program.expectExit(t, 1)
 		s.expectNoTarget(t)
 	}

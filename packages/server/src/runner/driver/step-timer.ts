@@ -5,7 +5,8 @@ export class StepTimer {
 
   end(step: string): void {
     const now = performance.now();
-    this.timingsMs[step] = Math.round((now - this.#stepStarted) * 10) / 10;
+    const ms = (this.timingsMs[step] ?? 0) + now - this.#stepStarted;
+    this.timingsMs[step] = Math.round(ms * 10) / 10;
     this.#stepStarted = now;
   }
 }

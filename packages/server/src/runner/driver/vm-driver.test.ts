@@ -56,6 +56,9 @@ class StandInVm implements VmHandle {
   async start(): Promise<void> {
     this.calls.push('start');
   }
+  async readHandedOver() {
+    return '';
+  }
   async saveDevices(): Promise<void> {
     this.calls.push('saveDevices');
   }

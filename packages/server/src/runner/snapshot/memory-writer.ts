@@ -86,7 +86,7 @@ export class MemoryWriter implements AsyncDisposable {
     }
   }
 
-  /** Copies what the VM has changed; it has to be stopped. */
+  /** Copies what the VM has changed, since an earlier copy too; it has to be stopped. */
   async copy(): Promise<{ bytes: number; elapsedMs: number }> {
     const { bytes, elapsed_ms: elapsedMs } = await this.#ask('copy', {}, CopiedAnswer, COPY_TIMEOUT_MS);
     return { bytes, elapsedMs };

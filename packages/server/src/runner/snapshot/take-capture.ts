@@ -25,6 +25,8 @@ import { DEVICES_NAME, takeDeviceState } from './device-state.ts';
 /** What cannot be frozen by then is saved as it is. */
 const FREEZE_DEADLINE_MS = 500;
 const THAW_ATTEMPTS = 3;
+/** A guest that stands still has an end of what it has sent, if the host reads it, and else nothing is handed over. */
+const COPY_ATTEMPTS = 10;
 const MIB = 1024 * 1024;
 
 export interface CaptureJob {
@@ -148,7 +150,18 @@ async function standStill(
   }
 }
 
-async function copyState(
+/** Of one moment: QEMU hands over what the guest has sent meanwhile, and the memory shows it, not the devices' state. */
+async function copyState(job: CaptureJob, writer: MemoryWriter, timer: StepTimer): Promise<void> {
+  const { vm } = job.driver.running;
+  for (let attempt = 1; attempt <= COPY_ATTEMPTS; attempt += 1) {
+    const before = await vm.readHandedOver();
+    await copyOnce(job, writer, timer);
+    if ((await vm.readHandedOver()) === before) return;
+  }
+  throw new AppError('unavailable', 'the sandbox has sent too much to be saved at this moment; try again');
+}
+
+async function copyOnce(
   { driver, target }: CaptureJob,
   writer: MemoryWriter,
   timer: StepTimer,

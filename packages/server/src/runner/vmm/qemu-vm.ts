@@ -11,7 +11,7 @@ import {
   SOCKETS,
   stateUri,
 } from './qemu-arguments.ts';
-import { drainPorts, findPortsDevice } from './qemu-ports.ts';
+import { findPortsDevice, readHandedOver } from './qemu-ports.ts';
 import { flattenOverlays, readOverlays, stopFlattening } from './qemu-overlays.ts';
 import { QmpError, type QmpClient, type QmpEvent } from './qmp-client.ts';
 import { connectWhenReady } from './socket.ts';
@@ -129,10 +129,13 @@ export class QemuVm implements VmHandle {
     await this.#qmp.execute('cont');
   }
 
+  async readHandedOver(): Promise<string> {
+    this.#portsDevice ??= await findPortsDevice(this.#qmp);
+    return readHandedOver(this.#qmp, this.#portsDevice);
+  }
+
   /** The socket directory is the only place where QEMU may make a file. `live=false`, or it would go on running. */
   async saveDevices(name: string): Promise<void> {
-    this.#portsDevice ??= await findPortsDevice(this.#qmp);
-    await drainPorts(this.#qmp, this.#portsDevice);
     const filename = join(this.#seen.sockets, name);
     await this.#qmp.execute('xen-save-devices-state', { filename, live: false });
   }

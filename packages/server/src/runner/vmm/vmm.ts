@@ -54,6 +54,11 @@ export interface VmHandle {
   start(): Promise<void>;
   /** A connection to the agent's data port that is open since before the VM was loaded; for the first that asks. */
   takeDataSocket(): Socket | undefined;
+  /**
+   * Differs when memory has changed, though the guest stands still: QEMU notes there what it hands over of the guest's
+   * output.
+   */
+  readHandedOver(): Promise<string>;
   /** Writes the state of the devices of a VM that stands still into `name` in its socket directory. */
   saveDevices(name: string): Promise<void>;
   /** Opens an overlay, which lies in the VM's directory of overlays, before it is needed. */
