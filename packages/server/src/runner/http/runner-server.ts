@@ -1,6 +1,7 @@
 /** The runner's side of docs/reference/runner-protocol.md. Only control, on the same machine, can connect. */
 import { chmodSync, rmSync } from 'node:fs';
 import http2 from 'node:http2';
+import net from 'node:net';
 import { AppError, parseImageReference } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { z, ZodError } from 'zod';
@@ -25,6 +26,7 @@ import { readJson, respondEmpty, respondError, respondJson } from './exchange.ts
 import { streamEvents } from './event-stream.ts';
 import { streamPreparation, toWire } from './prepare-stream.ts';
 import { tunnelToAgent } from './agent-tunnel.ts';
+import { WillingSocket } from './willing-socket.ts';
 
 const VM_ID = /^run[0-9a-f]{20}$/u;
 const STREAM_WINDOW_BYTES = 1 << 20;
@@ -59,19 +61,21 @@ interface Exchange {
 
 export class RunnerServer {
   readonly #parts: RunnerServerParts;
-  readonly #server: http2.Http2Server;
+  readonly #server = http2.createServer({
+    maxSessionMemory: 256,
+    settings: {
+      initialWindowSize: STREAM_WINDOW_BYTES,
+      maxConcurrentStreams: MAX_STREAMS,
+      maxHeaderListSize: 65_536,
+    },
+  });
+  readonly #listener = net.createServer((socket) => {
+    this.#server.emit('connection', new WillingSocket(socket));
+  });
   readonly #sessions = new Set<http2.ServerHttp2Session>();
 
   private constructor(parts: RunnerServerParts) {
     this.#parts = parts;
-    this.#server = http2.createServer({
-      maxSessionMemory: 256,
-      settings: {
-        initialWindowSize: STREAM_WINDOW_BYTES,
-        maxConcurrentStreams: MAX_STREAMS,
-        maxHeaderListSize: 65_536,
-      },
-    });
     this.#server.on('session', (session) => {
       this.#sessions.add(session);
       session.setLocalWindowSize(1 << 30);
@@ -85,8 +89,8 @@ export class RunnerServer {
     const runner = new RunnerServer(parts);
     rmSync(socketPath, { force: true });
     const listening = Promise.withResolvers<undefined>();
-    runner.#server.once('error', (error) => listening.reject(error));
-    runner.#server.listen(socketPath, () => listening.resolve(undefined));
+    runner.#listener.once('error', (error) => listening.reject(error));
+    runner.#listener.listen(socketPath, () => listening.resolve(undefined));
     await listening.promise;
     chmodSync(socketPath, 0o600);
     return runner;
@@ -94,7 +98,7 @@ export class RunnerServer {
 
   async close(): Promise<void> {
     const closed = Promise.withResolvers<undefined>();
-    this.#server.close(() => closed.resolve(undefined));
+    this.#listener.close(() => closed.resolve(undefined));
     for (const session of this.#sessions) session.destroy();
     await closed.promise;
   }
