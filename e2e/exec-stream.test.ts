@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { createHash } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { WebSocket } from 'ws';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
-import { pollUntil } from '../packages/server/src/lib/deadline.ts';
+import { pollUntil, withDeadline } from '../packages/server/src/lib/deadline.ts';
 import { API_KEY } from './fixtures/service.ts';
 import { shared as openShared } from './fixtures/shared.ts';
 
@@ -22,6 +22,8 @@ interface Frame {
 const TIMEOUT_MS = 30_000;
 const FLOOD_MS = 8000;
 const MAX_GROWTH_MIB = 96;
+const UPLOAD_BYTES = 48 * 1024 * 1024;
+const UPLOAD_TIMEOUT_MS = 120_000;
 
 describe('streamed commands', () => {
   let shared: Shared;
@@ -146,6 +148,31 @@ describe('streamed commands', () => {
     await pollUntil({ step: 'end of yes', timeoutMs: TIMEOUT_MS, intervalMs: 100 }, async () =>
       (await isRunning('yes no end')) ? undefined : true,
     );
+  });
+
+  test('output and uploads that flow at once do not hold each other up', async () => {
+    const abort = new AbortController();
+    const floods = Array.from({ length: 3 }, async () => {
+      const command = 'exec cat /dev/zero';
+      const response = await openStream({ command, timeout: 600 }, '?encoding=base64', abort.signal);
+      let bytes = 0;
+      for await (const chunk of response.body!) bytes += chunk.length;
+      return bytes;
+    });
+    const raw = randomBytes(UPLOAD_BYTES);
+    const uploads = ['a', 'b', 'c'].map((name) =>
+      shared.api.call('POST', `/v1/runs/${id}/files/upload?path=/tmp/${name}`, { raw }),
+    );
+    const answers = await withDeadline('the uploads', UPLOAD_TIMEOUT_MS, Promise.all(uploads));
+    assert.deepEqual(
+      answers.map(({ status }) => status),
+      [200, 200, 200],
+    );
+    abort.abort();
+    for (const flood of await Promise.allSettled(floods))
+      assert.equal(String((flood as PromiseRejectedResult).reason?.name), 'AbortError');
+    const { stdout } = await shared.api.exec(id, 'sha256sum /tmp/[abc] | cut -d" " -f1 | uniq');
+    assert.equal(stdout.trim(), createHash('sha256').update(raw).digest('hex'));
   });
 
   test('over a WebSocket a command reads input as it is sent, and its end', async () => {
