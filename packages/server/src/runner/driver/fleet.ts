@@ -165,7 +165,7 @@ export class Fleet {
       );
       return info;
     } catch (error) {
-      const isLost = driver.isLost || hasNotComeUp(error);
+      const isLost = driver.isLost || (await isLoss(error, [driver]));
       const { reason } = await driver.end('vmm_lost');
       if (!isLost || reason === 'destroyed') throw error;
       const { timingsMs } = timer;
@@ -280,7 +280,7 @@ export class Fleet {
       return { info: driver.info, usage: await old.retire() };
     } catch (error) {
       if (this.vms.find(id) === driver) throw error;
-      const isLost = driver.isLost || !old.isAlive || hasNotComeUp(error);
+      const isLost = driver.isLost || !old.isAlive || (await isLoss(error, [driver, old]));
       await driver.end('vmm_lost');
       throw isLost && !(error instanceof AppError) ? lostMeanwhile(error) : error;
     }
@@ -339,8 +339,11 @@ export class Fleet {
 }
 
 /** Of a host that is too busy for it, too: whoever asks again may be served. */
-function hasNotComeUp(error: unknown): boolean {
-  return error instanceof VmmStartError || error instanceof DeadlineError;
+async function isLoss(cause: unknown, drivers: readonly VmDriver[]): Promise<boolean> {
+  if (cause instanceof VmmStartError || cause instanceof DeadlineError) return true;
+  if (cause instanceof AppError) return false;
+  const gone = await Promise.all(drivers.map((driver) => driver.hasGone()));
+  return gone.includes(true);
 }
 
 function lostMeanwhile(cause: unknown): AppError {

@@ -6,6 +6,7 @@ import { pino } from 'pino';
 import { BUILTIN_SERVICES } from '../../lib/credential-services/builtin-services.ts';
 import type { VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
 import type { GroupUsage } from '../confinement/cgroup-usage.ts';
+import { findIdentity, type ProcessIdentity } from '../vmm/host-process.ts';
 import type { VmEnding, VmHandle } from '../vmm/vmm.ts';
 import { OverlayChain } from '../disk/overlay-chain.ts';
 import { VmDirectory } from '../disk/vm-directory.ts';
@@ -26,7 +27,7 @@ const info = (): VmInfo => ({
 
 /** Stands in for a VM at the seam `VmHandle`; it has no process. */
 class StandInVm implements VmHandle {
-  readonly identity = { pid: 1, startTicks: 0 };
+  identity: ProcessIdentity = { pid: 1, startTicks: 0 };
   readonly socketDirectory = '/nowhere';
   readonly #ended = Promise.withResolvers<VmEnding>();
   readonly ended = this.#ended.promise;
@@ -145,6 +146,20 @@ test('a VM that ends by itself is ended with its own reason', async () => {
   vm.endBy('guest_panic');
   await driver.end('guest_panic');
   assert.equal(ends[0]?.reason, 'guest_panic');
+});
+
+test('a VM has gone from when its monitor closes, though its process is there for a moment more', async () => {
+  const { driver } = newDriver();
+  assert.equal(await driver.hasGone(), false);
+  const vm = new StandInVm();
+  vm.identity = findIdentity(process.pid)!;
+  attach(driver, vm);
+  assert.equal(await driver.hasGone(), false);
+  const asked = driver.hasGone();
+  vm.endBy('vmm_lost');
+  assert.equal(await asked, true);
+  await driver.end('vmm_lost');
+  assert.equal(await driver.hasGone(), true);
 });
 
 test('an end asked for during a create waits for its step and makes the next one fail', async () => {

@@ -7,6 +7,7 @@
  * Every step of a create registers its undoing before it is done: on disk by the VM's record (for the next
  * runner process) and in the release list (for this one). Ending runs that list whatever the step was.
  */
+import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { VmEgress } from '../../lib/egress-protocol.ts';
@@ -26,6 +27,8 @@ import { toEgressRecord } from './vm-egress.ts';
 const RECONNECT_TIMEOUT_MS = 15_000;
 /** After an end that failed, on a full disk for example. */
 const END_RETRY_MS = 1000;
+/** Far more than a killed process needs until its monitor is seen to be closed. */
+const GOING_MS = 1000;
 
 export type VmState = 'creating' | 'running' | 'ending' | 'ended';
 
@@ -185,6 +188,14 @@ export class VmDriver {
   /** The VM ended by itself, or is about to be ended for that. */
   get isLost(): boolean {
     return this.#state !== 'creating' || (this.#vm !== undefined && !isAlive(this.#vm.identity));
+  }
+
+  /** Whether the VM has ended, or is just ending: QEMU's sockets close a moment before its process is gone. */
+  async hasGone(): Promise<boolean> {
+    const vm = this.#vm;
+    if (vm === undefined) return false;
+    if (this.#state === 'ending' || this.#state === 'ended' || !isAlive(vm.identity)) return true;
+    return Promise.race([vm.ended.then(() => true), delay(GOING_MS, false)]);
   }
 
   /** Its process is there, and nobody ends it. */

@@ -60,7 +60,7 @@ export async function takeCapture(job: CaptureJob): Promise<TakenCapture> {
   try {
     return await driver.capture(() => (hold === undefined ? takeAndGoOn(job) : takeAndHold(job, hold)));
   } catch (error) {
-    if (driver.isAlive || error instanceof AppError) throw error;
+    if (error instanceof AppError || !(await driver.hasGone())) throw error;
     const message = 'the virtual machine ended while it was being saved';
     throw new AppError('guest_unreachable', message, { cause: error });
   }

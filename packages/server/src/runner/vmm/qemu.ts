@@ -2,7 +2,7 @@ import type { ChildProcess } from 'node:child_process';
 import { closeSync, constants, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
-import { pollUntil } from '../../lib/deadline.ts';
+import { DeadlineError, pollUntil } from '../../lib/deadline.ts';
 import type { Jail } from '../confinement/jail.ts';
 import { isJailed } from '../confinement/jailed-process.ts';
 import { INSIDE } from '../confinement/vm-layout.ts';
@@ -58,7 +58,8 @@ export class Qemu implements Vmm {
       return vm;
     } catch (error) {
       await vm.kill();
-      throw error;
+      if (error instanceof DeadlineError) throw error;
+      throw new VmmStartError(readMessages(join(launch.socketDirectory, 'messages')), { cause: error });
     }
   }
 
