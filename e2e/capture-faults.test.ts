@@ -16,6 +16,7 @@ import { CountingGuest } from './fixtures/capture-guest.ts';
 import { CloneApi } from './fixtures/clone-api.ts';
 import { Holds, type Hold } from './fixtures/holds.ts';
 import { assertConsistent, takeInventory, withoutOrphans } from './fixtures/inventory.ts';
+import { logEnd } from './fixtures/log-end.ts';
 import { Service } from './fixtures/service.ts';
 import { kill } from './fixtures/victims.ts';
 
@@ -110,7 +111,10 @@ describe('faults while sandboxes are saved and brought back', { concurrency: fal
           const first = await dieAt(fault, begun);
           const isAway = first === undefined || PASSING.has(first.status);
           const isLost = victim.endsWith('QEMU') && first?.status === 409;
-          assert.ok(isAway || isLost || first.status < 300, `${first?.status} ${first?.text}`);
+          assert.ok(
+            isAway || isLost || first.status < 300,
+            `${first?.status} ${first?.text}\n${logEnd(service.output)}`,
+          );
           if (isAway) await begun.verifyFailed?.();
           await begun.verify(await insist(begun.ask));
           await assertConsistent(api, SETTLE_TIMEOUT_MS, withoutOrphans);

@@ -15,6 +15,7 @@ import {
 } from './fixtures/fault-cases.ts';
 import { Holds } from './fixtures/holds.ts';
 import { assertConsistent } from './fixtures/inventory.ts';
+import { logEnd } from './fixtures/log-end.ts';
 import { Service } from './fixtures/service.ts';
 import { kill } from './fixtures/victims.ts';
 
@@ -87,7 +88,8 @@ describe('faults', { concurrency: false }, () => {
       const create = () =>
         api.call('POST', '/v1/runs', { body: { ...IMAGE, labels: { case: label } }, headers });
       const first = await dieAt(fault, create);
-      assert.ok(first === undefined || first.status === 201 || PASSING.has(first.status), first?.text);
+      const isTold = first === undefined || first.status === 201 || PASSING.has(first.status);
+      assert.ok(isTold, `${first?.text}\n${logEnd(service.output)}`);
       const answer = await insist(create);
       assert.equal(answer.status, 201, answer.text);
       const id = String(answer.body['id']);
@@ -108,7 +110,8 @@ describe('faults', { concurrency: false }, () => {
     it(`a destroy at ${fault.step}, kill -9 of ${fault.victim}: the sandbox is gone for good`, async () => {
       const { id } = await api.create(IMAGE);
       const first = await dieAt(fault, () => api.destroy(id));
-      assert.ok(first === undefined || first.status === 200 || PASSING.has(first.status), first?.text);
+      const isTold = first === undefined || first.status === 200 || PASSING.has(first.status);
+      assert.ok(isTold, `${first?.text}\n${logEnd(service.output)}`);
       const answer = await insist(() => api.destroy(id));
       assert.ok([200, 409].includes(answer.status), answer.text);
       const record = await api.get(id);
