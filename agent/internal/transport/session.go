@@ -69,16 +69,14 @@ func (s *session) awaitPreface(marker []byte) error {
 
 // skipPast reads until the marker has come by.
 func skipPast(input io.ByteReader, marker []byte) error {
-	latest := make([]byte, 0, kernelReadBytes)
-	for !bytes.HasSuffix(latest, marker) {
+	latest := make([]byte, len(marker))
+	for !bytes.Equal(latest, marker) {
 		next, err := input.ReadByte()
 		if err != nil {
 			return err
 		}
-		if len(latest) == cap(latest) {
-			latest = append(latest[:0], latest[len(latest)-len(marker):]...)
-		}
-		latest = append(latest, next)
+		copy(latest, latest[1:])
+		latest[len(latest)-1] = next
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import {
   type BuildOptions,
   type BuiltPolicy,
 } from './build-network-policy.ts';
+import { findNetworkPath } from './compile-network-policy.ts';
 import { REGISTRY_RULE } from './network-rule.ts';
 import { BUILTIN_PROFILES, FIXED_PROFILES } from './builtin-profiles.ts';
 import type {
@@ -82,7 +83,7 @@ function buildProfile(entry: NetworkProfileEntry, options: BuildOptions): Networ
   const rules = { allow, deny };
   const description = describe(entry, options.context);
   const { policy, warnings } = buildNetworkPolicy(rules, { ...options, profile: name });
-  const isOpen = policy.default === 'allow' && policy.deny.length === 0;
+  const isOpen = findNetworkPath(policy) === 'kernel';
   const shown = isOpen ? { allow: ['0.0.0.0/0'], deny: [] } : listRules(policy);
   const record = { name, ...(description === undefined ? {} : { description }), ...shown };
   return { record, policy, warnings };

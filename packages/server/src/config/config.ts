@@ -1,6 +1,6 @@
 /** What each part of the service is to know of its settings and of what is installed. */
 import { createHash } from 'node:crypto';
-import { accessSync, constants, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseApiKey } from '@coppice/contract';
 import { z } from 'zod';
@@ -9,7 +9,7 @@ import type { TlsPaths } from '../lib/tls/tls-pair.ts';
 import type { RunnerConfig } from '../runner/runner-config.ts';
 import { readAccountLimits } from './account-settings.ts';
 import { ConfigError } from './config-error.ts';
-import { choosePaths, PathError, type Paths } from './default-paths.ts';
+import { choosePaths, isReadable, PathError, type Paths } from './default-paths.ts';
 import { readEgress } from './egress-settings.ts';
 import { readExposure } from './exposure-settings.ts';
 import { readManifest, type Manifest } from './manifest.ts';
@@ -83,18 +83,9 @@ export function readProcessSettings(environment: NodeJS.ProcessEnv = process.env
   logLevel: string;
 } {
   const { COPPICE_CONFIG: path, ...rest } = environment;
-  const isReadable = path === undefined || canRead(path);
-  const settings = readSettings(isReadable ? environment : rest);
+  const mayRead = path === undefined || isReadable(path);
+  const settings = readSettings(mayRead ? environment : rest);
   return { logLevel: settings.COPPICE_LOG_LEVEL };
-}
-
-function canRead(path: string): boolean {
-  try {
-    accessSync(path, constants.R_OK);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 /** Tells the TAPs and the nftables table of several installations on one host apart. */

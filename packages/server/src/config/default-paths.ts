@@ -59,7 +59,7 @@ function chooseAssets(own: string): string {
   return !isReadable(join(own, MANIFEST)) && isReadable(join(system, MANIFEST)) ? system : own;
 }
 
-function isReadable(path: string): boolean {
+export function isReadable(path: string): boolean {
   try {
     accessSync(path, constants.R_OK);
     return true;

@@ -2,7 +2,7 @@
  * What a sandbox may send out and which secrets the host adds to it: told by control to the runner, by the runner to its
  * egress process. Secrets are in here as text: nothing of it may be logged, or kept anywhere but in memory.
  */
-import { CredentialEndpoint, NetworkPolicy } from '@coppice/contract';
+import { CredentialEndpoint, findNetworkPath, NetworkCounters, NetworkPolicy } from '@coppice/contract';
 import { z } from 'zod';
 import { CredentialService } from './credential-services/credential-service.ts';
 
@@ -25,18 +25,14 @@ export const VmEgress = z.strictObject({
 });
 export type VmEgress = z.infer<typeof VmEgress>;
 
+/** Nothing depends on it that a sandbox has to wait for. */
+export function hasNoRules({ network, grants }: VmEgress): boolean {
+  return findNetworkPath(network) === 'kernel' && grants.length === 0;
+}
+
 /** Since the sandbox has its address; a resumed one begins at 0. */
-export const EgressCounters = z.object({
-  connections_open: z.int(),
-  connections_allowed: z.int(),
-  connections_blocked: z.int(),
-  bytes_sent: z.int(),
-  bytes_received: z.int(),
-  names_resolved: z.int(),
-  names_refused: z.int(),
-  requests_proxied: z.int(),
-});
-export type EgressCounters = z.infer<typeof EgressCounters>;
+export const EgressCounters = NetworkCounters;
+export type EgressCounters = NetworkCounters;
 
 export const NO_COUNTERS: Readonly<EgressCounters> = {
   connections_open: 0,

@@ -1,11 +1,11 @@
 /** Teams: their keys make sandboxes, and each has the secret of those sandboxes' audit logs. */
 import { AppError, type TeamMemberRecord, type TeamRecord } from '@coppice/contract';
+import { isTaken } from '../db/database-error.ts';
 import type { Database } from '../db/database.ts';
 import { lockOrganization } from './members.ts';
 import { insertTeam } from './organization-store.ts';
 
 const MAX_TEAMS = 200;
-const UNIQUE_VIOLATION = '23505';
 
 export class Teams {
   readonly #db: Database;
@@ -109,8 +109,7 @@ async function named<T>(name: string, write: () => Promise<T>): Promise<T> {
   try {
     return await write();
   } catch (error) {
-    const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined;
-    if (code !== UNIQUE_VIOLATION) throw error;
+    if (!isTaken(error)) throw error;
     throw new AppError('already_exists', `name: another team of the organization is called "${name}"`);
   }
 }

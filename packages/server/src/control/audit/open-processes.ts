@@ -2,6 +2,7 @@
  * What runs in sandboxes and has its closing entry yet to come. Once a VM is gone its processes are told so within moments:
  * the last entry of a log waits for theirs, so that whatever has a start in it has an end.
  */
+import { withDeadline } from '../../lib/deadline.ts';
 
 /** A connection that hangs must not keep a sandbox from its end. */
 const CLOSING_DEADLINE_MS = 1_000;
@@ -25,9 +26,7 @@ export class OpenProcesses {
   async closed(sandboxId: string): Promise<void> {
     const open = this.#open.get(sandboxId);
     if (open === undefined) return;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const timer = setTimeout(resolve, CLOSING_DEADLINE_MS);
-    await Promise.race([Promise.all(open), promise]);
-    clearTimeout(timer);
+    const closing = Promise.all(open);
+    await withDeadline('the closing entries', CLOSING_DEADLINE_MS, closing).catch(() => undefined);
   }
 }

@@ -1,12 +1,10 @@
 /** What goes wrong when an audit log is written, and whether it may go right later. */
 import { AppError } from '@coppice/contract';
-import { isDatabaseAway } from '../db/database-error.ts';
-
-const UNIQUE_VIOLATION = '23505';
+import { isDatabaseAway, isTaken } from '../db/database-error.ts';
 
 /** A `seq` that is taken was written by a statement of ours that came through late, or by a control that takes over. */
 export function mayRetry(error: unknown): boolean {
-  return isDatabaseAway(error) || (error instanceof Error && Reflect.get(error, 'code') === UNIQUE_VIOLATION);
+  return isDatabaseAway(error) || isTaken(error);
 }
 
 export function notWritten(cause: unknown): AppError {

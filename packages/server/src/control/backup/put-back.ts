@@ -5,16 +5,11 @@ import type { Logger } from 'pino';
 import { writeDurably } from '../../lib/durable-file.ts';
 import { lockInstance } from '../../lib/instance-lock.ts';
 import type { ControlConfig } from '../control-config.ts';
-import { connectDatabase } from '../db/connect-database.ts';
-import { DatabaseLease } from '../db/database-lease.ts';
-import { openDatabase } from '../db/database.ts';
+import { holdDatabase } from '../db/hold-database.ts';
 import { MASTER_KEY_NAME } from '../secrets/master-key.ts';
 import type { KeptBackup } from './backup-files.ts';
 import { BackupError } from './backup-format.ts';
 import { restoreDatabase, type Restored } from './restore-database.ts';
-
-/** Another control on the database is to be stopped first. */
-const PATIENCE_MS = 2_000;
 
 export interface PutBack extends Restored {
   /** Whether there is a master key now: without one a start makes a new one, which opens no secret of the backup. */
@@ -26,9 +21,7 @@ export async function putBack(config: ControlConfig, backup: KeptBackup, log: Lo
   await using stack = new AsyncDisposableStack();
   stack.use(await lockInstance('control', config.dataDir));
   const hasKey = putKeyBack(join(config.dataDir, MASTER_KEY_NAME), backup.key);
-  const connection = await connectDatabase(config, stack, log);
-  stack.use(await DatabaseLease.acquire({ connection, log, patienceMs: PATIENCE_MS }));
-  const db = stack.adopt(openDatabase(connection, log, { deadlineMs: 0 }), (open) => open.destroy());
+  const db = await holdDatabase(config, stack, log);
   return { ...(await restoreDatabase(db, backup.readDatabase(), log)), hasKey };
 }
 

@@ -4,7 +4,7 @@ import { sql } from 'kysely';
 import type { HostMoment } from '../../lib/host-clock.ts';
 import type { Database } from '../db/database.ts';
 import { addConsumption, consumptionOf, NOTHING_USED } from './consumption.ts';
-import { findBilledToDateMs, type BillableRow } from './stretch.ts';
+import { BILLABLE_COLUMNS, findBilledToDateMs, type BillableRow } from './stretch.ts';
 
 export interface BillingAccount {
   organizationId: string;
@@ -45,9 +45,7 @@ export async function readAccounts(
       EXISTS (SELECT FROM credit_grants
         WHERE organization_id = organization.id AND kind = 'welcome') AS has_welcome,
       (SELECT coalesce(json_agg(live), '[]') FROM (
-        SELECT id, team_id, status, vcpus, mem_mib, boot_id, created_at, created_boot_ms, last_active_at, last_seen_at,
-          last_seen_boot_ms, billed_ms, hibernated_ms
-        FROM sandboxes
+        SELECT ${sql.join(BILLABLE_COLUMNS.map((name) => sql.ref(name)))} FROM sandboxes
         WHERE organization_id = organization.id AND status IN ('creating', 'running', 'hibernated')) live) AS live
     FROM organizations organization
     LEFT JOIN billing_accounts account ON account.organization_id = organization.id

@@ -28,7 +28,7 @@ export class Billing {
     const { credit } = this.#parts;
     const [balance] = await credit.readBalances([organizationId]);
     if (balance === undefined) throw new AppError('internal', 'the organization is gone');
-    return buildUsage(balance.account, balance.now, credit.isOn);
+    return buildUsage(balance, credit.isOn);
   }
 
   /** The records, and when each ended, newest first. */

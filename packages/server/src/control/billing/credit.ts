@@ -45,22 +45,17 @@ export class Credit {
   /** Now, with the welcome of those that had none yet. */
   async readBalances(organizationIds: readonly string[]): Promise<Balance[]> {
     const accounts = await this.#read(organizationIds);
-    const unwelcomed = accounts.filter(({ hasWelcome }) => !hasWelcome);
+    const unwelcomed = accounts.filter(({ account }) => !account.hasWelcome);
     if (!this.isOn || unwelcomed.length === 0) return accounts;
     for (const balance of unwelcomed) await this.#welcome(balance);
     return this.#read(organizationIds);
   }
 
   /** The moment is taken first: what is read is billed no further than it was when it was read. */
-  async #read(organizationIds: readonly string[]): Promise<(Balance & { hasWelcome: boolean })[]> {
+  async #read(organizationIds: readonly string[]): Promise<Balance[]> {
     const now = momentOf(this.#parts.clock);
     const accounts = await readAccounts(this.#parts.db, organizationIds);
-    return accounts.map((account) => ({
-      account,
-      leftUnits: findCreditLeft(account, now),
-      now,
-      hasWelcome: account.hasWelcome,
-    }));
+    return accounts.map((account) => ({ account, leftUnits: findCreditLeft(account, now), now }));
   }
 
   async #welcome({ account, now }: Balance): Promise<void> {

@@ -6,10 +6,9 @@ import type { Consumption } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { HostMoment } from '../../lib/host-clock.ts';
 import type { Database } from '../db/database.ts';
-import type { SandboxRow } from '../db/tables.ts';
 import { findAgeWhenSeenMs } from '../sandbox/lifetime.ts';
 import type { Month } from './month.ts';
-import { findOpenStretch } from './stretch.ts';
+import { BILLABLE_COLUMNS, findOpenStretch, type BillableRow } from './stretch.ts';
 
 export interface MonthQuery {
   organizationId: string;
@@ -77,23 +76,23 @@ export async function* readMonthLines(
   }
 }
 
-function listUnsettled(db: Database, organizationId: string): Promise<SandboxRow[]> {
+function listUnsettled(db: Database, organizationId: string): Promise<BillableRow[]> {
   return db
     .selectFrom('sandboxes')
-    .selectAll()
+    .select(BILLABLE_COLUMNS)
     .where('organization_id', '=', organizationId)
     .where('status', 'in', ['creating', 'running'])
     .execute();
 }
 
 /** What was seen to run after the month is billed for all of it, however it ends; a create may still come to nothing. */
-function isSettled(row: SandboxRow, { to }: Month): boolean {
+function isSettled(row: BillableRow, { to }: Month): boolean {
   const seenAt = row.status === 'creating' ? row.created_at : row.created_at + findAgeWhenSeenMs(row);
   return seenAt >= to;
 }
 
 /** A relation: what each stretch has of the month. */
-function buildPieces({ organizationId, month, now }: MonthQuery, alive: readonly SandboxRow[]) {
+function buildPieces({ organizationId, month, now }: MonthQuery, alive: readonly BillableRow[]) {
   const open = alive.flatMap((row) => {
     const stretch = findOpenStretch(row, now);
     if (stretch === undefined) return [];

@@ -8,12 +8,28 @@
 import type { HostMoment } from '../../lib/host-clock.ts';
 import type { SandboxRow, SandboxUpdate } from '../db/tables.ts';
 import { findBilledMs } from '../sandbox/ending.ts';
-import { findAgeMs, findSettledAgeMs, type LifeTimes } from '../sandbox/lifetime.ts';
+import { findAgeMs, findSettledAgeMs } from '../sandbox/lifetime.ts';
 
 type Lived = Pick<SandboxRow, 'created_at' | 'billed_ms' | 'hibernated_ms'>;
 
 /** What of a sandbox that is alive bears on its bill. */
-export type BillableRow = LifeTimes & Pick<SandboxRow, 'id' | 'team_id' | 'status' | 'vcpus' | 'mem_mib'>;
+export const BILLABLE_COLUMNS = [
+  'id',
+  'team_id',
+  'status',
+  'vcpus',
+  'mem_mib',
+  'boot_id',
+  'created_at',
+  'created_boot_ms',
+  'last_active_at',
+  'last_seen_at',
+  'last_seen_boot_ms',
+  'billed_ms',
+  'hibernated_ms',
+] as const satisfies readonly (keyof SandboxRow)[];
+
+export type BillableRow = Pick<SandboxRow, (typeof BILLABLE_COLUMNS)[number]>;
 
 /** Unix milliseconds; it is billed from the first to the last, not including that. */
 export interface Stretch {

@@ -1,11 +1,10 @@
 /** The rollup of an organization, up to a moment. Pure. */
 import { costCents, costOf, type UsageRecord } from '@coppice/contract';
-import type { HostMoment } from '../../lib/host-clock.ts';
-import { sumLive, type BillingAccount } from './billing-accounts.ts';
+import { sumLive } from './billing-accounts.ts';
 import { addConsumption, showConsumption } from './consumption.ts';
-import { findCreditLeft } from './credit-balance.ts';
+import type { Balance } from './credit.ts';
 
-export function buildUsage(account: BillingAccount, now: HostMoment, hasCredit: boolean): UsageRecord {
+export function buildUsage({ account, leftUnits, now }: Balance, hasCredit: boolean): UsageRecord {
   const live = sumLive(account, now);
   const { cpu_seconds, mem_seconds, cost_cents } = showConsumption(addConsumption(live, account.ended));
   return {
@@ -19,7 +18,7 @@ export function buildUsage(account: BillingAccount, now: HostMoment, hasCredit: 
     ...(hasCredit
       ? {
           credit_cents: account.grantedCents,
-          credit_left_cents: costCents(findCreditLeft(account, now)),
+          credit_left_cents: costCents(leftUnits),
         }
       : {}),
     as_of: new Date(now.wallMs).toISOString(),

@@ -1,4 +1,4 @@
-/** Tells a database that is away, and may come back, from a query that is wrong. */
+/** What an error of the database means: it is away and may come back, a value is taken, or the query is wrong. */
 
 /** Connection errors of the system, and of PostgreSQL (class 08; 57P01–57P03: shutting down or starting). */
 const AWAY_CODES = /^(ECONNREFUSED|ECONNRESET|ENOENT|EPIPE|ETIMEDOUT|08\w{3}|57P0[1-5]|53300)$/;
@@ -11,4 +11,11 @@ export function isDatabaseAway(error: unknown): boolean {
   const code: unknown = Reflect.get(error, 'code');
   if (typeof code === 'string' && AWAY_CODES.test(code)) return true;
   return AWAY_MESSAGES.test(error.message);
+}
+
+const UNIQUE_VIOLATION = '23505';
+
+/** Another row has what must be unique. */
+export function isTaken(error: unknown): boolean {
+  return error instanceof Error && Reflect.get(error, 'code') === UNIQUE_VIOLATION;
 }

@@ -1,6 +1,6 @@
 /** What of networks and credentials goes into audit logs: rules and services, never a secret. */
 import { createHash } from 'node:crypto';
-import { canonicalize, type AuditData, type NetworkPolicy } from '@coppice/contract';
+import { canonicalize, findNetworkPath, type AuditData, type NetworkPolicy } from '@coppice/contract';
 import type { AuditNote } from '../audit/audit-chain.ts';
 import type { Grant } from './grant.ts';
 
@@ -26,7 +26,7 @@ export function describePolicy({
   deny,
 }: NetworkPolicy): AuditData<'policy.changed'> {
   const rules = allow.length + deny.length;
-  const isOpen = standard === 'allow' && deny.length === 0;
+  const isOpen = findNetworkPath({ default: standard, deny }) === 'kernel';
   const text = canonicalize({ default: standard, allow, deny });
   return {
     policy: profile ?? (isOpen ? 'unrestricted' : 'rules'),

@@ -7,10 +7,10 @@
  * event they are in its log. What comes for a log that is closed is dropped. So an end waits until the runner has told all
  * that was before it: its own event comes last.
  */
-import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { Logger } from 'pino';
+import { withDeadline } from '../../lib/deadline.ts';
 import type { EgressNote } from '../../lib/egress-protocol.ts';
 import type { AuditNote } from '../audit/audit-chain.ts';
 import type { AuditLog } from '../audit/audit-log.ts';
@@ -81,14 +81,9 @@ export class EgressNotes {
 
   /** Resolves when all notes of a VM that has ended are in its log, or it has taken too long. */
   async ended(id: string): Promise<void> {
-    const deadline = new AbortController();
     const { promise } = this.#endOf(id);
-    try {
-      await Promise.race([promise, delay(END_DEADLINE_MS, undefined, { signal: deadline.signal })]);
-    } finally {
-      deadline.abort();
-      this.#ended.delete(id);
-    }
+    await withDeadline('the end of a VM', END_DEADLINE_MS, promise).catch(() => undefined);
+    this.#ended.delete(id);
   }
 
   #endOf(id: string): PromiseWithResolvers<void> {

@@ -5,6 +5,7 @@ import {
   choosePolicy,
   collectGrants,
   findNetworkPath,
+  type GrantableService,
   type BuiltPolicy,
   type NetworkProfileRecord,
   type NetworkProfilesFile,
@@ -32,12 +33,14 @@ export interface EgressSettings {
 export class EgressRules {
   readonly #network: NetworkServices;
   readonly #services: ReadonlyMap<string, CredentialService>;
+  readonly #grantable: readonly GrantableService[];
 
   /** Throws `invalid_request` that names what of the settings is wrong. */
   constructor({ openPrivateRanges, registries, profiles, services }: EgressSettings) {
     const context = buildRuleContext({ openPrivateRanges, registries });
     this.#network = { context, catalogue: buildProfileCatalogue({ profiles }, context) };
     this.#services = new Map(services.map((service) => [service.name, service]));
+    this.#grantable = services.map(({ name, base_path }) => ({ name, basePath: base_path }));
   }
 
   /** For the operator's log: rules of profiles that change nothing. */
@@ -56,18 +59,11 @@ export class EgressRules {
 
   /** Throws 400; no message holds a secret. */
   readGrants(request: PutCredentialsRequest): Grant[] {
-    const { credentials, credentials_v2 } = request;
-    const services = [...this.#services.values()].map(({ name, base_path }) => ({
-      name,
-      basePath: base_path,
+    return collectGrants(request, this.#grantable).map(({ service, key, endpoints }) => ({
+      service,
+      endpoints,
+      secret: new Secret(key),
     }));
-    return collectGrants(
-      {
-        ...(credentials === undefined ? {} : { credentials }),
-        ...(credentials_v2 === undefined ? {} : { credentials_v2 }),
-      },
-      services,
-    ).map(({ service, key, endpoints }) => ({ service, endpoints, secret: new Secret(key) }));
   }
 
   /** Undefined for one that the operator has taken out since it was granted. */

@@ -1,6 +1,6 @@
 /** What a sandbox's VM is told of its way out, from what is stored. */
 import { AppError, UNRESTRICTED_POLICY, type NetworkPolicy } from '@coppice/contract';
-import type { VmEgress } from '../../lib/egress-protocol.ts';
+import { hasNoRules, type VmEgress } from '../../lib/egress-protocol.ts';
 import type { EgressRules } from './egress-rules.ts';
 import type { Grant } from './grant.ts';
 
@@ -25,7 +25,6 @@ export function revealEgress(
 }
 
 /** What a runner takes as said when nothing is said. */
-export function isDefaultEgress({ network, grants }: VmEgress): boolean {
-  const isOpen = network.default === 'allow' && network.allow.length === 0 && network.deny.length === 0;
-  return isOpen && grants.length === 0;
+export function isDefaultEgress(egress: VmEgress): boolean {
+  return hasNoRules(egress) && egress.network.allow.length === 0;
 }

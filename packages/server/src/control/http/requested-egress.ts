@@ -14,13 +14,16 @@ import type { RequestedEgress } from '../sandbox/sandboxes.ts';
 
 export interface EgressRequestParts {
   rules: EgressRules;
-  runner: RunnerClient;
+  runner: Pick<RunnerClient, 'status'>;
 }
 
 export async function readRequestedEgress(
   request: CreateSandboxRequest | RestoreSandboxRequest,
-  parts: EgressRequestParts,
+  { rules, runner }: EgressRequestParts,
 ): Promise<RequestedEgress> {
+  // Once for both.
+  let asked: ReturnType<RunnerClient['status']> | undefined;
+  const parts = { rules, runner: { status: () => (asked ??= runner.status()) } };
   const saysNetwork = request.network !== undefined || request.network_profile !== undefined;
   const network = saysNetwork ? (await readPolicy(request, parts)).network : undefined;
   return { network, grants: await readGrants(request, parts) };
@@ -57,7 +60,11 @@ export async function readGrants(
   return grants;
 }
 
-async function refuseWithoutNetwork(field: string, consequence: string, runner: RunnerClient): Promise<void> {
+async function refuseWithoutNetwork(
+  field: string,
+  consequence: string,
+  runner: EgressRequestParts['runner'],
+): Promise<void> {
   const { network, network_reason: reason } = await runner.status();
   if (network === 'filtered') return;
   throw new AppError(

@@ -1,16 +1,15 @@
 /** Lists of sandboxes that are alive, from memory: all of them have a driver, which knows them better than SQL does. */
-import type { SandboxState } from '@coppice/contract';
+import { isFinal, type SandboxState } from '@coppice/contract';
 import type { SandboxRow } from '../db/tables.ts';
 import type { SandboxFilter } from './sandbox-store.ts';
 
 export const LIVE_STATES = ['creating', 'running', 'hibernated'] as const satisfies readonly SandboxState[];
-const LIVE: ReadonlySet<SandboxState> = new Set(LIVE_STATES);
 
 type ListedRow = Pick<SandboxRow, 'id' | 'organization_id' | 'status' | 'labels' | 'created_at'>;
 
 /** Whether memory can answer it. */
 export function asksForLive({ statuses }: Pick<SandboxFilter, 'statuses'>): boolean {
-  return statuses.every((status) => LIVE.has(status));
+  return !statuses.some(isFinal);
 }
 
 /** What SQL answers to the same: newest first, and of the same time by id. */

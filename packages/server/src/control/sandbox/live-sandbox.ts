@@ -32,7 +32,7 @@ import { findAgeMs, findIdleMs } from './lifetime.ts';
 import { OperationTurns } from './operation-turns.ts';
 import { buildRecord } from './record.ts';
 import type { SandboxStore } from './sandbox-store.ts';
-import { SerialQueue } from './serial-queue.ts';
+import { SerialQueue } from '../../lib/serial-queue.ts';
 import { enterRecordStep } from './steps.ts';
 
 /** After an outage of the service, so that callers can come back before their sandboxes are gone. */
@@ -139,14 +139,8 @@ export class LiveSandbox {
   }
 
   /** Does what a caller asks for when its turn has come; refused as the contract's tables say. */
-  async operate<T>(operation: SandboxOperation, work: () => Promise<T>): Promise<T> {
-    const request = REQUEST_OF[operation];
-    if (!this.operations.admits(request)) throw this.refusal(request);
-    return this.operations.run(async () => {
-      await this.settle();
-      this.require(request);
-      return this.operations.hold(operation, work);
-    }, true);
+  operate<T>(operation: SandboxOperation, work: () => Promise<T>): Promise<T> {
+    return this.operateBriefly(REQUEST_OF[operation], () => this.operations.hold(operation, work));
   }
 
   /** As {@link operate}, for what is short and does not show in the record. */

@@ -3,7 +3,7 @@
  * of the contract says what is refused meanwhile, and what goes on beside it.
  */
 import { findAdmission, type SandboxOperation, type SandboxRequest } from '@coppice/contract';
-import { SerialQueue } from './serial-queue.ts';
+import { SerialQueue } from '../../lib/serial-queue.ts';
 
 export class OperationTurns {
   readonly #queue = new SerialQueue();

@@ -11,10 +11,8 @@ import type { Logger } from 'pino';
 import { holdAt } from '../../lib/fault-directory.ts';
 import { lockInstance } from '../../lib/instance-lock.ts';
 import type { ControlConfig } from '../control-config.ts';
-import { connectDatabase } from '../db/connect-database.ts';
-import { DatabaseLease } from '../db/database-lease.ts';
-import { openDatabase } from '../db/database.ts';
-import { migrateDatabase } from '../db/migrate.ts';
+import { holdDatabase } from '../db/hold-database.ts';
+import { runMigrations } from '../db/migrate.ts';
 import {
   addMasterKey,
   forgetOlderKeys,
@@ -24,9 +22,6 @@ import {
 } from './master-key.ts';
 import { resealAll, type Resealed } from './sealed-values.ts';
 import { SecretBox } from './secret-box.ts';
-
-/** Another control on the database is to be stopped first. */
-const PATIENCE_MS = 2_000;
 
 export interface Rotated extends Resealed {
   /** A rotation that was begun before and killed. */
@@ -40,13 +35,12 @@ export async function rotateMasterKey(config: ControlConfig, log: Logger): Promi
   if (!existsSync(path)) throw new MasterKeyError(`there is no ${path}: no service has been started here`);
   await using stack = new AsyncDisposableStack();
   stack.use(await lockInstance('control', config.dataDir));
-  const connection = await connectDatabase(config, stack, log);
-  stack.use(await DatabaseLease.acquire({ connection, log, patienceMs: PATIENCE_MS }));
-  await migrateDatabase(connection, log);
-  const isContinued = openMasterKeys(path).older.length > 0;
-  const keys = isContinued ? openMasterKeys(path) : addMasterKey(path);
+  const db = await holdDatabase(config, stack, log);
+  await runMigrations(db, { log });
+  const found = openMasterKeys(path);
+  const isContinued = found.older.length > 0;
+  const keys = isContinued ? found : addMasterKey(path);
   await holdAt('key.added');
-  const db = stack.adopt(openDatabase(connection, log, { deadlineMs: 0 }), (open) => open.destroy());
   const rotated = await db.transaction().execute(async (transaction) => {
     const resealed = await resealAll(transaction, new SecretBox(keys.current, keys.older));
     const { numUpdatedRows } = await transaction

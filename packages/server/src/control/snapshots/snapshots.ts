@@ -16,7 +16,7 @@ import type { RunnerCaptures } from '../placement/runner-captures.ts';
 import type { Clock } from '../sandbox/clock.ts';
 import type { Subject } from '../sandbox/idempotency.ts';
 import type { SandboxDriver } from '../sandbox/sandbox-driver.ts';
-import { SerialQueue } from '../sandbox/serial-queue.ts';
+import { SerialQueue } from '../../lib/serial-queue.ts';
 import { enterRecordStep } from '../sandbox/steps.ts';
 import type { SnapshotFilter, SnapshotStore } from './snapshot-store.ts';
 

@@ -38,8 +38,11 @@ export interface AdoptionParts extends Pick<
 export async function adoptVms(parts: AdoptionParts): Promise<void> {
   // At once: one whose QEMU does not answer must not keep the others, and the service, waiting.
   const units = readdirSync(parts.vmsDirectory);
-  const superseded = findSuperseded(parts);
-  const adoptions = await Promise.all(units.map((unit) => adopt(parts, unit, superseded)));
+  const records = units.map((unit) => findVmRecord(parts.assembler.directoryOf(unit).path));
+  const superseded = findSuperseded(records);
+  const adoptions = await Promise.all(
+    units.map((unit, index) => adopt(parts, { unit, record: records[index], superseded })),
+  );
   const adopted = new Set(adoptions.map(({ pid }) => pid));
   await enterStep('adopt.strays');
   for (const stray of parts.accounts.listAllVmms()) {
@@ -60,12 +63,16 @@ interface Adoption {
   endLeftover?: () => void;
 }
 
-async function adopt(parts: AdoptionParts, unit: string, superseded: ReadonlySet<string>): Promise<Adoption> {
+interface Found {
+  unit: string;
+  record: VmRecord | undefined;
+  superseded: ReadonlySet<string>;
+}
+
+async function adopt(parts: AdoptionParts, { unit, record, superseded }: Found): Promise<Adoption> {
   const { assembler, log } = parts;
-  const directory = assembler.directoryOf(unit);
-  const record = findVmRecord(directory.path);
   if (record === undefined) {
-    rmSync(directory.path, { recursive: true, force: true });
+    rmSync(assembler.directoryOf(unit).path, { recursive: true, force: true });
     return {};
   }
   const { hibernating } = record;
@@ -105,8 +112,7 @@ function letGo(driver: VmDriver, log: Logger): void {
 }
 
 /** Units whose sandbox another VM has taken over. */
-function findSuperseded({ vmsDirectory, assembler }: AdoptionParts): Set<string> {
-  const records = readdirSync(vmsDirectory).map((unit) => findVmRecord(assembler.directoryOf(unit).path));
+function findSuperseded(records: readonly (VmRecord | undefined)[]): Set<string> {
   return new Set(
     records.flatMap((record) => (record?.info.state === 'running' ? (record.replaces ?? []) : [])),
   );

@@ -280,7 +280,7 @@ export class Fleet {
       return { info: driver.info, usage: await old.retire() };
     } catch (error) {
       if (this.vms.find(id) === driver) throw error;
-      const isLost = driver.isLost || !old.isAlive || (await isLoss(error, [driver, old]));
+      const isLost = driver.isLost || (await isLoss(error, [driver, old]));
       await driver.end('vmm_lost');
       throw isLost && !(error instanceof AppError) ? lostMeanwhile(error) : error;
     }

@@ -12,6 +12,7 @@ import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { withDeadline } from '../../lib/deadline.ts';
+import { hasNoRules } from '../../lib/egress-protocol.ts';
 import { writeVmRecord, type GuestImage, type VmRecord } from '../adopt/vm-record.ts';
 import { compareClock, type GuestClock } from '../agent-client/guest-clock.ts';
 import { rehearse } from '../agent-client/rehearse.ts';
@@ -32,7 +33,7 @@ import type { SavedState, VmHandle, Vmm } from '../vmm/vmm.ts';
 import type { StepTimer } from './step-timer.ts';
 import { enterStep } from './steps.ts';
 import type { AgentCounters, VmDriver } from './vm-driver.ts';
-import { buildPlaceholders, hasNoRules, toEgressRecord } from './vm-egress.ts';
+import { buildPlaceholders, toEgressRecord } from './vm-egress.ts';
 
 const FIRST_ANSWER_TIMEOUT_MS = 30_000;
 /** How long a sandbox without rules waits for the egress process. */

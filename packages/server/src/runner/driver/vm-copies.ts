@@ -12,9 +12,10 @@ import { availableParallelism } from 'node:os';
 import { AppError, isErrorCode } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { VmEgress } from '../../lib/egress-protocol.ts';
-import type { CaptureInfo, ForkedVms, RolledBackVm, VmInfo } from '../../lib/runner-protocol.ts';
+import type { CaptureInfo, CreateVm, ForkedVms, RolledBackVm, VmInfo } from '../../lib/runner-protocol.ts';
 import { SingleFlight } from '../../lib/single-flight.ts';
 import { Slots } from '../../lib/slots.ts';
+import type { VmRecord } from '../adopt/vm-record.ts';
 import type { DiskGuard } from '../capacity/disk-guard.ts';
 import { findAllocatedBytes } from '../disk/allocated-bytes.ts';
 import { explainFullDisk } from '../disk/full-disk.ts';
@@ -110,7 +111,8 @@ export class VmCopies {
       // Those of an attempt that was cut off: siblings are of one moment.
       await Promise.all(made.map((driver) => driver.retire()));
       const driver = this.#running(id);
-      const refusals = new Map(children.flatMap((child) => this.#refusalOf(child, driver)));
+      const asked = askForCopyOf(fleet.vms.recordOf(driver));
+      const refusals = new Map(children.flatMap((child) => this.#refusalOf(child, asked)));
       if (refusals.size === children.length)
         return { pause_ms: 0, children: children.map((child) => toChild(refusals.get(child))) };
       await using partial = captures.begin();
@@ -248,18 +250,21 @@ export class VmCopies {
   }
 
   /** Holds a place for a child. */
-  #refusalOf(child: string, parent: VmDriver): [string, AppError][] {
-    const { fleet } = this.#options;
-    const { image, shape } = fleet.vms.recordOf(parent);
-    const { vcpus, memMiB: mem_mib, diskMiB: disk_mib } = shape;
+  #refusalOf(child: string, asked: CreateVm): [string, AppError][] {
     try {
-      fleet.admit(child, { image: image.reference, vcpus, mem_mib, disk_mib });
+      this.#options.fleet.admit(child, asked);
       return [];
     } catch (error) {
       if (!(error instanceof AppError)) throw error;
       return [[child, error]];
     }
   }
+}
+
+/** As if it were asked for by a create. */
+function askForCopyOf({ image, shape }: VmRecord): CreateVm {
+  const { vcpus, memMiB: mem_mib, diskMiB: disk_mib } = shape;
+  return { image: image.reference, vcpus, mem_mib, disk_mib };
 }
 
 /** Everything of a capture is frozen; a VM that goes on from it gets an empty overlay of its own. */

@@ -12,6 +12,7 @@ import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { VmEgress } from '../../lib/egress-protocol.ts';
 import { hostMoment } from '../../lib/host-clock.ts';
+import { SerialQueue } from '../../lib/serial-queue.ts';
 import type { EndReason, VmEnd, VmInfo, VmUsage } from '../../lib/runner-protocol.ts';
 import type { VmRecord } from '../adopt/vm-record.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
@@ -75,7 +76,7 @@ export class VmDriver {
   readonly #release: (() => void | Promise<void>)[] = [];
   #state: VmState = 'creating';
   #egress: VmEgress;
-  #changing: Promise<unknown> = Promise.resolve();
+  readonly #changes = new SerialQueue();
   #vm: VmHandle | undefined;
   #session: AgentSession | undefined;
   #opening: Promise<AgentSession> | undefined;
@@ -121,9 +122,7 @@ export class VmDriver {
    * for last stays, also when it could not be put in force: whoever asked asks again.
    */
   changeEgress(egress: VmEgress, apply: (former: VmEgress) => Promise<void>): Promise<void> {
-    const change = this.#changing.then(() => this.#changeEgress(egress, apply));
-    this.#changing = change.catch(() => undefined);
-    return change;
+    return this.#changes.run(() => this.#changeEgress(egress, apply));
   }
 
   async #changeEgress(egress: VmEgress, apply: (former: VmEgress) => Promise<void>): Promise<void> {
@@ -196,11 +195,6 @@ export class VmDriver {
     if (vm === undefined) return false;
     if (this.#state === 'ending' || this.#state === 'ended' || !isAlive(vm.identity)) return true;
     return Promise.race([vm.ended.then(() => true), delay(GOING_MS, false)]);
-  }
-
-  /** Its process is there, and nobody ends it. */
-  get isAlive(): boolean {
-    return this.#state === 'running' && this.#vm !== undefined && isAlive(this.#vm.identity);
   }
 
   /** Throws when an end was asked for while the VM was being created. */
@@ -377,7 +371,7 @@ export class VmDriver {
     await enterStep('end.kill');
     await this.#vm?.kill();
     await enterStep('end.report');
-    await this.#changing;
+    await this.#changes.run(async () => undefined);
     await this.#hooks.endEgress();
     if (!this.#isRetired) await this.#hooks.recordEnd(this.#end);
     await enterStep('end.release');

@@ -1,5 +1,5 @@
 /** What a sandbox may send and which secrets are added to it, as its VM carries it: the record on disk has no secrets. */
-import { findNetworkPath, UNRESTRICTED_POLICY } from '@coppice/contract';
+import { UNRESTRICTED_POLICY } from '@coppice/contract';
 import type { CredentialService } from '../../lib/credential-services/credential-service.ts';
 import { buildGuestEnvironment } from '../../lib/credential-services/placeholders.ts';
 import { PROXY_PORT } from '../../lib/credential-services/proxy-address.ts';
@@ -8,11 +8,6 @@ import type { EgressRecord } from '../adopt/vm-record.ts';
 
 /** Of a sandbox that nobody has said anything about. */
 export const NO_RULES: VmEgress = { network: UNRESTRICTED_POLICY, grants: [] };
-
-/** Nothing depends on it that a sandbox has to wait for. */
-export function hasNoRules({ network, grants }: VmEgress): boolean {
-  return findNetworkPath(network) === 'kernel' && grants.length === 0;
-}
 
 export function toEgressRecord({ network, grants }: VmEgress): EgressRecord {
   return { network, grants: grants.map(({ service, endpoints }) => ({ service, endpoints })) };

@@ -5,6 +5,7 @@
  */
 import { AppError } from '@coppice/contract';
 import koffi from 'koffi';
+import { SerialQueue } from '../../lib/serial-queue.ts';
 import { NetlinkSocket } from './netlink-socket.ts';
 
 /** `NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_DELETE` */
@@ -43,12 +44,10 @@ export function parseAcknowledgement(answer: Buffer, sequence: number): number {
 export class ConnectionFlusher implements Disposable {
   readonly #socket = new NetlinkSocket();
   #sequence = 0;
-  #last: Promise<unknown> = Promise.resolve();
+  readonly #turns = new SerialQueue();
 
   flush(mark: number): Promise<void> {
-    const turn = this.#last.then(() => this.#flush(mark));
-    this.#last = turn.catch(() => undefined);
-    return turn;
+    return this.#turns.run(() => this.#flush(mark));
   }
 
   /** One at a time: the answer is what the socket holds. */

@@ -1,6 +1,7 @@
 /** The instance's nftables table in the kernel, kept equal to what it must be. */
 import type { Logger } from 'pino';
 import type { EgressPorts } from '../../egress/egress-messages.ts';
+import { SerialQueue } from '../../lib/serial-queue.ts';
 import { buildSlotAddresses, type AddressPlan, type Cidr } from './address-plan.ts';
 import type { KernelTools } from './kernel-tools.ts';
 import {
@@ -31,7 +32,7 @@ export class Firewall {
   /** Slots that are in the table's sets, and whether the kernel forwards for them. */
   readonly #slots = new Map<number, { isOpen: boolean }>();
   #ports: EgressPorts;
-  #last: Promise<unknown> = Promise.resolve();
+  readonly #turns = new SerialQueue();
 
   constructor(
     options: FirewallOptions,
@@ -48,12 +49,12 @@ export class Firewall {
 
   /** Replaces the whole table in one transaction; connections that are open and still allowed go on. */
   install(): Promise<void> {
-    return this.#inTurn(() => this.#install());
+    return this.#turns.run(() => this.#install());
   }
 
   /** New slots are open until somebody closes them: most sandboxes have no rules, and wait for none. */
   admit(indexes: readonly number[]): Promise<void> {
-    return this.#inTurn(async () => {
+    return this.#turns.run(async () => {
       for (const index of indexes) this.#slots.set(index, { isOpen: true });
       await this.#change(
         (slots) => buildSlotElements('add', this.#options.names, slots),
@@ -63,7 +64,7 @@ export class Firewall {
   }
 
   expel(indexes: readonly number[]): Promise<void> {
-    return this.#inTurn(async () => {
+    return this.#turns.run(async () => {
       const known = this.#describe(indexes.filter((index) => this.#slots.has(index)));
       for (const { index } of known) this.#slots.delete(index);
       if (known.length === 0) return;
@@ -76,7 +77,7 @@ export class Firewall {
    * already. After a rejection a slot that was to be closed may be open.
    */
   setOpen(index: number, isOpen: boolean): Promise<void> {
-    return this.#inTurn(async () => {
+    return this.#turns.run(async () => {
       const slot = this.#slots.get(index);
       if (slot === undefined) throw new Error(`network slot ${index} is not in the table`);
       if (slot.isOpen === isOpen) return;
@@ -96,7 +97,7 @@ export class Firewall {
 
   /** Where the egress process listens from now on. */
   setPorts(ports: EgressPorts): Promise<void> {
-    return this.#inTurn(async () => {
+    return this.#turns.run(async () => {
       this.#ports = ports;
       const { names, plan } = this.#options;
       await this.#change(() => buildPortChange({ names, plan, ports }), []);
@@ -105,7 +106,7 @@ export class Firewall {
 
   /** Puts the table back if it is gone. */
   restore(): Promise<void> {
-    return this.#inTurn(async () => {
+    return this.#turns.run(async () => {
       const { tools, names, log } = this.#options;
       if (await tools.hasTable(names.table)) return;
       await this.#install();
@@ -114,7 +115,7 @@ export class Firewall {
   }
 
   remove(): Promise<void> {
-    return this.#inTurn(() => this.#options.tools.nft(buildTableRemoval(this.#options.names)));
+    return this.#turns.run(() => this.#options.tools.nft(buildTableRemoval(this.#options.names)));
   }
 
   /** When the sets are not what we think, somebody else changed the table: then it is replaced as a whole. */
@@ -139,11 +140,5 @@ export class Firewall {
       ...buildSlotAddresses(this.#options.plan, index),
       isOpen: this.isOpen(index),
     }));
-  }
-
-  #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const turn = this.#last.then(work);
-    this.#last = turn.catch(() => undefined);
-    return turn;
   }
 }

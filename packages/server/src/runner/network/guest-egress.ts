@@ -48,6 +48,7 @@ interface Way {
 export class GuestEgress {
   readonly #options: GuestEgressOptions;
   readonly #ways = new Map<string, Way>();
+  readonly #byTap = new Map<string, Way>();
   #waitingNotes = 0;
 
   constructor(options: GuestEgressOptions) {
@@ -93,6 +94,7 @@ export class GuestEgress {
       log.warn({ err: error, unit }, 'the last refusals of a guest may be missing');
     }
     this.#ways.delete(unit);
+    if (this.#byTap.get(way.place.tap) === way) this.#byTap.delete(way.place.tap);
     const left = way.blocked.end();
     if (left.length > 0) this.#pass(left.map((note) => ({ vmId: way.guest.vmId, note })));
   }
@@ -114,7 +116,7 @@ export class GuestEgress {
 
   /** `count` packets were dropped; told like the refusals of the egress process. */
   noteRefused(kind: RefusedKind, count: number): void {
-    const way = [...this.#ways.values()].find(({ place }) => place.tap === kind.tap);
+    const way = this.#byTap.get(kind.tap);
     if (way === undefined) return;
     way.refusedPackets += count;
     const { ip, port } = kind;
@@ -131,7 +133,9 @@ export class GuestEgress {
     }
     const { vmId } = guest;
     const blocked = new BlockedNotes({ offer: (note) => this.#offer({ vmId, note }) });
-    this.#ways.set(unit, { place, guest, blocked, refusedPackets: 0 });
+    const added = { place, guest, blocked, refusedPackets: 0 };
+    this.#ways.set(unit, added);
+    this.#byTap.set(place.tap, added);
   }
 
   async #close(place: SlotPlace): Promise<void> {

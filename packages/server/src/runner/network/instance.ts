@@ -7,6 +7,7 @@ import { ensureForwarding } from './host-settings.ts';
 import { listResolverAddresses, surveyHost, type HostSurvey } from './host-survey.ts';
 import { KernelTools, type ToolPaths } from './kernel-tools.ts';
 import { openEgress, type EgressOptions } from './open-egress.ts';
+import { removeResolvers } from './remove-instance.ts';
 import { removeInterfaces, SlotDevices, type SlotDevicesOptions } from './slot-devices.ts';
 import { buildConnectionMark, buildInstanceNames, buildTapName, type InstanceNames } from './slot-names.ts';
 import { TableWatch } from './table-watch.ts';
@@ -91,11 +92,6 @@ async function readSurvey(tools: KernelTools, names: InstanceNames, plan: Addres
 async function clearStale(tools: KernelTools, names: InstanceNames, survey: HostSurvey): Promise<void> {
   await removeInterfaces(tools, names, survey.staleTaps);
   await removeResolvers(tools, survey.staleResolvers);
-}
-
-async function removeResolvers(tools: KernelTools, addresses: readonly string[]): Promise<void> {
-  if (addresses.length > 0)
-    await tools.ipBatch(addresses.map((address) => `address delete ${address} dev lo`));
 }
 
 /** Interfaces go before the rules that guard them. The flusher of `open` is closed by now. */

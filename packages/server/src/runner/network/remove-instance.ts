@@ -15,7 +15,10 @@ export async function removeInstance(options: { slug: string; tools: ToolPaths }
     .filter((name) => findTapIndex(names, name) !== undefined);
   await removeInterfaces(tools, names, taps);
   await tools.nft(buildTableRemoval(names));
-  const resolvers = listResolverAddresses(interfaces, names);
-  if (resolvers.length > 0)
-    await tools.ipBatch(resolvers.map((address) => `address delete ${address} dev lo`));
+  await removeResolvers(tools, listResolverAddresses(interfaces, names));
+}
+
+export async function removeResolvers(tools: KernelTools, addresses: readonly string[]): Promise<void> {
+  if (addresses.length > 0)
+    await tools.ipBatch(addresses.map((address) => `address delete ${address} dev lo`));
 }

@@ -23,7 +23,7 @@ import { NEVER_RANGES, PRIVATE_RANGES } from '@coppice/contract';
 import type { EgressPorts } from '../../egress/egress-messages.ts';
 import { PROXY_ADDRESS, PROXY_PORT } from '../../lib/credential-services/proxy-address.ts';
 import type { AddressPlan, Cidr, SlotAddresses } from './address-plan.ts';
-import { buildRefuseChain, buildRefusedSets } from './refused-packets.ts';
+import { buildRefuseChain, buildRefusedSets, REFUSED_COUNTER } from './refused-packets.ts';
 import { buildConnectionMark, buildTapName, type InstanceNames } from './slot-names.ts';
 
 /** Connections that one guest may have open through the host, so that it cannot fill the host's table. */
@@ -54,7 +54,7 @@ export function buildRuleset(input: RulesetInput): string {
     `table inet ${names.table} {`,
     buildSets(input),
     'counter spoofed {}',
-    'counter refused {}',
+    `counter ${REFUSED_COUNTER} {}`,
     'counter flooded {}',
     buildEntryChains(input),
     buildHostChains(input),
@@ -218,7 +218,7 @@ chain output {
   type filter hook output priority filter - 10; policy accept;
   oifname != "${names.tapPattern}" accept
   ct state established,related accept
-  counter name refused drop
+  counter name ${REFUSED_COUNTER} drop
 }`;
 }
 
@@ -233,9 +233,9 @@ chain outward {
   tcp flags syn tcp option maxseg size set rt mtu
 }
 chain inward {
-  oifname != @${OPEN_SET} counter name refused drop
+  oifname != @${OPEN_SET} counter name ${REFUSED_COUNTER} drop
   ct state established,related ct direction reply accept
-  counter name refused drop
+  counter name ${REFUSED_COUNTER} drop
 }
 chain forward {
   type filter hook forward priority filter - 10; policy accept;

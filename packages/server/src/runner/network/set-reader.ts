@@ -4,6 +4,7 @@
  */
 import { AppError } from '@coppice/contract';
 import koffi from 'koffi';
+import { SerialQueue } from '../../lib/serial-queue.ts';
 import { NetlinkSocket } from './netlink-socket.ts';
 import { listAttributes, parseMessages, type NetlinkMessage } from './netlink-message.ts';
 
@@ -36,7 +37,7 @@ export interface SetElement {
 export class SetReader implements Disposable {
   readonly #socket = new NetlinkSocket();
   readonly #table: string;
-  #last: Promise<unknown> = Promise.resolve();
+  readonly #turns = new SerialQueue();
   #sequence = 0;
 
   constructor(table: string) {
@@ -45,7 +46,7 @@ export class SetReader implements Disposable {
 
   /** Undefined when there is no such set, or no such table. */
   readSet(name: string): Promise<SetElement[] | undefined> {
-    return this.#inTurn(async () => {
+    return this.#turns.run(async () => {
       const messages = await this.#ask(GET_SET_ELEMENTS, NLM_F_REQUEST_DUMP, [
         [LIST.table, encodeText(this.#table)],
         [LIST.set, encodeText(name)],
@@ -56,7 +57,7 @@ export class SetReader implements Disposable {
 
   /** Packets that a named counter has seen; undefined when there is no such counter, or no such table. */
   readCounter(name: string): Promise<number | undefined> {
-    return this.#inTurn(async () => {
+    return this.#turns.run(async () => {
       const messages = await this.#ask(GET_OBJECT, NLM_F_REQUEST_ACK, [
         [OBJECT.table, encodeText(this.#table)],
         [OBJECT.name, encodeText(name)],
@@ -72,11 +73,6 @@ export class SetReader implements Disposable {
   }
 
   /** One question at a time: its answer is what the socket holds. */
-  #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const turn = this.#last.then(work);
-    this.#last = turn.catch(() => undefined);
-    return turn;
-  }
 
   async #ask(
     type: number,

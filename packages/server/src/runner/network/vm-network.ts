@@ -3,8 +3,8 @@
  * without; a VM whose slot has no TAP gets no network device at all. The two kinds have numbers of their own, so that
  * a record's slot says which it is, and VMs of both can run beside each other after the machine has gained a network.
  */
-import { AppError, findNetworkPath } from '@coppice/contract';
-import type { EgressCounters, VmEgress } from '../../lib/egress-protocol.ts';
+import { AppError } from '@coppice/contract';
+import { hasNoRules, type EgressCounters, type VmEgress } from '../../lib/egress-protocol.ts';
 import type { EgressGuest } from './egress-process.ts';
 import type { NetworkSlot } from './guest-network.ts';
 
@@ -63,9 +63,9 @@ export function addressesOf(slot: VmSlot): NetworkSlot | undefined {
 }
 
 /** Where there is no network nobody keeps rules, and no secret reaches anybody. */
-export function assertNoRules({ network, grants }: VmEgress, absence: string): void {
-  if (findNetworkPath(network) === 'kernel' && grants.length === 0) return;
-  const field = grants.length === 0 ? 'network' : 'credentials';
+export function assertNoRules(egress: VmEgress, absence: string): void {
+  if (hasNoRules(egress)) return;
+  const field = egress.grants.length === 0 ? 'network' : 'credentials';
   throw new AppError(
     'invalid_request',
     `${field}: sandboxes have no network here (${absence}); leave it out`,
