@@ -1,5 +1,6 @@
-import { readFile, rename, writeFile } from 'node:fs/promises';
 import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { writeJson } from './json-file.mjs';
 import { manifestPath } from './paths.mjs';
 
 /**
@@ -24,11 +25,7 @@ import { manifestPath } from './paths.mjs';
 
 /** @param {Manifest} manifest */
 export async function writeManifest(manifest) {
-  const text = `${JSON.stringify(manifest, null, 2)}\n`;
-  const path = manifestPath();
-  if (existsSync(path) && (await readFile(path, 'utf8')) === text) return;
-  await writeFile(`${path}.new`, text, { mode: 0o644, flush: true });
-  await rename(`${path}.new`, path);
+  await writeJson(manifestPath(), manifest);
 }
 
 /** @returns {Promise<Manifest | undefined>} */

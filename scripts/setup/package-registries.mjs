@@ -4,9 +4,9 @@
  * say, has none. Only host names are kept: addresses of registries may hold passwords.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { readFile, rename, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
+import { writeJson } from './json-file.mjs';
 import { findNpm } from './npm-packages.mjs';
 import { assetsDirectory, findExecutable } from './paths.mjs';
 import { say } from './report.mjs';
@@ -36,10 +36,7 @@ export async function ensurePackageRegistries({ again }) {
     pypi: await findPypiHosts(ask),
     crates: findCratesHosts(process.env['CARGO_HOME'] ?? join(homedir(), '.cargo')),
   };
-  const text = `${JSON.stringify({ version: 1, registries }, null, 2)}\n`;
-  if (existsSync(path) && (await readFile(path, 'utf8')) === text) return;
-  await writeFile(`${path}.new`, text, { mode: 0o644, flush: true });
-  await rename(`${path}.new`, path);
+  if (!(await writeJson(path, { version: 1, registries }))) return;
   const missing = Object.entries(registries).flatMap(([name, hosts]) => (hosts.length > 0 ? [] : [name]));
   if (missing.length > 0)
     say(

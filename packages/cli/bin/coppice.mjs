@@ -1,10 +1,6 @@
 #!/usr/bin/env node
-import { audit } from '../src/audit.mjs';
-import { backup, restore } from '../src/backup.mjs';
 import { doctor } from '../src/doctor.mjs';
-import { image } from '../src/image.mjs';
-import { masterKey } from '../src/master-key.mjs';
-import { organization } from '../src/organization.mjs';
+import { TYPESCRIPT_COMMANDS } from '../src/typescript-commands.mjs';
 
 const USAGE = `usage: coppice doctor [--json]
        coppice audit verify <file> [--secret-file <file>] [--head <seq>:<hmac> | --head <file>] [--prefix]
@@ -33,16 +29,11 @@ const USAGE = `usage: coppice doctor [--json]
            limits of their own; the service may run
 `;
 
-/** By name: takes the arguments after it, gives the exit code. */
-const COMMANDS = new Map([
-  ['audit', audit],
-  ['doctor', doctor],
-  ['image', image],
-  ['backup', backup],
-  ['restore', restore],
-  ['master-key', masterKey],
-  ['organization', organization],
-]);
+/**
+ * By name: takes the arguments after it, gives the exit code.
+ * @type {Map<string, (args: string[]) => Promise<number>>}
+ */
+const COMMANDS = new Map([['doctor', doctor], ...TYPESCRIPT_COMMANDS]);
 
 const [name, ...args] = process.argv.slice(2);
 const command = COMMANDS.get(name ?? '');

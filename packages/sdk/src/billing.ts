@@ -1,5 +1,5 @@
 import type { CallOptions } from './client-options.ts';
-import { PagedList, parseNextQuery, requireLimit, toPageItems } from './paged-list.ts';
+import { fetchPage, formatLabels, PagedList, requireLimit, toPageItems } from './paged-list.ts';
 import type { Transport } from './transport.ts';
 import {
   buildQuery,
@@ -116,24 +116,21 @@ export async function fetchUsage(transport: Transport, { signal }: CallOptions):
 }
 
 export function listHistory(transport: Transport, options: HistoryOptions): PagedList<HistoryEntry> {
-  const { status, labels = {}, from, to, image, limit, signal } = options;
+  const { status, labels, from, to, image, limit, signal } = options;
   requireLimit(limit);
   return new PagedList<HistoryEntry>({
     firstQuery: buildQuery({
       status,
-      label: Object.entries(labels).map(([key, value]) => `${key}:${value}`),
+      label: formatLabels(labels),
       from: from?.toISOString(),
       to: to?.toISOString(),
       image,
       limit: toPageItems(limit),
     }),
-    fetchPage: async (query) => {
-      const answer = await transport.callJson(
-        { method: 'GET', path: '/v1/runs/history', query, idempotent: true, signal },
-        (value) => readArray(value, 'the history', parseHistoryEntry),
-      );
-      return { items: answer.value, nextQuery: parseNextQuery(answer.headers.get('link')) };
-    },
+    fetchPage: (query) =>
+      fetchPage(transport, { path: '/v1/runs/history', query, signal }, (value) =>
+        readArray(value, 'the history', parseHistoryEntry),
+      ),
     limit,
   });
 }
@@ -148,12 +145,12 @@ export async function fetchStatement(
   let statement: Statement | undefined;
   const lines = new PagedList<StatementLine>({
     firstQuery: buildQuery({ limit: STATEMENT_PAGE_LINES }),
-    fetchPage: async (query) => {
-      const request = { method: 'GET', path, query, idempotent: true, signal } as const;
-      const answer = await transport.callJson(request, parseStatement);
-      statement ??= answer.value;
-      return { items: answer.value.lines, nextQuery: parseNextQuery(answer.headers.get('link')) };
-    },
+    fetchPage: (query) =>
+      fetchPage(transport, { path, query, signal }, (value) => {
+        const page = parseStatement(value);
+        statement ??= page;
+        return page.lines;
+      }),
   });
   const all = await lines;
   if (statement === undefined) throw new TypeError('the statement has no page');

@@ -1,7 +1,7 @@
 import { followBuild, type BuildProgress } from './build-events.ts';
 import type { CallOptions } from './client-options.ts';
 import { slowTimeoutMs } from './create-once.ts';
-import { PagedList, parseNextQuery } from './paged-list.ts';
+import { fetchPage, PagedList } from './paged-list.ts';
 import type { Transport } from './transport.ts';
 import { readArray, readNumber, readObject, readOptionalString, readString } from './wire.ts';
 
@@ -44,13 +44,10 @@ export class Images {
   list(options: CallOptions = {}): PagedList<ImageInfo> {
     return new PagedList<ImageInfo>({
       firstQuery: '',
-      fetchPage: async (query) => {
-        const answer = await this.#transport.callJson(
-          { method: 'GET', path: '/v1/images', query, idempotent: true, signal: options.signal },
-          (value) => readArray(value, 'the list of images', parseImageInfo),
-        );
-        return { items: answer.value, nextQuery: parseNextQuery(answer.headers.get('link')) };
-      },
+      fetchPage: (query) =>
+        fetchPage(this.#transport, { path: '/v1/images', query, signal: options.signal }, (value) =>
+          readArray(value, 'the list of images', parseImageInfo),
+        ),
     });
   }
 

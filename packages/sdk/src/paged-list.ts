@@ -1,4 +1,5 @@
 import { CoppiceError } from './errors.ts';
+import type { Transport } from './transport.ts';
 
 /** A cursor that never ends would otherwise be followed for ever. */
 const MAX_PAGES = 10_000;
@@ -71,6 +72,17 @@ export class PagedList<Item> implements PromiseLike<Item[]>, AsyncIterable<Item>
   }
 }
 
+/** Asks for one page of a list. */
+export async function fetchPage<Item>(
+  transport: Transport,
+  { path, query, signal }: { path: string; query: string; signal: AbortSignal | undefined },
+  parse: (value: unknown) => Item[],
+): Promise<Page<Item>> {
+  const request = { method: 'GET', path, query, idempotent: true, signal } as const;
+  const { value, headers } = await transport.callJson(request, parse);
+  return { items: value, nextQuery: parseNextQuery(headers.get('link')) };
+}
+
 /**
  * The query of the `rel="next"` address in a Link header. Only the query is taken: behind a reverse proxy the
  * address may be one that cannot be reached, and the key must go to no other host.
@@ -88,6 +100,11 @@ export function parseNextQuery(link: string | null): string | undefined {
 export function requireLimit(limit: number | undefined): void {
   if (limit === undefined || (Number.isInteger(limit) && limit > 0)) return;
   throw new TypeError(`list: limit must be a whole number above 0, not ${limit}`);
+}
+
+/** As the service takes them in a query: `key:value`, each of which must hold. */
+export function formatLabels(labels: Record<string, string> = {}): string[] {
+  return Object.entries(labels).map(([key, value]) => `${key}:${value}`);
 }
 
 /** How many items to ask for at once, of `limit` in all; undefined leaves it to the service. */

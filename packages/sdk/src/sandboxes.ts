@@ -1,7 +1,7 @@
 import type { CallOptions } from './client-options.ts';
 import type { CreateCallOptions } from './create-once.ts';
 import { createSandbox, type CreateOptions } from './lifecycle.ts';
-import { PagedList, parseNextQuery, requireLimit, toPageItems, type Page } from './paged-list.ts';
+import { fetchPage, formatLabels, PagedList, requireLimit, toPageItems } from './paged-list.ts';
 import { findSandbox, Sandbox } from './sandbox.ts';
 import { parseSandboxInfos, type SandboxStatus } from './sandbox-record.ts';
 import { restoreSandbox, type RestoreOptions } from './snapshots.ts';
@@ -74,23 +74,11 @@ export class Sandboxes {
     requireLimit(limit);
     return new PagedList<Sandbox>({
       firstQuery: buildQuery({ status, label: formatLabels(labels), limit: toPageItems(limit) }),
-      fetchPage: (query) => this.#fetchPage(query, signal),
+      fetchPage: (query) =>
+        fetchPage(this.#transport, { path: '/v1/runs', query, signal }, (value) =>
+          parseSandboxInfos(value).map((info) => new Sandbox(this.#transport, info)),
+        ),
       limit,
     });
   }
-
-  async #fetchPage(query: string, signal: AbortSignal | undefined): Promise<Page<Sandbox>> {
-    const answer = await this.#transport.callJson(
-      { method: 'GET', path: '/v1/runs', query, idempotent: true, signal },
-      parseSandboxInfos,
-    );
-    return {
-      items: answer.value.map((info) => new Sandbox(this.#transport, info)),
-      nextQuery: parseNextQuery(answer.headers.get('link')),
-    };
-  }
-}
-
-function formatLabels(labels: Record<string, string> = {}): string[] {
-  return Object.entries(labels).map(([key, value]) => `${key}:${value}`);
 }

@@ -1,7 +1,7 @@
 import type { CallOptions } from './client-options.ts';
 import { EGRESS_FIELDS, type EgressOptions } from './egress.ts';
 import { createOnce, type CreateCallOptions } from './create-once.ts';
-import { PagedList, parseNextQuery, requireLimit, toPageItems } from './paged-list.ts';
+import { fetchPage, PagedList, requireLimit, toPageItems } from './paged-list.ts';
 import { parseSandboxInfo, type SandboxInfo } from './sandbox-record.ts';
 import type { Transport } from './transport.ts';
 import {
@@ -94,13 +94,10 @@ export class Snapshots {
     requireLimit(limit);
     return new PagedList<SnapshotInfo>({
       firstQuery: buildQuery({ run_id: runId, limit: toPageItems(limit) }),
-      fetchPage: async (query) => {
-        const answer = await this.#transport.callJson(
-          { method: 'GET', path: '/v1/snapshots', query, idempotent: true, signal },
-          (value) => readArray(value, 'the list of snapshots', parseSnapshotInfo),
-        );
-        return { items: answer.value, nextQuery: parseNextQuery(answer.headers.get('link')) };
-      },
+      fetchPage: (query) =>
+        fetchPage(this.#transport, { path: '/v1/snapshots', query, signal }, (value) =>
+          readArray(value, 'the list of snapshots', parseSnapshotInfo),
+        ),
       limit,
     });
   }
