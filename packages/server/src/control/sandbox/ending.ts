@@ -19,13 +19,14 @@ type Used = Pick<SandboxRow, 'cpu_ms' | 'mem_peak_bytes' | 'uptime_ms'>;
 export type EndUpdate = SandboxUpdate & Used;
 type Billed = Pick<SandboxRow, 'status' | 'billed_ms' | 'hibernated_ms'>;
 
-/** Sandboxes that never worked are not billed. */
+/** Whoever asked for the sandbox was told that there is none. */
 const UNBILLED: ReadonlySet<StatusReason> = new Set(['create_failed', 'control_restarted']);
 
 export function buildEnding(row: SandboxRow, ending: Ending): EndUpdate {
   const { status, reason, end } = ending;
   const livedMs = Math.max(findSettledAgeMs(row), findLivedMs(row, ending));
-  const uptimeMs = UNBILLED.has(reason) ? findSettledAgeMs(row) : livedMs;
+  const hasNeverRun = row.status === 'creating' && status === 'failed';
+  const uptimeMs = hasNeverRun || UNBILLED.has(reason) ? findSettledAgeMs(row) : livedMs;
   const billedMs = findBilledMs(row, uptimeMs);
   return {
     status,

@@ -1,7 +1,8 @@
 /** Forks: what children are, what becomes of those that fail, and of a parent meanwhile. */
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { after, afterEach, before, test } from 'node:test';
-import { AppError, type SandboxRecord } from '@coppice/contract';
+import { AppError, type HistoryRecord, type SandboxRecord } from '@coppice/contract';
 import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
 
 let harness: ControlHarness;
@@ -157,6 +158,37 @@ test('a child that is destroyed while it is made stays destroyed, and its VM is 
   assert.equal(body.filter((one: object) => 'error' in one).length, 1);
   await waitFor('its VM to be removed', () => !harness.runner.vms.has(child));
   assert.equal((await get(child)).status, 'destroyed');
+});
+
+test('children that are lost before they are committed as running are told as lost, cost nothing, and can be asked for again', async () => {
+  const parent = await harness.create();
+  const lost: string[] = [];
+  harness.runner.captures.onChild = (id) => void lost.push(id);
+  harness.runner.captures.beforeAnswer = async () => {
+    for (const id of lost) {
+      harness.runner.endVm(id, 'vmm_lost');
+      await harness.waitForRecord(id, (record) => record.status === 'failed');
+    }
+  };
+  const key = randomUUID();
+  const refused = await fork(parent.id, { body: { count: 2 }, key });
+  assert.equal(refused.status, 502);
+  assert.match(refused.body.error.message, /lost while it was being created \(vm_lost\); try again/u);
+  assert.equal(lost.length, 2);
+  for (const id of lost) assert.equal((await get(id)).status_reason, 'vm_lost');
+  const { body: history } = await harness.call('GET', '/v1/runs/history?status=failed');
+  const costs = (history as HistoryRecord[]).filter(({ id }) => lost.includes(id));
+  assert.deepEqual(
+    costs.map(({ uptime_ms, billed_ms, cost_cents }) => [uptime_ms, billed_ms, cost_cents]),
+    [
+      [0, 0, 0],
+      [0, 0, 0],
+    ],
+  );
+  harness.runner.captures.reset();
+  const again = await fork(parent.id, { body: { count: 2 }, key });
+  assert.equal(again.status, 201);
+  assert.equal((again.body as SandboxRecord[]).filter(({ status }) => status === 'running').length, 2);
 });
 
 test('a guest that powers off in the middle of a long fork is written down at once', async () => {

@@ -2,6 +2,7 @@
 import { AppError, findTransition, type SandboxRecord } from '@coppice/contract';
 import type { AuditLog } from '../audit/audit-log.ts';
 import { noteForked } from '../audit/note-forked.ts';
+import type { SandboxRow } from '../db/tables.ts';
 import { buildCreatedNote } from './new-row.ts';
 import { enterRecordStep } from './steps.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
@@ -68,7 +69,7 @@ export class SandboxBoot {
     } catch (error) {
       await this.#live.inTurn(() => this.#live.handleEvent('start_failed', 'create_failed'));
       this.#vm.removeLater();
-      throw this.#live.row.status_reason === 'requested' ? destroyedMeanwhile(error) : error;
+      throw this.#live.row.status === 'destroyed' ? endedMeanwhile(this.#live.row, error) : error;
     }
   }
 
@@ -76,7 +77,7 @@ export class SandboxBoot {
     const transition = findTransition(this.#live.row.status, 'started');
     if (transition.outcome === 'remove_vm') {
       this.#vm.removeLater();
-      throw destroyedMeanwhile();
+      throw endedMeanwhile(this.#live.row);
     }
     if (transition.outcome !== 'accept') throw this.#live.refusal('started');
     const { now, row } = this.#live;
@@ -93,6 +94,10 @@ export class SandboxBoot {
   }
 }
 
-function destroyedMeanwhile(cause?: unknown): AppError {
-  return new AppError('invalid_state', 'the sandbox was destroyed while it was being created', { cause });
+/** By request, or because its VM was lost before it was committed that it runs. */
+function endedMeanwhile({ status, status_reason }: SandboxRow, cause?: unknown): AppError {
+  if (status === 'destroyed')
+    return new AppError('invalid_state', 'the sandbox was destroyed while it was being created', { cause });
+  const message = `the sandbox was lost while it was being created (${status_reason}); try again`;
+  return new AppError('guest_unreachable', message, { cause });
 }
