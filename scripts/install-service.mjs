@@ -1,7 +1,3 @@
-/**
- * `npm run install-service`: set-up, then Coppice as a service of systemd.
- *   npm run install-service -- --root <dir>   writes the files below <dir>, and does nothing else
- */
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { installService } from './service/install.mjs';
@@ -9,6 +5,12 @@ import { runMain } from './setup/entry.mjs';
 import { getNode } from './setup/node-runtime.mjs';
 import { sayDone } from './setup/report.mjs';
 import { setUp } from './setup/setup.mjs';
+
+const USAGE = `npm run install-service [-- options]
+
+Set-up, then Coppice as a service of systemd.
+  --root <dir>   writes the files below <dir>, and does nothing else
+`;
 
 await runMain(async (args) => {
   const { values } = parseArgs({ args, options: { root: { type: 'string', default: '/' } } });
@@ -23,4 +25,4 @@ await runMain(async (args) => {
     say: (text) => process.stdout.write(`${text}\n`),
   });
   return 0;
-});
+}, USAGE);

@@ -1,14 +1,16 @@
-/**
- * `npm run uninstall`: stops the service, ends its sandboxes, and takes away what it holds on this machine.
- *   --purge        data, assets, configuration and account as well
- *   --root <dir>   <dir> stands for `/` in all paths that no setting names; leaves systemd and accounts alone
- */
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { ENVIRONMENT_PATH } from './service/environment-file.mjs';
 import { uninstall } from './service/uninstall.mjs';
 import { runMain } from './setup/entry.mjs';
 import { readSetting, SYSTEM_ASSETS } from './setup/paths.mjs';
+
+const USAGE = `npm run uninstall [-- options]
+
+Stops the service, ends its sandboxes, and takes away what it holds on this machine.
+  --purge        data, assets, configuration and account as well
+  --root <dir>   <dir> stands for / in all paths that no setting names; leaves systemd and accounts alone
+`;
 
 const SYSTEM_PATHS = {
   COPPICE_DATA_DIR: '/var/lib/coppice',
@@ -36,4 +38,4 @@ await runMain(async (args) => {
   const report = await uninstall({ purge: values.purge, root });
   process.stdout.write(report.format());
   return 0;
-});
+}, USAGE);

@@ -23,15 +23,27 @@ function watchNpm() {
  * Runs a script's main function: its result is the exit code, its error is printed with the remedy. A signal
  * ends the process by way of `exit`, so that the programs it started (groups of their own) are ended too.
  * @param {(args: string[]) => Promise<number>} main
+ * @param {string} [usage] told for `--help`, and to whoever gives an option that there is not
  */
-export async function runMain(main) {
+export async function runMain(main, usage) {
   for (const [signal, code] of Object.entries(SIGNAL_EXIT_CODES))
     process.on(signal, () => process.exit(code));
   watchNpm();
+  const args = process.argv.slice(2);
+  if (usage !== undefined && args.includes('--help')) {
+    process.stdout.write(usage);
+    return;
+  }
   try {
-    process.exitCode = await main(process.argv.slice(2));
+    process.exitCode = await main(args);
   } catch (error) {
     process.stderr.write(`\nfailed: ${describeError(error)}\n`);
+    if (usage !== undefined && isUsageError(error)) process.stderr.write(`\n${usage}`);
     process.exitCode = 1;
   }
+}
+
+/** @param {unknown} error */
+function isUsageError(error) {
+  return error instanceof Error && 'code' in error && String(error.code).startsWith('ERR_PARSE_ARGS_');
 }

@@ -102,6 +102,8 @@ test('the history is filtered, and comes in pages', async () => {
   assert.deepEqual(await list(''), ids.toReversed());
   assert.deepEqual(await list('?label=job:odd'), [ids[3], ids[1]]);
   assert.deepEqual(await list('?status=failed'), []);
+  assert.deepEqual(await list('?status=failed&status=failed'), []);
+  assert.deepEqual(await list('?status=failed&status=destroyed'), ids.toReversed());
   assert.deepEqual(await list('?image=registry.test/library/python:3.12-slim'), [ids[4]]);
   assert.deepEqual(await list('?image=registry.test/library/node:22'), []);
   const whole = (await get('/v1/runs/history', apiKey)).body as HistoryRecord[];

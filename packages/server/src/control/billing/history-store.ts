@@ -6,6 +6,7 @@ import type { SandboxRow } from '../db/tables.ts';
 
 export interface HistoryFilter {
   organizationId: string;
+  /** None: all. */
   statuses: readonly ('destroyed' | 'failed')[];
   /** All must be equal. */
   labels: Readonly<Record<string, string>>;
@@ -30,7 +31,7 @@ export async function listHistory(db: Database, filter: HistoryFilter): Promise<
     .orderBy('ended_at', 'desc')
     .orderBy('id', 'desc')
     .limit(limit);
-  if (statuses.length === 1) query = query.where('status', 'in', [...statuses]);
+  if (statuses.length > 0) query = query.where('status', 'in', [...statuses]);
   if (Object.keys(labels).length > 0)
     query = query.where(sql<boolean>`labels @> ${JSON.stringify(labels)}::jsonb`);
   if (from !== undefined) query = query.where('ended_at', '>=', from);

@@ -15,6 +15,7 @@ import {
 } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { AppError } from '@coppice/contract';
+import { joinSockets } from '../../lib/join-sockets.ts';
 import { buildAnswerHead, buildRequestHead, buildTrailers, buildUpgradeHead } from './forwarded-headers.ts';
 import { PortAgent, toRequestTarget, type GuestPort } from './port-agent.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
@@ -156,7 +157,7 @@ function carryAnswer(
   const carry = (answer: Answer): void => {
     isAnswered = true;
     onAnswer(answer);
-    const carried = 'socket' in answer ? joinSockets(exchange, answer) : sendAnswer(answer.message, exchange);
+    const carried = 'socket' in answer ? sendUpgrade(exchange, answer) : sendAnswer(answer.message, exchange);
     carried.then(resolve, reject);
   };
   upstream.on('information', (information) => {
@@ -215,7 +216,7 @@ function addTrailers(message: OutgoingMessage, rawTrailers: readonly string[]): 
 type Upgraded = Extract<Answer, { socket: Duplex }>;
 
 /** Resolves when both sides are closed. */
-async function joinSockets(
+async function sendUpgrade(
   { request, upgradeHead }: Exchange,
   { message, socket, head }: Upgraded,
 ): Promise<void> {
@@ -233,19 +234,7 @@ async function joinSockets(
   client.write(formatHead(message), 'latin1');
   if (head.length > 0) client.write(head);
   if (upgradeHead.length > 0) socket.write(upgradeHead);
-  await Promise.all([connect(client, socket), connect(socket, client)]);
-}
-
-function connect(from: Duplex, to: Duplex): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  from.on('error', () => to.destroy());
-  from.once('close', () => {
-    if (!from.readableEnded) to.destroy();
-    else if (!to.writableEnded) to.end();
-    resolve();
-  });
-  from.pipe(to);
-  return promise;
+  await joinSockets({ socket: client }, { socket });
 }
 
 function formatHead(message: IncomingMessage): string {

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { joinSockets } from '../../lib/join-sockets.ts';
 import { selectUpgradeHeaders } from './answer-headers.ts';
 import type { SecretTraces } from './secret-traces.ts';
 
@@ -28,30 +29,13 @@ export async function joinWebSocket(options: WebSocketOptions): Promise<void> {
     guest.socket.write(formatHead(selectUpgradeHeaders(message.rawHeaders, traces)), 'latin1');
     if (service.head.length > 0) guest.socket.write(service.head);
     if (guest.head.length > 0) service.socket.write(guest.head);
-    await Promise.all([
-      connect(guest.socket, service.socket, (bytes) => onMove(bytes, 'sent')),
-      connect(service.socket, guest.socket, (bytes) => onMove(bytes, 'received')),
-    ]);
+    await joinSockets(
+      { socket: guest.socket, onData: (bytes) => onMove(bytes, 'sent') },
+      { socket: service.socket, onData: (bytes) => onMove(bytes, 'received') },
+    );
   } finally {
     signal.removeEventListener('abort', cut);
   }
-}
-
-function connect(from: Duplex, to: Duplex, onMove: (bytes: number) => void): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  from.on('data', (chunk: Buffer) => onMove(chunk.length));
-  from.on('error', () => to.destroy());
-  from.once('close', () => {
-    if (!from.readableEnded) to.destroy();
-    else if (!to.writableEnded) to.end();
-    resolve();
-  });
-  from.pipe(to);
-  if (from.destroyed) {
-    to.destroy();
-    resolve();
-  }
-  return promise;
 }
 
 function formatHead(fields: readonly string[]): string {

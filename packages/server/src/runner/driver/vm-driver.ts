@@ -186,14 +186,18 @@ export class VmDriver {
 
   /** The VM ended by itself, or is about to be ended for that. */
   get isLost(): boolean {
-    return this.#state !== 'creating' || (this.#vm !== undefined && !isAlive(this.#vm.identity));
+    return this.#isEnding || (this.#vm !== undefined && !isAlive(this.#vm.identity));
+  }
+
+  get #isEnding(): boolean {
+    return this.#state === 'ending' || this.#state === 'ended';
   }
 
   /** Whether the VM has ended, or is just ending: QEMU's sockets close a moment before its process is gone. */
   async hasGone(): Promise<boolean> {
     const vm = this.#vm;
     if (vm === undefined) return false;
-    if (this.#state === 'ending' || this.#state === 'ended' || !isAlive(vm.identity)) return true;
+    if (this.#isEnding || !isAlive(vm.identity)) return true;
     return Promise.race([vm.ended.then(() => true), delay(GOING_MS, false)]);
   }
 
@@ -213,9 +217,8 @@ export class VmDriver {
 
   async #openSession(timeoutMs: number): Promise<AgentSession> {
     const vm = this.#vm;
-    if (vm === undefined || this.#state === 'ending' || this.#state === 'ended') {
+    if (vm === undefined || this.#isEnding)
       throw new AppError('guest_unreachable', 'the sandbox has no running VM');
-    }
     this.#counters.session += 1;
     const generation = this.#counters.session;
     this.#hooks.note({ generation });

@@ -8,7 +8,6 @@ import { sendPage } from '../page.ts';
 import type { HttpParts } from '../parts.ts';
 
 const PATH = '/v1/runs/history';
-const ALL = ['destroyed', 'failed'] as const;
 
 export function addListHistory(app: App, { billing }: Pick<HttpParts, 'billing'>): void {
   app.route({
@@ -22,7 +21,7 @@ export function addListHistory(app: App, { billing }: Pick<HttpParts, 'billing'>
       response: answers(200, z.array(HistoryRecord), [400, 401, 429, 503]),
     },
     handler: async (request, reply) => {
-      const { limit, cursor, label = [], status = ALL, from, to, image } = request.query;
+      const { limit, cursor, label = [], status = [], from, to, image } = request.query;
       const after = cursor === undefined ? undefined : parseCursor(cursor);
       const { records, endedAt } = await billing.history({
         organizationId: request.organizationId,
