@@ -18,17 +18,11 @@ export interface Guest {
   /** By the service's name. */
   readonly grants: ReadonlyMap<string, HeldCredential>;
 
-  /**
-   * Calls `close` once, when the guest is forgotten or its grants are other ones. At once if it is forgotten already. What
-   * it answers takes the wish back.
-   */
-  onEnd(close: () => void): () => void;
-
-  /** As `onEnd`, whatever becomes of the grants: for connections that carry no secret of ours. */
+  /** Calls `close` once, when the guest is forgotten. At once if it is already. What it answers takes the wish back. */
   onForget(close: () => void): () => void;
 
-  /** Calls `judgeAgain` when there is a new policy, before the runner hears that it is in force. */
-  onPolicy(judgeAgain: () => void): () => void;
+  /** Calls `judgeAgain` when the policy or the grants are other ones, before the runner hears that they are in force. */
+  onChange(judgeAgain: () => void): () => void;
 
   /** `network.blocked` is coalesced, with its count. Never waits and never loses one. */
   note(note: EgressNote): void;

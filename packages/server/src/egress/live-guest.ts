@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import { compileNetworkPolicy, type ClosedAddresses, type CompiledPolicy } from '@coppice/contract';
 import { NO_COUNTERS, type EgressCounters, type EgressNote, type VmEgress } from '../lib/egress-protocol.ts';
 import { compileGrants } from './credentials/compile-grants.ts';
@@ -21,13 +20,11 @@ export class LiveGuest implements Guest {
   readonly vmId: string;
   readonly #outbox: NoteOutbox;
   readonly #blocked: BlockedNotes;
-  readonly #ends = new Set<() => void>();
   readonly #forgets = new Set<() => void>();
   readonly #judges = new Set<() => void>();
   readonly #counters: EgressCounters = { ...NO_COUNTERS };
   #policy: CompiledPolicy;
   #grants: ReadonlyMap<string, HeldCredential>;
-  #grantsDigest: string;
   #hasEnded = false;
 
   constructor({ address, vmId, egress, closed, outbox }: LiveGuestOptions) {
@@ -37,7 +34,6 @@ export class LiveGuest implements Guest {
     this.#blocked = new BlockedNotes({ offer: (note) => outbox.offer(vmId, note) });
     this.#policy = compileNetworkPolicy(egress.network, closed);
     this.#grants = compileGrants(egress.grants);
-    this.#grantsDigest = digest(egress);
   }
 
   get policy(): CompiledPolicy {
@@ -57,10 +53,7 @@ export class LiveGuest implements Guest {
     const policy = compileNetworkPolicy(egress.network, this.#policy.closed);
     const grants = compileGrants(egress.grants);
     this.#policy = policy;
-    const isOtherGrants = this.#grantsDigest !== digest(egress);
     this.#grants = grants;
-    this.#grantsDigest = digest(egress);
-    if (isOtherGrants) callAll(this.#ends);
     for (const judgeAgain of this.#judges) judgeAgain();
   }
 
@@ -73,21 +66,20 @@ export class LiveGuest implements Guest {
   /** The address is another's from now on, or nobody's. */
   end(): void {
     this.#hasEnded = true;
-    callAll(this.#ends);
-    callAll(this.#forgets);
+    const forgets = [...this.#forgets];
+    this.#forgets.clear();
+    for (const close of forgets) close();
     this.#judges.clear();
     for (const note of this.#blocked.end()) this.#outbox.force(this.vmId, note);
   }
 
-  onEnd(close: () => void): () => void {
-    return this.#register(this.#ends, close);
-  }
-
   onForget(close: () => void): () => void {
-    return this.#register(this.#forgets, close);
+    if (this.#hasEnded) close();
+    else this.#forgets.add(close);
+    return () => void this.#forgets.delete(close);
   }
 
-  onPolicy(judgeAgain: () => void): () => void {
+  onChange(judgeAgain: () => void): () => void {
     if (!this.#hasEnded) this.#judges.add(judgeAgain);
     return () => void this.#judges.delete(judgeAgain);
   }
@@ -104,22 +96,4 @@ export class LiveGuest implements Guest {
   count(counter: CounterName, by = 1): void {
     this.#counters[counter] += by;
   }
-
-  #register(wishes: Set<() => void>, close: () => void): () => void {
-    if (this.#hasEnded) close();
-    else wishes.add(close);
-    return () => void wishes.delete(close);
-  }
-}
-
-/** Each is called once, also if it takes another one back. */
-function callAll(wishes: Set<() => void>): void {
-  const called = [...wishes];
-  wishes.clear();
-  for (const close of called) close();
-}
-
-/** In place of the secrets themselves, which nothing else is to hold as text. */
-function digest({ grants }: VmEgress): string {
-  return createHash('sha256').update(JSON.stringify(grants)).digest('base64');
 }

@@ -15,13 +15,19 @@ export function syncFile(path: string): void {
 
 export const syncDirectory = syncFile;
 
+/** As {@link syncFile}, for files and directories: the disk is waited for on another thread. */
+export async function syncLater(path: string): Promise<void> {
+  await using file = await open(path, 'r');
+  await file.sync();
+}
+
 /** Writes beside `path`, syncs, renames over it and syncs the directory. */
 export function writeDurably(path: string, content: string | Uint8Array): void {
   replaceFile(path, content, { flush: true });
   syncDirectory(dirname(path));
 }
 
-/** As {@link writeDurably}, for what nobody has to wait for: the disk is waited for on another thread. */
+/** As {@link writeDurably}, on another thread. */
 export async function writeDurablyLater(path: string, content: string): Promise<void> {
   const temporary = `${path}.new`;
   try {
@@ -31,12 +37,7 @@ export async function writeDurablyLater(path: string, content: string): Promise<
     await rm(temporary, { force: true });
     throw error;
   }
-  const directory = await open(dirname(path), 'r');
-  try {
-    await directory.sync();
-  } finally {
-    await directory.close();
-  }
+  await syncLater(dirname(path));
 }
 
 /** As {@link writeDurably} but without syncs: whole after a crash of this process, not of the host. */

@@ -24,15 +24,13 @@ export class GuestSession implements Disposable {
   readonly #sockets = new Set<Socket>();
   readonly #exchanges = new Set<ServiceExchange>();
   readonly #agents = new Map<string, ServiceAgent>();
-  readonly #takeBackPolicy: () => void;
-  #takeBackEnd: (() => void) | undefined;
+  readonly #takeBack: (() => void)[];
   #isOver = false;
 
   constructor(guest: Guest, parts: SessionParts) {
     this.guest = guest;
     this.#parts = parts;
-    this.#takeBackPolicy = guest.onPolicy(() => this.#judgeAgain());
-    this.#watchEnd();
+    this.#takeBack = [guest.onChange(() => this.#judgeAgain()), guest.onForget(() => this[Symbol.dispose]())];
   }
 
   get isEmpty(): boolean {
@@ -75,25 +73,10 @@ export class GuestSession implements Disposable {
   /** All that the guest has open ends now. */
   [Symbol.dispose](): void {
     this.#isOver = true;
-    this.#takeBackPolicy();
-    this.#takeBackEnd?.();
+    for (const takeBack of this.#takeBack) takeBack();
     this.#retireAgents();
     for (const exchange of this.#exchanges) exchange.cut();
     for (const socket of this.#sockets) socket.destroy();
-  }
-
-  /** The wish is granted once; it is made again outside of the call that granted it. */
-  #watchEnd(): void {
-    this.#takeBackEnd = this.guest.onEnd(() => {
-      if (this.isOver) {
-        this[Symbol.dispose]();
-        return;
-      }
-      this.#judgeAgain();
-      queueMicrotask(() => {
-        if (!this.#isOver) this.#watchEnd();
-      });
-    });
   }
 
   /** A request may go on with a secret that has been replaced, but not with a right that was taken back. */

@@ -23,9 +23,7 @@ export const PROXY_FAULTS = {
     message: 'The host is starting and does not have the secret of this service yet.',
   },
   unrecorded: { status: 503, message: 'The request could not be recorded, so its answer is withheld.' },
-  stopping: { status: 503, message: 'The credential proxy stops.' },
   upstream_timeout: { status: 504, message: 'The service did not answer in time.' },
-  internal: { status: 500, message: 'The credential proxy failed.' },
 } as const satisfies Record<string, { status: number; message: string }>;
 
 export type ProxyFaultCode = keyof typeof PROXY_FAULTS;

@@ -60,7 +60,7 @@ export class Flow {
   async run(): Promise<void> {
     const takeBack = [
       this.#guest.onForget(() => this.#cut()),
-      this.#guest.onPolicy(() => this.#judgeAgain()),
+      this.#guest.onChange(() => this.#judgeAgain()),
     ];
     this.#socket.once('close', () => this.#abort.abort());
     try {

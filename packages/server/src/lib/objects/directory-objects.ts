@@ -15,6 +15,7 @@ import {
   type ObjectInfo,
   type ObjectStore,
 } from './object-store.ts';
+import { syncLater } from '../durable-file.ts';
 
 /** No key begins with a dot. */
 const INCOMING = '.incoming';
@@ -32,7 +33,7 @@ export class DirectoryObjects implements ObjectStore {
   static async open(root: string): Promise<DirectoryObjects> {
     await rm(join(root, INCOMING), { recursive: true, force: true });
     await mkdir(join(root, INCOMING), { recursive: true, mode: DIRECTORY_MODE });
-    await syncDirectory(dirname(root));
+    await syncLater(dirname(root));
     return new DirectoryObjects(root);
   }
 
@@ -72,7 +73,7 @@ export class DirectoryObjects implements ObjectStore {
     const path = this.#pathOf(key);
     try {
       await unlink(path);
-      await syncDirectory(dirname(path));
+      await syncLater(dirname(path));
     } catch (error) {
       if (!isAbsence(error)) throw error;
     }
@@ -89,7 +90,7 @@ export class DirectoryObjects implements ObjectStore {
       await writeSynced(incoming, content);
       await this.#ensureDirectory(dirname(path));
       await move(incoming, path);
-      await syncDirectory(dirname(path));
+      await syncLater(dirname(path));
     } finally {
       await rm(incoming, { force: true });
     }
@@ -99,8 +100,7 @@ export class DirectoryObjects implements ObjectStore {
   async #ensureDirectory(path: string): Promise<void> {
     const first = await mkdir(path, { recursive: true, mode: DIRECTORY_MODE });
     if (first === undefined) return;
-    for (let made = path; made.length >= first.length; made = dirname(made))
-      await syncDirectory(dirname(made));
+    for (let made = path; made.length >= first.length; made = dirname(made)) await syncLater(dirname(made));
   }
 
   async *#walk(directory: string, prefix: string): AsyncGenerator<ObjectInfo> {
@@ -132,15 +132,6 @@ async function writeSynced(path: string, content: ObjectContent): Promise<void> 
     await file.sync();
   } finally {
     await file.close();
-  }
-}
-
-async function syncDirectory(path: string): Promise<void> {
-  const directory = await open(path, 'r');
-  try {
-    await directory.sync();
-  } finally {
-    await directory.close();
   }
 }
 

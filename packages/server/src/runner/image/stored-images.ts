@@ -5,22 +5,12 @@
  *   <directory>/staging/<unique>/                                 what is being made or removed; swept at the next start
  */
 import { renameSync } from 'node:fs';
-import {
-  chmod,
-  mkdir,
-  mkdtemp,
-  open,
-  readFile,
-  readdir,
-  rename,
-  rm,
-  stat,
-  writeFile,
-} from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ImageReference } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { z } from 'zod';
+import { syncLater } from '../../lib/durable-file.ts';
 import { LastUse } from '../cache/last-use.ts';
 import type { ImageConfig } from './image-store.types.ts';
 
@@ -139,7 +129,7 @@ export class StoredImages {
     await writeRecord(path, made);
     await chmod(path, DIRECTORY_MODE);
     await rename(path, target);
-    await syncDirectory(this.#imagesPath);
+    await syncLater(this.#imagesPath);
     const entry = { ...made, lastUse: LastUse.read(target) };
     this.#entries.set(entry.digest, entry);
     return entry;
@@ -223,10 +213,5 @@ async function writeRecord(directory: string, entry: Omit<ImageEntry, 'lastUse'>
   const temporaryPath = `${path}.${process.hrtime.bigint()}.new`;
   await writeFile(temporaryPath, `${JSON.stringify(record, undefined, 2)}\n`, { flush: true });
   await rename(temporaryPath, path);
-  await syncDirectory(directory);
-}
-
-async function syncDirectory(path: string): Promise<void> {
-  await using directory = await open(path);
-  await directory.sync();
+  await syncLater(directory);
 }

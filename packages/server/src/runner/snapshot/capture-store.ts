@@ -10,11 +10,11 @@
  */
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
-import { open, rm } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
-import { syncDirectory } from '../../lib/durable-file.ts';
+import { syncDirectory, syncLater } from '../../lib/durable-file.ts';
 import type { CaptureInfo } from '../../lib/runner-protocol.ts';
 import { VmDirectory } from '../disk/vm-directory.ts';
 import { overlayName } from '../vmm/qemu-arguments.ts';
@@ -94,7 +94,8 @@ export class CaptureStore {
   async seal(path: string): Promise<CaptureManifest['files']> {
     const { scratchBase, overlays } = new VmDirectory(path);
     const names = [DEVICES_NAME, ...listOverlays(path)];
-    for (const file of [...names.map((name) => join(path, name)), scratchBase, overlays]) await sync(file);
+    for (const file of [...names.map((name) => join(path, name)), scratchBase, overlays])
+      await syncLater(file);
     return this.#sumNames(path, names);
   }
 
@@ -163,11 +164,6 @@ export class CaptureStore {
     const sums = await sumFiles(this.#program, [...paths.keys()]);
     return Object.fromEntries([...sums].map(([file, sum]) => [paths.get(file) ?? file, sum]));
   }
-}
-
-async function sync(path: string): Promise<void> {
-  await using file = await open(path);
-  await file.sync();
 }
 
 export function filesOf(path: string): CaptureFiles {

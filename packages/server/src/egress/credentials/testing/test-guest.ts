@@ -25,26 +25,22 @@ export class TestGuest implements Guest {
   /** What a durable note waits for. */
   recorded: Promise<void> = Promise.resolve();
   isForgotten = false;
-  readonly #ends = new Set<() => void>();
-  readonly #policies = new Set<() => void>();
+  readonly #forgets = new Set<() => void>();
+  readonly #changes = new Set<() => void>();
 
   constructor(address: string) {
     this.address = address;
   }
 
-  onEnd(close: () => void): () => void {
-    if (this.isForgotten) close();
-    else this.#ends.add(close);
-    return () => void this.#ends.delete(close);
-  }
-
   onForget(close: () => void): () => void {
-    return this.onEnd(close);
+    if (this.isForgotten) close();
+    else this.#forgets.add(close);
+    return () => void this.#forgets.delete(close);
   }
 
-  onPolicy(judgeAgain: () => void): () => void {
-    this.#policies.add(judgeAgain);
-    return () => void this.#policies.delete(judgeAgain);
+  onChange(judgeAgain: () => void): () => void {
+    this.#changes.add(judgeAgain);
+    return () => void this.#changes.delete(judgeAgain);
   }
 
   note(note: EgressNote): void {
@@ -62,23 +58,19 @@ export class TestGuest implements Guest {
 
   grant(...grants: ToldGrant[]): void {
     this.grants = compileGrants(grants);
-    this.#end();
+    for (const judgeAgain of this.#changes) judgeAgain();
   }
 
   restrict(policy: Partial<NetworkPolicy>): void {
     this.policy = compilePolicy(policy);
-    for (const judgeAgain of this.#policies) judgeAgain();
+    for (const judgeAgain of this.#changes) judgeAgain();
   }
 
   forget(): void {
     this.isForgotten = true;
-    this.#end();
-  }
-
-  #end(): void {
-    const ends = [...this.#ends];
-    this.#ends.clear();
-    for (const close of ends) close();
+    const forgets = [...this.#forgets];
+    this.#forgets.clear();
+    for (const close of forgets) close();
   }
 
   /** `service method path status` of each request that was noted. */
@@ -91,7 +83,7 @@ export class TestGuest implements Guest {
   }
 
   get watches(): number {
-    return this.#ends.size + this.#policies.size;
+    return this.#forgets.size + this.#changes.size;
   }
 }
 
