@@ -11,7 +11,6 @@ import { pollUntil } from '../packages/server/src/lib/deadline.ts';
 import { http, https, raw, udp, type Attempt } from './fixtures/egress-attempt.ts';
 import { EgressGuest, type AuditEntry } from './fixtures/egress-guest.ts';
 import { EGRESS_STEPS } from './fixtures/fault-cases.ts';
-import { findEgressPid } from './fixtures/egress-process.ts';
 import { useEgress, type Egress } from './fixtures/egress-shared.ts';
 import type { Seen } from './fixtures/internet/seen.ts';
 import { PLACES, PORTS } from './fixtures/internet/zone.ts';
@@ -182,10 +181,10 @@ describe('a network policy of a sandbox that lives', () => {
       await guest.putNetwork(ONLY_ALLOWED);
       await all.internet.forget();
       await guest.spin([...FORBIDDEN, PERMITTED]);
-      const pid = findEgressPid(all.service);
+      const pid = all.service.egressPid();
       process.kill(pid, 'SIGKILL');
       await waitUntilReached(guest, PERMITTED);
-      assert.notEqual(findEgressPid(all.service), pid);
+      assert.notEqual(all.service.egressPid(), pid);
       const counts = await guest.stopSpinning();
       assert.deepEqual(
         counts.filter(({ name, answered }) => name !== PERMITTED.name && answered > 0),
@@ -204,7 +203,7 @@ describe('a network policy of a sandbox that lives', () => {
     async () => {
       await guest.putNetwork({ network: { allow: [`${allowed}/32`, `${HOST_LATER}/32`] } });
       await guest.hold('stays', FLOWS, lines(allowed));
-      const pid = findEgressPid(all.service);
+      const pid = all.service.egressPid();
       const since = await guest.lastSeq();
       const ip = (verb: string): unknown =>
         execFileSync('ip', ['address', verb, `${HOST_LATER}/32`, 'dev', 'lo']);
@@ -228,7 +227,7 @@ describe('a network policy of a sandbox that lives', () => {
           [],
         );
         assert.equal((await guest.ping())['stays']?.alive, FLOWS);
-        assert.equal(findEgressPid(all.service), pid);
+        assert.equal(all.service.egressPid(), pid);
       } finally {
         ip('delete');
       }

@@ -1,10 +1,11 @@
 /** The runner is killed in the middle of a preparation, on a service of its own. */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { Api } from './fixtures/api.ts';
+import { listPids, readCommandLine } from './fixtures/processes.ts';
 import { startRegistry } from './fixtures/registry.ts';
 import { Service } from './fixtures/service.ts';
 import { pushTinyImage } from './fixtures/tiny-image.ts';
@@ -16,14 +17,9 @@ const STEP_TIMEOUT_MS = 60_000;
 
 /** Processes whose command line names a path in `directory`. */
 function countPackers(directory: string): number {
-  return readdirSync('/proc').filter((pid) => {
-    if (!/^\d+$/u.test(pid)) return false;
-    try {
-      const commandLine = readFileSync(`/proc/${pid}/cmdline`, 'latin1');
-      return commandLine.includes('tar2sqfs') && commandLine.includes(directory);
-    } catch {
-      return false;
-    }
+  return listPids().filter((pid) => {
+    const commandLine = readCommandLine(pid);
+    return commandLine.includes('tar2sqfs') && commandLine.includes(directory);
   }).length;
 }
 

@@ -1,12 +1,12 @@
 /** Parts that are gone for a while, a clock that is set, a database that two want: said in time, and mended without a restart. */
 import assert from 'node:assert/strict';
-import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Api } from './fixtures/api.ts';
 import { Holds } from './fixtures/holds.ts';
 import { assertConsistent } from './fixtures/inventory.ts';
+import { listChildren } from './fixtures/processes.ts';
 import { Service } from './fixtures/service.ts';
 import { kill, postmasterPid } from './fixtures/victims.ts';
 
@@ -19,16 +19,7 @@ const MENDED_MS = 40_000;
 /** The postmaster and the processes that serve its connections. */
 function postgresPids(service: Service): number[] {
   const postmaster = postmasterPid(service);
-  const children = readdirSync('/proc').filter((name) => {
-    if (!/^\d+$/u.test(name)) return false;
-    try {
-      const stat = readFileSync(`/proc/${name}/stat`, 'latin1');
-      return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]) === postmaster;
-    } catch {
-      return false;
-    }
-  });
-  return [postmaster, ...children.map(Number)];
+  return [postmaster, ...listChildren(postmaster)];
 }
 
 /** Stops the processes until it is disposed; one that has ended meanwhile needs nothing. */

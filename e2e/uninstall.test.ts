@@ -8,6 +8,7 @@ import { networkSlug } from '../packages/server/src/config/config.ts';
 import { hostBootId } from '../packages/server/src/runner/vmm/host-process.ts';
 import { logEnd } from './fixtures/log-end.ts';
 import { ManagedService } from './fixtures/managed-service.ts';
+import { listPids, readCommandLine } from './fixtures/processes.ts';
 
 const SETTINGS = {
   COPPICE_LISTEN: '127.0.0.1:0',
@@ -40,16 +41,8 @@ function loopbackAddresses(): string[] {
   return text.split('\n').filter((line) => line.includes(' 127.'));
 }
 
-function findProcesses(text: string): string[] {
-  return readdirSync('/proc')
-    .filter((name) => /^\d+$/u.test(name))
-    .filter((pid) => {
-      try {
-        return readFileSync(`/proc/${pid}/cmdline`, 'latin1').includes(text);
-      } catch {
-        return false; // it has ended
-      }
-    });
+function findProcesses(text: string): number[] {
+  return listPids().filter((pid) => readCommandLine(pid).includes(text));
 }
 
 describe('an installation as a service, and its removal', () => {

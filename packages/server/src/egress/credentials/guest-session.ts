@@ -24,13 +24,16 @@ export class GuestSession implements Disposable {
   readonly #sockets = new Set<Socket>();
   readonly #exchanges = new Set<ServiceExchange>();
   readonly #agents = new Map<string, ServiceAgent>();
-  readonly #takeBack: (() => void)[];
+  readonly #takeBack: (() => void)[] = [];
   #isOver = false;
 
   constructor(guest: Guest, parts: SessionParts) {
     this.guest = guest;
     this.#parts = parts;
-    this.#takeBack = [guest.onChange(() => this.#judgeAgain()), guest.onForget(() => this[Symbol.dispose]())];
+    this.#takeBack.push(
+      guest.onChange(() => this.#judgeAgain()),
+      guest.onForget(() => this[Symbol.dispose]()),
+    );
   }
 
   get isEmpty(): boolean {
