@@ -1,4 +1,3 @@
-import { pipeline } from 'node:stream/promises';
 import { Transform } from 'node:stream';
 import http2 from 'node:http2';
 import { AppError, FilePathQuery } from '@coppice/contract';
@@ -11,6 +10,7 @@ import type { App } from '../app.ts';
 import { toHeaders } from '../delayed-json.ts';
 import { SandboxParams } from '../params.ts';
 import type { HttpParts } from '../parts.ts';
+import { sendBody } from '../send-body.ts';
 
 /** Longest time without a byte moving. */
 const STALL_MS = 120_000;
@@ -43,8 +43,11 @@ export function addDownloadFile(app: App, { sandboxes, runner, audit, openReques
           driver.use(async () => {
             const answer = await runner.downloadFile(id, download);
             const head = buildHead(answer);
-            if (method === 'GET') await noteDownload(answer, () => audit.append(id, buildNote(path, head)));
-            await send(answer, head, { reply, method });
+            if (method === 'HEAD') return sendHead(reply, answer, head);
+            await noteDownload(answer, () => audit.append(id, buildNote(path, head)));
+            const { headers, sizeBytes } = head;
+            const body = { status: answer.status, headers, stallMs: STALL_MS };
+            return sendBody(reply, body, [answer.stream, exactly(sizeBytes)]);
           }),
         );
         return reply;
@@ -74,32 +77,10 @@ async function noteDownload({ stream }: RunnerAnswer, append: () => Promise<unkn
   }
 }
 
-async function send(
-  answer: RunnerAnswer,
-  { headers, sizeBytes }: Head,
-  { reply, method }: { reply: FastifyReply; method: 'GET' | 'HEAD' },
-): Promise<void> {
+function sendHead(reply: FastifyReply, { stream, status }: RunnerAnswer, { headers }: Head): void {
+  stream.close(http2.constants.NGHTTP2_CANCEL);
   reply.hijack();
-  const { raw } = reply;
-  raw.writeHead(answer.status, { ...toHeaders(reply), ...headers });
-  if (method === 'HEAD') {
-    answer.stream.close(http2.constants.NGHTTP2_CANCEL);
-    raw.end();
-    return;
-  }
-  raw.flushHeaders();
-  const { socket } = raw;
-  const stalled = () => raw.destroy();
-  socket?.setTimeout(STALL_MS).once('timeout', stalled);
-  try {
-    await pipeline(answer.stream, exactly(sizeBytes), raw);
-  } catch (error) {
-    // The status is out: the client sees a body that is shorter than Content-Length.
-    reply.log.debug({ err: error }, 'a download was cut off');
-    raw.destroy();
-  } finally {
-    socket?.setTimeout(0).off('timeout', stalled);
-  }
+  reply.raw.writeHead(status, { ...toHeaders(reply), ...headers }).end();
 }
 
 interface Head {

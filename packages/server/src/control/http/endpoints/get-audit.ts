@@ -1,17 +1,16 @@
-import { pipeline } from 'node:stream/promises';
+import { Readable } from 'node:stream';
 import { AppError, AuditEntry, AuditHead, AuditQuery, isFinal } from '@coppice/contract';
-import type { FastifyReply } from 'fastify';
 import { formatEntry } from '../../audit/audit-chain.ts';
 import { followEntries, readEntries } from '../../audit/read-entries.ts';
 import type { AuditEntryRow } from '../../db/tables.ts';
 import { answers } from '../answers.ts';
 import type { App } from '../app.ts';
-import { toHeaders } from '../delayed-json.ts';
 import { endOf } from '../end-with-key.ts';
 import { SandboxParams } from '../params.ts';
 import type { HttpParts } from '../parts.ts';
+import { sendBody } from '../send-body.ts';
 
-/** A client that takes nothing for so long is taken for gone. */
+/** A log that nobody reads is left alone for as long as streams of output are. */
 const STALL_MS = 15 * 60_000;
 /** The last one keeps a proxy from holding entries back. */
 const HEADERS = {
@@ -56,30 +55,12 @@ export function addGetAudit(app: App, { sandboxes, audit, auditStore, openReques
         const signal = AbortSignal.any([left.signal, endOf(request, openRequests)]);
         const read = { store: auditStore, sandboxId: id, afterSeq: after };
         const pages = follow ? followEntries({ ...read, audit, hasEnded, left: signal }) : readEntries(read);
-        await send(pages, reply);
+        const body = Readable.from(formatLines(pages));
+        await sendBody(reply, { status: 200, headers: HEADERS, stallMs: STALL_MS }, [body]);
       });
       return reply;
     },
   });
-}
-
-async function send(pages: AsyncIterable<AuditEntryRow[]>, reply: FastifyReply): Promise<void> {
-  reply.hijack();
-  const { raw } = reply;
-  const { socket } = raw;
-  const stalled = (): void => void raw.destroy();
-  socket?.setTimeout(STALL_MS).once('timeout', stalled);
-  raw.writeHead(200, { ...toHeaders(reply), ...HEADERS });
-  raw.flushHeaders();
-  try {
-    await pipeline(formatLines(pages), raw);
-  } catch (error) {
-    // The status is out: the client sees a body that does not end.
-    reply.log.debug({ err: error }, 'an audit log was cut off');
-    raw.destroy();
-  } finally {
-    socket?.setTimeout(0).off('timeout', stalled);
-  }
 }
 
 async function* formatLines(pages: AsyncIterable<AuditEntryRow[]>): AsyncGenerator<string> {

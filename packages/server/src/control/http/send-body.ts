@@ -1,0 +1,38 @@
+import type { OutgoingHttpHeaders } from 'node:http';
+import type { Duplex, Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import type { FastifyReply } from 'fastify';
+import { toHeaders } from './delayed-json.ts';
+
+export interface BodyOptions {
+  status: number;
+  headers: OutgoingHttpHeaders;
+  /** A client that takes nothing for so long is taken for gone. */
+  stallMs: number;
+}
+
+/**
+ * Answers with what comes out of the last stage, as it comes. Resolves when all is over: whatever fails now, the status is
+ * out, and the client sees a body that is cut off.
+ */
+export async function sendBody(
+  reply: FastifyReply,
+  { status, headers, stallMs }: BodyOptions,
+  stages: readonly [Readable, ...Duplex[]],
+): Promise<void> {
+  reply.hijack();
+  const { raw } = reply;
+  const { socket } = raw;
+  const stalled = (): void => void raw.destroy();
+  socket?.setTimeout(stallMs).once('timeout', stalled);
+  raw.writeHead(status, { ...toHeaders(reply), ...headers });
+  raw.flushHeaders();
+  try {
+    await pipeline([...stages, raw]);
+  } catch (error) {
+    reply.log.debug({ err: error }, 'an answer was cut off');
+    raw.destroy();
+  } finally {
+    socket?.setTimeout(0).off('timeout', stalled);
+  }
+}
