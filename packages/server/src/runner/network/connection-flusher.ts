@@ -6,30 +6,28 @@
 import { AppError } from '@coppice/contract';
 import koffi from 'koffi';
 import { SerialQueue } from '../../lib/serial-queue.ts';
+import { buildRequest, encodeUint32, NLM_F_REQUEST_ACK, NLMSG_ERROR } from './netlink-message.ts';
 import { NetlinkSocket } from './netlink-socket.ts';
 
 /** `NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_DELETE` */
 const CT_DELETE = 0x01_02;
-const NLM_F_REQUEST_ACK = 1 | 4;
-const NLMSG_ERROR = 2;
 const AF_INET = 2;
 const CTA_MARK = 8;
 const CTA_MARK_MASK = 21;
-/** Header (16), family header (4), two attributes of 4 + 4. */
-const MESSAGE_BYTES = 36;
 const ACKNOWLEDGEMENT_BYTES = 20;
 
 /** The request that deletes every IPv4 connection with exactly this mark. */
 export function buildFlushRequest(mark: number, sequence: number): Buffer {
-  const message = Buffer.alloc(MESSAGE_BYTES);
-  message.writeUInt32LE(MESSAGE_BYTES, 0);
-  message.writeUInt16LE(CT_DELETE, 4);
-  message.writeUInt16LE(NLM_F_REQUEST_ACK, 6);
-  message.writeUInt32LE(sequence, 8);
-  message.writeUInt8(AF_INET, 16);
-  writeAttribute(message, 20, CTA_MARK, mark);
-  writeAttribute(message, 28, CTA_MARK_MASK, 0xff_ff_ff_ff);
-  return message;
+  return buildRequest({
+    type: CT_DELETE,
+    flags: NLM_F_REQUEST_ACK,
+    sequence,
+    family: AF_INET,
+    attributes: [
+      [CTA_MARK, encodeUint32(mark)],
+      [CTA_MARK_MASK, encodeUint32(0xff_ff_ff_ff)],
+    ],
+  });
 }
 
 /** The kernel's error number in its acknowledgement, 0 for success. Throws when it is no such message. */
@@ -66,10 +64,4 @@ export class ConnectionFlusher implements Disposable {
   [Symbol.dispose](): void {
     this.#socket[Symbol.dispose]();
   }
-}
-
-function writeAttribute(message: Buffer, offset: number, type: number, value: number): void {
-  message.writeUInt16LE(8, offset);
-  message.writeUInt16LE(type, offset + 2);
-  message.writeUInt32BE(value, offset + 4);
 }

@@ -1,5 +1,8 @@
 /** The frame of netfilter's netlink messages: linux/netlink.h, linux/netfilter/nfnetlink.h. */
 
+export const NLM_F_REQUEST_ACK = 0x05;
+export const NLMSG_ERROR = 2;
+
 const HEADER_BYTES = 16;
 const FAMILY_HEADER_BYTES = 4;
 const ATTRIBUTE_HEADER_BYTES = 4;
@@ -18,6 +21,41 @@ export interface NetlinkMessage {
 export interface NetlinkAttribute {
   type: number;
   payload: Buffer;
+}
+
+export interface NetlinkRequest {
+  type: number;
+  flags: number;
+  sequence: number;
+  family: number;
+  attributes: readonly (readonly [type: number, payload: Buffer])[];
+}
+
+export function buildRequest({ type, flags, sequence, family, attributes }: NetlinkRequest): Buffer {
+  const header = Buffer.alloc(HEADER_BYTES + FAMILY_HEADER_BYTES);
+  header.writeUInt16LE(type, 4);
+  header.writeUInt16LE(flags, 6);
+  header.writeUInt32LE(sequence, 8);
+  header.writeUInt8(family, HEADER_BYTES);
+  const message = Buffer.concat([header, ...attributes.map((attribute) => encodeAttribute(...attribute))]);
+  message.writeUInt32LE(message.length, 0);
+  return message;
+}
+
+function encodeAttribute(type: number, payload: Buffer): Buffer {
+  const length = ATTRIBUTE_HEADER_BYTES + payload.length;
+  const attribute = Buffer.alloc(align(length));
+  attribute.writeUInt16LE(length, 0);
+  attribute.writeUInt16LE(type, 2);
+  payload.copy(attribute, ATTRIBUTE_HEADER_BYTES);
+  return attribute;
+}
+
+/** In an attribute: big-endian, unlike the headers. */
+export function encodeUint32(value: number): Buffer {
+  const bytes = Buffer.alloc(4);
+  bytes.writeUInt32BE(value);
+  return bytes;
 }
 
 /** The messages of a datagram. One that is cut short ends the list. */

@@ -3,7 +3,8 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { parseRefusedKind, REFUSED_SETS } from './refused-packets.ts';
 import { countNew } from './refused-reader.ts';
-import { buildRequest, parseElements, SetReader } from './set-reader.ts';
+import { buildRequest } from './netlink-message.ts';
+import { parseElements, SetReader } from './set-reader.ts';
 import { runNft } from './testing/test-site.ts';
 import { enterHostNamespace } from './testing/host-namespace.ts';
 
@@ -13,7 +14,7 @@ test('a request asks for one set of one table', () => {
     [2, Buffer.from('s\0')],
   ];
   assert.equal(
-    buildRequest({ type: 0x0a_0d, flags: 0x3_01, sequence: 5, attributes }).toString('hex'),
+    buildRequest({ family: 1, type: 0x0a_0d, flags: 0x3_01, sequence: 5, attributes }).toString('hex'),
     // length 36, nftables get elements, request+dump, sequence 5 | inet | table | set
     '24000000' +
       '0d0a' +

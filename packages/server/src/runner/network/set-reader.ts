@@ -6,13 +6,19 @@ import { AppError } from '@coppice/contract';
 import koffi from 'koffi';
 import { SerialQueue } from '../../lib/serial-queue.ts';
 import { NetlinkSocket } from './netlink-socket.ts';
-import { listAttributes, parseMessages, type NetlinkMessage } from './netlink-message.ts';
+import {
+  buildRequest,
+  encodeUint32,
+  listAttributes,
+  NLM_F_REQUEST_ACK,
+  NLMSG_ERROR,
+  parseMessages,
+  type NetlinkMessage,
+} from './netlink-message.ts';
 
 const GET_SET_ELEMENTS = 0x0a_0d;
 const GET_OBJECT = 0x0a_13;
-const NLM_F_REQUEST_ACK = 0x05;
 const NLM_F_REQUEST_DUMP = 0x3_01;
-const NLMSG_ERROR = 2;
 const NLMSG_DONE = 3;
 const NFPROTO_INET = 1;
 const OBJECT_COUNTER = 1;
@@ -61,7 +67,7 @@ export class SetReader implements Disposable {
       const messages = await this.#ask(GET_OBJECT, NLM_F_REQUEST_ACK, [
         [OBJECT.table, encodeText(this.#table)],
         [OBJECT.name, encodeText(name)],
-        [OBJECT.type, encodeNumber(OBJECT_COUNTER)],
+        [OBJECT.type, encodeUint32(OBJECT_COUNTER)],
       ]);
       const [message] = messages ?? [];
       return message && parseCounter(find(message.attributes, OBJECT.data));
@@ -73,7 +79,6 @@ export class SetReader implements Disposable {
   }
 
   /** One question at a time: its answer is what the socket holds. */
-
   async #ask(
     type: number,
     flags: number,
@@ -81,7 +86,7 @@ export class SetReader implements Disposable {
   ): Promise<NetlinkMessage[] | undefined> {
     this.#sequence += 1;
     const sequence = this.#sequence;
-    await this.#socket.send(buildRequest({ type, flags, sequence, attributes }));
+    await this.#socket.send(buildRequest({ family: NFPROTO_INET, type, flags, sequence, attributes }));
     const messages: NetlinkMessage[] = [];
     for (;;) {
       const received = this.#socket.receive();
@@ -101,29 +106,6 @@ function finish({ body }: NetlinkMessage, messages: NetlinkMessage[]): NetlinkMe
   if (code === 0) return messages;
   if (code === koffi.os.errno['ENOENT']) return undefined;
   throw new AppError('internal', `reading nftables: the kernel refused with error ${code}`);
-}
-
-export function buildRequest(request: {
-  type: number;
-  flags: number;
-  sequence: number;
-  attributes: readonly (readonly [number, Buffer])[];
-}): Buffer {
-  const header = Buffer.alloc(20);
-  header.writeUInt16LE(request.type, 4);
-  header.writeUInt16LE(request.flags, 6);
-  header.writeUInt32LE(request.sequence, 8);
-  header.writeUInt8(NFPROTO_INET, 16);
-  const attributes = request.attributes.map(([type, payload]) => {
-    const attribute = Buffer.alloc((4 + payload.length + 3) & ~3);
-    attribute.writeUInt16LE(4 + payload.length, 0);
-    attribute.writeUInt16LE(type, 2);
-    payload.copy(attribute, 4);
-    return attribute;
-  });
-  const message = Buffer.concat([header, ...attributes]);
-  message.writeUInt32LE(message.length, 0);
-  return message;
 }
 
 /** Elements of one message of a dump; what cannot be read ends the list. */
@@ -162,10 +144,4 @@ function find(attributes: Buffer | undefined, type: number): Buffer | undefined 
 
 function encodeText(text: string): Buffer {
   return Buffer.from(`${text}\0`, 'latin1');
-}
-
-function encodeNumber(value: number): Buffer {
-  const bytes = Buffer.alloc(4);
-  bytes.writeUInt32BE(value);
-  return bytes;
 }
