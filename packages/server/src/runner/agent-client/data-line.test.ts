@@ -10,7 +10,8 @@ function openLine(): Duplex {
 }
 
 test('the marker is found wherever it is cut, and nothing else is', async () => {
-  const marker = newMarker();
+  // It begins like no other part of it: pieces of its beginning never make up a whole one.
+  const marker = `z${newMarker().slice(1)}`;
   const older = fc.array(
     fc.oneof(
       fc.string(),
