@@ -24,8 +24,11 @@ const (
 	hierarchy   = "/sys/fs/cgroup"
 	name        = "workload"
 	controllers = "+cpu +pids"
-	// reservedTasks are left for the kernel's threads and the agent's.
-	reservedTasks = 128
+	// tasksDivisor of what the kernel admits are left to programs: it allows a task for each 128 KiB of memory, and the
+	// smallest shell takes more. Otherwise a fork bomb would fill the memory first, and the kernel would end what it likes.
+	tasksDivisor = 2
+	// leastTasks are for guests that are very small.
+	leastTasks = 128
 )
 
 // Group is where commands are started. Nil stands for none: commands run where the agent does.
@@ -78,7 +81,7 @@ func (g *Group) make() error {
 	if err != nil {
 		return err
 	}
-	limit := max(tasks, 2*reservedTasks) - reservedTasks
+	limit := max(tasks/tasksDivisor, leastTasks)
 	if err := write(filepath.Join(g.path(), "pids.max"), strconv.FormatUint(limit, 10)); err != nil {
 		return err
 	}
