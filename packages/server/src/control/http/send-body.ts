@@ -1,6 +1,4 @@
-import type { OutgoingHttpHeaders } from 'node:http';
-import type { Duplex, Readable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
+import type { OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import type { FastifyReply } from 'fastify';
 import { toHeaders } from './delayed-json.ts';
 
@@ -12,13 +10,13 @@ export interface BodyOptions {
 }
 
 /**
- * Answers with what comes out of the last stage, as it comes. Resolves when all is over: whatever fails now, the status is
- * out, and the client sees a body that is cut off.
+ * Answers with what is written, as it comes. Resolves when all is over: whatever fails now, the status is out, and the client
+ * sees a body that is cut off.
  */
 export async function sendBody(
   reply: FastifyReply,
   { status, headers, stallMs }: BodyOptions,
-  stages: readonly [Readable, ...Duplex[]],
+  write: (raw: ServerResponse) => Promise<void>,
 ): Promise<void> {
   reply.hijack();
   const { raw } = reply;
@@ -28,7 +26,7 @@ export async function sendBody(
   raw.writeHead(status, { ...toHeaders(reply), ...headers });
   raw.flushHeaders();
   try {
-    await pipeline([...stages, raw]);
+    await write(raw);
   } catch (error) {
     reply.log.debug({ err: error }, 'an answer was cut off');
     raw.destroy();

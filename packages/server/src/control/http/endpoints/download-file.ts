@@ -1,4 +1,5 @@
 import { Transform } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import http2 from 'node:http2';
 import { AppError, FilePathQuery } from '@coppice/contract';
 import type { FastifyReply } from 'fastify';
@@ -47,7 +48,7 @@ export function addDownloadFile(app: App, { sandboxes, runner, audit, openReques
             await noteDownload(answer, () => audit.append(id, buildNote(path, head)));
             const { headers, sizeBytes } = head;
             const body = { status: answer.status, headers, stallMs: STALL_MS };
-            return sendBody(reply, body, [answer.stream, exactly(sizeBytes)]);
+            return sendBody(reply, body, (raw) => pipeline(answer.stream, exactly(sizeBytes), raw));
           }),
         );
         return reply;

@@ -1,4 +1,4 @@
-import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import { AppError, AuditEntry, AuditHead, AuditQuery, isFinal } from '@coppice/contract';
 import { formatEntry } from '../../audit/audit-chain.ts';
 import { followEntries, readEntries } from '../../audit/read-entries.ts';
@@ -55,8 +55,8 @@ export function addGetAudit(app: App, { sandboxes, audit, auditStore, openReques
         const signal = AbortSignal.any([left.signal, endOf(request, openRequests)]);
         const read = { store: auditStore, sandboxId: id, afterSeq: after };
         const pages = follow ? followEntries({ ...read, audit, hasEnded, left: signal }) : readEntries(read);
-        const body = Readable.from(formatLines(pages));
-        await sendBody(reply, { status: 200, headers: HEADERS, stallMs: STALL_MS }, [body]);
+        const body = { status: 200, headers: HEADERS, stallMs: STALL_MS };
+        await sendBody(reply, body, (raw) => pipeline(formatLines(pages), raw));
       });
       return reply;
     },
