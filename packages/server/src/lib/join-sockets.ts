@@ -2,6 +2,8 @@ import type { Duplex } from 'node:stream';
 
 export interface JoinedSide {
   socket: Duplex;
+  /** What has come from it already; not told to `onData`. */
+  head?: Buffer;
   /** Told of each chunk that comes from it. */
   onData?: (bytes: number) => void;
 }
@@ -14,8 +16,16 @@ export async function joinSockets(one: JoinedSide, other: JoinedSide): Promise<v
   await Promise.all([carry(one, other.socket), carry(other, one.socket)]);
 }
 
-function carry({ socket: from, onData }: JoinedSide, to: Duplex): Promise<void> {
+/** The answer after which only bytes pass. `fields`: names and values in turn. */
+export function formatSwitch(fields: readonly string[], reason = 'Switching Protocols'): string {
+  const lines = [`HTTP/1.1 101 ${reason}`];
+  for (let index = 0; index < fields.length; index += 2) lines.push(`${fields[index]}: ${fields[index + 1]}`);
+  return `${lines.join('\r\n')}\r\n\r\n`;
+}
+
+function carry({ socket: from, head, onData }: JoinedSide, to: Duplex): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
+  if (head !== undefined && head.length > 0) to.write(head);
   if (onData !== undefined) from.on('data', (chunk: Buffer) => onData(chunk.length));
   from.on('error', () => to.destroy());
   from.once('close', () => {

@@ -15,7 +15,7 @@ import {
 } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { AppError } from '@coppice/contract';
-import { joinSockets } from '../../lib/join-sockets.ts';
+import { formatSwitch, joinSockets } from '../../lib/join-sockets.ts';
 import { buildAnswerHead, buildRequestHead, buildTrailers, buildUpgradeHead } from './forwarded-headers.ts';
 import { PortAgent, toRequestTarget, type GuestPort } from './port-agent.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
@@ -231,17 +231,8 @@ async function sendUpgrade(
   }
   client.setTimeout(0);
   client.setNoDelay(true);
-  client.write(formatHead(message), 'latin1');
-  if (head.length > 0) client.write(head);
-  if (upgradeHead.length > 0) socket.write(upgradeHead);
-  await joinSockets({ socket: client }, { socket });
-}
-
-function formatHead(message: IncomingMessage): string {
-  const fields = buildUpgradeHead(message);
-  const lines = [`HTTP/1.1 101 ${message.statusMessage ?? 'Switching Protocols'}`];
-  for (let index = 0; index < fields.length; index += 2) lines.push(`${fields[index]}: ${fields[index + 1]}`);
-  return `${lines.join('\r\n')}\r\n\r\n`;
+  client.write(formatSwitch(buildUpgradeHead(message), message.statusMessage), 'latin1');
+  await joinSockets({ socket: client, head: upgradeHead }, { socket, head });
 }
 
 function explain(error: unknown, port: number): AppError {

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { joinSockets } from '../../lib/join-sockets.ts';
+import { formatSwitch, joinSockets } from '../../lib/join-sockets.ts';
 import { selectUpgradeHeaders } from './answer-headers.ts';
 import type { SecretTraces } from './secret-traces.ts';
 
@@ -26,20 +26,12 @@ export async function joinWebSocket(options: WebSocketOptions): Promise<void> {
   signal.addEventListener('abort', cut, { once: true });
   try {
     response.detachSocket(guest.socket);
-    guest.socket.write(formatHead(selectUpgradeHeaders(message.rawHeaders, traces)), 'latin1');
-    if (service.head.length > 0) guest.socket.write(service.head);
-    if (guest.head.length > 0) service.socket.write(guest.head);
+    guest.socket.write(formatSwitch(selectUpgradeHeaders(message.rawHeaders, traces)), 'latin1');
     await joinSockets(
-      { socket: guest.socket, onData: (bytes) => onMove(bytes, 'sent') },
-      { socket: service.socket, onData: (bytes) => onMove(bytes, 'received') },
+      { ...guest, onData: (bytes) => onMove(bytes, 'sent') },
+      { ...service, onData: (bytes) => onMove(bytes, 'received') },
     );
   } finally {
     signal.removeEventListener('abort', cut);
   }
-}
-
-function formatHead(fields: readonly string[]): string {
-  const lines = ['HTTP/1.1 101 Switching Protocols'];
-  for (let index = 0; index < fields.length; index += 2) lines.push(`${fields[index]}: ${fields[index + 1]}`);
-  return `${lines.join('\r\n')}\r\n\r\n`;
 }
