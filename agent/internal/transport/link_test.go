@@ -325,6 +325,20 @@ func TestAHandlerLearnsThatItsClientLeft(t *testing.T) {
 	}
 }
 
+func TestTheEndOfASessionIsKnownHoweverLateItIsAskedFor(t *testing.T) {
+	_, port := socketPair(t)
+	s := newSession(port)
+	if s.endsWithin(0) {
+		t.Fatal("a session that goes on was taken for one that ended")
+	}
+	s.end()
+	for range 1000 {
+		if !s.endsWithin(0) {
+			t.Fatal("the end of the session was taken for a client that left")
+		}
+	}
+}
+
 func newRequest(t *testing.T, ctx context.Context, path string) *http.Request {
 	t.Helper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://guest"+path, nil)

@@ -150,21 +150,26 @@ func (s *session) SetWriteDeadline(time.Time) error { return nil }
 
 type sessionKey struct{}
 
-// endDetection is how long the end of a session may show later than the end of its streams: the HTTP/2 server
-// cancels streams first and closes the connection right after.
+// endDetection is how long the end of a session may show later than that of its streams when the HTTP/2 server ends both,
+// for a breach of the protocol: it cancels streams first and closes the connection right after. An end by either port is
+// known before any request is cancelled.
 const endDetection = 20 * time.Millisecond
 
 // HostMoved tells, for a request whose context is done, whether the whole session ended (restart, fork, restore of
 // the host side) rather than its client having left.
 func HostMoved(ctx context.Context) bool {
 	s, ok := ctx.Value(sessionKey{}).(*session)
-	if !ok {
-		return false
-	}
+	return ok && s.endsWithin(endDetection)
+}
+
+// endsWithin goes by the state, not by what woke it: in a machine that has just been brought back, the time can be up
+// before it is waited for.
+func (s *session) endsWithin(limit time.Duration) bool {
 	select {
 	case <-s.ended:
-		return true
-	case <-time.After(endDetection):
-		return false
+	case <-time.After(limit):
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
 }
