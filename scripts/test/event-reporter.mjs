@@ -23,9 +23,11 @@ const REASON_LIMIT = 1500;
  * @property {number} [line]
  * @property {unknown} [skip]
  * @property {{ type?: string, error?: Error & { failureType?: string } }} [details]
+ *
+ * @typedef {{ type: string, data: NodeEventData }} NodeEvent
  */
 
-/** @param {AsyncIterable<{ type: string, data: NodeEventData }>} source */
+/** @param {AsyncIterable<NodeEvent>} source */
 async function* report(source) {
   for await (const { type, data } of source) {
     const kind = kindOf(type, data);
@@ -52,7 +54,7 @@ function lineOf(data) {
  * Node wraps what a test threw in an error of its own.
  * @param {NodeEventData} data
  */
-function reasonOf({ details }) {
+export function reasonOf({ details }) {
   const error = details?.error;
   const text = inspect(error?.cause ?? error, { breakLength: 120, maxStringLength: 500 });
   return text.length > REASON_LIMIT ? `${text.slice(0, REASON_LIMIT)} …` : text;
@@ -65,7 +67,7 @@ function reasonOf({ details }) {
  * @param {NodeEventData} data
  * @returns {TestEvent['kind'] | undefined}
  */
-function kindOf(type, data) {
+export function kindOf(type, data) {
   if (type === 'test:dequeue') return 'begin';
   if (type === 'test:complete') return 'end';
   if (type !== 'test:pass' && type !== 'test:fail') return undefined;

@@ -8,6 +8,7 @@ import { runLive } from './live-command.mjs';
 import { summarizeRecord } from './test-record.mjs';
 
 const EVENT_REPORTER = join(REPOSITORY, 'scripts', 'test', 'event-reporter.mjs');
+const SPEC_REPORTER = join(REPOSITORY, 'scripts', 'test', 'spec-reporter.mjs');
 export const MINUTE_MS = 60_000;
 
 /**
@@ -46,7 +47,7 @@ export async function recordNodeTests(options) {
   const directory = await mkdtemp(join(tmpdir(), 'coppice-test-'));
   const recordPath = join(directory, 'record');
   const reporters = [
-    '--test-reporter=spec',
+    `--test-reporter=${SPEC_REPORTER}`,
     '--test-reporter-destination=stdout',
     `--test-reporter=${EVENT_REPORTER}`,
     `--test-reporter-destination=${recordPath}`,

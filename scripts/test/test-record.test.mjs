@@ -6,6 +6,7 @@ import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { runLive } from './live-command.mjs';
+import { recordNodeTests } from './node-tests.mjs';
 import { summarizeRecord } from './test-record.mjs';
 
 const REPORTER = fileURLToPath(new URL('event-reporter.mjs', import.meta.url));
@@ -72,6 +73,20 @@ describe('the record of a test run', () => {
     assert.match(counts.failures.join('\n'), /^Error: no!$/mu);
     assert.match(counts.failures.join('\n'), /^hook \(/mu);
     assert.deepEqual(unfinished, []);
+  });
+
+  it('why a test failed is said when it fails', async () => {
+    const file = write('fails.test.mjs', `test('bad', () => { throw new Error('no!'); });`);
+    /** @type {string[]} */
+    const lines = [];
+    await recordNodeTests({
+      node: process.execPath,
+      files: [file],
+      timeoutMs: RUN_TIMEOUT_MS,
+      env: { NODE_TEST_CONTEXT: undefined },
+      onLine: (line) => lines.push(line),
+    });
+    assert.deepEqual(lines.slice(lines.indexOf('!!! bad')).slice(0, 2), ['!!! bad', '    Error: no!']);
   });
 
   it('a file that dies is one failure of its name', async () => {
