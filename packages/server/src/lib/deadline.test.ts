@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { test } from 'node:test';
 import { DeadlineError, pollUntil, withDeadline } from './deadline.ts';
 
@@ -14,6 +15,29 @@ test('work that does not end is given up, and its owner told', async () => {
   });
   await assert.rejects(wait, (error) => error instanceof DeadlineError && error.message.includes('a thing'));
   assert.ok(told);
+});
+
+/** Right before timers run, and those before what `meanwhile` does is read. */
+function holdUp(durationMs: number, meanwhile = (): void => undefined): void {
+  setImmediate(() => {
+    meanwhile();
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, durationMs);
+  });
+}
+
+test('what has arrived in time is not given up because nobody could read it', async () => {
+  const { port1, port2 } = new MessageChannel();
+  const answered = once(port1, 'message') as Promise<[unknown]>;
+  const waiting = withDeadline('an answer', 100, answered);
+  holdUp(300, () => port2.postMessage('here'));
+  const [data] = await waiting.finally(() => port1.close());
+  assert.equal(data, 'here');
+});
+
+test('a process that was held up gives up what does not come then either', async () => {
+  const wait = withDeadline('a thing', 100, Promise.withResolvers<never>().promise);
+  holdUp(300);
+  await assert.rejects(wait, DeadlineError);
 });
 
 test('polling stops at the first answer and names what it waited for when there is none', async () => {

@@ -216,7 +216,7 @@ export class VmCopies {
     };
     const memory = { sizeBytes: shape.memMiB * MIB, digest: taken.memoryDigest };
     await enterStep('capture.publish');
-    captures.publish(job.target, {
+    await captures.publish(job.target, {
       version: 1,
       info,
       image,

@@ -1,19 +1,16 @@
 /** Fills the directory of a machine. What another machine has already is linked, so that it is on disk once. */
 import {
   chmodSync,
-  closeSync,
   copyFileSync,
-  fsyncSync,
   linkSync,
   mkdirSync,
-  openSync,
   readdirSync,
   renameSync,
   rmSync,
   writeFileSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { syncDirectory } from '../../lib/durable-file.ts';
+import { syncDirectory, syncFile } from '../../lib/durable-file.ts';
 import type { ClosureFile } from '../confinement/qemu-closure.ts';
 import type { MachineParts } from './machine-parts.ts';
 import { machineRecordPath, type MachineRecord } from './machine-record.ts';
@@ -94,13 +91,4 @@ function syncTree(directory: string): void {
     else syncFile(path);
   }
   syncDirectory(directory);
-}
-
-function syncFile(path: string): void {
-  const descriptor = openSync(path, 'r');
-  try {
-    fsyncSync(descriptor);
-  } finally {
-    closeSync(descriptor);
-  }
 }

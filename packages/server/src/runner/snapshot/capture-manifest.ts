@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import { z } from 'zod';
-import { writeDurably } from '../../lib/durable-file.ts';
+import { writeDurablyLater } from '../../lib/durable-file.ts';
 import { CaptureInfo } from '../../lib/runner-protocol.ts';
 import { GuestImage, TemplateShape } from '../adopt/vm-record.ts';
 
@@ -35,9 +35,10 @@ export type CaptureManifest = z.infer<typeof CaptureManifest>;
 
 const Sealed = z.object({ digest: z.string(), manifest: z.unknown() });
 
-export function writeManifest(directory: string, manifest: CaptureManifest): void {
+/** Durable, with the names in the directory. */
+export function writeManifest(directory: string, manifest: CaptureManifest): Promise<void> {
   const content = { digest: digestOf(manifest), manifest };
-  writeDurably(join(directory, MANIFEST_NAME), `${JSON.stringify(content, undefined, 2)}\n`);
+  return writeDurablyLater(join(directory, MANIFEST_NAME), `${JSON.stringify(content, undefined, 2)}\n`);
 }
 
 /** Throws `snapshot_unusable`. */

@@ -76,7 +76,7 @@ async function publish(store: CaptureStore, id = ID): Promise<CaptureManifest> {
     counters: { session: 1, resume: 2 },
     files: { ...files, ram },
   };
-  store.publish(partial.path, manifest);
+  await store.publish(partial.path, manifest);
   return manifest;
 }
 

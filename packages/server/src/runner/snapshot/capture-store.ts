@@ -14,7 +14,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
-import { syncDirectory, syncLater } from '../../lib/durable-file.ts';
+import { syncLater } from '../../lib/durable-file.ts';
 import type { CaptureInfo } from '../../lib/runner-protocol.ts';
 import { VmDirectory } from '../disk/vm-directory.ts';
 import { overlayName } from '../vmm/qemu-arguments.ts';
@@ -100,13 +100,12 @@ export class CaptureStore {
   }
 
   /** From here on it exists, whatever happens to this process or its machine. */
-  publish(path: string, manifest: CaptureManifest): void {
-    writeManifest(path, manifest);
-    syncDirectory(path);
+  async publish(path: string, manifest: CaptureManifest): Promise<void> {
+    await writeManifest(path, manifest);
     const { id } = manifest.info;
     const target = join(this.#directory, id);
     renameSync(path, target);
-    syncDirectory(this.#directory);
+    await syncLater(this.#directory);
     this.#entries.set(id, { manifest, verified: describe(target, manifest), verifying: undefined, users: 0 });
   }
 
@@ -136,7 +135,7 @@ export class CaptureStore {
     this.#entries.delete(id);
     const trash = join(this.#directory, `${id}${PARTIAL}`);
     renameSync(join(this.#directory, id), trash);
-    syncDirectory(this.#directory);
+    await syncLater(this.#directory);
     await rm(trash, { recursive: true, force: true, maxRetries: 5 });
   }
 

@@ -10,7 +10,7 @@ import { createHash } from 'node:crypto';
 import { mkdirSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
-import { syncDirectory, syncFile } from '../../lib/durable-file.ts';
+import { syncLater } from '../../lib/durable-file.ts';
 import { SingleFlight } from '../../lib/single-flight.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import { rehearse, TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
@@ -158,7 +158,7 @@ export class TemplateStore {
     // What is there cannot be used, or it would have been.
     rmSync(target, { recursive: true, force: true });
     renameSync(building, target);
-    syncDirectory(this.#options.directory);
+    await syncLater(this.#options.directory);
     this.catalogue.add(key);
     this.#options.onStored?.();
     const elapsedMs = Math.round(performance.now() - started);
@@ -225,9 +225,9 @@ export class TemplateStore {
     takeDeviceState(sockets, building);
     renameSync(overlayPath, join(building, 'scratch.qcow2'));
     rmSync(overlayDirectory, { recursive: true });
-    for (const name of [DEVICES_NAME, 'scratch.qcow2', 'ram']) freezeDurably(join(building, name));
+    for (const name of [DEVICES_NAME, 'scratch.qcow2', 'ram']) await freezeDurably(join(building, name));
     this.catalogue.writeRecord(building, { imageDigest: image.digest, imagePreparedAt: image.preparedAt });
-    syncDirectory(building);
+    await syncLater(building);
   }
 }
 
@@ -249,7 +249,7 @@ function makeRamFile(path: string, memMiB: number, uid: number): void {
   giveTo(path, uid);
 }
 
-function freezeDurably(path: string): void {
+async function freezeDurably(path: string): Promise<void> {
   freezeFile(path);
-  syncFile(path);
+  await syncLater(path);
 }
