@@ -25,6 +25,8 @@ export interface SessionOptions {
   /** Grows with every connection to this VM. */
   generation: number;
   timeoutMs: number;
+  /** Of each answer to {@link AgentSession.call}; default 15 s. */
+  answerTimeoutMs?: number;
   assertAlive: () => void;
   /** A connection to the data port that is there already. */
   data?: Socket | undefined;
@@ -46,14 +48,17 @@ export class AgentAnswerError extends Error {
 export class AgentSession {
   readonly #session: http2.ClientHttp2Session;
   readonly #close: () => void;
+  readonly answerTimeoutMs: number;
 
-  private constructor(session: http2.ClientHttp2Session, close: () => void) {
+  private constructor(session: http2.ClientHttp2Session, close: () => void, answerTimeoutMs: number) {
     this.#session = session;
     this.#close = close;
+    this.answerTimeoutMs = answerTimeoutMs;
   }
 
   static async open(options: SessionOptions): Promise<AgentSession> {
     const { socketDirectory, generation, timeoutMs, assertAlive } = options;
+    const { answerTimeoutMs = ANSWER_TIMEOUT_MS } = options;
     // Each port takes one connection at a time: one that were left open would keep all later ones waiting.
     using undo = new DisposableStack();
     const own = (socket: Socket): Socket => undo.adopt(socket, () => socket.destroy());
@@ -90,7 +95,7 @@ export class AgentSession {
     session.on('error', close);
     session.on('goaway', close);
     session.on('close', close);
-    return new AgentSession(session, close);
+    return new AgentSession(session, close, answerTimeoutMs);
   }
 
   get closed(): boolean {
@@ -107,12 +112,12 @@ export class AgentSession {
     return this.#session.request(headers, { endStream: false });
   }
 
-  /** One JSON exchange. Throws {@link AgentAnswerError} on a refusal, DeadlineError after 15 s. */
+  /** One JSON exchange. Throws {@link AgentAnswerError} on a refusal, DeadlineError when it takes too long. */
   async call(method: string, path: string, body?: unknown): Promise<unknown> {
     const stream = this.request({ ':method': method, ':path': path });
     const answer = readAnswer(stream, path);
     stream.end(body === undefined ? undefined : JSON.stringify(body));
-    return withDeadline(`the agent's answer to ${path}`, ANSWER_TIMEOUT_MS, answer, () =>
+    return withDeadline(`the agent's answer to ${path}`, this.answerTimeoutMs, answer, () =>
       stream.close(http2.constants.NGHTTP2_CANCEL),
     );
   }

@@ -4,9 +4,8 @@ import type { ImageConfig } from '../image/image-store.types.ts';
 import type { AgentSession } from './agent-session.ts';
 import { buildResumeRequest, type GuestAddresses } from './resume-request.ts';
 
+/** The agent kills a command that does not end: a template of an image with such a shell is still possible. */
 const EXEC_TIMEOUT_MS = 8000;
-/** A command that does not end is killed by the agent first: a template of an image with such a shell is still possible. */
-const STREAM_TIMEOUT_MS = 15_000;
 /** Of the resume that every template carries: those of the VMs restored from it are greater. */
 export const TEMPLATE_GENERATION = 1;
 /** Shaped like a sandbox's id, and nobody's. */
@@ -39,5 +38,6 @@ async function execTrue(session: AgentSession): Promise<void> {
   stream.end(
     encodeFrame(FRAME.head, Buffer.from(JSON.stringify({ command: 'true', timeout_ms: EXEC_TIMEOUT_MS }))),
   );
-  await withDeadline('the rehearsal of an exec', STREAM_TIMEOUT_MS, ended.promise, () => stream.destroy());
+  const { answerTimeoutMs } = session;
+  await withDeadline('the rehearsal of an exec', answerTimeoutMs, ended.promise, () => stream.destroy());
 }

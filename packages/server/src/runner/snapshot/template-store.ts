@@ -33,6 +33,8 @@ import { TemplateCatalogue } from './template-catalogue.ts';
 
 /** Cold boot under emulation takes some seconds; on a busy machine a multiple of that. */
 const BOOT_TIMEOUT_MS = 120_000;
+/** Of what the agent does then for the first time, with an image that nobody has read yet. */
+const FIRST_TIME_TIMEOUT_MS = 60_000;
 /** What a template holds besides memory: device state and the written part of the disk. */
 const BOOT_DISK_MIB = 64;
 
@@ -209,6 +211,7 @@ export class TemplateStore {
         socketDirectory: sockets,
         generation: 1,
         timeoutMs: BOOT_TIMEOUT_MS,
+        answerTimeoutMs: FIRST_TIME_TIMEOUT_MS,
         assertAlive: () => {
           if (!isAlive(vm.identity)) throw new Error('QEMU ended while the template booted');
         },
