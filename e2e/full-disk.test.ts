@@ -67,6 +67,8 @@ describe("the host's disk fills", () => {
   it('creates are refused, a VM that writes waits, and its file is whole when there is room again', async () => {
     const { id } = await api.create(IMAGE);
     const { id: idle } = await api.create(IMAGE);
+    // What their boot has written must not be under way when there is no room for it.
+    for (const each of [id, idle]) await api.exec(each, 'sync');
     run('fallocate', '-l', String((freeMiB() - LEFT_MIB) * MIB), fillerPath);
     const refused = await api.call('POST', '/v1/runs', { body: IMAGE });
     assert.equal(refused.status, 429, refused.text);

@@ -82,6 +82,7 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 	identity := resume.New(resume.Steps(resume.Options{Random: machine.Random, Root: root, Guest: state, Freezer: freeze}))
 	return api.Router{
 		"GET /ping":         ping,
+		"GET /timer":        clock.HandleTimer,
 		"POST /prepare":     func(w http.ResponseWriter, _ *http.Request) error { return prepare(w, root, reaper, machine) },
 		"POST /resume":      identity.Resume,
 		"POST /freeze":      freeze.HandleFreeze,

@@ -1,4 +1,5 @@
-// Package clock sets the guest's clock. It stands still whenever the machine does, and nobody but the host notices.
+// Package clock sets the guest's clock, which stands still whenever the machine does, and tells what its timer counts by.
+// Nobody but the host asks.
 package clock
 
 import (

@@ -2,17 +2,16 @@
  * Templates: a VM booted once for each (image, shape, kernel, agent, QEMU), saved when its agent is up and no
  * user code has run. Every sandbox is a copy-on-write view of one.
  *
- *   boot (RAM = file) → agent mounts image and scratch disk → rehearsal of a create → host disconnects → stop → device state → QEMU ends
+ *   boot (RAM = file) until the timer is right → agent mounts image and scratch disk → rehearsal of a create → host disconnects → stop → device state → QEMU ends
  *
  * From then on the RAM file must never change: a private mapping shows later writes to pages not yet copied.
  */
 import { createHash } from 'node:crypto';
-import { mkdirSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { syncLater } from '../../lib/durable-file.ts';
 import { SingleFlight } from '../../lib/single-flight.ts';
-import { AgentSession } from '../agent-client/agent-session.ts';
 import { rehearse, TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
 import { copyOverlay, freezeFile, type ScratchStore } from '../disk/scratch-store.ts';
 import type { StoredImage } from '../image/image-store.types.ts';
@@ -25,16 +24,11 @@ import {
   overlayName,
   type TemplateShape,
 } from '../vmm/qemu-arguments.ts';
-import { isAlive } from '../vmm/host-process.ts';
-import { giveTo } from '../vmm/vm-accounts.ts';
 import type { SavedState, Vmm } from '../vmm/vmm.ts';
+import { bootInTime } from './boot-in-time.ts';
 import { DEVICES_NAME, takeDeviceState } from './device-state.ts';
 import { TemplateCatalogue } from './template-catalogue.ts';
 
-/** Cold boot under emulation takes some seconds; on a busy machine a multiple of that. */
-const BOOT_TIMEOUT_MS = 120_000;
-/** Of what the agent does then for the first time, with an image that nobody has read yet. */
-const FIRST_TIME_TIMEOUT_MS = 60_000;
 /** What a template holds besides memory: device state and the written part of the disk. */
 const BOOT_DISK_MIB = 64;
 
@@ -148,7 +142,8 @@ export class TemplateStore {
     await using undo = new AsyncDisposableStack();
     undo.defer(() => rmSync(building, { recursive: true, force: true }));
     undo.defer(() => rmSync(sockets, { recursive: true, force: true }));
-    makeDirectories(building, sockets, this.#options.uid);
+    rmSync(building, { recursive: true, force: true });
+    mkdirSync(building, { mode: 0o711 });
     const { network } = this.#options;
     const slot = await network.acquire(`template-${key}`);
     undo.defer(() => network.release(`template-${key}`));
@@ -180,14 +175,13 @@ export class TemplateStore {
     cgroupProcs: readonly string[];
   }): Promise<void> {
     const { building, sockets, image, shape, slot, cgroupProcs } = build;
-    const { scratch, uid, vmm, machine } = this.#options;
+    const { scratch, uid, vmm, machine, log } = this.#options;
     const base = await scratch.ensureBase(shape.diskMiB);
     const overlayDirectory = join(building, 'disk');
     mkdirSync(overlayDirectory, { mode: 0o711 });
     const overlayPath = join(overlayDirectory, overlayName(0));
     copyOverlay(base.overlayPath, overlayPath, uid);
     const ramPath = join(building, 'ram');
-    makeRamFile(ramPath, shape.memMiB, uid);
     const disks = {
       imagePath: image.path,
       scratchBasePath: base.basePath,
@@ -205,17 +199,8 @@ export class TemplateStore {
       openTap,
       cgroupProcs,
     };
-    const vm = await vmm.boot(launch, ramPath);
+    const { vm, session } = await bootInTime({ vmm, launch, ramPath, log });
     try {
-      const session = await AgentSession.open({
-        socketDirectory: sockets,
-        generation: 1,
-        timeoutMs: BOOT_TIMEOUT_MS,
-        answerTimeoutMs: FIRST_TIME_TIMEOUT_MS,
-        assertAlive: () => {
-          if (!isAlive(vm.identity)) throw new Error('QEMU ended while the template booted');
-        },
-      });
       await session.call('POST', '/prepare', {});
       const network = addressesOf(slot);
       await rehearse(session, { generation: TEMPLATE_GENERATION, image: image.config, network });
@@ -236,20 +221,6 @@ export class TemplateStore {
 
 function hash(bound: Readonly<Record<string, unknown>>): string {
   return createHash('sha256').update(JSON.stringify(bound)).digest('hex').slice(0, 32);
-}
-
-function makeDirectories(building: string, sockets: string, uid: number): void {
-  rmSync(building, { recursive: true, force: true });
-  mkdirSync(building, { mode: 0o711 });
-  rmSync(sockets, { recursive: true, force: true });
-  mkdirSync(sockets, { mode: 0o700 });
-  giveTo(sockets, uid);
-}
-
-function makeRamFile(path: string, memMiB: number, uid: number): void {
-  writeFileSync(path, '', { mode: 0o600 });
-  truncateSync(path, memMiB * 1024 * 1024);
-  giveTo(path, uid);
 }
 
 async function freezeDurably(path: string): Promise<void> {

@@ -1,0 +1,34 @@
+/** What the kernel of a sandbox takes its timer to count: measured while its template booted, and wrong on a busy host. */
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { describe, it } from 'node:test';
+import { shared } from './fixtures/shared.ts';
+
+const BUSY_PROCESSES = 2;
+/** The counts of a nanosecond that the kernel reckons with, for one every 16 ns, shifted by 32 bits. */
+const TRUE_MULT = 2 ** 32 / 16;
+const MULTS = `awk '/Per CPU device/ { cpu = 1 } cpu && /mult/ { print $2 }' /proc/timer_list`;
+
+describe('timers of sandboxes whose template booted on a busy host', () => {
+  for (const vcpus of [1, 2])
+    it(`count as fast as the kernel takes them to, with ${vcpus} processors`, async () => {
+      const { api } = await shared();
+      const load = Array.from({ length: BUSY_PROCESSES }, () =>
+        spawn(process.execPath, ['-e', 'for (;;);'], { stdio: 'ignore', timeout: 300_000 }),
+      );
+      try {
+        // Nobody else has this shape, so that it is booted here.
+        const { id } = await api.create({ image: 'coppice/base:1', mem_mib: 311, vcpus, timeout: 0 });
+        const { stdout } = await api.exec(id, MULTS);
+        await api.destroy(id);
+        const mults = stdout.trim().split('\n').map(Number);
+        assert.equal(mults.length, vcpus);
+        for (const mult of mults) {
+          const late = mult / TRUE_MULT - 1;
+          assert.ok(late < 0.006 && late > -0.11, `every wait is longer by ${(100 * late).toFixed(2)} %`);
+        }
+      } finally {
+        for (const each of load) each.kill('SIGKILL');
+      }
+    });
+});

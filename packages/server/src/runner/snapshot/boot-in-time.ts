@@ -1,0 +1,71 @@
+/** The cold boot of a VM that becomes a template. */
+import { mkdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import type { Logger } from 'pino';
+import { AgentSession } from '../agent-client/agent-session.ts';
+import { isInTime, readTimer } from '../agent-client/guest-timer.ts';
+import { isAlive } from '../vmm/host-process.ts';
+import { giveTo } from '../vmm/vm-accounts.ts';
+import type { VmHandle, VmLaunch, Vmm } from '../vmm/vmm.ts';
+
+/** Cold boot under emulation takes some seconds; on a busy machine a multiple of that. */
+const BOOT_TIMEOUT_MS = 120_000;
+/** Of what the agent does then for the first time, with an image that nobody has read yet. */
+const FIRST_TIME_TIMEOUT_MS = 60_000;
+/** On two cores with four busy processes every second boot finds a good rate. */
+const MAX_BOOTS = 8;
+
+export interface Boot {
+  vmm: Vmm;
+  launch: VmLaunch;
+  /** Made anew for each boot. */
+  ramPath: string;
+  log: Logger;
+}
+
+/**
+ * Boots until the guest's timers are in time; a guest that never found the right rate is better than none. Leaves no VM when
+ * it fails.
+ */
+export async function bootInTime(boot: Boot): Promise<{ vm: VmHandle; session: AgentSession }> {
+  for (let boots = 1; ; boots += 1) {
+    const booted = await bootOnce(boot);
+    const { vm, session } = booted;
+    try {
+      const timer = await readTimer(session);
+      if (isInTime(timer)) return booted;
+      boot.log.warn({ timer, boots }, 'a guest found a wrong rate of its timer while it booted');
+      if (boots === MAX_BOOTS) return booted;
+    } catch (error) {
+      await vm.kill();
+      throw error;
+    }
+    session.close();
+    await vm.kill();
+  }
+}
+
+async function bootOnce({ vmm, launch, ramPath }: Boot): Promise<{ vm: VmHandle; session: AgentSession }> {
+  const { socketDirectory, uid, shape } = launch;
+  rmSync(socketDirectory, { recursive: true, force: true });
+  mkdirSync(socketDirectory, { mode: 0o700 });
+  giveTo(socketDirectory, uid);
+  writeFileSync(ramPath, '', { mode: 0o600 });
+  truncateSync(ramPath, shape.memMiB * 1024 * 1024);
+  giveTo(ramPath, uid);
+  const vm = await vmm.boot(launch, ramPath);
+  try {
+    const session = await AgentSession.open({
+      socketDirectory,
+      generation: 1,
+      timeoutMs: BOOT_TIMEOUT_MS,
+      answerTimeoutMs: FIRST_TIME_TIMEOUT_MS,
+      assertAlive: () => {
+        if (!isAlive(vm.identity)) throw new Error('QEMU ended while the template booted');
+      },
+    });
+    return { vm, session };
+  } catch (error) {
+    await vm.kill();
+    throw error;
+  }
+}
