@@ -18,7 +18,7 @@ const MAX_LATE = 0.005;
 /** A timer that comes too early is set again for the rest, which costs a wake-up. */
 const MAX_EARLY = 0.1;
 
-export async function readTimer(session: AgentSession): Promise<GuestTimer> {
+export async function readTimer(session: Pick<AgentSession, 'call'>): Promise<GuestTimer> {
   return GuestTimer.parse(await session.call('GET', '/timer'));
 }
 

@@ -22,18 +22,25 @@ export interface Boot {
   log: Logger;
 }
 
-/**
- * Boots until the guest's timers are in time; a guest that never found the right rate is better than none. Leaves no VM when
- * it fails.
- */
-export async function bootInTime(boot: Boot): Promise<{ vm: VmHandle; session: AgentSession }> {
+interface Booted {
+  vm: Pick<VmHandle, 'kill'>;
+  session: Pick<AgentSession, 'call' | 'close'>;
+}
+
+/** Leaves no VM when it fails. */
+export function bootInTime(boot: Boot): Promise<{ vm: VmHandle; session: AgentSession }> {
+  return repeatUntilInTime(() => bootOnce(boot), boot.log);
+}
+
+/** Until the guest's timers are in time; a guest that never found the right rate is better than none. */
+export async function repeatUntilInTime<T extends Booted>(boot: () => Promise<T>, log: Logger): Promise<T> {
   for (let boots = 1; ; boots += 1) {
-    const booted = await bootOnce(boot);
+    const booted = await boot();
     const { vm, session } = booted;
     try {
       const timer = await readTimer(session);
       if (isInTime(timer)) return booted;
-      boot.log.warn({ timer, boots }, 'a guest found a wrong rate of its timer while it booted');
+      log.warn({ timer, boots }, 'a guest found a wrong rate of its timer while it booted');
       if (boots === MAX_BOOTS) return booted;
     } catch (error) {
       await vm.kill();

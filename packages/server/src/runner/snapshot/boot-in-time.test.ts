@@ -1,0 +1,63 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import { repeatUntilInTime } from './boot-in-time.ts';
+
+const RIGHT = { device: 'lapic', rate_hz: 62_500_000 };
+const WRONG = { device: 'lapic', rate_hz: 91_136_000 };
+
+/** Boots whose guests answer `answers` in turn, the last one for ever. */
+function newBoots(...answers: unknown[]) {
+  const boots: { kills: number; isOpen: boolean }[] = [];
+  const boot = () => {
+    const booted = { kills: 0, isOpen: true };
+    boots.push(booted);
+    const answer = answers[Math.min(boots.length, answers.length) - 1];
+    const session = {
+      call: () => (answer instanceof Error ? Promise.reject(answer) : Promise.resolve(answer)),
+      close: () => void (booted.isOpen = false),
+    };
+    return Promise.resolve({
+      vm: { kill: () => Promise.resolve(void (booted.kills += 1)) },
+      session,
+      booted,
+    });
+  };
+  return { boots, boot };
+}
+
+const log = pino({ level: 'silent' });
+
+test('a guest whose timer is right is taken at once', async () => {
+  const { boots, boot } = newBoots(RIGHT);
+  const { booted } = await repeatUntilInTime(boot, log);
+  assert.deepEqual(boots, [{ kills: 0, isOpen: true }]);
+  assert.equal(booted, boots[0]);
+});
+
+test('one that found a wrong rate is ended, and booted again', async () => {
+  const { boots, boot } = newBoots(WRONG, { device: 'pit', rate_hz: 1_193_182 }, RIGHT);
+  const { booted } = await repeatUntilInTime(boot, log);
+  const ended = { kills: 1, isOpen: false };
+  assert.deepEqual(boots, [ended, ended, { kills: 0, isOpen: true }]);
+  assert.equal(booted, boots[2]);
+});
+
+test('one that never finds the right rate is taken in the end', async () => {
+  const { boots, boot } = newBoots(WRONG);
+  const { booted } = await repeatUntilInTime(boot, log);
+  assert.equal(boots.length, 8);
+  assert.equal(booted, boots[7]);
+  assert.deepEqual(booted, { kills: 0, isOpen: true });
+});
+
+test('one that says nothing that can be understood is ended', async () => {
+  for (const answer of [new Error('no'), {}, { device: 'lapic', rate_hz: '62500000' }]) {
+    const { boots, boot } = newBoots(answer);
+    await assert.rejects(repeatUntilInTime(boot, log));
+    assert.deepEqual(
+      boots.map(({ kills }) => kills),
+      [1],
+    );
+  }
+});
