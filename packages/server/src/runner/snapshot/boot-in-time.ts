@@ -11,7 +11,7 @@ import type { VmHandle, VmLaunch, Vmm } from '../vmm/vmm.ts';
 const BOOT_TIMEOUT_MS = 120_000;
 /** Of what the agent does then for the first time, with an image that nobody has read yet. */
 const FIRST_TIME_TIMEOUT_MS = 60_000;
-/** On two cores with four busy processes every second boot finds a good rate. */
+/** With four busy processes beside them on two cores, up to every second boot finds a wrong rate. */
 const MAX_BOOTS = 8;
 
 export interface Boot {
