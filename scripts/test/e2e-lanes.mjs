@@ -15,6 +15,7 @@ export const ALONE = new Set([
   'cgroup-v2.test.ts',
   'doctor.test.ts',
   'greedy-guests.test.ts',
+  'guest-timer.test.ts',
   'stream-load.test.ts',
   'warm-pool.test.ts',
 ]);
