@@ -23,6 +23,7 @@ interface ProcessStat {
   state: string;
   startTicks: number;
   cpuTicks: number;
+  threads: number;
 }
 
 function findStat(pid: number): ProcessStat | undefined {
@@ -37,6 +38,7 @@ function findStat(pid: number): ProcessStat | undefined {
   return {
     state: fields[0] ?? 'X',
     cpuTicks: Number(fields[11]) + Number(fields[12]),
+    threads: Number(fields[17]),
     startTicks: Number(fields[19]),
   };
 }
@@ -46,12 +48,14 @@ export function findIdentity(pid: number): ProcessIdentity | undefined {
   return stat === undefined ? undefined : { pid, startTicks: stat.startTicks };
 }
 
-/** False for a zombie too: it runs nothing and holds nothing. */
+/**
+ * False for a zombie too: it runs nothing and holds nothing. But the first thread of a process that is ending becomes one
+ * while others still hold its files.
+ */
 export function isAlive(identity: ProcessIdentity): boolean {
   const stat = findStat(identity.pid);
-  return (
-    stat !== undefined && stat.startTicks === identity.startTicks && stat.state !== 'Z' && stat.state !== 'X'
-  );
+  if (stat === undefined || stat.startTicks !== identity.startTicks || stat.state === 'X') return false;
+  return stat.state !== 'Z' || stat.threads > 1;
 }
 
 /** CPU time (user and system) and peak resident memory; undefined when the process is gone. */

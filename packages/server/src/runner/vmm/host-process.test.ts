@@ -1,0 +1,32 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { pollUntil } from '../../lib/deadline.ts';
+import { findIdentity, isAlive, killAndWait } from './host-process.ts';
+
+/** Ends its first thread alone; those of the engine stay. */
+const HEADLESS = `
+  import koffi from 'koffi';
+  const SYS_EXIT = 60;
+  koffi.load('libc.so.6').func('long syscall(long number, long status)')(SYS_EXIT, 0);`;
+
+test('a process whose first thread has ended is alive while others hold its files', async () => {
+  const child = spawn(process.execPath, ['--input-type=module', '-e', HEADLESS], {
+    stdio: 'ignore',
+    cwd: import.meta.dirname,
+    timeout: 20_000,
+    killSignal: 'SIGKILL',
+  });
+  const ended = once(child, 'exit');
+  const pid = child.pid ?? 0;
+  const identity = findIdentity(pid)!;
+  await pollUntil({ step: 'the end of the first thread', timeoutMs: 10_000, intervalMs: 10 }, () =>
+    / Z /u.test(readFileSync(`/proc/${pid}/stat`, 'latin1')) ? true : undefined,
+  );
+  assert.equal(isAlive(identity), true);
+  await killAndWait(identity);
+  assert.equal(isAlive(identity), false);
+  await ended;
+});
