@@ -1,10 +1,9 @@
 /** The cold boot of a VM that becomes a template. */
-import { mkdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import type { Logger } from 'pino';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import { isInTime, readTimer } from '../agent-client/guest-timer.ts';
+import { makeBootFiles } from '../vmm/boot-files.ts';
 import { isAlive } from '../vmm/host-process.ts';
-import { giveTo } from '../vmm/vm-accounts.ts';
 import type { VmHandle, VmLaunch, Vmm } from '../vmm/vmm.ts';
 
 /** Cold boot under emulation takes some seconds; on a busy machine a multiple of that. */
@@ -35,44 +34,35 @@ export function bootInTime(boot: Boot): Promise<{ vm: VmHandle; session: AgentSe
 /** Until the guest's timers are in time; a guest that never found the right rate is better than none. */
 export async function repeatUntilInTime<T extends Booted>(boot: () => Promise<T>, log: Logger): Promise<T> {
   for (let boots = 1; ; boots += 1) {
+    await using undo = new AsyncDisposableStack();
     const booted = await boot();
-    const { vm, session } = booted;
-    try {
-      const timer = await readTimer(session);
-      if (isInTime(timer)) return booted;
-      log.warn({ timer, boots }, 'a guest found a wrong rate of its timer while it booted');
-      if (boots === MAX_BOOTS) return booted;
-    } catch (error) {
-      await vm.kill();
-      throw error;
+    undo.defer(() => booted.vm.kill());
+    const timer = await readTimer(booted.session);
+    const isRight = isInTime(timer);
+    if (!isRight) log.warn({ timer, boots }, 'a guest found a wrong rate of its timer while it booted');
+    if (isRight || boots === MAX_BOOTS) {
+      undo.move();
+      return booted;
     }
-    session.close();
-    await vm.kill();
+    booted.session.close();
   }
 }
 
 async function bootOnce({ vmm, launch, ramPath }: Boot): Promise<{ vm: VmHandle; session: AgentSession }> {
   const { socketDirectory, uid, shape } = launch;
-  rmSync(socketDirectory, { recursive: true, force: true });
-  mkdirSync(socketDirectory, { mode: 0o700 });
-  giveTo(socketDirectory, uid);
-  writeFileSync(ramPath, '', { mode: 0o600 });
-  truncateSync(ramPath, shape.memMiB * 1024 * 1024);
-  giveTo(ramPath, uid);
+  makeBootFiles({ socketDirectory, ramPath, memMiB: shape.memMiB, uid });
+  await using undo = new AsyncDisposableStack();
   const vm = await vmm.boot(launch, ramPath);
-  try {
-    const session = await AgentSession.open({
-      socketDirectory,
-      generation: 1,
-      timeoutMs: BOOT_TIMEOUT_MS,
-      answerTimeoutMs: FIRST_TIME_TIMEOUT_MS,
-      assertAlive: () => {
-        if (!isAlive(vm.identity)) throw new Error('QEMU ended while the template booted');
-      },
-    });
-    return { vm, session };
-  } catch (error) {
-    await vm.kill();
-    throw error;
-  }
+  undo.defer(() => vm.kill());
+  const session = await AgentSession.open({
+    socketDirectory,
+    generation: 1,
+    timeoutMs: BOOT_TIMEOUT_MS,
+    answerTimeoutMs: FIRST_TIME_TIMEOUT_MS,
+    assertAlive: () => {
+      if (!isAlive(vm.identity)) throw new Error('QEMU ended while the template booted');
+    },
+  });
+  undo.move();
+  return { vm, session };
 }

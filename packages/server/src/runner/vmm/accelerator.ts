@@ -3,16 +3,7 @@
  * prove nothing: on some hosts the guest then aborts or hangs. The answer holds for one boot of the host and
  * one QEMU.
  */
-import {
-  accessSync,
-  constants,
-  existsSync,
-  mkdirSync,
-  readFileSync,
-  rmSync,
-  truncateSync,
-  writeFileSync,
-} from 'node:fs';
+import { accessSync, constants, existsSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { z } from 'zod';
@@ -21,8 +12,8 @@ import { withDeadline } from '../../lib/deadline.ts';
 import { Accelerator } from '../../lib/runner-protocol.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import type { Machine } from '../machine/machine-store.ts';
+import { makeBootFiles } from './boot-files.ts';
 import { hostBootId, isAlive } from './host-process.ts';
-import { giveTo } from './vm-accounts.ts';
 import type { Vmm } from './vmm.ts';
 
 /** A KVM guest answers in half a second; one that hangs never does. */
@@ -108,12 +99,8 @@ export interface BootOptions extends Pick<ProbeOptions, 'vmm' | 'machine' | 'dir
 /** Boots the guest kernel without any disk until the agent answers, and ends it. */
 export async function bootOnce(options: BootOptions): Promise<void> {
   const { directory, uid, vmm, machine, accelerator, timeoutMs, signal } = options;
-  rmSync(directory, { recursive: true, force: true });
-  mkdirSync(directory, { recursive: true, mode: 0o700 });
   const ramPath = join(directory, 'ram');
-  writeFileSync(ramPath, '');
-  truncateSync(ramPath, PROBE_MEM_MIB * 1024 * 1024);
-  for (const path of [directory, ramPath]) giveTo(path, uid);
+  makeBootFiles({ socketDirectory: directory, ramPath, memMiB: PROBE_MEM_MIB, uid });
   const shape = { accelerator, vcpus: 1, memMiB: PROBE_MEM_MIB };
   try {
     const launch = {
