@@ -11,7 +11,7 @@
 import { z } from 'zod';
 import { canonicalize } from './canonical-json.ts';
 import { CredentialEndpoint } from './credentials.ts';
-import { Timestamp } from './fields.ts';
+import { boundedIntText, Timestamp } from './fields.ts';
 import { STATUS_REASONS } from './lifecycle.ts';
 
 const Shape = { image: z.string(), vcpus: z.int(), mem_mib: z.int(), disk_mib: z.int() };
@@ -124,11 +124,7 @@ const Flag = z
 export const AuditQuery = z.strictObject({
   follow: Flag.describe('Goes on with entries as they come, until the sandbox has ended.'),
   head: Flag.describe('Answers only what the last entry is.'),
-  after: z.coerce
-    .number({ error: 'must be a whole number' })
-    .pipe(z.int({ error: 'must be a whole number' }).min(0, { error: 'must not be negative' }))
-    .default(0)
-    .describe('Begins behind the entry of this `seq`.'),
+  after: boundedIntText(0, Number.MAX_SAFE_INTEGER, 0).describe('Begins behind the entry of this `seq`.'),
 });
 export type AuditQuery = z.infer<typeof AuditQuery>;
 

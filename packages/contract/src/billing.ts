@@ -1,6 +1,6 @@
 /** Wire form of what was used and what it costs: the rollup, the history, and the statement of a month. */
 import { z } from 'zod';
-import { boundedInt, boundedText, Timestamp } from './fields.ts';
+import { boundedIntText, boundedText, Timestamp } from './fields.ts';
 import { LabelFilter, ListSandboxesQuery } from './sandbox.ts';
 import { STATUS_REASONS } from './lifecycle.ts';
 
@@ -75,11 +75,7 @@ export const StatementParams = z.strictObject({
 /** Query of `GET /v1/statements/{month}`. */
 export const StatementQuery = z.strictObject({
   format: z.enum(['json', 'csv'], { error: 'must be json or csv' }).default('json'),
-  limit: z.coerce
-    .number({ error: 'must be a whole number from 1 to 1000' })
-    .pipe(boundedInt(1, 1000))
-    .default(100)
-    .describe('Of the lines; the sums are always those of the whole month.'),
+  limit: boundedIntText(1, 1000, 100).describe('Of the lines; the sums are always those of the whole month.'),
   cursor: z
     .string()
     .regex(/^run[0-9a-f]{20}$/, { error: 'is not one that a Link header gave; begin without it' })

@@ -12,7 +12,10 @@ const MAX_ENV_ENTRIES = 1024;
 
 const Env = z
   .record(
-    z.string().regex(/^[^=\0]{1,256}$/, { error: 'a variable name is 1–256 characters without "=" and NUL' }),
+    // oxlint-disable-next-line no-control-regex -- NUL is what it refuses
+    z
+      .string()
+      .regex(/^[^=\x00]{1,256}$/, { error: 'a variable name is 1–256 characters without "=" and NUL' }),
     boundedText(0, MAX_COMMAND_BYTES),
     { error: 'must be an object of strings' },
   )

@@ -10,9 +10,12 @@ const MAX_PREVIEW_S = 30 * 86_400;
 export const DEFAULT_PREVIEW_S = 3600;
 
 /** A port as it stands in a path. */
-export const PortText = z.string().refine((text) => /^[1-9]\d{0,4}$/.test(text) && Number(text) <= MAX_PORT, {
-  error: `must be a whole number from 1 to ${MAX_PORT}`,
-});
+export const PortText = z
+  .string()
+  .refine((text) => /^[1-9]\d{0,4}$/.test(text) && Number(text) <= MAX_PORT, {
+    error: `must be a whole number from 1 to ${MAX_PORT}`,
+  })
+  .meta({ type: 'integer', minimum: 1, maximum: MAX_PORT });
 
 /** Body of `POST /v1/runs/{id}/tickets`. */
 export const CreateTicketRequest = z

@@ -1,7 +1,7 @@
 /** Wire form of sandboxes: what creates one, what describes one, what its end answers. */
 import { z } from 'zod';
 import { Credentials, CredentialsV2 } from './credentials.ts';
-import { boundedInt, boundedText, Timestamp } from './fields.ts';
+import { boundedInt, boundedIntText, boundedText, Timestamp } from './fields.ts';
 import { SANDBOX_OPERATIONS, SANDBOX_STATES, STATUS_REASONS } from './lifecycle.ts';
 import { NetworkProfileName, NetworkRules } from './network-policy/network-schemas.ts';
 
@@ -145,10 +145,7 @@ const StatusFilter = z.enum(SANDBOX_STATES, { error: `must be one of ${SANDBOX_S
 
 /** Query of `GET /v1/runs`. `label` and `status` may be repeated: all labels must match, any status. */
 export const ListSandboxesQuery = z.strictObject({
-  limit: z.coerce
-    .number({ error: 'must be a whole number from 1 to 500' })
-    .pipe(boundedInt(1, 500))
-    .default(100),
+  limit: boundedIntText(1, 500, 100),
   cursor: z.string().max(256).optional(),
   label: z.union([LabelFilter.transform((one) => [one]), z.array(LabelFilter).max(8)]).optional(),
   status: z.union([StatusFilter.transform((one) => [one]), z.array(StatusFilter).max(8)]).optional(),

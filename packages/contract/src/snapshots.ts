@@ -1,6 +1,6 @@
 /** Wire form of snapshots. */
 import { z } from 'zod';
-import { boundedInt, boundedText, Timestamp } from './fields.ts';
+import { boundedIntText, boundedText, Timestamp } from './fields.ts';
 
 const MAX_NAME_BYTES = 128;
 
@@ -38,10 +38,7 @@ export type SnapshotRecord = z.infer<typeof SnapshotRecord>;
 
 /** Query of `GET /v1/snapshots`. */
 export const ListSnapshotsQuery = z.strictObject({
-  limit: z.coerce
-    .number({ error: 'must be a whole number from 1 to 500' })
-    .pipe(boundedInt(1, 500))
-    .default(100),
+  limit: boundedIntText(1, 500, 100),
   cursor: z.string().max(256).optional(),
   run_id: z.string().max(64).optional().describe('Only those of this sandbox.'),
 });

@@ -51,13 +51,16 @@ const Side = z
   .int({ error: sideError })
   .min(1, { error: sideError })
   .max(MAX_TERMINAL_SIDE, { error: sideError });
-const SideText = z
-  .string()
-  .refine((text) => /^[1-9]\d{0,3}$/.test(text) && Number(text) <= MAX_TERMINAL_SIDE, { error: sideError });
+const sideText = (standard: number) =>
+  z
+    .string()
+    .refine((text) => /^[1-9]\d{0,3}$/.test(text) && Number(text) <= MAX_TERMINAL_SIDE, { error: sideError })
+    .default(String(standard))
+    .meta({ type: 'integer', minimum: 1, maximum: MAX_TERMINAL_SIDE, default: standard });
 
 export const TerminalQuery = ShellQuery.extend({
-  cols: SideText.default('80'),
-  rows: SideText.default('24'),
+  cols: sideText(80),
+  rows: sideText(24),
   command: boundedText(1, MAX_COMMAND_BYTES)
     .optional()
     .describe('Run as `/bin/sh -c <command>`. Default: an interactive bash, else sh.'),
