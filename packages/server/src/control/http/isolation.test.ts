@@ -135,7 +135,7 @@ function bodyOf({ method, id }: Operation): { body?: unknown } {
 
 const isAccount = ({ path }: Operation): boolean => path.startsWith('/account/');
 const isOpen = ({ id, path }: Operation): boolean =>
-  path === '/healthz' || id === 'signUp' || id === 'signIn';
+  ['/healthz', '/openapi.json'].includes(path) || id === 'signUp' || id === 'signIn';
 const withoutBody = (text: string): unknown => (text === '' ? undefined : JSON.parse(text));
 
 async function ask(operation: Operation, headers: Record<string, string>, apiKey: string | null) {

@@ -15,7 +15,7 @@ import { addPreviewOrigin } from './endpoints/preview-origin.ts';
 import { answerError, buildErrorBody, JSON_BODY_BYTES } from './error-mapper.ts';
 import { addExposure, TlsServers } from './exposure.ts';
 import { addJsonBody } from './json-body.ts';
-import { addOpenApi } from './openapi.ts';
+import { addOpenApi } from './openapi/openapi.ts';
 import type { HttpParts } from './parts.ts';
 import { addProxiedMethods, buildRewrite } from './proxied-route.ts';
 import { limitRate } from './rate-limit.ts';

@@ -1,10 +1,11 @@
 /** The OpenAPI 3.1 document, made from the schemas that requests are checked and answers are written with. */
 import swagger from '@fastify/swagger';
-import { jsonSchemaTransform, jsonSchemaTransformObject } from 'fastify-type-provider-zod';
-import { SESSION_COOKIE } from './account/session-cookie.ts';
-import type { App } from './app.ts';
-
-const INPUT = 'Input';
+import { jsonSchemaTransformObject } from 'fastify-type-provider-zod';
+import { z } from 'zod';
+import { SESSION_COOKIE } from '../account/session-cookie.ts';
+import type { App } from '../app.ts';
+import { finishDocument } from './document.ts';
+import { describeRoute } from './operations.ts';
 
 export async function addOpenApi(app: App, version: string): Promise<void> {
   await app.register(swagger, {
@@ -14,10 +15,18 @@ export async function addOpenApi(app: App, version: string): Promise<void> {
         title: 'Coppice',
         version,
         description: 'Self-hosted microVM sandboxes for code you do not trust.',
+        license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
       },
       components: {
         securitySchemes: {
-          apiKey: { type: 'http', scheme: 'bearer' },
+          apiKey: { type: 'http', scheme: 'bearer', description: 'An API key: `cop_live_<region>_…`' },
+          ticket: { type: 'apiKey', in: 'query', name: 'ticket', description: 'Of `POST …/tickets`, once.' },
+          token: {
+            type: 'apiKey',
+            in: 'query',
+            name: 'token',
+            description: 'An API key. A ticket is safer.',
+          },
           session: { type: 'apiKey', in: 'cookie', name: SESSION_COOKIE },
         },
       },
@@ -29,64 +38,22 @@ export async function addOpenApi(app: App, version: string): Promise<void> {
       ],
       security: [{ apiKey: [] }],
     },
-    transform: jsonSchemaTransform,
-    transformObject: (document) => tidyDocument(jsonSchemaTransformObject(document)),
+    transform: describeRoute,
+    transformObject: (document) => finishDocument(jsonSchemaTransformObject(document)),
   });
-  app.get('/openapi.json', { schema: { hide: true } }, async (_request, reply) =>
-    reply.type('application/json; charset=utf-8').send(JSON.stringify(app.swagger())),
-  );
-}
-
-type Document = ReturnType<typeof jsonSchemaTransformObject>;
-type Schemas = Record<string, unknown>;
-
-/**
- * Every named schema comes twice, as input and as output. Requests keep the strict input form, under the plain name;
- * answers lose `additionalProperties: false`, with which a new field in an answer would break generated clients.
- */
-function tidyDocument(document: Document): Document {
-  const { paths, components } = document as { paths?: unknown; components?: { schemas?: Schemas } };
-  const schemas = components?.schemas ?? {};
-  const isInput = (name: string) =>
-    name.endsWith(INPUT) && Object.hasOwn(schemas, name.slice(0, -INPUT.length));
-  const used = findUsed(schemas, paths);
-  const named: Schemas = {};
-  for (const name of used) {
-    const plain =
-      isInput(name) && !used.has(name.slice(0, -INPUT.length)) ? name.slice(0, -INPUT.length) : name;
-    named[plain] = isInput(name) ? schemas[name] : openUp(schemas[name]);
-  }
-  const text = JSON.stringify({ ...document, components: { ...components, schemas: named } });
-  return JSON.parse(
-    text.replaceAll(REFERENCE, (whole, name: string) => referTo(whole, name, named)),
-  ) as Document;
-}
-
-const REFERENCE = /"#\/components\/schemas\/(\w+)"/g;
-
-function referTo(whole: string, name: string, named: Schemas): string {
-  return Object.hasOwn(named, name) ? whole : `"#/components/schemas/${name.slice(0, -INPUT.length)}"`;
-}
-
-/** Names that the paths refer to, directly or through another schema. */
-function findUsed(schemas: Schemas, paths: unknown): Set<string> {
-  const used = new Set<string>();
-  const visit = (part: unknown) => {
-    for (const [, name] of JSON.stringify(part ?? {}).matchAll(REFERENCE)) {
-      if (name === undefined || used.has(name)) continue;
-      used.add(name);
-      visit(schemas[name]);
-    }
-  };
-  visit(paths);
-  return new Set([...used].sort());
-}
-
-/** Leaves out what says nothing (the limits of a safe integer) or too much. */
-function openUp(schema: unknown): unknown {
-  return JSON.parse(JSON.stringify(schema), (key, value: unknown) => {
-    const isNoise =
-      key === 'additionalProperties' ? value === false : Math.abs(Number(value)) === Number.MAX_SAFE_INTEGER;
-    return isNoise && typeof value !== 'string' ? undefined : value;
+  app.route({
+    method: 'GET',
+    url: '/openapi.json',
+    schema: {
+      operationId: 'getOpenApi',
+      summary: 'This document',
+      security: [],
+      response: { 200: z.looseObject({ openapi: z.string() }).describe('An OpenAPI 3.1 document.') },
+    },
+    handler: async (_request, reply) =>
+      reply
+        .type('application/json; charset=utf-8')
+        .serializer(JSON.stringify)
+        .send(app.swagger() as never),
   });
 }

@@ -1,0 +1,58 @@
+/** What every operation of the OpenAPI document has besides what its route says of itself. */
+import { ERRORS, ErrorAnswer, type ErrorCode } from '@coppice/contract';
+import type { FastifySchema, RouteOptions } from 'fastify';
+import { jsonSchemaTransform } from 'fastify-type-provider-zod';
+import { z } from 'zod';
+
+type Transform = typeof jsonSchemaTransform;
+type Input = Parameters<Transform>[0] & { route: RouteOptions };
+interface ZodSchema extends FastifySchema {
+  body?: z.ZodType;
+  response?: Record<string, unknown>;
+}
+
+/** Set on operations whose body may be left out, until the document is finished. */
+export const OPTIONAL_BODY = 'x-optional-body';
+
+/** Refusals that any call may get: a malformed request, a wrong credential, a limit, a fault, a start or stop. */
+const COMMON_ERRORS = [400, 401, 429, 500, 503];
+
+/** For @fastify/swagger: a route as it is described. */
+export function describeRoute(input: Input): ReturnType<Transform> {
+  const schema = input.schema as ZodSchema | undefined;
+  if (schema === undefined || schema.hide === true) return jsonSchemaTransform(input);
+  const mayLeaveOut = schema.body instanceof z.ZodType && schema.body.safeParse(undefined).success;
+  return jsonSchemaTransform({
+    ...input,
+    schema: {
+      ...schema,
+      ...describeCredentials(input.route),
+      ...(mayLeaveOut ? { [OPTIONAL_BODY]: true } : {}),
+      response: describeAnswers(schema, input),
+    },
+  });
+}
+
+function describeAnswers({ response = {} }: ZodSchema, { url, route }: Input): Record<string, unknown> {
+  const isOpen = url === '/healthz' || url === '/openapi.json';
+  const common = isOpen ? [400, 500, 503] : COMMON_ERRORS;
+  const socket = route.wsHandler === undefined ? {} : { 101: SWITCHED, 404: ErrorAnswer, 409: ErrorAnswer };
+  return { ...Object.fromEntries(common.map((status) => [status, ErrorAnswer])), ...socket, ...response };
+}
+
+const SWITCHED = z.null().describe('The WebSocket is open.');
+
+/** Browsers cannot send headers with a WebSocket: the query may carry the credential instead. */
+function describeCredentials({ config }: RouteOptions): Pick<FastifySchema, 'security'> {
+  const inQuery = config?.credentialInQuery;
+  if (inQuery === undefined) return {};
+  const names = inQuery === 'ticket' ? ['ticket'] : ['ticket', 'token'];
+  return { security: [{ apiKey: [] }, ...names.map((name) => ({ [name]: [] }))] };
+}
+
+/** `400` → "`invalid_request`: A field … `image_not_pinned`: …" */
+export function describeStatus(status: string): string | undefined {
+  const codes = (Object.keys(ERRORS) as ErrorCode[]).filter((code) => String(ERRORS[code].status) === status);
+  if (codes.length === 0) return undefined;
+  return codes.map((code) => `\`${code}\`: ${ERRORS[code].summary}`).join(' ');
+}
