@@ -181,6 +181,17 @@ export const PREREQUISITES = [
     packages: ['chromium'],
   },
   {
+    name: 'python',
+    purpose: 'checks the API against its description, in the tests',
+    scope: 'tests',
+    executable: 'python3',
+    // ensurepip is what makes a venv, and Debian has it in a package of its own.
+    versionArguments: ['-c', 'import ensurepip, sys; print("version", sys.version)'],
+    versionPattern: /version (\d+(?:\.\d+)+)/,
+    minimum: '3.10',
+    packages: ['python3-venv'],
+  },
+  {
     name: 'podman',
     purpose: 'comparison in the benchmark',
     scope: 'bench',

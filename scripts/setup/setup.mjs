@@ -3,6 +3,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ensureAccount } from './account.mjs';
 import { ensureAgent } from './agent.mjs';
+import { ensureApiTests } from './api-tests.mjs';
 import { ensureBaseImage } from './base-image.mjs';
 import { ensureCapture } from './capture.mjs';
 import { ensureInitramfs } from './initramfs.mjs';
@@ -29,7 +30,10 @@ import { ensureSystemPackages } from './system-packages.mjs';
  * @typedef {object} SetupResult
  * @property {string} node  Node.js that runs the service
  * @property {string} [packagedPostgres]  npm's PostgreSQL, for tests: a directory of programs
+ * @property {string} [apiTests]  for tests: a Python interpreter that has schemathesis
  * @property {() => string} getGo  throws where there is none, which only an ordinary user's set-up lets pass
+ *
+ * @typedef {ReadonlyMap<string, import('./prerequisites.mjs').Finding>} Tools
  *
  * @param {SetupOptions} options
  * @returns {Promise<SetupResult>}
@@ -107,8 +111,16 @@ async function setUpLocked(options) {
     postgres_bin: { path: postgresBin },
     node: { path: node },
   });
-  const packaged = options.tests === true ? { packagedPostgres: await ensurePackagedPostgres() } : {};
-  return { node, getGo: () => getTool(tools, 'go').path, ...packaged };
+  const forTests = options.tests === true ? await ensureTestTools(tools) : {};
+  return { node, getGo: () => getTool(tools, 'go').path, ...forTests };
+}
+
+/** @param {Tools} tools */
+async function ensureTestTools(tools) {
+  return {
+    packagedPostgres: await ensurePackagedPostgres(),
+    apiTests: await ensureApiTests(getTool(tools, 'python')),
+  };
 }
 
 /**
@@ -124,7 +136,7 @@ function scopesOf(options) {
 }
 
 /**
- * @param {ReadonlyMap<string, import('./prerequisites.mjs').Finding>} tools
+ * @param {Tools} tools
  * @param {string} name
  */
 function getTool(tools, name) {

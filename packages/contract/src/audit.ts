@@ -116,6 +116,9 @@ export const AuditHead = z
   .meta({ id: 'AuditHead' });
 export type AuditHead = z.infer<typeof AuditHead>;
 
+/** The column is a 32-bit integer. */
+const MAX_SEQ = 2 ** 31 - 1;
+
 const Flag = z
   .enum(['true', 'false'], { error: 'must be true or false' })
   .default('false')
@@ -124,7 +127,7 @@ const Flag = z
 export const AuditQuery = z.strictObject({
   follow: Flag.describe('Goes on with entries as they come, until the sandbox has ended.'),
   head: Flag.describe('Answers only what the last entry is.'),
-  after: boundedIntText(0, Number.MAX_SAFE_INTEGER, 0).describe('Begins behind the entry of this `seq`.'),
+  after: boundedIntText(0, MAX_SEQ, 0).describe('Begins behind the entry of this `seq`.'),
 });
 export type AuditQuery = z.infer<typeof AuditQuery>;
 
