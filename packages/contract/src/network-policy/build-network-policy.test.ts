@@ -157,6 +157,16 @@ test('rules that change nothing are told as warnings, a few of them', () => {
   assert.equal(same.warnings.length, 21);
 });
 
+test('rules for IPv6 are told as warnings, and its catch-all is none in deny', () => {
+  const { warnings } = build({ allow: ['2001:db8:0::/48', 'a.example', '::/0'], deny: ['2a00::7'] });
+  assert.deepEqual(warnings, [
+    'network.allow[0]: "2001:db8::/48" matches nothing, as sandboxes have no IPv6',
+    'network.allow[2]: "::/0" matches nothing, as sandboxes have no IPv6',
+    'network.deny[0]: "2a00::7" matches nothing, as sandboxes have no IPv6',
+  ]);
+  assert.deepEqual(build({ allow: ['a.example'], deny: ['0.0.0.0/0', '::/0'] }).warnings, []);
+});
+
 test('a registry in a private network is allowed by its rule, with a warning as it is not reached', () => {
   const mirrored = makeContext({ registries: { npm: ['10.9.0.5'] } });
   const rules = { allow: ['registry:npm'], deny: [] };

@@ -1,5 +1,6 @@
 /** Rules that change nothing. They do no harm, but their author meant something by them. */
 import { findClosedFault } from './closed-addresses.ts';
+import { isIpv4 } from './ip-address.ts';
 import type { PlacedRule, ReadRules } from './read-rules.ts';
 import type { RuleContext } from './rule-context.ts';
 import { showRule } from './rule-faults.ts';
@@ -12,6 +13,7 @@ export function listUselessRules({ allow, deny }: ReadRules, { opened }: RuleCon
   const found = [
     ...listRepeated(allow),
     ...listRepeated(deny),
+    ...[...allow, ...deny].flatMap(describeIpv6),
     ...allow.flatMap((placed) => describeDenied(placed, denied)),
     ...allow.flatMap((placed) => describeClosed(placed, opened)),
   ];
@@ -31,6 +33,12 @@ function listRepeated(rules: readonly PlacedRule[]): string[] {
 function describeDenied({ place, rule }: PlacedRule, denied: RuleTable): string[] {
   const cover = findCoveringRule(denied, rule);
   return cover === undefined ? [] : [`${showRule(place, rule.text)} never applies, as ${cover} is denied`];
+}
+
+/** `::/0` in deny does not come to here: it says what holds for the rest. */
+function describeIpv6({ place, rule }: PlacedRule): string[] {
+  if (rule.kind !== 'range' || isIpv4(rule.range.first)) return [];
+  return [`${showRule(place, rule.text)} matches nothing, as sandboxes have no IPv6`];
 }
 
 /** Only hosts of registries come to here closed: what a request writes itself is refused. */

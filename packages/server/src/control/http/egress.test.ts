@@ -150,6 +150,10 @@ test('a change is in force when it is answered, and stands in the audit log', as
   const changed = (await listEvents(id)).find(({ event }) => event === 'policy.changed');
   assert.equal(changed?.data['policy'], 'rules');
   assert.deepEqual(changed?.data['allow'], ['api.test']);
+  const { body: ipv6 } = await put(id, 'network', { network: { allow: ['2001:db8::/32', 'api.test'] } });
+  assert.deepEqual(ipv6.warnings, [
+    'network.allow[0]: "2001:db8::/32" matches nothing, as sandboxes have no IPv6',
+  ]);
   assert.equal((await put(id, 'network', {})).status, 400);
   assert.equal(
     (await put(id, 'network', { network: {}, network_profile: 'openai' })).body.error.code,
