@@ -5,7 +5,7 @@ import {
   compileClosedAddresses,
   compileNetworkPolicy,
   judge,
-  mayResolve,
+  judgeQuestion,
   NetworkRules,
   type CompiledPolicy,
 } from '@coppice/contract';
@@ -93,7 +93,7 @@ function measureMatches(policy: CompiledPolicy): Figure {
       timeEach('by an IPv4 address', (n) => judge(policy, { address: `20.${octets(n)}.9` })),
       timeEach('by an IPv6 address', (n) => judge(policy, { address: `2a00:${n.toString(16)}::9` })),
       timeEach('by an address that matches nothing', (n) => judge(policy, { address: `25.1.${octets(n)}` })),
-      timeEach('on a question to the resolver', (n) => mayResolve(policy, `host-${n}.service.example`)),
+      timeEach('on a question to the resolver', (n) => judgeQuestion(policy, `host-${n}.service.example`)),
     ],
   };
 }

@@ -1,6 +1,8 @@
 /** A stored policy in the form that judges: made once for each policy of a sandbox, 10,000 rules in milliseconds. */
 import { AppError } from '../errors.ts';
 import type { ClosedAddresses } from './closed-addresses.ts';
+import { isIpv4 } from './ip-address.ts';
+import { findCovering, type IpRange } from './ip-range.ts';
 import { opensAll, readNetworkRule, type NetworkRule } from './network-rule.ts';
 import { NetworkPolicy } from './network-schemas.ts';
 import { buildRuleTable, type RuleTable } from './rule-table.ts';
@@ -13,6 +15,8 @@ export interface CompiledPolicy {
   path: NetworkPath;
   /** Whether the name that a connection shows can change its verdict. */
   needsNames: boolean;
+  /** Whether an allow rule could match the address of a name that no rule allows. Guests have IPv4 only. */
+  allowsAddresses: boolean;
   allow: RuleTable;
   deny: RuleTable;
   closed: ClosedAddresses;
@@ -30,6 +34,7 @@ export function compileNetworkPolicy(stored: unknown, closed: ClosedAddresses): 
     default: policy.default,
     path: findNetworkPath(policy),
     needsNames: deny.hasNames || (policy.default === 'deny' && allow.hasNames),
+    allowsAddresses: allow.ranges.some((range) => isReachable(range, deny)),
     allow,
     deny,
     closed,
@@ -39,6 +44,10 @@ export function compileNetworkPolicy(stored: unknown, closed: ClosedAddresses): 
 /** Only a policy that refuses nothing takes the kernel's path. */
 export function findNetworkPath(policy: Pick<NetworkPolicy, 'default' | 'deny'>): NetworkPath {
   return policy.default === 'allow' && policy.deny.length === 0 ? 'kernel' : 'proxy';
+}
+
+function isReachable(range: IpRange, deny: RuleTable): boolean {
+  return isIpv4(range.first) && findCovering(deny.ranges, range) === undefined;
 }
 
 function readStoredRule(text: string): NetworkRule {

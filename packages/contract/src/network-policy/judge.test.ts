@@ -6,13 +6,13 @@ import {
   judge,
   judgeAddress,
   judgeFlow,
+  judgeQuestion,
   judgeResolved,
-  mayResolve,
   type Verdict,
 } from './judge.ts';
 import { compile } from './testing/policies.ts';
 import {
-  modelMayResolve,
+  modelResolution,
   modelVerdict,
   someAddress,
   someDestination,
@@ -59,14 +59,40 @@ test('what the address alone decides no name changes, and a name is waited for o
   );
 });
 
-test('a guest can resolve what could be allowed by name, and nothing else', () => {
+test('a guest can resolve what could be allowed, by its name or by its address, and nothing else', () => {
   fc.assert(
     fc.property(someRules, someName, someAddress, (rules, name, address) => {
       const policy = compile(rules);
-      assert.equal(mayResolve(policy, name), modelMayResolve(rules, name));
-      assert.equal(mayResolve(policy, `${name.toUpperCase()}.`), mayResolve(policy, name));
-      const verdict = judge(policy, { address, name });
-      if (verdict.action === 'allow' && verdict.dial === 'name') assert.ok(mayResolve(policy, verdict.name));
+      const resolution = judgeQuestion(policy, name);
+      assert.equal(resolution, modelResolution(rules, name));
+      assert.equal(judgeQuestion(policy, `${name.toUpperCase()}.`), resolution);
+      const verdict = outcome(judge(policy, { address, name }));
+      if (verdict === 'name') assert.equal(resolution, 'any_address');
+      if (verdict === 'address') assert.notEqual(resolution, 'refused');
+    }),
+    RUNS,
+  );
+});
+
+test('a name that no rule allows resolves to those addresses to which a connection is allowed', () => {
+  fc.assert(
+    fc.property(someRules, someName, someAddress, (rules, name, address) => {
+      const policy = compile(rules);
+      if (judgeQuestion(policy, name) !== 'allowed_addresses') return;
+      const connected = judge(policy, { address, name }).action;
+      assert.equal(judgeResolved(policy, name, address).action, connected);
+    }),
+    RUNS,
+  );
+});
+
+test('a refused name has no address that could be dialled', () => {
+  fc.assert(
+    fc.property(someRules, someName, someAddress, (rules, name, address) => {
+      const policy = compile(rules);
+      if (judgeQuestion(policy, name) !== 'refused') return;
+      assert.equal(judgeResolved(policy, name, address).action, 'deny');
+      assert.equal(judge(policy, { address, name }).action, 'deny');
     }),
     RUNS,
   );
@@ -77,7 +103,8 @@ test('an address that is denied, by a rule or for good, is reached by no name', 
   fc.assert(
     fc.property(someRules, address, someName, (rules, denied, name) => {
       const policy = compile(rules);
-      if (judgeResolved(policy, denied).action === 'allow') return;
+      const refusal = reason(judgeResolved(policy, name, denied));
+      if (refusal === undefined || refusal === 'not_allowed' || isNameDenied(policy, name)) return;
       assert.equal(judge(policy, { address: denied, name }).action, 'deny');
       assert.equal(judge(policy, { address: denied }).action, 'deny');
     }),
@@ -92,7 +119,7 @@ test('an open connection stays open under the policy that it was opened under', 
       const verdict = judge(policy, destination);
       if (verdict.action === 'deny') return;
       const byName = verdict.dial === 'name' ? { address: resolved, name: verdict.name } : undefined;
-      if (byName !== undefined && judgeResolved(policy, resolved).action === 'deny') return;
+      if (byName !== undefined && judgeResolved(policy, byName.name, resolved).action === 'deny') return;
       const flow = judgeFlow(policy, destination, byName ?? { address: destination.address });
       assert.equal(flow.action, 'allow');
     }),
@@ -112,9 +139,10 @@ test('no open connection survives a policy that would refuse where it leads', ()
         const flow = judgeFlow(policy, destination, { address, name: name ?? undefined });
         if (flow.action === 'deny') return;
         assert.equal(judge(policy, destination).action, 'allow');
-        assert.equal(judgeResolved(policy, address).action, 'allow');
-        if (flow.dial === 'name') assert.equal(flow.name, name);
-        else assert.equal(outcome(judge(policy, { ...destination, address })), 'address');
+        if (flow.dial === 'name') {
+          assert.equal(flow.name, name);
+          assert.equal(judgeResolved(policy, flow.name, address).action, 'allow');
+        } else assert.equal(outcome(judge(policy, { ...destination, address })), 'address');
       },
     ),
     RUNS,
@@ -176,21 +204,44 @@ test('an address in place of a name is no name, and must be the one that is conn
     assert.equal(reason(judge(denied, { address: SERVER, name })), 'name_invalid', name);
 });
 
-test('under an allow list of addresses alone no byte is waited for and no name is resolved', () => {
+test('under an allow list of addresses alone no byte is waited for', () => {
   const policy = compile({ allow: ['203.0.113.0/24'], deny: ['203.0.113.9'] });
   assert.equal(policy.needsNames, false);
   assert.equal(outcome(judgeAddress(policy, SERVER)!), 'address');
   assert.equal(outcome(judgeAddress(policy, `::ffff:${SERVER}`)!), 'address');
   assert.equal(reason(judgeAddress(policy, '203.0.113.9')), 'denied_by_rule');
   assert.equal(reason(judgeAddress(policy, '198.51.100.7')), 'not_allowed');
-  assert.equal(mayResolve(policy, 'a.example'), false);
+});
+
+test('under address rules a name resolves to what they allow, under name rules besides to all that it has', () => {
+  const policy = compile({ allow: ['203.0.113.0/24', 'a.example'], deny: ['203.0.113.9', 'evil.example'] });
+  assert.equal(judgeQuestion(policy, 'a.example'), 'any_address');
+  assert.equal(judgeResolved(policy, 'a.example', '198.51.100.7').action, 'allow');
+  assert.equal(judgeQuestion(policy, 'b.example'), 'allowed_addresses');
+  assert.equal(judgeResolved(policy, 'b.example', SERVER).action, 'allow');
+  assert.equal(reason(judgeResolved(policy, 'b.example', '198.51.100.7')), 'not_allowed');
+  assert.equal(reason(judgeResolved(policy, 'b.example', '203.0.113.9')), 'denied_by_rule');
+  assert.equal(reason(judgeResolved(policy, 'b.example', '10.0.0.1')), 'private_address');
+  assert.equal(judgeQuestion(policy, 'evil.example'), 'refused');
+  assert.equal(reason(judgeResolved(policy, 'evil.example', SERVER)), 'denied_by_rule');
+  assert.equal(judgeQuestion(policy, 'b..example'), 'refused');
+});
+
+test('address rules that can match no address of a guest open no name', () => {
+  for (const rules of [
+    { allow: ['2a00::/32'] },
+    { allow: ['::/0'] },
+    { allow: ['203.0.113.8/29'], deny: ['203.0.113.0/24'] },
+    { deny: ['0.0.0.0/0'] },
+  ])
+    assert.equal(judgeQuestion(compile(rules), 'a.example'), 'refused', JSON.stringify(rules));
 });
 
 test('an allowed name at an address of the guest leads to the name, a harmless one at a denied address nowhere', () => {
   const policy = compile({ allow: ['a.example', '*'], deny: ['198.51.100.0/24', 'evil.example'] });
   assert.equal(outcome(judge(policy, { address: SERVER, name: 'a.example' })), 'name');
   assert.equal(reason(judge(policy, { address: '198.51.100.7', name: 'a.example' })), 'denied_by_rule');
-  assert.equal(reason(judgeResolved(policy, '198.51.100.7')), 'denied_by_rule');
+  assert.equal(reason(judgeResolved(policy, 'a.example', '198.51.100.7')), 'denied_by_rule');
   assert.equal(reason(judge(policy, { address: SERVER, name: 'EVIL.example.' })), 'denied_by_rule');
 });
 

@@ -5,6 +5,8 @@
  *     judge           by the name as well, when the guest has shown one, or has not
  *     judgeResolved   by each address to which our resolver resolves the name, if it is the name that is dialled
  *
+ * Before it connects a guest asks for the address of a name: `judgeQuestion` says how far it is answered.
+ *
  * The guest chooses the address and the name independently of each other, so a name counts for nothing at an address of
  * the guest's choice: what a name allows is dialled by that name. Only an address that an address rule allows by itself
  * is dialled as it is. A deny rule that a name or an address matches goes before all of this.
@@ -68,17 +70,34 @@ export function judge(policy: CompiledPolicy, destination: Destination): Verdict
   return { action: 'allow', dial: 'address', rule: undefined };
 }
 
-/** Of an address to which a name was resolved that is allowed: it needs no allow rule of its own. */
-export function judgeResolved(policy: CompiledPolicy, address: string): Verdict {
-  const value = parseIpAddress(address);
-  if (value === undefined) return deny('reserved_address');
-  return findRefusal(policy, value) ?? { action: 'allow', dial: 'address', rule: undefined };
+/**
+ * How far a name is resolved for a guest. What no connection could follow is not asked for: every question that leaves
+ * the host is a way out.
+ *
+ *     refused             a deny rule matches the name, or nothing could allow where it leads
+ *     any_address         the name is allowed, so its addresses need no allow rule
+ *     allowed_addresses   only those that an address rule allows
+ */
+export type NameResolution = 'refused' | 'any_address' | 'allowed_addresses';
+
+export function judgeQuestion(policy: CompiledPolicy, name: string): NameResolution {
+  const folded = foldSeenName(name);
+  if (folded === undefined || isDenied(policy, folded)) return 'refused';
+  if (judgeName(policy, folded).action === 'allow') return 'any_address';
+  return policy.allowsAddresses ? 'allowed_addresses' : 'refused';
 }
 
-/** Whether the guest's resolver may answer `name`: one that no connection could be allowed by is a way out. */
-export function mayResolve(policy: CompiledPolicy, name: string): boolean {
-  const folded = foldSeenName(name);
-  return folded !== undefined && !isDenied(policy, folded) && judgeName(policy, folded).action === 'allow';
+/** Of an address to which our resolver resolved `name`: it needs no allow rule of its own if the name has one. */
+export function judgeResolved(policy: CompiledPolicy, name: string, address: string): Verdict {
+  const value = parseIpAddress(address);
+  if (value === undefined) return deny('reserved_address');
+  const refusal = findRefusal(policy, value);
+  if (refusal !== undefined) return refusal;
+  const resolution = judgeQuestion(policy, name);
+  if (resolution === 'refused') return denyName(policy, name);
+  const rule = findAddressRule(policy.allow, value);
+  if (resolution === 'allowed_addresses' && rule === undefined) return deny('not_allowed');
+  return { action: 'allow', dial: 'address', rule };
 }
 
 /** Of a name on the way of an answer (CNAME): it needs no allow rule, but must not be a denied one. */
@@ -145,6 +164,10 @@ function judgeName(policy: CompiledPolicy, name: string): Verdict {
   const rule = findNameRule(policy.allow, name);
   if (rule === undefined && policy.default === 'deny') return deny('not_allowed');
   return { action: 'allow', dial: 'name', name, rule };
+}
+
+function denyName(policy: CompiledPolicy, name: string): Verdict {
+  return deny(isNameDenied(policy, name) ? 'denied_by_rule' : 'not_allowed');
 }
 
 function isDenied(policy: CompiledPolicy, name: string): boolean {

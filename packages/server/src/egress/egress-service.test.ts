@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { createSocket } from 'node:dgram';
 import { Resolver } from 'node:dns/promises';
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
@@ -12,6 +13,18 @@ function resolverOf(address = GUEST): Resolver {
   resolver.setServers([RESOLVER]);
   resolver.setLocalAddress(address);
   return resolver;
+}
+
+/** A datagram as it is, from the guest. */
+async function askRaw(query: Buffer): Promise<Buffer> {
+  const socket = createSocket('udp4');
+  socket.bind(0, GUEST, () => socket.send(query, 53, RESOLVER));
+  try {
+    const [answer] = (await once(socket, 'message', { signal: AbortSignal.timeout(5000) })) as [Buffer];
+    return answer;
+  } finally {
+    socket.close();
+  }
 }
 
 const codeOf = (asking: Promise<unknown>) =>
@@ -40,17 +53,76 @@ test('under an allow list only names that could be allowed are asked for; the ot
   assert.equal(counters?.names_refused, 2);
 });
 
-test('under a deny list all but the denied are, under ranges alone none, and a new policy holds at once', async () => {
+test('under a deny list all but the denied are, under a lock none, and a new policy holds at once', async () => {
   await using site = await EgressSite.open();
   site.names.set('good.test', [SERVER]);
   await site.setGuest({ deny: ['bad.test'] });
   const resolver = resolverOf();
   assert.deepEqual(await resolver.resolve4('good.test'), [SERVER]);
   assert.equal(await codeOf(resolver.resolve4('bad.test')), 'ENOTFOUND');
-  await site.setGuest({ allow: ['203.0.113.0/24'] });
+  await site.setGuest({ deny: ['0.0.0.0/0'] });
   assert.equal(await codeOf(resolver.resolve4('good.test')), 'ENOTFOUND');
   await site.setGuest({});
   assert.deepEqual(await resolver.resolve4('good.test'), [SERVER]);
+});
+
+test('under address rules a name resolves to the addresses that they allow, which can then be dialled', async () => {
+  await using site = await EgressSite.open();
+  const port = await site.serve((socket) => socket.end('here'));
+  site.names.set('both.test', [OTHER_SERVER, SERVER]);
+  site.names.set('outside.test', [OTHER_SERVER, SERVER]);
+  await site.setGuest({ allow: [`${SERVER}/32`], deny: ['0.0.0.0/0'] });
+  const resolver = resolverOf();
+  assert.deepEqual(await resolver.resolve4('both.test'), [SERVER]);
+  const socket = site.connect(port);
+  socket.write(httpGet('both.test'));
+  assert.equal(await hearOut(socket), 'here');
+  site.names.set('outside.test', [OTHER_SERVER]);
+  assert.equal(await codeOf(resolver.resolve4('outside.test')), 'ENOTFOUND');
+  assert.deepEqual(await site.blocked(), [
+    { domain: 'outside.test', ip: OTHER_SERVER, reason: 'not_allowed', count: 1 },
+  ]);
+  const counters = await site.counters();
+  assert.deepEqual([counters?.names_resolved, counters?.names_refused], [1, 1]);
+});
+
+test('under address rules a guest learns addresses alone: no alias, and no record of another type', async () => {
+  await using site = await EgressSite.open();
+  site.aliases.set('alias.test', 'words.stranger.test');
+  site.names.set('words.stranger.test', [SERVER]);
+  await site.setGuest({ allow: [SERVER] });
+  const resolver = resolverOf();
+  const asks = [
+    resolver.resolve6('alias.test'),
+    resolver.resolveTxt('alias.test'),
+    resolver.resolveCname('alias.test'),
+    resolver.resolvePtr('10.113.0.203.in-addr.arpa'),
+  ];
+  for (const code of await Promise.all(asks.map(codeOf))) assert.equal(code, 'ENODATA');
+  assert.deepEqual(site.asked, [], 'nobody is asked for other types');
+  assert.deepEqual(await resolver.resolve4('alias.test', { ttl: true }), [{ address: SERVER, ttl: 300 }]);
+  assert.deepEqual([...site.askedTypes], [1]);
+  const question = Buffer.from('123401000001000000000000', 'hex');
+  const answer = await askRaw(Buffer.concat([question, Buffer.from('\x05alias\x04test\0\0\x01\0\x01')]));
+  assert.equal(answer.includes('stranger'), false);
+});
+
+test('under names and addresses a name that is allowed has all its addresses, another one those allowed', async () => {
+  await using site = await EgressSite.open();
+  for (const name of ['good.test', 'else.test', 'bad.test', 'to-bad.test'])
+    site.names.set(name, [SERVER, OTHER_SERVER]);
+  site.aliases.set('to-bad.test', 'bad.test');
+  await site.setGuest({ allow: ['good.test', SERVER], deny: ['bad.test'] });
+  const resolver = resolverOf();
+  assert.deepEqual(await resolver.resolve4('good.test'), [SERVER, OTHER_SERVER]);
+  assert.deepEqual(await resolver.resolve4('else.test'), [SERVER]);
+  assert.equal(await codeOf(resolver.resolve4('bad.test')), 'ENOTFOUND');
+  assert.equal(await codeOf(resolver.resolve4('to-bad.test')), 'ENOTFOUND');
+  const told = (await site.blocked(2)) as { domain: string; reason: string }[];
+  assert.deepEqual(
+    told.map(({ domain, reason }) => `${domain} ${reason}`),
+    ['bad.test denied_by_rule', 'to-bad.test denied_by_rule'],
+  );
 });
 
 test('a guest that we were not told of gets a failure, so that it asks again', async () => {

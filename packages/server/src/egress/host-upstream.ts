@@ -35,7 +35,7 @@ export class HostUpstream implements Upstream {
     if (addresses.length === 0) throw new UnreachableError(`${name} has no IPv4 address`);
     const verdicts = addresses.map((address) => ({
       address,
-      verdict: judgeResolved(guest.policy, address),
+      verdict: judgeResolved(guest.policy, name, address),
     }));
     const allowed = verdicts.filter(({ verdict }) => verdict.action === 'allow');
     const [first] = verdicts;

@@ -1,12 +1,13 @@
 /** What policies mean, written as plainly as can be: every rule is looked at, addresses are lists of octets. */
 import fc from 'fast-check';
 import type { NetworkRules } from '../network-schemas.ts';
-import type { Destination } from '../judge.ts';
+import type { Destination, NameResolution } from '../judge.ts';
 
 const NETWORK = '203.0.113.';
 const CATCH_ALLS = ['0.0.0.0/0', '*'];
 const LABELS = ['a', 'b', 'c'];
 const MAX_OCTET = 32;
+const ALL_ADDRESSES = Array.from({ length: MAX_OCTET }, (_, octet) => `${NETWORK}${octet}`);
 
 export type ModelVerdict = 'deny' | 'address' | 'name';
 
@@ -62,9 +63,16 @@ export function modelVerdict(rules: NetworkRules, destination: Destination): Mod
   return letsPass || allow.some((rule) => isNamed(rule, shown)) ? 'name' : 'deny';
 }
 
-export function modelMayResolve(rules: NetworkRules, question: string): boolean {
-  if (rules.deny.some((rule) => isNamed(rule, question))) return false;
-  return defaultOf(rules) === 'allow' || rules.allow.some((rule) => isNamed(rule, question));
+export function modelResolution(rules: NetworkRules, question: string): NameResolution {
+  if (rules.deny.some((rule) => isNamed(rule, question))) return 'refused';
+  if (defaultOf(rules) === 'allow' || rules.allow.some((rule) => isNamed(rule, question)))
+    return 'any_address';
+  const isOpen = (rule: string): boolean => ALL_ADDRESSES.some((address) => isIn(rule, address));
+  const isClosed = (rule: string): boolean =>
+    rules.deny.some((other) =>
+      ALL_ADDRESSES.every((address) => !isIn(rule, address) || isIn(other, address)),
+    );
+  return rules.allow.some((rule) => isOpen(rule) && !isClosed(rule)) ? 'allowed_addresses' : 'refused';
 }
 
 function defaultOf({ allow, deny }: NetworkRules): 'allow' | 'deny' {

@@ -4,7 +4,6 @@ import { connect, type SecureContext, type TLSSocket } from 'node:tls';
 import { judgeResolved, type BlockReason } from '@coppice/contract';
 import type { Guest } from '../guest-table.ts';
 import { RefusedError, UnreachableError, type Dialled, type Upstream } from '../upstream.ts';
-import { judgeName } from './judge-request.ts';
 import { ProxyFault } from './proxy-fault.ts';
 
 /** For look-up, connection and handshake together. */
@@ -52,15 +51,10 @@ async function dialJudged(route: ServiceRoute, signal: AbortSignal): Promise<Dia
       : error;
   }
   // The policy may be another one than when the name was judged.
-  const reason = judgeName(guest.policy, host) ?? judgeAddress(guest, dialled.address);
-  if (reason === undefined) return dialled;
+  const verdict = judgeResolved(guest.policy, host, dialled.address);
+  if (verdict.action === 'allow') return dialled;
   dialled.socket.destroy();
-  throw block(route, reason, dialled.address);
-}
-
-function judgeAddress({ policy }: Guest, address: string): BlockReason | undefined {
-  const verdict = judgeResolved(policy, address);
-  return verdict.action === 'deny' ? verdict.reason : undefined;
+  throw block(route, verdict.reason, dialled.address);
 }
 
 /** Tells the audit log, too. */

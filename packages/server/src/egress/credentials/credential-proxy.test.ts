@@ -112,6 +112,20 @@ test('an address that the network policy refuses is forbidden, too', async () =>
   });
 });
 
+test('a host that no name rule allows is reached at an address that an address rule allows', async () => {
+  await using fixture = await startWith(ok);
+  fixture.guest.restrict({ default: 'deny', allow: ['203.0.113.0/24'] });
+  assert.equal((await fixture.ask('openai/models')).status, 200);
+  fixture.network.address = '198.51.100.7';
+  fixture.guest.restrict({ default: 'deny', allow: ['203.0.113.0/24'] });
+  assert.equal((await fixture.ask('openai/models')).status, 403);
+  const blocked = fixture.guest.notes.filter(({ event }) => event === 'network.blocked');
+  assert.deepEqual(
+    blocked.map(({ data }) => data),
+    [{ domain: OPENAI, ip: '198.51.100.7', port: 443, reason: 'not_allowed', count: 1 }],
+  );
+});
+
 test('a grant whose secret is not there is to be tried again', async () => {
   await using fixture = await startWith(ok);
   fixture.guest.grant(grantOf('openai', { secret: undefined }));

@@ -96,7 +96,8 @@ export class GuestSession implements Disposable {
     const { host, port, target } = judgement.outbound;
     const { outbound } = accepted;
     if (host !== outbound.host || port !== outbound.port || target !== outbound.target) return false;
-    return remoteAddress === undefined || judgeResolved(this.guest.policy, remoteAddress).action === 'allow';
+    if (remoteAddress === undefined) return true;
+    return judgeResolved(this.guest.policy, host, remoteAddress).action === 'allow';
   }
 
   #retireAgents(): void {

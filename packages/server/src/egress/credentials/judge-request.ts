@@ -1,6 +1,6 @@
 /** Everything that is asked of a request before a connection is made for it: form, grant, rules, and the policy by name. */
 import type { IncomingMessage } from 'node:http';
-import { isNameDenied, mayResolve, type BlockReason, type CompiledPolicy } from '@coppice/contract';
+import { isNameDenied, judgeQuestion, type BlockReason, type CompiledPolicy } from '@coppice/contract';
 import { toErrorAnswer, type ErrorAnswer } from './answer-error.ts';
 import { normalizePath, placeUnderBase } from './normalize-path.ts';
 import { buildOutboundRequest, type HeldCredential, type OutboundRequest } from './outbound-request.ts';
@@ -81,8 +81,8 @@ function refused(
   return { kind: 'refused', answer, name: { service: service.name, method, path: text } };
 }
 
-/** Why the policy refuses to have the name dialled. */
+/** Why the policy refuses to have the name resolved, wherever it leads. */
 export function judgeName(policy: CompiledPolicy, host: string): BlockReason | undefined {
-  if (mayResolve(policy, host)) return undefined;
+  if (judgeQuestion(policy, host) !== 'refused') return undefined;
   return isNameDenied(policy, host) ? 'denied_by_rule' : 'not_allowed';
 }

@@ -69,6 +69,24 @@ export function filterDnsAnswer(query: DnsQuery, message: Buffer, bounds: TtlBou
   return buildResult(query, rcode, clampTtls(kept, bounds));
 }
 
+/**
+ * Of an answer to a question for A only the addresses, at the name asked for: names of aliases and of zones are words
+ * of a stranger's, and reach no guest that may know only addresses.
+ */
+export function buildAddressAnswer(query: DnsQuery, addresses: readonly string[], ttl: number): Buffer {
+  const records = addresses.map((address) =>
+    encodeRecord(buildAddressRecord(query, address, ttl), query.name.key),
+  );
+  const message = Buffer.concat([buildDnsAnswer(query, DNS_RCODE.noError), ...records]);
+  message.writeUInt16BE(addresses.length, 6);
+  return message;
+}
+
+function buildAddressRecord({ name }: DnsQuery, address: string, ttl: number): DnsRecord {
+  const data = Buffer.from(address.split('.').map(Number));
+  return { owner: name, type: DNS_TYPE.a, ttl, data, target: undefined };
+}
+
 function isAnswerToQuestion(query: DnsQuery, message: Buffer): boolean {
   const question = message.length > MAX_MESSAGE_BYTES ? undefined : findQuestion(message);
   if (question === undefined || !isAnswer(message)) return false;

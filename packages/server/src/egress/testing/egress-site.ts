@@ -53,6 +53,15 @@ export class EgressSite implements AsyncDisposable {
     return this.#nameServer.names;
   }
 
+  /** Name → the one that it is an alias of. */
+  get aliases(): Map<string, string> {
+    return this.#nameServer.aliases;
+  }
+
+  get askedTypes(): ReadonlySet<number> {
+    return this.#nameServer.askedTypes;
+  }
+
   get asked(): string[] {
     return this.#nameServer.asked;
   }

@@ -2,17 +2,21 @@ import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { HEADER_BYTES } from '../dns-header.ts';
 import { readDnsName, toHostName } from '../dns-name.ts';
-import { dnsMessage, u16 } from './dns-bytes.ts';
+import { dnsMessage, dnsName, u16 } from './dns-bytes.ts';
 
 const PORT = 53;
 const TYPE_A = 1;
+const TYPE_CNAME = 5;
 
 /** An upstream resolver of a test. A name that it does not know has no address. */
 export class NameServer implements Disposable {
   readonly #socket = createSocket('udp4');
   /** Name → addresses. */
   readonly names = new Map<string, string[]>();
+  /** Name → the one that it is an alias of. */
+  readonly aliases = new Map<string, string>();
   readonly asked: string[] = [];
+  readonly askedTypes = new Set<number>();
 
   async listen(address: string): Promise<void> {
     const socket = this.#socket;
@@ -30,12 +34,17 @@ export class NameServer implements Disposable {
     const text = (name && toHostName(name)) ?? '';
     this.asked.push(text);
     const type = query.readUInt16BE(name?.end ?? HEADER_BYTES);
-    const addresses = type === TYPE_A ? (this.names.get(text) ?? []) : [];
-    const answers = addresses.map((address) => ({
-      owner: text,
+    this.askedTypes.add(type);
+    const target = this.aliases.get(text);
+    const aliases = target === undefined ? [] : [{ owner: text, type: TYPE_CNAME, data: dnsName(target) }];
+    const owner = target ?? text;
+    const addresses = type === TYPE_A ? (this.names.get(owner) ?? []) : [];
+    const found = addresses.map((address) => ({
+      owner,
       type: TYPE_A,
       data: Buffer.from(address.split('.').map(Number)),
     }));
+    const answers = [...aliases, ...found];
     const answer = dnsMessage({ flags: 0x81_80, name: text, type, answers });
     return Buffer.concat([u16(query.readUInt16BE(0)), answer.subarray(2)]);
   }
