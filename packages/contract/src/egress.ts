@@ -11,13 +11,24 @@ export const PutNetworkRequest = z
   .meta({ id: 'PutNetworkRequest' });
 export type PutNetworkRequest = z.infer<typeof PutNetworkRequest>;
 
+/** Bytes are counted by the kernel, the rest by processes of the service, in memory. */
 export const NetworkCounters = z
   .object({
-    connections_open: z.int(),
-    connections_allowed: z.int(),
-    connections_blocked: z.int(),
-    bytes_sent: z.int(),
-    bytes_received: z.int(),
+    connections_open: z
+      .int()
+      .nullable()
+      .describe('That a policy has let pass; null while it restricts nothing: the kernel then counts none.'),
+    connections_allowed: z.int().nullable().describe('As connections_open, and those that have ended.'),
+    connections_blocked: z
+      .int()
+      .describe('Connections that the policy has refused, and packets that the host has dropped.'),
+    bytes_sent: z
+      .int()
+      .describe(
+        "Of all packets on the sandbox's network interface, under any policy: headers, DNS and those that were refused " +
+          'included. What the API itself moves (commands, files, ports) does not pass that interface.',
+      ),
+    bytes_received: z.int().describe('As bytes_sent.'),
     names_resolved: z.int(),
     names_refused: z.int(),
     requests_proxied: z.int().describe('With a credential.'),
@@ -31,7 +42,8 @@ export const NetworkRecord = z
     network_profile: z.string().nullable().describe('The profile that the rules were made from.'),
     network: NetworkRules.describe('What is in force; registries and profiles are resolved.'),
     counters: NetworkCounters.nullable().describe(
-      'Since the sandbox was started or resumed; null while it is hibernated, or when they cannot be had.',
+      'Since the sandbox was started, resumed or rolled back; all but the bytes begin again at 0 when the runner, ' +
+        'or its egress process, is restarted. Null while it is hibernated, or when they cannot be had.',
     ),
     warnings: z.array(z.string()).describe('Of a change: rules that change nothing.'),
   })

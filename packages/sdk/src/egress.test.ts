@@ -65,6 +65,10 @@ test('counters that cannot be had are null', async () => {
   await using server = await startWith({ ...NETWORK, counters: null });
   const sandbox = await server.client().sandboxes.create();
   assert.equal((await sandbox.network()).counters, null);
+  const counters = { ...COUNTERS, connections_open: null, connections_allowed: null };
+  await using open = await startWith({ ...NETWORK, counters });
+  const other = (await (await open.client().sandboxes.create()).network()).counters;
+  assert.deepEqual([other?.connectionsOpen, other?.connectionsAllowed, other?.bytesSent], [null, null, 4]);
 });
 
 test('credentials are replaced, and listed without secrets', async () => {

@@ -5,6 +5,7 @@ import {
   readArray,
   readNumber,
   readObject,
+  readOptionalNumber,
   readOptionalString,
   readString,
   type WireObject,
@@ -58,9 +59,13 @@ export interface NetworkProfile {
 
 /** Since the sandbox was started or resumed. */
 export interface NetworkCounters {
-  connectionsOpen: number;
-  connectionsAllowed: number;
+  /** That a policy has let pass; null while it restricts nothing: the kernel of the host then counts none. */
+  connectionsOpen: number | null;
+  /** As `connectionsOpen`, and those that have ended. */
+  connectionsAllowed: number | null;
+  /** Connections that the policy has refused, and packets that the host has dropped. */
   connectionsBlocked: number;
+  /** Of all packets on the sandbox's network interface, headers, DNS and those that were refused included. */
   bytesSent: number;
   bytesReceived: number;
   namesResolved: number;
@@ -197,8 +202,8 @@ function parseRules(rules: WireObject): { allow: string[]; deny: string[] } {
 
 function parseCounters(counters: WireObject): NetworkCounters {
   return {
-    connectionsOpen: readNumber(counters, 'connections_open'),
-    connectionsAllowed: readNumber(counters, 'connections_allowed'),
+    connectionsOpen: readOptionalNumber(counters, 'connections_open'),
+    connectionsAllowed: readOptionalNumber(counters, 'connections_allowed'),
     connectionsBlocked: readNumber(counters, 'connections_blocked'),
     bytesSent: readNumber(counters, 'bytes_sent'),
     bytesReceived: readNumber(counters, 'bytes_received'),

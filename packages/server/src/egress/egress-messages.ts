@@ -15,7 +15,7 @@
  * `guest` carries secrets: no message of the runner may be logged.
  */
 import { z } from 'zod';
-import { EgressCounters, EgressNote, VmEgress } from '../lib/egress-protocol.ts';
+import { JudgedCounters, EgressNote, VmEgress } from '../lib/egress-protocol.ts';
 
 export const MAX_NOTES_PER_MESSAGE = 256;
 const MAX_PORT = 65_535;
@@ -79,7 +79,7 @@ export const EgressMessage = z.discriminatedUnion('type', [
   /** With `error` the guest has nothing: what was open is closed, and all is refused until it is told again. */
   z.strictObject({ type: z.literal('done'), id: Id, error: z.string().optional() }),
   /** null: no guest has the address. */
-  z.strictObject({ type: z.literal('counters'), id: Id, counters: EgressCounters.nullable() }),
+  z.strictObject({ type: z.literal('counters'), id: Id, counters: JudgedCounters.nullable() }),
   z.strictObject({
     type: z.literal('notes'),
     id: Id,

@@ -1,6 +1,6 @@
 /** Who may send what, as the runner told it: the only thing that the listeners of this process ask about a guest. */
 import type { CompiledPolicy } from '@coppice/contract';
-import type { EgressCounters, EgressNote } from '../lib/egress-protocol.ts';
+import type { JudgedCounters, EgressNote } from '../lib/egress-protocol.ts';
 import type { HeldCredential } from './credentials/outbound-request.ts';
 
 export interface GuestTable {
@@ -8,7 +8,7 @@ export interface GuestTable {
   findByAddress(address: string): Guest | undefined;
 }
 
-export type CounterName = keyof EgressCounters;
+export type CounterName = keyof JudgedCounters;
 
 /** One sandbox at its address, until it is forgotten. `policy` and `grants` change under whoever holds it. */
 export interface Guest {

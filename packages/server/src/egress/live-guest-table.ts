@@ -1,5 +1,5 @@
 import type { ClosedAddresses } from '@coppice/contract';
-import type { EgressCounters } from '../lib/egress-protocol.ts';
+import type { JudgedCounters } from '../lib/egress-protocol.ts';
 import type { EgressGuest } from './egress-messages.ts';
 import type { GuestTable } from './guest-table.ts';
 import { LiveGuest } from './live-guest.ts';
@@ -56,7 +56,7 @@ export class LiveGuestTable implements GuestTable {
     this.#options.onForget(address);
   }
 
-  countersOf(address: string): EgressCounters | null {
+  countersOf(address: string): JudgedCounters | null {
     return this.#guests.get(address)?.counters ?? null;
   }
 }

@@ -1,5 +1,10 @@
 import { compileNetworkPolicy, type ClosedAddresses, type CompiledPolicy } from '@coppice/contract';
-import { NO_COUNTERS, type EgressCounters, type EgressNote, type VmEgress } from '../lib/egress-protocol.ts';
+import {
+  NO_JUDGED_COUNTERS,
+  type JudgedCounters,
+  type EgressNote,
+  type VmEgress,
+} from '../lib/egress-protocol.ts';
 import { compileGrants } from './credentials/compile-grants.ts';
 import type { HeldCredential } from './credentials/outbound-request.ts';
 import type { CounterName, Guest } from './guest-table.ts';
@@ -22,7 +27,7 @@ export class LiveGuest implements Guest {
   readonly #blocked: BlockedNotes;
   readonly #forgets = new Set<() => void>();
   readonly #judges = new Set<() => void>();
-  readonly #counters: EgressCounters = { ...NO_COUNTERS };
+  readonly #counters: JudgedCounters = { ...NO_JUDGED_COUNTERS };
   #policy: CompiledPolicy;
   #grants: ReadonlyMap<string, HeldCredential>;
   #hasEnded = false;
@@ -44,7 +49,7 @@ export class LiveGuest implements Guest {
     return this.#grants;
   }
 
-  get counters(): EgressCounters {
+  get counters(): JudgedCounters {
     return { ...this.#counters };
   }
 

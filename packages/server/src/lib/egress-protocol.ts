@@ -34,12 +34,21 @@ export function hasNoRules({ network, grants }: VmEgress): boolean {
 export const EgressCounters = NetworkCounters;
 export type EgressCounters = NetworkCounters;
 
-export const NO_COUNTERS: Readonly<EgressCounters> = {
+/** What the egress process counts of a guest that it was told of. */
+export const JudgedCounters = z.strictObject({
+  connections_open: z.int(),
+  connections_allowed: z.int(),
+  connections_blocked: z.int(),
+  names_resolved: z.int(),
+  names_refused: z.int(),
+  requests_proxied: z.int(),
+});
+export type JudgedCounters = z.infer<typeof JudgedCounters>;
+
+export const NO_JUDGED_COUNTERS: Readonly<JudgedCounters> = {
   connections_open: 0,
   connections_allowed: 0,
   connections_blocked: 0,
-  bytes_sent: 0,
-  bytes_received: 0,
   names_resolved: 0,
   names_refused: 0,
   requests_proxied: 0,

@@ -68,6 +68,9 @@ test('the record of the network says what is in force and what it has counted', 
   assert.equal(body.network_profile, 'locked-down');
   assert.deepEqual(body.network, { allow: [], deny: ['0.0.0.0/0'] });
   assert.equal(body.counters.connections_blocked, 0);
+  harness.runner.counters = { ...harness.runner.counters, connections_open: null, bytes_sent: 7 };
+  const { counters } = (await get(id, 'network')).body;
+  assert.deepEqual([counters.connections_open, counters.bytes_sent], [null, 7]);
   assert.deepEqual(body.warnings, []);
   const { body: profiles } = await harness.call('GET', '/v1/network-profiles');
   assert.deepEqual(

@@ -10,7 +10,12 @@ import { AppError } from '@coppice/contract';
 import { FakeCaptures } from './fake-captures.ts';
 import { answer, answerError, noVm, readAll } from './fake-answers.ts';
 import { encodeFrame, FRAME, FrameDecoder, type Frame } from '../../lib/frames.ts';
-import { NO_COUNTERS, VmEgress, type EgressCounters, type EgressNote } from '../../lib/egress-protocol.ts';
+import {
+  NO_JUDGED_COUNTERS,
+  VmEgress,
+  type EgressCounters,
+  type EgressNote,
+} from '../../lib/egress-protocol.ts';
 import {
   CreateVm,
   PrepareImage,
@@ -70,7 +75,7 @@ export class FakeRunner implements AsyncDisposable {
   readonly notes = new Map<number, RunnerEvent>();
   /** What each VM was told of its way out last; nothing for the default. */
   readonly egress = new Map<string, VmEgress>();
-  counters: EgressCounters = NO_COUNTERS;
+  counters: EgressCounters = { ...NO_JUDGED_COUNTERS, bytes_sent: 0, bytes_received: 0 };
   /** Called before a VM's way out is changed; throws what is to be answered instead. */
   onEgress: (id: string, egress: VmEgress) => Promise<void> | void = () => undefined;
   /** Ports of guests, and where on this machine their services really listen. */

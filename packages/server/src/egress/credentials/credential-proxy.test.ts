@@ -41,7 +41,6 @@ test('a request goes to the host of the service with the secret, and its answer 
   assert.deepEqual(fixture.network.dialled, [OPENAI]);
   assert.deepEqual(fixture.guest.proxied, ['openai POST /v1/chat/completions 201']);
   assert.equal(fixture.guest.counts.get('requests_proxied'), 1);
-  assert.equal(fixture.guest.counts.get('bytes_sent'), 5);
 });
 
 test('the head of the answer waits for its note', async () => {

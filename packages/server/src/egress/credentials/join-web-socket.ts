@@ -12,7 +12,8 @@ export interface WebSocketOptions {
   message: IncomingMessage;
   response: ServerResponse;
   traces: SecretTraces;
-  onMove: (bytes: number, direction: 'sent' | 'received') => void;
+  /** Bytes have passed, in either direction. */
+  onMove: () => void;
   signal: AbortSignal;
 }
 
@@ -27,10 +28,7 @@ export async function joinWebSocket(options: WebSocketOptions): Promise<void> {
   try {
     response.detachSocket(guest.socket);
     guest.socket.write(formatSwitch(selectUpgradeHeaders(message.rawHeaders, traces)), 'latin1');
-    await joinSockets(
-      { ...guest, onData: (bytes) => onMove(bytes, 'sent') },
-      { ...service, onData: (bytes) => onMove(bytes, 'received') },
-    );
+    await joinSockets({ ...guest, onData: onMove }, { ...service, onData: onMove });
   } finally {
     signal.removeEventListener('abort', cut);
   }

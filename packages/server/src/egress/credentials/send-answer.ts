@@ -7,7 +7,8 @@ export interface AnswerOptions {
   message: IncomingMessage;
   response: ServerResponse;
   traces: SecretTraces;
-  onMove: (bytes: number) => void;
+  /** Bytes have passed. */
+  onMove: () => void;
 }
 
 /** Resolves when the guest's side has taken all of it; rejects when one of the sides has left. Nothing is held back. */
@@ -19,7 +20,7 @@ export async function sendAnswer({ message, response, traces, onMove }: AnswerOp
   const phrase = STATUS_CODES[statusCode] ?? 'Unknown';
   response.writeHead(statusCode, phrase, selectAnswerHeaders({ statusCode, rawHeaders }, traces));
   response.flushHeaders();
-  message.on('data', (chunk: Buffer) => onMove(chunk.length));
+  message.on('data', onMove);
   await pass(message, response);
   if (message.rawTrailers.length > 0) response.addTrailers(selectTrailers(message.rawTrailers, traces));
   const { promise, resolve } = Promise.withResolvers<void>();

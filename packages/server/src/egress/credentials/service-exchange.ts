@@ -90,10 +90,7 @@ export class ServiceExchange {
       if (!response.writableFinished) this.#over.abort(new ProxyFault('ended'));
     };
     response.once('close', left);
-    const onMove = (chunk: Buffer): void => {
-      this.#idle.refresh();
-      session.guest.count('bytes_sent', chunk.length);
-    };
+    const onMove = (): void => this.#idle.refresh();
     request.on('data', onMove).pause();
     session.open(this);
     try {
@@ -202,10 +199,7 @@ export class ServiceExchange {
     session.guest.count('requests_proxied');
     await this.#note.make(message.statusCode ?? 0);
     this.#over.signal.throwIfAborted();
-    const onMove = (bytes: number, direction: 'sent' | 'received' = 'received'): void => {
-      this.#idle.refresh();
-      session.guest.count(`bytes_${direction}`, bytes);
-    };
+    const onMove = (): void => this.#idle.refresh();
     if (socket === undefined) {
       await sendAnswer({ message, response, traces: accepted.traces, onMove });
       return;

@@ -61,7 +61,6 @@ test('an upload of 64 MiB passes without being held', async () => {
   const { body, sum, peak } = await sendLarge(fixture, 64);
   assert.equal(body, sum);
   assert.ok(peak < 16 * MIB, `${peak} bytes were held at once`);
-  assert.equal(fixture.guest.counts.get('bytes_sent'), 64 * MIB);
 });
 
 test('a service that does not read stops the guest that sends', async () => {

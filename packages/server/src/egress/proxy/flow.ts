@@ -24,7 +24,7 @@ import { parseHostName } from '../host-name.ts';
 import { RefusedError, UnreachableError, type Upstream } from '../upstream.ts';
 import { FirstBytesReading, type FirstBytes, type ShownName } from './first-bytes-reading.ts';
 import type { Endpoint } from './original-destination.ts';
-import { joinEnds, pipeOneWay, resetSocket } from './relay.ts';
+import { joinEnds, resetSocket } from './relay.ts';
 
 export interface FlowOptions {
   guest: Guest;
@@ -120,7 +120,7 @@ export class Flow {
     guest.count('connections_open');
     try {
       const ended = joinEnds(this.#socket, open.socket, this.#options.idleMs);
-      pipeOneWay(open.socket, this.#socket, (bytes) => guest.count('bytes_received', bytes));
+      open.socket.pipe(this.#socket);
       const late = this.#sendOn(first, open.socket);
       await Promise.all([ended, late]);
     } finally {
@@ -135,10 +135,8 @@ export class Flow {
       if (late === undefined || !this.#admitLate(late)) return;
       ({ bytes } = late);
     }
-    const count = (sent: number) => this.#guest.count('bytes_sent', sent);
     if (bytes.length > 0) upstream.write(bytes);
-    count(bytes.length);
-    pipeOneWay(this.#socket, upstream, count);
+    this.#socket.pipe(upstream);
   }
 
   /** A name that comes now cannot be dialled any more. Where none matters by now, it may come. */

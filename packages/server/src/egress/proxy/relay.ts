@@ -25,12 +25,6 @@ export async function joinEnds(one: Socket, other: Socket, idleMs: number = IDLE
   await Promise.all(closed);
 }
 
-/** `count` hears of every chunk. The end of `from` ends `to`. */
-export function pipeOneWay(from: Socket, to: Socket, count: (bytes: number) => void): void {
-  from.on('data', (chunk: Buffer) => count(chunk.length));
-  from.pipe(to);
-}
-
 function follow(socket: Socket, other: Socket): Promise<undefined> {
   const { promise, resolve } = Promise.withResolvers<undefined>();
   const onClose = () => {

@@ -9,7 +9,7 @@ import { connect, createServer, type AddressInfo, type Server, type Socket } fro
 import { buildNetworkPolicy, buildRuleContext } from '@coppice/contract';
 import { pino } from 'pino';
 import { pollUntil } from '../../lib/deadline.ts';
-import type { EgressCounters, EgressNote, VmEgress } from '../../lib/egress-protocol.ts';
+import type { JudgedCounters, EgressNote, VmEgress } from '../../lib/egress-protocol.ts';
 import { enterHostNamespace } from '../../runner/network/testing/host-namespace.ts';
 import { NameServer } from '../dns/testing/name-server.ts';
 import type { Ask, EgressMessage, EgressStart } from '../egress-messages.ts';
@@ -102,7 +102,7 @@ export class EgressSite implements AsyncDisposable {
     assert.equal(answer.type, 'done');
   }
 
-  async counters(address = GUEST): Promise<EgressCounters | null> {
+  async counters(address = GUEST): Promise<JudgedCounters | null> {
     const answer = await this.#ask({ type: 'counters', address });
     return answer.type === 'counters' ? answer.counters : null;
   }

@@ -13,7 +13,7 @@ import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { EgressPorts, EgressStart, VmNote } from '../../egress/egress-messages.ts';
 import { withDeadline } from '../../lib/deadline.ts';
-import type { EgressCounters, VmEgress } from '../../lib/egress-protocol.ts';
+import type { JudgedCounters, VmEgress } from '../../lib/egress-protocol.ts';
 import { EgressEndedError, EgressSession, type EgressProgram } from './egress-session.ts';
 
 const FIRST_PAUSE_MS = 100;
@@ -85,7 +85,7 @@ export class EgressProcess implements AsyncDisposable {
   }
 
   /** Undefined when it knows no guest at the address. */
-  async readCounters(address: string): Promise<EgressCounters | undefined> {
+  async readCounters(address: string): Promise<JudgedCounters | undefined> {
     const said = await this.#ask({ type: 'counters', address });
     return said.type === 'counters' ? (said.counters ?? undefined) : undefined;
   }

@@ -28,6 +28,8 @@ const CREDENTIALS = { host: '169.254.169.254', port: 8014 };
 /** example.com A, id 0x1234 */
 const QUERY_HEX = '123401000001000000000000076578616d706c6503636f6d0000010001';
 const STREAMED_HEX = `001d${QUERY_HEX}`;
+const ROUNDS = 20;
+const PAYLOAD_BYTES = 1000;
 const HELLO_HEX = Buffer.from('hello').toString('hex');
 
 interface Setting {
@@ -260,6 +262,35 @@ test('a runner that starts again opens no closed slot and breaks no flow of an o
   );
   assert.match(await useHeld(open), /12348100/u);
   assert.deepEqual((await site.internet.call('seen', null)).datagrams, []);
+});
+
+test('what a guest sends and gets is counted under any policy, and through a restart of the runner', async () => {
+  await using site = await TestSite.build();
+  const { network, guest, slot } = await start(site, UNRESTRICTED);
+  await site.startGuest(await network.acquire('b'));
+  await network.setEgress('b', { vmId: 'run2', egress: UNRESTRICTED });
+  const send = { host: INTERNET, port: 5000, timeoutMs: ANSWER_TIMEOUT_MS };
+  for (let round = 0; round < ROUNDS; round += 1)
+    await guest.call('sendUdp', { ...send, payloadHex: '00'.repeat(PAYLOAD_BYTES) });
+  const open = await network.readEgress('a');
+  const sent = ROUNDS * PAYLOAD_BYTES;
+  assert.ok(open.bytes_sent > sent && open.bytes_sent < 2 * sent, JSON.stringify(open));
+  assert.ok(open.bytes_received > ROUNDS && open.bytes_received < sent, JSON.stringify(open));
+  assert.deepEqual([open.connections_open, open.connections_allowed], [null, null]);
+  assert.ok((await network.readEgress('b')).bytes_sent < PAYLOAD_BYTES, "not another guest's");
+  await network.setEgress('a', { vmId: 'run1', egress: RESTRICTED });
+  assert.equal(await get(guest, INTERNET, 80), 'proxy run1 0');
+  const judged = await network.readEgress('a');
+  assert.deepEqual([judged.connections_open, judged.connections_allowed], [0, 0]);
+  assert.ok(judged.bytes_sent > open.bytes_sent && judged.bytes_received > open.bytes_received);
+  await network.close();
+  const next = await site.openNetwork();
+  await next.adopt('a', slot.index, { vmId: 'run1', egress: UNRESTRICTED });
+  assert.equal(await get(guest, INTERNET, 80), HOST);
+  const adopted = await next.readEgress('a');
+  assert.ok(adopted.bytes_sent > judged.bytes_sent && adopted.bytes_received > judged.bytes_received);
+  await next.release('a');
+  await assert.rejects(next.readEgress('a'), { code: 'not_found' });
 });
 
 test('who takes a port that the egress process has left, on every address of the host, meets no guest', async () => {

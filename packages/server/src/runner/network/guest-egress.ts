@@ -7,13 +7,14 @@ import { AppError, findNetworkPath } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { VmNote } from '../../egress/egress-messages.ts';
 import { BlockedNotes } from '../../egress/notes/blocked-notes.ts';
-import { NO_COUNTERS, type EgressCounters, type EgressNote } from '../../lib/egress-protocol.ts';
+import type { EgressCounters, EgressNote } from '../../lib/egress-protocol.ts';
 import type { ClosedHere } from './closed-here.ts';
 import type { ConnectionFlusher } from './connection-flusher.ts';
 import type { EgressGuest, EgressProcess } from './egress-process.ts';
 import type { Firewall } from './firewall.ts';
 import type { RefusedKind } from './refused-packets.ts';
 import type { RefusedReader } from './refused-reader.ts';
+import { readTapTraffic } from './tap-traffic.ts';
 
 /** Notes of refused packets that wait for the disk; what is not taken is counted on. */
 const MAX_WAITING_NOTES = 4096;
@@ -99,12 +100,24 @@ export class GuestEgress {
     if (left.length > 0) this.#pass(left.map((note) => ({ vmId: way.guest.vmId, note })));
   }
 
+  /** Throws `not_found` when something of it cannot be had: what is not known is not 0. */
   async readCounters(unit: string): Promise<EgressCounters> {
     const way = this.#ways.get(unit);
     if (way === undefined) throw new AppError('not_found', 'the sandbox has no way out that is counted');
+    const { place, guest } = way;
     await this.#options.refused.read();
-    const counters = (await this.#options.process.readCounters(way.place.address)) ?? NO_COUNTERS;
-    return { ...counters, connections_blocked: counters.connections_blocked + way.refusedPackets };
+    const judged = await this.#options.process.readCounters(place.address);
+    const traffic = readTapTraffic(place.tap);
+    if (judged === undefined || traffic === undefined)
+      throw new AppError('not_found', 'the counters of the sandbox cannot be read');
+    const isOpen = findNetworkPath(guest.egress.network) === 'kernel';
+    return {
+      ...judged,
+      ...(isOpen ? { connections_open: null, connections_allowed: null } : {}),
+      connections_blocked: judged.connections_blocked + way.refusedPackets,
+      bytes_sent: traffic.fromGuestBytes,
+      bytes_received: traffic.toGuestBytes,
+    };
   }
 
   /** Of guests that are still known; settles when they are durable. */

@@ -7,7 +7,7 @@ import { createSocket, type RemoteInfo } from 'node:dgram';
 import { once } from 'node:events';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import type { EgressMessage, EgressStart, RunnerMessage } from '../../../egress/egress-messages.ts';
-import { NO_COUNTERS } from '../../../lib/egress-protocol.ts';
+import { NO_JUDGED_COUNTERS } from '../../../lib/egress-protocol.ts';
 
 const DNS_PORT = 53;
 const guests = new Map<string, { vmId: string; grants: number }>();
@@ -98,7 +98,7 @@ function hear(message: RunnerMessage): void {
       ({ closed } = message);
       return say({ type: 'done', id: message.id });
     case 'counters': {
-      const counters = { ...NO_COUNTERS, names_resolved: 7, names_refused: closed.own.length };
+      const counters = { ...NO_JUDGED_COUNTERS, names_resolved: 7, names_refused: closed.own.length };
       return say({
         type: 'counters',
         id: message.id,

@@ -1,0 +1,24 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { parseTraffic } from './tap-traffic.ts';
+
+const DEVICES = `Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
+    lo:  107000     100    0    0    0     0          0         0   107000     100    0    0    0     0       0          0
+cop7e57-1:123456789012      20    0    3    0     0          0         0 987654321098      30    0    4    0     0       0          0
+cop7e57-11:       5       1    0    0    0     0          0         0        6       1    0    0    0     0       0          0
+`;
+
+test('the line of a TAP is found by its whole name, and its bytes are those of the guest', () => {
+  assert.deepEqual(parseTraffic(DEVICES, 'cop7e57-1'), {
+    fromGuestBytes: 123_456_789_012,
+    toGuestBytes: 987_654_321_098,
+  });
+  assert.deepEqual(parseTraffic(DEVICES, 'cop7e57-11'), { fromGuestBytes: 5, toGuestBytes: 6 });
+});
+
+test('a TAP that is not there, or a line that is cut short, has no counts', () => {
+  assert.equal(parseTraffic(DEVICES, 'cop7e57-2'), undefined);
+  assert.equal(parseTraffic('cop7e57-1: 5 6', 'cop7e57-1'), undefined);
+  assert.equal(parseTraffic('', 'cop7e57-1'), undefined);
+});
