@@ -117,12 +117,26 @@ export const VmEnd = z.object({
 });
 export type VmEnd = z.infer<typeof VmEnd>;
 
+/** Of events that were stored before spools had one. */
+export const FIRST_GENERATION = 'first';
+
+/** Where an event is among all that this runner ever told. */
+const EventPlaceFields = {
+  /** Of the spool: random, made with it. `seq` begins anew in the next one. */
+  generation: z.string().min(1).max(64).default(FIRST_GENERATION),
+  seq: z.int().positive(),
+};
+
+/** Body of `POST /events/ack`. */
+export const EventPlace = z.strictObject(EventPlaceFields);
+export type EventPlace = z.infer<typeof EventPlace>;
+
 /** Stored (fsync) by the runner until control acknowledges it, so that an absent control loses nothing. */
 export const RunnerEvent = z.discriminatedUnion('type', [
-  z.object({ seq: z.int().positive(), type: z.literal('vm_ended'), end: VmEnd }),
+  z.object({ ...EventPlaceFields, type: z.literal('vm_ended'), end: VmEnd }),
   /** Before the `vm_ended` of its VM. */
   z.object({
-    seq: z.int().positive(),
+    ...EventPlaceFields,
     type: z.literal('egress_note'),
     vm_id: z.string(),
     note: EgressNote,

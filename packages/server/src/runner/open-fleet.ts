@@ -1,5 +1,5 @@
 /** Puts together all that VMs are made from, and takes over those that run. */
-import { rmSync } from 'node:fs';
+import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
@@ -67,7 +67,12 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   let evictor: CacheEvictor | undefined;
   const onStored = (): void => evictor?.request();
   const images = await openImages(config, { leases, onStored, log });
-  const spool = EventSpool.open(join(dataDir, 'events'), { ballast });
+  const vmsDirectory = join(dataDir, 'vms');
+  const spool = EventSpool.open(join(dataDir, 'events'), {
+    ballast,
+    isExpected: existsSync(vmsDirectory),
+    log,
+  });
   const network = await openNetwork(config.network, {
     slug: config.slug,
     guestCidr: config.guestCidr,
@@ -111,7 +116,7 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
     network,
     vmm,
     accounts,
-    vmsDirectory: join(dataDir, 'vms'),
+    vmsDirectory,
     socketsDirectory: join(runDir, 'v'),
     spool,
     hasCapture: (id) => captures.find(id) !== undefined,

@@ -12,10 +12,11 @@ export interface SandboxCredentialTable {
   updated_at: number;
 }
 
-/** Up to where notes of a sandbox's way out are in its audit log. */
+/** Up to where notes of a sandbox's way out are in its audit log: a row for each spool of a runner that told some. */
 export interface EgressCursorTable {
   sandbox_id: string;
-  /** Of the runner's event. */
+  /** Of the runner's event, both. */
+  generation: string;
   seq: number;
 }
 

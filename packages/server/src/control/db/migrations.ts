@@ -4,6 +4,7 @@ import type { Migration } from 'kysely/migration';
 import { accountsMigration } from './accounts-migration.ts';
 import { auditMigration } from './audit-migration.ts';
 import { billingMigration } from './billing-migration.ts';
+import { egressGenerationMigration } from './egress-generation-migration.ts';
 import { egressMigration } from './egress-migration.ts';
 import { teamsMigration } from './teams-migration.ts';
 
@@ -50,6 +51,7 @@ export const MIGRATIONS: Record<string, Migration> = {
   '0008_accounts': accountsMigration,
   '0009_billing': billingMigration,
   '0010_egress': egressMigration,
+  '0015_egress_generation': egressGenerationMigration,
 };
 
 async function createAccounts(db: Database): Promise<void> {

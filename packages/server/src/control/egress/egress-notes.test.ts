@@ -54,16 +54,37 @@ test('notes come into the log in their order, with the time at which it was', as
 
 test('a note that is told again is written once', async () => {
   const { id } = await harness.create();
-  const seq = harness.runner.note(id, blocked(1));
+  const { generation, seq } = harness.runner.note(id, blocked(1));
   await acknowledged();
   // As after a crash between commit and acknowledgement.
-  const event = { seq, type: 'egress_note' as const, vm_id: id, note: blocked(1) };
+  const event = { generation, seq, type: 'egress_note' as const, vm_id: id, note: blocked(1) };
   await harness.stopControl();
   harness.runner.notes.set(seq, event);
   harness.runner.note(id, blocked(2));
   await harness.startControl();
   await acknowledged();
   assert.deepEqual(await listPorts(id), [1, 2]);
+});
+
+test('notes of a spool that begins anew are written, low as their numbers are, with a warning', async () => {
+  const { id } = await harness.create();
+  const other = await harness.create();
+  for (let port = 1; port <= 5; port += 1) harness.runner.note(id, blocked(port));
+  await acknowledged();
+  await harness.runner.stop();
+  harness.runner.loseSpool();
+  await harness.runner.start();
+  for (const port of [11, 12]) harness.runner.note(id, blocked(port));
+  harness.runner.note(other.id, blocked(21));
+  await acknowledged();
+  assert.deepEqual(await listPorts(id), [1, 2, 3, 4, 5, 11, 12]);
+  assert.deepEqual(await listPorts(other.id), [21]);
+  assert.deepEqual(harness.runner.acknowledged.at(-1), { generation: 'fake-2', seq: 3 });
+  const lines = harness.logLines.filter((line) => line.includes("the runner's event spool was lost"));
+  assert.deepEqual(
+    lines.map((line) => line.includes(id)),
+    [true],
+  );
 });
 
 test('what was noted while control was away is written when it is back', async () => {

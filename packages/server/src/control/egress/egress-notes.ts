@@ -4,7 +4,7 @@
  *     runner ─ egress_note … vm_ended ─► here ─► entries and cursor, in one transaction ─► acknowledged
  *
  * Each is written exactly once: the runner tells it until it is acknowledged, and the cursor of the sandbox says up to which
- * event they are in its log. What comes for a log that is closed is dropped. So an end waits until the runner has told all
+ * event they are in its log, for each generation of the runner's spool, as numbers begin anew in the next one. What comes for a log that is closed is dropped. So an end waits until the runner has told all
  * that was before it: its own event comes last.
  */
 import { AppError } from '@coppice/contract';
@@ -12,6 +12,7 @@ import { sql } from 'kysely';
 import type { Logger } from 'pino';
 import { withDeadline } from '../../lib/deadline.ts';
 import type { EgressNote } from '../../lib/egress-protocol.ts';
+import type { EventPlace } from '../../lib/runner-protocol.ts';
 import type { AuditNote } from '../audit/audit-chain.ts';
 import type { AuditLog } from '../audit/audit-log.ts';
 import type { Database } from '../db/database.ts';
@@ -21,8 +22,7 @@ const MAX_BATCH = 256;
 /** How long an end waits for its event, which comes at once from a runner that is there. */
 const END_DEADLINE_MS = 1_000;
 
-export interface NoteEvent {
-  seq: number;
+export interface NoteEvent extends EventPlace {
   vm_id: string;
   note: EgressNote;
 }
@@ -95,7 +95,7 @@ export class EgressNotes {
   async #writeAll(id: string, line: Line, begun: Promise<void>): Promise<void> {
     await begun;
     while (line.waiting.length > 0) {
-      const batch = line.waiting.splice(0, MAX_BATCH);
+      const batch = takeBatch(line.waiting);
       try {
         await this.#write(id, batch);
         for (const { resolve } of batch) resolve();
@@ -108,13 +108,15 @@ export class EgressNotes {
   }
 
   async #write(id: string, batch: readonly Waiting[]): Promise<void> {
-    const written = await this.#findCursor(id);
+    const [first] = batch;
+    if (first === undefined) return;
+    const written = await this.#findCursor(id, first.event.generation);
     const events = batch.map(({ event }) => event).filter(({ seq }) => seq > written);
     const last = events.at(-1);
     if (last === undefined) return;
     try {
       await this.#parts.audit.commit(id, events.map(buildNote), (transaction) =>
-        moveCursor(transaction, { id, from: written, to: last.seq }),
+        moveCursor(transaction, { id, from: written, to: last }),
       );
     } catch (error) {
       if (!isClosed(error)) throw error;
@@ -125,24 +127,37 @@ export class EgressNotes {
     }
   }
 
-  async #findCursor(id: string): Promise<number> {
-    const row = await this.#parts.db
+  async #findCursor(id: string, generation: string): Promise<number> {
+    const rows = await this.#parts.db
       .selectFrom('egress_cursors')
-      .select('seq')
+      .select(['generation', 'seq'])
       .where('sandbox_id', '=', id)
-      .executeTakeFirst();
+      .execute();
+    const row = rows.find((each) => each.generation === generation);
+    if (row === undefined && rows.length > 0)
+      this.#parts.log.warn(
+        { sandbox_id: id, generation },
+        "the runner's event spool was lost and begins anew: what it held of the sandbox and had not told is missing",
+      );
     return row?.seq ?? 0;
   }
+}
+
+/** Some of the first ones, of one generation. */
+function takeBatch(waiting: Waiting[]): Waiting[] {
+  const generation = waiting[0]?.event.generation;
+  const other = waiting.findIndex(({ event }) => event.generation !== generation);
+  return waiting.splice(0, Math.min(MAX_BATCH, other === -1 ? waiting.length : other));
 }
 
 /** Fails when it is not where it was: the entries are in the log already, by a statement whose answer was lost. */
 async function moveCursor(
   transaction: Database,
-  { id, from, to }: { id: string; from: number; to: number },
+  { id, from, to: { generation, seq } }: { id: string; from: number; to: EventPlace },
 ): Promise<void> {
   const { rows } = await sql`
-    INSERT INTO egress_cursors (sandbox_id, seq) VALUES (${id}, ${to})
-    ON CONFLICT (sandbox_id) DO UPDATE SET seq = excluded.seq WHERE egress_cursors.seq = ${from}
+    INSERT INTO egress_cursors (sandbox_id, generation, seq) VALUES (${id}, ${generation}, ${seq})
+    ON CONFLICT (sandbox_id, generation) DO UPDATE SET seq = excluded.seq WHERE egress_cursors.seq = ${from}
     RETURNING seq`.execute(transaction);
   if (rows.length === 0)
     throw new AppError('unavailable', 'the audit log was written meanwhile; try again', { details: { id } });

@@ -16,6 +16,7 @@ import {
   VmEnd,
   VmInfo,
   type CreateVm,
+  type EventPlace,
   type ImageAccess,
 } from '../../lib/runner-protocol.ts';
 import type { RegistryLogin } from '../registries/registries.ts';
@@ -182,14 +183,14 @@ export class RunnerClient {
 
   /** Opens the stream of ended VMs: those not acknowledged yet, then live ones until `signal`. */
   async openEvents(signal: AbortSignal): Promise<AsyncIterable<RunnerEvent>> {
-    const { stream } = await this.#connection.request({ ...get('/events?after=0'), signal });
+    const { stream } = await this.#connection.request({ ...get('/events'), signal });
     const lines = readLines(stream, { maxLineBytes: MAX_LINE_BYTES, idleDeadlineMs: EVENTS_IDLE_MS, signal });
     return parseLines(lines, RunnerEvent);
   }
 
-  /** Lets the runner forget events up to `seq`: only when they are committed. */
-  async acknowledgeEvents(seq: number): Promise<void> {
-    const { stream } = await this.#connection.request(send('POST', '/events/ack', { seq }));
+  /** Lets the runner forget events up to this one: only when they are committed. */
+  async acknowledgeEvents({ generation, seq }: EventPlace): Promise<void> {
+    const { stream } = await this.#connection.request(send('POST', '/events/ack', { generation, seq }));
     await readBounded(stream, { maxBytes: MAX_BODY_BYTES, deadlineMs: CALL_DEADLINE_MS });
   }
 

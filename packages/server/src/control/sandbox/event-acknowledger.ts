@@ -1,3 +1,4 @@
+import type { EventPlace } from '../../lib/runner-protocol.ts';
 import { enterRecordStep } from './steps.ts';
 
 /**
@@ -5,34 +6,34 @@ import { enterRecordStep } from './steps.ts';
  * their order, as each acknowledgement covers all before it, and many that are handled together by one.
  */
 export class EventAcknowledger {
-  readonly #acknowledge: (seq: number) => Promise<void>;
+  readonly #acknowledge: (place: EventPlace) => Promise<void>;
   /** Settles when all that came so far are handled. */
   #handled: Promise<unknown> = Promise.resolve();
-  #handledSeq = 0;
-  #acknowledgedSeq = 0;
+  #last: EventPlace | undefined;
+  #acknowledged: EventPlace | undefined;
   #work: Promise<void> | undefined;
 
-  constructor(acknowledge: (seq: number) => Promise<void>) {
+  constructor(acknowledge: (place: EventPlace) => Promise<void>) {
     this.#acknowledge = acknowledge;
   }
 
   /** Rejects when it, or one before it, could not be handled or acknowledged: it will be told again. */
-  async take(seq: number, handling: Promise<void>): Promise<void> {
+  async take(place: EventPlace, handling: Promise<void>): Promise<void> {
     const handled = Promise.all([this.#handled, handling]);
     this.#handled = handled;
     await handled;
-    this.#handledSeq = seq;
+    this.#last = place;
     this.#work ??= this.#acknowledgeAll();
     await this.#work;
   }
 
   async #acknowledgeAll(): Promise<void> {
     try {
-      while (this.#acknowledgedSeq < this.#handledSeq) {
-        const seq = this.#handledSeq;
+      while (this.#last !== undefined && this.#last !== this.#acknowledged) {
+        const place = this.#last;
         await enterRecordStep('record.acknowledge');
-        await this.#acknowledge(seq);
-        this.#acknowledgedSeq = seq;
+        await this.#acknowledge(place);
+        this.#acknowledged = place;
       }
     } finally {
       // At once, so that whoever comes next begins anew.

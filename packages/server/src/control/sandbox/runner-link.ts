@@ -79,9 +79,9 @@ export class RunnerLink implements AsyncDisposable {
         const events = await this.#parts.runner.openEvents(AbortSignal.any([signal, failed.signal]));
         await this.#noteConnected();
         noteTried();
-        const acknowledger = new EventAcknowledger((seq) => this.#parts.runner.acknowledgeEvents(seq));
+        const acknowledger = new EventAcknowledger((place) => this.#parts.runner.acknowledgeEvents(place));
         for await (const event of events)
-          acknowledger.take(event.seq, this.#handle(event)).catch((error: unknown) => failed.abort(error));
+          acknowledger.take(event, this.#handle(event)).catch((error: unknown) => failed.abort(error));
         this.#noteLost(failed.signal.reason);
       } catch (error) {
         this.#noteLost(error);

@@ -18,6 +18,7 @@ import {
 } from '../../lib/egress-protocol.ts';
 import {
   CreateVm,
+  EventPlace,
   PrepareImage,
   RestoreVm,
   type CapacityStatus,
@@ -73,6 +74,7 @@ export class FakeRunner implements AsyncDisposable {
   readonly ends = new Map<string, EndEvent>();
   /** Notes that were not acknowledged. */
   readonly notes = new Map<number, RunnerEvent>();
+  readonly acknowledged: EventPlace[] = [];
   /** What each VM was told of its way out last; nothing for the default. */
   readonly egress = new Map<string, VmEgress>();
   counters: EgressCounters = { ...NO_JUDGED_COUNTERS, bytes_sent: 0, bytes_received: 0 };
@@ -109,6 +111,8 @@ export class FakeRunner implements AsyncDisposable {
   onAdmission: () => void = () => undefined;
   /** Called with the first bytes of an upload; throws what it should answer. */
   onUpload: () => void = () => undefined;
+  /** Of the spool. */
+  #generation = 'fake-1';
   readonly #sessions = new Set<ServerHttp2Session>();
   readonly #listeners = new Set<ServerHttp2Stream>();
   #server: Http2Server | undefined;
@@ -162,7 +166,7 @@ export class FakeRunner implements AsyncDisposable {
       mem_peak_bytes: 56_000_000,
       ended_at: endedAt.toISOString(),
     };
-    const event: EndEvent = { seq: (this.#seq += 1), type: 'vm_ended', end };
+    const event: EndEvent = { ...this.#nextPlace(), type: 'vm_ended', end };
     this.vms.delete(id);
     this.ends.set(id, event);
     this.egress.delete(id);
@@ -171,11 +175,23 @@ export class FakeRunner implements AsyncDisposable {
   }
 
   /** Tells a note of the egress process; kept until it is acknowledged. */
-  note(id: string, note: EgressNote): number {
-    const event: RunnerEvent = { seq: (this.#seq += 1), type: 'egress_note', vm_id: id, note };
+  note(id: string, note: EgressNote): EventPlace {
+    const event: RunnerEvent = { ...this.#nextPlace(), type: 'egress_note', vm_id: id, note };
     this.notes.set(event.seq, event);
     this.#tell(event);
-    return event.seq;
+    return event;
+  }
+
+  /** As when the directory of the spool was removed while the runner was away: numbers begin anew. */
+  loseSpool(): void {
+    this.ends.clear();
+    this.notes.clear();
+    this.#generation = `fake-${Number(this.#generation.slice('fake-'.length)) + 1}`;
+    this.#seq = 0;
+  }
+
+  #nextPlace(): EventPlace {
+    return { generation: this.#generation, seq: (this.#seq += 1) };
   }
 
   #tell(event: RunnerEvent): void {
@@ -309,7 +325,9 @@ export class FakeRunner implements AsyncDisposable {
   }
 
   async #acknowledge(stream: ServerHttp2Stream): Promise<void> {
-    const { seq } = JSON.parse((await readAll(stream)).toString('utf8')) as { seq: number };
+    const { generation, seq } = EventPlace.parse(JSON.parse((await readAll(stream)).toString('utf8')));
+    this.acknowledged.push({ generation, seq });
+    if (generation !== this.#generation) return answer(stream, 200, {});
     for (const [id, event] of this.ends) if (event.seq <= seq) this.ends.delete(id);
     for (const noted of this.notes.keys()) if (noted <= seq) this.notes.delete(noted);
     answer(stream, 200, {});

@@ -227,10 +227,13 @@ const EGRESS: Change = {
   },
 };
 
+const EGRESS_GENERATION: Change = { columns: { egress_cursors: { generation: 'first' } } };
+
 export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0006_teams': TEAMS,
   '0007_audit': AUDIT,
   '0008_accounts': ACCOUNTS,
   '0009_billing': BILLING,
   '0010_egress': EGRESS,
+  '0015_egress_generation': EGRESS_GENERATION,
 };

@@ -1,11 +1,18 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { pino } from 'pino';
 import type { VmNote } from '../../egress/egress-messages.ts';
-import type { RunnerEvent, VmEnd } from '../../lib/runner-protocol.ts';
-import { EventSpool } from './event-spool.ts';
+import {
+  FIRST_GENERATION,
+  type EventPlace,
+  type RunnerEvent,
+  type VmEnd,
+} from '../../lib/runner-protocol.ts';
+import { EventSpool, type EventSpoolOptions } from './event-spool.ts';
 
 const end = (id: string): VmEnd => ({
   id,
@@ -33,38 +40,50 @@ async function withDirectory(use: (directory: string) => Promise<void>): Promise
   }
 }
 
+function open(directory: string, options: Partial<EventSpoolOptions> = {}): EventSpool {
+  return EventSpool.open(directory, { log: pino({ level: 'silent' }), ...options });
+}
+
+function generationOf(spool: EventSpool): string {
+  return spool.after(undefined)[0]?.generation ?? 'none';
+}
+
+function acknowledge(spool: EventSpool, seq: number): void {
+  spool.acknowledge({ generation: generationOf(spool), seq });
+}
+
 function describe(event: RunnerEvent): string {
   return event.type === 'vm_ended' ? `${event.seq} end ${event.end.id}` : `${event.seq} note ${event.vm_id}`;
 }
 
 function readAll(spool: EventSpool, from = 0): string[] {
   const told: string[] = [];
-  for (let seq = from; ;) {
-    const events = spool.after(seq);
+  for (let place: EventPlace = { generation: generationOf(spool), seq: from }; ;) {
+    const events = spool.after(place);
     if (events.length === 0) return told;
     told.push(...events.map(describe));
-    seq = events.at(-1)!.seq;
+    place = events.at(-1)!;
   }
 }
 
 test('events outlive the process that wrote them', async () => {
   await withDirectory(async (directory) => {
-    const spool = EventSpool.open(directory);
+    const spool = open(directory);
     await spool.addNotes([note('run1')]);
     await spool.add(end('run1'));
-    assert.deepEqual(readAll(EventSpool.open(directory)), ['1 note run1', '2 end run1']);
-    assert.equal(EventSpool.open(directory).findEnd('run1')?.id, 'run1');
+    assert.deepEqual(readAll(open(directory)), ['1 note run1', '2 end run1']);
+    assert.equal(open(directory).findEnd('run1')?.id, 'run1');
   });
 });
 
 test('sequence numbers go on after everything was acknowledged and the process restarted', async () => {
   await withDirectory(async (directory) => {
-    const spool = EventSpool.open(directory);
+    const spool = open(directory);
     await spool.add(end('run1'));
     await spool.add(end('run2'));
-    spool.acknowledge(2);
+    acknowledge(spool, 2);
     assert.equal(readdirSync(directory).length, 1);
-    const next = EventSpool.open(directory);
+    const next = open(directory);
     await next.add(end('run3'));
     assert.deepEqual(readAll(next, 2), ['3 end run3']);
   });
@@ -72,18 +91,18 @@ test('sequence numbers go on after everything was acknowledged and the process r
 
 test('an end is found until it is acknowledged', async () => {
   await withDirectory(async (directory) => {
-    const spool = EventSpool.open(directory);
+    const spool = open(directory);
     await spool.add(end('run1'));
     assert.equal(spool.findEnd('run1')?.id, 'run1');
-    spool.acknowledge(1);
+    acknowledge(spool, 1);
     assert.equal(spool.findEnd('run1'), undefined);
   });
 });
 
 test('acknowledging what was never sent forgets nothing', async () => {
   await withDirectory(async (directory) => {
-    const spool = EventSpool.open(directory);
-    spool.acknowledge(10);
+    const spool = open(directory);
+    acknowledge(spool, 10);
     await spool.add(end('run1'));
     assert.deepEqual(readAll(spool), ['1 end run1']);
     assert.equal(spool.findEnd('run1')?.id, 'run1');
@@ -92,18 +111,18 @@ test('acknowledging what was never sent forgets nothing', async () => {
 
 test('what comes while the disk is busy is one file, and is told after that', async () => {
   await withDirectory(async (directory) => {
-    const spool = EventSpool.open(directory);
+    const spool = open(directory);
     let told = 0;
     spool.on('event', () => {
       told += 1;
     });
     const adding = Array.from({ length: 200 }, (_, at) => spool.addNotes([note(`run${at}`)]));
-    assert.deepEqual(spool.after(0), []);
+    assert.deepEqual(spool.after(undefined), []);
     await Promise.all(adding);
     assert.equal(readAll(spool).length, 200);
     assert.deepEqual([readdirSync(directory).length, told], [2, 2]);
     // Part of a file that was acknowledged is not told again, and the file stays until all of it is.
-    spool.acknowledge(100);
+    acknowledge(spool, 100);
     assert.equal(readdirSync(directory).length, 1);
     assert.equal(readAll(spool, 100).length, 100);
   });
@@ -116,18 +135,19 @@ test('a spool of single ends, as it was before there were notes, is read and ack
       writeFileSync(join(directory, `${String(seq).padStart(12, '0')}.json`), JSON.stringify(event));
     }
     writeFileSync(join(directory, '000000000009.json.new'), 'half');
-    const spool = EventSpool.open(directory);
+    const spool = open(directory);
     await spool.addNotes([note('run9')]);
     assert.deepEqual(readAll(spool), ['7 end run7', '8 end run8', '9 note run9']);
+    assert.equal(generationOf(spool), FIRST_GENERATION);
     assert.equal(spool.findEnd('run8')?.id, 'run8');
-    spool.acknowledge(8);
+    acknowledge(spool, 8);
     assert.deepEqual(readdirSync(directory), ['000000000009.json']);
   });
 });
 
 test('notes of a VM come before its end, and none after it', async () => {
   await withDirectory(async (directory) => {
-    const spool = EventSpool.open(directory);
+    const spool = open(directory);
     const first = spool.addNotes([note('run1'), note('run2')]);
     const ending = spool.add(end('run1'));
     const late = spool.addNotes([note('run1'), note('run2')]);
@@ -139,14 +159,14 @@ test('notes of a VM come before its end, and none after it', async () => {
 
 test('notes wait for room when the spool is full, and an end takes those of its VM along', async () => {
   await withDirectory(async (directory) => {
-    const spool = EventSpool.open(directory, { maxBytes: 100 });
+    const spool = open(directory, { maxBytes: 100 });
     await spool.addNotes([note('run1')]);
     const settled: string[] = [];
     const held = ['run1', 'run2'].map((vm) => spool.addNotes([note(vm)]).then(() => settled.push(vm)));
     await spool.add(end('run1'));
     assert.deepEqual(settled, ['run1']);
     assert.deepEqual(readAll(spool), ['1 note run1', '2 note run1', '3 end run1']);
-    spool.acknowledge(3);
+    acknowledge(spool, 3);
     await Promise.all(held);
     assert.deepEqual(settled, ['run1', 'run2']);
     assert.deepEqual(readAll(spool, 3), ['4 note run2']);
@@ -155,13 +175,79 @@ test('notes wait for room when the spool is full, and an end takes those of its 
 
 test('what could not be written has no number, and its caller hears of it', async () => {
   await withDirectory(async (directory) => {
-    const gone = join(directory, 'gone');
-    const spool = EventSpool.open(gone);
-    rmSync(gone, { recursive: true });
-    await assert.rejects(spool.add(end('run1')), { code: 'ENOENT' });
+    const blocked = join(directory, 'blocked');
+    const spool = open(blocked);
+    rmSync(blocked, { recursive: true });
+    writeFileSync(blocked, 'no directory');
+    await assert.rejects(spool.add(end('run1')), { code: 'ENOTDIR' });
     assert.equal(spool.findEnd('run1'), undefined);
-    EventSpool.open(gone);
+    rmSync(blocked);
     await spool.add(end('run1'));
     assert.deepEqual(readAll(spool), ['1 end run1']);
+  });
+});
+
+test('a spool has one generation as long as its files live, and its events name it', async () => {
+  await withDirectory(async (directory) => {
+    const spool = open(directory);
+    await spool.addNotes([note('run1')]);
+    const generation = generationOf(spool);
+    const next = open(directory);
+    await next.add(end('run1'));
+    assert.deepEqual([...new Set(next.after(undefined).map((event) => event.generation))], [generation]);
+    for (const name of readdirSync(directory)) rmSync(join(directory, name));
+    const other = open(directory);
+    await other.addNotes([note('run2')]);
+    assert.notEqual(generationOf(other), generation);
+    assert.deepEqual(readAll(other), ['1 note run2']);
+  });
+});
+
+test('a spool that was there and is gone is told in the log, a first one is not', async () => {
+  await withDirectory(async (parent) => {
+    const lines: string[] = [];
+    const log = pino({}, { write: (line: string) => void lines.push(line) });
+    open(join(parent, 'events'), { log, isExpected: false });
+    open(join(parent, 'events'), { log, isExpected: true });
+    assert.deepEqual(lines, []);
+    rmSync(join(parent, 'events'), { recursive: true });
+    open(join(parent, 'events'), { log, isExpected: true });
+    assert.match(lines.join(''), /the event spool is gone/u);
+  });
+});
+
+test('an acknowledgement of another generation forgets nothing, and its place comes before all events', async () => {
+  await withDirectory(async (directory) => {
+    const spool = open(directory);
+    await spool.addNotes([note('run1')]);
+    await spool.add(end('run1'));
+    spool.acknowledge({ generation: 'another', seq: 2 });
+    assert.equal(spool.findEnd('run1')?.id, 'run1');
+    assert.equal(readdirSync(directory).length, 2);
+    const [first] = spool.after({ generation: 'another', seq: 2 });
+    assert.equal(first?.seq, 1);
+  });
+});
+
+test('a directory that is removed while the spool is open is made again, with all ends, and a warning', async () => {
+  await withDirectory(async (parent) => {
+    const directory = join(parent, 'events');
+    const lines: string[] = [];
+    const spool = open(directory, { log: pino({}, { write: (line: string) => void lines.push(line) }) });
+    await spool.addNotes([note('run1')]);
+    await spool.add(end('run1'));
+    rmSync(directory, { recursive: true });
+    await spool.addNotes([note('run2')]);
+    assert.deepEqual(readAll(spool), ['3 note run2', '4 end run1']);
+    assert.equal(spool.findEnd('run1')?.id, 'run1');
+    assert.deepEqual(readAll(open(directory)), ['3 note run2', '4 end run1']);
+    const warnings = lines.filter((line) => line.includes('has removed files of the event spool'));
+    assert.equal(warnings.length, 1);
+    acknowledge(spool, 3);
+    rmSync(directory, { recursive: true });
+    assert.deepEqual(spool.after(undefined), [], 'whoever reads finds it out, too');
+    await once(spool, 'event', { signal: AbortSignal.timeout(5000) });
+    acknowledge(spool, 5);
+    assert.deepEqual(readAll(spool), ['5 end run1']);
   });
 });

@@ -1,7 +1,8 @@
 /**
  * What control has to learn even if it was away: ends of VMs, and notes of what they sent. Whatever comes while the disk
  * is busy goes into the next file together; a file is synced before anybody hears of it, and deleted when all of it was
- * acknowledged. The newest stays, so that sequence numbers never start again.
+ * acknowledged. The newest stays, so that sequence numbers never start again: not as long as the directory is there. A
+ * new one is another generation, which every event names, so that nobody takes its first numbers for those before.
  *
  *   add ──► waiting ──► one file, synced ──► told to control ──► acknowledged
  *              ▲
@@ -11,12 +12,14 @@
  * happen without its note waits for that, and is refused when the spool stays full.
  */
 import { EventEmitter } from 'node:events';
-import { mkdirSync, readdirSync, readFileSync, statSync, unlinkSync } from 'node:fs';
+import { randomUUID } from 'node:crypto';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Logger } from 'pino';
 import { z } from 'zod';
 import type { VmNote } from '../../egress/egress-messages.ts';
 import { writeDurablyLater } from '../../lib/durable-file.ts';
-import { RunnerEvent, type VmEnd } from '../../lib/runner-protocol.ts';
+import { RunnerEvent, type EventPlace, type VmEnd } from '../../lib/runner-protocol.ts';
 import type { Ballast } from '../capacity/ballast.ts';
 
 const NAME = /^(\d{12})\.json$/u;
@@ -28,7 +31,11 @@ const MAX_FILE_EVENTS = 1024;
 const SpoolFile = z.union([z.array(RunnerEvent).min(1), RunnerEvent.transform((event) => [event])]);
 
 /** An event that has no number yet. */
-type NewEvent = RunnerEvent extends infer E ? (E extends RunnerEvent ? Omit<E, 'seq'> : never) : never;
+type NewEvent = RunnerEvent extends infer E
+  ? E extends RunnerEvent
+    ? Omit<E, keyof EventPlace>
+    : never
+  : never;
 
 interface Waiting {
   event: NewEvent;
@@ -46,6 +53,9 @@ export interface EventSpoolOptions {
   maxBytes?: number;
   /** Room for ends where there is none. */
   ballast?: Pick<Ballast, 'use'>;
+  /** An earlier process has had one here. */
+  isExpected?: boolean;
+  log: Logger;
 }
 
 /** Emits `event` when there are new ones to read. */
@@ -53,7 +63,9 @@ export class EventSpool extends EventEmitter<{ event: [] }> {
   readonly #directory: string;
   readonly #maxBytes: number;
   readonly #ballast: EventSpoolOptions['ballast'];
-  readonly #files: StoredFile[] = [];
+  readonly #log: Logger;
+  #generation: string = randomUUID();
+  #files: StoredFile[] = [];
   #waiting: Waiting[] = [];
   /** Notes for which there is no room. */
   #held: Waiting[] = [];
@@ -63,21 +75,26 @@ export class EventSpool extends EventEmitter<{ event: [] }> {
   #lastSeq = 0;
   #ackedSeq = 0;
 
-  private constructor(directory: string, { maxBytes = MAX_BYTES, ballast }: EventSpoolOptions) {
+  private constructor(directory: string, { maxBytes = MAX_BYTES, ballast, log }: EventSpoolOptions) {
     super();
     this.setMaxListeners(0);
     this.#directory = directory;
     this.#maxBytes = maxBytes;
     this.#ballast = ballast;
+    this.#log = log;
   }
 
-  static open(directory: string, options: EventSpoolOptions = {}): EventSpool {
-    mkdirSync(directory, { recursive: true, mode: 0o700 });
+  static open(directory: string, options: EventSpoolOptions): EventSpool {
+    const isMade = mkdirSync(directory, { recursive: true, mode: 0o700 }) !== undefined;
+    if (isMade && options.isExpected === true)
+      options.log.warn({ directory }, 'the event spool is gone: what control had not acknowledged is lost');
     const spool = new EventSpool(directory, options);
     for (const name of readdirSync(directory).toSorted()) {
       if (!NAME.test(name)) continue;
       const path = join(directory, name);
-      spool.#keep(path, readEvents(path), statSync(path).size);
+      const events = readEvents(path);
+      spool.#generation = events.at(-1)?.generation ?? spool.#generation;
+      spool.#keep(path, events, statSync(path).size);
     }
     return spool;
   }
@@ -103,10 +120,15 @@ export class EventSpool extends EventEmitter<{ event: [] }> {
     if (events.length > 0) await this.#enqueue(this.#isFull ? this.#held : this.#waiting, events);
   }
 
-  /** Some events after `seq`, oldest first: at least one, if there are any. */
-  after(seq: number): RunnerEvent[] {
-    const file = this.#files.find(({ lastSeq }) => lastSeq > seq);
-    return file === undefined ? [] : readEvents(file.path).filter((event) => event.seq > seq);
+  /** Some events after `place`, oldest first: at least one, if there are any. Of another generation all are after it. */
+  after(place: EventPlace | undefined): RunnerEvent[] {
+    const seq = place?.generation === this.#generation ? place.seq : 0;
+    for (;;) {
+      const file = this.#files.find(({ lastSeq }) => lastSeq > seq);
+      if (file === undefined) return [];
+      if (existsSync(file.path)) return readEvents(file.path).filter((event) => event.seq > seq);
+      this.#replaceLost();
+    }
   }
 
   findEnd(vmId: string): VmEnd | undefined {
@@ -117,12 +139,18 @@ export class EventSpool extends EventEmitter<{ event: [] }> {
     return undefined;
   }
 
-  acknowledge(seq: number): void {
+  /** Does nothing for a place of another generation, whose events are gone already. */
+  acknowledge({ generation, seq }: EventPlace): void {
+    if (generation !== this.#generation) return;
     this.#ackedSeq = Math.max(this.#ackedSeq, Math.min(seq, this.#lastSeq));
     while (this.#files.length > 1 && (this.#files[0]?.lastSeq ?? Infinity) <= this.#ackedSeq) {
       const [file] = this.#files.splice(0, 1);
-      if (file !== undefined) unlinkSync(file.path);
+      if (file !== undefined) rmSync(file.path, { force: true });
     }
+    this.#releaseHeld();
+  }
+
+  #releaseHeld(): void {
     if (this.#held.length === 0 || this.#isFull) return;
     this.#waiting.push(...this.#held);
     this.#held = [];
@@ -154,7 +182,8 @@ export class EventSpool extends EventEmitter<{ event: [] }> {
   /** Never rejects. What is not written has no number, and its caller hears of it. */
   async #writeFile(batch: readonly Waiting[]): Promise<void> {
     const first = this.#lastSeq + 1;
-    const events = batch.map(({ event }, at): RunnerEvent => ({ seq: first + at, ...event }));
+    const generation = this.#generation;
+    const events = batch.map(({ event }, at): RunnerEvent => ({ generation, seq: first + at, ...event }));
     const path = join(this.#directory, `${String(first).padStart(12, '0')}.json`);
     const text = JSON.stringify(events);
     const write = (): Promise<void> => writeDurablyLater(path, text);
@@ -162,12 +191,44 @@ export class EventSpool extends EventEmitter<{ event: [] }> {
     try {
       await (ballast === undefined ? write() : ballast.use(write));
     } catch (error) {
-      for (const { settled } of batch) settled.reject(error);
+      if (this.#isRemade(error)) this.#waiting.unshift(...batch);
+      else for (const { settled } of batch) settled.reject(error);
       return;
     }
     this.#keep(path, events, Buffer.byteLength(text));
     for (const { settled } of batch) settled.resolve();
     this.emit('event');
+  }
+
+  /** Whether the directory was gone, by the error of a write, and is there again. */
+  #isRemade(failure: unknown): boolean {
+    if ((failure as NodeJS.ErrnoException).code !== 'ENOENT') return false;
+    try {
+      this.#replaceLost();
+      return true;
+    } catch (error) {
+      this.#log.error({ err: error, directory: this.#directory }, 'the event spool cannot be made again');
+      return false;
+    }
+  }
+
+  /**
+   * Another program has removed files. Numbers continue, as they are in memory; so are ends, which are written again.
+   * Notes that control had not acknowledged are lost.
+   */
+  #replaceLost(): void {
+    mkdirSync(this.#directory, { recursive: true, mode: 0o700 });
+    const isThere = ({ path }: StoredFile): boolean => existsSync(path);
+    const lost = this.#files.filter((file) => file.lastSeq > this.#ackedSeq && !isThere(file));
+    this.#files = this.#files.filter(isThere);
+    const ends = lost.flatMap((file) => file.ends);
+    this.#log.warn(
+      { directory: this.#directory, files: lost.length, ends: ends.length },
+      'another program has removed files of the event spool: notes that control had not acknowledged are lost',
+    );
+    // If that fails, too, control finds the VM missing.
+    for (const end of ends) this.#enqueue(this.#waiting, [{ type: 'vm_ended', end }]).catch(() => undefined);
+    this.#releaseHeld();
   }
 
   #keep(path: string, events: readonly RunnerEvent[], bytes: number): void {

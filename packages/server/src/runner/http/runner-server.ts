@@ -10,6 +10,7 @@ import {
   CaptureId,
   CaptureRequest,
   CreateVm,
+  EventPlace,
   ForkVm,
   PrepareImage,
   RestoreVm,
@@ -231,19 +232,11 @@ export class RunnerServer {
   }
 
   async #routeEvents(exchange: Exchange): Promise<void> {
-    const { stream, segments, url } = exchange;
+    const { stream, segments } = exchange;
     const { spool } = this.#parts;
-    if (segments[1] === 'ack') {
-      const { seq } = z.strictObject({ seq: z.int().nonnegative() }).parse(await readJson(stream));
-      spool.acknowledge(seq);
-      return respondJson(stream, 200, {});
-    }
-    const after = z.coerce
-      .number()
-      .int()
-      .nonnegative()
-      .parse(url.searchParams.get('after') ?? '0');
-    return streamEvents(stream, spool, after);
+    if (segments[1] !== 'ack') return streamEvents(stream, spool);
+    spool.acknowledge(EventPlace.parse(await readJson(stream)));
+    return respondJson(stream, 200, {});
   }
 
   async #routeImages(exchange: Exchange): Promise<void> {
