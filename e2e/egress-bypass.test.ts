@@ -15,6 +15,7 @@ import { PLACES, PORTS } from './fixtures/internet/zone.ts';
 const { allowed, foreign, collector, resolver: publicResolver } = PLACES;
 const TITLES = [
   'a list of allowed names',
+  'names and an address',
   'a list of denied names',
   'addresses alone',
   'the profile of a vendor',

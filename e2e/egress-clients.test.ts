@@ -18,6 +18,8 @@ const UPLOAD_MIB = 100;
 const MAX_ARCHIVE_BYTES = 256 * 1024 * 1024;
 /** A pause between two events, and somewhat less than all of them. */
 const STREAM_SPREAD_MS = 500;
+/** Of curl. */
+const COULD_NOT_RESOLVE = 6;
 
 /** npm as the image of Node.js has it, which the built-in image leaves out. */
 async function packNpm(): Promise<Buffer> {
@@ -57,6 +59,42 @@ data = urllib.request.urlopen(urllib.parse.urljoin(base, link), context=context,
 assert hashlib.sha256(data).hexdigest() == digest
 print('whole')
 `;
+
+describe('programs under a list of allowed addresses', () => {
+  const resources = new AsyncDisposableStack();
+  const egress = useEgress(resources);
+  let all: Egress;
+  let guest: EgressGuest;
+
+  before(async () => {
+    all = await egress();
+    const network = { allow: [`${PLACES.allowed}/32`], deny: ['0.0.0.0/0'] };
+    guest = resources.use(await EgressGuest.create(all.api, { network }));
+    await uploadFile(all.api, guest.id, CA, readFileSync(all.internet.caPath));
+  });
+
+  it('reach a server by a name that leads to one of them', async () => {
+    const answer = `reached ${PLACES.allowed} for allowed.example`;
+    assert.equal(await guest.read('curl -s -m 20 http://allowed.example/'), answer);
+    assert.equal(await guest.read(`curl -s -m 20 --cacert ${CA} https://allowed.example/`), answer);
+  });
+
+  it('are told at once that a name leads elsewhere, and the log has the name and the address', async () => {
+    const since = await guest.lastSeq();
+    const started = performance.now();
+    const command = 'curl -sS -m 20 http://foreign.example/';
+    const { exit_code: code, stderr } = await all.api.exec(guest.id, command);
+    assert.deepEqual([code, /Could not resolve host/u.test(stderr)], [COULD_NOT_RESOLVE, true], stderr);
+    assert.ok(performance.now() - started < 10_000, 'and do not wait for a timeout');
+    const told = await guest.findUntold(
+      ['foreign.example'],
+      since,
+      ({ event, data }, domain) =>
+        event === 'network.blocked' && data['domain'] === domain && data['ip'] === PLACES.foreign,
+    );
+    assert.deepEqual(told, []);
+  });
+});
 
 describe('programs under a list of allowed names', () => {
   const resources = new AsyncDisposableStack();

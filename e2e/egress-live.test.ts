@@ -5,7 +5,9 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
+import { rmSync } from 'node:fs';
 import { createServer, type Socket } from 'node:net';
+import { join } from 'node:path';
 import { before, describe, it } from 'node:test';
 import { pollUntil } from '../packages/server/src/lib/deadline.ts';
 import { http, https, raw, udp, type Attempt } from './fixtures/egress-attempt.ts';
@@ -21,6 +23,9 @@ const HOST_LATER = '198.51.100.203';
 const FLOWS = 5;
 const RECOVERY_MS = 30_000;
 const MORE_ATTEMPTS = 5;
+const BYTES = 1_000_000;
+/** Nobody has it. */
+const NOWHERE = '198.51.100.204';
 
 const lines = (place: string): Attempt => raw('lines', `${place}:${PORTS.echo}`, [{ text: 'hello\n' }]);
 const ONLY_ALLOWED = { network: { allow: [`${allowed}/32`] } };
@@ -57,6 +62,31 @@ describe('a network policy of a sandbox that lives', () => {
 
   const nothingArrived = async (): Promise<void> =>
     assert.deepEqual(arrivalsAt(await all.internet.seen(), denied, foreign), []);
+
+  it(
+    'counts the bytes of a sandbox that nothing restricts, and anew after a resume',
+    { timeout: 120_000 },
+    async () => {
+      const download = `exec 3<>/dev/tcp/${allowed}/${PORTS.bytes}; echo ${BYTES} >&3; head -c ${BYTES} <&3 | wc -c`;
+      const earlier = await countersOf(guest);
+      assert.equal(await guest.read(`bash -c '${download}'`), String(BYTES));
+      const counters = await countersOf(guest);
+      const received = counters['bytes_received']! - earlier['bytes_received']!;
+      assert.ok(received > BYTES && received < 1.2 * BYTES, JSON.stringify({ earlier, counters }));
+      assert.ok(counters['bytes_sent']! > earlier['bytes_sent']!, JSON.stringify({ earlier, counters }));
+      assert.deepEqual([counters['connections_open'], counters['connections_allowed']], [null, null]);
+      await guest.putNetwork(ONLY_ALLOWED);
+      assert.ok(await reaches(PERMITTED));
+      const judged = await countersOf(guest);
+      assert.ok(judged['bytes_received']! > counters['bytes_received']!, JSON.stringify(judged));
+      assert.equal(judged['connections_allowed'], 1);
+      await guest.putNetwork({ network_profile: 'unrestricted' });
+      await all.clones.hibernate(guest.id);
+      assert.equal((await guest.getNetwork())['counters'], null);
+      await all.clones.resume(guest.id);
+      assert.ok((await countersOf(guest))['bytes_received']! < BYTES);
+    },
+  );
 
   it('ends what the kernel forwarded when a policy is put on', async () => {
     await guest.hold('allowed later', FLOWS, lines(allowed));
@@ -263,6 +293,19 @@ describe('a network policy of a sandbox that lives', () => {
     );
   }
 
+  it("is told of in the log after the runner's event spool was lost", { timeout: 120_000 }, async () => {
+    const since = await guest.lastSeq();
+    assert.ok(!(await reaches(FORBIDDEN[0]!)));
+    assert.deepEqual(await guest.findUntold([denied], since, isBlocked), [], 'the sandbox has a cursor');
+    rmSync(join(all.service.dataDir, 'runner', 'events'), { recursive: true });
+    await all.service.killRole('runner');
+    await waitUntilReached(guest, PERMITTED);
+    assert.ok(!(await reaches(raw('a refusal after it', `${NOWHERE}:${PORTS.http}`, []))));
+    assert.deepEqual(await guest.findUntold([NOWHERE], since, isBlocked), []);
+    assert.match(all.service.output, /the event spool is gone/u);
+    assert.match(all.service.output, /the runner's event spool was lost/u);
+  });
+
   for (const role of ['control', 'runner'] as const) {
     for (const step of EGRESS_STEPS) {
       const outcome = role === 'control' ? 'is taken back' : 'is in force again';
@@ -320,6 +363,10 @@ describe('a network policy of a sandbox that lives', () => {
     });
   }
 });
+
+async function countersOf(guest: EgressGuest): Promise<Record<string, number | null>> {
+  return (await guest.getNetwork())['counters'] as Record<string, number | null>;
+}
 
 function isBlocked({ event, data }: AuditEntry, ip: string): boolean {
   return event === 'network.blocked' && data['ip'] === ip;
