@@ -4,7 +4,7 @@ import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { networkSlug } from '../packages/server/src/config/config.ts';
+import { networkSlug } from '../packages/server/src/config/default-paths.mjs';
 import { Api } from './fixtures/api.ts';
 import { makeOrdinaryUser, withoutTun, type OrdinaryUser } from './fixtures/launchers.ts';
 import { assertResources } from './fixtures/leaks.ts';

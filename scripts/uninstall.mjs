@@ -1,9 +1,9 @@
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { ENVIRONMENT_PATH } from './service/environment-file.mjs';
+import { choosePaths, CONFIGURATION_FILE } from '../packages/server/src/config/default-paths.mjs';
 import { uninstall } from './service/uninstall.mjs';
 import { runMain } from './setup/entry.mjs';
-import { readSetting, SYSTEM_ASSETS } from './setup/paths.mjs';
+import { findSetting } from './setup/paths.mjs';
 
 const USAGE = `npm run uninstall [-- options]
 
@@ -12,20 +12,23 @@ Stops the service, ends its sandboxes, and takes away what it holds on this mach
   --root <dir>   <dir> stands for / in all paths that no setting names; leaves systemd and accounts alone
 `;
 
-const SYSTEM_PATHS = {
-  COPPICE_DATA_DIR: '/var/lib/coppice',
-  COPPICE_RUN_DIR: '/run/coppice',
-  COPPICE_ASSETS_DIR: SYSTEM_ASSETS,
-};
-
 /**
  * What is not set there must not fall back to the machine's own directories.
  * @param {string} root
  */
 function settleIn(root) {
-  process.env['COPPICE_CONFIG'] = join(root, ENVIRONMENT_PATH);
-  for (const [name, path] of Object.entries(SYSTEM_PATHS))
-    process.env[name] = readSetting(name, join(root, path));
+  process.env['COPPICE_CONFIG'] = join(root, CONFIGURATION_FILE);
+  const nothing = { dataDir: undefined, runDir: undefined, assetsDir: undefined };
+  const { dataDir, runDir, assetsDir } = choosePaths(nothing, 0, {});
+  const hasDataDir = findSetting('COPPICE_DATA_DIR') !== undefined;
+  const defaults = {
+    COPPICE_DATA_DIR: dataDir,
+    COPPICE_ASSETS_DIR: assetsDir,
+    // Else it follows from the data directory that is set.
+    ...(hasDataDir ? {} : { COPPICE_RUN_DIR: runDir }),
+  };
+  for (const [name, path] of Object.entries(defaults))
+    process.env[name] = findSetting(name) ?? join(root, path);
 }
 
 await runMain(async (args) => {

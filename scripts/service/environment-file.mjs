@@ -1,7 +1,7 @@
 import { randomBytes, randomInt } from 'node:crypto';
+import { CONFIGURATION_FILE } from '../../packages/server/src/config/default-paths.mjs';
 import { SetupError } from '../setup/setup-error.mjs';
 
-export const ENVIRONMENT_PATH = '/etc/coppice/coppice.env';
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const SECRET_LENGTH = 40;
 const INVITATION_BYTES = 32;
@@ -56,7 +56,7 @@ function quoteValue(name, value) {
   const quote = ['"', "'", '`'].find((mark) => !value.includes(mark));
   if (quote === undefined || /[\n\r\\]/u.test(value))
     throw new SetupError(`${name} holds characters that a configuration file cannot`, {
-      remedy: `unset it, and write it into ${ENVIRONMENT_PATH} by hand`,
+      remedy: `unset it, and write it into ${CONFIGURATION_FILE} by hand`,
     });
   return `${quote}${value}${quote}`;
 }

@@ -2,14 +2,10 @@
 import { existsSync } from 'node:fs';
 import { chmod, mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { CONFIGURATION_FILE } from '../../packages/server/src/config/default-paths.mjs';
 import { dataDirectory, isRoot, readSetting } from '../setup/paths.mjs';
 import { SetupError } from '../setup/setup-error.mjs';
-import {
-  buildEnvironmentFile,
-  ENVIRONMENT_PATH,
-  generateInvitation,
-  generateKey,
-} from './environment-file.mjs';
+import { buildEnvironmentFile, generateInvitation, generateKey } from './environment-file.mjs';
 import { isSystemdRunning, systemctl } from './systemd.mjs';
 import { buildUnit, UNIT_NAME, UNIT_PATH } from './unit.mjs';
 
@@ -49,7 +45,7 @@ export async function installService(options) {
 
 /** @param {InstallOptions} options */
 async function writeConfiguration({ root, say }) {
-  const path = join(root, ENVIRONMENT_PATH);
+  const path = join(root, CONFIGURATION_FILE);
   if (existsSync(path)) {
     say(`kept ${path}`);
     return;

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { networkSlug } from '../../packages/server/src/config/default-paths.mjs';
 import { findExecutable } from '../setup/paths.mjs';
 import { run } from '../setup/run-command.mjs';
 
@@ -10,7 +10,7 @@ const TIMEOUT_MS = 30_000;
  * @param {string} dataDir
  */
 export function buildNetworkNames(dataDir) {
-  const slug = createHash('sha256').update(dataDir).digest('hex').slice(0, 4);
+  const slug = networkSlug(dataDir);
   return {
     slug,
     table: `coppice_${slug}`,

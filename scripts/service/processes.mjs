@@ -58,6 +58,14 @@ export function findService(dataDir) {
   return { supervisors: identifyAll([...parents]), roles: identifyAll(roles) };
 }
 
+/**
+ * Whether a runner has its sockets there: once the service of an installation has ended, that is another's.
+ * @param {string} runDir
+ */
+export function isRunDirectoryInUse(runDir) {
+  return findLockInode('runner', runDir).length > 0;
+}
+
 /** @param {readonly number[]} pids */
 function identifyAll(pids) {
   return pids.map(identify).filter((found) => found !== undefined);
@@ -116,14 +124,14 @@ function isSupervisor(pid) {
 
 /**
  * QEMUs that the records of the runner name, and such as work in the run directory although no record names them yet.
- * @param {{ dataDir: string, runDir: string }} directories
+ * @param {{ dataDir: string, runDir: string | undefined }} directories  no run directory where that is another's
  * @returns {Process[]}
  */
 export function findVmProcesses({ dataDir, runDir }) {
   const recorded = listNames(join(dataDir, 'runner', 'vms')).flatMap((name) =>
     parseRecordedProcess(readOptional(join(dataDir, 'runner', 'vms', name, 'vm.json'))),
   );
-  const working = identifyAll(listPids().filter((pid) => isVmIn(pid, runDir)));
+  const working = runDir === undefined ? [] : identifyAll(listPids().filter((pid) => isVmIn(pid, runDir)));
   const byPid = new Map([...recorded.filter(isAlive), ...working].map((found) => [found.pid, found]));
   return [...byPid.values()];
 }

@@ -12,11 +12,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 import { parseEnv } from 'node:util';
+import { networkSlug } from '../../packages/server/src/config/default-paths.mjs';
 import { REPOSITORY } from '../setup/paths.mjs';
 import { isMadeBySetUp } from './account-removal.mjs';
 import { removeCgroups } from './cgroup-removal.mjs';
 import { DATA_ENTRIES, listMountPoints, removeEntries } from './directories.mjs';
 import { buildEnvironmentFile, generateInvitation, generateKey } from './environment-file.mjs';
+import { forgetInstallation, listOthers } from './installations.mjs';
 import { buildNetworkNames, listOwnAddresses } from './network-removal.mjs';
 import { RemovalReport } from './removal-report.mjs';
 import { fillUnit } from './unit.mjs';
@@ -114,6 +116,35 @@ test("an account with a home, a shell or a person's number was not made by set-u
   assert.ok(!isMadeBySetUp('coppice:x:998:998::/home/coppice:/usr/sbin/nologin'));
   assert.ok(!isMadeBySetUp('coppice:x:998:998::/nonexistent:/bin/bash'));
   assert.ok(!isMadeBySetUp('coppice:x:1001:1001::/nonexistent:/usr/sbin/nologin'));
+});
+
+test('an installation is found by its data, and taken off the list without the others', async () => {
+  const list = join(directory, 'installations');
+  const own = join(directory, 'own');
+  const other = join(directory, 'other');
+  const gone = join(directory, 'gone');
+  mkdirSync(list);
+  for (const place of [own, other, gone]) {
+    mkdirSync(join(place, 'runner'), { recursive: true });
+    symlinkSync(place, join(list, networkSlug(place)));
+  }
+  rmSync(gone, { recursive: true });
+  writeFileSync(join(list, 'note'), '');
+  assert.deepEqual(listOthers(own, list), [other]);
+  const report = new RemovalReport();
+  await forgetInstallation(own, report, list);
+  await forgetInstallation(own, report, list);
+  assert.deepEqual(report.removed, [join(list, networkSlug(own))]);
+  assert.deepEqual(listOthers(own, list), [other]);
+  assert.deepEqual(listOthers(own, join(directory, 'absent')), []);
+});
+
+test('the list goes with the last installation', async () => {
+  const list = join(directory, 'installations');
+  mkdirSync(list);
+  symlinkSync(join(directory, 'own'), join(list, networkSlug(join(directory, 'own'))));
+  await forgetInstallation(join(directory, 'own'), new RemovalReport(), list);
+  assert.ok(!existsSync(list));
 });
 
 test('the report says each thing once, and when there was nothing', () => {

@@ -4,19 +4,31 @@
  */
 import { existsSync } from 'node:fs';
 import { rm, rmdir } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
+import {
+  CONFIGURATION_FILE,
+  SYSTEM_ASSETS_DIR,
+  SYSTEM_DATA_DIR,
+} from '../../packages/server/src/config/default-paths.mjs';
 import { BACKPORTS_FILE } from '../setup/apt.mjs';
-import { assetsDirectory, dataDirectory, isRoot, runDirectory } from '../setup/paths.mjs';
+import {
+  assetsDirectory,
+  dataDirectory,
+  isRoot,
+  parseConfigurationFile,
+  runDirectory,
+} from '../setup/paths.mjs';
 import { describeError } from '../setup/setup-error.mjs';
 import { removeAccount } from './account-removal.mjs';
 import { removeCgroups } from './cgroup-removal.mjs';
 import { ASSETS_ENTRIES, DATA_ENTRIES, removeEntries, RUN_ENTRIES } from './directories.mjs';
-import { ENVIRONMENT_PATH } from './environment-file.mjs';
+import { forgetInstallation, listOthers } from './installations.mjs';
 import { buildNetworkNames, removeNetwork } from './network-removal.mjs';
 import {
   findPostmaster,
   findService,
   findVmProcesses,
+  isRunDirectoryInUse,
   killAll,
   stopPostmaster,
   stopService,
@@ -36,14 +48,19 @@ import { UNIT_NAME, UNIT_PATH } from './unit.mjs';
 export async function uninstall(options) {
   const report = new RemovalReport();
   const directories = { dataDir: dataDirectory(), runDir: runDirectory() };
-  await attempt('the unit', report, () => removeUnit(options, report));
-  await endProcesses(directories, report);
+  const unitDataDir = findUnitDataDir(options);
+  const isOfUnit = isRoot() && unitDataDir === directories.dataDir;
+  if (isOfUnit) await attempt('the unit', report, () => removeUnit(options, report));
+  else leaveUnit(options, unitDataDir, report);
+  const ownRunDir = await endProcesses(directories, report);
   const { slug } = buildNetworkNames(directories.dataDir);
   if (isRoot())
     await attempt("the guests' network", report, () => removeNetwork(directories.dataDir, report));
   await attempt('control groups', report, () => removeCgroups(slug, report));
-  await removeEntries(directories.runDir, RUN_ENTRIES, report);
+  if (ownRunDir === undefined) report.leave(`${directories.runDir}: another service uses it`);
+  else await removeEntries(ownRunDir, RUN_ENTRIES, report);
   await removeData(options, directories.dataDir, report);
+  if (isOfUnit) await removeConfiguration(options, report);
   leavePackages(options, report);
   return report;
 }
@@ -60,6 +77,27 @@ async function attempt(name, report, part) {
   } catch (error) {
     report.leave(`${name}: ${describeError(error)}`);
   }
+}
+
+/**
+ * The unit and its configuration are those of one installation, which need not be this one.
+ * @param {UninstallOptions} options
+ * @returns {string} data directory of that one
+ */
+function findUnitDataDir({ root }) {
+  const path = join(root, CONFIGURATION_FILE);
+  const settings = isRoot() ? parseConfigurationFile(path) : {}; // an ordinary user may not read it
+  return resolve(settings['COPPICE_DATA_DIR'] ?? join(root, SYSTEM_DATA_DIR));
+}
+
+/**
+ * @param {UninstallOptions} options
+ * @param {string} unitDataDir
+ * @param {RemovalReport} report
+ */
+function leaveUnit({ root }, unitDataDir, report) {
+  for (const path of [join(root, UNIT_PATH), join(root, CONFIGURATION_FILE)])
+    if (existsSync(path)) report.leave(`${path}: of the installation in ${unitDataDir}`);
 }
 
 /**
@@ -80,20 +118,23 @@ async function removeUnit({ root }, report) {
  * Nothing may be removed below a service that runs: a failure here ends the uninstallation.
  * @param {{ dataDir: string, runDir: string }} directories
  * @param {RemovalReport} report
+ * @returns {Promise<string | undefined>} the run directory; undefined where that is another's, by a setting in common
  */
-async function endProcesses(directories, report) {
-  const service = findService(directories.dataDir);
+async function endProcesses({ dataDir, runDir }, report) {
+  const service = findService(dataDir);
   const pids = [...service.supervisors, ...service.roles].map(({ pid }) => pid);
   if (pids.length > 0) {
     await stopService(service);
     report.remove(`the running service (processes ${pids.join(', ')})`);
   }
-  await stopPostmaster(findPostmaster(directories.dataDir));
-  const vms = findVmProcesses(directories);
+  await stopPostmaster(findPostmaster(dataDir));
+  const ownRunDir = isRunDirectoryInUse(runDir) ? undefined : runDir;
+  const vms = findVmProcesses({ dataDir, runDir: ownRunDir });
   if (vms.length > 0) {
     await killAll(vms);
     report.remove(`${vms.length} running virtual machine${vms.length === 1 ? '' : 's'}`);
   }
+  return ownRunDir;
 }
 
 /**
@@ -102,22 +143,44 @@ async function endProcesses(directories, report) {
  * @param {RemovalReport} report
  */
 async function removeData({ purge, root }, dataDir, report) {
-  const configuration = join(root, ENVIRONMENT_PATH);
+  const assets = assetsDirectory();
+  // With its data it keeps its addresses and user ids.
+  if (purge || !existsSync(dataDir)) await forgetInstallation(dataDir, report);
   if (!purge) {
-    for (const path of [dataDir, assetsDirectory(), configuration])
-      if (existsSync(path)) report.leave(`${path} (goes with npm run uninstall -- --purge)`);
+    for (const path of [dataDir, assets]) leaveForPurge(path, report);
     return;
   }
-  await removeEntries(assetsDirectory(), ASSETS_ENTRIES, report);
+  const [other] = listOthers(dataDir);
+  if (other !== undefined && assets === SYSTEM_ASSETS_DIR)
+    report.leave(`${assets}: the installation in ${other} uses it`);
+  else await removeEntries(assets, ASSETS_ENTRIES, report);
   await removeEntries(dataDir, DATA_ENTRIES, report);
-  if (existsSync(configuration)) {
-    await rm(configuration);
-    report.remove(configuration);
-    await rmdir(dirname(configuration)).catch((error) => {
-      report.leave(`${dirname(configuration)}: ${describeReason(error)}`);
-    });
-  }
-  if (root === '/' && isRoot()) await attempt('the account', report, () => removeAccount(report));
+  if (root !== '/' || !isRoot()) return;
+  if (other !== undefined) report.leave(`the account: the installation in ${other} uses it`);
+  else await attempt('the account', report, () => removeAccount(report));
+}
+
+/**
+ * @param {UninstallOptions} options
+ * @param {RemovalReport} report
+ */
+async function removeConfiguration({ purge, root }, report) {
+  const path = join(root, CONFIGURATION_FILE);
+  if (!purge) return leaveForPurge(path, report);
+  if (!existsSync(path)) return;
+  await rm(path);
+  report.remove(path);
+  await rmdir(dirname(path)).catch((error) => {
+    report.leave(`${dirname(path)}: ${describeReason(error)}`);
+  });
+}
+
+/**
+ * @param {string} path
+ * @param {RemovalReport} report
+ */
+function leaveForPurge(path, report) {
+  if (existsSync(path)) report.leave(`${path} (goes with npm run uninstall -- --purge)`);
 }
 
 /** @param {unknown} error */

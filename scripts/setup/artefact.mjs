@@ -5,8 +5,9 @@
  */
 import { mkdir, open, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { SYSTEM_ASSETS_DIR } from '../../packages/server/src/config/default-paths.mjs';
 import { listFiles, recipeHash } from './hash.mjs';
-import { assetsDirectory, isRoot, SYSTEM_ASSETS } from './paths.mjs';
+import { assetsDirectory, isRoot } from './paths.mjs';
 import { say } from './report.mjs';
 import { describeError } from './setup-error.mjs';
 
@@ -60,7 +61,7 @@ export async function ensureArtefact(artefact) {
 export async function findArtefact(kind, recipe) {
   const hash = recipeHash(recipe);
   const own = await findCurrent(join(assetsDirectory(), kind), hash);
-  return own ?? (isRoot() ? undefined : findCurrent(join(SYSTEM_ASSETS, kind), hash));
+  return own ?? (isRoot() ? undefined : findCurrent(join(SYSTEM_ASSETS_DIR, kind), hash));
 }
 
 /**

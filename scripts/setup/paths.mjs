@@ -1,9 +1,17 @@
 import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
-import { homedir } from 'node:os';
 import { delimiter, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import util from 'node:util';
+import {
+  choosePaths,
+  CONFIGURATION_FILE,
+  isReadable,
+  ownAssetsDir,
+  PathError,
+} from '../../packages/server/src/config/default-paths.mjs';
 import { SetupError } from './setup-error.mjs';
+
+export { isReadable };
 
 export const REPOSITORY = resolve(fileURLToPath(new URL('../..', import.meta.url)));
 
@@ -14,22 +22,30 @@ export const REPOSITORY = resolve(fileURLToPath(new URL('../..', import.meta.url
  * @returns {string}
  */
 export function readSetting(name, standard) {
-  return process.env[name] ?? readConfigurationFile()[name] ?? standard;
+  return findSetting(name) ?? standard;
+}
+
+/**
+ * @param {string} name
+ * @returns {string | undefined}
+ */
+export function findSetting(name) {
+  return process.env[name] ?? readConfigurationFile()[name];
 }
 
 /** @type {NodeJS.Dict<string> | undefined} */
 let configurationFile;
 
 function readConfigurationFile() {
-  configurationFile ??= parseConfigurationFile(process.env['COPPICE_CONFIG'] ?? '/etc/coppice/coppice.env');
+  configurationFile ??= parseConfigurationFile(process.env['COPPICE_CONFIG'] ?? CONFIGURATION_FILE);
   return configurationFile;
 }
 
 /**
  * @param {string} path
- * @returns {NodeJS.Dict<string>}
+ * @returns {NodeJS.Dict<string>} empty for a file that is absent
  */
-function parseConfigurationFile(path) {
+export function parseConfigurationFile(path) {
   if (!existsSync(path)) return {};
   // The system's own holds secrets and is root's; an ordinary user's service has another configuration.
   if (!isRoot() && process.env['COPPICE_CONFIG'] === undefined && !isReadable(path)) return {};
@@ -44,30 +60,35 @@ export function isRoot() {
   return process.getuid?.() === 0;
 }
 
-/** Where root's set-up builds; an ordinary user's uses what is there. */
-export const SYSTEM_ASSETS = '/var/lib/coppice/assets';
-
 /** @returns {string} where everything that set-up builds is kept */
 export function assetsDirectory() {
-  return resolve(
-    readSetting('COPPICE_ASSETS_DIR', isRoot() ? SYSTEM_ASSETS : join(dataDirectory(), 'assets')),
-  );
+  const { dataDir, assetsDir } = readPaths();
+  return isRoot() || findSetting('COPPICE_ASSETS_DIR') !== undefined ? assetsDir : ownAssetsDir(dataDir);
 }
 
 /** @returns {string} */
 export function dataDirectory() {
-  return resolve(readSetting('COPPICE_DATA_DIR', isRoot() ? '/var/lib/coppice' : userData()));
+  return readPaths().dataDir;
 }
 
 /** @returns {string} */
 export function runDirectory() {
-  const ofUser = () =>
-    join(process.env['XDG_RUNTIME_DIR'] || `/tmp/coppice-${process.getuid?.()}`, 'coppice');
-  return resolve(readSetting('COPPICE_RUN_DIR', isRoot() ? '/run/coppice' : ofUser()));
+  return readPaths().runDir;
 }
 
-function userData() {
-  return join(process.env['XDG_DATA_HOME'] || join(homedir(), '.local', 'share'), 'coppice');
+/** As the service reads them. */
+function readPaths() {
+  const given = {
+    dataDir: findSetting('COPPICE_DATA_DIR'),
+    runDir: findSetting('COPPICE_RUN_DIR'),
+    assetsDir: findSetting('COPPICE_ASSETS_DIR'),
+  };
+  try {
+    return choosePaths(given, process.getuid?.() ?? 0, process.env);
+  } catch (error) {
+    if (!(error instanceof PathError)) throw error;
+    throw new SetupError(error.message, { remedy: 'set COPPICE_DATA_DIR, or HOME' });
+  }
 }
 
 export function manifestPath() {
@@ -79,21 +100,8 @@ const SYSTEM_DIRECTORIES = ['/usr/local/sbin', '/usr/local/bin', '/usr/sbin', '/
 
 /** @param {string} path */
 export function isExecutable(path) {
-  return mayAccess(path, constants.X_OK);
-}
-
-/** @param {string} path */
-export function isReadable(path) {
-  return mayAccess(path, constants.R_OK);
-}
-
-/**
- * @param {string} path
- * @param {number} mode
- */
-function mayAccess(path, mode) {
   try {
-    accessSync(path, mode);
+    accessSync(path, constants.X_OK);
     return true;
   } catch {
     return false; // absent or not ours: both mean "look elsewhere"

@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { findNode } from '../../../scripts/setup/node-runtime.mjs';
-import { assetsDirectory, dataDirectory, REPOSITORY } from '../../../scripts/setup/paths.mjs';
+import { assetsDirectory, dataDirectory, REPOSITORY, runDirectory } from '../../../scripts/setup/paths.mjs';
 
 const PROGRAM = join(REPOSITORY, 'packages', 'server', 'src', 'diagnosis', 'diagnose.ts');
 const CONFIG_TIMEOUT_MS = 10_000;
@@ -24,7 +24,7 @@ const GRACE_MS = 2000;
 export async function readPaths() {
   const fallback = {
     dataDir: dataDirectory(),
-    runDir: '/run/coppice',
+    runDir: runDirectory(),
     network: /** @type {const} */ ('auto'),
   };
   const assetsDir = assetsDirectory();

@@ -17,6 +17,8 @@ export class StartError extends Error {
 const SETTINGS: Readonly<Record<string, string>> = {
   networkMode: 'COPPICE_NETWORK',
   guestCidr: 'COPPICE_GUEST_CIDR',
+  uidBase: 'COPPICE_UID_BASE',
+  dataDir: 'COPPICE_DATA_DIR',
   openPrivateRanges: 'COPPICE_OPEN_PRIVATE_RANGES',
   upstreamResolvers: 'COPPICE_RESOLVERS',
   mirrors: 'COPPICE_REGISTRY_MIRRORS',

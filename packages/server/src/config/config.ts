@@ -1,7 +1,6 @@
 /** What each part of the service is to know of its settings and of what is installed. */
-import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { parseApiKey } from '@coppice/contract';
 import { z } from 'zod';
 import type { ControlConfig } from '../control/control-config.ts';
@@ -9,7 +8,14 @@ import type { TlsPaths } from '../lib/tls/tls-pair.ts';
 import type { RunnerConfig } from '../runner/runner-config.ts';
 import { readAccountLimits } from './account-settings.ts';
 import { ConfigError } from './config-error.ts';
-import { choosePaths, isReadable, PathError, type Paths } from './default-paths.ts';
+import {
+  choosePaths,
+  INSTALLATIONS_DIR,
+  isReadable,
+  networkSlug,
+  PathError,
+  type Paths,
+} from './default-paths.mjs';
 import { readEgress } from './egress-settings.ts';
 import { readExposure } from './exposure-settings.ts';
 import { readManifest, type Manifest } from './manifest.ts';
@@ -38,10 +44,8 @@ const VERSION = z
 
 export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config {
   const settings = readSettings(environment);
-  const paths = readPaths(settings, environment);
-  const manifest = readManifest(join(paths.assetsDir, 'manifest.json'));
-  const dataDir = resolve(paths.dataDir);
-  const runDir = resolve(paths.runDir);
+  const { dataDir, runDir, assetsDir } = readPaths(settings, environment);
+  const manifest = readManifest(join(assetsDir, 'manifest.json'));
   assertShort(runDir);
   assertBootstrapKey(settings);
   const runnerSocket = join(runDir, 'runner.sock');
@@ -49,7 +53,7 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
   return {
     dataDir,
     runDir,
-    assetsDir: resolve(paths.assetsDir),
+    assetsDir,
     logLevel: settings.COPPICE_LOG_LEVEL,
     user: settings.COPPICE_USER,
     ...(tls === undefined ? {} : { tls }),
@@ -64,7 +68,7 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
       runnerSocket,
       postgresBin: manifest.postgres_bin.path,
       ...readAccountLimits(settings),
-      egress: readEgress(settings, resolve(paths.assetsDir)),
+      egress: readEgress(settings, assetsDir),
       ...(settings.DATABASE_URL === undefined ? {} : { databaseUrl: settings.DATABASE_URL }),
       signUp: settings.COPPICE_SIGN_UP,
       ...(settings.COPPICE_BOOTSTRAP_INVITATION === undefined
@@ -88,11 +92,6 @@ export function readProcessSettings(environment: NodeJS.ProcessEnv = process.env
   return { logLevel: settings.COPPICE_LOG_LEVEL };
 }
 
-/** Tells the TAPs and the nftables table of several installations on one host apart. */
-export function networkSlug(dataDir: string): string {
-  return createHash('sha256').update(dataDir).digest('hex').slice(0, 4);
-}
-
 function runnerConfig(
   settings: Settings,
   manifest: Manifest,
@@ -104,8 +103,13 @@ function runnerConfig(
     runDir,
     socketPath: runnerSocket,
     slug: networkSlug(dataDir),
+    installationDir: dataDir,
+    installationsDir: INSTALLATIONS_DIR,
+    ranges: {
+      ...(settings.COPPICE_GUEST_CIDR === undefined ? {} : { guestCidr: settings.COPPICE_GUEST_CIDR }),
+      ...(settings.COPPICE_UID_BASE === undefined ? {} : { uidBase: settings.COPPICE_UID_BASE }),
+    },
     network: settings.COPPICE_NETWORK,
-    guestCidr: settings.COPPICE_GUEST_CIDR,
     openPrivateRanges: settings.COPPICE_OPEN_PRIVATE_RANGES,
     resolvers: settings.COPPICE_RESOLVERS,
     warmPoolLimit: settings.COPPICE_WARM_POOL,
@@ -113,7 +117,6 @@ function runnerConfig(
     cpuOvercommit: settings.COPPICE_CPU_OVERCOMMIT,
     diskReserveMiB: settings.COPPICE_DISK_RESERVE_MIB,
     imageCacheMiB: settings.COPPICE_IMAGE_CACHE_MIB,
-    uidBase: settings.COPPICE_UID_BASE,
     registryMirrors: settings.COPPICE_REGISTRY_MIRRORS,
     insecureRegistries: settings.COPPICE_INSECURE_REGISTRIES,
     localImagesDir: join(dataDir, 'runner', 'local-images'),

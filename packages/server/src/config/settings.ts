@@ -10,10 +10,9 @@ import { z } from 'zod';
 import { isInvitation } from '../control/accounts/invitation-token.ts';
 import { ACCOUNT_SETTINGS } from './account-settings.ts';
 import { ConfigError } from './config-error.ts';
+import { CONFIGURATION_FILE } from './default-paths.mjs';
 import { EGRESS_SETTINGS } from './egress-settings.ts';
 import { EXPOSURE_SETTINGS } from './exposure-settings.ts';
-
-const DEFAULT_FILE = '/etc/coppice/coppice.env';
 
 const flagList = z.string().transform((text) =>
   text
@@ -73,7 +72,7 @@ export const Settings = z.object({
   COPPICE_GUEST_CIDR: z
     .string()
     .regex(/^\d+\.\d+\.\d+\.\d+\/\d+$/u, 'an IPv4 range, such as 10.202.0.0/16')
-    .default('10.202.0.0/16'),
+    .optional(),
   COPPICE_OPEN_PRIVATE_RANGES: flagList.prefault(''),
   COPPICE_RESOLVERS: flagList.prefault(''),
   ...EGRESS_SETTINGS,
@@ -83,14 +82,14 @@ export const Settings = z.object({
   COPPICE_DISK_RESERVE_MIB: z.coerce.number().int().min(64).max(1_000_000_000).default(2048),
   COPPICE_IMAGE_CACHE_MIB: z.coerce.number().int().min(0).max(1_000_000_000).default(20_480),
   ...ACCOUNT_SETTINGS,
-  COPPICE_UID_BASE: z.coerce.number().int().min(1000).max(2_000_000_000).default(1_600_000),
+  COPPICE_UID_BASE: z.coerce.number().int().min(1000).max(2_000_000_000).optional(),
   COPPICE_FAULT_DIR: z.string().optional(),
   DATABASE_URL: z.string().optional(),
 });
 export type Settings = z.infer<typeof Settings>;
 
 export function readSettings(environment: NodeJS.ProcessEnv): Settings {
-  const path = environment['COPPICE_CONFIG'] ?? DEFAULT_FILE;
+  const path = environment['COPPICE_CONFIG'] ?? CONFIGURATION_FILE;
   if (environment['COPPICE_CONFIG'] !== undefined && !existsSync(path)) {
     throw new ConfigError(`COPPICE_CONFIG names ${path}, which does not exist`);
   }
@@ -107,7 +106,7 @@ function readSettingsFile(path: string): NodeJS.Dict<string> {
     return parseEnv(readFileSync(path, 'utf8'));
   } catch (error) {
     const isForbidden = (error as NodeJS.ErrnoException).code === 'EACCES';
-    if (isForbidden && path === DEFAULT_FILE) return {};
+    if (isForbidden && path === CONFIGURATION_FILE) return {};
     throw new ConfigError(
       `${path} cannot be read: ${error instanceof Error ? error.message : String(error)}`,
     );

@@ -2,7 +2,7 @@
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { join } from 'node:path';
-import { lockInstance } from '../lib/instance-lock.ts';
+import { lockDirectories } from '../lib/instance-lock.ts';
 import { DirectoryObjects } from '../lib/objects/directory-objects.ts';
 import type { TlsPair } from '../lib/tls/tls-pair.ts';
 import { buildAccounts } from './accounts/accounts.ts';
@@ -64,7 +64,7 @@ export interface Control extends AsyncDisposable {
 export async function startControl(config: ControlConfig, log: Logger, tls?: TlsPair): Promise<Control> {
   const limits: ControlLimits = { ...DEFAULT_CONTROL_LIMITS, ...config.limits };
   await using stack = new AsyncDisposableStack();
-  const lock = stack.use(await lockInstance('control', config.dataDir));
+  const lock = stack.use(await lockDirectories('control', config));
   const rules = openRules(config, log);
   const { current: masterKey, older } = openMasterKeys(join(config.dataDir, MASTER_KEY_NAME));
   const secrets = new SecretBox(masterKey, older);

@@ -8,6 +8,7 @@ import { Accelerator } from '../lib/runner-protocol.ts';
 import { bootOnce, findKvmObstacle } from '../runner/vmm/accelerator.ts';
 import { hostBootId } from '../runner/vmm/host-process.ts';
 import { measureTscKhz } from '../runner/vmm/host-tsc.ts';
+import { expectRanges } from '../runner/host-ranges/host-ranges.ts';
 import { Jail } from '../runner/confinement/jail.ts';
 import { MachineStore } from '../runner/machine/machine-store.ts';
 import { Qemu } from '../runner/vmm/qemu.ts';
@@ -65,8 +66,9 @@ async function boot(
   how: { accelerator: Accelerator; tscKhz: number; signal: AbortSignal },
 ): Promise<number> {
   const { accelerator, tscKhz, signal } = how;
-  const { tools } = config.runner;
-  const uid = process.getuid?.() === 0 ? config.runner.uidBase : (process.getuid?.() ?? 0);
+  const { tools, installationDir, ranges } = config.runner;
+  const own = process.getuid?.() ?? 0;
+  const uid = own === 0 ? expectRanges(installationDir, ranges).uidBase : own;
   await removeLeftDirectories((path) => new SharedAccount(uid, [join(path, 'vm')]));
   const root = makeProbeDirectory();
   // The VM's own user has to pass through to the directory that is its own.

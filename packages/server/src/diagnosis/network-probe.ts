@@ -22,6 +22,7 @@ import {
   type AddressPlan,
 } from '../runner/network/address-plan.ts';
 import { writeTapSettings } from '../runner/network/host-settings.ts';
+import { expectRanges } from '../runner/host-ranges/host-ranges.ts';
 import { KernelTools } from '../runner/network/kernel-tools.ts';
 import { findNetworkObstacle } from '../runner/network/requirements.ts';
 import { buildRuleset, buildTableRemoval } from '../runner/network/ruleset.ts';
@@ -51,7 +52,8 @@ export interface NetworkProbe {
 }
 
 export async function probeNetwork({ runner }: Config, signal: AbortSignal): Promise<NetworkProbe> {
-  const { slug, guestCidr, tools } = runner;
+  const { slug, tools } = runner;
+  const { guestCidr } = expectRanges(runner.installationDir, runner.ranges);
   const obstacle = await findNetworkObstacle({ slug, guestCidr, tools });
   if (obstacle !== undefined) return { obstacle };
   const taken = findAddressInUse();

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { InstanceLockedError, lockInstance } from './instance-lock.ts';
+import { InstanceLockedError, lockDirectories, lockInstance } from './instance-lock.ts';
 
 let directory = '';
 
@@ -26,4 +26,19 @@ test('a second process takes over from one that is leaving, however long that ta
   await delay(2_500);
   await first[Symbol.asyncDispose]();
   await (await second)[Symbol.asyncDispose]();
+});
+
+test('a service with another data directory is refused a run directory that is in use, by both settings', async () => {
+  const place = (name: string, run: string) => ({
+    dataDir: join(directory, name),
+    runDir: join(directory, run),
+  });
+  const first = await lockDirectories('runner', place('a', 'run'));
+  await assert.rejects(lockDirectories('runner', place('b', 'run')), {
+    name: 'InstanceLockedError',
+    message: /another runner has its sockets in \S+\/run,.*COPPICE_RUN_DIR unset,.*COPPICE_DATA_DIR/u,
+  });
+  await using _refused = await lockDirectories('runner', place('b', 'run-b'));
+  await first[Symbol.asyncDispose]();
+  await using _next = await lockDirectories('runner', place('c', 'run'));
 });

@@ -1,6 +1,7 @@
 /**
  * One process of each role for a data directory: two controls would each run the idle timers of sandboxes whose
- * requests the other sees, and two runners would end each other's VMs. The lock is a name in the kernel's abstract
+ * requests the other sees, and two runners would end each other's VMs. And one for a run directory: of two services each
+ * would replace the other's sockets, and be answered by the other's database. The lock is a name in the kernel's abstract
  * socket namespace, which the kernel itself gives back however the holder ends. Whoever connects to it is told whether
  * the holder is about to leave, so that a service that was killed and started again at once takes over from the roles
  * that the old one left draining.
@@ -24,8 +25,8 @@ const STAYING = 'staying';
 export type LockedRole = 'control' | 'runner' | 'image import';
 
 export class InstanceLockedError extends Error {
-  constructor(role: string, dataDir: string) {
-    super(`another ${role} works in ${dataDir}: stop it, or choose another data directory`);
+  constructor(message: string) {
+    super(message);
     this.name = 'InstanceLockedError';
   }
 }
@@ -37,9 +38,44 @@ export interface InstanceLock extends AsyncDisposable {
 
 /** Throws {@link InstanceLockedError} when another process of that role holds the directory and stays. */
 export async function lockInstance(role: LockedRole, dataDir: string): Promise<InstanceLock> {
-  await mkdir(dataDir, { recursive: true, mode: 0o711 });
+  const lock = await lockDirectory(role, dataDir);
+  if (lock !== undefined) return lock;
+  throw new InstanceLockedError(
+    `another ${role} works in ${dataDir}: stop it, or choose another data directory (COPPICE_DATA_DIR)`,
+  );
+}
+
+/** The same for both directories of a role. */
+export async function lockDirectories(
+  role: LockedRole,
+  { dataDir, runDir }: { dataDir: string; runDir: string },
+): Promise<InstanceLock> {
+  const data = await lockInstance(role, dataDir);
+  const run = await lockDirectory(role, runDir);
+  if (run !== undefined) return joinLocks(data, run);
+  await data[Symbol.asyncDispose]();
+  throw new InstanceLockedError(
+    `another ${role} has its sockets in ${runDir}, that of a service with another data directory: leave COPPICE_RUN_DIR ` +
+      'unset, it then follows from COPPICE_DATA_DIR, or give each service a COPPICE_RUN_DIR of its own',
+  );
+}
+
+function joinLocks(...locks: InstanceLock[]): InstanceLock {
+  return {
+    leave: () => {
+      for (const lock of locks) lock.leave();
+    },
+    [Symbol.asyncDispose]: async () => {
+      for (const lock of locks.toReversed()) await lock[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** Undefined when another process of that role holds it and stays. */
+async function lockDirectory(role: LockedRole, directory: string): Promise<InstanceLock | undefined> {
+  await mkdir(directory, { recursive: true, mode: 0o711 });
   const hash = createHash('sha256')
-    .update(await realpath(dataDir))
+    .update(await realpath(directory))
     .digest('hex');
   const name = `\0coppice-${role.replaceAll(' ', '-')}-${hash}`;
   const startedAt = performance.now();
@@ -48,7 +84,7 @@ export async function lockInstance(role: LockedRole, dataDir: string): Promise<I
     const lock = await take(name);
     if (lock !== undefined) return lock;
     if ((await askHolder(name)) === LEAVING) patienceMs = LEAVING_MS;
-    if (performance.now() - startedAt > patienceMs) throw new InstanceLockedError(role, dataDir);
+    if (performance.now() - startedAt > patienceMs) return undefined;
     await delay(RETRY_MS);
   }
 }

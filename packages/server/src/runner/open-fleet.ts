@@ -53,6 +53,8 @@ interface FleetParts {
   accounts: VmAccounts;
   /** Rate of the host's time stamp counter. */
   tscKhz: number;
+  /** Addresses of the guests. */
+  guestCidr: string;
 }
 
 export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): Promise<OpenedFleet> {
@@ -75,7 +77,7 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   });
   const network = await openNetwork(config.network, {
     slug: config.slug,
-    guestCidr: config.guestCidr,
+    guestCidr: parts.guestCidr,
     tools: { nft: tools.nft, ip: tools.ip },
     poolSize: TAP_POOL_SIZE,
     openPrivateRanges: [...config.openPrivateRanges],

@@ -1,3 +1,4 @@
+import type { SetRanges } from './host-ranges/host-ranges.ts';
 import type { NetworkMode } from './network/open-network.ts';
 
 /** What the runner has to know; made by config.ts, the only reader of the environment. */
@@ -24,9 +25,14 @@ export interface RunnerConfig {
   socketPath: string;
   /** Four hex digits that tell several installations on one host apart (TAP names, nft table). */
   slug: string;
+  /** Data directory of the whole installation. */
+  installationDir: string;
+  /** Addresses of guests and user ids of VMs, as far as they are set. */
+  ranges: SetRanges;
+  /** Where the installations of this machine are listed. */
+  installationsDir: string;
   /** Whether guests get a network. */
   network: NetworkMode;
-  guestCidr: string;
   openPrivateRanges: readonly string[];
   /** Where guests' DNS questions go; empty for the host's own resolvers. */
   resolvers: readonly string[];
@@ -39,8 +45,6 @@ export interface RunnerConfig {
   diskReserveMiB: number;
   /** Of images and the templates made from them; 0 is no limit. */
   imageCacheMiB: number;
-  /** First of the unprivileged uids that VMs get. */
-  uidBase: number;
   registryMirrors: Readonly<Record<string, string>>;
   insecureRegistries: readonly string[];
   /** Of images imported with `coppice image import`. */

@@ -1,11 +1,12 @@
 /** Composition root of the runner: what there is of the machine, what works on it, and the socket for control. */
 import { createHash } from 'node:crypto';
-import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
-import { lockInstance } from '../lib/instance-lock.ts';
+import { lockDirectories } from '../lib/instance-lock.ts';
 import { RUNNER_PROTOCOL_VERSION, type RunnerStatus } from '../lib/runner-protocol.ts';
 import { Jail } from './confinement/jail.ts';
+import { claimRanges } from './host-ranges/claim-ranges.ts';
+import type { HostRanges } from './host-ranges/host-ranges.ts';
 import { RunnerServer } from './http/runner-server.ts';
 import { MachineStore, type Machine } from './machine/machine-store.ts';
 import { openFleet, type OpenedFleet } from './open-fleet.ts';
@@ -20,14 +21,14 @@ export interface Runner extends AsyncDisposable {
   accelerator: AcceleratorChoice;
   /** Why guests have no network; undefined where they have one. */
   networkAbsence: string | undefined;
+  ranges: HostRanges;
 }
 
 export async function startRunner(config: RunnerConfig, log: Logger): Promise<Runner> {
-  mkdirSync(config.dataDir, { recursive: true, mode: 0o711 });
-  mkdirSync(config.runDir, { recursive: true, mode: 0o711 });
   await using setup = new AsyncDisposableStack();
-  const lock = setup.use(await lockInstance('runner', config.dataDir));
-  const accounts = openAccounts(config, log);
+  const lock = setup.use(await lockDirectories('runner', config));
+  const ranges = await claimRanges(config, log);
+  const accounts = openAccounts(config, ranges.uidBase, log);
   const tscKhz = await measureTscKhz();
   const jail = await Jail.open({ launcherPath: config.tools.jail, uid: accounts.probe, log });
   const machines = await MachineStore.open({
@@ -48,7 +49,9 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
     binding: createHash('sha256').update(JSON.stringify(bindings)).digest('hex'),
     log,
   });
-  const opened = await openFleet(config, { vmm, machines, bindings, accelerator, accounts, tscKhz }, log);
+  const { guestCidr } = ranges;
+  const parts = { vmm, machines, bindings, accelerator, accounts, tscKhz, guestCidr };
+  const opened = await openFleet(config, parts, log);
   setup.defer(() => opened.close());
   const livePids = accounts.listAllVmms().map(({ pid }) => pid);
   machines.sweep(new Set([...opened.captures.machineKeys, ...opened.fleet.vms.machineKeys]), livePids);
@@ -61,6 +64,7 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
   return {
     accelerator,
     networkAbsence: opened.network.absence,
+    ranges,
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
 }
@@ -90,9 +94,9 @@ function probeDirectory(config: RunnerConfig): string {
   return join(config.dataDir, 'probe');
 }
 
-function openAccounts(config: RunnerConfig, log: Logger): VmAccounts {
+function openAccounts(config: RunnerConfig, uidBase: number, log: Logger): VmAccounts {
   const uid = process.getuid?.() ?? 0;
-  if (uid === 0) return new SeparateAccounts(config.uidBase);
+  if (uid === 0) return new SeparateAccounts(uidBase);
   log.warn(
     { uid },
     'all VMs run as the one user that the service runs as: run it as root to keep them apart',

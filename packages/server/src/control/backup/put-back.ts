@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { writeDurably } from '../../lib/durable-file.ts';
-import { lockInstance } from '../../lib/instance-lock.ts';
+import { lockDirectories } from '../../lib/instance-lock.ts';
 import type { ControlConfig } from '../control-config.ts';
 import { holdDatabase } from '../db/hold-database.ts';
 import { MASTER_KEY_NAME } from '../secrets/master-key.ts';
@@ -19,7 +19,7 @@ export interface PutBack extends Restored {
 /** Only while no service runs on this data directory, nor on the database. */
 export async function putBack(config: ControlConfig, backup: KeptBackup, log: Logger): Promise<PutBack> {
   await using stack = new AsyncDisposableStack();
-  stack.use(await lockInstance('control', config.dataDir));
+  stack.use(await lockDirectories('control', config));
   const hasKey = putKeyBack(join(config.dataDir, MASTER_KEY_NAME), backup.key);
   const db = await holdDatabase(config, stack, log);
   return { ...(await restoreDatabase(db, backup.readDatabase(), log)), hasKey };

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import pg from 'pg';
 import type { Logger } from 'pino';
-import { lockInstance } from '../../lib/instance-lock.ts';
+import { lockDirectories } from '../../lib/instance-lock.ts';
 import type { ControlConfig } from '../control-config.ts';
 import { connectDatabase } from './connect-database.ts';
 import { findPostgresChild, POSTGRES_DIRECTORY } from './postgres-child.ts';
@@ -25,7 +25,7 @@ export async function reachDatabase(
       'not_found',
       `there is no database in ${config.dataDir}: no service has been started here`,
     );
-  stack.use(await lockInstance('control', config.dataDir));
+  stack.use(await lockDirectories('control', config));
   return await connectDatabase(config, stack, log);
 }
 

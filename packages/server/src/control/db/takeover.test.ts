@@ -28,7 +28,8 @@ async function configOf(
   const dataDir = join(harness.directory, name);
   await mkdir(dataDir, { recursive: true });
   await writeFile(join(dataDir, MASTER_KEY_NAME), MASTER_KEY, { mode: 0o600 });
-  return { ...config, dataDir, limits: { ...config.limits, databasePatienceMs } };
+  const runDir = join(harness.directory, `${name}-run`);
+  return { ...config, dataDir, runDir, limits: { ...config.limits, databasePatienceMs } };
 }
 
 async function call(address: string, method: string, path: string, body?: unknown) {

@@ -9,7 +9,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { holdAt } from '../../lib/fault-directory.ts';
-import { lockInstance } from '../../lib/instance-lock.ts';
+import { lockDirectories } from '../../lib/instance-lock.ts';
 import type { ControlConfig } from '../control-config.ts';
 import { holdDatabase } from '../db/hold-database.ts';
 import { runMigrations } from '../db/migrate.ts';
@@ -34,7 +34,7 @@ export async function rotateMasterKey(config: ControlConfig, log: Logger): Promi
   const path = join(config.dataDir, MASTER_KEY_NAME);
   if (!existsSync(path)) throw new MasterKeyError(`there is no ${path}: no service has been started here`);
   await using stack = new AsyncDisposableStack();
-  stack.use(await lockInstance('control', config.dataDir));
+  stack.use(await lockDirectories('control', config));
   const db = await holdDatabase(config, stack, log);
   await runMigrations(db, { log });
   const found = openMasterKeys(path);

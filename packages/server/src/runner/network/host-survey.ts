@@ -1,6 +1,13 @@
 /** What the host's interfaces and routes mean for this instance: its own TAPs, and who else uses its addresses. */
 import { AppError } from '@coppice/contract';
-import { buildSlotAddresses, contains, overlaps, parseCidr, type AddressPlan } from './address-plan.ts';
+import {
+  buildSlotAddresses,
+  contains,
+  overlaps,
+  parseCidr,
+  type AddressPlan,
+  type Cidr,
+} from './address-plan.ts';
 import type { Interface, Route } from './kernel-tools.ts';
 import { findTapIndex, type InstanceNames } from './slot-names.ts';
 
@@ -19,13 +26,16 @@ export interface HostSurvey {
   mtu: number;
 }
 
+/** As the kernel lists them. */
+export interface HostNetwork {
+  interfaces: readonly Interface[];
+  routes: readonly Route[];
+}
+
 /** Throws `invalid_request` when `guestCidr` cannot be used here as things are. */
-export function surveyHost(
-  host: { interfaces: readonly Interface[]; routes: readonly Route[] },
-  names: InstanceNames,
-  plan: AddressPlan,
-): HostSurvey {
-  assertAddressesFree(host, names, plan);
+export function surveyHost(host: HostNetwork, names: InstanceNames, plan: AddressPlan): HostSurvey {
+  const use = findAddressUse(host, names, plan.guests);
+  if (use !== undefined) throw inUse(plan, use);
   const staleResolvers = listResolverAddresses(host.interfaces, names).filter(
     (own) => own !== `${plan.resolver}/32`,
   );
@@ -48,24 +58,38 @@ export function listResolverAddresses(interfaces: readonly Interface[], names: I
     .map(({ local, prefixlen }) => `${local}/${prefixlen}`);
 }
 
-function assertAddressesFree(
-  host: { interfaces: readonly Interface[]; routes: readonly Route[] },
+export interface AddressUse {
+  /** Address or range. */
+  address: string;
+  interfaceName: string;
+}
+
+/** Who else on the host has addresses of the range. */
+export function findAddressUse(
+  host: HostNetwork,
   names: InstanceNames,
-  plan: AddressPlan,
-): void {
+  guests: Cidr,
+): AddressUse | undefined {
   for (const link of host.interfaces) {
     if (findTapIndex(names, link.ifname) !== undefined) continue;
     for (const { family, local, label } of link.addr_info) {
       if (family !== 'inet' || local === undefined || label === names.resolverLabel) continue;
-      if (overlaps(plan.guests, parseCidr('address', `${local}/32`))) throw inUse(plan, local, link.ifname);
+      if (overlaps(guests, parseCidr('address', `${local}/32`)))
+        return { address: local, interfaceName: link.ifname };
     }
   }
   for (const { dst, dev } of host.routes) {
     if (dst === 'default' || dev === undefined || findTapIndex(names, dev) !== undefined) continue;
     // A wider route (10.0.0.0/8 into a VPN) may stay: those of the slots are longer and win.
-    if (contains(plan.guests, parseCidr('route', dst.includes('/') ? dst : `${dst}/32`)))
-      throw inUse(plan, dst, dev);
+    if (contains(guests, parseCidr('route', dst.includes('/') ? dst : `${dst}/32`)))
+      return { address: dst, interfaceName: dev };
   }
+  return undefined;
+}
+
+/** Whether a VMM has one of this instance's TAPs open. */
+export function hasHeldTap({ interfaces }: HostNetwork, names: InstanceNames): boolean {
+  return interfaces.some((link) => findTapIndex(names, link.ifname) !== undefined && isHeld(link));
 }
 
 function hasGateway(link: Interface, plan: AddressPlan, index: number): boolean {
@@ -79,19 +103,13 @@ function isHeld(link: Interface): boolean {
   return link.flags.includes('LOWER_UP');
 }
 
-function findMtu({
-  interfaces,
-  routes,
-}: {
-  interfaces: readonly Interface[];
-  routes: readonly Route[];
-}): number {
+function findMtu({ interfaces, routes }: HostNetwork): number {
   const uplink = routes.find((route) => route.dst === 'default')?.dev;
   const mtu = interfaces.find((link) => link.ifname === uplink)?.mtu ?? ETHERNET_MTU;
   return Math.max(MIN_MTU, Math.min(ETHERNET_MTU, mtu));
 }
 
-function inUse(plan: AddressPlan, address: string, interfaceName: string): AppError {
+function inUse(plan: AddressPlan, { address, interfaceName }: AddressUse): AppError {
   const message = `guestCidr: ${plan.guests.text} is in use on this host (${address} on ${interfaceName}); choose another range, or remove what a former instance left`;
   return new AppError('invalid_request', message);
 }

@@ -11,6 +11,8 @@ import { listProcessesOfUids, type ProcessIdentity } from './host-process.ts';
 
 /** Uids before those of the VMs: the probe's and the template's. */
 const SERVICE_UIDS = 2;
+/** In a row: the service's, one for each slot, and that of the egress process. */
+export const UIDS_OF_INSTALLATION = SERVICE_UIDS + TAP_SLOTS + BARE_SLOTS + 1;
 
 export interface VmAccounts {
   /** Of the VM that shows whether an accelerator works. */
@@ -63,7 +65,7 @@ export class SeparateAccounts implements VmAccounts {
   }
 
   get #last(): number {
-    return this.#base + SERVICE_UIDS + TAP_SLOTS + BARE_SLOTS - 1;
+    return this.#base + UIDS_OF_INSTALLATION - 2;
   }
 }
 

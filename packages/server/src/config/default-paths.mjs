@@ -1,0 +1,111 @@
+/**
+ * Where an installation keeps its files unless told otherwise, and its name on the host: root's in the system's
+ * directories, an ordinary user's in that user's own. Plain JavaScript, because the scripts of set-up and removal need the
+ * same answers and run under the Node.js of the user, which may not know TypeScript.
+ */
+import { createHash } from 'node:crypto';
+import { accessSync, constants } from 'node:fs';
+import { join, resolve } from 'node:path';
+
+/** Settings of root's services, unless COPPICE_CONFIG names another file. */
+export const CONFIGURATION_FILE = '/etc/coppice/coppice.env';
+export const SYSTEM_DATA_DIR = '/var/lib/coppice';
+/** What root's set-up built, for every installation on the machine. */
+export const SYSTEM_ASSETS_DIR = join(SYSTEM_DATA_DIR, 'assets');
+/** Links to the data directories of root's installations on this machine, each named by its slug. */
+export const INSTALLATIONS_DIR = join(SYSTEM_DATA_DIR, 'installations');
+const SYSTEM_RUNTIME_DIR = '/run';
+const NAME = 'coppice';
+const MANIFEST = 'manifest.json';
+
+/**
+ * @typedef {object} Paths
+ * @property {string} dataDir
+ * @property {string} runDir
+ * @property {string} assetsDir
+ *
+ * @typedef {{ [Name in keyof Paths]: string | undefined }} GivenPaths
+ */
+
+/** A directory of our own cannot be told or is somebody else's; the message names the setting. */
+export class PathError extends Error {
+  /** @param {string} message */
+  constructor(message) {
+    super(message);
+    this.name = 'PathError';
+  }
+}
+
+/**
+ * @param {GivenPaths} given
+ * @param {number} uid
+ * @param {NodeJS.Dict<string>} environment
+ * @returns {Paths} all absolute
+ */
+export function choosePaths(given, uid, environment) {
+  const standard = uid === 0 ? SYSTEM_DATA_DIR : findUserDataDir(environment);
+  const chosen = given.dataDir ?? standard;
+  if (chosen === undefined)
+    throw new PathError(
+      'COPPICE_DATA_DIR: has no default where neither HOME nor XDG_DATA_HOME is set; set it',
+    );
+  const dataDir = resolve(chosen);
+  const name = dataDir === standard ? NAME : `${NAME}-${networkSlug(dataDir)}`;
+  return {
+    dataDir,
+    runDir: resolve(given.runDir ?? join(findRuntimeDir(uid, environment), name)),
+    assetsDir: resolve(
+      given.assetsDir ?? (uid === 0 ? SYSTEM_ASSETS_DIR : chooseAssets(ownAssetsDir(dataDir))),
+    ),
+  };
+}
+
+/**
+ * Tells what several installations have on one host apart: TAPs, nftables tables, control groups, run directories.
+ * @param {string} dataDir
+ * @returns {string} four hex digits
+ */
+export function networkSlug(dataDir) {
+  return createHash('sha256').update(dataDir).digest('hex').slice(0, 4);
+}
+
+/**
+ * Where an ordinary user's set-up builds.
+ * @param {string} dataDir
+ */
+export function ownAssetsDir(dataDir) {
+  return join(dataDir, 'assets');
+}
+
+/** @param {string} path */
+export function isReadable(path) {
+  try {
+    accessSync(path, constants.R_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** @param {NodeJS.Dict<string>} environment */
+function findUserDataDir({ XDG_DATA_HOME: dataHome, HOME: home }) {
+  if (dataHome) return join(dataHome, NAME);
+  return home ? join(home, '.local', 'share', NAME) : undefined;
+}
+
+/**
+ * @param {number} uid
+ * @param {NodeJS.Dict<string>} environment
+ */
+function findRuntimeDir(uid, environment) {
+  return uid === 0 ? SYSTEM_RUNTIME_DIR : environment['XDG_RUNTIME_DIR'] || `/tmp/${NAME}-${uid}`;
+}
+
+/**
+ * What root's set-up has built will do, if the user has built nothing.
+ * @param {string} own
+ */
+function chooseAssets(own) {
+  const isOnlyThere = !isReadable(join(own, MANIFEST)) && isReadable(join(SYSTEM_ASSETS_DIR, MANIFEST));
+  return isOnlyThere ? SYSTEM_ASSETS_DIR : own;
+}

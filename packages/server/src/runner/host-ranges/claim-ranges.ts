@@ -1,0 +1,66 @@
+/**
+ * Gives an installation its addresses and user ids. They are recorded before they are used, under a lock that all
+ * installations of the machine share: two that start at once get different ones, and VMs that outlive the service keep theirs.
+ */
+import { AppError } from '@coppice/contract';
+import type { Logger } from 'pino';
+import { lockDirectory } from '../../lib/directory-lock.ts';
+import { findAddressUse, hasHeldTap, type HostNetwork } from '../network/host-survey.ts';
+import { KernelTools, type ToolPaths } from '../network/kernel-tools.ts';
+import { buildInstanceNames } from '../network/slot-names.ts';
+import type { RunnerConfig } from '../runner-config.ts';
+import { listProcessesOfUids } from '../vmm/host-process.ts';
+import { idsOverlap, listAccountIds, type IdRange } from './account-ids.ts';
+import { chooseRanges } from './choose-ranges.ts';
+import { FIRST_RANGES, findRecordedRanges, recordRanges, type HostRanges } from './host-ranges.ts';
+import { enterInstallation, listOtherInstallations } from './installations.ts';
+
+/** Longer than a listing of the host's interfaces may take. */
+const LOCK_TIMEOUT_MS = 60_000;
+
+export type ClaimOptions = Pick<RunnerConfig, 'installationDir' | 'installationsDir' | 'slug' | 'ranges'> & {
+  tools: ToolPaths;
+};
+
+/** An ordinary user's installation has neither addresses nor user ids of its own, and is not listed. */
+export async function claimRanges(options: ClaimOptions, log: Logger): Promise<HostRanges> {
+  const { installationDir: dataDir, installationsDir: directory, slug, ranges: set } = options;
+  if (process.getuid?.() !== 0) return { ...FIRST_RANGES, ...set };
+  using _lock = await lockDirectory(directory, LOCK_TIMEOUT_MS);
+  const recorded = findRecordedRanges(dataDir);
+  const names = buildInstanceNames(slug);
+  const host = await readHost(options.tools, log);
+  const ranges = chooseRanges({
+    set,
+    recorded,
+    others: listOtherInstallations(slug, directory, log),
+    hasConnectedVm: hasHeldTap(host, names),
+    isInUse: (range) => findAddressUse(host, names, range) !== undefined,
+    areIdsInUse,
+  });
+  enterInstallation(slug, dataDir, directory);
+  recordRanges(dataDir, ranges);
+  const { guestCidr, uidBase } = ranges;
+  log.info({ guest_cidr: guestCidr, uid_base: uidBase, data_dir: dataDir }, 'guest addresses and user ids');
+  return ranges;
+}
+
+/** A host whose interfaces cannot be listed gives guests no network either (requirements.ts says why). */
+async function readHost(tools: ToolPaths, log: Logger): Promise<HostNetwork> {
+  const kernel = new KernelTools(tools);
+  try {
+    const [interfaces, routes] = await Promise.all([kernel.listInterfaces(), kernel.listRoutes()]);
+    return { interfaces, routes };
+  } catch (error) {
+    if (!(error instanceof AppError)) throw error;
+    log.debug({ err: error }, 'the interfaces of the host cannot be listed');
+    return { interfaces: [], routes: [] };
+  }
+}
+
+function areIdsInUse(range: IdRange): boolean {
+  return (
+    listAccountIds().some((other) => idsOverlap(range, other)) ||
+    listProcessesOfUids(range.first, range.last).length > 0
+  );
+}
