@@ -15,7 +15,9 @@ import { Tickets } from './auth/tickets.ts';
 import { DEFAULT_CONTROL_LIMITS, type ControlConfig, type ControlLimits } from './control-config.ts';
 import { connectDatabase } from './db/connect-database.ts';
 import { DatabaseLease } from './db/database-lease.ts';
-import { openDatabase, pingDatabase, type Database } from './db/database.ts';
+import { DatabaseHealth } from './db/database-health.ts';
+import { openDatabase } from './db/database.ts';
+import { InstallationGuard } from './db/installation-guard.ts';
 import { migrateDatabase } from './db/migrate.ts';
 import { BUILTIN_SERVICES } from '../lib/credential-services/builtin-services.ts';
 import { EgressRules, type EgressSettings } from './egress/egress-rules.ts';
@@ -69,15 +71,16 @@ export async function startControl(config: ControlConfig, log: Logger, tls?: Tls
   const { current: masterKey, older } = openMasterKeys(join(config.dataDir, MASTER_KEY_NAME));
   const secrets = new SecretBox(masterKey, older);
   const connection = await connectDatabase(config, stack, log);
-  const lease = stack.use(
-    await DatabaseLease.acquire({ connection, log, patienceMs: limits.databasePatienceMs }),
-  );
-  await migrateDatabase(connection, log);
+  const guard = new InstallationGuard(log);
+  const patienceMs = limits.databasePatienceMs;
+  const lease = stack.use(await DatabaseLease.acquire({ connection, guard, log, patienceMs }));
+  await migrateDatabase(connection, log, guard);
   const assertHeld = (): void => lease.assertHeld();
-  const db = stack.adopt(openDatabase(connection, log, { assertUsable: assertHeld }), (open) =>
+  const db = stack.adopt(openDatabase(connection, log, { assertUsable: assertHeld, guard }), (open) =>
     open.destroy(),
   );
   const runner = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
+  const databaseHealth = new DatabaseHealth({ connection, guard, log });
   const objects = await DirectoryObjects.open(join(config.dataDir, OBJECTS_DIRECTORY));
   const { region, creditCents } = config;
   const base = { db, runner, secrets, objects, region, limits, creditCents, rules, log };
@@ -122,7 +125,7 @@ export async function startControl(config: ControlConfig, log: Logger, tls?: Tls
       limits,
       version: config.version,
       exposure: { tls, hstsSeconds, trustedProxies },
-      checkHealth: () => checkHealth(db, link),
+      checkHealth: () => checkHealth({ databaseHealth, lease, link }),
     },
     log,
   );
@@ -169,7 +172,14 @@ function logPurge(log: Logger): (error: unknown) => void {
     log.warn({ err: error }, 'old Idempotency-Keys, preview links or sessions are still there');
 }
 
-async function checkHealth(db: Database, link: RunnerLink): Promise<void> {
-  await pingDatabase(db);
+interface HealthParts {
+  databaseHealth: DatabaseHealth;
+  lease: DatabaseLease;
+  link: RunnerLink;
+}
+
+async function checkHealth({ databaseHealth, lease, link }: HealthParts): Promise<void> {
+  await databaseHealth.check();
+  if (!lease.isHeld) throw new AppError('unavailable', 'the service does not hold the lease of its database');
   if (!link.isConnected) throw new AppError('unavailable', 'the runner of this machine is not connected');
 }

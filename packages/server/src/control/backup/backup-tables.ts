@@ -13,7 +13,10 @@ interface FoundTable extends BackupTable {
   needs: string[];
 }
 
-/** All but the migrator's own, each after those that its rows refer to. */
+/**
+ * All but the migrator's own and the database's id, each after those that its rows refer to. A database that a backup is
+ * restored into keeps the id that its own migrations made: the one that the backup was taken of may still be in use.
+ */
 export async function listTables(db: Database): Promise<BackupTable[]> {
   const { rows } = await sql<FoundTable>`
     SELECT c.relname AS name,
@@ -23,7 +26,8 @@ export async function listTables(db: Database): Promise<BackupTable[]> {
       ARRAY(SELECT DISTINCT f.relname::text FROM pg_constraint k JOIN pg_class f ON f.oid = k.confrelid
         WHERE k.conrelid = c.oid AND k.contype = 'f' AND f.oid <> c.oid) AS needs
     FROM pg_class c
-    WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.relname NOT LIKE 'kysely\\_%'
+    WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'
+      AND c.relname NOT LIKE 'kysely\\_%' AND c.relname <> 'installation'
     ORDER BY c.relname`.execute(db);
   return sortByNeed(rows);
 }

@@ -74,3 +74,21 @@ test('a database that no service has used has no backup', async () => {
   await using db = await open();
   await assert.rejects(dump(db), /the database is empty/u);
 });
+
+test('a database that a backup is restored into has an id of its own', async () => {
+  await using source = await open();
+  await runMigrations(source, { log });
+  const lines = await dump(source);
+  await using copy = await open();
+  await restoreDatabase(copy, each(lines), log);
+  const ids = await Promise.all([source, copy].map(findId));
+  assert.match(ids[0]!, /^[0-9a-f-]{36}$/u);
+  assert.notEqual(ids[0], ids[1]);
+  assert.ok(!lines.join('\n').includes(ids[0]!));
+});
+
+async function findId(db: Database): Promise<string> {
+  const { rows } = await sql<{ id: string }>`SELECT id FROM installation`.execute(db);
+  assert.equal(rows.length, 1);
+  return rows[0]!.id;
+}

@@ -1,7 +1,10 @@
 /** What an error of the database means: it is away and may come back, a value is taken, or the query is wrong. */
 
-/** Connection errors of the system, and of PostgreSQL (class 08; 57P01–57P03: shutting down or starting). */
-const AWAY_CODES = /^(ECONNREFUSED|ECONNRESET|ENOENT|EPIPE|ETIMEDOUT|08\w{3}|57P0[1-5]|53300)$/;
+/**
+ * Connection errors of the system, and of PostgreSQL (class 08; 57P01–57P03: shutting down or starting; class 28 and 3D000:
+ * a server that does not know us, or our database, is not the one that did when the service started).
+ */
+const AWAY_CODES = /^(ECONNREFUSED|ECONNRESET|ENOENT|EPIPE|ETIMEDOUT|08\w{3}|28\w{3}|3D000|57P0[1-5]|53300)$/;
 const AWAY_MESSAGES =
   /^(Connection terminated|timeout exceeded when trying to connect|Client has encountered|Query read timeout)/;
 

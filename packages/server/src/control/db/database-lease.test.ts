@@ -8,6 +8,7 @@ import { pino } from 'pino';
 import { withDeadline } from '../../lib/deadline.ts';
 import { findPostgresBin, waitFor } from '../testing/control-harness.ts';
 import { DatabaseLease, DatabaseTakenError } from './database-lease.ts';
+import { InstallationGuard } from './installation-guard.ts';
 import { startPostgresChild, type PostgresChild } from './postgres-child.ts';
 
 const logged: string[] = [];
@@ -27,7 +28,12 @@ after(async () => {
 });
 
 const acquire = (): Promise<DatabaseLease> =>
-  DatabaseLease.acquire({ connection: postgres.connection, log, patienceMs: 300 });
+  DatabaseLease.acquire({
+    connection: postgres.connection,
+    guard: new InstallationGuard(log),
+    log,
+    patienceMs: 300,
+  });
 
 async function connect(): Promise<pg.Client> {
   const client = new pg.Client(postgres.connection);

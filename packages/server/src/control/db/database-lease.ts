@@ -9,6 +9,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import type { Logger } from 'pino';
+import type { InstallationGuard } from './installation-guard.ts';
 
 /** The name of the lock within its database: "coppice" in ASCII. */
 const LOCK_ID = '27988551407330149';
@@ -17,6 +18,7 @@ const RETRY_MS = 250;
 
 export interface LeaseOptions {
   connection: pg.PoolConfig;
+  guard: InstallationGuard;
   log: Logger;
   /** How long another's lock is waited for: PostgreSQL notices only after a while that its holder was killed elsewhere. */
   patienceMs: number;
@@ -96,6 +98,7 @@ export class DatabaseLease implements AsyncDisposable {
     );
     await client.connect();
     try {
+      await this.#options.guard.check(client);
       const answer = await client.query<{ granted: boolean }>(
         `SELECT pg_try_advisory_lock(${LOCK_ID}) AS granted`,
       );

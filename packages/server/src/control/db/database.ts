@@ -1,8 +1,9 @@
 /** The connection pool, and the query builder on it. */
-import { AppError } from '@coppice/contract';
+import { callbackify } from 'node:util';
 import { Kysely, PostgresDialect } from 'kysely';
 import pg from 'pg';
 import type { Logger } from 'pino';
+import { InstallationGuard } from './installation-guard.ts';
 import type { Tables } from './tables.ts';
 
 export type Database = Kysely<Tables>;
@@ -17,13 +18,19 @@ export interface DatabaseOptions {
   deadlineMs?: number;
   /** Throws when no connection may be used. */
   assertUsable?: () => void;
+  /** Shared by all that is to be the same database; else the pool's connections are compared with each other. */
+  guard?: InstallationGuard;
 }
 
 /** A pool on the database, connecting when first used and again after a loss. Dispose with `destroy()`. */
 export function openDatabase(
   connection: pg.PoolConfig,
   log: Logger,
-  { deadlineMs = STATEMENT_DEADLINE_MS, assertUsable = () => undefined }: DatabaseOptions = {},
+  {
+    deadlineMs = STATEMENT_DEADLINE_MS,
+    assertUsable = () => undefined,
+    guard = new InstallationGuard(log),
+  }: DatabaseOptions = {},
 ): Database {
   const pool = new pg.Pool({
     ...connection,
@@ -33,6 +40,7 @@ export function openDatabase(
     query_timeout: deadlineMs === 0 ? 0 : deadlineMs + 1_000,
     idle_in_transaction_session_timeout: deadlineMs,
     types: parseTypes(),
+    verify: callbackify((client: pg.PoolClient) => guard.check(client)),
   });
   pool.on('error', (error) => log.warn({ err: error }, 'an idle database connection was lost'));
   // The pool does not listen to one that is lent out, and between two statements nobody else does: it would end control.
@@ -48,15 +56,6 @@ export function openDatabase(
     options: pool.options,
   };
   return new Kysely<Tables>({ dialect: new PostgresDialect({ pool: guarded }) });
-}
-
-/** Throws AppError `unavailable` when the database does not answer. */
-export async function pingDatabase(db: Database): Promise<void> {
-  try {
-    await db.selectFrom('organizations').select('id').limit(1).execute();
-  } catch (error) {
-    throw new AppError('unavailable', 'the database does not answer', { cause: error });
-  }
 }
 
 /** Every bigint in the tables is a time or a count below 2^53; one that is not would be silently rounded. */

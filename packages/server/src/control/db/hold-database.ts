@@ -3,6 +3,7 @@ import type { ControlConfig } from '../control-config.ts';
 import { connectDatabase } from './connect-database.ts';
 import { DatabaseLease } from './database-lease.ts';
 import { openDatabase, type Database } from './database.ts';
+import { InstallationGuard } from './installation-guard.ts';
 
 /** Another control on the database is to be stopped first. */
 const PATIENCE_MS = 2_000;
@@ -14,6 +15,7 @@ export async function holdDatabase(
   log: Logger,
 ): Promise<Database> {
   const connection = await connectDatabase(config, stack, log);
-  stack.use(await DatabaseLease.acquire({ connection, log, patienceMs: PATIENCE_MS }));
-  return stack.adopt(openDatabase(connection, log, { deadlineMs: 0 }), (open) => open.destroy());
+  const guard = new InstallationGuard(log);
+  stack.use(await DatabaseLease.acquire({ connection, guard, log, patienceMs: PATIENCE_MS }));
+  return stack.adopt(openDatabase(connection, log, { deadlineMs: 0, guard }), (open) => open.destroy());
 }

@@ -4,6 +4,7 @@ import { Migrator } from 'kysely/migration';
 import type pg from 'pg';
 import type { Logger } from 'pino';
 import { openDatabase, type Database } from './database.ts';
+import { InstallationGuard } from './installation-guard.ts';
 import { MIGRATIONS } from './migrations.ts';
 
 export class SchemaError extends Error {
@@ -17,9 +18,13 @@ export class SchemaError extends Error {
  * Brings the schema up to date. Safe when several processes do it at once: one does, the others wait.
  * Throws {@link SchemaError} for a database that a newer version has used; nothing is changed then.
  */
-export async function migrateDatabase(connection: pg.PoolConfig, log: Logger): Promise<void> {
+export async function migrateDatabase(
+  connection: pg.PoolConfig,
+  log: Logger,
+  guard = new InstallationGuard(log),
+): Promise<void> {
   // Migrations of large tables take their time, and so does waiting for another process that runs them.
-  const db = openDatabase(connection, log, { deadlineMs: 0 });
+  const db = openDatabase(connection, log, { deadlineMs: 0, guard });
   try {
     await runMigrations(db, { log });
   } finally {

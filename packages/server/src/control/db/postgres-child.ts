@@ -26,6 +26,8 @@ import {
 const DATABASE_NAME = 'coppice';
 const READY_DEADLINE_MS = 60_000;
 const READY_POLL_MS = 50;
+const CONNECT_DEADLINE_MS = 5_000;
+const QUERY_DEADLINE_MS = 30_000;
 /** The first may fail because a killed postmaster's processes still hold its shared memory. */
 const MAX_STARTS = 3;
 const STOP_DEADLINE_MS = 10_000;
@@ -56,6 +58,26 @@ export async function startPostgresChild(options: PostgresChildOptions): Promise
 export function findPostgresChild(runDir: string): pg.PoolConfig | undefined {
   const socketDir = join(runDir, SOCKET_DIRECTORY);
   return existsSync(join(socketDir, SOCKET_NAME)) ? describeConnection(socketDir) : undefined;
+}
+
+/** Of the PostgreSQL that answers; a socket may be that of another installation's. */
+export async function findDataDirectory(connection: pg.PoolConfig): Promise<string> {
+  const [row] = await query(connection, 'SHOW data_directory');
+  return String(row?.['data_directory']);
+}
+
+/** Rows that `text` gives, in the database that is always there. */
+async function query(connection: pg.PoolConfig, text: string): Promise<Record<string, unknown>[]> {
+  const deadlines = { connectionTimeoutMillis: CONNECT_DEADLINE_MS, query_timeout: QUERY_DEADLINE_MS };
+  const client = new pg.Client({ ...connection, database: 'postgres', ...deadlines });
+  // What broke is told by the query that waits; without a listener it would end the process.
+  client.on('error', () => undefined);
+  try {
+    await client.connect();
+    return (await client.query<Record<string, unknown>>(text)).rows;
+  } finally {
+    await client.end();
+  }
 }
 
 function describeConnection(socketDir: string): pg.PoolConfig {
@@ -125,8 +147,13 @@ export class PostgresChild implements AsyncDisposable {
 
   async #answers(): Promise<boolean> {
     try {
-      await this.#query('SELECT 1');
-      return true;
+      const directory = await findDataDirectory(this.connection);
+      if (directory === this.#options.directory) return true;
+      this.#log.error(
+        { directory, socket_dir: this.#options.socketDir },
+        'another PostgreSQL has our socket',
+      );
+      return false;
     } catch (error) {
       this.#log.debug({ err: error }, 'PostgreSQL does not answer yet');
       return false;
@@ -134,21 +161,11 @@ export class PostgresChild implements AsyncDisposable {
   }
 
   async #ensureDatabase(): Promise<void> {
-    const found = await this.#query(`SELECT 1 FROM pg_database WHERE datname = '${DATABASE_NAME}'`);
-    if (found === 0) await this.#query(`CREATE DATABASE ${DATABASE_NAME}`);
-  }
-
-  /** Number of rows that `text` gives, in the database that is always there. */
-  async #query(text: string): Promise<number> {
-    const deadlines = { connectionTimeoutMillis: 5_000, query_timeout: 30_000 };
-    const client = new pg.Client({ ...this.connection, database: 'postgres', ...deadlines });
-    client.on('error', (error) => this.#log.debug({ err: error }, 'the connection to PostgreSQL broke'));
-    try {
-      await client.connect();
-      return (await client.query(text)).rowCount ?? 0;
-    } finally {
-      await client.end();
-    }
+    const found = await query(
+      this.connection,
+      `SELECT 1 FROM pg_database WHERE datname = '${DATABASE_NAME}'`,
+    );
+    if (found.length === 0) await query(this.connection, `CREATE DATABASE ${DATABASE_NAME}`);
   }
 
   async #watch(): Promise<void> {

@@ -1,15 +1,14 @@
 /** Control's database for a command beside the service, which may run meanwhile. */
 import { existsSync } from 'node:fs';
+import { realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
-import pg from 'pg';
+import type pg from 'pg';
 import type { Logger } from 'pino';
 import { lockDirectories } from '../../lib/instance-lock.ts';
 import type { ControlConfig } from '../control-config.ts';
 import { connectDatabase } from './connect-database.ts';
-import { findPostgresChild, POSTGRES_DIRECTORY } from './postgres-child.ts';
-
-const CONNECT_DEADLINE_MS = 5_000;
+import { findDataDirectory, findPostgresChild, POSTGRES_DIRECTORY } from './postgres-child.ts';
 
 /** Its PostgreSQL is started for as long as `stack` lives if no control runs. Throws `not_found` if there never was one. */
 export async function reachDatabase(
@@ -18,9 +17,10 @@ export async function reachDatabase(
   log: Logger,
 ): Promise<pg.PoolConfig> {
   if (config.databaseUrl !== undefined) return { connectionString: config.databaseUrl };
+  const directory = join(await findRealPath(config.dataDir), POSTGRES_DIRECTORY);
   const running = findPostgresChild(config.runDir);
-  if (running !== undefined && (await answers(running))) return running;
-  if (!existsSync(join(config.dataDir, POSTGRES_DIRECTORY)))
+  if (running !== undefined && (await isOurs(running, directory))) return running;
+  if (!existsSync(directory))
     throw new AppError(
       'not_found',
       `there is no database in ${config.dataDir}: no service has been started here`,
@@ -29,15 +29,19 @@ export async function reachDatabase(
   return await connectDatabase(config, stack, log);
 }
 
-async function answers(connection: pg.PoolConfig): Promise<boolean> {
-  const client = new pg.Client({ ...connection, connectionTimeoutMillis: CONNECT_DEADLINE_MS });
-  client.on('error', () => undefined);
-  try {
-    await client.connect();
-    return true;
-  } catch {
-    return false;
-  } finally {
-    await client.end();
-  }
+/** False when it does not answer: it may be about to stop. */
+async function isOurs(connection: pg.PoolConfig, directory: string): Promise<boolean> {
+  const found = await findDataDirectory(connection).catch(() => undefined);
+  if (found === undefined) return false;
+  if (found === directory) return true;
+  throw new AppError(
+    'conflicting_options',
+    `the PostgreSQL in ${String(connection.host)} is that of another installation (${found}): leave COPPICE_RUN_DIR unset, ` +
+      'or set it as the service has it',
+  );
+}
+
+/** As PostgreSQL was told; of a directory that is absent the path itself. */
+async function findRealPath(path: string): Promise<string> {
+  return existsSync(path) ? realpath(path) : path;
 }

@@ -1,0 +1,63 @@
+/**
+ * Whether the database can be reached, by a connection made for the question: those of the pool may be to a server that no
+ * new one would find. Anybody may ask, so an answer serves all who ask within a second, and there is one such connection at
+ * a time.
+ */
+import { AppError } from '@coppice/contract';
+import pg from 'pg';
+import type { Logger } from 'pino';
+import { withDeadline } from '../../lib/deadline.ts';
+import { ForeignDatabaseError, type InstallationGuard } from './installation-guard.ts';
+
+const DEADLINE_MS = 3_000;
+const FRESH_MS = 1_000;
+
+export interface DatabaseHealthOptions {
+  connection: pg.PoolConfig;
+  guard: InstallationGuard;
+  log: Logger;
+}
+
+export class DatabaseHealth {
+  readonly #options: DatabaseHealthOptions;
+  #answer: Promise<void> | undefined;
+  /** When the answer is too old; the future while it is not there yet. */
+  #staleAtMs = 0;
+
+  constructor(options: DatabaseHealthOptions) {
+    this.#options = options;
+  }
+
+  /** Throws AppError `unavailable` that says what is wrong. */
+  check(): Promise<void> {
+    if (this.#answer !== undefined && performance.now() < this.#staleAtMs) return this.#answer;
+    const noteAge = (): void => {
+      this.#staleAtMs = performance.now() + FRESH_MS;
+    };
+    this.#staleAtMs = Infinity;
+    this.#answer = this.#ask().finally(noteAge);
+    return this.#answer;
+  }
+
+  async #ask(): Promise<void> {
+    const { connection, guard, log } = this.#options;
+    const client = new pg.Client({
+      ...connection,
+      connectionTimeoutMillis: DEADLINE_MS,
+      query_timeout: DEADLINE_MS,
+    });
+    client.on('error', (error) => log.debug({ err: error }, 'the connection of a health check broke'));
+    const connected = client.connect().then(() => guard.check(client));
+    try {
+      await withDeadline('the answer of the database', DEADLINE_MS, connected);
+    } catch (error) {
+      throw new AppError('unavailable', describe(error), { cause: error });
+    } finally {
+      client.end().catch((error: unknown) => log.debug({ err: error }, 'a health check did not end well'));
+    }
+  }
+}
+
+function describe(error: unknown): string {
+  return error instanceof ForeignDatabaseError ? error.message : 'the database does not answer';
+}
