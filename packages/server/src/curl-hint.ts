@@ -36,6 +36,7 @@ function findName({ subjectAltName = '' }: X509Certificate): string | undefined 
   return kind === 'DNS' ? name.replace(/^\*\./u, 'coppice.') : name;
 }
 
-function quoteArgument(text: string): string {
+/** For a shell. */
+export function quoteArgument(text: string): string {
   return /^[\w./@+-]+$/u.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;
 }

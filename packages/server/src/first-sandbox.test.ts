@@ -24,7 +24,13 @@ test('the first sandbox is shown over plain HTTP and over TLS, with a command th
     harness.control = await startControl(harness.config, harness.log, tls?.pair);
     const lines: string[] = [];
     const { address } = harness.control;
-    await showFirstSandbox({ address, apiKey: API_KEY, tls, say: (text) => lines.push(text) });
+    await showFirstSandbox({
+      address,
+      apiKey: API_KEY,
+      shownKey: API_KEY,
+      tls,
+      say: (text) => lines.push(text),
+    });
     const shown = lines.join('\n');
     assert.match(shown, /sandbox run[0-9a-f]{20} started in \d+ ms and ran:\n.*\n {2}ran echo/u);
     assert.match(shown, curl);

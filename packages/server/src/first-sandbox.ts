@@ -14,6 +14,8 @@ export interface FirstSandboxOptions {
   /** Of the API. */
   address: string;
   apiKey: string;
+  /** As the command that is shown has it: the key, or how a shell reads it. */
+  shownKey: string;
   say: (text: string) => void;
   /** What the API is served with; undefined for plain HTTP. */
   tls: TlsSource | undefined;
@@ -68,10 +70,10 @@ export async function showFirstSandbox(options: FirstSandboxOptions): Promise<vo
   sayHowToCall(options);
 }
 
-function sayHowToCall({ address, apiKey, say, tls }: FirstSandboxOptions): void {
+function sayHowToCall({ address, shownKey, say, tls }: FirstSandboxOptions): void {
   const served = tls && { certificate: serverCertificate(tls.pair), certPath: tls.certPath };
   const curl = buildCurlTarget(address, served);
   say('Your own first one:\n');
-  say(`  curl -s ${curl.options}${curl.address}/v1/runs -H "Authorization: Bearer ${apiKey}" \\`);
+  say(`  curl -s ${curl.options}${curl.address}/v1/runs -H "Authorization: Bearer ${shownKey}" \\`);
   say(`    -H 'Content-Type: application/json' -d '{"image":"${BASE_IMAGE}"}'\n`);
 }

@@ -2,19 +2,29 @@
 import { chownSync } from 'node:fs';
 import type { Logger } from 'pino';
 import type { Config } from './config/config.ts';
-import type { Bootstrapped } from './control/auth/bootstrap.ts';
+import type { Bootstrapped } from './control/auth/bootstrapped.ts';
 import { startControl } from './control/control.ts';
 import { preloadServer } from './control/http/preload.ts';
+import { isJournal } from './lib/journal.ts';
 import { shutdownRequested } from './lib/shutdown-signal.ts';
 import { TlsReceiver } from './lib/tls/tls-handover.ts';
 import { readTlsPair } from './lib/tls/tls-pair.ts';
+import type { HostRanges } from './runner/host-ranges/host-ranges.ts';
 import { startRunner } from './runner/runner.ts';
 import { becomeUnprivileged, findServiceAccount, type ServiceAccount } from './service-account.ts';
 
 /** What a role tells the supervisor once it serves. */
 export type RoleMessage =
-  | { type: 'runner-ready'; accelerator: string; reason: string; networkAbsence?: string }
+  | {
+      type: 'runner-ready';
+      accelerator: string;
+      reason: string;
+      networkAbsence?: string;
+      ranges?: HostRanges;
+    }
   | { type: 'control-ready'; address: string; bootstrap: Bootstrapped };
+
+const STDOUT = 1;
 
 function tell(message: RoleMessage): void {
   process.send?.(message);
@@ -29,6 +39,7 @@ export async function runRunnerRole(config: Config, log: Logger): Promise<void> 
     accelerator: runner.accelerator.accelerator,
     reason: runner.accelerator.reason,
     ...(runner.networkAbsence === undefined ? {} : { networkAbsence: runner.networkAbsence }),
+    ...(process.getuid?.() === 0 ? { ranges: runner.ranges } : {}),
   });
   log.info({ reason: await asked }, 'runner stops; its VMs run on');
   await runner[Symbol.asyncDispose]();
@@ -46,7 +57,9 @@ export async function runControlRole(config: Config, log: Logger): Promise<void>
     becomeUnprivileged(config);
   }
   const tls = config.tls === undefined ? undefined : (ownPair ?? (await receiver.first()));
-  const control = await startControl(config.control, log, tls);
+  // Control's output is the supervisor's, which shows what is made now.
+  const kept = isJournal(STDOUT) ? { bootstrapDir: config.control.dataDir } : {};
+  const control = await startControl({ ...config.control, ...kept }, log, tls);
   receiver.follow((pair) => control.setTls(pair));
   tell({ type: 'control-ready', address: control.address, bootstrap: control.bootstrap });
   const reason = await Promise.race([asked, control.lost]);

@@ -17,6 +17,7 @@ import { shutdownRequested } from './lib/shutdown-signal.ts';
 import { buildTlsMessage, type TlsMessage } from './lib/tls/tls-handover.ts';
 import { TlsSource } from './lib/tls/tls-source.ts';
 import type { RoleMessage } from './roles.ts';
+import { describeBootstrap, describeRunner, showKey } from './start-report.ts';
 
 const CONFIG_EXIT_CODE = 78;
 const FIRST_PAUSE_MS = 200;
@@ -122,8 +123,7 @@ export async function supervise(config: Config, log: Logger): Promise<void> {
       log,
       onMessage: (message) => {
         if (message.type !== 'runner-ready') return;
-        say(`accelerator: ${message.accelerator} (${message.reason})`);
-        if (message.networkAbsence !== undefined) say(`network: none (${message.networkAbsence})`);
+        describeRunner(message).forEach(say);
         runnerReady.resolve(undefined);
       },
     }),
@@ -161,12 +161,11 @@ function onControlReady(
   if (message.type !== 'control-ready') return;
   say(`coppice is listening on ${message.address}`);
   const { address, bootstrap } = message;
-  const { apiKey, invitation } = bootstrap;
-  if (apiKey !== undefined) say(`\nAPI key of the organization "default", shown this once:\n\n  ${apiKey}\n`);
-  if (invitation !== undefined)
-    say(`Invitation for its first owner, good for a week, shown this once:\n\n  ${invitation}\n`);
+  describeBootstrap(bootstrap).forEach(say);
+  const { apiKey, directory } = bootstrap;
   if (apiKey === undefined) return;
-  showFirstSandbox({ address, apiKey, say, tls }).catch((error: unknown) => {
+  const shownKey = showKey(apiKey, directory);
+  showFirstSandbox({ address, apiKey, shownKey, say, tls }).catch((error: unknown) => {
     log.error({ err: error }, 'the first sandbox could not be shown');
   });
 }

@@ -7,7 +7,8 @@ import { DirectoryObjects } from '../lib/objects/directory-objects.ts';
 import type { TlsPair } from '../lib/tls/tls-pair.ts';
 import { buildAccounts } from './accounts/accounts.ts';
 import { buildAuthenticator, type Authenticate } from './auth/authenticator.ts';
-import { bootstrapOrganization, type Bootstrapped } from './auth/bootstrap.ts';
+import { bootstrapOrganization } from './auth/bootstrap.ts';
+import type { Bootstrapped } from './auth/bootstrapped.ts';
 import { KeyEnds } from './auth/key-ends.ts';
 import { KeyGuesses } from './auth/key-guesses.ts';
 import { KeyUses } from './auth/key-uses.ts';
@@ -79,8 +80,8 @@ export async function startControl(config: ControlConfig, log: Logger, tls?: Tls
   const db = stack.adopt(openDatabase(connection, log, { assertUsable: assertHeld, guard }), (open) =>
     open.destroy(),
   );
-  const runner = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
   const databaseHealth = new DatabaseHealth({ connection, guard, log });
+  const runner = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
   const objects = await DirectoryObjects.open(join(config.dataDir, OBJECTS_DIRECTORY));
   const { region, creditCents } = config;
   const base = { db, runner, secrets, objects, region, limits, creditCents, rules, log };

@@ -1,8 +1,18 @@
 import assert from 'node:assert/strict';
+import { readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { AccountClient } from '../testing/account-client.ts';
-import { API_KEY, INVITATION, startHarness, type ControlHarness } from '../testing/control-harness.ts';
+import { startControl } from '../control.ts';
+import {
+  API_KEY,
+  INVITATION,
+  prepareHarness,
+  startHarness,
+  type ControlHarness,
+} from '../testing/control-harness.ts';
 import { bootstrapOrganization } from './bootstrap.ts';
+import { bootstrapFile, type Bootstrapped } from './bootstrapped.ts';
 
 let harness: ControlHarness;
 before(async () => {
@@ -58,4 +68,48 @@ test('one that an owner has taken back is not made again by the next start', asy
 
 test('the invitation that the configuration gave no longer works once it has expired', async () => {
   await assert.rejects(AccountClient.signUp(harness, { invitation: INVITATION }), /expired, or was revoked/);
+});
+
+test('with a key that is given an invitation is made and shown all the same, once', async () => {
+  await using fresh = await prepareHarness();
+  await fresh.runner.start();
+  const { bootstrapInvitation: _, ...config } = fresh.config;
+  const start = async (): Promise<Bootstrapped> => {
+    fresh.control = await startControl(config, fresh.log);
+    return fresh.control.bootstrap;
+  };
+  const { invitation = '', ...rest } = await start();
+  assert.match(invitation, /^inv_/);
+  assert.deepEqual(rest, {});
+  await fresh.stopControl();
+  assert.deepEqual(await start(), {});
+  const owner = await AccountClient.signUp(fresh, { invitation });
+  assert.equal((await owner.call('GET', '/account/me')).body.organizations[0].role, 'owner');
+});
+
+test('where they must not be shown, key and invitation are in files that nobody else can read', async () => {
+  await using fresh = await prepareHarness();
+  await fresh.runner.start();
+  const { bootstrapKey: _key, bootstrapInvitation: _invitation, ...config } = fresh.config;
+  const bootstrapDir = config.dataDir;
+  fresh.control = await startControl({ ...config, bootstrapDir }, fresh.log);
+  const { directory, ...made } = fresh.control.bootstrap;
+  assert.equal(directory, bootstrapDir);
+  for (const name of ['apiKey', 'invitation'] as const) {
+    const path = bootstrapFile(bootstrapDir, name);
+    assert.equal(readFileSync(path, 'utf8'), `${made[name]}\n`);
+    assert.equal(statSync(path).mode & 0o777, 0o600);
+  }
+  const { apiKey = '' } = made;
+  assert.equal((await fresh.call('GET', '/v1/runs', { apiKey })).status, 200);
+});
+
+test('a start that cannot write the files makes no key that nobody would see', async () => {
+  await using fresh = await prepareHarness();
+  await fresh.runner.start();
+  const { bootstrapKey: _key, bootstrapInvitation: _invitation, ...config } = fresh.config;
+  const bootstrapDir = join(config.dataDir, 'absent');
+  await assert.rejects(startControl({ ...config, bootstrapDir }, fresh.log), { code: 'ENOENT' });
+  fresh.control = await startControl(config, fresh.log);
+  assert.match(fresh.control.bootstrap.apiKey ?? '', /^cop_live_us_/);
 });

@@ -3,6 +3,7 @@ import { generateApiKey } from '@coppice/contract';
 import { ensureInvitation, inviteFirstOwner } from '../accounts/first-owner.ts';
 import { insertOrganization, type Owner } from '../accounts/organization-store.ts';
 import type { Database } from '../db/database.ts';
+import { keepBootstrapped, type Bootstrapped } from './bootstrapped.ts';
 import { ensureApiKey } from './api-key-store.ts';
 
 const ORGANIZATION_NAME = 'default';
@@ -13,21 +14,16 @@ export interface BootstrapOptions {
   bootstrapKey?: string;
   /** The same for the invitation. */
   bootstrapInvitation?: string;
-}
-
-/** What was made and is to be shown once: what was given is known to whoever gave it. */
-export interface Bootstrapped {
-  apiKey?: string;
-  /** For the first owner. */
-  invitation?: string;
+  /** Where what is made is written to files, because it must not be shown. */
+  bootstrapDir?: string;
 }
 
 /**
- * Makes organization `default` when there is no first one, with a key. For as long as nobody owns it, and no invitation to
- * do so is open, it makes one. Where key or invitation are given nothing is made that would have to be shown.
+ * Makes organization `default` when there is no first one, with a key unless that is given. For as long as nobody owns it,
+ * and no invitation to do so is open or given, it makes one.
  */
 export async function bootstrapOrganization(db: Database, options: BootstrapOptions): Promise<Bootstrapped> {
-  const { region, bootstrapKey, bootstrapInvitation } = options;
+  const { region, bootstrapKey, bootstrapInvitation, bootstrapDir } = options;
   return db.transaction().execute(async (transaction) => {
     const made = await insertOrganization(transaction, { name: ORGANIZATION_NAME, region, isFirst: true });
     const owner = made ?? (await getFirstOwner(transaction));
@@ -37,11 +33,12 @@ export async function bootstrapOrganization(db: Database, options: BootstrapOpti
       shown.apiKey = generateApiKey(region);
       await ensureApiKey(transaction, owner, shown.apiKey);
     }
-    if (bootstrapInvitation !== undefined)
-      await ensureInvitation(transaction, owner.organizationId, bootstrapInvitation);
-    if (bootstrapKey !== undefined || bootstrapInvitation !== undefined) return shown;
-    const invitation = await inviteFirstOwner(transaction, owner.organizationId);
-    return invitation === undefined ? shown : { ...shown, invitation };
+    if (bootstrapInvitation === undefined) {
+      const invitation = await inviteFirstOwner(transaction, owner.organizationId);
+      if (invitation !== undefined) shown.invitation = invitation;
+    } else await ensureInvitation(transaction, owner.organizationId, bootstrapInvitation);
+    // Before the commit: only their hashes are in the database.
+    return bootstrapDir === undefined ? shown : keepBootstrapped(shown, bootstrapDir);
   });
 }
 

@@ -1,0 +1,13 @@
+/** Whether what a process writes is kept by systemd's journal, which others than root may read, and which backups hold. */
+import { fstatSync } from 'node:fs';
+
+/**
+ * By JOURNAL_STREAM of systemd.exec(5), device and inode of the journal's socket. The variable alone says nothing: it stays
+ * set where the output was redirected since.
+ */
+export function isJournal(descriptor: number, journalStream = process.env['JOURNAL_STREAM']): boolean {
+  const [, device, inode] = /^(\d+):(\d+)$/u.exec(journalStream ?? '') ?? [];
+  if (device === undefined || inode === undefined) return false;
+  const { dev, ino } = fstatSync(descriptor, { bigint: true });
+  return dev === BigInt(device) && ino === BigInt(inode);
+}

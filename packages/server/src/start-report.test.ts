@@ -1,0 +1,39 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { describeBootstrap, describeRunner, showKey } from './start-report.ts';
+
+const SECRETS = { apiKey: 'cop_live_us_x', invitation: 'inv_x' };
+
+test('secrets are shown to a person, and only their files to a journal', () => {
+  const shown = describeBootstrap(SECRETS).join('\n');
+  assert.match(
+    shown,
+    /shown this once:\n\n {2}cop_live_us_x\n\nInvitation .*shown this once:\n\n {2}inv_x\n/u,
+  );
+  const kept = describeBootstrap({ ...SECRETS, directory: '/data/control' }).join('\n');
+  assert.doesNotMatch(kept, /cop_live_us_x|inv_x/u);
+  assert.match(kept, /mode 0600.*\n\n {2}\/data\/control\/first-api-key\n/u);
+  assert.match(kept, /\n\n {2}\/data\/control\/first-invitation\n/u);
+  assert.deepEqual(describeBootstrap({ directory: '/data/control' }), []);
+});
+
+test('a command that is shown to a journal reads the key from its file', () => {
+  assert.equal(showKey('cop_live_us_x', undefined), 'cop_live_us_x');
+  assert.equal(showKey('cop_live_us_x', '/my data'), "$(cat '/my data/first-api-key')");
+});
+
+test('a runner tells what the guests of this installation have of the host', () => {
+  const runner = { type: 'runner-ready', accelerator: 'tcg', reason: 'no KVM' } as const;
+  const ranges = { guestCidr: '10.203.0.0/16', uidBase: 1_620_000 };
+  assert.deepEqual(describeRunner({ ...runner, ranges }), [
+    'accelerator: tcg (no KVM)',
+    'guest addresses: 10.203.0.0/16',
+    'user ids of VMs: from 1620000',
+  ]);
+  assert.deepEqual(describeRunner({ ...runner, ranges, networkAbsence: 'no TUN' }), [
+    'accelerator: tcg (no KVM)',
+    'network: none (no TUN)',
+    'user ids of VMs: from 1620000',
+  ]);
+  assert.deepEqual(describeRunner({ ...runner, networkAbsence: 'not root' }).length, 2);
+});

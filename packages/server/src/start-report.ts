@@ -1,0 +1,33 @@
+/** What the service tells whoever starts it, line by line. */
+import { bootstrapFile, type Bootstrapped } from './control/auth/bootstrapped.ts';
+import { quoteArgument } from './curl-hint.ts';
+import type { RoleMessage } from './roles.ts';
+
+export function describeRunner(message: RoleMessage & { type: 'runner-ready' }): string[] {
+  const { accelerator, reason, networkAbsence, ranges } = message;
+  return [
+    `accelerator: ${accelerator} (${reason})`,
+    ...(networkAbsence === undefined ? [] : [`network: none (${networkAbsence})`]),
+    ...(ranges === undefined || networkAbsence !== undefined ? [] : [`guest addresses: ${ranges.guestCidr}`]),
+    ...(ranges === undefined ? [] : [`user ids of VMs: from ${ranges.uidBase}`]),
+  ];
+}
+
+/** The secrets themselves, or where they are. */
+export function describeBootstrap({ apiKey, invitation, directory }: Bootstrapped): string[] {
+  const describe = (what: string, name: 'apiKey' | 'invitation', secret: string | undefined): string[] => {
+    if (secret === undefined) return [];
+    if (directory === undefined) return [`${what}, shown this once:\n\n  ${secret}\n`];
+    const path = bootstrapFile(directory, name);
+    return [`${what}, in a file with mode 0600; remove it once you have it:\n\n  ${path}\n`];
+  };
+  return [
+    ...describe('\nAPI key of the organization "default"', 'apiKey', apiKey),
+    ...describe('Invitation for its first owner, good for a week', 'invitation', invitation),
+  ];
+}
+
+/** The key in a command for the shell, which reads it from its file where it must not be shown. */
+export function showKey(apiKey: string, directory: string | undefined): string {
+  return directory === undefined ? apiKey : `$(cat ${quoteArgument(bootstrapFile(directory, 'apiKey'))})`;
+}
