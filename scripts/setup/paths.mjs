@@ -1,4 +1,5 @@
 import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
+import { homedir } from 'node:os';
 import { delimiter, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import util from 'node:util';
@@ -7,7 +8,7 @@ import {
   CONFIGURATION_FILE,
   isReadable,
   ownAssetsDir,
-  PathError,
+  selectSettings,
 } from '../../packages/server/src/config/default-paths.mjs';
 import { SetupError } from './setup-error.mjs';
 
@@ -37,7 +38,8 @@ export function findSetting(name) {
 let configurationFile;
 
 function readConfigurationFile() {
-  configurationFile ??= parseConfigurationFile(process.env['COPPICE_CONFIG'] ?? CONFIGURATION_FILE);
+  const path = process.env['COPPICE_CONFIG'] ?? CONFIGURATION_FILE;
+  configurationFile ??= selectSettings(parseConfigurationFile(path), process.env);
   return configurationFile;
 }
 
@@ -83,12 +85,8 @@ function readPaths() {
     runDir: findSetting('COPPICE_RUN_DIR'),
     assetsDir: findSetting('COPPICE_ASSETS_DIR'),
   };
-  try {
-    return choosePaths(given, process.getuid?.() ?? 0, process.env);
-  } catch (error) {
-    if (!(error instanceof PathError)) throw error;
-    throw new SetupError(error.message, { remedy: 'set COPPICE_DATA_DIR, or HOME' });
-  }
+  const home = process.env['HOME'] || homedir();
+  return choosePaths(given, process.getuid?.() ?? 0, { ...process.env, HOME: home });
 }
 
 export function manifestPath() {

@@ -57,7 +57,7 @@ export async function runControlRole(config: Config, log: Logger): Promise<void>
     becomeUnprivileged(config);
   }
   const tls = config.tls === undefined ? undefined : (ownPair ?? (await receiver.first()));
-  // Control's output is the supervisor's, which shows what is made now.
+  // Control's output is that of the supervisor, which shows key and invitation.
   const kept = isJournal(STDOUT) ? { bootstrapDir: config.control.dataDir } : {};
   const control = await startControl({ ...config.control, ...kept }, log, tls);
   receiver.follow((pair) => control.setTls(pair));

@@ -1,4 +1,4 @@
-/** What the service tells whoever starts it, line by line. */
+/** The lines that a start prints for its operator. */
 import { bootstrapFile, type Bootstrapped } from './control/auth/bootstrapped.ts';
 import { quoteArgument } from './curl-hint.ts';
 import type { RoleMessage } from './roles.ts';

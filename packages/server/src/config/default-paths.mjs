@@ -60,6 +60,31 @@ export function choosePaths(given, uid, environment) {
   };
 }
 
+/** Of one installation: two that have one of these in common share secrets, or are in each other's way. */
+const OF_ONE_INSTALLATION = new Set([
+  'COPPICE_BOOTSTRAP_INVITATION',
+  'COPPICE_BOOTSTRAP_KEY',
+  'COPPICE_GUEST_CIDR',
+  'COPPICE_RUN_DIR',
+  'COPPICE_UID_BASE',
+  'DATABASE_URL',
+]);
+
+/**
+ * The settings of a configuration file that hold in an environment. A service whose data directory the environment names
+ * is another one than that of the machine's own file, and gets only what services may have in common.
+ * @param {NodeJS.Dict<string>} file
+ * @param {NodeJS.Dict<string>} environment
+ * @returns {NodeJS.Dict<string>}
+ */
+export function selectSettings(file, environment) {
+  const { COPPICE_CONFIG: named, COPPICE_DATA_DIR: dataDir } = environment;
+  const fileDataDir = file['COPPICE_DATA_DIR'] ?? SYSTEM_DATA_DIR;
+  const isMeant = named !== undefined || dataDir === undefined || resolve(dataDir) === resolve(fileDataDir);
+  if (isMeant) return file;
+  return Object.fromEntries(Object.entries(file).filter(([name]) => !OF_ONE_INSTALLATION.has(name)));
+}
+
 /**
  * Tells what several installations have on one host apart: TAPs, nftables tables, control groups, run directories.
  * @param {string} dataDir

@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { choosePaths, networkSlug } from './default-paths.mjs';
+import { choosePaths, networkSlug, selectSettings } from './default-paths.mjs';
 
 const NOTHING = { dataDir: undefined, runDir: undefined, assetsDir: undefined };
 const scratch = mkdtempSync(join(tmpdir(), 'paths-'));
@@ -42,6 +42,35 @@ test('the run directory follows from the data directory: two services on one mac
   assert.equal(runDirOf('/home/u/.local/share/coppice', 1000, home), '/run/user/1000/coppice');
   assert.equal(runDirOf('/home/u/b', 1000, home), `/run/user/1000/coppice-${networkSlug('/home/u/b')}`);
   assert.equal(choosePaths({ ...NOTHING, dataDir: '/srv/b', runDir: '/run/own' }, 0, {}).runDir, '/run/own');
+});
+
+test('a service with another data directory takes no secret, place or range from the file of the machine’s service', () => {
+  const common = {
+    COPPICE_REGISTRY_MIRRORS: 'docker.io=http://127.0.0.1:5000',
+    COPPICE_LISTEN: '127.0.0.1:80',
+  };
+  const own = {
+    COPPICE_BOOTSTRAP_KEY: 'k',
+    COPPICE_BOOTSTRAP_INVITATION: 'i',
+    COPPICE_RUN_DIR: '/run/x',
+    COPPICE_GUEST_CIDR: '10.1.0.0/16',
+    COPPICE_UID_BASE: '5000',
+    DATABASE_URL: 'postgresql://x',
+  };
+  const file = { ...common, ...own };
+  assert.deepEqual(selectSettings(file, { COPPICE_DATA_DIR: '/srv/b' }), common);
+  for (const environment of [
+    {},
+    { COPPICE_DATA_DIR: '/var/lib/coppice/' },
+    { COPPICE_DATA_DIR: '/srv/b', COPPICE_CONFIG: '/etc/b.env' },
+  ])
+    assert.deepEqual(selectSettings(file, environment), file);
+  const moved = { ...file, COPPICE_DATA_DIR: '/srv/b' };
+  assert.deepEqual(selectSettings(moved, { COPPICE_DATA_DIR: '/srv/b' }), moved);
+  assert.deepEqual(
+    selectSettings(moved, { COPPICE_DATA_DIR: '/var/lib/coppice' }).COPPICE_BOOTSTRAP_KEY,
+    undefined,
+  );
 });
 
 test('assets of the user win over those of the machine', () => {

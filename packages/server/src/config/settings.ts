@@ -10,7 +10,7 @@ import { z } from 'zod';
 import { isInvitation } from '../control/accounts/invitation-token.ts';
 import { ACCOUNT_SETTINGS } from './account-settings.ts';
 import { ConfigError } from './config-error.ts';
-import { CONFIGURATION_FILE } from './default-paths.mjs';
+import { CONFIGURATION_FILE, selectSettings } from './default-paths.mjs';
 import { EGRESS_SETTINGS } from './egress-settings.ts';
 import { EXPOSURE_SETTINGS } from './exposure-settings.ts';
 
@@ -93,7 +93,10 @@ export function readSettings(environment: NodeJS.ProcessEnv): Settings {
   if (environment['COPPICE_CONFIG'] !== undefined && !existsSync(path)) {
     throw new ConfigError(`COPPICE_CONFIG names ${path}, which does not exist`);
   }
-  const parsed = Settings.safeParse({ ...readSettingsFile(path), ...environment });
+  const parsed = Settings.safeParse({
+    ...selectSettings(readSettingsFile(path), environment),
+    ...environment,
+  });
   if (parsed.success) return parsed.data;
   const issue = parsed.error.issues[0];
   throw new ConfigError(`${issue?.path.join('.') ?? 'configuration'}: ${issue?.message ?? 'cannot be used'}`);

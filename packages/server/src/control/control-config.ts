@@ -100,7 +100,7 @@ export interface ControlConfig {
   bootstrapKey?: string;
   /** A fixed invitation for an owner of the first organization, for automation, and where no owner can sign in. */
   bootstrapInvitation?: string;
-  /** Where key and invitation of a new installation are written to files, because they must not be shown. */
+  /** For files with key and invitation of a new installation, where they must not be shown. */
   bootstrapDir?: string;
   /** Who may make an account; by default whoever is invited. */
   signUp?: SignUpMode;

@@ -37,7 +37,7 @@ async function lock(descriptor: number, path: string, timeoutMs: number): Promis
   if (code !== 0) throw new Error(`flock could not lock ${path} (exit code ${code ?? 'none'})`);
 }
 
-/** Whoever removed the directory meanwhile had its lock, which is worth nothing to those who come later. */
+/** A lock on a directory that was removed meanwhile excludes no later caller. */
 function isStillThere(descriptor: number, path: string): boolean {
   const found = statSync(path, { throwIfNoEntry: false });
   return found?.ino === fstatSync(descriptor).ino;

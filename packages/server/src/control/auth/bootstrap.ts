@@ -14,7 +14,7 @@ export interface BootstrapOptions {
   bootstrapKey?: string;
   /** The same for the invitation. */
   bootstrapInvitation?: string;
-  /** Where what is made is written to files, because it must not be shown. */
+  /** For files with what is made, where it must not be shown. */
   bootstrapDir?: string;
 }
 

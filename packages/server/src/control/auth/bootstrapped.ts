@@ -1,8 +1,8 @@
-/** Key and invitation that a start has made: shown once, or in files where what is shown would be kept for others to read. */
+/** Key and invitation that a start has made: shown once, or written to files where output is kept. */
 import { join } from 'node:path';
 import { writeDurably } from '../../lib/durable-file.ts';
 
-/** What was given is not among it: that is known to whoever gave it. */
+/** Without those that the configuration gave: the operator knows them. */
 export interface Bootstrapped {
   apiKey?: string;
   /** For the first owner. */

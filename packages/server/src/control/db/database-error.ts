@@ -2,7 +2,7 @@
 
 /**
  * Connection errors of the system, and of PostgreSQL (class 08; 57P01–57P03: shutting down or starting; class 28 and 3D000:
- * a server that does not know us, or our database, is not the one that did when the service started).
+ * a server that does not know this account or database is not the one that the service started with).
  */
 const AWAY_CODES = /^(ECONNREFUSED|ECONNRESET|ENOENT|EPIPE|ETIMEDOUT|08\w{3}|28\w{3}|3D000|57P0[1-5]|53300)$/;
 const AWAY_MESSAGES =

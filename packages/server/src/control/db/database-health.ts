@@ -1,7 +1,7 @@
 /**
- * Whether the database can be reached, by a connection made for the question: those of the pool may be to a server that no
- * new one would find. Anybody may ask, so an answer serves all who ask within a second, and there is one such connection at
- * a time.
+ * Whether the database can be reached, by a connection of its own: those of the pool may be to a server that no new one
+ * would find. Callers are anonymous, so an answer serves all calls within a second, and there is one such connection at a
+ * time.
  */
 import { AppError } from '@coppice/contract';
 import pg from 'pg';
@@ -21,7 +21,7 @@ export interface DatabaseHealthOptions {
 export class DatabaseHealth {
   readonly #options: DatabaseHealthOptions;
   #answer: Promise<void> | undefined;
-  /** When the answer is too old; the future while it is not there yet. */
+  /** When the answer is too old; infinite while it is awaited. */
   #staleAtMs = 0;
 
   constructor(options: DatabaseHealthOptions) {

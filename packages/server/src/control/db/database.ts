@@ -18,7 +18,7 @@ export interface DatabaseOptions {
   deadlineMs?: number;
   /** Throws when no connection may be used. */
   assertUsable?: () => void;
-  /** Shared by all that is to be the same database; else the pool's connections are compared with each other. */
+  /** Shared by all users of one database; without it the pool's connections are compared with each other. */
   guard?: InstallationGuard;
 }
 

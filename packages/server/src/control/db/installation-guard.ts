@@ -1,8 +1,8 @@
 /**
- * Every connection is to the database that this process began with. A socket directory, a name or an address may lead to
- * another server tomorrow, whose keys and records are those of another installation: a connection that shows another id
- * than the first one is thrown away, and what wanted it fails as if the database were away. A replica that takes over has
- * the same id; a database that a backup is restored into has one of its own.
+ * Keeps every connection to the database that this process began with. A socket directory, a name or an address may lead
+ * to another server tomorrow, with the keys and records of another installation: a connection that shows another id than
+ * the first one is thrown away, and its query fails as if the database were away. A replica has the id of its primary; a
+ * database that a backup is restored into has one of its own.
  */
 import type pg from 'pg';
 import type { Logger } from 'pino';
@@ -34,7 +34,7 @@ export class InstallationGuard {
     const id = await findInstallationId(client);
     this.#id ??= id;
     const isForeign = id !== this.#id;
-    // Once: whoever waits for the right one tries again and again.
+    // Once: timers and callers try again and again.
     if (isForeign && !this.#isForeign)
       this.#log.error(
         { expected: this.#id, found: id ?? null },

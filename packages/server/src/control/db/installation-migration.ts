@@ -1,4 +1,4 @@
-/** What tells this database from that of another installation. It is of the database, not of what is in it: see backup-tables.ts. */
+/** An id that tells this database from that of another installation. Backups leave it out: see backup-tables.ts. */
 import { sql, type Kysely } from 'kysely';
 import type { Migration } from 'kysely/migration';
 

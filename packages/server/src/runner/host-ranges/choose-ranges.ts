@@ -1,9 +1,9 @@
 /**
  * Which addresses and user ids an installation gets:
  *
- *     set ──► as set          user ids only if no other installation has them: each ends QEMUs that it does not know
- *     recorded ──► as recorded, unless somebody else has them by now and no VM of ours holds them
- *     else ──► the first that nobody has
+ *     set ──► as set          user ids only if no other installation has them: each runner ends QEMUs that it does not know
+ *     recorded ──► as recorded, unless others use them by now and no VM of ours is connected
+ *     else ──► the first that are free
  */
 import { AppError } from '@coppice/contract';
 import { buildAddressPlan, overlaps, parseCidr, type Cidr } from '../network/address-plan.ts';

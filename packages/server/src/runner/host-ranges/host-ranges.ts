@@ -5,7 +5,7 @@ import { AppError } from '@coppice/contract';
 import { z } from 'zod';
 import { writeDurably } from '../../lib/durable-file.ts';
 
-/** What an installation that is alone on its host gets. */
+/** Of an installation that is alone on its host. */
 export const FIRST_RANGES: HostRanges = { guestCidr: '10.202.0.0/16', uidBase: 1_600_000 };
 /** Below the data directory. */
 const RECORD = join('runner', 'host-ranges.json');
@@ -16,7 +16,7 @@ export interface HostRanges {
   uidBase: number;
 }
 
-/** By the settings; what is not set is chosen. */
+/** By the settings; the rest is chosen. */
 export interface SetRanges {
   guestCidr?: string;
   uidBase?: number;
@@ -48,7 +48,7 @@ export function recordRanges(dataDir: string, { guestCidr, uidBase }: HostRanges
   writeDurably(path, JSON.stringify(record));
 }
 
-/** For a look from beside the service: what it has, or would get if nothing were taken. */
+/** For a look from beside the service: the ranges that it has, or would get on an empty host. */
 export function expectRanges(dataDir: string, set: SetRanges): HostRanges {
   return { ...FIRST_RANGES, ...findRecordedRanges(dataDir), ...set };
 }

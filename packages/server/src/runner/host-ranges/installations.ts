@@ -1,7 +1,7 @@
 /**
  * The installations of root on this machine: a directory with a link to the data directory of each, named by its slug.
- * What each has of the host is in its own record, so that a data directory that is removed or moved away takes its claim
- * with it. Whoever reads and then writes holds the lock of the directory.
+ * Each records its ranges in its own data directory, so that one that is removed or moved takes its claim along. Callers
+ * hold the lock of the directory.
  */
 import { readdirSync, readlinkSync, rmSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
@@ -52,7 +52,7 @@ function findTarget(link: string): string | undefined {
   }
 }
 
-/** One whose record is damaged does not keep the others from starting; what it has is then what the host shows. */
+/** A damaged record does not keep other installations from starting; only what the host shows of that one counts then. */
 function readInstallation(dataDir: string, log: Logger): Installation[] {
   try {
     const ranges = findRecordedRanges(dataDir);
