@@ -8,12 +8,10 @@ import { networkSlug } from '../packages/server/src/config/default-paths.mjs';
 import { hostBootId } from '../packages/server/src/runner/vmm/host-process.ts';
 import { logEnd } from './fixtures/log-end.ts';
 import { ManagedService } from './fixtures/managed-service.ts';
-import { listPids, readCommandLine } from './fixtures/processes.ts';
+import { listPids, listQemus, readCommandLine } from './fixtures/processes.ts';
 
 const SETTINGS = {
   COPPICE_LISTEN: '127.0.0.1:0',
-  COPPICE_GUEST_CIDR: '10.207.0.0/16',
-  COPPICE_UID_BASE: '1500000',
   COPPICE_WARM_POOL: '0',
 };
 const IMAGE = { image: 'coppice/base:1', memMiB: 256, timeout: 0 };
@@ -63,7 +61,6 @@ describe('an installation as a service, and its removal', () => {
     const said = service.runScript('install-service.mjs', [], {
       ...SETTINGS,
       COPPICE_DATA_DIR: service.dataDir,
-      COPPICE_RUN_DIR: service.runDir,
       COPPICE_ASSETS_DIR: service.assetsDir,
     });
     assert.equal(statSync(service.configurationPath).mode & 0o777, 0o640);
@@ -86,6 +83,29 @@ describe('an installation as a service, and its removal', () => {
     assert.equal((await sandbox.exec('echo here')).stdout, 'here\n');
     assert.ok(!/cop_live_|inv_/u.test(service.output), 'the journal gets no key and no invitation');
     assert.ok(networkTraces(slug).length >= 3, String(networkTraces(slug)));
+  });
+
+  it('the removal of another installation leaves unit, configuration, service and sandboxes alone', () => {
+    const other = {
+      COPPICE_DATA_DIR: join(service.root, 'other'),
+      COPPICE_ASSETS_DIR: join(service.root, 'other-assets'),
+    };
+    const vms = listQemus(service.runDir);
+    assert.equal(vms.length, 1);
+    for (const settings of [other, { ...other, COPPICE_RUN_DIR: service.runDir }]) {
+      const said = service.runScript('uninstall.mjs', ['--purge'], settings);
+      assert.match(said, /^nothing was there to remove$/mu);
+      assert.ok(said.includes(`${service.unitPath}: of the installation in ${service.dataDir}`), said);
+      assert.ok(said.includes(`${service.configurationPath}: of the installation`), said);
+      assert.equal(said.includes(`${service.runDir}: another service uses it`), settings !== other, said);
+    }
+    assert.deepEqual(
+      [service.unitPath, service.configurationPath, service.runDir].map((path) => existsSync(path)),
+      [true, true, true],
+    );
+    assert.equal(service.exitCode, null);
+    assert.deepEqual(listQemus(service.runDir), vms);
+    assert.ok(networkTraces(slug).length >= 3);
   });
 
   it('without --purge it ends service and sandboxes and keeps the data', () => {
@@ -124,7 +144,6 @@ describe('an installation as a service, and its removal', () => {
   it('once more it finds nothing to remove, and does no harm', () => {
     const said = service.runScript('uninstall.mjs', ['--purge'], {
       COPPICE_DATA_DIR: service.dataDir,
-      COPPICE_RUN_DIR: service.runDir,
       COPPICE_ASSETS_DIR: service.assetsDir,
     });
     assert.match(said, /^nothing was there to remove$/mu);
