@@ -6,6 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { AppError, type Ticket } from '@coppice/contract';
 import { z } from 'zod';
 import { TokenSigner } from '../secrets/token-signer.ts';
+import { ExpiringSet } from './expiring-set.ts';
 
 const NONCE_BYTES = 12;
 
@@ -25,8 +26,8 @@ export interface TicketHolder {
 export class Tickets {
   readonly #signer: TokenSigner<typeof Payload>;
   readonly #now: () => number;
-  /** Nonces that were used, with when their tickets expire; no longer than that they are needed. */
-  readonly #used = new Map<string, number>();
+  /** Nonces of tickets that were used: needed until those expire, `MAX_TICKET_S` at most. */
+  readonly #used = new ExpiringSet();
 
   constructor(masterKey: Buffer, now: () => number = Date.now) {
     this.#signer = new TokenSigner(masterKey, { purpose: 'ticket', schema: Payload });
@@ -42,19 +43,15 @@ export class Tickets {
 
   /** Whose it is; AppError `unauthorized` for one that is used, expired or of another sandbox. */
   redeem(ticket: string, sandboxId: string): TicketHolder {
+    // The signature first: a forged ticket costs no more than its hash, however many tickets were used.
     const payload = this.#signer.verify(ticket);
-    const now = this.#now();
-    this.#forgetExpired(now);
     if (payload === undefined || payload.sandbox_id !== sandboxId)
       throw new AppError('unauthorized', 'ticket: is not one for this sandbox; POST …/tickets gives one');
+    const now = this.#now();
     if (payload.expires_at <= now) throw new AppError('unauthorized', 'ticket: has expired; ask for another');
-    if (this.#used.has(payload.nonce))
+    this.#used.forget(now);
+    if (!this.#used.add(payload.nonce, payload.expires_at))
       throw new AppError('unauthorized', 'ticket: was used before; each connection needs its own');
-    this.#used.set(payload.nonce, payload.expires_at);
     return { sandboxId, apiKeyId: payload.api_key_id };
-  }
-
-  #forgetExpired(now: number): void {
-    for (const [nonce, expiresAt] of this.#used) if (expiresAt <= now) this.#used.delete(nonce);
   }
 }
