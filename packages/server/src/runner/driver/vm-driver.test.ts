@@ -264,11 +264,59 @@ test('an end that failed is tried again by itself, with the same reason and time
   for (let round = 1; round <= 2; round += 1) {
     while (ends.length < round) await setImmediate();
     await setImmediate();
-    context.mock.timers.tick(1000);
+    context.mock.timers.tick(round * 1000);
   }
   await released.promise;
   assert.equal(ends.length, 3);
   assert.deepEqual(new Set(ends.map(({ reason, ended_at }) => `${reason} ${ended_at}`)).size, 1);
+});
+
+test('an end that keeps failing is tried ever more rarely, with few warnings, and by one timer whoever asks', async (context) => {
+  context.mock.timers.enable({ apis: ['setTimeout'] });
+  let attempts = 0;
+  let isFull = true;
+  const recordEnd = (): void => {
+    attempts += 1;
+    if (isFull) throw new Error('no space left');
+  };
+  const hooks = {
+    note: () => undefined,
+    recordEnd,
+    endEgress: async () => undefined,
+    groupUsage: () => NOT_COUNTED,
+  };
+  const warnings: unknown[] = [];
+  const log = pino({ level: 'warn' }, { write: (line) => void warnings.push(JSON.parse(line)) });
+  const driver = new VmDriver('u1', { ...PARTS, log, info: info(), hooks });
+  attach(driver, new StandInVm());
+  driver.markRunning();
+  const settle = async (): Promise<void> => {
+    for (let turn = 0; turn < 50; turn += 1) await setImmediate();
+  };
+  await assert.rejects(driver.end('destroyed'), /no space left/u);
+  const attemptedAt = [0];
+  const SECONDS = 600;
+  for (let second = 1; second <= SECONDS; second += 1) {
+    const before = attempts;
+    context.mock.timers.tick(1000);
+    await settle();
+    assert.ok(attempts - before <= 1, `${attempts - before} attempts within a second`);
+    if (attempts > before) attemptedAt.push(second);
+  }
+  assert.deepEqual(attemptedAt.slice(0, 8), [0, 1, 3, 7, 15, 31, 61, 91]);
+  assert.equal(attemptedAt.length, 6 + Math.floor((SECONDS - 31) / 30));
+  const failures = warnings.map((line) => (line as { failures: number }).failures);
+  assert.deepEqual(failures, [1, 2, 4, 8, 16]);
+  for (let asked = 0; asked < 3; asked += 1) await assert.rejects(driver.end('destroyed'), /no space left/u);
+  const before = attempts;
+  context.mock.timers.tick(30_000);
+  await settle();
+  assert.equal(attempts, before + 1);
+  isFull = false;
+  await driver.end('destroyed');
+  context.mock.timers.tick(60_000);
+  await settle();
+  assert.deepEqual([attempts, driver.state], [before + 2, 'ended']);
 });
 
 test('an end that an earlier process had noted is finished as it was noted', async () => {

@@ -22,12 +22,11 @@ import type { GroupUsage } from '../confinement/cgroup-usage.ts';
 import type { OverlayChain } from '../disk/overlay-chain.ts';
 import { isAlive, type ProcessUsage } from '../vmm/host-process.ts';
 import type { VmHandle } from '../vmm/vmm.ts';
+import { EndRetry } from './end-retry.ts';
 import { enterStep } from './steps.ts';
 import { toEgressRecord } from './vm-egress.ts';
 
 const RECONNECT_TIMEOUT_MS = 15_000;
-/** After an end that failed, on a full disk for example. */
-const END_RETRY_MS = 1000;
 /** Far more than a killed process needs until its monitor is seen to be closed. */
 const GOING_MS = 1000;
 
@@ -89,6 +88,7 @@ export class VmDriver {
   #isRetired = false;
   #lastUsage: ProcessUsage = { cpuMs: 0, memPeakBytes: 0 };
   #ending: Promise<VmEnd> | undefined;
+  readonly #endRetry: EndRetry;
   readonly #endAsked = new AbortController();
   #end: VmEnd | undefined;
 
@@ -99,6 +99,7 @@ export class VmDriver {
     this.#counters = { ...counters };
     this.#hooks = hooks;
     this.#log = log;
+    this.#endRetry = new EndRetry(log);
   }
 
   get info(): VmInfo {
@@ -319,7 +320,8 @@ export class VmDriver {
   end(reason: EndReason): Promise<VmEnd> {
     this.#ending ??= this.#endAs(reason).catch((error: unknown) => {
       this.#ending = undefined;
-      this.#endLater(reason);
+      // A retry that fails comes here again, and is logged there.
+      this.#endRetry.schedule(error, () => void this.end(reason).catch(() => undefined));
       throw error;
     });
     return this.#ending;
@@ -355,13 +357,6 @@ export class VmDriver {
     return this.end(end.reason);
   }
 
-  #endLater(reason: EndReason): void {
-    const retry = (): void => {
-      this.end(reason).catch((error: unknown) => this.#log.warn({ err: error }, 'a VM is still not ended'));
-    };
-    setTimeout(retry, END_RETRY_MS).unref();
-  }
-
   async #endAs(reason: EndReason): Promise<VmEnd> {
     this.#state = 'ending';
     this.#endAsked.abort(destroyedMeanwhile());
@@ -379,6 +374,7 @@ export class VmDriver {
     if (!this.#isRetired) await this.#hooks.recordEnd(this.#end);
     await enterStep('end.release');
     await this.#releaseAll();
+    this.#endRetry.stop();
     this.#state = 'ended';
     return this.#end;
   }
@@ -432,6 +428,7 @@ export class VmDriver {
 
   /** Lets the VM live on without this process. */
   detach(): void {
+    this.#endRetry.stop();
     this.#chain?.close();
     this.#session?.close();
     this.#vm?.detach();

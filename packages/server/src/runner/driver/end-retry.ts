@@ -1,0 +1,35 @@
+import type { Logger } from 'pino';
+
+const FIRST_DELAY_MS = 1000;
+const MAX_DELAY_MS = 30_000;
+
+/**
+ * Retries the end of a VM that failed, on a full disk for example, until it succeeds: after 1 s, 2 s, 4 s … 30 s. The log
+ * has a warning for the failures 1, 2, 4, 8 …, so that an end that fails for days leaves a few lines.
+ */
+export class EndRetry {
+  readonly #log: Pick<Logger, 'warn'>;
+  #failures = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(log: Pick<Logger, 'warn'>) {
+    this.#log = log;
+  }
+
+  /** After a failed attempt, whoever asked for it. Only the latest `attempt` is waiting. */
+  schedule(error: unknown, attempt: () => void): void {
+    this.#failures += 1;
+    const delayMs = Math.min(MAX_DELAY_MS, FIRST_DELAY_MS * 2 ** (this.#failures - 1));
+    if (Number.isInteger(Math.log2(this.#failures)))
+      this.#log.warn(
+        { err: error, failures: this.#failures, retry_in_ms: delayMs },
+        'a VM could not be ended; trying again',
+      );
+    this.stop();
+    this.#timer = setTimeout(attempt, delayMs).unref();
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer);
+  }
+}
