@@ -15,7 +15,7 @@ export class ExpiringSet {
 
   /** How many values are kept. */
   get size(): number {
-    return this.#buckets.values().reduce((sum, bucket) => sum + bucket.size, 0);
+    return [...this.#buckets.values()].reduce((sum, bucket) => sum + bucket.size, 0);
   }
 
   /** False when the value is there already, or when what expired at that time is forgotten. */

@@ -31,7 +31,8 @@ test('a forged ticket touches nothing of what is remembered', (context) => {
   const add = context.mock.method(ExpiringSet.prototype, 'add');
   const [payload = '', mac = ''] = ticket.split('.');
   const forged = [`${payload}.${'A'.repeat(mac.length)}`, `${payload}A.${mac}`, payload, '', 'x.y.z'];
-  for (const one of forged) assert.throws(() => tickets.redeem(one, RUN), refused(/not one for this sandbox/u));
+  for (const one of forged)
+    assert.throws(() => tickets.redeem(one, RUN), refused(/not one for this sandbox/u));
   assert.deepEqual([forget.mock.callCount(), add.mock.callCount()], [0, 0]);
   tickets.redeem(ticket, RUN);
   assert.deepEqual([forget.mock.callCount(), add.mock.callCount()], [1, 1]);

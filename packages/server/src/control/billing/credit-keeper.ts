@@ -56,13 +56,14 @@ export class CreditKeeper implements AsyncDisposable {
   }
 
   async #check(): Promise<void> {
-    const running = this.#parts.drivers.list().filter(({ row }) => row.status === 'running');
+    const { drivers } = this.#parts;
+    const running = drivers.list().filter(({ row }) => row.status === 'running');
     const organizationIds = [...new Set(running.map(({ row }) => row.organization_id))];
     if (organizationIds.length === 0) return;
     for (const balance of await this.#parts.credit.readBalances(organizationIds)) {
       const { organizationId } = balance.account;
       const isOver = await this.#noteExhausted(balance);
-      if (isOver) this.#hibernate(running.filter(({ row }) => row.organization_id === organizationId));
+      if (isOver) this.#hibernate(drivers.listOf(organizationId));
     }
   }
 

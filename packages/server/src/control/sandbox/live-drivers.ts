@@ -5,6 +5,7 @@ import type { Credit } from '../billing/credit.ts';
 import type { NewSandboxRow, SandboxRow } from '../db/tables.ts';
 import type { LimitsOf } from '../limits/organization-limits.ts';
 import { checkQuota, holdsMachine, type Shape } from '../limits/quota.ts';
+import { ByOrganization } from './by-organization.ts';
 import { PendingInserts } from './pending-inserts.ts';
 import { SandboxDriver, type DriverParts } from './sandbox-driver.ts';
 
@@ -19,7 +20,7 @@ export interface LiveDriversParts extends Omit<DriverParts, 'onFinal' | 'admitRe
 
 export class LiveDrivers implements Disposable {
   readonly #parts: LiveDriversParts;
-  readonly #drivers = new Map<string, SandboxDriver>();
+  readonly #drivers = new ByOrganization<SandboxDriver>();
   readonly #inserts: PendingInserts;
 
   constructor(parts: LiveDriversParts) {
@@ -34,11 +35,16 @@ export class LiveDrivers implements Disposable {
 
   /** The sandboxes live on. */
   [Symbol.dispose](): void {
-    for (const driver of this.#drivers.values()) driver.detach();
+    for (const driver of this.#drivers.list()) driver.detach();
   }
 
+  /** Of every organization. */
   list(): SandboxDriver[] {
-    return [...this.#drivers.values()];
+    return this.#drivers.list();
+  }
+
+  listOf(organizationId: string): SandboxDriver[] {
+    return this.#drivers.listOf(organizationId);
   }
 
   find(id: string): SandboxDriver | undefined {
@@ -78,7 +84,7 @@ export class LiveDrivers implements Disposable {
 
   /** Throws `capacity` when the organization may not have these, too. */
   checkQuota(organizationId: string, more: readonly Shape[]): void {
-    const live = this.list().filter((driver) => driver.row.organization_id === organizationId);
+    const live = this.listOf(organizationId);
     const pending = this.#inserts.list(organizationId);
     const held = [...live.filter(holdsMachine).map((driver) => driver.row), ...pending];
     checkQuota(this.#parts.limitsOf(organizationId), { sandboxes: live.length + pending.length, held, more });
@@ -92,12 +98,12 @@ export class LiveDrivers implements Disposable {
 
   #add(row: SandboxRow): SandboxDriver {
     const onFinal = (): void => {
-      this.#drivers.delete(row.id);
+      this.#drivers.delete(row.organization_id, row.id);
       this.#parts.onEnded();
     };
     const admitResume = (): Promise<void> => this.#admitResume(row.organization_id);
     const driver = new SandboxDriver(row, { ...this.#parts, onFinal, admitResume });
-    this.#drivers.set(row.id, driver);
+    this.#drivers.set(row.organization_id, row.id, driver);
     return driver;
   }
 }

@@ -207,7 +207,7 @@ export class Sandboxes {
   async list(filter: SandboxFilter): Promise<{ records: SandboxRecord[]; createdAt: number[] }> {
     const rows = asksForLive(filter)
       ? listLive(
-          this.#drivers.list().map(({ row }) => row),
+          this.#drivers.listOf(filter.organizationId).map(({ row }) => row),
           filter,
         )
       : await this.#store.list(filter);

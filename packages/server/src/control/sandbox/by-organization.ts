@@ -1,0 +1,34 @@
+/** Values by id, and by their organization: what is listed for one organization does not cost more for what others have. */
+export class ByOrganization<T> {
+  readonly #all = new Map<string, T>();
+  /** No group is empty. */
+  readonly #groups = new Map<string, Map<string, T>>();
+
+  /** In the place of the value that has the id, which is of the same organization. */
+  set(organizationId: string, id: string, value: T): void {
+    this.#all.set(id, value);
+    const group = this.#groups.get(organizationId);
+    if (group === undefined) this.#groups.set(organizationId, new Map([[id, value]]));
+    else group.set(id, value);
+  }
+
+  delete(organizationId: string, id: string): void {
+    const group = this.#groups.get(organizationId);
+    if (group?.delete(id) !== true) return;
+    this.#all.delete(id);
+    if (group.size === 0) this.#groups.delete(organizationId);
+  }
+
+  get(id: string): T | undefined {
+    return this.#all.get(id);
+  }
+
+  /** Of every organization. */
+  list(): T[] {
+    return [...this.#all.values()];
+  }
+
+  listOf(organizationId: string): T[] {
+    return [...(this.#groups.get(organizationId)?.values() ?? [])];
+  }
+}
