@@ -44,7 +44,9 @@ export const ExecResponse = z
     stdout: z.string(),
     stderr: z.string(),
     timed_out: z.boolean(),
-    truncated: z.boolean().describe('True when a stream was longer than the limit and cut.'),
+    truncated: z
+      .boolean()
+      .describe('True when a stream was cut: it was over the limit, or memory for the output of commands is scarce.'),
   })
   .meta({ id: 'ExecResponse' });
 export type ExecResponse = z.infer<typeof ExecResponse>;

@@ -46,7 +46,7 @@ export interface ControlLimits {
   snapshotBytesPerOrganization: number;
   /** Output kept per stream of a buffered exec, in bytes. */
   execOutputBytes: number;
-  /** Output of all buffered execs together that is held in memory, in bytes. */
+  /** Output of all buffered execs together that is held in memory, in bytes: see sandbox/output-budget.ts. */
   execOutputTotalBytes: number;
 }
 

@@ -33,7 +33,7 @@ import { Previews } from './ports/previews.ts';
 import { RunnerClient } from './placement/runner-client.ts';
 import { RunnerConnection } from './placement/runner-connection.ts';
 import { Idempotency } from './sandbox/idempotency.ts';
-import { OutputBudget } from './sandbox/output-capture.ts';
+import { OutputBudget } from './sandbox/output-budget.ts';
 import type { RunnerLink } from './sandbox/runner-link.ts';
 import { MASTER_KEY_NAME, openMasterKeys } from './secrets/master-key.ts';
 import { SecretBox } from './secrets/secret-box.ts';

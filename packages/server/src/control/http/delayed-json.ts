@@ -3,9 +3,13 @@
  * sent meanwhile, so that no time limit on silence between here and the client ends a long command.
  */
 import type { ErrorBody } from '@coppice/contract';
+import { finished } from 'node:stream/promises';
 import type { FastifyReply } from 'fastify';
+import { destroyWhenStalled } from './destroy-when-stalled.ts';
 
 const KEEP_ALIVE_MS = 15_000;
+/** Longest time that a client takes nothing of an answer. */
+const STALL_MS = 120_000;
 
 export class DelayedJson {
   readonly #reply: FastifyReply;
@@ -30,9 +34,13 @@ export class DelayedJson {
     raw.once('close', () => clearInterval(this.#timer));
   }
 
-  end(value: unknown): void {
+  /** Resolves when the answer has left this process, or its client has left: until then it takes memory here. */
+  async end(value: unknown): Promise<void> {
     clearInterval(this.#timer);
-    this.#reply.raw.end(JSON.stringify(value));
+    const { raw, log } = this.#reply;
+    using _stall = destroyWhenStalled(raw, STALL_MS);
+    raw.end(JSON.stringify(value));
+    await finished(raw).catch((error: unknown) => log.debug({ err: error }, 'an answer was cut off'));
   }
 
   /**

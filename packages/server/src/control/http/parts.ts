@@ -20,7 +20,7 @@ import type { Previews } from '../ports/previews.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import type { Registries } from '../registries/registries.ts';
 import type { Idempotency } from '../sandbox/idempotency.ts';
-import type { OutputBudget } from '../sandbox/output-capture.ts';
+import type { OutputBudget } from '../sandbox/output-budget.ts';
 import type { Sandboxes } from '../sandbox/sandboxes.ts';
 import type { Snapshots } from '../snapshots/snapshots.ts';
 import type { Exposure } from './exposure.ts';

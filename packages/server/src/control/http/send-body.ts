@@ -1,6 +1,7 @@
 import type { OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import type { FastifyReply } from 'fastify';
 import { toHeaders } from './delayed-json.ts';
+import { destroyWhenStalled } from './destroy-when-stalled.ts';
 
 export interface BodyOptions {
   status: number;
@@ -20,9 +21,7 @@ export async function sendBody(
 ): Promise<void> {
   reply.hijack();
   const { raw } = reply;
-  const { socket } = raw;
-  const stalled = (): void => void raw.destroy();
-  socket?.setTimeout(stallMs).once('timeout', stalled);
+  using _stall = destroyWhenStalled(raw, stallMs);
   raw.writeHead(status, { ...toHeaders(reply), ...headers });
   raw.flushHeaders();
   try {
@@ -30,7 +29,5 @@ export async function sendBody(
   } catch (error) {
     reply.log.debug({ err: error }, 'an answer was cut off');
     raw.destroy();
-  } finally {
-    socket?.setTimeout(0).off('timeout', stalled);
   }
 }

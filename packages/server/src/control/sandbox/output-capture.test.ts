@@ -1,7 +1,22 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { OutputBudget, OutputCapture } from './output-capture.ts';
+import { BLOCK_BYTES, OutputCapture, type BlockSource } from './output-capture.ts';
+
+/** Has so many blocks. */
+function sourceOf(blocks: number): BlockSource & { left: number } {
+  return {
+    left: blocks,
+    take() {
+      if (this.left === 0) return false;
+      this.left -= 1;
+      return true;
+    },
+    give() {
+      this.left += 1;
+    },
+  };
+}
 
 test('whatever the pieces, what is kept is the beginning, whole characters, and at most the limit', () => {
   fc.assert(
@@ -11,7 +26,7 @@ test('whatever the pieces, what is kept is the beginning, whole characters, and 
       fc.nat({ max: 60 }),
       (text, piece, max) => {
         const bytes = Buffer.from(text);
-        using capture = new OutputCapture(new OutputBudget(1000), max);
+        using capture = new OutputCapture(sourceOf(0), max);
         for (let start = 0; start < bytes.length; start += piece)
           capture.push(bytes.subarray(start, start + piece));
         assert.equal(capture.isTruncated, bytes.length > max);
@@ -23,22 +38,39 @@ test('whatever the pieces, what is kept is the beginning, whole characters, and 
   );
 });
 
-test('captures share a budget and give it back', () => {
-  const budget = new OutputBudget(10);
-  {
-    using first = new OutputCapture(budget, 100);
-    first.push(Buffer.from('12345678'));
-    using second = new OutputCapture(budget, 100);
-    second.push(Buffer.from('abc'));
-    assert.equal(second.text, 'ab');
-    assert.ok(second.isTruncated);
-  }
-  assert.equal(budget.take(100), 10);
+test('the first block needs nobody; beyond it what is kept is as many blocks as there are, and all are given back', () => {
+  const sizes = fc.array(fc.integer({ min: 0, max: 3 * BLOCK_BYTES }), { maxLength: 8 });
+  fc.assert(
+    fc.property(sizes, fc.nat({ max: 5 }), (pieces, blocks) => {
+      const source = sourceOf(blocks);
+      const written = Buffer.concat(pieces.map((size, index) => Buffer.alloc(size, 97 + index)));
+      {
+        using capture = new OutputCapture(source, 16 << 20);
+        let start = 0;
+        for (const size of pieces) capture.push(written.subarray(start, (start += size)));
+        const room = (1 + blocks) * BLOCK_BYTES;
+        assert.equal(capture.text, written.subarray(0, room).toString());
+        assert.equal(capture.isTruncated, written.length > room);
+      }
+      assert.equal(source.left, blocks);
+    }),
+    { numRuns: 50 },
+  );
+});
+
+test('after what did not fit nothing is kept, although there is room again', () => {
+  const source = sourceOf(0);
+  using capture = new OutputCapture(source, 16 << 20);
+  capture.push(Buffer.alloc(BLOCK_BYTES + 1, 'a'));
+  source.left = 1;
+  capture.push(Buffer.from('b'));
+  assert.equal(capture.text, 'a'.repeat(BLOCK_BYTES));
+  assert.ok(capture.isTruncated);
 });
 
 test('a million single bytes cost a few bytes each', () => {
   const before = process.memoryUsage();
-  using capture = new OutputCapture(new OutputBudget(1 << 20), 1 << 20);
+  using capture = new OutputCapture(sourceOf(100), 1 << 20);
   for (let count = 0; count < 1 << 20; count += 1) capture.push(Buffer.from('a'));
   const now = process.memoryUsage();
   const grownBytes = now.heapUsed + now.arrayBuffers - before.heapUsed - before.arrayBuffers;

@@ -1,36 +1,23 @@
-/** Output of a command, kept up to a limit; all commands together share a budget of memory. */
+/** Output of one stream of a command, kept up to a limit, in blocks of memory of which the first is granted. */
 
-const MIN_ROOM_BYTES = 4096;
+export const BLOCK_BYTES = 64 << 10;
 
-/** Bytes that all captures may hold together. */
-export class OutputBudget {
-  #left: number;
-
-  constructor(totalBytes: number) {
-    this.#left = totalBytes;
-  }
-
-  /** Takes up to `bytes`; returns how many it got. */
-  take(bytes: number): number {
-    const taken = Math.min(bytes, this.#left);
-    this.#left -= taken;
-    return taken;
-  }
-
-  give(bytes: number): void {
-    this.#left += bytes;
-  }
+/** Blocks beyond the first. */
+export interface BlockSource {
+  /** False when there is none to have now. */
+  take(): boolean;
+  give(): void;
 }
 
 export class OutputCapture implements Disposable {
-  readonly #budget: OutputBudget;
+  readonly #source: BlockSource;
   readonly #maxBytes: number;
-  #kept = Buffer.alloc(0);
+  #blocks: Buffer[] = [];
   #size = 0;
   #isTruncated = false;
 
-  constructor(budget: OutputBudget, maxBytes: number) {
-    this.#budget = budget;
+  constructor(source: BlockSource, maxBytes: number) {
+    this.#source = source;
     this.#maxBytes = maxBytes;
   }
 
@@ -39,35 +26,44 @@ export class OutputCapture implements Disposable {
     return this.#isTruncated;
   }
 
+  /** After a first piece that did not fit nothing more is kept: what is kept is the beginning. */
   push(bytes: Buffer): void {
     if (this.#isTruncated) return;
-    const taken = this.#budget.take(Math.min(bytes.length, this.#maxBytes - this.#size));
-    this.#isTruncated = taken < bytes.length;
-    this.#makeRoom(this.#size + taken);
-    bytes.copy(this.#kept, this.#size, 0, taken);
-    this.#size += taken;
+    let rest = bytes.subarray(0, this.#maxBytes - this.#size);
+    this.#isTruncated = rest.length < bytes.length;
+    while (rest.length > 0) {
+      const block = this.#findRoom();
+      if (block === undefined) {
+        this.#isTruncated = true;
+        return;
+      }
+      const copied = rest.copy(block, this.#size % BLOCK_BYTES);
+      this.#size += copied;
+      rest = rest.subarray(copied);
+    }
   }
 
   /** As UTF-8; what is not becomes U+FFFD. A character that the limit cut in two is left out. */
   get text(): string {
-    const all = this.#kept.subarray(0, this.#size);
+    const all = Buffer.concat(this.#blocks, this.#size);
     return (this.#isTruncated ? all.subarray(0, lastCharacterEnd(all)) : all).toString('utf8');
   }
 
   [Symbol.dispose](): void {
-    this.#budget.give(this.#size);
+    for (let index = 1; index < this.#blocks.length; index += 1) this.#source.give();
+    this.#blocks = [];
     this.#size = 0;
-    this.#kept = Buffer.alloc(0);
+    // A late push must find no room.
+    this.#isTruncated = true;
   }
 
-  /** Doubles: a guest that writes byte by byte must cost no more memory than one that writes all at once. */
-  #makeRoom(bytes: number): void {
-    if (bytes <= this.#kept.length) return;
-    const wider = Buffer.allocUnsafe(
-      Math.min(this.#maxBytes, Math.max(bytes, 2 * this.#kept.length, MIN_ROOM_BYTES)),
-    );
-    this.#kept.copy(wider, 0, 0, this.#size);
-    this.#kept = wider;
+  /** The block that the next byte goes into; undefined when there is no other to have. */
+  #findRoom(): Buffer | undefined {
+    if (this.#size < this.#blocks.length * BLOCK_BYTES) return this.#blocks.at(-1);
+    if (this.#blocks.length > 0 && !this.#source.take()) return undefined;
+    const block = Buffer.allocUnsafeSlow(BLOCK_BYTES);
+    this.#blocks.push(block);
+    return block;
   }
 }
 

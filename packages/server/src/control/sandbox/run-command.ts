@@ -4,7 +4,7 @@ import type { RunnerClient } from '../placement/runner-client.ts';
 import type { Logger } from 'pino';
 import { AuditedCommand } from '../audit/audited-command.ts';
 import type { AuditLog } from '../audit/audit-log.ts';
-import { OutputCapture, type OutputBudget } from './output-capture.ts';
+import type { HeldOutput } from './output-budget.ts';
 
 export interface RunCommand {
   runner: RunnerClient;
@@ -12,18 +12,15 @@ export interface RunCommand {
   log: Pick<Logger, 'warn'>;
   id: string;
   request: ExecRequest;
-  maxOutputBytes: number;
-  budget: OutputBudget;
+  output: HeldOutput;
   /** The command has started: from here on its end is the only answer. */
   onStarted: () => void;
 }
 
 export async function runCommand(options: RunCommand): Promise<ExecResponse> {
-  const { budget, maxOutputBytes } = options;
+  const { stdout, stderr } = options.output;
   const command = await AuditedCommand.start({ ...options, isInteractive: false });
   options.onStarted();
-  using stdout = new OutputCapture(budget, maxOutputBytes);
-  using stderr = new OutputCapture(budget, maxOutputBytes);
   let exit = { exit_code: 0, timed_out: false };
   for await (const output of command) {
     if (output.type === 'exit') exit = output;

@@ -19,7 +19,8 @@ export function addExec(app: App, parts: Parts): void {
       operationId: 'exec',
       summary: 'Run a command and wait for its end',
       description:
-        'The status line is sent when the command starts. Should the sandbox be lost after that, the connection is ' +
+        'The status line is sent when the command starts. Of each stream at least 64 KiB and at most 16 MiB are kept; ' +
+        'a command for which 64 KiB cannot be kept is refused with 429 before it starts. Should the sandbox be lost after that, the connection is ' +
         'broken off in the middle of the body, after an error object.',
       params: SandboxParams,
       body: ExecRequest,
@@ -31,19 +32,13 @@ export function addExec(app: App, parts: Parts): void {
       const driver = await sandboxes.getDriver(organizationId, id);
       const answer = new DelayedJson(reply);
       const onStarted = () => answer.begin();
-      const command = {
-        runner,
-        audit,
-        log: request.log,
-        id,
-        request: body,
-        maxOutputBytes: limits.execOutputBytes,
-        budget: outputBudget,
-        onStarted,
-      };
       try {
-        const result = await openRequests.limit(organizationId, () => driver.use(() => runCommand(command)));
-        answer.end(ExecResponse.parse(result));
+        await openRequests.limit(organizationId, async () => {
+          // Held until the answer is out: a client that does not read it must not be a way around the budget.
+          using output = outputBudget.open(organizationId, limits.execOutputBytes);
+          const command = { runner, audit, log: request.log, id, request: body, output, onStarted };
+          await answer.end(ExecResponse.parse(await driver.use(() => runCommand(command))));
+        });
       } catch (error) {
         if (!answer.hasBegun) throw error;
         const mapped = toAppError(error);
