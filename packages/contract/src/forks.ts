@@ -34,8 +34,12 @@ export type SandboxTreeNode = z.infer<typeof SandboxTreeNode>;
 export const SandboxTree = z
   .object({
     root_id: z.string().describe('The ancestor that was created from an image.'),
-    nodes: z.array(SandboxTreeNode).describe(`In order of creation, at most ${MAX_TREE_NODES}.`),
-    truncated: z.boolean().describe('There are more, which were created later.'),
+    nodes: z
+      .array(SandboxTreeNode)
+      .describe(`In order of creation, at most ${MAX_TREE_NODES}: the generations nearest to the root.`),
+    truncated: z
+      .boolean()
+      .describe('There are more: later ones of the last generation, or further generations.'),
   })
   .meta({ id: 'SandboxTree' });
 export type SandboxTree = z.infer<typeof SandboxTree>;

@@ -65,9 +65,9 @@ export interface SandboxTreeNode {
 export interface SandboxTree {
   /** The one that was made from an image. */
   rootId: string;
-  /** In order of creation, at most 1000. */
+  /** In order of creation, at most 1000: the generations nearest to the root. */
   nodes: SandboxTreeNode[];
-  /** There are more, which were created later. */
+  /** There are more: later ones of the last generation, or further generations. */
   truncated: boolean;
 }
 

@@ -1,6 +1,6 @@
 /** Who descends from whom, by forks and by snapshots. */
 import { MAX_TREE_NODES, type SandboxTree, type SandboxTreeNode } from '@coppice/contract';
-import { sql } from 'kysely';
+import { sql, type RawBuilder } from 'kysely';
 import type { Database } from '../db/database.ts';
 import type { SandboxRow } from '../db/tables.ts';
 
@@ -13,35 +13,53 @@ export class FamilyStore {
     this.#db = db;
   }
 
-  /** The sandbox itself, its parent, and so on up to the one that was created from an image. */
-  async listAncestors(organizationId: string, id: string): Promise<string[]> {
-    const { rows } = await sql<{ id: string }>`
-      WITH RECURSIVE ancestors AS (
-        SELECT id, parent_id, 0 AS distance FROM sandboxes
-        WHERE id = ${id} AND organization_id = ${organizationId}
-        UNION ALL
-        SELECT parent.id, parent.parent_id, distance + 1 FROM sandboxes parent
-        JOIN ancestors ON parent.id = ancestors.parent_id AND parent.organization_id = ${organizationId}
-      )
-      SELECT id FROM ancestors ORDER BY distance`.execute(this.#db);
-    return rows.map((row) => row.id);
+  /** Whether the sandbox is the other one, or descends from it. */
+  async isOrDescends(organizationId: string, id: string, ancestorId: string): Promise<boolean> {
+    const { rows } = await sql<{ found: boolean }>`
+      ${ancestorsOf(organizationId, id)}
+      SELECT EXISTS (SELECT FROM ancestors WHERE id = ${ancestorId}) AS found`.execute(this.#db);
+    return rows[0]?.found === true;
   }
 
   /** Undefined when there is no such sandbox. */
   async findTree(organizationId: string, id: string): Promise<SandboxTree | undefined> {
-    const rootId = (await this.listAncestors(organizationId, id)).at(-1);
+    const rootId = await this.#findRoot(organizationId, id);
     if (rootId === undefined) return undefined;
+    // PostgreSQL computes no more of the recursion than `nearest` reads, and sorts only those. LATERAL keeps the order: a
+    // generation after the other, the children of each in the order of the index.
     const { rows } = await sql<Node>`
       WITH RECURSIVE family AS (
         SELECT id, status, parent_id, created_at, ended_at FROM sandboxes WHERE id = ${rootId}
         UNION ALL
-        SELECT child.id, child.status, child.parent_id, child.created_at, child.ended_at FROM sandboxes child
-        JOIN family ON child.parent_id = family.id AND child.organization_id = ${organizationId}
-      )
-      SELECT * FROM family ORDER BY created_at, id LIMIT ${MAX_TREE_NODES + 1}`.execute(this.#db);
+        SELECT child.* FROM family CROSS JOIN LATERAL (
+          SELECT id, status, parent_id, created_at, ended_at FROM sandboxes
+          WHERE parent_id = family.id AND organization_id = ${organizationId}
+          ORDER BY created_at, id LIMIT ${MAX_TREE_NODES + 1}) child
+      ),
+      nearest AS (SELECT * FROM family LIMIT ${MAX_TREE_NODES + 1})
+      SELECT * FROM nearest ORDER BY created_at, id`.execute(this.#db);
     const nodes = rows.slice(0, MAX_TREE_NODES).map(buildNode);
     return { root_id: rootId, nodes, truncated: rows.length > nodes.length };
   }
+
+  async #findRoot(organizationId: string, id: string): Promise<string | undefined> {
+    const { rows } = await sql<{ id: string }>`
+      ${ancestorsOf(organizationId, id)}
+      SELECT id FROM ancestors ORDER BY distance DESC LIMIT 1`.execute(this.#db);
+    return rows[0]?.id;
+  }
+}
+
+/** The sandbox itself, its parent, and so on up to the one that was created from an image. */
+function ancestorsOf(organizationId: string, id: string): RawBuilder<unknown> {
+  return sql`
+    WITH RECURSIVE ancestors AS (
+      SELECT id, parent_id, 0 AS distance FROM sandboxes
+      WHERE id = ${id} AND organization_id = ${organizationId}
+      UNION ALL
+      SELECT parent.id, parent.parent_id, distance + 1 FROM sandboxes parent
+      JOIN ancestors ON parent.id = ancestors.parent_id AND parent.organization_id = ${organizationId}
+    )`;
 }
 
 function buildNode({ id, status, parent_id, created_at, ended_at }: Node): SandboxTreeNode {

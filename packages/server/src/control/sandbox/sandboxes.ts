@@ -151,8 +151,9 @@ export class Sandboxes {
   /** Puts a sandbox back to what was saved of it or of an ancestor: memory, processes and files. */
   async rollback(id: string, snapshot: SnapshotRow): Promise<SandboxRecord> {
     const driver = await this.getDriver(snapshot.organization_id, id);
-    const ancestors = await this.#parts.family.listAncestors(snapshot.organization_id, id);
-    if (!ancestors.includes(snapshot.run_id) || !isSameShape(driver.row, snapshot)) throw notOfIts(snapshot);
+    const { organization_id, run_id } = snapshot;
+    const isOfFamily = await this.#parts.family.isOrDescends(organization_id, id, run_id);
+    if (!isOfFamily || !isSameShape(driver.row, snapshot)) throw notOfIts(snapshot);
     return driver.rollback(snapshot.id);
   }
 
