@@ -12,7 +12,7 @@ const MemSeconds = z.number().describe('GiB-seconds of billed time.');
 export const UsageRecord = z
   .object({
     active_sandboxes: z.int().describe('Creating, running or hibernated.'),
-    history_sandboxes: z.int().describe('Destroyed or failed.'),
+    history_sandboxes: z.int().describe('Destroyed or failed, without creates that never ran.'),
     active_cost_cents: Cents.describe('What the active ones cost up to now.'),
     history_cost_cents: Cents.describe('What the others have cost.'),
     total_cost_cents: Cents,
@@ -25,7 +25,7 @@ export const UsageRecord = z
   .meta({ id: 'Usage' });
 export type UsageRecord = z.infer<typeof UsageRecord>;
 
-/** A sandbox that has ended, as `GET /v1/runs/history` shows it. */
+/** A sandbox that ran and has ended, as `GET /v1/runs/history` shows it. */
 export const HistoryRecord = z
   .object({
     id: z.string(),
@@ -36,7 +36,10 @@ export const HistoryRecord = z
     vcpus: z.int(),
     mem_mib: z.int(),
     labels: z.record(z.string(), z.string()),
-    create_ms: z.number().nullable().describe('null if it never ran.'),
+    create_ms: z
+      .number()
+      .nullable()
+      .describe('null if an earlier version billed a create that did not finish.'),
     created_at: Timestamp,
     destroyed_at: Timestamp,
     uptime_ms: z.number(),

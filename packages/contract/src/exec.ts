@@ -46,7 +46,9 @@ export const ExecResponse = z
     timed_out: z.boolean(),
     truncated: z
       .boolean()
-      .describe('True when a stream was cut: it was over the limit, or memory for the output of commands is scarce.'),
+      .describe(
+        'True when a stream was cut: it was over the limit, or memory for the output of commands is scarce.',
+      ),
   })
   .meta({ id: 'ExecResponse' });
 export type ExecResponse = z.infer<typeof ExecResponse>;

@@ -49,7 +49,7 @@ export interface HistoryEntry {
   vcpus: number;
   memMiB: number;
   labels: Record<string, string>;
-  /** Null if it never ran. */
+  /** Null if an earlier version of the service billed a create that did not finish. */
   createMs: number | null;
   createdAt: string;
   destroyedAt: string;

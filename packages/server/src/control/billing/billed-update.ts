@@ -6,6 +6,7 @@
 import { sql, type QueryCreator } from 'kysely';
 import type { Database } from '../db/database.ts';
 import type { SandboxRow, SandboxUpdate, Tables } from '../db/tables.ts';
+import { HAS_RUN } from './has-run.ts';
 import { findClosedStretch, type Stretch } from './stretch.ts';
 
 /** Undefined when the sandbox is no longer in the state of `from`. */
@@ -71,7 +72,7 @@ function addToAccount(creator: QueryCreator<Changed>) {
         .selectFrom('changed')
         .select([
           'organization_id',
-          sql<number>`1`.as('ended_sandboxes'),
+          sql<number>`CASE WHEN ${HAS_RUN} THEN 1 ELSE 0 END`.as('ended_sandboxes'),
           sql<string>`vcpus * billed_ms`.as('vcpu_ms'),
           sql<string>`mem_mib * billed_ms`.as('mem_mib_ms'),
         ])

@@ -1,8 +1,9 @@
-/** Sandboxes that have ended, in SQL, newest end first. */
+/** Sandboxes that ran and have ended, in SQL, newest end first. */
 import { costCents, formatImageReference, parseImageReference, type HistoryRecord } from '@coppice/contract';
 import { sql, type RawBuilder } from 'kysely';
 import type { Database } from '../db/database.ts';
 import type { SandboxRow } from '../db/tables.ts';
+import { HAS_RUN } from './has-run.ts';
 
 export interface HistoryFilter {
   organizationId: string;
@@ -28,6 +29,7 @@ export async function listHistory(db: Database, filter: HistoryFilter): Promise<
     .selectAll()
     .where('organization_id', '=', organizationId)
     .where('ended_at', 'is not', null)
+    .where(HAS_RUN)
     .orderBy('ended_at', 'desc')
     .orderBy('id', 'desc')
     .limit(limit);
@@ -63,7 +65,7 @@ export function buildHistoryRecord(row: SandboxRow): HistoryRecord {
   };
 }
 
-/** As it was asked for, if that is all there is of a create that failed, or with the digest that it was resolved to. */
+/** As it was asked for, or with the digest that it was resolved to. */
 function isOfImage(image: string): RawBuilder<boolean> {
   const resolved = formatImageReference(parseImageReference(image));
   const prefix = resolved.replaceAll(/[\\%_]/g, '\\$&');

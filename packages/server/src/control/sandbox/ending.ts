@@ -19,19 +19,20 @@ type Used = Pick<SandboxRow, 'cpu_ms' | 'mem_peak_bytes' | 'uptime_ms'>;
 export type EndUpdate = SandboxUpdate & Used;
 type Billed = Pick<SandboxRow, 'status' | 'billed_ms' | 'hibernated_ms'>;
 
-/** Whoever asked for the sandbox was told that there is none. */
-const UNBILLED: ReadonlySet<StatusReason> = new Set(['create_failed', 'control_restarted']);
+/** Callers were told that the create failed, even if it was written down that the sandbox runs. */
+const CREATE_FAILED: ReadonlySet<StatusReason> = new Set(['create_failed', 'control_restarted']);
 
 export function buildEnding(row: SandboxRow, ending: Ending): EndUpdate {
   const { status, reason, end } = ending;
   const livedMs = Math.max(findSettledAgeMs(row), findLivedMs(row, ending));
-  const hasNeverRun = row.status === 'creating' && status === 'failed';
-  const uptimeMs = hasNeverRun || UNBILLED.has(reason) ? findSettledAgeMs(row) : livedMs;
+  const hasRun = row.status !== 'creating' && !CREATE_FAILED.has(reason);
+  const uptimeMs = hasRun ? livedMs : findSettledAgeMs(row);
   const billedMs = findBilledMs(row, uptimeMs);
   return {
     status,
     status_reason: reason,
     ended_at: row.created_at + livedMs,
+    create_ms: hasRun ? row.create_ms : null,
     hibernation_id: null,
     hibernated_at: null,
     // Its audit log says what it was, and lists of what has ended would carry thousands of rules.

@@ -235,6 +235,7 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0008_accounts': ACCOUNTS,
   '0009_billing': BILLING,
   '0010_egress': EGRESS,
+  '0014_history': {},
   // The id of the database is no row that is kept.
   '0011_installation': {},
   '0015_egress_generation': EGRESS_GENERATION,

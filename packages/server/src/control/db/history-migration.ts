@@ -1,0 +1,42 @@
+/** The history without creates that never ran, and what lists of a family read by. */
+import { sql, type Kysely } from 'kysely';
+import type { Migration } from 'kysely/migration';
+
+type Database = Kysely<unknown>;
+
+export const historyMigration: Migration = {
+  async up(db: Database) {
+    await clearUnstarted(db);
+    await countHistory(db);
+    await createIndexes(db);
+  },
+};
+
+/** Their callers were told that the create failed, although it was written down for a moment that they ran. */
+async function clearUnstarted(db: Database): Promise<void> {
+  await sql`
+    UPDATE sandboxes SET create_ms = NULL
+    WHERE ended_at IS NOT NULL AND create_ms IS NOT NULL AND billed_ms = 0
+      AND status_reason IN ('create_failed', 'control_restarted')`.execute(db);
+}
+
+async function countHistory(db: Database): Promise<void> {
+  await sql`
+    UPDATE billing_accounts SET ended_sandboxes = (
+      SELECT count(*) FROM sandboxes
+      WHERE sandboxes.organization_id = billing_accounts.organization_id
+        AND ended_at IS NOT NULL AND (create_ms IS NOT NULL OR billed_ms > 0))`.execute(db);
+}
+
+async function createIndexes(db: Database): Promise<void> {
+  await sql`DROP INDEX sandboxes_ended, sandboxes_ended_of_image, sandboxes_by_parent`.execute(db);
+  await sql`
+    CREATE INDEX sandboxes_ended ON sandboxes (organization_id, ended_at DESC, id DESC)
+    WHERE ended_at IS NOT NULL AND (create_ms IS NOT NULL OR billed_ms > 0)`.execute(db);
+  await sql`
+    CREATE INDEX sandboxes_ended_of_image ON sandboxes (organization_id, image text_pattern_ops, ended_at DESC, id DESC)
+    WHERE ended_at IS NOT NULL AND (create_ms IS NOT NULL OR billed_ms > 0)`.execute(db);
+  await sql`
+    CREATE INDEX sandboxes_by_parent ON sandboxes (organization_id, parent_id, created_at, id)
+    WHERE parent_id IS NOT NULL`.execute(db);
+}
