@@ -18,7 +18,10 @@ export const UsageRecord = z
     total_cost_cents: Cents,
     cpu_seconds: CpuSeconds,
     mem_seconds: MemSeconds,
-    credit_cents: z.number().optional().describe('All that was ever granted; only where credit is on.'),
+    credit_cents: z
+      .number()
+      .optional()
+      .describe('All that was ever granted; only where credit is on, for keys of the whole organization.'),
     credit_left_cents: z.number().optional().describe('What is left of it; below 0 when it is exhausted.'),
     as_of: Timestamp,
   })

@@ -44,7 +44,8 @@ export const ERRORS = {
   forbidden: {
     status: 403,
     retryable: false,
-    summary: 'You are a member, but only an owner, or a member of the team, may do this.',
+    summary:
+      'You may see this, but not do it: it takes an owner, a member of the team, or an API key with fewer limits.',
   },
   not_found: { status: 404, retryable: false, summary: 'There is no such resource in this organization.' },
   image_not_found: { status: 404, retryable: false, summary: 'The registry does not have this image.' },

@@ -90,6 +90,7 @@ export const SandboxRecord = z
     status: z.enum(SANDBOX_STATES),
     status_reason: z.enum(STATUS_REASONS).nullable().describe('Why it ended; null while it lives.'),
     operation: z.enum(SANDBOX_OPERATIONS).nullable().describe('What is being done to it now.'),
+    team_id: z.string().describe('The team that it belongs to: that of the key that made it.'),
     image: z.string().describe('Resolved reference; as it was asked for until it is resolved.'),
     region: z.string(),
     vcpus: z.int(),
@@ -149,5 +150,6 @@ export const ListSandboxesQuery = z.strictObject({
   cursor: z.string().max(256).optional(),
   label: z.union([LabelFilter.transform((one) => [one]), z.array(LabelFilter).max(8)]).optional(),
   status: z.union([StatusFilter.transform((one) => [one]), z.array(StatusFilter).max(8)]).optional(),
+  team: boundedText(1, 128).optional().describe('Only those of this team: its id or its name.'),
 });
 export type ListSandboxesQuery = z.infer<typeof ListSandboxesQuery>;

@@ -6,6 +6,15 @@ import { DisplayName } from './people.ts';
 const MAX_KEY_LIFE_S = 10 * 366 * 86_400;
 const MAX_OVERLAP_S = 30 * 86_400;
 
+/** What a key may do: everything, or only read. */
+export const KEY_SCOPES = ['full', 'read'] as const;
+export type KeyScope = (typeof KEY_SCOPES)[number];
+
+const SCOPE_TEXT =
+  '`read`: lists, records, logs, usage and files; nothing that changes something or runs in a sandbox.';
+const TEAM_ONLY_TEXT =
+  "Limits the key to its team's sandboxes, and to what belongs to them: snapshots, logs, history, usage, statements.";
+
 /** Body of `POST …/keys`. */
 export const CreateApiKeyRequest = z
   .strictObject({
@@ -13,6 +22,11 @@ export const CreateApiKeyRequest = z
     expires_in: boundedInt(1, MAX_KEY_LIFE_S, 'seconds')
       .optional()
       .describe('Without it the key does not expire.'),
+    scope: z
+      .enum(KEY_SCOPES, { error: `must be ${KEY_SCOPES.join(' or ')}` })
+      .default('full')
+      .describe(SCOPE_TEXT),
+    team_only: z.boolean({ error: 'must be true or false' }).default(false).describe(TEAM_ONLY_TEXT),
   })
   .meta({ id: 'CreateApiKeyRequest' });
 export type CreateApiKeyRequest = z.infer<typeof CreateApiKeyRequest>;
@@ -33,6 +47,8 @@ export const ApiKeyRecord = z
     id: z.string(),
     name: z.string(),
     last4: z.string().describe('The last characters of the key.'),
+    scope: z.enum(KEY_SCOPES).describe(SCOPE_TEXT),
+    team_only: z.boolean().describe(TEAM_ONLY_TEXT),
     created_at: Timestamp,
     last_used_at: Timestamp.nullable().describe('To the minute.'),
     expires_at: Timestamp.nullable(),

@@ -74,11 +74,15 @@ test('a misspelt option and a number that JSON lacks are refused before a reques
 });
 
 test('a record is shown in camelCase, with null for what is not there', async () => {
-  await using server = await LoopbackServer.answering(200, wireRecord({ labels: { a_b: 'c' }, future: 1 }));
+  await using server = await LoopbackServer.answering(
+    200,
+    wireRecord({ labels: { a_b: 'c' }, team_id: 'team1', future: 1 }),
+  );
   const sandbox = await server.client().sandboxes.get(SANDBOX_ID);
   assert.deepEqual(sandbox?.record, {
     id: SANDBOX_ID,
     status: 'running',
+    teamId: 'team1',
     image: 'docker.io/library/node:22-slim@sha256:00',
     region: 'us',
     vcpus: 2,

@@ -52,6 +52,8 @@ test('filters are sent as the service names them', async () => {
   assert.equal(server.last.url, '/v1/runs?status=running&label=job%3Aa%20b&label=os%3Ax%3Ay&limit=100');
   await sandboxes.list({ status: ['failed', 'destroyed'] });
   assert.equal(server.last.url, '/v1/runs?status=failed&status=destroyed');
+  await sandboxes.list({ team: 'data science' });
+  assert.equal(server.last.url, '/v1/runs?team=data%20science');
   await sandboxes.list();
   assert.equal(server.last.url, '/v1/runs');
 });

@@ -22,6 +22,8 @@ export type SandboxStatus =
 export interface SandboxInfo {
   id: string;
   status: SandboxStatus;
+  /** The team that it belongs to: that of the key that made it. Null from a service that does not tell. */
+  teamId: string | null;
   /** Resolved image reference. */
   image: string;
   region: string;
@@ -72,6 +74,7 @@ export function parseSandboxInfo(value: unknown): SandboxInfo {
   return {
     id: readString(record, 'id'),
     status: readString(record, 'status'),
+    teamId: readOptionalString(record, 'team_id'),
     image: readString(record, 'image'),
     region: readString(record, 'region'),
     vcpus: readNumber(record, 'vcpus'),

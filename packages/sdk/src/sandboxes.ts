@@ -14,11 +14,13 @@ export interface ListOptions extends CallOptions {
   status?: SandboxStatus | SandboxStatus[] | undefined;
   /** Only those that have all these labels. */
   labels?: Record<string, string> | undefined;
+  /** Only those of this team: its id or its name. Default: all that the API key may see. */
+  team?: string | undefined;
   /** At most this many in all. Default: every one. */
   limit?: number | undefined;
 }
 
-/** The sandboxes of your organization. Reached as `client.sandboxes`. */
+/** The sandboxes that your API key may see: your organization's, or your team's. Reached as `client.sandboxes`. */
 export class Sandboxes {
   readonly #transport: Transport;
 
@@ -70,10 +72,10 @@ export class Sandboxes {
    * for await (const sandbox of client.sandboxes.list({ labels: { job: 'nightly' } })) await sandbox.destroy();
    */
   list(options: ListOptions = {}): PagedList<Sandbox> {
-    const { status, labels, limit, signal } = options;
+    const { status, labels, team, limit, signal } = options;
     requireLimit(limit);
     return new PagedList<Sandbox>({
-      firstQuery: buildQuery({ status, label: formatLabels(labels), limit: toPageItems(limit) }),
+      firstQuery: buildQuery({ status, label: formatLabels(labels), team, limit: toPageItems(limit) }),
       fetchPage: (query) =>
         fetchPage(this.#transport, { path: '/v1/runs', query, signal }, (value) =>
           parseSandboxInfos(value).map((info) => new Sandbox(this.#transport, info)),

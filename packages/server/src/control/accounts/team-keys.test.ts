@@ -63,6 +63,35 @@ test('a rotation without an overlap revokes the old key at once', async () => {
   assert.deepEqual([await list(old.key), await list(body.key)], [401, 200]);
 });
 
+test('a key may do everything unless it is limited; its limits are listed, and kept by a rotation', async () => {
+  const limitsOf = ({ scope, team_only }: { scope: string; team_only: boolean }) => [scope, team_only];
+  assert.deepEqual(limitsOf(await makeKey()), ['full', false]);
+  const limited = await makeKey({ name: 'limited', scope: 'read', team_only: true });
+  const { body: listed } = await owner.call('GET', `${owner.team}/keys`);
+  assert.deepEqual(limitsOf(listed.find(({ id }: { id: string }) => id === limited.id)), ['read', true]);
+  const { body: rotated } = await owner.call('POST', `${owner.team}/keys/${limited.id}/rotate`);
+  assert.deepEqual(limitsOf(rotated), ['read', true]);
+  const create = { apiKey: rotated.key, body: { image: 'node:22-slim' } };
+  assert.equal((await harness.call('POST', '/v1/runs', create)).status, 403);
+  assert.equal(await list(rotated.key), 200);
+});
+
+test('limits that there are not are refused by name', async () => {
+  for (const [body, pattern] of [
+    [{ scope: 'write' }, /scope.*must be full or read/u],
+    [{ scope: ['read'] }, /scope/u],
+    [{ team_only: 'yes' }, /team_only.*must be true or false/u],
+    [{ teamOnly: true }, /teamOnly/u],
+  ] as const) {
+    const answer = await owner.call('POST', `${owner.team}/keys`, { name: 'a key', ...body });
+    assert.equal(answer.status, 400);
+    assert.match(answer.body.error.message, pattern);
+  }
+  const { id } = await makeKey();
+  const rotation = await owner.call('POST', `${owner.team}/keys/${id}/rotate`, { scope: 'full' });
+  assert.equal(rotation.status, 400);
+});
+
 test('when a key was used last is written down, by the time control stops', async () => {
   const { id, key } = await makeKey();
   const find = async () =>

@@ -28,10 +28,10 @@ export class TeamKeys {
     this.#region = region;
   }
 
-  async create(owner: Owner, { name, expires_in }: CreateApiKeyRequest): Promise<CreatedApiKey> {
+  async create(owner: Owner, request: CreateApiKeyRequest): Promise<CreatedApiKey> {
     return this.#db.transaction().execute(async (transaction) => {
       await assertRoom(transaction, owner.teamId);
-      return this.#insert(transaction, owner, { name, expires_in });
+      return this.#insert(transaction, owner, request);
     });
   }
 
@@ -56,7 +56,7 @@ export class TeamKeys {
     });
   }
 
-  /** A new key of the same name; the old one is good until the overlap ends, or it expires by itself. */
+  /** A new key of the same name and limits; the old one is good until the overlap ends, or it expires by itself. */
   async rotate(
     owner: Owner,
     id: string,
@@ -71,20 +71,21 @@ export class TeamKeys {
         throw new AppError('invalid_state', 'the key is revoked or has expired; make a new one');
       if (overlap_seconds === 0) await update(transaction, id, { revoked_at: now });
       else await update(transaction, id, { expires_at: Math.min(expiresAt, now + overlap_seconds * 1000) });
-      return this.#insert(transaction, owner, { name: row.name, expires_in });
+      const { name, scope, team_only } = row;
+      return this.#insert(transaction, owner, { name, scope, team_only, expires_in });
     });
   }
 
   async #insert(
     transaction: Database,
     owner: Owner,
-    { name, expires_in }: CreateApiKeyRequest,
+    { name, expires_in, scope, team_only }: CreateApiKeyRequest,
   ): Promise<CreatedApiKey> {
     const key = generateApiKey(this.#region);
     const expires_at = expires_in === undefined ? null : Date.now() + expires_in * 1000;
     const row = await transaction
       .insertInto('api_keys')
-      .values({ ...newKeyRow(owner, key), name, expires_at })
+      .values({ ...newKeyRow(owner, key), name, expires_at, scope, team_only })
       .returningAll()
       .executeTakeFirstOrThrow();
     return { ...toRecord(row), key };
@@ -129,11 +130,13 @@ async function update(
 }
 
 function toRecord(row: Row): ApiKeyRecord {
-  const { id, name, last4 } = row;
+  const { id, name, last4, scope, team_only } = row;
   return {
     id,
     name,
     last4,
+    scope,
+    team_only,
     created_at: new Date(row.created_at).toISOString(),
     last_used_at: toTime(row.last_used_at),
     expires_at: toTime(row.expires_at),

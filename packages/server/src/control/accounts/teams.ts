@@ -4,6 +4,7 @@ import { isTaken } from '../db/database-error.ts';
 import type { Database } from '../db/database.ts';
 import { lockOrganization } from './members.ts';
 import { insertTeam } from './organization-store.ts';
+import type { Reach } from './reach.ts';
 
 const MAX_TEAMS = 200;
 
@@ -46,6 +47,22 @@ export class Teams {
   async rename(teamId: string, name: string): Promise<TeamRecord> {
     await named(name, () => this.#db.updateTable('teams').set({ name }).where('id', '=', teamId).execute());
     return this.get(teamId);
+  }
+
+  /** Only what is one team's, by its id or its name; `not_found` for one that is out of reach. */
+  async narrow(reach: Reach, team: string): Promise<Reach> {
+    const { organizationId, onlyTeamId } = reach;
+    const rows = await this.#db
+      .selectFrom('teams')
+      .select('id')
+      .where('organization_id', '=', organizationId)
+      .where((where) => where.or([where('id', '=', team), where('name', '=', team)]))
+      .execute();
+    // An id wins over a name that looks like it.
+    const found = rows.find(({ id }) => id === team) ?? rows[0];
+    if (found !== undefined && (onlyTeamId === null || onlyTeamId === found.id))
+      return { organizationId, onlyTeamId: found.id };
+    throw new AppError('not_found', 'team: the key sees no team with this id or name');
   }
 
   async get(teamId: string): Promise<TeamRecord> {

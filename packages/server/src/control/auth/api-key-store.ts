@@ -1,37 +1,48 @@
 /** API keys in SQL. Only the SHA-256 of a key is there; the key is shown once, by whoever makes it. */
-import { sql, type Expression, type ExpressionBuilder, type SqlBool } from 'kysely';
+import type { KeyScope } from '@coppice/contract';
+import { sql, type Expression, type ExpressionBuilder, type Selectable, type SqlBool } from 'kysely';
 import { newId } from '../../lib/new-id.ts';
 import type { Owner } from '../accounts/organization-store.ts';
+import type { Reach } from '../accounts/reach.ts';
+import type { ApiKeyTable } from '../db/account-tables.ts';
 import type { Database } from '../db/database.ts';
 import type { Tables } from '../db/tables.ts';
 import { hashApiKey } from './hash-api-key.ts';
 
-export interface StoredKey {
+/** What a good key stands for. */
+export interface ActiveKey {
   id: string;
   owner: Owner;
-  sha256: Buffer;
+  scope: KeyScope;
+  reach: Reach;
 }
 
+const ACTIVE_KEY = ['id', 'organization_id', 'team_id', 'scope', 'team_only'] as const;
+type ActiveKeyRow = Pick<Selectable<ApiKeyTable>, (typeof ACTIVE_KEY)[number]>;
+
 /** The key with this hash if it is good. Asked on every request: revocation acts at once. */
-export async function findActiveKey(db: Database, sha256: Buffer): Promise<StoredKey | undefined> {
+export async function findActiveKey(
+  db: Database,
+  sha256: Buffer,
+): Promise<(ActiveKey & { sha256: Buffer }) | undefined> {
   const row = await db
     .selectFrom('api_keys')
-    .select(['id', 'organization_id', 'team_id', 'sha256'])
+    .select([...ACTIVE_KEY, 'sha256'])
     .where('sha256', '=', sha256)
     .where(isActiveKey)
     .executeTakeFirst();
-  return row && { id: row.id, owner: toOwner(row), sha256: row.sha256 };
+  return row && { ...toActiveKey(row), sha256: row.sha256 };
 }
 
-/** Whose key it is, if it is good. */
-export async function findKeyOwner(db: Database, id: string): Promise<Owner | undefined> {
+/** The key with this id if it is good. */
+export async function findActiveKeyById(db: Database, id: string): Promise<ActiveKey | undefined> {
   const row = await db
     .selectFrom('api_keys')
-    .select(['organization_id', 'team_id'])
+    .select(ACTIVE_KEY)
     .where('id', '=', id)
     .where(isActiveKey)
     .executeTakeFirst();
-  return row && toOwner(row);
+  return row && toActiveKey(row);
 }
 
 /** Those of `ids` that are good. */
@@ -53,8 +64,13 @@ export function isActiveKey(where: ExpressionBuilder<Tables, 'api_keys'>): Expre
   ]);
 }
 
-function toOwner(row: { organization_id: string; team_id: string }): Owner {
-  return { organizationId: row.organization_id, teamId: row.team_id };
+function toActiveKey({ id, organization_id, team_id, scope, team_only }: ActiveKeyRow): ActiveKey {
+  return {
+    id,
+    owner: { organizationId: organization_id, teamId: team_id },
+    scope,
+    reach: { organizationId: organization_id, onlyTeamId: team_only ? team_id : null },
+  };
 }
 
 /** Stores a key of a team; one that is stored already stays as it is, revoked or not. */

@@ -1,15 +1,18 @@
 /** Who is asking: from the `Authorization` header, or a ticket, to an organization. */
 import { timingSafeEqual } from 'node:crypto';
-import { AppError, parseApiKey } from '@coppice/contract';
+import { AppError, parseApiKey, type KeyScope } from '@coppice/contract';
 import type { Owner } from '../accounts/organization-store.ts';
+import type { Reach } from '../accounts/reach.ts';
 import type { Database } from '../db/database.ts';
-import { findActiveKey, findKeyOwner } from './api-key-store.ts';
+import { findActiveKey, findActiveKeyById, type ActiveKey } from './api-key-store.ts';
 import { hashApiKey } from './hash-api-key.ts';
 import type { Tickets } from './tickets.ts';
 
 /** What a request may act for. */
 export interface Principal extends Owner {
   apiKeyId: string;
+  scope: KeyScope;
+  reach: Reach;
 }
 
 /** What a request shows: the header, or a ticket for the sandbox that its path names. */
@@ -29,13 +32,13 @@ export function buildAuthenticator({ db, region, tickets }: AuthenticatorParts):
   return async (credential) => {
     if (!('ticket' in credential)) return byKey(credential.authorization);
     const { apiKeyId } = tickets.redeem(credential.ticket, credential.sandboxId);
-    const owner = await findKeyOwner(db, apiKeyId);
-    if (owner === undefined)
+    const key = await findActiveKeyById(db, apiKeyId);
+    if (key === undefined)
       throw new AppError(
         'unauthorized',
         'ticket: the API key that it was asked for with is revoked or has expired',
       );
-    return { ...owner, apiKeyId };
+    return toPrincipal(key);
   };
 }
 
@@ -64,8 +67,12 @@ function buildKeyAuthenticator(
     if (stored === undefined || !timingSafeEqual(stored.sha256, sha256)) {
       throw new AppError('unauthorized', 'the API key is unknown, revoked or expired');
     }
-    return { ...stored.owner, apiKeyId: stored.id };
+    return toPrincipal(stored);
   };
+}
+
+function toPrincipal({ id, owner, scope, reach }: ActiveKey): Principal {
+  return { ...owner, apiKeyId: id, scope, reach };
 }
 
 function parseBearer(authorization: string | undefined): string {

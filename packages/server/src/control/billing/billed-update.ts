@@ -1,9 +1,9 @@
 /**
  * A change of a sandbox's row, and in the same statement what it means for the bill: a stretch of running that is over
- * becomes a segment, a sandbox that has ended is added to the sums of its organization and loses its secrets. Either all of
- * it is made or nothing.
+ * becomes a segment, a sandbox that has ended is added to the sums of its organization and of its team, and loses its
+ * secrets. Either all of it is made or nothing.
  */
-import { sql, type QueryCreator } from 'kysely';
+import { sql, type QueryCreator, type RawBuilder } from 'kysely';
 import type { Database } from '../db/database.ts';
 import type { SandboxRow, SandboxUpdate, Tables } from '../db/tables.ts';
 import { HAS_RUN } from './has-run.ts';
@@ -21,7 +21,8 @@ export async function updateBilled(
   const changed = db.with('changed', (creator) => buildUpdate(creator, from, change));
   const billed = changed
     .with('segment', (creator) => insertSegment(creator, stretch))
-    .with('account', (creator) => addToAccount(creator))
+    .with('account', addToSums('billing_accounts', 'organization_id'))
+    .with('team', addToSums('team_accounts', 'team_id'))
     .with('forgotten', (creator) => forget(creator, 'sandbox_credentials'))
     .with('passed', (creator) => forget(creator, 'egress_cursors'));
   return billed.selectFrom('changed').selectAll().executeTakeFirst();
@@ -63,26 +64,18 @@ function forget(creator: QueryCreator<Changed>, table: 'sandbox_credentials' | '
     );
 }
 
-function addToAccount(creator: QueryCreator<Changed>) {
-  return creator
-    .insertInto('billing_accounts')
-    .columns(['organization_id', 'ended_sandboxes', 'vcpu_ms', 'mem_mib_ms'])
-    .expression(
-      creator
-        .selectFrom('changed')
-        .select([
-          'organization_id',
-          sql<number>`CASE WHEN ${HAS_RUN} THEN 1 ELSE 0 END`.as('ended_sandboxes'),
-          sql<string>`vcpus * billed_ms`.as('vcpu_ms'),
-          sql<string>`mem_mib * billed_ms`.as('mem_mib_ms'),
-        ])
-        .where('ended_at', 'is not', null),
-    )
-    .onConflict((conflict) =>
-      conflict.column('organization_id').doUpdateSet({
-        ended_sandboxes: sql`billing_accounts.ended_sandboxes + excluded.ended_sandboxes`,
-        vcpu_ms: sql`billing_accounts.vcpu_ms + excluded.vcpu_ms`,
-        mem_mib_ms: sql`billing_accounts.mem_mib_ms + excluded.mem_mib_ms`,
-      }),
-    );
+/** Every end locks the row of its organization and that of its team in the same order: two ends never deadlock. */
+function addToSums(
+  table: 'billing_accounts' | 'team_accounts',
+  owner: 'organization_id' | 'team_id',
+): RawBuilder<Record<string, unknown>> {
+  const sums = sql.table(table);
+  return sql<Record<string, unknown>>`
+    (INSERT INTO ${sums} (${sql.ref(owner)}, ended_sandboxes, vcpu_ms, mem_mib_ms)
+    SELECT ${sql.ref(owner)}, CASE WHEN ${HAS_RUN} THEN 1 ELSE 0 END, vcpus * billed_ms, mem_mib * billed_ms
+    FROM changed WHERE ended_at IS NOT NULL
+    ON CONFLICT (${sql.ref(owner)}) DO UPDATE SET
+      ended_sandboxes = ${sums}.ended_sandboxes + excluded.ended_sandboxes,
+      vcpu_ms = ${sums}.vcpu_ms + excluded.vcpu_ms,
+      mem_mib_ms = ${sums}.mem_mib_ms + excluded.mem_mib_ms)`;
 }

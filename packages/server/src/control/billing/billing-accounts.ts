@@ -54,7 +54,7 @@ export async function readAccounts(
 }
 
 /** What its sandboxes that are alive have used up to now. */
-export function sumLive({ live }: BillingAccount, now: HostMoment): Consumption {
+export function sumLive({ live }: Pick<BillingAccount, 'live'>, now: HostMoment): Consumption {
   return live
     .map((row) => consumptionOf(row.vcpus, row.mem_mib, findBilledToDateMs(row, now)))
     .reduce(addConsumption, NOTHING_USED);

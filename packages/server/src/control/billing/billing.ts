@@ -1,5 +1,6 @@
 /** What callers ask about their money: the rollup, the history, and the statement of a month. */
 import { AppError, type HistoryRecord, type Statement, type UsageRecord } from '@coppice/contract';
+import type { Reach } from '../accounts/reach.ts';
 import type { Database } from '../db/database.ts';
 import { momentOf, type Clock } from '../sandbox/clock.ts';
 import type { Credit } from './credit.ts';
@@ -7,7 +8,8 @@ import { buildHistoryRecord, listHistory, type HistoryFilter } from './history-s
 import type { Month } from './month.ts';
 import { buildStatement, CSV_HEAD, formatCsvLine } from './statement.ts';
 import { readMonth, readMonthLines } from './statement-store.ts';
-import { buildUsage } from './usage.ts';
+import { readTeamAccount } from './team-account.ts';
+import { buildUsage, showCredit } from './usage.ts';
 
 const CSV_PAGE_LINES = 10_000;
 
@@ -24,11 +26,16 @@ export class Billing {
     this.#parts = parts;
   }
 
-  async usage(organizationId: string): Promise<UsageRecord> {
-    const { credit } = this.#parts;
-    const [balance] = await credit.readBalances([organizationId]);
+  /** With credit only for who sees the whole organization, whose it is. */
+  async usage(reach: Reach): Promise<UsageRecord> {
+    const { credit, db, clock } = this.#parts;
+    if (reach.onlyTeamId !== null) {
+      const now = momentOf(clock);
+      return buildUsage(await readTeamAccount(db, reach.onlyTeamId), now);
+    }
+    const [balance] = await credit.readBalances([reach.organizationId]);
     if (balance === undefined) throw new AppError('internal', 'the organization is gone');
-    return buildUsage(balance, credit.isOn);
+    return { ...buildUsage(balance.account, balance.now), ...(credit.isOn ? showCredit(balance) : {}) };
   }
 
   /** The records, and when each ended, newest first. */
@@ -40,24 +47,16 @@ export class Billing {
     };
   }
 
-  async statement(
-    organizationId: string,
-    month: Month,
-    page: { limit: number; after: string },
-  ): Promise<Statement> {
+  async statement(reach: Reach, month: Month, page: { limit: number; after: string }): Promise<Statement> {
     const now = momentOf(this.#parts.clock);
-    return buildStatement(
-      month,
-      await readMonth(this.#parts.db, { organizationId, month, now, ...page }),
-      now,
-    );
+    return buildStatement(month, await readMonth(this.#parts.db, { reach, month, now, ...page }), now);
   }
 
   /** Its lines as CSV, however many: a reader that is slow is waited for. */
-  async *statementCsv(organizationId: string, month: Month): AsyncGenerator<string, void, undefined> {
+  async *statementCsv(reach: Reach, month: Month): AsyncGenerator<string, void, undefined> {
     const { db, clock } = this.#parts;
     yield CSV_HEAD;
-    const query = { organizationId, month, limit: CSV_PAGE_LINES };
+    const query = { reach, month, limit: CSV_PAGE_LINES };
     for await (const lines of readMonthLines(db, query, () => momentOf(clock)))
       yield lines.map(formatCsvLine).join('');
   }

@@ -1,12 +1,13 @@
 /** Sandboxes that ran and have ended, in SQL, newest end first. */
 import { costCents, formatImageReference, parseImageReference, type HistoryRecord } from '@coppice/contract';
 import { sql, type RawBuilder } from 'kysely';
+import { isWithinSql, type Reach } from '../accounts/reach.ts';
 import type { Database } from '../db/database.ts';
 import type { SandboxRow } from '../db/tables.ts';
 import { HAS_RUN } from './has-run.ts';
 
 export interface HistoryFilter {
-  organizationId: string;
+  reach: Reach;
   /** None: all. */
   statuses: readonly ('destroyed' | 'failed')[];
   /** All must be equal. */
@@ -23,11 +24,11 @@ export interface HistoryFilter {
 }
 
 export async function listHistory(db: Database, filter: HistoryFilter): Promise<SandboxRow[]> {
-  const { organizationId, statuses, labels, from, to, image, limit, after } = filter;
+  const { reach, statuses, labels, from, to, image, limit, after } = filter;
   let query = db
     .selectFrom('sandboxes')
     .selectAll()
-    .where('organization_id', '=', organizationId)
+    .where(isWithinSql(reach, 'sandboxes'))
     .where('ended_at', 'is not', null)
     .where(HAS_RUN)
     .orderBy('ended_at', 'desc')

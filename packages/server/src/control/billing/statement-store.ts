@@ -5,13 +5,14 @@
 import type { Consumption } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { HostMoment } from '../../lib/host-clock.ts';
+import { isWithinSql, type Reach } from '../accounts/reach.ts';
 import type { Database } from '../db/database.ts';
 import { findAgeWhenSeenMs } from '../sandbox/lifetime.ts';
 import type { Month } from './month.ts';
 import { BILLABLE_COLUMNS, findOpenStretch, type BillableRow } from './stretch.ts';
 
 export interface MonthQuery {
-  organizationId: string;
+  reach: Reach;
   month: Month;
   /** Before the query. */
   now: HostMoment;
@@ -48,7 +49,7 @@ export async function readMonth(db: Database, query: MonthQuery): Promise<MonthP
     .setIsolationLevel('repeatable read')
     .setAccessMode('read only')
     .execute(async (transaction) => {
-      const alive = await listUnsettled(transaction, query.organizationId);
+      const alive = await listUnsettled(transaction, query.reach);
       const pieces = buildPieces(query, alive);
       return {
         lines: await readLines(transaction, pieces, query),
@@ -66,7 +67,7 @@ export async function* readMonthLines(
 ): AsyncGenerator<MonthLine[], void, undefined> {
   for (let after = ''; ;) {
     const moment = now();
-    const alive = await listUnsettled(db, query.organizationId);
+    const alive = await listUnsettled(db, query.reach);
     const full = { ...query, after, now: moment };
     const lines = await readLines(db, buildPieces(full, alive), full);
     if (lines.length > 0) yield lines;
@@ -76,11 +77,11 @@ export async function* readMonthLines(
   }
 }
 
-function listUnsettled(db: Database, organizationId: string): Promise<BillableRow[]> {
+function listUnsettled(db: Database, reach: Reach): Promise<BillableRow[]> {
   return db
     .selectFrom('sandboxes')
     .select(BILLABLE_COLUMNS)
-    .where('organization_id', '=', organizationId)
+    .where(isWithinSql(reach, 'sandboxes'))
     .where('status', 'in', ['creating', 'running'])
     .execute();
 }
@@ -92,7 +93,7 @@ function isSettled(row: BillableRow, { to }: Month): boolean {
 }
 
 /** A relation: what each stretch has of the month. */
-function buildPieces({ organizationId, month, now }: MonthQuery, alive: readonly BillableRow[]) {
+function buildPieces({ reach, month, now }: MonthQuery, alive: readonly BillableRow[]) {
   const open = alive.flatMap((row) => {
     const stretch = findOpenStretch(row, now);
     if (stretch === undefined) return [];
@@ -105,7 +106,7 @@ function buildPieces({ organizationId, month, now }: MonthQuery, alive: readonly
   const cut = sql`least(ended_at, ${to}::bigint) - greatest(started_at, ${from}::bigint)`;
   return sql`(
     SELECT sandbox_id, team_id, vcpus, mem_mib, ${cut} AS ms FROM billing_segments
-    WHERE organization_id = ${organizationId} AND ended_at > ${from} AND started_at < ${to}
+    WHERE ${isWithinSql(reach, 'billing_segments')} AND ended_at > ${from} AND started_at < ${to}
     UNION ALL
     SELECT sandbox_id, team_id, vcpus, mem_mib, ${cut} AS ms
     FROM jsonb_to_recordset(${JSON.stringify(open)}::jsonb)

@@ -1,10 +1,19 @@
-/** The rollup of an organization, up to a moment. Pure. */
-import { costCents, costOf, type UsageRecord } from '@coppice/contract';
+/** The rollup of an organization, or of one of its teams, up to a moment. Pure. */
+import { costCents, costOf, type Consumption, type UsageRecord } from '@coppice/contract';
+import type { HostMoment } from '../../lib/host-clock.ts';
 import { sumLive } from './billing-accounts.ts';
 import { addConsumption, showConsumption } from './consumption.ts';
 import type { Balance } from './credit.ts';
+import type { BillableRow } from './stretch.ts';
 
-export function buildUsage({ account, leftUnits, now }: Balance, hasCredit: boolean): UsageRecord {
+/** What was used by sandboxes that have ended, and those that have not. */
+export interface UsedAccount {
+  endedSandboxes: number;
+  ended: Consumption;
+  live: readonly BillableRow[];
+}
+
+export function buildUsage(account: UsedAccount, now: HostMoment): UsageRecord {
   const live = sumLive(account, now);
   const { cpu_seconds, mem_seconds, cost_cents } = showConsumption(addConsumption(live, account.ended));
   return {
@@ -15,12 +24,13 @@ export function buildUsage({ account, leftUnits, now }: Balance, hasCredit: bool
     total_cost_cents: cost_cents,
     cpu_seconds,
     mem_seconds,
-    ...(hasCredit
-      ? {
-          credit_cents: account.grantedCents,
-          credit_left_cents: costCents(leftUnits),
-        }
-      : {}),
     as_of: new Date(now.wallMs).toISOString(),
   };
+}
+
+export function showCredit({
+  account,
+  leftUnits,
+}: Balance): Pick<UsageRecord, 'credit_cents' | 'credit_left_cents'> {
+  return { credit_cents: account.grantedCents, credit_left_cents: costCents(leftUnits) };
 }

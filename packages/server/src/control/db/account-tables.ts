@@ -1,4 +1,5 @@
 /** Tables of organizations, their teams, people and keys: see tables.ts. */
+import type { KeyScope } from '@coppice/contract';
 import type { Generated } from 'kysely';
 
 export interface OrganizationTable {
@@ -89,4 +90,7 @@ export interface ApiKeyTable {
   last_used_at: Generated<number | null>;
   /** As it was asked for, or set by a rotation: until then the old key and the new one are good. */
   expires_at: Generated<number | null>;
+  scope: Generated<KeyScope>;
+  /** It sees only what is its team's. */
+  team_only: Generated<boolean>;
 }

@@ -12,7 +12,7 @@ export interface BillingSegmentTable {
   mem_mib: number;
 }
 
-/** Sums over the sandboxes that have ended, as text: `numeric(40,0)`. */
+/** Sums over the sandboxes that have ended, as text: `numeric(40,0)`. Only those that ran are counted. */
 export interface BillingAccountTable {
   organization_id: string;
   ended_sandboxes: number;
@@ -20,6 +20,14 @@ export interface BillingAccountTable {
   mem_mib_ms: string;
   /** Since when there is no credit left; null while there is. */
   exhausted_at: number | null;
+}
+
+/** The same sums of one team. */
+export interface TeamAccountTable extends Pick<
+  BillingAccountTable,
+  'ended_sandboxes' | 'vcpu_ms' | 'mem_mib_ms'
+> {
+  team_id: string;
 }
 
 export interface CreditGrantTable {

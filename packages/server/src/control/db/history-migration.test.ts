@@ -56,10 +56,13 @@ async function insertEarlier(): Promise<void> {
 }
 
 test('the history and its count have what ran and what was billed, and the sums stay', async () => {
-  const rows = await listHistory(db, { organizationId: 'org1', statuses: [], labels: {}, limit: 10 });
+  const reach = { organizationId: 'org1', onlyTeamId: null };
+  const rows = await listHistory(db, { reach, statuses: [], labels: {}, limit: 10 });
   assert.deepEqual(rows.map(({ id }) => id).toSorted(), ['billed-while-creating', 'lost-at-once', 'ran']);
   const [account] = await db.selectFrom('billing_accounts').selectAll().execute();
   assert.deepEqual([account?.ended_sandboxes, account?.vcpu_ms, account?.mem_mib_ms], [3, '5700', '729600']);
+  const [team] = await db.selectFrom('team_accounts').selectAll().execute();
+  assert.deepEqual(team, { team_id: 'team1', ended_sandboxes: 3, vcpu_ms: '5700', mem_mib_ms: '729600' });
 });
 
 test('every record is still there', async () => {

@@ -21,11 +21,15 @@ async function clearUnstarted(db: Database): Promise<void> {
 }
 
 async function countHistory(db: Database): Promise<void> {
-  await sql`
-    UPDATE billing_accounts SET ended_sandboxes = (
-      SELECT count(*) FROM sandboxes
-      WHERE sandboxes.organization_id = billing_accounts.organization_id
-        AND ended_at IS NOT NULL AND (create_ms IS NOT NULL OR billed_ms > 0))`.execute(db);
+  for (const [table, owner] of [
+    ['billing_accounts', 'organization_id'],
+    ['team_accounts', 'team_id'],
+  ] as const)
+    await sql`
+      UPDATE ${sql.table(table)} AS account SET ended_sandboxes = (
+        SELECT count(*) FROM sandboxes
+        WHERE sandboxes.${sql.ref(owner)} = account.${sql.ref(owner)}
+          AND ended_at IS NOT NULL AND (create_ms IS NOT NULL OR billed_ms > 0))`.execute(db);
 }
 
 async function createIndexes(db: Database): Promise<void> {
@@ -35,6 +39,9 @@ async function createIndexes(db: Database): Promise<void> {
     WHERE ended_at IS NOT NULL AND (create_ms IS NOT NULL OR billed_ms > 0)`.execute(db);
   await sql`
     CREATE INDEX sandboxes_ended_of_image ON sandboxes (organization_id, image text_pattern_ops, ended_at DESC, id DESC)
+    WHERE ended_at IS NOT NULL AND (create_ms IS NOT NULL OR billed_ms > 0)`.execute(db);
+  await sql`
+    CREATE INDEX sandboxes_of_team_ended ON sandboxes (team_id, ended_at DESC, id DESC)
     WHERE ended_at IS NOT NULL AND (create_ms IS NOT NULL OR billed_ms > 0)`.execute(db);
   await sql`
     CREATE INDEX sandboxes_by_parent ON sandboxes (organization_id, parent_id, created_at, id)

@@ -7,6 +7,7 @@ import { billingMigration } from './billing-migration.ts';
 import { egressGenerationMigration } from './egress-generation-migration.ts';
 import { egressMigration } from './egress-migration.ts';
 import { historyMigration } from './history-migration.ts';
+import { keyScopesMigration } from './key-scopes-migration.ts';
 import { installationMigration } from './installation-migration.ts';
 import { teamsMigration } from './teams-migration.ts';
 
@@ -53,6 +54,7 @@ export const MIGRATIONS: Record<string, Migration> = {
   '0008_accounts': accountsMigration,
   '0009_billing': billingMigration,
   '0010_egress': egressMigration,
+  '0012_key_scopes': keyScopesMigration,
   '0014_history': historyMigration,
   '0011_installation': installationMigration,
   '0015_egress_generation': egressGenerationMigration,

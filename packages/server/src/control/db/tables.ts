@@ -17,6 +17,7 @@ import type {
   BillingSegmentTable,
   CreditGrantTable,
   OrganizationLimitsTable,
+  TeamAccountTable,
 } from './billing-tables.ts';
 import type { EgressCursorTable, SandboxCredentialTable } from './egress-tables.ts';
 
@@ -168,6 +169,7 @@ export interface Tables {
   snapshots: SnapshotTable;
   billing_segments: BillingSegmentTable;
   billing_accounts: BillingAccountTable;
+  team_accounts: TeamAccountTable;
   credit_grants: CreditGrantTable;
   organization_limits: OrganizationLimitsTable;
   sandbox_credentials: SandboxCredentialTable;

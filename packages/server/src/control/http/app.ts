@@ -1,8 +1,10 @@
-import type { Role } from '@coppice/contract';
+import type { KeyScope, Role } from '@coppice/contract';
 import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Audience } from '../accounts/access.ts';
+import type { Reach } from '../accounts/reach.ts';
+import type { KeyAccess } from './key-access.ts';
 
 /** Fastify with zod schemas. */
 export type App = FastifyInstance<
@@ -21,6 +23,8 @@ declare module 'fastify' {
     isUnlimited?: boolean;
     /** What may stand for the `Authorization` header, in the query: browsers cannot send headers with a WebSocket. */
     credentialInQuery?: 'ticket' | 'ticket or key';
+    /** Below /v1, where every route has it: what the key must allow. */
+    access?: KeyAccess;
     /** Below /account/organizations/{organization}: who may use it. */
     audience?: Audience;
   }
@@ -30,6 +34,9 @@ declare module 'fastify' {
     /** Empty like it. */
     teamId: string;
     apiKeyId: string;
+    keyScope: KeyScope;
+    /** What of the organization its key may see: nothing outside /v1. */
+    reach: Reach;
     /** Aborted when the API key that it came with is good no longer; null where none counts. */
     keyEnd: AbortSignal | null;
     /** Who is signed in, and by which session; empty outside /account. */

@@ -18,6 +18,8 @@ export async function authenticate(
   request.organizationId = principal.organizationId;
   request.teamId = principal.teamId;
   request.apiKeyId = principal.apiKeyId;
+  request.keyScope = principal.scope;
+  request.reach = principal.reach;
   keyUses.note(principal.apiKeyId);
   endWithKey(request, reply, { keyEnds, apiKeyId: principal.apiKeyId });
 }

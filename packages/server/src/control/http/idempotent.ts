@@ -21,12 +21,14 @@ export async function createOnce<T>(
   reply: FastifyReply,
   creation: Creation<T>,
 ): Promise<KeptAnswer<T>> {
-  const { organizationId } = request;
+  const { organizationId, reach } = request;
   const key = readKey(request.headers['idempotency-key']);
   const path = request.originalUrl.split('?', 1)[0] ?? '';
   return openRequests.limit(organizationId, async () => {
     if (key === undefined) return creation.create(creation.newSubjectId());
-    const route = `${request.method} ${path}`;
+    // A key that is limited to its team must not be given the answer of another team's request.
+    const scope = reach.onlyTeamId === null ? '' : ` ${reach.onlyTeamId}`;
+    const route = `${request.method} ${path}${scope}`;
     const answer = await idempotency.run({ organizationId, route, key, ...creation });
     if (answer.isReplayed) reply.header('idempotency-replayed', 'true');
     return answer;

@@ -6,22 +6,16 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { AccountClient, PASSWORD } from '../testing/account-client.ts';
 import { INVITATION, startHarness, type Answer, type ControlHarness } from '../testing/control-harness.ts';
-
-interface Operation {
-  method: string;
-  /** With names in braces. */
-  path: string;
-  id: string;
-  query: string;
-}
+import {
+  describeOperation,
+  fillPath,
+  isReading,
+  listOperations,
+  type Operation,
+} from '../testing/described-operations.ts';
 
 interface Ended {
   labels: { of?: string };
-}
-
-interface Described {
-  operationId: string;
-  parameters?: { in: string; name: string; required?: boolean }[];
 }
 
 /** What a stranger must never read; none of it is in what a stranger sends. */
@@ -31,7 +25,6 @@ const NAME_OF_NONE = 'x';
 const NAMES_NO_ID: ReadonlySet<string> = new Set(['putRegistry', 'deleteRegistry', 'getStatement']);
 /** They would end the session that the next ones need. */
 const ENDS_SESSION: ReadonlySet<string> = new Set(['signOut']);
-const QUERIES: Record<string, string> = { path: '/etc/hostname' };
 
 let harness: ControlHarness;
 let operations: Operation[] = [];
@@ -75,7 +68,7 @@ before(async () => {
   const second = await operator.addOrganization('strangers');
   stranger = await second.invite('owner');
   strangersKey = (await stranger.call('POST', `${stranger.team}/keys`, { name: 'theirs' })).body.key;
-  operations = await listOperations();
+  operations = await listOperations(harness);
 });
 after(() => harness[Symbol.asyncDispose]());
 
@@ -106,31 +99,9 @@ async function fill(owner: AccountClient): Promise<void> {
   Object.assign(ids, { key, invitation, secret, session: session.id });
 }
 
-async function listOperations(): Promise<Operation[]> {
-  const { body } = await harness.call('GET', '/openapi.json', { apiKey: null });
-  const paths = body.paths as Record<string, Record<string, Described>>;
-  return Object.entries(paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, { operationId, parameters = [] }]) => {
-      const required = parameters.filter((parameter) => parameter.in === 'query' && parameter.required);
-      const query = required.map(({ name }) => `${name}=${QUERIES[name] ?? NAME_OF_NONE}`).join('&');
-      return { method: method.toUpperCase(), path, id: operationId, query };
-    }),
-  );
-}
-
-/** The path with the victim's ids in it. */
-function fillIn({ path, query }: Operation): string {
-  const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => {
-    const value = name === 'id' ? ids[path.startsWith('/v1/snapshots') ? 'snapshot' : 'run'] : ids[name];
-    assert.ok(value !== undefined, `${path}: the victim has no ${name}`);
-    return value;
-  });
-  return query === '' ? filled : `${filled}?${query}`;
-}
-
 /** In a GET there is none. */
-function bodyOf({ method, id }: Operation): { body?: unknown } {
-  return method === 'GET' || method === 'HEAD' ? {} : { body: BODIES[id]?.() ?? {} };
+function bodyOf(operation: Operation): { body?: unknown } {
+  return isReading(operation) ? {} : { body: BODIES[operation.id]?.() ?? {} };
 }
 
 const isAccount = ({ path }: Operation): boolean => path.startsWith('/account/');
@@ -139,14 +110,12 @@ const isOpen = ({ id, path }: Operation): boolean =>
 const withoutBody = (text: string): unknown => (text === '' ? undefined : JSON.parse(text));
 
 async function ask(operation: Operation, headers: Record<string, string>, apiKey: string | null) {
-  const path = fillIn(operation);
+  const path = fillPath(operation, ids);
   const options = { apiKey, headers: { origin: harness.control?.address ?? '', ...headers } };
   const response = await harness.fetch(operation.method, path, { ...options, ...bodyOf(operation) });
   const text = await response.text();
   return { status: response.status, text, body: withoutBody(text.split('\n')[0] ?? '') };
 }
-
-const describe = ({ method, path, id }: Operation): string => `${id}: ${method} ${path}`;
 
 test('the description lists the routes of both kinds', () => {
   assert.ok(operations.filter(isAccount).length >= 30);
@@ -158,10 +127,10 @@ test("what is another organization's is not there, for an API key and for a pers
     if (ENDS_SESSION.has(operation.id)) continue;
     const headers: Record<string, string> = isAccount(operation) ? { cookie: stranger.cookie } : {};
     const answer = await ask(operation, headers, isAccount(operation) ? null : strangersKey);
-    assert.ok(!answer.text.includes(MARK), `${describe(operation)} told ${answer.text}`);
-    assert.ok(answer.status < 500, `${describe(operation)} answered ${answer.status}`);
+    assert.ok(!answer.text.includes(MARK), `${describeOperation(operation)} told ${answer.text}`);
+    assert.ok(answer.status < 500, `${describeOperation(operation)} answered ${answer.status}`);
     const namesVictims = operation.path.includes('{') && !NAMES_NO_ID.has(operation.id);
-    if (namesVictims) assert.equal(answer.status, 404, `${describe(operation)}: ${answer.text}`);
+    if (namesVictims) assert.equal(answer.status, 404, `${describeOperation(operation)}: ${answer.text}`);
   }
 });
 
@@ -198,7 +167,7 @@ test('a port of another organization is proxied by no method', async () => {
 
 test('an API key reaches nothing below /account, a session nothing below /v1, and nobody anything', async () => {
   for (const operation of operations.filter((each) => !isOpen(each))) {
-    const name = describe(operation);
+    const name = describeOperation(operation);
     const crossed = isAccount(operation)
       ? await ask(operation, {}, ids['apiKey'] ?? '')
       : await ask(operation, { cookie: victim.cookie }, null);

@@ -6,6 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { after, before, test } from 'node:test';
 import type { CreatedPreview, PreviewRecord } from '@coppice/contract';
 import { WebSocket, WebSocketServer } from 'ws';
+import { insertTeam } from '../accounts/organization-store.ts';
 import { API_KEY, startHarness, type ControlHarness } from '../testing/control-harness.ts';
 
 const PORT = 5173;
@@ -117,6 +118,24 @@ test('without the cookie, with another port’s, or with an API key alone, nothi
   ])
     assert.equal((await visit('/', wrong)).status, 401);
   assert.equal(seen.length, 0);
+});
+
+test('a link opens no more than what its key may do', async () => {
+  const { cookie } = await openLink();
+  await using db = harness.openDatabase();
+  const ofKey = async (change: { scope?: 'full' | 'read'; team_id?: string; team_only?: boolean }) => {
+    await db.updateTable('api_keys').set(change).where('last4', '=', API_KEY.slice(-4)).execute();
+    return (await visit('/', { cookie })).status;
+  };
+  const { organization_id, team_id } = await db
+    .selectFrom('sandboxes')
+    .select(['organization_id', 'team_id'])
+    .where('id', '=', id)
+    .executeTakeFirstOrThrow();
+  assert.equal(await ofKey({ scope: 'read' }), 401);
+  assert.equal(await ofKey({ scope: 'full', team_only: true }), 200);
+  assert.equal(await ofKey({ team_id: await insertTeam(db, organization_id, 'others') }), 404);
+  assert.equal(await ofKey({ team_id, team_only: false }), 200);
 });
 
 test('the API is not served under the origin of a port, nor the origin under the API’s', async () => {

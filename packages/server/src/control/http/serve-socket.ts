@@ -29,10 +29,10 @@ export function serveSocket(socket: WebSocket, options: ServeSocket): void {
 
 async function serve(peer: WebSocketPeer, { request, id, parts, run }: ServeSocket): Promise<void> {
   const { sandboxes, openRequests } = parts;
-  const { organizationId } = request;
+  const { organizationId, reach } = request;
   const over = AbortSignal.any([peer.left, endOf(request, openRequests)]);
   try {
-    const driver = await sandboxes.getDriver(organizationId, id);
+    const driver = await sandboxes.getDriver(reach, id);
     await openRequests.stream(organizationId, () => driver.use(() => run(peer, over)));
     peer.close(CLOSE.normal);
   } catch (error) {
@@ -66,8 +66,8 @@ export async function killedWhen<T>(
 /** What such a route does with a request before its upgrade, when a client still learns by the status what is wrong. */
 export function beforeUpgrade({ sandboxes }: Pick<SocketParts, 'sandboxes'>): BeforeUpgrade {
   return {
-    preHandler: async ({ organizationId, params }) => {
-      await sandboxes.getDriver(organizationId, (params as { id: string }).id);
+    preHandler: async ({ reach, params }) => {
+      await sandboxes.getDriver(reach, (params as { id: string }).id);
     },
     handler: async () => {
       throw new AppError('invalid_request', 'this endpoint is a WebSocket: send Upgrade: websocket');

@@ -7,6 +7,7 @@ import type { Logger } from 'pino';
 import type { z } from 'zod';
 import { newId } from '../../lib/new-id.ts';
 import type { TlsPair } from '../../lib/tls/tls-pair.ts';
+import type { Reach } from '../accounts/reach.ts';
 import { addAccountRoutes } from './account/account-routes.ts';
 import type { App } from './app.ts';
 import { authenticate, type AuthenticationParts } from './authenticate.ts';
@@ -15,6 +16,7 @@ import { addPreviewOrigin } from './endpoints/preview-origin.ts';
 import { answerError, buildErrorBody, JSON_BODY_BYTES } from './error-mapper.ts';
 import { addExposure, TlsServers } from './exposure.ts';
 import { addJsonBody } from './json-body.ts';
+import { checkKeyAccess, requireKeyAccess } from './key-access.ts';
 import { addOpenApi } from './openapi/openapi.ts';
 import type { HttpParts } from './parts.ts';
 import { addProxiedMethods, buildRewrite } from './proxied-route.ts';
@@ -59,6 +61,9 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
   app.decorateRequest('organizationId', '');
   app.decorateRequest('teamId', '');
   app.decorateRequest('apiKeyId', '');
+  app.decorateRequest('keyScope', 'read');
+  // Fastify shares no object between requests: whoever used it outside /v1 would find none.
+  app.decorateRequest('reach', null as unknown as Reach);
   app.decorateRequest('keyEnd', null);
   app.decorateRequest('userId', '');
   app.decorateRequest('sessionId', '');
@@ -88,7 +93,9 @@ function addV1(v1: App, parts: HttpParts): void {
   v1.addHook('onRequest', async (request, reply) => {
     await authenticate(request, reply, parts);
     if (request.routeOptions.config.isUnlimited !== true) limitRate(request, reply, parts);
+    checkKeyAccess(request);
   });
+  requireKeyAccess(v1);
   addV1Routes(v1, parts);
 }
 

@@ -1,13 +1,17 @@
 /** Preview links in SQL: what they open, until when, and whether they were taken back. */
+import type { KeyScope } from '@coppice/contract';
 import type { Database } from '../db/database.ts';
 import type { PreviewTable } from '../db/tables.ts';
 
 export type PreviewRow = PreviewTable;
 
-/** With what became of its key. */
+/** With what became of its key, and what that may do; null for a preview that has none. */
 export interface FoundPreview extends PreviewRow {
   key_revoked_at: number | null;
   key_expires_at: number | null;
+  key_scope: KeyScope | null;
+  key_team_id: string | null;
+  key_team_only: boolean | null;
 }
 
 export class PreviewStore {
@@ -39,7 +43,13 @@ export class PreviewStore {
       .selectFrom('previews')
       .leftJoin('api_keys', 'api_keys.id', 'previews.api_key_id')
       .selectAll('previews')
-      .select(['api_keys.revoked_at as key_revoked_at', 'api_keys.expires_at as key_expires_at'])
+      .select([
+        'api_keys.revoked_at as key_revoked_at',
+        'api_keys.expires_at as key_expires_at',
+        'api_keys.scope as key_scope',
+        'api_keys.team_id as key_team_id',
+        'api_keys.team_only as key_team_only',
+      ])
       .where('previews.id', '=', id)
       .executeTakeFirst();
   }

@@ -7,6 +7,7 @@
 import { AppError, type CreatedPreview, type PreviewRecord } from '@coppice/contract';
 import { z } from 'zod';
 import { newId } from '../../lib/new-id.ts';
+import type { Reach } from '../accounts/reach.ts';
 import { TokenSigner } from '../secrets/token-signer.ts';
 import type { GuestPort } from './port-agent.ts';
 import type { PreviewOrigins } from './preview-origins.ts';
@@ -28,6 +29,10 @@ export interface NewPreview extends GuestPort {
   organizationId: string;
   apiKeyId: string;
   expiresInS: number;
+}
+
+export interface OpenedPreview extends FoundPreview {
+  reach: Reach;
 }
 
 export class Previews {
@@ -80,15 +85,17 @@ export class Previews {
     );
   }
 
-  /** What a token opens; AppError `unauthorized` unless it opens `target`. */
-  async open(token: string, target: GuestPort): Promise<FoundPreview> {
+  /** What a token opens, within the reach of its key; AppError `unauthorized` unless it opens `target`. */
+  async open(token: string, target: GuestPort): Promise<OpenedPreview> {
     const payload = this.#signer.verify(token);
     const row = payload === undefined ? undefined : await this.#store.find(payload.preview_id);
     if (row?.sandbox_id !== target.id || row.port !== target.port) throw closed('it is not for this port');
     if (row.revoked_at !== null || row.key_revoked_at !== null) throw closed('it was revoked');
     if (Math.min(row.expires_at, row.key_expires_at ?? Infinity) <= this.#now())
       throw closed('it has expired');
-    return row;
+    if (row.key_scope === 'read') throw closed('its API key only reads');
+    const onlyTeamId = row.key_team_only === true ? row.key_team_id : null;
+    return { ...row, reach: { organizationId: row.organization_id, onlyTeamId } };
   }
 
   async purge(): Promise<void> {

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { MAX_TREE_NODES } from '@coppice/contract';
 import { sql } from 'kysely';
+import type { Reach } from '../accounts/reach.ts';
 import type { Database } from '../db/database.ts';
 import type { NewSandboxRow } from '../db/tables.ts';
 import { startHarness, type ControlHarness } from '../testing/control-harness.ts';
@@ -24,6 +25,8 @@ before(async () => {
   row = { ...first, labels: '{}', status: 'failed', ended_at: first.created_at };
 });
 after(() => harness[Symbol.asyncDispose]());
+
+const reachOf = (organizationId: string): Reach => ({ organizationId, onlyTeamId: null });
 
 let families = 0;
 /** Inserts a family by its parents: `parents[n]` is the place of the parent of the sandbox at place n + 1. */
@@ -50,7 +53,7 @@ async function insertFamily(db: Database, parents: readonly number[]): Promise<s
 /** What a tree reads, and the tree. */
 async function findTree(db: Database, id: string) {
   return db.transaction().execute(async (transaction) => {
-    const tree = await new FamilyStore(transaction).findTree(row.organization_id, id);
+    const tree = await new FamilyStore(transaction).findTree(reachOf(row.organization_id), id);
     const { rows } = await sql<{ read: number }>`
       SELECT (coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::int AS read
       FROM pg_stat_xact_user_tables WHERE relname = 'sandboxes'`.execute(transaction);
@@ -89,9 +92,9 @@ test('a sandbox descends from itself and its ancestors, and from no other', asyn
   await using db = harness.openDatabase();
   const [root = '', child = '', grandchild = '', sibling = ''] = await insertFamily(db, [0, 1, 0]);
   const store = new FamilyStore(db);
-  const asked = (id: string, other: string) => store.isOrDescends(row.organization_id, id, other);
+  const asked = (id: string, other: string) => store.isOrDescends(reachOf(row.organization_id), id, other);
   for (const other of [grandchild, child, root]) assert.equal(await asked(grandchild, other), true);
   for (const other of [sibling, 'run0']) assert.equal(await asked(grandchild, other), false);
   assert.equal(await asked(child, grandchild), false);
-  assert.equal(await store.isOrDescends('another', grandchild, root), false);
+  assert.equal(await store.isOrDescends(reachOf('another'), grandchild, root), false);
 });

@@ -1,6 +1,7 @@
 /** Who descends from whom, by forks and by snapshots. */
 import { MAX_TREE_NODES, type SandboxTree, type SandboxTreeNode } from '@coppice/contract';
 import { sql, type RawBuilder } from 'kysely';
+import { isWithinSql, type Reach } from '../accounts/reach.ts';
 import type { Database } from '../db/database.ts';
 import type { SandboxRow } from '../db/tables.ts';
 
@@ -14,16 +15,16 @@ export class FamilyStore {
   }
 
   /** Whether the sandbox is the other one, or descends from it. */
-  async isOrDescends(organizationId: string, id: string, ancestorId: string): Promise<boolean> {
+  async isOrDescends(reach: Reach, id: string, ancestorId: string): Promise<boolean> {
     const { rows } = await sql<{ found: boolean }>`
-      ${ancestorsOf(organizationId, id)}
+      ${ancestorsOf(reach, id)}
       SELECT EXISTS (SELECT FROM ancestors WHERE id = ${ancestorId}) AS found`.execute(this.#db);
     return rows[0]?.found === true;
   }
 
   /** Undefined when there is no such sandbox. */
-  async findTree(organizationId: string, id: string): Promise<SandboxTree | undefined> {
-    const rootId = await this.#findRoot(organizationId, id);
+  async findTree(reach: Reach, id: string): Promise<SandboxTree | undefined> {
+    const rootId = await this.#findRoot(reach, id);
     if (rootId === undefined) return undefined;
     // PostgreSQL computes no more of the recursion than `nearest` reads, and sorts only those. LATERAL keeps the order: a
     // generation after the other, the children of each in the order of the index.
@@ -33,7 +34,7 @@ export class FamilyStore {
         UNION ALL
         SELECT child.* FROM family CROSS JOIN LATERAL (
           SELECT id, status, parent_id, created_at, ended_at FROM sandboxes
-          WHERE parent_id = family.id AND organization_id = ${organizationId}
+          WHERE parent_id = family.id AND ${isWithinSql(reach, 'sandboxes')}
           ORDER BY created_at, id LIMIT ${MAX_TREE_NODES + 1}) child
       ),
       nearest AS (SELECT * FROM family LIMIT ${MAX_TREE_NODES + 1})
@@ -42,23 +43,23 @@ export class FamilyStore {
     return { root_id: rootId, nodes, truncated: rows.length > nodes.length };
   }
 
-  async #findRoot(organizationId: string, id: string): Promise<string | undefined> {
+  async #findRoot(reach: Reach, id: string): Promise<string | undefined> {
     const { rows } = await sql<{ id: string }>`
-      ${ancestorsOf(organizationId, id)}
+      ${ancestorsOf(reach, id)}
       SELECT id FROM ancestors ORDER BY distance DESC LIMIT 1`.execute(this.#db);
     return rows[0]?.id;
   }
 }
 
 /** The sandbox itself, its parent, and so on up to the one that was created from an image. */
-function ancestorsOf(organizationId: string, id: string): RawBuilder<unknown> {
+function ancestorsOf(reach: Reach, id: string): RawBuilder<unknown> {
   return sql`
     WITH RECURSIVE ancestors AS (
       SELECT id, parent_id, 0 AS distance FROM sandboxes
-      WHERE id = ${id} AND organization_id = ${organizationId}
+      WHERE id = ${id} AND ${isWithinSql(reach, 'sandboxes')}
       UNION ALL
       SELECT parent.id, parent.parent_id, distance + 1 FROM sandboxes parent
-      JOIN ancestors ON parent.id = ancestors.parent_id AND parent.organization_id = ${organizationId}
+      JOIN ancestors ON parent.id = ancestors.parent_id AND ${isWithinSql(reach, 'parent')}
     )`;
 }
 

@@ -27,7 +27,7 @@ export type Subject<T> = 'nothing' | 'begun' | KeptAnswer<T>;
 
 export interface IdempotentRequest<T> {
   organizationId: string;
-  /** Method and path, for example "POST /v1/runs". */
+  /** Method and path, for example "POST /v1/runs", and the team of a key that is limited to it. */
   route: string;
   key: string;
   /** The body as it was understood. */

@@ -75,7 +75,8 @@ test('a quota and a list of one organization look at none of the sandboxes of ot
   assert.equal(looked.size, OWN);
 
   looked = new Set();
-  const filter = { organizationId: 'own', statuses: LIVE_STATES, labels: {}, limit: 100 };
+  const reach = { organizationId: 'own', onlyTeamId: null };
+  const filter = { reach, statuses: LIVE_STATES, labels: {}, limit: 100 };
   const { records } = await buildSandboxes(drivers).list(filter);
   assert.equal(records.length, OWN);
   assert.equal(looked.size, OWN);

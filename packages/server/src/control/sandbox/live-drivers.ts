@@ -1,5 +1,6 @@
 /** The drivers of all sandboxes that are alive, of every organization: one each, from its insert to its end. */
 import { AppError } from '@coppice/contract';
+import { isWithin, type Reach } from '../accounts/reach.ts';
 import type { TeamSecrets } from '../audit/team-secrets.ts';
 import type { Credit } from '../billing/credit.ts';
 import type { NewSandboxRow, SandboxRow } from '../db/tables.ts';
@@ -51,10 +52,10 @@ export class LiveDrivers implements Disposable {
     return this.#drivers.get(id);
   }
 
-  /** Undefined when it is another organization's. */
-  findOf(organizationId: string, id: string): SandboxDriver | undefined {
+  /** Undefined when it is out of reach. */
+  findWithin(reach: Reach, id: string): SandboxDriver | undefined {
     const driver = this.#drivers.get(id);
-    return driver?.row.organization_id === organizationId ? driver : undefined;
+    return driver !== undefined && isWithin(reach, driver.row) ? driver : undefined;
   }
 
   async insert(row: NewSandboxRow): Promise<SandboxDriver> {

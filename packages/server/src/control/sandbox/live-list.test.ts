@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { SANDBOX_STATES } from '@coppice/contract';
 import fc from 'fast-check';
+import { insertTeam } from '../accounts/organization-store.ts';
 import type { SandboxRow } from '../db/tables.ts';
 import { startHarness, type ControlHarness } from '../testing/control-harness.ts';
 import { asksForLive, listLive, LIVE_STATES } from './live-list.ts';
@@ -18,10 +19,11 @@ after(() => harness[Symbol.asyncDispose]());
 const labelSets = [{}, { job: 'a' }, { job: 'b' }, { job: 'a', step: '1' }, { step: 'a' }];
 
 /** Many of the same millisecond, of all states and labels. */
-function vary(row: SandboxRow, index: number): SandboxRow {
+function vary(row: SandboxRow, index: number, teamIds: readonly string[]): SandboxRow {
   return {
     ...row,
     id: `run${((index * 0x9e_37_79_b1) % 0x1_00_00_00_00).toString(16).padStart(20, '0')}`,
+    team_id: teamIds[index % teamIds.length] ?? row.team_id,
     status: LIVE_STATES[index % LIVE_STATES.length] ?? 'running',
     created_at: row.created_at + (index % 7),
     labels: labelSets[index % labelSets.length] ?? {},
@@ -36,14 +38,19 @@ test('memory answers every list of what is alive as SQL does', async () => {
   const { id } = await harness.create();
   await using db = harness.openDatabase();
   const row = await db.selectFrom('sandboxes').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
-  const rows = [row, ...Array.from({ length: ROWS }, (_, index) => vary(row, index))];
+  const teamIds = [row.team_id, await insertTeam(db, row.organization_id, 'another')];
+  const rows = [row, ...Array.from({ length: ROWS }, (_, index) => vary(row, index, teamIds))];
   await db.insertInto('sandboxes').values(rows.slice(1).map(toInsert)).execute();
   const store = new SandboxStore(db);
-  const all = { organizationId: row.organization_id, statuses: LIVE_STATES, labels: {}, limit: 2 * ROWS };
+  const whole = { organizationId: row.organization_id, onlyTeamId: null };
+  const all = { reach: whole, statuses: LIVE_STATES, labels: {}, limit: 2 * ROWS };
   assert.equal(listLive(rows, all).length, ROWS + 1);
 
   const filters = fc.record({
-    organizationId: fc.constantFrom(row.organization_id, 'another'),
+    reach: fc.record({
+      organizationId: fc.constantFrom(row.organization_id, 'another'),
+      onlyTeamId: fc.constantFrom(null, 'another', ...teamIds),
+    }),
     statuses: fc.subarray([...LIVE_STATES], { minLength: 1 }),
     labels: fc.constantFrom(...labelSets),
     limit: fc.integer({ min: 1, max: ROWS }),

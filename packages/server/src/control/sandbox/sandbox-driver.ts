@@ -124,10 +124,11 @@ export class SandboxDriver {
 
   /**
    * Runs what talks to the guest, when there is one: after an operation that the guest survives, and, with
-   * `auto_hibernate`, after a resume. The idle timer waits for it; throws `invalid_state` when the VM does not run.
+   * `auto_hibernate` unless `mayWake` is false, after a resume. The idle timer waits for it; throws `invalid_state` when the
+   * VM does not run.
    */
-  async use<T>(task: () => Promise<T>): Promise<T> {
-    const close = await this.#enter();
+  async use<T>(task: () => Promise<T>, { mayWake = true } = {}): Promise<T> {
+    const close = await this.#enter(mayWake);
     const since = this.revision;
     try {
       return await task();
@@ -223,12 +224,12 @@ export class SandboxDriver {
   }
 
   /** Waits, wakes or refuses; afterwards the guest is there, and the idle timer waits for the returned function. */
-  async #enter(): Promise<() => void> {
+  async #enter(mayWake: boolean): Promise<() => void> {
     for (;;) {
       const { current, ended } = this.#live.operations;
       const isPatient = this.row.auto_hibernate && current === 'hibernating';
       if (isPatient || findAdmission(current, 'use') === 'wait') await ended;
-      else if (this.row.auto_hibernate && this.row.status === 'hibernated' && current === null)
+      else if (mayWake && this.row.auto_hibernate && this.row.status === 'hibernated' && current === null)
         await this.#hibernation.wake();
       else {
         if (!this.#live.operations.admits('use')) throw this.#live.refusal('use');

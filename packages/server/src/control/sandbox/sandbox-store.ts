@@ -2,6 +2,7 @@
 import { AppError, type SandboxState } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { HostMoment } from '../../lib/host-clock.ts';
+import { isWithinSql, type Reach } from '../accounts/reach.ts';
 import { updateBilled } from '../billing/billed-update.ts';
 import type { Database } from '../db/database.ts';
 import type { NewSandboxRow, SandboxRow, SandboxUpdate } from '../db/tables.ts';
@@ -9,7 +10,7 @@ import { LIVE_STATES } from './live-list.ts';
 import { RECORD_COLUMNS, type RecordRow } from './record.ts';
 
 export interface SandboxFilter {
-  organizationId: string;
+  reach: Reach;
   statuses: readonly SandboxState[];
   /** All must be equal. */
   labels: Readonly<Record<string, string>>;
@@ -55,22 +56,22 @@ export class SandboxStore {
     return row;
   }
 
-  find(organizationId: string, id: string): Promise<SandboxRow | undefined> {
+  find(reach: Reach, id: string): Promise<SandboxRow | undefined> {
     return this.#db
       .selectFrom('sandboxes')
       .selectAll()
       .where('id', '=', id)
-      .where('organization_id', '=', organizationId)
+      .where(isWithinSql(reach, 'sandboxes'))
       .executeTakeFirst();
   }
 
   /** Those of them that there are. */
-  findAll(organizationId: string, ids: readonly string[]): Promise<RecordRow[]> {
+  findAll(reach: Reach, ids: readonly string[]): Promise<RecordRow[]> {
     return this.#db
       .selectFrom('sandboxes')
       .select(RECORD_COLUMNS)
       .where('id', 'in', [...ids])
-      .where('organization_id', '=', organizationId)
+      .where(isWithinSql(reach, 'sandboxes'))
       .execute();
   }
 
@@ -90,7 +91,7 @@ export class SandboxStore {
     let query = this.#db
       .selectFrom('sandboxes')
       .select(RECORD_COLUMNS)
-      .where('organization_id', '=', filter.organizationId)
+      .where(isWithinSql(filter.reach, 'sandboxes'))
       .where('status', 'in', [...filter.statuses])
       .orderBy('created_at', 'desc')
       .orderBy('id', 'desc')

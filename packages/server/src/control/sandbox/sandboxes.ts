@@ -9,6 +9,7 @@ import {
   type SandboxTree,
 } from '@coppice/contract';
 import type { Owner } from '../accounts/organization-store.ts';
+import type { Reach } from '../accounts/reach.ts';
 import type { Credit } from '../billing/credit.ts';
 import type { ImageUses } from '../images/image-uses.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
@@ -58,7 +59,7 @@ export interface CreateSandbox {
 }
 
 export interface ForkSandbox {
-  organizationId: string;
+  reach: Reach;
   /** The parent's. */
   id: string;
   /** From `newForkId()`: the children's ids follow from it. */
@@ -115,9 +116,9 @@ export class Sandboxes {
   }
 
   /** Copies a sandbox that runs. Children that fail leave `failed` records; throws when all of them do. */
-  async fork({ organizationId, id, forkId, count }: ForkSandbox): Promise<ForkedChild[]> {
-    const parent = await this.getDriver(organizationId, id);
-    await this.#parts.credit.require(organizationId);
+  async fork({ reach, id, forkId, count }: ForkSandbox): Promise<ForkedChild[]> {
+    const parent = await this.getDriver(reach, id);
+    await this.#parts.credit.require(reach.organizationId);
     return parent.fork(async (ask) => {
       const ids = listChildIds(forkId, count);
       const rows = ids.map((child) => buildChildRow(this.#begin(child), parent.row, forkId));
@@ -149,66 +150,63 @@ export class Sandboxes {
   }
 
   /** Puts a sandbox back to what was saved of it or of an ancestor: memory, processes and files. */
-  async rollback(id: string, snapshot: SnapshotRow): Promise<SandboxRecord> {
-    const driver = await this.getDriver(snapshot.organization_id, id);
-    const { organization_id, run_id } = snapshot;
-    const isOfFamily = await this.#parts.family.isOrDescends(organization_id, id, run_id);
+  async rollback(reach: Reach, id: string, snapshot: SnapshotRow): Promise<SandboxRecord> {
+    const driver = await this.getDriver(reach, id);
+    // Through ancestors of other teams, too: what is put back is the caller's own.
+    const family = { ...reach, onlyTeamId: null };
+    const isOfFamily = await this.#parts.family.isOrDescends(family, id, snapshot.run_id);
     if (!isOfFamily || !isSameShape(driver.row, snapshot)) throw notOfIts(snapshot);
     return driver.rollback(snapshot.id);
   }
 
-  /** Throws `not_found` when this organization has no such sandbox. */
-  async getTree(organizationId: string, id: string): Promise<SandboxTree> {
-    const tree = SANDBOX_ID.test(id) ? await this.#parts.family.findTree(organizationId, id) : undefined;
+  /** Throws `not_found` when there is no such sandbox within reach. */
+  async getTree(reach: Reach, id: string): Promise<SandboxTree> {
+    const tree = SANDBOX_ID.test(id) ? await this.#parts.family.findTree(reach, id) : undefined;
     if (tree === undefined) throw notFound(id);
     return tree;
   }
 
-  /** Throws `not_found` when this organization has no such sandbox. */
-  async get(organizationId: string, id: string): Promise<SandboxRecord> {
-    const record = await this.find(organizationId, id);
+  /** Throws `not_found` when there is no such sandbox within reach. */
+  async get(reach: Reach, id: string): Promise<SandboxRecord> {
+    const record = await this.find(reach, id);
     if (record === undefined) throw notFound(id);
     return record;
   }
 
-  async find(organizationId: string, id: string): Promise<SandboxRecord | undefined> {
-    const driver = this.#drivers.findOf(organizationId, id);
+  async find(reach: Reach, id: string): Promise<SandboxRecord | undefined> {
+    const driver = this.#drivers.findWithin(reach, id);
     if (driver !== undefined) return driver.record;
-    const row = SANDBOX_ID.test(id) ? await this.#store.find(organizationId, id) : undefined;
+    const row = SANDBOX_ID.test(id) ? await this.#store.find(reach, id) : undefined;
     return row && buildRecord(row);
   }
 
   /** What a create or a restore has come to, for its Idempotency-Key. */
-  async findSubject(organizationId: string, id: string): Promise<Subject<SandboxRecord>> {
-    const record = await this.find(organizationId, id);
+  async findSubject(reach: Reach, id: string): Promise<Subject<SandboxRecord>> {
+    const record = await this.find(reach, id);
     if (record === undefined || record.status === 'failed') return 'nothing';
     return record.status === 'creating' ? 'begun' : { status: 201, body: record };
   }
 
   /** What a fork has come to, in the order of its children. */
-  async findFork({
-    organizationId,
-    forkId,
-    count,
-  }: ForkSandbox): Promise<'nothing' | 'begun' | ForkedChild[]> {
+  async findFork({ reach, forkId, count }: ForkSandbox): Promise<'nothing' | 'begun' | ForkedChild[]> {
     const ids = listChildIds(forkId, count);
-    const rows = new Map((await this.#store.findAll(organizationId, ids)).map((row) => [row.id, row]));
+    const rows = new Map((await this.#store.findAll(reach, ids)).map((row) => [row.id, row]));
     const children = ids.map((id) => rows.get(id));
     return readFork(children.map((row) => row && (this.#drivers.find(row.id)?.record ?? buildRecord(row))));
   }
 
   /** The driver of a sandbox that is alive; `invalid_state` for one that has ended, `not_found` for no one. */
-  async getDriver(organizationId: string, id: string): Promise<SandboxDriver> {
-    const driver = this.#drivers.findOf(organizationId, id);
+  async getDriver(reach: Reach, id: string): Promise<SandboxDriver> {
+    const driver = this.#drivers.findWithin(reach, id);
     if (driver !== undefined) return driver;
-    const { status } = await this.get(organizationId, id);
+    const { status } = await this.get(reach, id);
     throw new AppError('invalid_state', `the sandbox is ${status}`, { details: { status } });
   }
 
   async list(filter: SandboxFilter): Promise<{ records: SandboxRecord[]; createdAt: number[] }> {
     const rows = asksForLive(filter)
       ? listLive(
-          this.#drivers.listOf(filter.organizationId).map(({ row }) => row),
+          this.#drivers.listOf(filter.reach.organizationId).map(({ row }) => row),
           filter,
         )
       : await this.#store.list(filter);

@@ -1,10 +1,11 @@
 /** Snapshots in SQL: what was saved of which sandbox, and what is still being made or removed. */
-import { sql } from 'kysely';
+import { sql, type RawBuilder } from 'kysely';
+import type { Reach } from '../accounts/reach.ts';
 import type { Database } from '../db/database.ts';
 import type { NewSnapshotRow, SnapshotRow } from '../db/tables.ts';
 
 export interface SnapshotFilter {
-  organizationId: string;
+  reach: Reach;
   /** Only those of this sandbox. */
   runId?: string;
   limit: number;
@@ -45,21 +46,21 @@ export class SnapshotStore {
   }
 
   /** In whatever state it is. */
-  find(organizationId: string, id: string): Promise<SnapshotRow | undefined> {
+  find(reach: Reach, id: string): Promise<SnapshotRow | undefined> {
     return this.#db
       .selectFrom('snapshots')
       .selectAll()
       .where('id', '=', id)
-      .where('organization_id', '=', organizationId)
+      .where(isOfReach(reach))
       .executeTakeFirst();
   }
 
   /** Those that are ready, newest first. */
-  list({ organizationId, runId, limit, after }: SnapshotFilter): Promise<SnapshotRow[]> {
+  list({ reach, runId, limit, after }: SnapshotFilter): Promise<SnapshotRow[]> {
     let query = this.#db
       .selectFrom('snapshots')
       .selectAll()
-      .where('organization_id', '=', organizationId)
+      .where(isOfReach(reach))
       .where('status', '=', 'ready')
       .orderBy('created_at', 'desc')
       .orderBy('id', 'desc')
@@ -116,4 +117,11 @@ export class SnapshotStore {
   async remove(id: string): Promise<void> {
     await this.#db.deleteFrom('snapshots').where('id', '=', id).where('status', '=', 'deleting').execute();
   }
+}
+
+/** A snapshot is of the team of its sandbox. */
+function isOfReach({ organizationId, onlyTeamId }: Reach): RawBuilder<boolean> {
+  if (onlyTeamId === null) return sql<boolean>`organization_id = ${organizationId}`;
+  return sql<boolean>`(organization_id = ${organizationId} AND EXISTS (
+    SELECT FROM sandboxes WHERE sandboxes.id = snapshots.run_id AND sandboxes.team_id = ${onlyTeamId}))`;
 }

@@ -8,6 +8,7 @@
  */
 import { AppError, type CreateSnapshotRequest, type SnapshotRecord } from '@coppice/contract';
 import type { Logger } from 'pino';
+import type { Reach } from '../accounts/reach.ts';
 import type { CaptureInfo } from '../../lib/runner-protocol.ts';
 import type { AuditLog } from '../audit/audit-log.ts';
 import type { LimitsOf } from '../limits/organization-limits.ts';
@@ -69,9 +70,9 @@ export class Snapshots {
     );
   }
 
-  /** Throws `not_found` when this organization has no such snapshot. */
-  async get(organizationId: string, id: string): Promise<SnapshotRow> {
-    const row = await this.#store.find(organizationId, id);
+  /** Throws `not_found` when there is no such snapshot within reach: it is of the team of its sandbox. */
+  async get(reach: Reach, id: string): Promise<SnapshotRow> {
+    const row = await this.#store.find(reach, id);
     if (row?.status === 'ready') return row;
     throw new AppError('not_found', `there is no snapshot ${JSON.stringify(id.slice(0, 64))}`);
   }
@@ -82,18 +83,18 @@ export class Snapshots {
   }
 
   /** What a snapshot has come to, for its Idempotency-Key. */
-  async findSubject(organizationId: string, id: string): Promise<Subject<SnapshotRecord>> {
-    const row = await this.#store.find(organizationId, id);
+  async findSubject(reach: Reach, id: string): Promise<Subject<SnapshotRecord>> {
+    const row = await this.#store.find(reach, id);
     if (row === undefined) return 'nothing';
     return row.status === 'ready' ? { status: 201, body: buildSnapshotRecord(row) } : 'begun';
   }
 
   /** It is gone for everybody when this resolves, although its space may come back later. */
-  delete(organizationId: string, id: string): Promise<void> {
+  delete(reach: Reach, id: string): Promise<void> {
     return this.#whileUnderWay(id, async () => {
-      await this.get(organizationId, id);
+      await this.get(reach, id);
       if (await this.#store.condemn(id, ['ready'])) await this.#eraseOrLeave(id, ['deleting']);
-      else await this.get(organizationId, id);
+      else await this.get(reach, id);
     });
   }
 

@@ -227,6 +227,17 @@ const EGRESS: Change = {
   },
 };
 
+const KEY_SCOPES: Change = {
+  columns: { api_keys: ({ id }) => ({ scope: id === 'key2' ? 'read' : 'full', team_only: id === 'key2' }) },
+  adds: {
+    team_accounts: ORGANIZATIONS.map((organization_id) => ({
+      team_id: teamOf(organization_id),
+      ended_sandboxes: 1,
+      vcpu_ms: (63n * BigInt(BILLED_MS)).toString(),
+      mem_mib_ms: (524_287n * BigInt(BILLED_MS)).toString(),
+    })),
+  },
+};
 const EGRESS_GENERATION: Change = { columns: { egress_cursors: { generation: 'first' } } };
 
 export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
@@ -235,6 +246,7 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0008_accounts': ACCOUNTS,
   '0009_billing': BILLING,
   '0010_egress': EGRESS,
+  '0012_key_scopes': KEY_SCOPES,
   '0014_history': {},
   // The id of the database is no row that is kept.
   '0011_installation': {},

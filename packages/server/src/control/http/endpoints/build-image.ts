@@ -20,6 +20,7 @@ export function addBuildImage(app: App, parts: Parts): void {
   app.route({
     method: 'POST',
     url: '/v1/images/build',
+    config: { access: 'full' },
     schema: {
       operationId: 'buildImage',
       summary: 'Pull and prepare an image, as a first create would',

@@ -14,6 +14,7 @@ export function addCreatePreview(
   app.route({
     method: 'POST',
     url: '/v1/runs/:id/ports/:port/preview',
+    config: { access: 'full' },
     schema: {
       operationId: 'createPreview',
       summary: 'A link that shows a port of the sandbox to a browser, under an origin of its own',
@@ -22,9 +23,9 @@ export function addCreatePreview(
       response: answers(201, CreatedPreview, [400, 401, 404, 409, 429, 503]),
     },
     handler: async (request, reply) => {
-      const { organizationId, apiKeyId, body } = request;
+      const { organizationId, reach, apiKeyId, body } = request;
       const { id, port } = request.params;
-      await sandboxes.getDriver(organizationId, id);
+      await sandboxes.getDriver(reach, id);
       const preview = { organizationId, apiKeyId, id, port: Number(port), expiresInS: body.expires_in };
       return reply.code(201).send(await previews.create(preview));
     },

@@ -14,6 +14,7 @@ export function addCreateRun(
   app.route({
     method: 'POST',
     url: '/v1/runs',
+    config: { access: 'full' },
     schema: {
       operationId: 'createSandbox',
       summary: 'Create a sandbox; answers when a first command can run',
@@ -22,7 +23,7 @@ export function addCreateRun(
       response: answers(201, SandboxRecord, [400, 401, 402, 404, 409, 413, 422, 429, 502, 503]),
     },
     handler: async (request, reply) => {
-      const { organizationId, teamId, body } = request;
+      const { organizationId, teamId, reach, body } = request;
       const owner = { organizationId, teamId };
       const answer = await createOnce(parts, request, reply, {
         body: parts.secretDigest.hide(body),
@@ -31,7 +32,7 @@ export function addCreateRun(
           const egress = await readRequestedEgress(body, parts);
           return { status: 201, body: await sandboxes.create({ owner, id, request: body, egress }) };
         },
-        find: (id) => sandboxes.findSubject(organizationId, id),
+        find: (id) => sandboxes.findSubject(reach, id),
       });
       return reply.code(201).header('location', `/v1/runs/${answer.body.id}`).send(answer.body);
     },

@@ -17,6 +17,7 @@ export function addCreateSnapshot(
   app.route({
     method: 'POST',
     url: '/v1/runs/:id/snapshot',
+    config: { access: 'full' },
     schema: {
       operationId: 'createSnapshot',
       summary: 'Save a sandbox, which runs on; answers when the snapshot is safe on disk',
@@ -26,15 +27,15 @@ export function addCreateSnapshot(
       response: answers(201, SnapshotRecord, [400, 401, 404, 409, 413, 422, 429, 502, 503]),
     },
     handler: async (request, reply) => {
-      const { organizationId, body } = request;
+      const { reach, body } = request;
       const answer = await createOnce(parts, request, reply, {
         body,
         newSubjectId: newSnapshotId,
         create: async (id) => {
-          const driver = await sandboxes.getDriver(organizationId, request.params.id);
+          const driver = await sandboxes.getDriver(reach, request.params.id);
           return { status: 201, body: await snapshots.create({ id, driver, request: body }) };
         },
-        find: (id) => snapshots.findSubject(organizationId, id),
+        find: (id) => snapshots.findSubject(reach, id),
       });
       return reply.code(201).send(answer.body);
     },

@@ -14,6 +14,7 @@ export function addCreateTicket(
   app.route({
     method: 'POST',
     url: '/v1/runs/:id/tickets',
+    config: { access: 'full' },
     schema: {
       operationId: 'createTicket',
       summary: 'A short-lived ticket for one WebSocket of the sandbox, for where no header can be sent',
@@ -22,9 +23,9 @@ export function addCreateTicket(
       response: answers(201, Ticket, [400, 401, 404, 409, 503]),
     },
     handler: async (request, reply) => {
-      const { organizationId, apiKeyId, body } = request;
+      const { reach, apiKeyId, body } = request;
       const { id } = request.params;
-      await sandboxes.getDriver(organizationId, id);
+      await sandboxes.getDriver(reach, id);
       return reply.code(201).send(tickets.issue({ sandboxId: id, apiKeyId }, body.expires_in));
     },
   });

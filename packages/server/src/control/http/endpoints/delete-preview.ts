@@ -10,14 +10,15 @@ export function addDeletePreview(
   app.route({
     method: 'DELETE',
     url: '/v1/runs/:id/previews/:previewId',
+    config: { access: 'full' },
     schema: {
       operationId: 'revokePreview',
       summary: 'Take a preview link back; it opens nothing from the next request on',
       params: PreviewParams,
       response: answers(204, NOTHING, [401, 404, 503]),
     },
-    handler: async ({ organizationId, params }, reply) => {
-      await sandboxes.get(organizationId, params.id);
+    handler: async ({ reach, params }, reply) => {
+      await sandboxes.get(reach, params.id);
       await previews.revoke(params.id, params.previewId);
       return reply.code(204).send(null);
     },

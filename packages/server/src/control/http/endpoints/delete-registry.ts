@@ -7,6 +7,7 @@ export function addDeleteRegistry(app: App, { registries }: Pick<HttpParts, 'reg
   app.route({
     method: 'DELETE',
     url: '/v1/registries/:registry',
+    config: { access: 'organization' },
     schema: {
       operationId: 'deleteRegistry',
       summary: 'Delete your credentials for an image registry; the next create does without',

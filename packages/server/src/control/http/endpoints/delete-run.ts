@@ -8,6 +8,7 @@ export function addDeleteRun(app: App, { sandboxes }: Pick<HttpParts, 'sandboxes
   app.route({
     method: 'DELETE',
     url: '/v1/runs/:id',
+    config: { access: 'full' },
     schema: {
       operationId: 'destroySandbox',
       summary: 'Destroy a sandbox, whatever runs in it',
@@ -15,7 +16,7 @@ export function addDeleteRun(app: App, { sandboxes }: Pick<HttpParts, 'sandboxes
       response: answers(200, DestroyResult, [401, 404, 409, 503]),
     },
     handler: async (request) => {
-      const driver = await sandboxes.getDriver(request.organizationId, request.params.id);
+      const driver = await sandboxes.getDriver(request.reach, request.params.id);
       return driver.destroy();
     },
   });

@@ -7,14 +7,15 @@ export function addDeleteSnapshot(app: App, { snapshots }: Pick<HttpParts, 'snap
   app.route({
     method: 'DELETE',
     url: '/v1/snapshots/:id',
+    config: { access: 'full' },
     schema: {
       operationId: 'deleteSnapshot',
       summary: 'Delete a snapshot; sandboxes that were restored from it live on',
       params: SnapshotParams,
       response: answers(204, NOTHING, [401, 404, 503]),
     },
-    handler: async ({ organizationId, params }, reply) => {
-      await snapshots.delete(organizationId, params.id);
+    handler: async ({ reach, params }, reply) => {
+      await snapshots.delete(reach, params.id);
       return reply.code(204).send(null);
     },
   });

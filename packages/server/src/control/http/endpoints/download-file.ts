@@ -25,6 +25,7 @@ export function addDownloadFile(app: App, { sandboxes, runner, audit, openReques
     app.route({
       method,
       url: '/v1/runs/:id/files/download',
+      config: { access: 'read' },
       schema: {
         operationId: method === 'GET' ? 'downloadFile' : 'statFile',
         summary: method === 'GET' ? 'Read a file, as raw bytes' : 'Size of a file',
@@ -36,20 +37,23 @@ export function addDownloadFile(app: App, { sandboxes, runner, audit, openReques
       handler: async (request, reply) => {
         const { id } = request.params;
         const { path } = request.query;
-        const driver = await sandboxes.getDriver(request.organizationId, id);
+        const driver = await sandboxes.getDriver(request.reach, id);
         const range = readRange(request.headers.range);
         // Also for HEAD, whose refusals have no body that tells which one it is.
         const download = { path, ...(range === undefined ? {} : { range }) };
         await openRequests.limit(request.organizationId, () =>
-          driver.use(async () => {
-            const answer = await runner.downloadFile(id, download);
-            const head = buildHead(answer);
-            if (method === 'HEAD') return sendHead(reply, answer, head);
-            await noteDownload(answer, () => audit.append(id, buildNote(path, head)));
-            const { headers, sizeBytes } = head;
-            const body = { status: answer.status, headers, stallMs: STALL_MS };
-            return sendBody(reply, body, (raw) => pipeline(answer.stream, exactly(sizeBytes), raw));
-          }),
+          driver.use(
+            async () => {
+              const answer = await runner.downloadFile(id, download);
+              const head = buildHead(answer);
+              if (method === 'HEAD') return sendHead(reply, answer, head);
+              await noteDownload(answer, () => audit.append(id, buildNote(path, head)));
+              const { headers, sizeBytes } = head;
+              const body = { status: answer.status, headers, stallMs: STALL_MS };
+              return sendBody(reply, body, (raw) => pipeline(answer.stream, exactly(sizeBytes), raw));
+            },
+            { mayWake: request.keyScope === 'full' },
+          ),
         );
         return reply;
       },

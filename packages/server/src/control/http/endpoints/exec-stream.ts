@@ -17,6 +17,7 @@ export function addExecStream(app: App, { sandboxes, runner, audit, openRequests
   app.route({
     method: 'POST',
     url: '/v1/runs/:id/exec/stream',
+    config: { access: 'full' },
     schema: {
       operationId: 'execStream',
       summary: 'Run a command and stream its output',
@@ -29,9 +30,9 @@ export function addExecStream(app: App, { sandboxes, runner, audit, openRequests
       response: answers(200, ExecFrame, [400, 401, 404, 409, 413, 429, 502, 503]),
     },
     handler: async (request, reply) => {
-      const { organizationId, body } = request;
+      const { organizationId, reach, body } = request;
       const { id } = request.params;
-      const driver = await sandboxes.getDriver(organizationId, id);
+      const driver = await sandboxes.getDriver(reach, id);
       const run = async (): Promise<void> => {
         const parts = { runner, audit, log: request.log, id };
         const command = await AuditedCommand.start({ ...parts, request: body, isInteractive: false });

@@ -26,7 +26,7 @@ export function addExecWebSocket(app: App, parts: SocketParts): void {
   app.route({
     method: 'GET',
     url: '/v1/runs/:id/exec/ws',
-    config: { credentialInQuery: 'ticket' },
+    config: { access: 'full', credentialInQuery: 'ticket' },
     schema: {
       operationId: 'execWebSocket',
       summary: 'Run a command over a WebSocket, with standard input and signals',

@@ -15,6 +15,7 @@ export function addExec(app: App, parts: Parts): void {
   app.route({
     method: 'POST',
     url: '/v1/runs/:id/exec',
+    config: { access: 'full' },
     schema: {
       operationId: 'exec',
       summary: 'Run a command and wait for its end',
@@ -27,9 +28,9 @@ export function addExec(app: App, parts: Parts): void {
       response: answers(200, ExecResponse, [400, 401, 404, 409, 413, 429, 502, 503]),
     },
     handler: async (request, reply) => {
-      const { organizationId, body } = request;
+      const { organizationId, reach, body } = request;
       const { id } = request.params;
-      const driver = await sandboxes.getDriver(organizationId, id);
+      const driver = await sandboxes.getDriver(reach, id);
       const answer = new DelayedJson(reply);
       const onStarted = () => answer.begin();
       try {

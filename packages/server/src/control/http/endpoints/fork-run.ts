@@ -22,6 +22,7 @@ export function addForkRun(
   app.route({
     method: 'POST',
     url: '/v1/runs/:id/fork',
+    config: { access: 'full' },
     schema: {
       operationId: 'forkSandbox',
       summary: 'Copy a sandbox that runs, with its memory, processes and files, into new ones',
@@ -37,18 +38,18 @@ export function addForkRun(
       },
     },
     handler: async (request, reply) => {
-      const { organizationId, body } = request;
+      const { reach, body } = request;
       const { id } = request.params;
       const { count } = body;
       const answer = await createOnce(parts, request, reply, {
         body,
         newSubjectId: newForkId,
         create: async (forkId) => {
-          const children = await sandboxes.fork({ organizationId, id, forkId, count });
+          const children = await sandboxes.fork({ reach, id, forkId, count });
           return buildAnswer(children, request);
         },
         find: async (forkId) => {
-          const children = await sandboxes.findFork({ organizationId, id, forkId, count });
+          const children = await sandboxes.findFork({ reach, id, forkId, count });
           return typeof children === 'string' ? children : buildAnswer(children, request);
         },
       });

@@ -29,6 +29,7 @@ export function addGetAudit(app: App, { sandboxes, audit, auditStore, openReques
   app.route({
     method: 'GET',
     url: '/v1/runs/:id/audit',
+    config: { access: 'read' },
     schema: {
       operationId: 'getAuditLog',
       summary: 'The audit log of a sandbox, also of one that has ended, or what its last entry is',
@@ -40,15 +41,15 @@ export function addGetAudit(app: App, { sandboxes, audit, auditStore, openReques
       response: { ...answers(200, AuditHead, [400, 401, 404, 429, 503]), 200: OK },
     },
     handler: async (request, reply) => {
-      const { organizationId, params, query } = request;
+      const { organizationId, reach, params, query } = request;
       const { follow, head, after } = query;
       if (follow && head) throw new AppError('conflicting_options', 'head and follow exclude each other');
-      const { id } = await sandboxes.get(organizationId, params.id);
+      const { id } = await sandboxes.get(reach, params.id);
       if (head) {
         const last = await auditStore.findHead(id);
         return reply.send({ seq: last?.seq ?? 0, hmac: last?.hmac ?? null });
       }
-      const hasEnded = async () => isFinal((await sandboxes.get(organizationId, id)).status);
+      const hasEnded = async () => isFinal((await sandboxes.get(reach, id)).status);
       await openRequests.stream(organizationId, async () => {
         const left = new AbortController();
         reply.raw.once('close', () => left.abort());

@@ -12,6 +12,7 @@ export function addGetCredentials(
   app.route({
     method: 'GET',
     url: '/v1/runs/:id/credentials',
+    config: { access: 'read' },
     schema: {
       operationId: 'listCredentials',
       summary: 'List the services whose requests the host signs for a sandbox',
@@ -20,7 +21,7 @@ export function addGetCredentials(
       response: answers(200, z.array(CredentialRecord), [401, 404, 409, 503]),
     },
     handler: async (request) => {
-      const { row } = await sandboxes.getDriver(request.organizationId, request.params.id);
+      const { row } = await sandboxes.getDriver(request.reach, request.params.id);
       return grants.list(row);
     },
   });

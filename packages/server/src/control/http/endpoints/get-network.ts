@@ -9,6 +9,7 @@ export function addGetNetwork(app: App, { sandboxes }: Pick<HttpParts, 'sandboxe
   app.route({
     method: 'GET',
     url: '/v1/runs/:id/network',
+    config: { access: 'read' },
     schema: {
       operationId: 'getNetwork',
       summary: 'Get the network policy of a sandbox, and what it has let pass and refused',
@@ -16,7 +17,7 @@ export function addGetNetwork(app: App, { sandboxes }: Pick<HttpParts, 'sandboxe
       response: answers(200, NetworkRecord, [401, 404, 409, 503]),
     },
     handler: async (request) => {
-      const { egress } = await sandboxes.getDriver(request.organizationId, request.params.id);
+      const { egress } = await sandboxes.getDriver(request.reach, request.params.id);
       return buildNetworkRecord(egress.policy, await egress.findCounters());
     },
   });

@@ -8,12 +8,13 @@ export function addGetRun(app: App, { sandboxes }: Pick<HttpParts, 'sandboxes'>)
   app.route({
     method: 'GET',
     url: '/v1/runs/:id',
+    config: { access: 'read' },
     schema: {
       operationId: 'getSandbox',
       summary: 'Get a sandbox, also one that has ended',
       params: SandboxParams,
       response: answers(200, SandboxRecord, [401, 404, 503]),
     },
-    handler: (request) => sandboxes.get(request.organizationId, request.params.id),
+    handler: (request) => sandboxes.get(request.reach, request.params.id),
   });
 }

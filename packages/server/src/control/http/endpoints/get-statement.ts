@@ -15,6 +15,7 @@ export function addGetStatement(
   app.route({
     method: 'GET',
     url: '/v1/statements/:month',
+    config: { access: 'read' },
     schema: {
       operationId: 'getStatement',
       summary: 'What the organization owes for a month in UTC, with a line for each sandbox that ran in it',
@@ -26,11 +27,11 @@ export function addGetStatement(
     },
     handler: (request, reply) =>
       openRequests.limit(request.organizationId, async () => {
-        const { organizationId, params, query } = request;
+        const { reach, params, query } = request;
         const month = toMonth(params.month);
-        if (query.format === 'csv') return sendCsv(reply, billing.statementCsv(organizationId, month));
+        if (query.format === 'csv') return sendCsv(reply, billing.statementCsv(reach, month));
         const { limit, cursor: after = '' } = query;
-        const statement = await billing.statement(organizationId, month, { limit: limit + 1, after });
+        const statement = await billing.statement(reach, month, { limit: limit + 1, after });
         return cutPage(reply, statement, limit);
       }),
   });

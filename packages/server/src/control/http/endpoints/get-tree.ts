@@ -8,12 +8,13 @@ export function addGetTree(app: App, { sandboxes }: Pick<HttpParts, 'sandboxes'>
   app.route({
     method: 'GET',
     url: '/v1/runs/:id/tree',
+    config: { access: 'read' },
     schema: {
       operationId: 'getSandboxTree',
       summary: 'The family of a sandbox: all that descend from the same one by forks and snapshots',
       params: SandboxParams,
       response: answers(200, SandboxTree, [401, 404, 503]),
     },
-    handler: ({ organizationId, params }) => sandboxes.getTree(organizationId, params.id),
+    handler: ({ reach, params }) => sandboxes.getTree(reach, params.id),
   });
 }

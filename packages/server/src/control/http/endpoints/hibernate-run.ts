@@ -12,6 +12,7 @@ export function addHibernateRun(
   app.route({
     method: 'POST',
     url: '/v1/runs/:id/hibernate',
+    config: { access: 'full' },
     schema: {
       operationId: 'hibernateSandbox',
       summary: 'Save a sandbox to disk and give back its memory and processors; it costs nothing meanwhile',
@@ -19,8 +20,8 @@ export function addHibernateRun(
       body: NoBody,
       response: answers(200, SandboxRecord, [400, 401, 404, 409, 429, 502, 503]),
     },
-    handler: async ({ organizationId, params }) => {
-      const driver = await sandboxes.getDriver(organizationId, params.id);
+    handler: async ({ organizationId, reach, params }) => {
+      const driver = await sandboxes.getDriver(reach, params.id);
       return openRequests.limit(organizationId, () => driver.hibernate());
     },
   });

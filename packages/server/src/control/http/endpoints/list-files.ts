@@ -11,6 +11,7 @@ export function addListFiles(app: App, { sandboxes, runner, openRequests }: Part
   app.route({
     method: 'GET',
     url: '/v1/runs/:id/files',
+    config: { access: 'read' },
     schema: {
       operationId: 'listFiles',
       summary: 'List a directory, sorted by name',
@@ -20,9 +21,9 @@ export function addListFiles(app: App, { sandboxes, runner, openRequests }: Part
     },
     handler: async (request) => {
       const { id } = request.params;
-      const driver = await sandboxes.getDriver(request.organizationId, id);
+      const driver = await sandboxes.getDriver(request.reach, id);
       return openRequests.limit(request.organizationId, () =>
-        driver.use(() => runner.listFiles(id, request.query.path)),
+        driver.use(() => runner.listFiles(id, request.query.path), { mayWake: request.keyScope === 'full' }),
       );
     },
   });

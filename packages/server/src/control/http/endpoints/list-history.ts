@@ -13,6 +13,7 @@ export function addListHistory(app: App, { billing }: Pick<HttpParts, 'billing'>
   app.route({
     method: 'GET',
     url: PATH,
+    config: { access: 'read' },
     schema: {
       operationId: 'listHistory',
       summary: 'List sandboxes that have ended, with what they used and cost, newest end first',
@@ -25,7 +26,7 @@ export function addListHistory(app: App, { billing }: Pick<HttpParts, 'billing'>
       const { limit, cursor, label = [], status = [], from, to, image } = request.query;
       const after = cursor === undefined ? undefined : parseCursor(cursor);
       const { records, endedAt } = await billing.history({
-        organizationId: request.organizationId,
+        reach: request.reach,
         statuses: status,
         labels: parseLabels(label),
         from,

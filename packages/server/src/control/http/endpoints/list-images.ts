@@ -11,6 +11,7 @@ export function addListImages(
   app.route({
     method: 'GET',
     url: '/v1/images',
+    config: { access: 'read' },
     schema: {
       operationId: 'listImages',
       summary: 'Images of yours that are prepared: a sandbox of one starts without a pull',

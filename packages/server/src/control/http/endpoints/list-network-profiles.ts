@@ -8,6 +8,7 @@ export function addListNetworkProfiles(app: App, { rules }: Pick<HttpParts, 'rul
   app.route({
     method: 'GET',
     url: '/v1/network-profiles',
+    config: { access: 'read' },
     schema: {
       operationId: 'listNetworkProfiles',
       summary: 'List network profiles, as they are enforced here',

@@ -12,14 +12,15 @@ export function addListPreviews(
   app.route({
     method: 'GET',
     url: '/v1/runs/:id/previews',
+    config: { access: 'read' },
     schema: {
       operationId: 'listPreviews',
       summary: 'Preview links of the sandbox that still open something, newest first',
       params: SandboxParams,
       response: answers(200, z.array(PreviewRecord), [401, 404, 503]),
     },
-    handler: async ({ organizationId, params }) => {
-      await sandboxes.get(organizationId, params.id);
+    handler: async ({ reach, params }) => {
+      await sandboxes.get(reach, params.id);
       return previews.list(params.id);
     },
   });

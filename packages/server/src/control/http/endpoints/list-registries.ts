@@ -8,6 +8,7 @@ export function addListRegistries(app: App, { registries }: Pick<HttpParts, 'reg
   app.route({
     method: 'GET',
     url: '/v1/registries',
+    config: { access: 'read' },
     schema: {
       operationId: 'listRegistries',
       summary: 'The image registries that you stored credentials for; passwords are never shown',

@@ -8,21 +8,28 @@ import { parseLabels } from '../label-filter.ts';
 import { sendPage } from '../page.ts';
 import type { HttpParts } from '../parts.ts';
 
-export function addListRuns(app: App, { sandboxes }: Pick<HttpParts, 'sandboxes'>): void {
+export function addListRuns(
+  app: App,
+  { sandboxes, accounts }: Pick<HttpParts, 'sandboxes' | 'accounts'>,
+): void {
   app.route({
     method: 'GET',
     url: '/v1/runs',
+    config: { access: 'read' },
     schema: {
       operationId: 'listSandboxes',
       summary: 'List sandboxes, newest first; active ones unless a status is given',
-      description: 'The next page is in the header `Link: <…>; rel="next"`.',
+      description:
+        'Those that the key may see: of every team, or of its own if it is limited to it. The next page is in the ' +
+        'header `Link: <…>; rel="next"`.',
       querystring: ListSandboxesQuery,
-      response: answers(200, z.array(SandboxRecord), [400, 401, 503]),
+      response: answers(200, z.array(SandboxRecord), [400, 401, 404, 503]),
     },
     handler: async (request, reply) => {
-      const { limit, cursor, label = [], status = LIVE_STATES } = request.query;
+      const { limit, cursor, label = [], status = LIVE_STATES, team } = request.query;
+      const { reach } = request;
       const listed = await sandboxes.list({
-        organizationId: request.organizationId,
+        reach: team === undefined ? reach : await accounts.teams.narrow(reach, team),
         statuses: status,
         labels: parseLabels(label),
         limit: limit + 1,
@@ -33,9 +40,10 @@ export function addListRuns(app: App, { sandboxes }: Pick<HttpParts, 'sandboxes'
   });
 }
 
-function toFilter({ label = [], status = [] }: ListSandboxesQuery): URLSearchParams {
+function toFilter({ label = [], status = [], team }: ListSandboxesQuery): URLSearchParams {
   const filter = new URLSearchParams();
   for (const one of label) filter.append('label', one);
   for (const one of status) filter.append('status', one);
+  if (team !== undefined) filter.append('team', team);
   return filter;
 }

@@ -10,6 +10,7 @@ export function addListSnapshots(app: App, { snapshots }: Pick<HttpParts, 'snaps
   app.route({
     method: 'GET',
     url: '/v1/snapshots',
+    config: { access: 'read' },
     schema: {
       operationId: 'listSnapshots',
       summary: 'List snapshots, newest first',
@@ -20,7 +21,7 @@ export function addListSnapshots(app: App, { snapshots }: Pick<HttpParts, 'snaps
     handler: async (request, reply) => {
       const { limit, cursor, run_id: runId } = request.query;
       const listed = await snapshots.list({
-        organizationId: request.organizationId,
+        reach: request.reach,
         limit: limit + 1,
         ...(runId === undefined ? {} : { runId }),
         ...(cursor === undefined ? {} : { after: parseCursor(cursor) }),

@@ -12,6 +12,7 @@ export function addPatchRun(app: App, { sandboxes }: Pick<HttpParts, 'sandboxes'
   app.route({
     method: 'PATCH',
     url: '/v1/runs/:id',
+    config: { access: 'full' },
     schema: {
       operationId: 'setSandboxTimeout',
       summary: 'Restart the idle timer, and set its timeout if one is given',
@@ -20,7 +21,7 @@ export function addPatchRun(app: App, { sandboxes }: Pick<HttpParts, 'sandboxes'
       response: answers(200, SandboxRecord, [400, 401, 404, 409, 503]),
     },
     handler: async (request) => {
-      const driver = await sandboxes.getDriver(request.organizationId, request.params.id);
+      const driver = await sandboxes.getDriver(request.reach, request.params.id);
       return driver.setTimeout(request.body.timeout);
     },
   });

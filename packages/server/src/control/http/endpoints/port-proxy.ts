@@ -12,9 +12,9 @@ type Parts = Pick<HttpParts, 'sandboxes' | 'forwarder' | 'openRequests'>;
 /** A port of the sandbox, for whoever has the API key. */
 export function addPortProxy(app: App, { sandboxes, forwarder, openRequests }: Parts): void {
   const serve = async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
-    const { organizationId } = request;
+    const { organizationId, reach } = request;
     const { id, port } = readParams(request.params);
-    const driver = await sandboxes.getDriver(organizationId, id);
+    const driver = await sandboxes.getDriver(reach, id);
     const exchange = {
       ...toExchange(request, reply),
       target: { id, port: Number(port) },
@@ -29,7 +29,7 @@ export function addPortProxy(app: App, { sandboxes, forwarder, openRequests }: P
     url: '/v1/runs/:id/proxy/:port',
     onRequest: serve,
     handler: unreachable,
-    config: { isUnlimited: true },
+    config: { access: 'full', isUnlimited: true } as const,
   };
   app.route({
     ...common,

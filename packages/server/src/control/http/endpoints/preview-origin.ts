@@ -62,11 +62,11 @@ async function pass({ request, reply, target, parts }: Visit): Promise<FastifyRe
       'unauthorized',
       'this page needs a preview link: open the one that you were given first',
     );
-  const { organization_id, api_key_id: apiKeyId } = await previews.open(token, target);
+  const { organization_id, api_key_id: apiKeyId, reach } = await previews.open(token, target);
   if (apiKeyId !== null) endWithKey(request, reply, { keyEnds: parts.keyEnds, apiKeyId });
   request.organizationId = organization_id;
   assertOwnPage(request.headers.origin, { target, parts });
-  const driver = await sandboxes.getDriver(organization_id, target.id);
+  const driver = await sandboxes.getDriver(reach, target.id);
   const exchange = {
     ...toExchange(request, reply),
     target,

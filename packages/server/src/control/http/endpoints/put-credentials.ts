@@ -14,6 +14,7 @@ export function addPutCredentials(
   app.route({
     method: 'PUT',
     url: '/v1/runs/:id/credentials',
+    config: { access: 'full' },
     schema: {
       operationId: 'setCredentials',
       summary: 'Replace the credentials of a sandbox while it lives',
@@ -25,7 +26,7 @@ export function addPutCredentials(
       response: answers(200, z.array(CredentialRecord), [400, 401, 404, 409, 413, 429, 503]),
     },
     handler: async (request) => {
-      const driver = await sandboxes.getDriver(request.organizationId, request.params.id);
+      const driver = await sandboxes.getDriver(request.reach, request.params.id);
       await driver.egress.setGrants(await readGrants(request.body, parts));
       return grants.list(driver.row);
     },

@@ -10,6 +10,7 @@ export function addPutNetwork(app: App, parts: Pick<HttpParts, 'sandboxes' | 'ru
   app.route({
     method: 'PUT',
     url: '/v1/runs/:id/network',
+    config: { access: 'full' },
     schema: {
       operationId: 'setNetwork',
       summary: 'Change the network policy of a sandbox while it lives',
@@ -21,7 +22,7 @@ export function addPutNetwork(app: App, parts: Pick<HttpParts, 'sandboxes' | 'ru
       response: answers(200, NetworkRecord, [400, 401, 404, 409, 413, 429, 503]),
     },
     handler: async (request) => {
-      const { egress } = await parts.sandboxes.getDriver(request.organizationId, request.params.id);
+      const { egress } = await parts.sandboxes.getDriver(request.reach, request.params.id);
       const { network, warnings } = await readPolicy(request.body, parts);
       await egress.setPolicy(network);
       return buildNetworkRecord(egress.policy, await egress.findCounters(), warnings);

@@ -8,6 +8,7 @@ export function addPutRegistry(app: App, { registries }: Pick<HttpParts, 'regist
   app.route({
     method: 'PUT',
     url: '/v1/registries/:registry',
+    config: { access: 'organization' },
     schema: {
       operationId: 'putRegistry',
       summary: 'Store or replace your credentials for an image registry',

@@ -17,6 +17,7 @@ export function addRestoreRun(
   app.route({
     method: 'POST',
     url: '/v1/runs/restore',
+    config: { access: 'full' },
     schema: {
       operationId: 'restoreSandbox',
       summary: 'Create a sandbox from a snapshot; answers when a first command could run',
@@ -25,17 +26,17 @@ export function addRestoreRun(
       response: answers(201, SandboxRecord, [400, 401, 402, 404, 409, 413, 422, 429, 502, 503]),
     },
     handler: async (request, reply) => {
-      const { organizationId, teamId, body } = request;
+      const { reach, teamId, body } = request;
       const answer = await createOnce(parts, request, reply, {
         body: parts.secretDigest.hide(body),
         newSubjectId: newSandboxId,
         create: async (id) => {
-          const snapshot = await snapshots.get(organizationId, body.snapshot_id);
+          const snapshot = await snapshots.get(reach, body.snapshot_id);
           const egress = await readRequestedEgress(body, parts);
           const restore = { id, snapshot, teamId, request: body, egress };
           return { status: 201, body: await sandboxes.restore(restore) };
         },
-        find: (id) => sandboxes.findSubject(organizationId, id),
+        find: (id) => sandboxes.findSubject(reach, id),
       });
       return reply.code(201).header('location', `/v1/runs/${answer.body.id}`).send(answer.body);
     },

@@ -12,6 +12,7 @@ export function addResumeRun(
   app.route({
     method: 'POST',
     url: '/v1/runs/:id/resume',
+    config: { access: 'full' },
     schema: {
       operationId: 'resumeSandbox',
       summary: 'Bring a hibernated sandbox back, as it was',
@@ -19,8 +20,8 @@ export function addResumeRun(
       body: NoBody,
       response: answers(200, SandboxRecord, [400, 401, 402, 404, 409, 429, 502, 503]),
     },
-    handler: async ({ organizationId, params }) => {
-      const driver = await sandboxes.getDriver(organizationId, params.id);
+    handler: async ({ organizationId, reach, params }) => {
+      const driver = await sandboxes.getDriver(reach, params.id);
       return openRequests.limit(organizationId, () => driver.resume());
     },
   });

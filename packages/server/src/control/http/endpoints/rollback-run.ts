@@ -11,6 +11,7 @@ export function addRollbackRun(
   app.route({
     method: 'POST',
     url: '/v1/runs/:id/rollback',
+    config: { access: 'full' },
     schema: {
       operationId: 'rollBackSandbox',
       summary: 'Put a sandbox back to a snapshot of it or of an ancestor, in place and under the same id',
@@ -21,10 +22,10 @@ export function addRollbackRun(
       body: RollbackRequest,
       response: answers(200, SandboxRecord, [400, 401, 404, 409, 413, 429, 502, 503]),
     },
-    handler: async ({ organizationId, params, body }) => {
-      await sandboxes.get(organizationId, params.id);
-      const snapshot = await snapshots.get(organizationId, body.snapshot_id);
-      return openRequests.limit(organizationId, () => sandboxes.rollback(params.id, snapshot));
+    handler: async ({ organizationId, reach, params, body }) => {
+      await sandboxes.get(reach, params.id);
+      const snapshot = await snapshots.get(reach, body.snapshot_id);
+      return openRequests.limit(organizationId, () => sandboxes.rollback(reach, params.id, snapshot));
     },
   });
 }

@@ -21,7 +21,7 @@ export function addShellWebSocket(app: App, parts: SocketParts): void {
   app.route({
     method: 'GET',
     url: '/v1/runs/:id/shell',
-    config: { credentialInQuery: 'ticket' },
+    config: { access: 'full', credentialInQuery: 'ticket' },
     schema: {
       operationId: 'shellWebSocket',
       summary: 'A shell over a WebSocket that keeps its state from command to command',

@@ -17,7 +17,7 @@ export function addTerminalWebSocket(app: App, parts: SocketParts): void {
   app.route({
     method: 'GET',
     url: '/v1/runs/:id/terminal',
-    config: { credentialInQuery: 'ticket or key' },
+    config: { access: 'full', credentialInQuery: 'ticket or key' },
     schema: {
       operationId: 'terminalWebSocket',
       summary: 'A terminal (PTY) over a WebSocket',

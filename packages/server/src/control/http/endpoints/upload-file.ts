@@ -22,7 +22,7 @@ export function addUploadFile(app: App, { sandboxes, runner, audit, openRequests
     scope.route({
       method: 'POST',
       url: '/v1/runs/:id/files/upload',
-      config: { hasRawBody: true },
+      config: { access: 'full', hasRawBody: true },
       schema: {
         operationId: 'uploadFile',
         summary: 'Write a file: the body is its content, as raw bytes of any content type',
@@ -33,9 +33,9 @@ export function addUploadFile(app: App, { sandboxes, runner, audit, openRequests
         response: answers(200, UploadResult, [400, 401, 404, 409, 429, 502, 503, 507]),
       },
       handler: async (request) => {
-        const { organizationId, query } = request;
+        const { organizationId, reach, query } = request;
         const { id } = request.params;
-        const driver = await sandboxes.getDriver(organizationId, id);
+        const driver = await sandboxes.getDriver(reach, id);
         using stall = watchForStall(request);
         const upload = {
           path: query.path,
