@@ -1,10 +1,16 @@
 import assert from 'node:assert/strict';
 import { inspect } from 'node:util';
 import { afterEach, beforeEach, test } from 'node:test';
+import type { ClientOptions } from './client-options.ts';
 import { Coppice } from './coppice.ts';
 import { LoopbackServer, TEST_KEY, wireRecord } from './testing/loopback-server.ts';
 
-const VARIABLES = ['SANDBOX_API_KEY', 'SANDBOX_BASE_URL'];
+const VARIABLES = [
+  'SANDBOX_API_KEY',
+  'SANDBOX_BASE_URL',
+  'SANDBOX_BASE_URL_TEMPLATE',
+  'SANDBOX_ALLOW_PLAIN_HTTP',
+];
 let saved: (string | undefined)[] = [];
 
 beforeEach(() => {
@@ -37,19 +43,67 @@ test('the key of the environment is sent as bearer, and the option wins over it'
   assert.equal(server.last.headers.authorization, `Bearer ${TEST_KEY}`);
 });
 
-test('the base URL comes from the option, then the environment, then the region of the key', () => {
-  assert.equal(new Coppice({ apiKey: 'cop_live_eu_abc' }).baseUrl, 'https://eu.api.coppice.dev');
-  process.env['SANDBOX_BASE_URL'] = 'http://10.0.0.1:8080/';
-  assert.equal(new Coppice({ apiKey: TEST_KEY }).baseUrl, 'http://10.0.0.1:8080');
-  assert.equal(
-    new Coppice({ apiKey: TEST_KEY, baseUrl: 'https://h/coppice//' }).baseUrl,
-    'https://h/coppice',
-  );
+test('without any address the key goes to this machine and nowhere else, whatever its region', async () => {
+  const urls: string[] = [];
+  const fetch = async (url: string): Promise<Response> => {
+    urls.push(url);
+    return Response.json([]);
+  };
+  for (const apiKey of [TEST_KEY, 'cop_live_eu_abc', 'anything']) {
+    const client = new Coppice({ apiKey, fetch });
+    assert.equal(client.baseUrl, 'http://127.0.0.1:8080');
+    await client.images.list();
+  }
+  assert.deepEqual([...new Set(urls)], ['http://127.0.0.1:8080/v1/images']);
+  process.env['SANDBOX_BASE_URL'] = '';
+  assert.equal(new Coppice({ apiKey: TEST_KEY, baseUrl: '' }).baseUrl, 'http://127.0.0.1:8080');
 });
 
-test('a key that names no region needs a base URL', () => {
-  assert.throws(() => new Coppice({ apiKey: 'cop_live_us.evil.example_x' }), /baseUrl/);
-  assert.doesNotThrow(() => new Coppice({ apiKey: 'anything', baseUrl: 'http://127.0.0.1:1' }));
+test('in a page without an environment the default is this machine as well', () => {
+  const { process } = globalThis;
+  Reflect.deleteProperty(globalThis, 'process');
+  try {
+    assert.equal(new Coppice({ apiKey: TEST_KEY }).baseUrl, 'http://127.0.0.1:8080');
+  } finally {
+    globalThis.process = process;
+  }
+});
+
+test('the base URL comes from the option, the environment, the template, in this order', () => {
+  const apiKey = 'cop_live_eu_abc';
+  const urlOf = (options: ClientOptions = {}): string => new Coppice({ apiKey, ...options }).baseUrl;
+  process.env['SANDBOX_BASE_URL_TEMPLATE'] = 'https://{region}.env.example/{region}/';
+  assert.equal(urlOf(), 'https://eu.env.example/eu');
+  const template = { baseUrlTemplate: 'https://{region}.option.example' };
+  assert.equal(urlOf(template), 'https://eu.option.example');
+  process.env['SANDBOX_BASE_URL'] = 'https://10.0.0.1:8443/';
+  assert.equal(urlOf(template), 'https://10.0.0.1:8443');
+  assert.equal(urlOf({ ...template, baseUrl: 'https://h/coppice//' }), 'https://h/coppice');
+});
+
+test('a template needs a place for the region, and a key that names one', () => {
+  const baseUrlTemplate = 'https://{region}.api.example';
+  const odd = { apiKey: 'cop_live_us.evil.example_x', baseUrlTemplate };
+  assert.throws(() => new Coppice(odd), /names no region for baseUrlTemplate.*SANDBOX_BASE_URL/);
+  assert.doesNotThrow(() => new Coppice({ ...odd, baseUrl: 'http://127.0.0.1:1' }));
+  process.env['SANDBOX_BASE_URL_TEMPLATE'] = 'https://api.example';
+  assert.throws(() => new Coppice({ apiKey: TEST_KEY }), /SANDBOX_BASE_URL_TEMPLATE must hold \{region\}/);
+});
+
+test('a key goes over plain HTTP to this machine only, unless that is allowed', () => {
+  const apiKey = TEST_KEY;
+  for (const host of ['127.0.0.1', '127.8.8.8', '[::1]', 'localhost:8080', 'coppice.localhost', '2130706433'])
+    assert.doesNotThrow(() => new Coppice({ apiKey, baseUrl: `http://${host}` }), host);
+  for (const host of ['10.0.0.1', 'h', '[::2]', 'localhost.example', '127.0.0.1.example', '128.0.0.1']) {
+    const baseUrl = `http://${host}`;
+    assert.throws(() => new Coppice({ apiKey, baseUrl }), /baseUrl: .*plain HTTP.*allowPlainHttp/, host);
+    assert.doesNotThrow(() => new Coppice({ apiKey, baseUrl, allowPlainHttp: true }), host);
+  }
+  process.env['SANDBOX_BASE_URL'] = 'http://coppice.internal:8080';
+  assert.throws(() => new Coppice({ apiKey }), /SANDBOX_BASE_URL: .*SANDBOX_ALLOW_PLAIN_HTTP/);
+  process.env['SANDBOX_ALLOW_PLAIN_HTTP'] = 'true';
+  assert.equal(new Coppice({ apiKey }).baseUrl, 'http://coppice.internal:8080');
+  assert.throws(() => new Coppice({ apiKey, allowPlainHttp: false }), /plain HTTP/);
 });
 
 test('a base URL that cannot be used is refused', () => {
@@ -82,12 +136,12 @@ test('a fetch of your own is used for every call', async () => {
   const urls: string[] = [];
   const client = new Coppice({
     apiKey: TEST_KEY,
-    baseUrl: 'http://mock',
+    baseUrl: 'https://mock',
     fetch: async (url) => {
       urls.push(url);
       return Response.json([]);
     },
   });
   await client.images.list();
-  assert.deepEqual(urls, ['http://mock/v1/images']);
+  assert.deepEqual(urls, ['https://mock/v1/images']);
 });

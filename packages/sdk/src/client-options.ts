@@ -1,3 +1,5 @@
+import { resolveBaseUrl } from './base-url.ts';
+import { readEnvironment } from './environment.ts';
 import type { WebSocketConstructor } from './web-socket.ts';
 
 /** The part of `fetch` that the client uses, so that a test or a proxy can stand in for it. */
@@ -8,10 +10,20 @@ export interface ClientOptions {
   /** API key, `cop_live_<region>_<rest>`. Default: the environment variable `SANDBOX_API_KEY`. */
   apiKey?: string | undefined;
   /**
-   * Address of the service, for example `http://127.0.0.1:8080`. Default: `SANDBOX_BASE_URL`, else
-   * {@link DEFAULT_BASE_URL_TEMPLATE} with the region of the key.
+   * Address of the service, for example `https://sandboxes.example.com`. Default: `SANDBOX_BASE_URL`, else
+   * `baseUrlTemplate`, else {@link DEFAULT_BASE_URL}.
    */
   baseUrl?: string | undefined;
+  /**
+   * Address of the service in the region of the key, for example `https://{region}.api.example.com`. It counts only
+   * when neither `baseUrl` nor `SANDBOX_BASE_URL` is set. Default: `SANDBOX_BASE_URL_TEMPLATE`.
+   */
+  baseUrlTemplate?: string | undefined;
+  /**
+   * Sends the key over plain HTTP to hosts other than this machine, too. For networks that are encrypted below HTTP,
+   * such as a VPN. Default: whether `SANDBOX_ALLOW_PLAIN_HTTP` is `true`.
+   */
+  allowPlainHttp?: boolean | undefined;
   /** Stands in for the global `fetch`. */
   fetch?: FetchFunction | undefined;
   /** Stands in for the global `WebSocket`; where there is none, the package `ws` is used if it is installed. */
@@ -27,9 +39,6 @@ export interface CallOptions {
   /** Aborts the call; it rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
 }
-
-/** Used when neither `baseUrl` nor `SANDBOX_BASE_URL` is given. */
-export const DEFAULT_BASE_URL_TEMPLATE = 'https://{region}.api.coppice.dev';
 
 export const DEFAULT_TIMEOUT_MS = 60_000;
 export const DEFAULT_MAX_RETRIES = 3;
@@ -50,7 +59,7 @@ export function resolveClientOptions(options: ClientOptions): ResolvedClientOpti
   const apiKey = resolveApiKey(options.apiKey);
   return {
     apiKey,
-    baseUrl: resolveBaseUrl(options.baseUrl, apiKey),
+    baseUrl: resolveBaseUrl(options, apiKey),
     // Looked up at each call: `fetch` must not lose its `this`, and a patched global is honoured.
     fetch: options.fetch ?? ((url, init) => globalThis.fetch(url, init)),
     WebSocket: options.WebSocket,
@@ -71,38 +80,7 @@ function resolveApiKey(option: string | undefined): string {
   return apiKey;
 }
 
-function resolveBaseUrl(option: string | undefined, apiKey: string): string {
-  const given = option ?? readEnvironment('SANDBOX_BASE_URL');
-  if (given !== undefined && given !== '') return parseBaseUrl(given);
-  const region = /^cop_live_([a-z0-9-]+)_[A-Za-z0-9]+$/.exec(apiKey)?.[1];
-  if (region === undefined) {
-    throw new TypeError(
-      'apiKey is not of the form cop_live_<region>_<rest>, so it names no region: pass baseUrl or set SANDBOX_BASE_URL',
-    );
-  }
-  return DEFAULT_BASE_URL_TEMPLATE.replace('{region}', region);
-}
-
-function parseBaseUrl(text: string): string {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url === undefined || !/^https?:$/.test(url.protocol)) {
-    throw new TypeError(
-      `baseUrl must be an http or https address such as http://127.0.0.1:8080, not ${text}`,
-    );
-  }
-  if (url.username !== '' || url.password !== '' || url.search !== '' || url.hash !== '') {
-    throw new TypeError('baseUrl must not hold a user, a password, a query or a fragment');
-  }
-  return `${url.origin}${url.pathname}`.replace(/\/+$/, '');
-}
-
 function requireRange(name: string, value: number, minimum: number): number {
   if (Number.isFinite(value) && value >= minimum) return value;
   throw new TypeError(`${name} must be a number of at least ${minimum}`);
-}
-
-/** Node, Bun and Deno show the environment as `process.env`; a browser has none. */
-function readEnvironment(name: string): string | undefined {
-  const { process } = globalThis as { process?: { env?: Record<string, string | undefined> } };
-  return process?.env?.[name];
 }

@@ -6,11 +6,11 @@ export type {
   StatementSums,
   Usage,
 } from './billing.ts';
+export { DEFAULT_BASE_URL } from './base-url.ts';
 export type { BuildProgress } from './build-events.ts';
 export type { AuditOptions } from './audit.ts';
 export { parseAuditLine } from './audit-entry.ts';
 export type { AuditEntry, AuditHead } from './audit-entry.ts';
-export { DEFAULT_BASE_URL_TEMPLATE } from './client-options.ts';
 export type { CallOptions, ClientOptions, FetchFunction } from './client-options.ts';
 export type { OutputChunk, OutputListeners } from './collected-output.ts';
 export type { CommandStdin } from './command-stdin.ts';
