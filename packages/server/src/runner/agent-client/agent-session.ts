@@ -86,7 +86,10 @@ export class AgentSession {
         maxHeaderListSize: 16_384,
       },
     });
-    session.once('connect', () => session.setLocalWindowSize(CONNECTION_WINDOW_BYTES));
+    // The event comes a moment later: a session that was closed meanwhile would throw, and end the runner.
+    session.once('connect', () => {
+      if (!session.destroyed) session.setLocalWindowSize(CONNECTION_WINDOW_BYTES);
+    });
     const ports = undo.move();
     const close = (): void => {
       session.destroy();

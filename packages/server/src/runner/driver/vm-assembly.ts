@@ -32,10 +32,9 @@ import { giveTo, type VmAccounts } from '../vmm/vm-accounts.ts';
 import type { SavedState, VmHandle, Vmm } from '../vmm/vmm.ts';
 import type { StepTimer } from './step-timer.ts';
 import { enterStep } from './steps.ts';
-import type { AgentCounters, VmDriver } from './vm-driver.ts';
+import { OPENING_TIMEOUT_MS, type AgentCounters, type VmDriver } from './vm-driver.ts';
 import { buildPlaceholders, toEgressRecord } from './vm-egress.ts';
 
-const FIRST_ANSWER_TIMEOUT_MS = 30_000;
 /** How long a sandbox without rules waits for the egress process. */
 const UNRULED_TIMEOUT_MS = 500;
 
@@ -178,7 +177,7 @@ export class VmAssembler {
     await enterStep('create.continue');
     await vm.continue();
     await enterStep('create.agent');
-    const session = await driver.session(FIRST_ANSWER_TIMEOUT_MS);
+    const session = await driver.session(OPENING_TIMEOUT_MS);
     const clock = await compareClock(session);
     timer.end('agent');
     return clock;
@@ -187,7 +186,7 @@ export class VmAssembler {
   /** Gives an assembled VM to the sandbox that its driver now names. */
   async wake(assembled: AssembledVm, timer: StepTimer): Promise<void> {
     const { driver, record } = assembled;
-    const session = await driver.session(FIRST_ANSWER_TIMEOUT_MS);
+    const session = await driver.session(OPENING_TIMEOUT_MS);
     const { image } = assembled.blueprint;
     const vmId = driver.info.id;
     const generation = driver.nextResume();
@@ -215,7 +214,7 @@ export class VmAssembler {
 
   /** Makes a VM of the pool as quick as one that has served before. */
   async rehearse({ driver, blueprint, slot }: AssembledVm): Promise<void> {
-    const session = await driver.session(FIRST_ANSWER_TIMEOUT_MS);
+    const session = await driver.session(OPENING_TIMEOUT_MS);
     await rehearse(session, {
       generation: driver.nextResume(),
       image: blueprint.image.config,

@@ -1,4 +1,9 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
@@ -6,6 +11,8 @@ import { pino } from 'pino';
 import { BUILTIN_SERVICES } from '../../lib/credential-services/builtin-services.ts';
 import type { VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
 import type { GroupUsage } from '../confinement/cgroup-usage.ts';
+import { DeadlineError } from '../../lib/deadline.ts';
+import { encodeCtlFrame } from '../agent-client/ctl-port.ts';
 import { findIdentity, type ProcessIdentity } from '../vmm/host-process.ts';
 import type { VmEnding, VmHandle } from '../vmm/vmm.ts';
 import { OverlayChain } from '../disk/overlay-chain.ts';
@@ -28,7 +35,7 @@ const info = (): VmInfo => ({
 /** Stands in for a VM at the seam `VmHandle`; it has no process. */
 class StandInVm implements VmHandle {
   identity: ProcessIdentity = { pid: 1, startTicks: 0 };
-  readonly socketDirectory = '/nowhere';
+  socketDirectory = '/nowhere';
   readonly #ended = Promise.withResolvers<VmEnding>();
   readonly ended = this.#ended.promise;
   readonly calls: string[] = [];
@@ -390,4 +397,47 @@ test('changes of what it may send are made one after the other, on disk first an
     driver.changeEgress(NO_RULES, async () => undefined),
     { code: 'invalid_state' },
   );
+});
+
+/** Ports of a guest whose agent answers no opening before the test says so. */
+async function listenAsAgent(
+  directory: string,
+): Promise<AsyncDisposable & { opened: Promise<Socket>; answer: (generation: number) => Promise<void> }> {
+  const sockets: Socket[] = [];
+  const opened = Promise.withResolvers<Socket>();
+  const servers = ['ctl', 'data'].map((name) =>
+    createServer((socket) => {
+      sockets.push(socket);
+      socket.on('error', () => undefined);
+      if (name === 'ctl') socket.once('data', () => opened.resolve(socket));
+    }).listen(join(directory, name)),
+  );
+  await Promise.all(servers.map((server) => once(server, 'listening')));
+  return {
+    opened: opened.promise,
+    answer: async (generation) =>
+      void (await opened.promise).write(encodeCtlFrame({ type: 'waiting', generation, protocol: 1 })),
+    [Symbol.asyncDispose]: async () => {
+      for (const socket of sockets) socket.destroy();
+      await Promise.all(servers.map((server) => once(server.close(), 'close')));
+    },
+  };
+}
+
+test('a caller with a short deadline does not end the opening of a session for those with a longer one', async (context) => {
+  const directory = mkdtempSync(join(tmpdir(), 'coppice-session-'));
+  context.after(() => rmSync(directory, { recursive: true }));
+  await using agent = await listenAsAgent(directory);
+  const { driver } = newDriver();
+  const vm = new StandInVm();
+  vm.identity = findIdentity(process.pid)!;
+  vm.socketDirectory = directory;
+  attach(driver, vm);
+  const hasty = driver.session(50);
+  const patient = driver.session();
+  await assert.rejects(hasty, DeadlineError);
+  await agent.answer(driver.counters.session);
+  const session = await patient;
+  assert.equal(await driver.session(50), session);
+  driver.detach();
 });

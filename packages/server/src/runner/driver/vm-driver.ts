@@ -18,6 +18,7 @@ import type { VmRecord } from '../adopt/vm-record.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import { nowUnixNs } from '../agent-client/guest-clock.ts';
 import { TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
+import { SharedSession } from '../agent-client/shared-session.ts';
 import type { GroupUsage } from '../confinement/cgroup-usage.ts';
 import type { OverlayChain } from '../disk/overlay-chain.ts';
 import { isAlive, type ProcessUsage } from '../vmm/host-process.ts';
@@ -27,6 +28,8 @@ import { enterStep } from './steps.ts';
 import { toEgressRecord } from './vm-egress.ts';
 
 const RECONNECT_TIMEOUT_MS = 15_000;
+/** Of each step of an opening that all callers share: as long as the most patient of them waits. */
+export const OPENING_TIMEOUT_MS = 30_000;
 /** Far more than a killed process needs until its monitor is seen to be closed. */
 const GOING_MS = 1000;
 
@@ -77,8 +80,7 @@ export class VmDriver {
   #egress: VmEgress;
   readonly #changes = new SerialQueue();
   #vm: VmHandle | undefined;
-  #session: AgentSession | undefined;
-  #opening: Promise<AgentSession> | undefined;
+  readonly #session = new SharedSession(() => this.#openSession());
   #creation: Promise<unknown> = Promise.resolve();
   #counters: AgentCounters;
   #chain: OverlayChain | undefined;
@@ -208,32 +210,26 @@ export class VmDriver {
   }
 
   /** The session with the agent, opened again when it was lost. */
-  async session(timeoutMs = RECONNECT_TIMEOUT_MS): Promise<AgentSession> {
-    if (this.#session !== undefined && !this.#session.closed) return this.#session;
-    this.#opening ??= this.#openSession(timeoutMs).finally(() => {
-      this.#opening = undefined;
-    });
-    return this.#opening;
+  session(timeoutMs = RECONNECT_TIMEOUT_MS): Promise<AgentSession> {
+    return this.#session.get(timeoutMs);
   }
 
-  async #openSession(timeoutMs: number): Promise<AgentSession> {
+  async #openSession(): Promise<AgentSession> {
     const vm = this.#vm;
     if (vm === undefined || this.#isEnding)
       throw new AppError('guest_unreachable', 'the sandbox has no running VM');
     this.#counters.session += 1;
     const generation = this.#counters.session;
     this.#hooks.note({ generation });
-    const session = await AgentSession.open({
+    return AgentSession.open({
       socketDirectory: vm.socketDirectory,
       generation,
-      timeoutMs,
+      timeoutMs: OPENING_TIMEOUT_MS,
       data: vm.takeDataSocket(),
       assertAlive: () => {
         if (!isAlive(vm.identity)) throw new AppError('guest_unreachable', 'the VM ended');
       },
     });
-    this.#session = session;
-    return session;
   }
 
   get counters(): Readonly<AgentCounters> {
@@ -364,7 +360,7 @@ export class VmDriver {
     this.#end ??= this.#describeEnd(reason);
     await enterStep('end.note');
     this.#hooks.note({ end: this.#end, ...(this.#isRetired ? { retired: true } : {}) });
-    this.#session?.close();
+    this.#session.close();
     this.#chain?.close();
     await enterStep('end.kill');
     await this.#vm?.kill();
@@ -430,7 +426,7 @@ export class VmDriver {
   detach(): void {
     this.#endRetry.stop();
     this.#chain?.close();
-    this.#session?.close();
+    this.#session.close();
     this.#vm?.detach();
   }
 }

@@ -1,0 +1,52 @@
+/**
+ * One session with an agent for all who talk to it, opened when it is needed and again when it was lost. An opening is
+ * shared: it has deadlines of its own, and each caller waits for it with its own deadline, which ends nothing for the others.
+ */
+import { DeadlineError, withDeadline } from '../../lib/deadline.ts';
+import type { AgentSession } from './agent-session.ts';
+
+type Session = Pick<AgentSession, 'closed' | 'close'>;
+
+export class SharedSession<T extends Session = AgentSession> {
+  readonly #open: () => Promise<T>;
+  #session: T | undefined;
+  #opening: Promise<T> | undefined;
+
+  /** `open` rejects with DeadlineError when the agent does not answer in time. */
+  constructor(open: () => Promise<T>) {
+    this.#open = open;
+  }
+
+  /** Throws DeadlineError after `timeoutMs`, or what the opening failed with. */
+  async get(timeoutMs: number): Promise<T> {
+    if (this.#session !== undefined && !this.#session.closed) return this.#session;
+    const left = new AbortController();
+    const opening = this.#join(left.signal);
+    return withDeadline('the session with the agent', timeoutMs, opening, () => left.abort());
+  }
+
+  close(): void {
+    this.#session?.close();
+  }
+
+  /** An opening that another caller began may reach its deadline before this caller does: then the next one is joined. */
+  async #join(left: AbortSignal): Promise<T> {
+    for (;;) {
+      this.#opening ??= this.#openOnce();
+      try {
+        return await this.#opening;
+      } catch (error) {
+        if (!(error instanceof DeadlineError) || left.aborted) throw error;
+      }
+    }
+  }
+
+  async #openOnce(): Promise<T> {
+    try {
+      this.#session = await this.#open();
+      return this.#session;
+    } finally {
+      this.#opening = undefined;
+    }
+  }
+}
