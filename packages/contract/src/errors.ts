@@ -2,7 +2,8 @@
  * The one table of error codes. A code is never reused for another meaning. Docs and the OpenAPI description
  * are generated from or tested against it.
  *
- * `retryable` says whether the same request may succeed later without being changed.
+ * `retryable` says whether the same request may succeed later without being changed. A request that is answered 429 or 503
+ * can be repeated as it is: it was not carried out, it was taken back, or doing it twice is doing it once.
  */
 export const ERRORS = {
   invalid_request: {
@@ -108,6 +109,11 @@ export const ERRORS = {
     status: 503,
     retryable: true,
     summary: 'The service starts or stops, or has paused the sandbox.',
+  },
+  outcome_unknown: {
+    status: 504,
+    retryable: false,
+    summary: 'The request may have been carried out, or may be yet: look before you repeat it.',
   },
 } as const satisfies Record<string, { status: number; retryable: boolean; summary: string }>;
 

@@ -6,6 +6,7 @@
  *
  * A closing entry is missing only where this service died, or where the sandbox's end came first.
  */
+import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { AuditNote } from './audit-chain.ts';
 import type { AuditLog } from './audit-log.ts';
@@ -87,7 +88,7 @@ export class AuditedProcess {
     }
     if (noted.status === 'fulfilled') return process.value;
     process.value.kill();
-    throw noted.reason;
+    throw killedAtOnce(noted.reason);
   }
 
   /** Resolves when the entry is durable: before that nobody may be told. */
@@ -115,4 +116,16 @@ export class AuditedProcess {
     const start_seq = await this.#startSeq;
     await audit.append(id, this.#notes.closing({ exit_code: exitCode, duration_ms, start_seq }));
   }
+}
+
+/** It has run for a moment: whoever takes a refusal for "not started" would run it twice. */
+function killedAtOnce(cause: unknown): unknown {
+  if (!(cause instanceof AppError) || cause.code !== 'unavailable') return cause;
+  return new AppError(
+    'outcome_unknown',
+    'the command was started and killed, as the audit log cannot be written',
+    {
+      cause,
+    },
+  );
 }

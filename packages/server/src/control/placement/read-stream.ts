@@ -23,8 +23,8 @@ export async function readBounded(stream: ClientHttp2Stream, limits: ReadLimits)
 }
 
 /**
- * The chunks of a body. Node ends the readable side quietly when the far end resets the stream with CANCEL, so the
- * reset code is checked: a part is never taken for the whole. Leaving the loop early resets the stream.
+ * The chunks of a body. Node ends the loop quietly when the far end resets the stream with CANCEL, and when it ends the whole
+ * session without an error, so both are checked: a part is never taken for the whole. Leaving the loop early resets the stream.
  */
 async function* readChunks(stream: ClientHttp2Stream, deadlineMs: number): AsyncGenerator<Buffer> {
   const late = new AppError('guest_unreachable', `the answer did not end within ${deadlineMs} ms`);
@@ -77,6 +77,8 @@ export async function* readLines(stream: ClientHttp2Stream, limits: LineLimits):
 
 function isCut(stream: ClientHttp2Stream): boolean {
   return (
-    stream.aborted || (stream.rstCode !== undefined && stream.rstCode !== http2.constants.NGHTTP2_NO_ERROR)
+    stream.aborted ||
+    stream.readableAborted ||
+    (stream.rstCode !== undefined && stream.rstCode !== http2.constants.NGHTTP2_NO_ERROR)
   );
 }

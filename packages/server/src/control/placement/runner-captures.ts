@@ -14,9 +14,8 @@ import {
   type ForkVm,
   type RestoreVm,
 } from '../../lib/runner-protocol.ts';
-import { readBounded } from './read-stream.ts';
 import type { RunnerConnection } from './runner-connection.ts';
-import { CALL_DEADLINE_MS, callJson, get, MAX_BODY_BYTES, send, vmPath } from './runner-json.ts';
+import { callBytes, callJson, get, send, vmPath } from './runner-json.ts';
 
 const REMOVE_DEADLINE_MS = 60_000;
 
@@ -74,8 +73,7 @@ export class RunnerCaptures {
     const path = `/captures/${encodeURIComponent(captureId)}`;
     try {
       const request = { method: 'DELETE', path, headDeadlineMs: REMOVE_DEADLINE_MS } as const;
-      const { stream } = await this.#connection.request(request);
-      await readBounded(stream, { maxBytes: MAX_BODY_BYTES, deadlineMs: CALL_DEADLINE_MS });
+      await callBytes(this.#connection, request);
     } catch (error) {
       if (!(error instanceof AppError && error.code === 'not_found')) throw error;
     }

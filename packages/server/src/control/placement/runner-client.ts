@@ -1,6 +1,7 @@
 /**
  * The runner, as control sees it (docs/reference/runner-protocol.md). Every call has a deadline and parses what comes
- * back; errors are AppErrors by the runner's own codes, `unavailable` when it cannot be reached.
+ * back; errors are AppErrors by the runner's own codes, `unavailable` when it was not asked, and
+ * `outcome_unknown` when it was and did not answer.
  */
 import type { ClientHttp2Stream } from 'node:http2';
 import type { Readable } from 'node:stream';
@@ -23,19 +24,12 @@ import type { RegistryLogin } from '../registries/registries.ts';
 import { RunnerCaptures } from './runner-captures.ts';
 import { fromGuest } from './runner-error.ts';
 import type { RunnerAnswer, RunnerConnection, RunnerRequest } from './runner-connection.ts';
-import {
-  CALL_DEADLINE_MS,
-  callJson,
-  get,
-  MAX_BODY_BYTES,
-  parseRunnerJson,
-  send,
-  vmPath,
-} from './runner-json.ts';
+import { callBytes, callJson, get, parseRunnerJson, send, vmPath } from './runner-json.ts';
 import { readBounded, readLines } from './read-stream.ts';
 
 const DELETE_DEADLINE_MS = 30_000;
 const AGENT_HEAD_DEADLINE_MS = 30_000;
+const MAX_RESULT_BYTES = 64 << 10;
 /** A directory of 100 000 entries with usual names is about 18 MB. */
 const MAX_LISTING_BYTES = 32 << 20;
 const MAX_LINE_BYTES = 1 << 20;
@@ -82,7 +76,8 @@ export class RunnerClient {
 
   /** Holds a place for a create that follows at once. Throws `invalid_request` or `capacity` when there is none. */
   async admitVm(id: string, vm: CreateVm): Promise<void> {
-    await callJson(this.#connection, send('POST', `${vmPath(id)}/admission`, vm), z.object({}));
+    const request = send('POST', `${vmPath(id)}/admission`, vm);
+    await callJson(this.#connection, { ...request, isRepeatable: true }, z.object({}));
   }
 
   /** Resolves when a first command could run. The same id again joins the create under way. */
@@ -93,8 +88,8 @@ export class RunnerClient {
 
   /** Resolves when it is in force, for connections that are open, too. */
   async setEgress(id: string, egress: VmEgress): Promise<void> {
-    const { stream } = await this.#connection.request(send('PUT', egressPath(id), egress));
-    await readBounded(stream, { maxBytes: MAX_BODY_BYTES, deadlineMs: CALL_DEADLINE_MS });
+    const request = send('PUT', egressPath(id), egress);
+    await callBytes(this.#connection, { ...request, isRepeatable: true });
   }
 
   getEgressCounters(id: string): Promise<EgressCounters> {
@@ -129,6 +124,7 @@ export class RunnerClient {
       path: `${vmPath(id)}/agent/tunnel?port=${port}`,
       body: 'written by the caller',
       headDeadlineMs: AGENT_HEAD_DEADLINE_MS,
+      isRepeatable: true,
     });
     return answer.stream;
   }
@@ -146,7 +142,7 @@ export class RunnerClient {
       headDeadlineMs: deadlineMs,
       signal,
     });
-    return parseGuestBody(answer, UploadResult, MAX_BODY_BYTES);
+    return parseGuestBody(answer, UploadResult, MAX_RESULT_BYTES);
   }
 
   /** 200 or 206 with the content as the stream. */
@@ -176,7 +172,7 @@ export class RunnerClient {
   async *prepareImage(image: string, login?: RegistryLogin): AsyncGenerator<PrepareProgress> {
     const prepare: PrepareImage = { image, access: revealAccess({ login }) };
     const request = send('POST', '/images/prepare', prepare, AGENT_HEAD_DEADLINE_MS);
-    const { stream } = await this.#connection.request(request);
+    const { stream } = await this.#connection.request({ ...request, isRepeatable: true });
     const limits = { maxLineBytes: MAX_LINE_BYTES, idleDeadlineMs: PREPARE_IDLE_MS };
     yield* parseLines(readLines(stream, limits), PrepareProgress);
   }
@@ -190,8 +186,8 @@ export class RunnerClient {
 
   /** Lets the runner forget events up to this one: only when they are committed. */
   async acknowledgeEvents({ generation, seq }: EventPlace): Promise<void> {
-    const { stream } = await this.#connection.request(send('POST', '/events/ack', { generation, seq }));
-    await readBounded(stream, { maxBytes: MAX_BODY_BYTES, deadlineMs: CALL_DEADLINE_MS });
+    const ack = send('POST', '/events/ack', { generation, seq });
+    await callBytes(this.#connection, { ...ack, isRepeatable: true });
   }
 
   async #guest(request: RunnerRequest): Promise<RunnerAnswer> {

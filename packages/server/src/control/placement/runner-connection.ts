@@ -7,7 +7,7 @@ import { connect as connectSocket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
-import { errorFromAnswer, unreachable } from './runner-error.ts';
+import { errorFromAnswer, unheard, unreachable } from './runner-error.ts';
 
 const CONNECT_DEADLINE_MS = 5_000;
 const STREAM_WINDOW_BYTES = 256 << 10;
@@ -26,6 +26,11 @@ export interface RunnerRequest {
   headDeadlineMs: number;
   /** Gives the request up before its answer's head is there; its reason is the error if it is an AppError. */
   signal?: AbortSignal;
+  /**
+   * Doing it twice is doing it once, also for whoever asked control for it: when no answer comes it may be asked for
+   * again. Default: of GET and DELETE.
+   */
+  isRepeatable?: boolean;
 }
 
 export interface RunnerAnswer {
@@ -88,6 +93,7 @@ export class RunnerConnection implements Disposable {
     );
     session.once('connect', () => {
       clearTimeout(timer);
+      if (session.destroyed) return;
       session.setLocalWindowSize(SESSION_WINDOW_BYTES);
       resolve(session);
     });
@@ -142,13 +148,33 @@ function pipeBody(body: Readable, stream: ClientHttp2Stream): void {
   });
 }
 
+function isRepeatable({
+  method,
+  isRepeatable = method === 'GET' || method === 'DELETE',
+}: RunnerRequest): boolean {
+  return isRepeatable;
+}
+
 /** Who did not answer: the agent in a guest, or the runner itself. */
-function unanswered(path: string, deadlineMs: number): AppError {
-  const isGuest = path.includes('/agent/');
-  return new AppError(
-    isGuest ? 'guest_unreachable' : 'unavailable',
-    `the ${isGuest ? 'sandbox' : 'runner of this machine'} gave no answer within ${deadlineMs} ms; try again`,
-  );
+function unanswered(request: RunnerRequest): AppError {
+  const isGuest = request.path.includes('/agent/');
+  const what = `the ${isGuest ? 'sandbox' : 'runner of this machine'} gave no answer within ${request.headDeadlineMs} ms`;
+  if (isRepeatable(request))
+    return new AppError(isGuest ? 'guest_unreachable' : 'unavailable', `${what}; try again`);
+  if (!isGuest) return unheard(what);
+  return new AppError('guest_unreachable', `${what}; whether the request was carried out is not known`);
+}
+
+/** The connection, or the stream, ended when the request was under way. */
+export function cutOff(request: RunnerRequest, cause: unknown): AppError {
+  return isRepeatable(request)
+    ? unreachable(cause)
+    : unheard('the connection to the runner of this machine broke', cause);
+}
+
+/** https://www.rfc-editor.org/rfc/rfc9113#section-8.7: nothing of the request was looked at. */
+function isRefused({ rstCode }: ClientHttp2Stream): boolean {
+  return rstCode === http2.constants.NGHTTP2_REFUSED_STREAM;
 }
 
 function waitForHead(stream: ClientHttp2Stream, request: RunnerRequest): Promise<IncomingHttpHeaders> {
@@ -162,10 +188,12 @@ function waitForHead(stream: ClientHttp2Stream, request: RunnerRequest): Promise
     const reason: unknown = signal?.reason;
     give(reason instanceof AppError ? reason : new AppError('unavailable', 'the request was given up'));
   };
-  const timer = setTimeout(() => give(unanswered(request.path, headDeadlineMs)), headDeadlineMs);
+  const timer = setTimeout(() => give(unanswered(request)), headDeadlineMs);
   stream.once('response', resolve);
-  stream.once('error', (error) => reject(unreachable(error)));
-  stream.once('close', () => reject(unreachable(new Error(`the stream ended with code ${stream.rstCode}`))));
+  stream.once('error', (error) => reject(isRefused(stream) ? unreachable(error) : cutOff(request, error)));
+  stream.once('close', () =>
+    reject(cutOff(request, new Error(`the stream ended with code ${stream.rstCode}`))),
+  );
   if (signal?.aborted === true) abort();
   signal?.addEventListener('abort', abort, { once: true });
   return promise.finally(() => {

@@ -23,10 +23,35 @@ export async function errorFromAnswer(status: number, stream: ClientHttp2Stream)
   return parseError(status, text);
 }
 
-/** The runner is away: not started, restarting, or its connection broke. */
+/** The runner is away, not started or restarting: it has not been asked. */
 export function unreachable(cause?: unknown): AppError {
   if (cause instanceof AppError) return cause;
   return new AppError('unavailable', 'the runner of this machine cannot be reached; try again', { cause });
+}
+
+/** No answer came to a request that was sent. It may be carried out all the same, now or later. */
+export function unheard(what: string, cause?: unknown): AppError {
+  if (cause instanceof AppError) return cause;
+  return new AppError('outcome_unknown', `${what}; whether the request was carried out is not known`, {
+    cause,
+  });
+}
+
+/** Nothing is known of what was asked for: it was not begun, or it may have been. */
+export function isUnanswered(error: unknown): error is AppError {
+  return error instanceof AppError && (error.code === 'unavailable' || error.code === 'outcome_unknown');
+}
+
+/** For what has been taken back: it may be asked for again, whatever became of it. */
+export function takenBack(error: unknown, what: string): unknown {
+  if (!(error instanceof AppError) || error.code !== 'outcome_unknown') return error;
+  return new AppError(
+    'unavailable',
+    `the runner of this machine gave no answer, and ${what} was given up; try again`,
+    {
+      cause: error,
+    },
+  );
 }
 
 /** What a guest may be blamed for. Its agent cannot make the service answer 401 or 429. */
@@ -41,6 +66,7 @@ const GUEST_CODES: ReadonlySet<ErrorCode> = new Set([
   'port_unreachable',
   'disk_full',
   'unavailable',
+  'outcome_unknown',
 ]);
 
 /** Narrows an error of a request that was piped to the agent to the codes that can be meant. */

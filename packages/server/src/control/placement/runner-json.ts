@@ -2,10 +2,10 @@
 import { AppError } from '@coppice/contract';
 import type { z } from 'zod';
 import { readBounded } from './read-stream.ts';
-import type { RunnerConnection, RunnerRequest } from './runner-connection.ts';
+import { cutOff, type RunnerConnection, type RunnerRequest } from './runner-connection.ts';
 
 export const CALL_DEADLINE_MS = 10_000;
-export const MAX_BODY_BYTES = 8 << 20;
+const MAX_BODY_BYTES = 8 << 20;
 
 const JSON_HEADERS = { 'content-type': 'application/json' };
 
@@ -14,9 +14,21 @@ export async function callJson<T>(
   request: RunnerRequest,
   schema: z.ZodType<T>,
 ): Promise<T> {
+  const text = (await callBytes(connection, request)).toString('utf8');
+  // A runner that stops ends its streams without an error: a part of an object is no JSON.
+  if (!isJson(text))
+    throw cutOff(request, new Error(`the answer of the runner ends after ${text.length} characters`));
+  return parseRunnerJson(text, schema);
+}
+
+/** The body of an answer; an error like that of a lost connection when it does not come whole and in time. */
+export async function callBytes(connection: RunnerConnection, request: RunnerRequest): Promise<Buffer> {
   const { stream } = await connection.request(request);
-  const bytes = await readBounded(stream, { maxBytes: MAX_BODY_BYTES, deadlineMs: CALL_DEADLINE_MS });
-  return parseRunnerJson(bytes.toString('utf8'), schema);
+  try {
+    return await readBounded(stream, { maxBytes: MAX_BODY_BYTES, deadlineMs: CALL_DEADLINE_MS });
+  } catch (error) {
+    throw cutOff(request, new Error('the answer of the runner was cut off', { cause: error }));
+  }
 }
 
 export function get(path: string): RunnerRequest {
@@ -41,5 +53,14 @@ export function parseRunnerJson<T>(text: string, schema: z.ZodType<T>): T {
     return schema.parse(JSON.parse(text));
   } catch (error) {
     throw new AppError('internal', 'the runner sent what its protocol does not allow', { cause: error });
+  }
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
   }
 }

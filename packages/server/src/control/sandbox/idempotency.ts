@@ -4,7 +4,8 @@
  *
  * A key is written before the work, with the id of its subject (a sandbox, a fork, a snapshot), and completed after it.
  * One found incomplete with nobody at work belonged to a control that was killed: what there is of the subject tells
- * whether there is an answer to give, or to begin again. Errors that a retry may overcome are not kept.
+ * whether there is an answer to give, or to begin again; so is one whose outcome nobody knows yet. Errors that a retry may
+ * overcome are not kept.
  */
 import { createHash } from 'node:crypto';
 import { AppError, ERRORS, isErrorCode } from '@coppice/contract';
@@ -119,6 +120,7 @@ export class Idempotency {
   }
 
   async #settleError(request: Key, error: unknown): Promise<void> {
+    if (error instanceof AppError && error.code === 'outcome_unknown') return;
     if (error instanceof AppError && !ERRORS[error.code].retryable) {
       const { status, code, message } = error;
       await this.#complete(request, { status, body: { code, message } });

@@ -3,6 +3,7 @@ import { AppError, findTransition, type SandboxRecord } from '@coppice/contract'
 import type { AuditLog } from '../audit/audit-log.ts';
 import { noteForked } from '../audit/note-forked.ts';
 import type { SandboxRow } from '../db/tables.ts';
+import { takenBack } from '../placement/runner-error.ts';
 import { buildCreatedNote } from './new-row.ts';
 import { enterRecordStep } from './steps.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
@@ -69,7 +70,8 @@ export class SandboxBoot {
     } catch (error) {
       await this.#live.inTurn(() => this.#live.handleEvent('start_failed', 'create_failed'));
       this.#vm.removeLater();
-      throw this.#live.row.status === 'destroyed' ? endedMeanwhile(this.#live.row, error) : error;
+      if (this.#live.row.status === 'destroyed') throw endedMeanwhile(this.#live.row, error);
+      throw takenBack(error, 'the create');
     }
   }
 

@@ -1,5 +1,6 @@
 /** How a sandbox is hibernated and resumed, and how it is found out what of it was done when nobody saw it done. */
 import { AppError, findTransition, type SandboxRecord } from '@coppice/contract';
+import { isUnanswered } from '../placement/runner-error.ts';
 import type { SandboxEgress } from './sandbox-egress.ts';
 import { buildHibernated, buildResumed, HIBERNATED, RESUMED } from './hibernation.ts';
 import { newHibernationId } from './ids.ts';
@@ -95,7 +96,7 @@ export class SandboxHibernation {
 
   /** Without an answer nothing is known: the reconciler will see what became of it. */
   async #settleFailed(error: unknown): Promise<void> {
-    if (error instanceof AppError && error.code === 'unavailable') throw error;
+    if (isUnanswered(error)) throw error;
     const isThere = await this.#vm.isThere();
     await this.#live.inTurn(async () => {
       if (this.#live.row.status !== 'running') return;

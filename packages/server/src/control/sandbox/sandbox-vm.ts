@@ -5,6 +5,7 @@ import type { Logger } from 'pino';
 import type { EgressCounters, VmEgress } from '../../lib/egress-protocol.ts';
 import type { CaptureInfo, ForkedVms, RolledBackVm, VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
 import type { NewVm, RunnerClient } from '../placement/runner-client.ts';
+import { isUnanswered } from '../placement/runner-error.ts';
 
 const RETRY_DELAY_MS = 250;
 
@@ -121,21 +122,23 @@ export class SandboxVm {
 
   /**
    * What the runner has begun goes on when the connection breaks, and is joined by asking again with the same ids: a
-   * short outage is not seen by the caller.
+   * short outage is not seen by the caller. Throws `outcome_unknown` when one of the attempts may have reached the runner.
    */
   async #insist<T>(deadlineMs: number, attempt: (leftMs: number) => Promise<T>): Promise<T> {
     const end = performance.now() + deadlineMs;
     let outageEnd: number | undefined;
+    let unheard: AppError | undefined;
     for (;;) {
       const attemptedAt = performance.now();
       try {
         return await attempt(Math.max(1, end - attemptedAt));
       } catch (error) {
-        if (!(error instanceof AppError) || error.code !== 'unavailable') throw error;
+        if (!isUnanswered(error)) throw error;
+        if (error.code === 'outcome_unknown') unheard = error;
         // An attempt that lasted had reached the runner: the outage begins with its end.
         if (performance.now() - attemptedAt > 2 * RETRY_DELAY_MS) outageEnd = undefined;
         outageEnd ??= performance.now() + this.#limits.runnerOutageDeadlineMs;
-        if (performance.now() > Math.min(end, outageEnd)) throw error;
+        if (performance.now() > Math.min(end, outageEnd)) throw unheard ?? error;
         this.#log.warn('the runner went away in the middle of an operation; asking again');
         await delay(RETRY_DELAY_MS);
       }

@@ -14,6 +14,7 @@ import type { AuditLog } from '../audit/audit-log.ts';
 import type { LimitsOf } from '../limits/organization-limits.ts';
 import type { SandboxRow, SnapshotRow } from '../db/tables.ts';
 import type { RunnerCaptures } from '../placement/runner-captures.ts';
+import { takenBack } from '../placement/runner-error.ts';
 import type { Clock } from '../sandbox/clock.ts';
 import type { Subject } from '../sandbox/idempotency.ts';
 import type { SandboxDriver } from '../sandbox/sandbox-driver.ts';
@@ -64,7 +65,7 @@ export class Snapshots {
         } catch (error) {
           // Also when it was completed unheard: whoever asked is told that it was not.
           await this.#eraseOrLeave(id, ['creating', 'ready']);
-          throw error;
+          throw takenBack(error, 'the snapshot');
         }
       }),
     );

@@ -27,7 +27,7 @@ export function addExecStream(app: App, { sandboxes, runner, audit, openRequests
       params: SandboxParams,
       querystring: z.strictObject({ encoding: OutputEncoding.default('utf8') }),
       body: ExecRequest,
-      response: answers(200, ExecFrame, [400, 401, 404, 409, 413, 429, 502, 503]),
+      response: answers(200, ExecFrame, [400, 401, 404, 409, 413, 429, 502, 503, 504]),
     },
     handler: async (request, reply) => {
       const { organizationId, reach, body } = request;

@@ -25,7 +25,7 @@ export function addExec(app: App, parts: Parts): void {
         'broken off in the middle of the body, after an error object.',
       params: SandboxParams,
       body: ExecRequest,
-      response: answers(200, ExecResponse, [400, 401, 404, 409, 413, 429, 502, 503]),
+      response: answers(200, ExecResponse, [400, 401, 404, 409, 413, 429, 502, 503, 504]),
     },
     handler: async (request, reply) => {
       const { organizationId, reach, body } = request;

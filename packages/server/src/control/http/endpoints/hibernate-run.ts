@@ -18,7 +18,7 @@ export function addHibernateRun(
       summary: 'Save a sandbox to disk and give back its memory and processors; it costs nothing meanwhile',
       params: SandboxParams,
       body: NoBody,
-      response: answers(200, SandboxRecord, [400, 401, 404, 409, 429, 502, 503]),
+      response: answers(200, SandboxRecord, [400, 401, 404, 409, 429, 502, 503, 504]),
     },
     handler: async ({ organizationId, reach, params }) => {
       const driver = await sandboxes.getDriver(reach, params.id);

@@ -18,7 +18,7 @@ export function addResumeRun(
       summary: 'Bring a hibernated sandbox back, as it was',
       params: SandboxParams,
       body: NoBody,
-      response: answers(200, SandboxRecord, [400, 401, 402, 404, 409, 429, 502, 503]),
+      response: answers(200, SandboxRecord, [400, 401, 402, 404, 409, 429, 502, 503, 504]),
     },
     handler: async ({ organizationId, reach, params }) => {
       const driver = await sandboxes.getDriver(reach, params.id);

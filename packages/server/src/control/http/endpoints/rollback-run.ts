@@ -20,7 +20,7 @@ export function addRollbackRun(
         'as it was.',
       params: SandboxParams,
       body: RollbackRequest,
-      response: answers(200, SandboxRecord, [400, 401, 404, 409, 413, 429, 502, 503]),
+      response: answers(200, SandboxRecord, [400, 401, 404, 409, 413, 429, 502, 503, 504]),
     },
     handler: async ({ organizationId, reach, params, body }) => {
       await sandboxes.get(reach, params.id);

@@ -30,7 +30,7 @@ export function addUploadFile(app: App, { sandboxes, runner, audit, openRequests
         body: CONTENT,
         params: SandboxParams,
         querystring: UploadQuery,
-        response: answers(200, UploadResult, [400, 401, 404, 409, 429, 502, 503, 507]),
+        response: answers(200, UploadResult, [400, 401, 404, 409, 429, 502, 503, 504, 507]),
       },
       handler: async (request) => {
         const { organizationId, reach, query } = request;
