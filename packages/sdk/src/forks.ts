@@ -1,5 +1,5 @@
 import type { CallOptions } from './client-options.ts';
-import { createOnce, type CreateCallOptions } from './create-once.ts';
+import { postOnce, type CreateCallOptions } from './post-once.ts';
 import { CoppiceError, firstBytes, readErrorFields } from './errors.ts';
 import { parseSandboxInfo, type SandboxInfo, type SandboxStatus } from './sandbox-record.ts';
 import type { Sandbox } from './sandbox.ts';
@@ -86,7 +86,7 @@ export async function forkSandbox(
   requireJsonNumber(count, 'count');
   const path = `${sandboxPath}/fork`;
   const label = labelOf({ method: 'POST', path });
-  return createOnce(transport, { path, body: { count }, call }, (value) => {
+  return postOnce(transport, { path, body: { count }, call }, (value) => {
     const children = readArray(value, 'the list of children', (child) => child);
     if (children.length !== count) throw new TypeError(`${children.length} children in place of ${count}`);
     return parseChildren(children, label);

@@ -1,6 +1,6 @@
 import { followBuild, type BuildProgress } from './build-events.ts';
 import type { CallOptions } from './client-options.ts';
-import { slowTimeoutMs } from './create-once.ts';
+import { slowTimeoutMs } from './post-once.ts';
 import { fetchPage, PagedList } from './paged-list.ts';
 import type { Transport } from './transport.ts';
 import { readArray, readNumber, readObject, readOptionalString, readString } from './wire.ts';

@@ -16,7 +16,7 @@ export type { OutputChunk, OutputListeners } from './collected-output.ts';
 export type { CommandStdin } from './command-stdin.ts';
 export type { CommandExit } from './command-stream.ts';
 export { Coppice } from './coppice.ts';
-export type { CreateCallOptions } from './create-once.ts';
+export type { CreateCallOptions } from './post-once.ts';
 export { DEFAULT_IMAGE } from './lifecycle.ts';
 export type { CreateOptions } from './lifecycle.ts';
 export type {

@@ -164,6 +164,22 @@ test('a state that cannot be had is refused with the service’s code, and the r
   assert.equal(sandbox.status, 'running');
 });
 
+test('a change of state that an earlier try has made is no error, any other refusal is', async () => {
+  let status = 'hibernated';
+  await using server = await LoopbackServer.start(({ method }, response) => {
+    if (method === 'GET') return sendJson(response, { body: wireRecord({ status }) });
+    const isFirst = server.seen.length % 3 === 1;
+    const body = isFirst ? errorBody('unavailable', 'x') : errorBody('invalid_state', `it is ${status}`);
+    return sendJson(response, { status: isFirst ? 503 : 409, headers: { 'retry-after': '0' }, body });
+  });
+  const sandbox = server.sandbox();
+  assert.equal((await sandbox.hibernate()).status, 'hibernated');
+  await assert.rejects(sandbox.resume(), { code: 'invalid_state' });
+  status = 'running';
+  assert.equal((await sandbox.resume()).status, 'running');
+  assert.equal(server.seen.length, 9);
+});
+
 test('await using destroys a hibernated sandbox, too', async () => {
   await using server = await LoopbackServer.start((request, response) => {
     const body = request.method === 'DELETE' ? DESTROYED : wireRecord({ status: 'hibernated' });

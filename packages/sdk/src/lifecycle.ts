@@ -1,6 +1,7 @@
 import { EGRESS_FIELDS, type EgressOptions } from './egress.ts';
 import type { CallOptions } from './client-options.ts';
-import { createOnce, slowTimeoutMs, type CreateCallOptions } from './create-once.ts';
+import { CoppiceError } from './errors.ts';
+import { postOnce, slowTimeoutMs, type CreateCallOptions } from './post-once.ts';
 import {
   parseDestroyResult,
   parseSandboxInfo,
@@ -51,7 +52,7 @@ export async function createSandbox(
   call: CreateCallOptions,
 ): Promise<SandboxInfo> {
   const body = buildWireBody({ ...options, image: options.image ?? DEFAULT_IMAGE }, CREATE_FIELDS, 'create');
-  return createOnce(transport, { path: '/v1/runs', body, call }, parseSandboxInfo);
+  return postOnce(transport, { path: '/v1/runs', body, call }, parseSandboxInfo);
 }
 
 /** The address of a sandbox, below the base URL. */
@@ -104,25 +105,44 @@ export async function destroySandbox(
   return answer.value;
 }
 
-/** A state is the same however often it is asked for, so this may be tried again. */
+const STATE_AFTER = { hibernate: 'hibernated', resume: 'running' } as const;
+
+/**
+ * Hibernates or resumes. An earlier try may have done it although it was answered 503; the next one is then refused, as the
+ * sandbox has the state already, which is what was asked for.
+ */
 export async function changeState(
   transport: Transport,
-  request: { path: string; body?: object; call: CallOptions },
+  path: string,
+  change: keyof typeof STATE_AFTER,
+  call: CallOptions,
 ): Promise<SandboxInfo> {
-  const { path, body, call } = request;
-  const answer = await transport.callJson(
-    {
-      method: 'POST',
-      path,
-      ...(body !== undefined && {
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify(body),
-      }),
-      idempotent: true,
-      signal: call.signal,
-      timeoutMs: slowTimeoutMs(transport),
-    },
-    parseSandboxInfo,
-  );
-  return answer.value;
+  let isRetry = false;
+  const request = {
+    method: 'POST',
+    path: `${path}/${change}`,
+    idempotent: true,
+    signal: call.signal,
+    timeoutMs: slowTimeoutMs(transport),
+    onRetry: () => (isRetry = true),
+  } as const;
+  try {
+    return (await transport.callJson(request, parseSandboxInfo)).value;
+  } catch (error) {
+    if (!isRetry || !(error instanceof CoppiceError) || error.status !== 409) throw error;
+    const info = await fetchSandbox(transport, path, call);
+    if (info.status === STATE_AFTER[change]) return info;
+    throw error;
+  }
+}
+
+/** Carried out once, however often it is tried. */
+export async function rollBack(
+  transport: Transport,
+  path: string,
+  snapshotId: string,
+  call: CreateCallOptions,
+): Promise<SandboxInfo> {
+  const body = { snapshot_id: snapshotId };
+  return postOnce(transport, { path: `${path}/rollback`, body, call }, parseSandboxInfo);
 }

@@ -6,8 +6,9 @@ const FIRST_BACKOFF_MS = 200;
 const MAX_CAUSE_DEPTH = 5;
 
 /**
- * How long to wait before trying again, or undefined when another try is no use. Only answers that say when to
- * come back (429 and 503 with Retry-After) and refused connections count: in both the request was not carried out.
+ * How long to wait before trying again, or undefined when another try may do harm or is no use. Only answers that say when
+ * to come back (429 and 503 with Retry-After) and refused connections count: the service gives them when it has not carried
+ * the request out, or has taken it back. After 504, a deadline or a connection that broke it may have been carried out.
  */
 export function retryDelayMs(error: CoppiceError, attempt: number): number | undefined {
   const backoffMs = FIRST_BACKOFF_MS * 2 ** attempt * (1 + Math.random() / 4);

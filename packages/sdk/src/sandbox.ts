@@ -2,13 +2,14 @@ import { fetchAuditHead, readAudit, type AuditOptions } from './audit.ts';
 import type { AuditEntry, AuditHead } from './audit-entry.ts';
 import { resolveClientOptions, type CallOptions, type ClientOptions } from './client-options.ts';
 import { CoppiceError } from './errors.ts';
-import type { CreateCallOptions } from './create-once.ts';
+import type { CreateCallOptions } from './post-once.ts';
 import { fetchTree, ForkError, forkSandbox, type SandboxTree } from './forks.ts';
 import {
   changeState,
   createSandbox,
   destroySandbox,
   fetchSandbox,
+  rollBack,
   sandboxPath,
   setIdleTimeout,
   type CreateOptions,
@@ -142,15 +143,17 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
 
   /**
    * Takes the sandbox back to a snapshot of it or of an ancestor of the same size, under the same id. What it did since
-   * is lost, and its open connections end. If it fails, the sandbox runs on as it was.
+   * is lost, and its open connections end. If it fails, the sandbox runs on as it was. With the code `outcome_unknown`
+   * the service finishes it when it can: repeat the call with the same `idempotencyKey` to learn how it went.
    *
    * @example
    * const { id } = await sandbox.snapshot();
    * await sandbox.exec('rm -rf /workspace');
    * await sandbox.rollback(id);
    */
-  async rollback(snapshotId: string, options: CallOptions = {}): Promise<SandboxInfo> {
-    return this.#change('rollback', options, { snapshot_id: snapshotId });
+  async rollback(snapshotId: string, options: CreateCallOptions = {}): Promise<SandboxInfo> {
+    this.#record = await rollBack(this.#transport, this.#path, snapshotId, options);
+    return this.#record;
   }
 
   /**
@@ -251,13 +254,8 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
     }
   }
 
-  async #change(
-    change: 'hibernate' | 'resume' | 'rollback',
-    call: CallOptions,
-    body?: object,
-  ): Promise<SandboxInfo> {
-    const path = `${this.#path}/${change}`;
-    this.#record = await changeState(this.#transport, { path, call, ...(body && { body }) });
+  async #change(change: 'hibernate' | 'resume', call: CallOptions): Promise<SandboxInfo> {
+    this.#record = await changeState(this.#transport, this.#path, change, call);
     return this.#record;
   }
 

@@ -1,5 +1,5 @@
 import type { CallOptions } from './client-options.ts';
-import type { CreateCallOptions } from './create-once.ts';
+import type { CreateCallOptions } from './post-once.ts';
 import { createSandbox, type CreateOptions } from './lifecycle.ts';
 import { fetchPage, formatLabels, PagedList, requireLimit, toPageItems } from './paged-list.ts';
 import { findSandbox, Sandbox } from './sandbox.ts';

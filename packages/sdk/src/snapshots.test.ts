@@ -110,11 +110,26 @@ test('Sandbox.restore brings its own client', async () => {
   assert.deepEqual(server.lastJson, { snapshot_id: SNAPSHOT_ID });
 });
 
-test('rollback names the snapshot and takes over the record', async () => {
+test('rollback names the snapshot, has a key of its own or yours, and takes over the record', async () => {
   await using server = await LoopbackServer.answering(200, wireRecord({ timeout: 7 }));
   const sandbox = server.sandbox();
   assert.equal((await sandbox.rollback(SNAPSHOT_ID)).timeout, 7);
   assert.equal(sandbox.record.timeout, 7);
   assert.equal(`${server.last.method} ${server.last.url}`, `POST /v1/runs/${SANDBOX_ID}/rollback`);
   assert.deepEqual(server.lastJson, { snapshot_id: SNAPSHOT_ID });
+  assert.match(String(server.last.headers['idempotency-key']), /^[0-9a-f]{32}$/);
+  await sandbox.rollback(SNAPSHOT_ID, { idempotencyKey: 'mine' });
+  assert.equal(server.last.headers['idempotency-key'], 'mine');
+});
+
+test('a rollback is tried again with the same key when it was not begun, and not when it may have been', async () => {
+  await using server = await LoopbackServer.start((_, response) => {
+    const [status, code]: [number, string] =
+      server.seen.length === 1 ? [503, 'unavailable'] : [504, 'outcome_unknown'];
+    sendJson(response, { status, headers: { 'retry-after': '0' }, body: errorBody(code, 'late') });
+  });
+  await assert.rejects(server.sandbox().rollback(SNAPSHOT_ID), { code: 'outcome_unknown', status: 504 });
+  const keys = server.seen.map(({ headers }) => headers['idempotency-key']);
+  assert.equal(keys.length, 2);
+  assert.equal(keys[0], keys[1]);
 });

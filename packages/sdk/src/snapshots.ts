@@ -1,6 +1,6 @@
 import type { CallOptions } from './client-options.ts';
 import { EGRESS_FIELDS, type EgressOptions } from './egress.ts';
-import { createOnce, type CreateCallOptions } from './create-once.ts';
+import { postOnce, type CreateCallOptions } from './post-once.ts';
 import { fetchPage, PagedList, requireLimit, toPageItems } from './paged-list.ts';
 import { parseSandboxInfo, type SandboxInfo } from './sandbox-record.ts';
 import type { Transport } from './transport.ts';
@@ -125,7 +125,7 @@ export async function takeSnapshot(
 ): Promise<SnapshotInfo> {
   const body = buildWireBody(options, SNAPSHOT_FIELDS, 'snapshot');
   const request = { path: `${sandboxPath}/snapshot`, body, call: { signal, idempotencyKey } };
-  return createOnce(transport, request, parseSnapshotInfo);
+  return postOnce(transport, request, parseSnapshotInfo);
 }
 
 export async function restoreSandbox(
@@ -135,7 +135,7 @@ export async function restoreSandbox(
   call: CreateCallOptions,
 ): Promise<SandboxInfo> {
   const body = { ...buildWireBody(options, RESTORE_FIELDS, 'restore'), snapshot_id: snapshotId };
-  return createOnce(transport, { path: '/v1/runs/restore', body, call }, parseSandboxInfo);
+  return postOnce(transport, { path: '/v1/runs/restore', body, call }, parseSandboxInfo);
 }
 
 function parseSnapshotInfo(value: unknown): SnapshotInfo {

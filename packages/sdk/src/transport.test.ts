@@ -59,6 +59,7 @@ test('there is no retry without Retry-After, with a long one, past the deadline,
     [503, '20'],
     [500, '0'],
     [502, '0'],
+    [504, '0'],
   ] as const) {
     await using server = await startFailing(1, status, retryAfter);
     await assert.rejects(server.client({ timeoutMs: 5000 }).sandboxes.get('run1'), CoppiceError);

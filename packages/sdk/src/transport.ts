@@ -34,6 +34,8 @@ export interface CallRequest {
   body?: string | Uint8Array | Blob | ReadableStream<Uint8Array> | undefined;
   /** Whether doing it twice is the same as doing it once; only such a request is tried again. */
   idempotent: boolean;
+  /** Called before each further try. */
+  onRetry?: () => void;
   signal?: AbortSignal | undefined;
   /** Default: the client's `timeoutMs`. */
   timeoutMs?: number | undefined;
@@ -134,6 +136,7 @@ export class Transport {
       const delayMs = mayRetry ? retryDelayMs(outcome, attempt) : undefined;
       if (delayMs === undefined || delayMs > deadline.remainingMs) throw outcome;
       await deadline.sleep(delayMs);
+      request.onRetry?.();
     }
   }
 

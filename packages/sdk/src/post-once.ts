@@ -7,17 +7,17 @@ import type { Transport } from './transport.ts';
  */
 const SLOW_CALL_TIMEOUT_MS = 290_000;
 
-/** How to make a call that creates something. */
+/** How to make a call that is not to be carried out twice: it creates something, or takes a sandbox back. */
 export interface CreateCallOptions extends CallOptions {
   /**
-   * Calls with the same key and the same options create once only, for 24 hours. Default: a new key for each call,
-   * which covers the client's own retries. Give one to repeat a call whose answer was lost.
+   * Calls with the same key and the same options are carried out once only, for 24 hours. Default: a new key for each
+   * call, which covers the client's own retries. Give one to repeat a call whose answer was lost.
    */
   idempotencyKey?: string | undefined;
 }
 
-/** Sends a POST that creates, which can be tried again because its key makes one of all tries. */
-export async function createOnce<Value>(
+/** Sends a POST that can be tried again because its key makes one of all tries. */
+export async function postOnce<Value>(
   transport: Transport,
   request: { path: string; body: object; call: CreateCallOptions },
   parse: (value: unknown) => Value,
