@@ -24,7 +24,7 @@ const SETTLE_TIMEOUT_MS = 40_000;
 /** A capture that no record names is left alone for 30 s, and looked for every 10 s. */
 const ORPHANS_TIMEOUT_MS = 60_000;
 /** What a caller may be told by a service of which a part has just died: all of it worth another try. */
-const PASSING = new Set([502, 503]);
+const PASSING = new Set([502, 503, 504]);
 
 describe('faults while sandboxes are saved and brought back', { concurrency: false }, () => {
   const holds = new Holds();

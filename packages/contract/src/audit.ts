@@ -40,7 +40,10 @@ export const AUDIT_EVENTS = {
   'sandbox.snapshot': z.object({ snapshot_id: z.string() }),
   'sandbox.hibernated': z.object({}),
   'sandbox.resumed': z.object({}),
-  'sandbox.rolled_back': z.object({ snapshot_id: z.string() }),
+  'sandbox.rolled_back': z.object({
+    snapshot_id: z.string(),
+    rollback_id: z.string().optional().describe('Of this rollback; logs of earlier versions lack it.'),
+  }),
   'sandbox.destroyed': z.object({ ...Usage, reason: z.enum(STATUS_REASONS) }),
   'sandbox.failed': z.object({ ...Usage, reason: z.enum(STATUS_REASONS) }),
   'exec.start': z.object({ command: Command }),

@@ -84,7 +84,16 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const { creditGraceMs: graceMs, accountIntervalMs: intervalMs } = limits;
   const keeper = stack.use(new CreditKeeper({ credit, db, drivers, intervalMs, graceMs, log }));
   keeper.start();
-  const sandboxes = new Sandboxes({ ...common, region, registries, imageUses, family, credit, grants });
+  const sandboxes = new Sandboxes({
+    ...common,
+    region,
+    registries,
+    imageUses,
+    family,
+    credit,
+    grants,
+    audit,
+  });
   const saved = { store: new SnapshotStore(db), captures: runner.captures, audit, clock, log };
   const snapshots = new Snapshots({ ...saved, limitsOf });
   const captures = new CaptureKeeper({ ...saved, snapshots, drivers, graceMs: limits.captureGraceMs });

@@ -38,9 +38,16 @@ export const CaptureId = z.string().regex(/^(?:snap|hib)[0-9a-f]{20}$/u);
 export const RestoreVm = z.strictObject({ capture_id: CaptureId, egress: VmEgress.optional() });
 export type RestoreVm = z.infer<typeof RestoreVm>;
 
-/** Body of `POST /vms/{id}/snapshot`, `…/hibernate` and `…/rollback`. */
+/** Body of `POST /vms/{id}/snapshot` and `…/hibernate`. */
 export const CaptureRequest = z.strictObject({ capture_id: CaptureId });
 export type CaptureRequest = z.infer<typeof CaptureRequest>;
+
+/** Of one rollback, made by control. */
+export const RollbackId = z.string().regex(/^roll[0-9a-f]{20}$/u);
+
+/** Body of `POST /vms/{id}/rollback`. */
+export const RollbackVm = z.strictObject({ rollback_id: RollbackId, capture_id: CaptureId });
+export type RollbackVm = z.infer<typeof RollbackVm>;
 
 /** Body of `POST /vms/{id}/fork`: ids of the children, which name the fork, too. */
 export const ForkVm = z.strictObject({
@@ -96,9 +103,9 @@ export const CaptureInfo = z.object({
 });
 export type CaptureInfo = z.infer<typeof CaptureInfo>;
 
-/** Answer of `POST /vms/{id}/rollback`. */
-export const RolledBackVm = VmInfo.extend({ replaced_usage: VmUsage });
-export type RolledBackVm = z.infer<typeof RolledBackVm>;
+/** A rollback that is done: what the VM goes on from, and what the VM before it has used. */
+export const VmRollback = RollbackVm.extend({ replaced_usage: VmUsage }).strip();
+export type VmRollback = z.infer<typeof VmRollback>;
 
 /** Why a VM ended: asked to, powered off from inside, its kernel panicked, or its VMM or host was lost. */
 export const EndReason = z.enum(['destroyed', 'guest_shutdown', 'guest_panic', 'vmm_lost']);
@@ -114,6 +121,8 @@ export const VmEnd = z.object({
   ended_at: z.iso.datetime(),
   /** The same by the time since the host's boot, which nobody can set. */
   ended_on_boot: z.object({ boot_id: z.string(), ms: z.number() }).optional(),
+  /** The last one that the VM came from: control may not have heard of it. */
+  rollback: VmRollback.optional(),
 });
 export type VmEnd = z.infer<typeof VmEnd>;
 

@@ -16,6 +16,7 @@ import { isTmpfs } from './disk/tmpfs.ts';
 import { EventSpool } from './driver/event-spool.ts';
 import { Fleet } from './driver/fleet.ts';
 import { VmCopies } from './driver/vm-copies.ts';
+import { VmRollbacks } from './driver/vm-rollbacks.ts';
 import { ImageStore, type ImageStoreOptions } from './image/image-store.ts';
 import type { MachineStore } from './machine/machine-store.ts';
 import type { EgressProgram } from './network/egress-session.ts';
@@ -36,6 +37,7 @@ const MIB = 1024 * 1024;
 export interface OpenedFleet {
   fleet: Fleet;
   copies: VmCopies;
+  rollbacks: VmRollbacks;
   captures: CaptureStore;
   spool: EventSpool;
   images: ImageStore;
@@ -128,6 +130,7 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   const hasNetwork = network.absence === undefined;
   const bindings = { machines, accelerator, hasNetwork, tscKhz: parts.tscKhz };
   const copies = new VmCopies({ fleet, captures, bindings, disk, program: tools.capture, log });
+  const rollbacks = new VmRollbacks({ fleet, captures, bindings });
   // Not before: VMs that are adopted hold what they were made from.
   const cache = new CacheEvictor({
     maxBytes: config.imageCacheMiB * MIB,
@@ -146,7 +149,7 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
     cgroups.close();
     ballast[Symbol.dispose]();
   };
-  return { fleet, copies, captures, spool, images, capacity, cgroups, network, close };
+  return { fleet, copies, rollbacks, captures, spool, images, capacity, cgroups, network, close };
 }
 
 /** This program in another role. */

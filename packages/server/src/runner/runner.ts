@@ -55,9 +55,12 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
   setup.defer(() => opened.close());
   const livePids = accounts.listAllVmms().map(({ pid }) => pid);
   machines.sweep(new Set([...opened.captures.machineKeys, ...opened.fleet.vms.machineKeys]), livePids);
-  const { fleet, copies, spool, images } = opened;
+  const { fleet, copies, rollbacks, spool, images } = opened;
   const status = (): RunnerStatus => buildStatus(opened, { accelerator, jail });
-  const server = await RunnerServer.listen({ fleet, copies, spool, images, status, log }, config.socketPath);
+  const server = await RunnerServer.listen(
+    { fleet, copies, rollbacks, spool, images, status, log },
+    config.socketPath,
+  );
   setup.defer(() => server.close());
   setup.defer(() => lock.leave());
   const running = setup.move();

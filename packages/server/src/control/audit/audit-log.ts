@@ -69,6 +69,11 @@ export class AuditLog {
     return (await this.#enqueue(sandboxId, { notes: [notes].flat(), work })).result as T;
   }
 
+  /** Whether an entry says that this rollback was done. */
+  hasRollback(sandboxId: string, rollbackId: string): Promise<boolean> {
+    return this.#parts.store.hasRollback(sandboxId, rollbackId);
+  }
+
   /** `listener` is called after each entry of this sandbox, until the result is disposed. */
   watch(sandboxId: string, listener: () => void): Disposable {
     const watchers = this.#watchers.get(sandboxId) ?? new Set();

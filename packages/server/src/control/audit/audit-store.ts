@@ -1,4 +1,5 @@
 /** Audit entries in SQL: added and read, never changed. */
+import type { AuditEvent } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import type { AuditEntryRow, SandboxRow } from '../db/tables.ts';
@@ -80,6 +81,15 @@ export class AuditStore {
         ) AS next
       ) AS page WHERE bytes_before < ${MAX_PAGE_BYTES} ORDER BY seq`.execute(this.#db);
     return rows;
+  }
+
+  async hasRollback(sandboxId: string, rollbackId: string): Promise<boolean> {
+    const event: AuditEvent = 'sandbox.rolled_back';
+    const { rows } = await sql`
+      SELECT 1 FROM audit_entries
+      WHERE sandbox_id = ${sandboxId} AND event = ${event} AND data::jsonb ->> 'rollback_id' = ${rollbackId}
+      LIMIT 1`.execute(this.#db);
+    return rows.length > 0;
   }
 
   /** Ended sandboxes whose log is only here, the earliest end first; the first `skip` of them are left out. */

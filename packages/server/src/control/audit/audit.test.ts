@@ -95,7 +95,7 @@ test('a life is written down, from the create to the end, and no output or conte
       ['file.upload', { path: '/tmp/a', size: 14 }],
       ['file.download', { path: '/tmp/a', size: 14 }],
       ['sandbox.snapshot', { snapshot_id: snapshot.id }],
-      ['sandbox.rolled_back', { snapshot_id: snapshot.id }],
+      ['sandbox.rolled_back', { snapshot_id: snapshot.id, rollback_id: log[6]?.data['rollback_id'] }],
       ['sandbox.hibernated', {}],
       ['sandbox.resumed', {}],
       [

@@ -15,6 +15,7 @@ import {
   MASTER_KEY,
   OTHER_KEY,
   REGISTRY_PASSWORD,
+  ROLLBACK_ID,
   RUNNING_ID,
   SNAPSHOT_ID,
 } from '../testing/migration-names.ts';
@@ -98,9 +99,22 @@ async function assertServes(harness: ControlHarness, version: string): Promise<v
     assert.equal(resumed?.grants[0]?.secret, GRANTED_SECRET);
     assert.deepEqual(resumed?.network.allow, ['api.test']);
   }
+  if (version >= '0013') await assertRolledBack(harness);
   assert.equal((await harness.call('DELETE', `/v1/runs/${RUNNING_ID}`)).status, 200);
-  assert.equal(await verifyLog(harness, RUNNING_ID), version >= '0007' ? 3 : 1);
+  const entries = { '0007': 2, '0013': 1 };
+  const sum = Object.entries(entries).reduce((all, [since, more]) => all + (version >= since ? more : 0), 1);
+  assert.equal(await verifyLog(harness, RUNNING_ID), sum);
   await assertBilled(harness);
+}
+
+/** The one that an earlier control had begun. */
+async function assertRolledBack(harness: ControlHarness): Promise<void> {
+  await harness.waitForRecord(RUNNING_ID, ({ operation }) => operation === null);
+  const done = harness.runner.captures.rollbacks.get(RUNNING_ID) ?? [];
+  assert.deepEqual(
+    done.map(({ rollback_id, capture_id }) => [rollback_id, capture_id]),
+    [[ROLLBACK_ID, SNAPSHOT_ID]],
+  );
 }
 
 /** What had ended costs what it did, and the sums have it. */

@@ -46,6 +46,9 @@ export interface SandboxTable {
   /** `hibernated`: its capture. `running`: the one that was asked for, and may be in the VM's place by now. */
   hibernation_id: Generated<string | null>;
   hibernated_at: Generated<number | null>;
+  /** The rollback whose outcome is to be found out, and the snapshot that it is to; both or neither. */
+  rollback_id: Generated<string | null>;
+  rollback_snapshot_id: Generated<string | null>;
   create_ms: number | null;
   created_at: number;
   /** Last request to the guest, written every few seconds: what the idle timer starts from after a restart. */

@@ -1,4 +1,4 @@
-/** What every POST that creates something has in common: its `Idempotency-Key`, and its place among the limited requests. */
+/** What every POST that creates something, or loses something, has in common: its `Idempotency-Key`, and its place among the limited requests. */
 import { AppError } from '@coppice/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';

@@ -8,11 +8,12 @@ import { z } from 'zod';
 import {
   CaptureInfo,
   ForkedVms,
-  RolledBackVm,
   VmInfo,
+  VmRollback,
   type CaptureRequest,
   type ForkVm,
   type RestoreVm,
+  type RollbackVm,
 } from '../../lib/runner-protocol.ts';
 import type { RunnerConnection } from './runner-connection.ts';
 import { callBytes, callJson, get, send, vmPath } from './runner-json.ts';
@@ -51,11 +52,10 @@ export class RunnerCaptures {
     throw new AppError('internal', `the runner answered ${forked.children.length} children`);
   }
 
-  /** Puts what was saved into the place of a VM. */
-  rollback(id: string, captureId: string, deadlineMs: number): Promise<RolledBackVm> {
-    const body: CaptureRequest = { capture_id: captureId };
-    const request = send('POST', `${vmPath(id)}/rollback`, body, deadlineMs);
-    return callJson(this.#connection, request, RolledBackVm);
+  /** Puts what was saved into the place of a VM, once for each id. */
+  rollBack(id: string, rollback: RollbackVm, deadlineMs: number): Promise<VmRollback> {
+    const request = send('POST', `${vmPath(id)}/rollback`, rollback, deadlineMs);
+    return callJson(this.#connection, request, VmRollback);
   }
 
   /** Makes a VM of what was saved, which is kept. */

@@ -29,14 +29,14 @@ export class CommittedRow {
     return this.#row;
   }
 
-  /** With `note` the change and its audit entry are made together: both or neither. */
-  async commit(change: SandboxUpdate, note?: AuditNote): Promise<void> {
+  /** With `notes` the change and its audit entries are made together: all or none. */
+  async commit(change: SandboxUpdate, notes?: AuditNote | readonly AuditNote[]): Promise<void> {
     this.#isInDoubt = true;
     const row = this.#row;
     this.#row =
-      note === undefined
+      notes === undefined
         ? await this.#store.update(row, change)
-        : await this.#audit.commit(row.id, note, (transaction) =>
+        : await this.#audit.commit(row.id, notes, (transaction) =>
             this.#store.within(transaction).update(row, change),
           );
     this.#isInDoubt = false;

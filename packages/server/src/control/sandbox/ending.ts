@@ -5,6 +5,7 @@ import type { VmEnd } from '../../lib/runner-protocol.ts';
 import type { AuditNote } from '../audit/audit-chain.ts';
 import type { SandboxRow, SandboxUpdate } from '../db/tables.ts';
 import { findAgeMs, findAgeWhenSeenMs, findSettledAgeMs } from './lifetime.ts';
+import { buildRollbackNote, findUnheard, NO_ROLLBACK } from './rollback.ts';
 import { addUsage } from './usage.ts';
 
 export interface Ending {
@@ -35,9 +36,10 @@ export function buildEnding(row: SandboxRow, ending: Ending): EndUpdate {
     create_ms: hasRun ? row.create_ms : null,
     hibernation_id: null,
     hibernated_at: null,
+    ...NO_ROLLBACK,
     // Its audit log says what it was, and lists of what has ended would carry thousands of rules.
     network: null,
-    ...addUsage(row, end),
+    ...addUsage(addUsage(row, findUnheard(row, end)?.replaced_usage), end),
     uptime_ms: uptimeMs,
     billed_ms: billedMs,
     hibernated_ms: uptimeMs - billedMs,
@@ -45,13 +47,18 @@ export function buildEnding(row: SandboxRow, ending: Ending): EndUpdate {
   };
 }
 
-/** The last entry of its audit log, that goes with the change. */
-export function buildEndNote(
-  { cpu_ms, mem_peak_bytes, uptime_ms }: Used,
-  status: Ending['status'],
-  reason: StatusReason,
-): AuditNote {
-  return { event: `sandbox.${status}`, data: { cpu_ms, mem_peak_bytes, uptime_ms, reason } };
+/** The last entries of its audit log, that go with the change: a rollback that nobody heard of, and the end. */
+export function buildEndNotes(
+  row: SandboxRow,
+  change: Used,
+  { status, reason, end }: Omit<Ending, 'now'>,
+): AuditNote[] {
+  const { cpu_ms, mem_peak_bytes, uptime_ms } = change;
+  const rollback = findUnheard(row, end);
+  return [
+    ...(rollback === undefined ? [] : [buildRollbackNote(rollback)]),
+    { event: `sandbox.${status}`, data: { cpu_ms, mem_peak_bytes, uptime_ms, reason } },
+  ];
 }
 
 /** What it has run of its life up to `ageMs`: the one measure of every bill, of the living and of the dead. */

@@ -1,8 +1,8 @@
 /**
- * `Idempotency-Key` on what creates something. The first request with a key does the work and its answer is kept for
+ * `Idempotency-Key` on what is not to be done twice. The first request with a key does the work and its answer is kept for
  * 24 h; the same body gets that answer again, another body 422, a duplicate that comes meanwhile waits for the first.
  *
- * A key is written before the work, with the id of its subject (a sandbox, a fork, a snapshot), and completed after it.
+ * A key is written before the work, with the id of its subject (a sandbox, a fork, a snapshot, a rollback), and completed after it.
  * One found incomplete with nobody at work belonged to a control that was killed: what there is of the subject tells
  * whether there is an answer to give, or to begin again; so is one whose outcome nobody knows yet. Errors that a retry may
  * overcome are not kept.

@@ -24,6 +24,10 @@ export function isForkId(origin: string | null): boolean {
   return origin?.startsWith('fork') ?? false;
 }
 
+export function newRollbackId(): string {
+  return newId('roll');
+}
+
 export function newHibernationId(): string {
   return newId('hib');
 }

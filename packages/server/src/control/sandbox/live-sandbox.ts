@@ -26,7 +26,7 @@ import type { EgressNotes } from '../egress/egress-notes.ts';
 import type { SandboxRow, SandboxUpdate } from '../db/tables.ts';
 import { momentOf, type Clock } from './clock.ts';
 import { CommittedRow } from './committed-row.ts';
-import { buildEnding, buildEndNote, type Ending } from './ending.ts';
+import { buildEnding, buildEndNotes, type Ending } from './ending.ts';
 import { IdleTimer, type ExpiryReason } from './idle-timer.ts';
 import { findAgeMs, findIdleMs } from './lifetime.ts';
 import { OperationTurns } from './operation-turns.ts';
@@ -45,6 +45,8 @@ export interface LiveSandboxParts {
   clock: Clock;
   log: Logger;
   onExpire: (reason: ExpiryReason) => void;
+  /** In an operation's turn, before the operation: whether a rollback was done is found out. */
+  settleRollback: () => Promise<void>;
   /** It has ended and is committed as such. */
   onFinal: () => void;
 }
@@ -71,7 +73,8 @@ export class LiveSandbox {
   get record(): SandboxRecord {
     const endsInMs = this.#timer?.endsInMs ?? null;
     const expiresAt = endsInMs === null ? null : Math.round(this.#parts.clock.wallMs() + endsInMs);
-    return buildRecord(this.row, { operation: this.operations.current, expiresAt });
+    const operation = this.operations.current ?? (this.row.rollback_id === null ? null : 'rolling_back');
+    return buildRecord(this.row, { operation, expiresAt });
   }
 
   /** Unix milliseconds of the last request. */
@@ -113,9 +116,9 @@ export class LiveSandbox {
     return this.#commits.runBounded(() => this.#settled(task));
   }
 
-  /** Only in a turn. With `note` together with its audit entry. */
-  async commit(change: SandboxUpdate, note?: AuditNote): Promise<void> {
-    await this.#row.commit(change, note);
+  /** Only in a turn. With `notes` together with their audit entries. */
+  async commit(change: SandboxUpdate, notes?: AuditNote | readonly AuditNote[]): Promise<void> {
+    await this.#row.commit(change, notes);
     this.#followState(0);
   }
 
@@ -134,7 +137,7 @@ export class LiveSandbox {
     if (ending.end !== undefined) await this.#parts.notes.ended(this.row.id);
     const { status, reason } = ending;
     const change = buildEnding(this.row, { ...ending, now: this.now });
-    await this.commit(change, buildEndNote(change, status, reason));
+    await this.commit(change, buildEndNotes(this.row, change, ending));
     this.#parts.log.info({ status, reason, uptime_ms: this.row.uptime_ms }, 'the sandbox has ended');
   }
 
@@ -148,6 +151,7 @@ export class LiveSandbox {
     if (!this.operations.admits(request)) throw this.refusal(request);
     return this.operations.run(async () => {
       await this.settle();
+      if (request !== 'destroy') await this.#parts.settleRollback();
       this.require(request);
       return work();
     }, true);

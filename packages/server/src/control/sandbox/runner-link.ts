@@ -6,6 +6,7 @@
  *     reconcile   GET /vms  ≠ records:  record without VM ─► hibernated, if that was asked for and the capture is there;
  *                                                            else its end is asked for, else it is lost
  *                                       hibernated record with VM ─► runs
+ *                                       record that names a rollback ─► asked for again: done, or refused
  *                                       VM without record ─► removed
  *                                       create without creator ─► failed
  *                 GET /captures ≠ records: see capture-keeper.ts
@@ -148,6 +149,7 @@ export class RunnerLink implements AsyncDisposable {
       const { id } = driver.row;
       if (status === 'running' && !vms.has(id)) this.#mend(id, () => driver.handleMissing(revision));
       if (status === 'hibernated' && running.has(id)) this.#mend(id, () => driver.handleThere(revision));
+      if (running.has(id) && driver.hasPendingRollback) this.#mend(id, () => driver.settleRollback());
     }
     for (const driver of drivers.list())
       if (driver.isInterrupted) this.#mend(driver.row.id, () => driver.resolveInterrupted());

@@ -1,12 +1,10 @@
-/** What is made of a sandbox while it runs, and what it is put back to: forks, snapshots, rollbacks. */
-import type { SandboxOperation, SandboxRecord } from '@coppice/contract';
+/** What is made of a sandbox while it runs: forks and snapshots. */
+import type { SandboxOperation } from '@coppice/contract';
 import type { CaptureInfo, ForkedVms } from '../../lib/runner-protocol.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
 import type { SandboxEgress } from './sandbox-egress.ts';
 import { resolveMissing } from './missing-vm.ts';
 import { captureGone, isNotFound, type SandboxVm } from './sandbox-vm.ts';
-import { enterRecordStep } from './steps.ts';
-import { addUsage } from './usage.ts';
 
 export type AskForChildren = (ids: string[]) => Promise<ForkedVms>;
 export type AskForCapture = (id: string) => Promise<CaptureInfo>;
@@ -35,22 +33,6 @@ export class SandboxCopies {
 
   snapshot<T>(work: (ask: AskForCapture) => Promise<T>): Promise<T> {
     return this.#operate('snapshotting', () => work((id) => this.#ask(() => this.#vm.snapshot(id))));
-  }
-
-  async rollback(captureId: string): Promise<SandboxRecord> {
-    await this.#operate('rolling_back', async () => {
-      await enterRecordStep('record.rollback');
-      const { replaced_usage } = await this.#ask(() => this.#vm.rollback(captureId));
-      await enterRecordStep('record.rolled_back');
-      await this.#live.inTurn(async () => {
-        this.#live.require('rollback');
-        await this.#live.commit(addUsage(this.#live.row, replaced_usage), {
-          event: 'sandbox.rolled_back',
-          data: { snapshot_id: captureId },
-        });
-      });
-    });
-    return this.#live.record;
   }
 
   /** The sandbox is not idle meanwhile. */

@@ -30,6 +30,7 @@ import { SandboxBoot, type StartVm } from './sandbox-boot.ts';
 import { SandboxCopies, type AskForCapture, type AskForChildren } from './sandbox-copies.ts';
 import { SandboxEgress } from './sandbox-egress.ts';
 import { SandboxHibernation } from './sandbox-hibernation.ts';
+import { SandboxRollback, type RollbackOutcome } from './sandbox-rollback.ts';
 import type { SandboxStore } from './sandbox-store.ts';
 import { isNotFound, SandboxVm } from './sandbox-vm.ts';
 import { enterRecordStep } from './steps.ts';
@@ -60,6 +61,7 @@ export class SandboxDriver {
   readonly #boot: SandboxBoot;
   readonly #hibernation: SandboxHibernation;
   readonly #copies: SandboxCopies;
+  readonly #rollback: SandboxRollback;
 
   constructor(row: SandboxRow, parts: DriverParts) {
     const { runner, store, audit, notes, grants, rules, clock, limits, onFinal, admitResume } = parts;
@@ -72,6 +74,7 @@ export class SandboxDriver {
       clock,
       log: this.#log,
       onExpire: (reason) => void this.#expire(reason),
+      settleRollback: () => this.#rollback.settleInTurn(),
       onFinal,
     });
     this.#boot = new SandboxBoot(this.#live, this.#vm, audit);
@@ -80,6 +83,7 @@ export class SandboxDriver {
     const woken = { vm: this.#vm, egress: this.egress, admitResume };
     this.#hibernation = new SandboxHibernation(this.#live, woken);
     this.#copies = new SandboxCopies(this.#live, this.#vm, this.egress);
+    this.#rollback = new SandboxRollback(this.#live, { vm: this.#vm, audit, log: this.#log });
   }
 
   get row(): Readonly<SandboxRow> {
@@ -175,8 +179,24 @@ export class SandboxDriver {
     return this.#copies.snapshot(work);
   }
 
-  rollback(captureId: string): Promise<SandboxRecord> {
-    return this.#copies.rollback(captureId);
+  /** `id` from `newRollbackId()`: it is done once. */
+  async rollBack(id: string, snapshotId: string): Promise<SandboxRecord> {
+    await this.#live.operate('rolling_back', () => this.#rollback.rollBack(id, snapshotId));
+    return this.record;
+  }
+
+  /** A rollback is to be finished, and nobody is at work. */
+  get hasPendingRollback(): boolean {
+    return this.#rollback.isPending && !this.isBusy;
+  }
+
+  settleRollback(): Promise<void> {
+    return this.#rollback.settle();
+  }
+
+  /** What a rollback has come to; finishes it if it is pending. */
+  resolveRollback(id: string): Promise<RollbackOutcome> {
+    return this.#rollback.resolve(id);
   }
 
   destroy(reason: StatusReason = 'requested'): Promise<DestroyResult> {
@@ -229,6 +249,7 @@ export class SandboxDriver {
       const { current, ended } = this.#live.operations;
       const isPatient = this.row.auto_hibernate && current === 'hibernating';
       if (isPatient || findAdmission(current, 'use') === 'wait') await ended;
+      else if (current === null && this.#rollback.isPending) await this.#rollback.settle();
       else if (mayWake && this.row.auto_hibernate && this.row.status === 'hibernated' && current === null)
         await this.#hibernation.wake();
       else {
@@ -273,8 +294,9 @@ export class SandboxDriver {
     const reason = this.#live.expired;
     if (reason === undefined) return;
     const { operations } = this.#live;
-    if (reason === 'idle_timeout' && this.row.auto_hibernate)
+    if (reason === 'idle_timeout' && this.row.auto_hibernate) {
+      await this.#rollback.settleInTurn();
       await operations.hold('hibernating', () => this.#hibernation.hibernate());
-    else await operations.hold('destroying', () => this.#destroyNow(reason));
+    } else await operations.hold('destroying', () => this.#destroyNow(reason));
   }
 }

@@ -89,8 +89,9 @@ export class SandboxEgress {
 
   /** Tells the runner what is stored. False when it is to be tried again: the sandbox is busy with something else. */
   async tellAgain(): Promise<boolean> {
-    const { status } = this.#live.row;
-    if (status === 'creating' || this.#live.operations.current !== null) return false;
+    const { status, rollback_id } = this.#live.row;
+    // What a VM is told that is being replaced does not reach the one that takes its place.
+    if (status === 'creating' || rollback_id !== null || this.#live.operations.current !== null) return false;
     return this.#live.operations.run(async () => {
       await this.#live.settle();
       if (this.#live.row.status === 'running') await this.#vm.setEgress(await this.#build());

@@ -3,7 +3,14 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { EgressCounters, VmEgress } from '../../lib/egress-protocol.ts';
-import type { CaptureInfo, ForkedVms, RolledBackVm, VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
+import type {
+  CaptureInfo,
+  ForkedVms,
+  RollbackVm,
+  VmEnd,
+  VmInfo,
+  VmRollback,
+} from '../../lib/runner-protocol.ts';
 import type { NewVm, RunnerClient } from '../placement/runner-client.ts';
 import { isUnanswered } from '../placement/runner-error.ts';
 
@@ -73,8 +80,8 @@ export class SandboxVm {
     return this.#insistOnCapture((leftMs) => this.#runner.captures.hibernate(this.#id, captureId, leftMs));
   }
 
-  rollback(captureId: string): Promise<RolledBackVm> {
-    return this.#insistOnCapture((leftMs) => this.#runner.captures.rollback(this.#id, captureId, leftMs));
+  rollBack(rollback: RollbackVm): Promise<VmRollback> {
+    return this.#insistOnCapture((leftMs) => this.#runner.captures.rollBack(this.#id, rollback, leftMs));
   }
 
   fork(children: string[]): Promise<ForkedVms> {

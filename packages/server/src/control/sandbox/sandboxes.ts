@@ -10,6 +10,7 @@ import {
 } from '@coppice/contract';
 import type { Owner } from '../accounts/organization-store.ts';
 import type { Reach } from '../accounts/reach.ts';
+import type { AuditLog } from '../audit/audit-log.ts';
 import type { Credit } from '../billing/credit.ts';
 import type { ImageUses } from '../images/image-uses.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
@@ -41,6 +42,7 @@ export interface SandboxesParts {
   family: FamilyStore;
   credit: Credit;
   grants: Grants;
+  audit: Pick<AuditLog, 'hasRollback'>;
 }
 
 /** What a request asks for of the outside. */
@@ -150,13 +152,25 @@ export class Sandboxes {
   }
 
   /** Puts a sandbox back to what was saved of it or of an ancestor: memory, processes and files. */
-  async rollback(reach: Reach, id: string, snapshot: SnapshotRow): Promise<SandboxRecord> {
+  async rollBack(
+    reach: Reach,
+    id: string,
+    { rollbackId, snapshot }: { rollbackId: string; snapshot: SnapshotRow },
+  ): Promise<SandboxRecord> {
     const driver = await this.getDriver(reach, id);
     // Through ancestors of other teams, too: what is put back is the caller's own.
     const family = { ...reach, onlyTeamId: null };
     const isOfFamily = await this.#parts.family.isOrDescends(family, id, snapshot.run_id);
     if (!isOfFamily || !isSameShape(driver.row, snapshot)) throw notOfIts(snapshot);
-    return driver.rollback(snapshot.id);
+    return driver.rollBack(rollbackId, snapshot.id);
+  }
+
+  /** What a rollback has come to, for its Idempotency-Key; finishes it if it is pending. */
+  async findRollback(reach: Reach, id: string, rollbackId: string): Promise<Subject<SandboxRecord>> {
+    const driver = this.#drivers.findWithin(reach, id);
+    if ((await driver?.resolveRollback(rollbackId)) === 'pending') return 'begun';
+    const isDone = await this.#parts.audit.hasRollback(id, rollbackId);
+    return isDone ? { status: 200, body: await this.get(reach, id) } : 'nothing';
   }
 
   /** Throws `not_found` when there is no such sandbox within reach. */

@@ -26,8 +26,9 @@ export const RECORD_STEPS = {
   'record.erased': 'a snapshot "deleting" without a capture: its record is removed',
   'record.egress':
     'a policy, or secrets, in force that no record has: what is recorded is told to the runner',
-  'record.rollback': 'a record "running" whose VM still runs: as if nobody had asked',
-  'record.rolled_back': 'the same, rolled back; what the VM before it has used is not counted',
+  'record.rollback': 'a record that names a rollback which was never begun: the next control has it done',
+  'record.rolled_back':
+    'the same, and it was done: the next control asks again, is told so, and writes it down',
 } as const;
 export type RecordStep = keyof typeof RECORD_STEPS;
 

@@ -24,7 +24,7 @@ const ACTIONS = [
   'delete',
 ] as const;
 /** What a caller may be told; anything else is a fault of the service's. */
-const EXPECTED = new Set([200, 201, 204, 207, 404, 409, 429, 502, 503]);
+const EXPECTED = new Set([200, 201, 204, 207, 404, 409, 429, 502, 503, 504]);
 const MISHAPS = ['none', 'none', 'none', 'refused', 'unheard', 'restart runner', 'restart control'] as const;
 type Mishap = (typeof MISHAPS)[number];
 
@@ -110,6 +110,20 @@ class World {
   }
 }
 
+/** Rollbacks by id and snapshot, of all sandboxes: those in their audit logs, and those that were really done. */
+async function compareRollbacks({ harness, key: apiKey }: World, ids: readonly string[]): Promise<void> {
+  for (const id of ids) {
+    const log = await (await harness.fetch('GET', `/v1/runs/${id}/audit`, { apiKey })).text();
+    const entries = log.split('\n').filter((line) => line.includes('"sandbox.rolled_back"'));
+    const told = entries.map((line) => (JSON.parse(line) as { data: Record<string, unknown> }).data);
+    const done = harness.runner.captures.rollbacks.get(id) ?? [];
+    assert.deepEqual(
+      told,
+      done.map(({ rollback_id, capture_id }) => ({ rollback_id, snapshot_id: capture_id })),
+    );
+  }
+}
+
 /** The status line of a command is sent when it starts: with the runner gone, the rest of the answer does not come. */
 function takeCut(error: unknown): { status: number; body: unknown } {
   if (error instanceof TypeError && error.message === 'terminated') return { status: 200, body: undefined };
@@ -167,9 +181,15 @@ test('after any requests at once and any mishaps, records and what is there agre
       }
       await waitFor('records and what is there to agree', async () => {
         const [recorded, real] = await world.compare();
-        return JSON.stringify(recorded) === JSON.stringify(real);
+        const isSettled = (await world.listRecords()).every(({ operation }) => operation === null);
+        return isSettled && JSON.stringify(recorded) === JSON.stringify(real);
       }).catch(async () => assert.deepEqual(...(await world.compare())));
-      const lost = (await world.listRecords()).filter((record) => record.status_reason === 'vm_lost');
+      const records = await world.listRecords();
+      await compareRollbacks(
+        world,
+        records.map(({ id }) => id),
+      );
+      const lost = records.filter((record) => record.status_reason === 'vm_lost');
       assert.deepEqual(lost, [], 'no VM ended by itself');
     }),
     { numRuns: 12 },

@@ -5,10 +5,12 @@ import type { VmEgress } from '../../lib/egress-protocol.ts';
 import {
   CaptureRequest,
   ForkVm,
+  RollbackVm,
   type CaptureInfo,
   type ForkedVms,
   type RestoreVm,
   type VmInfo,
+  type VmRollback,
 } from '../../lib/runner-protocol.ts';
 import { answer, noVm, readAll } from './fake-answers.ts';
 
@@ -24,6 +26,8 @@ type Inherit = (id: string, from: VmEgress | string | undefined) => void;
 
 export class FakeCaptures {
   readonly saved = new Map<string, CaptureInfo>();
+  /** Those that were done, of each sandbox in their order. */
+  readonly rollbacks = new Map<string, VmRollback[]>();
   /** Of captures that are made from now on. */
   sizeBytes = 1 << 20;
   /** Called before the thing is done; each throws what is to be answered instead. */
@@ -39,6 +43,7 @@ export class FakeCaptures {
   beforeAnswer: (what: string) => Promise<void> | void = NOTHING;
   readonly #vms: Map<string, VmInfo>;
   readonly #inherit: Inherit;
+  readonly #rolling = new Map<string, Promise<VmRollback>>();
 
   constructor(vms: Map<string, VmInfo>, inherit: Inherit) {
     this.#vms = vms;
@@ -96,16 +101,16 @@ export class FakeCaptures {
       await this.beforeAnswer(action);
       return answer(stream, 200, forked);
     }
+    if (action === 'rollback') {
+      const done = await this.#rollBack(id, RollbackVm.parse(body));
+      await this.beforeAnswer(action);
+      return answer(stream, 200, done);
+    }
     const { capture_id: captureId } = CaptureRequest.parse(body);
-    const [status, result] =
-      action === 'snapshot'
-        ? ([201, await this.#snapshot(id, captureId)] as const)
-        : ([
-            200,
-            await (action === 'hibernate' ? this.#hibernate(id, captureId) : this.#rollBack(id, captureId)),
-          ] as const);
+    const save = action === 'snapshot' ? this.#snapshot(id, captureId) : this.#hibernate(id, captureId);
+    const result = await save;
     await this.beforeAnswer(action);
-    return answer(stream, status, result);
+    return answer(stream, action === 'snapshot' ? 201 : 200, result);
   }
 
   async #snapshot(id: string, captureId: string): Promise<CaptureInfo> {
@@ -126,11 +131,27 @@ export class FakeCaptures {
     return capture;
   }
 
-  async #rollBack(id: string, captureId: string): Promise<object> {
-    const vm = this.#getVm(id);
-    await this.onRollback(id, captureId);
-    this.#find(captureId);
-    return { ...vm, replaced_usage: STRETCH_USAGE };
+  /** Each id once, as the runner does; one that is under way is joined. */
+  #rollBack(id: string, asked: RollbackVm): Promise<VmRollback> {
+    const { rollback_id } = asked;
+    const rolling =
+      this.#rolling.get(rollback_id) ??
+      this.#rollBackOnce(id, asked).finally(() => this.#rolling.delete(rollback_id));
+    this.#rolling.set(rollback_id, rolling);
+    return rolling;
+  }
+
+  async #rollBackOnce(id: string, asked: RollbackVm): Promise<VmRollback> {
+    this.#getVm(id);
+    const done = this.rollbacks.get(id) ?? [];
+    const before = done.find(({ rollback_id }) => rollback_id === asked.rollback_id);
+    if (before !== undefined) return before;
+    await this.onRollback(id, asked.capture_id);
+    this.#getVm(id);
+    this.#find(asked.capture_id);
+    const rollback = { ...asked, replaced_usage: STRETCH_USAGE };
+    this.rollbacks.set(id, [...done, rollback]);
+    return rollback;
   }
 
   async #fork(id: string, children: string[]): Promise<ForkedVms> {

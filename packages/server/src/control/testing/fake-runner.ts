@@ -159,12 +159,14 @@ export class FakeRunner implements AsyncDisposable {
 
   /** Ends a VM as the runner would: kept until acknowledged, and told to whoever listens. */
   endVm(id: string, reason: VmEnd['reason'], endedAt: Date = new Date()): VmEnd {
+    const rollback = this.captures.rollbacks.get(id)?.at(-1);
     const end: VmEnd = {
       id,
       reason,
       cpu_ms: 1234,
       mem_peak_bytes: 56_000_000,
       ended_at: endedAt.toISOString(),
+      ...(rollback === undefined ? {} : { rollback }),
     };
     const event: EndEvent = { ...this.#nextPlace(), type: 'vm_ended', end };
     this.vms.delete(id);

@@ -16,6 +16,7 @@ export const OTHER_KEY = `cop_live_us_${'o'.repeat(40)}`;
 export const RUNNING_ID = `run${'1'.repeat(20)}`;
 export const HIBERNATED_ID = `run${'4'.repeat(20)}`;
 export const HIBERNATION_ID = `hib${'4'.repeat(20)}`;
+export const ROLLBACK_ID = `roll${'1'.repeat(20)}`;
 export const SNAPSHOT_ID = `snap${'1'.repeat(20)}`;
 export const REGISTRY = 'registry.test';
 

@@ -13,7 +13,9 @@ import {
   LIFE_MS,
   MASTER_KEY,
   NOW,
+  ROLLBACK_ID,
   RUNNING_ID,
+  SNAPSHOT_ID,
   toHex,
 } from './migration-names.ts';
 import type { Change, Row } from './migration-rows.ts';
@@ -227,6 +229,15 @@ const EGRESS: Change = {
   },
 };
 
+/** Control was killed in the middle of one. */
+const ROLLBACKS: Change = {
+  columns: {
+    sandboxes: (row) => ({
+      rollback_id: row['id'] === RUNNING_ID ? ROLLBACK_ID : null,
+      rollback_snapshot_id: row['id'] === RUNNING_ID ? SNAPSHOT_ID : null,
+    }),
+  },
+};
 const KEY_SCOPES: Change = {
   columns: { api_keys: ({ id }) => ({ scope: id === 'key2' ? 'read' : 'full', team_only: id === 'key2' }) },
   adds: {
@@ -246,6 +257,7 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0008_accounts': ACCOUNTS,
   '0009_billing': BILLING,
   '0010_egress': EGRESS,
+  '0013_rollbacks': ROLLBACKS,
   '0012_key_scopes': KEY_SCOPES,
   '0014_history': {},
   // The id of the database is no row that is kept.

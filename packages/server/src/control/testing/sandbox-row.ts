@@ -26,6 +26,8 @@ export function buildSandboxRow(change: Partial<SandboxRow> = {}): SandboxRow {
     auto_hibernate: false,
     hibernation_id: null,
     hibernated_at: null,
+    rollback_id: null,
+    rollback_snapshot_id: null,
     hibernated_ms: 0,
     billed_ms: 0,
     create_ms: 1,

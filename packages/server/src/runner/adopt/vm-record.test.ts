@@ -30,6 +30,7 @@ const RECORD: VmRecord = {
   generation: 1,
   resume: 1,
   capturing: false,
+  rollbacks: [],
   retired: false,
 };
 

@@ -9,7 +9,7 @@ import { CredentialEndpoint, NetworkPolicy } from '@coppice/contract';
 import { z } from 'zod';
 import { CredentialService } from '../../lib/credential-services/credential-service.ts';
 import { writeAtomically } from '../../lib/durable-file.ts';
-import { Accelerator, CaptureId, VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
+import { Accelerator, CaptureId, VmEnd, VmInfo, VmRollback } from '../../lib/runner-protocol.ts';
 
 /** The image as a guest knows it. */
 export const GuestImage = z.object({
@@ -63,6 +63,8 @@ const VmRecord = z.object({
   hibernating: CaptureId.optional(),
   /** Unit of the VM whose sandbox this one has taken over: that one is ended, and not reported. */
   replaces: z.string().optional(),
+  /** Rollbacks of the sandbox that came to this VM, newest last: each is done once, however often it is asked for. */
+  rollbacks: z.array(VmRollback).default([]),
   /** Written before the VM is killed: a runner that dies in the middle of an end does not change its reason. */
   end: VmEnd.optional(),
   /** Its end is not reported: the sandbox lives on elsewhere. */

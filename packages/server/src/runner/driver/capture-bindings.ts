@@ -3,7 +3,9 @@ import { AppError } from '@coppice/contract';
 import type { Accelerator } from '../../lib/runner-protocol.ts';
 import type { Machine, MachineStore } from '../machine/machine-store.ts';
 import type { CaptureManifest } from '../snapshot/capture-manifest.ts';
+import type { CaptureFiles } from '../snapshot/capture-store.ts';
 import { MACHINE_VERSION } from '../vmm/qemu-arguments.ts';
+import type { Blueprint } from './vm-assembly.ts';
 
 /** Two measurements of one counter differ by some parts in a million; those of two hosts by more than this. */
 const TSC_TOLERANCE_KHZ = 10_000;
@@ -17,7 +19,7 @@ export interface CaptureBindings {
 }
 
 /** The QEMU, kernel and agent to go on with. Throws `snapshot_unusable`, naming what differs. */
-export function findMachine(bindings: CaptureBindings, manifest: CaptureManifest): Machine {
+function findMachine(bindings: CaptureBindings, manifest: CaptureManifest): Machine {
   const { accelerator, machines, hasNetwork, tscKhz } = bindings;
   const { shape, machine_version, has_network, tsc_khz, info } = manifest;
   const machine = machines.find(manifest.machine);
@@ -36,6 +38,23 @@ export function findMachine(bindings: CaptureBindings, manifest: CaptureManifest
   if (Math.abs(tsc_khz - tscKhz) > TSC_TOLERANCE_KHZ)
     throw unusable(`a time stamp counter of ${tsc_khz} kHz, this machine's has ${tscKhz}`);
   return machine;
+}
+
+/** A VM that goes on from the capture. Throws `snapshot_unusable`. */
+export function blueprintOfCapture(
+  bindings: CaptureBindings,
+  files: CaptureFiles,
+  manifest: CaptureManifest,
+): Blueprint {
+  const { image, shape, counters, slot } = manifest;
+  const machine = findMachine(bindings, manifest);
+  return { machine, image, shape, counters, avoidSlot: slot, files: toSources(files) };
+}
+
+/** Everything of a capture is frozen; a VM that goes on from it gets an empty overlay of its own. */
+export function toSources({ directory, statePath, overlays }: CaptureFiles): Blueprint['files'] {
+  const { ram: ramPath, image: imagePath, scratchBase: basePath } = directory;
+  return { ramPath, statePath, wasBusy: true, imagePath, scratch: { basePath, frozen: overlays } };
 }
 
 /** For people. */

@@ -4,7 +4,14 @@ import { mkdirSync } from 'node:fs';
 import { AppError, parseImageReference } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { EgressCounters, VmEgress } from '../../lib/egress-protocol.ts';
-import type { Accelerator, CreateVm, VmEnd, VmInfo, VmUsage } from '../../lib/runner-protocol.ts';
+import type {
+  Accelerator,
+  CreateVm,
+  RollbackVm,
+  VmEnd,
+  VmInfo,
+  VmRollback,
+} from '../../lib/runner-protocol.ts';
 import { DeadlineError, untilAborted } from '../../lib/deadline.ts';
 import type { Capacity } from '../capacity/capacity.ts';
 import type { Ballast } from '../capacity/ballast.ts';
@@ -27,6 +34,7 @@ import {
 import { TEMPLATE_COUNTERS, type VmDriver } from './vm-driver.ts';
 import { NO_RULES, readEgressRecord } from './vm-egress.ts';
 import { tellEnvironment } from './tell-environment.ts';
+import { replaceVm } from './vm-replacement.ts';
 import { VmRoster, type Held } from './vm-roster.ts';
 import { WarmPool } from './warm-pool.ts';
 
@@ -260,45 +268,42 @@ export class Fleet {
     return end;
   }
 
-  /**
-   * A VM that goes on from other state in the place of one that runs, under the same id. That one stands still from when
-   * the new one is ready until it has taken over; if that fails it goes on.
-   */
-  async replace(old: VmDriver, blueprint: Blueprint): Promise<{ info: VmInfo; usage: VmUsage }> {
+  /** See vm-replacement.ts. If it fails the old VM goes on. */
+  async replace(old: VmDriver, blueprint: Blueprint, asked: RollbackVm): Promise<VmRollback> {
     const timer = new StepTimer();
-    const { capacity } = this.#options;
-    const { id } = old.info;
-    const driver = this.#newDriver(newUnit(), newInfo(id, blueprint, timer), blueprint);
+    const driver = this.#newDriver(newUnit(), newInfo(old.info.id, blueprint, timer), blueprint);
     driver.claim(driver.info, old.egress);
+    // Without the sandbox there is nothing to take over.
+    const giveUp = (): void => this.#retireLater(driver);
+    old.endAsked.addEventListener('abort', giveUp, { once: true });
     try {
-      await capacity.reserve(driver.unit, blueprint.shape, { giveWay: () => this.#pool.giveWay() });
-      const assembled = await capacity.inTurn({ diskMiB: 0 }, () =>
-        this.#assembler.assemble(driver, blueprint, timer),
-      );
-      assembled.record.replaces = old.unit;
-      await old.capture(() => this.#takeOver(old, assembled, timer));
-      return { info: driver.info, usage: await old.retire() };
+      const parts = {
+        ...this.#options,
+        assembler: this.#assembler,
+        vms: this.vms,
+        giveWay: () => this.#pool.giveWay(),
+      };
+      const work = replaceVm(parts, { old, driver, blueprint, asked, timer });
+      driver.trackCreation(work);
+      const rollback = await work;
+      old.endAsked.removeEventListener('abort', giveUp);
+      // It is done, whatever becomes of what is left of the old VM.
+      await old.retire().catch((error: unknown) => this.#noteUnended(old, error));
+      return rollback;
     } catch (error) {
-      if (this.vms.find(id) === driver) throw error;
       const isLost = driver.isLost || (await isLoss(error, [driver, old]));
-      await driver.end('vmm_lost');
+      await driver.retire();
       throw isLost && !(error instanceof AppError) ? lostMeanwhile(error) : error;
     }
   }
 
-  async #takeOver(old: VmDriver, assembled: AssembledVm, timer: StepTimer): Promise<void> {
-    const { driver } = assembled;
-    const { vm } = old.running;
-    await vm.stop();
-    try {
-      await enterStep('rollback.replace');
-      await this.#assembler.wake(assembled, timer);
-    } catch (error) {
-      await vm.start();
-      throw error;
-    }
-    this.vms.enter(driver);
-    this.vms.markCreated(driver.info);
+  #retireLater(driver: VmDriver): void {
+    driver.retire().catch((error: unknown) => this.#noteUnended(driver, error));
+  }
+
+  /** It is tried again by itself. */
+  #noteUnended({ unit }: VmDriver, error: unknown): void {
+    this.#options.log.warn({ err: error, unit }, 'a VM that no sandbox needs is not ended yet');
   }
 
   /** Of a template that is no more. */

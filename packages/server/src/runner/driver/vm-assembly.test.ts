@@ -48,6 +48,7 @@ class Assembly implements Disposable {
       endEgress: async () => undefined,
       recordEnd: () => undefined,
       groupUsage: () => ({ cpuMs: undefined, memPeakBytes: undefined }),
+      findRollback: () => undefined,
     };
     this.driver = new VmDriver('u1', { info, egress: NO_RULES, counters: TEMPLATE_COUNTERS, hooks, log });
     this.driver.session = async () =>

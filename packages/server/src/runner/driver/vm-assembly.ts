@@ -262,6 +262,7 @@ export class VmAssembler {
       generation: blueprint.counters.session,
       resume: blueprint.counters.resume,
       capturing: false,
+      rollbacks: [],
       retired: false,
     };
   }

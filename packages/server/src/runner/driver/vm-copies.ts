@@ -4,7 +4,6 @@
  *   snapshot    capture, kept            ─► restore: another VM
  *   hibernate   capture, the VM is gone  ─► resume: a VM of the same id
  *   fork        capture for the moment   ─► its children
- *   rollback    a VM of the same id goes on from a capture, the old one is gone
  *
  * Every one is asked for by the id of what it makes: the same request again joins it, or is told what it made.
  */
@@ -12,18 +11,17 @@ import { availableParallelism } from 'node:os';
 import { AppError, isErrorCode } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { VmEgress } from '../../lib/egress-protocol.ts';
-import type { CaptureInfo, CreateVm, ForkedVms, RolledBackVm, VmInfo } from '../../lib/runner-protocol.ts';
+import type { CaptureInfo, CreateVm, ForkedVms, VmInfo } from '../../lib/runner-protocol.ts';
 import { SingleFlight } from '../../lib/single-flight.ts';
 import { Slots } from '../../lib/slots.ts';
 import type { VmRecord } from '../adopt/vm-record.ts';
 import type { DiskGuard } from '../capacity/disk-guard.ts';
 import { findAllocatedBytes } from '../disk/allocated-bytes.ts';
 import { explainFullDisk } from '../disk/full-disk.ts';
-import type { CaptureManifest } from '../snapshot/capture-manifest.ts';
 import { filesOf, type CaptureFiles, type CaptureStore } from '../snapshot/capture-store.ts';
 import { takeCapture, type CaptureJob, type TakenCapture } from '../snapshot/take-capture.ts';
 import { MACHINE_VERSION } from '../vmm/qemu-arguments.ts';
-import { describeBindings, findMachine, type CaptureBindings } from './capture-bindings.ts';
+import { blueprintOfCapture, describeBindings, toSources, type CaptureBindings } from './capture-bindings.ts';
 import type { Fleet } from './fleet.ts';
 import { enterStep } from './steps.ts';
 import type { Blueprint } from './vm-assembly.ts';
@@ -51,7 +49,6 @@ export class VmCopies {
   readonly #captures = new SingleFlight<CaptureInfo>();
   readonly #forks = new SingleFlight<ForkedVms>();
   readonly #restores = new SingleFlight<VmInfo>();
-  readonly #rollbacks = new SingleFlight<RolledBackVm>();
 
   constructor(options: VmCopiesOptions) {
     this.#options = options;
@@ -62,7 +59,7 @@ export class VmCopies {
       const { captures } = this.#options;
       const made = captures.find(captureId);
       if (made !== undefined) return made;
-      const driver = this.#running(id);
+      const driver = this.#options.fleet.vms.getRunning(id);
       await using partial = captures.begin();
       const job = this.#jobFor(driver, partial.path, { isDurable: true });
       const taken = await takeCapture(job);
@@ -74,7 +71,8 @@ export class VmCopies {
   hibernate(id: string, captureId: string): Promise<CaptureInfo> {
     return this.#captures.run(captureId, async () => {
       const { captures, fleet } = this.#options;
-      if (captures.find(captureId) === undefined) await this.#takeHibernation(this.#running(id), captureId);
+      if (captures.find(captureId) === undefined)
+        await this.#takeHibernation(this.#options.fleet.vms.getRunning(id), captureId);
       await enterStep('hibernate.retire');
       await fleet.vms.find(id)?.retire();
       const made = captures.find(captureId);
@@ -110,7 +108,7 @@ export class VmCopies {
         return { pause_ms: 0, children: made.map(({ info }) => ({ vm: info })) };
       // Those of an attempt that was cut off: siblings are of one moment.
       await Promise.all(made.map((driver) => driver.retire()));
-      const driver = this.#running(id);
+      const driver = this.#options.fleet.vms.getRunning(id);
       const asked = askForCopyOf(fleet.vms.recordOf(driver));
       const refusals = new Map(children.flatMap((child) => this.#refusalOf(child, asked)));
       if (refusals.size === children.length)
@@ -144,27 +142,9 @@ export class VmCopies {
       if (made?.state === 'running') return made.info;
       return captures.use(captureId, async (files, manifest) => {
         await enterStep('restore.plan');
-        return fleet.goOn(id, this.#blueprintOf(files, manifest), egress);
+        return fleet.goOn(id, blueprintOfCapture(this.#options.bindings, files, manifest), egress);
       });
     });
-  }
-
-  rollback(id: string, captureId: string): Promise<RolledBackVm> {
-    return this.#rollbacks.run(id, () =>
-      this.#options.captures.use(captureId, async (files, manifest) => {
-        const { fleet } = this.#options;
-        const old = this.#running(id);
-        const { shape } = fleet.vms.recordOf(old);
-        const fields = ['vcpus', 'memMiB', 'diskMiB'] as const;
-        if (fields.some((field) => shape[field] !== manifest.shape[field]))
-          throw new AppError(
-            'invalid_state',
-            'the snapshot is of a sandbox of another size; restore it instead',
-          );
-        const { info, usage } = await fleet.replace(old, this.#blueprintOf(files, manifest));
-        return { ...info, replaced_usage: usage };
-      }),
-    );
   }
 
   listCaptures(): CaptureInfo[] {
@@ -173,12 +153,6 @@ export class VmCopies {
 
   removeCapture(captureId: string): Promise<void> {
     return this.#options.captures.remove(captureId);
-  }
-
-  #running(id: string): VmDriver {
-    const driver = this.#options.fleet.vms.get(id);
-    if (driver.state !== 'running') throw new AppError('invalid_state', `the VM is ${driver.state}`);
-    return driver;
   }
 
   /** Refused before the guest stands still: a host that has no room for the files would leave it standing. */
@@ -234,13 +208,6 @@ export class VmCopies {
     return info;
   }
 
-  /** Throws `snapshot_unusable`. */
-  #blueprintOf(files: CaptureFiles, manifest: CaptureManifest): Blueprint {
-    const { image, shape, counters, slot } = manifest;
-    const machine = findMachine(this.#options.bindings, manifest);
-    return { machine, image, shape, counters, avoidSlot: slot, files: toSources(files) };
-  }
-
   #blueprintOfFork(parent: VmDriver, files: CaptureFiles): Blueprint {
     const { fleet, bindings } = this.#options;
     const { image, shape, machine: key } = fleet.vms.recordOf(parent);
@@ -265,12 +232,6 @@ export class VmCopies {
 function askForCopyOf({ image, shape }: VmRecord): CreateVm {
   const { vcpus, memMiB: mem_mib, diskMiB: disk_mib } = shape;
   return { image: image.reference, vcpus, mem_mib, disk_mib };
-}
-
-/** Everything of a capture is frozen; a VM that goes on from it gets an empty overlay of its own. */
-function toSources({ directory, statePath, overlays }: CaptureFiles): Blueprint['files'] {
-  const { ram: ramPath, image: imagePath, scratchBase: basePath } = directory;
-  return { ramPath, statePath, wasBusy: true, imagePath, scratch: { basePath, frozen: overlays } };
 }
 
 function toChild(error: unknown): Child {

@@ -111,6 +111,7 @@ function newDriver(group: GroupUsage = NOT_COUNTED): { driver: VmDriver; ends: V
     recordEnd: (end: VmEnd) => void ends.push(end),
     endEgress: async () => undefined,
     groupUsage: () => group,
+    findRollback: () => undefined,
   };
   const driver = new VmDriver('u1', { ...PARTS, info: info(), hooks });
   driver.onRelease(() => {
@@ -201,6 +202,7 @@ test('an end that could not be recorded is tried again, and releases nothing bef
       endEgress: async () => undefined,
       recordEnd,
       groupUsage: () => NOT_COUNTED,
+      findRollback: () => undefined,
     },
   });
   driver.onRelease(() => {
@@ -260,6 +262,7 @@ test('an end that failed is tried again by itself, with the same reason and time
     recordEnd,
     endEgress: async () => undefined,
     groupUsage: () => NOT_COUNTED,
+    findRollback: () => undefined,
   };
   const driver = new VmDriver('u1', { ...PARTS, info: info(), hooks });
   const released = Promise.withResolvers<void>();
@@ -290,6 +293,7 @@ test('an end that keeps failing is tried ever more rarely, with few warnings, an
     note: () => undefined,
     recordEnd,
     endEgress: async () => undefined,
+    findRollback: () => undefined,
     groupUsage: () => NOT_COUNTED,
   };
   const warnings: unknown[] = [];
@@ -351,6 +355,7 @@ test('what it has sent is noted when the VM is gone and before its end is record
       },
       recordEnd: async () => void order.push('end'),
       groupUsage: () => NOT_COUNTED,
+      findRollback: () => undefined,
     };
     const driver = new VmDriver('u1', { ...PARTS, info: info(), hooks });
     driver.onRelease(() => void order.push('slot'));
@@ -370,6 +375,7 @@ test('changes of what it may send are made one after the other, on disk first an
     endEgress: async () => undefined,
     recordEnd: () => undefined,
     groupUsage: () => NOT_COUNTED,
+    findRollback: () => undefined,
   };
   const running = new VmDriver('u1', { ...PARTS, info: info(), hooks });
   attach(running, new StandInVm());

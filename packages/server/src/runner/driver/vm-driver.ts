@@ -13,7 +13,7 @@ import type { Logger } from 'pino';
 import type { VmEgress } from '../../lib/egress-protocol.ts';
 import { hostMoment } from '../../lib/host-clock.ts';
 import { SerialQueue } from '../../lib/serial-queue.ts';
-import type { EndReason, VmEnd, VmInfo, VmUsage } from '../../lib/runner-protocol.ts';
+import type { EndReason, VmEnd, VmInfo, VmRollback, VmUsage } from '../../lib/runner-protocol.ts';
 import type { VmRecord } from '../adopt/vm-record.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import { nowUnixNs } from '../agent-client/guest-clock.ts';
@@ -44,6 +44,8 @@ export interface DriverHooks {
   recordEnd: (end: VmEnd) => void | Promise<void>;
   /** What the VM's control groups have counted; asked when its process is gone. */
   groupUsage: () => GroupUsage;
+  /** The last one that the VM came from. */
+  findRollback: () => VmRollback | undefined;
 }
 
 export interface DriverParts {
@@ -378,6 +380,7 @@ export class VmDriver {
   #describeEnd(reason: EndReason): VmEnd {
     const now = hostMoment();
     const usage = this.#finalUsage(this.#vm?.usage());
+    const rollback = this.#hooks.findRollback();
     return {
       id: this.#info.id,
       reason,
@@ -385,6 +388,7 @@ export class VmDriver {
       mem_peak_bytes: usage.memPeakBytes,
       ended_at: new Date(now.wallMs).toISOString(),
       ended_on_boot: { boot_id: now.bootId, ms: now.bootMs },
+      ...(rollback === undefined ? {} : { rollback }),
     };
   }
 

@@ -105,6 +105,13 @@ export class VmRoster {
     return driver;
   }
 
+  /** Throws `invalid_state` for one that does not run. */
+  getRunning(id: string): VmDriver {
+    const driver = this.get(id);
+    if (driver.state !== 'running') throw new AppError('invalid_state', `the VM is ${driver.state}`);
+    return driver;
+  }
+
   directoryOf({ unit }: VmDriver): VmDirectory {
     return this.#options.directoryOf(unit);
   }
@@ -160,6 +167,7 @@ export class VmRoster {
         else ballast.useSync(write);
       },
       groupUsage: () => readGroupUsage(cgroups),
+      findRollback: () => findVmRecord(path)?.rollbacks.at(-1),
       endEgress: () => network.endEgress(unit),
       // A create that failed is answered to its caller; only a VM that ran has an end to report.
       recordEnd: async (end) => {

@@ -14,6 +14,7 @@ import {
   ForkVm,
   PrepareImage,
   RestoreVm,
+  RollbackVm,
   type RunnerStatus,
 } from '../../lib/runner-protocol.ts';
 import { explainFullDisk } from '../disk/full-disk.ts';
@@ -22,6 +23,7 @@ import type { AgentSession } from '../agent-client/agent-session.ts';
 import type { Fleet } from '../driver/fleet.ts';
 import type { VmDriver } from '../driver/vm-driver.ts';
 import type { VmCopies } from '../driver/vm-copies.ts';
+import type { VmRollbacks } from '../driver/vm-rollbacks.ts';
 import type { ImageStore } from '../image/image-store.ts';
 import { readJson, respondEmpty, respondError, respondJson } from './exchange.ts';
 import { streamEvents } from './event-stream.ts';
@@ -46,6 +48,7 @@ const AGENT_ROUTES: Record<string, readonly string[]> = {
 export interface RunnerServerParts {
   fleet: Fleet;
   copies: VmCopies;
+  rollbacks: VmRollbacks;
   spool: EventSpool;
   images: ImageStore;
   status: () => RunnerStatus;
@@ -189,7 +192,7 @@ export class RunnerServer {
 
   /** Answered however long it takes: control has the deadline, and asks again when this runner was killed. */
   async #routeCopy({ stream, method }: Exchange, id: string, what: string): Promise<void> {
-    const { copies } = this.#parts;
+    const { copies, rollbacks } = this.#parts;
     if (method !== 'POST') throw new AppError('not_found', `no route ${method} ${what}`);
     const body = await readJson(stream);
     const captureId = (): string => CaptureRequest.parse(body).capture_id;
@@ -199,7 +202,7 @@ export class RunnerServer {
       case 'hibernate':
         return respondJson(stream, 200, await copies.hibernate(id, captureId()));
       case 'rollback':
-        return respondJson(stream, 200, await copies.rollback(id, captureId()));
+        return respondJson(stream, 200, await rollbacks.rollBack(id, RollbackVm.parse(body)));
       case 'fork':
         return respondJson(stream, 200, await copies.fork(id, ForkVm.parse(body).children));
       default:

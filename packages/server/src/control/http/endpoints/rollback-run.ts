@@ -1,13 +1,16 @@
 import { RollbackRequest, SandboxRecord } from '@coppice/contract';
+import { newRollbackId } from '../../sandbox/ids.ts';
 import { answers } from '../answers.ts';
 import type { App } from '../app.ts';
+import { createOnce, IdempotencyHeaders } from '../idempotent.ts';
 import { SandboxParams } from '../params.ts';
 import type { HttpParts } from '../parts.ts';
 
 export function addRollbackRun(
   app: App,
-  { sandboxes, snapshots, openRequests }: Pick<HttpParts, 'sandboxes' | 'snapshots' | 'openRequests'>,
+  parts: Pick<HttpParts, 'sandboxes' | 'snapshots' | 'idempotency' | 'openRequests'>,
 ): void {
+  const { sandboxes, snapshots } = parts;
   app.route({
     method: 'POST',
     url: '/v1/runs/:id/rollback',
@@ -17,15 +20,27 @@ export function addRollbackRun(
       summary: 'Put a sandbox back to a snapshot of it or of an ancestor, in place and under the same id',
       description:
         'What it did since is lost: memory, processes and files are those of the snapshot. If it fails, the sandbox runs on ' +
-        'as it was.',
+        'as it was. After 504 `outcome_unknown` the service finishes it as soon as it can, and the record shows the operation ' +
+        '`rolling_back` until then; asked for again with the same `Idempotency-Key` it is not done twice.',
       params: SandboxParams,
+      headers: IdempotencyHeaders,
       body: RollbackRequest,
-      response: answers(200, SandboxRecord, [400, 401, 404, 409, 413, 429, 502, 503, 504]),
+      response: answers(200, SandboxRecord, [400, 401, 404, 409, 413, 422, 429, 502, 503, 504]),
     },
-    handler: async ({ organizationId, reach, params, body }) => {
-      await sandboxes.get(reach, params.id);
-      const snapshot = await snapshots.get(reach, body.snapshot_id);
-      return openRequests.limit(organizationId, () => sandboxes.rollback(reach, params.id, snapshot));
+    handler: async (request, reply) => {
+      const { reach, body } = request;
+      const { id } = request.params;
+      await sandboxes.get(reach, id);
+      const answer = await createOnce(parts, request, reply, {
+        body,
+        newSubjectId: newRollbackId,
+        create: async (rollbackId) => {
+          const snapshot = await snapshots.get(reach, body.snapshot_id);
+          return { status: 200, body: await sandboxes.rollBack(reach, id, { rollbackId, snapshot }) };
+        },
+        find: (rollbackId) => sandboxes.findRollback(reach, id, rollbackId),
+      });
+      return answer.body;
     },
   });
 }

@@ -1,0 +1,82 @@
+/**
+ * Rollbacks of VMs, each done once by the id that control gave it: a request that comes again joins the one under way, or
+ * is told what it has done. One at a time: another one is refused meanwhile, and so is one that came before the last.
+ */
+import { AppError } from '@coppice/contract';
+import type { RollbackVm, VmRollback } from '../../lib/runner-protocol.ts';
+import type { CaptureManifest } from '../snapshot/capture-manifest.ts';
+import type { CaptureStore } from '../snapshot/capture-store.ts';
+import { blueprintOfCapture, type CaptureBindings } from './capture-bindings.ts';
+import type { Fleet } from './fleet.ts';
+
+export interface VmRollbacksParts {
+  fleet: { vms: Pick<Fleet['vms'], 'getRunning' | 'recordOf'> } & Pick<Fleet, 'replace'>;
+  captures: Pick<CaptureStore, 'use'>;
+  bindings: CaptureBindings;
+}
+
+interface UnderWay {
+  asked: RollbackVm;
+  answer: Promise<VmRollback>;
+}
+
+export class VmRollbacks {
+  readonly #parts: VmRollbacksParts;
+  /** By the id of the VM. */
+  readonly #underWay = new Map<string, UnderWay>();
+
+  constructor(parts: VmRollbacksParts) {
+    this.#parts = parts;
+  }
+
+  async rollBack(id: string, asked: RollbackVm): Promise<VmRollback> {
+    const underWay = this.#underWay.get(id);
+    if (underWay === undefined) return this.#begin(id, asked);
+    if (underWay.asked.rollback_id !== asked.rollback_id)
+      throw new AppError(
+        'invalid_state',
+        `the rollback ${underWay.asked.rollback_id} of this VM is under way`,
+      );
+    assertSame(underWay.asked, asked);
+    return underWay.answer;
+  }
+
+  #begin(id: string, asked: RollbackVm): Promise<VmRollback> {
+    const answer = this.#findOrDo(id, asked).finally(() => this.#underWay.delete(id));
+    this.#underWay.set(id, { asked, answer });
+    return answer;
+  }
+
+  /** What was done is answered first: its capture may be deleted by now. */
+  async #findOrDo(id: string, asked: RollbackVm): Promise<VmRollback> {
+    const { fleet, captures } = this.#parts;
+    const { rollbacks } = fleet.vms.recordOf(fleet.vms.getRunning(id));
+    const done = rollbacks.find(({ rollback_id }) => rollback_id === asked.rollback_id);
+    if (done === undefined)
+      return captures.use(asked.capture_id, (files, manifest) => {
+        const old = fleet.vms.getRunning(id);
+        assertShape(fleet.vms.recordOf(old).shape, manifest);
+        return fleet.replace(old, blueprintOfCapture(this.#parts.bindings, files, manifest), asked);
+      });
+    assertSame(done, asked);
+    if (done === rollbacks.at(-1)) return done;
+    throw new AppError(
+      'invalid_state',
+      `the rollback ${asked.rollback_id} of this VM was done, and others after it: it is not done again`,
+    );
+  }
+}
+
+function assertSame({ rollback_id, capture_id }: RollbackVm, asked: RollbackVm): void {
+  if (capture_id === asked.capture_id) return;
+  throw new AppError(
+    'invalid_request',
+    `the rollback ${rollback_id} is to ${capture_id}, not ${asked.capture_id}`,
+  );
+}
+
+function assertShape(shape: CaptureManifest['shape'], manifest: CaptureManifest): void {
+  const fields = ['vcpus', 'memMiB', 'diskMiB'] as const;
+  if (fields.every((field) => shape[field] === manifest.shape[field])) return;
+  throw new AppError('invalid_state', 'the snapshot is of a sandbox of another size; restore it instead');
+}
