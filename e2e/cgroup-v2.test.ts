@@ -12,10 +12,18 @@ import { Service } from './fixtures/service.ts';
 const SOURCES = fileURLToPath(new URL('../packages/server/src/', import.meta.url));
 const CARRIED = [
   'lib/deadline.ts',
+  'lib/missing-limits.ts',
   'runner/vmm/qemu-arguments.ts',
-  ...['cgroup-branch', 'cgroup-tree', 'cgroup-usage', 'hierarchies', 'service-processes', 'unit-limits'].map(
-    (name) => `runner/confinement/${name}.ts`,
-  ),
+  ...[
+    'cgroup-branch',
+    'cgroup-probe',
+    'cgroup-status',
+    'cgroup-tree',
+    'cgroup-usage',
+    'hierarchies',
+    'service-processes',
+    'unit-limits',
+  ].map((name) => `runner/confinement/${name}.ts`),
 ];
 /** Starts the program as the supervisor starts the runner: as its child. */
 const SUPERVISOR = `
@@ -27,9 +35,11 @@ const PROGRAM = `
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { probeCgroups } from './confinement/cgroup-probe.ts';
 import { CgroupTree } from './confinement/cgroup-tree.ts';
 import { readGroupUsage } from './confinement/cgroup-usage.ts';
 const silent = { info() {}, warn() {}, debug() {} };
+const foreseen = probeCgroups();
 const tree = CgroupTree.open({ slug: 'abcd', log: silent });
 const procs = await tree.create('unit', { memBytes: 32 << 20, cpuPercent: 50, weight: 1, tasks: 16 });
 const [directory] = tree.directoriesOf('unit');
@@ -42,11 +52,13 @@ const limits = Object.fromEntries(['memory.max', 'cpu.max', 'cpu.weight', 'pids.
 await tree.remove([directory]);
 tree.sweep(new Set());
 tree.close();
-console.log(JSON.stringify({ status: tree.status, directory, signal, usage, limits, own: readFileSync('/proc/self/cgroup', 'utf8').trim(), isLeft: existsSync(directory) }));
+console.log(JSON.stringify({ status: tree.status, foreseen: foreseen.controllers, directory, signal, usage, limits, own: readFileSync('/proc/self/cgroup', 'utf8').trim(), isLeft: existsSync(directory) }));
 `;
 
 interface Report {
   status: { controllers: string[]; reason: string };
+  /** Controllers that `coppice doctor` would name. */
+  foreseen: string[];
   directory: string;
   signal: string;
   usage: { cpuMs: number };
@@ -85,6 +97,7 @@ describe('control groups of version 2', () => {
   };
   const assertLimited = (report: Report): void => {
     assert.deepEqual(report.status.controllers, ['cpu', 'memory', 'pids'], report.status.reason);
+    assert.deepEqual(report.foreseen, report.status.controllers);
     assert.equal(report.signal, 'SIGKILL');
     assert.ok(report.usage.cpuMs > 0);
     assert.deepEqual(report.limits, {
@@ -120,5 +133,16 @@ describe('control groups of version 2', () => {
     assertLimited(report);
     assert.equal(report.directory, '/sys/fs/cgroup/coppice_abcd/unit');
     assert.equal(report.own, '0::/shared');
+  });
+
+  it('in a login session without the controller of CPU time are made at the top, with a limit of it', async () => {
+    const slice = '/sys/fs/cgroup/user.slice';
+    const report = await run(
+      `mkdir ${slice} && echo '+memory +pids' > ${slice}/cgroup.subtree_control && mkdir ${slice}/session-1.scope &&
+       (sleep 1000 > /dev/null 2>&1 & echo $! > ${slice}/session-1.scope/cgroup.procs); echo $$ > ${slice}/session-1.scope/cgroup.procs;`,
+    );
+    assert.equal(report.own, '0::/user.slice/session-1.scope');
+    assertLimited(report);
+    assert.equal(report.directory, '/sys/fs/cgroup/coppice_abcd/unit');
   });
 });

@@ -6,6 +6,8 @@ import type { Bootstrapped } from './control/auth/bootstrapped.ts';
 import { startControl } from './control/control.ts';
 import { preloadServer } from './control/http/preload.ts';
 import { isJournal } from './lib/journal.ts';
+import { listMissingLimits } from './lib/missing-limits.ts';
+import type { CgroupStatus } from './lib/runner-protocol.ts';
 import { shutdownRequested } from './lib/shutdown-signal.ts';
 import { TlsReceiver } from './lib/tls/tls-handover.ts';
 import { readTlsPair } from './lib/tls/tls-pair.ts';
@@ -21,6 +23,8 @@ export type RoleMessage =
       reason: string;
       networkAbsence?: string;
       ranges?: HostRanges;
+      /** Limits of sandboxes that are not in force, and why. */
+      missingLimits?: string;
     }
   | { type: 'control-ready'; address: string; bootstrap: Bootstrapped };
 
@@ -40,10 +44,16 @@ export async function runRunnerRole(config: Config, log: Logger): Promise<void> 
     reason: runner.accelerator.reason,
     ...(runner.networkAbsence === undefined ? {} : { networkAbsence: runner.networkAbsence }),
     ...(process.getuid?.() === 0 ? { ranges: runner.ranges } : {}),
+    ...describeMissingLimits(runner.cgroups),
   });
   log.info({ reason: await asked }, 'runner stops; its VMs run on');
   await runner[Symbol.asyncDispose]();
   process.disconnect?.();
+}
+
+function describeMissingLimits(status: CgroupStatus): { missingLimits?: string } {
+  const missing = listMissingLimits(status);
+  return missing.length === 0 ? {} : { missingLimits: `${missing.join(', ')} (${status.reason})` };
 }
 
 export async function runControlRole(config: Config, log: Logger): Promise<void> {

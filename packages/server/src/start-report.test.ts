@@ -36,4 +36,8 @@ test('a runner tells what the guests of this installation have of the host', () 
     'user ids of VMs: from 1620000',
   ]);
   assert.deepEqual(describeRunner({ ...runner, networkAbsence: 'not root' }).length, 2);
+  assert.deepEqual(describeRunner({ ...runner, missingLimits: 'cpu (no controller)' }), [
+    'accelerator: tcg (no KVM)',
+    'sandboxes are not limited in: cpu (no controller)',
+  ]);
 });

@@ -4,10 +4,11 @@ import { quoteArgument } from './curl-hint.ts';
 import type { RoleMessage } from './roles.ts';
 
 export function describeRunner(message: RoleMessage & { type: 'runner-ready' }): string[] {
-  const { accelerator, reason, networkAbsence, ranges } = message;
+  const { accelerator, reason, networkAbsence, missingLimits, ranges } = message;
   return [
     `accelerator: ${accelerator} (${reason})`,
     ...(networkAbsence === undefined ? [] : [`network: none (${networkAbsence})`]),
+    ...(missingLimits === undefined ? [] : [`sandboxes are not limited in: ${missingLimits}`]),
     ...(ranges === undefined || networkAbsence !== undefined ? [] : [`guest addresses: ${ranges.guestCidr}`]),
     ...(ranges === undefined ? [] : [`user ids of VMs: from ${ranges.uidBase}`]),
   ];

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
-  judgeCgroups,
   judgeClock,
   judgeDisk,
   judgeLimits,
@@ -9,7 +8,7 @@ import {
   judgeSocketPath,
   judgeUserNamespaces,
 } from './judgements.mjs';
-import { describeBoot, describeNetwork, describeService } from './probes.mjs';
+import { describeBoot, describeCgroups, describeNetwork, describeService } from './probes.mjs';
 
 const GIB = 1024 ** 3;
 
@@ -44,16 +43,6 @@ test('of limits the hard one counts, and unlimited is enough', () => {
 test('a run directory is too long for sockets beyond 70 bytes, not characters', () => {
   assert.equal(judgeSocketPath('/'.padEnd(70, 'x')).status, 'ok');
   assert.equal(judgeSocketPath('/'.padEnd(69, 'x') + 'é').status, 'fail');
-});
-
-test('controllers are found in version 1, in version 2, and not where they cannot be written', () => {
-  const one = '30 25 0:26 / /sys/fs/cgroup/cpu rw,nosuid shared:9 - cgroup cgroup rw,cpu,cpuacct';
-  const others = '31 25 0:27 / /m rw - cgroup cgroup rw,memory\n32 25 0:28 / /p rw - cgroup cgroup rw,pids';
-  assert.equal(judgeCgroups(`${one}\n${others}`, undefined).detail, 'version 1: cpu, memory, pids');
-  const two = '30 25 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw';
-  assert.equal(judgeCgroups(two, 'cpuset cpu io memory pids').detail, 'version 2: cpu, memory, pids');
-  assert.match(judgeCgroups(two.replace(' rw,', ' ro,'), 'cpu memory pids').detail, /^no cpu, memory, pids/u);
-  assert.match(judgeCgroups(one, '').detail, /^no memory, pids/u);
 });
 
 test('clock and user namespaces are told by what the kernel and the CPU say', () => {
@@ -120,4 +109,16 @@ test('the service is told by what it says of itself', () => {
   );
   assert.equal(describeService({ state: 'absent' }).status, 'ok');
   assert.equal(describeService({ state: 'closed', reason: 'why' }).status, 'warn');
+});
+
+test('a limit of sandboxes that is not in force is named, of the service that runs or of one to come', () => {
+  const cgroups = { controllers: ['memory', 'pids'], reason: 'no group has cpu' };
+  const [row] = describeCgroups({ state: 'running', cgroups, missing_limits: ['cpu'] });
+  assert.equal(row?.status, 'warn');
+  assert.equal(row?.detail, 'of the running service: sandboxes are not limited in cpu: no group has cpu');
+  assert.ok(row?.remedy?.includes('npm run install-service'));
+  const [free] = describeCgroups({ state: 'absent', cgroups, missing_limits: [] });
+  assert.equal(free?.status, 'ok');
+  assert.match(free?.detail ?? '', /^of a service started from here: /u);
+  assert.deepEqual(describeCgroups({ error: 'the probe gave no answer' }), []);
 });

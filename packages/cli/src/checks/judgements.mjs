@@ -177,38 +177,3 @@ export function judgeClock(source, cpuinfo) {
   if (missing.length === 0) return { name: 'clock', status: 'ok', detail };
   return { name: 'clock', status: 'warn', detail: `${detail}: clocks of emulated guests may run wrong` };
 }
-
-/**
- * @param {string} mountinfo  text of /proc/self/mountinfo
- * @param {string | undefined} unified  controllers of a pure version 2 hierarchy
- * @returns {Row}
- */
-export function judgeCgroups(mountinfo, unified) {
-  const wanted = ['cpu', 'memory', 'pids'];
-  const mounts = mountinfo.split('\n').map((line) => {
-    const [fields = '', type = ''] = line.split(' - ');
-    const [system = '', , options = ''] = type.split(' ');
-    return {
-      path: fields.split(' ')[4] ?? '',
-      system,
-      options: options.split(','),
-      writable: (fields.split(' ')[5] ?? '').startsWith('rw'),
-    };
-  });
-  const first = mounts
-    .filter(({ system, writable }) => system === 'cgroup' && writable)
-    .flatMap(({ options }) => options);
-  const second = mounts.some(({ system, writable }) => system === 'cgroup2' && writable)
-    ? (unified ?? '').split(' ')
-    : [];
-  const [has, version] = wanted.some((name) => second.includes(name)) ? [second, 2] : [first, 1];
-  const missing = wanted.filter((name) => !has.includes(name));
-  if (missing.length === 0)
-    return { name: 'cgroups', status: 'ok', detail: `version ${version}: ${wanted.join(', ')}` };
-  return {
-    name: 'cgroups',
-    status: 'warn',
-    detail: `no ${missing.join(', ')} controller that can be written: what a sandbox uses of it is not limited`,
-    remedy: 'run it on the host, or in a container that is given a writable cgroup hierarchy',
-  };
-}

@@ -24,7 +24,9 @@ export async function inspectNetwork(paths) {
 
 /** @param {Paths} paths */
 export async function inspectService(paths) {
-  return paths.error === undefined ? describeService(await runProbe('service', SERVICE_TIMEOUT_MS)) : [];
+  if (paths.error !== undefined) return [];
+  const answer = await runProbe('service', SERVICE_TIMEOUT_MS);
+  return [describeService(answer), ...describeCgroups(answer)];
 }
 
 /**
@@ -110,4 +112,21 @@ export function describeService(answer) {
   const network = status.network === 'none' ? `no network (${status.network_reason})` : 'filtered network';
   const detail = `running${version === undefined ? '' : `, version ${version}`}: ${status.accelerator}, ${network}, ${status.vms} VMs`;
   return { name, status: 'ok', detail };
+}
+
+/**
+ * The limits of sandboxes: those of the service that runs, or those that one started from here would have.
+ * @param {Answer} answer
+ * @returns {Row[]}
+ */
+export function describeCgroups({ state, cgroups, missing_limits: missing }) {
+  if (cgroups === undefined) return [];
+  const name = 'cgroups';
+  const whose = state === 'running' ? 'of the running service' : 'of a service started from here';
+  if (missing.length === 0)
+    return [{ name, status: 'ok', detail: `${whose}: sandboxes are limited in cpu, memory, pids` }];
+  const detail = `${whose}: sandboxes are not limited in ${missing.join(', ')}: ${cgroups.reason}`;
+  const remedy =
+    'run it as root on the host, by systemd (npm run install-service), or in a container with a writable cgroup hierarchy';
+  return [{ name, status: 'warn', detail, remedy }];
 }

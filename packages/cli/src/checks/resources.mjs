@@ -3,7 +3,6 @@ import { existsSync, readFileSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import {
-  judgeCgroups,
   judgeClock,
   judgeDisk,
   judgeForwarding,
@@ -28,7 +27,6 @@ export function inspectResources({ dataDir, runDir }) {
     ['user namespaces', inspectUserNamespaces],
     ['socket paths', () => judgeSocketPath(runDir)],
     ['clock', inspectClock],
-    ['cgroups', () => judgeCgroups(read('/proc/self/mountinfo'), find('/sys/fs/cgroup/cgroup.controllers'))],
   ];
 }
 

@@ -4,6 +4,8 @@
  * ends when its standard input does: when whoever asked is gone.
  */
 import { ConfigError, loadConfig, type Config } from '../config/config.ts';
+import { listMissingLimits } from '../lib/missing-limits.ts';
+import { probeCgroups } from '../runner/confinement/cgroup-probe.ts';
 import { probeBoot } from './boot-probe.ts';
 import { probeNetwork } from './network-probe.ts';
 import { askService } from './service-state.ts';
@@ -14,10 +16,17 @@ export interface Failure {
 
 const PROBES: Record<string, (config: Config, signal: AbortSignal) => Promise<object>> = {
   config: async (config) => describeConfig(config),
-  service: (config) => askService(config),
+  service: describeService,
   boot: (config, signal) => probeBoot(config, signal),
   network: (config, signal) => probeNetwork(config, signal),
 };
+
+/** With the limits that its VMs have, or would have. */
+async function describeService(config: Config): Promise<object> {
+  const found = await askService(config);
+  const cgroups = found.state === 'running' ? found.status.cgroups : probeCgroups();
+  return { ...found, cgroups, missing_limits: listMissingLimits(cgroups) };
+}
 
 function describeConfig(config: Config): object {
   const { dataDir, runDir, assetsDir, runner } = config;

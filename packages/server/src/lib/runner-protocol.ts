@@ -174,7 +174,7 @@ export const CapacityStatus = z.object({
 });
 export type CapacityStatus = z.infer<typeof CapacityStatus>;
 
-/** How VMs are limited by the host's control groups: no controllers, no limits; the reason is for an operator. */
+/** How VMs are limited by the host's control groups: without a controller there is no limit; the reason is for an operator. */
 export const CgroupStatus = z.object({ controllers: z.array(z.string()), reason: z.string() });
 export type CgroupStatus = z.infer<typeof CgroupStatus>;
 

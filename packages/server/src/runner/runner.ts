@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { lockDirectories } from '../lib/instance-lock.ts';
-import { RUNNER_PROTOCOL_VERSION, type RunnerStatus } from '../lib/runner-protocol.ts';
+import { RUNNER_PROTOCOL_VERSION, type CgroupStatus, type RunnerStatus } from '../lib/runner-protocol.ts';
 import { Jail } from './confinement/jail.ts';
 import { claimRanges } from './host-ranges/claim-ranges.ts';
 import type { HostRanges } from './host-ranges/host-ranges.ts';
@@ -22,6 +22,7 @@ export interface Runner extends AsyncDisposable {
   /** Why guests have no network; undefined where they have one. */
   networkAbsence: string | undefined;
   ranges: HostRanges;
+  cgroups: CgroupStatus;
 }
 
 export async function startRunner(config: RunnerConfig, log: Logger): Promise<Runner> {
@@ -68,6 +69,7 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
     accelerator,
     networkAbsence: opened.network.absence,
     ranges,
+    cgroups: opened.cgroups.status,
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
 }

@@ -43,6 +43,39 @@ test('a runner that was moved to the group of the service finds the tree where i
   assert.equal(branches[0]?.directory, join(directory, NAME));
 });
 
+/** As systemd has it on stock Debian 13: a login session gets fewer controllers than there are at the top. */
+function makeSession(t: TestContext, offered: string): { top: string; session: string } {
+  const top = makeTree(t, 'cpuset cpu io memory pids');
+  const session = join(top, 'user.slice', 'session-1.scope');
+  mkdirSync(session, { recursive: true });
+  writeFileSync(join(session, 'cgroup.controllers'), `${offered}\n`);
+  // Stands for a group that the kernel does not let us divide.
+  mkdirSync(join(session, 'cgroup.subtree_control'));
+  return { top, session };
+}
+
+for (const offered of ['memory pids', '']) {
+  test(`at the top of the tree the controllers of the top count, where the session has "${offered}"`, (t) => {
+    const { top, session } = makeSession(t, offered);
+    const { branches, problems } = openBranches([v2(top, session)], NAME);
+    assert.deepEqual(problems, []);
+    assert.deepEqual(branches, [
+      { version: 2, directory: join(top, NAME), controllers: ['cpu', 'memory', 'pids'] },
+    ]);
+    assert.equal(readFileSync(join(top, NAME, 'cgroup.subtree_control'), 'utf8'), '+cpu +memory +pids');
+    assert.equal(existsSync(join(session, NAME)), false);
+  });
+}
+
+test('where neither the own group nor the top can be divided, both are named with their reasons', (t) => {
+  const { top, session } = makeSession(t, 'memory pids');
+  rmSync(join(top, 'cgroup.subtree_control'));
+  const { branches, problems } = openBranches([v2(top, session)], NAME);
+  assert.deepEqual(branches, []);
+  assert.equal(problems.length, 1);
+  assert.match(problems[0] ?? '', new RegExp(`^${session}: EISDIR.*; ${top}: ENOENT`, 'u'));
+});
+
 test('the empty version 2 of a hybrid host is not used, and is no problem', (t) => {
   const directory = makeTree(t, 'hugetlb');
   assert.deepEqual(openBranches([v2(directory)], NAME), { branches: [], problems: [] });

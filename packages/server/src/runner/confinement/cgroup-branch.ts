@@ -1,6 +1,6 @@
 /** The part of one hierarchy that holds the VMs' groups: found or made when the runner starts. */
-import { mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join, resolve } from 'node:path';
 import type { Controller, Hierarchy } from './hierarchies.ts';
 import { isOfService } from './service-processes.ts';
 
@@ -29,9 +29,7 @@ export function openBranches(hierarchies: readonly Hierarchy[], name: string): O
       const branch = hierarchy.version === 1 ? openV1(hierarchy, name) : openV2(hierarchy, name);
       if (branch !== undefined) opened.branches.push(branch);
     } catch (error) {
-      opened.problems.push(
-        `${hierarchy.ownDirectory}: ${error instanceof Error ? error.message : String(error)}`,
-      );
+      opened.problems.push(describe(error));
     }
   }
   return opened;
@@ -39,40 +37,65 @@ export function openBranches(hierarchies: readonly Hierarchy[], name: string): O
 
 function openV1({ ownDirectory, controllers }: Hierarchy, name: string): Branch {
   const directory = join(ownDirectory, name);
-  mkdirSync(directory, { recursive: true, mode: 0o755 });
+  try {
+    mkdirSync(directory, { recursive: true, mode: 0o755 });
+  } catch (error) {
+    throw new Error(`${ownDirectory}: ${describe(error)}`, { cause: error });
+  }
   return { version: 1, directory, controllers };
 }
 
-/** Undefined on a hybrid host, whose controllers are all in version 1. */
-function openV2({ ownDirectory, mountPoint }: Hierarchy, name: string): Branch | undefined {
-  const leaf = `${name}_service`;
-  const home = basename(ownDirectory) === leaf ? dirname(ownDirectory) : ownDirectory;
-  const offered = readFileSync(join(home, 'cgroup.controllers'), 'utf8').trim().split(' ');
-  const controllers = V2_CONTROLLERS.filter((each) => offered.includes(each));
-  if (controllers.length === 0) return undefined;
-  try {
-    return branchOf(home, { name, leaf, controllers });
-  } catch (error) {
-    // Started from a shell, whose group is not ours to divide. The top of the tree may hold groups and processes.
-    if (home === mountPoint) throw error;
-    return branchOf(mountPoint, { name, leaf, controllers });
-  }
-}
-
-interface BranchNames {
-  name: string;
-  leaf: string;
+/** A group of version 2 below which the VMs' groups may be made. */
+export interface Home {
+  directory: string;
+  /** Controllers of use that this group has for its children: a group deeper in the tree may have fewer. */
   controllers: readonly Controller[];
 }
 
-function branchOf(home: string, { name, leaf, controllers }: BranchNames): Branch {
-  const directory = join(home, name);
-  mkdirSync(directory, { recursive: true, mode: 0o755 });
+/**
+ * The service's own group first. A login session's holds processes of others and cannot be divided; the top of the
+ * tree may hold groups and processes.
+ */
+export function listHomes({ ownDirectory, mountPoint }: Hierarchy, leaf?: string): Home[] {
+  const own = basename(ownDirectory) === leaf ? dirname(ownDirectory) : resolve(ownDirectory);
+  return [...new Set([own, resolve(mountPoint)])].flatMap((directory) => {
+    const controllers = readOffered(directory);
+    return controllers.length === 0 ? [] : [{ directory, controllers }];
+  });
+}
+
+function readOffered(directory: string): Controller[] {
+  const path = join(directory, 'cgroup.controllers');
+  const offered = existsSync(path) ? readFileSync(path, 'utf8').trim().split(' ') : [];
+  return V2_CONTROLLERS.filter((each) => offered.includes(each));
+}
+
+/** Undefined on a hybrid host, whose controllers are all in version 1. */
+function openV2(hierarchy: Hierarchy, name: string): Branch | undefined {
+  const leaf = `${name}_service`;
+  const homes = listHomes(hierarchy, leaf);
+  const refusals: string[] = [];
+  for (const home of homes) {
+    try {
+      return branchOf(home, { name, leaf });
+    } catch (error) {
+      refusals.push(`${home.directory}: ${describe(error)}`);
+    }
+  }
+  if (refusals.length > 0) throw new Error(refusals.join('; '));
+  return undefined;
+}
+
+function branchOf(home: Home, { name, leaf }: { name: string; leaf: string }): Branch {
+  const { controllers } = home;
+  const directory = join(home.directory, name);
+  const isNew = mkdirSync(directory, { recursive: true, mode: 0o755 }) !== undefined;
   try {
-    giveControllers(home, controllers, leaf);
+    giveControllers(home.directory, controllers, leaf);
     giveControllers(directory, controllers, undefined);
   } catch (error) {
-    rmdirSync(directory);
+    // One that was there holds the groups of VMs that run.
+    if (isNew) rmdirSync(directory);
     throw error;
   }
   return { version: 2, directory, controllers };
@@ -84,7 +107,7 @@ function giveControllers(
   leaf: string | undefined,
 ): void {
   const path = join(directory, 'cgroup.subtree_control');
-  const missing = controllers.filter((each) => !readFileSync(path, 'utf8').trim().split(' ').includes(each));
+  const missing = listUngiven(directory, controllers);
   if (missing.length === 0) return;
   const value = missing.map((each) => `+${each}`).join(' ');
   try {
@@ -96,9 +119,24 @@ function giveControllers(
   }
 }
 
+/** Those of `controllers` that the group's children do not have yet. */
+export function listUngiven(directory: string, controllers: readonly Controller[]): Controller[] {
+  const given = readFileSync(join(directory, 'cgroup.subtree_control'), 'utf8').trim().split(' ');
+  return controllers.filter((each) => !given.includes(each));
+}
+
+/** Whether processes that are not the service's own are in the group: they may not be moved. */
+export function isShared(directory: string): boolean {
+  return readPids(directory).some((pid) => !isOfService(pid));
+}
+
+function readPids(directory: string): number[] {
+  return readFileSync(join(directory, 'cgroup.procs'), 'utf8').split('\n').filter(Boolean).map(Number);
+}
+
 /** A group of version 2 that gives controllers to its children may hold no processes. Only our own are moved. */
 function moveService(home: string, leaf: string): void {
-  const pids = readFileSync(join(home, 'cgroup.procs'), 'utf8').split('\n').filter(Boolean).map(Number);
+  const pids = readPids(home);
   const foreign = pids.filter((pid) => !isOfService(pid));
   if (foreign.length > 0) {
     throw new Error(
@@ -122,4 +160,8 @@ function enter(directory: string, pid: number): void {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
   }
+}
+
+function describe(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }

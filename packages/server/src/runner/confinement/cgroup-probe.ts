@@ -1,37 +1,49 @@
-import { accessSync, constants, readFileSync } from 'node:fs';
+import { accessSync, constants } from 'node:fs';
 import { join } from 'node:path';
 import type { CgroupStatus } from '../../lib/runner-protocol.ts';
-import {
-  CONTROLLERS,
-  parseHierarchies,
-  readProcTexts,
-  type Controller,
-  type Hierarchy,
-} from './hierarchies.ts';
+import { isShared, listHomes, listUngiven, type Home } from './cgroup-branch.ts';
+import { buildCgroupStatus } from './cgroup-status.ts';
+import { parseHierarchies, readProcTexts, type Controller, type Hierarchy } from './hierarchies.ts';
 
-/** What {@link CgroupTree} would find if it were opened by this process, without making anything: for `coppice doctor`. */
-export function probeCgroups(): CgroupStatus {
+/**
+ * The limits that VMs would have if this process started the service, found without making anything: for `coppice
+ * doctor`.
+ */
+export function probeCgroups(hierarchies = parseHierarchies(readProcTexts())): CgroupStatus {
   const problems: string[] = [];
-  const controllers = parseHierarchies(readProcTexts()).flatMap((hierarchy) => {
+  const controllers = hierarchies.flatMap((hierarchy) => {
     try {
-      return writableControllers(hierarchy);
+      return findControllers(hierarchy);
     } catch (error) {
       problems.push(error instanceof Error ? error.message : String(error));
       return [];
     }
   });
-  const missing = (['cpu', 'memory', 'pids'] as const).filter((each) => !controllers.includes(each));
-  if (missing.length > 0) problems.push(`not to be had here: ${missing.join(', ')}`);
-  return {
-    controllers: [...new Set(controllers)].toSorted(),
-    reason: problems.length === 0 ? 'every VM can have a group' : problems.join('; '),
-  };
+  return buildCgroupStatus({ controllers, problems, complete: 'every VM can have a group' });
 }
 
-function writableControllers({ version, controllers, ownDirectory }: Hierarchy): readonly Controller[] {
-  accessSync(ownDirectory, constants.W_OK);
-  if (version === 1) return controllers;
-  accessSync(join(ownDirectory, 'cgroup.subtree_control'), constants.W_OK);
-  const offered = readFileSync(join(ownDirectory, 'cgroup.controllers'), 'utf8').trim().split(' ');
-  return CONTROLLERS.filter((each) => offered.includes(each));
+function findControllers(hierarchy: Hierarchy): readonly Controller[] {
+  if (hierarchy.version === 1) {
+    accessSync(hierarchy.ownDirectory, constants.W_OK);
+    return hierarchy.controllers;
+  }
+  const refusals: string[] = [];
+  for (const home of listHomes(hierarchy)) {
+    try {
+      assertDivisible(home, hierarchy);
+      return home.controllers;
+    } catch (error) {
+      refusals.push(error instanceof Error ? error.message : String(error));
+    }
+  }
+  if (refusals.length > 0) throw new Error(refusals.join('; '));
+  return [];
+}
+
+/** Throws for a group whose children cannot have its controllers. The top of the tree may hold processes besides. */
+function assertDivisible({ directory, controllers }: Home, { mountPoint }: Hierarchy): void {
+  accessSync(directory, constants.W_OK);
+  accessSync(join(directory, 'cgroup.subtree_control'), constants.W_OK);
+  if (directory === mountPoint || listUngiven(directory, controllers).length === 0) return;
+  if (isShared(directory)) throw new Error(`${directory}: is shared with other processes`);
 }

@@ -6,16 +6,18 @@
  *   <own group>/coppice_<slug>_service     version 2 only: the service itself, as a group that has children with
  *                                          limits may hold no processes
  *
- * Where the subtree cannot be written (an ordinary user, a bare container) VMs run without; {@link CgroupTree.status}
- * says so.
+ * Where the subtree cannot be written (an ordinary user, a bare container), or lacks a controller, VMs run without
+ * those limits; {@link CgroupTree.status} says so.
  */
 import { readdirSync, rmdirSync } from 'node:fs';
 import { mkdir, rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { pollUntil } from '../../lib/deadline.ts';
+import { listMissingLimits } from '../../lib/missing-limits.ts';
 import type { CgroupStatus } from '../../lib/runner-protocol.ts';
 import { openBranches, type Branch } from './cgroup-branch.ts';
+import { buildCgroupStatus } from './cgroup-status.ts';
 import { parseHierarchies, readProcTexts } from './hierarchies.ts';
 import { buildLimitFiles, type UnitLimits } from './unit-limits.ts';
 
@@ -40,12 +42,14 @@ export class CgroupTree {
 
   static open({ slug, log }: CgroupTreeOptions): CgroupTree {
     const { branches, problems } = openBranches(parseHierarchies(readProcTexts()), `coppice_${slug}`);
-    const controllers = [...new Set(branches.flatMap((branch) => branch.controllers))].toSorted();
-    const reason =
-      branches.length > 0 && problems.length === 0 ? 'every VM has a group' : problems.join('; ');
-    const status: CgroupStatus = { controllers, reason: reason === '' ? 'no group can be seen' : reason };
-    if (controllers.length > 0) log.info({ cgroups: status }, 'VMs are limited by control groups');
-    else log.warn({ cgroups: status }, 'VMs run without control groups: one can use up CPU and memory');
+    const status = buildCgroupStatus({
+      controllers: branches.flatMap((branch) => branch.controllers),
+      problems,
+      complete: 'every VM has a group',
+    });
+    const missing = listMissingLimits(status);
+    if (missing.length === 0) log.info({ cgroups: status }, 'VMs are limited by control groups');
+    else log.warn({ cgroups: status, missing }, `VMs run without limits of: ${missing.join(', ')}`);
     return new CgroupTree(branches, status, log);
   }
 
