@@ -12,4 +12,14 @@ export const ErrorAnswer = z
   })
   .meta({ id: 'Error' });
 
-export const HealthStatus = z.object({ status: z.literal('ok'), version: z.string() }).meta({ id: 'Health' });
+export const HealthStatus = z
+  .object({
+    status: z.literal('ok'),
+    version: z.string(),
+    accelerator: z
+      .enum(['kvm', 'tcg'])
+      .describe(
+        'What new sandboxes run under: `kvm`, or `tcg`, which is emulation and several times slower.',
+      ),
+  })
+  .meta({ id: 'Health' });

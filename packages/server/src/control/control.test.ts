@@ -164,6 +164,16 @@ test('while the runner is away calls get 503 with Retry-After, and records stay 
   assert.equal((await harness.call('DELETE', `/v1/runs/${id}`)).status, 200);
 });
 
+test('the health says the accelerator of new sandboxes, also when it changes while the runner runs', async () => {
+  await using harness = await startHarness();
+  const readHealth = async () => (await harness.call('GET', '/healthz')).body;
+  const { version, ...health } = await readHealth();
+  assert.deepEqual(health, { status: 'ok', accelerator: 'tcg' });
+  assert.match(version, /^\d+\.\d+\.\d+/u);
+  harness.runner.accelerator = 'kvm';
+  await waitFor('the change', async () => (await readHealth()).accelerator === 'kvm');
+});
+
 test('a guest that powers off is destroyed, one that panics is failed, both at the time the runner tells', async () => {
   await using harness = await startHarness();
   for (const [reason, status] of [

@@ -127,6 +127,7 @@ export async function startControl(config: ControlConfig, log: Logger, tls?: Tls
       version: config.version,
       exposure: { tls, hstsSeconds, trustedProxies },
       checkHealth: () => checkHealth({ databaseHealth, lease, link }),
+      getAccelerator: () => link.accelerator,
     },
     log,
   );

@@ -1,3 +1,4 @@
+import type { Accelerator } from '../../lib/runner-protocol.ts';
 import type { Accounts } from '../accounts/accounts.ts';
 import type { AuditLog } from '../audit/audit-log.ts';
 import type { AuditStore } from '../audit/audit-store.ts';
@@ -60,4 +61,6 @@ export interface HttpParts {
   assertServing: () => void;
   /** Throws AppError `unavailable` when the service cannot serve. */
   checkHealth: () => Promise<void>;
+  /** Of new sandboxes; throws `unavailable` while the runner has not said. */
+  getAccelerator: () => Accelerator;
 }

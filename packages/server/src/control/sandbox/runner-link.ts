@@ -17,7 +17,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError, type SandboxState } from '@coppice/contract';
 import type { Logger } from 'pino';
-import type { RunnerEvent } from '../../lib/runner-protocol.ts';
+import type { Accelerator, RunnerEvent } from '../../lib/runner-protocol.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import { momentOf, type Clock } from './clock.ts';
 import type { CaptureKeeper } from '../snapshots/capture-keeper.ts';
@@ -47,6 +47,7 @@ export class RunnerLink implements AsyncDisposable {
   readonly #stop = new AbortController();
   #isConnected = false;
   #hasBeenLost = false;
+  #accelerator: Accelerator | undefined;
   /** Sandboxes that are being put right. */
   readonly #mending = new Set<string>();
   #loops: Promise<unknown> = Promise.resolve();
@@ -58,6 +59,13 @@ export class RunnerLink implements AsyncDisposable {
   /** True while the runner's events arrive. */
   get isConnected(): boolean {
     return this.#isConnected;
+  }
+
+  /** Of new VMs, as the runner last said. Throws `unavailable` while it has not. */
+  get accelerator(): Accelerator {
+    if (this.#accelerator === undefined)
+      throw new AppError('unavailable', 'the runner of this machine has not been connected yet');
+    return this.#accelerator;
   }
 
   /** Resolves after the first attempt to connect, however it went. */
@@ -132,6 +140,8 @@ export class RunnerLink implements AsyncDisposable {
 
   async #reconcile(): Promise<void> {
     const { drivers, runner, store, clock, captures, egressKeeper } = this.#parts;
+    const { accelerator } = await runner.status();
+    this.#accelerator = accelerator;
     // Taken before the VMs are listed: a sandbox that starts in between is in neither.
     const views = drivers
       .list()

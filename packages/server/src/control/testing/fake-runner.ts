@@ -21,6 +21,7 @@ import {
   EventPlace,
   PrepareImage,
   RestoreVm,
+  type Accelerator,
   type CapacityStatus,
   type CgroupStatus,
   type PrepareProgress,
@@ -86,6 +87,7 @@ export class FakeRunner implements AsyncDisposable {
   maxMemMib = 262_144;
   /** Why sandboxes have no network. */
   networkAbsence = '';
+  accelerator: Accelerator = 'tcg';
   images: PreparedImage[] = [];
   /** What a preparation tells; one that is an async iterable takes its time. */
   progress: Iterable<PrepareProgress> | AsyncIterable<PrepareProgress> = [];
@@ -249,7 +251,7 @@ export class FakeRunner implements AsyncDisposable {
       starts: { running: 0, waiting: 0 },
       disk: { free_mib: 4096, reserve_mib: 2048 },
     };
-    const accelerator = { accelerator: 'tcg', accelerator_reason: 'a fake' };
+    const accelerator = { accelerator: this.accelerator, accelerator_reason: 'a fake' };
     const cgroups: CgroupStatus = { controllers: [], reason: 'a fake' };
     const confinement = { confinement: 'reduced', confinement_reason: 'a fake' };
     const network = {

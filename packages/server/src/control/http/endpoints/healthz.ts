@@ -5,7 +5,7 @@ import { answers } from '../answers.ts';
 
 export function addHealthz(
   app: App,
-  { checkHealth, version }: Pick<HttpParts, 'checkHealth' | 'version'>,
+  { checkHealth, getAccelerator, version }: Pick<HttpParts, 'checkHealth' | 'getAccelerator' | 'version'>,
 ): void {
   app.route({
     method: 'GET',
@@ -18,7 +18,7 @@ export function addHealthz(
     },
     handler: async () => {
       await checkHealth();
-      return { status: 'ok' as const, version };
+      return { status: 'ok' as const, version, accelerator: getAccelerator() };
     },
   });
 }
