@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { pollUntil } from '../packages/server/src/lib/deadline.ts';
-import { makeOrdinaryUser } from './fixtures/launchers.ts';
+import { makeOrdinaryUser, withoutKvm } from './fixtures/launchers.ts';
 
 const CLI = fileURLToPath(new URL('../packages/cli/bin/coppice.mjs', import.meta.url));
 const DIAGNOSE = fileURLToPath(new URL('../packages/server/src/diagnosis/diagnose.ts', import.meta.url));
@@ -75,6 +75,19 @@ function findRow(report: Report, name: string): Report['checks'][number] {
   assert.ok(row, `no row ${name} in ${JSON.stringify(report.checks.map((check) => check.name))}`);
   return row;
 }
+
+describe('coppice doctor on a host without KVM', () => {
+  it('fails where the settings insist on it, with the reason', async () => {
+    const [program, ...args] = [...withoutKvm().command, process.execPath, CLI];
+    const { code, report } = await runDoctor([program!, args], { COPPICE_ACCELERATOR: 'kvm' });
+    const row = findRow(report, 'accelerator');
+    assert.match(
+      row.detail,
+      /^the service does not start: COPPICE_ACCELERATOR=kvm, but (?:there is no \/dev\/kvm|\/dev\/kvm is there, but no kernel boots)/u,
+    );
+    assert.deepEqual([row.status, code], ['fail', 1]);
+  });
+});
 
 describe('coppice doctor on a host whose firewall drops what it forwards', () => {
   let host: HostNamespace;

@@ -17,6 +17,7 @@ import { becomeUnprivileged, findServiceAccount, type ServiceAccount } from './s
 
 /** What a role tells the supervisor once it serves. */
 export type RoleMessage =
+  | { type: 'accelerator-changed'; accelerator: string; reason: string }
   | {
       type: 'runner-ready';
       accelerator: string;
@@ -36,12 +37,13 @@ function tell(message: RoleMessage): void {
 
 export async function runRunnerRole(config: Config, log: Logger): Promise<void> {
   const asked = shutdownRequested();
-  const runner = await startRunner(config.runner, log);
+  const runner = await startRunner(config.runner, log, (choice) =>
+    tell({ type: 'accelerator-changed', ...choice }),
+  );
   if (process.getuid?.() === 0) allowControl(config.runner.socketPath, findServiceAccount(config.user));
   tell({
     type: 'runner-ready',
-    accelerator: runner.accelerator.accelerator,
-    reason: runner.accelerator.reason,
+    ...runner.accelerator,
     ...(runner.networkAbsence === undefined ? {} : { networkAbsence: runner.networkAbsence }),
     ...(process.getuid?.() === 0 ? { ranges: runner.ranges } : {}),
     ...describeMissingLimits(runner.cgroups),

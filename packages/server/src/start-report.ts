@@ -3,10 +3,14 @@ import { bootstrapFile, type Bootstrapped } from './control/auth/bootstrapped.ts
 import { quoteArgument } from './curl-hint.ts';
 import type { RoleMessage } from './roles.ts';
 
-export function describeRunner(message: RoleMessage & { type: 'runner-ready' }): string[] {
-  const { accelerator, reason, networkAbsence, missingLimits, ranges } = message;
+type RunnerMessage = Exclude<RoleMessage, { type: 'control-ready' }>;
+
+export function describeRunner(message: RunnerMessage): string[] {
+  const accelerator = `accelerator: ${message.accelerator} (${message.reason})`;
+  if (message.type === 'accelerator-changed') return [accelerator];
+  const { networkAbsence, missingLimits, ranges } = message;
   return [
-    `accelerator: ${accelerator} (${reason})`,
+    accelerator,
     ...(networkAbsence === undefined ? [] : [`network: none (${networkAbsence})`]),
     ...(missingLimits === undefined ? [] : [`sandboxes are not limited in: ${missingLimits}`]),
     ...(ranges === undefined || networkAbsence !== undefined ? [] : [`guest addresses: ${ranges.guestCidr}`]),

@@ -66,7 +66,7 @@ function keepRunning(options: KeepOptions): RoleProcess {
       if (greeting !== undefined) send(child, greeting);
       child.on('message', (message) => {
         wasReady = true;
-        readyAt = performance.now();
+        readyAt = Math.min(readyAt, performance.now());
         options.onMessage(message as RoleMessage);
       });
       const code = await exitOf(child);
@@ -122,7 +122,7 @@ export async function supervise(config: Config, log: Logger): Promise<void> {
       role: 'runner',
       log,
       onMessage: (message) => {
-        if (message.type !== 'runner-ready') return;
+        if (message.type === 'control-ready') return;
         describeRunner(message).forEach(say);
         runnerReady.resolve(undefined);
       },

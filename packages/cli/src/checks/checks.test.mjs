@@ -66,6 +66,9 @@ test('a boot is a fault only when it was refused, not when the machine was slow'
     status: 'ok',
     detail: 'kvm: a kernel booted with KVM; a guest kernel booted in 0.5 s',
   });
+  const refused = describeBoot({ refusal: 'COPPICE_ACCELERATOR=kvm, but there is no /dev/kvm on this host' });
+  assert.equal(refused.status, 'fail');
+  assert.match(refused.detail, /^the service does not start: COPPICE_ACCELERATOR=kvm, but/u);
 });
 
 test('a network that is missing is a fault where it is asked for, with the remedy apart', () => {

@@ -42,6 +42,13 @@ export function describeBoot(answer) {
       ? { name, status: 'warn', detail, remedy: 'try again when the machine is less busy' }
       : { name, status: 'fail', detail, remedy: 'npm run setup, and see what QEMU says' };
   }
+  if (answer['refusal'] !== undefined)
+    return {
+      name,
+      status: 'fail',
+      detail: `the service does not start: ${answer['refusal']}`,
+      remedy: VIRTUALIZE,
+    };
   const { accelerator, reason, boot_ms: bootMs } = answer;
   const detail = `${accelerator}: ${reason}; a guest kernel booted in ${(bootMs / 1000).toFixed(1)} s`;
   return accelerator === 'kvm'

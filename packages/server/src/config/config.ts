@@ -109,6 +109,7 @@ function runnerConfig(
       ...(settings.COPPICE_GUEST_CIDR === undefined ? {} : { guestCidr: settings.COPPICE_GUEST_CIDR }),
       ...(settings.COPPICE_UID_BASE === undefined ? {} : { uidBase: settings.COPPICE_UID_BASE }),
     },
+    accelerator: settings.COPPICE_ACCELERATOR,
     network: settings.COPPICE_NETWORK,
     openPrivateRanges: settings.COPPICE_OPEN_PRIVATE_RANGES,
     resolvers: settings.COPPICE_RESOLVERS,

@@ -68,6 +68,7 @@ export const Settings = z.object({
   COPPICE_LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal']).default('info'),
   COPPICE_REGISTRY_MIRRORS: Mirrors.prefault(''),
   COPPICE_INSECURE_REGISTRIES: flagList.prefault(''),
+  COPPICE_ACCELERATOR: z.enum(['auto', 'kvm', 'tcg'], { error: 'must be auto, kvm or tcg' }).default('auto'),
   COPPICE_NETWORK: z.enum(['auto', 'on', 'off']).default('auto'),
   COPPICE_GUEST_CIDR: z
     .string()

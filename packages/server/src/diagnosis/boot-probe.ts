@@ -1,64 +1,58 @@
-/** Boots the guest kernel once, with the accelerator that the service uses or would choose, until the agent answers. */
-import { chmodSync, readFileSync, rmSync } from 'node:fs';
+/** Boots the guest kernel, with KVM if that works and the settings allow it, until the agent answers. */
+import { chmodSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { pino } from 'pino';
-import { z } from 'zod';
 import type { Config } from '../config/config.ts';
-import { Accelerator } from '../lib/runner-protocol.ts';
-import { bootOnce, findKvmObstacle } from '../runner/vmm/accelerator.ts';
-import { hostBootId } from '../runner/vmm/host-process.ts';
-import { measureTscKhz } from '../runner/vmm/host-tsc.ts';
+import type { Accelerator } from '../lib/runner-protocol.ts';
+import { bootOnce } from '../runner/accelerator/boot-once.ts';
+import { findKvmObstacle, tryKvm, type KvmFinding } from '../runner/accelerator/kvm-probe.ts';
 import { expectRanges } from '../runner/host-ranges/host-ranges.ts';
 import { Jail } from '../runner/confinement/jail.ts';
 import { MachineStore } from '../runner/machine/machine-store.ts';
+import { measureTscKhz } from '../runner/vmm/host-tsc.ts';
 import { Qemu } from '../runner/vmm/qemu.ts';
 import { SharedAccount } from '../runner/vmm/vm-accounts.ts';
 import { makeProbeDirectory, removeLeftDirectories } from './leftovers.ts';
 
 /** A guest answers in half a second with KVM, in four under emulation on a machine that is not busy. */
 const TIMEOUT_MS: Record<Accelerator, number> = { kvm: 3000, tcg: 11_000 };
-const Cached = z.object({ accelerator: Accelerator, reason: z.string(), boot_id: z.string() });
 
-export interface BootProbe {
-  accelerator: Accelerator;
-  reason: string;
-  boot_ms: number;
-  tsc_khz: number;
-}
+export type BootProbe =
+  | { accelerator: Accelerator; reason: string; boot_ms: number; tsc_khz: number }
+  /** The service would not start. */
+  | { refusal: string };
 
+/** Asks anew, whatever the service has found. */
 export async function probeBoot(config: Config, signal: AbortSignal): Promise<BootProbe> {
+  const { accelerator: mode } = config.runner;
   const tscKhz = await measureTscKhz();
-  const { accelerator, reason } = readChosen(config) ?? (await chooseHere(config, tscKhz, signal));
-  const bootMs = await boot(config, { accelerator, tscKhz, signal });
-  return { accelerator, reason, boot_ms: Math.round(bootMs), tsc_khz: tscKhz };
+  const kvm = mode === 'tcg' ? undefined : await tryKvmHere(config, tscKhz, signal);
+  if (kvm?.outcome === 'works')
+    return {
+      accelerator: 'kvm',
+      reason: 'a kernel booted with KVM',
+      boot_ms: Math.round(kvm.bootMs),
+      tsc_khz: tscKhz,
+    };
+  const reason = kvm?.reason ?? 'COPPICE_ACCELERATOR=tcg';
+  if (mode === 'kvm') return { refusal: `COPPICE_ACCELERATOR=kvm, but ${reason}` };
+  const bootMs = await boot(config, { accelerator: 'tcg', tscKhz, signal });
+  return { accelerator: 'tcg', reason, boot_ms: Math.round(bootMs), tsc_khz: tscKhz };
 }
 
-interface Choice {
-  accelerator: Accelerator;
-  reason: string;
-}
-
-/** What the service found in this boot of the host. */
-function readChosen(config: Config): Choice | undefined {
-  try {
-    const path = join(config.runner.dataDir, 'accelerator.json');
-    const cached = Cached.parse(JSON.parse(readFileSync(path, 'utf8')));
-    return cached.boot_id === hostBootId() ? cached : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-async function chooseHere(config: Config, tscKhz: number, signal: AbortSignal): Promise<Choice> {
-  const obstacle = findKvmObstacle();
-  if (obstacle !== undefined) return { accelerator: 'tcg', reason: obstacle };
-  try {
-    await boot(config, { accelerator: 'kvm', tscKhz, signal });
-    return { accelerator: 'kvm', reason: 'a kernel booted with KVM' };
-  } catch (error) {
-    const said = error instanceof Error ? error.message.split('\n')[0] : String(error);
-    return { accelerator: 'tcg', reason: `/dev/kvm is there, but no kernel boots with it: ${said}` };
-  }
+export async function tryKvmHere(
+  config: Config,
+  tscKhz: number,
+  signal: AbortSignal,
+): Promise<KvmFinding & { bootMs: number }> {
+  let bootMs = 0;
+  const probe = {
+    findObstacle: findKvmObstacle,
+    boot: async () => {
+      bootMs = await boot(config, { accelerator: 'kvm', tscKhz, signal });
+    },
+  };
+  return { ...(await tryKvm(probe, TIMEOUT_MS.kvm, signal)), bootMs };
 }
 
 async function boot(

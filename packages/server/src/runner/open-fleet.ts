@@ -3,13 +3,14 @@ import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
+import type { Accelerators } from './accelerator/accelerators.ts';
 import { CacheEvictor } from './cache/cache-evictor.ts';
 import { CacheLeases } from './cache/cache-leases.ts';
 import { Ballast } from './capacity/ballast.ts';
 import { buildCapacity } from './capacity/build-capacity.ts';
 import type { Capacity } from './capacity/capacity.ts';
 import { DiskGuard } from './capacity/disk-guard.ts';
-import { CgroupTree } from './confinement/cgroup-tree.ts';
+import type { CgroupTree } from './confinement/cgroup-tree.ts';
 import { buildUnitLimits } from './confinement/unit-limits.ts';
 import { ScratchStore } from './disk/scratch-store.ts';
 import { isTmpfs } from './disk/tmpfs.ts';
@@ -24,9 +25,7 @@ import { openNetwork } from './network/open-network.ts';
 import type { VmNetwork } from './network/vm-network.ts';
 import type { RunnerConfig } from './runner-config.ts';
 import { CaptureStore } from './snapshot/capture-store.ts';
-import { TemplateStore, type Bindings, type Enclosure } from './snapshot/template-store.ts';
-import type { AcceleratorChoice } from './vmm/accelerator.ts';
-import type { TemplateShape } from './vmm/qemu-arguments.ts';
+import { TemplateStore, type Bindings } from './snapshot/template-store.ts';
 import type { Qemu } from './vmm/qemu.ts';
 import type { VmAccounts } from './vmm/vm-accounts.ts';
 
@@ -51,7 +50,9 @@ interface FleetParts {
   vmm: Qemu;
   machines: MachineStore;
   bindings: Bindings;
-  accelerator: AcceleratorChoice;
+  accelerators: Accelerators;
+  /** Closed with the fleet. */
+  cgroups: CgroupTree;
   accounts: VmAccounts;
   /** Rate of the host's time stamp counter. */
   tscKhz: number;
@@ -61,12 +62,10 @@ interface FleetParts {
 
 export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): Promise<OpenedFleet> {
   const { dataDir, runDir, tools } = config;
-  const { vmm, machines, accounts } = parts;
-  const { accelerator } = parts.accelerator;
-  const cgroups = CgroupTree.open({ slug: config.slug, log });
+  const { vmm, machines, accounts, accelerators, cgroups } = parts;
   const disk = new DiskGuard({ directory: dataDir, reserveMiB: config.diskReserveMiB });
   const ballast = new Ballast({ directory: dataDir, disk, log });
-  const capacity = buildCapacity(config, accelerator, disk);
+  const capacity = buildCapacity(config, accelerators, disk);
   const leases = new CacheLeases();
   let evictor: CacheEvictor | undefined;
   const onStored = (): void => evictor?.request();
@@ -101,14 +100,18 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
     bindings: parts.bindings,
     onStored,
     inTurn: (diskMiB, boot) => capacity.inTurn({ diskMiB }, boot),
-    enclose: (id, shape) => encloseTemplate(cgroups, { id, shape, directory: dataDir }),
+    // A template's memory is a file in the data directory.
+    enclose: (id, shape) => {
+      const tmpfsMiB = isTmpfs(dataDir) ? shape.diskMiB : 0;
+      return cgroups.enclose(id, buildUnitLimits({ shape, tmpfsMiB }));
+    },
     network,
     log,
   });
   const captures = CaptureStore.open({ directory: join(dataDir, 'captures'), program: tools.capture, log });
   const fleet = new Fleet({
     warmPoolLimit: config.warmPoolLimit,
-    accelerator,
+    accelerators,
     disk,
     ballast,
     cgroups,
@@ -128,7 +131,7 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   });
   await fleet.adoptAll();
   const hasNetwork = network.absence === undefined;
-  const bindings = { machines, accelerator, hasNetwork, tscKhz: parts.tscKhz };
+  const bindings = { machines, accelerators, hasNetwork, tscKhz: parts.tscKhz };
   const copies = new VmCopies({ fleet, captures, bindings, disk, program: tools.capture, log });
   const rollbacks = new VmRollbacks({ fleet, captures, bindings });
   // Not before: VMs that are adopted hold what they were made from.
@@ -175,16 +178,4 @@ function openImages(
     limits: { minFreeBytes: config.diskReserveMiB * MIB },
     ...parts,
   });
-}
-
-/** A template's memory is a file in the data directory. */
-async function encloseTemplate(
-  cgroups: CgroupTree,
-  { id, shape, directory }: { id: string; shape: TemplateShape; directory: string },
-): Promise<Enclosure> {
-  const directories = cgroups.directoriesOf(id);
-  await cgroups.remove(directories);
-  const tmpfsMiB = isTmpfs(directory) ? shape.diskMiB : 0;
-  const cgroupProcs = await cgroups.create(id, buildUnitLimits({ shape, tmpfsMiB }));
-  return { cgroupProcs, release: () => cgroups.remove(directories) };
 }

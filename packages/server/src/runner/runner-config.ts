@@ -1,3 +1,4 @@
+import type { AcceleratorMode } from './accelerator/accelerators.ts';
 import type { SetRanges } from './host-ranges/host-ranges.ts';
 import type { NetworkMode } from './network/open-network.ts';
 
@@ -31,6 +32,8 @@ export interface RunnerConfig {
   ranges: SetRanges;
   /** Where the installations of this machine are listed. */
   installationsDir: string;
+  /** Whether VMs need KVM, may use it, or never do. */
+  accelerator: AcceleratorMode;
   /** Whether guests get a network. */
   network: NetworkMode;
   openPrivateRanges: readonly string[];

@@ -1,18 +1,24 @@
 /** Composition root of the runner: what there is of the machine, what works on it, and the socket for control. */
 import { createHash } from 'node:crypto';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { Logger } from 'pino';
 import { lockDirectories } from '../lib/instance-lock.ts';
 import { RUNNER_PROTOCOL_VERSION, type CgroupStatus, type RunnerStatus } from '../lib/runner-protocol.ts';
+import { Accelerators, type AcceleratorChoice } from './accelerator/accelerators.ts';
+import { bootOnce, bootShape, type BootPlace } from './accelerator/boot-once.ts';
+import { findKvmObstacle, type KvmProbe } from './accelerator/kvm-probe.ts';
+import { openKvmRecord } from './accelerator/kvm-record.ts';
+import { CgroupTree } from './confinement/cgroup-tree.ts';
 import { Jail } from './confinement/jail.ts';
 import { claimRanges } from './host-ranges/claim-ranges.ts';
 import type { HostRanges } from './host-ranges/host-ranges.ts';
+import { buildUnitLimits } from './confinement/unit-limits.ts';
+import { isTmpfs } from './disk/tmpfs.ts';
 import { RunnerServer } from './http/runner-server.ts';
 import { MachineStore, type Machine } from './machine/machine-store.ts';
 import { openFleet, type OpenedFleet } from './open-fleet.ts';
 import type { RunnerConfig } from './runner-config.ts';
 import type { Bindings } from './snapshot/template-store.ts';
-import { chooseAccelerator, type AcceleratorChoice } from './vmm/accelerator.ts';
 import { measureTscKhz } from './vmm/host-tsc.ts';
 import { Qemu } from './vmm/qemu.ts';
 import { SeparateAccounts, SharedAccount, type VmAccounts } from './vmm/vm-accounts.ts';
@@ -25,7 +31,12 @@ export interface Runner extends AsyncDisposable {
   cgroups: CgroupStatus;
 }
 
-export async function startRunner(config: RunnerConfig, log: Logger): Promise<Runner> {
+/** `onAccelerator` is told when VMs get another one than at the start. */
+export async function startRunner(
+  config: RunnerConfig,
+  log: Logger,
+  onAccelerator: (choice: AcceleratorChoice) => void = () => undefined,
+): Promise<Runner> {
   await using setup = new AsyncDisposableStack();
   const lock = setup.use(await lockDirectories('runner', config));
   const ranges = await claimRanges(config, log);
@@ -41,32 +52,39 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
   });
   const bindings = bindingsOf(machines.current, tscKhz);
   const vmm = new Qemu({ jail, tscKhz }, log);
-  const accelerator = await chooseAccelerator({
+  const cgroups = CgroupTree.open({ slug: config.slug, log });
+  const place = {
     vmm,
     machine: machines.current,
-    cachePath: join(config.dataDir, 'accelerator.json'),
     directory: probeDirectory(config),
     uid: accounts.probe,
-    binding: createHash('sha256').update(JSON.stringify(bindings)).digest('hex'),
+  };
+  const accelerators = await Accelerators.open({
+    mode: config.accelerator,
+    probe: { findObstacle: findKvmObstacle, boot: buildBoot(place, cgroups, log) },
+    record: openKvmRecord(join(config.dataDir, 'accelerator.json'), hash(bindings)),
     log,
   });
   const { guestCidr } = ranges;
-  const parts = { vmm, machines, bindings, accelerator, accounts, tscKhz, guestCidr };
+  const parts = { vmm, machines, bindings, accelerators, cgroups, accounts, tscKhz, guestCidr };
   const opened = await openFleet(config, parts, log);
   setup.defer(() => opened.close());
   const livePids = accounts.listAllVmms().map(({ pid }) => pid);
   machines.sweep(new Set([...opened.captures.machineKeys, ...opened.fleet.vms.machineKeys]), livePids);
   const { fleet, copies, rollbacks, spool, images } = opened;
-  const status = (): RunnerStatus => buildStatus(opened, { accelerator, jail });
+  const status = (): RunnerStatus => buildStatus(opened, { accelerators, jail });
   const server = await RunnerServer.listen(
     { fleet, copies, rollbacks, spool, images, status, log },
     config.socketPath,
   );
   setup.defer(() => server.close());
   setup.defer(() => lock.leave());
+  // Not before VMs are adopted: one that no record names is ended as a stray.
+  setup.use(accelerators);
+  accelerators.watch((choice) => onAccelerator(choice));
   const running = setup.move();
   return {
-    accelerator,
+    accelerator: accelerators.current,
     networkAbsence: opened.network.absence,
     ranges,
     cgroups: opened.cgroups.status,
@@ -76,12 +94,13 @@ export async function startRunner(config: RunnerConfig, log: Logger): Promise<Ru
 
 function buildStatus(
   { fleet, network, capacity, cgroups }: OpenedFleet,
-  { accelerator, jail }: { accelerator: AcceleratorChoice; jail: Jail },
+  { accelerators, jail }: { accelerators: Accelerators; jail: Jail },
 ): RunnerStatus {
+  const { accelerator, reason } = accelerators.current;
   return {
     protocol: RUNNER_PROTOCOL_VERSION,
-    accelerator: accelerator.accelerator,
-    accelerator_reason: accelerator.reason,
+    accelerator,
+    accelerator_reason: reason,
     confinement: jail.confinement.kind,
     confinement_reason: jail.confinement.reason,
     network: network.absence === undefined ? 'filtered' : 'none',
@@ -93,6 +112,25 @@ function buildStatus(
     capacity: capacity.status,
     cgroups: cgroups.status,
   };
+}
+
+/** Limited as a sandbox is: a guest that hangs uses all the CPU that it is given. */
+function buildBoot(place: BootPlace, cgroups: CgroupTree, log: Logger): KvmProbe['boot'] {
+  return async (timeoutMs, signal) => {
+    const accelerator = 'kvm';
+    const tmpfsMiB = isTmpfs(dirname(place.directory)) ? bootShape(accelerator).memMiB : 0;
+    const limits = buildUnitLimits({ shape: bootShape(accelerator), tmpfsMiB });
+    const { cgroupProcs, release } = await cgroups.enclose(`probe-${process.pid}`, limits);
+    try {
+      await bootOnce({ ...place, accelerator, timeoutMs, cgroupProcs, ...(signal && { signal }) });
+    } finally {
+      await release().catch((error: unknown) => log.warn({ err: error }, 'the groups of a VM are left'));
+    }
+  };
+}
+
+function hash(bindings: Bindings): string {
+  return createHash('sha256').update(JSON.stringify(bindings)).digest('hex');
 }
 
 function probeDirectory(config: RunnerConfig): string {

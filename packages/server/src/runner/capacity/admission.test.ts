@@ -10,7 +10,7 @@ function open(more: Partial<AdmissionOptions> = {}): Admission {
     cores: 2,
     memOvercommit: 2,
     cpuOvercommit: 4,
-    overheadMiB: 100,
+    overheadMiB: () => 100,
     availableMiB: () => 8000,
     ...more,
   });
@@ -107,13 +107,27 @@ test('what can give way counts as free, and is promised twice only until it has'
   assert.equal(admission.isOverbooked, false);
 });
 
-test('a booking is handed on under another name once', () => {
-  const admission = open();
+test('a booking is handed on under another name once, with what the VM needs then', () => {
+  const overheadMiB = (accelerator = 'kvm'): number => (accelerator === 'kvm' ? 100 : 200);
+  const admission = open({ overheadMiB });
   admission.book('run', { vcpus: 4, memMiB: 64 });
-  assert.equal(admission.rename('run', 'unit'), true);
-  assert.equal(admission.rename('run', 'unit'), false);
+  assert.equal(admission.memory.promised, 164);
+  const demand = { vcpus: 4, memMiB: 64, accelerator: 'tcg' } as const;
+  assert.equal(admission.handOn('run', 'unit', demand), true);
+  assert.equal(admission.handOn('run', 'unit', demand), false);
+  assert.equal(admission.memory.promised, 264);
   admission.release('run');
   assert.equal(admission.vcpus.promised, 4);
   admission.release('unit');
   assert.equal(admission.vcpus.promised, 0);
+});
+
+test('VMs that keep their accelerator keep what it adds, whatever new ones get', () => {
+  let present: 'kvm' | 'tcg' = 'tcg';
+  const overheadMiB = (accelerator = present): number => (accelerator === 'kvm' ? 100 : 200);
+  const admission = open({ overheadMiB });
+  admission.book('emulated', { vcpus: 1, memMiB: 64, accelerator: 'tcg' });
+  present = 'kvm';
+  admission.book('new', { vcpus: 1, memMiB: 64 });
+  assert.equal(admission.memory.promised, 264 + 164);
 });

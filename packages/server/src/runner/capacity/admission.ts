@@ -5,10 +5,13 @@
  * copy-on-write view that grows only later.
  */
 import { AppError } from '@coppice/contract';
+import type { Accelerator } from '../../lib/runner-protocol.ts';
 
 export interface Demand {
   vcpus: number;
   memMiB: number;
+  /** Of a VM that is bound to one. */
+  accelerator?: Accelerator;
 }
 
 export interface AdmissionOptions {
@@ -17,8 +20,8 @@ export interface AdmissionOptions {
   /** How many times over the host's memory and its cores may be promised. */
   memOvercommit: number;
   cpuOvercommit: number;
-  /** What a VM's process uses besides the guest's memory. */
-  overheadMiB: number;
+  /** What a VM's process uses besides the guest's memory; of the accelerator that new VMs get, if none is given. */
+  overheadMiB: (accelerator?: Accelerator) => number;
   /** Memory that is really available on the host now. */
   availableMiB: () => number;
 }
@@ -57,7 +60,7 @@ export class Admission {
   /** The largest VM that could ever be admitted. */
   get largest(): Demand {
     const { hostMemMiB, overheadMiB } = this.#options;
-    const memMiB = Math.min(hostMemMiB, this.#limits.memMiB - overheadMiB);
+    const memMiB = Math.min(hostMemMiB, this.#limits.memMiB - overheadMiB());
     return { vcpus: this.#limits.vcpus, memMiB: Math.max(1, memMiB) };
   }
 
@@ -75,7 +78,7 @@ export class Admission {
    */
   findShortage(demand: Demand, givable: readonly string[] = []): AppError | undefined {
     const promised = this.#promised(new Set(givable));
-    const neededMiB = demand.memMiB + this.#options.overheadMiB;
+    const neededMiB = this.#neededMiB(demand);
     const freeMiB = this.#limits.memMiB - promised.memMiB;
     if (neededMiB > freeMiB) {
       const free = `${Math.max(0, freeMiB)} of ${this.#limits.memMiB} are free to promise`;
@@ -111,11 +114,9 @@ export class Admission {
     this.#booked.set(unit, demand);
   }
 
-  /** Hands a booking on under another name; false when there is none. */
-  rename(from: string, to: string): boolean {
-    const demand = this.#booked.get(from);
-    if (demand === undefined) return false;
-    this.#booked.delete(from);
+  /** Hands a booking on to a VM, which may need another accelerator; false when there is none. */
+  handOn(from: string, to: string, demand: Demand): boolean {
+    if (!this.#booked.delete(from)) return false;
     this.#booked.set(to, demand);
     return true;
   }
@@ -140,7 +141,7 @@ export class Admission {
     const { memMiB, vcpus } = this.#promised();
     const part = 1 - SPARE_PART;
     return (
-      memMiB + demand.memMiB + this.#options.overheadMiB <= this.#limits.memMiB * part &&
+      memMiB + this.#neededMiB(demand) <= this.#limits.memMiB * part &&
       vcpus + demand.vcpus <= this.#limits.vcpus * part &&
       this.#options.availableMiB() >= 2 * this.#reserveMiB
     );
@@ -148,12 +149,16 @@ export class Admission {
 
   #promised(without?: ReadonlySet<string>): Demand {
     const sum = { vcpus: 0, memMiB: 0 };
-    for (const [unit, { vcpus, memMiB }] of this.#booked) {
+    for (const [unit, demand] of this.#booked) {
       if (without?.has(unit) === true) continue;
-      sum.vcpus += vcpus;
-      sum.memMiB += memMiB + this.#options.overheadMiB;
+      sum.vcpus += demand.vcpus;
+      sum.memMiB += this.#neededMiB(demand);
     }
     return sum;
+  }
+
+  #neededMiB({ memMiB, accelerator }: Demand): number {
+    return memMiB + this.#options.overheadMiB(accelerator);
   }
 }
 

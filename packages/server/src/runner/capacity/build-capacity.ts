@@ -1,5 +1,5 @@
 import { availableParallelism, totalmem } from 'node:os';
-import type { Accelerator } from '../../lib/runner-protocol.ts';
+import type { Accelerators } from '../accelerator/accelerators.ts';
 import type { RunnerConfig } from '../runner-config.ts';
 import { overheadMiB } from '../vmm/qemu-arguments.ts';
 import { Admission } from './admission.ts';
@@ -16,14 +16,18 @@ const MAX_WAITING_STARTS = 256;
 const MAX_WAIT_FOR_TURN_MS = 60_000;
 
 /** What this machine has to give, as it and the settings say. */
-export function buildCapacity(config: RunnerConfig, accelerator: Accelerator, disk: DiskGuard): Capacity {
+export function buildCapacity(
+  config: RunnerConfig,
+  accelerators: Pick<Accelerators, 'current'>,
+  disk: DiskGuard,
+): Capacity {
   const cores = availableParallelism();
   const admission = new Admission({
     hostMemMiB: hostMemMiB(),
     cores,
     memOvercommit: config.memOvercommit,
     cpuOvercommit: config.cpuOvercommit,
-    overheadMiB: overheadMiB(accelerator),
+    overheadMiB: (accelerator = accelerators.current.accelerator) => overheadMiB(accelerator),
     availableMiB,
   });
   return new Capacity({

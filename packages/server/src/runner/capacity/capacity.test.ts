@@ -17,7 +17,7 @@ function open() {
   const availableMiB = (): number => state.availableMiB;
   const limits = { hostMemMiB: 10_240, cores: 4, memOvercommit: 1, cpuOvercommit: 1 };
   const capacity = new Capacity({
-    admission: new Admission({ ...limits, overheadMiB: 64, availableMiB }),
+    admission: new Admission({ ...limits, overheadMiB: () => 64, availableMiB }),
     turns: new Turns({ maxRunning: 1, maxWaiting: 1, maxWaitMs: 10_000 }),
     disk: new DiskGuard({ directory: '/data', reserveMiB: 1000, freeMiB: () => state.freeMiB }),
     maxVcpus: 8,

@@ -70,7 +70,7 @@ export class Capacity {
     const { admission, disk } = this.#parts;
     const { heldAs, giveWay = async () => false } = how;
     disk.assertRoom(SANDBOX_DISK_MIB);
-    if (heldAs !== undefined && admission.rename(heldAs, unit)) {
+    if (heldAs !== undefined && admission.handOn(heldAs, unit, demand)) {
       while (admission.isOverbooked && (await giveWay()));
       return;
     }

@@ -24,6 +24,11 @@ import { buildLimitFiles, type UnitLimits } from './unit-limits.ts';
 const REMOVE_TIMEOUT_MS = 5000;
 const REMOVE_INTERVAL_MS = 10;
 
+export interface Enclosure {
+  cgroupProcs: readonly string[];
+  release: () => Promise<void>;
+}
+
 export interface CgroupTreeOptions {
   slug: string;
   log: Logger;
@@ -73,6 +78,14 @@ export class CgroupTree {
       }
     }
     return this.directoriesOf(unit).map((directory) => join(directory, 'cgroup.procs'));
+  }
+
+  /** As {@link create}, for a VM that has no record; what an earlier one of that name left is taken away first. */
+  async enclose(unit: string, limits: UnitLimits): Promise<Enclosure> {
+    const directories = this.directoriesOf(unit);
+    await this.remove(directories);
+    const cgroupProcs = await this.create(unit, limits);
+    return { cgroupProcs, release: () => this.remove(directories) };
   }
 
   /** Takes groups away once the last process has left them: the kernel may need a moment for that. */

@@ -1,6 +1,7 @@
 /** What saved state needs of the machine that it is to go on at: whatever differs would not load, or load wrongly. */
 import { AppError } from '@coppice/contract';
-import type { Accelerator } from '../../lib/runner-protocol.ts';
+import type { Accelerators } from '../accelerator/accelerators.ts';
+import type { VmRecord } from '../adopt/vm-record.ts';
 import type { Machine, MachineStore } from '../machine/machine-store.ts';
 import type { CaptureManifest } from '../snapshot/capture-manifest.ts';
 import type { CaptureFiles } from '../snapshot/capture-store.ts';
@@ -12,15 +13,15 @@ const TSC_TOLERANCE_KHZ = 10_000;
 
 export interface CaptureBindings {
   machines: MachineStore;
-  accelerator: Accelerator;
+  accelerators: Pick<Accelerators, 'findRefusal'>;
   hasNetwork: boolean;
   /** Rate of this host's time stamp counter. */
   tscKhz: number;
 }
 
 /** The QEMU, kernel and agent to go on with. Throws `snapshot_unusable`, naming what differs. */
-function findMachine(bindings: CaptureBindings, manifest: CaptureManifest): Machine {
-  const { accelerator, machines, hasNetwork, tscKhz } = bindings;
+export function findMachine(bindings: CaptureBindings, manifest: CaptureManifest): Machine {
+  const { accelerators, machines, hasNetwork, tscKhz } = bindings;
   const { shape, machine_version, has_network, tsc_khz, info } = manifest;
   const machine = machines.find(manifest.machine);
   if (machine === undefined) {
@@ -29,8 +30,8 @@ function findMachine(bindings: CaptureBindings, manifest: CaptureManifest): Mach
   }
   if (machine_version !== MACHINE_VERSION)
     throw unusable(`devices of version ${machine_version}, this service has ${MACHINE_VERSION}`);
-  if (shape.accelerator !== accelerator)
-    throw unusable(`${shape.accelerator}, this machine has ${accelerator}`);
+  const refusal = accelerators.findRefusal(shape.accelerator);
+  if (refusal !== undefined) throw unusable(`the accelerator ${shape.accelerator}, and ${refusal}`);
   if (has_network !== hasNetwork)
     throw unusable(
       has_network ? 'a network, and this machine has none for guests' : 'a machine without a network',
@@ -57,12 +58,13 @@ export function toSources({ directory, statePath, overlays }: CaptureFiles): Blu
   return { ramPath, statePath, wasBusy: true, imagePath, scratch: { basePath, frozen: overlays } };
 }
 
-/** For people. */
+/** What a capture of the VM needs, for people. */
 export function describeBindings(
-  key: string,
-  { machines, accelerator }: CaptureBindings,
+  { machine, shape }: Pick<VmRecord, 'machine' | 'shape'>,
+  { machines }: CaptureBindings,
 ): Record<string, string> {
-  return { ...machines.find(key)?.versions, machine: `microvm-${MACHINE_VERSION}`, accelerator };
+  const { accelerator } = shape;
+  return { ...machines.find(machine)?.versions, machine: `microvm-${MACHINE_VERSION}`, accelerator };
 }
 
 function unusable(needs: string): AppError {

@@ -4,15 +4,9 @@ import { mkdirSync } from 'node:fs';
 import { AppError, parseImageReference } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { EgressCounters, VmEgress } from '../../lib/egress-protocol.ts';
-import type {
-  Accelerator,
-  CreateVm,
-  RollbackVm,
-  VmEnd,
-  VmInfo,
-  VmRollback,
-} from '../../lib/runner-protocol.ts';
+import type { CreateVm, RollbackVm, VmEnd, VmInfo, VmRollback } from '../../lib/runner-protocol.ts';
 import { DeadlineError, untilAborted } from '../../lib/deadline.ts';
+import type { Accelerators } from '../accelerator/accelerators.ts';
 import type { Capacity } from '../capacity/capacity.ts';
 import type { Ballast } from '../capacity/ballast.ts';
 import type { DiskGuard } from '../capacity/disk-guard.ts';
@@ -39,7 +33,7 @@ import { VmRoster, type Held } from './vm-roster.ts';
 import { WarmPool } from './warm-pool.ts';
 
 export interface FleetOptions extends AssemblyParts {
-  accelerator: Accelerator;
+  accelerators: Pick<Accelerators, 'current'>;
   images: ImageStore;
   templates: TemplateStore;
   leases: CacheLeases;
@@ -132,11 +126,12 @@ export class Fleet {
   /** Before anything of the VM is made: a bad reference or an absent image leaves nothing to undo. */
   async #plan(request: CreateVm, how: { timer: StepTimer; lease: CacheLease }): Promise<TemplateBlueprint> {
     const { timer, lease } = how;
-    const { images, templates, accelerator } = this.#options;
+    const { images, templates, accelerators } = this.#options;
     const reference = parseImageReference(request.image);
     const image = await images.prepare(reference, { access: request.access ?? {}, lease });
     timer.end('image');
     const { vcpus, mem_mib: memMiB, disk_mib: diskMiB } = request;
+    const { accelerator } = accelerators.current;
     const shape = { accelerator, vcpus, memMiB, diskMiB };
     const key = templates.keyOf(image, shape);
     lease.add(templateKey(key));
@@ -327,8 +322,8 @@ export class Fleet {
         if (info.state === 'running' && !record.retired) this.vms.enter(driver);
         return driver;
       },
-      onAdopted: (unit, { info }) => {
-        options.capacity.adopt(unit, { vcpus: info.vcpus, memMiB: info.mem_mib });
+      onAdopted: (unit, { info, shape }) => {
+        options.capacity.adopt(unit, shape);
         this.vms.markCreated(info);
       },
       listUnits: () => this.vms.units,

@@ -185,7 +185,7 @@ export class VmCopies {
       size_bytes: taken.memoryBytes + overlayBytes.reduce((sum, bytes) => sum + bytes, 0),
       created_at: new Date().toISOString(),
       pause_ms: round(taken.pauseMs),
-      bound_to: describeBindings(machine, bindings),
+      bound_to: describeBindings({ machine, shape }, bindings),
       usage: driver.usage,
     };
     const memory = { sizeBytes: shape.memMiB * MIB, digest: taken.memoryDigest };

@@ -13,6 +13,7 @@ import type { Logger } from 'pino';
 import { syncLater } from '../../lib/durable-file.ts';
 import { SingleFlight } from '../../lib/single-flight.ts';
 import { rehearse, TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
+import type { Enclosure } from '../confinement/cgroup-tree.ts';
 import { copyOverlay, freezeFile, type ScratchStore } from '../disk/scratch-store.ts';
 import type { StoredImage } from '../image/image-store.types.ts';
 import type { Machine } from '../machine/machine-store.ts';
@@ -40,11 +41,6 @@ export interface TemplateFiles extends SavedState {
 export interface Bindings {
   versions: Readonly<Record<string, string>>;
   host: Readonly<Record<string, string>>;
-}
-
-export interface Enclosure {
-  cgroupProcs: readonly string[];
-  release: () => Promise<void>;
 }
 
 export interface TemplateStoreOptions {

@@ -1,0 +1,178 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { AppError } from '@coppice/contract';
+import { pino } from 'pino';
+import { DeadlineError, untilAborted } from '../../lib/deadline.ts';
+import { Accelerators, type AcceleratorMode } from './accelerators.ts';
+import { BootEndedError } from './boot-once.ts';
+import type { Known } from './kvm-record.ts';
+
+/** `lasts` until it is broken off. */
+type Boot = 'works' | 'hangs' | 'ends' | 'lasts';
+
+/** A host on which each boot with KVM goes as the next of `boots`, the last one for ever. */
+class Host {
+  readonly boots: Boot[];
+  obstacle: string | undefined;
+  known: Known | undefined;
+  readonly patienceMs: number[] = [];
+  readonly pausesMs: number[] = [];
+  readonly changes: string[] = [];
+  #wake = Promise.withResolvers<void>();
+  /** Settles at the next pause, boot that lasts, or change. */
+  #event = Promise.withResolvers<void>();
+
+  constructor(...boots: Boot[]) {
+    this.boots = boots;
+  }
+
+  open(mode: AcceleratorMode = 'auto'): Promise<Accelerators> {
+    return Accelerators.open({
+      mode,
+      probe: {
+        findObstacle: () => this.obstacle,
+        boot: (timeoutMs, signal) => this.#boot(timeoutMs, signal),
+      },
+      record: { find: () => this.known, write: (kvm) => void (this.known = kvm) },
+      log: pino({ level: 'silent' }),
+      pause: (milliseconds, signal) => {
+        this.pausesMs.push(milliseconds);
+        this.#wake = Promise.withResolvers();
+        this.#event.resolve();
+        return untilAborted(signal, this.#wake.promise);
+      },
+    });
+  }
+
+  async #boot(timeoutMs: number, signal: AbortSignal | undefined): Promise<void> {
+    this.patienceMs.push(timeoutMs);
+    const boot = this.boots.length > 1 ? this.boots.shift() : this.boots[0];
+    if (boot === 'hangs') throw new DeadlineError('booting a kernel with KVM', timeoutMs);
+    if (boot === 'ends') throw new BootEndedError('vmm_lost');
+    if (boot !== 'lasts') return;
+    this.#event.resolve();
+    await untilAborted(signal, Promise.withResolvers<never>().promise);
+  }
+
+  watch(accelerators: Accelerators): Promise<void> {
+    accelerators.watch(({ accelerator }) => {
+      this.changes.push(accelerator);
+      this.#event.resolve();
+    });
+    return this.#event.promise;
+  }
+
+  /** Ends the pause, and waits for what comes of it. */
+  async attempt(): Promise<void> {
+    this.#event = Promise.withResolvers();
+    this.#wake.resolve();
+    await this.#event.promise;
+  }
+}
+
+test('KVM that works is used, and not asked again while the host runs', async () => {
+  const host = new Host('works');
+  for (const boots of [1, 1]) {
+    await using accelerators = await host.open();
+    assert.equal(accelerators.current.accelerator, 'kvm');
+    assert.equal(host.patienceMs.length, boots);
+  }
+});
+
+test('KVM that was found to work is not used once its device has gone', async () => {
+  const host = new Host('works');
+  host.known = 'works';
+  host.obstacle = 'there is no /dev/kvm on this host';
+  await using accelerators = await host.open();
+  assert.deepEqual(accelerators.current, { accelerator: 'tcg', reason: host.obstacle });
+});
+
+test('a refusal is never kept: each start asks again', async () => {
+  const host = new Host('ends', 'ends', 'works');
+  for (const accelerator of ['tcg', 'tcg', 'kvm']) {
+    await using accelerators = await host.open();
+    assert.equal(accelerators.current.accelerator, accelerator);
+  }
+});
+
+test('a module that is loaded later is found by the next start', async () => {
+  const host = new Host('works');
+  host.obstacle = 'there is no /dev/kvm on this host';
+  assert.equal((await host.open()).current.accelerator, 'tcg');
+  host.obstacle = undefined;
+  assert.equal((await host.open()).current.accelerator, 'kvm');
+});
+
+test('a boot that was not answered makes one start wait and no later one, and is tried again beside the service', async () => {
+  const host = new Host('hangs', 'hangs', 'works');
+  await using first = await host.open();
+  assert.equal(first.current.accelerator, 'tcg');
+  assert.match(first.current.reason, /took longer than 10000 ms; it is tried again in the background$/u);
+  await using second = await host.open();
+  assert.deepEqual([second.current.accelerator, host.patienceMs.length], ['tcg', 1]);
+  assert.match(second.current.reason, /^KVM has not answered since the host booted/u);
+  await host.watch(second);
+  await host.attempt();
+  assert.deepEqual([second.current.accelerator, host.changes], ['tcg', []]);
+  await host.attempt();
+  assert.deepEqual([second.current.accelerator, host.changes, host.known], ['kvm', ['kvm'], 'works']);
+});
+
+test('the pauses between boots grow to an hour; a device that is absent is looked for each minute', async () => {
+  const host = new Host('hangs');
+  await using accelerators = await host.open();
+  await host.watch(accelerators);
+  for (let number = 0; number < 8; number += 1) await host.attempt();
+  host.obstacle = 'there is no /dev/kvm on this host';
+  await host.attempt();
+  host.obstacle = undefined;
+  await host.attempt();
+  const seconds = host.pausesMs.map((pauseMs) => pauseMs / 1000);
+  assert.deepEqual(seconds, [30, 60, 120, 240, 480, 960, 1920, 3600, 3600, 60, 60]);
+});
+
+test('an attempt under way is given up when the runner stops', async () => {
+  const host = new Host('hangs', 'lasts');
+  const accelerators = await host.open();
+  await host.watch(accelerators);
+  await host.attempt();
+  assert.equal(host.patienceMs.length, 2);
+  await accelerators[Symbol.asyncDispose]();
+  assert.deepEqual([host.changes, accelerators.current.accelerator], [[], 'tcg']);
+});
+
+test('where KVM is insisted on the start fails with the reason, after a longer wait', async () => {
+  const host = new Host('hangs');
+  host.known = 'unanswered';
+  const isRefusal = (reason: RegExp) => (error: unknown) =>
+    error instanceof AppError &&
+    error.code === 'invalid_request' &&
+    error.message.startsWith('acceleratorMode: is kvm, but KVM cannot be used: ') &&
+    reason.test(error.message);
+  await assert.rejects(host.open('kvm'), isRefusal(/took longer than 60000 ms$/u));
+  host.obstacle = 'there is no /dev/kvm on this host';
+  await assert.rejects(host.open('kvm'), isRefusal(/there is no \/dev\/kvm on this host$/u));
+  const working = await new Host('works').open('kvm');
+  assert.equal(working.current.accelerator, 'kvm');
+});
+
+test('where emulation is asked for KVM is never tried', async () => {
+  const host = new Host('works');
+  await using accelerators = await host.open('tcg');
+  accelerators.watch(() => assert.fail('nothing changes'));
+  assert.deepEqual(accelerators.current, { accelerator: 'tcg', reason: 'COPPICE_ACCELERATOR=tcg' });
+  assert.deepEqual([host.patienceMs, host.pausesMs], [[], []]);
+});
+
+test('saved state of emulation goes on beside KVM, unless KVM is insisted on; that of KVM needs it', async () => {
+  await using kvm = await new Host('works').open();
+  assert.deepEqual([kvm.findRefusal('kvm'), kvm.findRefusal('tcg')], [undefined, undefined]);
+  await using strict = await new Host('works').open('kvm');
+  assert.match(strict.findRefusal('tcg') ?? '', /COPPICE_ACCELERATOR=kvm/u);
+  await using emulating = await new Host('ends').open();
+  assert.equal(emulating.findRefusal('tcg'), undefined);
+  assert.match(
+    emulating.findRefusal('kvm') ?? '',
+    /^this machine uses tcg: \/dev\/kvm is there, but no kernel boots/u,
+  );
+});

@@ -1,0 +1,157 @@
+/**
+ * Which accelerator VMs get, and what changes it while the runner runs.
+ *
+ *   mode   at the start                                         while it runs
+ *   auto   KVM works            ─► kvm                          nothing
+ *          absent or refused    ─► tcg, at once                 KVM is tried again; when it works ─► kvm
+ *          unanswered in time   ─► tcg; the wait is paid once   the same
+ *                                  in each boot of the host
+ *   kvm    KVM works            ─► kvm; else the start fails    nothing
+ *   tcg    ─► tcg, KVM is never tried                           nothing
+ *
+ * A change counts for VMs that are made from then on. Those that run, and those that go on from saved state, keep the
+ * accelerator that they were booted with: saved state of one does not load in the other.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import { AppError } from '@coppice/contract';
+import type { Logger } from 'pino';
+import type { Accelerator } from '../../lib/runner-protocol.ts';
+import { tryKvm, type KvmFinding, type KvmProbe } from './kvm-probe.ts';
+import type { Known, KvmRecord } from './kvm-record.ts';
+
+export type AcceleratorMode = 'auto' | 'kvm' | 'tcg';
+
+/** A KVM guest answers in half a second; on a host that has read none of the files yet, in some seconds. */
+const PATIENCE_MS: Record<'auto' | 'kvm', number> = { auto: 10_000, kvm: 60_000 };
+const BACKGROUND_TIMEOUT_MS = 30_000;
+/** A guest that hangs uses a CPU until its time is over: the pauses grow. */
+const FIRST_PAUSE_MS = 30_000;
+const LONGEST_PAUSE_MS = 3_600_000;
+/** To look for the device costs nothing. */
+const ABSENT_PAUSE_MS = 60_000;
+
+export interface AcceleratorChoice {
+  accelerator: Accelerator;
+  /** Why, in words for an operator. */
+  reason: string;
+}
+
+export interface AcceleratorsOptions {
+  mode: AcceleratorMode;
+  probe: KvmProbe;
+  record: KvmRecord;
+  log: Logger;
+  /** Waits between attempts; rejects when the signal aborts. */
+  pause?: (milliseconds: number, signal: AbortSignal) => Promise<unknown>;
+}
+
+export class Accelerators implements AsyncDisposable {
+  readonly #options: AcceleratorsOptions;
+  readonly #stop = new AbortController();
+  #choice: AcceleratorChoice;
+  #watching: Promise<void> = Promise.resolve();
+
+  private constructor(options: AcceleratorsOptions, choice: AcceleratorChoice) {
+    this.#options = options;
+    this.#choice = choice;
+  }
+
+  /** Throws `invalid_request` if KVM is insisted on and cannot be used. */
+  static async open(options: AcceleratorsOptions): Promise<Accelerators> {
+    const { mode } = options;
+    if (mode === 'tcg')
+      return new Accelerators(options, { accelerator: 'tcg', reason: 'COPPICE_ACCELERATOR=tcg' });
+    const finding = await findAtStart(options, mode);
+    if (mode === 'kvm' && finding.outcome !== 'works') throw refuseStart(finding.reason);
+    return new Accelerators(options, choose(finding));
+  }
+
+  /** Of VMs that are booted now. */
+  get current(): AcceleratorChoice {
+    return this.#choice;
+  }
+
+  /** Why VMs of this accelerator cannot be started here now; undefined if they can. Emulation always can, unless it must not. */
+  findRefusal(accelerator: Accelerator): string | undefined {
+    const { mode } = this.#options;
+    if (accelerator === 'tcg')
+      return mode === 'kvm' ? 'this server allows kvm only (COPPICE_ACCELERATOR=kvm)' : undefined;
+    const { accelerator: present, reason } = this.#choice;
+    return present === 'kvm' ? undefined : `this machine uses ${present}: ${reason}`;
+  }
+
+  /** Tries KVM again from time to time where it may come to work, and tells of a change. Until this is disposed of. */
+  watch(onChange: (choice: AcceleratorChoice) => void): void {
+    if (this.#options.mode !== 'auto' || this.#choice.accelerator === 'kvm') return;
+    this.#watching = this.#tryUntilItWorks(onChange).catch((error: unknown) => {
+      if (!this.#stop.signal.aborted)
+        this.#options.log.error({ err: error }, 'KVM is not tried again until the next start');
+    });
+  }
+
+  async #tryUntilItWorks(onChange: (choice: AcceleratorChoice) => void): Promise<void> {
+    const { probe, log, pause = sleep } = this.#options;
+    const { signal } = this.#stop;
+    let bootPauseMs = FIRST_PAUSE_MS;
+    let pauseMs = FIRST_PAUSE_MS;
+    for (;;) {
+      await pause(pauseMs, signal);
+      const finding = await tryKvm(probe, BACKGROUND_TIMEOUT_MS, signal);
+      const former = this.#choice;
+      this.#choice = choose(finding);
+      if (this.#choice.reason !== former.reason) log.info({ kvm: finding }, 'KVM was tried again');
+      if (finding.outcome === 'works') {
+        remember(this.#options, 'works');
+        onChange(this.#choice);
+        return;
+      }
+      // A device that has come since is new, and worth a boot soon.
+      bootPauseMs =
+        finding.outcome === 'absent' ? FIRST_PAUSE_MS : Math.min(bootPauseMs * 2, LONGEST_PAUSE_MS);
+      pauseMs = finding.outcome === 'absent' ? ABSENT_PAUSE_MS : bootPauseMs;
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    await this.#watching;
+  }
+}
+
+async function findAtStart(options: AcceleratorsOptions, mode: 'auto' | 'kvm'): Promise<KvmFinding> {
+  const { probe, record, log } = options;
+  const known = record.find();
+  if (probe.findObstacle() === undefined) {
+    if (known === 'works') return { outcome: 'works' };
+    if (known === 'unanswered' && mode === 'auto')
+      return { outcome: 'unanswered', reason: 'KVM has not answered since the host booted' };
+  }
+  const finding = await tryKvm(probe, PATIENCE_MS[mode]);
+  log.info({ kvm: finding }, 'KVM was tried');
+  if (finding.outcome === 'works' || finding.outcome === 'unanswered') remember(options, finding.outcome);
+  return finding;
+}
+
+/** What cannot be written is asked again by the next start. */
+function remember({ record, log }: AcceleratorsOptions, kvm: Known): void {
+  try {
+    record.write(kvm);
+  } catch (error) {
+    log.warn({ err: error }, 'whether KVM works could not be written down');
+  }
+}
+
+function choose(finding: KvmFinding): AcceleratorChoice {
+  if (finding.outcome === 'works') return { accelerator: 'kvm', reason: 'a kernel booted with KVM' };
+  const { outcome, reason } = finding;
+  const again = outcome === 'unanswered' ? '; it is tried again in the background' : '';
+  return { accelerator: 'tcg', reason: `${reason}${again}` };
+}
+
+function refuseStart(reason: string): AppError {
+  return new AppError('invalid_request', `acceleratorMode: is kvm, but KVM cannot be used: ${reason}`);
+}
+
+function sleep(milliseconds: number, signal: AbortSignal): Promise<unknown> {
+  return delay(milliseconds, undefined, { signal, ref: false });
+}

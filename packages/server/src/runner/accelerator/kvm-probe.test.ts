@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { AppError } from '@coppice/contract';
+import { DeadlineError } from '../../lib/deadline.ts';
+import { VmmStartError } from '../vmm/qemu.ts';
+import { BootEndedError } from './boot-once.ts';
+import { findKvmObstacle, tryKvm, type KvmFinding } from './kvm-probe.ts';
+
+const LATE = new DeadlineError('booting a kernel with KVM', 10_000);
+
+function tryFailing(error: unknown): Promise<KvmFinding> {
+  const boot = async (): Promise<never> => {
+    throw error;
+  };
+  return tryKvm({ findObstacle: () => undefined, boot }, 10_000);
+}
+
+test('a device that is missing or closed is told without a boot', async () => {
+  let boots = 0;
+  const boot = async (): Promise<void> => void (boots += 1);
+  const finding = await tryKvm({ findObstacle: () => 'there is no /dev/kvm', boot }, 10_000);
+  assert.deepEqual(finding, { outcome: 'absent', reason: 'there is no /dev/kvm' });
+  assert.deepEqual(await tryKvm({ findObstacle: () => undefined, boot }, 10_000), { outcome: 'works' });
+  assert.equal(boots, 1);
+});
+
+test('what keeps the device from being opened is told, with the remedy', (t) => {
+  const directory = mkdtempSync(join(tmpdir(), 'kvm-'));
+  t.after(() => rmSync(directory, { recursive: true }));
+  const device = join(directory, 'kvm');
+  assert.equal(findKvmObstacle(device), `there is no ${device} on this host`);
+  writeFileSync(device, '');
+  assert.equal(findKvmObstacle(device), undefined);
+  assert.equal(findKvmObstacle(directory), `${directory} cannot be opened (EISDIR)`);
+});
+
+test('an end of QEMU or of its guest refuses, with the reason and not with the warnings before it', async () => {
+  const warned = 'qemu: warning: host lacks a feature\nqemu: error: failed to set MSR 0x10a\nqemu: aborted';
+  const refusals: [Error, RegExp][] = [
+    [new VmmStartError(warned), /no kernel boots with it: qemu: error: failed to set MSR 0x10a$/u],
+    [new VmmStartError('Could not access KVM kernel module'), /Could not access KVM kernel module$/u],
+    [new BootEndedError('guest_panic'), /the guest kernel panicked while it booted$/u],
+  ];
+  for (const [error, reason] of refusals) {
+    const finding = await tryFailing(error);
+    assert.equal(finding.outcome, 'refused');
+    assert.match('reason' in finding ? finding.reason : '', reason);
+  }
+});
+
+test('a wait that took too long says nothing of KVM, nor does a host that cannot start anything', async () => {
+  const open = [
+    LATE,
+    new VmmStartError('', { cause: LATE }),
+    new AppError('disk_full', 'no room'),
+    'no words',
+  ];
+  for (const error of open) assert.equal((await tryFailing(error)).outcome, 'unanswered', String(error));
+});
+
+test('an attempt that was broken off has no finding', async () => {
+  const signal = AbortSignal.abort(new Error('the runner stops'));
+  const boot = async (): Promise<never> => {
+    throw new BootEndedError('vmm_lost');
+  };
+  await assert.rejects(tryKvm({ findObstacle: () => undefined, boot }, 10_000, signal), /the runner stops/u);
+});

@@ -1,0 +1,63 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { AppError } from '@coppice/contract';
+import type { CaptureManifest } from '../snapshot/capture-manifest.ts';
+import type { Machine, MachineStore } from '../machine/machine-store.ts';
+import { MACHINE_VERSION } from '../vmm/qemu-arguments.ts';
+import { describeBindings, findMachine, type CaptureBindings } from './capture-bindings.ts';
+
+const MACHINE = { key: 'm1', versions: { qemu: '10.0.2' } } as unknown as Machine;
+const machines = { find: (key: string) => (key === 'm1' ? MACHINE : undefined) } as unknown as MachineStore;
+
+function bindings(refusal?: string): CaptureBindings {
+  return { machines, accelerators: { findRefusal: () => refusal }, hasNetwork: true, tscKhz: 2_000_000 };
+}
+
+function manifest(more: Partial<CaptureManifest> = {}): CaptureManifest {
+  return {
+    machine: 'm1',
+    machine_version: MACHINE_VERSION,
+    shape: { accelerator: 'kvm', vcpus: 1, memMiB: 256, diskMiB: 64 },
+    has_network: true,
+    tsc_khz: 2_000_000,
+    info: { bound_to: { qemu: '9.0', kernel: '6.1', agent: 'a1' } },
+    ...more,
+  } as CaptureManifest;
+}
+
+const isUnusable = (message: string) => (error: unknown) =>
+  error instanceof AppError && error.code === 'snapshot_unusable' && error.message === message;
+
+test('a capture goes on with the machine that it was saved with', () => {
+  assert.equal(findMachine(bindings(), manifest()), MACHINE);
+});
+
+test('one of an accelerator that cannot be used now is refused by its name, and why it cannot', () => {
+  assert.throws(
+    () => findMachine(bindings('this machine uses tcg: there is no /dev/kvm on this host'), manifest()),
+    isUnusable(
+      'the snapshot is bound to the accelerator kvm, and this machine uses tcg: there is no /dev/kvm on this host',
+    ),
+  );
+});
+
+test('what else differs is named', () => {
+  const differing: [Partial<CaptureManifest>, RegExp][] = [
+    [{ machine: 'gone' }, /QEMU 9\.0, kernel 6\.1 and agent a1/u],
+    [{ machine_version: MACHINE_VERSION + 1 }, /devices of version/u],
+    [{ has_network: false }, /a machine without a network/u],
+    [{ tsc_khz: 2_500_000 }, /a time stamp counter of 2500000 kHz/u],
+  ];
+  for (const [more, message] of differing)
+    assert.throws(() => findMachine(bindings(), manifest(more)), message);
+});
+
+test('a capture is described by the accelerator of its VM, whatever new ones get', () => {
+  const { shape } = manifest();
+  const vm = { machine: 'm1', shape: { ...shape, accelerator: 'tcg' as const } };
+  assert.deepEqual(describeBindings(vm, bindings()), {
+    qemu: '10.0.2',
+    machine: `microvm-${MACHINE_VERSION}`,
+    accelerator: 'tcg',
+  });
+});
