@@ -145,8 +145,9 @@ export async function candidateIsAtLeast(name, minimum) {
  * Fetches a package without installing it and unpacks it.
  * @param {{ name: string, version: string }} wanted
  * @param {string} directory where its files are put
+ * @param {{ timeoutMs?: number }} [options]
  */
-export async function unpackPackage(wanted, directory) {
+export async function unpackPackage(wanted, directory, { timeoutMs = INSTALL_TIMEOUT_MS } = {}) {
   const scratch = await mkdtemp(join(directory, '.deb-'));
   const download = () =>
     run(
@@ -161,7 +162,7 @@ export async function unpackPackage(wanted, directory) {
       ],
       {
         step: `downloading ${wanted.name}`,
-        timeoutMs: INSTALL_TIMEOUT_MS,
+        timeoutMs,
         cwd: scratch,
         remedy:
           'make the package mirror reachable (apt-get update as root shows whether it is), then run this again',

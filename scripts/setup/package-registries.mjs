@@ -1,193 +1,205 @@
 /**
- * Which hosts "registry:npm", "registry:pypi" and "registry:crates" of network policies stand for: those that the package
- * clients of this machine are configured to use, a company's mirror included. A client that is not here, or does not
- * say, has none. Only host names are kept: addresses of registries may hold passwords.
+ * Which hosts "registry:npm", "registry:pypi" and "registry:crates" of network policies stand for: the public registry, as
+ * its client has it built in, and in addition what the clients of this machine are configured to use, a company's mirror
+ * included. No host is written here. Only host names are kept: addresses of registries may hold passwords.
  */
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, realpathSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { writeJson } from './json-file.mjs';
-import { findNpm } from './npm-packages.mjs';
+import { getNode } from './node-runtime.mjs';
 import { assetsDirectory, findExecutable } from './paths.mjs';
+import { ask, listHosts, parseObject } from './registries/ask-client.mjs';
+import { readFromPackage } from './registries/client-package.mjs';
+import {
+  askCargoForDownloads,
+  CARGO_PACKAGE,
+  findBuiltInIndex,
+  findCratesMirrors,
+  readDownloads,
+} from './registries/crates-registry.mjs';
+import { findNpmMirrors, findNpmStandard } from './registries/npm-registry.mjs';
+import {
+  findPypiMirrors,
+  findPypiStandard,
+  PIP_PACKAGE,
+  readPipSource,
+} from './registries/pypi-registry.mjs';
 import { say } from './report.mjs';
-import { run } from './run-command.mjs';
 
 const FILE = 'package-registries.json';
-const ASK_TIMEOUT_MS = 60_000;
-/** pip has its standard built in, and tells it to nobody who asks by a command. */
-const PIP_STANDARD = [
-  'from pip._internal.models.index import PyPI',
-  'print(PyPI.simple_url)',
-  'print("https://" + PyPI.file_storage_domain)',
-].join('\n');
+/** Raise when other hosts are found on the same machine: set-ups ask again then. */
+const RULES = 2;
+const NAMES = /** @type {const} */ (['npm', 'pypi', 'crates']);
+const FETCH = `const answer = await fetch(process.argv[1], { signal: AbortSignal.timeout(10_000) });
+if (!answer.ok) throw new Error(String(answer.status));
+process.stdout.write(await answer.text());`;
 
-/** @typedef {(command: string, args: string[]) => Promise<string | undefined>} Ask  its output; undefined if it failed */
+/**
+ * Means to find things out, for tests to stand in for.
+ * @typedef {object} Means
+ * @property {import('./registries/ask-client.mjs').Ask} ask
+ * @property {(wanted: { name: string, file: RegExp }) => Promise<Buffer | undefined>} readFromPackage
+ * @property {() => Promise<Buffer | undefined>} readCargo  the program that is installed
+ * @property {(address: string) => Promise<string | undefined>} fetchText
+ * @property {string} cargoHome
+ *
+ * Public hosts of a registry: those that were found, and why not all were.
+ * @typedef {{ hosts: string[], problem?: string }} Standard
+ * @typedef {'npm' | 'pypi' | 'crates'} Name
+ * @typedef {Partial<Record<Name, string[]>>} Standards
+ */
 
 /**
  * Writes down what the clients say; the service reads it at its next start. They are slow to ask: `again` asks although they
- * were asked before.
- * @param {{ again: boolean }} options
+ * were asked before. Public hosts that are known from before are looked for again only with `refresh`, so that nothing is
+ * contacted.
+ * @param {{ again: boolean, refresh: boolean }} options
  */
-export async function ensurePackageRegistries({ again }) {
+export async function ensurePackageRegistries({ again, refresh }) {
   const path = join(assetsDirectory(), FILE);
-  if (!again && existsSync(path)) return;
-  const registries = {
-    npm: await findNpmHosts(ask),
-    pypi: await findPypiHosts(ask),
-    crates: findCratesHosts(process.env['CARGO_HOME'] ?? join(homedir(), '.cargo')),
-  };
-  if (!(await writeJson(path, { version: 1, registries }))) return;
-  const missing = Object.entries(registries).flatMap(([name, hosts]) => (hosts.length > 0 ? [] : [name]));
-  if (missing.length > 0)
-    say(
-      `no client here says where its packages are: ${missing.join(', ')}; network profiles do not open them`,
-    );
+  const known = readKnown(path);
+  if (!again && !refresh && known !== undefined) return;
+  const { file, problems } = await findRegistries(await getMeans(), { known, refresh });
+  await writeJson(path, { version: 1, rules: RULES, ...file });
+  for (const [name, problem] of problems)
+    say(`network profiles do not open all hosts of ${name}: ${problem}, then run npm run setup again`);
 }
 
 /**
- * @param {Ask} asked
- * @returns {Promise<string[]>}
- */
-export async function findNpmHosts(asked) {
-  const text = await asked(...npmCommand());
-  /** @type {Record<string, unknown>} */
-  const config = parseObject(text ?? '');
-  const names = Object.keys(config).filter((name) => name === 'registry' || /^@[^:]+:registry$/u.test(name));
-  return listHosts(names.map((name) => config[name]));
-}
-
-/** @returns {[string, string[]]} */
-function npmCommand() {
-  const args = ['config', 'list', '--json'];
-  try {
-    const npm = findNpm();
-    return [npm.command, [...npm.args, ...args]];
-  } catch {
-    return ['npm', args]; // which is not there: nobody answers
-  }
-}
-
-/**
- * @param {Ask} asked
- * @returns {Promise<string[]>}
- */
-export async function findPypiHosts(asked) {
-  const configured = readPipConfig((await asked('python3', ['-m', 'pip', 'config', 'list'])) ?? '');
-  const indexes = configured.filter(({ key }) => key === 'index-url');
-  const extra = configured.filter(({ key }) => key === 'extra-index-url');
-  const standard = indexes.length > 0 ? '' : ((await asked('python3', ['-c', PIP_STANDARD])) ?? '');
-  const texts = [...indexes, ...extra].flatMap(({ value }) => value.split(/\s+/u));
-  return listHosts([...texts, ...standard.split('\n')]);
-}
-
-/**
- * Lines such as `global.index-url='https://…'` and `:env:.index-url='https://…'`.
- * @param {string} text
- */
-function readPipConfig(text) {
-  return [...text.matchAll(/^[^=]*\.(?<key>[a-z-]+)=(?<quote>['"])(?<value>.*)\k<quote>$/gmu)].map(
-    ({ groups = {} }) => ({
-      key: groups['key'] ?? '',
-      value: (groups['value'] ?? '').replaceAll(String.raw`\n`, ' '),
-    }),
-  );
-}
-
-/**
- * What stands in cargo's configuration in place of its own registry, and what it has written down of the registries that
- * it has used.
- * @param {string} home  cargo's
- * @returns {string[]}
- */
-export function findCratesHosts(home) {
-  const configured = ['config.toml', 'config'].flatMap((name) => readCargoConfig(join(home, name)));
-  return listHosts(configured.length > 0 ? configured : readCargoIndexes(join(home, 'registry', 'index')));
-}
-
-/**
- * Values of `registry` in `[source.…]` and of `index` in `[registries.…]`: all of TOML that is of use here.
  * @param {string} path
- * @returns {string[]}
+ * @returns {Standards | undefined} undefined for what other rules have found
  */
-function readCargoConfig(path) {
-  if (!existsSync(path)) return [];
-  let section = '';
-  return readFileSync(path, 'utf8')
-    .split('\n')
-    .flatMap((line) => {
-      section = /^\s*\[(?<name>[^\]]+)\]/u.exec(line)?.groups?.['name']?.trim() ?? section;
-      const { key, value } =
-        /^\s*(?<key>registry|index)\s*=\s*["'](?<value>[^"']+)["']/u.exec(line)?.groups ?? {};
-      const isSource = key === 'registry' && section.startsWith('source.');
-      const isRegistry = key === 'index' && section.startsWith('registries.');
-      return value !== undefined && (isSource || isRegistry) ? [value] : [];
-    });
+function readKnown(path) {
+  if (!existsSync(path)) return undefined;
+  const { rules, standards } = parseObject(readFileSync(path, 'utf8'));
+  return rules === RULES ? (standards ?? {}) : undefined;
 }
 
 /**
- * Directories such as `<host>-<16 hex digits>`; in each is where its downloads are.
- * @param {string} directory
- * @returns {string[]}
+ * @param {Means} means
+ * @param {{ known?: Standards | undefined, refresh?: boolean }} before  public hosts that were found, all of a registry
  */
-function readCargoIndexes(directory) {
-  if (!existsSync(directory)) return [];
-  return readdirSync(directory).flatMap((name) => {
-    const host = /^(?<host>.+)-[0-9a-f]{16}$/u.exec(name)?.groups?.['host'];
-    const config = join(directory, name, 'config.json');
-    if (host === undefined || !existsSync(config)) return [];
-    const { dl } = parseObject(readFileSync(config, 'utf8'));
-    return [`https://${host}`, typeof dl === 'string' ? dl : ''];
-  });
+export async function findRegistries(means, { known = {}, refresh = false } = {}) {
+  /** @param {Name} name */
+  const standardOf = (name) => findStandard(name, means, { known: known[name], refresh });
+  const [npmMirrors, pypiMirrors, npm, pypi, crates] = await Promise.all([
+    findNpmMirrors(means.ask),
+    findPypiMirrors(means.ask),
+    standardOf('npm'),
+    standardOf('pypi'),
+    standardOf('crates'),
+  ]);
+  const mirrors = { npm: npmMirrors, pypi: pypiMirrors, crates: findCratesMirrors(means.cargoHome) };
+  const standards = { npm, pypi, crates };
+  const complete = NAMES.filter((name) => standards[name].problem === undefined);
+  return {
+    file: {
+      registries: Object.fromEntries(
+        NAMES.map((name) => [name, [...new Set([...standards[name].hosts, ...mirrors[name]])]]),
+      ),
+      incomplete: NAMES.filter((name) => !complete.includes(name)),
+      standards: Object.fromEntries(complete.map((name) => [name, standards[name].hosts])),
+    },
+    problems: NAMES.flatMap((name) => {
+      const { problem } = standards[name];
+      return problem === undefined ? [] : [/** @type {const} */ ([name, problem])];
+    }),
+  };
 }
 
-/**
- * @param {unknown[]} addresses
- * @returns {string[]} in order, each once
- */
-function listHosts(addresses) {
-  const hosts = addresses.flatMap((address) => {
-    if (typeof address !== 'string' || address === '') return [];
-    const host = findHost(address.trim().replace(/^(?:sparse|registry|git)\+/u, ''));
-    return host === '' ? [] : [host.replace(/^\[|\]$/gu, '')];
-  });
-  return [...new Set(hosts)];
-}
+const FIND = { npm: findNpm, pypi: findPypi, crates: findCrates };
 
 /**
- * @param {string} address
- * @returns {string} empty for none
+ * @param {Name} name
+ * @param {Means} means
+ * @param {{ known: string[] | undefined, refresh: boolean }} before
+ * @returns {Promise<Standard>}
  */
-function findHost(address) {
+async function findStandard(name, means, { known, refresh }) {
+  /** @type {Standard} */
+  let found;
   try {
-    return new URL(address).hostname;
-  } catch {
-    return '';
+    found = await FIND[name](means, refresh ? undefined : known);
+  } catch (error) {
+    found = {
+      hosts: [],
+      problem: (error instanceof Error ? error.message : String(error)).split('\n', 1)[0] ?? '',
+    };
   }
+  return found.problem !== undefined && known !== undefined ? { hosts: known } : found;
 }
 
 /**
- * @param {string} text
- * @returns {Record<string, unknown>} empty for what is no JSON object
+ * @param {Means} means
+ * @returns {Promise<Standard>}
  */
-function parseObject(text) {
-  try {
-    const value = JSON.parse(text);
-    return typeof value === 'object' && value !== null ? value : {};
-  } catch {
-    return {};
-  }
+async function findNpm(means) {
+  const hosts = await findNpmStandard(means.ask);
+  return hosts.length > 0 ? { hosts } : { hosts, problem: 'install npm' };
 }
 
-/** @type {Ask} */
-async function ask(command, args) {
-  const path = command.includes('/') ? command : findExecutable(command);
-  if (path === undefined) return undefined;
-  const options = { step: 'asking for package registries', timeoutMs: ASK_TIMEOUT_MS, allowFailure: true };
-  try {
-    // Not in the project, whose own settings are nobody else's.
-    const { exitCode, stdout } = await run(path, args, { ...options, cwd: '/' });
-    return exitCode === 0 ? stdout : undefined;
-  } catch {
-    return undefined; // it cannot be started or does not end: as if it were not here
-  }
+/**
+ * @param {Means} means
+ * @param {string[] | undefined} known
+ * @returns {Promise<Standard>}
+ */
+async function findPypi(means, known) {
+  const told = await findPypiStandard(means.ask);
+  if (told.length > 0) return { hosts: told };
+  if (known !== undefined) return { hosts: known };
+  const source = await means.readFromPackage(PIP_PACKAGE);
+  const hosts = source === undefined ? [] : readPipSource(source.toString('utf8'));
+  return hosts.length > 0 ? { hosts } : { hosts, problem: `install ${PIP_PACKAGE.name}` };
+}
+
+/**
+ * @param {Means} means
+ * @param {string[] | undefined} known
+ * @returns {Promise<Standard>}
+ */
+async function findCrates(means, known) {
+  const installed = await means.readCargo();
+  const own = installed && findBuiltInIndex(installed);
+  if (own === undefined && known !== undefined) return { hosts: known };
+  const index = own ?? (await findPackagedIndex(means));
+  const [host] = listHosts([index]);
+  if (host === undefined) return { hosts: [], problem: `install ${CARGO_PACKAGE.name}` };
+  if (known?.includes(host) === true) return { hosts: known };
+  const byCargo = own === undefined ? [] : await askCargoForDownloads(means.ask, host);
+  const downloads =
+    byCargo.length > 0 ? byCargo : readDownloads((await means.fetchText(`${index}config.json`)) ?? '');
+  const hosts = [...new Set([host, ...downloads])];
+  return downloads.length > 0 ? { hosts } : { hosts, problem: `let this machine reach ${host}` };
+}
+
+/**
+ * @param {Means} means
+ * @returns {Promise<string | undefined>}
+ */
+async function findPackagedIndex(means) {
+  const program = await means.readFromPackage(CARGO_PACKAGE);
+  return program && findBuiltInIndex(program);
+}
+
+/** @returns {Promise<Means>} */
+async function getMeans() {
+  return {
+    ask,
+    readFromPackage,
+    readCargo: async () => {
+      // Where cargo is rustup's, it only starts the real one.
+      const path =
+        (await ask('rustup', ['which', 'cargo'], { RUSTUP_AUTO_INSTALL: '0' }))?.trim() ??
+        findExecutable('cargo');
+      return path === undefined ? undefined : readFile(realpathSync(path));
+    },
+    // By the settings of proxies and authorities that the machine has, which its own fetch does not know.
+    fetchText: (address) =>
+      ask(getNode(), ['--use-system-ca', '--input-type=module', '-e', FETCH, address], {
+        NODE_USE_ENV_PROXY: '1',
+      }),
+    cargoHome: process.env['CARGO_HOME'] ?? join(homedir(), '.cargo'),
+  };
 }

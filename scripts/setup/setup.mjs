@@ -87,7 +87,7 @@ async function setUpLocked(options) {
   const kernel = await ensureKernel({ refresh });
   const initramfsPath = await ensureInitramfs({ kernel, agentPath });
   const baseImage = await ensureBaseImage({ refresh });
-  await ensurePackageRegistries({ again: refresh || options.registries === true });
+  await ensurePackageRegistries({ again: options.registries === true, refresh });
   const qemu = getTool(tools, 'qemu');
   const path = (/** @type {string} */ name) => ({ path: getTool(tools, name).path });
   // Without root they may be missing, and the service then finds no network.

@@ -46,6 +46,23 @@ test('a profile all of whose registries are unknown allows nothing rather than e
   assert.deepEqual([record.allow, record.deny], [[], ['0.0.0.0/0']]);
 });
 
+test('a profile that lacks hosts of a registry says so, and which remedy there is', () => {
+  const registries = { npm: ['npm.example'], pypi: ['pypi.example'], crates: ['index.example'] };
+  const describe = (settings: Parameters<typeof makeContext>[0]): string | undefined =>
+    buildProfileCatalogue({ profiles: [] }, makeContext(settings)).get('packages')?.record.description;
+  const whole = describe({ registries });
+  assert.equal(whole, 'The registries of PyPI, npm and crates, nothing else.');
+  const remedy = 'Its operator has them found by "npm run setup".';
+  assert.equal(
+    describe({ registries, incompleteRegistries: ['crates'] }),
+    `${whole} This server does not know all hosts of: crates. ${remedy}`,
+  );
+  assert.equal(
+    describe({ registries: { ...registries, npm: [] }, incompleteRegistries: ['npm', 'pypi'] }),
+    `${whole} This server knows no hosts of: npm. This server does not know all hosts of: pypi. ${remedy}`,
+  );
+});
+
 test('no profile of ours names the host of a package registry', () => {
   const known = new Set(['github.com', 'api.github.com', 'codeload.github.com', '*.githubusercontent.com']);
   const vendors = new Set(['api.anthropic.com', 'api.openai.com', '0.0.0.0/0']);

@@ -89,17 +89,22 @@ function buildProfile(entry: NetworkProfileEntry, options: BuildOptions): Networ
   return { record, policy, warnings };
 }
 
-/** Says which registries a profile of ours has no hosts for here: it allows less than its name promises. */
+/** Says which registries a profile of ours lacks hosts of here: it allows less than its name promises. */
 function describe(
   { description, allow }: NetworkProfileEntry,
-  { registries }: RuleContext,
+  { registries, incompleteRegistries }: RuleContext,
 ): string | undefined {
-  const missing = allow.flatMap((rule) => {
-    const name = REGISTRY_RULE.exec(rule)?.groups?.['registry'];
-    return name === undefined || (registries.get(name) ?? []).length > 0 ? [] : [name];
-  });
-  if (missing.length === 0) return description;
-  return `${description ?? ''} This server knows no hosts of: ${missing.join(', ')}.`.trim();
+  const names = allow.flatMap((rule) => REGISTRY_RULE.exec(rule)?.groups?.['registry'] ?? []);
+  const missing = names.filter((name) => (registries.get(name) ?? []).length === 0);
+  const partial = names.filter((name) => !missing.includes(name) && incompleteRegistries.has(name));
+  if (missing.length + partial.length === 0) return description;
+  const parts = [
+    description,
+    missing.length > 0 ? `This server knows no hosts of: ${missing.join(', ')}.` : undefined,
+    partial.length > 0 ? `This server does not know all hosts of: ${partial.join(', ')}.` : undefined,
+    'Its operator has them found by "npm run setup".',
+  ];
+  return parts.filter((part) => part !== undefined).join(' ');
 }
 
 function refuseName(field: string, name: string): AppError {

@@ -9,22 +9,27 @@ const MAX_REGISTRIES = 64;
 
 export interface RuleSettings {
   openPrivateRanges: readonly string[];
-  /** Hosts of each package registry, as set-up found them; none if its client has none. */
+  /** Hosts of each package registry, as set-up found them. */
   registries: Readonly<Record<string, readonly string[]>>;
+  /** Registries of which it has not found all. */
+  incompleteRegistries?: readonly string[];
 }
 
 export interface RuleContext {
   opened: RangeTable;
   registries: ReadonlyMap<string, readonly NetworkRule[]>;
+  incompleteRegistries: ReadonlySet<string>;
 }
 
-export function buildRuleContext({ openPrivateRanges, registries }: RuleSettings): RuleContext {
+export function buildRuleContext(settings: RuleSettings): RuleContext {
+  const { openPrivateRanges, registries, incompleteRegistries = [] } = settings;
   const opened = openPrivateRanges.map((text) => parseIpRange('openPrivateRanges', text));
   const entries = Object.entries(registries);
   if (entries.length > MAX_REGISTRIES) throw refuse(`more than ${MAX_REGISTRIES} of them`);
   return {
     opened: buildRangeTable(opened),
     registries: new Map(entries.map(([name, hosts]) => [name, readRegistry(name, hosts)])),
+    incompleteRegistries: new Set(incompleteRegistries),
   };
 }
 

@@ -56,6 +56,20 @@ test('profiles, services and registries of the operator come in', () => {
   assert.equal(rules.findService('office')?.host, 'api.office.example');
 });
 
+test('registries whose hosts set-up has not all found are known, and a file of an older set-up is read', () => {
+  const registries = { crates: ['index.example'] };
+  assert.deepEqual(read({ registries }).incompleteRegistries, []);
+  const content = { version: 1, rules: 2, registries, incomplete: ['crates'], standards: {} };
+  writeFileSync(join(directory, REGISTRIES_FILE), JSON.stringify(content));
+  const variables = {
+    COPPICE_OPEN_PRIVATE_RANGES: [],
+    COPPICE_NETWORK_PROFILES: undefined,
+    COPPICE_CREDENTIAL_SERVICES: undefined,
+  };
+  const settings = readEgress(variables, directory);
+  assert.deepEqual([settings.registries, settings.incompleteRegistries], [registries, ['crates']]);
+});
+
 test('what cannot be used is told by variable, file and place', () => {
   const refused: [Files, string[], RegExp][] = [
     [{ profiles: '{' }, [], /^COPPICE_NETWORK_PROFILES: .*profiles\.json cannot be read: /u],

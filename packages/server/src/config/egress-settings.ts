@@ -24,6 +24,8 @@ type Settings = z.infer<z.ZodObject<typeof EGRESS_SETTINGS>> & { COPPICE_OPEN_PR
 const RegistriesFile = z.object({
   version: z.literal(1),
   registries: z.record(z.string(), z.array(z.string())),
+  /** An older set-up did not say. */
+  incomplete: z.array(z.string()).default([]),
 });
 
 /** Throws {@link ConfigError} that names the variable, the file and the place in it. */
@@ -31,11 +33,11 @@ export function readEgress(settings: Settings, assetsDir: string): EgressSetting
   const profilesPath = settings.COPPICE_NETWORK_PROFILES;
   const openPrivateRanges = settings.COPPICE_OPEN_PRIVATE_RANGES;
   const registriesPath = join(assetsDir, REGISTRIES_FILE);
-  const registries = readRegistries(registriesPath);
+  const found = readRegistries(registriesPath);
   const { services, replaced } = readServices(settings.COPPICE_CREDENTIAL_SERVICES);
   const own = {
     openPrivateRanges,
-    registries,
+    ...found,
     profiles: profilesPath === undefined ? [] : readProfiles(profilesPath),
     services: [...services.values()],
     replacedServices: replaced,
@@ -66,12 +68,12 @@ function readServices(path: string | undefined): ServiceCatalogue {
   }
 }
 
-/** Set-up has found none where the clients are not, and an older set-up did not look. */
-function readRegistries(path: string): EgressSettings['registries'] {
-  if (!existsSync(path)) return {};
+/** An older set-up did not look. */
+function readRegistries(path: string): Pick<EgressSettings, 'registries' | 'incompleteRegistries'> {
+  if (!existsSync(path)) return { registries: {}, incompleteRegistries: [] };
   const parsed = RegistriesFile.safeParse(readJson('package registries', path));
-  if (parsed.success) return parsed.data.registries;
-  throw new ConfigError(`${path} is not of this version: run "npm run setup" again`);
+  if (!parsed.success) throw new ConfigError(`${path} is not of this version: run "npm run setup" again`);
+  return { registries: parsed.data.registries, incompleteRegistries: parsed.data.incomplete };
 }
 
 function readJson(setting: string, path: string): unknown {

@@ -43,6 +43,7 @@ const OBJECTS_DIRECTORY = 'objects';
 const BUILTIN_EGRESS: EgressSettings = {
   openPrivateRanges: [],
   registries: {},
+  incompleteRegistries: [],
   profiles: [],
   services: BUILTIN_SERVICES,
   replacedServices: [],

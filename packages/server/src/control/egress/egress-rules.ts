@@ -22,6 +22,8 @@ export interface EgressSettings {
   openPrivateRanges: readonly string[];
   /** Hosts of each package registry, as set-up found them. */
   registries: Readonly<Record<string, readonly string[]>>;
+  /** Those of which it has not found all. */
+  incompleteRegistries: readonly string[];
   /** The operator's own. */
   profiles: NetworkProfilesFile['profiles'];
   /** All that there are. */
@@ -36,8 +38,9 @@ export class EgressRules {
   readonly #grantable: readonly GrantableService[];
 
   /** Throws `invalid_request` that names what of the settings is wrong. */
-  constructor({ openPrivateRanges, registries, profiles, services }: EgressSettings) {
-    const context = buildRuleContext({ openPrivateRanges, registries });
+  constructor(settings: EgressSettings) {
+    const { profiles, services } = settings;
+    const context = buildRuleContext(settings);
     this.#network = { context, catalogue: buildProfileCatalogue({ profiles }, context) };
     this.#services = new Map(services.map((service) => [service.name, service]));
     this.#grantable = services.map(({ name, base_path }) => ({ name, basePath: base_path }));
