@@ -113,12 +113,20 @@ test('a floating tag is refused before any network call', async () => {
   }
 });
 
-test('a registry that is down, or on an address nobody configured, is a 502 that names it', async () => {
+test('a registry that is down is a 502 that names it', async () => {
   const { api, absentRegistry } = await shared();
-  for (const registry of [absentRegistry, '127.0.0.1:1']) {
+  const answer = await api.call('POST', '/v1/runs', { body: { image: `${absentRegistry}/app:1` } });
+  assert.equal(answer.status, 502, answer.text);
+  assert.ok(answer.text.includes('registry_unavailable') && answer.text.includes(absentRegistry), answer.text);
+});
+
+test('a registry on a private address that the operator has not allowed is a 400 that says so', async () => {
+  const { api } = await shared();
+  for (const registry of ['127.0.0.1:1', 'localhost:1', '169.254.169.254', '10.1.2.3:5000', '[::1]:5000']) {
     const answer = await api.call('POST', '/v1/runs', { body: { image: `${registry}/app:1` } });
-    assert.equal(answer.status, 502, answer.text);
-    assert.ok(answer.text.includes('registry_unavailable') && answer.text.includes(registry), answer.text);
+    assert.equal(answer.status, 400, answer.text);
+    for (const text of ['invalid_image', registry, 'COPPICE_INSECURE_REGISTRIES'])
+      assert.ok(answer.text.includes(text), answer.text);
   }
 });
 

@@ -201,7 +201,7 @@ test('a login server on a private address must be named by the operator', async 
   await using registry = await startPrivate(['public/app:1'], login.auth);
   await using store = await openStore([registry.name]);
   const refused = prepare(store, `${registry.name}/public/app:1`);
-  await assertRefused(refused, 'registry_unavailable', new RegExp(`${login.name}.*private address`, 'u'));
+  await assertRefused(refused, 'invalid_image', new RegExp(`${login.name}.*private address`, 'u'));
   assert.equal(login.tokens, 0);
 });
 

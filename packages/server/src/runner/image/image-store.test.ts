@@ -166,7 +166,7 @@ test('what a registry does not have or show is 404, one that does not answer is 
     'registry_unavailable',
     /127\.0\.0\.1:1 cannot be reached/u,
   );
-  await assertRefused(prepare(store, `127.0.0.1:2/x:1`), 'registry_unavailable', /private address/u);
+  await assertRefused(prepare(store, `127.0.0.1:2/x:1`), 'invalid_image', /COPPICE_INSECURE_REGISTRIES/u);
   await assertNothingLeft(directory);
 });
 

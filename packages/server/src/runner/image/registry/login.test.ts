@@ -122,7 +122,7 @@ test('a login server on a private address that nobody configured gets no request
   );
   using client = openClient({ insecureRegistries: [registry.name] });
   const asked = ask(`${registry.name}/x:1`, CREDENTIALS);
-  await assertRefused(getManifest(client, asked), 'registry_unavailable', /private address/u);
+  await assertRefused(getManifest(client, asked), 'invalid_image', /private address/u);
   assert.deepEqual(login.requests, []);
 });
 
@@ -181,7 +181,7 @@ test('with HTTPS nothing leads to plain HTTP, and a certificate must be good unl
   using strict = openClient({ mirrors: { 'r.example': login.url, 'p.example': `https://${plain.name}` } });
   const [trusted, spoken] = ['r.example/x:1', 'p.example/x:1'].map((name) => ask(name));
   await assertRefused(getManifest(strict, trusted!), 'registry_unavailable', /certificate .* not trusted/u);
-  await assertRefused(getManifest(strict, spoken!), 'registry_unavailable', /does not speak HTTPS/u);
+  await assertRefused(getManifest(strict, spoken!), 'invalid_image', /does not speak HTTPS/u);
 });
 
 test('an authority that this machine trusts is trusted, for the names in its certificates', async () => {

@@ -16,6 +16,9 @@ interface Rule {
 
 const STORE = (registry: string) => `credentials are stored with PUT /v1/registries/${registry}`;
 
+/** Only the operator can change it, so asking again does not help. */
+const ALLOW = (what: string) => `the operator must allow ${what} with COPPICE_INSECURE_REGISTRIES`;
+
 const RULES: Readonly<Record<FaultKind, Rule>> = {
   'not-found': {
     code: 'image_not_found',
@@ -42,9 +45,11 @@ const RULES: Readonly<Record<FaultKind, Rule>> = {
       `the name of the registry ${named(registry, detail)} cannot be resolved; check its spelling, and this machine's name servers`,
   },
   private: {
-    code: 'registry_unavailable',
+    code: 'invalid_image',
     explain: ({ registry, detail }) =>
-      `the registry ${named(registry, detail)} is on a private address and is not asked; the operator must name it as a mirror or insecure registry first`,
+      isSameHost(registry, detail)
+        ? `the registry ${registry} is on a private address; ${ALLOW('it')}`
+        : `the registry ${registry} leads to ${detail}, which is on a private address; ${ALLOW('both')}`,
   },
   connect: {
     code: 'registry_unavailable',
@@ -56,9 +61,9 @@ const RULES: Readonly<Record<FaultKind, Rule>> = {
       `the certificate of the registry ${named(registry, detail)} is not trusted`,
   },
   'plain-http': {
-    code: 'registry_unavailable',
+    code: 'invalid_image',
     explain: ({ registry, detail }) =>
-      `the registry ${named(registry, detail)} does not speak HTTPS; the operator must name it as an insecure registry first`,
+      `the registry ${named(registry, detail)} does not speak HTTPS; ${ALLOW('it')}`,
   },
   slow: {
     code: 'registry_unavailable',
@@ -111,6 +116,9 @@ export function describeFault(fault: RegistryFault, context: Context): AppError 
 
 /** Its mirror, its login server or where it redirected to may be the one at fault. */
 function named(registry: string, detail: string): string {
-  const isSame = detail === registry || detail === `registry-1.${registry}`;
-  return isSame ? registry : `${registry} (${detail})`;
+  return isSameHost(registry, detail) ? registry : `${registry} (${detail})`;
+}
+
+function isSameHost(registry: string, detail: string): boolean {
+  return detail === registry || detail === `registry-1.${registry}`;
 }
