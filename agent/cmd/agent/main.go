@@ -75,7 +75,7 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 	commands := execution.New(execution.Options{
 		Guest: state, Launcher: launcher, Null: machine.Null, HostMoved: transport.HostMoved,
 	})
-	transfers := files.New(state)
+	transfers := files.New(state, "/")
 	shells := shell.New(shell.Options{Guest: state, Launcher: launcher, HostMoved: transport.HostMoved})
 	terminals := terminal.New(terminal.Options{Guest: state, Launcher: launcher, HostMoved: transport.HostMoved})
 	tunnels := tunnel.New(state)

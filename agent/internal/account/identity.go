@@ -39,6 +39,19 @@ func (d Database) Resolve(spec string) (Identity, error) {
 	return who, err
 }
 
+// ResolveOrDefault resolves the user that a request names, else the image's USER. Its errors say which of the two to change.
+func (d Database) ResolveOrDefault(requested, imageUser string) (Identity, error) {
+	if requested != "" {
+		return d.Resolve(requested)
+	}
+	who, err := d.Resolve(imageUser)
+	if err != nil {
+		return who, fault.New(fault.InvalidImage, "the image's USER %q cannot be used; give \"user\" in the request: %s",
+			imageUser, fault.From(err).Message)
+	}
+	return who, nil
+}
+
 func (d Database) resolveUser(text string) (Identity, error) {
 	id, numberErr := parseID(text)
 	for _, user := range d.Users {

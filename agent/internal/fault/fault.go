@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Code is one of the codes of packages/contract/src/errors.ts.
@@ -18,6 +20,7 @@ const (
 	InvalidImage    Code = "invalid_image"
 	NotFound        Code = "not_found"
 	FileNotFound    Code = "file_not_found"
+	FileError       Code = "file_error"
 	InvalidState    Code = "invalid_state"
 	Capacity        Code = "capacity"
 	Internal        Code = "internal"
@@ -30,6 +33,7 @@ var statusOf = map[Code]int{
 	InvalidImage:    400,
 	NotFound:        404,
 	FileNotFound:    404,
+	FileError:       400,
 	InvalidState:    409,
 	Capacity:        429,
 	Internal:        500,
@@ -70,47 +74,46 @@ func From(err error) *Error {
 	return &Error{Code: Internal, Message: err.Error(), cause: err}
 }
 
-// errnoCode says what a failed file operation means to the caller: what the guest's user can change is a
-// request error, the rest is ours.
+// errnoCode has the failures of file operations with a code of their own. Every other one is a file_error: the files and
+// file systems are the guest's, so none of their failures is a fault of the agent.
 var errnoCode = map[syscall.Errno]Code{
-	syscall.ENOENT:       FileNotFound,
-	syscall.ENOSPC:       DiskFull,
-	syscall.EDQUOT:       DiskFull,
-	syscall.ENOTDIR:      InvalidRequest,
-	syscall.EISDIR:       InvalidRequest,
-	syscall.ENAMETOOLONG: InvalidRequest,
-	syscall.ELOOP:        InvalidRequest,
-	syscall.EROFS:        InvalidRequest,
-	syscall.EACCES:       InvalidRequest,
-	syscall.EPERM:        InvalidRequest,
-	syscall.EINVAL:       InvalidRequest,
-	syscall.ETXTBSY:      InvalidRequest,
-	syscall.EBUSY:        InvalidRequest,
-	syscall.EFBIG:        InvalidRequest,
-	syscall.EMFILE:       Capacity,
-	syscall.ENFILE:       Capacity,
-	syscall.ENOMEM:       Capacity,
-	syscall.EAGAIN:       Capacity,
+	syscall.ENOENT: FileNotFound,
+	syscall.ENOSPC: DiskFull,
+	syscall.EDQUOT: DiskFull,
 }
 
-// FromFile turns the failure of a file operation into an Error. step is a phrase such as "cannot open /a/b".
+// FromFile turns the failure of a file operation into an Error that names its errno. step is a phrase such as
+// "cannot open /a/b".
 func FromFile(step string, err error) *Error {
 	var known *Error
 	if errors.As(err, &known) {
 		return known
 	}
-	reason := err
+	var errno syscall.Errno
+	if !errors.As(err, &errno) {
+		return &Error{Code: Internal, Message: step + ": " + reasonOf(err), cause: err}
+	}
+	code, ok := errnoCode[errno]
+	if !ok {
+		code = FileError
+	}
+	return &Error{Code: code, Message: step + ": " + describe(errno), cause: err}
+}
+
+// describe is "permission denied (EACCES)".
+func describe(errno syscall.Errno) string {
+	name := unix.ErrnoName(errno)
+	if name == "" {
+		name = fmt.Sprintf("errno %d", int(errno))
+	}
+	return fmt.Sprintf("%s (%s)", errno, name)
+}
+
+// reasonOf leaves out the path, which the step names.
+func reasonOf(err error) string {
 	var path *fs.PathError
 	if errors.As(err, &path) {
-		reason = path.Err
+		return path.Err.Error()
 	}
-	code := Internal
-	var errno syscall.Errno
-	if errors.As(err, &errno) {
-		if mapped, ok := errnoCode[errno]; ok {
-			code = mapped
-		}
-		reason = errno
-	}
-	return &Error{Code: code, Message: step + ": " + reason.Error(), cause: err}
+	return err.Error()
 }

@@ -6,15 +6,14 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"strconv"
 
 	"coppice/agent/internal/fault"
 	"coppice/agent/internal/guestfile"
 )
 
-// Get answers GET and HEAD /files. The size is that of the file when opened; one that grows is cut there, one that
-// shrinks ends the stream with a reset.
+// Get answers GET and HEAD /files. The first bytes are read before the answer's head is written, so that a file that
+// cannot be read is refused with its errno.
 func (s *Service) Get(w http.ResponseWriter, r *http.Request) error {
 	path, err := s.locate(r.URL.Query())
 	if err != nil {
@@ -25,57 +24,69 @@ func (s *Service) Get(w http.ResponseWriter, r *http.Request) error {
 		return fault.FromFile("cannot open "+path, err)
 	}
 	defer closeLogged(file)
-	size := info.Size()
-	part, kind := parseRange(r.Header.Get("range"), size)
-	header := w.Header()
-	header.Set("content-type", "application/octet-stream")
-	header.Set("accept-ranges", "bytes")
-	switch kind {
-	case unsatisfiable:
-		header.Set("content-range", fmt.Sprintf("bytes */%d", size))
-		header.Set("content-length", "0")
-		w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
-		return nil
-	case partOfFile:
-		header.Set("content-range", fmt.Sprintf("bytes %d-%d/%d", part.first, part.first+part.length-1, size))
-	}
-	if _, err := file.Seek(part.first, io.SeekStart); err != nil {
+	buffer, _ := copyBuffers.Get().(*[copyBytes]byte)
+	defer copyBuffers.Put(buffer)
+	found, err := begin(file, info.Size(), r.Header.Get("range"), buffer[:])
+	if err != nil {
 		return fault.FromFile("cannot read "+path, err)
 	}
-	header.Set("content-length", strconv.FormatInt(part.length, 10))
-	w.WriteHeader(statusOf(kind))
-	if r.Method == http.MethodGet {
-		send(w, file, part.length)
+	found.writeHead(w)
+	if r.Method == http.MethodGet && found.kind != unsatisfiable {
+		found.send(w, buffer[:])
 	}
 	return nil
 }
 
-func statusOf(kind rangeKind) int {
-	if kind == partOfFile {
-		return http.StatusPartialContent
+func (d *download) writeHead(w http.ResponseWriter) {
+	header := w.Header()
+	header.Set("content-type", "application/octet-stream")
+	if d.size == unknownSize {
+		w.WriteHeader(http.StatusOK)
+		return
 	}
-	return http.StatusOK
+	header.Set("accept-ranges", "bytes")
+	switch d.kind {
+	case unsatisfiable:
+		header.Set("content-range", fmt.Sprintf("bytes */%d", d.size))
+		header.Set("content-length", "0")
+		w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+	case partOfFile:
+		header.Set("content-range", fmt.Sprintf("bytes %d-%d/%d", d.part.first, d.part.first+d.part.length-1, d.size))
+		header.Set("content-length", strconv.FormatInt(d.part.length, 10))
+		w.WriteHeader(http.StatusPartialContent)
+	case wholeFile:
+		header.Set("content-length", strconv.FormatInt(d.part.length, 10))
+		w.WriteHeader(http.StatusOK)
+	}
 }
 
-// send copies length bytes. The status is out, so a failure can only be a reset of the stream.
-func send(w http.ResponseWriter, file *os.File, length int64) {
-	buffer, _ := copyBuffers.Get().(*[copyBytes]byte)
-	defer copyBuffers.Put(buffer)
-	source := &fileReader{file: file}
-	sent, err := io.CopyBuffer(struct{ io.Writer }{w}, io.LimitReader(source, length), buffer[:])
+// send copies what was read and what follows. The head is out, so a failure can only be a reset of the stream: bytes
+// that are missing must not look like the end of the file. buffer may be the one that holds first.
+func (d *download) send(w http.ResponseWriter, buffer []byte) {
+	if _, err := w.Write(d.first); err != nil {
+		slog.Debug("client left a download", "error", err)
+		return
+	}
+	source := &fileReader{file: d.file}
+	var rest io.Reader = source
+	if d.size != unknownSize {
+		rest = io.LimitReader(source, d.part.length-int64(len(d.first)))
+	}
+	sent, err := io.CopyBuffer(struct{ io.Writer }{w}, rest, buffer)
+	sent += int64(len(d.first))
 	if err != nil && source.err == nil {
 		slog.Debug("client left a download", "error", err)
 		return
 	}
-	if err != nil || sent < length {
-		slog.Warn("file cannot be sent to its end", "file", file.Name(), "sent", sent, "size", length, "error", err)
+	if err != nil || (d.size != unknownSize && sent < d.part.length) {
+		slog.Warn("file cannot be sent to its end", "file", d.file.Name(), "sent", sent, "size", d.size, "error", err)
 		panic(http.ErrAbortHandler)
 	}
 }
 
 // fileReader keeps the file's error apart from the client's.
 type fileReader struct {
-	file *os.File
+	file io.Reader
 	err  error
 }
 
@@ -87,7 +98,13 @@ func (f *fileReader) Read(buffer []byte) (int, error) {
 	return n, err
 }
 
-func closeLogged(file *os.File) {
+// closer is an open file or directory.
+type closer interface {
+	Close() error
+	Name() string
+}
+
+func closeLogged(file closer) {
 	if err := file.Close(); err != nil {
 		slog.Error("close failed", "file", file.Name(), "error", err)
 	}

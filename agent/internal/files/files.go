@@ -17,10 +17,12 @@ const copyBytes = 256 << 10
 // Service serves files of the guest.
 type Service struct {
 	guest *guest.State
+	// root is that of the accounts' files.
+	root string
 }
 
-// New makes a Service.
-func New(state *guest.State) *Service { return &Service{guest: state} }
+// New makes a Service for the guest whose accounts are in the files below root.
+func New(state *guest.State, root string) *Service { return &Service{guest: state, root: root} }
 
 // locate returns the absolute, cleaned path that a request names.
 func (s *Service) locate(query url.Values) (string, error) {

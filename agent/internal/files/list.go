@@ -1,7 +1,9 @@
 package files
 
 import (
-	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,9 +11,11 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -19,11 +23,15 @@ import (
 	"coppice/agent/internal/fault"
 )
 
-// maxEntries bounds a list; names of one directory are held in memory to be sorted.
-const maxEntries = 100_000
-
-// truncatedHeader is set on a list that has been cut at maxEntries.
-const truncatedHeader = "coppice-truncated"
+const (
+	defaultPageEntries = 1000
+	maxPageEntries     = 10_000
+	nameBatch          = 1024
+	// maxPageBytes ends a page early: an entry can have two paths of 4 KiB.
+	maxPageBytes = 4 << 20
+	// nextHeader has the cursor of the next page, if there is one.
+	nextHeader = "coppice-next"
+)
 
 // entry is one element of a list.
 type entry struct {
@@ -36,77 +44,125 @@ type entry struct {
 	Target string `json:"target,omitempty"`
 }
 
-// List answers GET /list. A name that is not UTF-8 has each bad byte replaced by U+FFFD, by the JSON encoder.
+// page says which names are asked for: the first limit after a name.
+type page struct {
+	after string
+	limit int
+}
+
+// List answers GET /list with one page. A name that is not UTF-8 has each bad byte replaced by U+FFFD, by the JSON
+// encoder, so the cursor of the next page is the exact last name in base64url.
 func (s *Service) List(w http.ResponseWriter, r *http.Request) error {
-	asked, err := s.locate(r.URL.Query())
+	query := r.URL.Query()
+	asked, err := s.locate(query)
 	if err != nil {
 		return err
 	}
-	names, truncated, err := readNames(path.Clean(asked))
+	wanted, err := parsePage(query)
 	if err != nil {
 		return err
 	}
-	w.Header().Set("content-type", "application/json")
-	if truncated {
-		w.Header().Set(truncatedHeader, "true")
+	directory := path.Clean(asked)
+	names, err := readNames(r.Context(), directory, wanted)
+	if err != nil {
+		return err
+	}
+	more := len(names) > wanted.limit
+	names = names[:min(len(names), wanted.limit)]
+	body, listed, err := encodeEntries(directory, names)
+	if err != nil {
+		return err
+	}
+	header := w.Header()
+	header.Set("content-type", "application/json")
+	if listed > 0 && (more || listed < len(names)) {
+		header.Set(nextHeader, base64.RawURLEncoding.EncodeToString([]byte(names[listed-1])))
 	}
 	w.WriteHeader(http.StatusOK)
-	if err := sendEntries(w, path.Clean(asked), names); err != nil {
+	if _, err := w.Write(body); err != nil {
 		slog.Debug("client left a list", "error", err)
 	}
 	return nil
 }
 
-func readNames(directory string) (names []string, truncated bool, err error) {
+func parsePage(query url.Values) (page, error) {
+	wanted := page{limit: defaultPageEntries}
+	if text := query.Get("limit"); text != "" {
+		limit, err := strconv.Atoi(text)
+		if err != nil || limit < 1 || limit > maxPageEntries {
+			return page{}, fault.Invalid("limit: must be a whole number from 1 to %d", maxPageEntries)
+		}
+		wanted.limit = limit
+	}
+	after, err := base64.RawURLEncoding.DecodeString(query.Get("after"))
+	if err != nil {
+		return page{}, fault.Invalid("cursor: is not one that a Link header gave; begin without it")
+	}
+	wanted.after = string(after)
+	return wanted, nil
+}
+
+// readNames returns the names of a page, sorted, and one more if there is one. It never holds more than a few pages:
+// a directory may have millions of names.
+func readNames(ctx context.Context, directory string, wanted page) ([]string, error) {
 	opened, err := os.OpenFile(directory, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		if errors.Is(err, unix.ENOTDIR) {
-			return nil, false, fault.Invalid("path: %s is not a directory", directory)
+			return nil, fault.Invalid("path: %s is not a directory", directory)
 		}
-		return nil, false, fault.FromFile("cannot list "+directory, err)
+		return nil, fault.FromFile("cannot list "+directory, err)
 	}
 	defer closeLogged(opened)
-	names, err = opened.Readdirnames(maxEntries + 1)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, false, fault.FromFile("cannot list "+directory, err)
+	var kept []string
+	for {
+		// A file system of the guest's own may have a directory without an end.
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		names, err := opened.Readdirnames(nameBatch)
+		for _, name := range names {
+			if name > wanted.after {
+				kept = append(kept, name)
+			}
+		}
+		if len(kept) > 2*wanted.limit+nameBatch {
+			kept = firstNames(kept, wanted.limit+1)
+		}
+		if errors.Is(err, io.EOF) {
+			return firstNames(kept, wanted.limit+1), nil
+		}
+		if err != nil {
+			return nil, fault.FromFile("cannot list "+directory, err)
+		}
 	}
-	if truncated = len(names) > maxEntries; truncated {
-		names = names[:maxEntries]
-	}
-	slices.Sort(names)
-	return names, truncated, nil
 }
 
-func sendEntries(w io.Writer, directory string, names []string) error {
-	out := bufio.NewWriterSize(w, 64<<10)
-	separator := "["
-	for _, name := range names {
-		info, err := os.Lstat(path.Join(directory, name))
+func firstNames(names []string, count int) []string {
+	slices.Sort(names)
+	return slices.Clone(names[:min(len(names), count)])
+}
+
+// encodeEntries describes the first names, as many as a page's bytes allow, and returns how many these are.
+func encodeEntries(directory string, names []string) (body []byte, listed int, err error) {
+	var out bytes.Buffer
+	out.WriteByte('[')
+	for ; listed < len(names) && out.Len() < maxPageBytes; listed++ {
+		info, err := os.Lstat(path.Join(directory, names[listed]))
 		if err != nil {
 			// Gone since the directory was read.
 			continue
 		}
 		encoded, err := json.Marshal(describe(directory, info))
 		if err != nil {
-			return err
+			return nil, 0, err
 		}
-		if _, err := out.WriteString(separator); err != nil {
-			return err
+		if out.Len() > 1 {
+			out.WriteByte(',')
 		}
-		if _, err := out.Write(encoded); err != nil {
-			return err
-		}
-		separator = ","
+		out.Write(encoded)
 	}
-	if separator == "[" {
-		separator = "[]"
-	} else {
-		separator = "]"
-	}
-	if _, err := out.WriteString(separator); err != nil {
-		return err
-	}
-	return out.Flush()
+	out.WriteByte(']')
+	return out.Bytes(), listed, nil
 }
 
 func describe(directory string, info fs.FileInfo) entry {

@@ -6,18 +6,16 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"coppice/agent/internal/account"
 	"coppice/agent/internal/api"
 	"coppice/agent/internal/fault"
 )
@@ -25,37 +23,65 @@ import (
 const (
 	defaultMode = 0o644
 	maxMode     = 0o7777
-	// maxSymlinks is the kernel's own limit.
-	maxSymlinks = 40
+	setIDBits   = unix.S_ISUID | unix.S_ISGID
 )
 
 var copyBuffers = sync.Pool{New: func() any { return new([copyBytes]byte) }}
 
+// upload is a request to write a file.
+type upload struct {
+	path  string
+	owner account.Identity
+	mode  int
+}
+
 // Put answers PUT /files. The content goes to a temporary name in the same directory and is renamed when the body has
-// ended well, so nobody sees half a file and a broken body leaves nothing.
+// ended well, so that no process sees half a file and a broken body leaves nothing.
 func (s *Service) Put(w http.ResponseWriter, r *http.Request) error {
-	query := r.URL.Query()
-	asked, err := s.locate(query)
+	wanted, err := s.parseUpload(r.URL.Query())
 	if err != nil {
 		return err
 	}
-	mode, err := parseMode(query.Get("mode"))
+	target, err := openPlace(wanted.path, wanted.owner)
 	if err != nil {
 		return err
 	}
-	target, err := followLinks(asked)
-	if err != nil {
-		return err
-	}
-	size, err := write(r.Context(), target, mode, r.Body)
+	defer closeLogged(target.directory)
+	size, err := wanted.write(r.Context(), target, r.Body)
 	if err != nil {
 		return err
 	}
 	api.WriteJSON(w, http.StatusOK, struct {
 		Path string `json:"path"`
 		Size int64  `json:"size"`
-	}{asked, size})
+	}{wanted.path, size})
 	return nil
+}
+
+func (s *Service) parseUpload(query url.Values) (*upload, error) {
+	asked, err := s.locate(query)
+	if err != nil {
+		return nil, err
+	}
+	mode, err := parseMode(query.Get("mode"))
+	if err != nil {
+		return nil, err
+	}
+	owner, err := s.resolveOwner(query.Get("user"))
+	return &upload{path: asked, owner: owner, mode: mode}, err
+}
+
+// resolveOwner is the user that the request names, else the image's USER.
+func (s *Service) resolveOwner(user string) (account.Identity, error) {
+	settings, err := s.guest.Get()
+	if err != nil {
+		return account.Identity{}, err
+	}
+	accounts, err := account.Load(s.root)
+	if err != nil {
+		return account.Identity{}, fault.FromFile("cannot read the sandbox's accounts", err)
+	}
+	return accounts.ResolveOrDefault(user, settings.User)
 }
 
 // noMode says that the request has none.
@@ -72,82 +98,53 @@ func parseMode(text string) (int, error) {
 	return int(mode), nil
 }
 
-// followLinks returns what a write through path would write to: rename would replace a symlink instead.
-func followLinks(path string) (string, error) {
-	if strings.HasSuffix(path, "/") || filepath.Base(path) == "/" {
-		return "", fault.Invalid("path: %s is a directory; name a file", path)
-	}
-	for range maxSymlinks {
-		link, err := os.Readlink(path)
-		if err != nil {
-			// Not a symlink, or not there yet.
-			return path, nil
-		}
-		if !filepath.IsAbs(link) {
-			link = filepath.Join(filepath.Dir(path), link)
-		}
-		path = link
-	}
-	return "", fault.Invalid("path: too many symbolic links")
-}
-
-// attributes are what a new file gets.
-type attributes struct {
-	mode     int
-	uid, gid int
-}
-
-// attributesFor keeps mode and owner of a file that is replaced.
-func attributesFor(target string, mode int) (attributes, error) {
-	wanted := attributes{mode: mode}
-	info, err := os.Lstat(target)
+// modeFor keeps the mode of a file that is replaced. It drops the set-id bits, as chown does, if the new file has another
+// owner: a program would otherwise run as a user who never gave it that right.
+func (u *upload) modeFor(target *place) (uint32, error) {
+	var old unix.Stat_t
+	err := unix.Fstatat(int(target.directory.Fd()), target.name, &old, unix.AT_SYMLINK_NOFOLLOW)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case err != nil && !errors.Is(err, unix.ENOENT):
+		return 0, fault.FromFile("cannot write "+u.path, err)
+	case err == nil && old.Mode&unix.S_IFMT != unix.S_IFREG:
+		return 0, fault.Invalid("path: %s is not a regular file", u.path)
+	case u.mode != noMode:
+		return uint32(u.mode), nil
 	case err != nil:
-		return attributes{}, fault.FromFile("cannot write "+target, err)
-	case !info.Mode().IsRegular():
-		return attributes{}, fault.Invalid("path: %s is not a regular file", target)
-	default:
-		old, _ := info.Sys().(*syscall.Stat_t)
-		wanted.uid, wanted.gid = int(old.Uid), int(old.Gid)
-		if mode == noMode {
-			wanted.mode = int(old.Mode & maxMode)
-		}
+		return defaultMode, nil
 	}
-	if wanted.mode == noMode {
-		wanted.mode = defaultMode
+	mode := old.Mode & maxMode
+	if old.Uid != u.owner.UID || old.Gid != u.owner.GID {
+		mode &^= setIDBits
 	}
-	return wanted, nil
+	return mode, nil
 }
 
-func write(ctx context.Context, target string, mode int, body io.Reader) (int64, error) {
-	wanted, err := attributesFor(target, mode)
+func (u *upload) write(ctx context.Context, target *place, body io.Reader) (int64, error) {
+	mode, err := u.modeFor(target)
 	if err != nil {
 		return 0, err
 	}
-	directory := filepath.Dir(target)
-	if err := os.MkdirAll(directory, 0o755); err != nil {
-		return 0, fault.FromFile("cannot create "+directory, err)
-	}
-	temporary, err := createTemporary(directory)
+	at := int(target.directory.Fd())
+	temporary, err := createTemporary(at)
 	if err != nil {
-		return 0, fault.FromFile("cannot write in "+directory, err)
+		return 0, fault.FromFile("cannot write "+u.path, err)
 	}
-	size, err := fill(temporary, wanted, body)
+	size, err := u.fill(temporary, mode, body)
 	if closeErr := temporary.Close(); err == nil && closeErr != nil {
-		err = fault.FromFile("cannot write "+target, closeErr)
+		err = fault.FromFile("cannot write "+u.path, closeErr)
 	}
 	// Some clients end the body before they reset the stream.
 	if err == nil && ctx.Err() != nil {
 		err = fault.Invalid("body: its client left after %d bytes", size)
 	}
 	if err == nil {
-		if renameErr := os.Rename(temporary.Name(), target); renameErr != nil {
-			err = fault.FromFile("cannot write "+target, renameErr)
+		if renameErr := unix.Renameat(at, temporary.Name(), at, target.name); renameErr != nil {
+			err = fault.FromFile("cannot write "+u.path, renameErr)
 		}
 	}
 	if err != nil {
-		if removeErr := os.Remove(temporary.Name()); removeErr != nil && !errors.Is(removeErr, fs.ErrNotExist) {
+		if removeErr := unix.Unlinkat(at, temporary.Name(), 0); removeErr != nil && !errors.Is(removeErr, unix.ENOENT) {
 			slog.Error("temporary file left behind", "error", removeErr)
 		}
 		return 0, err
@@ -155,16 +152,21 @@ func write(ctx context.Context, target string, mode int, body io.Reader) (int64,
 	return size, nil
 }
 
-func createTemporary(directory string) (*os.File, error) {
+// createTemporary returns a file whose name is relative to the directory.
+func createTemporary(directory int) (*os.File, error) {
 	var random [8]byte
 	if _, err := rand.Read(random[:]); err != nil {
 		return nil, err
 	}
-	name := filepath.Join(directory, ".coppice-"+hex.EncodeToString(random[:]))
-	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	name := ".coppice-" + hex.EncodeToString(random[:])
+	fd, err := unix.Openat(directory, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
 }
 
-func fill(file *os.File, wanted attributes, body io.Reader) (int64, error) {
+func (u *upload) fill(file *os.File, mode uint32, body io.Reader) (int64, error) {
 	buffer, _ := copyBuffers.Get().(*[copyBytes]byte)
 	defer copyBuffers.Put(buffer)
 	source := &bodyReader{body: body}
@@ -173,14 +175,14 @@ func fill(file *os.File, wanted attributes, body io.Reader) (int64, error) {
 		return 0, fault.Invalid("body: broken off after %d bytes: %v", size, source.err)
 	}
 	if err != nil {
-		return 0, fault.FromFile("cannot write "+file.Name(), err)
+		return 0, fault.FromFile("cannot write "+u.path, err)
 	}
 	// The order matters: chown clears set-id bits.
-	if err := file.Chown(wanted.uid, wanted.gid); err != nil {
-		return 0, fault.FromFile("cannot set the owner of "+file.Name(), err)
+	if err := file.Chown(int(u.owner.UID), int(u.owner.GID)); err != nil {
+		return 0, fault.FromFile("cannot set the owner of "+u.path, err)
 	}
-	if err := unix.Fchmod(int(file.Fd()), uint32(wanted.mode)); err != nil {
-		return 0, fault.FromFile("cannot set the mode of "+file.Name(), err)
+	if err := unix.Fchmod(int(file.Fd()), mode); err != nil {
+		return 0, fault.FromFile("cannot set the mode of "+u.path, err)
 	}
 	return size, nil
 }

@@ -3,17 +3,25 @@
 package guestfile
 
 import (
-	"fmt"
+	"errors"
 	"io"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"coppice/agent/internal/fault"
 )
 
+// File is an open regular file. Its reads do not wait for content that the kernel may have later: in the place of a
+// regular file may be /proc/kmsg, whose reads then fail with EAGAIN.
+type File struct {
+	file *os.File
+	raw  syscall.RawConn
+}
+
 // OpenRegular opens path for reading if it is a regular file, and returns what it was when opened.
-func OpenRegular(path string) (*os.File, os.FileInfo, error) {
+func OpenRegular(path string) (*File, os.FileInfo, error) {
 	// Opening a device may already do something, so look first; what was opened may be another file, so look again.
 	before, err := os.Stat(path)
 	if err != nil {
@@ -31,9 +39,54 @@ func OpenRegular(path string) (*os.File, os.FileInfo, error) {
 		err = requireRegular(path, info)
 	}
 	if err != nil {
-		return nil, nil, closeAfter(file, err)
+		return nil, nil, errors.Join(err, file.Close())
 	}
-	return file, info, nil
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return nil, nil, errors.Join(err, file.Close())
+	}
+	return &File{file: file, raw: raw}, info, nil
+}
+
+// Read is io.Reader; its errors are errnos, or io.EOF. os.File would park the goroutine where this fails with EAGAIN.
+func (f *File) Read(buffer []byte) (int, error) {
+	var n int
+	var failure error
+	err := f.raw.Read(func(fd uintptr) bool {
+		n, failure = unix.Read(int(fd), buffer)
+		for failure == unix.EINTR {
+			n, failure = unix.Read(int(fd), buffer)
+		}
+		return true
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case failure != nil:
+		return 0, failure
+	case n == 0 && len(buffer) > 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// Seek is io.Seeker.
+func (f *File) Seek(offset int64, whence int) (int64, error) { return f.file.Seek(offset, whence) }
+
+// Name is the path as it was opened.
+func (f *File) Name() string { return f.file.Name() }
+
+// Close is io.Closer.
+func (f *File) Close() error { return f.file.Close() }
+
+// FileSystem is the magic number of the file system that the file is on.
+func (f *File) FileSystem() (int64, error) {
+	var stat unix.Statfs_t
+	var failure error
+	if err := f.raw.Control(func(fd uintptr) { failure = unix.Fstatfs(int(fd), &stat) }); err != nil {
+		return 0, err
+	}
+	return stat.Type, failure
 }
 
 // ReadBounded returns the content of a regular file of at most limit bytes.
@@ -44,16 +97,9 @@ func ReadBounded(path string, limit int64) ([]byte, error) {
 	}
 	content, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err == nil && int64(len(content)) > limit {
-		err = fmt.Errorf("%s is longer than %d bytes", path, limit)
+		err = fault.New(fault.FileError, "%s is longer than %d bytes", path, limit)
 	}
-	return content, closeAfter(file, err)
-}
-
-func closeAfter(file *os.File, err error) error {
-	if closeErr := file.Close(); err == nil {
-		return closeErr
-	}
-	return err
+	return content, errors.Join(err, file.Close())
 }
 
 func requireRegular(path string, info os.FileInfo) error {
