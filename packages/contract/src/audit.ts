@@ -63,7 +63,12 @@ export const AUDIT_EVENTS = {
     start_seq: z.int().describe('The `seq` of its terminal.opened.'),
   }),
   'file.upload': z.object({ path: Path, size: Size }),
-  'file.download': z.object({ path: Path, size: Size }),
+  'file.download': z.object({
+    path: Path,
+    size: Size.nullable().describe(
+      'Bytes that were about to be sent; null for a file whose size is unknown.',
+    ),
+  }),
   'credential.proxied': z.object({
     service: z.string(),
     method: z.string(),

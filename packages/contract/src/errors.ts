@@ -19,7 +19,7 @@ export const ERRORS = {
   invalid_image: {
     status: 400,
     retryable: false,
-    summary: 'The image reference or the image itself cannot be used.',
+    summary: 'The image reference or the image itself cannot be used, or its registry is not allowed.',
   },
   conflicting_options: {
     status: 400,
@@ -54,6 +54,11 @@ export const ERRORS = {
     status: 404,
     retryable: false,
     summary: 'There is no such file or directory in the sandbox.',
+  },
+  file_error: {
+    status: 400,
+    retryable: false,
+    summary: "The sandbox's kernel failed to open, read or write the file; the message ends with the errno.",
   },
   invalid_state: {
     status: 409,

@@ -1,16 +1,45 @@
 /** Wire form of files in a sandbox; the content itself is raw bytes. */
 import { z } from 'zod';
-import { GuestPath, Timestamp } from './fields.ts';
+import { boundedInt, boundedText, GuestPath, Timestamp } from './fields.ts';
+
+export const DEFAULT_FILES_PAGE = 1000;
+export const MAX_FILES_PAGE = 10_000;
+
+/** The last name of a page in base64url; a name has at most 255 bytes. Opaque to callers. */
+export const FilesCursor = z
+  .string()
+  .regex(/^[A-Za-z0-9_-]{1,340}$/, { error: 'is not one that a Link header gave; begin without it' });
 
 export const FilePathQuery = z.strictObject({ path: GuestPath });
 export type FilePathQuery = z.infer<typeof FilePathQuery>;
 
+/** Query of `GET /v1/runs/{id}/files`. */
+export const ListFilesQuery = z.strictObject({
+  path: GuestPath,
+  limit: z.coerce
+    .number({ error: `must be a whole number from 1 to ${MAX_FILES_PAGE}` })
+    .pipe(boundedInt(1, MAX_FILES_PAGE))
+    .default(DEFAULT_FILES_PAGE)
+    .describe('Entries of a page. A page of long names may have fewer.'),
+  cursor: FilesCursor.optional().describe(
+    'Begins after the last entry of the page whose Link header gave it.',
+  ),
+});
+export type ListFilesQuery = z.infer<typeof ListFilesQuery>;
+
 export const UploadQuery = z.strictObject({
   path: GuestPath,
+  user: boundedText(1, 256)
+    .optional()
+    .describe(
+      'Owner of the file and of the directories that are created: name, uid, name:group or uid:gid. ' +
+        "Default: the image's USER.",
+    ),
   mode: z
     .string()
     .regex(/^[0-7]{3,4}$/, { error: 'must be octal, for example 755' })
-    .optional(),
+    .optional()
+    .describe('Permissions in octal. Default: those of the file that is replaced, else 644.'),
 });
 export type UploadQuery = z.infer<typeof UploadQuery>;
 

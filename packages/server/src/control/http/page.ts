@@ -14,7 +14,7 @@ export interface PageOf {
   filter: URLSearchParams;
 }
 
-/** The page, with a `Link` to the next one in its head. It is relative, so that it holds behind any proxy. */
+/** The page, with a `Link` to the next one in its head. */
 export function sendPage<T extends { id: string }>(
   reply: FastifyReply,
   { records, createdAt }: Listed<T>,
@@ -25,7 +25,11 @@ export function sendPage<T extends { id: string }>(
   const lastCreatedAt = createdAt[page.length - 1];
   if (records.length <= limit || last === undefined || lastCreatedAt === undefined) return page;
   const cursor = formatCursor({ createdAt: lastCreatedAt, id: last.id });
-  const query = new URLSearchParams([['limit', String(limit)], ['cursor', cursor], ...filter]);
-  reply.header('link', `<${path}?${query.toString()}>; rel="next"`);
+  linkNext(reply, path, new URLSearchParams([['limit', String(limit)], ['cursor', cursor], ...filter]));
   return page;
+}
+
+/** Relative, so that it holds behind any proxy. */
+export function linkNext(reply: FastifyReply, path: string, query: URLSearchParams): void {
+  reply.header('link', `<${path}?${query.toString()}>; rel="next"`);
 }

@@ -5,7 +5,7 @@
  */
 import type { ClientHttp2Stream } from 'node:http2';
 import type { Readable } from 'node:stream';
-import { AppError, FileEntry, UploadResult } from '@coppice/contract';
+import { AppError, FileEntry, FilesCursor, UploadResult } from '@coppice/contract';
 import { z } from 'zod';
 import { EgressCounters, type VmEgress } from '../../lib/egress-protocol.ts';
 import {
@@ -30,7 +30,7 @@ import { readBounded, readLines } from './read-stream.ts';
 const DELETE_DEADLINE_MS = 30_000;
 const AGENT_HEAD_DEADLINE_MS = 30_000;
 const MAX_RESULT_BYTES = 64 << 10;
-/** A directory of 100 000 entries with usual names is about 18 MB. */
+/** Pages end after 4 MiB. An agent that was saved by an older version lists 100 000 entries at once, about 18 MB. */
 const MAX_LISTING_BYTES = 32 << 20;
 const MAX_LINE_BYTES = 1 << 20;
 /** The runner sends an empty line every 10 s. */
@@ -47,7 +47,8 @@ export type NewVm = Omit<CreateVm, 'access'> & ImageLogin;
 
 export interface UploadOptions {
   path: string;
-  mode?: string;
+  mode?: string | undefined;
+  user?: string | undefined;
   content: Readable;
   /** Until the agent has answered, with all content written. */
   deadlineMs: number;
@@ -57,6 +58,19 @@ export interface UploadOptions {
 export interface DownloadOptions {
   path: string;
   range?: string;
+}
+
+export interface ListOptions {
+  path: string;
+  limit: number;
+  /** Of the page before. */
+  cursor?: string | undefined;
+}
+
+export interface FilesPage {
+  entries: FileEntry[];
+  /** Of the next page, if there is one. */
+  cursor: string | undefined;
 }
 
 export type ProcessKind = 'exec' | 'shell' | 'terminal';
@@ -131,12 +145,11 @@ export class RunnerClient {
 
   async uploadFile(
     id: string,
-    { path, mode, content, deadlineMs, signal }: UploadOptions,
+    { path, mode, user, content, deadlineMs, signal }: UploadOptions,
   ): Promise<UploadResult> {
-    const query = new URLSearchParams(mode === undefined ? { path } : { path, mode });
     const answer = await this.#guest({
       method: 'PUT',
-      path: `${vmPath(id)}/agent/files?${query.toString()}`,
+      path: `${vmPath(id)}/agent/files${formatQuery({ path, mode, user })}`,
       headers: { 'content-type': 'application/octet-stream' },
       body: content,
       headDeadlineMs: deadlineMs,
@@ -149,19 +162,22 @@ export class RunnerClient {
   async downloadFile(id: string, { path, range }: DownloadOptions): Promise<RunnerAnswer> {
     return this.#guest({
       method: 'GET',
-      path: `${vmPath(id)}/agent/files?${new URLSearchParams({ path }).toString()}`,
+      path: `${vmPath(id)}/agent/files${formatQuery({ path })}`,
       ...(range === undefined ? {} : { headers: { range } }),
       headDeadlineMs: AGENT_HEAD_DEADLINE_MS,
     });
   }
 
-  async listFiles(id: string, path: string): Promise<FileEntry[]> {
+  async listFiles(id: string, { path, limit, cursor }: ListOptions): Promise<FilesPage> {
     const answer = await this.#guest({
       method: 'GET',
-      path: `${vmPath(id)}/agent/list?${new URLSearchParams({ path }).toString()}`,
+      path: `${vmPath(id)}/agent/list${formatQuery({ path, limit: String(limit), after: cursor })}`,
       headDeadlineMs: AGENT_HEAD_DEADLINE_MS,
     });
-    return parseGuestBody(answer, z.array(FileEntry), MAX_LISTING_BYTES);
+    const entries = await parseGuestBody(answer, z.array(FileEntry), MAX_LISTING_BYTES);
+    const next = FilesCursor.optional().safeParse(answer.headers['coppice-next']);
+    if (!next.success) throw brokenProtocol(next.error);
+    return { entries, cursor: next.data };
   }
 
   listImages(): Promise<PreparedImage[]> {
@@ -218,8 +234,17 @@ async function parseGuestBody<T>(answer: RunnerAnswer, schema: z.ZodType<T>, max
   try {
     return schema.parse(JSON.parse(bytes.toString('utf8')));
   } catch (error) {
-    throw new AppError('guest_unreachable', 'the agent sent what its protocol does not allow', {
-      cause: error,
-    });
+    throw brokenProtocol(error);
   }
+}
+
+function brokenProtocol(cause: unknown): AppError {
+  return new AppError('guest_unreachable', 'the agent sent what its protocol does not allow', { cause });
+}
+
+/** What is undefined is left out. */
+function formatQuery(fields: Record<string, string | undefined>): string {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(fields)) if (value !== undefined) query.set(name, value);
+  return `?${query.toString()}`;
 }

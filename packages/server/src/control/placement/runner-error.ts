@@ -60,6 +60,7 @@ const GUEST_CODES: ReadonlySet<ErrorCode> = new Set([
   'invalid_image',
   'not_found',
   'file_not_found',
+  'file_error',
   'invalid_state',
   'range_not_satisfiable',
   'guest_unreachable',

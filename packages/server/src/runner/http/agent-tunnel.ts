@@ -6,14 +6,15 @@
 import http2 from 'node:http2';
 import { AppError, isErrorCode, type ErrorCode } from '@coppice/contract';
 import { withDeadline } from '../../lib/deadline.ts';
+import { watchEnd } from '../../lib/whole-stream.ts';
 import type { AgentSession } from '../agent-client/agent-session.ts';
 
-const { NGHTTP2_CANCEL, NGHTTP2_NO_ERROR, NGHTTP2_INTERNAL_ERROR } = http2.constants;
+const { NGHTTP2_CANCEL, NGHTTP2_NO_ERROR } = http2.constants;
 /** A guest under load starts a process slowly; one that never answers is cut off. */
 const HEADERS_TIMEOUT_MS = 60_000;
 const ERROR_BODY_LIMIT_BYTES = 8192;
 const REFUSAL_TIMEOUT_MS = 5000;
-const PASSED_HEADERS = ['content-type', 'content-length', 'content-range', 'accept-ranges'];
+const PASSED_HEADERS = ['content-type', 'content-length', 'content-range', 'accept-ranges', 'coppice-next'];
 
 export interface TunnelRequest {
   method: string;
@@ -24,7 +25,7 @@ export interface TunnelRequest {
 /** Pipes `stream` (of control) to the agent. Throws AppError only while nothing has been answered. */
 export async function tunnelToAgent(
   stream: http2.ServerHttp2Stream,
-  session: AgentSession,
+  session: Pick<AgentSession, 'request'>,
   request: TunnelRequest,
 ): Promise<void> {
   const upstream = session.request({ ':method': request.method, ':path': request.path, ...request.headers });
@@ -32,18 +33,27 @@ export async function tunnelToAgent(
   stream.pipe(upstream);
   const head = await awaitHead(upstream);
   const status = head[':status'] ?? 502;
-  if (status >= 400 && status !== 416) {
+  if (!isAnswer(status, request)) {
     const refusal = readRefusal(upstream, status);
     throw await withDeadline("the agent's refusal", REFUSAL_TIMEOUT_MS, refusal, () => upstream.destroy());
   }
   if (stream.destroyed) return;
   stream.respond({ ':status': status, ...passHeaders(head) });
-  upstream.pipe(stream);
+  const isWhole = watchEnd(upstream);
+  upstream.pipe(stream, { end: false });
+  upstream.once('end', () => (isWhole() ? stream.end() : cutOff(stream)));
+}
+
+/** What the protocol has beside refusals; a hostile agent may send any status with any body. */
+function isAnswer(status: number, { headers }: TunnelRequest): boolean {
+  if (status === 206 || status === 416) return headers['range'] !== undefined;
+  return status === 200;
 }
 
 /**
  * A body that broke off must not look like one that ended: `close(code)` on a half-written stream sends its end
- * before the reset, and a part of a file would take the place of the whole one. So broken ones are destroyed.
+ * before the reset, and a part of a file would take the place of the whole one. So broken ones are destroyed. Before
+ * the answer's head a broken agent is refused with a status, by `awaitHead`.
  */
 function linkResets(stream: http2.ServerHttp2Stream, upstream: http2.ClientHttp2Stream): void {
   const breakOff = (): void => {
@@ -54,10 +64,16 @@ function linkResets(stream: http2.ServerHttp2Stream, upstream: http2.ClientHttp2
   stream.on('close', () => {
     if (!upstream.closed) breakOff();
   });
-  upstream.on('error', () => stream.close(NGHTTP2_INTERNAL_ERROR));
+  upstream.on('error', () => cutOff(stream));
   upstream.on('close', () => {
-    if (upstream.rstCode !== NGHTTP2_NO_ERROR && stream.headersSent) stream.close(NGHTTP2_INTERNAL_ERROR);
+    if (upstream.rstCode !== NGHTTP2_NO_ERROR) cutOff(stream);
   });
+}
+
+/** Resets an answer that has begun, after what was written of it. */
+function cutOff(stream: http2.ServerHttp2Stream): void {
+  if (!stream.headersSent || stream.writableEnded || stream.destroyed) return;
+  stream.write('', () => stream.destroy(new Error('the agent broke off its answer')));
 }
 
 type ResponseHead = http2.IncomingHttpHeaders & http2.IncomingHttpStatusHeader;
@@ -93,6 +109,7 @@ const AGENT_CODES = new Set<ErrorCode>([
   'invalid_image',
   'invalid_state',
   'file_not_found',
+  'file_error',
   'disk_full',
   'capacity',
   'port_unreachable',

@@ -224,7 +224,7 @@ export class RunnerServer {
     if (AGENT_ROUTES[route]?.includes(method) !== true)
       throw new AppError('not_found', `no agent route ${method} ${route}`);
     const driver = this.#parts.fleet.vms.get(id);
-    if (driver.state !== 'running') throw new AppError('invalid_state', `the VM is ${driver.state}`);
+    if (driver.state !== 'running') throw new AppError('invalid_state', `the sandbox is ${driver.state}`);
     if (driver.isPaused) throw paused();
     const session = await openSession(driver);
     const passed: http2.OutgoingHttpHeaders = {};

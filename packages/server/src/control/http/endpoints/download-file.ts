@@ -4,6 +4,7 @@ import http2 from 'node:http2';
 import { AppError, FilePathQuery } from '@coppice/contract';
 import type { FastifyReply } from 'fastify';
 import { z } from 'zod';
+import { watchEnd } from '../../../lib/whole-stream.ts';
 import type { AuditNote } from '../../audit/audit-chain.ts';
 import type { RunnerAnswer } from '../../placement/runner-connection.ts';
 import { answers, CONTENT } from '../answers.ts';
@@ -13,14 +14,11 @@ import { SandboxParams } from '../params.ts';
 import type { HttpParts } from '../parts.ts';
 import { sendBody } from '../send-body.ts';
 
-/** Longest time without a byte moving. */
-const STALL_MS = 120_000;
-
 const RAW = { description: 'The content', content: { 'application/octet-stream': { schema: CONTENT } } };
 
-type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests'>;
+type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests' | 'limits'>;
 
-export function addDownloadFile(app: App, { sandboxes, runner, audit, openRequests }: Parts): void {
+export function addDownloadFile(app: App, { sandboxes, runner, audit, openRequests, limits }: Parts): void {
   const route = (method: 'GET' | 'HEAD') =>
     app.route({
       method,
@@ -29,7 +27,9 @@ export function addDownloadFile(app: App, { sandboxes, runner, audit, openReques
       schema: {
         operationId: method === 'GET' ? 'downloadFile' : 'statFile',
         summary: method === 'GET' ? 'Read a file, as raw bytes' : 'Size of a file',
-        description: 'One `Range: bytes=a-b` is honoured with 206.',
+        description:
+          'One `Range: bytes=a-b` is honoured with 206. A file that the kernel writes while it is read, such as ' +
+          '`/proc/kallsyms`, has no Content-Length when it is longer than 256 KiB; a range of it is ignored.',
         params: SandboxParams,
         querystring: FilePathQuery,
         response: { ...answers(200, z.any(), [400, 401, 404, 409, 416, 429, 502, 503]), 200: RAW, 206: RAW },
@@ -48,9 +48,8 @@ export function addDownloadFile(app: App, { sandboxes, runner, audit, openReques
               const head = buildHead(answer);
               if (method === 'HEAD') return sendHead(reply, answer, head);
               await noteDownload(answer, () => audit.append(id, buildNote(path, head)));
-              const { headers, sizeBytes } = head;
-              const body = { status: answer.status, headers, stallMs: STALL_MS };
-              return sendBody(reply, body, (raw) => pipeline(answer.stream, exactly(sizeBytes), raw));
+              const body = { status: answer.status, headers: head.headers, stallMs: limits.transferStallMs };
+              return sendBody(reply, body, (raw) => pipeline(answer.stream, whole(answer, head), raw));
             },
             { mayWake: request.keyScope === 'full' },
           ),
@@ -67,7 +66,7 @@ function readRange(header: string | undefined): string | undefined {
   return header !== undefined && /^bytes=(\d{1,15}-\d{0,15}|-\d{1,15})$/.test(header) ? header : undefined;
 }
 
-/** How much is told before it is sent: a client that leaves early has got less. */
+/** The size is logged before the body is sent: a client that leaves early has got less. */
 function buildNote(path: string, { sizeBytes }: Head): AuditNote {
   return { event: 'file.download', data: { path, size: sizeBytes } };
 }
@@ -90,13 +89,22 @@ function sendHead(reply: FastifyReply, { stream, status }: RunnerAnswer, { heade
 
 interface Head {
   headers: Record<string, string>;
-  sizeBytes: number;
+  /** Null when it is unknown until the end. */
+  sizeBytes: number | null;
 }
+
+const SAFE_HEADERS = {
+  'content-type': 'application/octet-stream',
+  // The content is the guest's: no browser may take it for a page of this origin.
+  'content-disposition': 'attachment',
+  'x-content-type-options': 'nosniff',
+};
 
 /** The guest chooses these headers, so only what has the right form is passed on. */
 function buildHead({ status, headers, stream }: RunnerAnswer): Head {
   const length = headers['content-length'];
   const range = headers['content-range'];
+  if (status === 200 && length === undefined) return { headers: SAFE_HEADERS, sizeBytes: null };
   const isRangeRight = status === 206 ? /^bytes \d+-\d+\/\d+$/.test(String(range)) : status === 200;
   if (length === undefined || !/^\d{1,15}$/.test(length) || !isRangeRight) {
     stream.close(http2.constants.NGHTTP2_CANCEL);
@@ -104,21 +112,19 @@ function buildHead({ status, headers, stream }: RunnerAnswer): Head {
   }
   return {
     headers: {
-      'content-type': 'application/octet-stream',
+      ...SAFE_HEADERS,
       'content-length': length,
       'accept-ranges': 'bytes',
-      // The content is the guest's: no browser may take it for a page of this origin.
-      'content-disposition': 'attachment',
-      'x-content-type-options': 'nosniff',
       ...(status === 206 ? { 'content-range': String(range) } : {}),
     },
     sizeBytes: Number(length),
   };
 }
 
-/** Fails unless exactly this many bytes pass: Node ends a stream that the far end has cancelled as if it were whole. */
-function exactly(sizeBytes: number): Transform {
-  let left = sizeBytes;
+/** Fails unless exactly the announced bytes pass, or, where none were announced, the far end itself ended the stream. */
+function whole({ stream }: RunnerAnswer, { sizeBytes }: Head): Transform {
+  const endsByItself = watchEnd(stream);
+  let left = sizeBytes ?? Infinity;
   return new Transform({
     transform(chunk: Buffer, _encoding, done) {
       left -= chunk.length;
@@ -126,7 +132,8 @@ function exactly(sizeBytes: number): Transform {
       else done(null, chunk);
     },
     flush(done) {
-      done(left === 0 ? null : new Error(`${left} bytes are missing`));
+      const isWhole = sizeBytes === null ? endsByItself() : left === 0;
+      done(isWhole ? null : new Error('the file was cut off'));
     },
   });
 }

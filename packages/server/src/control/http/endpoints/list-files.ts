@@ -1,7 +1,8 @@
-import { FileEntry, FilePathQuery } from '@coppice/contract';
+import { FileEntry, ListFilesQuery } from '@coppice/contract';
 import { z } from 'zod';
 import { answers } from '../answers.ts';
 import type { App } from '../app.ts';
+import { linkNext } from '../page.ts';
 import { SandboxParams } from '../params.ts';
 import type { HttpParts } from '../parts.ts';
 
@@ -14,17 +15,25 @@ export function addListFiles(app: App, { sandboxes, runner, openRequests }: Part
     config: { access: 'read' },
     schema: {
       operationId: 'listFiles',
-      summary: 'List a directory, sorted by name',
+      summary: 'List a directory, sorted by the bytes of the names',
+      description: 'The next page is in the header `Link: <…>; rel="next"`.',
       params: SandboxParams,
-      querystring: FilePathQuery,
+      querystring: ListFilesQuery,
       response: answers(200, z.array(FileEntry), [400, 401, 404, 409, 429, 502, 503]),
     },
-    handler: async (request) => {
+    handler: async (request, reply) => {
       const { id } = request.params;
+      const { path, limit, cursor } = request.query;
       const driver = await sandboxes.getDriver(request.reach, id);
-      return openRequests.limit(request.organizationId, () =>
-        driver.use(() => runner.listFiles(id, request.query.path), { mayWake: request.keyScope === 'full' }),
+      const list = () => runner.listFiles(id, { path, limit, cursor });
+      const page = await openRequests.limit(request.organizationId, () =>
+        driver.use(list, { mayWake: request.keyScope === 'full' }),
       );
+      if (page.cursor !== undefined) {
+        const next = new URLSearchParams({ path, limit: String(limit), cursor: page.cursor });
+        linkNext(reply, `/v1/runs/${id}/files`, next);
+      }
+      return page.entries;
     },
   });
 }

@@ -1,0 +1,148 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import http2 from 'node:http2';
+import type { AddressInfo } from 'node:net';
+import { test } from 'node:test';
+import { AppError } from '@coppice/contract';
+import { watchEnd } from '../../lib/whole-stream.ts';
+import { respondError } from './exchange.ts';
+import { tunnelToAgent } from './agent-tunnel.ts';
+
+/** `session` is the runner's side of the connection. */
+type Agent = (stream: http2.ServerHttp2Stream, session: http2.ClientHttp2Session | undefined) => void;
+
+interface Received {
+  status: number;
+  headers: http2.IncomingHttpHeaders;
+  body: Buffer;
+  /** The stream ended by itself: it was not reset. */
+  isWhole: boolean;
+}
+
+async function listen(
+  onStream: (stream: http2.ServerHttp2Stream) => void,
+  undo: AsyncDisposableStack,
+): Promise<http2.ClientHttp2Session> {
+  const server = http2.createServer();
+  server.on('stream', (stream) => {
+    stream.on('error', () => undefined);
+    onStream(stream);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  undo.defer(() => void server.close());
+  const session = http2.connect(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  session.on('error', () => undefined);
+  undo.defer(() => session.destroy());
+  return session;
+}
+
+/** What control gets through the tunnel from an agent that does what it likes. */
+async function ask(agent: Agent, onData: () => void = () => undefined): Promise<Received> {
+  await using undo = new AsyncDisposableStack();
+  let guest: http2.ClientHttp2Session | undefined = undefined;
+  guest = await listen((stream) => agent(stream, guest), undo);
+  const session = {
+    request: (headers: http2.OutgoingHttpHeaders) => guest.request(headers, { endStream: false }),
+  };
+  const control = await listen((stream) => {
+    tunnelToAgent(stream, session, { method: 'GET', path: '/files', headers: {} }).catch((error: unknown) =>
+      respondError(stream, error instanceof AppError ? error : new AppError('internal', String(error))),
+    );
+  }, undo);
+  const stream = control.request({ ':path': '/' });
+  stream.once('data', onData);
+  return await receive(stream);
+}
+
+async function receive(stream: http2.ClientHttp2Stream): Promise<Received> {
+  const chunks: Buffer[] = [];
+  let headers: http2.IncomingHttpHeaders = {};
+  let hasEnded = false;
+  const endsByItself = watchEnd(stream);
+  stream.on('response', (head) => (headers = head));
+  stream.on('data', (chunk: Buffer) => chunks.push(chunk));
+  stream.on('end', () => (hasEnded = endsByItself()));
+  stream.on('error', () => undefined);
+  await new Promise((resolve) => stream.once('close', resolve));
+  return {
+    status: Number(headers[':status'] ?? 0),
+    headers,
+    body: Buffer.concat(chunks),
+    isWhole: hasEnded,
+  };
+}
+
+const PART = Buffer.alloc(10_000, 'x');
+
+test('an answer that the agent breaks off never looks whole', { timeout: 10_000 }, async () => {
+  const breaks: Agent[] = [
+    (stream) => stream.destroy(new Error('broken')),
+    (stream) => stream.session?.destroy(),
+    (_, session) => session?.destroy(),
+  ];
+  for (const [index, broken] of breaks.entries()) {
+    for (const isAtOnce of [true, false]) {
+      const { promise: received, resolve: noteReceived } = Promise.withResolvers<void>();
+      const agent: Agent = (stream, session) => {
+        stream.respond({ ':status': 200 });
+        stream.write(PART);
+        if (isAtOnce) broken(stream, session);
+        else void received.then(() => broken(stream, session));
+      };
+      const { status, isWhole } = await ask(agent, noteReceived);
+      assert.equal(
+        isWhole && status === 200,
+        false,
+        `case ${index}, ${isAtOnce ? 'at once' : 'after the first part'}`,
+      );
+    }
+  }
+});
+
+test('an answer without a length arrives whole', async () => {
+  const { status, body, isWhole, headers } = await ask((stream) => {
+    stream.respond({ ':status': 200 });
+    stream.end(PART);
+  });
+  assert.deepEqual({ status, size: body.length, isWhole }, { status: 200, size: PART.length, isWhole: true });
+  assert.equal(headers['content-length'], undefined);
+});
+
+test('an agent that breaks off before its answer is unreachable', async () => {
+  const breaks: Agent[] = [
+    (stream) => stream.destroy(new Error('broken')),
+    (stream) => stream.close(http2.constants.NGHTTP2_INTERNAL_ERROR),
+    (stream) => stream.close(http2.constants.NGHTTP2_CANCEL),
+    (stream) => stream.session?.destroy(),
+    (_, session) => session?.destroy(),
+  ];
+  for (const [index, broken] of breaks.entries()) {
+    const { status, body } = await ask(broken);
+    assert.equal(status, 502, `case ${index}`);
+    assert.match(body.toString(), /guest_unreachable/u);
+  }
+});
+
+test('only statuses of the protocol pass, and only codes that an agent may use', async () => {
+  const answers: [status: number, body: string, expected: [status: number, code: string]][] = [
+    [204, '', [502, 'guest_unreachable']],
+    [302, '{}', [502, 'guest_unreachable']],
+    [206, 'part', [502, 'guest_unreachable']],
+    [416, '', [502, 'guest_unreachable']],
+    [599, 'x'.repeat(100_000), [502, 'guest_unreachable']],
+    [401, '{"code":"unauthorized","message":"m"}', [502, 'guest_unreachable']],
+    [400, '{"code":"no_such_code","message":"m"}', [502, 'guest_unreachable']],
+    [500, '{"code":"file_error","message":"m (EIO)"}', [400, 'file_error']],
+    [404, '{"code":"file_not_found","message":"m"}', [404, 'file_not_found']],
+  ];
+  for (const [status, text, expected] of answers) {
+    const received = await ask((stream) => {
+      stream.respond({ ':status': status, location: 'http://elsewhere' });
+      stream.end(text);
+    });
+    const { error } = JSON.parse(received.body.toString()) as { error: { code: string } };
+    assert.deepEqual([received.status, error.code], expected, `${status} ${text.slice(0, 40)}`);
+    assert.equal(received.headers['location'], undefined);
+  }
+});
