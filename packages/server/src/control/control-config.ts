@@ -18,6 +18,8 @@ export interface ControlLimits {
   databasePatienceMs: number;
   /** For a JSON body to arrive. */
   bodyDeadlineMs: number;
+  /** Longest time without a byte moving of an upload or a download. */
+  transferStallMs: number;
   /** How often what the records say is compared with what runs. */
   reconcileIntervalMs: number;
   /** How long a capture that no record names is left alone: its operation may be about to write one. */
@@ -58,6 +60,7 @@ export const DEFAULT_CONTROL_LIMITS: ControlLimits = {
   shutdownDeadlineMs: 20_000,
   databasePatienceMs: 10_000,
   bodyDeadlineMs: 30_000,
+  transferStallMs: 120_000,
   reconcileIntervalMs: 10_000,
   captureGraceMs: 30_000,
   openRequestsPerOrganization: 256,

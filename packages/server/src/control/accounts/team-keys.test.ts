@@ -152,7 +152,7 @@ test('what does not end by itself is cut off', async () => {
   const body = new ReadableStream({ start: (controller) => controller.enqueue(Buffer.from('begin')) });
   const upload = harness.fetch('POST', `/v1/runs/${id}/files/upload?path=/x`, { apiKey: key, raw: body });
   upload.catch(() => undefined);
-  await waitFor('the upload', () => harness.runner.uploads.length > 0);
+  await waitFor('the upload', () => harness.runner.files.uploads.length > 0);
   await revoke(keyId);
   const started = performance.now();
   await assert.rejects(upload);

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import type { ServerHttp2Stream } from 'node:http2';
 import { connect } from 'node:net';
 import { after, before, test } from 'node:test';
 import { AppError } from '@coppice/contract';
@@ -21,9 +23,69 @@ test('an upload of any content type arrives byte for byte, with its mode', async
       headers,
     });
     assert.deepEqual(answer.body, { path: '/w/é', size: content.length });
-    assert.equal(harness.runner.uploads.at(-1)?.mode, '755');
-    assert.ok(harness.runner.files.get('/w/é')?.equals(content));
+    assert.equal(harness.runner.files.uploads.at(-1)?.mode, '755');
+    assert.ok(harness.runner.files.contents.get('/w/é')?.equals(content));
   }
+});
+
+test('an upload can name its user', async () => {
+  for (const [query, user] of [
+    ['', null],
+    ['&user=app', 'app'],
+    ['&user=1000%3A1000', '1000:1000'],
+  ] as const) {
+    await harness.call('POST', `${base}/upload?path=/w/u${query}`, { raw: 'x' });
+    assert.equal(harness.runner.files.uploads.at(-1)?.user, user);
+  }
+  const refused = await harness.call('POST', `${base}/upload?path=/w/u&user=`, { raw: 'x' });
+  assert.match(refused.body.error.message, /^user: must not be empty/);
+});
+
+/** Uploads with a form, as browsers do. */
+function postForm(path: string, parts: [name: string, content: Buffer<ArrayBuffer> | string][]) {
+  const form = new FormData();
+  for (const [name, content] of parts) form.append(name, new Blob([content]), 'name.bin');
+  return harness.call('POST', `${base}/upload?path=${path}`, { raw: form });
+}
+
+test('of a form its file is stored, and the stored size is in the audit log', async () => {
+  const content = Buffer.alloc(3 << 20, 'ab\r\n--ÿ');
+  const { body } = await postForm('/form', [['file', content]]);
+  assert.deepEqual(body, { path: '/form', size: content.length });
+  assert.ok(harness.runner.files.contents.get('/form')?.equals(content));
+  const log = await (await harness.fetch('GET', `${base.replace(/files$/, 'audit')}`)).text();
+  assert.match(log.trim().split('\n').at(-1) ?? '', new RegExp(`"path":"/form","size":${content.length}`));
+});
+
+test('a form with another part is refused, and nothing of it is kept', async () => {
+  const content = Buffer.alloc(1 << 20, 'x');
+  for (const parts of [
+    [['path', '/x']],
+    [
+      ['file', content],
+      ['mode', '755'],
+    ],
+  ] as [string, Buffer<ArrayBuffer> | string][][]) {
+    const { status, body } = await postForm('/refused', parts);
+    assert.deepEqual([status, body.error.code], [400, 'invalid_request']);
+    assert.match(body.error.message, /^body: .*part "file"/);
+  }
+  assert.equal(harness.runner.files.contents.has('/refused'), false);
+  assert.equal(harness.runner.files.uploads.findLast(({ path }) => path === '/refused')?.isBroken, true);
+});
+
+test('a form that the guest refuses gets its answer', async () => {
+  harness.runner.files.onUpload = () => {
+    throw new AppError('disk_full', 'no space left on the disk');
+  };
+  const { status } = await postForm('/full', [['file', Buffer.alloc(3 << 20)]]);
+  harness.runner.files.onUpload = () => undefined;
+  assert.equal(status, 507);
+});
+
+test('a form whose client leaves keeps nothing', async () => {
+  const form = '--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\nstart';
+  await leaveUpload('/left', `content-type: multipart/form-data; boundary=b\r\n`, form);
 });
 
 test('an empty body makes an empty file', async () => {
@@ -31,36 +93,68 @@ test('an empty body makes an empty file', async () => {
   assert.deepEqual(answer.body, { path: '/empty', size: 0 });
 });
 
-test('an upload that breaks resets the stream to the guest, which keeps nothing', async () => {
+/** Begins an upload, and breaks the connection when the guest has got some of it. */
+async function leaveUpload(path: string, headers: string, body: string): Promise<void> {
   const { port } = new URL(harness.control?.address ?? '');
   const socket = connect(Number(port), '127.0.0.1');
   socket.write(
-    `POST ${base}/upload?path=/broken HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${API_KEY}\r\n` +
-      `content-length: 1000000\r\n\r\n${'x'.repeat(1000)}`,
+    `POST ${base}/upload?path=${path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${API_KEY}\r\n` +
+      `${headers}content-length: 1000000\r\n\r\n${body}`,
   );
-  const findUpload = () => harness.runner.uploads.find((upload) => upload.path === '/broken');
+  const findUpload = () => harness.runner.files.uploads.find((upload) => upload.path === path);
   await waitFor('the first bytes', () => (findUpload()?.receivedBytes ?? 0) > 0);
+  const countLogged = () =>
+    harness.logLines.filter((line) => line.includes('the connection ended before the answer')).length;
+  const before = countLogged();
   socket.destroy();
-  await waitFor('the log', () =>
-    harness.logLines.some((line) => line.includes('the connection ended before the answer')),
-  );
+  await waitFor('the log', () => countLogged() > before);
   await harness.call('GET', `${base}?path=/`);
   assert.equal(findUpload()?.isBroken, true);
-  assert.equal(harness.runner.files.has('/broken'), false);
+  assert.equal(harness.runner.files.contents.has(path), false);
+}
+
+test('an upload that breaks resets the stream to the guest, which keeps nothing', async () => {
+  await leaveUpload('/broken', '', 'x'.repeat(1000));
 });
 
+test(
+  'an upload that does not move is given up, as raw bytes and as a form',
+  { timeout: 20_000 },
+  async () => {
+    await using impatient = await startHarness({ transferStallMs: 300 });
+    const { id } = await impatient.create();
+    const { port } = new URL(impatient.control?.address ?? '');
+    const form = '--b\r\nContent-Disposition: form-data; name="file"\r\n\r\nstart';
+    for (const [headers, body] of [
+      ['', 'start'],
+      ['content-type: multipart/form-data; boundary=b\r\n', form],
+      ['content-type: multipart/form-data; boundary=b\r\n', '--b'],
+    ]) {
+      const socket = connect(Number(port), '127.0.0.1').setEncoding('utf8');
+      socket.write(
+        `POST /v1/runs/${id}/files/upload?path=/stalled HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${API_KEY}\r\n` +
+          `${headers}content-length: 1000\r\n\r\n${body}`,
+      );
+      const [answer] = (await once(socket, 'data')) as [string];
+      socket.destroy();
+      assert.match(answer, /^HTTP\/1\.1 502 [^]*the upload did not move for 0\.3 s/);
+    }
+    assert.equal(impatient.runner.files.contents.size, 0);
+  },
+);
+
 test('a refusal in the middle of an upload reaches the client', async () => {
-  harness.runner.onUpload = () => {
+  harness.runner.files.onUpload = () => {
     throw new AppError('disk_full', 'no space left on the disk');
   };
   const answer = await harness.call('POST', `${base}/upload?path=/full`, { raw: Buffer.alloc(3 << 20) });
-  harness.runner.onUpload = () => undefined;
+  harness.runner.files.onUpload = () => undefined;
   assert.equal(answer.status, 507);
   assert.equal(answer.body.error.code, 'disk_full');
 });
 
 test('a download has its size, honours a range, and cannot be taken for a page', async () => {
-  harness.runner.files.set('/d', Buffer.from('0123456789'));
+  harness.runner.files.contents.set('/d', Buffer.from('0123456789'));
   const whole = await harness.fetch('GET', `${base}/download?path=/d`);
   assert.equal(whole.status, 200);
   assert.equal(whole.headers.get('content-length'), '10');
@@ -85,7 +179,7 @@ test('a file that is not there is 404 file_not_found', async () => {
 
 test('a large download arrives whole', async () => {
   const content = Buffer.alloc(20 << 20, 'xyz');
-  harness.runner.files.set('/large', content);
+  harness.runner.files.contents.set('/large', content);
   const response = await harness.fetch('GET', `${base}/download?path=/large`);
   assert.ok(Buffer.from(await response.arrayBuffer()).equals(content));
 });
@@ -105,10 +199,86 @@ test('paths with NUL, empty paths and unknown query fields are 400', async () =>
 });
 
 test('a listing is passed on as the contract says', async () => {
-  harness.runner.files.clear();
-  harness.runner.files.set('/w/a', Buffer.from('1'));
-  const { body } = await harness.call('GET', `${base}?path=/w`);
+  harness.runner.files.contents.clear();
+  harness.runner.files.contents.set('/w/a', Buffer.from('1'));
+  const { body, headers } = await harness.call('GET', `${base}?path=/w`);
   assert.deepEqual(body, [
     { name: 'a', path: '/w/a', type: 'file', size: 1, mode: '0644', mtime: '2026-11-21T06:30:00.000Z' },
   ]);
+  assert.equal(headers.get('link'), null);
+  assert.equal(harness.runner.files.lists.at(-1)?.toString(), 'path=%2Fw&limit=1000');
+});
+
+test('a listing that has more entries links to its next page', async () => {
+  harness.runner.files.nextCursor = 'YQ';
+  const { headers } = await harness.call('GET', `${base}?path=/w/%26&limit=5`);
+  harness.runner.files.nextCursor = undefined;
+  const [, next = ''] = /^<(.*)>; rel="next"$/.exec(headers.get('link') ?? '') ?? [];
+  assert.equal(next, `${base}?path=%2Fw%2F%26&limit=5&cursor=YQ`);
+  await harness.call('GET', next);
+  assert.equal(harness.runner.files.lists.at(-1)?.toString(), 'path=%2Fw%2F%26&limit=5&after=YQ');
+});
+
+test('a cursor that no agent would give is neither passed on nor taken', async () => {
+  harness.runner.files.nextCursor = 'a>; rel="x", <b';
+  const broken = await harness.call('GET', `${base}?path=/w`);
+  harness.runner.files.nextCursor = undefined;
+  assert.deepEqual([broken.status, broken.body.error.code], [502, 'guest_unreachable']);
+  for (const query of ['cursor=', 'cursor=%2F', `cursor=${'a'.repeat(341)}`, 'limit=0', 'limit=10001']) {
+    const { status, body } = await harness.call('GET', `${base}?path=/w&${query}`);
+    assert.equal(status, 400, query);
+    assert.match(body.error.message, /^(cursor|limit): /);
+  }
+});
+
+/** Downloads what `write` sends for a file that has no size. */
+async function downloadUnsized(write: (stream: ServerHttp2Stream) => void): Promise<Response> {
+  harness.runner.files.onDownload = (stream) => {
+    stream.respond({ ':status': 200 });
+    write(stream);
+    return true;
+  };
+  try {
+    return await harness.fetch('GET', `${base}/download?path=/proc/x`);
+  } finally {
+    harness.runner.files.onDownload = () => false;
+  }
+}
+
+test('a file without a size arrives whole, and its audit entry says so', async () => {
+  const content = Buffer.alloc(3 << 20, 'xyz');
+  const response = await downloadUnsized((stream) => stream.end(content));
+  assert.deepEqual([response.status, response.headers.get('content-length')], [200, null]);
+  assert.equal(response.headers.get('accept-ranges'), null);
+  assert.ok(Buffer.from(await response.arrayBuffer()).equals(content));
+  const [, id = ''] = /^\/v1\/runs\/(\w+)/.exec(base) ?? [];
+  const log = await (await harness.fetch('GET', `/v1/runs/${id}/audit`)).text();
+  assert.match(log.trim().split('\n').at(-1) ?? '', /"data":\{"path":"\/proc\/x","size":null\}/);
+});
+
+test('a file without a size that breaks off does not look whole', async () => {
+  const breaks: ((stream: ServerHttp2Stream) => void)[] = [
+    (stream) => stream.destroy(new Error('broken')),
+    (stream) => stream.session?.destroy(),
+  ];
+  for (const broken of breaks) {
+    const { promise: received, resolve: noteReceived } = Promise.withResolvers<void>();
+    const response = await downloadUnsized((stream) => {
+      stream.write('x'.repeat(1000));
+      received.then(() => broken(stream), assert.fail);
+    });
+    assert.equal(response.status, 200);
+    noteReceived();
+    await assert.rejects(response.text());
+  }
+});
+
+test('a file error of the guest is a 400 with its errno', async () => {
+  harness.runner.files.onDownload = () => {
+    throw new AppError('file_error', 'cannot read /sys/x: input/output error (EIO)');
+  };
+  const { status, body } = await harness.call('GET', `${base}/download?path=/sys/x`);
+  harness.runner.files.onDownload = () => false;
+  assert.deepEqual([status, body.error.code], [400, 'file_error']);
+  assert.match(body.error.message, /\(EIO\)$/);
 });

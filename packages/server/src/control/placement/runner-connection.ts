@@ -20,7 +20,10 @@ export interface RunnerRequest {
   method: 'GET' | 'PUT' | 'POST' | 'DELETE';
   path: string;
   headers?: Record<string, string>;
-  /** Sent as it comes; when it breaks the stream is reset, so that the far end never takes a part for the whole. */
+  /**
+   * Sent as it comes; when it breaks the stream is reset, so that the far end never takes a part for the whole. If it
+   * breaks with an AppError, the request fails with that.
+   */
   body?: Readable | Buffer | 'written by the caller';
   /** Until the answer's head is there. */
   headDeadlineMs: number;
@@ -136,7 +139,11 @@ function startStream(session: ClientHttp2Session, request: RunnerRequest): Clien
  * the part that it has for the whole file.
  */
 function pipeBody(body: Readable, stream: ClientHttp2Stream): void {
-  const cancel = () => stream.destroy(new Error('the body was cut off'));
+  const cancel = () => {
+    const { errored } = body;
+    stream.destroy(errored instanceof AppError ? errored : new Error('the body was cut off'));
+  };
+  if (body.destroyed && !body.readableEnded) return cancel();
   body.pipe(stream);
   body.once('error', cancel);
   body.once('close', () => {

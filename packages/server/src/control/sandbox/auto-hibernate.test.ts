@@ -45,7 +45,7 @@ test('files, a shell, a terminal and a port resume it, a look at its record does
   await once(server, 'listening');
   t.after(() => server.close());
   harness.runner.ports.set(80, (server.address() as AddressInfo).port);
-  harness.runner.files.set('/a', Buffer.from('a'));
+  harness.runner.files.contents.set('/a', Buffer.from('a'));
   const open = async (what: string) => {
     const socket = new SocketClient(harness, `/v1/runs/${id}/${what}`);
     await once(socket.socket, 'open');

@@ -30,7 +30,7 @@ export interface Answer {
 export interface CallOptions {
   body?: unknown;
   /** Sent as it is instead of `body`. */
-  raw?: string | Uint8Array | ReadableStream;
+  raw?: string | Uint8Array | ReadableStream | FormData;
   headers?: Record<string, string>;
   apiKey?: string | null;
   signal?: AbortSignal;

@@ -7,6 +7,7 @@ import { rm } from 'node:fs/promises';
 import { connect } from 'node:net';
 import http2, { type Http2Server, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import { AppError } from '@coppice/contract';
+import { FakeFiles } from './fake-files.ts';
 import { FakeCaptures } from './fake-captures.ts';
 import { answer, answerError, noVm, readAll } from './fake-answers.ts';
 import { encodeFrame, FRAME, FrameDecoder, type Frame } from '../../lib/frames.ts';
@@ -55,22 +56,11 @@ export interface FakeProcess {
   send: (type: number, payload: string | Buffer) => void;
 }
 
-export interface Upload {
-  path: string;
-  mode: string | null;
-  /** Empty while it is not whole. */
-  content: Buffer;
-  receivedBytes: number;
-  /** The stream was reset before its end: nothing may be kept. */
-  isBroken: boolean;
-}
-
 export class FakeRunner implements AsyncDisposable {
   readonly socketPath: string;
   readonly vms = new Map<string, VmInfo>();
   readonly captures: FakeCaptures = new FakeCaptures(this.vms, (id, from) => this.#inherit(id, from));
-  readonly files = new Map<string, Buffer>();
-  readonly uploads: Upload[] = [];
+  readonly files = new FakeFiles();
   readonly requests: string[] = [];
   readonly ends = new Map<string, EndEvent>();
   /** Notes that were not acknowledged. */
@@ -111,8 +101,6 @@ export class FakeRunner implements AsyncDisposable {
   startsAtHead = false;
   /** Throws what a create is to be refused with before it begins. */
   onAdmission: () => void = () => undefined;
-  /** Called with the first bytes of an upload; throws what it should answer. */
-  onUpload: () => void = () => undefined;
   /** Of the spool. */
   #generation = 'fake-1';
   readonly #sessions = new Set<ServerHttp2Session>();
@@ -339,16 +327,13 @@ export class FakeRunner implements AsyncDisposable {
 
   async #answerAgent(stream: ServerHttp2Stream, { id, action, url, range }: AgentRequest): Promise<void> {
     if (!this.vms.has(id)) throw noVm(id);
-    const path = url.searchParams.get('path') ?? '';
     if (action === 'POST /agent/exec') return this.#exec(stream);
     if (action === 'POST /agent/shell') return this.#openProcess(stream, this.onShell);
     if (action === 'POST /agent/terminal') return this.#openProcess(stream, this.onTerminal);
     if (action === 'POST /agent/tunnel') return this.#tunnel(stream, Number(url.searchParams.get('port')));
-    if (action === 'PUT /agent/files') return this.#upload(stream, path, url.searchParams.get('mode'));
-    if (action === 'GET /agent/list') return answer(stream, 200, this.#list());
-    const content = this.files.get(path);
-    if (content === undefined) throw new AppError('file_not_found', `${path}: no such file`);
-    return sendFile(stream, content, { range, isHead: action.startsWith('HEAD') });
+    if (action === 'PUT /agent/files') return this.files.upload(stream, url.searchParams);
+    if (action === 'GET /agent/list') return this.files.list(stream, url.searchParams);
+    return this.files.download(stream, url.searchParams.get('path') ?? '', range);
   }
 
   async #exec(stream: ServerHttp2Stream): Promise<void> {
@@ -413,36 +398,6 @@ export class FakeRunner implements AsyncDisposable {
     stream.pipe(socket);
     socket.pipe(stream);
   }
-
-  async #upload(stream: ServerHttp2Stream, path: string, mode: string | null): Promise<void> {
-    const chunks: Buffer[] = [];
-    const upload: Upload = { path, mode, content: Buffer.alloc(0), receivedBytes: 0, isBroken: true };
-    this.uploads.push(upload);
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    stream.on('data', (chunk: Buffer) => {
-      chunks.push(chunk);
-      upload.receivedBytes += chunk.length;
-      try {
-        this.onUpload();
-      } catch (error) {
-        reject(error);
-      }
-    });
-    stream.once('end', resolve).once('close', resolve);
-    await promise;
-    if (stream.aborted || stream.rstCode !== 0) return;
-    upload.isBroken = false;
-    upload.content = Buffer.concat(chunks);
-    this.files.set(path, upload.content);
-    answer(stream, 200, { path, size: upload.content.length });
-  }
-
-  #list() {
-    const mtime = '2026-11-21T06:30:00.000Z';
-    return [...this.files].map(([path, content]) => {
-      return { name: path.split('/').at(-1), path, type: 'file', size: content.length, mode: '0644', mtime };
-    });
-  }
 }
 
 interface Request {
@@ -454,26 +409,4 @@ interface Request {
 interface AgentRequest extends Request {
   id: string;
   action: string;
-}
-
-function sendFile(
-  stream: ServerHttp2Stream,
-  content: Buffer,
-  options: { range: string | undefined; isHead: boolean },
-): void {
-  const [, from, to] = /^bytes=(\d+)-(\d+)$/.exec(options.range ?? '') ?? [];
-  const start = from === undefined ? 0 : Number(from);
-  const end = to === undefined ? content.length : Number(to) + 1;
-  if (start >= content.length && content.length > 0)
-    throw new AppError('range_not_satisfiable', 'beyond the end');
-  const part = content.subarray(start, end);
-  stream.respond(
-    {
-      ':status': from === undefined ? 200 : 206,
-      'content-length': part.length,
-      ...(from === undefined ? {} : { 'content-range': `bytes ${start}-${end - 1}/${content.length}` }),
-    },
-    { endStream: options.isHead },
-  );
-  if (!options.isHead) stream.end(part);
 }

@@ -10,7 +10,7 @@ type Answers = Record<string, Answer>;
 
 interface Operation {
   [OPTIONAL_BODY]?: boolean;
-  requestBody?: { required?: boolean };
+  requestBody?: { required?: boolean; content: Record<string, unknown> };
   responses?: Answers;
 }
 
@@ -23,6 +23,16 @@ const INPUT = 'Input';
 /** What @fastify/swagger writes where a schema has no description. */
 const NO_DESCRIPTION = 'Default Response';
 
+const FORM_TYPE = 'multipart/form-data';
+/** Fastify describes a body by one schema for all of its types, and an uploaded form is more than its bytes. */
+const FILE_FORM = {
+  schema: {
+    type: 'object',
+    properties: { file: { type: 'string', format: 'binary' } },
+    required: ['file'],
+  },
+};
+
 export function finishDocument(document: Document): Document {
   const { paths = {}, components = {} } = document as Parts;
   const refusals: Answers = {};
@@ -33,8 +43,9 @@ export function finishDocument(document: Document): Document {
 }
 
 function finishOperation(operation: Operation, refusals: Answers): void {
-  if (operation[OPTIONAL_BODY] === true && operation.requestBody !== undefined)
-    operation.requestBody.required = false;
+  const { requestBody } = operation;
+  if (requestBody !== undefined && operation[OPTIONAL_BODY] === true) requestBody.required = false;
+  if (requestBody?.content[FORM_TYPE] !== undefined) requestBody.content[FORM_TYPE] = FILE_FORM;
   delete operation[OPTIONAL_BODY];
   const answers = operation.responses ?? {};
   for (const [status, answer] of Object.entries(answers)) {

@@ -1,0 +1,139 @@
+/**
+ * The file of a `multipart/form-data` body, which is how browsers and `curl -F` upload: one part, named `file`. Its content
+ * is passed on as it comes, and ends only when the whole form was well formed: a form that is cut off, or has more parts
+ * than one, breaks the content, so that nothing of it is kept.
+ *
+ *     request ─► parser ─► part "file" ─► content ─► guest        each waits for the next one
+ */
+import type { IncomingMessage } from 'node:http';
+import { PassThrough, type Readable } from 'node:stream';
+import { Busboy, type BusboyInstance } from '@fastify/busboy';
+import { AppError } from '@coppice/contract';
+
+/** Within so many bytes the file has to begin: before it come the boundary and the part's headers. */
+const MAX_HEAD_BYTES = 64 << 10;
+const MAX_PART_HEADERS_BYTES = 16 << 10;
+/** Names that a caller chose are shown up to here. */
+const MAX_SHOWN = 60;
+/** Other encodings would store the encoded text. RFC 7578 has deprecated them. */
+const PLAIN_ENCODINGS: ReadonlySet<string> = new Set(['7bit', '8bit', 'binary']);
+
+export function isForm(contentType: string | undefined): boolean {
+  return /^multipart\/form-data\s*(;|$)/i.test(contentType ?? '');
+}
+
+export class FormFile implements Disposable {
+  readonly content: Readable;
+  readonly #content = new PassThrough();
+  readonly #request: IncomingMessage;
+  readonly #parser: BusboyInstance;
+  readonly #begun = Promise.withResolvers<void>();
+  readonly #signal: AbortSignal;
+  #headBytes = 0;
+  #hasFile = false;
+
+  /** Resolves when the file begins; AppError `invalid_request` when the form has none. The caller disposes of it. */
+  static async open(request: IncomingMessage, signal: AbortSignal): Promise<FormFile> {
+    const form = new FormFile(request, signal);
+    try {
+      await form.#begun.promise;
+      return form;
+    } catch (error) {
+      form[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  private constructor(request: IncomingMessage, signal: AbortSignal) {
+    this.content = this.#content;
+    this.#request = request;
+    this.#signal = signal;
+    this.#parser = createParser(request);
+    this.#content.on('error', (error) => this.#begun.reject(error));
+    this.#listen();
+    signal.addEventListener('abort', this.#abort);
+    request.once('close', this.#noteClose);
+    request.pipe(this.#parser);
+    request.on('data', this.#countHead);
+  }
+
+  #listen(): void {
+    const parser = this.#parser;
+    parser.on('file', (name, part, _filename, encoding) => this.#take(name, part, encoding));
+    parser.on('partsLimit', () => this.#refuse('has more than one part; send only the part "file"'));
+    parser.on('error', () => this.#refuse('is not multipart/form-data up to its closing boundary'));
+    parser.on('finish', () => this.#finish());
+  }
+
+  /** Stops reading. What the client still sends is thrown away, so that it can read its answer. */
+  [Symbol.dispose](): void {
+    this.#signal.removeEventListener('abort', this.#abort);
+    this.#request.off('close', this.#noteClose).off('data', this.#countHead);
+    this.#request.unpipe(this.#parser);
+    this.#request.resume();
+    this.#content.destroy();
+  }
+
+  #take(name: string | undefined, part: Readable, encoding: string): void {
+    part.on('error', () => this.#refuse('breaks off within the part "file"'));
+    this.#request.off('data', this.#countHead);
+    this.#hasFile = true;
+    if (name !== 'file') return this.#refuse(describeStranger(name));
+    if (!PLAIN_ENCODINGS.has(encoding))
+      return this.#refuse(
+        `the part "file" has Content-Transfer-Encoding ${show(encoding)}; send plain bytes`,
+      );
+    part.pipe(this.#content, { end: false });
+    this.#begun.resolve();
+  }
+
+  #finish(): void {
+    if (this.#hasFile) this.#content.end();
+    else this.#refuse('has no part named "file"');
+  }
+
+  #refuse(reason: string): void {
+    this.#content.destroy(new AppError('invalid_request', `body: ${reason}`));
+  }
+
+  readonly #abort = (): void => {
+    const reason: unknown = this.#signal.reason;
+    this.#content.destroy(reason instanceof Error ? reason : new Error('the upload was given up'));
+  };
+
+  readonly #noteClose = (): void => {
+    if (!this.#request.readableEnded) this.#refuse('breaks off before its end');
+  };
+
+  readonly #countHead = (chunk: Buffer): void => {
+    this.#headBytes += chunk.length;
+    if (this.#headBytes > MAX_HEAD_BYTES)
+      this.#refuse(`has no part named "file" in its first ${MAX_HEAD_BYTES >> 10} KiB`);
+  };
+}
+
+function createParser({ headers }: IncomingMessage): BusboyInstance {
+  try {
+    return new Busboy({
+      headers: { 'content-type': headers['content-type'] ?? '' },
+      limits: { parts: 1, headerSize: MAX_PART_HEADERS_BYTES },
+      // Also a part without a file name is a file: its content is streamed, not kept.
+      isPartAFile: () => true,
+    });
+  } catch (error) {
+    throw new AppError(
+      'invalid_request',
+      'Content-Type: multipart/form-data needs a boundary; most clients set it themselves',
+      { cause: error },
+    );
+  }
+}
+
+function describeStranger(name: string | undefined): string {
+  if (name === undefined) return 'has a part without a name; name it "file"';
+  return `has the unknown part ${show(name)}; send only the part "file", and path, user and mode in the query`;
+}
+
+function show(text: string): string {
+  return JSON.stringify(text.slice(0, MAX_SHOWN));
+}
