@@ -84,6 +84,33 @@ test('the mode is sent in octal', async () => {
   await assert.rejects(sandbox.upload('/a', 'x', { mode: 6.5 }), /mode/);
 });
 
+test('the owner is sent as it is given', async () => {
+  await using server = await LoopbackServer.answering(200, WRITTEN);
+  await server.sandbox().upload('/a', 'x', { user: 'app:www data' });
+  assert.equal(server.last.url, `/v1/runs/${SANDBOX_ID}/files/upload?path=%2Fa&user=app%3Awww%20data`);
+});
+
+test('a long directory is listed page by page', async () => {
+  const entry = { type: 'file', size: 1, mode: '0644', mtime: '2026-11-21T06:30:00.000Z' };
+  await using server = await LoopbackServer.start((request, response) => {
+    const query = new URL(request.url, 'http://h').searchParams;
+    const name = query.get('cursor') ?? 'a';
+    if (name === 'a') response.setHeader('link', `</v1/runs/x/files?path=%2Fd&cursor=b>; rel="next"`);
+    sendJson(response, { body: [{ ...entry, name, path: `/d/${name}` }] });
+  });
+  const sandbox = server.sandbox();
+  const names: string[] = [];
+  for await (const { name } of sandbox.listFiles('/d')) names.push(name);
+  assert.deepEqual(names, ['a', 'b']);
+  assert.deepEqual(
+    server.seen.map(({ url }) => url),
+    ['path=%2Fd', 'path=%2Fd&cursor=b'].map((query) => `/v1/runs/${SANDBOX_ID}/files?${query}`),
+  );
+  assert.equal((await sandbox.listFiles('/d', { limit: 1 })).length, 1);
+  assert.match(server.last.url, /limit=1$/);
+  assert.throws(() => sandbox.listFiles('/d', { limit: 0 }), /limit/);
+});
+
 test('content of another kind and a path that is no Unicode are refused by name', async () => {
   await using server = await startStore();
   const sandbox = server.sandbox();

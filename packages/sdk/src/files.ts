@@ -1,11 +1,15 @@
 import { MAX_BUFFERED_BYTES, collectBytes, watchUpload } from './bytes.ts';
 import type { CallOptions } from './client-options.ts';
 import { Deadline } from './deadline.ts';
+import { fetchPage, PagedList, requireLimit } from './paged-list.ts';
 import { labelOf, type CallRequest, type Transport } from './transport.ts';
 import { buildQuery, readArray, readNumber, readObject, readOptionalString, readString } from './wire.ts';
 
 /** A body of known size may take this long: slower than any link that is of use. */
 const SLOWEST_UPLOAD_BYTES_PER_SECOND = 32_768;
+
+/** The service's own default. */
+const MAX_PAGE_FILES = 1000;
 
 /** What can be written into a sandbox. Text is written as UTF-8. */
 export type FileContent = string | Uint8Array | Blob | ReadableStream<Uint8Array>;
@@ -14,6 +18,10 @@ export type FileContent = string | Uint8Array | Blob | ReadableStream<Uint8Array
 export interface UploadOptions extends CallOptions {
   /** Permissions, as a number (`0o755`) or octal text (`'755'`). Default: those of the file it replaces, else 644. */
   mode?: number | string | undefined;
+  /**
+   * Owner of the file and of directories that are created: name, uid, `name:group` or `uid:gid`. Default: the image's USER.
+   */
+  user?: string | undefined;
 }
 
 /** What was written. */
@@ -28,6 +36,12 @@ export interface UploadResult {
 export interface DownloadOptions extends CallOptions {
   /** A larger file is refused with `response_too_large`. Default 256 MiB. */
   maxBytes?: number | undefined;
+}
+
+/** How much of a directory to list. */
+export interface ListFilesOptions extends CallOptions {
+  /** At most this many in all. Default: every one. */
+  limit?: number | undefined;
 }
 
 /** One entry of a directory. */
@@ -57,7 +71,7 @@ export async function uploadFile(
   const request: CallRequest = {
     method: 'POST',
     path: `${path}/files/upload`,
-    query: buildQuery({ path: file, mode: formatMode(options.mode) }),
+    query: buildQuery({ path: file, mode: formatMode(options.mode), user: options.user }),
     headers: { 'content-type': 'application/octet-stream' },
     idempotent: true,
     signal: options.signal,
@@ -113,23 +127,26 @@ export async function downloadBytes(
   return collectBytes(stream, options.maxBytes ?? MAX_BUFFERED_BYTES);
 }
 
-export async function listDirectory(
+export function listDirectory(
   transport: Transport,
   path: string,
   directory: string,
-  options: CallOptions,
-): Promise<FileEntry[]> {
-  const answer = await transport.callJson(
-    {
-      method: 'GET',
-      path: `${path}/files`,
-      query: buildQuery({ path: directory }),
-      idempotent: true,
-      signal: options.signal,
-    },
-    (value) => readArray(value, 'the directory listing', parseFileEntry),
-  );
-  return answer.value;
+  { limit, signal }: ListFilesOptions,
+): PagedList<FileEntry> {
+  requireLimit(limit);
+  return new PagedList<FileEntry>({
+    firstQuery: buildQuery({ path: directory, limit: toFilesPage(limit) }),
+    fetchPage: (query) =>
+      fetchPage(transport, { path: `${path}/files`, query, signal }, (value) =>
+        readArray(value, 'the directory listing', parseFileEntry),
+      ),
+    limit,
+  });
+}
+
+/** How many entries to ask for at once, of `limit` in all; undefined leaves it to the service. */
+function toFilesPage(limit: number | undefined): number | undefined {
+  return limit === undefined ? undefined : Math.min(limit, MAX_PAGE_FILES);
 }
 
 function requireBytes(content: unknown): Uint8Array | Blob {

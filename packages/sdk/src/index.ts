@@ -32,7 +32,14 @@ export type {
 } from './egress.ts';
 export { CoppiceError } from './errors.ts';
 export type { ExecOptions, ExecResult } from './exec.ts';
-export type { DownloadOptions, FileContent, FileEntry, UploadOptions, UploadResult } from './files.ts';
+export type {
+  DownloadOptions,
+  FileContent,
+  FileEntry,
+  ListFilesOptions,
+  UploadOptions,
+  UploadResult,
+} from './files.ts';
 export { ForkError } from './forks.ts';
 export type { SandboxTree, SandboxTreeNode } from './forks.ts';
 export type { BuildOptions, ImageInfo, Images } from './images.ts';

@@ -10,9 +10,11 @@ import {
   type DownloadOptions,
   type FileContent,
   type FileEntry,
+  type ListFilesOptions,
   type UploadOptions,
   type UploadResult,
 } from './files.ts';
+import type { PagedList } from './paged-list.ts';
 import {
   buildPortUrl,
   createPreview,
@@ -106,8 +108,8 @@ export abstract class SandboxGuest {
   }
 
   /**
-   * Writes a file, whole or not at all; directories on the way are made. A stream is sent as it comes and is not
-   * tried again when the connection fails.
+   * Writes a file, whole or not at all. The file and the directories that are created on the way belong to the image's
+   * USER, or to `user`. A stream is sent as it comes and is not tried again when the connection fails.
    *
    * @example
    * await sandbox.upload('/workspace/run.sh', '#!/bin/sh\necho hi\n', { mode: 0o755 });
@@ -151,12 +153,12 @@ export abstract class SandboxGuest {
   }
 
   /**
-   * Lists a directory, sorted by name.
+   * Lists a directory, sorted by name: await it for all entries, or iterate.
    *
    * @example
-   * for (const entry of await sandbox.listFiles('/workspace')) console.log(entry.type, entry.path);
+   * for await (const entry of sandbox.listFiles('/workspace')) console.log(entry.type, entry.path);
    */
-  async listFiles(path: string, options: CallOptions = {}): Promise<FileEntry[]> {
+  listFiles(path: string, options: ListFilesOptions = {}): PagedList<FileEntry> {
     return listDirectory(this.#transport, this.#path, path, options);
   }
 
