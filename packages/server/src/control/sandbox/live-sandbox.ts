@@ -6,7 +6,7 @@
  *     commits       │ PATCH │   │ ended │   │   │   │               short: nobody waits behind an operation to be written down
  */
 import {
-  AppError,
+  type AppError,
   findTransition,
   isFinal,
   REQUEST_OF,
@@ -31,6 +31,7 @@ import { IdleTimer, type ExpiryReason } from './idle-timer.ts';
 import { findAgeMs, findIdleMs } from './lifetime.ts';
 import { OperationTurns } from './operation-turns.ts';
 import { buildRecord } from './record.ts';
+import { buildRefusal } from './refusal.ts';
 import type { SandboxStore } from './sandbox-store.ts';
 import { SerialQueue } from '../../lib/serial-queue.ts';
 import { enterRecordStep } from './steps.ts';
@@ -166,16 +167,9 @@ export class LiveSandbox {
     if (findTransition(this.row.status, request).outcome !== 'accept') throw this.refusal(request);
   }
 
-  refusal(what: string): AppError {
-    const state = this.isFinal ? this.row.status : (this.operations.current ?? this.row.status);
-    const reason = this.row.status_reason === null ? '' : ` (${this.row.status_reason})`;
-    const remedy =
-      state === 'hibernated'
-        ? 'resume it first, or create sandboxes with auto_hibernate'
-        : `"${what}" is not possible now`;
-    return new AppError('invalid_state', `the sandbox is ${state}${reason}; ${remedy}`, {
-      details: { status: this.row.status },
-    });
+  refusal(request: SandboxRequest): AppError {
+    const { status, status_reason } = this.row;
+    return buildRefusal(request, { status, status_reason, operation: this.operations.current });
   }
 
   /** A request has come: it does not end for idleness before the returned function is called. */

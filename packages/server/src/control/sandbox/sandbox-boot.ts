@@ -81,7 +81,7 @@ export class SandboxBoot {
       this.#vm.removeLater();
       throw endedMeanwhile(this.#live.row);
     }
-    if (transition.outcome !== 'accept') throw this.#live.refusal('started');
+    if (transition.outcome !== 'accept') throw this.#live.refusal('use');
     const { now, row } = this.#live;
     const change = {
       status: transition.to,

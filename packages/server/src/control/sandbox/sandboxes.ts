@@ -6,6 +6,7 @@ import {
   type NetworkPolicy,
   type RestoreSandboxRequest,
   type SandboxRecord,
+  type SandboxRequest,
   type SandboxTree,
 } from '@coppice/contract';
 import type { Owner } from '../accounts/organization-store.ts';
@@ -27,6 +28,7 @@ import type { LiveDrivers } from './live-drivers.ts';
 import { asksForLive, listLive } from './live-list.ts';
 import { buildChildRow, buildCreatedRow, buildRestoredRow } from './new-row.ts';
 import { buildRecord } from './record.ts';
+import { buildRefusal } from './refusal.ts';
 import { enterRecordStep } from './steps.ts';
 import type { SandboxDriver } from './sandbox-driver.ts';
 import type { SandboxFilter, SandboxStore } from './sandbox-store.ts';
@@ -210,11 +212,10 @@ export class Sandboxes {
   }
 
   /** The driver of a sandbox that is alive; `invalid_state` for one that has ended, `not_found` for no one. */
-  async getDriver(reach: Reach, id: string): Promise<SandboxDriver> {
+  async getDriver(reach: Reach, id: string, request: SandboxRequest = 'use'): Promise<SandboxDriver> {
     const driver = this.#drivers.findWithin(reach, id);
     if (driver !== undefined) return driver;
-    const { status } = await this.get(reach, id);
-    throw new AppError('invalid_state', `the sandbox is ${status}`, { details: { status } });
+    throw buildRefusal(request, await this.get(reach, id));
   }
 
   async list(filter: SandboxFilter): Promise<{ records: SandboxRecord[]; createdAt: number[] }> {

@@ -131,7 +131,7 @@ export class VmDriver {
   }
 
   async #changeEgress(egress: VmEgress, apply: (former: VmEgress) => Promise<void>): Promise<void> {
-    if (this.#state !== 'running') throw new AppError('invalid_state', `the VM is ${this.#state}`);
+    if (this.#state !== 'running') throw new AppError('invalid_state', `the sandbox is ${this.#state}`);
     this.#hooks.note({ egress: toEgressRecord(egress) });
     const former = this.#egress;
     this.#egress = egress;
@@ -175,7 +175,7 @@ export class VmDriver {
   /** The VM that runs, with its disk. Throws `invalid_state` when there is none. */
   get running(): { vm: VmHandle; chain: OverlayChain } {
     if (this.#state !== 'running' || this.#vm === undefined || this.#chain === undefined)
-      throw new AppError('invalid_state', `the VM is ${this.#state}`);
+      throw new AppError('invalid_state', `the sandbox is ${this.#state}`);
     return { vm: this.#vm, chain: this.#chain };
   }
 

@@ -108,7 +108,7 @@ export class VmRoster {
   /** Throws `invalid_state` for one that does not run. */
   getRunning(id: string): VmDriver {
     const driver = this.get(id);
-    if (driver.state !== 'running') throw new AppError('invalid_state', `the VM is ${driver.state}`);
+    if (driver.state !== 'running') throw new AppError('invalid_state', `the sandbox is ${driver.state}`);
     return driver;
   }
 
@@ -119,7 +119,7 @@ export class VmRoster {
   /** What is known of a VM that runs. */
   recordOf(driver: VmDriver): VmRecord {
     const record = findVmRecord(this.directoryOf(driver).path);
-    if (record === undefined) throw new AppError('invalid_state', `the VM is ${driver.state}`);
+    if (record === undefined) throw new AppError('invalid_state', `the sandbox is ${driver.state}`);
     return record;
   }
 
@@ -134,7 +134,7 @@ export class VmRoster {
     const joined = this.#creates.get(id);
     if (joined !== undefined) return joined;
     if (this.#options.spool.findEnd(id) !== undefined) {
-      return Promise.reject(new AppError('invalid_state', `the VM ${id} has ended`));
+      return Promise.reject(new AppError('invalid_state', `the sandbox ${id} has ended`));
     }
     const created = create();
     this.#creates.set(id, created);

@@ -16,7 +16,7 @@ export function addDeleteRun(app: App, { sandboxes }: Pick<HttpParts, 'sandboxes
       response: answers(200, DestroyResult, [401, 404, 409, 503]),
     },
     handler: async (request) => {
-      const driver = await sandboxes.getDriver(request.reach, request.params.id);
+      const driver = await sandboxes.getDriver(request.reach, request.params.id, 'destroy');
       return driver.destroy();
     },
   });

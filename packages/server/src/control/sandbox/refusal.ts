@@ -1,0 +1,60 @@
+/** What the caller reads when the state of a sandbox does not allow a request: the state, the request, and what helps. */
+import {
+  AppError,
+  isFinal,
+  type SandboxOperation,
+  type SandboxRequest,
+  type SandboxState,
+  type StatusReason,
+} from '@coppice/contract';
+
+export interface Refused {
+  status: SandboxState;
+  status_reason: StatusReason | null;
+  operation: SandboxOperation | null;
+}
+
+const CANNOT: Record<SandboxRequest, string> = {
+  use: 'its commands, files and ports cannot be reached',
+  set_timeout: 'its timeout cannot be changed',
+  set_egress: 'its network and credentials cannot be changed',
+  fork: 'it cannot be forked',
+  snapshot: 'no snapshot of it can be taken',
+  hibernate: 'it cannot be hibernated',
+  resume: 'it cannot be resumed',
+  rollback: 'it cannot be rolled back',
+  destroy: 'it cannot be destroyed',
+};
+
+export function buildRefusal(request: SandboxRequest, refused: Refused): AppError {
+  const { status } = refused;
+  return new AppError('invalid_state', describeRefusal(request, refused), { details: { status } });
+}
+
+function describeRefusal(request: SandboxRequest, { status, status_reason, operation }: Refused): string {
+  const reason = status_reason === null ? '' : ` (${status_reason})`;
+  if (isFinal(status))
+    return request === 'destroy'
+      ? `the sandbox is ${status} already${reason}`
+      : `the sandbox is ${status}${reason} and never runs again; create another one`;
+  const state = operation ?? status;
+  return `the sandbox is ${state}: ${CANNOT[request]}; ${findRemedy(request, status, operation)}`;
+}
+
+function findRemedy(
+  request: SandboxRequest,
+  status: SandboxState,
+  operation: SandboxOperation | null,
+): string {
+  if (operation === 'destroying') return 'create another one';
+  if (status === 'creating') return 'wait until its status is running';
+  if (request === 'resume')
+    return operation === 'resuming' ? 'wait until its status is running' : 'only a hibernated sandbox can be';
+  if (operation === 'hibernating')
+    return request === 'hibernate'
+      ? 'wait until its status is hibernated'
+      : 'wait until its status is hibernated, then resume it';
+  if (request === 'hibernate') return 'it is already';
+  if (request === 'use') return 'resume it first; one created with auto_hibernate resumes by itself';
+  return 'resume it first';
+}
