@@ -117,7 +117,10 @@ test('a registry that is down is a 502 that names it', async () => {
   const { api, absentRegistry } = await shared();
   const answer = await api.call('POST', '/v1/runs', { body: { image: `${absentRegistry}/app:1` } });
   assert.equal(answer.status, 502, answer.text);
-  assert.ok(answer.text.includes('registry_unavailable') && answer.text.includes(absentRegistry), answer.text);
+  assert.ok(
+    answer.text.includes('registry_unavailable') && answer.text.includes(absentRegistry),
+    answer.text,
+  );
 });
 
 test('a registry on a private address that the operator has not allowed is a 400 that says so', async () => {
@@ -139,7 +142,7 @@ test('broken JSON, wrong content types and unknown routes are answered in the sa
     [
       api.call('POST', '/v1/runs', { raw: 'image=x', headers: { 'content-type': 'text/plain' } }),
       400,
-      'invalid_request',
+      'Content-Type: must be application/json',
     ],
     [
       api.call('POST', '/v1/runs', { raw: `{"image":"${'x'.repeat(2 << 20)}"}`, headers: json }),

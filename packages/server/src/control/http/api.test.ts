@@ -170,6 +170,23 @@ test('broken JSON is answered with the position of the fault', async () => {
   assert.match(answer.body.error.message, /position 12 \(line 2, column 11\)/);
 });
 
+test('a body of another type is told the type, and an empty one is no body', async () => {
+  for (const type of [
+    'text/plain',
+    'text/plain;charset=UTF-8',
+    'application/x-www-form-urlencoded',
+    'text/html',
+  ]) {
+    const headers = { 'content-type': type };
+    const { status, body } = await harness.call('POST', '/v1/runs', { raw: '{"image":"a:1"}', headers });
+    assert.deepEqual([status, body.error.message], [400, 'Content-Type: must be application/json'], type);
+  }
+  const { id } = await harness.create();
+  const headers = { 'content-type': 'text/plain' };
+  const answer = await harness.call('PATCH', `/v1/runs/${id}`, { raw: '', headers });
+  assert.equal(answer.status, 200, JSON.stringify(answer.body));
+});
+
 test("the machine's own limit is in the message", async () => {
   harness.runner.maxVcpus = 4;
   const answer = await harness.call('POST', '/v1/runs', { body: { image, vcpus: 5 } });

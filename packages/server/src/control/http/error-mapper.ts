@@ -14,6 +14,7 @@ const MEBIBYTE = 1 << 20;
 const INTERNAL_TEXT = 'the service failed; its log has the details under the request id';
 
 export const JSON_BODY_BYTES = MEBIBYTE;
+export const NOT_JSON = 'Content-Type: must be application/json';
 
 /** Fastify's own errors that the caller can do something about. */
 const FASTIFY_ERRORS: Record<string, () => AppError> = {
@@ -22,8 +23,7 @@ const FASTIFY_ERRORS: Record<string, () => AppError> = {
       'payload_too_large',
       `body: over ${JSON_BODY_BYTES / MEBIBYTE} MiB; send large content with files/upload`,
     ),
-  FST_ERR_CTP_INVALID_MEDIA_TYPE: () =>
-    new AppError('invalid_request', 'Content-Type: must be application/json'),
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: () => new AppError('invalid_request', NOT_JSON),
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: () =>
     new AppError('invalid_request', 'Content-Length: is not the size of the body'),
   FST_ERR_BAD_URL: () => new AppError('invalid_request', 'path: is not a valid URL path'),

@@ -1,6 +1,6 @@
 /** JSON bodies, with an error that says where they break. */
 import { AppError } from '@coppice/contract';
-import { JSON_BODY_BYTES } from './error-mapper.ts';
+import { JSON_BODY_BYTES, NOT_JSON } from './error-mapper.ts';
 import type { App } from './app.ts';
 import type { HttpParts } from './parts.ts';
 
@@ -14,6 +14,11 @@ export function addJsonBody(app: App, { limits }: Pick<HttpParts, 'limits'>): vo
     void parse(request, text, (error, value) => done(error && explainBrokenJson(text, error), value));
     return undefined;
   });
+  // Fastify reads text by itself, and the schema would then miss an object. Browsers send this type with no body, too.
+  app.removeContentTypeParser('text/plain');
+  app.addContentTypeParser<string>('text/plain', options, (_request, text, done) =>
+    done(text === '' ? null : new AppError('invalid_request', NOT_JSON), undefined),
+  );
   app.addHook('preParsing', async (request, _reply, payload) => {
     // What follows the head of an upgrade is no body, and never ends.
     if (request.routeOptions.config.hasRawBody === true || request.ws) return payload;

@@ -41,7 +41,8 @@ test('a redirect to a private address is not followed, and redirects have an end
   ] as const) {
     await using server = await startServer((_, response) => void response.writeHead(307, { location }).end());
     using client = openClient({ insecureRegistries: [server.name] });
-    await assertRefused(getManifest(client, ask(`${server.name}/x:1`)), ...refusal);
+    const [code, pattern] = refusal;
+    await assertRefused(getManifest(client, ask(`${server.name}/x:1`)), code, pattern);
   }
   assert.deepEqual(secret.requests, []);
   await using loop = await startServer(
