@@ -39,17 +39,18 @@ func (d Database) Resolve(spec string) (Identity, error) {
 	return who, err
 }
 
-// ResolveOrDefault resolves the user that a request names, else the image's USER. Its errors say which of the two to change.
-func (d Database) ResolveOrDefault(requested, imageUser string) (Identity, error) {
-	if requested != "" {
-		return d.Resolve(requested)
-	}
-	who, err := d.Resolve(imageUser)
+// ImageOwner owns what is made for the image's USER in the guest whose root is given. It is root where an image names a
+// user that it does not have, or has a device for an /etc/passwd: both are for exec to report.
+func ImageOwner(root, imageUser string) Identity {
+	accounts, err := Load(root)
 	if err != nil {
-		return who, fault.New(fault.InvalidImage, "the image's USER %q cannot be used; give \"user\" in the request: %s",
-			imageUser, fault.From(err).Message)
+		return Identity{}
 	}
-	return who, nil
+	owner, err := accounts.Resolve(imageUser)
+	if err != nil {
+		return Identity{}
+	}
+	return owner
 }
 
 func (d Database) resolveUser(text string) (Identity, error) {

@@ -67,10 +67,15 @@ func TestAnUploadCanNameItsUser(t *testing.T) {
 	}
 }
 
+func TestAFileIsRootsIfTheImageDoesNotHaveItsUser(t *testing.T) {
+	dir := t.TempDir()
+	expect(t, put(newUserRoutes(t, "missing"), dir+"/new/f", nil), 200, "")
+	expectOwner(t, dir+"/new/f", 0, 0, 0o644)
+}
+
 func TestAnUnknownUserIsRefusedBeforeAnythingIsCreated(t *testing.T) {
 	dir := t.TempDir()
 	expect(t, put(newUserRoutes(t, "app"), dir+"/new/f", url.Values{"user": {"missing"}}), 400, "user:")
-	expect(t, put(newUserRoutes(t, "missing"), dir+"/new/f", nil), 400, "invalid_image")
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
 		t.Fatal(entries, err)
 	}

@@ -77,11 +77,14 @@ func (s *Service) resolveOwner(user string) (account.Identity, error) {
 	if err != nil {
 		return account.Identity{}, err
 	}
+	if user == "" {
+		return account.ImageOwner(s.root, settings.User), nil
+	}
 	accounts, err := account.Load(s.root)
 	if err != nil {
 		return account.Identity{}, fault.FromFile("cannot read the sandbox's accounts", err)
 	}
-	return accounts.ResolveOrDefault(user, settings.User)
+	return accounts.Resolve(user)
 }
 
 // noMode says that the request has none.

@@ -57,7 +57,7 @@ func (l *Launcher) Plan(place Place, settings guest.Settings, defaults map[strin
 	if err != nil {
 		return nil, fault.FromFile("cannot read the sandbox's accounts", err)
 	}
-	who, err := accounts.ResolveOrDefault(place.User, settings.User)
+	who, err := resolveUser(accounts, place, settings)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,19 @@ func (l *Launcher) Plan(place Place, settings guest.Settings, defaults map[strin
 	return &Plan{Who: who, launcher: l, directory: directory, variables: variables}, nil
 }
 
-// resolveDirectory says whose fault it is: the request's, or the image's, which the request can override.
+// resolveUser and resolveDirectory say whose fault it is: the request's, or the image's, which the request can override.
+func resolveUser(accounts account.Database, place Place, settings guest.Settings) (account.Identity, error) {
+	if place.User != "" {
+		return accounts.Resolve(place.User)
+	}
+	who, err := accounts.Resolve(settings.User)
+	if err != nil {
+		return who, fault.New(fault.InvalidImage, "the image's USER %q cannot be used; give \"user\" in the request: %s",
+			settings.User, fault.From(err).Message)
+	}
+	return who, nil
+}
+
 func resolveDirectory(place Place, settings guest.Settings) (string, error) {
 	if place.Cwd != "" {
 		if err := requireDirectory(place.Cwd); err != nil {

@@ -95,25 +95,11 @@ func (d *directories) ensure(r Request) error {
 	if d.done == wanted {
 		return nil
 	}
-	if err := rootfs.EnsureDirectories(d.root, r.Settings.Workdir, ownerOf(r.Settings.User)); err != nil {
+	if err := rootfs.EnsureDirectories(d.root, r.Settings.Workdir, account.ImageOwner("/", r.Settings.User)); err != nil {
 		return err
 	}
 	d.done = wanted
 	return nil
-}
-
-// ownerOf is root where an image names a user that it does not have, or has a device for an /etc/passwd: both are for
-// exec to report.
-func ownerOf(user string) account.Identity {
-	accounts, err := account.Load("/")
-	if err != nil {
-		return account.Identity{}
-	}
-	owner, err := accounts.Resolve(user)
-	if err != nil {
-		return account.Identity{}
-	}
-	return owner
 }
 
 func configureNetwork(r Request) error {
