@@ -1,5 +1,5 @@
 /** What is made of a sandbox while it runs: forks and snapshots. */
-import type { SandboxOperation } from '@coppice/contract';
+import type { SandboxOperation, SandboxRequest } from '@coppice/contract';
 import type { CaptureInfo, ForkedVms } from '../../lib/runner-protocol.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
 import type { SandboxEgress } from './sandbox-egress.ts';
@@ -23,7 +23,7 @@ export class SandboxCopies {
   fork<T>(work: (ask: AskForChildren) => Promise<T>): Promise<T> {
     return this.#operate('forking', () =>
       work((children) =>
-        this.#ask(async () => {
+        this.#ask('fork', async () => {
           await this.#egress.tellBeforeCopy();
           return this.#vm.fork(children);
         }),
@@ -32,7 +32,9 @@ export class SandboxCopies {
   }
 
   snapshot<T>(work: (ask: AskForCapture) => Promise<T>): Promise<T> {
-    return this.#operate('snapshotting', () => work((id) => this.#ask(() => this.#vm.snapshot(id))));
+    return this.#operate('snapshotting', () =>
+      work((id) => this.#ask('snapshot', () => this.#vm.snapshot(id))),
+    );
   }
 
   /** The sandbox is not idle meanwhile. */
@@ -48,14 +50,14 @@ export class SandboxCopies {
   }
 
   /** Tells a VM that is gone from a capture that is. */
-  async #ask<T>(call: () => Promise<T>): Promise<T> {
+  async #ask<T>(request: SandboxRequest, call: () => Promise<T>): Promise<T> {
     try {
       return await call();
     } catch (error) {
       if (!isNotFound(error)) throw error;
       if (await this.#vm.isThere()) throw captureGone(error);
       await this.#live.inTurn(() => resolveMissing(this.#live, this.#vm));
-      throw this.#live.row.status === 'running' ? error : this.#live.refusal('use');
+      throw this.#live.row.status === 'running' ? error : this.#live.refusal(request);
     }
   }
 }
