@@ -1,8 +1,31 @@
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { promisify } from 'node:util';
 import type { Api } from './fixtures/api.ts';
+import { API_KEY } from './fixtures/service.ts';
 import { NODE_IMAGE, shared } from './fixtures/shared.ts';
+
+/** POSTs a form with curl. */
+async function curl(address: string, fields: readonly string[]): Promise<{ status: number; body: unknown }> {
+  const { stdout } = await promisify(execFile)('curl', [
+    '-sS',
+    '--max-time',
+    '60',
+    '-w',
+    '\n%{http_code}',
+    '-H',
+    `Authorization: Bearer ${API_KEY}`,
+    ...fields.flatMap((field) => ['-F', field]),
+    address,
+  ]);
+  const [body = '', status] = stdout.split('\n');
+  return { status: Number(status), body: JSON.parse(body) as unknown };
+}
 
 const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex');
 
@@ -99,6 +122,108 @@ describe('files', () => {
     assert.equal(answer.status, 507, answer.text);
     assert.equal((await api.exec(small.id, 'ls -A /workspace; echo ok')).stdout, 'ok\n');
     await api.destroy(small.id);
+  });
+
+  it('reads files of the kernel to their end', async () => {
+    for (const path of [
+      '/proc/version',
+      '/sys/class/net/lo/mtu',
+      '/proc/sys/kernel/ostype',
+      '/proc/kallsyms',
+    ]) {
+      const inside = await api.exec(id, `sha256sum < ${path}`, { user: 'root' });
+      const { response, bytes } = await download(path);
+      assert.equal(response.status, 200, path);
+      assert.equal(sha256(bytes), inside.stdout.split(' ')[0], `${path}: ${bytes.length} bytes`);
+      const isShort = bytes.length < 262_144;
+      assert.equal(response.headers.get('content-length'), isShort ? String(bytes.length) : null, path);
+      const head = await api.fetch('HEAD', url('files/download', path));
+      assert.equal(head.status, 200, path);
+    }
+    const part = await download('/proc/version', { range: 'bytes=0-4' });
+    assert.deepEqual([part.response.status, new TextDecoder().decode(part.bytes)], [206, 'Linux']);
+  });
+
+  it('answers a file that fails with a 4xx and its errno, and at once', async () => {
+    const failing: [path: string, says: string][] = [
+      ['/proc/self/mem', '(EIO)'],
+      ['/proc/kmsg', '(EAGAIN)'],
+      ['/etc/passwd/below', '(ENOTDIR)'],
+      [`/tmp/${'x'.repeat(300)}`, '(ENAMETOOLONG)'],
+      ['/tmp/loop', '(ELOOP)'],
+      ['/tmp/fifo', 'pipe'],
+      ['/dev/zero', 'device'],
+    ];
+    await api.exec(id, 'cd /tmp && ln -s loop loop; mkfifo fifo');
+    for (const [path, says] of failing) {
+      const answer = await api.call('GET', url('files/download', path));
+      assert.equal(answer.status, 400, `${path}: ${answer.text}`);
+      assert.ok(answer.text.includes(says), `${path}: ${answer.text}`);
+      assert.equal((await api.fetch('HEAD', url('files/download', path))).status, 400);
+    }
+    const list = await api.call('GET', url('files', '/tmp/loop'));
+    assert.deepEqual([list.status, list.text.includes('(ELOOP)')], [400, true], list.text);
+    await api.exec(id, 'mkdir /tmp/ro && mount -t tmpfs -o ro none /tmp/ro', { user: 'root' });
+    const put = await upload('/tmp/ro/x', new Uint8Array(1));
+    assert.deepEqual([put.status, put.text.includes('(EROFS)')], [400, true], put.text);
+  });
+
+  it('does not pass off a file that shrinks while it is sent as a whole one', async () => {
+    await api.exec(id, 'head -c 200000000 /dev/zero > /tmp/shrinks');
+    const response = await api.fetch('GET', url('files/download', '/tmp/shrinks'));
+    assert.equal(response.headers.get('content-length'), '200000000');
+    await api.exec(id, 'truncate -s 1000 /tmp/shrinks');
+    await assert.rejects(response.arrayBuffer());
+  });
+
+  it('stores the file of a form that curl sends', async () => {
+    const bytes = randomBytes(5_000_000);
+    const directory = await mkdtemp(join(tmpdir(), 'coppice-form-'));
+    try {
+      const file = join(directory, 'a file.bin');
+      await writeFile(file, bytes);
+      const send = (path: string, ...fields: string[]) => curl(`${api.service.address}${path}`, fields);
+      const stored = await send(url('files/upload', '/tmp/form'), `file=@${file}`);
+      assert.deepEqual(stored, { status: 200, body: { path: '/tmp/form', size: bytes.length } });
+      assert.equal(sha256((await download('/tmp/form')).bytes), sha256(bytes));
+      const log = (await api.call('GET', `/v1/runs/${id}/audit`)).text;
+      assert.match(log, /"event":"file.upload","data":\{"path":"\/tmp\/form","size":5000000\}/u);
+      for (const fields of [['path=/tmp/x'], [`other=@${file}`], [`file=@${file}`, 'mode=755']]) {
+        const refused = await send(url('files/upload', '/tmp/none/x'), ...fields);
+        assert.equal(refused.status, 400, fields.join(' '));
+      }
+      assert.equal((await api.exec(id, 'find /tmp/none -type f 2>/dev/null | wc -l')).stdout.trim(), '0');
+    } finally {
+      await rm(directory, { recursive: true });
+    }
+  });
+
+  it('gives a file and its new directories to the user that is named', async () => {
+    await upload('/srv/owned/deep/file', new Uint8Array(1), '&user=node&mode=640');
+    await upload('/srv/owned/root', new Uint8Array(1));
+    const { stdout } = await api.exec(id, 'cd /srv/owned && stat -c "%n %U:%G %a" . deep deep/file root');
+    assert.equal(
+      stdout,
+      '. node:node 755\ndeep node:node 755\ndeep/file node:node 640\nroot root:root 644\n',
+    );
+    const unknown = await upload('/srv/x', new Uint8Array(1), '&user=nobody-here');
+    assert.deepEqual([unknown.status, unknown.text.includes('user:')], [400, true], unknown.text);
+  });
+
+  it('lists a long directory page by page', async () => {
+    await api.exec(id, 'mkdir /tmp/many && cd /tmp/many && seq -w 2500 | xargs touch', { timeout: 60 });
+    const names: string[] = [];
+    let pages = 0;
+    for (let next: string | undefined = url('files', '/tmp/many'); next !== undefined; pages += 1) {
+      const page = await api.call('GET', next);
+      names.push(...(page.body as unknown as { name: string }[]).map(({ name }) => name));
+      next = /^<([^>]*)>; rel="next"$/u.exec(page.headers.get('link') ?? '')?.[1];
+    }
+    assert.equal(pages, 3);
+    assert.deepEqual(
+      names,
+      Array.from({ length: 2500 }, (_, index) => String(index + 1).padStart(4, '0')),
+    );
   });
 
   it('refuses what cannot be met with a clear 4xx', async () => {

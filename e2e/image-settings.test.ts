@@ -22,6 +22,23 @@ test('USER is a number, a name, or either with a group', async () => {
   }
 });
 
+test('uploads belong to the USER of the image, who can change and run them', async () => {
+  const accounts: LayerEntry[] = [
+    { path: 'etc/passwd', content: 'root:x:0:0::/root:/bin/sh\napp:x:1001:1002::/home/app:/bin/sh\n' },
+  ];
+  await withImage('user-uploads', { entries: accounts, config: { User: 'app' } }, async (api, id) => {
+    const path = `/v1/runs/${id}/files/upload?path=/srv/new/tool.sh`;
+    const put = await api.call('POST', `${path}&mode=700`, { raw: '#!/bin/sh\nid -u\n' });
+    assert.equal(put.status, 200, put.text);
+    const look =
+      'stat -c "%u:%g %a" /srv/new /srv/new/tool.sh && /srv/new/tool.sh && echo more >> /srv/new/tool.sh';
+    const { stdout, stderr } = await api.exec(id, look);
+    assert.equal(stdout, '1001:1002 755\n1001:1002 700\n1001\n', stderr);
+    assert.equal((await api.call('POST', `${path}&user=0`, { raw: 'x' })).status, 200);
+    assert.equal((await api.exec(id, 'stat -c "%u:%g %a" /srv/new/tool.sh')).stdout, '0:0 700\n');
+  });
+});
+
 test("a USER that the image does not have is refused as the image's fault and can be overridden", async () => {
   await withImage('user-absent', { config: { User: 'nobody-here' } }, async (api, id) => {
     await assertRefused(api, id, {}, /USER "nobody-here".*"user".*\/etc\/passwd/u);

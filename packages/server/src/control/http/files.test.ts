@@ -53,7 +53,7 @@ test('of a form its file is stored, and the stored size is in the audit log', as
   const { body } = await postForm('/form', [['file', content]]);
   assert.deepEqual(body, { path: '/form', size: content.length });
   assert.ok(harness.runner.files.contents.get('/form')?.equals(content));
-  const log = await (await harness.fetch('GET', `${base.replace(/files$/, 'audit')}`)).text();
+  const log = await (await harness.fetch('GET', base.replace(/files$/, 'audit'))).text();
   assert.match(log.trim().split('\n').at(-1) ?? '', new RegExp(`"path":"/form","size":${content.length}`));
 });
 
