@@ -1,3 +1,4 @@
+import { validateHeaderName, validateHeaderValue } from 'node:http';
 import type { Duplex } from 'node:stream';
 
 export interface JoinedSide {
@@ -16,10 +17,18 @@ export async function joinSockets(one: JoinedSide, other: JoinedSide): Promise<v
   await Promise.all([carry(one, other.socket), carry(other, one.socket)]);
 }
 
-/** The answer after which only bytes pass. `fields`: names and values in turn. */
-export function formatSwitch(fields: readonly string[], reason = 'Switching Protocols'): string {
-  const lines = [`HTTP/1.1 101 ${reason}`];
-  for (let index = 0; index < fields.length; index += 2) lines.push(`${fields[index]}: ${fields[index + 1]}`);
+/**
+ * The answer after which only bytes pass. `fields`: names and values in turn. Throws for those that HTTP does not allow:
+ * they come from services that may be hostile, and no writer of Node's looks at them.
+ */
+export function formatSwitch(fields: readonly string[]): string {
+  const lines = ['HTTP/1.1 101 Switching Protocols'];
+  for (let index = 0; index + 1 < fields.length; index += 2) {
+    const [name = '', value = ''] = fields.slice(index, index + 2);
+    validateHeaderName(name);
+    validateHeaderValue(name, value);
+    lines.push(`${name}: ${value}`);
+  }
   return `${lines.join('\r\n')}\r\n\r\n`;
 }
 

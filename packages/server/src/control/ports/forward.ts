@@ -5,18 +5,19 @@
  *   client ──request──► head rewritten ──► connection to the port ──► service
  *          ◄─ 1xx, answer, trailers; or 101 and then bytes both ways ◄──
  */
-import {
-  request as sendRequest,
-  type ClientRequest,
-  type IncomingMessage,
-  type InformationEvent,
-  type OutgoingMessage,
-  type ServerResponse,
-} from 'node:http';
-import type { Duplex } from 'node:stream';
+import { request as sendRequest, type ClientRequest, type IncomingMessage } from 'node:http';
 import { AppError } from '@coppice/contract';
-import { formatSwitch, joinSockets } from '../../lib/join-sockets.ts';
-import { buildAnswerHead, buildRequestHead, buildTrailers, buildUpgradeHead } from './forwarded-headers.ts';
+import { buildRequestHead } from './forwarded-headers.ts';
+import {
+  addTrailers,
+  flushHead,
+  passAnswer,
+  passHint,
+  passUpgrade,
+  UnusableAnswer,
+  type Asked,
+  type UpgradeAnswer,
+} from './pass-answer.ts';
 import { PortAgent, toRequestTarget, type GuestPort } from './port-agent.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 
@@ -28,17 +29,11 @@ const CLIENT_PROBE_MS = 30_000;
 /** Sent without a body they can be sent again, so a kept connection may be tried for them. */
 const REPEATABLE = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE', 'PROPFIND', 'REPORT', 'SEARCH']);
 
-export interface Exchange {
+export interface Exchange extends Asked {
   target: GuestPort;
-  request: IncomingMessage;
-  response: ServerResponse;
   /** As the guest gets them, byte for byte. */
   path: string;
   clientAddress: string;
-  /** Under the API's origin, with the API's key; else under an origin of the port's own. */
-  ownOrigin: boolean;
-  /** What has come behind the head of a request that asks for an upgrade. */
-  upgradeHead?: Buffer | undefined;
   /** Aborted when what has no end of its own, upgrades and event streams, is to be cut off. */
   over: AbortSignal;
 }
@@ -57,7 +52,7 @@ export class PortForwarder implements Disposable {
     this.#fresh.destroy();
   }
 
-  /** Resolves when nothing passes any more; rejects, with an AppError, only while nothing has been answered. */
+  /** Resolves when nothing passes any more; rejects, with an AppError, only while nothing has been sent to the client. */
   async forward(exchange: Exchange): Promise<void> {
     exchange.request.socket.setKeepAlive(true, CLIENT_PROBE_MS);
     const { request, upgradeHead } = exchange;
@@ -83,11 +78,12 @@ export class PortForwarder implements Disposable {
       });
       return 'done';
     } catch (error) {
+      upstream.destroy();
       if (response.headersSent || response.destroyed) {
         response.destroy();
         return 'done';
       }
-      if (upstream.reusedSocket) return 'stale';
+      if (upstream.reusedSocket && !(error instanceof UnusableAnswer)) return 'stale';
       throw explain(error, exchange.target.port);
     } finally {
       endless.abort();
@@ -120,7 +116,7 @@ function sendBody(request: IncomingMessage, upstream: ClientRequest): void {
     upstream.end();
     return;
   }
-  upstream.flushHeaders();
+  flushHead(upstream);
   request.pipe(upstream, { end: false });
   request.once('end', () => {
     if (addTrailers(upstream, request.rawTrailers)) upstream.end();
@@ -131,19 +127,7 @@ function sendBody(request: IncomingMessage, upstream: ClientRequest): void {
   });
 }
 
-/** Handlers of events must not throw whatever the guest has written: nobody would catch it. */
-function passHint({ statusCode, headers }: InformationEvent, response: ServerResponse): void {
-  const { link } = headers;
-  try {
-    if (statusCode === 103 && link !== undefined) response.writeEarlyHints({ link });
-    else if (statusCode === 102) response.writeProcessing();
-  } catch (error) {
-    // Node takes fewer forms of a link than its parser lets through; an answer does without.
-    if (!(error instanceof TypeError)) response.destroy(error as Error);
-  }
-}
-
-type Answer = { message: IncomingMessage } | { message: IncomingMessage; socket: Duplex; head: Buffer };
+type Answer = { message: IncomingMessage } | UpgradeAnswer;
 
 /** Whoever waited for the head before he listened to the rest could miss the end of an answer that breaks at once. */
 function carryAnswer(
@@ -157,7 +141,7 @@ function carryAnswer(
   const carry = (answer: Answer): void => {
     isAnswered = true;
     onAnswer(answer);
-    const carried = 'socket' in answer ? sendUpgrade(exchange, answer) : sendAnswer(answer.message, exchange);
+    const carried = 'socket' in answer ? passUpgrade(exchange, answer) : passAnswer(answer.message, exchange);
     carried.then(resolve, reject);
   };
   upstream.on('information', (information) => {
@@ -184,61 +168,10 @@ function cutOff({ request, over }: Exchange, ended: AbortSignal): void {
   else over.addEventListener('abort', cut, { once: true, signal: ended });
 }
 
-async function sendAnswer(answer: IncomingMessage, { response, ownOrigin }: Exchange): Promise<void> {
-  // The guest's clock, or none.
-  response.sendDate = false;
-  response.writeHead(answer.statusCode ?? 502, answer.statusMessage, buildAnswerHead(answer, { ownOrigin }));
-  response.flushHeaders();
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  answer.pipe(response, { end: false });
-  answer.once('end', () => {
-    if (addTrailers(response, answer.rawTrailers)) response.end(resolve);
-  });
-  answer.once('error', reject);
-  answer.once('close', () => {
-    if (!answer.complete) reject(new Error('the service ended the connection in the middle of its answer'));
-  });
-  response.once('close', resolve);
-  await promise;
-}
-
-/** False, and the message is broken off, when Node would not write them. */
-function addTrailers(message: OutgoingMessage, rawTrailers: readonly string[]): boolean {
-  try {
-    if (rawTrailers.length > 0) message.addTrailers(buildTrailers(rawTrailers));
-    return true;
-  } catch (error) {
-    message.destroy(error as Error);
-    return false;
-  }
-}
-
-type Upgraded = Extract<Answer, { socket: Duplex }>;
-
-/** Resolves when both sides are closed. */
-async function sendUpgrade(
-  { request, upgradeHead }: Exchange,
-  { message, socket, head }: Upgraded,
-): Promise<void> {
-  if (upgradeHead === undefined) {
-    socket.destroy();
-    throw new Error('an upgrade that nobody asked for');
-  }
-  const client = request.socket;
-  if (client.destroyed) {
-    socket.destroy();
-    return;
-  }
-  client.setTimeout(0);
-  client.setNoDelay(true);
-  client.write(formatSwitch(buildUpgradeHead(message), message.statusMessage), 'latin1');
-  await joinSockets({ socket: client, head: upgradeHead }, { socket, head });
-}
-
 function explain(error: unknown, port: number): AppError {
   if (error instanceof AppError) return error;
   const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined;
-  const isBroken = typeof code === 'string' && code.startsWith('HPE_');
+  const isBroken = error instanceof UnusableAnswer || (typeof code === 'string' && code.startsWith('HPE_'));
   const what = isBroken ? 'answered with what is not HTTP' : 'ended the connection before it answered';
   return new AppError('port_unreachable', `the service on port ${port} in the sandbox ${what}`, {
     cause: error,

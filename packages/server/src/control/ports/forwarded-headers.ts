@@ -3,7 +3,7 @@
  * (RFC 9110, 7.6.1) goes, and so does what is between the client and this service. All as flat lists of names and values,
  * the form of `rawHeaders`.
  */
-import type { IncomingMessage } from 'node:http';
+import { STATUS_CODES, type IncomingMessage } from 'node:http';
 
 export const PREVIEW_COOKIE = 'coppice_preview';
 /** Names of cookies of this service, which no guest gets and none may set. */
@@ -35,6 +35,9 @@ export interface RequestHead {
   /** The client authenticates to this service by `Authorization`: it is not the guest's. */
   isAuthorizationOurs: boolean;
 }
+
+/** RFC 9112, section 4. Node's parser lets control characters through, and its writer throws for them. */
+const REASON_PHRASE = /^[\t\x20-\x7e\x80-\xff]*$/u;
 
 type Field = [name: string, value: string];
 
@@ -69,11 +72,27 @@ export function buildRequestHead({
   ].flat();
 }
 
-/** `ownOrigin`: the answer is shown under this service's own origin, not under one of the sandbox's. */
-export function buildAnswerHead(answer: IncomingMessage, { ownOrigin }: { ownOrigin: boolean }): string[] {
+/** The phrase of a guest's status; the usual one in place of what HTTP does not allow. */
+export function readReason({ statusCode = 0, statusMessage = '' }: IncomingMessage): string {
+  return REASON_PHRASE.test(statusMessage) ? statusMessage : (STATUS_CODES[statusCode] ?? '');
+}
+
+export interface AnswerHead {
+  /** The answer is shown under this service's own origin, not under one of the sandbox's. */
+  ownOrigin: boolean;
+  /** Else it announces none. */
+  mayHaveTrailers: boolean;
+}
+
+export function buildAnswerHead(
+  answer: IncomingMessage,
+  { ownOrigin, mayHaveTrailers }: AnswerHead,
+): string[] {
   const fields = readFields(answer.rawHeaders, namedByConnection(answer.headers.connection));
+  const isDropped = (name: string): boolean =>
+    (ownOrigin && SPEAKS_FOR_ORIGIN.has(name)) || (!mayHaveTrailers && name === 'trailer');
   return fields
-    .filter(([name]) => !(ownOrigin && SPEAKS_FOR_ORIGIN.has(name.toLowerCase())))
+    .filter(([name]) => !isDropped(name.toLowerCase()))
     .flatMap(([name, value]) =>
       name.toLowerCase() === 'set-cookie' ? keepCookie(name, value) : [name, value],
     );
@@ -82,7 +101,13 @@ export function buildAnswerHead(answer: IncomingMessage, { ownOrigin }: { ownOri
 /** Of an upgrade: `Connection` and `Upgrade` are what it is about. */
 export function buildUpgradeHead(answer: IncomingMessage): string[] {
   const { upgrade = '' } = answer.headers;
-  return ['Connection', 'Upgrade', 'Upgrade', upgrade, ...buildAnswerHead(answer, { ownOrigin: true })];
+  return [
+    'Connection',
+    'Upgrade',
+    'Upgrade',
+    upgrade,
+    ...buildAnswerHead(answer, { ownOrigin: true, mayHaveTrailers: false }),
+  ];
 }
 
 /** As Node's `addTrailers` takes them. */

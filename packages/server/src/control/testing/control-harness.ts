@@ -12,7 +12,8 @@ import { insertOrganization } from '../accounts/organization-store.ts';
 import { ensureApiKey } from '../auth/api-key-store.ts';
 import { openDatabase, type Database } from '../db/database.ts';
 import { FakeRunner } from './fake-runner.ts';
-import { findPostgresBin, makeSharedDatabase } from './test-postgres.ts';
+import { spawnControl, type SpawnedControl } from './spawn-control.ts';
+import { findPostgresBin, makeDatabase, makeSharedDatabase } from './test-postgres.ts';
 
 export { findPostgresBin } from './test-postgres.ts';
 
@@ -49,6 +50,8 @@ export class ControlHarness implements AsyncDisposable {
   readonly #limits: Partial<ControlLimits>;
   readonly #postgres: HarnessPostgres;
   control: Control | undefined;
+  /** In place of `control`, where a test watches the process. */
+  spawned: SpawnedControl | undefined;
 
   constructor(directory: string, postgres: HarnessPostgres, limits: Partial<ControlLimits>) {
     this.directory = directory;
@@ -85,9 +88,18 @@ export class ControlHarness implements AsyncDisposable {
     return this.control;
   }
 
+  /** `http://host:port` of the control that runs. */
+  get address(): string {
+    const address = this.control?.address ?? this.spawned?.address;
+    if (address === undefined) throw new Error('no control runs');
+    return address;
+  }
+
   async stopControl(): Promise<void> {
     await this.control?.[Symbol.asyncDispose]();
     this.control = undefined;
+    await this.spawned?.[Symbol.asyncDispose]();
+    this.spawned = undefined;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -98,7 +110,7 @@ export class ControlHarness implements AsyncDisposable {
 
   async fetch(method: string, path: string, options: CallOptions = {}): Promise<Response> {
     const { apiKey = API_KEY, body, raw, headers = {}, signal } = options;
-    return fetch(`${this.control?.address}${path}`, {
+    return fetch(`${this.address}${path}`, {
       method,
       headers: {
         ...(apiKey === null ? {} : { authorization: `Bearer ${apiKey}` }),
@@ -182,6 +194,19 @@ export async function startHarnessWith(change: Partial<ControlConfig>): Promise<
   await harness.startControl(change);
   await waitFor('healthz', async () => (await harness.call('GET', '/healthz')).status === 200);
   return harness;
+}
+
+/** The same, with control in a process of its own: an exception that ends it does not end the test. */
+export async function startSpawnedHarness(
+  limits: Partial<ControlLimits> = {},
+): Promise<ControlHarness & { spawned: SpawnedControl }> {
+  // Not a PostgreSQL of its own, which a control that is killed leaves behind.
+  const harness = await prepareOn(await makeDatabase(), limits);
+  await harness.runner.start();
+  const spawned = await spawnControl(harness.config);
+  harness.spawned = spawned;
+  await waitFor('healthz', async () => (await harness.call('GET', '/healthz')).status === 200);
+  return Object.assign(harness, { spawned });
 }
 
 /** The same, with nothing started. */

@@ -22,7 +22,7 @@ export class SocketClient<Message = Record<string, unknown>> {
   constructor(harness: ControlHarness, path: string, options: { key?: string | null } = {}) {
     const { key = API_KEY } = options;
     const headers = key === null ? {} : { authorization: `Bearer ${key}` };
-    const url = `${harness.control?.address.replace('http', 'ws')}${path}`;
+    const url = `${harness.address.replace('http', 'ws')}${path}`;
     this.socket = new WebSocket(url, { headers, handshakeTimeout: TIMEOUT_MS });
     const closed = Promise.withResolvers<Closing>();
     this.closed = closed.promise;

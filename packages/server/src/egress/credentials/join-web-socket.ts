@@ -26,8 +26,9 @@ export async function joinWebSocket(options: WebSocketOptions): Promise<void> {
   };
   signal.addEventListener('abort', cut, { once: true });
   try {
+    const head = formatSwitch(selectUpgradeHeaders(message.rawHeaders, traces));
     response.detachSocket(guest.socket);
-    guest.socket.write(formatSwitch(selectUpgradeHeaders(message.rawHeaders, traces)), 'latin1');
+    guest.socket.write(head, 'latin1');
     await joinSockets({ ...guest, onData: onMove }, { ...service, onData: onMove });
   } finally {
     signal.removeEventListener('abort', cut);
