@@ -6,6 +6,7 @@ import type { ErrorBody } from '@coppice/contract';
 import { finished } from 'node:stream/promises';
 import type { FastifyReply } from 'fastify';
 import { destroyWhenStalled } from './destroy-when-stalled.ts';
+import { beginRawAnswer } from './raw-answer.ts';
 
 const KEEP_ALIVE_MS = 15_000;
 /** Longest time that a client takes nothing of an answer. */
@@ -25,10 +26,7 @@ export class DelayedJson {
 
   /** Sends status 200. From here on an error can only break the answer off. */
   begin(): void {
-    this.#reply.hijack();
-    const { raw } = this.#reply;
-    raw.on('error', () => undefined);
-    raw.writeHead(200, { ...toHeaders(this.#reply), 'content-type': 'application/json; charset=utf-8' });
+    const raw = beginRawAnswer(this.#reply, 200, { 'content-type': 'application/json; charset=utf-8' });
     raw.flushHeaders();
     this.#timer = setInterval(() => raw.write(' '), KEEP_ALIVE_MS);
     raw.once('close', () => clearInterval(this.#timer));
@@ -52,12 +50,4 @@ export class DelayedJson {
     const { raw } = this.#reply;
     raw.write(JSON.stringify(body), () => raw.destroy());
   }
-}
-
-/** Headers that hooks have set, for an answer that is written without Fastify. */
-export function toHeaders(reply: FastifyReply): Record<string, string | number | string[]> {
-  const headers: Record<string, string | number | string[]> = {};
-  for (const [name, value] of Object.entries(reply.getHeaders()))
-    if (value !== undefined) headers[name] = value;
-  return headers;
 }

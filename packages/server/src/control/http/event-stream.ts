@@ -4,7 +4,7 @@
  */
 import { once } from 'node:events';
 import type { FastifyReply } from 'fastify';
-import { toHeaders } from './delayed-json.ts';
+import { beginRawAnswer } from './raw-answer.ts';
 
 const KEEP_ALIVE_MS = 15_000;
 /** What may wait for a slow reader before events that can be spared are left out. */
@@ -26,10 +26,7 @@ export class EventStream {
   /** Sends status 200. From here on an error can only be the last event. */
   constructor(reply: FastifyReply) {
     this.#reply = reply;
-    reply.hijack();
-    const { raw } = reply;
-    raw.on('error', (error) => reply.log.debug({ err: error }, 'an event stream broke'));
-    raw.writeHead(200, { ...toHeaders(reply), ...HEADERS });
+    const raw = beginRawAnswer(reply, 200, HEADERS);
     raw.flushHeaders();
     this.#timer = setInterval(() => this.#keepAlive(), KEEP_ALIVE_MS);
     raw.once('close', () => {

@@ -1,7 +1,7 @@
 import type { OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import type { FastifyReply } from 'fastify';
-import { toHeaders } from './delayed-json.ts';
 import { destroyWhenStalled } from './destroy-when-stalled.ts';
+import { beginRawAnswer } from './raw-answer.ts';
 
 export interface BodyOptions {
   status: number;
@@ -19,10 +19,8 @@ export async function sendBody(
   { status, headers, stallMs }: BodyOptions,
   write: (raw: ServerResponse) => Promise<void>,
 ): Promise<void> {
-  reply.hijack();
-  const { raw } = reply;
+  const raw = beginRawAnswer(reply, status, headers);
   using _stall = destroyWhenStalled(raw, stallMs);
-  raw.writeHead(status, { ...toHeaders(reply), ...headers });
   raw.flushHeaders();
   try {
     await write(raw);

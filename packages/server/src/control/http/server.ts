@@ -9,11 +9,12 @@ import { newId } from '../../lib/new-id.ts';
 import type { TlsPair } from '../../lib/tls/tls-pair.ts';
 import type { Reach } from '../accounts/reach.ts';
 import { addAccountRoutes } from './account/account-routes.ts';
+import { answerError } from './answer-error.ts';
 import type { App } from './app.ts';
 import { authenticate, type AuthenticationParts } from './authenticate.ts';
 import { addHealthz } from './endpoints/healthz.ts';
 import { addPreviewOrigin } from './endpoints/preview-origin.ts';
-import { answerError, buildErrorBody, JSON_BODY_BYTES } from './error-mapper.ts';
+import { buildErrorBody, JSON_BODY_BYTES } from './error-mapper.ts';
 import { addExposure, TlsServers } from './exposure.ts';
 import { addJsonBody } from './json-body.ts';
 import { checkKeyAccess, requireKeyAccess } from './key-access.ts';
@@ -52,7 +53,7 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
     return503OnClosing: false,
     http: { headersTimeout: HEADERS_DEADLINE_MS },
     ...(tls === undefined ? {} : { serverFactory: tls.create }),
-    frameworkErrors: (error, request, reply) => void answerError(error, request, reply),
+    frameworkErrors: answerError,
     clientErrorHandler: answerBrokenHttp,
   }).withTypeProvider<ZodTypeProvider>();
   app.setValidatorCompiler(({ schema, httpPart }) => buildValidator(schema as z.ZodType, httpPart));

@@ -48,8 +48,6 @@ export async function addAccountRoutes(app: App, parts: HttpParts): Promise<void
     assertJson(request);
     parts.assertServing();
   });
-  // It names a scheme, and browsers have none for cookies.
-  app.addHook('onSend', async (_request, reply) => void reply.removeHeader('www-authenticate'));
   addSignUp(app, parts);
   addSignIn(app, parts);
   await app.register(async (signedIn: App) => addSignedIn(signedIn, parts));

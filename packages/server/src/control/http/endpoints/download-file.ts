@@ -9,9 +9,9 @@ import type { AuditNote } from '../../audit/audit-chain.ts';
 import type { RunnerAnswer } from '../../placement/runner-connection.ts';
 import { answers, CONTENT } from '../answers.ts';
 import type { App } from '../app.ts';
-import { toHeaders } from '../delayed-json.ts';
 import { SandboxParams } from '../params.ts';
 import type { HttpParts } from '../parts.ts';
+import { beginRawAnswer } from '../raw-answer.ts';
 import { sendBody } from '../send-body.ts';
 
 const RAW = { description: 'The content', content: { 'application/octet-stream': { schema: CONTENT } } };
@@ -83,8 +83,7 @@ async function noteDownload({ stream }: RunnerAnswer, append: () => Promise<unkn
 
 function sendHead(reply: FastifyReply, { stream, status }: RunnerAnswer, { headers }: Head): void {
   stream.close(http2.constants.NGHTTP2_CANCEL);
-  reply.hijack();
-  reply.raw.writeHead(status, { ...toHeaders(reply), ...headers }).end();
+  beginRawAnswer(reply, status, headers).end();
 }
 
 interface Head {

@@ -5,8 +5,8 @@ import type { FastifyReply } from 'fastify';
 import { toMonth } from '../../billing/month.ts';
 import { answers } from '../answers.ts';
 import type { App } from '../app.ts';
-import { toHeaders } from '../delayed-json.ts';
 import type { HttpParts } from '../parts.ts';
+import { beginRawAnswer } from '../raw-answer.ts';
 
 export function addGetStatement(
   app: App,
@@ -51,14 +51,12 @@ function cutPage(reply: FastifyReply, statement: Statement, limit: number): Stat
 async function sendCsv(reply: FastifyReply, parts: AsyncGenerator<string>): Promise<FastifyReply> {
   const head = await parts.next();
   const first = await parts.next();
-  reply.hijack();
-  const { raw, log } = reply;
-  raw.writeHead(200, { ...toHeaders(reply), 'content-type': 'text/csv; charset=utf-8' });
+  const raw = beginRawAnswer(reply, 200, { 'content-type': 'text/csv; charset=utf-8' });
   try {
     await pipeline(Readable.from(join([head, first], parts)), raw);
   } catch (error) {
     // Broken off, so that nobody takes it for the whole month.
-    log.warn({ err: error }, 'a statement was cut off');
+    reply.log.warn({ err: error }, 'a statement was cut off');
     raw.destroy();
   }
   return reply;
