@@ -97,7 +97,7 @@ const BAD: [
   ['an unknown route', 'GET', '/nothing', {}, 404, 'not_found'],
   ['an unknown method', 'PUT', '/v1/runs', { body: {} }, 404, 'not_found'],
   ['an unknown sandbox', 'GET', '/v1/runs/run00', {}, 404, 'not_found'],
-  ['NUL in an id', 'GET', '/v1/runs/%00', {}, 404, 'not_found'],
+  ['NUL in an id', 'GET', '/v1/runs/%00', {}, 400, 'invalid_request'],
   ['a broken escape in the path', 'GET', '/v1/runs/%zz', {}, 400, 'invalid_request'],
   ['broken JSON', 'POST', '/v1/runs', { raw: '{"image": x}', headers: json }, 400, 'invalid_request'],
   ['JSON that ends early', 'POST', '/v1/runs', { raw: '{"image": ', headers: json }, 400, 'invalid_request'],

@@ -1,6 +1,6 @@
 /** The public API: Fastify, its hooks in the order that they run, and the endpoints. */
 import type { Socket } from 'node:net';
-import { AppError, invalidRequest } from '@coppice/contract';
+import { AppError } from '@coppice/contract';
 import Fastify, { LogController, type FastifyBaseLogger } from 'fastify';
 import { serializerCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { Logger } from 'pino';
@@ -24,6 +24,7 @@ import { addProxiedMethods, buildRewrite } from './proxied-route.ts';
 import { limitRate } from './rate-limit.ts';
 import { addRequestLog, readRequestId } from './request-log.ts';
 import { addV1Routes } from './v1-routes.ts';
+import { buildValidator } from './validator.ts';
 import { addWebSockets } from './web-socket-peer.ts';
 
 /** For a request's head to arrive. Bodies have no common limit: uploads are long. */
@@ -122,23 +123,6 @@ function addNotFound(app: App, parts: AuthenticationParts & Pick<HttpParts, 'rat
     }
     throw new AppError('not_found', `there is no ${request.method} ${path.slice(0, 100)}; see /openapi.json`);
   });
-}
-
-const PART_NAMES: Record<string, string> = {
-  body: 'body',
-  querystring: 'query',
-  params: 'path',
-  headers: 'header',
-};
-
-function buildValidator(schema: z.ZodType, httpPart: string | undefined) {
-  const where = PART_NAMES[httpPart ?? 'body'] ?? 'request';
-  return (input: unknown) => {
-    const result = schema.safeParse(input);
-    return result.success
-      ? { value: result.data }
-      : { error: invalidRequest(result.error, { where, input }) };
-  };
 }
 
 /** What is not even HTTP: there is no request to answer, only a socket. */

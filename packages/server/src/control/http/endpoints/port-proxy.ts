@@ -1,4 +1,3 @@
-import { invalidRequest } from '@coppice/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { CONTENT } from '../answers.ts';
 import type { App } from '../app.ts';
@@ -6,6 +5,7 @@ import { endOf } from '../end-with-key.ts';
 import { PortParams } from '../params.ts';
 import type { HttpParts } from '../parts.ts';
 import { guestPath, PROXIED_METHODS, toExchange, unreachable } from '../proxied-route.ts';
+import { parsePart } from '../validator.ts';
 
 type Parts = Pick<HttpParts, 'sandboxes' | 'forwarder' | 'openRequests'>;
 
@@ -13,7 +13,8 @@ type Parts = Pick<HttpParts, 'sandboxes' | 'forwarder' | 'openRequests'>;
 export function addPortProxy(app: App, { sandboxes, forwarder, openRequests }: Parts): void {
   const serve = async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
     const { organizationId, reach } = request;
-    const { id, port } = readParams(request.params);
+    // Fastify would check them only after the hook.
+    const { id, port } = parsePart(PortParams, { where: 'path', input: request.params });
     const driver = await sandboxes.getDriver(reach, id);
     const exchange = {
       ...toExchange(request, reply),
@@ -46,11 +47,4 @@ export function addPortProxy(app: App, { sandboxes, forwarder, openRequests }: P
   });
   const others = PROXIED_METHODS.filter((method) => method !== 'GET');
   app.route({ ...common, method: others, schema: { hide: true } });
-}
-
-/** Fastify would check them only after the hook. */
-function readParams(input: unknown): { id: string; port: string } {
-  const params = PortParams.safeParse(input);
-  if (params.success) return params.data;
-  throw invalidRequest(params.error, { where: 'path', input });
 }
