@@ -40,6 +40,15 @@ test('credentials are stored, replaced, listed by registry and deleted, and no a
   assert.deepEqual([again.status, again.body.error.code], [404, 'not_found']);
 });
 
+test('a registry may have a name as long as names of hosts are', async () => {
+  const call = await addCaller();
+  const name = `${'a'.repeat(60)}.${'b'.repeat(60)}.registry.test:5000`;
+  const path = `/v1/registries/${encodeURIComponent(name)}`;
+  assert.equal((await call('PUT', path, { body: LOGIN })).status, 200);
+  assert.equal((await call('GET', '/v1/registries')).body[0].registry, name);
+  assert.equal((await call('DELETE', path)).status, 204);
+});
+
 test('what cannot be used is refused by its field, without showing what was sent', async () => {
   const call = await addCaller();
   const refused: [path: string, body: unknown, message: RegExp][] = [

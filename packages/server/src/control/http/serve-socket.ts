@@ -3,6 +3,7 @@ import { AppError } from '@coppice/contract';
 import type { WebSocket } from '@fastify/websocket';
 import type { FastifyRequest } from 'fastify';
 import { endOf } from './end-with-key.ts';
+import { logError, toAppError } from './error-mapper.ts';
 import type { HttpParts } from './parts.ts';
 import { buildErrorFrame } from './stream-error.ts';
 import { CLOSE, closeCodeOf, WebSocketPeer } from './web-socket-peer.ts';
@@ -24,7 +25,11 @@ export interface ServeSocket {
 
 /** The idle timer waits for as long as `run` takes. */
 export function serveSocket(socket: WebSocket, options: ServeSocket): void {
-  void serve(new WebSocketPeer(socket), options);
+  // Only what fails while a failure is told ends here, and with it this socket and nothing else.
+  serve(new WebSocketPeer(socket), options).catch((error: unknown) => {
+    logError(toAppError(error), options.request);
+    socket.terminate();
+  });
 }
 
 async function serve(peer: WebSocketPeer, { request, id, parts, run }: ServeSocket): Promise<void> {

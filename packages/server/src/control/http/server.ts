@@ -30,6 +30,8 @@ import { addWebSockets } from './web-socket-peer.ts';
 /** For a request's head to arrive. Bodies have no common limit: uploads are long. */
 const HEADERS_DEADLINE_MS = 30_000;
 const KEEP_ALIVE_MS = 75_000;
+/** No limit of its own: a head holds 16 KiB, and how long a parameter may be is for its schema to say. */
+const MAX_PARAM_LENGTH = 16_384;
 
 export interface Server {
   app: App;
@@ -47,6 +49,7 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
     genReqId: (request) => readRequestId(request.headers['x-request-id'], newRequestId),
     bodyLimit: JSON_BODY_BYTES,
     requestTimeout: 0,
+    routerOptions: { maxParamLength: MAX_PARAM_LENGTH },
     rewriteUrl: buildRewrite(() => parts.previewOrigins),
     keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: true,

@@ -4,8 +4,10 @@
  */
 import { ERRORS, type ErrorCode } from '@coppice/contract';
 import fastifyWebSocket, { type WebSocket } from '@fastify/websocket';
+import type { FastifyRequest } from 'fastify';
 import type { ClientMessage } from '../streams/client-message.ts';
 import type { App } from './app.ts';
+import { logError, toAppError } from './error-mapper.ts';
 
 /** Of one message; input is split by clients long before that. */
 export const MAX_MESSAGE_BYTES = 1 << 20;
@@ -35,7 +37,19 @@ export function closeCodeOf(code: ErrorCode): number {
 export async function addWebSockets(app: App): Promise<void> {
   await app.register(fastifyWebSocket, {
     options: { maxPayload: MAX_MESSAGE_BYTES, perMessageDeflate: false, clientTracking: false },
+    errorHandler: handleSocketError,
   });
+}
+
+/** Frames that break the protocol, and connections that break, are the client's; `ws` closes them with the code that fits. */
+function handleSocketError(error: Error, socket: WebSocket, request: FastifyRequest): void {
+  const code: unknown = Reflect.get(error, 'code');
+  if (typeof code === 'string' && /^(?:WS_ERR_|ECONNRESET$|EPIPE$|ETIMEDOUT$)/u.test(code)) {
+    request.log.debug({ err: error }, 'a WebSocket broke');
+    return;
+  }
+  logError(toAppError(error), request);
+  socket.terminate();
 }
 
 export class WebSocketPeer {
