@@ -62,7 +62,7 @@ test('standard input, uploads and proxied requests carry every byte', async () =
   assert.equal(body.stdout, 'a\0b');
   const uploaded = await harness.call('POST', `/v1/runs/${id}/files/upload?path=/bytes`, { raw: bytes });
   assert.equal(uploaded.status, 200);
-  assert.deepEqual(harness.runner.files.get('/bytes'), bytes);
+  assert.deepEqual(harness.runner.files.contents.get('/bytes'), bytes);
   assert.deepEqual(await echo('/a%00b?c=%00', bytes), ['/a%00b?c=%00', bytes]);
 });
 

@@ -5,6 +5,7 @@ import { Agent, request as sendRequest, type IncomingMessage } from 'node:http';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { after, before, test } from 'node:test';
+import type { CreatedPreview } from '@coppice/contract';
 import fc from 'fast-check';
 import { Bystander } from '../testing/bystander.ts';
 import { API_KEY, startSpawnedHarness } from '../testing/control-harness.ts';
@@ -41,6 +42,7 @@ before(async () => {
   service.listen(0, '127.0.0.1');
   await once(service, 'listening');
   harness.runner.ports.set(PORT, (service.address() as AddressInfo).port);
+  previewed = await openPreview();
   bystander = await Bystander.open(harness);
 });
 after(async () => {
@@ -48,7 +50,32 @@ after(async () => {
   await harness[Symbol.asyncDispose]();
 });
 
+/** How the service is reached. */
+interface Way {
+  path: string;
+  headers: Record<string, string>;
+}
+
+const proxied = (): Way => ({
+  path: `/v1/runs/${id}/proxy/${PORT}/`,
+  headers: { authorization: `Bearer ${API_KEY}` },
+});
+let previewed: Way;
+
+async function openPreview(): Promise<Way> {
+  const created = await harness.call('POST', `/v1/runs/${id}/ports/${PORT}/preview`, { body: {} });
+  const { host, pathname, search } = new URL((created.body as CreatedPreview).url);
+  const { hostname, port } = new URL(harness.address);
+  const sent = sendRequest({ hostname, port, path: `${pathname}${search}`, headers: { host } });
+  sent.end();
+  const [opened] = (await once(sent, 'response')) as [IncomingMessage];
+  opened.resume();
+  const [cookie = ''] = opened.headers['set-cookie'] ?? [];
+  return { path: '/', headers: { host, cookie: cookie.split(';', 1)[0] ?? '' } };
+}
+
 interface Ask {
+  way?: Way;
   agent?: Agent;
   method: string;
   headers: Record<string, string>;
@@ -63,14 +90,14 @@ interface Seen {
 }
 
 /** Resolves when the answer has come, whole or not; rejects when none has in time. */
-async function ask({ agent, method, headers, body }: Ask): Promise<Seen | undefined> {
+async function ask({ agent, method, headers, body, way = proxied() }: Ask): Promise<Seen | undefined> {
   const { hostname, port } = new URL(harness.address);
   const sent = sendRequest({
     hostname,
     port,
     method,
-    path: `/v1/runs/${id}/proxy/${PORT}/`,
-    headers: { authorization: `Bearer ${API_KEY}`, ...headers },
+    path: way.path,
+    headers: { ...way.headers, ...headers },
     signal: AbortSignal.timeout(DEADLINE_MS),
     ...(agent === undefined ? {} : { agent }),
   });
@@ -115,9 +142,9 @@ const FORBIDDEN = /[\0-\x08\x0a-\x1f\x7f]/u;
 
 test('no answer of a guest, however broken, ends control or leaves its client without an end', async () => {
   await fc.assert(
-    fc.asyncProperty(hostileAnswer, asks, async (hostile, asked) => {
+    fc.asyncProperty(hostileAnswer, asks, fc.boolean(), async (hostile, asked, isPreview) => {
       answer = hostile;
-      const seen = await ask(asked);
+      const seen = await ask({ ...asked, way: isPreview ? previewed : proxied() });
       harness.spawned.assertRunning();
       assert.ok(seen === undefined || !FORBIDDEN.test(seen.phrase), 'a phrase that no parser takes');
     }),

@@ -58,7 +58,7 @@ export class AccountClient {
       ...(isWrite ? { body: body ?? {} } : {}),
       ...options,
       headers: {
-        origin: this.#harness.control?.address ?? '',
+        origin: this.#harness.address,
         ...(this.cookie === '' ? {} : { cookie: this.cookie }),
         ...options.headers,
       },

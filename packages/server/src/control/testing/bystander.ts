@@ -32,7 +32,7 @@ export class Bystander {
     Object.assign(runner, { onExec: command.resolve, onShell: shell.resolve });
     const answer = await harness.fetch('POST', `/v1/runs/${id}/exec/stream`, {
       apiKey,
-      body: { command: 'x' },
+      body: { command: 'x', timeout: 3600 },
     });
     const socket = new SocketClient(harness, `/v1/runs/${id}/shell`, { key: apiKey });
     await socket.send({ type: 'shell_run', id: 'a', command: 'x' });
@@ -52,7 +52,7 @@ export class Bystander {
     let seen = '';
     await waitFor('output of the other tenant', async () => {
       const { value, done } = await stream.read();
-      assert.equal(done, false, 'the stream of the other tenant ended');
+      assert.equal(done, false, `the stream of the other tenant ended: ${seen}`);
       seen += value;
       return seen.includes(event);
     });

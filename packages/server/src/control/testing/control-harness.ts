@@ -203,7 +203,7 @@ export async function startSpawnedHarness(
   // Not a PostgreSQL of its own, which a control that is killed leaves behind.
   const harness = await prepareOn(await makeDatabase(), limits);
   await harness.runner.start();
-  const spawned = await spawnControl(harness.config);
+  const spawned = await spawnControl(harness.config, (line) => harness.logLines.push(line));
   harness.spawned = spawned;
   await waitFor('healthz', async () => (await harness.call('GET', '/healthz')).status === 200);
   return Object.assign(harness, { spawned });

@@ -1,8 +1,15 @@
-/** A control that can be killed: a process of its own, with its configuration as JSON in its argument. */
+/**
+ * A control that can be killed: a process of its own, with its configuration as JSON in its argument. It writes its address
+ * in a line once it serves, and then its log.
+ */
 import pino from 'pino';
 import type { ControlConfig } from '../control-config.ts';
 import { startControl } from '../control.ts';
 
 const config = JSON.parse(process.argv[2] ?? '') as ControlConfig;
-const control = await startControl(config, pino({ level: 'silent' }));
-process.stdout.write(`${control.address}\n`);
+const lines: string[] = [];
+let write = (line: string): void => void lines.push(line);
+const control = await startControl(config, pino({ level: 'info' }, { write: (line) => write(line) }));
+write = (line) => void process.stdout.write(line);
+write(`${control.address}\n`);
+for (const line of lines) write(line);

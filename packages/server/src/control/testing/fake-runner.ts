@@ -103,6 +103,8 @@ export class FakeRunner implements AsyncDisposable {
   onAdmission: () => void = () => undefined;
   /** Of the spool. */
   #generation = 'fake-1';
+  /** Called before an agent's answer is made; true when it has answered by itself. */
+  onAgent: (id: string, stream: ServerHttp2Stream) => boolean = () => false;
   readonly #sessions = new Set<ServerHttp2Session>();
   readonly #listeners = new Set<ServerHttp2Stream>();
   #server: Http2Server | undefined;
@@ -327,6 +329,7 @@ export class FakeRunner implements AsyncDisposable {
 
   async #answerAgent(stream: ServerHttp2Stream, { id, action, url, range }: AgentRequest): Promise<void> {
     if (!this.vms.has(id)) throw noVm(id);
+    if (this.onAgent(id, stream)) return undefined;
     if (action === 'POST /agent/exec') return this.#exec(stream);
     if (action === 'POST /agent/shell') return this.#openProcess(stream, this.onShell);
     if (action === 'POST /agent/terminal') return this.#openProcess(stream, this.onTerminal);

@@ -15,8 +15,11 @@ export interface SpawnedControl extends AsyncDisposable {
   kill: () => Promise<void>;
 }
 
-/** A control in a process of its own, once it serves. */
-export async function spawnControl(config: ControlConfig): Promise<SpawnedControl> {
+/** A control in a process of its own, once it serves. `onLog` is told each line of its log. */
+export async function spawnControl(
+  config: ControlConfig,
+  onLog: (line: string) => void = () => undefined,
+): Promise<SpawnedControl> {
   const child = spawn(process.execPath, [PROGRAM, JSON.stringify(config)], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
@@ -31,9 +34,14 @@ export async function spawnControl(config: ControlConfig): Promise<SpawnedContro
     child.kill('SIGKILL');
     await exited;
   };
-  const lines = createInterface({ input: child.stdout });
+  const served = Promise.withResolvers<string>();
+  let onLine = (first: string): void => {
+    onLine = onLog;
+    served.resolve(first);
+  };
+  createInterface({ input: child.stdout }).on('line', (line) => onLine(line));
   const address = await Promise.race([
-    once(lines, 'line').then(([line]) => String(line)),
+    served.promise,
     exited.then(() => Promise.reject(new Error('the control ended before it served'))),
   ]);
   return { address, pid: child.pid ?? 0, assertRunning, kill, [Symbol.asyncDispose]: kill };
