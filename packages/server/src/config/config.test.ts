@@ -160,6 +160,28 @@ test('settings of TLS and proxies that cannot be meant are refused by their name
   for (const [environment, message] of refused) assert.throws(() => load(environment), message);
 });
 
+test('pages of any origin may use the API by default, else those that are listed, or none', () => {
+  assert.deepEqual(load({}).control.corsOrigins, ['*']);
+  const listed = 'https://app.example.com, http://localhost:3000';
+  assert.deepEqual(load({ COPPICE_CORS_ORIGINS: listed }).control.corsOrigins, [
+    'https://app.example.com',
+    'http://localhost:3000',
+  ]);
+  assert.deepEqual(load({ COPPICE_CORS_ORIGINS: '' }).control.corsOrigins, []);
+  for (const wrong of [
+    'app.example.com',
+    'https://app.example.com/',
+    'https://APP.example.com',
+    'null',
+    'ftp://a',
+  ])
+    assert.throws(
+      () => load({ COPPICE_CORS_ORIGINS: wrong }),
+      /COPPICE_CORS_ORIGINS: ".*" is no origin/u,
+      wrong,
+    );
+});
+
 test('trusted proxies are nobody by default, else addresses and ranges', () => {
   assert.deepEqual(load({}).control.trustedProxies, []);
   assert.deepEqual(load({ COPPICE_TRUSTED_PROXIES: '127.0.0.1, 2001:db8::/32,' }).control.trustedProxies, [

@@ -27,6 +27,22 @@ const AddressRanges = z.string().transform((text, context) => {
   return z.NEVER;
 });
 
+const Origins = z.string().transform((text, context) => {
+  const origins = text
+    .split(',')
+    .map((item) => item.trim())
+    .filter((item) => item !== '');
+  const wrong = origins.find((origin) => origin !== '*' && !isOrigin(origin));
+  if (wrong === undefined) return origins;
+  const message = `"${wrong}" is no origin as browsers send it, such as https://app.example.com, and not *`;
+  context.addIssue({ code: 'custom', message });
+  return z.NEVER;
+});
+
+function isOrigin(text: string): boolean {
+  return /^https?:/u.test(text) && URL.canParse(text) && new URL(text).origin === text;
+}
+
 const PREVIEW_DOMAIN = /^(?:(https?):\/\/)?([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)(?::(\d{1,5}))?$/iu;
 
 /** Under it each port of a sandbox has a name of its own, so it cannot be an address. */
@@ -58,6 +74,7 @@ export const EXPOSURE_SETTINGS = {
     .max(MAX_HSTS_SECONDS, { error: HSTS_ERROR })
     .default(0),
   COPPICE_TRUSTED_PROXIES: AddressRanges.prefault(''),
+  COPPICE_CORS_ORIGINS: Origins.prefault('*'),
   COPPICE_PREVIEW_DOMAIN: PreviewDomainText.prefault('localhost'),
 };
 
@@ -68,6 +85,7 @@ export interface ExposureConfig {
   tls: TlsPaths | undefined;
   hstsSeconds: number;
   trustedProxies: string[];
+  corsOrigins: string[];
   previewDomain: PreviewDomain;
 }
 
@@ -88,6 +106,7 @@ export function readExposure(
     tls,
     hstsSeconds,
     trustedProxies: settings.COPPICE_TRUSTED_PROXIES,
+    corsOrigins: settings.COPPICE_CORS_ORIGINS,
     previewDomain: settings.COPPICE_PREVIEW_DOMAIN,
   };
 }

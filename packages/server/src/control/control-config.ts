@@ -86,6 +86,8 @@ export interface ControlConfig {
   hstsSeconds: number;
   /** Addresses and ranges of proxies whose X-Forwarded-For is believed. */
   trustedProxies: readonly string[];
+  /** Origins whose pages may use the API, `*` for any. */
+  corsOrigins: readonly string[];
   /** Region segment of this service's API keys. */
   region: string;
   /** Where browsers see ports of sandboxes. */

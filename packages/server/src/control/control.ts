@@ -102,7 +102,7 @@ export async function startControl(config: ControlConfig, log: Logger, tls?: Tls
   );
   stack.defer(() => clearInterval(purge));
   const openRequests = new OpenRequests(limitsOf);
-  const { hstsSeconds, trustedProxies } = config;
+  const { hstsSeconds, trustedProxies, corsOrigins } = config;
   const tickets = new Tickets(masterKey);
   const server = await buildServer(
     {
@@ -126,7 +126,7 @@ export async function startControl(config: ControlConfig, log: Logger, tls?: Tls
       outputBudget: new OutputBudget(limits.execOutputTotalBytes),
       limits,
       version: config.version,
-      exposure: { tls, hstsSeconds, trustedProxies },
+      exposure: { tls, hstsSeconds, trustedProxies, corsOrigins },
       checkHealth: () => checkHealth({ databaseHealth, lease, link }),
       getAccelerator: () => link.accelerator,
     },

@@ -12,6 +12,8 @@ export interface Exposure {
   hstsSeconds: number;
   /** Addresses and ranges of proxies whose X-Forwarded-For is believed. */
   trustedProxies: readonly string[];
+  /** Origins whose pages may use the API, `*` for any. */
+  corsOrigins: readonly string[];
 }
 
 const HANDSHAKE_DEADLINE_MS = 10_000;
@@ -55,7 +57,10 @@ export class TlsServers {
 }
 
 /** First of all hooks: what later ones log and answer needs it. */
-export function addExposure(app: App, { tls, hstsSeconds, trustedProxies }: Exposure): void {
+export function addExposure(
+  app: App,
+  { tls, hstsSeconds, trustedProxies }: Omit<Exposure, 'corsOrigins'>,
+): void {
   const findClientAddress = buildClientAddress(trustedProxies);
   const isProxy = buildIsProxy(trustedProxies);
   const hasHsts = tls !== undefined && hstsSeconds > 0;

@@ -29,6 +29,11 @@ export function buildRewrite(
   };
 }
 
+/** Below the port proxy, whose path is a route's with or without a key. */
+export function isProxied({ url }: Pick<FastifyRequest, 'url'>): boolean {
+  return PROXY_PREFIX.test(url);
+}
+
 /** What of the URL is the guest's, from its first slash on, as it was sent. */
 export function guestPath(request: FastifyRequest): string {
   const url = request.originalUrl;

@@ -6,7 +6,7 @@ import { buildServer } from './server.ts';
 
 /** Text of docs/reference/openapi.json. */
 export async function renderOpenApi(version: string): Promise<string> {
-  const exposure = { hstsSeconds: 0, trustedProxies: [] };
+  const exposure = { hstsSeconds: 0, trustedProxies: [], corsOrigins: [] };
   // No request is served, so no other part is used.
   const { app } = await buildServer({ version, exposure } as unknown as HttpParts, pino({ level: 'silent' }));
   try {

@@ -1,4 +1,4 @@
-/** One line per request, with nothing secret in it: no headers, no query, no bodies, no commands, no file names. */
+/** The id that every answer carries, and one line per request, with nothing secret in it: no headers, no query, no bodies, no commands, no file names. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { App } from './app.ts';
 
@@ -13,7 +13,9 @@ export function addRequestLog(app: App): void {
   app.addHook('onResponse', async (request, reply) => {
     request.log.info(buildFields(request, reply), 'request');
   });
-  app.addHook('onRequest', async (request, { raw }) => {
+  app.addHook('onRequest', async (request, reply) => {
+    const { raw } = reply;
+    reply.header('x-request-id', request.id);
     raw.once('close', () => {
       if (!raw.writableFinished)
         request.log.info(buildTarget(request), 'the connection ended before the answer');

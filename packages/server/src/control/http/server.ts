@@ -12,6 +12,7 @@ import { addAccountRoutes } from './account/account-routes.ts';
 import { answerError } from './answer-error.ts';
 import type { App } from './app.ts';
 import { authenticate, type AuthenticationParts } from './authenticate.ts';
+import { addCrossOrigin } from './cross-origin.ts';
 import { addHealthz } from './endpoints/healthz.ts';
 import { addPreviewOrigin } from './endpoints/preview-origin.ts';
 import { buildErrorBody, JSON_BODY_BYTES } from './error-mapper.ts';
@@ -74,8 +75,10 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
   app.decorateRequest('sessionId', '');
   app.decorateRequest('role', 'member');
   addExposure(app, parts.exposure);
-  addAdmission(app, parts);
   addRequestLog(app);
+  // A page is to read also why it was not admitted.
+  await addCrossOrigin(app, parts.exposure.corsOrigins);
+  addAdmission(app, parts);
   addJsonBody(app, parts);
   await addOpenApi(app, parts.version);
   addProxiedMethods(app);
@@ -104,10 +107,9 @@ function addV1(v1: App, parts: HttpParts): void {
   addV1Routes(v1, parts);
 }
 
-/** Every answer carries its request id, and none begins once the service drains. */
+/** No request begins once the service drains. */
 function addAdmission(app: App, { openRequests }: Pick<HttpParts, 'openRequests'>): void {
   app.addHook('onRequest', async (request, reply) => {
-    reply.header('x-request-id', request.id);
     if (openRequests.isDraining) {
       reply.header('connection', 'close');
       throw new AppError('unavailable', 'the service is shutting down; try again');

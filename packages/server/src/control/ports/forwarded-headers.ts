@@ -21,12 +21,8 @@ const HOP_BY_HOP = new Set([
 const TO_SERVICE = new Set(['host', 'expect', 'forwarded', 'proxy-authorization']);
 const SET_BY_PROXY = /^x-(?:forwarded-|real-ip$)/iu;
 /** They speak for the whole origin, which is the service's: a guest may not. */
-const SPEAKS_FOR_ORIGIN = new Set([
-  'strict-transport-security',
-  'clear-site-data',
-  'alt-svc',
-  'service-worker-allowed',
-]);
+const SPEAKS_FOR_ORIGIN =
+  /^(?:strict-transport-security|clear-site-data|alt-svc|service-worker-allowed|access-control-.*)$/u;
 
 export interface RequestHead {
   request: IncomingMessage;
@@ -90,7 +86,7 @@ export function buildAnswerHead(
 ): string[] {
   const fields = readFields(answer.rawHeaders, namedByConnection(answer.headers.connection));
   const isDropped = (name: string): boolean =>
-    (ownOrigin && SPEAKS_FOR_ORIGIN.has(name)) || (!mayHaveTrailers && name === 'trailer');
+    (ownOrigin && SPEAKS_FOR_ORIGIN.test(name)) || (!mayHaveTrailers && name === 'trailer');
   return fields
     .filter(([name]) => !isDropped(name.toLowerCase()))
     .flatMap(([name, value]) =>

@@ -13,6 +13,8 @@ export interface Asked {
   response: ServerResponse;
   /** Under the API's origin, with the API's key; else under an origin of the port's own. */
   ownOrigin: boolean;
+  /** Fields of the answer's head that are not the guest's: names and values in turn. */
+  added: readonly string[];
   /** What has come behind the head of a request that asks for an upgrade. */
   upgradeHead?: Buffer | undefined;
 }
@@ -60,11 +62,12 @@ export async function passAnswer(answer: IncomingMessage, asked: Asked): Promise
  * A head that fails leaves marks in its response, such as that a 304 has no body, with which no error could be answered any
  * more. So each is written to a response without a connection first.
  */
-function passHead(answer: IncomingMessage, { response, ownOrigin }: Asked): void {
+function passHead(answer: IncomingMessage, { response, ownOrigin, added }: Asked): void {
   const { statusCode = 0 } = answer;
   if (statusCode < 200) throw new UnusableAnswer(`${statusCode} is no status that ends an exchange`);
   const phrase = readReason(answer);
-  const head = buildAnswerHead(answer, { ownOrigin, mayHaveTrailers: mayHaveTrailers(answer, response) });
+  const mayTrail = mayHaveTrailers(answer, response);
+  const head = [...buildAnswerHead(answer, { ownOrigin, mayHaveTrailers: mayTrail }), ...added];
   orUnusable(() => new ServerResponse(response.req).writeHead(statusCode, phrase, head));
   // The guest's clock, or none.
   response.sendDate = false;

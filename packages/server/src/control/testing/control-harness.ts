@@ -67,6 +67,7 @@ export class ControlHarness implements AsyncDisposable {
       listen: { host: '127.0.0.1', port: 0 },
       hstsSeconds: 0,
       trustedProxies: [],
+      corsOrigins: ['*'],
       region: 'us',
       previewDomain: { name: 'localhost' },
       dataDir: join(this.directory, 'data'),

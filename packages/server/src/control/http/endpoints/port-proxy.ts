@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { CONTENT } from '../answers.ts';
 import type { App } from '../app.ts';
+import { listCrossOriginFields } from '../cross-origin.ts';
 import { endOf } from '../end-with-key.ts';
 import { PortParams } from '../params.ts';
 import type { HttpParts } from '../parts.ts';
@@ -21,6 +22,7 @@ export function addPortProxy(app: App, { sandboxes, forwarder, openRequests }: P
       target: { id, port: Number(port) },
       path: guestPath(request),
       ownOrigin: true,
+      added: listCrossOriginFields(reply),
       over: endOf(request, openRequests),
     };
     await openRequests.stream(organizationId, () => driver.use(() => forwarder.forward(exchange)));

@@ -72,6 +72,7 @@ async function pass({ request, reply, target, parts }: Visit): Promise<FastifyRe
     target,
     path: request.originalUrl,
     ownOrigin: false,
+    added: [],
     over: endOf(request, openRequests),
   };
   await openRequests.stream(organization_id, () => driver.use(() => forwarder.forward(exchange)));
