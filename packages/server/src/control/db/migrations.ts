@@ -6,10 +6,10 @@ import { auditMigration } from './audit-migration.ts';
 import { billingMigration } from './billing-migration.ts';
 import { egressGenerationMigration } from './egress-generation-migration.ts';
 import { egressMigration } from './egress-migration.ts';
-import { rollbacksMigration } from './rollbacks-migration.ts';
 import { historyMigration } from './history-migration.ts';
-import { keyScopesMigration } from './key-scopes-migration.ts';
 import { installationMigration } from './installation-migration.ts';
+import { keyScopesMigration } from './key-scopes-migration.ts';
+import { rollbacksMigration } from './rollbacks-migration.ts';
 import { teamsMigration } from './teams-migration.ts';
 
 type Database = Kysely<unknown>;
@@ -55,10 +55,10 @@ export const MIGRATIONS: Record<string, Migration> = {
   '0008_accounts': accountsMigration,
   '0009_billing': billingMigration,
   '0010_egress': egressMigration,
-  '0013_rollbacks': rollbacksMigration,
-  '0012_key_scopes': keyScopesMigration,
-  '0014_history': historyMigration,
   '0011_installation': installationMigration,
+  '0012_key_scopes': keyScopesMigration,
+  '0013_rollbacks': rollbacksMigration,
+  '0014_history': historyMigration,
   '0015_egress_generation': egressGenerationMigration,
 };
 

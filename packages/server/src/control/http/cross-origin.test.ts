@@ -23,7 +23,7 @@ let service: Server;
 
 before(async () => {
   harness = await startHarness();
-  harness.runner.files.set('/a', Buffer.from('hello'));
+  harness.runner.files.contents.set('/a', Buffer.from('hello'));
   ({ id } = await harness.create());
   service = createServer((request, response) => {
     asked.push(`${request.method} ${request.url}`);

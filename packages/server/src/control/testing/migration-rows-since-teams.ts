@@ -257,10 +257,10 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0008_accounts': ACCOUNTS,
   '0009_billing': BILLING,
   '0010_egress': EGRESS,
-  '0013_rollbacks': ROLLBACKS,
-  '0012_key_scopes': KEY_SCOPES,
-  '0014_history': {},
   // The id of the database is no row that is kept.
   '0011_installation': {},
+  '0012_key_scopes': KEY_SCOPES,
+  '0013_rollbacks': ROLLBACKS,
+  '0014_history': {},
   '0015_egress_generation': EGRESS_GENERATION,
 };
