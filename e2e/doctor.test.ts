@@ -79,7 +79,7 @@ function findRow(report: Report, name: string): Report['checks'][number] {
 describe('coppice doctor on a host without KVM', () => {
   it('fails where the settings insist on it, with the reason', async () => {
     const [program, ...args] = [...withoutKvm().command, process.execPath, CLI];
-    const { code, report } = await runDoctor([program!, args], { COPPICE_ACCELERATOR: 'kvm' });
+    const { code, report } = await runDoctor([program, args], { COPPICE_ACCELERATOR: 'kvm' });
     const row = findRow(report, 'accelerator');
     assert.match(
       row.detail,

@@ -71,7 +71,7 @@ export class Accelerators implements AsyncDisposable {
     return this.#choice;
   }
 
-  /** Why VMs of this accelerator cannot be started here now; undefined if they can. Emulation always can, unless it must not. */
+  /** Why VMs of this accelerator cannot be started here now; undefined if they can. Emulated ones can unless KVM is insisted on. */
   findRefusal(accelerator: Accelerator): string | undefined {
     const { mode } = this.#options;
     if (accelerator === 'tcg')
