@@ -21,7 +21,8 @@ const UNDER_SYSTEMD = [
   'sh',
 ];
 const ROOT = `/var/tmp/coppice-two-root-${LANE}`;
-const START_TIMEOUT_MS = 240_000;
+/** Both prepare the image and boot a template for it. */
+const START_TIMEOUT_MS = 480_000;
 const COMMAND_TIMEOUT_MS = 180_000;
 /** As the first sandbox that the service shows: its template is there. */
 const IMAGE = { image: 'coppice/base:1', timeout: 0 };

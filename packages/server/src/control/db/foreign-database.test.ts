@@ -110,16 +110,20 @@ test('a server that does not know the service is one that is away', async () => 
   await using harness = await startHarness({}, 'own');
   const client = new pg.Client({ ...harness.connection, database: 'postgres' });
   await client.connect();
-  await waitFor('the rename', async () => {
-    await breakConnections(harness.connection, 'all');
-    return client.query('ALTER DATABASE coppice RENAME TO elsewhere').then(
+  // Else control would be connected again before the rename, which needs a database without connections.
+  await client.query('ALTER DATABASE coppice ALLOW_CONNECTIONS false');
+  await breakConnections(harness.connection, 'all');
+  const rename = () => client.query('ALTER DATABASE coppice RENAME TO elsewhere');
+  await waitFor('the end of all connections', () =>
+    rename().then(
       () => true,
       () => false,
-    );
-  });
+    ),
+  );
   for (const path of ['/v1/runs', '/healthz'])
     assert.equal((await harness.call('GET', path)).status, 503, path);
   await client.query('ALTER DATABASE elsewhere RENAME TO coppice');
+  await client.query('ALTER DATABASE coppice ALLOW_CONNECTIONS true');
   await client.end();
   await waitFor('health', async () => (await harness.call('GET', '/healthz')).status === 200, LOSS_MS);
 });
