@@ -145,21 +145,22 @@ test('a hibernation whose files are gone says so, is not given up, and can be de
 });
 
 test('while it is being hibernated a use and a fork are refused, a resume and a destroy wait', async () => {
-  const { id } = await harness.create();
+  const [{ id }, { id: other }] = await Promise.all([harness.create(), harness.create()]);
   const gate = Promise.withResolvers<void>();
   harness.runner.captures.onHibernate = () => gate.promise;
-  const hibernating = post(id, 'hibernate');
-  await harness.waitForRecord(id, (record) => record.operation === 'hibernating');
+  const hibernating = [post(id, 'hibernate'), post(other, 'hibernate')];
+  for (const each of [id, other])
+    await harness.waitForRecord(each, (record) => record.operation === 'hibernating');
   assert.match((await exec(id)).body.error.message, /the sandbox is hibernating/);
   for (const what of ['fork', 'snapshot', 'hibernate'])
     assert.equal((await post(id, what)).status, 409, what);
   const resuming = post(id, 'resume');
-  const destroying = harness.call('DELETE', `/v1/runs/${id}`);
+  const destroying = harness.call('DELETE', `/v1/runs/${other}`);
   gate.resolve();
-  assert.equal((await hibernating).status, 200);
+  for (const answer of await Promise.all(hibernating)) assert.equal(answer.status, 200);
   assert.equal((await resuming).body.status, 'running');
   assert.equal((await destroying).status, 200);
-  assert.equal(await statusOf(id), 'destroyed');
+  assert.equal(await statusOf(other), 'destroyed');
 });
 
 test('while it is being resumed a use waits and is served', async () => {

@@ -81,7 +81,8 @@ class Assembly implements Disposable {
   }
 
   async #answer([, path, body]: unknown[]): Promise<unknown> {
-    this.order.push(String(path));
+    // After a slow answer the clock is read again.
+    if (path !== '/ping' || this.order.at(-1) !== path) this.order.push(String(path));
     if (path === '/resume') this.told.push(body);
     return {};
   }

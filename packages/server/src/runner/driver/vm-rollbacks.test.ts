@@ -21,7 +21,7 @@ const ask = (rollback: number, capture: number): RollbackVm => ({
 
 const BINDINGS = {
   machines: { find: () => ({ key: 'm' }) },
-  accelerator: 'tcg',
+  accelerators: { findRefusal: (accelerator: string) => (accelerator === 'tcg' ? undefined : 'no KVM') },
   hasNetwork: false,
   tscKhz: 1,
 } as unknown as CaptureBindings;

@@ -116,14 +116,8 @@ const AGENT_CODES = new Set<ErrorCode>([
 ]);
 
 async function readRefusal(upstream: http2.ClientHttp2Stream, status: number): Promise<AppError> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  for await (const chunk of upstream as AsyncIterable<Buffer>) {
-    size += chunk.length;
-    if (size > ERROR_BODY_LIMIT_BYTES) break;
-    chunks.push(chunk);
-  }
-  const body = parseRefusal(Buffer.concat(chunks).toString('utf8'));
+  // An agent may break off here, too, or send more than it has announced: then it has given no reason.
+  const body = parseRefusal(await readText(upstream).catch(() => ''));
   if (body === undefined || !AGENT_CODES.has(body.code)) {
     return new AppError(
       'guest_unreachable',
@@ -131,6 +125,17 @@ async function readRefusal(upstream: http2.ClientHttp2Stream, status: number): P
     );
   }
   return new AppError(body.code, body.message.slice(0, 1000));
+}
+
+async function readText(upstream: http2.ClientHttp2Stream): Promise<string> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of upstream as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > ERROR_BODY_LIMIT_BYTES) break;
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
 }
 
 function parseRefusal(text: string): { code: ErrorCode; message: string } | undefined {
