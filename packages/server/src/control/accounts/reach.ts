@@ -1,13 +1,16 @@
-/** What a caller may see of an organization's sandboxes, and of what comes of them. Everything that finds one takes it. */
+/**
+ * What a key sees of an organization's sandboxes, with their snapshots, logs and costs. Every function that finds one
+ * takes a `Reach`.
+ */
 import { sql, type RawBuilder } from 'kysely';
 
 export interface Reach {
   readonly organizationId: string;
-  /** Only what is this team's; null: what is every team's. */
+  /** The one team whose sandboxes it sees; null for all teams. */
   readonly onlyTeamId: string | null;
 }
 
-/** What has an owner; a sandbox's row, for example. */
+/** A row that belongs to a team, such as a sandbox's. */
 export interface Owned {
   organization_id: string;
   team_id: string;
@@ -20,7 +23,7 @@ export function isWithin(
   return organization_id === organizationId && (onlyTeamId === null || team_id === onlyTeamId);
 }
 
-/** The same in SQL, of a table or an alias that has both columns. */
+/** The same in SQL, for a table or an alias with both columns. */
 export function isWithinSql({ organizationId, onlyTeamId }: Reach, table: string): RawBuilder<boolean> {
   const ofOrganization = sql`${sql.ref(`${table}.organization_id`)} = ${organizationId}`;
   if (onlyTeamId === null) return sql<boolean>`(${ofOrganization})`;

@@ -49,7 +49,7 @@ export class Teams {
     return this.get(teamId);
   }
 
-  /** Only what is one team's, by its id or its name; `not_found` for one that is out of reach. */
+  /** The part of a reach that is one team's, by the team's id or name; `not_found` for a team out of reach. */
   async narrow(reach: Reach, team: string): Promise<Reach> {
     const { organizationId, onlyTeamId } = reach;
     const rows = await this.#db

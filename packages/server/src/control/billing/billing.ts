@@ -26,7 +26,7 @@ export class Billing {
     this.#parts = parts;
   }
 
-  /** With credit only for who sees the whole organization, whose it is. */
+  /** Credit belongs to the organization: it is shown only to keys that see all of it. */
   async usage(reach: Reach): Promise<UsageRecord> {
     const { credit, db, clock } = this.#parts;
     if (reach.onlyTeamId !== null) {

@@ -6,7 +6,7 @@ import { addConsumption, showConsumption } from './consumption.ts';
 import type { Balance } from './credit.ts';
 import type { BillableRow } from './stretch.ts';
 
-/** What was used by sandboxes that have ended, and those that have not. */
+/** What the sandboxes used that have ended, and those that have not. */
 export interface UsedAccount {
   endedSandboxes: number;
   ended: Consumption;

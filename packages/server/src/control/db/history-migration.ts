@@ -1,4 +1,4 @@
-/** The history without creates that never ran, and what lists of a family read by. */
+/** The history without creates that never ran, and the indexes that history and lineage read. */
 import { sql, type Kysely } from 'kysely';
 import type { Migration } from 'kysely/migration';
 
@@ -12,7 +12,7 @@ export const historyMigration: Migration = {
   },
 };
 
-/** Their callers were told that the create failed, although it was written down for a moment that they ran. */
+/** The caller was told that the create failed, although the record said for a moment that the sandbox runs. */
 async function clearUnstarted(db: Database): Promise<void> {
   await sql`
     UPDATE sandboxes SET create_ms = NULL

@@ -1,4 +1,4 @@
-/** Keys that only read, or only see their team; and what lists and usage of one team read. */
+/** Limits of keys, and the sums and the index that lists and usage of one team read. */
 import { sql, type Kysely } from 'kysely';
 import type { Migration } from 'kysely/migration';
 
@@ -12,7 +12,7 @@ export const keyScopesMigration: Migration = {
   },
 };
 
-/** A key that there is may do all that it could. */
+/** Existing keys stay without limits. */
 async function addKeyLimits(db: Database): Promise<void> {
   await sql`
     ALTER TABLE api_keys

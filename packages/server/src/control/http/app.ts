@@ -23,7 +23,7 @@ declare module 'fastify' {
     isUnlimited?: boolean;
     /** What may stand for the `Authorization` header, in the query: browsers cannot send headers with a WebSocket. */
     credentialInQuery?: 'ticket' | 'ticket or key';
-    /** Below /v1, where every route has it: what the key must allow. */
+    /** What a route below /v1 needs of the key. Every one declares it. */
     access?: KeyAccess;
     /** Below /account/organizations/{organization}: who may use it. */
     audience?: Audience;
@@ -35,7 +35,7 @@ declare module 'fastify' {
     teamId: string;
     apiKeyId: string;
     keyScope: KeyScope;
-    /** What of the organization its key may see: nothing outside /v1. */
+    /** What of the organization its key sees; unset outside /v1. */
     reach: Reach;
     /** Aborted when the API key that it came with is good no longer; null where none counts. */
     keyEnd: AbortSignal | null;

@@ -9,7 +9,7 @@ import { destroyWhenStalled } from './destroy-when-stalled.ts';
 import { beginRawAnswer } from './raw-answer.ts';
 
 const KEEP_ALIVE_MS = 15_000;
-/** Longest time that a client takes nothing of an answer. */
+/** Longest time without a byte of the answer leaving. */
 const STALL_MS = 120_000;
 
 export class DelayedJson {
@@ -32,7 +32,7 @@ export class DelayedJson {
     raw.once('close', () => clearInterval(this.#timer));
   }
 
-  /** Resolves when the answer has left this process, or its client has left: until then it takes memory here. */
+  /** Resolves when the answer has left this process, which holds it until then, or when the client has left. */
   async end(value: unknown): Promise<void> {
     clearInterval(this.#timer);
     const { raw, log } = this.#reply;

@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 
-/** Breaks an answer off when its client takes nothing for so long, until it is disposed. */
+/** Until it is disposed, breaks the answer off when no byte of it leaves for `stallMs`. */
 export function destroyWhenStalled(raw: ServerResponse, stallMs: number): Disposable {
   const { socket } = raw;
   const stalled = (): void => void raw.destroy();

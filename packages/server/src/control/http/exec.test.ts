@@ -111,6 +111,27 @@ test('a client that leaves does not stop the command', async () => {
   );
 });
 
+test('clients that leave give back their places among the open requests', async () => {
+  let command: FakeCommand | undefined;
+  harness.runner.onExec = (started) => (command = started);
+  const expires = async () => (await harness.call('GET', `/v1/runs/${id}`)).body.expires_at as string | null;
+  for (let left = 0; left < 6; left += 1) {
+    const abort = new AbortController();
+    const body = { command: 'x' };
+    const call = harness.fetch('POST', `/v1/runs/${id}/exec`, { body, signal: abort.signal });
+    assert.equal((await call).status, 200);
+    const isLogged = () =>
+      harness.logLines.filter((line) => line.includes('the connection ended before')).length;
+    const before = isLogged();
+    abort.abort();
+    await waitFor('the log to say so', () => isLogged() > before);
+    command?.exit(0);
+    await waitFor('the end of its use', async () => (await expires()) !== null);
+  }
+  harness.runner.onExec = (started) => started.exit(0);
+  assert.equal((await exec({ command: 'x' })).status, 200);
+});
+
 test('a sandbox that is lost in the middle breaks the answer off after an error object', async () => {
   harness.runner.onExec = (command) => {
     command.stdout('begun');

@@ -1,6 +1,6 @@
 /**
- * What keys of each kind may do, on every route of the API. The routes come from its description; a route that changes
- * something is expected to refuse a key that only reads, whatever it says of itself.
+ * What keys of each kind may do, on every route of the API. The routes come from its description. A route that changes
+ * something is expected to refuse a key with the scope `read`, whatever the route declares.
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -167,7 +167,7 @@ test('a ticket is worth no more than what its key may do', async () => {
   await limit({ team_id: owner.teamId });
 });
 
-test('a route that does not say what it needs keeps the service from starting, and would be refused', async () => {
+test('a route that does not declare what it needs keeps the service from starting, and is refused', async () => {
   const build = (): App => Fastify().withTypeProvider<ZodTypeProvider>();
   const silent = build();
   await assert.rejects(async () => {
@@ -176,7 +176,7 @@ test('a route that does not say what it needs keeps the service from starting, a
       v1.get('/v1/new', async () => 'served');
     });
     await silent.ready();
-  }, /GET \/v1\/new does not say what a key needs/u);
+  }, /GET \/v1\/new does not declare what it needs of a key/u);
   const unchecked = build();
   unchecked.decorateRequest('keyScope', 'read');
   unchecked.addHook('onRequest', async (request) => checkKeyAccess(request));

@@ -1,13 +1,13 @@
 /**
- * What the key of a request must allow, in one place. Every route below `/v1` says in its `access` what it needs; one that
- * does not say it keeps the service from starting, and would be refused:
+ * What a request needs of its key, checked in one place. Every route below `/v1` declares it in `access`; a route without
+ * a declaration keeps the service from starting, and is refused:
  *
- *     access          it                                            key: read   full   team_only
- *     read            answers what is kept, changes nothing              yes    yes    its team's
- *     full            changes something, or runs in a guest              403    yes    its team's
+ *     access          the route                                     key: read   full   team_only
+ *     read            returns what is stored, changes nothing            yes    yes    of its team
+ *     full            changes something, or runs in a guest              403    yes    of its team
  *     organization    changes what all teams use                         403    yes    403
  *
- * Which sandboxes a key sees is decided where they are found: everything that finds one takes the request's `reach`.
+ * Which sandboxes a key sees is decided where they are found: every function that finds one takes the request's `reach`.
  */
 import { AppError, ErrorAnswer } from '@coppice/contract';
 import type { FastifyRequest } from 'fastify';
@@ -20,7 +20,7 @@ export function requireKeyAccess(v1: App): void {
   v1.addHook('onRoute', ({ url, method, config, schema }) => {
     const access = config?.access;
     if (access === undefined)
-      throw new Error(`${String(method)} ${url} does not say what a key needs for it`);
+      throw new Error(`${String(method)} ${url} does not declare what it needs of a key`);
     if (access !== 'read') describeRefusal(schema);
   });
 }
@@ -30,11 +30,14 @@ export function checkKeyAccess({ routeOptions, keyScope, reach }: FastifyRequest
   const { access = 'organization' } = routeOptions.config;
   if (access === 'read') return;
   if (keyScope !== 'full')
-    throw new AppError('forbidden', 'the API key has the scope "read", this takes one with the scope "full"');
+    throw new AppError(
+      'forbidden',
+      'the API key has the scope "read"; use a key with the scope "full" for this',
+    );
   if (access === 'organization' && reach.onlyTeamId !== null)
     throw new AppError(
       'forbidden',
-      'the API key is limited to its team (team_only), this is shared by all teams; use a key that is not',
+      'the API key is limited to its team (team_only), and all teams share this; use a key without team_only',
     );
 }
 

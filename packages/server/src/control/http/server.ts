@@ -68,7 +68,7 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
   app.decorateRequest('teamId', '');
   app.decorateRequest('apiKeyId', '');
   app.decorateRequest('keyScope', 'read');
-  // Fastify shares no object between requests: whoever used it outside /v1 would find none.
+  // Fastify refuses to share an object between requests. Outside /v1 there is none, and using it fails.
   app.decorateRequest('reach', null as unknown as Reach);
   app.decorateRequest('keyEnd', null);
   app.decorateRequest('userId', '');

@@ -5,7 +5,7 @@ import type { PreviewTable } from '../db/tables.ts';
 
 export type PreviewRow = PreviewTable;
 
-/** With what became of its key, and what that may do; null for a preview that has none. */
+/** With the ends and the limits of its key; null for a preview without one. */
 export interface FoundPreview extends PreviewRow {
   key_revoked_at: number | null;
   key_expires_at: number | null;

@@ -1,10 +1,10 @@
-/** Values by id, and by their organization: what is listed for one organization does not cost more for what others have. */
+/** Values by id, and by their organization: a list of one organization does not cost more when others have more. */
 export class ByOrganization<T> {
   readonly #all = new Map<string, T>();
   /** No group is empty. */
   readonly #groups = new Map<string, Map<string, T>>();
 
-  /** In the place of the value that has the id, which is of the same organization. */
+  /** Replaces the value with this id, which belongs to the same organization. */
   set(organizationId: string, id: string, value: T): void {
     this.#all.set(id, value);
     const group = this.#groups.get(organizationId);

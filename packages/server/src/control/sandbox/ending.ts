@@ -20,7 +20,7 @@ type Used = Pick<SandboxRow, 'cpu_ms' | 'mem_peak_bytes' | 'uptime_ms'>;
 export type EndUpdate = SandboxUpdate & Used;
 type Billed = Pick<SandboxRow, 'status' | 'billed_ms' | 'hibernated_ms'>;
 
-/** Callers were told that the create failed, even if it was written down that the sandbox runs. */
+/** The caller was told that the create failed, even if the record said for a moment that the sandbox runs. */
 const CREATE_FAILED: ReadonlySet<StatusReason> = new Set(['create_failed', 'control_restarted']);
 
 export function buildEnding(row: SandboxRow, ending: Ending): EndUpdate {

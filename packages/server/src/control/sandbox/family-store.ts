@@ -26,8 +26,8 @@ export class FamilyStore {
   async findTree(reach: Reach, id: string): Promise<SandboxTree | undefined> {
     const rootId = await this.#findRoot(reach, id);
     if (rootId === undefined) return undefined;
-    // PostgreSQL computes no more of the recursion than `nearest` reads, and sorts only those. LATERAL keeps the order: a
-    // generation after the other, the children of each in the order of the index.
+    // PostgreSQL evaluates no more of the recursion than `nearest` reads, and only that is sorted. LATERAL keeps the order:
+    // one generation after the other, the children of each sandbox in the order of the index.
     const { rows } = await sql<Node>`
       WITH RECURSIVE family AS (
         SELECT id, status, parent_id, created_at, ended_at FROM sandboxes WHERE id = ${rootId}

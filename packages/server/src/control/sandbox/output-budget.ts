@@ -5,13 +5,14 @@
  *     total 512 MiB ─┬─ floors 256 MiB   64 KiB of each stream, reserved before the command starts
  *                    └─ growth 256 MiB   in blocks of 64 KiB, as the output comes, up to the limit of a stream
  *
- * In each half an organization may hold no more than is still free. Alone it gets at most a half of the half; beside n
- * greedy ones a share of 1/(n+2) is left for the next, so that none can use it up. Where growth is refused the output is cut
- * and says so. Where a floor is refused the command is not started: no answer is empty for what other organizations do.
+ * In each half an organization may hold no more than is still free: at most half of it alone, and after n greedy
+ * organizations, which hold 1/(n+1) each, the next one still finds 1/(n+1) free and may take half of that. When growth is
+ * refused, the output is cut and the answer says so. When a floor is refused, the command does not start. So no answer is
+ * empty because of what other organizations run.
  *
- * Arithmetic: floors have room for 256 MiB / (2 × 64 KiB) = 2048 commands, an organization alone for 1024. The default limit
- * of 256 open requests holds 32 MiB of floors: it is reached first until seven organizations are at it. A limit that
- * the operator sets higher is bounded by the floors.
+ * Arithmetic: floors have room for 256 MiB / (2 × 64 KiB) = 2048 commands, 1024 of one organization that is alone. 256 open
+ * requests, the default limit of an organization, take 32 MiB of floors: seven organizations can be at their limit at once
+ * and an eighth still starts commands. Floors also bound a limit that the operator sets higher.
  */
 import { AppError } from '@coppice/contract';
 import { BLOCK_BYTES, OutputCapture } from './output-capture.ts';
@@ -31,14 +32,14 @@ export class OutputBudget {
 
   constructor(totalBytes: number) {
     const half = Math.floor(totalBytes / 2);
-    // Two organizations with one command each.
+    // Less would refuse the first commands of a second organization.
     if (half < 4 * COMMAND_FLOOR_BYTES)
       throw new RangeError(`${totalBytes} bytes have no room for the floors of two organizations' commands`);
     this.#floors = new FairPool(half);
     this.#growth = new FairPool(half);
   }
 
-  /** Commands of one organization at once whose floors fit while no other has any. */
+  /** How many commands an organization can have at once while no other has any. */
   get commandsOfOne(): number {
     return Math.floor(this.#floors.totalBytes / 2 / COMMAND_FLOOR_BYTES);
   }
@@ -71,7 +72,7 @@ export class OutputBudget {
   }
 }
 
-/** Bytes that organizations share: each may hold as many as are free. */
+/** Bytes that organizations share: each may hold at most as many as are free. */
 export class FairPool {
   readonly totalBytes: number;
   #freeBytes: number;

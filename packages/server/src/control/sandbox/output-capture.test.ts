@@ -38,7 +38,7 @@ test('whatever the pieces, what is kept is the beginning, whole characters, and 
   );
 });
 
-test('the first block needs nobody; beyond it what is kept is as many blocks as there are, and all are given back', () => {
+test('the first block is always available, further ones while there are any, and all are given back', () => {
   const sizes = fc.array(fc.integer({ min: 0, max: 3 * BLOCK_BYTES }), { maxLength: 8 });
   fc.assert(
     fc.property(sizes, fc.nat({ max: 5 }), (pieces, blocks) => {

@@ -1,10 +1,10 @@
-/** Output of one stream of a command, kept up to a limit, in blocks of memory of which the first is granted. */
+/** Output of one stream of a command, kept up to a limit, in blocks of memory. The first block is always available. */
 
 export const BLOCK_BYTES = 64 << 10;
 
 /** Blocks beyond the first. */
 export interface BlockSource {
-  /** False when there is none to have now. */
+  /** False when none is available now. */
   take(): boolean;
   give(): void;
 }
@@ -26,7 +26,7 @@ export class OutputCapture implements Disposable {
     return this.#isTruncated;
   }
 
-  /** After a first piece that did not fit nothing more is kept: what is kept is the beginning. */
+  /** Keeps the beginning of the stream: nothing more after the first piece that does not fit. */
   push(bytes: Buffer): void {
     if (this.#isTruncated) return;
     let rest = bytes.subarray(0, this.#maxBytes - this.#size);
@@ -57,7 +57,7 @@ export class OutputCapture implements Disposable {
     this.#isTruncated = true;
   }
 
-  /** The block that the next byte goes into; undefined when there is no other to have. */
+  /** The block that the next byte goes into; undefined when no further one is available. */
   #findRoom(): Buffer | undefined {
     if (this.#size < this.#blocks.length * BLOCK_BYTES) return this.#blocks.at(-1);
     if (this.#blocks.length > 0 && !this.#source.take()) return undefined;

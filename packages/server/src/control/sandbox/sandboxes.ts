@@ -160,7 +160,7 @@ export class Sandboxes {
     { rollbackId, snapshot }: { rollbackId: string; snapshot: SnapshotRow },
   ): Promise<SandboxRecord> {
     const driver = await this.getDriver(reach, id);
-    // Through ancestors of other teams, too: what is put back is the caller's own.
+    // An ancestor in between may be another team's: the sandbox and the snapshot are within reach.
     const family = { ...reach, onlyTeamId: null };
     const isOfFamily = await this.#parts.family.isOrDescends(family, id, snapshot.run_id);
     if (!isOfFamily || !isSameShape(driver.row, snapshot)) throw notOfIts(snapshot);

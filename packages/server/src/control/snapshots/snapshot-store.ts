@@ -119,7 +119,7 @@ export class SnapshotStore {
   }
 }
 
-/** A snapshot is of the team of its sandbox. */
+/** A snapshot belongs to the team of its sandbox. */
 function isOfReach({ organizationId, onlyTeamId }: Reach): RawBuilder<boolean> {
   if (onlyTeamId === null) return sql<boolean>`organization_id = ${organizationId}`;
   return sql<boolean>`(organization_id = ${organizationId} AND EXISTS (

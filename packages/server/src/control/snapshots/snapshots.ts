@@ -71,7 +71,7 @@ export class Snapshots {
     );
   }
 
-  /** Throws `not_found` when there is no such snapshot within reach: it is of the team of its sandbox. */
+  /** Throws `not_found` when there is no such snapshot within reach. */
   async get(reach: Reach, id: string): Promise<SnapshotRow> {
     const row = await this.#store.find(reach, id);
     if (row?.status === 'ready') return row;

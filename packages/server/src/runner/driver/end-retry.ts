@@ -16,7 +16,7 @@ export class EndRetry {
     this.#log = log;
   }
 
-  /** After a failed attempt, whoever asked for it. Only the latest `attempt` is waiting. */
+  /** To be called after every failed attempt. Only the latest `attempt` waits. */
   schedule(error: unknown, attempt: () => void): void {
     this.#failures += 1;
     const delayMs = Math.min(MAX_DELAY_MS, FIRST_DELAY_MS * 2 ** (this.#failures - 1));

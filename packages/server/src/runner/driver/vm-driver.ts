@@ -318,7 +318,7 @@ export class VmDriver {
   end(reason: EndReason): Promise<VmEnd> {
     this.#ending ??= this.#endAs(reason).catch((error: unknown) => {
       this.#ending = undefined;
-      // A retry that fails comes here again, and is logged there.
+      // A retry that fails comes here again and is logged by `schedule`.
       this.#endRetry.schedule(error, () => void this.end(reason).catch(() => undefined));
       throw error;
     });

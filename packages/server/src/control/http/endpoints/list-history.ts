@@ -18,7 +18,8 @@ export function addListHistory(app: App, { billing }: Pick<HttpParts, 'billing'>
       operationId: 'listHistory',
       summary: 'List sandboxes that have ended, with what they used and cost, newest end first',
       description:
-        'Without creates that never ran, whose records `GET /v1/runs/{id}` still answers. The next page is in the header `Link: <…>; rel="next"`.',
+        'Without creates that never ran, whose records `GET /v1/runs/{id}` still answers. The next page is in the ' +
+        'header `Link: <…>; rel="next"`.',
       querystring: ListHistoryQuery,
       response: answers(200, z.array(HistoryRecord), [400, 401, 429, 503]),
     },
