@@ -45,13 +45,8 @@ export function isUnanswered(error: unknown): error is AppError {
 /** For what has been taken back: it may be asked for again, whatever became of it. */
 export function takenBack(error: unknown, what: string): unknown {
   if (!(error instanceof AppError) || error.code !== 'outcome_unknown') return error;
-  return new AppError(
-    'unavailable',
-    `the runner of this machine gave no answer, and ${what} was given up; try again`,
-    {
-      cause: error,
-    },
-  );
+  const message = `the runner of this machine gave no answer, and ${what} was given up; try again`;
+  return new AppError('unavailable', message, { cause: error });
 }
 
 /** What a guest may be blamed for. Its agent cannot make the service answer 401 or 429. */

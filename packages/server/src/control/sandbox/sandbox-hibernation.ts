@@ -61,7 +61,7 @@ export class SandboxHibernation {
     try {
       await this.#waking;
     } catch (error) {
-      if (this.#live.row.status !== 'running') throw error;
+      if (this.#live.row.status !== 'running') throw isUnanswered(error) ? notResumed(error) : error;
     }
   }
 
@@ -105,4 +105,11 @@ export class SandboxHibernation {
     });
     if (this.#live.row.status !== 'hibernated') throw error;
   }
+}
+
+/** Told to whoever would use the sandbox: whether it comes to run or not, nothing of the use was begun. */
+function notResumed(cause: unknown): AppError {
+  return new AppError('unavailable', 'the sandbox is hibernated and was not resumed in time; try again', {
+    cause,
+  });
 }
