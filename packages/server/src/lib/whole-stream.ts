@@ -8,5 +8,5 @@ import http2, { type ClientHttp2Stream } from 'node:http2';
 export function watchEnd(stream: ClientHttp2Stream): () => boolean {
   // The stream forgets its session when it is destroyed.
   const { session } = stream;
-  return () => stream.rstCode === http2.constants.NGHTTP2_NO_ERROR && session?.destroyed !== true;
+  return () => (stream.rstCode ?? 0) === http2.constants.NGHTTP2_NO_ERROR && session?.destroyed !== true;
 }

@@ -3,6 +3,7 @@ import { StringDecoder } from 'node:string_decoder';
 import type { ClientHttp2Stream } from 'node:http2';
 import http2 from 'node:http2';
 import { AppError } from '@coppice/contract';
+import { watchEnd } from '../../lib/whole-stream.ts';
 
 export interface ReadLimits {
   maxBytes: number;
@@ -22,16 +23,14 @@ export async function readBounded(stream: ClientHttp2Stream, limits: ReadLimits)
   return Buffer.concat(chunks);
 }
 
-/**
- * The chunks of a body. Node ends the loop quietly when the far end resets the stream with CANCEL, and when it ends the whole
- * session without an error, so both are checked: a part is never taken for the whole. Leaving the loop early resets the stream.
- */
+/** The chunks of a body; a part is never taken for the whole. Leaving the loop early resets the stream. */
 async function* readChunks(stream: ClientHttp2Stream, deadlineMs: number): AsyncGenerator<Buffer> {
   const late = new AppError('guest_unreachable', `the answer did not end within ${deadlineMs} ms`);
   const timer = setTimeout(() => stream.destroy(late), deadlineMs);
+  const isWhole = watchEnd(stream);
   try {
     for await (const chunk of stream) yield chunk as Buffer;
-    if (isCut(stream)) throw new AppError('guest_unreachable', 'the answer was cut off');
+    if (!isWhole()) throw new AppError('guest_unreachable', 'the answer was cut off');
   } catch (error) {
     throw error instanceof AppError
       ? error
@@ -73,12 +72,4 @@ export async function* readLines(stream: ClientHttp2Stream, limits: LineLimits):
     limits.signal?.removeEventListener('abort', abort);
     if (!stream.closed) stream.close(http2.constants.NGHTTP2_CANCEL);
   }
-}
-
-function isCut(stream: ClientHttp2Stream): boolean {
-  return (
-    stream.aborted ||
-    stream.readableAborted ||
-    (stream.rstCode !== undefined && stream.rstCode !== http2.constants.NGHTTP2_NO_ERROR)
-  );
 }
