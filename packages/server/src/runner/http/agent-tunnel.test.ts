@@ -38,7 +38,11 @@ async function listen(
 }
 
 /** What control gets through the tunnel from an agent that does what it likes. */
-async function ask(agent: Agent, onData: () => void = () => undefined): Promise<Received> {
+async function ask(
+  agent: Agent,
+  onData: () => void = () => undefined,
+  head: http2.OutgoingHttpHeaders = { ':path': '/' },
+): Promise<Received> {
   await using undo = new AsyncDisposableStack();
   let guest: http2.ClientHttp2Session | undefined = undefined;
   guest = await listen((stream) => agent(stream, guest), undo);
@@ -50,7 +54,7 @@ async function ask(agent: Agent, onData: () => void = () => undefined): Promise<
       respondError(stream, error instanceof AppError ? error : new AppError('internal', String(error))),
     );
   }, undo);
-  const stream = control.request({ ':path': '/' });
+  const stream = control.request(head);
   stream.once('data', onData);
   return await receive(stream);
 }
@@ -62,7 +66,10 @@ async function receive(stream: http2.ClientHttp2Stream): Promise<Received> {
   const endsByItself = watchEnd(stream);
   stream.on('response', (head) => (headers = head));
   stream.on('data', (chunk: Buffer) => chunks.push(chunk));
-  stream.on('end', () => (hasEnded = endsByItself()));
+  stream.on('end', () => {
+    hasEnded = endsByItself();
+    stream.end();
+  });
   stream.on('error', () => undefined);
   await new Promise((resolve) => stream.once('close', resolve));
   return {
@@ -107,6 +114,16 @@ test('an answer without a length arrives whole', async () => {
   });
   assert.deepEqual({ status, size: body.length, isWhole }, { status: 200, size: PART.length, isWhole: true });
   assert.equal(headers['content-length'], undefined);
+});
+
+test('an answer that ends while its request is open is whole', { timeout: 10_000 }, async () => {
+  // As Go's server does when a handler returns before it has read the body.
+  const agent: Agent = (stream) => {
+    stream.respond({ ':status': 200 });
+    stream.end(PART, () => stream.close(http2.constants.NGHTTP2_NO_ERROR));
+  };
+  const { body, isWhole } = await ask(agent, undefined, { ':path': '/', ':method': 'POST' });
+  assert.deepEqual({ size: body.length, isWhole }, { size: PART.length, isWhole: true });
 });
 
 test('an agent that breaks off before its answer is unreachable', async () => {
