@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
+import { EventEmitter, once } from 'node:events';
 import http2 from 'node:http2';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
@@ -37,15 +37,18 @@ async function listen(
   return session;
 }
 
-/** What control gets through the tunnel from an agent that does what it likes. */
-async function ask(
+/** A request of control to an agent that does what it likes; `taken` resolves when it has come to the agent. */
+async function openTunnel(
   agent: Agent,
-  onData: () => void = () => undefined,
-  head: http2.OutgoingHttpHeaders = { ':path': '/' },
-): Promise<Received> {
-  await using undo = new AsyncDisposableStack();
+  head: http2.OutgoingHttpHeaders,
+  undo: AsyncDisposableStack,
+): Promise<{ stream: http2.ClientHttp2Stream; taken: Promise<void> }> {
+  const { promise: taken, resolve: noteTaken } = Promise.withResolvers<void>();
   let guest: http2.ClientHttp2Session | undefined = undefined;
-  guest = await listen((stream) => agent(stream, guest), undo);
+  guest = await listen((stream) => {
+    agent(stream, guest);
+    noteTaken();
+  }, undo);
   const session = {
     request: (headers: http2.OutgoingHttpHeaders) => guest.request(headers, { endStream: false }),
   };
@@ -54,7 +57,17 @@ async function ask(
       respondError(stream, error instanceof AppError ? error : new AppError('internal', String(error))),
     );
   }, undo);
-  const stream = control.request(head);
+  return { stream: control.request(head), taken };
+}
+
+/** What control gets. */
+async function ask(
+  agent: Agent,
+  onData: () => void = () => undefined,
+  head: http2.OutgoingHttpHeaders = { ':path': '/' },
+): Promise<Received> {
+  await using undo = new AsyncDisposableStack();
+  const { stream } = await openTunnel(agent, head, undo);
   stream.once('data', onData);
   return await receive(stream);
 }
@@ -124,6 +137,42 @@ test('an answer that ends while its request is open is whole', { timeout: 10_000
   };
   const { body, isWhole } = await ask(agent, undefined, { ':path': '/', ':method': 'POST' });
   assert.deepEqual({ size: body.length, isWhole }, { size: PART.length, isWhole: true });
+});
+
+test('an upload may take any time as long as the guest takes it in', { timeout: 10_000 }, async (context) => {
+  context.mock.timers.enable({ apis: ['setTimeout'] });
+  await using undo = new AsyncDisposableStack();
+  const pieces = new EventEmitter();
+  const { stream } = await openTunnel(
+    (upload) => {
+      upload.on('data', () => pieces.emit('taken'));
+      upload.on('end', () => {
+        upload.respond({ ':status': 200 });
+        upload.end('done');
+      });
+    },
+    { ':path': '/', ':method': 'PUT' },
+    undo,
+  );
+  const answer = receive(stream);
+  for (let piece = 0; piece < 5; piece += 1) {
+    const taken = once(pieces, 'taken');
+    stream.write(PART);
+    await taken;
+    context.mock.timers.tick(50_000);
+  }
+  stream.end();
+  assert.equal((await answer).status, 200);
+});
+
+test('a guest that takes nothing in is given up', { timeout: 10_000 }, async (context) => {
+  context.mock.timers.enable({ apis: ['setTimeout'] });
+  await using undo = new AsyncDisposableStack();
+  const { stream, taken } = await openTunnel(() => undefined, { ':path': '/', ':method': 'PUT' }, undo);
+  const answer = receive(stream);
+  await taken;
+  context.mock.timers.tick(60_000);
+  assert.equal((await answer).status, 502);
 });
 
 test('an agent that breaks off before its answer is unreachable', async () => {

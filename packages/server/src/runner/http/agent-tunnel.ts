@@ -10,7 +10,10 @@ import { watchEnd } from '../../lib/whole-stream.ts';
 import type { AgentSession } from '../agent-client/agent-session.ts';
 
 const { NGHTTP2_CANCEL, NGHTTP2_NO_ERROR } = http2.constants;
-/** A guest under load starts a process slowly; one that never answers is cut off. */
+/**
+ * A guest under load starts a process slowly; one that never answers is cut off. An upload is answered at its end, so the
+ * time counts from the last byte that the guest took.
+ */
 const HEADERS_TIMEOUT_MS = 60_000;
 const ERROR_BODY_LIMIT_BYTES = 8192;
 const REFUSAL_TIMEOUT_MS = 5000;
@@ -31,7 +34,7 @@ export async function tunnelToAgent(
   const upstream = session.request({ ':method': request.method, ':path': request.path, ...request.headers });
   linkResets(stream, upstream);
   stream.pipe(upstream);
-  const head = await awaitHead(upstream);
+  const head = await awaitHead(stream, upstream);
   const status = head[':status'] ?? 502;
   if (!isAnswer(status, request)) {
     const refusal = readRefusal(upstream, status);
@@ -78,20 +81,28 @@ function cutOff(stream: http2.ServerHttp2Stream): void {
 
 type ResponseHead = http2.IncomingHttpHeaders & http2.IncomingHttpStatusHeader;
 
-function awaitHead(upstream: http2.ClientHttp2Stream): Promise<ResponseHead> {
+function awaitHead(
+  stream: http2.ServerHttp2Stream,
+  upstream: http2.ClientHttp2Stream,
+): Promise<ResponseHead> {
   const head = Promise.withResolvers<ResponseHead>();
-  const timer = setTimeout(() => upstream.close(NGHTTP2_CANCEL), HEADERS_TIMEOUT_MS);
-  const fail = (): void => {
+  const wait = () => setTimeout(() => upstream.close(NGHTTP2_CANCEL), HEADERS_TIMEOUT_MS);
+  let timer = wait();
+  const prolong = (): void => {
     clearTimeout(timer);
+    timer = wait();
+  };
+  const fail = (): void => {
     head.reject(new AppError('guest_unreachable', 'the agent in the sandbox did not answer'));
   };
-  upstream.once('response', (headers) => {
-    clearTimeout(timer);
-    head.resolve(headers);
-  });
+  stream.on('data', prolong);
+  upstream.once('response', head.resolve);
   upstream.once('error', fail);
   upstream.once('close', fail);
-  return head.promise;
+  return head.promise.finally(() => {
+    clearTimeout(timer);
+    stream.off('data', prolong);
+  });
 }
 
 function passHeaders(head: ResponseHead): http2.OutgoingHttpHeaders {
