@@ -6,14 +6,19 @@ import { PassThrough, Readable } from 'node:stream';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
+import fc from 'fast-check';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
-import { pollUntil, withDeadline } from '../packages/server/src/lib/deadline.ts';
+import { DeadlineError, pollUntil, withDeadline } from '../packages/server/src/lib/deadline.ts';
+import { hostileAnswer } from '../packages/server/src/control/testing/hostile-answers.ts';
 import { startGoServer } from './fixtures/go-server.ts';
 import { GuestPort, startInBackground } from './fixtures/guest-port.ts';
+import { startHostileServer } from './fixtures/hostile-server.ts';
 import { NGINX_PORT, pushNginxImage } from './fixtures/nginx-image.ts';
+import { addOrganization } from './fixtures/organization.ts';
 import { RoleMemory } from './fixtures/role-memory.ts';
 import { API_KEY } from './fixtures/service.ts';
 import { shared as openShared } from './fixtures/shared.ts';
+import { StreamSocket } from './fixtures/stream-socket.ts';
 
 const TIMEOUT_MS = 60_000;
 const MIB = 2 ** 20;
@@ -23,6 +28,9 @@ const TRANSFER_TIMEOUT_MS = 300_000;
 const MAX_GROWTH_MIB = 150;
 const IDLE_S = 2;
 const GO_PORT = 9000;
+const HOSTILE_PORT = 6666;
+const ANSWERS = 150;
+const SEED = 6667;
 /** Listens on the guest's loopback interface, takes what comes and says nothing. */
 const SILENT = `python3 -c '
 import socket
@@ -30,6 +38,22 @@ server = socket.create_server(("127.0.0.1", 4000))
 clients = []
 while True: clients.append(server.accept())
 '`;
+
+/** Phrases that Node's parser takes and its writer refuses. */
+const WORST_ANSWERS = ['200 \u0001', '404 O\u001b[2JK', '500 \u007f', '101 \u0007'].map((line) => ({
+  pieces: [`HTTP/1.1 ${line}\r\nConnection: Upgrade\r\nUpgrade: x\r\nContent-Length: 0\r\n\r\n`],
+  isReset: false,
+}));
+
+async function takeUpgrade(guest: GuestPort, path: string): Promise<void> {
+  const socket = await guest.openUpgrade(path, 'x');
+  socket.on('error', () => undefined).resume();
+  await withDeadline('the end of the upgrade', TIMEOUT_MS, once(socket, 'close'), () => socket.destroy());
+}
+
+function assertNoTimeout(error: unknown): void {
+  if (error instanceof DeadlineError) throw error;
+}
 
 describe('servers in sandboxes', () => {
   let shared: Awaited<ReturnType<typeof openShared>>;
@@ -129,6 +153,30 @@ describe('servers in sandboxes', () => {
     const gone = await go.call({ path: '/' });
     assert.equal(gone.status, 502);
     assert.match(gone.text, /"port_unreachable"/u);
+  });
+
+  test('a server that answers whatever it likes ends neither control nor the shell of another tenant', async () => {
+    const { api, service } = shared;
+    const key = await addOrganization(service);
+    const other = await api.call('POST', '/v1/runs', { key, body: { image: BASE_IMAGE, mem_mib: 256 } });
+    const bystander = String(other.body['id']);
+    const shell = await new StreamSocket(api, `${bystander}/shell`, {
+      authorization: `Bearer ${key}`,
+    }).opened();
+    const controlPid = service.rolePid('control');
+    const answers = [...WORST_ANSWERS, ...fc.sample(hostileAnswer, { seed: SEED, numRuns: ANSWERS })];
+    const hostile = await startHostileServer(api, { id, port: HOSTILE_PORT, answers });
+    for (const index of answers.keys()) {
+      const path = `/${index}`;
+      const isUpgrade = index % 3 === 0;
+      // Whole, broken off or refused: that it ends at all is what is asked here.
+      await (isUpgrade ? takeUpgrade(hostile, path) : hostile.call({ path })).catch(assertNoTimeout);
+    }
+    assert.equal(service.rolePid('control'), controlPid);
+    shell.send({ type: 'shell_run', id: 'after', command: 'echo still here' });
+    await shell.waitFor('the echo', () => shell.frames.find(({ data }) => data === 'still here\n'));
+    shell.socket.terminate();
+    assert.equal((await api.call('DELETE', `/v1/runs/${bystander}`, { key })).status, 200);
   });
 
   test('nginx answers many requests at once without an error', async () => {

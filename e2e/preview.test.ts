@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
 import { Browser } from './fixtures/browser.ts';
+import { startClientSite } from './fixtures/client-site.ts';
 import {
   BEARER,
   GuestPort,
@@ -17,6 +18,7 @@ import {
   uploadPackages,
 } from './fixtures/guest-port.ts';
 import { call, openUpgrade, type WireAnswer } from './fixtures/http-call.ts';
+import { API_KEY } from './fixtures/service.ts';
 import { shared as openShared } from './fixtures/shared.ts';
 
 interface Preview {
@@ -158,6 +160,46 @@ describe('preview links', () => {
     })`;
     assert.equal(await elsewhere.evaluate(connected), 'blocked');
     await elsewhere.close();
+  });
+
+  test('a page of another origin uses the service with the client and a key, and nothing with a cookie', async () => {
+    const site = resources.use(await startClientSite());
+    const page = await browser.open(site.url);
+    const { address } = shared.service;
+    const use = `(async () => {
+      const { Coppice } = await import('/client/index.ts');
+      const apiKey = ${JSON.stringify(API_KEY)};
+      const client = new Coppice({ apiKey, baseUrl: ${JSON.stringify(address)} });
+      const sandbox = await client.sandboxes.get('${id}');
+      const { stdout } = await sandbox.exec('echo from a page');
+      await sandbox.upload('/tmp/from-page', 'content');
+      const streamed = [];
+      for await (const { data } of sandbox.stream('cat /tmp/from-page')) streamed.push(data);
+      const shell = await sandbox.shell();
+      const shown = await shell.run('echo in a shell');
+      await shell.close();
+      const absent = await client.sandboxes.get('run00000000000000000000');
+      const error = await sandbox.exec('').catch(({ code, requestId }) => [code, typeof requestId]);
+      const headers = { authorization: 'Bearer ' + apiKey, 'x-mine': '1' };
+      const port = await fetch(sandbox.url(${PORT}, '/dump'), { method: 'PUT', body: 'x', headers });
+      return [stdout, streamed[0], shown.stdout, absent, error, port.status, (await port.text()).includes('x-mine')];
+    })()`;
+    assert.deepEqual(await page.evaluate(use), [
+      'from a page\n',
+      'content',
+      'in a shell\n',
+      null,
+      ['invalid_request', 'string'],
+      200,
+      true,
+    ]);
+    const blocked = (path: string, init = '{}'): Promise<unknown> =>
+      page.evaluate(`fetch('${address}${path}', ${init}).then(() => 'answered', () => 'blocked')`);
+    assert.equal(await blocked('/account/me'), 'blocked');
+    assert.equal(await blocked('/account/me', `{ credentials: 'include' }`), 'blocked');
+    assert.equal(await blocked('/v1/runs', `{ credentials: 'include' }`), 'blocked');
+    assert.equal(await blocked('/v1/runs'), 'answered');
+    await page.close();
   });
 
   test('without its cookie an origin shows nothing: not to the key, not to the link of another port', async () => {

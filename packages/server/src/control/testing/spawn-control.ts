@@ -18,11 +18,15 @@ export interface SpawnedControl extends AsyncDisposable {
 /** A control in a process of its own, once it serves. `onLog` is told each line of its log. */
 export async function spawnControl(
   config: ControlConfig,
-  onLog: (line: string) => void = () => undefined,
+  onLog?: (line: string) => void,
 ): Promise<SpawnedControl> {
-  const child = spawn(process.execPath, [PROGRAM, JSON.stringify(config)], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
+  const child = spawn(
+    process.execPath,
+    [PROGRAM, JSON.stringify(config), onLog === undefined ? 'silent' : 'info'],
+    {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    },
+  );
   const exited = once(child, 'exit');
   const assertRunning = (): void => {
     const { exitCode, signalCode, pid = 0 } = child;
@@ -36,7 +40,7 @@ export async function spawnControl(
   };
   const served = Promise.withResolvers<string>();
   let onLine = (first: string): void => {
-    onLine = onLog;
+    onLine = onLog ?? ((): void => undefined);
     served.resolve(first);
   };
   createInterface({ input: child.stdout }).on('line', (line) => onLine(line));
