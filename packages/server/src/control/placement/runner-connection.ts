@@ -8,13 +8,12 @@ import type { Readable } from 'node:stream';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { errorFromAnswer, unheard, unreachable } from './runner-error.ts';
+import { TRUSTED_PEER } from '../../lib/trusted-peer.ts';
 
 const CONNECT_DEADLINE_MS = 5_000;
 const STREAM_WINDOW_BYTES = 256 << 10;
 /** As wide as it goes: a stream that nobody reads must not hold up the others. */
 const SESSION_WINDOW_BYTES = 2 ** 31 - 1;
-/** Node's default of 10 MB would refuse streams once 40 slow downloads have a full window each. */
-const SESSION_MEMORY_MIB = 1024;
 
 export interface RunnerRequest {
   method: 'GET' | 'PUT' | 'POST' | 'DELETE';
@@ -82,7 +81,7 @@ export class RunnerConnection implements Disposable {
     const { promise, resolve, reject } = Promise.withResolvers<ClientHttp2Session>();
     const session = http2.connect('http://runner', {
       createConnection: () => connectSocket(this.#socketPath),
-      maxSessionMemory: SESSION_MEMORY_MIB,
+      ...TRUSTED_PEER,
       settings: { enablePush: false, initialWindowSize: STREAM_WINDOW_BYTES },
     });
     const forget = (error?: Error) => {

@@ -17,6 +17,7 @@ import {
   type EgressCounters,
   type EgressNote,
 } from '../../lib/egress-protocol.ts';
+import { TRUSTED_PEER } from '../../lib/trusted-peer.ts';
 import {
   CreateVm,
   EventPlace,
@@ -116,7 +117,7 @@ export class FakeRunner implements AsyncDisposable {
 
   async start(): Promise<void> {
     await rm(this.socketPath, { force: true });
-    const server = http2.createServer();
+    const server = http2.createServer(TRUSTED_PEER);
     server.on('session', (session) => {
       this.#sessions.add(session);
       session.on('close', () => this.#sessions.delete(session));

@@ -18,6 +18,7 @@ import {
   type RunnerStatus,
 } from '../../lib/runner-protocol.ts';
 import { explainFullDisk } from '../disk/full-disk.ts';
+import { TRUSTED_PEER } from '../../lib/trusted-peer.ts';
 import type { EventSpool } from '../driver/event-spool.ts';
 import type { AgentSession } from '../agent-client/agent-session.ts';
 import type { Fleet } from '../driver/fleet.ts';
@@ -66,7 +67,7 @@ interface Exchange {
 export class RunnerServer {
   readonly #parts: RunnerServerParts;
   readonly #server = http2.createServer({
-    maxSessionMemory: 256,
+    ...TRUSTED_PEER,
     settings: {
       initialWindowSize: STREAM_WINDOW_BYTES,
       maxConcurrentStreams: MAX_STREAMS,

@@ -1,0 +1,73 @@
+/** The connection that control has for all sandboxes of the machine, whatever tenants and guests do on it. */
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import http2, { type ClientHttp2Session, type ClientHttp2Stream } from 'node:http2';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import pino from 'pino';
+import { withDeadline } from '../../lib/deadline.ts';
+import { RunnerServer, type RunnerServerParts } from './runner-server.ts';
+
+const DEADLINE_MS = 60_000;
+/** More than a stream's window holds: the rest waits at the runner. */
+const LARGE = { text: 'x'.repeat(200_000) };
+
+let directory = '';
+let server: RunnerServer;
+let session: ClientHttp2Session;
+let status: object = {};
+before(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'cop-runner-'));
+  const socketPath = join(directory, 'runner.sock');
+  const parts = { status: () => status, log: pino({ level: 'silent' }) };
+  server = await RunnerServer.listen(parts as unknown as RunnerServerParts, socketPath);
+  session = http2.connect('http://runner', { createConnection: () => connect(socketPath) });
+  session.on('error', () => undefined);
+});
+after(async () => {
+  session.destroy();
+  await server.close();
+  await rm(directory, { recursive: true });
+});
+
+function open(method: string, path: string): ClientHttp2Stream {
+  const stream = session.request({ ':method': method, ':path': path }, { endStream: method === 'GET' });
+  return stream.on('error', () => undefined);
+}
+
+/** The head of the answer; undefined when the stream is refused. */
+async function readStatus(stream: ClientHttp2Stream): Promise<unknown> {
+  const answered = Promise.withResolvers<unknown>();
+  stream.once('response', (headers) => answered.resolve(headers[':status']));
+  stream.once('close', () => answered.resolve(undefined));
+  return withDeadline('an answer', DEADLINE_MS, answered.promise, () => stream.destroy());
+}
+
+async function assertServing(message: string): Promise<void> {
+  const stream = open('GET', '/status');
+  stream.resume();
+  assert.equal(await readStatus(stream), 200, message);
+}
+
+test('however many streams are given up, the connection holds', async () => {
+  for (let round = 1; round <= 10; round += 1) {
+    const streams = Array.from({ length: 500 }, () => open('POST', '/images/prepare'));
+    for (const stream of streams) stream.write('{');
+    // Its answer tells that the others have arrived.
+    await assertServing('before');
+    for (const stream of streams) stream.destroy(new Error('the tenant left'));
+    await assertServing(`after ${round * 500} resets`);
+  }
+});
+
+test('however much was waiting on streams that are given up, new ones are taken', async () => {
+  status = LARGE;
+  for (let round = 1; round <= 60; round += 1) {
+    const streams = Array.from({ length: 50 }, () => open('GET', '/status'));
+    const statuses = await Promise.all(streams.map(readStatus));
+    assert.deepEqual(new Set(statuses), new Set([200]), `after ${(round - 1) * 50} resets`);
+    for (const stream of streams) stream.destroy(new Error('the tenant left'));
+  }
+});
