@@ -309,6 +309,16 @@ test('the runner being full is 429 capacity with Retry-After', async () => {
   assert.equal(answer.headers.get('retry-after'), '5');
 });
 
+test('an upgrade that is refused before it has a route is answered, and its connection ends', async () => {
+  const { hostname, port } = new URL(harness.address);
+  const socket = connect({ host: hostname, port: Number(port), timeout: 10_000 });
+  socket.once('timeout', () => socket.destroy(new Error('the connection was left open')));
+  socket.write('GET /%zz HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n');
+  let heard = '';
+  for await (const chunk of socket) heard += String(chunk);
+  assert.match(heard, /^HTTP\/1\.1 400 .*"invalid_request"/su);
+});
+
 test('a fault inside is 500 with a text that tells nothing', async () => {
   harness.runner.onCreate = () => {
     throw new Error('secret internals');
