@@ -4,7 +4,7 @@ import { duplexPair, type Duplex } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { withDeadline } from './deadline.ts';
-import { joinSockets } from './join-sockets.ts';
+import { formatSwitch, joinSockets } from './join-sockets.ts';
 
 interface Joined {
   left: Duplex;
@@ -50,4 +50,19 @@ test('one that has broken before takes the other with it, too', async () => {
     await soon('both ends', joinSockets({ socket: inner[0] }, { socket: inner[1] }));
     assert.ok(inner[0].destroyed && inner[1].destroyed);
   }
+});
+
+test('the head of a switch has the fields that it is given, and none that HTTP does not allow', () => {
+  assert.equal(
+    formatSwitch(['Upgrade', 'x', 'X-Caf', '\u00e9']),
+    'HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nX-Caf: \u00e9\r\n\r\n',
+  );
+  for (const fields of [
+    ['X', 'a\r\nY: b'],
+    ['X', '\u0001'],
+    ['X: y\r\nZ', 'a'],
+    ['', 'a'],
+    ['X', '\u20ac'],
+  ])
+    assert.throws(() => formatSwitch(fields), TypeError);
 });
