@@ -60,6 +60,11 @@ export const ERRORS = {
     retryable: false,
     summary: "The sandbox's kernel failed to open, read or write the file; the message ends with the errno.",
   },
+  method_not_allowed: {
+    status: 405,
+    retryable: false,
+    summary: 'The path has no such method; the header `Allow` lists those that it has.',
+  },
   invalid_state: {
     status: 409,
     retryable: false,
@@ -86,6 +91,11 @@ export const ERRORS = {
     status: 422,
     retryable: false,
     summary: 'The Idempotency-Key was used before with another body.',
+  },
+  headers_too_large: {
+    status: 431,
+    retryable: false,
+    summary: 'The request line and the headers together are over 16 KiB.',
   },
   capacity: {
     status: 429,

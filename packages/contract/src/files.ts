@@ -1,6 +1,6 @@
 /** Wire form of files in a sandbox; the content itself is raw bytes. */
 import { z } from 'zod';
-import { boundedInt, boundedText, GuestPath, Timestamp } from './fields.ts';
+import { boundedIntText, boundedText, GuestPath, Timestamp } from './fields.ts';
 
 export const DEFAULT_FILES_PAGE = 1000;
 export const MAX_FILES_PAGE = 10_000;
@@ -16,11 +16,9 @@ export type FilePathQuery = z.infer<typeof FilePathQuery>;
 /** Query of `GET /v1/runs/{id}/files`. */
 export const ListFilesQuery = z.strictObject({
   path: GuestPath,
-  limit: z.coerce
-    .number({ error: `must be a whole number from 1 to ${MAX_FILES_PAGE}` })
-    .pipe(boundedInt(1, MAX_FILES_PAGE))
-    .default(DEFAULT_FILES_PAGE)
-    .describe('Entries of a page. A page of long names may have fewer.'),
+  limit: boundedIntText(1, MAX_FILES_PAGE, DEFAULT_FILES_PAGE).describe(
+    `Entries of a page; a page of long names may have fewer. Default: ${DEFAULT_FILES_PAGE}.`,
+  ),
   cursor: FilesCursor.optional().describe(
     'Begins after the last entry of the page whose Link header gave it.',
   ),

@@ -95,13 +95,12 @@ const BAD: [
   code: string,
 ][] = [
   ['an unknown route', 'GET', '/nothing', {}, 404, 'not_found'],
-  ['an unknown method', 'PUT', '/v1/runs', { body: {} }, 404, 'not_found'],
   ['an unknown sandbox', 'GET', '/v1/runs/run00', {}, 404, 'not_found'],
   ['an id of 101 characters', 'GET', `/v1/runs/${'a'.repeat(101)}`, {}, 404, 'not_found'],
   ['an id of 201 characters', 'GET', `/v1/runs/${'a'.repeat(201)}`, {}, 400, 'invalid_request'],
   ['a path longer than its head', 'GET', `/v1/runs/${'a'.repeat(16_000)}`, {}, 400, 'invalid_request'],
-  ['QUERY without a type', 'QUERY', '/v1/runs', {}, 400, 'invalid_request'],
-  ['QUERY of what has none', 'QUERY', '/v1/runs', { body: {} }, 404, 'not_found'],
+  ['QUERY without a type', 'QUERY', '/v1/runs', {}, 405, 'method_not_allowed'],
+  ['QUERY of what has none', 'QUERY', '/v1/runs', { body: {} }, 405, 'method_not_allowed'],
   [
     'half a character in a label',
     'POST',
@@ -154,6 +153,8 @@ const BAD: [
     413,
     'payload_too_large',
   ],
+  ['null as the body', 'PATCH', '/v1/runs/run0', { raw: 'null', headers: json }, 400, 'invalid_request'],
+  ['a method that the path does not have', 'PUT', '/v1/runs', {}, 405, 'method_not_allowed'],
   ['a foreign cursor', 'GET', '/v1/runs?cursor=abc', {}, 400, 'invalid_request'],
   ['an unknown query field', 'GET', '/v1/runs?offset=1', {}, 400, 'invalid_request'],
   [
@@ -178,6 +179,11 @@ for (const [what, method, path, options, status, code] of BAD) {
     assert.equal(harness.runner.vms.size, before);
   });
 }
+
+test('a method that a path does not have is answered with those that it has', async () => {
+  const { headers } = await harness.call('PUT', '/v1/runs/run0');
+  assert.equal(headers.get('allow'), 'DELETE, GET, PATCH');
+});
 
 test('broken JSON is answered with the position of the fault', async () => {
   const answer = await harness.call('POST', '/v1/runs', { raw: '{\n "image": x}', headers: json });

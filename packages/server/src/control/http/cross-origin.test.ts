@@ -151,7 +151,7 @@ test('what is not below /v1 stays closed', async () => {
     assert.deepEqual(corsOf(await preflight(path)), {}, path);
     assert.deepEqual(corsOf(await ask('GET', path)), {}, path);
   }
-  assert.equal((await preflight('/account/me')).status, 404);
+  assert.equal((await preflight('/account/me')).status, 405);
 });
 
 test('below the port proxy the service answers preflights, and a guest says nothing about other origins', async () => {

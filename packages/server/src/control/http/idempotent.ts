@@ -1,11 +1,18 @@
 /** What every POST that creates something, or loses something, has in common: its `Idempotency-Key`, and its place among the limited requests. */
-import { AppError } from '@coppice/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import type { IdempotentRequest, KeptAnswer } from '../sandbox/idempotency.ts';
 import type { HttpParts } from './parts.ts';
 
-export const IdempotencyHeaders = z.looseObject({ 'idempotency-key': z.string().optional() });
+const KEY = /^[\x21-\x7e]{1,255}$/;
+
+export const IdempotencyHeaders = z.looseObject({
+  'idempotency-key': z
+    .string()
+    .regex(KEY, { error: 'must be 1 to 255 visible ASCII characters' })
+    .optional()
+    .describe('The answer to a repetition with the same key and body is that of the first, for 24 hours.'),
+});
 
 export type IdempotencyParts = Pick<HttpParts, 'idempotency' | 'openRequests'>;
 
@@ -22,7 +29,7 @@ export async function createOnce<T>(
   creation: Creation<T>,
 ): Promise<KeptAnswer<T>> {
   const { organizationId, reach } = request;
-  const key = readKey(request.headers['idempotency-key']);
+  const { 'idempotency-key': key } = IdempotencyHeaders.parse(request.headers);
   const path = request.originalUrl.split('?', 1)[0] ?? '';
   return openRequests.limit(organizationId, async () => {
     if (key === undefined) return creation.create(creation.newSubjectId());
@@ -33,10 +40,4 @@ export async function createOnce<T>(
     if (answer.isReplayed) reply.header('idempotency-replayed', 'true');
     return answer;
   });
-}
-
-function readKey(header: string | string[] | undefined): string | undefined {
-  if (header === undefined) return undefined;
-  if (typeof header === 'string' && /^[\x21-\x7e]{1,255}$/.test(header)) return header;
-  throw new AppError('invalid_request', 'Idempotency-Key: must be 1 to 255 visible ASCII characters');
 }

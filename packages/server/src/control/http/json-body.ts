@@ -4,6 +4,8 @@ import { JSON_BODY_BYTES, NOT_JSON } from './error-mapper.ts';
 import type { App } from './app.ts';
 import type { HttpParts } from './parts.ts';
 
+const NULL_BODY = new AppError('invalid_request', 'body: must be an object, not null; or send none');
+
 /** A JSON body has to arrive in time, so that nobody holds a request open a byte at a time. */
 export function addJsonBody(app: App, { limits }: Pick<HttpParts, 'limits'>): void {
   const parse = app.getDefaultJsonParser('error', 'error');
@@ -11,7 +13,11 @@ export function addJsonBody(app: App, { limits }: Pick<HttpParts, 'limits'>): vo
   app.addContentTypeParser<string>('application/json', options, (request, text, done) => {
     if (text === '') return done(null, undefined);
     // Fastify's parser also refuses "__proto__", with which later code could be tricked.
-    void parse(request, text, (error, value) => done(error && explainBrokenJson(text, error), value));
+    void parse(request, text, (error, value) => {
+      if (error) done(explainBrokenJson(text, error));
+      // An endpoint that takes no body, or an optional one, would take null for its absence.
+      else done(value === null ? NULL_BODY : null, value);
+    });
     return undefined;
   });
   // Fastify reads text by itself, and the schema would then miss an object. Browsers send this type with no body, too.

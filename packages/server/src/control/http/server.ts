@@ -1,7 +1,13 @@
 /** The public API: Fastify, its hooks in the order that they run, and the endpoints. */
+import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { AppError } from '@coppice/contract';
-import Fastify, { LogController, type FastifyBaseLogger } from 'fastify';
+import Fastify, {
+  LogController,
+  type FastifyBaseLogger,
+  type FastifyReply,
+  type FastifyRequest,
+} from 'fastify';
 import { serializerCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { Logger } from 'pino';
 import type { z } from 'zod';
@@ -9,6 +15,7 @@ import { newId } from '../../lib/new-id.ts';
 import type { TlsPair } from '../../lib/tls/tls-pair.ts';
 import type { Reach } from '../accounts/reach.ts';
 import { addAccountRoutes } from './account/account-routes.ts';
+import { AllowedMethods } from './allowed-methods.ts';
 import { answerError } from './answer-error.ts';
 import type { App } from './app.ts';
 import { authenticate, type AuthenticationParts } from './authenticate.ts';
@@ -74,11 +81,14 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
   app.decorateRequest('userId', '');
   app.decorateRequest('sessionId', '');
   app.decorateRequest('role', 'member');
+  const allowedMethods = new AllowedMethods();
+  allowedMethods.watch(app);
   addExposure(app, parts.exposure);
   addRequestLog(app);
   // A page is to read also why it was not admitted.
   await addCrossOrigin(app, parts.exposure.corsOrigins);
   addAdmission(app, parts);
+  addNotFound(app, parts, allowedMethods);
   addJsonBody(app, parts);
   await addOpenApi(app, parts.version);
   addProxiedMethods(app);
@@ -87,7 +97,6 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
   addPreviewOrigin(app, parts);
   await app.register(async (v1: App) => addV1(v1, parts));
   await app.register(async (account: App) => addAccountRoutes(account, parts));
-  addNotFound(app, parts);
   await app.ready();
   return { app, tls };
 }
@@ -119,15 +128,33 @@ function addAdmission(app: App, { openRequests }: Pick<HttpParts, 'openRequests'
   });
 }
 
-function addNotFound(app: App, parts: AuthenticationParts & Pick<HttpParts, 'rateLimiter'>): void {
-  app.setNotFoundHandler(async (request, reply) => {
+/** Before the body is looked at: Fastify has demands of its own on what it takes for a QUERY. */
+function addNotFound(
+  app: App,
+  parts: AuthenticationParts & Pick<HttpParts, 'rateLimiter'>,
+  allowedMethods: AllowedMethods,
+): void {
+  const refuse = async (request: FastifyRequest, reply: FastifyReply) => {
     const path = request.url.split('?', 1)[0] ?? '';
     if (path === '/v1' || path.startsWith('/v1/')) {
       await authenticate(request, reply, parts);
       limitRate(request, reply, parts);
     }
+    const methods = allowedMethods.of(path).join(', ');
+    if (methods !== '') {
+      reply.header('allow', methods);
+      throw new AppError(
+        'method_not_allowed',
+        `there is no ${request.method} of this path; it has ${methods}`,
+      );
+    }
     throw new AppError('not_found', `there is no ${request.method} ${path.slice(0, 100)}; see /openapi.json`);
+  };
+  app.addHook('onRequest', async (request, reply) => {
+    if (request.is404) await refuse(request, reply);
   });
+  // For an OPTIONS that is no preflight.
+  app.setNotFoundHandler(refuse);
 }
 
 /** What is not even HTTP: there is no request to answer, only a socket. */
@@ -136,10 +163,12 @@ function answerBrokenHttp(error: NodeJS.ErrnoException, socket: Socket): void {
     socket.destroy();
     return;
   }
-  const isTooLong = error.code === 'HPE_HEADER_OVERFLOW';
-  const text = isTooLong ? 'the request headers are over 16 KiB' : 'this is not an HTTP request';
-  const body = JSON.stringify(buildErrorBody(new AppError('invalid_request', text), newRequestId()));
-  const head = `HTTP/1.1 ${isTooLong ? '431 Request Header Fields Too Large' : '400 Bad Request'}`;
+  const fault =
+    error.code === 'HPE_HEADER_OVERFLOW'
+      ? new AppError('headers_too_large', 'the request headers are over 16 KiB')
+      : new AppError('invalid_request', 'this is not an HTTP request');
+  const body = JSON.stringify(buildErrorBody(fault, newRequestId()));
+  const head = `HTTP/1.1 ${fault.status} ${STATUS_CODES[fault.status]}`;
   socket.end(
     `${head}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\nconnection: close\r\n\r\n${body}`,
   );
