@@ -10,6 +10,24 @@ type ErrorStatus = 400 | 401 | 402 | 403 | 404 | 409 | 413 | 416 | 422 | 429 | 5
 export type Answers<S extends number, T extends z.ZodType> = Record<S, T> &
   Partial<Record<ErrorStatus, typeof ErrorAnswer>>;
 
+/** A successful answer whose content type depends on the request, or is not JSON. */
+export function contents(
+  description: string,
+  schemas: Record<string, z.ZodType>,
+): { description: string; content: Record<string, { schema: z.ZodType }> } {
+  const content = Object.fromEntries(Object.entries(schemas).map(([type, schema]) => [type, { schema }]));
+  return { description, content };
+}
+
+/** One event of a `text/event-stream`: its data is JSON. */
+export function eventOf(schema: z.ZodType): z.ZodType {
+  const contentSchema = { $ref: `#/components/schemas/${z.globalRegistry.get(schema)?.id}` };
+  const data = z.string().meta({ contentMediaType: 'application/json', contentSchema });
+  return z
+    .looseObject({ data })
+    .describe('An event. Lines that begin with a colon keep the connection open.');
+}
+
 /** Of an answer without a body. */
 export const NOTHING = z.null().describe('Done.');
 

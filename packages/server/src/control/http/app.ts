@@ -2,6 +2,7 @@ import type { KeyScope, Role } from '@coppice/contract';
 import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { z } from 'zod';
 import type { Audience } from '../accounts/access.ts';
 import type { Reach } from '../accounts/reach.ts';
 import type { KeyAccess } from './key-access.ts';
@@ -21,6 +22,10 @@ declare module 'fastify' {
     hasRawBody?: boolean;
     /** What is the guest's traffic is not counted against the rate of requests; how much of it is open at once is. */
     isUnlimited?: boolean;
+    /** Text messages of a WebSocket, for the description. */
+    frames?: { client: readonly z.ZodType[]; service: readonly z.ZodType[] };
+    /** The URL in the description, where the route is another one. */
+    describedAs?: string;
     /** What may stand for the `Authorization` header, in the query: browsers cannot send headers with a WebSocket. */
     credentialInQuery?: 'ticket' | 'ticket or key';
     /** What a route below /v1 needs of the key. Every one declares it. */

@@ -26,7 +26,8 @@ const OPENS_GUEST: ReadonlySet<string> = new Set([
   'execWebSocket',
   'shellWebSocket',
   'terminalWebSocket',
-  'proxyPort',
+  'proxyGet',
+  'proxyHead',
 ]);
 /** Changes of what all teams use. */
 const OF_ORGANIZATION: ReadonlySet<string> = new Set(['putRegistry', 'deleteRegistry']);
@@ -70,7 +71,8 @@ async function ask(operation: Operation, apiKey: string) {
 }
 
 const isForbidden = ({ status, text }: { status: number; text: string }): boolean =>
-  status === 403 && JSON.parse(text).error.code === 'forbidden';
+  // The answer to a HEAD has no body.
+  status === 403 && (text === '' || JSON.parse(text).error.code === 'forbidden');
 
 /** What a request that changes something would leave behind. */
 async function readEverything(): Promise<unknown> {

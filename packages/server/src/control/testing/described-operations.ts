@@ -17,23 +17,32 @@ interface Described {
 
 /** Stands for a required parameter that is not in {@link QUERIES}. */
 const ANYTHING = 'x';
+/** Of a service in the guest. */
+const GUEST_PATH = 'index.html';
+/** `fetch` does not send it. */
+const NOT_SENT = 'trace';
 const QUERIES: Record<string, string> = { path: '/etc/hostname' };
 
 export async function listOperations(harness: ControlHarness): Promise<Operation[]> {
   const { body } = await harness.call('GET', '/openapi.json', { apiKey: null });
   const paths = body.paths as Record<string, Record<string, Described>>;
   return Object.entries(paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, { operationId, parameters = [] }]) => {
-      const required = parameters.filter((parameter) => parameter.in === 'query' && parameter.required);
-      const query = required.map(({ name }) => `${name}=${QUERIES[name] ?? ANYTHING}`).join('&');
-      return { method: method.toUpperCase(), path, id: operationId, query };
-    }),
+    Object.entries(methods)
+      .filter(([method]) => method !== NOT_SENT)
+      .map(([method, operation]) => readOperation(method, path, operation)),
   );
+}
+
+function readOperation(method: string, path: string, { operationId, parameters = [] }: Described): Operation {
+  const required = parameters.filter((parameter) => parameter.in === 'query' && parameter.required);
+  const query = required.map(({ name }) => `${name}=${QUERIES[name] ?? ANYTHING}`).join('&');
+  return { method: method.toUpperCase(), path, id: operationId, query };
 }
 
 /** The path with these ids in it: `run` or `snapshot` for `{id}`. Throws for a name that has none. */
 export function fillPath({ path, query }: Operation, ids: Readonly<Record<string, string>>): string {
   const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => {
+    if (name === 'path') return GUEST_PATH;
     const value = name === 'id' ? ids[path.startsWith('/v1/snapshots') ? 'snapshot' : 'run'] : ids[name];
     if (value === undefined) throw new Error(`${path}: there is no ${name} to ask for`);
     return value;

@@ -7,11 +7,16 @@ import {
 } from '@coppice/contract';
 import type { FastifyRequest } from 'fastify';
 import type { PrepareProgress, PreparedImage } from '../../../lib/runner-protocol.ts';
-import { answers } from '../answers.ts';
+import { answers, contents, eventOf } from '../answers.ts';
 import type { App } from '../app.ts';
 import { buildErrorBody, logError, toAppError } from '../error-mapper.ts';
 import { EventStream } from '../event-stream.ts';
 import type { HttpParts } from '../parts.ts';
+
+const OK = contents('The image; or what happens until it is prepared.', {
+  'application/json': ImageRecord,
+  'text/event-stream': eventOf(BuildImageEvent),
+});
 
 type Parts = Pick<HttpParts, 'runner' | 'openRequests' | 'registries' | 'imageUses'>;
 
@@ -28,7 +33,7 @@ export function addBuildImage(app: App, parts: Parts): void {
         'With `Accept: text/event-stream` the answer streams BuildImageEvent, one per `data:` line: steps as they ' +
         'begin, how far they are, and `done` or `error` last.',
       body: BuildImageRequest,
-      response: answers(200, ImageRecord, [400, 401, 404, 409, 429, 502, 503]),
+      response: { ...answers(200, ImageRecord, [404, 409, 502]), 200: OK },
     },
     handler: (request, reply) =>
       parts.openRequests.limit(request.organizationId, async () => {

@@ -7,14 +7,14 @@ import { z } from 'zod';
 import { watchEnd } from '../../../lib/whole-stream.ts';
 import type { AuditNote } from '../../audit/audit-chain.ts';
 import type { RunnerAnswer } from '../../placement/runner-connection.ts';
-import { answers, CONTENT } from '../answers.ts';
+import { answers, CONTENT, contents } from '../answers.ts';
 import type { App } from '../app.ts';
 import { SandboxParams } from '../params.ts';
 import type { HttpParts } from '../parts.ts';
 import { beginRawAnswer } from '../raw-answer.ts';
 import { sendBody } from '../send-body.ts';
 
-const RAW = { description: 'The content', content: { 'application/octet-stream': { schema: CONTENT } } };
+const RAW = contents('The content', { 'application/octet-stream': CONTENT });
 
 type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests' | 'limits'>;
 

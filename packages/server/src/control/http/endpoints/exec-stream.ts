@@ -2,13 +2,17 @@ import { ExecFrame, ExecRequest, OutputEncoding } from '@coppice/contract';
 import { z } from 'zod';
 import { AuditedCommand } from '../../audit/audited-command.ts';
 import { sendOutput } from '../../streams/output-frames.ts';
-import { answers } from '../answers.ts';
+import { answers, contents, eventOf } from '../answers.ts';
 import type { App } from '../app.ts';
 import { endOf } from '../end-with-key.ts';
 import { EventStream } from '../event-stream.ts';
 import { SandboxParams } from '../params.ts';
 import type { HttpParts } from '../parts.ts';
 import { buildErrorFrame } from '../stream-error.ts';
+
+const EVENTS = contents('Output as it comes, then how the command ended.', {
+  'text/event-stream': eventOf(ExecFrame),
+});
 
 type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests'>;
 
@@ -27,7 +31,7 @@ export function addExecStream(app: App, { sandboxes, runner, audit, openRequests
       params: SandboxParams,
       querystring: z.strictObject({ encoding: OutputEncoding.default('utf8') }),
       body: ExecRequest,
-      response: answers(200, ExecFrame, [400, 401, 404, 409, 413, 429, 502, 503, 504]),
+      response: { ...answers(200, ExecFrame, [404, 409, 413, 502, 504]), 200: EVENTS },
     },
     handler: async (request, reply) => {
       const { organizationId, reach, body } = request;

@@ -1,4 +1,4 @@
-import { ExecRequest, OutputEncoding } from '@coppice/contract';
+import { ExecFrame, ExecInput, ExecRequest, OutputEncoding } from '@coppice/contract';
 import type { z } from 'zod';
 import { AuditedCommand, type StartAuditedCommand } from '../../audit/audited-command.ts';
 import { CommandInput } from '../../streams/command-input.ts';
@@ -26,7 +26,11 @@ export function addExecWebSocket(app: App, parts: SocketParts): void {
   app.route({
     method: 'GET',
     url: '/v1/runs/:id/exec/ws',
-    config: { access: 'full', credentialInQuery: 'ticket' },
+    config: {
+      access: 'full',
+      credentialInQuery: 'ticket',
+      frames: { client: [ExecRequest, ExecInput], service: [ExecFrame] },
+    },
     schema: {
       operationId: 'execWebSocket',
       summary: 'Run a command over a WebSocket, with standard input and signals',

@@ -3,7 +3,7 @@ import { AppError, AuditEntry, AuditHead, AuditQuery, isFinal } from '@coppice/c
 import { formatEntry } from '../../audit/audit-chain.ts';
 import { followEntries, readEntries } from '../../audit/read-entries.ts';
 import type { AuditEntryRow } from '../../db/tables.ts';
-import { answers } from '../answers.ts';
+import { answers, contents } from '../answers.ts';
 import type { App } from '../app.ts';
 import { endOf } from '../end-with-key.ts';
 import { SandboxParams } from '../params.ts';
@@ -18,10 +18,10 @@ const HEADERS = {
   'cache-control': 'no-store',
   'x-accel-buffering': 'no',
 };
-const OK = {
-  description: 'Entries, one JSON object a line; with `head` one AuditHead.',
-  content: { 'application/x-ndjson': { schema: AuditEntry }, 'application/json': { schema: AuditHead } },
-};
+const OK = contents('Entries, one JSON object a line; with `head` one AuditHead.', {
+  'application/x-ndjson': AuditEntry,
+  'application/json': AuditHead,
+});
 
 type Parts = Pick<HttpParts, 'sandboxes' | 'audit' | 'auditStore' | 'openRequests'>;
 

@@ -2,11 +2,17 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { Statement, StatementParams, StatementQuery } from '@coppice/contract';
 import type { FastifyReply } from 'fastify';
+import { z } from 'zod';
 import { toMonth } from '../../billing/month.ts';
-import { answers } from '../answers.ts';
+import { answers, contents } from '../answers.ts';
 import type { App } from '../app.ts';
 import type { HttpParts } from '../parts.ts';
 import { beginRawAnswer } from '../raw-answer.ts';
+
+const OK = contents('The statement, or its lines as CSV.', {
+  'application/json': Statement,
+  'text/csv': z.string().describe('One line for each sandbox, after a header.'),
+});
 
 export function addGetStatement(
   app: App,
@@ -23,7 +29,7 @@ export function addGetStatement(
         'The next page of lines is in the header `Link: <…>; rel="next"`. With `format=csv` all lines come as CSV.',
       params: StatementParams,
       querystring: StatementQuery,
-      response: answers(200, Statement, [400, 401, 429, 503]),
+      response: { ...answers(200, Statement, []), 200: OK },
     },
     handler: (request, reply) =>
       openRequests.limit(request.organizationId, async () => {

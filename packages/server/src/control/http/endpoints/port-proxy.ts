@@ -1,5 +1,6 @@
-import type { FastifyReply, FastifyRequest } from 'fastify';
-import { CONTENT } from '../answers.ts';
+import type { FastifyReply, FastifyRequest, FastifySchema } from 'fastify';
+import { z } from 'zod';
+import { contents } from '../answers.ts';
 import type { App } from '../app.ts';
 import { listCrossOriginFields } from '../cross-origin.ts';
 import { endOf } from '../end-with-key.ts';
@@ -28,25 +29,30 @@ export function addPortProxy(app: App, { sandboxes, forwarder, openRequests }: P
     await openRequests.stream(organizationId, () => driver.use(() => forwarder.forward(exchange)));
     reply.hijack();
   };
-  const common = {
-    url: '/v1/runs/:id/proxy/:port',
-    onRequest: serve,
-    handler: unreachable,
-    config: { access: 'full', isUnlimited: true } as const,
+  for (const method of PROXIED_METHODS) {
+    app.route({
+      method,
+      url: '/v1/runs/:id/proxy/:port',
+      onRequest: serve,
+      handler: unreachable,
+      config: { access: 'full', isUnlimited: true, describedAs: '/v1/runs/:id/proxy/:port/:path' },
+      schema: describe(method),
+    });
+  }
+}
+
+const DESCRIBED_METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE']);
+
+function describe(method: string): FastifySchema {
+  if (!DESCRIBED_METHODS.has(method)) return { hide: true };
+  return {
+    operationId: `proxy${method.charAt(0)}${method.slice(1).toLowerCase()}`,
+    summary: `${method} of a service that listens in the sandbox`,
+    description:
+      'Method, path, query, header fields and body are forwarded as they are to localhost:{port} in the sandbox, the ' +
+      'answer comes back as it is written; any method passes, and so do WebSockets. The API key does not. Refusals of ' +
+      'this service, such as 401, 404, 409 and 502, are JSON as everywhere.',
+    params: PortParams.extend({ path: z.string().describe('Any path, with its slashes.') }),
+    response: { default: contents('What the service answers.', { '*/*': z.any() }) },
   };
-  app.route({
-    ...common,
-    method: 'GET',
-    schema: {
-      operationId: 'proxyPort',
-      summary: 'A service that listens in the sandbox: any method, `…/proxy/{port}/<path>?<query>`',
-      description:
-        'Method, path, query and body are forwarded as they are to localhost:{port} in the sandbox, the answer comes ' +
-        'back as it is written; WebSockets pass. The API key does not.',
-      params: PortParams,
-      response: { default: CONTENT },
-    },
-  });
-  const others = PROXIED_METHODS.filter((method) => method !== 'GET');
-  app.route({ ...common, method: others, schema: { hide: true } });
 }

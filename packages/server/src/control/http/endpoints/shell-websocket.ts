@@ -1,4 +1,4 @@
-import { ShellQuery, ShellRun } from '@coppice/contract';
+import { ShellFrame, ShellQuery, ShellRun } from '@coppice/contract';
 import { parseMessage } from '../../streams/client-message.ts';
 import { ShellSession } from '../../streams/shell-session.ts';
 import type { App } from '../app.ts';
@@ -21,7 +21,11 @@ export function addShellWebSocket(app: App, parts: SocketParts): void {
   app.route({
     method: 'GET',
     url: '/v1/runs/:id/shell',
-    config: { access: 'full', credentialInQuery: 'ticket' },
+    config: {
+      access: 'full',
+      credentialInQuery: 'ticket',
+      frames: { client: [ShellRun], service: [ShellFrame] },
+    },
     schema: {
       operationId: 'shellWebSocket',
       summary: 'A shell over a WebSocket that keeps its state from command to command',

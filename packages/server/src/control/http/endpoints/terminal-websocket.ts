@@ -1,4 +1,4 @@
-import { TerminalQuery, TerminalResize } from '@coppice/contract';
+import { TerminalEnd, TerminalQuery, TerminalResize } from '@coppice/contract';
 import { z } from 'zod';
 import { parseMessage, type ClientMessage } from '../../streams/client-message.ts';
 import { TerminalSession } from '../../streams/terminal-session.ts';
@@ -17,7 +17,11 @@ export function addTerminalWebSocket(app: App, parts: SocketParts): void {
   app.route({
     method: 'GET',
     url: '/v1/runs/:id/terminal',
-    config: { access: 'full', credentialInQuery: 'ticket or key' },
+    config: {
+      access: 'full',
+      credentialInQuery: 'ticket or key',
+      frames: { client: [TerminalResize], service: [TerminalEnd] },
+    },
     schema: {
       operationId: 'terminalWebSocket',
       summary: 'A terminal (PTY) over a WebSocket',

@@ -9,6 +9,7 @@ type Answer = { description: string } | { $ref: string };
 type Answers = Record<string, Answer>;
 
 interface Operation {
+  operationId: string;
   [OPTIONAL_BODY]?: boolean;
   requestBody?: { required?: boolean; content: Record<string, unknown> };
   responses?: Answers;
@@ -30,6 +31,7 @@ const FILE_FORM = {
     type: 'object',
     properties: { file: { type: 'string', format: 'binary' } },
     required: ['file'],
+    additionalProperties: false,
   },
 };
 
@@ -47,6 +49,8 @@ function finishOperation(operation: Operation, refusals: Answers): void {
   if (requestBody !== undefined && operation[OPTIONAL_BODY] === true) requestBody.required = false;
   if (requestBody?.content[FORM_TYPE] !== undefined) requestBody.content[FORM_TYPE] = FILE_FORM;
   delete operation[OPTIONAL_BODY];
+  // @fastify/swagger takes each HEAD for one that Fastify has added to a GET, under the same id.
+  operation.operationId = operation.operationId.replace(/-head$/, '');
   const answers = operation.responses ?? {};
   for (const [status, answer] of Object.entries(answers)) {
     const isPlain = 'description' in answer && answer.description === NO_DESCRIPTION;

@@ -38,6 +38,7 @@ export async function addOpenApi(app: App, version: string): Promise<void> {
       ],
       security: [{ apiKey: [] }],
     },
+    exposeHeadRoutes: true,
     transform: describeRoute,
     transformObject: (document) => finishDocument(jsonSchemaTransformObject(document)),
   });

@@ -14,19 +14,22 @@ interface ZodSchema extends FastifySchema {
 /** Set on operations whose body may be left out, until the document is finished. */
 export const OPTIONAL_BODY = 'x-optional-body';
 
-/** Refusals that any call may get: a malformed request, a wrong credential, a limit, a fault, a start or stop. */
-const COMMON_ERRORS = [400, 401, 429, 500, 503];
+/** Refusals that any call may get: a malformed request or head, a wrong credential, a limit, a fault, a start or stop. */
+const COMMON_ERRORS = [400, 401, 429, 431, 500, 503];
 
 /** For @fastify/swagger: a route as it is described. */
 export function describeRoute(input: Input): ReturnType<Transform> {
   const schema = input.schema as ZodSchema | undefined;
   if (schema === undefined || schema.hide === true) return jsonSchemaTransform(input);
+  const { route, url } = input;
   const mayLeaveOut = schema.body instanceof z.ZodType && schema.body.safeParse(undefined).success;
   return jsonSchemaTransform({
     ...input,
+    url: route.config?.describedAs ?? url,
     schema: {
       ...schema,
-      ...describeCredentials(input.route),
+      ...describeCredentials(route),
+      ...describeFrames(route),
       ...(mayLeaveOut ? { [OPTIONAL_BODY]: true } : {}),
       response: describeAnswers(schema, input),
     },
@@ -34,8 +37,10 @@ export function describeRoute(input: Input): ReturnType<Transform> {
 }
 
 function describeAnswers({ response = {} }: ZodSchema, { url, route }: Input): Record<string, unknown> {
+  // A guest's answers are its own.
+  if ('default' in response) return response;
   const isOpen = url === '/healthz' || url === '/openapi.json';
-  const common = isOpen ? [400, 500, 503] : COMMON_ERRORS;
+  const common = isOpen ? [400, 431, 500, 503] : COMMON_ERRORS;
   const socket = route.wsHandler === undefined ? {} : { 101: SWITCHED, 404: ErrorAnswer, 409: ErrorAnswer };
   return { ...Object.fromEntries(common.map((status) => [status, ErrorAnswer])), ...socket, ...response };
 }
@@ -48,6 +53,21 @@ function describeCredentials({ config }: RouteOptions): Pick<FastifySchema, 'sec
   if (inQuery === undefined) return {};
   const names = inQuery === 'ticket' ? ['ticket'] : ['ticket', 'token'];
   return { security: [{ apiKey: [] }, ...names.map((name) => ({ [name]: [] }))] };
+}
+
+/** OpenAPI has no place for the messages of a WebSocket: they are named in an extension, and described as schemas. */
+function describeFrames({ config }: RouteOptions): object {
+  if (config?.frames === undefined) return {};
+  const refer = (suffix: string) => (schema: z.ZodType) => ({
+    $ref: `#/components/schemas/${z.globalRegistry.get(schema)?.id}${suffix}`,
+  });
+  const { client, service } = config.frames;
+  return {
+    'x-websocket': {
+      client: { anyOf: client.map(refer('Input')) },
+      service: { anyOf: service.map(refer('')) },
+    },
+  };
 }
 
 /** `400` → "`invalid_request`: A field … `image_not_pinned`: …" */
