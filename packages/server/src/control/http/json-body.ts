@@ -28,7 +28,10 @@ export function addJsonBody(app: App, { limits }: Pick<HttpParts, 'limits'>): vo
   app.addHook('preParsing', async (request, _reply, payload) => {
     // What follows the head of an upgrade is no body, and never ends.
     if (request.routeOptions.config.hasRawBody === true || request.ws) return payload;
-    const timer = setTimeout(() => request.raw.destroy(), limits.bodyDeadlineMs);
+    const { raw } = request;
+    // A stream that has no body, and that therefore nobody reads, does not end before its answer.
+    const end = () => (raw.complete ? undefined : raw.destroy());
+    const timer = setTimeout(end, limits.bodyDeadlineMs);
     const stop = () => clearTimeout(timer);
     payload.once('end', stop).once('close', stop);
     return payload;

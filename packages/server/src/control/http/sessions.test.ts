@@ -1,6 +1,7 @@
 /** Shells, terminals and tickets: what control does between a client's socket and the frames of the guest. */
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import { FRAME } from '../../lib/frames.ts';
 import { revokeApiKey } from '../auth/api-key-store.ts';
@@ -216,12 +217,20 @@ test('a quiet socket lives on, a body that does not come in time does not', asyn
   impatient.runner.onShell = started.resolve;
   const client = new SocketClient(impatient, `/v1/runs/${sandboxId}/shell`);
   const shell = await started.promise;
-  const never = new ReadableStream();
+  // Without a first byte `fetch` would not even send the head.
+  const never = new ReadableStream({ start: (body) => body.enqueue(Buffer.from('{')) });
   const headers = { 'content-type': 'application/json' };
   await assert.rejects(impatient.call('POST', '/v1/runs', { raw: never, headers }));
   shell.send(FRAME.stdout, 'still here');
   await waitFor('the output', () => client.received.length === 1);
   client.socket.terminate();
+});
+
+test('a request without a body may take longer than a body', async () => {
+  await using impatient = await startHarness({ bodyDeadlineMs: 200 });
+  const { id: sandboxId } = await impatient.create();
+  impatient.runner.onDelete = () => sleep(600);
+  assert.equal((await impatient.call('DELETE', `/v1/runs/${sandboxId}`)).status, 200);
 });
 
 test('a service that shuts down closes sockets with 1012 and says so', async () => {
