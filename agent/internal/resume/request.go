@@ -28,6 +28,7 @@ type body struct {
 	User        string                 `json:"user"`
 	Workdir     string                 `json:"workdir"`
 	DNSSearch   []string               `json:"dns_search"`
+	DiskBytes   uint64                 `json:"disk_bytes"`
 }
 
 // Request is a body that has been checked.
@@ -45,6 +46,8 @@ type Request struct {
 	Network   *network.Plan
 	Settings  guest.Settings
 	DNSSearch []string
+	// DiskBytes is the size that the scratch disk has been given, or 0 if it has the one that it was saved with.
+	DiskBytes uint64
 }
 
 const (
@@ -60,7 +63,7 @@ func parse(text []byte) (Request, error) {
 	if err := api.DecodeJSON("body", text, &b); err != nil {
 		return Request{}, err
 	}
-	r := Request{Generation: b.Generation, Hostname: b.Hostname, MachineID: b.MachineID, DNSSearch: b.DNSSearch}
+	r := Request{Generation: b.Generation, Hostname: b.Hostname, MachineID: b.MachineID, DNSSearch: b.DNSSearch, DiskBytes: b.DiskBytes}
 	var err error
 	if r.Generation == 0 {
 		return Request{}, fault.Invalid("generation: must be a number from 1")

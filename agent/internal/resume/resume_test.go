@@ -17,6 +17,7 @@ import (
 
 	"coppice/agent/internal/api"
 	"coppice/agent/internal/guest"
+	"coppice/agent/internal/rootfs"
 )
 
 func validBody() map[string]any {
@@ -237,11 +238,20 @@ func TestTheLastStepsOfAResumeAreInOrder(t *testing.T) {
 		names = append(names, step.Name)
 	}
 	want := []string{
-		"freezer", "entropy", "clock", "root", "directories", "hostname", "identity", "network", "resolver", "connections",
-		"generation", "environment", "thaw",
+		"freezer", "entropy", "clock", "root", "disk", "directories", "hostname", "identity", "network", "resolver",
+		"connections", "generation", "environment", "thaw",
 	}
 	if !slices.Equal(names, want) {
 		t.Fatal(names)
+	}
+}
+
+func TestADiskIsGrownOnlyWhenItsSizeIsTold(t *testing.T) {
+	if err := growDisk(&rootfs.Root{}, Request{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := growDisk(&rootfs.Root{}, Request{DiskBytes: 100 << 20}); err == nil {
+		t.Fatal("a root without a disk was grown")
 	}
 }
 

@@ -37,6 +37,7 @@ func Steps(o Options) []Step {
 		{"entropy", func(r Request) error { return addEntropy(o.Random, r.Entropy) }},
 		{"clock", setClock},
 		{"root", func(Request) error { return o.Root.Switch() }},
+		{"disk", func(r Request) error { return growDisk(o.Root, r) }},
 		{"directories", places.ensure},
 		{"hostname", func(r Request) error { return unix.Sethostname([]byte(r.Hostname)) }},
 		{"identity", forgiving("identity", names.apply)},
@@ -81,6 +82,13 @@ func clockAt(r Request, monotonic unix.Timespec, now time.Time) unix.Timespec {
 		return unix.NsecToTimespec(r.Clock.Nano() + monotonic.Nano() - r.Monotonic.Nano())
 	}
 	return unix.NsecToTimespec(r.Clock.Nano() + now.Sub(r.Arrived).Nanoseconds())
+}
+
+func growDisk(root *rootfs.Root, r Request) error {
+	if r.DiskBytes == 0 {
+		return nil
+	}
+	return root.Grow(r.DiskBytes)
 }
 
 // directories ensures them once for each user and place. A guest that has been in use has them, or has removed them

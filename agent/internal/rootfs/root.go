@@ -27,6 +27,8 @@ const (
 type Root struct {
 	mu       sync.Mutex
 	switched bool
+	// scratch is the top of the scratch disk's file system, which no path leads to once the root is switched.
+	scratch *os.File
 }
 
 // mountImage mounts the image's disk unless it is mounted.
@@ -57,6 +59,15 @@ func mountScratch() error {
 	return mountAt(mount{scratch, scratchPoint, "ext4", unix.MS_NOATIME | unix.MS_NODEV, scratchOptions})
 }
 
+func (r *Root) openScratch() error {
+	if err := mountScratch(); err != nil || r.scratch != nil {
+		return err
+	}
+	var err error
+	r.scratch, err = os.Open(scratchPoint)
+	return err
+}
+
 // Switch makes the overlay the root of the agent and of everything it starts. Later calls do nothing.
 func (r *Root) Switch() error {
 	r.mu.Lock()
@@ -67,7 +78,7 @@ func (r *Root) Switch() error {
 	if err := mountImage(); err != nil {
 		return fmt.Errorf("image: %w", err)
 	}
-	if err := mountScratch(); err != nil {
+	if err := r.openScratch(); err != nil {
 		return fmt.Errorf("scratch disk: %w", err)
 	}
 	if err := mountOverlay(scratchPoint, rootPoint); err != nil {
