@@ -169,6 +169,19 @@ test('a capture that something is made from is not deleted meanwhile', async () 
   await assert.rejects(store.remove(ID), { code: 'not_found' });
 });
 
+test('a capture that cannot be moved away stays, and is deleted by the next attempt', async () => {
+  const { store, directory } = openStore();
+  await publish(store);
+  const obstacle = join(directory, `${ID}.partial`, 'obstacle');
+  mkdirSync(obstacle, { recursive: true });
+  await assert.rejects(store.remove(ID), { code: 'ENOTEMPTY' });
+  assert.equal(store.find(ID)?.id, ID);
+  await store.use(ID, async ({ overlays }) => assert.equal(overlays.length, 2));
+  rmSync(join(directory, `${ID}.partial`), { recursive: true });
+  await store.remove(ID);
+  assert.deepEqual([store.find(ID), readdirSync(directory)], [undefined, []]);
+});
+
 test('what a VM has linked of a capture outlives it', async () => {
   const { store, directory } = openStore();
   await publish(store);

@@ -132,9 +132,10 @@ export class CaptureStore {
     if (entry === undefined) throw new AppError('not_found', `there is no snapshot ${id}`);
     if (entry.users > 0)
       throw new AppError('invalid_state', `the snapshot ${id} is being restored; delete it afterwards`);
-    this.#entries.delete(id);
     const trash = join(this.#directory, `${id}${PARTIAL}`);
     renameSync(join(this.#directory, id), trash);
+    // Not before: one that could not be moved is still there, and listed.
+    this.#entries.delete(id);
     await syncLater(this.#directory);
     await rm(trash, { recursive: true, force: true, maxRetries: 5 });
   }
