@@ -19,13 +19,19 @@ export type RegistryCredentials = z.infer<typeof RegistryCredentials>;
 export const ImageAccess = z.strictObject({ credentials: RegistryCredentials.optional() });
 export type ImageAccess = z.infer<typeof ImageAccess>;
 
+/** What a VM has; body of `POST /vms/{id}/admission`. */
+export const VmShape = z.strictObject({
+  vcpus: z.int().positive(),
+  mem_mib: z.int().positive(),
+  disk_mib: z.int().positive(),
+});
+export type VmShape = z.infer<typeof VmShape>;
+
 export const CreateVm = z.strictObject({
   /** Pinned reference as the caller wrote it; the runner resolves it to a digest. */
   image: z.string().min(1).max(512),
   access: ImageAccess.optional(),
-  vcpus: z.int().positive(),
-  mem_mib: z.int().positive(),
-  disk_mib: z.int().positive(),
+  ...VmShape.shape,
   /** Absent: unrestricted, and no grants. */
   egress: VmEgress.optional(),
 });

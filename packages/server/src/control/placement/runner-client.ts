@@ -3,7 +3,7 @@
  * back; errors are AppErrors by the runner's own codes, `unavailable` when it was not asked, and
  * `outcome_unknown` when it was and did not answer.
  */
-import type { ClientHttp2Stream } from 'node:http2';
+import { constants, type ClientHttp2Stream } from 'node:http2';
 import type { Readable } from 'node:stream';
 import { AppError, FileEntry, FilesCursor, UploadResult } from '@coppice/contract';
 import { z } from 'zod';
@@ -19,6 +19,7 @@ import {
   type CreateVm,
   type EventPlace,
   type ImageAccess,
+  type VmShape,
 } from '../../lib/runner-protocol.ts';
 import type { RegistryLogin } from '../registries/registries.ts';
 import { RunnerCaptures } from './runner-captures.ts';
@@ -88,10 +89,15 @@ export class RunnerClient {
     return callJson(this.#connection, get('/status'), RunnerStatus);
   }
 
-  /** Holds a place for a create that follows at once. Throws `invalid_request` or `capacity` when there is none. */
-  async admitVm(id: string, vm: CreateVm): Promise<void> {
-    const request = send('POST', `${vmPath(id)}/admission`, vm);
-    await callJson(this.#connection, { ...request, isRepeatable: true }, z.object({}));
+  /**
+   * Holds a place for a create until it is disposed: at the end of the create, or with this process. Throws
+   * `invalid_request` or `capacity` when there is none.
+   */
+  async admitVm(id: string, { vcpus, mem_mib, disk_mib }: VmShape): Promise<Disposable> {
+    const request = send('POST', `${vmPath(id)}/admission`, { vcpus, mem_mib, disk_mib });
+    const { stream } = await this.#connection.request({ ...request, isRepeatable: true });
+    stream.resume();
+    return { [Symbol.dispose]: () => stream.close(constants.NGHTTP2_CANCEL) };
   }
 
   /** Resolves when a first command could run. The same id again joins the create under way. */

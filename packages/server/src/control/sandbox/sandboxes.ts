@@ -106,7 +106,7 @@ export class Sandboxes {
     const { image, vcpus, mem_mib, disk_mib } = request;
     this.#drivers.checkQuota(organizationId, [request]);
     // Refused before there is a record: callers who try again and again would leave one each time.
-    await this.#runner.admitVm(id, { image, vcpus, mem_mib, disk_mib });
+    using _ = await this.#runner.admitVm(id, request);
     const asked = { request, network: egress.network ?? null };
     const driver = await this.#drivers.insert(buildCreatedRow(this.#begin(id), owner, asked));
     const record = await driver.boot(async (vm) => {
@@ -142,12 +142,11 @@ export class Sandboxes {
     await enterRecordStep('record.insert');
     await this.#parts.credit.require(snapshot.organization_id);
     this.#drivers.checkQuota(snapshot.organization_id, [snapshot]);
-    const { image, vcpus, mem_mib, disk_mib } = snapshot;
-    await this.#runner.admitVm(id, { image, vcpus, mem_mib, disk_mib });
+    using _ = await this.#runner.admitVm(id, snapshot);
     const driver = await this.#drivers.insert(
       buildRestoredRow(this.#begin(id), { snapshot, teamId }, { request, network: egress.network }),
     );
-    return driver.boot(async (vm) => {
+    return await driver.boot(async (vm) => {
       await this.#parts.grants.add(driver.row, egress.grants);
       return vm.restore(snapshot.id, await driver.egress.buildStart());
     });

@@ -23,6 +23,7 @@ import {
   EventPlace,
   PrepareImage,
   RestoreVm,
+  VmShape,
   type Accelerator,
   type CapacityStatus,
   type CgroupStatus,
@@ -100,6 +101,8 @@ export class FakeRunner implements AsyncDisposable {
   tunnels = 0;
   /** Commands start before their input has ended, as they really do. */
   startsAtHead = false;
+  /** Places that are held for creates. */
+  holds = 0;
   /** Throws what a create is to be refused with before it begins. */
   onAdmission: () => void = () => undefined;
   /** Of the spool. */
@@ -263,7 +266,7 @@ export class FakeRunner implements AsyncDisposable {
   }
 
   async #admit(stream: ServerHttp2Stream): Promise<void> {
-    const { vcpus, mem_mib } = CreateVm.parse(JSON.parse((await readAll(stream)).toString('utf8')));
+    const { vcpus, mem_mib } = VmShape.parse(JSON.parse((await readAll(stream)).toString('utf8')));
     if (vcpus > this.maxVcpus)
       throw new AppError('invalid_request', `vcpus: must be at most ${this.maxVcpus} on this machine`);
     if (mem_mib > this.maxMemMib)
@@ -272,7 +275,9 @@ export class FakeRunner implements AsyncDisposable {
         `mem_mib: must be at most ${this.maxMemMib} (MiB) on this machine`,
       );
     this.onAdmission();
-    answer(stream, 200, {});
+    this.holds += 1;
+    stream.once('close', () => (this.holds -= 1));
+    stream.respond({ ':status': 200 });
   }
 
   async #answerVm(stream: ServerHttp2Stream, method: string, id: string): Promise<void> {

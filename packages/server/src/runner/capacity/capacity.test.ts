@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AppError } from '@coppice/contract';
-import type { CreateVm } from '../../lib/runner-protocol.ts';
+import type { VmShape } from '../../lib/runner-protocol.ts';
 import { Admission } from './admission.ts';
 import { Capacity } from './capacity.ts';
 import { DiskGuard } from './disk-guard.ts';
 import { Turns } from './turns.ts';
 
-const VM: CreateVm = { image: 'coppice/base:1', vcpus: 1, mem_mib: 256, disk_mib: 64 };
+const VM: VmShape = { vcpus: 1, mem_mib: 256, disk_mib: 64 };
 const DEMAND = { vcpus: 1, memMiB: 256 };
 const isCapacity = (error: unknown): boolean => error instanceof AppError && error.code === 'capacity';
 
@@ -42,7 +42,7 @@ test('of many who ask at once only those are admitted whom there is room for', (
 
 test('what the machine can never give is the fault of the request, by its field', () => {
   const { capacity } = open();
-  const refusal = (more: Partial<CreateVm>): string => {
+  const refusal = (more: Partial<VmShape>): string => {
     try {
       capacity.admit('run', { ...VM, ...more }, []);
     } catch (error) {
@@ -61,6 +61,43 @@ test('the place held for a sandbox becomes that of its VM, once', async () => {
   assert.equal(capacity.status.vcpus.promised, 1);
   capacity.release('unit');
   assert.equal(capacity.status.vcpus.promised, 0);
+});
+
+test('a place is held for as long as its create is under way, and no longer', (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const { capacity } = open();
+  const hold = capacity.admit('run', VM, []);
+  t.mock.timers.tick(3_600_000);
+  assert.equal(capacity.status.vcpus.promised, 1);
+  hold[Symbol.dispose]();
+  assert.equal(capacity.status.vcpus.promised, 0);
+});
+
+test('what a VM has taken over is not given back with the hold', async () => {
+  const { capacity } = open();
+  const hold = capacity.admit('run', VM, []);
+  await capacity.reserve('unit', DEMAND, { heldAs: 'run' });
+  hold[Symbol.dispose]();
+  assert.equal(capacity.status.vcpus.promised, 1);
+});
+
+test('of two holds for one id the later counts, and the end of the earlier does not end it', () => {
+  const { capacity } = open();
+  const [earlier, later] = [capacity.admit('run', VM, []), capacity.admit('run', { ...VM, vcpus: 3 }, [])];
+  assert.equal(capacity.status.vcpus.promised, 3);
+  earlier[Symbol.dispose]();
+  assert.equal(capacity.status.vcpus.promised, 3);
+  later[Symbol.dispose]();
+  assert.equal(capacity.status.vcpus.promised, 0);
+});
+
+test('a shape is judged by the machine alone, and refused by its place in the request', () => {
+  const { capacity } = open();
+  assert.deepEqual([capacity.isPossible(VM), capacity.isPossible({ ...VM, vcpus: 5 })], [true, false]);
+  assert.throws(
+    () => capacity.assertPossible({ ...VM, mem_mib: 10_000 }, 'shapes[1].'),
+    /^AppError: shapes\[1\]\.mem_mib: must be at most 9664 \(MiB\)/u,
+  );
 });
 
 test('a create whose place is no longer held asks anew', async () => {

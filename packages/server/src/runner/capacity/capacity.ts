@@ -1,6 +1,6 @@
 /** What stands before every VM: a promise of memory and vCPUs, room on the disk, and a turn to start. */
 import { AppError } from '@coppice/contract';
-import type { CapacityStatus, CreateVm } from '../../lib/runner-protocol.ts';
+import type { CapacityStatus, VmShape } from '../../lib/runner-protocol.ts';
 import type { Admission, Demand } from './admission.ts';
 import type { DiskGuard } from './disk-guard.ts';
 import type { Turns } from './turns.ts';
@@ -8,11 +8,8 @@ import type { Turns } from './turns.ts';
 /** What a fresh sandbox writes: its overlay's copy and the first blocks over it. */
 const SANDBOX_DISK_MIB = 16;
 
-/** From the promise to the create; one that comes later is asked again. */
-const HOLD_MS = 30_000;
-
 export interface Reservation {
-  /** The id that a place was held for. */
+  /** The id of a create that a place is held for: it is handed over. */
   heldAs?: string;
   giveWay?: () => Promise<boolean>;
 }
@@ -28,6 +25,8 @@ export interface CapacityParts {
 
 export class Capacity {
   readonly #parts: CapacityParts;
+  /** Ids that a place is held for, each by the last who asked. */
+  readonly #holds = new Map<string, symbol>();
 
   constructor(parts: CapacityParts) {
     this.#parts = parts;
@@ -42,27 +41,45 @@ export class Capacity {
   }
 
   /**
-   * Holds a place for a sandbox that is about to be created: many who ask at once are answered by what is left for each,
-   * before anything is done for them. Throws `invalid_request` for what this machine can never give, `capacity` for
-   * what it cannot now. What the units `givable` have counts as free.
+   * Holds a place for a sandbox that is about to be created, until its VM has taken the place over or the hold is
+   * disposed: many who ask at once are answered by what is left for each, before anything is done for them. Throws
+   * `invalid_request` for what this machine can never give, `capacity` for what it cannot now. What the units `givable`
+   * have counts as free.
    */
-  admit(id: string, request: CreateVm, givable: readonly string[]): void {
-    this.#assertPossible(request);
+  admit(id: string, request: VmShape, givable: readonly string[]): Disposable {
+    this.assertPossible(request);
     const { admission, disk, turns } = this.#parts;
     disk.assertRoom(SANDBOX_DISK_MIB);
     if (turns.isFull)
       throw new AppError('capacity', 'too many sandboxes wait to be started; try again later');
-    admission.release(id);
+    this.dropHold(id);
     admission.book(id, { vcpus: request.vcpus, memMiB: request.mem_mib }, givable);
-    setTimeout(() => admission.release(id), HOLD_MS).unref();
+    const hold = Symbol(id);
+    this.#holds.set(id, hold);
+    return {
+      [Symbol.dispose]: () => {
+        if (this.#holds.get(id) === hold) this.dropHold(id);
+      },
+    };
   }
 
-  #assertPossible({ vcpus, mem_mib }: CreateVm): void {
+  /** Gives back the place that is held for a create, if there is one. */
+  dropHold(id: string): void {
+    if (this.#holds.delete(id)) this.#parts.admission.release(id);
+  }
+
+  isPossible({ vcpus, mem_mib }: VmShape): boolean {
+    return vcpus <= this.maxVcpus && mem_mib <= this.maxMemMiB;
+  }
+
+  /** Throws `invalid_request` for what this machine can never give; `where` stands before the name of the field. */
+  assertPossible({ vcpus, mem_mib }: VmShape, where = ''): void {
     const { maxVcpus, maxMemMiB } = this;
-    if (vcpus > maxVcpus)
-      throw new AppError('invalid_request', `vcpus: must be at most ${maxVcpus} on this machine`);
-    if (mem_mib > maxMemMiB)
-      throw new AppError('invalid_request', `mem_mib: must be at most ${maxMemMiB} (MiB) on this machine`);
+    const refuse = (field: string, most: string): never => {
+      throw new AppError('invalid_request', `${where}${field}: must be at most ${most} on this machine`);
+    };
+    if (vcpus > maxVcpus) refuse('vcpus', String(maxVcpus));
+    if (mem_mib > maxMemMiB) refuse('mem_mib', `${maxMemMiB} (MiB)`);
   }
 
   /** Books a VM, or takes over the place held for it. `giveWay` ends a VM that nobody has asked for, if there is one. */
@@ -70,7 +87,7 @@ export class Capacity {
     const { admission, disk } = this.#parts;
     const { heldAs, giveWay = async () => false } = how;
     disk.assertRoom(SANDBOX_DISK_MIB);
-    if (heldAs !== undefined && admission.handOn(heldAs, unit, demand)) {
+    if (heldAs !== undefined && this.#holds.delete(heldAs) && admission.handOn(heldAs, unit, demand)) {
       while (admission.isOverbooked && (await giveWay()));
       return;
     }

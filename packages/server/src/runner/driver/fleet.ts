@@ -4,7 +4,7 @@ import { mkdirSync } from 'node:fs';
 import { AppError, parseImageReference } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { EgressCounters, VmEgress } from '../../lib/egress-protocol.ts';
-import type { CreateVm, RollbackVm, VmEnd, VmInfo, VmRollback } from '../../lib/runner-protocol.ts';
+import type { CreateVm, RollbackVm, VmEnd, VmInfo, VmRollback, VmShape } from '../../lib/runner-protocol.ts';
 import { DeadlineError, untilAborted } from '../../lib/deadline.ts';
 import type { Accelerators } from '../accelerator/accelerators.ts';
 import type { Capacity } from '../capacity/capacity.ts';
@@ -91,10 +91,9 @@ export class Fleet {
     });
   }
 
-  /** Holds a place for a create that is about to come, or throws what it is refused with. */
-  admit(id: string, request: CreateVm): void {
-    this.#options.network.assertEgress(request.egress ?? NO_RULES);
-    this.#options.capacity.admit(id, request, this.#pool.units);
+  /** Holds a place for a create, at most until that is disposed, or throws what it is refused with. */
+  admit(id: string, shape: VmShape): Disposable {
+    return this.#options.capacity.admit(id, shape, this.#pool.units);
   }
 
   /** Joins a create of the same id that is under way, and answers one that is done. */
@@ -187,8 +186,8 @@ export class Fleet {
     const { capacity, templates } = this.#options;
     const { id } = driver.info;
     if (warm !== undefined) {
-      capacity.release(id);
-      return this.#assembler.wake(warm, timer);
+      await this.#assembler.wake(warm, timer);
+      return capacity.dropHold(id);
     }
     const { shape } = blueprint;
     await capacity.reserve(driver.unit, shape, { heldAs: id, giveWay: () => this.#pool.giveWay() });

@@ -11,7 +11,7 @@ import { availableParallelism } from 'node:os';
 import { AppError, isErrorCode } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { VmEgress } from '../../lib/egress-protocol.ts';
-import type { CaptureInfo, CreateVm, ForkedVms, VmInfo } from '../../lib/runner-protocol.ts';
+import type { CaptureInfo, ForkedVms, VmInfo, VmShape } from '../../lib/runner-protocol.ts';
 import { SingleFlight } from '../../lib/single-flight.ts';
 import { Slots } from '../../lib/slots.ts';
 import type { VmRecord } from '../adopt/vm-record.ts';
@@ -110,7 +110,8 @@ export class VmCopies {
       await Promise.all(made.map((driver) => driver.retire()));
       const driver = this.#options.fleet.vms.getRunning(id);
       const asked = askForCopyOf(fleet.vms.recordOf(driver));
-      const refusals = new Map(children.flatMap((child) => this.#refusalOf(child, asked)));
+      using holds = new DisposableStack();
+      const refusals = new Map(children.flatMap((child) => this.#admit(child, asked, holds)));
       if (refusals.size === children.length)
         return { pause_ms: 0, children: children.map((child) => toChild(refusals.get(child))) };
       await using partial = captures.begin();
@@ -216,10 +217,10 @@ export class VmCopies {
     return { machine, image, shape, counters: parent.counters, files: toSources(files) };
   }
 
-  /** Holds a place for a child. */
-  #refusalOf(child: string, asked: CreateVm): [string, AppError][] {
+  /** Holds a place for a child, or answers what it is refused with. */
+  #admit(child: string, asked: VmShape, holds: DisposableStack): [string, AppError][] {
     try {
-      this.#options.fleet.admit(child, asked);
+      holds.use(this.#options.fleet.admit(child, asked));
       return [];
     } catch (error) {
       if (!(error instanceof AppError)) throw error;
@@ -229,9 +230,9 @@ export class VmCopies {
 }
 
 /** As if it were asked for by a create. */
-function askForCopyOf({ image, shape }: VmRecord): CreateVm {
+function askForCopyOf({ shape }: VmRecord): VmShape {
   const { vcpus, memMiB: mem_mib, diskMiB: disk_mib } = shape;
-  return { image: image.reference, vcpus, mem_mib, disk_mib };
+  return { vcpus, mem_mib, disk_mib };
 }
 
 function toChild(error: unknown): Child {

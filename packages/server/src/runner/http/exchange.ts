@@ -26,6 +26,16 @@ export function respondJson(stream: http2.ServerHttp2Stream, status: number, bod
   stream.end(JSON.stringify(body));
 }
 
+/** Answers that a place is held. It is as long as the stream is open: also a caller that is killed gives it back. */
+export function holdPlace(stream: http2.ServerHttp2Stream, place: Disposable): void {
+  if (stream.destroyed) {
+    place[Symbol.dispose]();
+    return;
+  }
+  stream.once('close', () => place[Symbol.dispose]());
+  stream.respond({ ':status': 200 });
+}
+
 export function respondEmpty(stream: http2.ServerHttp2Stream): void {
   if (!stream.destroyed) stream.respond({ ':status': 204 }, { endStream: true });
 }

@@ -15,6 +15,7 @@ import {
   PrepareImage,
   RestoreVm,
   RollbackVm,
+  VmShape,
   type RunnerStatus,
 } from '../../lib/runner-protocol.ts';
 import { explainFullDisk } from '../disk/full-disk.ts';
@@ -26,7 +27,7 @@ import type { VmDriver } from '../driver/vm-driver.ts';
 import type { VmCopies } from '../driver/vm-copies.ts';
 import type { VmRollbacks } from '../driver/vm-rollbacks.ts';
 import type { ImageStore } from '../image/image-store.ts';
-import { readJson, respondEmpty, respondError, respondJson } from './exchange.ts';
+import { holdPlace, readJson, respondEmpty, respondError, respondJson } from './exchange.ts';
 import { streamEvents } from './event-stream.ts';
 import { streamPreparation, toWire } from './prepare-stream.ts';
 import { tunnelToAgent } from './agent-tunnel.ts';
@@ -166,8 +167,7 @@ export class RunnerServer {
     if (!VM_ID.test(id)) throw new AppError('invalid_request', 'the VM id is malformed');
     if (segments[2] === 'agent') return this.#routeAgent(exchange, id, segments[3] ?? '');
     if (segments[2] === 'admission') {
-      fleet.admit(id, CreateVm.parse(await readJson(stream)));
-      return respondJson(stream, 200, {});
+      return holdPlace(stream, fleet.admit(id, VmShape.parse(await readJson(stream))));
     }
     if (segments[2] === 'egress') return this.#routeEgress(exchange, id);
     if (segments[2] !== undefined) return this.#routeCopy(exchange, id, segments[2]);
