@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { Api } from './fixtures/api.ts';
+import { Holds } from './fixtures/holds.ts';
 import { hostResources } from './fixtures/leaks.ts';
 import { Service } from './fixtures/service.ts';
 
@@ -12,14 +13,18 @@ interface Created {
 }
 
 describe('VMs kept warm', () => {
+  const holds = new Holds();
   let service: Service;
   let api: Api;
   before(async () => {
-    service = await Service.start({ instance: 1, env: { COPPICE_WARM_POOL: '1' } });
+    const env = { COPPICE_WARM_POOL: '1', COPPICE_FAULT_DIR: holds.directory };
+    service = await Service.start({ instance: 1, env });
     api = new Api(service);
   });
   after(async () => {
+    holds.releaseAll();
     await service[Symbol.asyncDispose]();
+    holds[Symbol.dispose]();
   });
   /** What the runner logged of the create. */
   const createdFrom = (id: string): Created | undefined => {
@@ -58,8 +63,44 @@ describe('VMs kept warm', () => {
     await api.destroy(warm.id);
   });
 
-  it('are not sandboxes: no list shows them, and none is left when the service stops', async () => {
+  /** A create that was given a warm VM, which has been killed before it became the sandbox's. */
+  const createFromDying = async <T>(meanwhile: () => Promise<T>) => {
     await nextIsWarm();
+    const [pid = 0] = service.vmPids();
+    using hold = holds.hold('create.resume');
+    const create = api.call('POST', '/v1/runs', { body: IMAGE });
+    await hold.reached();
+    process.kill(pid, 'SIGKILL');
+    await service.waitFor('the end of the warm VM', 5000, () => !service.vmPids().includes(pid));
+    const other = meanwhile();
+    hold.release();
+    return { answer: await create, other: await other };
+  };
+
+  it('are replaced by a new VM when they have died: the create does not fail', async () => {
+    const { answer } = await createFromDying(async () => undefined);
+    assert.equal(answer.status, 201, answer.text);
+    const id = String(answer.body['id']);
+    await service.waitFor('the log', 5000, () => createdFrom(id) !== undefined);
+    assert.equal(createdFrom(id)?.warm, false);
+    assert.equal((await api.exec(id, 'hostname')).stdout, `${id}\n`);
+    await api.destroy(id);
+  });
+
+  it('are not replaced for a sandbox that is destroyed meanwhile', async () => {
+    const destroyCreating = async () => {
+      const { body } = await api.call('GET', '/v1/runs?status=creating');
+      const [creating] = body as unknown as { id: string }[];
+      return api.destroy(creating?.id ?? 'none');
+    };
+    const { answer, other } = await createFromDying(destroyCreating);
+    assert.deepEqual([answer.status, other.status], [409, 200], answer.text + other.text);
+    // The next of the pool, and nothing else.
+    await nextIsWarm();
+    assert.equal(service.vmPids().length, 1);
+  });
+
+  it('are not sandboxes: no list shows them, and none is left when the service stops', async () => {
     assert.equal((await api.call('GET', '/v1/runs')).text, '[]');
     await service.stop();
     assert.deepEqual(hostResources(service).qemuPids, []);

@@ -51,8 +51,14 @@ function heldBy({ image, templateKey: template }: Blueprint): Held | undefined {
   return template === undefined ? undefined : { imageDigest: image.digest, template };
 }
 
-function isOfTemplate(blueprint: Blueprint): blueprint is TemplateBlueprint {
-  return blueprint.templateKey !== undefined;
+/** A VM that is asked for. */
+interface Start {
+  id: string;
+  blueprint: Blueprint;
+  egress: VmEgress;
+  timer: StepTimer;
+  /** Absent for one that goes on from a capture. The signal is aborted when it is not needed any more. */
+  ensureTemplate?: (signal: AbortSignal) => Promise<void>;
 }
 
 function newInfo(id: string, { image, shape }: Blueprint, timer: StepTimer): VmInfo {
@@ -96,6 +102,11 @@ export class Fleet {
     return this.#options.capacity.admit(id, shape, this.#pool.units);
   }
 
+  /** Ends a VM that nobody has asked for; false when there is none. */
+  giveWay(): Promise<boolean> {
+    return this.#pool.giveWay();
+  }
+
   /** Joins a create of the same id that is under way, and answers one that is done. */
   create(id: string, request: CreateVm): Promise<VmInfo> {
     return this.vms.join(id, () => this.#create(id, request));
@@ -106,7 +117,7 @@ export class Fleet {
     const timer = new StepTimer();
     return this.vms.join(id, async () => {
       this.#options.network.assertEgress(egress);
-      return this.#claim(newInfo(id, blueprint, timer), blueprint, { warm: undefined, egress, timer });
+      return this.#startCold({ id, blueprint, egress, timer });
     });
   }
 
@@ -118,8 +129,12 @@ export class Fleet {
     using lease = this.#options.leases.open();
     await enterStep('create.plan');
     const blueprint = await this.#plan(request, { timer, lease });
-    const info = newInfo(id, blueprint, timer);
-    return await this.#pool.serve(blueprint, (warm) => this.#claim(info, blueprint, { warm, egress, timer }));
+    const ensureTemplate = (signal: AbortSignal): Promise<void> =>
+      untilAborted(signal, this.#options.templates.ensure(blueprint.stored, blueprint.shape));
+    const start = { id, blueprint, egress, timer, ensureTemplate };
+    return await this.#pool.serve(blueprint, (warm) =>
+      warm === undefined ? this.#startCold(start) : this.#startWarm(start, warm),
+    );
   }
 
   /** Before anything of the VM is made: a bad reference or an absent image leaves nothing to undo. */
@@ -147,59 +162,99 @@ export class Fleet {
     };
   }
 
-  async #claim(
-    info: VmInfo,
-    blueprint: Blueprint,
-    how: { warm: AssembledVm | undefined; egress: VmEgress; timer: StepTimer },
-  ): Promise<VmInfo> {
-    const { warm, egress, timer } = how;
-    const driver = warm?.driver ?? this.#newDriver(newUnit(), info, blueprint);
-    driver.claim(info, egress);
-    this.vms.enter(driver);
-    const work = this.#bringUp(driver, blueprint, how);
-    driver.trackCreation(work);
+  /** Gives the sandbox a VM of the pool. One that has died in it is replaced by a new one: nobody had noticed. */
+  async #startWarm(start: Start, warm: AssembledVm): Promise<VmInfo> {
+    const { driver } = warm;
+    const { timer } = start;
+    const bringUp = async (): Promise<void> => {
+      await this.#assembler.wake(warm, timer);
+      this.#options.capacity.dropHold(start.id);
+    };
     try {
-      await work;
-      await enterStep('create.answer');
-      this.#options.log.info(
-        { vm: info.id, unit: driver.unit, warm: warm !== undefined, timings_ms: timer.timingsMs },
-        'VM created',
-      );
-      return info;
+      return await this.#claim(driver, start, { isWarm: true, bringUp });
     } catch (error) {
-      const isLost = driver.isLost || (await isLoss(error, [driver]));
-      const { reason } = await driver.end('vmm_lost');
-      if (!isLost || reason === 'destroyed') throw error;
-      const { timingsMs } = timer;
-      const { log } = this.#options;
-      log.warn({ err: error, vm: info.id, unit: driver.unit, timings_ms: timingsMs }, 'a VM has not come up');
-      throw lostMeanwhile(error);
+      const isReplaceable = (await this.#isLost(driver, error)) && driver.info.state === 'creating';
+      // From here on a destroy finds the new one.
+      if (!isReplaceable || driver.isDestroyed) throw await this.#giveUp(driver, start, error);
+      this.#options.log.warn(
+        { err: error, vm: start.id, unit: driver.unit },
+        'a warm VM has died: starting another',
+      );
+      return this.#startCold(start, () => this.#endLost(driver));
     }
   }
 
-  async #bringUp(
-    driver: VmDriver,
-    blueprint: Blueprint,
-    how: { warm: AssembledVm | undefined; timer: StepTimer },
-  ): Promise<void> {
-    const { warm, timer } = how;
-    const { capacity, templates } = this.#options;
-    const { id } = driver.info;
-    if (warm !== undefined) {
-      await this.#assembler.wake(warm, timer);
-      return capacity.dropHold(id);
+  /** `before` is waited for first, when the sandbox's id leads to the new VM already. */
+  async #startCold(start: Start, before?: () => Promise<void>): Promise<VmInfo> {
+    const { blueprint, id, timer } = start;
+    const driver = this.#newDriver(newUnit(), newInfo(id, blueprint, timer), blueprint);
+    const bringUp = async (): Promise<void> => {
+      await before?.();
+      await this.#bringUp(driver, start);
+    };
+    try {
+      return await this.#claim(driver, start, { isWarm: false, bringUp });
+    } catch (error) {
+      throw await this.#giveUp(driver, start, error);
     }
-    const { shape } = blueprint;
-    await capacity.reserve(driver.unit, shape, { heldAs: id, giveWay: () => this.#pool.giveWay() });
+  }
+
+  async #claim(
+    driver: VmDriver,
+    start: Start,
+    { isWarm, bringUp }: { isWarm: boolean; bringUp: () => Promise<void> },
+  ): Promise<VmInfo> {
+    const { id, blueprint, egress, timer } = start;
+    const info = newInfo(id, blueprint, timer);
+    driver.claim(info, egress);
+    this.vms.enter(driver);
+    const work = bringUp();
+    driver.trackCreation(work);
+    await work;
+    await enterStep('create.answer');
+    this.#options.log.info(
+      { vm: id, unit: driver.unit, warm: isWarm, timings_ms: timer.timingsMs },
+      'VM created',
+    );
+    return info;
+  }
+
+  async #bringUp(driver: VmDriver, { id, blueprint, timer, ensureTemplate }: Start): Promise<void> {
+    const { capacity } = this.#options;
+    const giveWay = (): Promise<boolean> => this.giveWay();
+    await capacity.reserve(driver.unit, blueprint.shape, { heldAs: id, giveWay });
     timer.end('admission');
     // The template's own VM is covered by this promise: it ends before this one is made.
-    if (isOfTemplate(blueprint))
-      await untilAborted(driver.endAsked, templates.ensure(blueprint.stored, shape));
+    await ensureTemplate?.(driver.endAsked);
     timer.end('template');
     await capacity.inTurn({ diskMiB: 0, signal: driver.endAsked }, async () => {
       timer.end('turn');
       await this.#assembler.wake(await this.#assembler.assemble(driver, blueprint, timer), timer);
     });
+  }
+
+  /** Ends a VM that has not come up; answers what its create is refused with. */
+  async #giveUp(driver: VmDriver, { id, timer }: Start, error: unknown): Promise<unknown> {
+    const isLost = await this.#isLost(driver, error);
+    const { reason } = await driver.end('vmm_lost');
+    if (!isLost || reason === 'destroyed') return error;
+    const { timingsMs } = timer;
+    const { log } = this.#options;
+    log.warn({ err: error, vm: id, unit: driver.unit, timings_ms: timingsMs }, 'a VM has not come up');
+    return lostMeanwhile(error);
+  }
+
+  async #isLost(driver: VmDriver, error: unknown): Promise<boolean> {
+    return driver.isLost || (await isLoss(error, [driver]));
+  }
+
+  /** It is tried again by itself when it fails. */
+  async #endLost(driver: VmDriver): Promise<void> {
+    try {
+      await driver.end('vmm_lost');
+    } catch (error) {
+      this.#options.log.warn({ err: error, unit: driver.unit }, 'a warm VM that has died is not ended yet');
+    }
   }
 
   /** A VM for the pool; it has no sandbox's id yet. */

@@ -90,6 +90,7 @@ export class VmDriver {
   /** Settles when a guest that an earlier process was saving goes on. */
   #lettingGo: Promise<unknown> = Promise.resolve();
   #isRetired = false;
+  #isDestroyed = false;
   #lastUsage: ProcessUsage = { cpuMs: 0, memPeakBytes: 0 };
   #ending: Promise<VmEnd> | undefined;
   readonly #endRetry: EndRetry;
@@ -316,6 +317,7 @@ export class VmDriver {
    * disk under the spool) nothing has been released; it is tried again by itself, and by whoever asks.
    */
   end(reason: EndReason): Promise<VmEnd> {
+    if (reason === 'destroyed') this.#isDestroyed = true;
     this.#ending ??= this.#endAs(reason).catch((error: unknown) => {
       this.#ending = undefined;
       // A retry that fails comes here again and is logged by `schedule`.
@@ -341,6 +343,11 @@ export class VmDriver {
 
   get isRetired(): boolean {
     return this.#isRetired;
+  }
+
+  /** Somebody has asked for its end, whatever it ended by. */
+  get isDestroyed(): boolean {
+    return this.#isDestroyed;
   }
 
   /** What its process has used until now. */
