@@ -12,7 +12,7 @@ import { compare, report, type Figure } from './fixtures/report.ts';
 
 const ROUNDS = 4;
 const COMMAND = 'echo hello';
-const STEPS = ['resolve', 'pull', 'flatten', 'create and first exec'] as const;
+const STEPS = ['resolve', 'pull', 'flatten', 'template', 'create and first exec'] as const;
 
 /** Milliseconds spent in each step. */
 type Steps = Map<string, number[]>;

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Api } from './fixtures/api.ts';
 import { NODE_IMAGE, shared } from './fixtures/shared.ts';
+import { countTemplates, countTemplatesAt, listTemplates } from './fixtures/template-log.ts';
 import { pushTinyImage } from './fixtures/tiny-image.ts';
 
 const BUILD = '/v1/images/build';
@@ -45,7 +46,8 @@ test('an image that is built is listed with digest, size and status, and buildin
   const built = await api.call('POST', BUILD, { body: { image: 'e2e/listed:1' } });
   assert.equal(built.status, 200, built.text);
   const { size_bytes: sizeBytes, prepared_at: preparedAt, ...rest } = built.body;
-  assert.deepEqual(rest, { image: reference, digest, status: 'ready' });
+  const shapes = [{ vcpus: 1, mem_mib: 1024, disk_mib: 4096, max_disk_mib: 16_383 }];
+  assert.deepEqual(rest, { image: reference, digest, status: 'ready', shapes });
   assert.ok(Number(sizeBytes) > 100_000, `size ${String(sizeBytes)}`);
   assert.ok(Math.abs(Date.parse(String(preparedAt)) - Date.now()) < 60_000, String(preparedAt));
   assert.deepEqual(
@@ -63,7 +65,7 @@ test('a build asked for as events tells its steps and ends with the record', asy
   const { api, registry } = await shared();
   const digest = await pushTinyImage(registry, { name: 'e2e/events:1', programs: SHELL });
   const events = await buildAsEvents(api, 'e2e/events:1');
-  assert.deepEqual(stepsOf(events), ['resolve', 'pull', 'flatten']);
+  assert.deepEqual(stepsOf(events), ['resolve', 'pull', 'flatten', 'template']);
   const elapsed = events.flatMap(({ elapsed_ms: ms }) => ms ?? []);
   assert.deepEqual(
     elapsed,
@@ -77,6 +79,51 @@ test('a build asked for as events tells its steps and ends with the record', asy
   assert.ok(performance.now() - started < FAST_MS);
   assert.deepEqual(stepsOf(again), ['resolve']);
   assert.deepEqual(again.at(-1), last);
+});
+
+test('a create of what was built boots nothing, as a second create', async () => {
+  const { api, service, registry } = await shared();
+  await pushTinyImage(registry, { name: 'e2e/ready:1', programs: SHELL });
+  const given = { mem_mib: 256, disk_mib: 64 };
+  const built = await api.call('POST', BUILD, { body: { image: 'e2e/ready:1', shapes: [given] } });
+  assert.equal(built.status, 200, built.text);
+  assert.deepEqual(built.body['shapes'], [
+    { vcpus: 1, mem_mib: 256, disk_mib: 64, max_disk_mib: 511 },
+    { vcpus: 1, mem_mib: 1024, disk_mib: 4096, max_disk_mib: 16_383 },
+  ]);
+  const isOwn = ({ image }: { image: string }): boolean => image === built.body['image'];
+  await service.waitFor('the log', 10_000, () => listTemplates(service).filter(isOwn).length === 2);
+  const made = listTemplates(service).filter(isOwn);
+  assert.deepEqual(
+    made.map(({ shape }) => [shape.vcpus, shape.memMiB, shape.diskMiB]),
+    [
+      [1, 1024, 4096],
+      [1, 256, 64],
+    ],
+  );
+  const before = countTemplates(service);
+  for (const shape of [{}, given, { ...given, disk_mib: 300 }]) {
+    const { id } = await api.create({ image: 'e2e/ready:1', ...shape });
+    assert.equal(await countTemplatesAt(service, id), before);
+    await api.destroy(id);
+  }
+
+  // A shape that nobody has built is listed when its first create is done.
+  const other = { mem_mib: 192, disk_mib: 64 };
+  const { id } = await api.create({ image: 'e2e/ready:1', ...other });
+  assert.equal(await countTemplatesAt(service, id), before + 1);
+  await api.destroy(id);
+  const listed = (await listImages(api)).find(({ image }) => image === built.body['image']);
+  const ready = built.body['shapes'] as object[];
+  assert.deepEqual(listed?.['shapes'], [{ vcpus: 1, ...other, max_disk_mib: 511 }, ...ready]);
+});
+
+test('a shape that the machine can never give is refused by its place', async () => {
+  const { api } = await shared();
+  const shapes = [{ mem_mib: 256 }, { mem_mib: 262_144 }];
+  const answer = await api.call('POST', BUILD, { body: { image: NODE_IMAGE, shapes } });
+  assert.equal(answer.status, 400, answer.text);
+  assert.match(answer.text, /shapes\[1\]\.mem_mib: must be at most \d+ \(MiB\) on this machine/u);
 });
 
 test('a build of an image that does not exist fails alike in both forms', async () => {

@@ -13,7 +13,6 @@ import { manifestPath } from './paths.mjs';
  * @property {{ path: string }} capture  the program that writes the memory of VMs to files
  * @property {{ layout_path: string, reference: string }} base_image
  * @property {{ path: string, version: string }} qemu
- * @property {{ path: string }} qemu_img
  * @property {{ path: string }} tar2sqfs
  * @property {{ path: string }} nft
  * @property {{ path: string }} ip

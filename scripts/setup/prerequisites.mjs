@@ -54,8 +54,8 @@ export const PREREQUISITES = [
   },
   {
     name: 'qemu-img',
-    purpose: "makes sandboxes' disks",
-    scope: 'run',
+    purpose: "checks sandboxes' disks in tests",
+    scope: 'tests',
     executable: 'qemu-img',
     versionArguments: ['--version'],
     versionPattern: /version (\d+(?:\.\d+)+)/,

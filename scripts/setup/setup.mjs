@@ -102,7 +102,6 @@ async function setUpLocked(options) {
     capture: { path: capturePath },
     base_image: { layout_path: baseImage.layoutPath, reference: baseImage.reference },
     qemu: { path: qemu.path, version: qemu.version },
-    qemu_img: path('qemu-img'),
     tar2sqfs: path('tar2sqfs'),
     nft: networkTool('nft'),
     ip: networkTool('ip'),

@@ -17,6 +17,7 @@ export const ALONE = new Set([
   'greedy-guests.test.ts',
   'guest-timer.test.ts',
   'stream-load.test.ts',
+  'template-queue.test.ts',
   'warm-pool.test.ts',
 ]);
 

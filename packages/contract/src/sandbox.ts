@@ -44,15 +44,25 @@ const EGRESS_FIELDS = {
   credentials_v2: CredentialsV2.optional().describe('The same with rules about methods and paths.'),
 };
 
+/** Of a sandbox that is created without them. */
+export const DEFAULT_SHAPE = { vcpus: 1, mem_mib: 1024, disk_mib: 4096 } as const;
+
+/** What a sandbox has of the machine. */
+export const SandboxShape = z
+  .strictObject({
+    vcpus: boundedInt(1, 32).default(DEFAULT_SHAPE.vcpus),
+    mem_mib: boundedInt(128, 262_144, 'MiB').default(DEFAULT_SHAPE.mem_mib),
+    disk_mib: boundedInt(64, 1_048_576, 'MiB').default(DEFAULT_SHAPE.disk_mib),
+  })
+  .meta({ id: 'SandboxShape' });
+
 /** Body of `POST /v1/runs`. */
 export const CreateSandboxRequest = z
   .strictObject({
     image: boundedText(1, 512).describe(
       'Pinned OCI image reference: a tag other than latest, lts, stable, or a digest.',
     ),
-    vcpus: boundedInt(1, 32).default(1),
-    mem_mib: boundedInt(128, 262_144, 'MiB').default(1024),
-    disk_mib: boundedInt(64, 1_048_576, 'MiB').default(4096),
+    ...SandboxShape.shape,
     timeout: IdleTimeout.default(DEFAULT_IDLE_TIMEOUT_S),
     max_lifetime: Lifetime.optional(),
     labels: Labels.default({}),

@@ -15,7 +15,6 @@ const MANIFEST = Object.fromEntries([
     'jail',
     'capture',
     'qemu',
-    'qemu_img',
     'tar2sqfs',
     'nft',
     'ip',

@@ -128,7 +128,6 @@ function runnerConfig(
       jail: manifest.jail.path,
       capture: manifest.capture.path,
       qemu: manifest.qemu.path,
-      qemuImg: manifest.qemu_img.path,
       kernel: manifest.kernel.path,
       initramfs: manifest.initramfs.path,
       tar2sqfs: manifest.tar2sqfs.path,

@@ -11,7 +11,6 @@ const Manifest = z.object({
   jail: z.object({ path: z.string() }),
   capture: z.object({ path: z.string() }),
   qemu: z.object({ path: z.string() }),
-  qemu_img: z.object({ path: z.string() }),
   tar2sqfs: z.object({ path: z.string() }),
   // Without them guests have no network.
   nft: z.object({ path: z.string() }).default({ path: 'nft' }),

@@ -2,7 +2,7 @@
  * What control and runner say to each other: HTTP/2 on a Unix socket, see docs/reference/runner-protocol.md.
  * Both ends parse with these schemas; the wire is snake_case.
  */
-import { isErrorCode, type ErrorCode } from '@coppice/contract';
+import { isErrorCode, MAX_BUILD_SHAPES, type ErrorCode } from '@coppice/contract';
 import { z } from 'zod';
 import { EgressNote, VmEgress } from './egress-protocol.ts';
 
@@ -27,10 +27,16 @@ export const VmShape = z.strictObject({
 });
 export type VmShape = z.infer<typeof VmShape>;
 
-export const CreateVm = z.strictObject({
+/** Who asks for an image. */
+const ImageRequest = z.strictObject({
   /** Pinned reference as the caller wrote it; the runner resolves it to a digest. */
   image: z.string().min(1).max(512),
   access: ImageAccess.optional(),
+  /** Those who ask are served in rotation; the runner looks no further into it. */
+  organization: z.string().min(1).max(128),
+});
+
+export const CreateVm = ImageRequest.extend({
   ...VmShape.shape,
   /** Absent: unrestricted, and no grants. */
   egress: VmEgress.optional(),
@@ -64,11 +70,8 @@ export const ForkVm = z.strictObject({
 });
 export type ForkVm = z.infer<typeof ForkVm>;
 
-/** Body of `POST /images/prepare`. */
-export const PrepareImage = z.strictObject({
-  image: z.string().min(1).max(512),
-  access: ImageAccess.optional(),
-});
+/** Body of `POST /images/prepare`: besides the default shape, templates of these are made. */
+export const PrepareImage = ImageRequest.extend({ shapes: z.array(VmShape).max(MAX_BUILD_SHAPES) });
 export type PrepareImage = z.infer<typeof PrepareImage>;
 
 export const VmInfo = z.object({
@@ -204,6 +207,15 @@ export const RunnerStatus = z.object({
 });
 export type RunnerStatus = z.infer<typeof RunnerStatus>;
 
+/** A create of these vCPUs and memory, and of a disk from `disk_mib` to `max_disk_mib`, boots nothing. */
+export const ReadyShape = z.object({
+  vcpus: z.int(),
+  mem_mib: z.int(),
+  disk_mib: z.int(),
+  max_disk_mib: z.int(),
+});
+export type ReadyShape = z.infer<typeof ReadyShape>;
+
 export const PreparedImage = z.object({
   /** Resolved reference, `registry/repository:tag@sha256:…`. */
   image: z.string(),
@@ -211,6 +223,7 @@ export const PreparedImage = z.object({
   size_bytes: z.int(),
   prepared_at: z.iso.datetime(),
   status: z.enum(['ready', 'preparing']),
+  shapes: z.array(ReadyShape),
 });
 export type PreparedImage = z.infer<typeof PreparedImage>;
 
@@ -231,6 +244,8 @@ export const PrepareProgress = z.discriminatedUnion('type', [
   z.object({
     type: z.literal('step'),
     step: z.enum(['resolve', 'pull', 'flatten', 'template']),
+    /** Of the template. */
+    shape: VmShape.optional(),
     elapsed_ms: z.number(),
   }),
   /** How far the step has come, a few times a second at most. */
@@ -241,6 +256,8 @@ export const PrepareProgress = z.discriminatedUnion('type', [
     total_bytes: z.int(),
     elapsed_ms: z.number(),
   }),
+  /** The image is there, whatever becomes of its templates. */
+  z.object({ type: z.literal('prepared'), image: PreparedImage }),
   z.object({ type: z.literal('done'), image: PreparedImage }),
   z.object({ type: z.literal('error'), error: RunnerError }),
 ]);

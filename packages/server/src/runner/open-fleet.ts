@@ -12,10 +12,11 @@ import type { Capacity } from './capacity/capacity.ts';
 import { DiskGuard } from './capacity/disk-guard.ts';
 import type { CgroupTree } from './confinement/cgroup-tree.ts';
 import { buildUnitLimits } from './confinement/unit-limits.ts';
-import { ScratchStore } from './disk/scratch-store.ts';
 import { isTmpfs } from './disk/tmpfs.ts';
 import { EventSpool } from './driver/event-spool.ts';
 import { Fleet } from './driver/fleet.ts';
+import { ImageBuilds } from './driver/image-builds.ts';
+import { TemplatePlan } from './driver/template-plan.ts';
 import { VmCopies } from './driver/vm-copies.ts';
 import { VmRollbacks } from './driver/vm-rollbacks.ts';
 import { ImageStore, type ImageStoreOptions } from './image/image-store.ts';
@@ -40,6 +41,8 @@ export interface OpenedFleet {
   captures: CaptureStore;
   spool: EventSpool;
   images: ImageStore;
+  plan: TemplatePlan;
+  builds: ImageBuilds;
   capacity: Capacity;
   cgroups: CgroupTree;
   network: VmNetwork;
@@ -87,39 +90,17 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
     onNotes: (notes) => spool.addNotes(notes),
     log,
   });
-  const scratch = ScratchStore.open(join(dataDir, 'scratch'), tools);
-  const templateSockets = join(runDir, 't');
-  rmSync(templateSockets, { recursive: true, force: true });
-  const templates = TemplateStore.open({
-    directory: join(dataDir, 'templates'),
-    socketDirectory: templateSockets,
-    vmm,
-    machine: machines.current,
-    scratch,
-    uid: accounts.template,
-    bindings: parts.bindings,
-    onStored,
-    inTurn: (diskMiB, boot) => capacity.inTurn({ diskMiB }, boot),
-    // A template's memory is a file in the data directory.
-    enclose: (id, shape) => {
-      const tmpfsMiB = isTmpfs(dataDir) ? shape.diskMiB : 0;
-      return cgroups.enclose(id, buildUnitLimits({ shape, tmpfsMiB }));
-    },
-    network,
-    log,
-  });
+  const templates = openTemplates(config, parts, { capacity, network, onStored, log });
   const captures = CaptureStore.open({ directory: join(dataDir, 'captures'), program: tools.capture, log });
+  const plan = new TemplatePlan({ accelerators, images, templates });
   const fleet = new Fleet({
     warmPoolLimit: config.warmPoolLimit,
-    accelerators,
+    plan,
     disk,
     ballast,
     cgroups,
     capacity,
-    images,
-    templates,
     leases,
-    scratch,
     network,
     vmm,
     accounts,
@@ -152,7 +133,21 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
     cgroups.close();
     ballast[Symbol.dispose]();
   };
-  return { fleet, copies, rollbacks, captures, spool, images, capacity, cgroups, network, close };
+  const builds = new ImageBuilds({ plan, capacity, leases, giveWay: () => fleet.giveWay() });
+  return {
+    fleet,
+    copies,
+    rollbacks,
+    captures,
+    spool,
+    images,
+    plan,
+    builds,
+    capacity,
+    cgroups,
+    network,
+    close,
+  };
 }
 
 /** This program in another role. */
@@ -162,6 +157,36 @@ function buildEgressProgram(uid: number): EgressProgram {
     args: ['egress', String(uid)],
     mustBeUnprivileged: process.getuid?.() === 0,
   };
+}
+
+function openTemplates(
+  { dataDir, runDir, tools }: RunnerConfig,
+  { vmm, machines, accounts, cgroups, bindings }: FleetParts,
+  around: { capacity: Capacity; network: VmNetwork; onStored: () => void; log: Logger },
+): TemplateStore {
+  const { capacity, network, onStored, log } = around;
+  // Of an earlier version: what needs a disk from there has a link of it.
+  rmSync(join(dataDir, 'scratch'), { recursive: true, force: true });
+  const socketDirectory = join(runDir, 't');
+  rmSync(socketDirectory, { recursive: true, force: true });
+  return TemplateStore.open({
+    directory: join(dataDir, 'templates'),
+    socketDirectory,
+    vmm,
+    machine: machines.current,
+    mke2fs: tools.mke2fs,
+    uid: accounts.template,
+    bindings,
+    onStored,
+    inTurn: (needs, boot) => capacity.inTurn(needs, boot),
+    // A template's memory is a file in the data directory.
+    enclose: (id, shape) => {
+      const tmpfsMiB = isTmpfs(dataDir) ? shape.diskMiB : 0;
+      return cgroups.enclose(id, buildUnitLimits({ shape, tmpfsMiB }));
+    },
+    network,
+    log,
+  });
 }
 
 function openImages(

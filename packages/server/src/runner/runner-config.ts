@@ -9,7 +9,6 @@ export interface RunnerTools {
   /** Program that writes the memory of VMs to files. */
   capture: string;
   qemu: string;
-  qemuImg: string;
   kernel: string;
   initramfs: string;
   tar2sqfs: string;

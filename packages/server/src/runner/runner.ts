@@ -71,12 +71,10 @@ export async function startRunner(
   setup.defer(() => opened.close());
   const livePids = accounts.listAllVmms().map(({ pid }) => pid);
   machines.sweep(new Set([...opened.captures.machineKeys, ...opened.fleet.vms.machineKeys]), livePids);
-  const { fleet, copies, rollbacks, spool, images } = opened;
+  const { fleet, copies, rollbacks, spool, images, builds, plan } = opened;
   const status = (): RunnerStatus => buildStatus(opened, { accelerators, jail });
-  const server = await RunnerServer.listen(
-    { fleet, copies, rollbacks, spool, images, status, log },
-    config.socketPath,
-  );
+  const served = { fleet, copies, rollbacks, spool, images, builds, plan, status, log };
+  const server = await RunnerServer.listen(served, config.socketPath);
   setup.defer(() => server.close());
   setup.defer(() => lock.leave());
   // Not before VMs are adopted: one that no record names is ended as a stray.

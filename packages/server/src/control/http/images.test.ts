@@ -9,7 +9,8 @@ const AS_EVENTS = { accept: 'text/event-stream' };
 function describeImage(name: string, hex: string): PreparedImage {
   const digest = `sha256:${hex.repeat(64)}`;
   const prepared_at = '2026-11-21T06:30:00.000Z';
-  return { image: `${name}@${digest}`, digest, size_bytes: 1, prepared_at, status: 'ready' };
+  const shapes = [{ vcpus: 1, mem_mib: 1024, disk_mib: 4096, max_disk_mib: 16_383 }];
+  return { image: `${name}@${digest}`, digest, size_bytes: 1, prepared_at, status: 'ready', shapes };
 }
 
 const NODE = describeImage('docker.io/library/node:22-slim', 'b');
@@ -19,6 +20,13 @@ const STEP: PrepareProgress = { type: 'step', step: 'pull', elapsed_ms: 5 };
 
 function progressOf(done: number): PrepareProgress {
   return { type: 'progress', step: 'pull', done_bytes: done, total_bytes: 100, elapsed_ms: 5 + done };
+}
+
+function finish(image: PreparedImage): PrepareProgress[] {
+  return [
+    { type: 'prepared', image },
+    { type: 'done', image },
+  ];
 }
 
 let harness: ControlHarness;
@@ -45,7 +53,7 @@ async function listNames(apiKey: string): Promise<string[]> {
 }
 
 test('a build answers the record, or streams steps and progress with the record last', async () => {
-  harness.runner.progress = [STEP, progressOf(50), { type: 'done', image: NODE }];
+  harness.runner.progress = [STEP, progressOf(50), ...finish(NODE)];
   assert.deepEqual((await build('node:22-slim')).body, NODE);
   const stream = await harness.fetch('POST', BUILD, { body: { image: 'node:22-slim' }, headers: AS_EVENTS });
   assert.equal(stream.headers.get('content-type'), 'text/event-stream');
@@ -76,16 +84,18 @@ test('a runner that stops in the middle is told as an event too', async () => {
   assert.deepEqual([last.type, last.error.code], ['error', 'unavailable']);
 });
 
-test('a preparation goes on when the client leaves, and its image is then the organization’s', async () => {
-  const apiKey = await harness.addOrganization();
+/** A build that is left by its client, after `before` has been sent; goes on when the service has seen that. */
+async function buildAndLeave(
+  apiKey: string,
+  { before, after }: { before: PrepareProgress[]; after: PrepareProgress[] },
+) {
   const left = Promise.withResolvers<undefined>();
-  let isFollowed = false;
   async function* prepare(): AsyncGenerator<PrepareProgress> {
-    yield STEP;
+    yield* before;
     await left.promise;
-    yield progressOf(50);
-    yield { type: 'done', image: NODE };
-    isFollowed = true;
+    yield* after;
+    // A template that takes long.
+    await new Promise(() => undefined);
   }
   harness.runner.progress = prepare();
   harness.runner.images = [NODE];
@@ -93,27 +103,83 @@ test('a preparation goes on when the client leaves, and its image is then the or
   const options = { body: { image: 'node:22-slim' }, headers: AS_EVENTS, apiKey, signal: client.signal };
   const stream = await harness.fetch('POST', BUILD, options);
   await stream.body?.getReader().read();
+  const closed = harness.runner.closedPreparations;
+  const seen = harness.logLines.length;
   client.abort();
   await waitFor('the service to see it', () =>
-    harness.logLines.some((line) => line.includes('ended before the answer') && line.includes(BUILD)),
+    harness.logLines
+      .slice(seen)
+      .some((line) => line.includes('ended before the answer') && line.includes(BUILD)),
   );
+  const isFollowed = harness.runner.closedPreparations === closed;
   left.resolve(undefined);
-  await waitFor('the image to be listed', async () => (await listNames(apiKey)).includes(NODE.image));
-  assert.ok(isFollowed);
+  await waitFor('the end of the build', () => harness.runner.closedPreparations === closed + 1);
+  return { isFollowed };
+}
+
+const TEMPLATE_STEP: PrepareProgress = {
+  type: 'step',
+  step: 'template',
+  shape: { vcpus: 1, mem_mib: 1024, disk_mib: 4096 },
+  elapsed_ms: 9,
+};
+
+test('a preparation goes on when the client leaves, and its image is then the organization’s', async () => {
+  const apiKey = await harness.addOrganization();
+  const after: PrepareProgress[] = [progressOf(50), { type: 'prepared', image: NODE }];
+  assert.deepEqual(await buildAndLeave(apiKey, { before: [STEP], after }), { isFollowed: true });
+  assert.ok((await listNames(apiKey)).includes(NODE.image));
+});
+
+test('a client that leaves while templates are made ends that, and its image is the organization’s', async () => {
+  const apiKey = await harness.addOrganization();
+  const before: PrepareProgress[] = [{ type: 'prepared', image: NODE }, TEMPLATE_STEP];
+  await buildAndLeave(apiKey, { before, after: [] });
+  assert.ok((await listNames(apiKey)).includes(NODE.image));
+});
+
+test('shapes are passed on with their defaults, for the organization that asks', async () => {
+  harness.runner.progress = [STEP, TEMPLATE_STEP, ...finish(NODE)];
+  const body = { image: 'node:22-slim', shapes: [{ vcpus: 2, mem_mib: 512 }, { disk_mib: 8192 }] };
+  const stream = await harness.fetch('POST', BUILD, { body, headers: AS_EVENTS });
+  assert.deepEqual(readEvents(await stream.text()), [STEP, TEMPLATE_STEP, { type: 'done', image: NODE }]);
+  const asked = harness.runner.preparations.at(-1);
+  assert.deepEqual(asked?.shapes, [
+    { vcpus: 2, mem_mib: 512, disk_mib: 4096 },
+    { vcpus: 1, mem_mib: 1024, disk_mib: 8192 },
+  ]);
+  await harness.call('POST', '/v1/runs', { body: { image: 'app:1' } });
+  assert.equal(harness.runner.creates.at(-1)?.organization, asked.organization);
+  assert.match(asked.organization, /^org/u);
+});
+
+test('shapes are refused as those of a create are, by field', async () => {
+  const nine = Array.from({ length: 9 }, () => ({}));
+  for (const [shapes, message] of [
+    [[{ vcpus: 0 }], /^shapes\[0\]\.vcpus: must be a whole number from 1 to 32/u],
+    [[{}, { disk_mib: 63 }], /^shapes\[1\]\.disk_mib: must be a whole number from 64/u],
+    [[{ memory: 1 }], /shapes\[0\].*memory/u],
+    [nine, /^shapes: must have at most 8 entries/u],
+    [{ vcpus: 1 }, /^shapes: must be an array of objects/u],
+  ] as const) {
+    const { status, body } = await harness.call('POST', BUILD, { body: { image: 'node:22-slim', shapes } });
+    assert.deepEqual([status, body.error.code], [400, 'invalid_request']);
+    assert.match(body.error.message, message);
+  }
 });
 
 test('an organization is shown what it built or created from, by its own names, and what is built in', async () => {
   const [mine, theirs] = [await harness.addOrganization(), await harness.addOrganization()];
   harness.runner.images = [APP, BASE, NODE];
   assert.deepEqual(await listNames(mine), [BASE.image]);
-  harness.runner.progress = [{ type: 'done', image: NODE }];
+  harness.runner.progress = finish(NODE);
   await build('node:22-slim', { apiKey: mine });
   assert.deepEqual(await listNames(mine), [BASE.image, NODE.image]);
   assert.deepEqual(await listNames(theirs), [BASE.image]);
 
   // The same content under a name of theirs: each sees its own name only.
   const alias = { ...NODE, image: `registry.test/secret/name:1@${NODE.digest}` };
-  harness.runner.progress = [{ type: 'done', image: alias }];
+  harness.runner.progress = finish(alias);
   await build('registry.test/secret/name:1', { apiKey: theirs });
   harness.runner.images = [alias, BASE, NODE];
   assert.deepEqual(await listNames(mine), [BASE.image, NODE.image]);
@@ -150,7 +216,7 @@ test('only the 1000 images that were used last are remembered', async () => {
   }));
   await db.insertInto('image_uses').values(rows).execute();
   harness.runner.images = [APP, NODE];
-  harness.runner.progress = [{ type: 'done', image: NODE }];
+  harness.runner.progress = finish(NODE);
   await build('node:22-slim', { apiKey });
   const names = await listNames(apiKey);
   assert.equal(names.length, 1000);

@@ -29,6 +29,7 @@ const PREPARED: PreparedImage = {
   size_bytes: 1,
   prepared_at: '2026-11-23T00:00:00.000Z',
   status: 'ready',
+  shapes: [],
 };
 
 let harness: Awaited<ReturnType<typeof startSpawnedHarness>>;

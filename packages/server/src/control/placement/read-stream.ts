@@ -45,7 +45,7 @@ export interface LineLimits {
   maxLineBytes: number;
   /** Longest silence between two chunks. */
   idleDeadlineMs: number;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** The lines of an NDJSON body, empty ones (heartbeats) left out. */

@@ -45,6 +45,7 @@ export interface ImageLogin {
 }
 
 export type NewVm = Omit<CreateVm, 'access'> & ImageLogin;
+export type NewImage = Omit<PrepareImage, 'access'> & ImageLogin;
 
 export interface UploadOptions {
   path: string;
@@ -190,12 +191,15 @@ export class RunnerClient {
     return callJson(this.#connection, get('/images'), z.array(PreparedImage));
   }
 
-  /** Pulls and prepares an image; the last element has type `done` or `error`. */
-  async *prepareImage(image: string, login?: RegistryLogin): AsyncGenerator<PrepareProgress> {
-    const prepare: PrepareImage = { image, access: revealAccess({ login }) };
+  /**
+   * Pulls and prepares an image, and makes templates of it; the last element has type `done` or `error`. `signal` ends it
+   * early: no more templates are made then.
+   */
+  async *prepareImage({ login, ...image }: NewImage, signal?: AbortSignal): AsyncGenerator<PrepareProgress> {
+    const prepare: PrepareImage = { ...image, access: revealAccess({ login }) };
     const request = send('POST', '/images/prepare', prepare, AGENT_HEAD_DEADLINE_MS);
     const { stream } = await this.#connection.request({ ...request, isRepeatable: true });
-    const limits = { maxLineBytes: MAX_LINE_BYTES, idleDeadlineMs: PREPARE_IDLE_MS };
+    const limits = { maxLineBytes: MAX_LINE_BYTES, idleDeadlineMs: PREPARE_IDLE_MS, signal };
     yield* parseLines(readLines(stream, limits), PrepareProgress);
   }
 

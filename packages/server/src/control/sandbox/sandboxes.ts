@@ -112,8 +112,8 @@ export class Sandboxes {
     const record = await driver.boot(async (vm) => {
       await this.#parts.grants.add(driver.row, egress.grants);
       const granted = await driver.egress.buildStart();
-      const shape = { image, vcpus, mem_mib, disk_mib, login };
-      return vm.create(granted === undefined ? shape : { ...shape, egress: granted });
+      const wanted = { image, vcpus, mem_mib, disk_mib, organization: organizationId, login };
+      return vm.create(granted === undefined ? wanted : { ...wanted, egress: granted });
     });
     await this.#parts.imageUses.note(organizationId, record.image);
     return record;

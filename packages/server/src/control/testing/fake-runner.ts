@@ -86,6 +86,8 @@ export class FakeRunner implements AsyncDisposable {
   /** What was asked for, newest last. */
   readonly creates: CreateVm[] = [];
   readonly preparations: PrepareImage[] = [];
+  /** Those whose connection has ended, from either side. */
+  closedPreparations = 0;
   /** Called before a VM is made; throws what the create should answer. */
   onCreate: (id: string, vm: CreateVm) => Promise<void> | void = () => undefined;
   /** Called before a VM is removed; throws what the removal should answer. */
@@ -311,6 +313,7 @@ export class FakeRunner implements AsyncDisposable {
   async #prepare(stream: ServerHttp2Stream): Promise<void> {
     this.preparations.push(PrepareImage.parse(JSON.parse((await readAll(stream)).toString('utf8'))));
     stream.respond({ ':status': 200 });
+    stream.once('close', () => (this.closedPreparations += 1));
     for await (const event of this.progress) stream.write(`${JSON.stringify(event)}\n`);
     stream.end();
   }

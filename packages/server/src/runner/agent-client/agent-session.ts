@@ -116,11 +116,16 @@ export class AgentSession {
   }
 
   /** One JSON exchange. Throws {@link AgentAnswerError} on a refusal, DeadlineError when it takes too long. */
-  async call(method: string, path: string, body?: unknown): Promise<unknown> {
+  async call(
+    method: string,
+    path: string,
+    body?: unknown,
+    { timeoutMs = this.answerTimeoutMs } = {},
+  ): Promise<unknown> {
     const stream = this.request({ ':method': method, ':path': path });
     const answer = readAnswer(stream, path);
     stream.end(body === undefined ? undefined : JSON.stringify(body));
-    return withDeadline(`the agent's answer to ${path}`, this.answerTimeoutMs, answer, () =>
+    return withDeadline(`the agent's answer to ${path}`, timeoutMs, answer, () =>
       stream.close(http2.constants.NGHTTP2_CANCEL),
     );
   }

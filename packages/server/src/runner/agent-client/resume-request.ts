@@ -2,6 +2,8 @@ import { randomBytes } from 'node:crypto';
 import { nowUnixNs } from './guest-clock.ts';
 import type { ImageConfig } from '../image/image-store.types.ts';
 
+const MIB = 1024 * 1024;
+
 export interface GuestAddresses {
   /** With prefix. */
   address: string;
@@ -19,6 +21,8 @@ export interface ResumeInput {
   placeholders?: Readonly<Record<string, string>>;
   /** What the guest's monotonic clock shows now, in nanoseconds; if unknown its wall clock lags by the way there. */
   monotonicNs?: bigint | undefined;
+  /** Of a disk that has grown since the guest was saved. */
+  diskMiB?: number | undefined;
 }
 
 /** Body of the agent's `POST /resume`: all by which one copy of a template differs from the others. */
@@ -35,6 +39,7 @@ export function buildResumeRequest(input: ResumeInput): Record<string, unknown> 
     user: input.image.user,
     workdir: input.image.workdir,
     dns_search: [],
+    ...(input.diskMiB === undefined ? {} : { disk_bytes: input.diskMiB * MIB }),
   };
 }
 

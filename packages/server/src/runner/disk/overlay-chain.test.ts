@@ -1,5 +1,14 @@
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
@@ -14,6 +23,7 @@ import { VmDirectory } from './vm-directory.ts';
 class BlockLayer {
   open: number[];
   top: number;
+  sizeBytes = 0;
   flattening: PromiseWithResolvers<void> | undefined;
 
   constructor(open: number[], top: number) {
@@ -24,6 +34,10 @@ class BlockLayer {
   async openOverlay(number: number): Promise<void> {
     assert.ok(!this.open.includes(number));
     this.open.push(number);
+  }
+  async resizeOverlay(number: number, sizeBytes: number): Promise<void> {
+    assert.equal(number, this.top);
+    this.sizeBytes = sizeBytes;
   }
   async putOnTop(number: number, below: number): Promise<void> {
     assert.ok(this.open.includes(number) && below === this.top);
@@ -51,12 +65,10 @@ function makeSite(context: TestContext, open: number[], top = open.at(-1) ?? 0) 
   context.after(() => rmSync(path, { recursive: true, force: true }));
   const directory = new VmDirectory(path);
   mkdirSync(directory.overlays);
-  const emptyPath = join(path, 'empty');
-  writeFileSync(emptyPath, 'empty');
   for (const number of open) writeFileSync(directory.overlay(number), '', { mode: 0o600 });
   const layer = new BlockLayer([...open], top);
   const vm = layer as unknown as VmHandle;
-  const parts = { vm, directory, uid: process.getuid?.() ?? 0, emptyPath, log: pino({ level: 'silent' }) };
+  const parts = { vm, directory, uid: process.getuid?.() ?? 0, sizeMiB: 64, log: pino({ level: 'silent' }) };
   const files = (): string[] => readdirSync(directory.overlays).toSorted();
   return { layer, directory, parts, files };
 }
@@ -70,6 +82,18 @@ test('a capture freezes the topmost overlay and puts a new one on it', async (co
   assert.deepEqual([layer.top, chain.numbers], [1, [0, 1]]);
   assert.equal(statSync(directory.overlay(0)).mode & 0o777, 0o444);
   assert.equal(statSync(directory.overlay(1)).mode & 0o777, 0o600);
+});
+
+test('an overlay that is put on a disk which has grown has its new size', async (context) => {
+  const { layer, directory, parts } = makeSite(context, [0]);
+  const chain = new OverlayChain([0], parts);
+  const sizeOf = (number: number): bigint => readFileSync(directory.overlay(number)).readBigUInt64BE(24);
+  await chain.push(await chain.prepare());
+  assert.equal(sizeOf(1), 64n << 20n);
+  await chain.grow(5000);
+  assert.equal(layer.sizeBytes, 5000 * 1024 * 1024);
+  await chain.push(await chain.prepare());
+  assert.equal(sizeOf(2), 5000n << 20n);
 });
 
 test('a prepared overlay that is not put on top leaves nothing', async (context) => {

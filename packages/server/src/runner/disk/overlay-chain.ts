@@ -19,24 +19,27 @@ const LONG_CHAIN_OF_COPY = 12;
 /** QEMU opens two files' worth of nodes for each; a capture waits rather than pass this. */
 const MAX_CHAIN = 24;
 const FLATTEN_WAIT_MS = 120_000;
+const MIB = 1024 * 1024;
 
 export interface OverlayChainParts {
   vm: VmHandle;
   directory: VmDirectory;
   uid: number;
-  /** Empty overlay of the disk's size. */
-  emptyPath: string;
+  /** Of the disk. */
+  sizeMiB: number;
   log: Logger;
 }
 
 export class OverlayChain {
   readonly #parts: OverlayChainParts;
+  #sizeMiB: number;
   #numbers: readonly number[];
   #flattening: Promise<void> | undefined;
   #isClosed = false;
 
   constructor(numbers: readonly number[], parts: OverlayChainParts) {
     this.#parts = parts;
+    this.#sizeMiB = parts.sizeMiB;
     this.#numbers = numbers;
   }
 
@@ -64,12 +67,18 @@ export class OverlayChain {
     return top;
   }
 
+  /** Makes the disk larger. The guest, which has to be running, is told; what is on the disk does not grow with it. */
+  async grow(sizeMiB: number): Promise<void> {
+    await this.#parts.vm.resizeOverlay(this.#top, sizeMiB * MIB);
+    this.#sizeMiB = sizeMiB;
+  }
+
   /** Opens the overlay that will be the topmost, while the guest runs. Nothing is copied upward from here on. */
   async prepare(): Promise<number> {
     await this.settle();
-    const { directory, emptyPath, uid, vm } = this.#parts;
+    const { directory, uid, vm } = this.#parts;
     const number = this.#top + 1;
-    directory.addOverlay(number, emptyPath, uid);
+    directory.addOverlay(number, { sizeMiB: this.#sizeMiB, uid });
     await vm.openOverlay(number);
     return number;
   }

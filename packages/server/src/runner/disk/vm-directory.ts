@@ -12,7 +12,7 @@
 import { linkSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { overlayName } from '../vmm/qemu-arguments.ts';
-import { copyOverlay, freezeFile } from './scratch-store.ts';
+import { copyOverlay, freezeFile, makeOverlay } from './overlay-file.ts';
 
 /** What a VM's directory is made from. */
 export interface SharedFiles {
@@ -21,8 +21,8 @@ export interface SharedFiles {
   scratchBasePath: string;
   /** Frozen overlays, from the lowest. */
   frozen: readonly string[];
-  /** Overlay whose copy becomes the VM's own. */
-  topPath: string;
+  /** What becomes the VM's own overlay: a copy of this one, or an empty one of that size. */
+  top: { path: string } | { sizeMiB: number };
 }
 
 /** QEMU looks up its files by name, but lists nothing. */
@@ -67,13 +67,14 @@ export class VmDirectory {
       linkSync(path, this.overlay(number));
     }
     const top = shared.frozen.length;
-    copyOverlay(shared.topPath, this.overlay(top), uid);
+    if ('path' in shared.top) copyOverlay(shared.top.path, this.overlay(top), uid);
+    else makeOverlay(this.overlay(top), { ...shared.top, uid });
     return [...shared.frozen.keys(), top];
   }
 
   /** A new overlay, still under no VM. */
-  addOverlay(number: number, emptyPath: string, uid: number): void {
-    copyOverlay(emptyPath, this.overlay(number), uid);
+  addOverlay(number: number, how: { sizeMiB: number; uid: number }): void {
+    makeOverlay(this.overlay(number), how);
   }
 
   removeOverlay(number: number): void {

@@ -1,31 +1,30 @@
 /** Makes the VMs of this runner, ends them, and adopts those of an earlier one. */
 import { randomBytes } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
-import { AppError, parseImageReference } from '@coppice/contract';
+import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { EgressCounters, VmEgress } from '../../lib/egress-protocol.ts';
 import type { CreateVm, RollbackVm, VmEnd, VmInfo, VmRollback, VmShape } from '../../lib/runner-protocol.ts';
-import { DeadlineError, untilAborted } from '../../lib/deadline.ts';
-import type { Accelerators } from '../accelerator/accelerators.ts';
+import { DeadlineError } from '../../lib/deadline.ts';
 import type { Capacity } from '../capacity/capacity.ts';
 import type { Ballast } from '../capacity/ballast.ts';
 import type { DiskGuard } from '../capacity/disk-guard.ts';
-import { templateKey, type CacheLease, type CacheLeases } from '../cache/cache-leases.ts';
-import type { ImageStore } from '../image/image-store.ts';
-import type { TemplateStore } from '../snapshot/template-store.ts';
+import type { CacheLease, CacheLeases } from '../cache/cache-leases.ts';
 import { VmmStartError } from '../vmm/qemu.ts';
 import { adoptVms } from './adoption.ts';
 import type { EventSpool } from './event-spool.ts';
 import { StepTimer } from './step-timer.ts';
 import { enterStep } from './steps.ts';
+import type { TemplatePlan } from './template-plan.ts';
 import {
+  isGrown,
   VmAssembler,
   type AssembledVm,
   type AssemblyParts,
   type Blueprint,
   type TemplateBlueprint,
 } from './vm-assembly.ts';
-import { TEMPLATE_COUNTERS, type VmDriver } from './vm-driver.ts';
+import type { VmDriver } from './vm-driver.ts';
 import { NO_RULES, readEgressRecord } from './vm-egress.ts';
 import { tellEnvironment } from './tell-environment.ts';
 import { replaceVm } from './vm-replacement.ts';
@@ -33,9 +32,7 @@ import { VmRoster, type Held } from './vm-roster.ts';
 import { WarmPool } from './warm-pool.ts';
 
 export interface FleetOptions extends AssemblyParts {
-  accelerators: Pick<Accelerators, 'current'>;
-  images: ImageStore;
-  templates: TemplateStore;
+  plan: TemplatePlan;
   leases: CacheLeases;
   spool: EventSpool;
   capacity: Capacity;
@@ -84,7 +81,8 @@ export class Fleet {
     this.#pool = new WarmPool({
       limit: options.warmPoolLimit,
       prepare: (blueprint) => this.#prepareWarm(blueprint),
-      hasRoom: ({ shape }) => options.capacity.hasRoomToSpare(shape),
+      canPrepare: (blueprint) =>
+        options.plan.isReady(blueprint) && options.capacity.hasRoomToSpare(blueprint.shape),
       now: () => performance.now(),
       log: options.log,
     });
@@ -123,14 +121,17 @@ export class Fleet {
 
   async #create(id: string, request: CreateVm): Promise<VmInfo> {
     const timer = new StepTimer();
-    const { egress = NO_RULES } = request;
+    const { egress = NO_RULES, organization } = request;
     this.#options.network.assertEgress(egress);
     // From here until the VM holds them itself.
     using lease = this.#options.leases.open();
     await enterStep('create.plan');
     const blueprint = await this.#plan(request, { timer, lease });
-    const ensureTemplate = (signal: AbortSignal): Promise<void> =>
-      untilAborted(signal, this.#options.templates.ensure(blueprint.stored, blueprint.shape));
+    const { plan } = this.#options;
+    const ensureTemplate = (signal: AbortSignal): Promise<void> => {
+      const ensure = () => plan.ensureTemplate(blueprint, { organization, signal });
+      return plan.isReady(blueprint) ? ensure() : this.#pool.waitWith(ensure);
+    };
     const start = { id, blueprint, egress, timer, ensureTemplate };
     return await this.#pool.serve(blueprint, (warm) =>
       warm === undefined ? this.#startCold(start) : this.#startWarm(start, warm),
@@ -140,34 +141,18 @@ export class Fleet {
   /** Before anything of the VM is made: a bad reference or an absent image leaves nothing to undo. */
   async #plan(request: CreateVm, how: { timer: StepTimer; lease: CacheLease }): Promise<TemplateBlueprint> {
     const { timer, lease } = how;
-    const { images, templates, accelerators } = this.#options;
-    const reference = parseImageReference(request.image);
-    const image = await images.prepare(reference, { access: request.access ?? {}, lease });
+    const { plan } = this.#options;
+    const image = await plan.prepareImage(request, { lease });
     timer.end('image');
-    const { vcpus, mem_mib: memMiB, disk_mib: diskMiB } = request;
-    const { accelerator } = accelerators.current;
-    const shape = { accelerator, vcpus, memMiB, diskMiB };
-    const key = templates.keyOf(image, shape);
-    lease.add(templateKey(key));
-    const { reference: resolved, digest, config } = image;
-    const { scratchPath: topPath, ...saved } = templates.filesOf(key);
-    return {
-      machine: templates.machine,
-      image: { reference: resolved, digest, config: { ...config, env: { ...config.env } } },
-      shape,
-      templateKey: key,
-      stored: image,
-      files: { ...saved, imagePath: image.path, scratch: { frozen: [], topPath } },
-      counters: TEMPLATE_COUNTERS,
-    };
+    return plan.blueprintOf(image, request, lease);
   }
 
   /** Gives the sandbox a VM of the pool. One that has died in it is replaced by a new one: nobody had noticed. */
   async #startWarm(start: Start, warm: AssembledVm): Promise<VmInfo> {
     const { driver } = warm;
-    const { timer } = start;
+    const { blueprint, timer } = start;
     const bringUp = async (): Promise<void> => {
-      await this.#assembler.wake(warm, timer);
+      await this.#assembler.wake({ ...warm, blueprint }, timer);
       this.#options.capacity.dropHold(start.id);
     };
     try {
@@ -227,10 +212,14 @@ export class Fleet {
     // The template's own VM is covered by this promise: it ends before this one is made.
     await ensureTemplate?.(driver.endAsked);
     timer.end('template');
-    await capacity.inTurn({ diskMiB: 0, signal: driver.endAsked }, async () => {
+    const assembled = await capacity.inTurn({ diskMiB: 0, signal: driver.endAsked }, async () => {
       timer.end('turn');
-      await this.#assembler.wake(await this.#assembler.assemble(driver, blueprint, timer), timer);
+      const ready = await this.#assembler.assemble(driver, blueprint, timer);
+      if (!isGrown(blueprint)) await this.#assembler.wake(ready, timer);
+      return ready;
     });
+    // A large disk takes many seconds of the guest's own CPU time: no other start may have to wait for that.
+    if (isGrown(blueprint)) await this.#assembler.wake(assembled, timer);
   }
 
   /** Ends a VM that has not come up; answers what its create is refused with. */

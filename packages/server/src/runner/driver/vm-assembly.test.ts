@@ -27,6 +27,7 @@ class Assembly implements Disposable {
   readonly told: unknown[] = [];
   readonly driver: VmDriver;
   setEgress: (egress: VmEgress) => Promise<void> = async () => undefined;
+  resume: () => Promise<void> = async () => undefined;
   readonly #assembler: VmAssembler;
   readonly #directory = mkdtempSync(join(tmpdir(), 'assembly-'));
 
@@ -40,7 +41,7 @@ class Assembly implements Disposable {
       image: 'i',
       vcpus: 1,
       mem_mib: 1,
-      disk_mib: 1,
+      disk_mib: 64,
       timings_ms: {},
     };
     const hooks = {
@@ -52,17 +53,26 @@ class Assembly implements Disposable {
     };
     this.driver = new VmDriver('u1', { info, egress: NO_RULES, counters: TEMPLATE_COUNTERS, hooks, log });
     this.driver.session = async () =>
-      ({ call: (...args: unknown[]) => this.#answer(args) }) as unknown as AgentSession;
+      ({ answerTimeoutMs: 1, call: (...args: unknown[]) => this.#answer(args) }) as unknown as AgentSession;
   }
 
-  assemble(kind: 'template' | 'capture'): Promise<AssembledVm> {
+  /** A template has a disk of 64 MiB. */
+  assemble(kind: 'template' | 'capture', diskMiB = 64): Promise<AssembledVm> {
     const at = (name: string): string => join(this.#directory, name);
     const blueprint = {
       machine: { key: 'm' },
       image: { reference: 'i', digest: 'd', config: { env: { OWN: '1' }, user: '', workdir: '/' } },
-      shape: { accelerator: 'tcg', vcpus: 1, memMiB: 1, diskMiB: 1 },
-      ...(kind === 'template' ? { templateKey: 't' } : {}),
-      files: { ramPath: at('ram'), imagePath: at('image'), scratch: { frozen: [] } },
+      shape: { accelerator: 'tcg', vcpus: 1, memMiB: 1, diskMiB },
+      ...(kind === 'template' ? { templateKey: 't', savedDiskMiB: 64 } : {}),
+      files: {
+        ramPath: at('ram'),
+        imagePath: at('image'),
+        scratch: {
+          basePath: at('base'),
+          frozen: [],
+          ...(kind === 'template' ? { topPath: at('overlay') } : {}),
+        },
+      },
       counters: TEMPLATE_COUNTERS,
     } as unknown as Blueprint;
     return this.#assembler.assemble(this.driver, blueprint, new StepTimer());
@@ -83,7 +93,9 @@ class Assembly implements Disposable {
   async #answer([, path, body]: unknown[]): Promise<unknown> {
     // After a slow answer the clock is read again.
     if (path !== '/ping' || this.order.at(-1) !== path) this.order.push(String(path));
-    if (path === '/resume') this.told.push(body);
+    if (path !== '/resume') return {};
+    this.told.push(body);
+    await this.resume();
     return {};
   }
 
@@ -93,9 +105,12 @@ class Assembly implements Disposable {
       identity: { pid: process.pid, startTicks: 0 },
       ended: new Promise(() => undefined),
       continue: async () => void this.order.push('cont'),
+      kill: async () => void this.order.push('kill'),
+      usage: () => ({ cpuMs: 0, memPeakBytes: 0 }),
+      resizeOverlay: async (number: number, bytes: number) =>
+        void this.order.push(`overlay ${number} of ${bytes / 1024 / 1024} MiB`),
     };
     const parts = {
-      scratch: { ensureBase: async () => ({ basePath: at('base'), overlayPath: at('overlay') }) },
       network: {
         acquire: async () => ({ index: TAP_SLOTS, openTap: undefined }),
         setEgress: async (unit: string, { vmId, egress }: { vmId: string; egress: VmEgress }) => {
@@ -167,4 +182,56 @@ test('placeholders lie under the environment of the image, and the secret is in 
   assert.ok(Object.values(env).some((value) => value.startsWith('http://169.254.169.254:8014/')));
   assert.equal(under.record?.egress?.grants.length, 1);
   assert.doesNotMatch(JSON.stringify([env, under.record]), /canary/u);
+});
+
+test('a disk that is larger than its template’s grows when the guest runs, before its sandbox’s code', async () => {
+  using under = new Assembly();
+  await under.wake(await under.assemble('template', 100));
+  assert.deepEqual(
+    under.order.filter((step) => !step.startsWith('egress')),
+    ['cont', '/ping', 'overlay 0 of 100 MiB', '/resume', 'in force: allow'],
+  );
+  const [{ disk_bytes: bytes }] = under.told as [{ disk_bytes: number }];
+  assert.equal(bytes, 100 * 1024 * 1024);
+  assert.equal(under.record?.shape.diskMiB, 100);
+});
+
+test('a VM that was kept warm grows to the disk of the sandbox that gets it', async () => {
+  using under = new Assembly();
+  const warm = await under.assemble('template');
+  const { blueprint } = warm;
+  await under.wake({ ...warm, blueprint: { ...blueprint, shape: { ...blueprint.shape, diskMiB: 200 } } });
+  assert.ok(under.order.includes('overlay 0 of 200 MiB'));
+  assert.equal(under.record?.shape.diskMiB, 200);
+});
+
+test('a disk of the size of its template, or of its capture, is left as it is', async () => {
+  for (const [kind, diskMiB] of [
+    ['template', 64],
+    ['capture', 100],
+  ] as const) {
+    using under = new Assembly();
+    await under.wake(await under.assemble(kind, diskMiB));
+    const [request] = under.told as Record<string, unknown>[];
+    assert.ok(!under.order.some((step) => step.startsWith('overlay')));
+    assert.ok(request !== undefined && !('disk_bytes' in request));
+    assert.equal(under.record?.shape.diskMiB, diskMiB);
+  }
+});
+
+test('a sandbox that is destroyed does not wait until its disk has grown', { timeout: 20_000 }, async () => {
+  using under = new Assembly();
+  const assembled = await under.assemble('template', 100);
+  const asked = Promise.withResolvers<void>();
+  under.resume = () => {
+    asked.resolve();
+    return new Promise(() => undefined);
+  };
+  const waking = under.wake(assembled);
+  under.driver.trackCreation(waking);
+  await asked.promise;
+  const ended = under.driver.end('destroyed');
+  await assert.rejects(waking, { code: 'invalid_state' });
+  assert.equal((await ended).reason, 'destroyed');
+  assert.equal(under.order.at(-1), 'kill');
 });

@@ -11,7 +11,7 @@
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
-import { withDeadline } from '../../lib/deadline.ts';
+import { untilAborted, withDeadline } from '../../lib/deadline.ts';
 import { hasNoRules } from '../../lib/egress-protocol.ts';
 import { writeVmRecord, type GuestImage, type VmRecord } from '../adopt/vm-record.ts';
 import { compareClock, type GuestClock } from '../agent-client/guest-clock.ts';
@@ -21,7 +21,7 @@ import type { CgroupTree } from '../confinement/cgroup-tree.ts';
 import { buildUnitLimits } from '../confinement/unit-limits.ts';
 import { isTmpfs } from '../disk/tmpfs.ts';
 import { OverlayChain } from '../disk/overlay-chain.ts';
-import type { ScratchStore } from '../disk/scratch-store.ts';
+import { largestDiskMiB, templateDiskMiB } from '../disk/disk-sizes.ts';
 import { VmDirectory } from '../disk/vm-directory.ts';
 import type { StoredImage } from '../image/image-store.types.ts';
 import type { Machine } from '../machine/machine-store.ts';
@@ -35,11 +35,12 @@ import { enterStep } from './steps.ts';
 import { OPENING_TIMEOUT_MS, type AgentCounters, type VmDriver } from './vm-driver.ts';
 import { buildPlaceholders, toEgressRecord } from './vm-egress.ts';
 
+/** Of a resume that grows a file system, besides the usual: ten times what an emulated guest takes that has a core to itself. */
+const GROW_TIMEOUT_MS_PER_GIB = 250;
 /** How long a sandbox without rules waits for the egress process. */
 const UNRULED_TIMEOUT_MS = 500;
 
 export interface AssemblyParts {
-  scratch: ScratchStore;
   network: VmNetwork;
   vmm: Vmm;
   cgroups: CgroupTree;
@@ -57,6 +58,8 @@ export interface Blueprint {
   machine: Machine;
   image: GuestImage;
   shape: TemplateShape;
+  /** Of the disk in the saved state, where the VM gets a larger one; absent: as in the shape. */
+  savedDiskMiB?: number;
   /** Absent for one that goes on from a capture. */
   templateKey?: string;
   files: SavedState & { imagePath: string; scratch: ScratchSource };
@@ -68,12 +71,13 @@ export interface Blueprint {
 /** … that has a template, or gets one. */
 export interface TemplateBlueprint extends Blueprint {
   templateKey: string;
+  savedDiskMiB: number;
   stored: StoredImage;
 }
 
-/** Overlays that are there already. An absent base, or an absent topmost overlay, is the empty one of the disk's size. */
+/** What lies under the VM's own overlay. That is a copy of the one at `topPath`, or empty. */
 export interface ScratchSource {
-  basePath?: string;
+  basePath: string;
   frozen: readonly string[];
   topPath?: string;
 }
@@ -84,6 +88,7 @@ export interface AssembledVm {
   blueprint: Blueprint;
   slot: VmSlot;
   record: VmRecord;
+  chain: OverlayChain;
   clock: GuestClock;
 }
 
@@ -95,8 +100,7 @@ export class VmAssembler {
   }
 
   async assemble(driver: VmDriver, blueprint: Blueprint, timer: StepTimer): Promise<AssembledVm> {
-    const { scratch, network } = this.#parts;
-    const base = await scratch.ensureBase(blueprint.shape.diskMiB);
+    const { network } = this.#parts;
     driver.assertCreating();
     this.registerRelease(driver, this.#parts.cgroups.directoriesOf(driver.unit));
     await enterStep('create.slot');
@@ -108,9 +112,11 @@ export class VmAssembler {
     writeVmRecord(directory.path, record);
     timer.end('network');
     await enterStep('create.disk');
-    const { ramPath, imagePath, scratch: source } = blueprint.files;
-    const { basePath: scratchBasePath = base.basePath, frozen, topPath = base.overlayPath } = source;
-    const overlays = directory.take({ ramPath, imagePath, scratchBasePath, frozen, topPath }, record.uid);
+    const { ramPath, imagePath, scratch } = blueprint.files;
+    const { basePath: scratchBasePath, frozen, topPath } = scratch;
+    const sizeMiB = blueprint.savedDiskMiB ?? blueprint.shape.diskMiB;
+    const top = topPath === undefined ? { sizeMiB } : { path: topPath };
+    const overlays = directory.take({ ramPath, imagePath, scratchBasePath, frozen, top }, record.uid);
     const sockets = this.socketsOf(driver.unit);
     mkdirSync(sockets, { mode: 0o700 });
     giveTo(sockets, record.uid);
@@ -141,10 +147,8 @@ export class VmAssembler {
     };
     const vm = await this.#parts.vmm.restore(launch, blueprint.files);
     const { log } = this.#parts;
-    driver.attach(
-      vm,
-      new OverlayChain(overlays, { vm, directory, uid: record.uid, emptyPath: base.overlayPath, log }),
-    );
+    const chain = new OverlayChain(overlays, { vm, directory, uid: record.uid, sizeMiB, log });
+    driver.attach(vm, chain);
     await enterStep('create.note');
     record.process = vm.identity;
     writeVmRecord(directory.path, record);
@@ -152,7 +156,7 @@ export class VmAssembler {
     await lettingOut;
     timer.end('egress');
     const clock = await this.#start(driver, vm, timer);
-    return { driver, blueprint, slot, record, clock };
+    return { driver, blueprint, slot, record, chain, clock };
   }
 
   /**
@@ -169,7 +173,9 @@ export class VmAssembler {
   }
 
   #enclose({ unit }: VmDriver, shape: TemplateShape): Promise<string[]> {
-    const tmpfsMiB = isTmpfs(this.#parts.vmsDirectory) ? shape.diskMiB : 0;
+    // One of the pool may become a sandbox's with a larger disk.
+    const diskMiB = largestDiskMiB(templateDiskMiB(shape.diskMiB));
+    const tmpfsMiB = isTmpfs(this.#parts.vmsDirectory) ? diskMiB : 0;
     return this.#parts.cgroups.create(unit, buildUnitLimits({ shape, tmpfsMiB }));
   }
 
@@ -196,10 +202,14 @@ export class VmAssembler {
     if (!hasNoRules(driver.egress)) await lettingOut;
     const services = driver.egress.grants.map(({ service }) => service);
     const placeholders = buildPlaceholders(vmId, services);
+    const diskMiB = await growDisk(assembled, timer);
     await enterStep('create.resume');
     const monotonicNs = assembled.clock.monotonicNs();
-    const request = { vmId, generation, image: image.config, network, placeholders, monotonicNs };
-    await session.call('POST', '/resume', buildResumeRequest(request));
+    const request = { vmId, generation, image: image.config, network, placeholders, monotonicNs, diskMiB };
+    const timeoutMs = session.answerTimeoutMs + growTimeoutMs(assembled.blueprint);
+    const resumed = session.call('POST', '/resume', buildResumeRequest(request), { timeoutMs });
+    // Whoever destroys the sandbox does not wait until a disk has grown: the VM is killed.
+    await untilAborted(driver.endAsked, resumed);
     await lettingOut;
     timer.end('resume');
     await enterStep('create.running');
@@ -208,7 +218,8 @@ export class VmAssembler {
     driver.running.chain.flattenIfLong({ isNewCopy: true });
     const { session: lastSession, resume } = counters;
     const egress = toEgressRecord(driver.egress);
-    const written = { ...record, info, egress, generation: lastSession, resume };
+    const { shape } = assembled.blueprint;
+    const written = { ...record, info, shape, egress, generation: lastSession, resume };
     writeVmRecord(this.directoryOf(driver.unit).path, written);
   }
 
@@ -237,9 +248,9 @@ export class VmAssembler {
 
   /** The disk of a VM that an earlier process made. */
   async adoptDisk(unit: string, record: VmRecord, vm: VmHandle): Promise<OverlayChain> {
-    const { overlayPath: emptyPath } = await this.#parts.scratch.ensureBase(record.shape.diskMiB);
     const { log } = this.#parts;
-    return OverlayChain.adopt({ vm, directory: this.directoryOf(unit), uid: record.uid, emptyPath, log });
+    const { diskMiB: sizeMiB } = record.shape;
+    return OverlayChain.adopt({ vm, directory: this.directoryOf(unit), uid: record.uid, sizeMiB, log });
   }
 
   socketsOf(unit: string): string {
@@ -266,4 +277,22 @@ export class VmAssembler {
       retired: false,
     };
   }
+}
+
+/** Whether the disk becomes larger than it was in the saved state. */
+export function isGrown({ savedDiskMiB, shape }: Blueprint): boolean {
+  return savedDiskMiB !== undefined && savedDiskMiB !== shape.diskMiB;
+}
+
+function growTimeoutMs({ savedDiskMiB, shape }: Blueprint): number {
+  return ((shape.diskMiB - (savedDiskMiB ?? shape.diskMiB)) / 1024) * GROW_TIMEOUT_MS_PER_GIB;
+}
+
+/** Its size if it grows; the guest's file system grows with the resume that is told of it. */
+async function growDisk({ blueprint, chain }: AssembledVm, timer: StepTimer): Promise<number | undefined> {
+  const { shape } = blueprint;
+  if (!isGrown(blueprint)) return undefined;
+  await chain.grow(shape.diskMiB);
+  timer.end('disk');
+  return shape.diskMiB;
 }

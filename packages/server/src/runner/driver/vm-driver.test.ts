@@ -58,6 +58,9 @@ class StandInVm implements VmHandle {
   async continue(): Promise<void> {
     this.calls.push('continue');
   }
+  async resizeOverlay(): Promise<void> {
+    this.calls.push('resize');
+  }
   async stop(): Promise<void> {
     this.calls.push('stop');
   }
@@ -100,7 +103,7 @@ const PARTS = { counters: TEMPLATE_COUNTERS, egress: NO_RULES, log: pino({ level
 
 function attach(driver: VmDriver, vm: VmHandle): void {
   const directory = new VmDirectory('/nowhere');
-  driver.attach(vm, new OverlayChain([0], { vm, directory, uid: 1, emptyPath: '/nowhere', log: PARTS.log }));
+  driver.attach(vm, new OverlayChain([0], { vm, directory, uid: 1, sizeMiB: 64, log: PARTS.log }));
 }
 
 function newDriver(group: GroupUsage = NOT_COUNTED): { driver: VmDriver; ends: VmEnd[]; released: string[] } {

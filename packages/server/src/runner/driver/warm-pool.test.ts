@@ -15,13 +15,15 @@ class PoolUnderTest {
   failures = 0;
   nowMs = 0;
   hasRoom = true;
+  /** Key of a template that is being made. */
+  missing = '';
   readonly pool: WarmPool;
 
   constructor(limit: number) {
     this.pool = new WarmPool({
       limit,
       prepare: async (wanted) => this.#make(wanted),
-      hasRoom: () => this.hasRoom,
+      canPrepare: ({ templateKey }) => this.hasRoom && templateKey !== this.missing,
       now: () => this.nowMs,
       log: pino({ level: 'silent' }),
     });
@@ -63,6 +65,19 @@ test('creates at once that miss raise the number kept, up to the limit of the po
   await under.untilSize(3);
   await under.create('b');
   assert.equal(under.pool.size, 3);
+  await under.pool.close();
+});
+
+test('a create that waits for a template does not keep others from warm VMs', async () => {
+  const under = new PoolUnderTest(2);
+  const template = Promise.withResolvers<void>();
+  under.missing = 'new';
+  const waiting = under.pool.serve(blueprint('new'), () => under.pool.waitWith(() => template.promise));
+  await under.create('a');
+  await under.untilSize(1);
+  assert.equal(await under.create('a'), 'a1');
+  template.resolve();
+  await waiting;
   await under.pool.close();
 });
 

@@ -3,7 +3,8 @@
  *
  *   take(key) ── hit ──► a warm VM                 every create
  *             └─ miss ─► the create assembles its own, and the template's target grows
- *   refill    one at a time, and only while no create is under way: they would compete for the same cores
+ *   refill    one at a time, and only while no create is under way, but for those that wait for a template: they would
+ *             compete for the same cores
  *   give way  ends one when a create would be refused for want of room
  *   expire    a template that nobody asked for in five minutes keeps none
  *
@@ -29,8 +30,8 @@ export interface WarmPoolOptions {
   limit: number;
   /** Assembles and rehearses one. */
   prepare: (blueprint: TemplateBlueprint) => Promise<AssembledVm>;
-  /** Whether so much is left that a VM may be made which nobody has asked for. */
-  hasRoom: (blueprint: TemplateBlueprint) => boolean;
+  /** Whether its template is there, and so much is left that a VM may be made which nobody has asked for. */
+  canPrepare: (blueprint: TemplateBlueprint) => boolean;
   now: () => number;
   log: Logger;
 }
@@ -72,6 +73,17 @@ export class WarmPool {
     } finally {
       this.#createsUnderWay -= 1;
       this.#refill();
+    }
+  }
+
+  /** For a create that waits for a template: others, of templates that are there, find warm VMs meanwhile. */
+  async waitWith(wait: () => Promise<void>): Promise<void> {
+    this.#createsUnderWay -= 1;
+    this.#refill();
+    try {
+      await wait();
+    } finally {
+      this.#createsUnderWay += 1;
     }
   }
 
@@ -158,7 +170,7 @@ export class WarmPool {
     const idle = !this.#closed && this.#createsUnderWay === 0 && this.#options.now() >= this.#pausedUntil;
     if (!idle || this.size >= this.#options.limit) return undefined;
     return [...this.#shelves.values()]
-      .filter((shelf) => shelf.ready.length < shelf.target && this.#options.hasRoom(shelf.blueprint))
+      .filter((shelf) => shelf.ready.length < shelf.target && this.#options.canPrepare(shelf.blueprint))
       .toSorted((a, b) => b.lastAskedAt - a.lastAskedAt)[0];
   }
 

@@ -1,33 +1,56 @@
 import type http2 from 'node:http2';
-import { AppError, type ImageReference } from '@coppice/contract';
-import type { ImageAccess, PreparedImage, PrepareProgress } from '../../lib/runner-protocol.ts';
-import type { ImageStore } from '../image/image-store.ts';
-import type { PrepareOptions, StoredImage } from '../image/image-store.types.ts';
+import { AppError } from '@coppice/contract';
+import type { PrepareImage, PreparedImage, PrepareProgress, ReadyShape } from '../../lib/runner-protocol.ts';
+import type { ImageBuilds, ImageBuildOptions } from '../driver/image-builds.ts';
+import type { TemplatePlan } from '../driver/template-plan.ts';
+import type { StoredImage } from '../image/image-store.types.ts';
 import { writeLine } from './exchange.ts';
 
-export function toWire(image: StoredImage): PreparedImage {
+export function toWire(image: StoredImage, shapes: readonly ReadyShape[]): PreparedImage {
   return {
     image: image.reference,
     digest: image.digest,
     size_bytes: image.sizeBytes,
     prepared_at: image.preparedAt.toISOString(),
     status: 'ready',
+    shapes: [...shapes],
   };
 }
 
-/** Prepares an image and tells each step as it begins and how far it is; a reader that leaves does not stop it. */
+/**
+ * Prepares an image and templates, and tells each step as it begins and how far it is. A reader that leaves stops the making of
+ * templates, not that of the image.
+ */
 export async function streamPreparation(
   stream: http2.ServerHttp2Stream,
-  images: ImageStore,
-  { reference, access }: { reference: ImageReference; access: ImageAccess },
+  { builds, plan }: { builds: ImageBuilds; plan: TemplatePlan },
+  request: PrepareImage,
 ): Promise<void> {
-  const started = performance.now();
   stream.respond({ ':status': 200, 'content-type': 'application/x-ndjson' });
   const tell = (progress: PrepareProgress): void => writeLine(stream, progress);
+  const describe = (image: StoredImage): PreparedImage => toWire(image, plan.listReady(image));
+  const options = { ...tellSteps(tell), signal: untilClosed(stream) };
+  try {
+    const image = await builds.build(request, {
+      ...options,
+      onPrepared: (found) => tell({ type: 'prepared', image: describe(found) }),
+    });
+    tell({ type: 'done', image: describe(image) });
+  } catch (error) {
+    if (!(error instanceof AppError)) throw error;
+    tell({ type: 'error', error: { code: error.code, message: error.message } });
+  }
+  stream.end();
+}
+
+function tellSteps(
+  tell: (progress: PrepareProgress) => void,
+): Pick<ImageBuildOptions, 'onStep' | 'onProgress' | 'onTemplate'> {
+  const started = performance.now();
   const elapsedMs = (): number => Math.round(performance.now() - started);
-  const options: PrepareOptions = {
-    access,
+  return {
     onStep: (step) => tell({ type: 'step', step, elapsed_ms: elapsedMs() }),
+    onTemplate: (shape) => tell({ type: 'step', step: 'template', shape, elapsed_ms: elapsedMs() }),
     onProgress: ({ step, doneBytes, totalBytes }) =>
       tell({
         type: 'progress',
@@ -37,11 +60,12 @@ export async function streamPreparation(
         elapsed_ms: elapsedMs(),
       }),
   };
-  try {
-    tell({ type: 'done', image: toWire(await images.prepare(reference, options)) });
-  } catch (error) {
-    if (!(error instanceof AppError)) throw error;
-    tell({ type: 'error', error: { code: error.code, message: error.message } });
-  }
-  stream.end();
+}
+
+function untilClosed(stream: http2.ServerHttp2Stream): AbortSignal {
+  const left = new AbortController();
+  const leave = (): void => left.abort(new AppError('unavailable', 'the caller has left'));
+  if (stream.destroyed) leave();
+  stream.once('close', leave);
+  return left.signal;
 }

@@ -2,7 +2,7 @@
 import { chmodSync, rmSync } from 'node:fs';
 import http2 from 'node:http2';
 import net from 'node:net';
-import { AppError, parseImageReference } from '@coppice/contract';
+import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { z, ZodError } from 'zod';
 import { VmEgress } from '../../lib/egress-protocol.ts';
@@ -26,6 +26,8 @@ import type { Fleet } from '../driver/fleet.ts';
 import type { VmDriver } from '../driver/vm-driver.ts';
 import type { VmCopies } from '../driver/vm-copies.ts';
 import type { VmRollbacks } from '../driver/vm-rollbacks.ts';
+import type { ImageBuilds } from '../driver/image-builds.ts';
+import type { TemplatePlan } from '../driver/template-plan.ts';
 import type { ImageStore } from '../image/image-store.ts';
 import { holdPlace, readJson, respondEmpty, respondError, respondJson } from './exchange.ts';
 import { streamEvents } from './event-stream.ts';
@@ -53,6 +55,8 @@ export interface RunnerServerParts {
   rollbacks: VmRollbacks;
   spool: EventSpool;
   images: ImageStore;
+  builds: ImageBuilds;
+  plan: TemplatePlan;
   status: () => RunnerStatus;
   log: Logger;
 }
@@ -245,16 +249,11 @@ export class RunnerServer {
 
   async #routeImages(exchange: Exchange): Promise<void> {
     const { stream, segments } = exchange;
-    const { images } = this.#parts;
-    if (segments[1] === 'prepare') {
-      const { image, access = {} } = PrepareImage.parse(await readJson(stream));
-      return streamPreparation(stream, images, { reference: parseImageReference(image), access });
-    }
-    return respondJson(
-      stream,
-      200,
-      images.list().map((image) => toWire(image)),
-    );
+    const { images, plan } = this.#parts;
+    if (segments[1] === 'prepare')
+      return streamPreparation(stream, this.#parts, PrepareImage.parse(await readJson(stream)));
+    const prepared = images.list().map((image) => toWire(image, plan.listReady(image)));
+    return respondJson(stream, 200, prepared);
   }
 }
 

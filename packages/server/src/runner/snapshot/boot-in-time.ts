@@ -1,5 +1,6 @@
 /** The cold boot of a VM that becomes a template. */
 import type { Logger } from 'pino';
+import { untilAborted } from '../../lib/deadline.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import { isInTime, readTimer } from '../agent-client/guest-timer.ts';
 import { makeBootFiles } from '../vmm/boot-files.ts';
@@ -18,6 +19,8 @@ export interface Boot {
   launch: VmLaunch;
   /** Made anew for each boot. */
   ramPath: string;
+  /** Aborted when nobody waits for the template any more. */
+  signal: AbortSignal;
   log: Logger;
 }
 
@@ -28,7 +31,10 @@ interface Booted {
 
 /** Leaves no VM when it fails. */
 export function bootInTime(boot: Boot): Promise<{ vm: VmHandle; session: AgentSession }> {
-  return repeatUntilInTime(() => bootOnce(boot), boot.log);
+  return repeatUntilInTime(() => {
+    boot.signal.throwIfAborted();
+    return bootOnce(boot);
+  }, boot.log);
 }
 
 /** Until the guest's timers are in time; a guest that never found the right rate is better than none. */
@@ -48,13 +54,18 @@ export async function repeatUntilInTime<T extends Booted>(boot: () => Promise<T>
   }
 }
 
-async function bootOnce({ vmm, launch, ramPath }: Boot): Promise<{ vm: VmHandle; session: AgentSession }> {
+async function bootOnce({
+  vmm,
+  launch,
+  ramPath,
+  signal,
+}: Boot): Promise<{ vm: VmHandle; session: AgentSession }> {
   const { socketDirectory, uid, shape } = launch;
   makeBootFiles({ socketDirectory, ramPath, memMiB: shape.memMiB, uid });
   await using undo = new AsyncDisposableStack();
   const vm = await vmm.boot(launch, ramPath);
   undo.defer(() => vm.kill());
-  const session = await AgentSession.open({
+  const opening = AgentSession.open({
     socketDirectory,
     generation: 1,
     timeoutMs: BOOT_TIMEOUT_MS,
@@ -63,6 +74,7 @@ async function bootOnce({ vmm, launch, ramPath }: Boot): Promise<{ vm: VmHandle;
       if (!isAlive(vm.identity)) throw new Error('QEMU ended while the template booted');
     },
   });
+  const session = await untilAborted(signal, opening);
   undo.move();
   return { vm, session };
 }

@@ -188,11 +188,9 @@ test('what a VM has linked of a capture outlives it', async () => {
   const path = join(root, `vm-${(count += 1)}`);
   mkdirSync(path);
   const vm = new VmDirectory(path);
-  const empty = join(root, 'empty.qcow2');
-  writeFileSync(empty, 'empty');
   await store.use(ID, async ({ directory: files, overlays }) => {
     const { ram: ramPath, image: imagePath, scratchBase: scratchBasePath } = files;
-    const shared = { ramPath, imagePath, scratchBasePath, frozen: overlays, topPath: empty };
+    const shared = { ramPath, imagePath, scratchBasePath, frozen: overlays, top: { sizeMiB: 64 } };
     assert.deepEqual(vm.take(shared, process.getuid?.() ?? 0), [0, 1, 2]);
   });
   await store.remove(ID);

@@ -18,7 +18,7 @@ import { MemoryWriter } from './memory-writer.ts';
 import type { VmDriver } from '../driver/vm-driver.ts';
 import { StepTimer } from '../driver/step-timer.ts';
 import { enterStep } from '../driver/steps.ts';
-import { freezeFile } from '../disk/scratch-store.ts';
+import { freezeFile } from '../disk/overlay-file.ts';
 import { VmDirectory } from '../disk/vm-directory.ts';
 import { DEVICES_NAME, takeDeviceState } from './device-state.ts';
 

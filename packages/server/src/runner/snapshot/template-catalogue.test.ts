@@ -1,11 +1,15 @@
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { TemplateCatalogue } from './template-catalogue.ts';
 
-const BINDING = { imageDigest: 'sha256:aa', imagePreparedAt: new Date('2026-01-01T00:00:00Z') };
+const SHAPE = { accelerator: 'tcg', vcpus: 1, memMiB: 256, diskMiB: 64 } as const;
+const BINDING = {
+  image: { digest: 'sha256:aa', preparedAt: new Date('2026-01-01T00:00:00Z') },
+  shape: SHAPE,
+};
 
 function makeDirectory(context: TestContext): string {
   const directory = mkdtempSync(join(tmpdir(), 'coppice-catalogue-'));
@@ -30,6 +34,16 @@ test('a template is found again by the next process with what it is bound to', (
     [found.key, found.imageDigest, found.imagePreparedAt, found.staleReason],
     ['a', 'sha256:aa', '2026-01-01T00:00:00.000Z', undefined],
   );
+  assert.deepEqual(TemplateCatalogue.open(directory, 'now').shapesOf('sha256:aa'), [SHAPE]);
+});
+
+test('a template of another version of its record serves no create', (context) => {
+  const directory = makeDirectory(context);
+  addTemplate(directory, TemplateCatalogue.open(directory, 'now'), 'a');
+  const path = join(directory, 'a', 'template.json');
+  writeFileSync(path, readFileSync(path, 'utf8').replace('"version":2', '"version":1'));
+  const catalogue = TemplateCatalogue.open(directory, 'now');
+  assert.deepEqual([catalogue.has('a'), catalogue.shapesOf('sha256:aa')], [false, []]);
 });
 
 test('a template made with other versions, or that cannot be read, serves no create', (context) => {

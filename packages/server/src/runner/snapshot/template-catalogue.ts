@@ -1,7 +1,8 @@
 /**
  * The templates on disk, with what each is bound to:
  *
- *   <directory>/<key>/ram, devices, scratch.qcow2, template.json    complete: made elsewhere and renamed to its name
+ *   <directory>/<key>/ram, devices, base.ext4,                       complete: made elsewhere and renamed to its name
+ *                     scratch.qcow2, template.json
  *   <directory>/<key>.building/, <key>.evicted/                     being made or removed; swept at the next start
  */
 import { existsSync, readFileSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -9,16 +10,20 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import type { CachedTemplate } from '../cache/cache-evictor.ts';
+import { TemplateShape as ShapeRecord } from '../adopt/vm-record.ts';
 import { LastUse } from '../cache/last-use.ts';
+import type { StoredImage } from '../image/image-store.types.ts';
+import type { TemplateShape } from '../vmm/qemu-arguments.ts';
 
 const RECORD_NAME = 'template.json';
 const UNFINISHED = /\.(?:building|evicted)$/u;
 const BLOCK_BYTES = 512;
 
 const TemplateRecord = z.object({
-  version: z.literal(1),
+  version: z.literal(2),
   image_digest: z.string(),
   image_prepared_at: z.string(),
+  shape: ShapeRecord,
   /** Hash of QEMU, kernel, agent and machine that it was made with. */
   made_with: z.string(),
 });
@@ -26,14 +31,18 @@ type TemplateRecord = z.infer<typeof TemplateRecord>;
 
 /** What a new template is bound to. */
 export interface TemplateBinding {
-  imageDigest: string;
-  imagePreparedAt: Date;
+  image: Pick<StoredImage, 'digest' | 'preparedAt'>;
+  shape: TemplateShape;
+}
+
+interface Entry extends CachedTemplate {
+  shape: TemplateShape | undefined;
 }
 
 export class TemplateCatalogue {
   readonly #directory: string;
   readonly #madeWith: string;
-  readonly #entries = new Map<string, CachedTemplate>();
+  readonly #entries = new Map<string, Entry>();
 
   private constructor(directory: string, madeWith: string) {
     this.#directory = directory;
@@ -60,16 +69,23 @@ export class TemplateCatalogue {
     return entry !== undefined && entry.staleReason === undefined;
   }
 
+  /** Of the templates that were made from an image, also such as no create can use. */
+  shapesOf(imageDigest: string): TemplateShape[] {
+    const own = [...this.#entries.values()].filter((entry) => entry.imageDigest === imageDigest);
+    return own.flatMap(({ shape }) => shape ?? []);
+  }
+
   markUse(key: string): void {
     this.#entries.get(key)?.lastUse.mark();
   }
 
   /** Into the directory of a template that is being made. */
-  writeRecord(building: string, { imageDigest, imagePreparedAt }: TemplateBinding): void {
+  writeRecord(building: string, { image, shape }: TemplateBinding): void {
     const record: TemplateRecord = {
-      version: 1,
-      image_digest: imageDigest,
-      image_prepared_at: imagePreparedAt.toISOString(),
+      version: 2,
+      image_digest: image.digest,
+      image_prepared_at: image.preparedAt.toISOString(),
+      shape,
       made_with: this.#madeWith,
     };
     writeFileSync(join(building, RECORD_NAME), JSON.stringify(record), { flush: true });
@@ -89,7 +105,7 @@ export class TemplateCatalogue {
     await rm(trash, { recursive: true, force: true, maxRetries: 5 });
   }
 
-  #read(key: string): CachedTemplate {
+  #read(key: string): Entry {
     const directory = join(this.#directory, key);
     const record = findRecord(directory);
     return {
@@ -98,6 +114,7 @@ export class TemplateCatalogue {
       lastUse: LastUse.read(directory),
       imageDigest: record?.image_digest ?? '',
       imagePreparedAt: record?.image_prepared_at ?? '',
+      shape: record?.shape,
       staleReason: this.#judge(directory, record),
     };
   }

@@ -146,6 +146,10 @@ export class QemuVm implements VmHandle {
       await this.#qmp.execute('blockdev-add', node);
   }
 
+  async resizeOverlay(number: number, sizeBytes: number): Promise<void> {
+    await this.#qmp.execute('block_resize', { 'node-name': overlayNode(number), size: sizeBytes });
+  }
+
   async putOnTop(number: number, below: number): Promise<void> {
     await this.#qmp.execute('blockdev-snapshot', { node: overlayNode(below), overlay: overlayNode(number) });
   }

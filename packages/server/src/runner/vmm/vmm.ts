@@ -63,6 +63,8 @@ export interface VmHandle {
   saveDevices(name: string): Promise<void>;
   /** Opens an overlay, which lies in the VM's directory of overlays, before it is needed. */
   openOverlay(number: number): Promise<void>;
+  /** Makes the topmost overlay larger and tells the guest, which has to be running. */
+  resizeOverlay(number: number, sizeBytes: number): Promise<void>;
   /** Puts an opened overlay on top; the one that was there is not written to any more. */
   putOnTop(number: number, below: number): Promise<void>;
   /** Lets go of an opened overlay that was not put on top, or is not needed any more. */

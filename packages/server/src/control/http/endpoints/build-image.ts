@@ -20,7 +20,10 @@ const OK = contents('The image; or what happens until it is prepared.', {
 
 type Parts = Pick<HttpParts, 'runner' | 'openRequests' | 'registries' | 'imageUses'>;
 
-/** The preparation goes on when the client leaves: the next create of this image has use of it. */
+/**
+ * The image is made ready also when the client leaves: the next create has use of it. Its templates are not: whoever asks
+ * for them and leaves would keep others waiting.
+ */
 export function addBuildImage(app: App, parts: Parts): void {
   app.route({
     method: 'POST',
@@ -28,8 +31,10 @@ export function addBuildImage(app: App, parts: Parts): void {
     config: { access: 'full' },
     schema: {
       operationId: 'buildImage',
-      summary: 'Pull and prepare an image, as a first create would',
+      summary: 'Prepare an image and shapes, so that creates of them are fast',
       description:
+        'Pulls and prepares the image, and makes what sandboxes of it start from: for the default shape and for those that ' +
+        'are given. A create of one of them afterwards takes the fast path. ' +
         'With `Accept: text/event-stream` the answer streams BuildImageEvent, one per `data:` line: steps as they ' +
         'begin, how far they are, and `done` or `error` last.',
       body: BuildImageRequest,
@@ -37,7 +42,9 @@ export function addBuildImage(app: App, parts: Parts): void {
     },
     handler: (request, reply) =>
       parts.openRequests.limit(request.organizationId, async () => {
-        const progress = await startBuild(parts, request);
+        const left = new AbortController();
+        reply.raw.once('close', () => left.abort());
+        const progress = await startBuild(parts, request, left.signal);
         if (request.headers.accept?.includes('text/event-stream') !== true) return waitForImage(progress);
         await forward(progress, new EventStream(reply), request);
         return reply;
@@ -54,21 +61,17 @@ interface Build {
 async function startBuild(
   { runner, registries, imageUses }: Parts,
   { organizationId, body }: Build,
+  left: AbortSignal,
 ): Promise<AsyncIterable<BuildImageEvent>> {
   const login = await registries.findLogin(organizationId, parseImageReference(body.image));
-  return noteUse(requireDone(runner.prepareImage(body.image, login)), (image) =>
-    imageUses.note(organizationId, image),
-  );
-}
-
-async function* noteUse(
-  events: AsyncIterable<BuildImageEvent>,
-  note: (image: string) => Promise<void>,
-): AsyncGenerator<BuildImageEvent> {
-  for await (const event of events) {
-    if (event.type === 'done') await note(event.image.image);
-    yield event;
-  }
+  const ending = new AbortController();
+  const progress = runner.prepareImage({ ...body, organization: organizationId, login }, ending.signal);
+  return follow(progress, async ({ image }) => {
+    await imageUses.note(organizationId, image);
+    const end = (): void => ending.abort();
+    if (left.aborted) end();
+    left.addEventListener('abort', end, { once: true });
+  });
 }
 
 async function waitForImage(progress: AsyncIterable<BuildImageEvent>): Promise<PreparedImage> {
@@ -79,16 +82,20 @@ async function waitForImage(progress: AsyncIterable<BuildImageEvent>): Promise<P
 const STOPPED = new AppError('unavailable', 'the runner stopped in the middle of the preparation; try again');
 
 /** Steps and progress, then `done`; throws what went wrong instead. */
-async function* requireDone(progress: AsyncIterable<PrepareProgress>): AsyncGenerator<BuildImageEvent> {
+async function* follow(
+  progress: AsyncIterable<PrepareProgress>,
+  onPrepared: (image: PreparedImage) => Promise<void>,
+): AsyncGenerator<BuildImageEvent> {
   for await (const event of progress) {
     if (event.type === 'error') throw new AppError(event.error.code, event.error.message);
-    yield event;
+    if (event.type === 'prepared') await onPrepared(event.image);
+    else yield event;
     if (event.type === 'done') return;
   }
   throw STOPPED;
 }
 
-/** Follows the preparation to its end, whether or not anybody still reads. */
+/** Follows the build to its end. */
 async function forward(
   progress: AsyncIterable<BuildImageEvent>,
   stream: EventStream,
@@ -100,6 +107,7 @@ async function forward(
       else await stream.send(BuildImageEvent.parse(event));
     }
   } catch (error) {
+    if (stream.left.aborted) return;
     const mapped = toAppError(error);
     logError(mapped, request);
     await stream.send(BuildImageEvent.parse({ type: 'error', ...buildErrorBody(mapped, request.id) }));

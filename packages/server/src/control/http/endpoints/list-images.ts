@@ -14,8 +14,10 @@ export function addListImages(
     config: { access: 'read' },
     schema: {
       operationId: 'listImages',
-      summary: 'Images of yours that are prepared: a sandbox of one starts without a pull',
-      description: 'Those that your organization built or created sandboxes from, and the built-in ones.',
+      summary: 'Images of yours that are prepared, and their shapes that are ready',
+      description:
+        'Those that your organization built or created sandboxes from, and the built-in ones. A create of one needs no ' +
+        'pull, and one of a shape that is listed boots nothing.',
       response: answers(200, z.array(ImageRecord), [401, 503]),
     },
     handler: async (request) => imageUses.show(request.organizationId, await runner.listImages()),

@@ -1,0 +1,121 @@
+/** One organization that asks for ever new shapes, and another that wants its first sandbox; on a service of their own. */
+import assert from 'node:assert/strict';
+import { availableParallelism } from 'node:os';
+import { after, before, test } from 'node:test';
+import { Api } from './fixtures/api.ts';
+import { addOrganization } from './fixtures/organization.ts';
+import { Service } from './fixtures/service.ts';
+import { countTemplates, countTemplatesAt, listTemplates } from './fixtures/template-log.ts';
+
+const IMAGE = 'coppice/base:1';
+/** Waiting for templates of their own, and creating and destroying without end. */
+const WAITING = 6;
+const CHURNING = 3;
+const TEMPLATE_TIMEOUT_MS = 300_000;
+const END_TIMEOUT_MS = 30_000;
+const BYSTANDER_MEM_MIB = 136;
+/** More than are started at once. */
+const HUGE_DISKS = availableParallelism() + 4;
+/** An emulated guest takes many seconds to grow its file system from that of the template. */
+const HUGE_MIB = 1_048_575;
+
+let service: Service;
+let api: Api;
+before(async () => {
+  service = await Service.start({ instance: 8 });
+  api = new Api(service);
+  // So that nobody waits for the image.
+  const { id } = await api.create({ image: IMAGE, mem_mib: 128, disk_mib: 64 });
+  await countTemplatesAt(service, id);
+  await api.destroy(id);
+});
+after(async () => {
+  await service[Symbol.asyncDispose]();
+});
+
+/** A create of which only its id is waited for. */
+async function beginCreate(label: string, shape: object): Promise<{ id: string; answer: Promise<unknown> }> {
+  const body = { image: IMAGE, timeout: 0, labels: { label }, ...shape };
+  const answer = api.call('POST', '/v1/runs', { body });
+  let id: string | undefined;
+  await service.waitFor(`the record of ${label}`, END_TIMEOUT_MS, async () => {
+    const list = await api.call('GET', `/v1/runs?label=label:${label}`);
+    id = (list.body as unknown as { id: string }[])[0]?.id;
+    return id !== undefined;
+  });
+  return { id: id ?? '', answer };
+}
+
+/** Creates and destroys, each time with another shape; answers how often. */
+async function churn(worker: number, stop: AbortSignal): Promise<number> {
+  for (let asked = 0; ; asked += 1) {
+    if (stop.aborted) return asked;
+    const shape = { mem_mib: 200 + 8 * ((asked * CHURNING + worker) % 100), disk_mib: 64 + 37 * asked };
+    const { id, answer } = await beginCreate(`churn-${worker}-${asked}`, shape);
+    await api.destroy(id);
+    await answer;
+  }
+}
+
+test('an organization that keeps asking for new shapes delays the first sandbox of another by one template or two', async () => {
+  const other = await addOrganization(service);
+  const before = countTemplates(service);
+  const waiting = await Promise.all(
+    Array.from({ length: WAITING }, (_, number) =>
+      beginCreate(`waits-${number}`, {
+        mem_mib: 144 + 8 * number,
+        disk_mib: 64 * 8 ** (number % 3) + number,
+      }),
+    ),
+  );
+  const stop = new AbortController();
+  const churning = Array.from({ length: CHURNING }, (_, worker) => churn(worker, stop.signal));
+  await service.waitFor('the first template', TEMPLATE_TIMEOUT_MS, () => countTemplates(service) > before);
+
+  const asked = countTemplates(service);
+  const body = { image: IMAGE, mem_mib: BYSTANDER_MEM_MIB, disk_mib: 100 };
+  const bystander = await api.call('POST', '/v1/runs', { body, key: other });
+  assert.equal(bystander.status, 201, bystander.text);
+  await countTemplatesAt(service, String(bystander.body['id']));
+  const made = listTemplates(service).slice(asked);
+  const own = made.findIndex(({ shape }) => shape.memMiB === BYSTANDER_MEM_MIB);
+  // The one that was being made, and the next if that ended while the request was under way.
+  assert.ok(own >= 0 && own <= 2, JSON.stringify(made));
+
+  stop.abort();
+  const destroyed = (await Promise.all(churning)).reduce((sum, count) => sum + count, 0);
+  assert.ok(destroyed >= CHURNING, `${destroyed} creates were destroyed`);
+  await Promise.all(waiting.map(async ({ id }) => api.destroy(id)));
+  await Promise.all(waiting.map(({ answer }) => answer));
+  await service.waitFor(
+    'the end of all that nobody waits for',
+    END_TIMEOUT_MS,
+    () => service.vmPids().length === 1,
+  );
+  const rest = countTemplates(service);
+  assert.ok(rest - asked < WAITING + destroyed, `${rest - asked} templates were made`);
+  const deleted = await api.call('DELETE', `/v1/runs/${String(bystander.body['id'])}`, { key: other });
+  assert.equal(deleted.status, 200);
+  // Were anything left in the queue it would be made now.
+  const last = await api.create({ image: IMAGE, mem_mib: 128, disk_mib: 500 });
+  assert.equal(await countTemplatesAt(service, last.id), rest);
+  await api.destroy(last.id);
+});
+
+test('sandboxes whose huge disks are being grown do not delay one that needs none of that', async () => {
+  const shape = { mem_mib: 128, disk_mib: 64 };
+  const first = await api.create({ image: IMAGE, mem_mib: 128, disk_mib: 262_144 });
+  await api.destroy(first.id);
+  let answered = 0;
+  const growing = await Promise.all(
+    Array.from({ length: HUGE_DISKS }, async (_, number) => {
+      const begun = await beginCreate(`grows-${number}`, { mem_mib: 128, disk_mib: HUGE_MIB });
+      return { ...begun, answer: begun.answer.then(() => (answered += 1)) };
+    }),
+  );
+  const { id } = await api.create({ image: IMAGE, ...shape });
+  assert.equal(answered, 0, 'disks were grown before it was started');
+  await api.destroy(id);
+  await Promise.all(growing.map(async (each) => api.destroy(each.id)));
+  await Promise.all(growing.map(async ({ answer }) => answer));
+});

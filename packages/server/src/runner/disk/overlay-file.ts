@@ -1,0 +1,64 @@
+/** Files of overlays: new ones, copies, and how one is kept from being written to again. */
+import { chmodSync, closeSync, constants, copyFileSync, ftruncateSync, openSync, writeSync } from 'node:fs';
+import { giveTo, takeBack } from '../vmm/vm-accounts.ts';
+
+const MIB = 1024 * 1024;
+const CLUSTER_BITS = 16;
+const CLUSTER_BYTES = 1 << CLUSTER_BITS;
+/** What one entry of the L1 table covers: a cluster full of entries of 8 bytes, each for a cluster. */
+const L1_ENTRY_BYTES = (CLUSTER_BYTES / 8) * CLUSTER_BYTES;
+const HEADER_BYTES = 104;
+const REFCOUNT_ORDER = 4;
+/** The header, the table of reference counts, one block of those, and the L1 table, which has room for disks of 4 TiB. */
+const CLUSTERS = { header: 0, refcountTable: 1, refcountBlock: 2, l1Table: 3 } as const;
+const CLUSTER_COUNT = 4;
+
+/**
+ * An empty qcow2 of that virtual size, as `qemu-img create` makes it: a process for each would cost more than the start of
+ * a VM may wait. It names no backing file; whoever opens it says what is below.
+ */
+export function makeOverlay(path: string, { sizeMiB, uid }: { sizeMiB: number; uid: number }): void {
+  const file = openSync(path, 'w', 0o600);
+  try {
+    ftruncateSync(file, CLUSTER_COUNT * CLUSTER_BYTES);
+    writeSync(file, buildHeader(sizeMiB * MIB), 0, HEADER_BYTES, 0);
+    const block = Buffer.alloc(8);
+    block.writeBigUInt64BE(BigInt(CLUSTERS.refcountBlock * CLUSTER_BYTES));
+    writeSync(file, block, 0, block.length, CLUSTERS.refcountTable * CLUSTER_BYTES);
+    const counts = Buffer.alloc(2 * CLUSTER_COUNT);
+    for (let cluster = 0; cluster < CLUSTER_COUNT; cluster += 1) counts.writeUInt16BE(1, 2 * cluster);
+    writeSync(file, counts, 0, counts.length, CLUSTERS.refcountBlock * CLUSTER_BYTES);
+  } finally {
+    closeSync(file);
+  }
+  giveTo(path, uid);
+}
+
+/** Version 3 without any feature: docs/interop/qcow2.txt of QEMU. */
+function buildHeader(sizeBytes: number): Buffer {
+  const header = Buffer.alloc(HEADER_BYTES);
+  header.write('QFI\u{fb}', 0, 'latin1');
+  header.writeUInt32BE(3, 4);
+  header.writeUInt32BE(CLUSTER_BITS, 20);
+  header.writeBigUInt64BE(BigInt(sizeBytes), 24);
+  header.writeUInt32BE(Math.ceil(sizeBytes / L1_ENTRY_BYTES), 36);
+  header.writeBigUInt64BE(BigInt(CLUSTERS.l1Table * CLUSTER_BYTES), 40);
+  header.writeBigUInt64BE(BigInt(CLUSTERS.refcountTable * CLUSTER_BYTES), 48);
+  header.writeUInt32BE(1, 56);
+  header.writeUInt32BE(REFCOUNT_ORDER, 96);
+  header.writeUInt32BE(HEADER_BYTES, 100);
+  return header;
+}
+
+/** Gives one VM an overlay of its own, with the content of `source`; owned by `uid` when it returns. */
+export function copyOverlay(source: string, path: string, uid: number): void {
+  copyFileSync(source, path, constants.COPYFILE_FICLONE);
+  giveTo(path, uid);
+  chmodSync(path, 0o600);
+}
+
+/** Owned by whoever runs the service (root, if VMs are to be kept from it) and read-only for all others. */
+export function freezeFile(path: string): void {
+  takeBack(path);
+  chmodSync(path, 0o444);
+}

@@ -1,0 +1,142 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { AppError } from '@coppice/contract';
+import type { PrepareImage, VmShape } from '../../lib/runner-protocol.ts';
+import { CacheLeases } from '../cache/cache-leases.ts';
+import { Admission } from '../capacity/admission.ts';
+import { Capacity } from '../capacity/capacity.ts';
+import { DiskGuard } from '../capacity/disk-guard.ts';
+import { Turns } from '../capacity/turns.ts';
+import type { StoredImage } from '../image/image-store.types.ts';
+import { ImageBuilds, type ImageBuildOptions } from './image-builds.ts';
+import type { TemplatePlan } from './template-plan.ts';
+import type { TemplateBlueprint } from './vm-assembly.ts';
+
+const REQUEST = { image: 'app:1', organization: 'org', shapes: [] } satisfies PrepareImage;
+const DEFAULT = '1×1024×4096';
+const STORED = { reference: 'app:1@sha256:aa' } as StoredImage;
+
+function nameOf({ vcpus, mem_mib, disk_mib }: VmShape): string {
+  return `${vcpus}×${mem_mib}×${disk_mib}`;
+}
+
+/** Templates are made when the test says so. */
+class Site {
+  readonly order: string[] = [];
+  readonly ready = new Set<string>();
+  readonly capacity: Capacity;
+  readonly builds: ImageBuilds;
+  /** What becomes of the making of a template. */
+  make: (name: string, signal: AbortSignal) => Promise<void> = async () => undefined;
+
+  constructor({ hostMemMiB = 10_240 } = {}) {
+    const availableMiB = (): number => 8000;
+    const limits = { hostMemMiB, cores: 4, memOvercommit: 1, cpuOvercommit: 1, overheadMiB: () => 64 };
+    this.capacity = new Capacity({
+      admission: new Admission({ ...limits, availableMiB }),
+      turns: new Turns({ maxRunning: 1, maxWaiting: 1, maxWaitMs: 10_000 }),
+      disk: new DiskGuard({ directory: '/data', reserveMiB: 1000, freeMiB: () => 10_000 }),
+      maxVcpus: 8,
+      availableMiB,
+    });
+    const plan = {
+      prepareImage: async ({ image }: PrepareImage) => {
+        this.order.push(`image ${image}`);
+        return STORED;
+      },
+      blueprintOf: (_: StoredImage, shape: VmShape) => {
+        const { vcpus, mem_mib: memMiB } = shape;
+        return { templateKey: nameOf(shape), shape: { vcpus, memMiB } };
+      },
+      isReady: ({ templateKey }: TemplateBlueprint) => this.ready.has(templateKey),
+      ensureTemplate: async (
+        { templateKey }: TemplateBlueprint,
+        { organization, signal }: { organization: string; signal: AbortSignal },
+      ) => {
+        this.order.push(
+          `${templateKey} for ${organization}, ${this.capacity.status.vcpus.promised} vCPUs booked`,
+        );
+        await this.make(templateKey, signal);
+        this.ready.add(templateKey);
+      },
+    } as unknown as TemplatePlan;
+    const giveWay = async (): Promise<boolean> => false;
+    this.builds = new ImageBuilds({ plan, capacity: this.capacity, leases: new CacheLeases(), giveWay });
+  }
+
+  build(shapes: VmShape[], options: Partial<ImageBuildOptions> = {}): Promise<StoredImage> {
+    const { signal } = new AbortController();
+    return this.builds.build({ ...REQUEST, shapes }, { signal, ...options });
+  }
+}
+
+const SHAPE = { vcpus: 2, mem_mib: 512, disk_mib: 256 };
+
+test('templates of the default shape and of those given are made one after the other, each booked meanwhile', async () => {
+  const site = new Site();
+  const told: string[] = [];
+  const image = await site.build([SHAPE], {
+    onPrepared: ({ reference }) => told.push(reference),
+    onTemplate: (shape) => told.push(nameOf(shape)),
+  });
+  assert.equal(image, STORED);
+  assert.deepEqual(site.order, [
+    'image app:1',
+    `${DEFAULT} for org, 1 vCPUs booked`,
+    '2×512×256 for org, 2 vCPUs booked',
+  ]);
+  assert.deepEqual(told, [STORED.reference, DEFAULT, '2×512×256']);
+  assert.equal(site.capacity.status.vcpus.promised, 0);
+});
+
+test('what is ready is not made again, nor booked', async () => {
+  const site = new Site();
+  site.ready.add(DEFAULT);
+  await site.build([SHAPE, SHAPE]);
+  assert.deepEqual(site.order, ['image app:1', '2×512×256 for org, 2 vCPUs booked']);
+});
+
+test('a shape that the machine can never give is refused by its place, before anything is done', async () => {
+  const site = new Site();
+  await assert.rejects(
+    site.build([SHAPE, { ...SHAPE, vcpus: 5 }]),
+    (error) =>
+      error instanceof AppError &&
+      error.code === 'invalid_request' &&
+      error.message === 'shapes[1].vcpus: must be at most 4 on this machine',
+  );
+  assert.deepEqual(site.order, []);
+});
+
+test('a machine that is too small for the default shape makes only what is asked for', async () => {
+  const site = new Site({ hostMemMiB: 1400 });
+  await site.build([SHAPE]);
+  assert.deepEqual(site.order, ['image app:1', '2×512×256 for org, 2 vCPUs booked']);
+});
+
+test('a build that finds no room is refused as a create would be, and holds nothing', async () => {
+  const site = new Site();
+  site.capacity.adopt('all', { vcpus: 4, memMiB: 64 });
+  await assert.rejects(site.build([]), (error) => error instanceof AppError && error.code === 'capacity');
+  site.capacity.release('all');
+  assert.equal(site.capacity.status.vcpus.promised, 0);
+});
+
+test('after a caller that has left the image is ready, and no template is made', async () => {
+  const site = new Site();
+  const left = new AbortController();
+  const prepared: string[] = [];
+  const onPrepared = ({ reference }: StoredImage): void => {
+    prepared.push(reference);
+    left.abort(new Error('left'));
+  };
+  await assert.rejects(site.build([SHAPE], { signal: left.signal, onPrepared }), /left/u);
+  assert.deepEqual([prepared, site.order], [[STORED.reference], ['image app:1']]);
+});
+
+test('a template that cannot be made gives its booking back', async () => {
+  const site = new Site();
+  site.make = async () => Promise.reject(new Error('no boot'));
+  await assert.rejects(site.build([]), /no boot/u);
+  assert.equal(site.capacity.status.vcpus.promised, 0);
+});

@@ -1,0 +1,68 @@
+/** Makes ahead what creates of an image need: the image, and templates of the default shape and of those that are asked for. */
+import { randomBytes } from 'node:crypto';
+import { DEFAULT_SHAPE } from '@coppice/contract';
+import type { PrepareImage, VmShape } from '../../lib/runner-protocol.ts';
+import type { CacheLeases } from '../cache/cache-leases.ts';
+import type { Capacity } from '../capacity/capacity.ts';
+import type { PrepareOptions, StoredImage } from '../image/image-store.types.ts';
+import type { TemplatePlan } from './template-plan.ts';
+import type { TemplateBlueprint } from './vm-assembly.ts';
+
+export interface ImageBuildsParts {
+  plan: TemplatePlan;
+  capacity: Capacity;
+  leases: CacheLeases;
+  /** Ends a VM that nobody has asked for, if there is one. */
+  giveWay: () => Promise<boolean>;
+}
+
+export interface ImageBuildOptions extends Pick<PrepareOptions, 'onStep' | 'onProgress'> {
+  /** Aborted when the caller has left: no more templates are made. The image is made ready all the same. */
+  signal: AbortSignal;
+  onPrepared?: (image: StoredImage) => void;
+  /** A template is being made, or waited for. */
+  onTemplate?: (shape: VmShape) => void;
+}
+
+export class ImageBuilds {
+  readonly #parts: ImageBuildsParts;
+
+  constructor(parts: ImageBuildsParts) {
+    this.#parts = parts;
+  }
+
+  /** Throws `invalid_request` for a shape that this machine can never give, before anything is done. */
+  async build(request: PrepareImage, options: ImageBuildOptions): Promise<StoredImage> {
+    const { plan, capacity, leases } = this.#parts;
+    for (const [index, shape] of request.shapes.entries())
+      capacity.assertPossible(shape, `shapes[${index}].`);
+    const shapes = [...(capacity.isPossible(DEFAULT_SHAPE) ? [DEFAULT_SHAPE] : []), ...request.shapes];
+    using lease = leases.open();
+    const { signal, onPrepared, onTemplate, ...listeners } = options;
+    const image = await plan.prepareImage(request, { ...listeners, lease });
+    onPrepared?.(image);
+    for (const shape of shapes) {
+      const blueprint = plan.blueprintOf(image, shape, lease);
+      if (plan.isReady(blueprint)) continue;
+      onTemplate?.(shape);
+      await this.#ensure(blueprint, { organization: request.organization, signal });
+    }
+    return image;
+  }
+
+  /** The template's VM is booked while it is waited for, as by a create. */
+  async #ensure(
+    blueprint: TemplateBlueprint,
+    who: { organization: string; signal: AbortSignal },
+  ): Promise<void> {
+    const { plan, capacity, giveWay } = this.#parts;
+    const unit = `build-${randomBytes(8).toString('hex')}`;
+    who.signal.throwIfAborted();
+    await capacity.reserve(unit, blueprint.shape, { giveWay });
+    try {
+      await plan.ensureTemplate(blueprint, who);
+    } finally {
+      capacity.release(unit);
+    }
+  }
+}

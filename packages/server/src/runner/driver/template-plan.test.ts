@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { CacheLeases, templateKey } from '../cache/cache-leases.ts';
+import type { ImageStore } from '../image/image-store.ts';
+import type { StoredImage } from '../image/image-store.types.ts';
+import type { TemplateRequest, TemplateStore } from '../snapshot/template-store.ts';
+import type { TemplateShape } from '../vmm/qemu-arguments.ts';
+import { TemplatePlan } from './template-plan.ts';
+
+const IMAGE = {
+  reference: 'app:1@sha256:aa',
+  digest: 'sha256:aa',
+  path: '/image',
+  config: { env: { OWN: '1' }, user: '', workdir: '/' },
+} as unknown as StoredImage;
+
+function openPlan(ready: TemplateShape[] = []) {
+  const asked: TemplateRequest[] = [];
+  const templates = {
+    machine: { key: 'm' },
+    keyOf: (_: StoredImage, { vcpus, memMiB, diskMiB }: TemplateShape) => `${vcpus}-${memMiB}-${diskMiB}`,
+    filesOf: (key: string) => ({
+      ramPath: `${key}/ram`,
+      basePath: `${key}/base`,
+      scratchPath: `${key}/scratch`,
+    }),
+    listReady: () => ready,
+    ensure: async (request: TemplateRequest) => void asked.push(request),
+  } as unknown as TemplateStore;
+  const accelerators = { current: { accelerator: 'tcg', reason: 'a test' } } as const;
+  const plan = new TemplatePlan({ accelerators, images: {} as ImageStore, templates });
+  return { plan, asked };
+}
+
+test('a sandbox is made from the template of the next smaller disk, with a disk of its own size', async () => {
+  const { plan, asked } = openPlan();
+  const leases = new CacheLeases();
+  using lease = leases.open();
+  const blueprint = plan.blueprintOf(IMAGE, { vcpus: 2, mem_mib: 512, disk_mib: 5000 }, lease);
+  assert.deepEqual(
+    [blueprint.templateKey, blueprint.savedDiskMiB, blueprint.shape],
+    ['2-512-4096', 4096, { accelerator: 'tcg', vcpus: 2, memMiB: 512, diskMiB: 5000 }],
+  );
+  assert.deepEqual(blueprint.files.scratch, {
+    basePath: '2-512-4096/base',
+    frozen: [],
+    topPath: '2-512-4096/scratch',
+  });
+  assert.ok(leases.isHeld(templateKey('2-512-4096')));
+
+  const { signal } = new AbortController();
+  await plan.ensureTemplate(blueprint, { organization: 'org', signal });
+  const shape = { accelerator: 'tcg', vcpus: 2, memMiB: 512, diskMiB: 4096 };
+  assert.deepEqual(asked, [{ image: IMAGE, shape, organization: 'org', signal }]);
+});
+
+test('shapes that are ready are told in order, with the range of their disks, and of this accelerator alone', () => {
+  const shape = { accelerator: 'tcg', vcpus: 1, memMiB: 1024, diskMiB: 4096 } as const;
+  const { plan } = openPlan([
+    { ...shape, vcpus: 2 },
+    shape,
+    { ...shape, memMiB: 256, diskMiB: 64 },
+    { ...shape, accelerator: 'kvm', memMiB: 128 },
+  ]);
+  assert.deepEqual(plan.listReady(IMAGE), [
+    { vcpus: 1, mem_mib: 256, disk_mib: 64, max_disk_mib: 511 },
+    { vcpus: 1, mem_mib: 1024, disk_mib: 4096, max_disk_mib: 16_383 },
+    { vcpus: 2, mem_mib: 1024, disk_mib: 4096, max_disk_mib: 16_383 },
+  ]);
+});

@@ -1,0 +1,92 @@
+/**
+ * What a sandbox is made from: its image and the template of its shape. The one way there for a create, for
+ * `POST /v1/images/build` and for an import, so that a create finds what was made ahead.
+ */
+import { parseImageReference } from '@coppice/contract';
+import type { ImageAccess, ReadyShape, VmShape } from '../../lib/runner-protocol.ts';
+import type { Accelerators } from '../accelerator/accelerators.ts';
+import { templateKey, type CacheLease } from '../cache/cache-leases.ts';
+import { largestDiskMiB, templateDiskMiB } from '../disk/disk-sizes.ts';
+import type { ImageStore } from '../image/image-store.ts';
+import type { PrepareOptions, StoredImage } from '../image/image-store.types.ts';
+import type { TemplateStore } from '../snapshot/template-store.ts';
+import type { TemplateBlueprint } from './vm-assembly.ts';
+import { TEMPLATE_COUNTERS } from './vm-driver.ts';
+
+export interface TemplatePlanParts {
+  accelerators: Pick<Accelerators, 'current'>;
+  images: ImageStore;
+  templates: TemplateStore;
+}
+
+export interface WantedImage {
+  /** Pinned reference as the caller wrote it. */
+  image: string;
+  access?: ImageAccess | undefined;
+}
+
+export class TemplatePlan {
+  readonly #parts: TemplatePlanParts;
+
+  constructor(parts: TemplatePlanParts) {
+    this.#parts = parts;
+  }
+
+  /** The lease holds the image from before it is looked for. */
+  prepareImage(wanted: WantedImage, options: PrepareOptions & { lease: CacheLease }): Promise<StoredImage> {
+    const { image, access = {} } = wanted;
+    return this.#parts.images.prepare(parseImageReference(image), { ...options, access });
+  }
+
+  /** The lease holds the template from before it is looked for. */
+  blueprintOf(image: StoredImage, wanted: VmShape, lease: CacheLease): TemplateBlueprint {
+    const { templates, accelerators } = this.#parts;
+    const { accelerator } = accelerators.current;
+    const { vcpus, mem_mib: memMiB, disk_mib: diskMiB } = wanted;
+    const shape = { accelerator, vcpus, memMiB, diskMiB };
+    const savedDiskMiB = templateDiskMiB(diskMiB);
+    const key = templates.keyOf(image, { ...shape, diskMiB: savedDiskMiB });
+    lease.add(templateKey(key));
+    const { reference, digest, config } = image;
+    const { scratchPath: topPath, basePath, ...saved } = templates.filesOf(key);
+    return {
+      machine: templates.machine,
+      image: { reference, digest, config: { ...config, env: { ...config.env } } },
+      shape,
+      savedDiskMiB,
+      templateKey: key,
+      stored: image,
+      files: { ...saved, imagePath: image.path, scratch: { basePath, frozen: [], topPath } },
+      counters: TEMPLATE_COUNTERS,
+    };
+  }
+
+  isReady({ templateKey: key }: TemplateBlueprint): boolean {
+    return this.#parts.templates.catalogue.has(key);
+  }
+
+  /** Resolves when its template is there. `signal` ends the wait, and the build if nobody else waits for it. */
+  async ensureTemplate(
+    blueprint: TemplateBlueprint,
+    who: { organization: string; signal: AbortSignal },
+  ): Promise<void> {
+    const { stored: image, shape, savedDiskMiB } = blueprint;
+    await this.#parts.templates.ensure({ image, shape: { ...shape, diskMiB: savedDiskMiB }, ...who });
+  }
+
+  /** Shapes of the image that start from a template which is there. */
+  listReady(image: Pick<StoredImage, 'digest' | 'preparedAt'>): ReadyShape[] {
+    const { templates, accelerators } = this.#parts;
+    const { accelerator } = accelerators.current;
+    return templates
+      .listReady(image)
+      .filter((shape) => shape.accelerator === accelerator)
+      .map(({ vcpus, memMiB, diskMiB }) => ({
+        vcpus,
+        mem_mib: memMiB,
+        disk_mib: diskMiB,
+        max_disk_mib: largestDiskMiB(diskMiB),
+      }))
+      .toSorted((a, b) => a.vcpus - b.vcpus || a.mem_mib - b.mem_mib || a.disk_mib - b.disk_mib);
+  }
+}
