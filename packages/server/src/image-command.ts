@@ -1,17 +1,26 @@
 /** `coppice image`: what the operator does with images on the server itself. Started by packages/cli with the Node.js of the service. */
 import { parseArgs } from 'node:util';
-import { AppError, formatImageReference } from '@coppice/contract';
+import { AppError, DEFAULT_SHAPE, formatImageReference } from '@coppice/contract';
+import { pino } from 'pino';
 import { runCommand, UsageError } from './command-line.ts';
 import { loadConfig } from './config/config.ts';
+import { RunnerClient } from './control/placement/runner-client.ts';
+import { RunnerConnection } from './control/placement/runner-connection.ts';
 import { lockInstance } from './lib/instance-lock.ts';
 import { DEFAULT_IMAGE_LIMITS } from './runner/image/image-limits.ts';
 import { importLayout, parseLocalReference } from './runner/image/local/layout-import.ts';
 import { LocalImages } from './runner/image/local/local-images.ts';
 
 const MIB = 1024 ** 2;
+/** Waits for templates beside the organizations, each in its turn. */
+const OPERATOR = 'operator';
 const OPTIONS = { as: { type: 'string' }, name: { type: 'string' } } as const;
 
-async function importImage(images: LocalImages, args: string[]): Promise<string> {
+/** Answers the image's reference with what is to be told of it. */
+async function importImage(
+  images: LocalImages,
+  args: string[],
+): Promise<{ reference: string; told: string }> {
   const { values, positionals } = parseArgs({ args, options: OPTIONS, allowPositionals: true });
   const [path] = positionals;
   if (path === undefined || positionals.length !== 1)
@@ -26,9 +35,38 @@ async function importImage(images: LocalImages, args: string[]): Promise<string>
     `  digest ${digest}`,
     `  ${layers} layer${layers === 1 ? '' : 's'}, ${Math.ceil(sizeBytes / MIB)} MiB as stored`,
     ...(replaced === undefined ? [] : [`  the name meant ${replaced} before; sandboxes that run keep that`]),
-    `The service prepares it at the first create of {"image": "${reference}"}.`,
   ];
-  return lines.join('\n');
+  return { reference, told: lines.join('\n') };
+}
+
+/** As `POST /v1/images/build` does, by the service. Answers what is to be told. */
+async function prepareImage(reference: string, socketPath: string): Promise<string> {
+  using connection = new RunnerConnection(socketPath, pino({ level: 'silent' }));
+  const runner = new RunnerClient(connection);
+  try {
+    await runner.status();
+  } catch (error) {
+    if (!(error instanceof AppError) || error.code !== 'unavailable') throw error;
+    return `The service does not run: it prepares the image at the first create of {"image": "${reference}"}.`;
+  }
+  for await (const event of runner.prepareImage({ image: reference, organization: OPERATOR, shapes: [] })) {
+    if (event.type === 'error') throw notReady(event.error.message);
+    if (event.type === 'done') return describeReady(reference);
+  }
+  throw notReady('the service stopped meanwhile');
+}
+
+function describeReady(reference: string): string {
+  const { vcpus, mem_mib, disk_mib } = DEFAULT_SHAPE;
+  const shape = `vCPUs: ${vcpus}, memory: ${mem_mib} MiB, disk: ${disk_mib} MiB`;
+  return `Ready: a create of {"image": "${reference}"} in the default shape (${shape}) takes the fast path.`;
+}
+
+function notReady(why: string): AppError {
+  return new AppError(
+    'unavailable',
+    `the image is imported, but not ready: ${why}; its first create tries again`,
+  );
 }
 
 function removeImage(images: LocalImages, args: string[]): string {
@@ -48,17 +86,32 @@ function listImages(images: LocalImages): string {
   return names.map(({ reference, digest, imported_at: at }) => `${reference}  ${digest}  ${at}`).join('\n');
 }
 
-async function main(): Promise<void> {
-  const [verb, ...args] = process.argv.slice(2);
-  const { runner } = loadConfig();
-  const images = new LocalImages(runner.localImagesDir);
-  if (process.getuid?.() !== 0) throw new UsageError('run it as root: images are booted for everybody');
+function tell(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
+
+/** Answers the reference of an image that was imported. */
+async function carryOut(directory: string, verb: string, args: string[]): Promise<string | undefined> {
+  const images = new LocalImages(directory);
   // Of two at once one would sweep what the other has staged.
-  await using _ = await lockInstance('image import', runner.localImagesDir);
-  if (verb === 'import') process.stdout.write(`${await importImage(images, args)}\n`);
-  else if (verb === 'remove') process.stdout.write(`${removeImage(images, args)}\n`);
-  else if (verb === 'list') process.stdout.write(`${listImages(images)}\n`);
-  else throw new UsageError(`unknown command "${verb ?? ''}": it is import, list or remove`);
+  await using _ = await lockInstance('image import', directory);
+  if (verb === 'import') {
+    const { reference, told } = await importImage(images, args);
+    tell(told);
+    return reference;
+  }
+  if (verb !== 'remove' && verb !== 'list')
+    throw new UsageError(`unknown command "${verb}": it is import, list or remove`);
+  tell(verb === 'remove' ? removeImage(images, args) : listImages(images));
+  return undefined;
+}
+
+async function main(): Promise<void> {
+  const [verb = '', ...args] = process.argv.slice(2);
+  const { runner } = loadConfig();
+  if (process.getuid?.() !== 0) throw new UsageError('run it as root: images are booted for everybody');
+  const imported = await carryOut(runner.localImagesDir, verb, args);
+  if (imported !== undefined) tell(await prepareImage(imported, runner.socketPath));
 }
 
 await runCommand('coppice image', main);
