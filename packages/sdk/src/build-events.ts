@@ -8,9 +8,9 @@ import { readNumber, readObject, readOptionalNumber, readString, type WireObject
 const SILENCE_MS = 60_000;
 const MAX_EVENT_LENGTH = 1 << 20;
 
-/** How far a preparation is. */
+/** How far a build is. */
 export interface BuildProgress {
-  /** `resolve`, `pull` or `flatten`; a newer service may know more. */
+  /** `resolve`, `pull`, `flatten`, or `template` for each shape; a newer service may know more. */
   step: string;
   /** Null when a step has begun and nothing is known yet. */
   doneBytes: number | null;

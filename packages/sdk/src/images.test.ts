@@ -9,6 +9,7 @@ const WIRE = {
   size_bytes: 5,
   prepared_at: null,
   status: 'preparing',
+  shapes: [{ vcpus: 1, mem_mib: 1024, disk_mib: 4096, max_disk_mib: 16_383 }],
 };
 const SHOWN = {
   image: 'a:1@sha256:0',
@@ -16,6 +17,7 @@ const SHOWN = {
   sizeBytes: 5,
   preparedAt: null,
   status: 'preparing',
+  shapes: [{ vcpus: 1, memMiB: 1024, diskMiB: 4096, maxDiskMiB: 16_383 }],
 };
 
 test('images are listed in camelCase', async () => {
@@ -29,6 +31,26 @@ test('build names the image and answers its record', async () => {
   assert.deepEqual(await server.client().images.build('a:1'), SHOWN);
   assert.equal(`${server.last.method} ${server.last.url}`, 'POST /v1/images/build');
   assert.deepEqual(server.lastJson, { image: 'a:1' });
+});
+
+test('shapes are sent in snake_case, and a typo in one is refused', async () => {
+  await using server = await LoopbackServer.answering(200, WIRE);
+  const { images } = server.client();
+  await images.build('a:1', { shapes: [{ vcpus: 2, memMiB: 512 }, { diskMiB: 8192 }] });
+  assert.deepEqual(server.lastJson, {
+    image: 'a:1',
+    shapes: [{ vcpus: 2, mem_mib: 512 }, { disk_mib: 8192 }],
+  });
+  await assert.rejects(images.build('a:1', { shapes: [{ memoryMiB: 1 } as object] }), {
+    name: 'TypeError',
+    message: /^build: shapes: unknown option "memoryMiB"/u,
+  });
+});
+
+test('a record of a service that tells no shapes has none', async () => {
+  const { shapes: _, ...older } = WIRE;
+  await using server = await LoopbackServer.answering(200, [older]);
+  assert.deepEqual(await server.client().images.list(), [{ ...SHOWN, shapes: [] }]);
 });
 
 test('a refused image is an error with the service’s code', async () => {

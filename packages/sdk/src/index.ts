@@ -42,7 +42,7 @@ export type {
 } from './files.ts';
 export { ForkError } from './forks.ts';
 export type { SandboxTree, SandboxTreeNode } from './forks.ts';
-export type { BuildOptions, ImageInfo, Images } from './images.ts';
+export type { BuildOptions, ImageInfo, Images, ReadyShape, Shape } from './images.ts';
 export type { PagedList } from './paged-list.ts';
 export type { Preview, PreviewInfo, PreviewOptions } from './previews.ts';
 export type { Registries, RegistryInfo, RegistryLogin } from './registries.ts';
