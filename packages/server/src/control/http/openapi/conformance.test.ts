@@ -80,7 +80,14 @@ test('every answer of /v1 is one that the document describes, and none is a faul
 
 function describeImage(image: string): PreparedImage {
   const digest = image.slice(image.indexOf('@') + 1);
-  return { image, digest, size_bytes: 1, prepared_at: '2026-11-21T06:30:00.000Z', status: 'ready' };
+  return {
+    image,
+    digest,
+    size_bytes: 1,
+    prepared_at: '2026-11-21T06:30:00.000Z',
+    status: 'ready',
+    shapes: [],
+  };
 }
 
 /** Without the generated content, of which a line may have a mebibyte. */
