@@ -38,3 +38,24 @@ test('who leaves while waiting frees the place, who fails frees the slot', async
   await assert.rejects(first, /broken/u);
   assert.equal(await third, 'third');
 });
+
+test('a slot goes to the owner who has the fewest, and one owner does not fill the places of all', async () => {
+  const slots = new Slots('things', { maxRunning: 2, maxWaiting: 8, maxWaitingOfOwner: 2 });
+  const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const order: string[] = [];
+  const greedy = gates.map((gate) => slots.run(signal, () => gate.promise, 'greedy'));
+  const work = (name: string) => async () => void order.push(name);
+  greedy.push(slots.run(signal, work('greedy 3'), 'greedy'), slots.run(signal, work('greedy 4'), 'greedy'));
+  await assert.rejects(
+    slots.run(signal, work('greedy 5'), 'greedy'),
+    (error) => error instanceof AppError && error.code === 'capacity',
+  );
+  const other = slots.run(signal, work('other'), 'other');
+  gates[0]?.resolve();
+  await other;
+  assert.equal(order[0], 'other');
+  gates[1]?.resolve();
+  await Promise.all(greedy);
+  assert.deepEqual(order, ['other', 'greedy 3', 'greedy 4']);
+  assert.deepEqual([slots.running, slots.waiting], [0, 0]);
+});

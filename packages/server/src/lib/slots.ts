@@ -1,36 +1,51 @@
 import { AppError } from '@coppice/contract';
 
-/** Lets a bounded number work and a bounded number wait; who comes after that is refused with `capacity`. */
-export class Slots {
-  readonly #maxRunning: number;
-  readonly #maxWaiting: number;
-  readonly #waiting: (() => void)[] = [];
-  readonly #what: string;
-  #free: number;
+export interface SlotsOptions {
+  maxRunning: number;
+  maxWaiting: number;
+  /** Of one owner; as many as of all if it is not set. */
+  maxWaitingOfOwner?: number;
+}
 
-  constructor(what: string, options: { maxRunning: number; maxWaiting: number }) {
+interface Waiter {
+  owner: string;
+  start: () => void;
+}
+
+/**
+ * Lets a bounded number work and a bounded number wait; who comes after that is refused with `capacity`. A slot goes to the
+ * owner who has the fewest, and among those to the first that waits.
+ */
+export class Slots {
+  readonly #options: SlotsOptions;
+  readonly #what: string;
+  readonly #waiting: Waiter[] = [];
+  /** Running, by owner. */
+  readonly #held = new Map<string, number>();
+  #running = 0;
+
+  constructor(what: string, options: SlotsOptions) {
     this.#what = what;
-    this.#maxRunning = options.maxRunning;
-    this.#free = options.maxRunning;
-    this.#maxWaiting = options.maxWaiting;
+    this.#options = options;
   }
 
   get running(): number {
-    return this.#maxRunning - this.#free;
+    return this.#running;
   }
 
   get waiting(): number {
     return this.#waiting.length;
   }
 
-  /** Whether the next one would be refused. */
+  /** Whether the next one would be refused, whoever it is. */
   get isFull(): boolean {
-    return this.#free === 0 && this.waiting >= this.#maxWaiting;
+    const { maxRunning, maxWaiting } = this.#options;
+    return this.#running >= maxRunning && this.waiting >= maxWaiting;
   }
 
   /** Runs `work` when it is its turn. A signal ends the waiting, not the work. */
-  async run<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
-    const release = await this.acquire(signal);
+  async run<T>(signal: AbortSignal, work: () => Promise<T>, owner = ''): Promise<T> {
+    const release = await this.acquire(signal, owner);
     try {
       return await work();
     } finally {
@@ -39,18 +54,20 @@ export class Slots {
   }
 
   /** Waits for a slot; what it answers gives the slot back, and is called once. */
-  async acquire(signal: AbortSignal): Promise<() => void> {
-    await this.#wait(signal);
-    return () => this.#release();
+  async acquire(signal: AbortSignal, owner = ''): Promise<() => void> {
+    await this.#wait(signal, owner);
+    return () => this.#release(owner);
   }
 
-  #wait(signal: AbortSignal): Promise<void> {
+  #wait(signal: AbortSignal, owner: string): Promise<void> {
     signal.throwIfAborted();
-    if (this.#free > 0) {
-      this.#free--;
+    if (this.#running < this.#options.maxRunning) {
+      this.#take(owner);
       return Promise.resolve();
     }
-    if (this.isFull) {
+    const { maxWaitingOfOwner = Infinity } = this.#options;
+    const others = this.#waiting.filter((waiter) => waiter.owner === owner).length;
+    if (this.isFull || others >= maxWaitingOfOwner) {
       throw new AppError('capacity', `too many ${this.#what} are waiting; try again later`);
     }
     return new Promise((resolve, reject) => {
@@ -58,19 +75,35 @@ export class Slots {
         signal.removeEventListener('abort', leave);
         resolve();
       };
+      const waiter = { owner, start };
       const leave = () => {
-        this.#waiting.splice(this.#waiting.indexOf(start), 1);
+        this.#waiting.splice(this.#waiting.indexOf(waiter), 1);
         reject(signal.reason as Error);
       };
       signal.addEventListener('abort', leave, { once: true });
-      this.#waiting.push(start);
+      this.#waiting.push(waiter);
     });
   }
 
-  /** A slot that becomes free goes straight to the first that waits. */
-  #release(): void {
-    const next = this.#waiting.shift();
-    if (next === undefined) this.#free++;
-    else next();
+  #take(owner: string): void {
+    this.#running += 1;
+    this.#held.set(owner, this.#heldBy(owner) + 1);
+  }
+
+  #heldBy(owner: string): number {
+    return this.#held.get(owner) ?? 0;
+  }
+
+  /** A slot that becomes free goes straight to one that waits. */
+  #release(owner: string): void {
+    this.#running -= 1;
+    const others = this.#heldBy(owner) - 1;
+    if (others > 0) this.#held.set(owner, others);
+    else this.#held.delete(owner);
+    const [next] = this.#waiting.toSorted((a, b) => this.#heldBy(a.owner) - this.#heldBy(b.owner));
+    if (next === undefined) return;
+    this.#waiting.splice(this.#waiting.indexOf(next), 1);
+    this.#take(next.owner);
+    next.start();
   }
 }

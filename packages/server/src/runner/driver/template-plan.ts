@@ -22,6 +22,7 @@ export interface TemplatePlanParts {
 export interface WantedImage {
   /** Pinned reference as the caller wrote it. */
   image: string;
+  organization: string;
   access?: ImageAccess | undefined;
 }
 
@@ -34,8 +35,8 @@ export class TemplatePlan {
 
   /** The lease holds the image from before it is looked for. */
   prepareImage(wanted: WantedImage, options: PrepareOptions & { lease: CacheLease }): Promise<StoredImage> {
-    const { image, access = {} } = wanted;
-    return this.#parts.images.prepare(parseImageReference(image), { ...options, access });
+    const { image, organization, access = {} } = wanted;
+    return this.#parts.images.prepare(parseImageReference(image), { ...options, access, organization });
   }
 
   /** The lease holds the template from before it is looked for. */

@@ -89,6 +89,7 @@ export class ImageStore implements AsyncDisposable {
     this.#slots = new Slots('image preparations', {
       maxRunning: maxConcurrentPreparations,
       maxWaiting: maxWaitingPreparations,
+      maxWaitingOfOwner: maxWaitingPreparations / 4,
     });
   }
 
@@ -183,7 +184,8 @@ export class ImageStore implements AsyncDisposable {
     this.#parts.closing.signal.throwIfAborted();
   }
 
-  #startFlight(reference: ImageReference, digest: string, access: ImageAccess): Flight {
+  #startFlight(reference: ImageReference, digest: string, options: PrepareOptions): Flight {
+    const { access = {}, organization } = options;
     const info: PreparingImage = {
       reference: formatImageReference({ ...reference, digest }),
       digest,
@@ -205,8 +207,10 @@ export class ImageStore implements AsyncDisposable {
     const earlier = [...this.#flights.values()].filter((other) => other.info.digest === digest);
     const done = Promise.allSettled(earlier.map((other) => other.done))
       .then(() =>
-        this.#slots.run(this.#parts.closing.signal, () =>
-          this.#make(reference, digest, { access, onStep, onProgress }),
+        this.#slots.run(
+          this.#parts.closing.signal,
+          () => this.#make(reference, digest, { access, onStep, onProgress }),
+          organization,
         ),
       )
       .finally(() => this.#flights.delete(key));
@@ -229,7 +233,7 @@ export class ImageStore implements AsyncDisposable {
     }
     this.#checkOpen();
     const own = this.#flights.get(flightKey(reference, digest));
-    return this.#join(own ?? this.#startFlight(reference, digest, options.access ?? {}), options);
+    return this.#join(own ?? this.#startFlight(reference, digest, options), options);
   }
 
   async #join(flight: Flight, options: PrepareOptions): Promise<ImageEntry> {

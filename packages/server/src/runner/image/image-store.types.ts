@@ -44,6 +44,8 @@ export interface PrepareProgress {
 export interface PrepareOptions {
   /** Whose right to the image the registry is asked for; an anonymous caller's by default. */
   access?: ImageAccess;
+  /** Who asks; not looked into. Each gets a turn before another gets a second one. */
+  organization?: string;
   /** Holds the image from before it is looked for: without one it may be evicted as soon as the answer is given. */
   lease?: CacheLease;
   /** Called when a step begins; joining a preparation under way begins with its current step. Must not throw. */
