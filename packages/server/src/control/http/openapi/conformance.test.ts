@@ -12,6 +12,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { Validator } from '@seriousme/openapi-schema-validator';
 import type { PreparedImage } from '../../../lib/runner-protocol.ts';
 import { API_KEY, startHarness, type ControlHarness } from '../../testing/control-harness.ts';
 
@@ -41,7 +42,8 @@ before(async () => {
 after(() => harness?.[Symbol.asyncDispose]());
 after(() => rmSync(directory, { recursive: true }));
 
-test('the document is one of OpenAPI 3.1 to a validator', async () => {
+test('the document is one of OpenAPI 3.1 to two validators', async () => {
+  assert.deepEqual(await new Validator().validate(DOCUMENT), { valid: true });
   const { code, output } = await runPython(
     'import sys, runpy; runpy.run_module("openapi_spec_validator", run_name="__main__")',
     [DOCUMENT],
