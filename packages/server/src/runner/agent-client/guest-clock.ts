@@ -8,6 +8,9 @@ import type { AgentSession } from './agent-session.ts';
 /** The first answers are slow, and say as little as they are slow. */
 const MAX_PINGS = 4;
 const GOOD_ROUND_TRIP_MS = 12;
+/** On a host whose processors are all in use it goes on until the error is below 40 ms, for a second at most. */
+const BEARABLE_ROUND_TRIP_MS = 80;
+const MAX_PINGING_MS = 1000;
 const NS_PER_MS = 1e6;
 
 /** A saved guest may have an agent that is older than the field. */
@@ -30,8 +33,11 @@ export interface GuestClock {
 }
 
 export async function compareClock(session: AgentSession): Promise<GuestClock> {
+  const startedAt = performance.now();
   let best = await ping(session);
-  for (let count = 1; count < MAX_PINGS && best.roundTripMs > GOOD_ROUND_TRIP_MS; count += 1) {
+  for (let count = 1; best.roundTripMs > GOOD_ROUND_TRIP_MS; count += 1) {
+    const isBearable = best.roundTripMs <= BEARABLE_ROUND_TRIP_MS;
+    if (count >= MAX_PINGS && (isBearable || performance.now() - startedAt > MAX_PINGING_MS)) break;
     const next = await ping(session);
     if (next.roundTripMs < best.roundTripMs) best = next;
   }
