@@ -7,6 +7,8 @@ const SERVER_FIRST_PORTS: ReadonlySet<number> = new Set([21, 22, 25, 110, 143, 5
 
 /** A connection that a browser opens ahead of need is dialled only when it is used, or not at all. */
 const CLIENT_FIRST_WAIT_MS = 10_000;
+/** The address is allowed without a name, so it is dialled then. A busy emulated guest has taken over a second to a hello. */
+const CLIENT_FIRST_ALLOWED_WAIT_MS = 5000;
 /** Between the guest's handshake, which ends at us, and its first bytes lies its own scheduling and no network. */
 const OTHER_WAIT_MS = 1000;
 /** The connection would be allowed: its client may be waiting for the server's greeting. */
@@ -36,5 +38,5 @@ function firstByteWaitMs({ port, isAddressAllowed }: FirstBytesQuestion): number
   if (SERVER_FIRST_PORTS.has(port) || (isAddressAllowed && !CLIENT_FIRST_PORTS.has(port)))
     return BRIEF_WAIT_MS;
   if (!CLIENT_FIRST_PORTS.has(port)) return OTHER_WAIT_MS;
-  return isAddressAllowed ? OTHER_WAIT_MS : CLIENT_FIRST_WAIT_MS;
+  return isAddressAllowed ? CLIENT_FIRST_ALLOWED_WAIT_MS : CLIENT_FIRST_WAIT_MS;
 }
