@@ -7,6 +7,7 @@ export const DATA_ENTRIES = ['control', 'runner'];
 export const RUN_ENTRIES = ['runner.sock', 'control', 'v', 't'];
 export const ASSETS_ENTRIES = [
   'agent',
+  'api-tests',
   'base-image',
   'capture',
   'initramfs',
@@ -15,6 +16,7 @@ export const ASSETS_ENTRIES = [
   'postgres',
   'manifest.json',
   'manifest.json.new',
+  'package-registries.json',
   '.lock',
 ];
 

@@ -3,6 +3,7 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   rmSync,
   symlinkSync,
@@ -16,7 +17,7 @@ import { networkSlug } from '../../packages/server/src/config/default-paths.mjs'
 import { REPOSITORY } from '../setup/paths.mjs';
 import { isMadeBySetUp } from './account-removal.mjs';
 import { removeCgroups } from './cgroup-removal.mjs';
-import { DATA_ENTRIES, listMountPoints, removeEntries } from './directories.mjs';
+import { ASSETS_ENTRIES, DATA_ENTRIES, listMountPoints, removeEntries } from './directories.mjs';
 import { buildEnvironmentFile, generateInvitation, generateKey } from './environment-file.mjs';
 import { forgetInstallation, listOthers } from './installations.mjs';
 import { buildNetworkNames, listOwnAddresses } from './network-removal.mjs';
@@ -151,4 +152,19 @@ test('the report says each thing once, and when there was nothing', () => {
   const report = new RemovalReport();
   report.leave('packages');
   assert.equal(report.format(), 'nothing was there to remove\nleft:\n  packages\n');
+});
+
+test('a purge knows every part that the set-up makes', () => {
+  const directory = join(REPOSITORY, 'scripts', 'setup');
+  const sources = readdirSync(directory).filter(
+    (name) => name.endsWith('.mjs') && !name.endsWith('.test.mjs'),
+  );
+  const kinds = sources.flatMap((name) =>
+    [...readFileSync(join(directory, name), 'utf8').matchAll(/\bkind: '([a-z-]+)'/gu)].map(
+      ([, kind]) => kind,
+    ),
+  );
+  assert.ok(kinds.length >= 7, `only ${kinds.join(', ')}`);
+  const unknown = kinds.filter((kind) => kind !== undefined && !ASSETS_ENTRIES.includes(kind));
+  assert.deepEqual(unknown, []);
 });
