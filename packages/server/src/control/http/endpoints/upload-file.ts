@@ -87,5 +87,4 @@ function cutOff({ raw }: FastifyRequest): void {
   const { socket } = raw;
   const timer = setTimeout(() => raw.complete || socket.destroy(), LINGER_MS).unref();
   raw.once('end', () => clearTimeout(timer));
-  socket.once('close', () => clearTimeout(timer));
 }
