@@ -1,12 +1,14 @@
 import type { App } from './app.ts';
 
-/** @fastify/cors takes OPTIONS of every path, also of one that has nothing else. */
-const PREFLIGHTS = '*';
-
 interface Route {
   pattern: RegExp;
+  /** Names in its URL that stand for anything. */
+  parameters: number;
   method: string;
 }
+
+/** @fastify/cors takes OPTIONS of every path, also of one that has nothing else. */
+const PREFLIGHTS = '*';
 
 /** The methods of a path that was asked for with another one. */
 export class AllowedMethods {
@@ -16,13 +18,17 @@ export class AllowedMethods {
   watch(app: App): void {
     app.addHook('onRoute', ({ url, method }) => {
       if (url === PREFLIGHTS) return;
-      for (const each of [method].flat()) this.#routes.push({ pattern: toPattern(url), method: each });
+      const parameters = url.split('/:').length - 1;
+      for (const each of [method].flat())
+        this.#routes.push({ pattern: toPattern(url), parameters, method: each });
     });
   }
 
-  /** Empty for a path that has none. */
+  /** Empty for a path that has none. `/v1/runs/history` is not a sandbox, though `/v1/runs/:id` would fit. */
   of(path: string): string[] {
-    const methods = this.#routes.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method);
+    const fitting = this.#routes.filter(({ pattern }) => pattern.test(path));
+    const fewest = Math.min(...fitting.map(({ parameters }) => parameters));
+    const methods = fitting.filter(({ parameters }) => parameters === fewest).map(({ method }) => method);
     return [...new Set(methods)].sort();
   }
 }

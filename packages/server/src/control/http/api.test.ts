@@ -183,6 +183,8 @@ for (const [what, method, path, options, status, code] of BAD) {
 test('a method that a path does not have is answered with those that it has', async () => {
   const { headers } = await harness.call('PUT', '/v1/runs/run0');
   assert.equal(headers.get('allow'), 'DELETE, GET, PATCH');
+  const history = await harness.call('PUT', '/v1/runs/history');
+  assert.equal(history.headers.get('allow'), 'GET');
 });
 
 test('broken JSON is answered with the position of the fault', async () => {

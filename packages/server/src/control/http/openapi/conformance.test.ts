@@ -20,7 +20,7 @@ const CONFIGURATION = fileURLToPath(new URL('schemathesis.toml', import.meta.url
 const DOCUMENT = fileURLToPath(new URL('../../../../../../docs/reference/openapi.json', import.meta.url));
 const DEADLINE_MS = 8 * 60_000;
 /** Requests with generated content for each operation, beside those at the edges of every schema. */
-const EXAMPLES = 8;
+const EXAMPLES = 3;
 const UNLIMITED = 1_000_000;
 
 /** For what schemathesis keeps of its runs. */
