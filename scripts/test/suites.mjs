@@ -55,7 +55,7 @@ export const SUITES = [
         files,
         // Most of them wait most of the time: for servers that start, for timers, for a disk.
         args: [`--test-timeout=${5 * MINUTE_MS}`, '--test-concurrency=3'],
-        timeoutMs: 15 * MINUTE_MS,
+        timeoutMs: 20 * MINUTE_MS,
         env: { COPPICE_TEST_API_PYTHON: tools.apiTests },
       });
     },
