@@ -61,6 +61,20 @@ test('organizations are served in rotation, each in its own order', async () => 
   assert.deepEqual(started, ['a1', 'b1', 'c1', 'a2', 'b2', 'a3']);
 });
 
+test('organizations that ask for one template after the other do not hold up one that asks for two', async () => {
+  const { ask, started, finish } = openSite();
+  for (const key of ['v1', 'v2']) ignore(ask('v', key));
+  ignore(ask('a', 'a1'));
+  ignore(ask('b', 'b1'));
+  await finish();
+  await finish();
+  ignore(ask('a', 'a2'));
+  await finish();
+  ignore(ask('b', 'b2'));
+  await finish();
+  assert.deepEqual(started.slice(0, 4), ['v1', 'a1', 'b1', 'v2']);
+});
+
 test('a template that several ask for is built once, at the first turn of any of them', async () => {
   const { ask, started, finish } = openSite();
   ignore(ask('a', 'a1'));

@@ -25,7 +25,7 @@ export interface BuildOrder {
 
 interface Line {
   builds: Build[];
-  /** Grows with each build that was taken from any line; 0 for none yet. */
+  /** Grows with each build that was taken from any line. One that enters is behind all that have waited for longer. */
   servedAt: number;
 }
 
@@ -67,7 +67,7 @@ export class BuildQueue {
   }
 
   #line(build: Build, organization: string): void {
-    const line = this.#lines.get(organization) ?? { builds: [], servedAt: 0 };
+    const line = this.#lines.get(organization) ?? { builds: [], servedAt: this.#served - 0.5 };
     if (line.builds.length >= MAX_WAITING)
       throw new AppError(
         'capacity',

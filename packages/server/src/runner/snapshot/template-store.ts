@@ -135,6 +135,8 @@ export class TemplateStore {
   async #make(job: Omit<TemplateJob, 'directory'>): Promise<void> {
     const { key, image, shape, signal } = job;
     const { directory, onStored, log } = this.#options;
+    // One that nobody waited for any more may have been finished all the same.
+    if (this.catalogue.has(key)) return;
     const started = performance.now();
     const building = join(directory, `${key}.building`);
     await using undo = new AsyncDisposableStack();
