@@ -89,6 +89,28 @@ test('templates of the default shape and of those given are made one after the o
   assert.equal(site.capacity.status.vcpus.promised, 0);
 });
 
+test('however many builds are asked for, two are booked, of two organizations if there are', async () => {
+  const site = new Site();
+  const gate = Promise.withResolvers<void>();
+  const two = Promise.withResolvers<void>();
+  const most: number[] = [];
+  site.make = async () => {
+    most.push(site.capacity.status.vcpus.promised);
+    if (most.length === 2) two.resolve();
+    await gate.promise;
+  };
+  const { signal } = new AbortController();
+  const ask = (organization: string, mem_mib: number) =>
+    site.builds.build({ ...REQUEST, organization, shapes: [{ ...SHAPE, vcpus: 1, mem_mib }] }, { signal });
+  site.ready.add(DEFAULT);
+  const builds = [ask('greedy', 201), ask('greedy', 202), ask('greedy', 203), ask('other', 204)];
+  await two.promise;
+  gate.resolve();
+  await Promise.all(builds);
+  assert.deepEqual([Math.max(...most), most.length], [2, 4]);
+  assert.match(site.order.filter((line) => line.includes(' for ')).at(2) ?? '', /1×204×256 for other/u);
+});
+
 test('what is ready is not made again, nor booked', async () => {
   const site = new Site();
   site.ready.add(DEFAULT);

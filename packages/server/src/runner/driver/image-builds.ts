@@ -1,12 +1,21 @@
 /** Makes ahead what creates of an image need: the image, and templates of the default shape and of those that are asked for. */
 import { randomBytes } from 'node:crypto';
 import { DEFAULT_SHAPE } from '@coppice/contract';
+import { Slots } from '../../lib/slots.ts';
 import type { PrepareImage, VmShape } from '../../lib/runner-protocol.ts';
 import type { CacheLeases } from '../cache/cache-leases.ts';
 import type { Capacity } from '../capacity/capacity.ts';
 import type { PrepareOptions, StoredImage } from '../image/image-store.types.ts';
 import type { TemplatePlan } from './template-plan.ts';
 import type { TemplateBlueprint } from './vm-assembly.ts';
+
+/**
+ * Templates that are booked for builds. No sandbox's limits count them, and only one is made at a time: more would keep room
+ * from creates for nothing.
+ */
+const BOOKED_AT_ONCE = 2;
+const MAX_WAITING = 256;
+const MAX_WAITING_OF_ORGANIZATION = 16;
 
 export interface ImageBuildsParts {
   plan: TemplatePlan;
@@ -26,6 +35,11 @@ export interface ImageBuildOptions extends Pick<PrepareOptions, 'onStep' | 'onPr
 
 export class ImageBuilds {
   readonly #parts: ImageBuildsParts;
+  readonly #slots = new Slots('builds of images', {
+    maxRunning: BOOKED_AT_ONCE,
+    maxWaiting: MAX_WAITING,
+    maxWaitingOfOwner: MAX_WAITING_OF_ORGANIZATION,
+  });
 
   constructor(parts: ImageBuildsParts) {
     this.#parts = parts;
@@ -45,7 +59,8 @@ export class ImageBuilds {
       const blueprint = plan.blueprintOf(image, shape, lease);
       if (plan.isReady(blueprint)) continue;
       onTemplate?.(shape);
-      await this.#ensure(blueprint, { organization: request.organization, signal });
+      const { organization } = request;
+      await this.#slots.run(signal, () => this.#ensure(blueprint, { organization, signal }), organization);
     }
     return image;
   }
