@@ -5,7 +5,6 @@
  */
 import http2 from 'node:http2';
 import { AppError, isErrorCode, type ErrorCode } from '@coppice/contract';
-import { withDeadline } from '../../lib/deadline.ts';
 import { watchEnd } from '../../lib/whole-stream.ts';
 import type { AgentSession } from '../agent-client/agent-session.ts';
 
@@ -37,8 +36,11 @@ export async function tunnelToAgent(
   const head = await awaitHead(stream, upstream);
   const status = head[':status'] ?? 502;
   if (!isAnswer(status, request)) {
-    const refusal = readRefusal(upstream, status);
-    throw await withDeadline("the agent's refusal", REFUSAL_TIMEOUT_MS, refusal, () => upstream.destroy());
+    // What has come until then is what it says.
+    const timer = setTimeout(() => upstream.destroy(), REFUSAL_TIMEOUT_MS);
+    const refusal = await readRefusal(upstream, status);
+    clearTimeout(timer);
+    throw refusal;
   }
   if (stream.destroyed) return;
   stream.respond({ ':status': status, ...passHeaders(head) });

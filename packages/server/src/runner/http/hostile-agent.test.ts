@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import http2, { type ClientHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import { connect, type AddressInfo, type Server } from 'node:net';
 import { after, before, test } from 'node:test';
-import { AppError } from '@coppice/contract';
+import { AppError, ERRORS } from '@coppice/contract';
 import fc from 'fast-check';
 import { withDeadline } from '../../lib/deadline.ts';
 import type { AgentSession } from '../agent-client/agent-session.ts';
@@ -20,7 +20,8 @@ interface Answer {
   status: number;
   headers: Record<string, string>;
   body: Uint8Array;
-  end: 'end' | 'reset' | 'lost';
+  /** `never`: the stream stays open. */
+  end: 'end' | 'reset' | 'lost' | 'never';
 }
 
 let answer: Answer;
@@ -36,7 +37,11 @@ guest.on('stream', (stream) => {
   stream.respond({ ':status': status, ...headers });
   if (stream.writableEnded) return;
   if (end === 'end') stream.end(body);
-  else stream.write(body, () => (end === 'reset' ? stream.destroy() : stream.session?.destroy()));
+  else
+    stream.write(body, () => {
+      if (end === 'reset') stream.destroy();
+      else if (end === 'lost') stream.session?.destroy();
+    });
 });
 runner.on('stream', (stream: ServerHttp2Stream) => {
   stream.on('error', () => undefined);
@@ -110,4 +115,9 @@ test('no answer of an agent, however broken, costs the connection to control', a
     }),
     { numRuns: RUNS, seed: SEED, endOnFailure: true, interruptAfterTimeLimit: FUZZ_MS },
   );
+});
+
+test('a refusal that does not end is the fault of the agent', async () => {
+  answer = { status: 500, headers: {}, body: Buffer.from('{'), end: 'never' };
+  assert.equal(await ask(), ERRORS.guest_unreachable.status);
 });
