@@ -36,8 +36,8 @@ export async function compareClock(session: AgentSession): Promise<GuestClock> {
   const startedAt = performance.now();
   let best = await ping(session);
   for (let count = 1; best.roundTripMs > GOOD_ROUND_TRIP_MS; count += 1) {
-    const isBearable = best.roundTripMs <= BEARABLE_ROUND_TRIP_MS;
-    if (count >= MAX_PINGS && (isBearable || performance.now() - startedAt > MAX_PINGING_MS)) break;
+    if (count >= MAX_PINGS && best.roundTripMs <= BEARABLE_ROUND_TRIP_MS) break;
+    if (performance.now() - startedAt > MAX_PINGING_MS) break;
     const next = await ping(session);
     if (next.roundTripMs < best.roundTripMs) best = next;
   }
