@@ -323,8 +323,7 @@ export class Fleet {
       };
       const work = replaceVm(parts, { old, driver, blueprint, asked, timer });
       driver.trackCreation(work);
-      const rollback = await work;
-      old.endAsked.removeEventListener('abort', giveUp);
+      const rollback = await work.finally(() => old.endAsked.removeEventListener('abort', giveUp));
       // It is done, whatever becomes of what is left of the old VM.
       await old.retire().catch((error: unknown) => this.#noteUnended(old, error));
       return rollback;

@@ -219,7 +219,7 @@ export class VmAssembler {
     const { session: lastSession, resume } = counters;
     const egress = toEgressRecord(driver.egress);
     const { shape } = assembled.blueprint;
-    const written = { ...record, info, shape, egress, generation: lastSession, resume };
+    const written = { ...record, info, image, shape, egress, generation: lastSession, resume };
     writeVmRecord(this.directoryOf(driver.unit).path, written);
   }
 
