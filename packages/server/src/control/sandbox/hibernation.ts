@@ -13,6 +13,7 @@ import type { SandboxRow, SandboxUpdate } from '../db/tables.ts';
 import { findBilledMs } from './ending.ts';
 import { findAgeMs, findHibernatedMs, findUnseenMs } from './lifetime.ts';
 import { addUsage } from './usage.ts';
+import { NO_ROLLBACK } from './rollback.ts';
 
 /** What goes into the audit log with each. */
 export const HIBERNATED: AuditNote = { event: 'sandbox.hibernated', data: {} };
@@ -54,6 +55,8 @@ function buildHibernatedAgo(
 ): SandboxUpdate {
   return {
     status: 'hibernated',
+    // What was saved has no VM that could still be put back.
+    ...NO_ROLLBACK,
     hibernation_id: capture.id,
     hibernated_at: Math.round(now.wallMs - agoMs),
     billed_ms: findBilledMs(row, findAgeMs(row, now) - agoMs),

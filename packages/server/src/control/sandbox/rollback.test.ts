@@ -279,6 +279,25 @@ test('an end ahead of its rollback is told as an end alone', async () => {
   release();
 });
 
+test('a rollback of what turns out to be hibernated is refused, and it can be resumed', async () => {
+  await using slow = await startHarness({
+    captureDeadlineMs: CAPTURE_DEADLINE_MS,
+    reconcileIntervalMs: 3_600_000,
+  });
+  const { id } = await slow.create();
+  const post = (what: string, body?: object): Promise<Answer> =>
+    slow.call('POST', `/v1/runs/${id}/${what}`, body === undefined ? {} : { body });
+  const snapshot = (await post('snapshot')).body.id as string;
+  slow.runner.captures.beforeAnswer = (action) =>
+    action === 'hibernate' ? Promise.withResolvers<void>().promise : Promise.resolve();
+  assert.equal((await post('hibernate')).status, 504);
+  assert.equal(slow.runner.vms.has(id), false, 'it was saved');
+  const refused = await post('rollback', { snapshot_id: snapshot });
+  assert.deepEqual([refused.status, refused.body.error.code], [409, 'invalid_state']);
+  const resumed = await post('resume');
+  assert.deepEqual([resumed.status, resumed.body.status], [200, 'running'], JSON.stringify(resumed.body));
+});
+
 test('whoever would use a sandbox finishes its rollback first, without waiting for the reconciler', async () => {
   await using slow = await startHarness({
     captureDeadlineMs: CAPTURE_DEADLINE_MS,
