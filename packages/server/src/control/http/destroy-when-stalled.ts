@@ -5,5 +5,11 @@ export function destroyWhenStalled(raw: ServerResponse, stallMs: number): Dispos
   const { socket } = raw;
   const stalled = (): void => void raw.destroy();
   socket?.setTimeout(stallMs).once('timeout', stalled);
-  return { [Symbol.dispose]: () => void socket?.setTimeout(0).off('timeout', stalled) };
+  return {
+    [Symbol.dispose]: () => {
+      socket?.off('timeout', stalled);
+      // After the answer it has the time limit of a connection that is kept for the next request.
+      if (raw.socket === socket) socket?.setTimeout(0);
+    },
+  };
 }
