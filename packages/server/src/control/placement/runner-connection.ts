@@ -85,7 +85,8 @@ export class RunnerConnection implements Disposable {
       settings: { enablePush: false, initialWindowSize: STREAM_WINDOW_BYTES },
     });
     const forget = (error?: Error) => {
-      this.#session = undefined;
+      // By the time that it has closed there may be another one.
+      if (this.#session === promise) this.#session = undefined;
       reject(unreachable(error));
       session.destroy();
     };
