@@ -42,3 +42,9 @@ test('a service with another data directory is refused a run directory that is i
   await first[Symbol.asyncDispose]();
   await using _next = await lockDirectories('runner', place('c', 'run'));
 });
+
+test('one directory may be both', async () => {
+  const both = { dataDir: join(directory, 'both'), runDir: join(directory, 'both', '.') };
+  await using _lock = await lockDirectories('control', both);
+  await assert.rejects(lockDirectories('control', both), InstanceLockedError);
+});

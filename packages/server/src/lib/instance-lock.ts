@@ -10,6 +10,7 @@ import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdir, realpath } from 'node:fs/promises';
 import { connect, createServer, type Server } from 'node:net';
+import { resolve } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { setTimeout as delay } from 'node:timers/promises';
 
@@ -51,6 +52,7 @@ export async function lockDirectories(
   { dataDir, runDir }: { dataDir: string; runDir: string },
 ): Promise<InstanceLock> {
   const data = await lockInstance(role, dataDir);
+  if (resolve(runDir) === resolve(dataDir)) return data;
   const run = await lockDirectory(role, runDir);
   if (run !== undefined) return joinLocks(data, run);
   await data[Symbol.asyncDispose]();
