@@ -146,6 +146,7 @@ test('a sandbox that sleeps is not woken for a key that only reads', async () =>
   for (const path of ['files?path=/', 'files/download?path=/etc/hostname']) {
     const answer = await call('GET', `/v1/runs/${id}/${path}`, keys.read);
     assert.deepEqual([answer.status, answer.body.error.code], [409, 'invalid_state'], path);
+    assert.match(answer.body.error.message, /a key whose scope is "full" wakes it/u);
     assert.equal(await status(), 'hibernated');
   }
   assert.equal((await call('GET', `/v1/runs/${id}/files?path=/`, keys.full)).status, 200);
