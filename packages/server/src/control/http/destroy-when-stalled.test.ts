@@ -23,7 +23,9 @@ test('a connection that is kept after an answer is closed when it stays idle', a
   const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
   try {
     socket.resume().write('GET / HTTP/1.1\r\nhost: x\r\n\r\n');
-    await withDeadline('the end of the connection', DEADLINE_MS, once(socket, 'close'));
+    const closed = once(socket, 'close');
+    const [hadError] = await withDeadline('the end of the connection', DEADLINE_MS, closed);
+    assert.equal(hadError, false);
   } finally {
     socket.destroy();
     server.close();
