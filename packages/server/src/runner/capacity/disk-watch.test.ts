@@ -4,6 +4,10 @@ import { pino } from 'pino';
 import { DiskGuard } from './disk-guard.ts';
 import { DiskWatch, type WatchedVm } from './disk-watch.ts';
 
+/** Of qcow2. */
+const CLUSTER_BYTES = 64 << 10;
+const HOST_BLOCK_BYTES = 4096;
+
 class StandInVm implements WatchedVm {
   readonly unit: string;
   isPaused = false;
@@ -32,13 +36,14 @@ function open(t: TestContext, vms: readonly WatchedVm[]) {
   return { state, watch };
 }
 
-test('below the lower mark a VM that writes is paused, one that does not goes on', async (t) => {
+test('below the lower mark a VM that writes is paused, one of which only the host writes goes on', async (t) => {
   const [writer, idle] = [new StandInVm('writer'), new StandInVm('idle')];
   const { state, watch } = open(t, [writer, idle]);
   state.freeMiB = 300;
   await watch.look();
   state.freeMiB = 99;
-  writer.bytes = 1000;
+  writer.bytes = CLUSTER_BYTES;
+  idle.bytes = HOST_BLOCK_BYTES;
   await watch.look();
   assert.deepEqual([writer.isPaused, idle.isPaused], [true, false]);
 });
@@ -49,7 +54,7 @@ test('between the marks nothing changes: a VM that was paused stays so', async (
   const { state, watch } = open(t, [writer, paused]);
   state.freeMiB = 150;
   await watch.look();
-  writer.bytes = 1000;
+  writer.bytes = CLUSTER_BYTES;
   await watch.look();
   assert.deepEqual([writer.isPaused, paused.isPaused], [false, true]);
   state.freeMiB = 200;
@@ -64,7 +69,7 @@ test('what was seen before there was room again is forgotten: growth counts from
   await watch.look();
   state.freeMiB = 1000;
   await watch.look();
-  writer.bytes = 1000;
+  writer.bytes = CLUSTER_BYTES;
   state.freeMiB = 99;
   await watch.look();
   assert.equal(writer.isPaused, false);
@@ -76,7 +81,7 @@ test('a VM that cannot be told, or whose disk is gone, does not keep the others'
   const { state, watch } = open(t, [ending, gone, writer]);
   state.freeMiB = 99;
   await watch.look();
-  [ending.bytes, gone.bytes, writer.bytes] = [1, undefined, 1];
+  [ending.bytes, gone.bytes, writer.bytes] = [CLUSTER_BYTES, undefined, CLUSTER_BYTES];
   await watch.look();
   assert.equal(writer.isPaused, true);
 });

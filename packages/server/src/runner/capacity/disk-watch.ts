@@ -14,6 +14,11 @@ const CALM_INTERVAL_MS = 1000;
 const LOW_INTERVAL_MS = 100;
 const CONTINUE_DIVISOR = 4;
 const PAUSE_DIVISOR = 8;
+/**
+ * A disk grows by clusters of 64 KiB. Less than half of one is the host's: its file system adds blocks for its own lists of
+ * extents when it writes out what a guest has written long before.
+ */
+const HOST_GROWTH_BYTES = 32 << 10;
 
 /** One VM, as far as its disk goes. */
 export interface WatchedVm {
@@ -83,7 +88,7 @@ export class DiskWatch {
       const bytes = vm.diskBytes();
       if (bytes === undefined) return false;
       seen.set(vm.unit, bytes);
-      return !vm.isPaused && bytes > (this.#seenBytes.get(vm.unit) ?? Infinity);
+      return !vm.isPaused && bytes > (this.#seenBytes.get(vm.unit) ?? Infinity) + HOST_GROWTH_BYTES;
     });
     this.#seenBytes = seen;
     return growing;
