@@ -2,7 +2,7 @@
  * What control and runner say to each other: HTTP/2 on a Unix socket, see docs/reference/runner-protocol.md.
  * Both ends parse with these schemas; the wire is snake_case.
  */
-import { isErrorCode, MAX_BUILD_SHAPES, type ErrorCode } from '@coppice/contract';
+import { isErrorCode, MAX_BUILD_SHAPES, ReadyShape, type ErrorCode } from '@coppice/contract';
 import { z } from 'zod';
 import { EgressNote, VmEgress } from './egress-protocol.ts';
 
@@ -206,15 +206,6 @@ export const RunnerStatus = z.object({
   cgroups: CgroupStatus,
 });
 export type RunnerStatus = z.infer<typeof RunnerStatus>;
-
-/** A create of these vCPUs and memory, and of a disk from `disk_mib` to `max_disk_mib`, boots nothing. */
-export const ReadyShape = z.object({
-  vcpus: z.int(),
-  mem_mib: z.int(),
-  disk_mib: z.int(),
-  max_disk_mib: z.int(),
-});
-export type ReadyShape = z.infer<typeof ReadyShape>;
 
 export const PreparedImage = z.object({
   /** Resolved reference, `registry/repository:tag@sha256:…`. */

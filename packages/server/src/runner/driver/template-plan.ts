@@ -2,8 +2,8 @@
  * What a sandbox is made from: its image and the template of its shape. The one way there for a create, for
  * `POST /v1/images/build` and for an import, so that a create finds what was made ahead.
  */
-import { parseImageReference } from '@coppice/contract';
-import type { ImageAccess, ReadyShape, VmShape } from '../../lib/runner-protocol.ts';
+import { parseImageReference, type ReadyShape } from '@coppice/contract';
+import type { ImageAccess, VmShape } from '../../lib/runner-protocol.ts';
 import type { Accelerators } from '../accelerator/accelerators.ts';
 import { templateKey, type CacheLease } from '../cache/cache-leases.ts';
 import { largestDiskMiB, templateDiskMiB } from '../disk/disk-sizes.ts';
@@ -66,7 +66,7 @@ export class TemplatePlan {
     return this.#parts.templates.catalogue.has(key);
   }
 
-  /** Resolves when its template is there. `signal` ends the wait, and the build if nobody else waits for it. */
+  /** Resolves when the template is built. Aborting `signal` ends the wait, and the build too if no other caller waits. */
   async ensureTemplate(
     blueprint: TemplateBlueprint,
     who: { organization: string; signal: AbortSignal },

@@ -1,6 +1,6 @@
 import type http2 from 'node:http2';
-import { AppError } from '@coppice/contract';
-import type { PrepareImage, PreparedImage, PrepareProgress, ReadyShape } from '../../lib/runner-protocol.ts';
+import { AppError, type ReadyShape } from '@coppice/contract';
+import type { PrepareImage, PreparedImage, PrepareProgress } from '../../lib/runner-protocol.ts';
 import type { ImageBuilds, ImageBuildOptions } from '../driver/image-builds.ts';
 import type { TemplatePlan } from '../driver/template-plan.ts';
 import type { StoredImage } from '../image/image-store.types.ts';
