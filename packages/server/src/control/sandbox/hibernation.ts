@@ -12,8 +12,8 @@ import type { AuditNote } from '../audit/audit-chain.ts';
 import type { SandboxRow, SandboxUpdate } from '../db/tables.ts';
 import { findBilledMs } from './ending.ts';
 import { findAgeMs, findHibernatedMs, findUnseenMs } from './lifetime.ts';
-import { addUsage } from './usage.ts';
 import { NO_ROLLBACK } from './rollback.ts';
+import { addUsage } from './usage.ts';
 
 /** What goes into the audit log with each. */
 export const HIBERNATED: AuditNote = { event: 'sandbox.hibernated', data: {} };

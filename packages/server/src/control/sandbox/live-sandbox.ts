@@ -31,7 +31,7 @@ import { IdleTimer, type ExpiryReason } from './idle-timer.ts';
 import { findAgeMs, findIdleMs } from './lifetime.ts';
 import { OperationTurns } from './operation-turns.ts';
 import { buildRecord } from './record.ts';
-import { buildRefusal } from './refusal.ts';
+import { buildRefusal, type Caller } from './refusal.ts';
 import type { SandboxStore } from './sandbox-store.ts';
 import { SerialQueue } from '../../lib/serial-queue.ts';
 import { enterRecordStep } from './steps.ts';
@@ -163,13 +163,13 @@ export class LiveSandbox {
     return this.inTurn(async () => undefined);
   }
 
-  require(request: SandboxRequest): void {
-    if (findTransition(this.row.status, request).outcome !== 'accept') throw this.refusal(request);
+  require(request: SandboxRequest, caller: Caller = {}): void {
+    if (findTransition(this.row.status, request).outcome !== 'accept') throw this.refusal(request, caller);
   }
 
-  refusal(request: SandboxRequest): AppError {
+  refusal(request: SandboxRequest, caller: Caller = {}): AppError {
     const { status, status_reason } = this.row;
-    return buildRefusal(request, { status, status_reason, operation: this.operations.current });
+    return buildRefusal(request, { status, status_reason, operation: this.operations.current, ...caller });
   }
 
   /** A request has come: it does not end for idleness before the returned function is called. */

@@ -8,7 +8,12 @@ import {
   type StatusReason,
 } from '@coppice/contract';
 
-export interface Refused {
+export interface Caller {
+  /** A key with the scope `full` would have woken the sandbox; the caller's may not. */
+  needsFullKey?: boolean;
+}
+
+export interface Refused extends Caller {
   status: SandboxState;
   status_reason: StatusReason | null;
   operation: SandboxOperation | null;
@@ -31,21 +36,18 @@ export function buildRefusal(request: SandboxRequest, refused: Refused): AppErro
   return new AppError('invalid_state', describeRefusal(request, refused), { details: { status } });
 }
 
-function describeRefusal(request: SandboxRequest, { status, status_reason, operation }: Refused): string {
+function describeRefusal(request: SandboxRequest, refused: Refused): string {
+  const { status, status_reason, operation } = refused;
   const reason = status_reason === null ? '' : ` (${status_reason})`;
   if (isFinal(status))
     return request === 'destroy'
       ? `the sandbox is ${status} already${reason}`
       : `the sandbox is ${status}${reason} and never runs again; create another one`;
   const state = operation ?? status;
-  return `the sandbox is ${state}: ${CANNOT[request]}; ${findRemedy(request, status, operation)}`;
+  return `the sandbox is ${state}: ${CANNOT[request]}; ${findRemedy(request, refused)}`;
 }
 
-function findRemedy(
-  request: SandboxRequest,
-  status: SandboxState,
-  operation: SandboxOperation | null,
-): string {
+function findRemedy(request: SandboxRequest, { status, operation, needsFullKey }: Refused): string {
   if (operation === 'destroying') return 'create another one';
   if (status === 'creating') return 'wait until its status is running';
   if (request === 'resume')
@@ -55,6 +57,7 @@ function findRemedy(
       ? 'wait until its status is hibernated'
       : 'wait until its status is hibernated, then resume it';
   if (request === 'hibernate') return 'it is already';
+  if (needsFullKey === true) return 'a request with a key whose scope is "full" wakes it';
   if (request === 'use') return 'resume it first; one created with auto_hibernate resumes by itself';
   return 'resume it first';
 }

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { afterEach, test } from 'node:test';
 import { AppError } from '@coppice/contract';
-import { startHarness, waitFor, type Answer } from '../testing/control-harness.ts';
+import { startHarness, waitFor, type Answer, type ControlHarness } from '../testing/control-harness.ts';
 import { STRETCH_USAGE } from '../testing/fake-captures.ts';
 
 const CAPTURE_DEADLINE_MS = 1_500;
@@ -87,6 +87,18 @@ function holdRollbacks(): { reached: Promise<void>; release: () => void } {
     return gate.promise;
   };
   return { reached: reached.promise, release: gate.resolve };
+}
+
+/** Its reconciler does not run: only a request makes it ask what became of an unanswered call. */
+function startUnreconciled(): Promise<ControlHarness> {
+  return startHarness({ captureDeadlineMs: CAPTURE_DEADLINE_MS, reconcileIntervalMs: 3_600_000 });
+}
+
+async function createWithSnapshot(at: ControlHarness) {
+  const { id } = await at.create();
+  const post = (what: string, body?: object): Promise<Answer> =>
+    at.call('POST', `/v1/runs/${id}/${what}`, body === undefined ? {} : { body });
+  return { id, post, snapshot: (await post('snapshot')).body.id as string };
 }
 
 async function restartControl(): Promise<void> {
@@ -280,14 +292,8 @@ test('an end ahead of its rollback is told as an end alone', async () => {
 });
 
 test('a rollback of what turns out to be hibernated is refused, and it can be resumed', async () => {
-  await using slow = await startHarness({
-    captureDeadlineMs: CAPTURE_DEADLINE_MS,
-    reconcileIntervalMs: 3_600_000,
-  });
-  const { id } = await slow.create();
-  const post = (what: string, body?: object): Promise<Answer> =>
-    slow.call('POST', `/v1/runs/${id}/${what}`, body === undefined ? {} : { body });
-  const snapshot = (await post('snapshot')).body.id as string;
+  await using slow = await startUnreconciled();
+  const { id, post, snapshot } = await createWithSnapshot(slow);
   slow.runner.captures.beforeAnswer = (action) =>
     action === 'hibernate' ? Promise.withResolvers<void>().promise : Promise.resolve();
   assert.equal((await post('hibernate')).status, 504);
@@ -299,14 +305,8 @@ test('a rollback of what turns out to be hibernated is refused, and it can be re
 });
 
 test('whoever would use a sandbox finishes its rollback first, without waiting for the reconciler', async () => {
-  await using slow = await startHarness({
-    captureDeadlineMs: CAPTURE_DEADLINE_MS,
-    reconcileIntervalMs: 3_600_000,
-  });
-  const { id } = await slow.create();
-  const post = (what: string, body?: object): Promise<Answer> =>
-    slow.call('POST', `/v1/runs/${id}/${what}`, body === undefined ? {} : { body });
-  const snapshot = (await post('snapshot')).body.id as string;
+  await using slow = await startUnreconciled();
+  const { id, post, snapshot } = await createWithSnapshot(slow);
   const gate = Promise.withResolvers<void>();
   slow.runner.captures.onRollback = () => gate.promise;
   assert.equal((await post('rollback', { snapshot_id: snapshot })).status, 504);

@@ -8,13 +8,7 @@
  *
  * What is begun goes on when the caller leaves: the driver's promises belong to nobody's connection.
  */
-import {
-  AppError,
-  findAdmission,
-  type DestroyResult,
-  type SandboxRecord,
-  type StatusReason,
-} from '@coppice/contract';
+import { findAdmission, type DestroyResult, type SandboxRecord, type StatusReason } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { HostMoment } from '../../lib/host-clock.ts';
 import type { VmEnd } from '../../lib/runner-protocol.ts';
@@ -57,12 +51,6 @@ export interface DriverParts {
   /** Throws when it may not be resumed now: for want of credit, or of its organization's share. */
   admitResume: () => Promise<void>;
 }
-
-/** Told to a key that only reads. */
-const NOT_WOKEN = new AppError(
-  'invalid_state',
-  'the sandbox is hibernated: its commands, files and ports cannot be reached; a request with a key whose scope is "full" wakes it',
-);
 
 export class SandboxDriver {
   /** What it may reach, and its credentials. */
@@ -266,8 +254,7 @@ export class SandboxDriver {
         await this.#hibernation.wake();
       else {
         if (!this.#live.operations.admits('use')) throw this.#live.refusal('use');
-        if (!mayWake && this.row.auto_hibernate && this.row.status === 'hibernated') throw NOT_WOKEN;
-        this.#live.require('use');
+        this.#live.require('use', { needsFullKey: !mayWake && this.row.auto_hibernate });
         return this.#live.open();
       }
     }

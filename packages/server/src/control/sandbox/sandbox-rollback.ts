@@ -133,7 +133,7 @@ export class SandboxRollback {
     const hasVm = !isNotFound(refusal) || (await vm.isThere());
     await this.#live.inTurn(async () => {
       if (!hasVm) await resolveMissing(this.#live, vm);
-      if (!this.#live.isFinal) await this.#live.commit(NO_ROLLBACK);
+      if (this.#live.row.status === 'running') await this.#live.commit(NO_ROLLBACK);
     });
     if (this.#live.row.status !== 'running') return this.#live.refusal('rollback');
     return isNotFound(refusal) ? captureGone(refusal) : refusal;
