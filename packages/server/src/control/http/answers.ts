@@ -19,10 +19,14 @@ export function contents(
   return { description, content };
 }
 
+/** To a schema that the document names. One with defaults is another one in requests: `suffix` tells them apart. */
+export function referTo(schema: z.ZodType, suffix = ''): { $ref: string } {
+  return { $ref: `#/components/schemas/${z.globalRegistry.get(schema)?.id}${suffix}` };
+}
+
 /** One event of a `text/event-stream`: its data is JSON. */
 export function eventOf(schema: z.ZodType): z.ZodType {
-  const contentSchema = { $ref: `#/components/schemas/${z.globalRegistry.get(schema)?.id}` };
-  const data = z.string().meta({ contentMediaType: 'application/json', contentSchema });
+  const data = z.string().meta({ contentMediaType: 'application/json', contentSchema: referTo(schema) });
   return z
     .looseObject({ data })
     .describe('An event. Lines that begin with a colon keep the connection open.');

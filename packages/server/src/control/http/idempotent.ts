@@ -14,6 +14,10 @@ export const IdempotencyHeaders = z.looseObject({
     .describe('The answer to a repetition with the same key and body is that of the first, for 24 hours.'),
 });
 
+type IdempotentCall = Pick<FastifyRequest, 'organizationId' | 'reach' | 'method' | 'originalUrl'> & {
+  headers: z.infer<typeof IdempotencyHeaders>;
+};
+
 export type IdempotencyParts = Pick<HttpParts, 'idempotency' | 'openRequests'>;
 
 export interface Creation<T> extends Pick<IdempotentRequest<T>, 'newSubjectId' | 'create' | 'find'> {
@@ -24,12 +28,12 @@ export interface Creation<T> extends Pick<IdempotentRequest<T>, 'newSubjectId' |
 /** Sets the headers that tell about it; the status of the answer is for the endpoint to send. */
 export async function createOnce<T>(
   { idempotency, openRequests }: IdempotencyParts,
-  request: FastifyRequest,
+  request: IdempotentCall,
   reply: FastifyReply,
   creation: Creation<T>,
 ): Promise<KeptAnswer<T>> {
-  const { organizationId, reach } = request;
-  const { 'idempotency-key': key } = IdempotencyHeaders.parse(request.headers);
+  const { organizationId, reach, headers } = request;
+  const { 'idempotency-key': key } = headers;
   const path = request.originalUrl.split('?', 1)[0] ?? '';
   return openRequests.limit(organizationId, async () => {
     if (key === undefined) return creation.create(creation.newSubjectId());

@@ -3,6 +3,7 @@ import { ERRORS, ErrorAnswer, type ErrorCode } from '@coppice/contract';
 import type { FastifySchema, RouteOptions } from 'fastify';
 import { jsonSchemaTransform } from 'fastify-type-provider-zod';
 import { z } from 'zod';
+import { referTo } from '../answers.ts';
 
 type Transform = typeof jsonSchemaTransform;
 type Input = Parameters<Transform>[0] & { route: RouteOptions };
@@ -58,14 +59,11 @@ function describeCredentials({ config }: RouteOptions): Pick<FastifySchema, 'sec
 /** OpenAPI has no place for the messages of a WebSocket: they are named in an extension, and described as schemas. */
 function describeFrames({ config }: RouteOptions): object {
   if (config?.frames === undefined) return {};
-  const refer = (suffix: string) => (schema: z.ZodType) => ({
-    $ref: `#/components/schemas/${z.globalRegistry.get(schema)?.id}${suffix}`,
-  });
   const { client, service } = config.frames;
   return {
     'x-websocket': {
-      client: { anyOf: client.map(refer('Input')) },
-      service: { anyOf: service.map(refer('')) },
+      client: { anyOf: client.map((schema) => referTo(schema, 'Input')) },
+      service: { anyOf: service.map((schema) => referTo(schema)) },
     },
   };
 }
