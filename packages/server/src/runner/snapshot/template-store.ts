@@ -142,7 +142,8 @@ export class TemplateStore {
     await using undo = new AsyncDisposableStack();
     undo.defer(() => {
       rmSync(building, { recursive: true, force: true });
-      if (signal.aborted) log.info({ template: key, shape }, 'template not made: nobody waits for it');
+      if (signal.aborted && !this.catalogue.has(key))
+        log.info({ template: key, shape }, 'template not made: nobody waits for it');
     });
     rmSync(building, { recursive: true, force: true });
     mkdirSync(building, { mode: 0o711 });
