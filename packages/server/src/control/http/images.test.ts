@@ -84,7 +84,7 @@ test('a runner that stops in the middle is told as an event too', async () => {
   assert.deepEqual([last.type, last.error.code], ['error', 'unavailable']);
 });
 
-/** A build that is left by its client, after `before` has been sent; goes on when the service has seen that. */
+/** Starts a build and closes its connection after the event `before`. Resolves when the service has noticed. */
 async function buildAndLeave(
   apiKey: string,
   { before, after }: { before: PrepareProgress[]; after: PrepareProgress[] },
@@ -124,7 +124,7 @@ const TEMPLATE_STEP: PrepareProgress = {
   elapsed_ms: 9,
 };
 
-test('a preparation goes on when the client leaves, and its image is then the organization’s', async () => {
+test('an image is prepared to the end after its client has left, and the organization then has it', async () => {
   const apiKey = await harness.addOrganization();
   const after: PrepareProgress[] = [progressOf(50), { type: 'prepared', image: NODE }];
   assert.deepEqual(await buildAndLeave(apiKey, { before: [STEP], after }), { isFollowed: true });

@@ -8,7 +8,7 @@ import type { AgentSession } from './agent-session.ts';
 /** The first answers are slow, and say as little as they are slow. */
 const MAX_PINGS = 4;
 const GOOD_ROUND_TRIP_MS = 12;
-/** On a host whose processors are all in use it goes on until the error is below 40 ms, for a second at most. */
+/** On a busy host: the comparison is repeated until its error is below 40 ms, for a second at most. */
 const BEARABLE_ROUND_TRIP_MS = 80;
 const MAX_PINGING_MS = 1000;
 const NS_PER_MS = 1e6;

@@ -42,7 +42,7 @@ export class Capacity {
 
   /**
    * Holds a place for a sandbox that is about to be created, until its VM has taken the place over or the hold is
-   * disposed: many who ask at once are answered by what is left for each, before anything is done for them. Throws
+   * disposed. Of many creates that come at once, each is judged by the room that those before it have left. Throws
    * `invalid_request` for what this machine can never give, `capacity` for what it cannot now. What the units `givable`
    * have counts as free.
    */

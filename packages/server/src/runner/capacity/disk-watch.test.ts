@@ -36,7 +36,7 @@ function open(t: TestContext, vms: readonly WatchedVm[]) {
   return { state, watch };
 }
 
-test('below the lower mark a VM that writes is paused, one of which only the host writes goes on', async (t) => {
+test('below the lower mark a VM that writes is paused, one whose file grows by blocks of the host is not', async (t) => {
   const [writer, idle] = [new StandInVm('writer'), new StandInVm('idle')];
   const { state, watch } = open(t, [writer, idle]);
   state.freeMiB = 300;

@@ -20,7 +20,7 @@ test('a disk that no template is small enough for is refused by its field', () =
   );
 });
 
-test('all sizes that a caller can ask for come from a few templates, and lie in the range of theirs', () => {
+test('every size that a caller can ask for has one of a few templates, within whose range it lies', () => {
   const templates = new Set<number>();
   fc.assert(
     fc.property(fc.integer({ min: 64, max: 1_048_576 }), (diskMiB) => {

@@ -54,7 +54,7 @@ interface Start {
   blueprint: Blueprint;
   egress: VmEgress;
   timer: StepTimer;
-  /** Absent for one that goes on from a capture. The signal is aborted when it is not needed any more. */
+  /** Absent for a VM restored from a capture. The signal is aborted when the template is no longer needed. */
   ensureTemplate?: (signal: AbortSignal) => Promise<void>;
 }
 

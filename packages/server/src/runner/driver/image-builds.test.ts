@@ -111,7 +111,7 @@ test('however many builds are asked for, two are booked, of two organizations if
   assert.match(site.order.filter((line) => line.includes(' for ')).at(2) ?? '', /1×204×256 for other/u);
 });
 
-test('what is ready is not made again, nor booked', async () => {
+test('a template that is ready is neither built again nor booked', async () => {
   const site = new Site();
   site.ready.add(DEFAULT);
   await site.build([SHAPE, SHAPE]);

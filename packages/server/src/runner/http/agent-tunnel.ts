@@ -36,7 +36,7 @@ export async function tunnelToAgent(
   const head = await awaitHead(stream, upstream);
   const status = head[':status'] ?? 502;
   if (!isAnswer(status, request)) {
-    // What has come until then is what it says.
+    // Ends the reading: the refusal is judged by the bytes that came until then.
     const timer = setTimeout(() => upstream.destroy(), REFUSAL_TIMEOUT_MS);
     const refusal = await readRefusal(upstream, status);
     clearTimeout(timer);
