@@ -15,7 +15,7 @@ import {
 import { CountingGuest } from './fixtures/capture-guest.ts';
 import { CloneApi } from './fixtures/clone-api.ts';
 import { Holds, type Hold } from './fixtures/holds.ts';
-import { assertConsistent, takeInventory, withoutOrphans } from './fixtures/inventory.ts';
+import { assertConsistent, takeInventory, withoutOrphans, type Inventory } from './fixtures/inventory.ts';
 import { logEnd } from './fixtures/log-end.ts';
 import { Service } from './fixtures/service.ts';
 import { kill } from './fixtures/victims.ts';
@@ -23,6 +23,8 @@ import { kill } from './fixtures/victims.ts';
 const SETTLE_TIMEOUT_MS = 40_000;
 /** A capture that no record names is left alone for 30 s, and looked for every 10 s. */
 const ORPHANS_TIMEOUT_MS = 60_000;
+/** Frozen ones, of a disk that was not saved before. */
+const LAYERS_UNTIL_JOINED = 6;
 /** What a caller may be told by a service of which a part has just died: all of it worth another try. */
 const PASSING = new Set([502, 503, 504]);
 
@@ -122,6 +124,31 @@ describe('faults while sandboxes are saved and brought back', { concurrency: fal
       }
     });
   }
+
+  it('kill -9 of the runner while joined layers of a disk are removed: they are gone, and the disk is whole', async () => {
+    const own = await CountingGuest.create(api);
+    const layersOf = ({ units, overlays }: Inventory): string[] => {
+      const unit = units.find(({ id }) => id === own.id)?.unit;
+      return overlays.filter((name) => name.startsWith(`${unit}/`));
+    };
+    const write = 'head -c 1M /dev/urandom > /root/random; sync';
+    const sum = 'echo 3 > /proc/sys/vm/drop_caches; sha256sum < /root/random';
+    const written = (await api.exec(own.id, `${write}; ${sum}`)).stdout;
+
+    using hold = holds.hold('overlay.remove');
+    const saved: string[] = [];
+    for (let layer = 0; layer < LAYERS_UNTIL_JOINED; layer += 1) saved.push(await clones.snapshot(own.id));
+    await hold.reached();
+    assert.equal(layersOf(await takeInventory(api)).length, LAYERS_UNTIL_JOINED + 1);
+    await strike('runner', hold, []);
+
+    assert.equal(layersOf(await assertConsistent(api, SETTLE_TIMEOUT_MS)).length, 1, logEnd(service.output));
+    assert.equal((await api.exec(own.id, sum)).stdout, written);
+    saved.push(await clones.snapshot(own.id));
+    for (const snapshotId of saved) await clones.deleteSnapshot(snapshotId);
+    await own.destroy();
+    await assertConsistent(api, SETTLE_TIMEOUT_MS);
+  });
 
   it('all is gone when the last sandbox is destroyed', async () => {
     if (guest !== undefined && (await guest.isRunning())) await guest.destroy();

@@ -15,25 +15,31 @@ import { test, type TestContext } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { pino } from 'pino';
 import { overlayName } from '../vmm/qemu-arguments.ts';
-import type { VmHandle } from '../vmm/vmm.ts';
+import type { OpenOverlays, VmHandle } from '../vmm/vmm.ts';
 import { OverlayChain } from './overlay-chain.ts';
 import { VmDirectory } from './vm-directory.ts';
 
 /** QEMU's block layer, as far as overlays go: refuses what QEMU would refuse. */
 class BlockLayer {
   open: number[];
-  top: number;
+  chain: number[];
+  isFull = false;
   sizeBytes = 0;
   flattening: PromiseWithResolvers<void> | undefined;
 
-  constructor(open: number[], top: number) {
+  constructor(open: number[], chain: number[]) {
     this.open = open;
-    this.top = top;
+    this.chain = chain;
+  }
+
+  get top(): number | undefined {
+    return this.chain.at(-1);
   }
 
   async openOverlay(number: number): Promise<void> {
     assert.ok(!this.open.includes(number));
     this.open.push(number);
+    if (this.isFull) throw new Error('no space');
   }
   async resizeOverlay(number: number, sizeBytes: number): Promise<void> {
     assert.equal(number, this.top);
@@ -41,32 +47,36 @@ class BlockLayer {
   }
   async putOnTop(number: number, below: number): Promise<void> {
     assert.ok(this.open.includes(number) && below === this.top);
-    this.top = number;
+    this.chain.push(number);
   }
   async closeOverlay(number: number): Promise<void> {
-    assert.notEqual(number, this.top, 'in use');
+    assert.ok(!this.chain.includes(number), 'in use');
+    // Those that were joined are still the backing of each other.
+    const joined = this.open.filter((each) => each < (this.chain[0] ?? 0));
+    assert.ok(!joined.includes(number) || number === Math.max(...joined), 'in use');
     this.open = this.open.filter((each) => each !== number);
   }
-  flatten(top: number): Promise<void> {
+  async flatten(top: number): Promise<void> {
     assert.equal(top, this.top);
     this.flattening = Promise.withResolvers();
-    return this.flattening.promise;
+    await this.flattening.promise;
+    this.chain = [top];
   }
   async stopFlattening(): Promise<void> {
     this.flattening?.reject(new Error('ended early'));
   }
-  async readOverlays(): Promise<{ open: number[]; top: number }> {
-    return { open: this.open, top: this.top };
+  async readOverlays(): Promise<OpenOverlays> {
+    return { open: [...this.open], chain: [...this.chain] };
   }
 }
 
-function makeSite(context: TestContext, open: number[], top = open.at(-1) ?? 0) {
+function makeSite(context: TestContext, open: number[], chain = open) {
   const path = mkdtempSync(join(tmpdir(), 'coppice-chain-'));
   context.after(() => rmSync(path, { recursive: true, force: true }));
   const directory = new VmDirectory(path);
   mkdirSync(directory.overlays);
   for (const number of open) writeFileSync(directory.overlay(number), '', { mode: 0o600 });
-  const layer = new BlockLayer([...open], top);
+  const layer = new BlockLayer([...open], [...chain]);
   const vm = layer as unknown as VmHandle;
   const parts = { vm, directory, uid: process.getuid?.() ?? 0, sizeMiB: 64, log: pino({ level: 'silent' }) };
   const files = (): string[] => readdirSync(directory.overlays).toSorted();
@@ -101,6 +111,16 @@ test('a prepared overlay that is not put on top leaves nothing', async (context)
   const chain = new OverlayChain([0], parts);
   await chain.drop(await chain.prepare());
   assert.deepEqual([layer.open, chain.numbers, files()], [[0], [0], [overlayName(0)]]);
+});
+
+test('an overlay that cannot be opened leaves nothing, and the next one can', async (context) => {
+  const { layer, parts, files } = makeSite(context, [0]);
+  const chain = new OverlayChain([0], parts);
+  layer.isFull = true;
+  await assert.rejects(chain.prepare(), /no space/u);
+  assert.deepEqual([layer.open, files()], [[0], [overlayName(0)]]);
+  layer.isFull = false;
+  assert.equal(await chain.prepare(), 1);
 });
 
 test('a long chain is joined in the background, and the lower overlays go', async (context) => {
@@ -160,7 +180,7 @@ test('one that cannot be joined is not made longer', async (context) => {
 });
 
 test('the next process finds the chain as QEMU has it, and takes a prepared overlay back', async (context) => {
-  const { layer, directory, parts } = makeSite(context, [0, 1, 2], 1);
+  const { layer, directory, parts } = makeSite(context, [0, 1, 2], [0, 1]);
   const chain = await OverlayChain.adopt(parts);
   assert.deepEqual(
     [chain.numbers, layer.open],
@@ -175,4 +195,18 @@ test('the next process finds the chain as QEMU has it, and takes a prepared over
     0o444,
     'frozen although its freezing was cut off',
   );
+});
+
+test('the next process lets go of what was joined, whether QEMU has closed it or not', async (context) => {
+  const { layer, directory, parts, files } = makeSite(context, [0, 1, 2, 9], [9]);
+  writeFileSync(directory.overlay(3), '', { mode: 0o600 });
+  const chain = await OverlayChain.adopt(parts);
+  assert.deepEqual([chain.numbers, layer.open, files()], [[9], [9], [overlayName(9)]]);
+});
+
+test('the next process removes an overlay that was made and not opened', async (context) => {
+  const { parts, directory, files } = makeSite(context, [0]);
+  writeFileSync(directory.overlay(1), '', { mode: 0o600 });
+  const chain = await OverlayChain.adopt(parts);
+  assert.deepEqual([chain.numbers, files()], [[0], [overlayName(0)]]);
 });

@@ -9,6 +9,7 @@
 import type { Logger } from 'pino';
 import { AppError } from '@coppice/contract';
 import { withDeadline } from '../../lib/deadline.ts';
+import { enterStep } from '../driver/steps.ts';
 import type { VmHandle } from '../vmm/vmm.ts';
 import type { VmDirectory } from './vm-directory.ts';
 
@@ -46,13 +47,13 @@ export class OverlayChain {
   /** Of a VM that an earlier process drove; what that one had begun is taken back. */
   static async adopt(parts: OverlayChainParts): Promise<OverlayChain> {
     await parts.vm.stopFlattening();
-    const { open, top } = await parts.vm.readOverlays();
-    const chain = new OverlayChain(
-      open.filter((number) => number <= top),
-      parts,
-    );
-    for (const number of open) if (number > top) await chain.drop(number);
-    for (const number of chain.#numbers) if (number < top) parts.directory.freezeOverlay(number);
+    const { open, chain: numbers } = await parts.vm.readOverlays();
+    const chain = new OverlayChain(numbers, parts);
+    const found = new Set([...open, ...parts.directory.listOverlays()]);
+    // From the highest: each is the backing of the one above it.
+    for (const number of [...found].toSorted((a, b) => b - a))
+      if (!numbers.includes(number)) await chain.drop(number);
+    for (const number of numbers.slice(0, -1)) parts.directory.freezeOverlay(number);
     return chain;
   }
 
@@ -78,9 +79,14 @@ export class OverlayChain {
     await this.settle();
     const { directory, uid, vm } = this.#parts;
     const number = this.#top + 1;
-    directory.addOverlay(number, { sizeMiB: this.#sizeMiB, uid });
-    await vm.openOverlay(number);
-    return number;
+    try {
+      directory.addOverlay(number, { sizeMiB: this.#sizeMiB, uid });
+      await vm.openOverlay(number);
+      return number;
+    } catch (error) {
+      await this.drop(number);
+      throw error;
+    }
   }
 
   /** Ends flattening; a chain that is too long is waited for. */
@@ -103,9 +109,10 @@ export class OverlayChain {
     this.#numbers = [...this.#numbers, number];
   }
 
-  /** Takes a prepared overlay back. */
+  /** Lets go of an overlay that is not, or no longer, in the chain. */
   async drop(number: number): Promise<void> {
     await this.#parts.vm.closeOverlay(number);
+    await enterStep('overlay.remove');
     this.#parts.directory.removeOverlay(number);
   }
 

@@ -9,7 +9,7 @@
  *   base.ext4              read-only, under all overlays
  *   disk/<number>.qcow2    overlays; the highest is the VM's own, the others are frozen
  */
-import { linkSync, mkdirSync, rmSync } from 'node:fs';
+import { linkSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { overlayName } from '../vmm/qemu-arguments.ts';
 import { copyOverlay, freezeFile, makeOverlay } from './overlay-file.ts';
@@ -70,6 +70,11 @@ export class VmDirectory {
     if ('path' in shared.top) copyOverlay(shared.top.path, this.overlay(top), uid);
     else makeOverlay(this.overlay(top), { ...shared.top, uid });
     return [...shared.frozen.keys(), top];
+  }
+
+  /** Numbers of all overlays. */
+  listOverlays(): number[] {
+    return readdirSync(this.overlays).map((name) => Number.parseInt(name, 10));
   }
 
   /** A new overlay, still under no VM. */

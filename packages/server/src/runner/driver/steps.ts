@@ -93,6 +93,11 @@ export const STEPS = {
     undoneBy: 'removal by control, which asked for it',
     nextProcess: 'lists it',
   },
+  'overlay.remove': {
+    makes: 'one overlay less, of those that were joined or prepared; QEMU has closed it',
+    undoneBy: NOTHING,
+    nextProcess: 'removes overlays of which the disk is not made',
+  },
   'hibernate.retire': {
     makes: 'a VM that is gone; its hibernation stays',
     undoneBy: NOTHING,

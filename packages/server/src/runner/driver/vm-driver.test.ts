@@ -89,7 +89,7 @@ class StandInVm implements VmHandle {
     this.calls.push('stopFlattening');
   }
   async readOverlays() {
-    return { open: [0], top: 0 };
+    return { open: [0], chain: [0] };
   }
   async kill(): Promise<void> {
     this.calls.push('kill');

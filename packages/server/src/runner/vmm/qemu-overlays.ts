@@ -1,9 +1,11 @@
 /** What QEMU says of the overlays of a VM's disk, and the job that copies the lower ones into the topmost. */
 import { BASE_NODE, overlayNode, SCRATCH_DEVICE } from './qemu-arguments.ts';
 import { QmpError, type QmpClient, type QmpEvent } from './qmp-client.ts';
+import type { OpenOverlays } from './vmm.ts';
 
 const JOB = 'flatten';
-const NODE = /^disk-(\d{1,9})$/u;
+/** Of its disk, or of the file under it. */
+const NODE = /^disk-(\d{1,9})(?:-file)?$/u;
 /** A sandbox that writes has its share of the host's disk while the job runs. */
 const SPEED_BYTES_PER_S = 256 * 1024 * 1024;
 
@@ -41,16 +43,35 @@ export async function stopFlattening(qmp: QmpClient): Promise<void> {
   }
 }
 
-/** An escaped guest answers here what it likes: it harms its own disk at most. */
-export async function readOverlays(qmp: QmpClient): Promise<{ open: number[]; top: number }> {
-  const nodes = asRecords(await qmp.execute('query-named-block-nodes', { flat: true }));
-  const open = nodes.flatMap((node) => findNumber(node['node-name']) ?? []);
+/**
+ * Nodes stay open that nobody needs: prepared ones, and those that were copied upward and not closed yet. An escaped
+ * guest answers here what it likes: it harms its own disk at most.
+ */
+export async function readOverlays(qmp: QmpClient): Promise<OpenOverlays> {
+  const nodes = await listNodes(qmp);
+  const open = [...new Set(nodes.flatMap((name) => findNumber(name) ?? []))].toSorted((a, b) => a - b);
   const devices = asRecords(await qmp.execute('query-block'));
   const scratch = devices.find(({ qdev }) => typeof qdev === 'string' && qdev.includes(SCRATCH_DEVICE));
   const [inserted] = asRecords([scratch?.['inserted']]);
   const top = findNumber(inserted?.['node-name']);
-  if (top === undefined) throw new QmpError('query-block', 'the scratch disk is not there');
-  return { open: open.toSorted((a, b) => a - b), top };
+  // How many files are under the topmost overlay: the other overlays, and the base.
+  const depth = inserted?.['backing_file_depth'];
+  if (top === undefined || typeof depth !== 'number' || depth < 1)
+    throw new QmpError('query-block', 'the scratch disk is not there');
+  return { open, chain: open.filter((number) => number <= top).slice(-depth) };
+}
+
+/** Closes what is open of an overlay that nobody uses. */
+export async function closeOverlay(qmp: QmpClient, number: number): Promise<void> {
+  const open = await listNodes(qmp);
+  const node = overlayNode(number);
+  for (const name of [node, `${node}-file`])
+    if (open.includes(name)) await qmp.execute('blockdev-del', { 'node-name': name });
+}
+
+async function listNodes(qmp: QmpClient): Promise<unknown[]> {
+  const nodes = asRecords(await qmp.execute('query-named-block-nodes', { flat: true }));
+  return nodes.map((node) => node['node-name']);
 }
 
 function findNumber(name: unknown): number | undefined {

@@ -12,10 +12,10 @@ import {
   stateUri,
 } from './qemu-arguments.ts';
 import { findPortsDevice, readHandedOver } from './qemu-ports.ts';
-import { flattenOverlays, readOverlays, stopFlattening } from './qemu-overlays.ts';
+import { closeOverlay, flattenOverlays, readOverlays, stopFlattening } from './qemu-overlays.ts';
 import { QmpError, type QmpClient, type QmpEvent } from './qmp-client.ts';
 import { connectWhenReady } from './socket.ts';
-import type { VmEnding, VmHandle } from './vmm.ts';
+import type { OpenOverlays, VmEnding, VmHandle } from './vmm.ts';
 
 const PORT_TIMEOUT_MS = 5000;
 const CONSOLE_TAIL_BYTES = 16_384;
@@ -154,9 +154,8 @@ export class QemuVm implements VmHandle {
     await this.#qmp.execute('blockdev-snapshot', { node: overlayNode(below), overlay: overlayNode(number) });
   }
 
-  async closeOverlay(number: number): Promise<void> {
-    const node = overlayNode(number);
-    for (const name of [node, `${node}-file`]) await this.#qmp.execute('blockdev-del', { 'node-name': name });
+  closeOverlay(number: number): Promise<void> {
+    return closeOverlay(this.#qmp, number);
   }
 
   flatten(top: number): Promise<void> {
@@ -167,7 +166,7 @@ export class QemuVm implements VmHandle {
     return stopFlattening(this.#qmp);
   }
 
-  readOverlays(): Promise<{ open: number[]; top: number }> {
+  readOverlays(): Promise<OpenOverlays> {
     return readOverlays(this.#qmp);
   }
 
