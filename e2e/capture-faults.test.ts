@@ -9,6 +9,7 @@ import { BEGIN, type Attempt } from './fixtures/capture-attempts.ts';
 import {
   CAPTURE_CASES,
   CAPTURE_VICTIMS,
+  LAYER_STEPS,
   type CaptureCase,
   type CaptureVictim,
 } from './fixtures/capture-cases.ts';
@@ -125,30 +126,32 @@ describe('faults while sandboxes are saved and brought back', { concurrency: fal
     });
   }
 
-  it('kill -9 of the runner while joined layers of a disk are removed: they are gone, and the disk is whole', async () => {
-    const own = await CountingGuest.create(api);
-    const layersOf = ({ units, overlays }: Inventory): string[] => {
-      const unit = units.find(({ id }) => id === own.id)?.unit;
-      return overlays.filter((name) => name.startsWith(`${unit}/`));
-    };
-    const write = 'head -c 1M /dev/urandom > /root/random; sync';
-    const sum = 'echo 3 > /proc/sys/vm/drop_caches; sha256sum < /root/random';
-    const written = (await api.exec(own.id, `${write}; ${sum}`)).stdout;
+  for (const step of LAYER_STEPS) {
+    it(`kill -9 of the runner at ${step}, of joined layers: they are gone, and the disk is whole`, async () => {
+      const own = await CountingGuest.create(api);
+      const layersOf = ({ units, overlays }: Inventory): string[] => {
+        const unit = units.find(({ id }) => id === own.id)?.unit;
+        return overlays.filter((name) => name.startsWith(`${unit}/`));
+      };
+      const write = 'head -c 1M /dev/urandom > /root/random; sync';
+      const sum = 'echo 3 > /proc/sys/vm/drop_caches; sha256sum < /root/random';
+      const written = (await api.exec(own.id, `${write}; ${sum}`)).stdout;
 
-    using hold = holds.hold('overlay.remove');
-    const saved: string[] = [];
-    for (let layer = 0; layer < LAYERS_UNTIL_JOINED; layer += 1) saved.push(await clones.snapshot(own.id));
-    await hold.reached();
-    assert.equal(layersOf(await takeInventory(api)).length, LAYERS_UNTIL_JOINED + 1);
-    await strike('runner', hold, []);
+      using hold = holds.hold(step);
+      const saved: string[] = [];
+      for (let layer = 0; layer < LAYERS_UNTIL_JOINED; layer += 1) saved.push(await clones.snapshot(own.id));
+      await hold.reached();
+      assert.equal(layersOf(await takeInventory(api)).length, LAYERS_UNTIL_JOINED + 1);
+      await strike('runner', hold, []);
 
-    assert.equal(layersOf(await assertConsistent(api, SETTLE_TIMEOUT_MS)).length, 1, logEnd(service.output));
-    assert.equal((await api.exec(own.id, sum)).stdout, written);
-    saved.push(await clones.snapshot(own.id));
-    for (const snapshotId of saved) await clones.deleteSnapshot(snapshotId);
-    await own.destroy();
-    await assertConsistent(api, SETTLE_TIMEOUT_MS);
-  });
+      assert.equal(layersOf(await assertConsistent(api, SETTLE_TIMEOUT_MS)).length, 1);
+      assert.equal((await api.exec(own.id, sum)).stdout, written);
+      saved.push(await clones.snapshot(own.id));
+      for (const snapshotId of saved) await clones.deleteSnapshot(snapshotId);
+      await own.destroy();
+      await assertConsistent(api, SETTLE_TIMEOUT_MS);
+    });
+  }
 
   it('all is gone when the last sandbox is destroyed', async () => {
     if (guest !== undefined && (await guest.isRunning())) await guest.destroy();

@@ -5,7 +5,7 @@ import { after, before, describe, it } from 'node:test';
 import { RECORD_STEPS } from '../packages/server/src/control/sandbox/steps.ts';
 import { STEPS } from '../packages/server/src/runner/driver/steps.ts';
 import { Api, type Answer } from './fixtures/api.ts';
-import { CAPTURE_CASES } from './fixtures/capture-cases.ts';
+import { CAPTURE_CASES, LAYER_STEPS } from './fixtures/capture-cases.ts';
 import {
   ADOPT_STEPS,
   CREATE_CASES,
@@ -192,7 +192,7 @@ describe('faults', { concurrency: false }, () => {
   it('no step is left out', () => {
     const cases = [...CREATE_CASES, ...DESTROY_CASES, ...CAPTURE_CASES];
     const tried = new Set<string>(cases.map(({ step }) => step));
-    for (const step of [...ADOPT_STEPS, ...EGRESS_STEPS]) tried.add(step);
+    for (const step of [...ADOPT_STEPS, ...EGRESS_STEPS, ...LAYER_STEPS]) tried.add(step);
     const named = [...Object.keys(STEPS), ...Object.keys(RECORD_STEPS)];
     assert.deepEqual(
       named.filter((step) => !tried.has(step)),
