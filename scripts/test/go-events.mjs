@@ -1,6 +1,6 @@
 /**
- * Turns the events of `go test -json` into readable output and numbers: what failed is shown with its output,
- * what passed with a line for its package.
+ * Turns the events of `go test -json` into readable output and numbers: what failed or was skipped is shown with its
+ * output, what passed with a line for its package.
  */
 
 import { addCounts, failure, NOTHING, PASS, SKIP } from './counts.mjs';
@@ -58,8 +58,9 @@ export class GoEvents {
     if (event.Action === 'fail') {
       this.#count(failure(nameOf(event)));
       this.#failedPackages.add(event.Package);
-      this.#write(this.#outputs.get(keyOf(event)) ?? '');
     }
+    // Also of a skipped test: it has the reason.
+    if (event.Action !== 'pass') this.#write(this.#outputs.get(keyOf(event)) ?? '');
     this.#outputs.delete(keyOf(event));
     this.#running.delete(keyOf(event));
   }

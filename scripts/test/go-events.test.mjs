@@ -24,6 +24,15 @@ test('tests are counted, and only a failed one is shown with its output', () => 
   assert.doesNotMatch(written(), /quiet/);
 });
 
+test('a test that is skipped is counted, and shown with the reason', () => {
+  const { counts, written } = feed([
+    { Action: 'output', Package: 'p', Test: 'TestRoot', Output: 'root_test.go:9: by root only\n' },
+    { Action: 'skip', Package: 'p', Test: 'TestRoot' },
+  ]);
+  assert.deepEqual(counts, { passed: 0, failed: 0, skipped: 1, failures: [] });
+  assert.match(written(), /by root only/);
+});
+
 test('a package that does not build is one failure, with the reason', () => {
   const { counts, written } = feed([
     { Action: 'build-output', ImportPath: 'p', Output: 'syntax error\n' },
