@@ -24,7 +24,7 @@ import { kill } from './fixtures/victims.ts';
 const SETTLE_TIMEOUT_MS = 40_000;
 /** A capture that no record names is left alone for 30 s, and looked for every 10 s. */
 const ORPHANS_TIMEOUT_MS = 60_000;
-/** Frozen ones, of a disk that was not saved before. */
+/** Captures of a new sandbox until the layers of its disk are joined. */
 const LAYERS_UNTIL_JOINED = 6;
 /** What a caller may be told by a service of which a part has just died: all of it worth another try. */
 const PASSING = new Set([502, 503, 504]);
@@ -127,7 +127,7 @@ describe('faults while sandboxes are saved and brought back', { concurrency: fal
   }
 
   for (const step of LAYER_STEPS) {
-    it(`kill -9 of the runner at ${step}, of joined layers: they are gone, and the disk is whole`, async () => {
+    it(`kill -9 of the runner at ${step}: joined layers are gone, and the disk is whole`, async () => {
       const own = await CountingGuest.create(api);
       const layersOf = ({ units, overlays }: Inventory): string[] => {
         const unit = units.find(({ id }) => id === own.id)?.unit;

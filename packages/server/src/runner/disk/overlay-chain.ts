@@ -47,11 +47,10 @@ export class OverlayChain {
   /** Of a VM that an earlier process drove; what that one had begun is taken back. */
   static async adopt(parts: OverlayChainParts): Promise<OverlayChain> {
     await parts.vm.stopFlattening();
-    const { open, chain: numbers } = await parts.vm.readOverlays();
+    const numbers = await parts.vm.readChain();
     const chain = new OverlayChain(numbers, parts);
-    const found = new Set([...open, ...parts.directory.listOverlays()]);
-    // From the highest: each is the backing of the one above it.
-    for (const number of [...found].toSorted((a, b) => b - a))
+    // From the highest: each may be the backing of the one above it.
+    for (const number of parts.directory.listOverlays().toReversed())
       if (!numbers.includes(number)) await chain.drop(number);
     for (const number of numbers.slice(0, -1)) parts.directory.freezeOverlay(number);
     return chain;
@@ -109,7 +108,7 @@ export class OverlayChain {
     this.#numbers = [...this.#numbers, number];
   }
 
-  /** Lets go of an overlay that is not, or no longer, in the chain. */
+  /** Closes and removes an overlay that is not part of the chain. Its file goes last: what is open has one. */
   async drop(number: number): Promise<void> {
     await this.#parts.vm.closeOverlay(number);
     await enterStep('overlay.remove');

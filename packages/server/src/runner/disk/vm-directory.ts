@@ -72,9 +72,10 @@ export class VmDirectory {
     return [...shared.frozen.keys(), top];
   }
 
-  /** Numbers of all overlays. */
+  /** Numbers of all overlays, ascending. */
   listOverlays(): number[] {
-    return readdirSync(this.overlays).map((name) => Number.parseInt(name, 10));
+    const numbers = readdirSync(this.overlays).map((name) => Number.parseInt(name, 10));
+    return numbers.toSorted((a, b) => a - b);
   }
 
   /** A new overlay, still under no VM. */

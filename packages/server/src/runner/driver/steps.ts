@@ -63,7 +63,7 @@ export const STEPS = {
   'capture.prepare': {
     makes: 'directory of the capture with its memory file, and an overlay',
     undoneBy: 'removal of both',
-    nextProcess: 'removes partial captures, and overlays that are not on top',
+    nextProcess: 'removes partial captures, and overlays that are not part of the disk',
   },
   'capture.freeze': {
     makes: "the guest's processes frozen",
@@ -96,7 +96,7 @@ export const STEPS = {
   'overlay.remove': {
     makes: 'one overlay less, of those that were joined or prepared; QEMU has closed it',
     undoneBy: NOTHING,
-    nextProcess: 'removes overlays of which the disk is not made',
+    nextProcess: 'removes overlays that are not part of the disk',
   },
   'hibernate.retire': {
     makes: 'a VM that is gone; its hibernation stays',

@@ -88,8 +88,8 @@ class StandInVm implements VmHandle {
   async stopFlattening(): Promise<void> {
     this.calls.push('stopFlattening');
   }
-  async readOverlays() {
-    return { open: [0], chain: [0] };
+  async readChain() {
+    return [0];
   }
   async kill(): Promise<void> {
     this.calls.push('kill');

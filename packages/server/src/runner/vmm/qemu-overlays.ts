@@ -1,10 +1,9 @@
 /** What QEMU says of the overlays of a VM's disk, and the job that copies the lower ones into the topmost. */
 import { BASE_NODE, overlayNode, SCRATCH_DEVICE } from './qemu-arguments.ts';
 import { QmpError, type QmpClient, type QmpEvent } from './qmp-client.ts';
-import type { OpenOverlays } from './vmm.ts';
 
 const JOB = 'flatten';
-/** Of its disk, or of the file under it. */
+/** An overlay has two nodes: of its format, and of the file that it is in. */
 const NODE = /^disk-(\d{1,9})(?:-file)?$/u;
 /** A sandbox that writes has its share of the host's disk while the job runs. */
 const SPEED_BYTES_PER_S = 256 * 1024 * 1024;
@@ -44,29 +43,36 @@ export async function stopFlattening(qmp: QmpClient): Promise<void> {
 }
 
 /**
- * Nodes stay open that nobody needs: prepared ones, and those that were copied upward and not closed yet. An escaped
- * guest answers here what it likes: it harms its own disk at most.
+ * Numbers of the overlays that the disk is made of, ascending. Others may be open as well: a prepared one, and those that
+ * were copied upward and not closed yet. An escaped guest answers here what it likes: it harms its own disk at most.
  */
-export async function readOverlays(qmp: QmpClient): Promise<OpenOverlays> {
+export async function readChain(qmp: QmpClient): Promise<number[]> {
   const nodes = await listNodes(qmp);
   const open = [...new Set(nodes.flatMap((name) => findNumber(name) ?? []))].toSorted((a, b) => a - b);
   const devices = asRecords(await qmp.execute('query-block'));
   const scratch = devices.find(({ qdev }) => typeof qdev === 'string' && qdev.includes(SCRATCH_DEVICE));
   const [inserted] = asRecords([scratch?.['inserted']]);
   const top = findNumber(inserted?.['node-name']);
-  // How many files are under the topmost overlay: the other overlays, and the base.
+  // How many files are under the topmost overlay. As the base is one of them, there are as many overlays.
   const depth = inserted?.['backing_file_depth'];
   if (top === undefined || typeof depth !== 'number' || depth < 1)
     throw new QmpError('query-block', 'the scratch disk is not there');
-  return { open, chain: open.filter((number) => number <= top).slice(-depth) };
+  return open.filter((number) => number <= top).slice(-depth);
 }
 
-/** Closes what is open of an overlay that nobody uses. */
+/** Closes an overlay that nobody uses. It may be open in part: whoever opened or closed it was killed in between. */
 export async function closeOverlay(qmp: QmpClient, number: number): Promise<void> {
-  const open = await listNodes(qmp);
   const node = overlayNode(number);
-  for (const name of [node, `${node}-file`])
-    if (open.includes(name)) await qmp.execute('blockdev-del', { 'node-name': name });
+  for (const name of [node, `${node}-file`]) await closeNode(qmp, name);
+}
+
+/** Nodes are listed only after a failure: QEMU looks into all files for that, which takes some 20 ms for a long chain. */
+async function closeNode(qmp: QmpClient, name: string): Promise<void> {
+  try {
+    await qmp.execute('blockdev-del', { 'node-name': name });
+  } catch (error) {
+    if ((await listNodes(qmp)).includes(name)) throw error;
+  }
 }
 
 async function listNodes(qmp: QmpClient): Promise<unknown[]> {

@@ -12,10 +12,10 @@ import {
   stateUri,
 } from './qemu-arguments.ts';
 import { findPortsDevice, readHandedOver } from './qemu-ports.ts';
-import { closeOverlay, flattenOverlays, readOverlays, stopFlattening } from './qemu-overlays.ts';
+import { closeOverlay, flattenOverlays, readChain, stopFlattening } from './qemu-overlays.ts';
 import { QmpError, type QmpClient, type QmpEvent } from './qmp-client.ts';
 import { connectWhenReady } from './socket.ts';
-import type { OpenOverlays, VmEnding, VmHandle } from './vmm.ts';
+import type { VmEnding, VmHandle } from './vmm.ts';
 
 const PORT_TIMEOUT_MS = 5000;
 const CONSOLE_TAIL_BYTES = 16_384;
@@ -166,8 +166,8 @@ export class QemuVm implements VmHandle {
     return stopFlattening(this.#qmp);
   }
 
-  readOverlays(): Promise<OpenOverlays> {
-    return readOverlays(this.#qmp);
+  readChain(): Promise<number[]> {
+    return readChain(this.#qmp);
   }
 
   async kill(): Promise<void> {

@@ -67,25 +67,18 @@ export interface VmHandle {
   resizeOverlay(number: number, sizeBytes: number): Promise<void>;
   /** Puts an opened overlay on top; the one that was there is not written to any more. */
   putOnTop(number: number, below: number): Promise<void>;
-  /** Lets go of an overlay that was not put on top, or is not needed any more, as far as it is open. */
+  /** Closes an overlay that is not part of the disk. It may be open, open in part, or closed. */
   closeOverlay(number: number): Promise<void>;
   /** Copies what lies in overlays under the topmost into it; when done, they are not needed any more. */
   flatten(top: number): Promise<void>;
   /** Ends {@link flatten} early; the chain stays as it was. */
   stopFlattening(): Promise<void>;
-  readOverlays(): Promise<OpenOverlays>;
+  /** Numbers of the overlays that the disk is made of, ascending. */
+  readChain(): Promise<number[]>;
   /** Ends the VM whatever it does and waits until its process is gone. */
   kill(): Promise<void>;
   /** Lets go of the VM without ending it. */
   detach(): void;
-}
-
-/** Numbers of overlays, ascending. */
-export interface OpenOverlays {
-  /** At least in part. */
-  open: number[];
-  /** Those that the disk is made of, the topmost last. */
-  chain: number[];
 }
 
 export interface Vmm {
