@@ -330,7 +330,7 @@ export class Fleet {
     } catch (error) {
       const isLost = driver.isLost || (await isLoss(error, [driver, old]));
       await driver.retire();
-      throw isLost && !(error instanceof AppError) ? lostMeanwhile(error) : error;
+      throw isLost && !old.isDestroyed ? lostMeanwhile(error) : error;
     }
   }
 
