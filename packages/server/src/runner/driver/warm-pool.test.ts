@@ -98,7 +98,7 @@ test('a template that nobody asks for keeps no VM', async () => {
   await under.create('a');
   await under.untilSize(1);
   under.nowMs += 300_000;
-  under.pool.expire();
+  under.pool.check();
   assert.equal(under.pool.size, 0);
   assert.deepEqual(under.ended, ['a1']);
   await under.pool.close();
@@ -110,6 +110,18 @@ test('a VM that ended while it waited is not handed out', async () => {
   await under.untilSize(1);
   under.pool.drop('a1');
   assert.equal(await under.create('a'), undefined);
+  await under.pool.close();
+});
+
+test('what there was no room for is assembled when there is, without another create', async () => {
+  const under = new PoolUnderTest(1);
+  under.hasRoom = false;
+  await under.create('a');
+  under.pool.check();
+  assert.deepEqual(under.made, []);
+  under.hasRoom = true;
+  under.pool.check();
+  await under.untilSize(1);
   await under.pool.close();
 });
 

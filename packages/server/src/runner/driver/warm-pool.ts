@@ -7,6 +7,7 @@
  *             compete for the same cores
  *   give way  ends one when a create would be refused for want of room
  *   expire    a template that nobody asked for in five minutes keeps none
+ *   check     every 30 s: expires, and refills what could not be refilled, for want of room or after a failure
  *
  * A warm VM is bound to its template; the pool holds at most `limit` of them in all.
  */
@@ -14,8 +15,8 @@ import type { Logger } from 'pino';
 import type { AssembledVm, TemplateBlueprint } from './vm-assembly.ts';
 
 const EXPIRY_MS = 300_000;
-const EXPIRY_CHECK_MS = 30_000;
-/** After a VM could not be assembled: the next create will find out why. */
+const CHECK_INTERVAL_MS = 30_000;
+/** After a VM could not be assembled. */
 const RETRY_PAUSE_MS = 5000;
 
 interface Shelf {
@@ -39,7 +40,7 @@ export interface WarmPoolOptions {
 export class WarmPool {
   readonly #options: WarmPoolOptions;
   readonly #shelves = new Map<string, Shelf>();
-  readonly #expiry: NodeJS.Timeout;
+  readonly #checks: NodeJS.Timeout;
   #createsUnderWay = 0;
   #pausedUntil = 0;
   #refilling: Promise<void> | undefined;
@@ -49,8 +50,8 @@ export class WarmPool {
 
   constructor(options: WarmPoolOptions) {
     this.#options = options;
-    this.#expiry = setInterval(() => this.expire(), EXPIRY_CHECK_MS);
-    this.#expiry.unref();
+    this.#checks = setInterval(() => this.check(), CHECK_INTERVAL_MS);
+    this.#checks.unref();
   }
 
   /** Warm VMs of all templates. */
@@ -174,8 +175,13 @@ export class WarmPool {
       .toSorted((a, b) => b.lastAskedAt - a.lastAskedAt)[0];
   }
 
+  check(): void {
+    this.#expire();
+    this.#refill();
+  }
+
   /** Ends the VMs of templates that nobody asks for any more. */
-  expire(): void {
+  #expire(): void {
     for (const [key, shelf] of this.#shelves) {
       if (this.#options.now() - shelf.lastAskedAt < EXPIRY_MS) continue;
       this.#shelves.delete(key);
@@ -194,7 +200,7 @@ export class WarmPool {
   /** Ends all warm VMs; they belong to nobody. */
   async close(): Promise<void> {
     this.#closed = true;
-    clearInterval(this.#expiry);
+    clearInterval(this.#checks);
     await this.#refilling;
     const warm = [...this.#shelves.values()].flatMap((shelf) => shelf.ready);
     this.#shelves.clear();
