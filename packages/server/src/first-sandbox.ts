@@ -5,6 +5,7 @@ import { BASE_IMAGE } from './lib/base-image.ts';
 import { connectPinned } from './lib/tls/pinned-socket.ts';
 import { serverCertificate } from './lib/tls/tls-pair.ts';
 import type { TlsSource } from './lib/tls/tls-source.ts';
+import { stretched } from './lib/deadline.ts';
 
 const COMMAND = 'echo "hello from $(uname -sr), $(nproc) vCPU, $(free -m | awk \'/^Mem:/{print $2}\') MiB"';
 const TIMEOUT_MS = 180_000;
@@ -35,8 +36,8 @@ async function call(
   const answer = Promise.withResolvers<string>();
   const { host, hostname, port } = new URL(address);
   const headers = { host, authorization: `Bearer ${apiKey}`, 'content-type': 'application/json' };
-  const socket = tls && (await connectPinned(new URL(address), tls.pair, CONNECT_TIMEOUT_MS));
-  const options = { method, path, headers, timeout: TIMEOUT_MS };
+  const socket = tls && (await connectPinned(new URL(address), tls.pair, stretched(CONNECT_TIMEOUT_MS)));
+  const options = { method, path, headers, timeout: stretched(TIMEOUT_MS) };
   const target =
     socket === undefined
       ? { ...options, hostname: hostname.replace(/^\[|\]$/gu, ''), port }
@@ -52,7 +53,7 @@ async function call(
   });
   outgoing.on('error', (error) => answer.reject(error));
   outgoing.on('timeout', () =>
-    outgoing.destroy(new Error(`${method} ${path}: no answer in ${TIMEOUT_MS} ms`)),
+    outgoing.destroy(new Error(`${method} ${path}: no answer in ${options.timeout} ms`)),
   );
   outgoing.end(body === undefined ? undefined : JSON.stringify(body));
   return JSON.parse(await answer.promise) as Record<string, unknown>;

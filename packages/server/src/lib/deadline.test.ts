@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
-import { DeadlineError, pollUntil, withDeadline } from './deadline.ts';
+import { setTimeout as delay } from 'node:timers/promises';
+import { DeadlineError, pollUntil, stretchDeadlines, withDeadline } from './deadline.ts';
 
 test('work that ends in time answers what it answered', async () => {
   assert.equal(await withDeadline('work', 1000, Promise.resolve(7)), 7);
@@ -15,6 +16,20 @@ test('work that does not end is given up, and its owner told', async () => {
   });
   await assert.rejects(wait, (error) => error instanceof DeadlineError && error.message.includes('a thing'));
   assert.ok(told);
+});
+
+test('a host that is three times slower has three times as long', async () => {
+  const late = (): Promise<number> => delay(60, 7);
+  await assert.rejects(withDeadline('work', 30, late()), DeadlineError);
+  stretchDeadlines(3);
+  try {
+    assert.equal(await withDeadline('work', 30, late()), 7);
+    const end = performance.now() + 60;
+    const wait = { step: 'the end', timeoutMs: 30, intervalMs: 5 };
+    assert.ok(await pollUntil(wait, () => (performance.now() > end ? true : undefined)));
+  } finally {
+    stretchDeadlines(1);
+  }
 });
 
 /** Right before timers run, and those before what `meanwhile` does is read. */

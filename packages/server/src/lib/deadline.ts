@@ -8,11 +8,23 @@ export class DeadlineError extends Error {
   }
 }
 
+let factor = 1;
+
+/** Called once by each role, before it does anything: on a host that is far slower than others every deadline is longer. */
+export function stretchDeadlines(by: number): void {
+  factor = by;
+}
+
+/** As long as `timeoutMs` is on a host of ordinary speed; whole milliseconds, as PostgreSQL and the agent take them. */
+export function stretched(timeoutMs: number): number {
+  return Math.round(timeoutMs * factor);
+}
+
 /** A timer that is later than this was held up with all of the process, by its own work or by its machine. */
 const HELD_UP_MS = 50;
 
 /**
- * Settles as `work` does, or rejects with {@link DeadlineError} after `timeoutMs`. The work itself is not
+ * Settles as `work` does, or rejects with {@link DeadlineError} after `timeoutMs`, {@link stretched}. The work itself is not
  * stopped: `onTimeout` is where the caller does that.
  *
  * Timers run before what has arrived meanwhile is read. A process that was held up until the deadline takes as long again
@@ -20,10 +32,11 @@ const HELD_UP_MS = 50;
  */
 export async function withDeadline<T>(
   step: string,
-  timeoutMs: number,
+  ordinaryMs: number,
   work: Promise<T>,
   onTimeout?: () => void,
 ): Promise<T> {
+  const timeoutMs = stretched(ordinaryMs);
   const timer = Promise.withResolvers<never>();
   const endsAtMs = performance.now() + timeoutMs;
   const expire = (): void => {
@@ -54,11 +67,12 @@ export async function pollUntil<T>(
   options: PollOptions,
   check: () => T | undefined | Promise<T | undefined>,
 ): Promise<T> {
-  const end = performance.now() + options.timeoutMs;
+  const timeoutMs = stretched(options.timeoutMs);
+  const end = performance.now() + timeoutMs;
   for (;;) {
     const answer = await check();
     if (answer !== undefined) return answer;
-    if (performance.now() > end) throw new DeadlineError(options.step, options.timeoutMs);
+    if (performance.now() > end) throw new DeadlineError(options.step, timeoutMs);
     await delay(options.intervalMs);
   }
 }

@@ -13,6 +13,7 @@ import { connect, createServer, type Server } from 'node:net';
 import { resolve } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { setTimeout as delay } from 'node:timers/promises';
+import { stretched } from './deadline.ts';
 
 /** A role whose supervisor has just been killed does not know it yet. */
 const NOTICE_MS = 2_000;
@@ -119,7 +120,7 @@ async function take(name: string): Promise<InstanceLock | undefined> {
 /** What the holder says; undefined when it is gone, or says nothing. */
 async function askHolder(name: string): Promise<string | undefined> {
   const socket = connect(name);
-  const timer = setTimeout(() => socket.destroy(new Error('no answer')), ANSWER_DEADLINE_MS);
+  const timer = setTimeout(() => socket.destroy(new Error('no answer')), stretched(ANSWER_DEADLINE_MS));
   try {
     return await text(socket);
   } catch {

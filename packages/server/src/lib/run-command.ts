@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
+import { stretched } from './deadline.ts';
 
 const OUTPUT_LIMIT_BYTES = 1 << 20;
 const DEFAULT_TIMEOUT_MS = 60_000;
@@ -21,13 +22,19 @@ export async function runCommand(
   timeoutMs = DEFAULT_TIMEOUT_MS,
 ): Promise<string> {
   try {
-    const options = { timeout: timeoutMs, maxBuffer: OUTPUT_LIMIT_BYTES, killSignal: 'SIGKILL' as const };
+    const options = {
+      timeout: stretched(timeoutMs),
+      maxBuffer: OUTPUT_LIMIT_BYTES,
+      killSignal: 'SIGKILL' as const,
+    };
     const { stdout } = await execFileAsync(path, args, options);
     return stdout;
   } catch (error) {
     const failure = error as Error & { stderr?: string; killed?: boolean };
     const detail =
-      failure.killed === true ? `no end within ${timeoutMs} ms` : failure.stderr || failure.message;
+      failure.killed === true
+        ? `no end within ${stretched(timeoutMs)} ms`
+        : failure.stderr || failure.message;
     throw new CommandError(path, detail, { cause: error });
   }
 }

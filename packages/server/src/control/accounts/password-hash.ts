@@ -7,6 +7,7 @@ import { argon2, randomBytes, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
 import { AppError } from '@coppice/contract';
 import { Slots } from '../../lib/slots.ts';
+import { stretched } from '../../lib/deadline.ts';
 
 const hashAsync = promisify(argon2);
 
@@ -60,7 +61,7 @@ async function derive(password: string, salt: Buffer, cost: Cost, tagLength = HA
   const message = password.normalize('NFC');
   const waiting = new AbortController();
   const tooLong = new AppError('capacity', 'too many sign-ins are waiting; try again later');
-  const timer = setTimeout(() => waiting.abort(tooLong), WAIT_DEADLINE_MS);
+  const timer = setTimeout(() => waiting.abort(tooLong), stretched(WAIT_DEADLINE_MS));
   try {
     return await slots.run(waiting.signal, () =>
       hashAsync('argon2id', { message, nonce: salt, tagLength, ...cost }),

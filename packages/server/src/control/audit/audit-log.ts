@@ -23,6 +23,7 @@ import { gone, isUnreadable, mayRetry, notWritten } from './write-errors.ts';
 import type { AuditStore } from './audit-store.ts';
 import { OpenProcesses } from './open-processes.ts';
 import type { TeamSecrets } from './team-secrets.ts';
+import { stretched } from '../../lib/deadline.ts';
 
 /** How long what has happened waits for a database that is away, before its caller is refused. */
 const WRITE_DEADLINE_MS = 10_000;
@@ -122,7 +123,7 @@ export class AuditLog {
   }
 
   async #write(batch: readonly Part[]): Promise<void> {
-    const endMs = performance.now() + WRITE_DEADLINE_MS;
+    const endMs = performance.now() + stretched(WRITE_DEADLINE_MS);
     let parts = batch;
     while (parts.length > 0) {
       try {

@@ -6,7 +6,7 @@
 import { AppError } from '@coppice/contract';
 import pg from 'pg';
 import type { Logger } from 'pino';
-import { withDeadline } from '../../lib/deadline.ts';
+import { stretched, withDeadline } from '../../lib/deadline.ts';
 import { ForeignDatabaseError, type InstallationGuard } from './installation-guard.ts';
 
 const DEADLINE_MS = 3_000;
@@ -43,8 +43,8 @@ export class DatabaseHealth {
     const { connection, guard, log } = this.#options;
     const client = new pg.Client({
       ...connection,
-      connectionTimeoutMillis: DEADLINE_MS,
-      query_timeout: DEADLINE_MS,
+      connectionTimeoutMillis: stretched(DEADLINE_MS),
+      query_timeout: stretched(DEADLINE_MS),
     });
     client.on('error', (error) => log.debug({ err: error }, 'the connection of a health check broke'));
     const connected = client.connect().then(() => guard.check(client));

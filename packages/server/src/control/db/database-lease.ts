@@ -10,6 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import type { Logger } from 'pino';
 import type { InstallationGuard } from './installation-guard.ts';
+import { stretched } from '../../lib/deadline.ts';
 
 /** The name of the lock within its database: "coppice" in ASCII. */
 const LOCK_ID = '27988551407330149';
@@ -90,8 +91,8 @@ export class DatabaseLease implements AsyncDisposable {
     const client = new pg.Client({
       ...this.#options.connection,
       keepAlive: true,
-      connectionTimeoutMillis: QUERY_DEADLINE_MS,
-      query_timeout: QUERY_DEADLINE_MS,
+      connectionTimeoutMillis: stretched(QUERY_DEADLINE_MS),
+      query_timeout: stretched(QUERY_DEADLINE_MS),
     });
     client.on('error', (error) =>
       this.#options.log.debug({ err: error }, 'the connection of the lease broke'),

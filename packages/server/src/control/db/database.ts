@@ -5,6 +5,7 @@ import pg from 'pg';
 import type { Logger } from 'pino';
 import { InstallationGuard } from './installation-guard.ts';
 import type { Tables } from './tables.ts';
+import { stretched } from '../../lib/deadline.ts';
 
 export type Database = Kysely<Tables>;
 
@@ -27,7 +28,7 @@ export function openDatabase(
   connection: pg.PoolConfig,
   log: Logger,
   {
-    deadlineMs = STATEMENT_DEADLINE_MS,
+    deadlineMs = stretched(STATEMENT_DEADLINE_MS),
     assertUsable = () => undefined,
     guard = new InstallationGuard(log),
   }: DatabaseOptions = {},
@@ -35,7 +36,7 @@ export function openDatabase(
   const pool = new pg.Pool({
     ...connection,
     max: POOL_SIZE,
-    connectionTimeoutMillis: CONNECT_DEADLINE_MS,
+    connectionTimeoutMillis: stretched(CONNECT_DEADLINE_MS),
     statement_timeout: deadlineMs,
     query_timeout: deadlineMs === 0 ? 0 : deadlineMs + 1_000,
     idle_in_transaction_session_timeout: deadlineMs,

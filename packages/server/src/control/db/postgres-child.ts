@@ -22,6 +22,7 @@ import {
   stopPostmaster,
   type PostmasterOptions,
 } from './postmaster.ts';
+import { stretched } from '../../lib/deadline.ts';
 
 const DATABASE_NAME = 'coppice';
 const READY_DEADLINE_MS = 60_000;
@@ -68,7 +69,10 @@ export async function findDataDirectory(connection: pg.PoolConfig): Promise<stri
 
 /** Rows that `text` gives, in the database that is always there. */
 async function query(connection: pg.PoolConfig, text: string): Promise<Record<string, unknown>[]> {
-  const deadlines = { connectionTimeoutMillis: CONNECT_DEADLINE_MS, query_timeout: QUERY_DEADLINE_MS };
+  const deadlines = {
+    connectionTimeoutMillis: stretched(CONNECT_DEADLINE_MS),
+    query_timeout: stretched(QUERY_DEADLINE_MS),
+  };
   const client = new pg.Client({ ...connection, database: 'postgres', ...deadlines });
   // What broke is told by the query that waits; without a listener it would end the process.
   client.on('error', () => undefined);
@@ -109,11 +113,11 @@ export class PostgresChild implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
     await this.#watching;
-    await stopPostmaster(this.#pid, STOP_DEADLINE_MS);
+    await stopPostmaster(this.#pid, stretched(STOP_DEADLINE_MS));
   }
 
   async #ensureRunning(): Promise<void> {
-    const end = performance.now() + READY_DEADLINE_MS;
+    const end = performance.now() + stretched(READY_DEADLINE_MS);
     let started: number | undefined;
     let attempts = 0;
     while (performance.now() < end) {

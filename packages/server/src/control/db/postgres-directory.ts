@@ -5,6 +5,7 @@ import { userInfo } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Account } from './postgres-account.ts';
+import { stretched } from '../../lib/deadline.ts';
 
 export const DATABASE_USER = 'coppice';
 
@@ -71,7 +72,7 @@ async function initialize({ directory, bin, account }: PostgresDirectory): Promi
       ...(isRoot() ? { uid: account.uid, gid: account.gid } : {}),
       cwd: '/',
       env: { PATH: '/usr/bin:/bin', LC_ALL: 'C' },
-      timeout: INITDB_DEADLINE_MS,
+      timeout: stretched(INITDB_DEADLINE_MS),
     });
   } catch (error) {
     throw new Error(`initdb could not make ${directory}: ${failureText(error)}`, { cause: error });

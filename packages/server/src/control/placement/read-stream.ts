@@ -4,6 +4,7 @@ import type { ClientHttp2Stream } from 'node:http2';
 import http2 from 'node:http2';
 import { AppError } from '@coppice/contract';
 import { watchEnd } from '../../lib/whole-stream.ts';
+import { stretched } from '../../lib/deadline.ts';
 
 export interface ReadLimits {
   maxBytes: number;
@@ -14,7 +15,7 @@ export interface ReadLimits {
 export async function readBounded(stream: ClientHttp2Stream, limits: ReadLimits): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let size = 0;
-  for await (const chunk of readChunks(stream, limits.deadlineMs)) {
+  for await (const chunk of readChunks(stream, stretched(limits.deadlineMs))) {
     size += chunk.length;
     if (size > limits.maxBytes)
       throw new AppError('guest_unreachable', `an answer is over ${limits.maxBytes} bytes`);
@@ -51,9 +52,9 @@ export interface LineLimits {
 /** The lines of an NDJSON body, empty ones (heartbeats) left out. */
 export async function* readLines(stream: ClientHttp2Stream, limits: LineLimits): AsyncGenerator<string> {
   const decoder = new StringDecoder('utf8');
-  const silent = () =>
-    stream.destroy(new AppError('guest_unreachable', `silent for ${limits.idleDeadlineMs} ms`));
-  const timer = setTimeout(silent, limits.idleDeadlineMs);
+  const idleMs = stretched(limits.idleDeadlineMs);
+  const silent = () => stream.destroy(new AppError('guest_unreachable', `silent for ${idleMs} ms`));
+  const timer = setTimeout(silent, idleMs);
   const abort = () => stream.close(http2.constants.NGHTTP2_CANCEL);
   limits.signal?.addEventListener('abort', abort, { once: true });
   let pending = '';

@@ -9,6 +9,7 @@ import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { errorFromAnswer, unheard, unreachable } from './runner-error.ts';
 import { TRUSTED_PEER } from '../../lib/trusted-peer.ts';
+import { stretched } from '../../lib/deadline.ts';
 
 const CONNECT_DEADLINE_MS = 5_000;
 const STREAM_WINDOW_BYTES = 256 << 10;
@@ -92,7 +93,7 @@ export class RunnerConnection implements Disposable {
     };
     const timer = setTimeout(
       () => forget(new Error('the connection was not made in time')),
-      CONNECT_DEADLINE_MS,
+      stretched(CONNECT_DEADLINE_MS),
     );
     session.once('connect', () => {
       clearTimeout(timer);
@@ -165,7 +166,7 @@ function isRepeatable({
 /** Who did not answer: the agent in a guest, or the runner itself. */
 function unanswered(request: RunnerRequest): AppError {
   const isGuest = request.path.includes('/agent/');
-  const what = `the ${isGuest ? 'sandbox' : 'runner of this machine'} gave no answer within ${request.headDeadlineMs} ms`;
+  const what = `the ${isGuest ? 'sandbox' : 'runner of this machine'} gave no answer within ${stretched(request.headDeadlineMs)} ms`;
   if (isRepeatable(request))
     return new AppError(isGuest ? 'guest_unreachable' : 'unavailable', `${what}; try again`);
   if (!isGuest) return unheard(what);
@@ -195,7 +196,7 @@ function waitForHead(stream: ClientHttp2Stream, request: RunnerRequest): Promise
     const reason: unknown = signal?.reason;
     give(reason instanceof AppError ? reason : new AppError('unavailable', 'the request was given up'));
   };
-  const timer = setTimeout(() => give(unanswered(request)), headDeadlineMs);
+  const timer = setTimeout(() => give(unanswered(request)), stretched(headDeadlineMs));
   stream.once('response', resolve);
   stream.once('error', (error) => reject(isRefused(stream) ? unreachable(error) : cutOff(request, error)));
   stream.once('close', () =>

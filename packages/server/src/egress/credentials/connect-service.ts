@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import { connect, type SecureContext, type TLSSocket } from 'node:tls';
 import { judgeResolved, type BlockReason } from '@coppice/contract';
+import { stretched } from '../../lib/deadline.ts';
 import type { Guest } from '../guest-table.ts';
 import { RefusedError, UnreachableError, type Dialled, type Upstream } from '../upstream.ts';
 import { ProxyFault } from './proxy-fault.ts';
@@ -27,7 +28,7 @@ export interface ServiceConnection {
 
 /** Throws a `ProxyFault`. */
 export async function connectService(route: ServiceRoute, signal?: AbortSignal): Promise<ServiceConnection> {
-  const timeout = AbortSignal.timeout(CONNECT_TIMEOUT_MS);
+  const timeout = AbortSignal.timeout(stretched(CONNECT_TIMEOUT_MS));
   const either = signal === undefined ? timeout : AbortSignal.any([signal, timeout]);
   try {
     const dialled = await dialJudged(route, either);

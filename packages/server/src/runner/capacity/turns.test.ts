@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as immediate } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
+import { stretchDeadlines } from '../../lib/deadline.ts';
 import { Turns } from './turns.ts';
 
 const isCapacity = (error: unknown): boolean => error instanceof AppError && error.code === 'capacity';
@@ -73,4 +74,19 @@ test('work that began is not cut off by the deadline, and a failed one frees its
     /failed by itself/u,
   );
   assert.equal(turns.running, 0);
+});
+
+test('on a host that is slower the wait for a turn is longer, and the refusal says how long', async () => {
+  stretchDeadlines(100);
+  try {
+    const turns = open({ maxWaitMs: 20 });
+    const first = Promise.withResolvers<undefined>();
+    const running = turns.run(undefined, () => first.promise);
+    const wait = turns.run(undefined, async () => undefined);
+    await assert.rejects(wait, /no turn came within 2 s/u);
+    first.resolve(undefined);
+    await running;
+  } finally {
+    stretchDeadlines(1);
+  }
 });

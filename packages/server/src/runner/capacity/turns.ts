@@ -4,6 +4,7 @@
  */
 import { AppError } from '@coppice/contract';
 import { Slots } from '../../lib/slots.ts';
+import { stretched } from '../../lib/deadline.ts';
 
 export interface TurnsOptions {
   maxRunning: number;
@@ -17,7 +18,7 @@ export class Turns {
   readonly #slots: Slots;
 
   constructor({ maxWaitMs, ...options }: TurnsOptions) {
-    this.#maxWaitMs = maxWaitMs;
+    this.#maxWaitMs = stretched(maxWaitMs);
     this.#slots = new Slots('sandbox starts', options);
   }
 

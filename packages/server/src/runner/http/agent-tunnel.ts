@@ -7,6 +7,7 @@ import http2 from 'node:http2';
 import { AppError, isErrorCode, type ErrorCode } from '@coppice/contract';
 import { watchEnd } from '../../lib/whole-stream.ts';
 import type { AgentSession } from '../agent-client/agent-session.ts';
+import { stretched } from '../../lib/deadline.ts';
 
 const { NGHTTP2_CANCEL, NGHTTP2_NO_ERROR } = http2.constants;
 /**
@@ -37,7 +38,7 @@ export async function tunnelToAgent(
   const status = head[':status'] ?? 502;
   if (!isAnswer(status, request)) {
     // Ends the reading: the refusal is judged by the bytes that came until then.
-    const timer = setTimeout(() => upstream.destroy(), REFUSAL_TIMEOUT_MS);
+    const timer = setTimeout(() => upstream.destroy(), stretched(REFUSAL_TIMEOUT_MS));
     const refusal = await readRefusal(upstream, status);
     clearTimeout(timer);
     throw refusal;
@@ -88,7 +89,7 @@ function awaitHead(
   upstream: http2.ClientHttp2Stream,
 ): Promise<ResponseHead> {
   const head = Promise.withResolvers<ResponseHead>();
-  const wait = () => setTimeout(() => upstream.close(NGHTTP2_CANCEL), HEADERS_TIMEOUT_MS);
+  const wait = () => setTimeout(() => upstream.close(NGHTTP2_CANCEL), stretched(HEADERS_TIMEOUT_MS));
   let timer = wait();
   const prolong = (): void => {
     clearTimeout(timer);

@@ -15,6 +15,7 @@ import type { PullableImage } from './resolver.ts';
 import { ProcessError } from './run-process.ts';
 import { buildSquashfs } from './squashfs.ts';
 import { SQUASHFS_NAME } from './stored-images.ts';
+import { stretched } from '../../lib/deadline.ts';
 
 export interface PreparationOptions {
   /** The tar2sqfs program. */
@@ -73,7 +74,7 @@ async function flatten(
   const { limits } = options;
   const path = join(options.stagingPath, 'image');
   await mkdir(path);
-  const signal = AbortSignal.any([options.signal, AbortSignal.timeout(limits.flattenTimeoutMs)]);
+  const signal = AbortSignal.any([options.signal, AbortSignal.timeout(stretched(limits.flattenTimeoutMs))]);
   try {
     const tree = await readLayers(pulled.layerPaths, limits, signal);
     const meter = new ProgressMeter('flatten', tree.contentBytes, options.onProgress);

@@ -1,5 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import type { Writable } from 'node:stream';
+import { stretched } from '../../lib/deadline.ts';
 
 /** System tools only: what a caller's PATH holds must not decide what runs as root. */
 const SYSTEM_PATH = '/usr/sbin:/usr/bin:/sbin:/bin';
@@ -38,7 +39,8 @@ export class ProcessError extends Error {
  */
 export async function runProcess(options: ProcessOptions): Promise<Buffer> {
   options.signal?.throwIfAborted();
-  const deadline = AbortSignal.timeout(options.timeoutMs);
+  const timeoutMs = stretched(options.timeoutMs);
+  const deadline = AbortSignal.timeout(timeoutMs);
   const stop = options.signal === undefined ? deadline : AbortSignal.any([deadline, options.signal]);
   const child = spawn('setpriv', ['--pdeathsig', 'KILL', '--', options.command, ...options.args], {
     env: { PATH: SYSTEM_PATH, LC_ALL: 'C.UTF-8', ...options.env },
@@ -65,7 +67,7 @@ export async function runProcess(options: ProcessOptions): Promise<Buffer> {
     options.signal?.throwIfAborted();
     const text = stderr.text();
     if (deadline.aborted) {
-      throw new ProcessError(`${options.command}: not done after ${options.timeoutMs} ms`, {
+      throw new ProcessError(`${options.command}: not done after ${timeoutMs} ms`, {
         stderr: text,
         isTimeout: true,
       });

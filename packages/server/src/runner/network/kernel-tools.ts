@@ -2,6 +2,7 @@
 import { AppError } from '@coppice/contract';
 import { execFile } from 'node:child_process';
 import { z } from 'zod';
+import { stretched } from '../../lib/deadline.ts';
 
 const TOOL_TIMEOUT_MS = 15_000;
 /** `ip -json address` prints about 600 bytes for each interface, of which there may be 65 535. */
@@ -90,7 +91,11 @@ function parseJsonList(text: string): unknown[] {
 async function runWithInput(path: string, args: readonly string[], input: string): Promise<string> {
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   let pipeError: Error | undefined;
-  const options = { timeout: TOOL_TIMEOUT_MS, maxBuffer: OUTPUT_LIMIT_BYTES, killSignal: 'SIGKILL' as const };
+  const options = {
+    timeout: stretched(TOOL_TIMEOUT_MS),
+    maxBuffer: OUTPUT_LIMIT_BYTES,
+    killSignal: 'SIGKILL' as const,
+  };
   const child = execFile(path, args, options, (error, stdout, stderr) => {
     if (error === null) resolve(stdout);
     else reject(describeFailure([path, ...args].join(' '), error, stderr.trim() || pipeError?.message));
@@ -114,6 +119,7 @@ function describeFailure(
   error: Error & { killed?: boolean },
   said: string | undefined,
 ): AppError {
-  const detail = error.killed === true ? `no end within ${TOOL_TIMEOUT_MS} ms` : (said ?? error.message);
+  const detail =
+    error.killed === true ? `no end within ${stretched(TOOL_TIMEOUT_MS)} ms` : (said ?? error.message);
   return new AppError('internal', `${path}: ${detail.slice(0, 1000)}`, { cause: error });
 }

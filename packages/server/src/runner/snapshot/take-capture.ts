@@ -21,9 +21,12 @@ import { enterStep } from '../driver/steps.ts';
 import { freezeFile } from '../disk/overlay-file.ts';
 import { VmDirectory } from '../disk/vm-directory.ts';
 import { DEVICES_NAME, takeDeviceState } from './device-state.ts';
+import { stretched } from '../../lib/deadline.ts';
 
 /** What cannot be frozen by then is saved as it is. */
 const FREEZE_DEADLINE_MS = 500;
+/** What the agent accepts. */
+const LONGEST_FREEZE_DEADLINE_MS = 10_000;
 const THAW_ATTEMPTS = 3;
 /** A guest that stands still has an end of what it has sent, if the host reads it, and else nothing is handed over. */
 const COPY_ATTEMPTS = 10;
@@ -188,7 +191,8 @@ function pauseOf({ timingsMs }: StepTimer): Pick<TakenCapture, 'pauseMs' | 'timi
 async function freeze(driver: VmDriver): Promise<void> {
   await enterStep('capture.freeze');
   const session = await driver.session();
-  await session.call('POST', '/freeze', { deadline_ms: FREEZE_DEADLINE_MS });
+  const deadlineMs = Math.min(stretched(FREEZE_DEADLINE_MS), LONGEST_FREEZE_DEADLINE_MS);
+  await session.call('POST', '/freeze', { deadline_ms: deadlineMs });
 }
 
 async function goOn(driver: VmDriver): Promise<void> {
