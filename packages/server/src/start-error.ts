@@ -16,6 +16,7 @@ export class StartError extends Error {
 /** What the parts call their options, and the variables that they come from. */
 const SETTINGS: Readonly<Record<string, string>> = {
   acceleratorMode: 'COPPICE_ACCELERATOR',
+  cpuModel: 'COPPICE_CPU',
   networkMode: 'COPPICE_NETWORK',
   guestCidr: 'COPPICE_GUEST_CIDR',
   uidBase: 'COPPICE_UID_BASE',

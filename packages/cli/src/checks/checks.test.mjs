@@ -69,6 +69,8 @@ test('a boot is a fault only when it was refused, not when the machine was slow'
   const refused = describeBoot({ refusal: 'COPPICE_ACCELERATOR=kvm, but there is no /dev/kvm on this host' });
   assert.equal(refused.status, 'fail');
   assert.match(refused.detail, /^the service does not start: COPPICE_ACCELERATOR=kvm, but/u);
+  const unfit = { refusal: 'COPPICE_CPU is x86-64-v4, but …', remedy: 'set COPPICE_CPU to host' };
+  assert.equal(describeBoot(unfit).remedy, 'set COPPICE_CPU to host');
 });
 
 test('a network that is missing is a fault where it is asked for, with the remedy apart', () => {

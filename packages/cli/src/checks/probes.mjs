@@ -47,7 +47,7 @@ export function describeBoot(answer) {
       name,
       status: 'fail',
       detail: `the service does not start: ${answer['refusal']}`,
-      remedy: VIRTUALIZE,
+      remedy: answer['remedy'] ?? VIRTUALIZE,
     };
   const { accelerator, reason, boot_ms: bootMs } = answer;
   const detail = `${accelerator}: ${reason}; a guest kernel booted in ${(bootMs / 1000).toFixed(1)} s`;

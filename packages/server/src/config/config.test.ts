@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { ConfigError, loadConfig, type Config } from './config.ts';
+import { ConfigError, loadConfig, readProcessSettings, type Config } from './config.ts';
 import { Settings } from './settings.ts';
 
 const MANIFEST = Object.fromEntries([
@@ -49,6 +49,7 @@ test('a setting that cannot be used is refused by its name', () => {
     ['COPPICE_DISK_RESERVE_MIB', '1.5'],
     ['COPPICE_SNAPSHOT_QUOTA_GIB', '-1'],
     ['COPPICE_UID_BASE', '0'],
+    ['COPPICE_CPU', 'x86-64-v1'],
     ['COPPICE_NETWORK', 'yes'],
     ['COPPICE_SIGN_UP', 'closed'],
     ['COPPICE_BOOTSTRAP_INVITATION', 'inv_short'],
@@ -103,6 +104,11 @@ test('the file that COPPICE_CONFIG names is read, and the environment wins over 
     rmSync(directory, { recursive: true });
   }
   assert.throws(() => load({ COPPICE_CONFIG: '/nonexistent.env' }), /does not exist/u);
+});
+
+test('a process without directories of its own is told the factor of all deadlines', () => {
+  const settings = readProcessSettings({ COPPICE_DEADLINE_FACTOR: '20' });
+  assert.equal(settings.deadlineFactor, 20);
 });
 
 test('two data directories have two names in the kernel', () => {

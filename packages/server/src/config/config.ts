@@ -30,6 +30,8 @@ export interface Config {
   control: ControlConfig;
   runner: RunnerConfig;
   logLevel: string;
+  /** Of every deadline of the service itself. */
+  deadlineFactor: number;
   /** Where tests hold the roles at named steps; absent in service. */
   faultDir?: string;
   /** Unprivileged account of control and its PostgreSQL. */
@@ -57,6 +59,7 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
     logLevel: settings.COPPICE_LOG_LEVEL,
     user: settings.COPPICE_USER,
     ...(tls === undefined ? {} : { tls }),
+    deadlineFactor: settings.COPPICE_DEADLINE_FACTOR,
     ...(settings.COPPICE_FAULT_DIR === undefined ? {} : { faultDir: settings.COPPICE_FAULT_DIR }),
     control: {
       ...exposure,
@@ -85,11 +88,12 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
 /** For a process that may not read everything: a file that is not for it counts as none. */
 export function readProcessSettings(environment: NodeJS.ProcessEnv = process.env): {
   logLevel: string;
+  deadlineFactor: number;
 } {
   const { COPPICE_CONFIG: path, ...rest } = environment;
   const mayRead = path === undefined || isReadable(path);
   const settings = readSettings(mayRead ? environment : rest);
-  return { logLevel: settings.COPPICE_LOG_LEVEL };
+  return { logLevel: settings.COPPICE_LOG_LEVEL, deadlineFactor: settings.COPPICE_DEADLINE_FACTOR };
 }
 
 function runnerConfig(
@@ -110,6 +114,7 @@ function runnerConfig(
       ...(settings.COPPICE_UID_BASE === undefined ? {} : { uidBase: settings.COPPICE_UID_BASE }),
     },
     accelerator: settings.COPPICE_ACCELERATOR,
+    cpu: settings.COPPICE_CPU,
     network: settings.COPPICE_NETWORK,
     openPrivateRanges: settings.COPPICE_OPEN_PRIVATE_RANGES,
     resolvers: settings.COPPICE_RESOLVERS,

@@ -8,6 +8,7 @@ import { isIP } from 'node:net';
 import { parseEnv } from 'node:util';
 import { z } from 'zod';
 import { isInvitation } from '../control/accounts/invitation-token.ts';
+import { CPU_SETTINGS } from '../runner/vmm/cpu.ts';
 import { ACCOUNT_SETTINGS } from './account-settings.ts';
 import { ConfigError } from './config-error.ts';
 import { CONFIGURATION_FILE, selectSettings } from './default-paths.mjs';
@@ -69,6 +70,7 @@ export const Settings = z.object({
   COPPICE_REGISTRY_MIRRORS: Mirrors.prefault(''),
   COPPICE_INSECURE_REGISTRIES: flagList.prefault(''),
   COPPICE_ACCELERATOR: z.enum(['auto', 'kvm', 'tcg'], { error: 'must be auto, kvm or tcg' }).default('auto'),
+  COPPICE_CPU: z.enum(CPU_SETTINGS, { error: `must be one of ${CPU_SETTINGS.join(', ')}` }).default('host'),
   COPPICE_NETWORK: z.enum(['auto', 'on', 'off']).default('auto'),
   COPPICE_GUEST_CIDR: z
     .string()
@@ -84,6 +86,7 @@ export const Settings = z.object({
   COPPICE_IMAGE_CACHE_MIB: z.coerce.number().int().min(0).max(1_000_000_000).default(20_480),
   ...ACCOUNT_SETTINGS,
   COPPICE_UID_BASE: z.coerce.number().int().min(1000).max(2_000_000_000).optional(),
+  COPPICE_DEADLINE_FACTOR: z.coerce.number().min(1).max(100).default(1),
   COPPICE_FAULT_DIR: z.string().optional(),
   DATABASE_URL: z.string().optional(),
 });

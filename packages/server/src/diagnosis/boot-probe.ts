@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { pino } from 'pino';
 import type { Config } from '../config/config.ts';
 import type { Accelerator } from '../lib/runner-protocol.ts';
-import { bootOnce } from '../runner/accelerator/boot-once.ts';
+import { bootOnce, type BootPlace } from '../runner/accelerator/boot-once.ts';
+import { bootWithKvm } from '../runner/accelerator/boot-with-kvm.ts';
 import { findKvmObstacle, tryKvm, type KvmFinding } from '../runner/accelerator/kvm-probe.ts';
 import { expectRanges } from '../runner/host-ranges/host-ranges.ts';
 import { Jail } from '../runner/confinement/jail.ts';
@@ -20,7 +21,7 @@ const TIMEOUT_MS: Record<Accelerator, number> = { kvm: 3000, tcg: 11_000 };
 export type BootProbe =
   | { accelerator: Accelerator; reason: string; boot_ms: number; tsc_khz: number }
   /** The service would not start. */
-  | { refusal: string };
+  | { refusal: string; remedy?: string };
 
 /** Asks anew, whatever the service has found. */
 export async function probeBoot(config: Config, signal: AbortSignal): Promise<BootProbe> {
@@ -34,9 +35,16 @@ export async function probeBoot(config: Config, signal: AbortSignal): Promise<Bo
       boot_ms: Math.round(kvm.bootMs),
       tsc_khz: tscKhz,
     };
+  if (kvm?.outcome === 'unfit')
+    return {
+      refusal: `COPPICE_CPU ${kvm.reason}`,
+      remedy: 'set COPPICE_CPU to a lower level, or to host',
+    };
   const reason = kvm?.reason ?? 'COPPICE_ACCELERATOR=tcg';
   if (mode === 'kvm') return { refusal: `COPPICE_ACCELERATOR=kvm, but ${reason}` };
-  const bootMs = await boot(config, { accelerator: 'tcg', tscKhz, signal });
+  const { bootMs } = await timeBoot(config, tscKhz, (place) =>
+    bootOnce({ ...place, accelerator: 'tcg', timeoutMs: TIMEOUT_MS.tcg, signal }),
+  );
   return { accelerator: 'tcg', reason, boot_ms: Math.round(bootMs), tsc_khz: tscKhz };
 }
 
@@ -48,18 +56,22 @@ export async function tryKvmHere(
   let bootMs = 0;
   const probe = {
     findObstacle: findKvmObstacle,
-    boot: async () => {
-      bootMs = await boot(config, { accelerator: 'kvm', tscKhz, signal });
+    boot: async (timeoutMs: number) => {
+      const booted = await timeBoot(config, tscKhz, (place) =>
+        bootWithKvm({ ...place, timeoutMs, signal }, config.runner.cpu),
+      );
+      bootMs = booted.bootMs;
+      return booted.result;
     },
   };
   return { ...(await tryKvm(probe, TIMEOUT_MS.kvm, signal)), bootMs };
 }
 
-async function boot(
+async function timeBoot<T>(
   config: Config,
-  how: { accelerator: Accelerator; tscKhz: number; signal: AbortSignal },
-): Promise<number> {
-  const { accelerator, tscKhz, signal } = how;
+  tscKhz: number,
+  boot: (place: BootPlace) => Promise<T>,
+): Promise<{ result: T; bootMs: number }> {
   const { tools, installationDir, ranges } = config.runner;
   const own = process.getuid?.() ?? 0;
   const uid = own === 0 ? expectRanges(installationDir, ranges).uidBase : own;
@@ -75,9 +87,8 @@ async function boot(
     const vmm = new Qemu({ jail, tscKhz }, log);
     const started = performance.now();
     const directory = join(root, 'vm');
-    const timeoutMs = TIMEOUT_MS[accelerator];
-    await bootOnce({ vmm, machine: machines.current, directory, uid, accelerator, timeoutMs, signal });
-    return performance.now() - started;
+    const result = await boot({ vmm, machine: machines.current, directory, uid });
+    return { result, bootMs: performance.now() - started };
   } finally {
     rmSync(root, { recursive: true, force: true });
   }

@@ -105,7 +105,7 @@ export const CaptureInfo = z.object({
   created_at: z.iso.datetime(),
   /** How long the guest stood still. */
   pause_ms: z.number(),
-  /** What it needs to be restored, by name: QEMU, kernel, machine, accelerator. */
+  /** What it needs to be restored, by name: QEMU, kernel, machine, accelerator, CPU. */
   bound_to: z.record(z.string(), z.string()),
   /** Until it was saved. */
   usage: VmUsage,

@@ -1,6 +1,7 @@
 import type { AcceleratorMode } from './accelerator/accelerators.ts';
 import type { SetRanges } from './host-ranges/host-ranges.ts';
 import type { NetworkMode } from './network/open-network.ts';
+import type { CpuSetting } from './vmm/cpu.ts';
 
 /** What the runner has to know; made by config.ts, the only reader of the environment. */
 export interface RunnerTools {
@@ -33,6 +34,8 @@ export interface RunnerConfig {
   installationsDir: string;
   /** Whether VMs need KVM, may use it, or never do. */
   accelerator: AcceleratorMode;
+  /** Of new VMs under KVM. */
+  cpu: CpuSetting;
   /** Whether guests get a network. */
   network: NetworkMode;
   openPrivateRanges: readonly string[];

@@ -5,7 +5,8 @@ import type { Logger } from 'pino';
 import { lockDirectories } from '../lib/instance-lock.ts';
 import { RUNNER_PROTOCOL_VERSION, type CgroupStatus, type RunnerStatus } from '../lib/runner-protocol.ts';
 import { Accelerators, type AcceleratorChoice } from './accelerator/accelerators.ts';
-import { bootOnce, bootShape, type BootPlace } from './accelerator/boot-once.ts';
+import { bootShape, type BootPlace } from './accelerator/boot-once.ts';
+import { bootWithKvm } from './accelerator/boot-with-kvm.ts';
 import { findKvmObstacle, type KvmProbe } from './accelerator/kvm-probe.ts';
 import { openKvmRecord } from './accelerator/kvm-record.ts';
 import { CgroupTree } from './confinement/cgroup-tree.ts';
@@ -19,6 +20,7 @@ import { MachineStore, type Machine } from './machine/machine-store.ts';
 import { openFleet, type OpenedFleet } from './open-fleet.ts';
 import type { RunnerConfig } from './runner-config.ts';
 import type { Bindings } from './snapshot/template-store.ts';
+import type { CpuSetting } from './vmm/cpu.ts';
 import { measureTscKhz } from './vmm/host-tsc.ts';
 import { Qemu } from './vmm/qemu.ts';
 import { SeparateAccounts, SharedAccount, type VmAccounts } from './vmm/vm-accounts.ts';
@@ -61,8 +63,8 @@ export async function startRunner(
   };
   const accelerators = await Accelerators.open({
     mode: config.accelerator,
-    probe: { findObstacle: findKvmObstacle, boot: buildBoot(place, cgroups, log) },
-    record: openKvmRecord(join(config.dataDir, 'accelerator.json'), hash(bindings)),
+    probe: { findObstacle: findKvmObstacle, boot: buildBoot(place, { cpu: config.cpu, cgroups, log }) },
+    record: openKvmRecord(join(config.dataDir, 'accelerator.json'), hash({ ...bindings, cpu: config.cpu })),
     log,
   });
   const { guestCidr } = ranges;
@@ -113,22 +115,25 @@ function buildStatus(
 }
 
 /** Limited as a sandbox is: a guest that hangs uses all the CPU that it is given. */
-function buildBoot(place: BootPlace, cgroups: CgroupTree, log: Logger): KvmProbe['boot'] {
+function buildBoot(
+  place: BootPlace,
+  { cpu, cgroups, log }: { cpu: CpuSetting; cgroups: CgroupTree; log: Logger },
+): KvmProbe['boot'] {
   return async (timeoutMs, signal) => {
-    const accelerator = 'kvm';
-    const tmpfsMiB = isTmpfs(dirname(place.directory)) ? bootShape(accelerator).memMiB : 0;
-    const limits = buildUnitLimits({ shape: bootShape(accelerator), tmpfsMiB });
+    const shape = bootShape('kvm');
+    const tmpfsMiB = isTmpfs(dirname(place.directory)) ? shape.memMiB : 0;
+    const limits = buildUnitLimits({ shape, tmpfsMiB });
     const { cgroupProcs, release } = await cgroups.enclose(`probe-${process.pid}`, limits);
     try {
-      await bootOnce({ ...place, accelerator, timeoutMs, cgroupProcs, ...(signal && { signal }) });
+      return await bootWithKvm({ ...place, timeoutMs, cgroupProcs, ...(signal && { signal }) }, cpu);
     } finally {
       await release().catch((error: unknown) => log.warn({ err: error }, 'the groups of a VM are left'));
     }
   };
 }
 
-function hash(bindings: Bindings): string {
-  return createHash('sha256').update(JSON.stringify(bindings)).digest('hex');
+function hash(bound: Bindings & { cpu: CpuSetting }): string {
+  return createHash('sha256').update(JSON.stringify(bound)).digest('hex');
 }
 
 function probeDirectory(config: RunnerConfig): string {

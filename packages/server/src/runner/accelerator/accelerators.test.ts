@@ -5,10 +5,14 @@ import { pino } from 'pino';
 import { DeadlineError, untilAborted } from '../../lib/deadline.ts';
 import { Accelerators, type AcceleratorMode } from './accelerators.ts';
 import { BootEndedError } from './boot-once.ts';
+import { UnfitCpuError, type KvmCpus } from './boot-with-kvm.ts';
 import type { Known } from './kvm-record.ts';
 
 /** `lasts` until it is broken off. */
-type Boot = 'works' | 'hangs' | 'ends' | 'lasts';
+type Boot = 'works' | 'hangs' | 'ends' | 'lasts' | 'unfit';
+
+const CPU = { vendor: 'GenuineIntel', avx: true } as const;
+const CPUS: KvmCpus = { host: { ...CPU, avx2: true }, chosen: CPU };
 
 /** A host on which each boot with KVM goes as the next of `boots`, the last one for ever. */
 class Host {
@@ -33,7 +37,7 @@ class Host {
         findObstacle: () => this.obstacle,
         boot: (timeoutMs, signal) => this.#boot(timeoutMs, signal),
       },
-      record: { find: () => this.known, write: (kvm) => void (this.known = kvm) },
+      record: { find: () => this.known, write: (known) => void (this.known = known) },
       log: pino({ level: 'silent' }),
       pause: (milliseconds, signal) => {
         this.pausesMs.push(milliseconds);
@@ -44,14 +48,15 @@ class Host {
     });
   }
 
-  async #boot(timeoutMs: number, signal: AbortSignal | undefined): Promise<void> {
+  async #boot(timeoutMs: number, signal: AbortSignal | undefined): Promise<KvmCpus> {
     this.patienceMs.push(timeoutMs);
     const boot = this.boots.length > 1 ? this.boots.shift() : this.boots[0];
     if (boot === 'hangs') throw new DeadlineError('booting a kernel with KVM', timeoutMs);
     if (boot === 'ends') throw new BootEndedError('vmm_lost');
-    if (boot !== 'lasts') return;
+    if (boot === 'unfit') throw new UnfitCpuError('x86-64-v4', ['avx512f']);
+    if (boot !== 'lasts') return CPUS;
     this.#event.resolve();
-    await untilAborted(signal, Promise.withResolvers<never>().promise);
+    return untilAborted(signal, Promise.withResolvers<never>().promise);
   }
 
   watch(accelerators: Accelerators): Promise<void> {
@@ -74,14 +79,14 @@ test('KVM that works is used, and not asked again while the host runs', async ()
   const host = new Host('works');
   for (const boots of [1, 1]) {
     await using accelerators = await host.open();
-    assert.equal(accelerators.current.accelerator, 'kvm');
-    assert.equal(host.patienceMs.length, boots);
+    const { accelerator, cpus } = accelerators.current;
+    assert.deepEqual([accelerator, cpus, host.patienceMs.length], ['kvm', CPUS, boots]);
   }
 });
 
 test('KVM that was found to work is not used once its device has gone', async () => {
   const host = new Host('works');
-  host.known = 'works';
+  host.known = { kvm: 'works', cpus: CPUS };
   host.obstacle = 'there is no /dev/kvm on this host';
   await using accelerators = await host.open();
   assert.deepEqual(accelerators.current, { accelerator: 'tcg', reason: host.obstacle });
@@ -115,7 +120,7 @@ test('a boot that was not answered makes one start wait and no later one, and is
   await host.attempt();
   assert.deepEqual([second.current.accelerator, host.changes], ['tcg', []]);
   await host.attempt();
-  assert.deepEqual([second.current.accelerator, host.changes, host.known], ['kvm', ['kvm'], 'works']);
+  assert.deepEqual([second.current.accelerator, host.changes, host.known?.kvm], ['kvm', ['kvm'], 'works']);
 });
 
 test('the pauses between boots grow to an hour; a device that is absent is looked for each minute', async () => {
@@ -143,7 +148,7 @@ test('an attempt under way is given up when the runner stops', async () => {
 
 test('where KVM is insisted on the start fails with the reason, after a longer wait', async () => {
   const host = new Host('hangs');
-  host.known = 'unanswered';
+  host.known = { kvm: 'unanswered' };
   const isRefusal = (reason: RegExp) => (error: unknown) =>
     error instanceof AppError &&
     error.code === 'invalid_request' &&
@@ -154,6 +159,32 @@ test('where KVM is insisted on the start fails with the reason, after a longer w
   await assert.rejects(host.open('kvm'), isRefusal(/there is no \/dev\/kvm on this host$/u));
   const working = await new Host('works').open('kvm');
   assert.equal(working.current.accelerator, 'kvm');
+});
+
+test('a level that guests here cannot have keeps the service from starting, and a running one from KVM', async () => {
+  for (const mode of ['auto', 'kvm'] as const)
+    await assert.rejects(
+      new Host('unfit').open(mode),
+      (error) =>
+        error instanceof AppError &&
+        error.message ===
+          'cpuModel: is x86-64-v4, but guests of this host cannot have avx512f; set cpuModel to a lower level, or to host',
+    );
+  const host = new Host('hangs', 'unfit', 'works');
+  await using accelerators = await host.open();
+  await host.watch(accelerators);
+  await host.attempt();
+  assert.equal(
+    accelerators.current.reason,
+    'COPPICE_CPU is x86-64-v4, but guests of this host cannot have avx512f',
+  );
+  assert.deepEqual(host.changes, []);
+});
+
+test('what a saved CPU has is looked for among all that guests here can have, not in that of new VMs', async () => {
+  await using kvm = await new Host('works').open();
+  assert.deepEqual(kvm.findMissing({ ...CPU, avx2: true }), []);
+  assert.deepEqual(kvm.findMissing({ ...CPU, avx512f: true }), ['avx512f']);
 });
 
 test('where emulation is asked for KVM is never tried', async () => {

@@ -9,6 +9,8 @@
  *   kvm    KVM works            ─► kvm; else the start fails    nothing
  *   tcg    ─► tcg, KVM is never tried                           nothing
  *
+ * The start fails, too, if KVM is used and guests cannot have the CPU that is set.
+ *
  * A change counts for VMs that are made from then on. Those that run, and those that go on from saved state, keep the
  * accelerator that they were booted with: saved state of one does not load in the other.
  */
@@ -16,6 +18,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { Accelerator } from '../../lib/runner-protocol.ts';
+import { findMissing, type Cpu } from '../vmm/cpu.ts';
+import type { KvmCpus } from './boot-with-kvm.ts';
 import { tryKvm, type KvmFinding, type KvmProbe } from './kvm-probe.ts';
 import type { Known, KvmRecord } from './kvm-record.ts';
 
@@ -34,6 +38,8 @@ export interface AcceleratorChoice {
   accelerator: Accelerator;
   /** Why, in words for an operator. */
   reason: string;
+  /** Under KVM. */
+  cpus?: KvmCpus;
 }
 
 export interface AcceleratorsOptions {
@@ -56,12 +62,13 @@ export class Accelerators implements AsyncDisposable {
     this.#choice = choice;
   }
 
-  /** Throws `invalid_request` if KVM is insisted on and cannot be used. */
+  /** Throws `invalid_request` if KVM is insisted on and cannot be used, or guests cannot have the CPU that is set. */
   static async open(options: AcceleratorsOptions): Promise<Accelerators> {
     const { mode } = options;
     if (mode === 'tcg')
       return new Accelerators(options, { accelerator: 'tcg', reason: 'COPPICE_ACCELERATOR=tcg' });
     const finding = await findAtStart(options, mode);
+    if (finding.outcome === 'unfit') throw refuseCpu(finding.reason);
     if (mode === 'kvm' && finding.outcome !== 'works') throw refuseStart(finding.reason);
     return new Accelerators(options, choose(finding));
   }
@@ -78,6 +85,12 @@ export class Accelerators implements AsyncDisposable {
       return mode === 'kvm' ? 'this server allows kvm only (COPPICE_ACCELERATOR=kvm)' : undefined;
     const { accelerator: present, reason } = this.#choice;
     return present === 'kvm' ? undefined : `this machine uses ${present}: ${reason}`;
+  }
+
+  /** What a guest with the CPU has and none can have here; nothing is known of that under emulation. */
+  findMissing(cpu: Cpu): string[] {
+    const { cpus } = this.#choice;
+    return cpus === undefined ? [] : findMissing(cpu, cpus.host);
   }
 
   /** Tries KVM again from time to time where it may come to work, and tells of a change. Until this is disposed of. */
@@ -101,7 +114,7 @@ export class Accelerators implements AsyncDisposable {
       this.#choice = choose(finding);
       if (this.#choice.reason !== former.reason) log.info({ kvm: finding }, 'KVM was tried again');
       if (finding.outcome === 'works') {
-        remember(this.#options, 'works');
+        remember(this.#options, { kvm: 'works', cpus: finding.cpus });
         onChange(this.#choice);
         return;
       }
@@ -122,34 +135,41 @@ async function findAtStart(options: AcceleratorsOptions, mode: 'auto' | 'kvm'): 
   const { probe, record, log } = options;
   const known = record.find();
   if (probe.findObstacle() === undefined) {
-    if (known === 'works') return { outcome: 'works' };
-    if (known === 'unanswered' && mode === 'auto')
+    if (known?.kvm === 'works') return { outcome: 'works', cpus: known.cpus };
+    if (known?.kvm === 'unanswered' && mode === 'auto')
       return { outcome: 'unanswered', reason: 'KVM has not answered since the host booted' };
   }
   const finding = await tryKvm(probe, PATIENCE_MS[mode]);
   log.info({ kvm: finding }, 'KVM was tried');
-  if (finding.outcome === 'works' || finding.outcome === 'unanswered') remember(options, finding.outcome);
+  if (finding.outcome === 'works') remember(options, { kvm: 'works', cpus: finding.cpus });
+  if (finding.outcome === 'unanswered') remember(options, { kvm: 'unanswered' });
   return finding;
 }
 
 /** What cannot be written is asked again by the next start. */
-function remember({ record, log }: AcceleratorsOptions, kvm: Known): void {
+function remember({ record, log }: AcceleratorsOptions, known: Known): void {
   try {
-    record.write(kvm);
+    record.write(known);
   } catch (error) {
     log.warn({ err: error }, 'whether KVM works could not be written down');
   }
 }
 
 function choose(finding: KvmFinding): AcceleratorChoice {
-  if (finding.outcome === 'works') return { accelerator: 'kvm', reason: 'a kernel booted with KVM' };
+  if (finding.outcome === 'works')
+    return { accelerator: 'kvm', reason: 'a kernel booted with KVM', cpus: finding.cpus };
   const { outcome, reason } = finding;
   const again = outcome === 'unanswered' ? '; it is tried again in the background' : '';
-  return { accelerator: 'tcg', reason: `${reason}${again}` };
+  const setting = outcome === 'unfit' ? 'COPPICE_CPU ' : '';
+  return { accelerator: 'tcg', reason: `${setting}${reason}${again}` };
 }
 
 function refuseStart(reason: string): AppError {
   return new AppError('invalid_request', `acceleratorMode: is kvm, but KVM cannot be used: ${reason}`);
+}
+
+function refuseCpu(reason: string): AppError {
+  return new AppError('invalid_request', `cpuModel: ${reason}; set cpuModel to a lower level, or to host`);
 }
 
 function sleep(milliseconds: number, signal: AbortSignal): Promise<unknown> {

@@ -1,10 +1,11 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { DeadlineError, untilAborted, withDeadline } from '../../lib/deadline.ts';
+import { DeadlineError, stretched, untilAborted, withDeadline } from '../../lib/deadline.ts';
 import type { Accelerator } from '../../lib/runner-protocol.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import type { Machine } from '../machine/machine-store.ts';
 import { makeBootFiles } from '../vmm/boot-files.ts';
+import type { Cpu } from '../vmm/cpu.ts';
 import { isAlive } from '../vmm/host-process.ts';
 import type { MachineShape } from '../vmm/qemu-arguments.ts';
 import type { VmEnding, VmHandle, Vmm } from '../vmm/vmm.ts';
@@ -20,17 +21,21 @@ export interface BootPlace {
   uid: number;
 }
 
-export interface BootOptions extends BootPlace {
+export interface VmOptions extends BootPlace {
   accelerator: Accelerator;
-  timeoutMs: number;
-  /** Ends the attempt, and with it the VM. */
-  signal?: AbortSignal;
+  cpu?: Cpu;
   /** Files by which its process enters its control groups. */
   cgroupProcs?: readonly string[];
 }
 
-export function bootShape(accelerator: Accelerator): MachineShape {
-  return { accelerator, vcpus: 1, memMiB: MEM_MIB };
+export interface BootOptions extends VmOptions {
+  timeoutMs: number;
+  /** Ends the attempt, and with it the VM. */
+  signal?: AbortSignal;
+}
+
+export function bootShape(accelerator: Accelerator, cpu?: Cpu): MachineShape {
+  return { accelerator, cpu, vcpus: 1, memMiB: MEM_MIB };
 }
 
 const ENDINGS: Readonly<Record<VmEnding, string>> = {
@@ -49,29 +54,37 @@ export class BootEndedError extends Error {
 
 /** Boots the guest kernel until the agent answers, and ends it. */
 export async function bootOnce(options: BootOptions): Promise<void> {
-  const { directory, uid, vmm, machine, accelerator, signal, cgroupProcs = [] } = options;
+  const { accelerator, signal, timeoutMs } = options;
   signal?.throwIfAborted();
+  const step = `booting a kernel with ${accelerator.toUpperCase()}`;
+  const endsAtMs = performance.now() + stretched(timeoutMs);
+  await withVm(options, async (vm) => {
+    const leftMs = Math.ceil((endsAtMs - performance.now()) / stretched(1));
+    if (leftMs <= 0) throw new DeadlineError(step, timeoutMs);
+    const answered = Promise.race([ping(vm, leftMs), failWhenEnded(vm)]);
+    await withDeadline(step, leftMs, untilAborted(signal, answered));
+  });
+}
+
+/** Starts the VM for `use`, and ends it. */
+export async function withVm<T>(options: VmOptions, use: (vm: VmHandle) => Promise<T>): Promise<T> {
+  const { directory, uid, vmm, machine, accelerator, cpu, cgroupProcs = [] } = options;
   const ramPath = join(directory, 'ram');
   try {
     makeBootFiles({ socketDirectory: directory, ramPath, memMiB: MEM_MIB, uid });
     const launch = {
       id: 'probe',
       machine,
-      shape: bootShape(accelerator),
+      shape: bootShape(accelerator, cpu),
       uid,
       socketDirectory: directory,
       disks: undefined,
       openTap: undefined,
       cgroupProcs,
     };
-    const step = `booting a kernel with ${accelerator.toUpperCase()}`;
-    const endsAtMs = performance.now() + options.timeoutMs;
     const vm = await vmm.boot(launch, ramPath);
     try {
-      const leftMs = Math.ceil(endsAtMs - performance.now());
-      if (leftMs <= 0) throw new DeadlineError(step, options.timeoutMs);
-      const answered = Promise.race([ping(vm, leftMs), failWhenEnded(vm)]);
-      await withDeadline(step, leftMs, untilAborted(signal, answered));
+      return await use(vm);
     } finally {
       await vm.kill();
     }

@@ -6,9 +6,12 @@ import { test } from 'node:test';
 import { AppError } from '@coppice/contract';
 import { DeadlineError } from '../../lib/deadline.ts';
 import { VmmStartError } from '../vmm/qemu.ts';
+import { QmpError } from '../vmm/qmp-client.ts';
 import { BootEndedError } from './boot-once.ts';
+import { UnfitCpuError, type KvmCpus } from './boot-with-kvm.ts';
 import { findKvmObstacle, tryKvm, type KvmFinding } from './kvm-probe.ts';
 
+const CPUS: KvmCpus = { host: { avx: true }, chosen: { avx: true } };
 const LATE = new DeadlineError('booting a kernel with KVM', 10_000);
 
 function tryFailing(error: unknown): Promise<KvmFinding> {
@@ -20,10 +23,14 @@ function tryFailing(error: unknown): Promise<KvmFinding> {
 
 test('a device that is missing or closed is told without a boot', async () => {
   let boots = 0;
-  const boot = async (): Promise<void> => void (boots += 1);
+  const boot = async (): Promise<KvmCpus> => {
+    boots += 1;
+    return CPUS;
+  };
   const finding = await tryKvm({ findObstacle: () => 'there is no /dev/kvm', boot }, 10_000);
   assert.deepEqual(finding, { outcome: 'absent', reason: 'there is no /dev/kvm' });
-  assert.deepEqual(await tryKvm({ findObstacle: () => undefined, boot }, 10_000), { outcome: 'works' });
+  const works = await tryKvm({ findObstacle: () => undefined, boot }, 10_000);
+  assert.deepEqual(works, { outcome: 'works', cpus: CPUS });
   assert.equal(boots, 1);
 });
 
@@ -42,6 +49,7 @@ test('an end of QEMU or of its guest refuses, with the reason and not with the w
   const refusals: [Error, RegExp][] = [
     [new VmmStartError(warned), /no kernel boots with it: qemu: error: failed to set MSR 0x10a$/u],
     [new VmmStartError('Could not access KVM kernel module'), /Could not access KVM kernel module$/u],
+    [new QmpError('query-cpu', 'QEMU closed the monitor'), /QMP query-cpu: QEMU closed the monitor$/u],
     [new BootEndedError('guest_panic'), /the guest kernel panicked while it booted$/u],
   ];
   for (const [error, reason] of refusals) {
@@ -49,6 +57,13 @@ test('an end of QEMU or of its guest refuses, with the reason and not with the w
     assert.equal(finding.outcome, 'refused');
     assert.match('reason' in finding ? finding.reason : '', reason);
   }
+});
+
+test('a level that the host lacks is no verdict on KVM', async () => {
+  assert.deepEqual(await tryFailing(new UnfitCpuError('x86-64-v3', ['avx2', 'fma'])), {
+    outcome: 'unfit',
+    reason: 'is x86-64-v3, but guests of this host cannot have avx2, fma',
+  });
 });
 
 test('a wait that took too long says nothing of KVM, nor does a host that cannot start anything', async () => {

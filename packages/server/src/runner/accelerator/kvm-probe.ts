@@ -5,7 +5,9 @@
 import { closeSync, openSync } from 'node:fs';
 import { DeadlineError } from '../../lib/deadline.ts';
 import { VmmStartError } from '../vmm/qemu.ts';
+import { QmpError } from '../vmm/qmp-client.ts';
 import { BootEndedError } from './boot-once.ts';
+import { UnfitCpuError, type KvmCpus } from './boot-with-kvm.ts';
 
 const DEVICE = '/dev/kvm';
 const MAX_REASON_LENGTH = 200;
@@ -16,17 +18,18 @@ const MAX_REASON_LENGTH = 200;
  *   works       a kernel booted
  *   absent      no boot is of use: there is no device, or it may not be opened
  *   refused     QEMU, or the guest, ended and said why
+ *   unfit       guests cannot have the CPU that is set
  *   unanswered  nothing: a host that is slow looks like one whose KVM hangs
  */
 export type KvmFinding =
-  | { outcome: 'works' }
-  | { outcome: 'absent' | 'refused' | 'unanswered'; reason: string };
+  | { outcome: 'works'; cpus: KvmCpus }
+  | { outcome: 'absent' | 'refused' | 'unfit' | 'unanswered'; reason: string };
 
 export interface KvmProbe {
   /** Why a boot is of no use; undefined when a boot has to show. Takes no time. */
   findObstacle: () => string | undefined;
   /** Boots a kernel with KVM; rejects when that fails. */
-  boot: (timeoutMs: number, signal?: AbortSignal) => Promise<void>;
+  boot: (timeoutMs: number, signal?: AbortSignal) => Promise<KvmCpus>;
 }
 
 /** Rejects only if it was aborted. */
@@ -38,8 +41,7 @@ export async function tryKvm(
   const obstacle = findObstacle();
   if (obstacle !== undefined) return { outcome: 'absent', reason: obstacle };
   try {
-    await boot(timeoutMs, signal);
-    return { outcome: 'works' };
+    return { outcome: 'works', cpus: await boot(timeoutMs, signal) };
   } catch (error) {
     signal?.throwIfAborted();
     return judge(error);
@@ -48,7 +50,8 @@ export async function tryKvm(
 
 /** Only an end of the VM says something of KVM. All else, such as a full disk, leaves it open. */
 function judge(error: unknown): KvmFinding {
-  const ended = error instanceof BootEndedError || error instanceof VmmStartError;
+  if (error instanceof UnfitCpuError) return { outcome: 'unfit', reason: error.message };
+  const ended = [BootEndedError, VmmStartError, QmpError].some((kind) => error instanceof kind);
   const isLate = error instanceof Error && error.cause instanceof DeadlineError;
   if (ended && !isLate)
     return { outcome: 'refused', reason: `${DEVICE} is there, but no kernel boots with it: ${say(error)}` };

@@ -4,7 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { hostBootId } from '../vmm/host-process.ts';
-import { openKvmRecord } from './kvm-record.ts';
+import { openKvmRecord, type Known } from './kvm-record.ts';
+
+const UNANSWERED: Known = { kvm: 'unanswered' };
+const WORKS: Known = {
+  kvm: 'works',
+  cpus: { host: { vendor: 'GenuineIntel', avx2: true }, chosen: { vendor: 'GenuineIntel', family: 6 } },
+};
 
 function newPath(t: TestContext): string {
   const directory = mkdtempSync(join(tmpdir(), 'kvm-record-'));
@@ -15,24 +21,28 @@ function newPath(t: TestContext): string {
 test('a finding is read again with the same QEMU, and with no other', (t) => {
   const path = newPath(t);
   assert.equal(openKvmRecord(path, 'a').find(), undefined);
-  openKvmRecord(path, 'a').write('unanswered');
-  assert.equal(openKvmRecord(path, 'a').find(), 'unanswered');
-  openKvmRecord(path, 'a').write('works');
-  assert.equal(openKvmRecord(path, 'a').find(), 'works');
+  openKvmRecord(path, 'a').write(UNANSWERED);
+  assert.deepEqual(openKvmRecord(path, 'a').find(), UNANSWERED);
+  openKvmRecord(path, 'a').write(WORKS);
+  assert.deepEqual(openKvmRecord(path, 'a').find(), WORKS);
   assert.equal(openKvmRecord(path, 'b').find(), undefined);
 });
 
 test('a finding from before the host was booted says nothing', (t) => {
   const path = newPath(t);
-  openKvmRecord(path, 'a').write('works');
+  openKvmRecord(path, 'a').write(WORKS);
   writeFileSync(path, readFileSync(path, 'utf8').replace(hostBootId(), 'earlier'));
   assert.equal(openKvmRecord(path, 'a').find(), undefined);
 });
 
-test('neither a damaged file nor the verdict of an earlier version says anything', (t) => {
+test('neither a damaged file nor the verdicts of earlier versions say anything', (t) => {
   const path = newPath(t);
-  const earlier = { accelerator: 'tcg', reason: 'took longer', boot_id: hostBootId(), binding: 'a' };
-  for (const text of ['{', '', JSON.stringify(earlier)]) {
+  const bound = { boot_id: hostBootId(), binding: 'a' };
+  const earlier = [
+    { accelerator: 'tcg', reason: 'took longer', ...bound },
+    { kvm: 'works', ...bound },
+  ];
+  for (const text of ['{', '', ...earlier.map((each) => JSON.stringify(each))]) {
     writeFileSync(path, text);
     assert.equal(openKvmRecord(path, 'a').find(), undefined, text);
   }

@@ -2,31 +2,35 @@ import { existsSync, readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { writeAtomically } from '../../lib/durable-file.ts';
 import { hostBootId } from '../vmm/host-process.ts';
+import { KvmCpus } from './boot-with-kvm.ts';
 
 /**
  * What boots with KVM have shown since the host booted. `works` is not asked again. `unanswered` is no verdict: it keeps
  * later starts from waiting for the same again, while KVM is tried in the background.
  */
-const Known = z.enum(['works', 'unanswered']);
+const Known = z.discriminatedUnion('kvm', [
+  z.object({ kvm: z.literal('works'), cpus: KvmCpus }),
+  z.object({ kvm: z.literal('unanswered') }),
+]);
 export type Known = z.infer<typeof Known>;
 
-const Stored = z.object({ kvm: Known, boot_id: z.string(), binding: z.string() });
+const Stored = z.object({ known: Known, boot_id: z.string(), binding: z.string() });
 
 export interface KvmRecord {
   find(): Known | undefined;
-  write(kvm: Known): void;
+  write(known: Known): void;
 }
 
-/** `binding` changes with QEMU, kernel and agent: a finding holds for one of each, and one boot of the host. */
+/** `binding` changes with QEMU, kernel, agent and the CPU that is set: a finding holds for one of each, and one boot of the host. */
 export function openKvmRecord(path: string, binding: string): KvmRecord {
   const bootId = hostBootId();
   return {
     find() {
       const stored = read(path);
-      return stored?.boot_id === bootId && stored.binding === binding ? stored.kvm : undefined;
+      return stored?.boot_id === bootId && stored.binding === binding ? stored.known : undefined;
     },
-    write(kvm) {
-      writeAtomically(path, `${JSON.stringify({ kvm, boot_id: bootId, binding })}\n`);
+    write(known) {
+      writeAtomically(path, `${JSON.stringify({ known, boot_id: bootId, binding })}\n`);
     },
   };
 }

@@ -73,3 +73,17 @@ test('a record whose rules cannot be read is none: its VM is not driven on as on
     assert.equal(findVmRecord(directory), undefined);
   });
 });
+
+test('the CPU of a VM is in its record; one from before it was recorded has none', () => {
+  withDirectory((directory) => {
+    const shape: VmRecord['shape'] = {
+      ...RECORD.shape,
+      accelerator: 'kvm',
+      cpu: { vendor: 'GenuineIntel', 'model-id': 'a CPU @ 2.00GHz', family: 6, 'sse4.1': true },
+    };
+    writeVmRecord(directory, { ...RECORD, shape });
+    assert.deepEqual(findVmRecord(directory)?.shape, shape);
+    writeVmRecord(directory, RECORD);
+    assert.equal(findVmRecord(directory)?.shape.cpu, undefined);
+  });
+});

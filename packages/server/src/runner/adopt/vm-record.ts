@@ -10,6 +10,7 @@ import { z } from 'zod';
 import { CredentialService } from '../../lib/credential-services/credential-service.ts';
 import { writeAtomically } from '../../lib/durable-file.ts';
 import { Accelerator, CaptureId, VmEnd, VmInfo, VmRollback } from '../../lib/runner-protocol.ts';
+import { Cpu } from '../vmm/cpu.ts';
 
 /** The image as a guest knows it. */
 export const GuestImage = z.object({
@@ -21,6 +22,8 @@ export type GuestImage = z.infer<typeof GuestImage>;
 
 export const TemplateShape = z.object({
   accelerator: Accelerator,
+  /** Absent for those from before it was recorded. */
+  cpu: Cpu.optional(),
   vcpus: z.int(),
   memMiB: z.int(),
   diskMiB: z.int(),

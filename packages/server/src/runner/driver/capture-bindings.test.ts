@@ -9,8 +9,11 @@ import { describeBindings, findMachine, type CaptureBindings } from './capture-b
 const MACHINE = { key: 'm1', versions: { qemu: '10.0.2' } } as unknown as Machine;
 const machines = { find: (key: string) => (key === 'm1' ? MACHINE : undefined) } as unknown as MachineStore;
 
-function bindings(refusal?: string): CaptureBindings {
-  return { machines, accelerators: { findRefusal: () => refusal }, hasNetwork: true, tscKhz: 2_000_000 };
+const CPU = { vendor: 'GenuineIntel', 'model-id': 'x86-64-v3', avx2: true } as const;
+
+function bindings(refusal?: string, missing: string[] = []): CaptureBindings {
+  const accelerators = { findRefusal: () => refusal, findMissing: () => missing };
+  return { machines, accelerators, hasNetwork: true, tscKhz: 2_000_000 };
 }
 
 function manifest(more: Partial<CaptureManifest> = {}): CaptureManifest {
@@ -41,6 +44,22 @@ test('one of an accelerator that cannot be used now is refused by its name, and 
   );
 });
 
+test('one of a CPU that guests here cannot have is refused by its features, with the remedy', () => {
+  const shape = { ...manifest().shape, cpu: CPU };
+  assert.equal(findMachine(bindings(), manifest({ shape })), MACHINE);
+  assert.throws(
+    () => findMachine(bindings(undefined, ['avx2', 'fma']), manifest({ shape })),
+    isUnusable(
+      'the snapshot is bound to a CPU with avx2, fma, which guests of this machine cannot have: ' +
+        'restore it where they can, or give new sandboxes a CPU that all machines have (COPPICE_CPU)',
+    ),
+  );
+});
+
+test('one from before CPUs were recorded goes on with the CPU that it had, whatever guests here can have', () => {
+  assert.equal(findMachine(bindings(undefined, ['avx2']), manifest()), MACHINE);
+});
+
 test('what else differs is named', () => {
   const differing: [Partial<CaptureManifest>, RegExp][] = [
     [{ machine: 'gone' }, /QEMU 9\.0, kernel 6\.1 and agent a1/u],
@@ -60,4 +79,9 @@ test('a capture is described by the accelerator of its VM, whatever new ones get
     machine: `microvm-${MACHINE_VERSION}`,
     accelerator: 'tcg',
   });
+});
+
+test('a capture names the CPU of its VM', () => {
+  const vm = { machine: 'm1', shape: { ...manifest().shape, cpu: CPU } };
+  assert.equal(describeBindings(vm, bindings())['cpu'], 'x86-64-v3');
 });

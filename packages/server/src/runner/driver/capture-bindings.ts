@@ -13,7 +13,7 @@ const TSC_TOLERANCE_KHZ = 10_000;
 
 export interface CaptureBindings {
   machines: MachineStore;
-  accelerators: Pick<Accelerators, 'findRefusal'>;
+  accelerators: Pick<Accelerators, 'findRefusal' | 'findMissing'>;
   hasNetwork: boolean;
   /** Rate of this host's time stamp counter. */
   tscKhz: number;
@@ -32,6 +32,9 @@ export function findMachine(bindings: CaptureBindings, manifest: CaptureManifest
     throw unusable(`devices of version ${machine_version}, this service has ${MACHINE_VERSION}`);
   const refusal = accelerators.findRefusal(shape.accelerator);
   if (refusal !== undefined) throw unusable(`the accelerator ${shape.accelerator}, and ${refusal}`);
+  const missing =
+    shape.accelerator === 'kvm' && shape.cpu !== undefined ? accelerators.findMissing(shape.cpu) : [];
+  if (missing.length > 0) throw unfit(missing);
   if (has_network !== hasNetwork)
     throw unusable(
       has_network ? 'a network, and this machine has none for guests' : 'a machine without a network',
@@ -63,8 +66,19 @@ export function describeBindings(
   { machine, shape }: Pick<VmRecord, 'machine' | 'shape'>,
   { machines }: CaptureBindings,
 ): Record<string, string> {
-  const { accelerator } = shape;
-  return { ...machines.find(machine)?.versions, machine: `microvm-${MACHINE_VERSION}`, accelerator };
+  const { accelerator, cpu } = shape;
+  return {
+    ...machines.find(machine)?.versions,
+    machine: `microvm-${MACHINE_VERSION}`,
+    accelerator,
+    ...(cpu?.['model-id'] !== undefined && { cpu: String(cpu['model-id']) }),
+  };
+}
+
+function unfit(missing: readonly string[]): AppError {
+  const remedy =
+    'restore it where they can, or give new sandboxes a CPU that all machines have (COPPICE_CPU)';
+  return unusable(`a CPU with ${missing.join(', ')}, which guests of this machine cannot have: ${remedy}`);
 }
 
 function unusable(needs: string): AppError {

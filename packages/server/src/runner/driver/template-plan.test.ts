@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { AcceleratorChoice } from '../accelerator/accelerators.ts';
 import { CacheLeases, templateKey } from '../cache/cache-leases.ts';
 import type { ImageStore } from '../image/image-store.ts';
 import type { StoredImage } from '../image/image-store.types.ts';
 import type { TemplateRequest, TemplateStore } from '../snapshot/template-store.ts';
+import { EMULATED_CPU } from '../vmm/cpu.ts';
 import type { TemplateShape } from '../vmm/qemu-arguments.ts';
 import { TemplatePlan } from './template-plan.ts';
 
@@ -14,7 +16,9 @@ const IMAGE = {
   config: { env: { OWN: '1' }, user: '', workdir: '/' },
 } as unknown as StoredImage;
 
-function openPlan(ready: TemplateShape[] = []) {
+const EMULATION: AcceleratorChoice = { accelerator: 'tcg', reason: 'a test' };
+
+function openPlan(ready: TemplateShape[] = [], current: AcceleratorChoice = EMULATION) {
   const asked: TemplateRequest[] = [];
   const templates = {
     machine: { key: 'm' },
@@ -27,8 +31,7 @@ function openPlan(ready: TemplateShape[] = []) {
     listReady: () => ready,
     ensure: async (request: TemplateRequest) => void asked.push(request),
   } as unknown as TemplateStore;
-  const accelerators = { current: { accelerator: 'tcg', reason: 'a test' } } as const;
-  const plan = new TemplatePlan({ accelerators, images: {} as ImageStore, templates });
+  const plan = new TemplatePlan({ accelerators: { current }, images: {} as ImageStore, templates });
   return { plan, asked };
 }
 
@@ -39,7 +42,7 @@ test('a sandbox is made from the template of the next smaller disk, with a disk 
   const blueprint = plan.blueprintOf(IMAGE, { vcpus: 2, mem_mib: 512, disk_mib: 5000 }, lease);
   assert.deepEqual(
     [blueprint.templateKey, blueprint.savedDiskMiB, blueprint.shape],
-    ['2-512-4096', 4096, { accelerator: 'tcg', vcpus: 2, memMiB: 512, diskMiB: 5000 }],
+    ['2-512-4096', 4096, { accelerator: 'tcg', cpu: EMULATED_CPU, vcpus: 2, memMiB: 512, diskMiB: 5000 }],
   );
   assert.deepEqual(blueprint.files.scratch, {
     basePath: '2-512-4096/base',
@@ -50,12 +53,12 @@ test('a sandbox is made from the template of the next smaller disk, with a disk 
 
   const { signal } = new AbortController();
   await plan.ensureTemplate(blueprint, { organization: 'org', signal });
-  const shape = { accelerator: 'tcg', vcpus: 2, memMiB: 512, diskMiB: 4096 };
+  const shape = { accelerator: 'tcg', cpu: EMULATED_CPU, vcpus: 2, memMiB: 512, diskMiB: 4096 };
   assert.deepEqual(asked, [{ image: IMAGE, shape, organization: 'org', signal }]);
 });
 
 test('shapes that are ready are told in order, with the range of their disks, and of this accelerator alone', () => {
-  const shape = { accelerator: 'tcg', vcpus: 1, memMiB: 1024, diskMiB: 4096 } as const;
+  const shape = { accelerator: 'tcg', cpu: EMULATED_CPU, vcpus: 1, memMiB: 1024, diskMiB: 4096 } as const;
   const { plan } = openPlan([
     { ...shape, vcpus: 2 },
     shape,
@@ -67,4 +70,21 @@ test('shapes that are ready are told in order, with the range of their disks, an
     { vcpus: 1, mem_mib: 1024, disk_mib: 4096, max_disk_mib: 16_383 },
     { vcpus: 2, mem_mib: 1024, disk_mib: 4096, max_disk_mib: 16_383 },
   ]);
+});
+
+test('under KVM a sandbox has the CPU that new VMs get, and a template of another one is not ready', () => {
+  const chosen = { vendor: 'AuthenticAMD', avx: true } as const;
+  const host = { ...chosen, avx2: true } as const;
+  const shape = { accelerator: 'kvm', vcpus: 1, memMiB: 1024, diskMiB: 4096 } as const;
+  const { plan } = openPlan(
+    [shape, { ...shape, cpu: host, memMiB: 256 }, { ...shape, cpu: { avx: true, vendor: 'AuthenticAMD' } }],
+    { accelerator: 'kvm', reason: 'a test', cpus: { host, chosen } },
+  );
+  using lease = new CacheLeases().open();
+  const blueprint = plan.blueprintOf(IMAGE, { vcpus: 1, mem_mib: 1024, disk_mib: 4096 }, lease);
+  assert.deepEqual(blueprint.shape, { ...shape, cpu: chosen });
+  assert.deepEqual(
+    plan.listReady(IMAGE).map(({ mem_mib }) => mem_mib),
+    [1024],
+  );
 });

@@ -2,6 +2,7 @@
  * What a sandbox is made from: its image and the template of its shape. The one way there for a create, for
  * `POST /v1/images/build` and for an import, so that a create finds what was made ahead.
  */
+import { isDeepStrictEqual } from 'node:util';
 import { parseImageReference, type ReadyShape } from '@coppice/contract';
 import type { ImageAccess, VmShape } from '../../lib/runner-protocol.ts';
 import type { Accelerators } from '../accelerator/accelerators.ts';
@@ -10,6 +11,8 @@ import { largestDiskMiB, templateDiskMiB } from '../disk/disk-sizes.ts';
 import type { ImageStore } from '../image/image-store.ts';
 import type { PrepareOptions, StoredImage } from '../image/image-store.types.ts';
 import type { TemplateStore } from '../snapshot/template-store.ts';
+import { EMULATED_CPU } from '../vmm/cpu.ts';
+import type { TemplateShape } from '../vmm/qemu-arguments.ts';
 import type { TemplateBlueprint } from './vm-assembly.ts';
 import { TEMPLATE_COUNTERS } from './vm-driver.ts';
 
@@ -41,10 +44,9 @@ export class TemplatePlan {
 
   /** The lease holds the template from before it is looked for. */
   blueprintOf(image: StoredImage, wanted: VmShape, lease: CacheLease): TemplateBlueprint {
-    const { templates, accelerators } = this.#parts;
-    const { accelerator } = accelerators.current;
+    const { templates } = this.#parts;
     const { vcpus, mem_mib: memMiB, disk_mib: diskMiB } = wanted;
-    const shape = { accelerator, vcpus, memMiB, diskMiB };
+    const shape = { ...this.#processor, vcpus, memMiB, diskMiB };
     const savedDiskMiB = templateDiskMiB(diskMiB);
     const key = templates.keyOf(image, { ...shape, diskMiB: savedDiskMiB });
     lease.add(templateKey(key));
@@ -75,13 +77,18 @@ export class TemplatePlan {
     await this.#parts.templates.ensure({ image, shape: { ...shape, diskMiB: savedDiskMiB }, ...who });
   }
 
+  /** Of VMs that are made now. */
+  get #processor(): Pick<TemplateShape, 'accelerator' | 'cpu'> {
+    const { accelerator, cpus } = this.#parts.accelerators.current;
+    return { accelerator, cpu: cpus?.chosen ?? EMULATED_CPU };
+  }
+
   /** Shapes of the image that start from a template which is there. */
   listReady(image: Pick<StoredImage, 'digest' | 'preparedAt'>): ReadyShape[] {
-    const { templates, accelerators } = this.#parts;
-    const { accelerator } = accelerators.current;
-    return templates
+    const processor = this.#processor;
+    return this.#parts.templates
       .listReady(image)
-      .filter((shape) => shape.accelerator === accelerator)
+      .filter(({ accelerator, cpu }) => isDeepStrictEqual({ accelerator, cpu }, processor))
       .map(({ vcpus, memMiB, diskMiB }) => ({
         vcpus,
         mem_mib: memMiB,

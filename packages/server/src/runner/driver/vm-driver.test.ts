@@ -13,6 +13,7 @@ import type { VmEnd, VmInfo } from '../../lib/runner-protocol.ts';
 import type { GroupUsage } from '../confinement/cgroup-usage.ts';
 import { DeadlineError } from '../../lib/deadline.ts';
 import { encodeCtlFrame } from '../agent-client/ctl-port.ts';
+import type { Cpu } from '../vmm/cpu.ts';
 import { findIdentity, type ProcessIdentity } from '../vmm/host-process.ts';
 import type { VmEnding, VmHandle } from '../vmm/vmm.ts';
 import { OverlayChain } from '../disk/overlay-chain.ts';
@@ -50,6 +51,9 @@ class StandInVm implements VmHandle {
 
   usage() {
     return this.isGone ? undefined : { cpuMs: 12.4, memPeakBytes: 4096 };
+  }
+  async expandCpu(): Promise<Cpu> {
+    return {};
   }
   isPaused = false;
   async pause(): Promise<void> {

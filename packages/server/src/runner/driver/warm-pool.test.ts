@@ -125,7 +125,7 @@ test('what there was no room for is assembled when there is, without another cre
   await under.pool.close();
 });
 
-test('a failure to assemble ends the refill until a later create', async () => {
+test('a failure to assemble ends the refill until a later create, or check', async () => {
   const under = new PoolUnderTest(1);
   under.failures = 1;
   await under.create('a');

@@ -95,6 +95,8 @@ export class TemplateStore {
       machine: MACHINE_VERSION,
       image: digest,
       imagePreparedAt: preparedAt.toISOString(),
+      // Left out of the text if undefined: templates from before keep their keys.
+      cpu: shape.cpu,
       shape: [shape.accelerator, shape.vcpus, shape.memMiB, shape.diskMiB],
       mac: this.#options.network.absence === undefined ? GUEST_MAC : null,
       commandLine: kernelCommandLine(shape.accelerator),
@@ -134,6 +136,7 @@ export class TemplateStore {
 
   async #make(job: Omit<TemplateJob, 'directory'>): Promise<void> {
     const { key, image, shape, signal } = job;
+    const { cpu: _cpu, ...size } = shape;
     const { directory, onStored, log } = this.#options;
     // One that nobody waited for any more may have been finished all the same.
     if (this.catalogue.has(key)) return;
@@ -143,7 +146,7 @@ export class TemplateStore {
     undo.defer(() => {
       rmSync(building, { recursive: true, force: true });
       if (signal.aborted && !this.catalogue.has(key))
-        log.info({ template: key, shape }, 'template not made: nobody waits for it');
+        log.info({ template: key, shape: size }, 'template not made: nobody waits for it');
     });
     rmSync(building, { recursive: true, force: true });
     mkdirSync(building, { mode: 0o711 });
@@ -158,7 +161,7 @@ export class TemplateStore {
     this.catalogue.add(key);
     onStored?.();
     const elapsedMs = Math.round(performance.now() - started);
-    log.info({ template: key, image: image.reference, shape, elapsed_ms: elapsedMs }, 'template made');
+    log.info({ template: key, image: image.reference, shape: size, elapsed_ms: elapsedMs }, 'template made');
   }
 }
 

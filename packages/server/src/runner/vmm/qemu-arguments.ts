@@ -7,6 +7,7 @@
  *   share=off,readonly=on,rom=off  sandbox: RAM is a private copy-on-write view of the template's file
  */
 import type { Accelerator } from '../../lib/runner-protocol.ts';
+import type { Cpu } from './cpu.ts';
 
 /** Raise when the device model or its order changes: templates of another version are not used, captures refused. */
 export const MACHINE_VERSION = 4;
@@ -26,6 +27,8 @@ export function overheadMiB(accelerator: Accelerator): number {
 
 export interface MachineShape {
   accelerator: Accelerator;
+  /** Absent for VMs from before it was recorded. */
+  cpu?: Cpu | undefined;
   vcpus: number;
   memMiB: number;
 }
@@ -79,6 +82,15 @@ export const TAP_CHILD_FD = 3;
 export const KVM_CHILD_FD = 4;
 const KVM_FD_SET = 1;
 
+const EMULATED_WORDS = [
+  'mitigations=off',
+  'nokaslr',
+  'init_on_alloc=0',
+  'hardened_usercopy=off',
+  'randomize_kstack_offset=off',
+  'cryptomgr.notests',
+];
+
 /** `tscKhz` matters under emulation only: with KVM the guest has a clock of the host's. */
 export function kernelCommandLine(accelerator: Accelerator, tscKhz?: number): string {
   const words = [
@@ -94,19 +106,29 @@ export function kernelCommandLine(accelerator: Accelerator, tscKhz?: number): st
     'random.trust_cpu=on',
     '8250.nr_uarts=1',
   ];
-  // Under emulation there is no speculation to mitigate, and what the checks cost is paid many times over.
-  if (accelerator === 'tcg') words.push('mitigations=off', 'nokaslr');
+  // Under emulation there is no speculation to mitigate, and what the checks of a kernel that hardens or tests itself cost
+  // is paid many times over.
+  if (accelerator === 'tcg') words.push(...EMULATED_WORDS);
   if (accelerator === 'tcg' && tscKhz !== undefined) words.push(`tsc_early_khz=${tscKhz}`);
   return words.join(' ');
 }
 
-function cpuModel(accelerator: Accelerator): string {
-  // Never `host`: state saved here must load on another runner. `la57` would only add a page-table level.
-  return accelerator === 'kvm' ? 'Westmere,+x2apic' : 'max,la57=off';
+/** What all VMs had before it was recorded. */
+const UNRECORDED_CPU: Readonly<Record<Accelerator, string>> = {
+  kvm: 'Westmere,+x2apic',
+  tcg: 'max,la57=off',
+};
+
+function cpuArgument({ accelerator, cpu }: MachineShape): string {
+  if (cpu === undefined) return UNRECORDED_CPU[accelerator];
+  const properties = Object.entries(cpu).map(([name, value]) => `${name}=${value === true ? 'on' : value}`);
+  // QEMU ends rather than leave out a feature: a guest that has found it uses it.
+  const model = accelerator === 'kvm' ? ['base', 'enforce=on'] : ['max'];
+  return [...model, ...properties].join(',');
 }
 
 function accelerationArguments(shape: MachineShape): string[] {
-  const processor = ['-cpu', cpuModel(shape.accelerator), '-smp', String(shape.vcpus)];
+  const processor = ['-cpu', cpuArgument(shape), '-smp', String(shape.vcpus)];
   if (shape.accelerator === 'kvm') {
     const descriptor = ['-add-fd', `fd=${KVM_CHILD_FD},set=${KVM_FD_SET}`];
     return [...descriptor, '-accel', `kvm,device=/dev/fdset/${KVM_FD_SET}`, ...processor];

@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
+import { parseExpansion, type AskedCpu, type Cpu } from './cpu.ts';
 import { findUsage, isAlive, killAndWait, type ProcessIdentity, type ProcessUsage } from './host-process.ts';
 import {
   CONSOLE_CHARDEV,
@@ -94,6 +95,11 @@ export class QemuVm implements VmHandle {
 
   usage(): ProcessUsage | undefined {
     return findUsage(this.identity);
+  }
+
+  async expandCpu(asked: AskedCpu): Promise<Cpu> {
+    const answer = await this.#qmp.execute('query-cpu-model-expansion', { type: 'static', model: asked });
+    return parseExpansion(answer);
   }
 
   get isPaused(): boolean {

@@ -3,6 +3,7 @@
  */
 import type { Socket } from 'node:net';
 import type { Machine } from '../machine/machine-store.ts';
+import type { AskedCpu, Cpu } from './cpu.ts';
 import type { DiskFiles, MachineShape } from './qemu-arguments.ts';
 import type { ProcessIdentity, ProcessUsage } from './host-process.ts';
 
@@ -45,6 +46,8 @@ export interface VmHandle {
   /** Resolves once when the VM ends without having been asked to. */
   readonly ended: Promise<VmEnding>;
   usage(): ProcessUsage | undefined;
+  /** What the model would be on this host, under the VM's accelerator. */
+  expandCpu(asked: AskedCpu): Promise<Cpu>;
   /** Stopped by {@link pause}, or by QEMU because a disk of the host is full or fails. */
   readonly isPaused: boolean;
   pause(): Promise<void>;

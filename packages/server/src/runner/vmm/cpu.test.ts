@@ -1,0 +1,71 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { buildAskedCpu, Cpu, findMissing, parseExpansion } from './cpu.ts';
+
+const EXPANSION = {
+  model: {
+    name: 'base',
+    props: {
+      'sse4.1': true,
+      vmx: false,
+      family: 6,
+      'min-xlevel': 2_147_483_656,
+      vendor: 'GenuineIntel',
+      'model-id': 'Intel(R) Xeon(R), all of it',
+    },
+  },
+};
+
+test('a CPU is what QEMU says of it without what it lacks, in an order of its own', () => {
+  const cpu = parseExpansion(EXPANSION);
+  assert.deepEqual(Object.entries(cpu), [
+    ['family', 6],
+    ['min-xlevel', 2_147_483_656],
+    ['model-id', 'Intel(R) Xeon(R)  all of it'],
+    ['sse4.1', true],
+    ['vendor', 'GenuineIntel'],
+  ]);
+});
+
+test('an answer that is no static model is refused', () => {
+  for (const answer of [undefined, {}, { model: { ...EXPANSION.model, name: 'host' } }])
+    assert.throws(() => parseExpansion(answer));
+});
+
+test('a record cannot add properties to those of the CPU', () => {
+  for (const forged of [{ 'avx=on,host-phys-bits': true }, { vendor: 'a,migratable=off' }, { avx: false }])
+    assert.equal(Cpu.safeParse(forged).success, false, JSON.stringify(forged));
+});
+
+test('guests get no nested virtualization, fifth page-table level, counters or promised pages', () => {
+  const { name, props } = buildAskedCpu('host');
+  assert.deepEqual([name, props['migratable']], ['host', true]);
+  for (const withheld of ['vmx', 'svm', 'la57', 'pmu', 'perfctr-core', 'kvm-asyncpf-int'])
+    assert.equal(props[withheld], false, withheld);
+});
+
+test('each level has what the one below it has, and its own name for the guest', () => {
+  const levels = (['x86-64-v2', 'x86-64-v3', 'x86-64-v4'] as const).map(
+    (level) => buildAskedCpu(level).props,
+  );
+  assert.deepEqual(
+    levels.map((props) => [props['model-id'], 'avx2' in props, 'avx512f' in props]),
+    [
+      ['x86-64-v2', false, false],
+      ['x86-64-v3', true, false],
+      ['x86-64-v4', true, true],
+    ],
+  );
+  for (const [index, props] of levels.entries())
+    for (const name of Object.keys(levels[index - 1] ?? {})) assert.ok(name in props, name);
+});
+
+test('what a host lacks of a CPU is named, its vendor too; values such as the model do not matter', () => {
+  const host: Cpu = { vendor: 'AuthenticAMD', model: 1, avx: true, avx2: true };
+  assert.deepEqual(findMissing({ vendor: 'AuthenticAMD', model: 7, avx: true }, host), []);
+  assert.deepEqual(findMissing({ vendor: 'AuthenticAMD', pcid: true, avx: true, avx512f: true }, host), [
+    'avx512f',
+    'pcid',
+  ]);
+  assert.deepEqual(findMissing({ vendor: 'GenuineIntel', avx: true }, host), ['vendor GenuineIntel']);
+});
