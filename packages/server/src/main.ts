@@ -7,6 +7,7 @@ import type { Logger } from 'pino';
 import { ConfigError, loadConfig, readProcessSettings, type Config } from './config/config.ts';
 import { PathError } from './config/default-paths.mjs';
 import { ensurePrivateDirectory } from './config/private-directory.ts';
+import { stretchDeadlines } from './lib/deadline.ts';
 import { armFaults } from './lib/fault-directory.ts';
 import { createLog } from './lib/log.ts';
 import { TlsError } from './lib/tls/tls-pair.ts';
@@ -18,8 +19,8 @@ type RunRole = (config: Config, log: Logger) => Promise<void>;
 
 /** Each loads what it runs and no more: least of all the one that serves guests. */
 const ROLES: ReadonlyMap<string, () => Promise<RunRole>> = new Map([
-  ['control', async () => (await import('./roles.ts')).runControlRole],
-  ['runner', async () => (await import('./roles.ts')).runRunnerRole],
+  ['control', async () => (await import('./control-role.ts')).runControlRole],
+  ['runner', async () => (await import('./runner-role.ts')).runRunnerRole],
   ['all', async () => (await import('./supervisor.ts')).supervise],
 ]);
 
@@ -37,13 +38,15 @@ async function main(): Promise<void> {
   const uid = process.getuid?.() ?? 0;
   if (uid !== 0) ensureOwnDirectories(config, uid);
   armFaults(config.faultDir);
+  stretchDeadlines(config.deadlineFactor);
   const run = await load();
   await run(config, createLog(role, config.logLevel));
 }
 
 /** It has no directories, and what it is to do the runner tells it. */
 async function runEgress(): Promise<void> {
-  const { logLevel } = readProcessSettings();
+  const { logLevel, deadlineFactor } = readProcessSettings();
+  stretchDeadlines(deadlineFactor);
   const { runEgressRole } = await import('./egress/egress.ts');
   await runEgressRole(Number(process.argv[3]), createLog('egress', logLevel));
 }

@@ -1,7 +1,7 @@
 /** The lines that a start prints for its operator. */
 import { bootstrapFile, type Bootstrapped } from './control/auth/bootstrapped.ts';
 import { quoteArgument } from './curl-hint.ts';
-import type { RoleMessage } from './roles.ts';
+import type { RoleMessage } from './role-message.ts';
 
 type RunnerMessage = Exclude<RoleMessage, { type: 'control-ready' }>;
 

@@ -16,7 +16,7 @@ import { showFirstSandbox } from './first-sandbox.ts';
 import { shutdownRequested } from './lib/shutdown-signal.ts';
 import { buildTlsMessage, type TlsMessage } from './lib/tls/tls-handover.ts';
 import { TlsSource } from './lib/tls/tls-source.ts';
-import type { RoleMessage } from './roles.ts';
+import type { RoleMessage } from './role-message.ts';
 import { describeBootstrap, describeRunner, showKey } from './start-report.ts';
 
 const CONFIG_EXIT_CODE = 78;

@@ -1,0 +1,36 @@
+/** Control as a process: start, say ready to the supervisor, wait to be asked to stop, stop. */
+import type { Logger } from 'pino';
+import type { Config } from './config/config.ts';
+import { startControl } from './control/control.ts';
+import { preloadServer } from './control/http/preload.ts';
+import { isJournal } from './lib/journal.ts';
+import { shutdownRequested } from './lib/shutdown-signal.ts';
+import { TlsReceiver } from './lib/tls/tls-handover.ts';
+import { readTlsPair } from './lib/tls/tls-pair.ts';
+import { tellSupervisor } from './role-message.ts';
+import { becomeUnprivileged } from './service-account.ts';
+
+const STDOUT = 1;
+
+export async function runControlRole(config: Config, log: Logger): Promise<void> {
+  const asked = shutdownRequested();
+  const receiver = new TlsReceiver(process);
+  // Without a supervisor nobody hands it over, and after the next step its file is out of reach.
+  const ownPair =
+    config.tls === undefined || process.send !== undefined ? undefined : readTlsPair(config.tls);
+  if (process.getuid?.() === 0) {
+    await preloadServer(config.control.version);
+    becomeUnprivileged(config);
+  }
+  const tls = config.tls === undefined ? undefined : (ownPair ?? (await receiver.first()));
+  // Control's output is that of the supervisor, which shows key and invitation.
+  const kept = isJournal(STDOUT) ? { bootstrapDir: config.control.dataDir } : {};
+  const control = await startControl({ ...config.control, ...kept }, log, { tls });
+  receiver.follow((pair) => control.setTls(pair));
+  tellSupervisor({ type: 'control-ready', address: control.address, bootstrap: control.bootstrap });
+  const reason = await Promise.race([asked, control.lost]);
+  log.info({ reason: String(reason) }, 'control stops');
+  if (reason instanceof Error) process.exitCode = 1;
+  await control[Symbol.asyncDispose]();
+  process.disconnect?.();
+}

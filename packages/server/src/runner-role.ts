@@ -1,0 +1,39 @@
+/** The runner as a process: start, say ready to the supervisor, wait to be asked to stop, stop. */
+import { chownSync } from 'node:fs';
+import type { Logger } from 'pino';
+import type { Config } from './config/config.ts';
+import { listMissingLimits } from './lib/missing-limits.ts';
+import type { CgroupStatus } from './lib/runner-protocol.ts';
+import { shutdownRequested } from './lib/shutdown-signal.ts';
+import { tellSupervisor } from './role-message.ts';
+import { startRunner } from './runner/runner.ts';
+import { findServiceAccount, type ServiceAccount } from './service-account.ts';
+
+export async function runRunnerRole(config: Config, log: Logger): Promise<void> {
+  const asked = shutdownRequested();
+  const runner = await startRunner(config.runner, log, ({ accelerator, reason }) =>
+    tellSupervisor({ type: 'accelerator-changed', accelerator, reason }),
+  );
+  if (process.getuid?.() === 0) allowControl(config.runner.socketPath, findServiceAccount(config.user));
+  const { accelerator, reason } = runner.accelerator;
+  tellSupervisor({
+    type: 'runner-ready',
+    accelerator,
+    reason,
+    ...(runner.networkAbsence === undefined ? {} : { networkAbsence: runner.networkAbsence }),
+    ...(process.getuid?.() === 0 ? { ranges: runner.ranges } : {}),
+    ...describeMissingLimits(runner.cgroups),
+  });
+  log.info({ reason: await asked }, 'runner stops; its VMs run on');
+  await runner[Symbol.asyncDispose]();
+  process.disconnect?.();
+}
+
+function describeMissingLimits(status: CgroupStatus): { missingLimits?: string } {
+  const missing = listMissingLimits(status);
+  return missing.length === 0 ? {} : { missingLimits: `${missing.join(', ')} (${status.reason})` };
+}
+
+function allowControl(socketPath: string, account: ServiceAccount): void {
+  chownSync(socketPath, account.uid, account.gid);
+}
