@@ -145,4 +145,33 @@ describe('control groups of version 2', () => {
     assertLimited(report);
     assert.equal(report.directory, '/sys/fs/cgroup/coppice_abcd/unit');
   });
+
+  /** As systemd does before each start; fails where the group may hold no processes. */
+  const startUnit = (group: string): Promise<Report> => {
+    const all = "'+cpu +memory +pids'";
+    const top = '/sys/fs/cgroup';
+    return run(
+      `echo ${all} > ${top}/cgroup.subtree_control && mkdir -p ${top}/system.slice &&
+       echo ${all} > ${top}/system.slice/cgroup.subtree_control && mkdir -p ${top}${group} &&
+       echo $$ > ${top}${group}/cgroup.procs &&`,
+    );
+  };
+
+  it('are made beside the subgroup of a unit, which can be started again in it', async () => {
+    for (let start = 0; start < 2; start += 1) {
+      const report = await startUnit('/system.slice/coppice.service/coppice_unit');
+      assertLimited(report);
+      assert.equal(report.directory, '/sys/fs/cgroup/system.slice/coppice.service/coppice_abcd/unit');
+      assert.equal(report.own, '0::/system.slice/coppice.service/coppice_unit');
+    }
+  });
+
+  it('are made at the top for a unit without a subgroup, which can be started again in its group', async () => {
+    for (let start = 0; start < 2; start += 1) {
+      const report = await startUnit('/system.slice/old.service');
+      assertLimited(report);
+      assert.equal(report.directory, '/sys/fs/cgroup/coppice_abcd/unit');
+      assert.equal(report.own, '0::/system.slice/old.service');
+    }
+  });
 });

@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
-import { openBranches } from './cgroup-branch.ts';
+import { openBranches, UNIT_LEAF } from './cgroup-branch.ts';
 import type { Hierarchy } from './hierarchies.ts';
 
 const NAME = 'coppice_abcd';
@@ -41,6 +41,32 @@ test('a runner that was moved to the group of the service finds the tree where i
   const directory = makeTree(t, 'cpu memory pids');
   const { branches } = openBranches([v2('/elsewhere', join(directory, `${NAME}_service`))], NAME);
   assert.equal(branches[0]?.directory, join(directory, NAME));
+});
+
+test('a runner that systemd started in the subgroup of its unit makes the tree beside it, and weighs itself', (t) => {
+  const directory = makeTree(t, 'cpu memory pids');
+  const leaf = join(directory, UNIT_LEAF);
+  mkdirSync(leaf);
+  writeFileSync(join(leaf, 'cpu.weight'), '100');
+  const { branches } = openBranches([v2('/elsewhere', leaf)], NAME);
+  assert.equal(branches[0]?.directory, join(directory, NAME));
+  assert.equal(readFileSync(join(leaf, 'cpu.weight'), 'utf8'), '400');
+});
+
+test('a unit that an older systemd started in its own group stays undivided, so that it can be started again', (t) => {
+  const top = makeTree(t, 'cpu memory pids');
+  const unit = join(top, 'system.slice', 'coppice.service');
+  mkdirSync(unit, { recursive: true });
+  writeFileSync(join(unit, 'cgroup.controllers'), 'cpu memory pids\n');
+  writeFileSync(join(unit, 'cgroup.subtree_control'), '');
+  const { branches } = openBranches([v2(top, unit)], NAME);
+  assert.equal(branches[0]?.directory, join(top, NAME));
+  assert.equal(readFileSync(join(unit, 'cgroup.subtree_control'), 'utf8'), '');
+});
+
+test('the unit of systemd has its processes in that subgroup', () => {
+  const unit = new URL('../../../../../deploy/coppice.service', import.meta.url);
+  assert.match(readFileSync(unit, 'utf8'), new RegExp(`^DelegateSubgroup=${UNIT_LEAF}$`, 'mu'));
 });
 
 /** As systemd has it on stock Debian 13: a login session gets fewer controllers than there are at the top. */

@@ -19,6 +19,12 @@ export interface OpenedBranches {
 
 /** Controllers of version 2 that are of use; CPU time is counted there without one. */
 const V2_CONTROLLERS: readonly Controller[] = ['cpu', 'memory', 'pids'];
+/**
+ * Where the unit of systemd has its processes (`DelegateSubgroup=`), beside the VMs' groups: while VMs run, their parent may
+ * hold no process, and systemd could not start the service again in it.
+ */
+export const UNIT_LEAF = 'coppice_unit';
+const UNIT_SUFFIX = '.service';
 /** All VMs together weigh as much as one process of the service, and in version 2 a fourth of all of it. */
 const SERVICE_WEIGHT = 400;
 
@@ -54,11 +60,15 @@ export interface Home {
 
 /**
  * The service's own group first. A login session's holds processes of others and cannot be divided; the top of the
- * tree may hold groups and processes.
+ * tree may hold groups and processes. So it comes first where a systemd before 254 has started the service in the group of
+ * the unit itself: divided, that group would take no process when systemd starts the service again.
  */
 export function listHomes({ ownDirectory, mountPoint }: Hierarchy, leaf?: string): Home[] {
-  const own = basename(ownDirectory) === leaf ? dirname(ownDirectory) : resolve(ownDirectory);
-  return [...new Set([own, resolve(mountPoint)])].flatMap((directory) => {
+  const isInLeaf = [leaf, UNIT_LEAF].includes(basename(ownDirectory));
+  const own = isInLeaf ? dirname(ownDirectory) : resolve(ownDirectory);
+  const homes = [own, resolve(mountPoint)];
+  if (!isInLeaf && own.endsWith(UNIT_SUFFIX)) homes.reverse();
+  return [...new Set(homes)].flatMap((directory) => {
     const controllers = readOffered(directory);
     return controllers.length === 0 ? [] : [{ directory, controllers }];
   });
@@ -93,6 +103,7 @@ function branchOf(home: Home, { name, leaf }: { name: string; leaf: string }): B
   try {
     giveControllers(home.directory, controllers, leaf);
     giveControllers(directory, controllers, undefined);
+    for (const each of [leaf, UNIT_LEAF]) weighService(join(home.directory, each));
   } catch (error) {
     // One that was there holds the groups of VMs that run.
     if (isNew) rmdirSync(directory);
@@ -146,12 +157,12 @@ function moveService(home: string, leaf: string): void {
   const directory = join(home, leaf);
   mkdirSync(directory, { recursive: true, mode: 0o755 });
   for (const pid of pids) enter(directory, pid);
-  const weightPath = join(directory, 'cpu.weight');
-  try {
-    writeFileSync(weightPath, String(SERVICE_WEIGHT), { flag: 'r+' });
-  } catch {
-    // The controller is given to the group only after the move; at the next start the file is there.
-  }
+}
+
+/** Once its parent gives it the controller. */
+function weighService(directory: string): void {
+  const path = join(directory, 'cpu.weight');
+  if (existsSync(path)) writeFileSync(path, String(SERVICE_WEIGHT), { flag: 'r+' });
 }
 
 function enter(directory: string, pid: number): void {
