@@ -72,7 +72,11 @@ function findLivedMs(row: SandboxRow, { reason, end, now }: Ending): number {
   const ageMs = findAgeMs(row, now);
   if (end === undefined) return reason === 'vm_lost' ? findAgeWhenSeenMs(row) : ageMs;
   const { ended_on_boot: onBoot } = end;
-  const createdBootMs = row.boot_id === onBoot?.boot_id ? row.created_boot_ms : null;
+  const isOfThatBoot = row.boot_id === onBoot?.boot_id;
+  // The host has booted since: the VM was gone long before the runner could say so.
+  if (reason === 'vm_lost' && row.boot_id !== null && onBoot !== undefined && !isOfThatBoot)
+    return findAgeWhenSeenMs(row);
+  const createdBootMs = isOfThatBoot ? row.created_boot_ms : null;
   const livedMs =
     onBoot === undefined || createdBootMs === null
       ? Date.parse(end.ended_at) - row.created_at

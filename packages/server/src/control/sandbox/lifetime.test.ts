@@ -58,6 +58,20 @@ test('after a boot of the host only the wall clock is left, and nothing is negat
   assert.equal(findAgeWhenSeenMs(row), 60_000);
 });
 
+test('what a boot of the host ended is billed until it was seen last, however late that is told', () => {
+  const now = { bootId: 'next', bootMs: 20_000, wallMs: CREATED_AT + 5 * HOUR_MS };
+  const end = {
+    id: row.id,
+    reason: 'vmm_lost' as const,
+    cpu_ms: 1,
+    mem_peak_bytes: 1,
+    ended_at: new Date(now.wallMs).toISOString(),
+    ended_on_boot: { boot_id: 'next', ms: now.bootMs },
+  };
+  const ending = buildEnding(row, { status: 'failed', reason: 'vm_lost', end, now });
+  assert.deepEqual([ending.billed_ms, ending.ended_at], [60_000, CREATED_AT + 60_000]);
+});
+
 test('a record of a version that did not measure is judged by the wall clock', () => {
   const old = { ...row, boot_id: null, created_boot_ms: null, last_seen_boot_ms: null };
   assert.equal(findAgeMs(old, later(0)), 100_000);

@@ -58,6 +58,7 @@ export class LiveSandbox {
   readonly #commits = new SerialQueue();
   readonly operations = new OperationTurns();
   #timer: IdleTimer | undefined;
+  #removal: StatusReason | undefined;
   readonly #begun = Promise.withResolvers<void>();
   /** The state that the timer is for. */
   #timedState: SandboxState | undefined;
@@ -128,7 +129,16 @@ export class LiveSandbox {
     const transition = findTransition(this.row.status, event);
     if (transition.outcome !== 'accept') return;
     if (transition.to === 'destroyed' || transition.to === 'failed')
-      await this.end({ status: transition.to, reason, end });
+      await this.end({ status: transition.to, reason: this.#whyEnded(reason), end });
+  }
+
+  /** Its VM is about to be removed: should its end not be written down then, it is told later without a reason. */
+  noteRemoval(reason: StatusReason): void {
+    this.#removal = reason;
+  }
+
+  #whyEnded(told: StatusReason): StatusReason {
+    return told === 'requested' ? (this.#removal ?? told) : told;
   }
 
   /** Only in a turn. */

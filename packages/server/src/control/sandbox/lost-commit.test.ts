@@ -29,6 +29,17 @@ test('an end that was committed unheard is taken for what it is, and events go o
   assert.equal((await harness.call('DELETE', `/v1/runs/${ended.id}`)).status, 409);
 });
 
+test('a sandbox whose time is over says so, although nobody heard that its VM was removed', async () => {
+  await using harness = await startHarness();
+  harness.runner.onDelete = (id) => {
+    harness.runner.endVm(id, 'destroyed');
+    throw new Error('the answer is lost');
+  };
+  const { id } = await harness.create({ timeout: 1 });
+  const { status_reason } = await harness.waitForRecord(id, (record) => record.status === 'destroyed');
+  assert.equal(status_reason, 'idle_timeout');
+});
+
 test('a start that was committed unheard is taken back: its caller was told that it failed', async () => {
   await using harness = await startHarness();
   harness.runner.onCreate = (id) => commitUnheard(harness, id, 'running');

@@ -268,6 +268,7 @@ export class SandboxDriver {
     const captureId = await this.#live.inTurn(async () => {
       this.#live.require('destroy');
       await enterRecordStep('record.remove');
+      this.#live.noteRemoval(reason);
       const end = await this.#vm.remove();
       // What a hibernation that nobody saw done has used counts, too.
       if (end === undefined) await resolveHibernated(this.#live, this.#vm);
