@@ -126,11 +126,28 @@ func (s *session) execute(command string) bool {
 	if _, err := io.WriteString(s.script, script); err != nil {
 		slog.Debug("shell takes no script", "error", err)
 	}
-	select {
-	case found, ok := <-s.reports:
-		return s.take(found, ok)
-	case <-s.child.Ended():
+	watch := time.NewTicker(stallInterval)
+	defer watch.Stop()
+	for stalls := 0; stalls < stallLimit; {
+		select {
+		case found, ok := <-s.reports:
+			return s.take(found, ok)
+		case <-s.child.Ended():
+			return s.takeLast()
+		case <-watch.C:
+			if stalls++; !s.isStalled() {
+				stalls = 0
+			}
+		}
 	}
+	slog.Warn("shell ended: it waits for more of a script that is whole")
+	s.depart()
+	<-s.child.Ended()
+	return false
+}
+
+// takeLast is for a shell that has ended: its report may be in the pipe still.
+func (s *session) takeLast() bool {
 	select {
 	case found, ok := <-s.reports:
 		return s.take(found, ok)
