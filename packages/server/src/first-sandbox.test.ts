@@ -21,7 +21,7 @@ test('the first sandbox is shown over plain HTTP and over TLS, with a command th
   for (const [tls, curl] of curls) {
     await using harness = await prepareHarness();
     await harness.runner.start();
-    harness.control = await startControl(harness.config, harness.log, tls?.pair);
+    harness.control = await startControl(harness.config, harness.log, { tls: tls?.pair });
     const lines: string[] = [];
     const { address } = harness.control;
     await showFirstSandbox({

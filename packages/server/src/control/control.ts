@@ -32,6 +32,7 @@ import { PreviewStore } from './ports/preview-store.ts';
 import { Previews } from './ports/previews.ts';
 import { RunnerClient } from './placement/runner-client.ts';
 import { RunnerConnection } from './placement/runner-connection.ts';
+import { SYSTEM_CLOCK, type Clock } from './sandbox/clock.ts';
 import { Idempotency } from './sandbox/idempotency.ts';
 import { OutputBudget } from './sandbox/output-budget.ts';
 import type { RunnerLink } from './sandbox/runner-link.ts';
@@ -61,11 +62,22 @@ export interface Control extends AsyncDisposable {
   lost: Promise<Error>;
 }
 
+/** What configuration cannot hold. */
+export interface ControlMeans {
+  tls?: TlsPair | undefined;
+  /** By which sandboxes live, are billed and end; a simulation brings its own. */
+  clock?: Clock;
+}
+
 /**
  * Starts the control role; it serves when this resolves. Disposing it shuts down: new requests get 503, open ones may
  * end until the deadline, sandboxes live on, the database goes last.
  */
-export async function startControl(config: ControlConfig, log: Logger, tls?: TlsPair): Promise<Control> {
+export async function startControl(
+  config: ControlConfig,
+  log: Logger,
+  { tls, clock = SYSTEM_CLOCK }: ControlMeans = {},
+): Promise<Control> {
   const limits: ControlLimits = { ...DEFAULT_CONTROL_LIMITS, ...config.limits };
   await using stack = new AsyncDisposableStack();
   const lock = stack.use(await lockDirectories('control', config));
@@ -85,7 +97,7 @@ export async function startControl(config: ControlConfig, log: Logger, tls?: Tls
   const runner = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
   const objects = await DirectoryObjects.open(join(config.dataDir, OBJECTS_DIRECTORY));
   const { region, creditCents } = config;
-  const base = { db, runner, secrets, objects, region, limits, creditCents, rules, log };
+  const base = { db, runner, secrets, objects, region, limits, creditCents, rules, clock, log };
   const live = await startSandboxes(base, stack);
   const { link, limitsOf } = live;
   await link.start();

@@ -20,7 +20,7 @@ import { OrganizationLimits } from './limits/organization-limits.ts';
 import type { RunnerClient } from './placement/runner-client.ts';
 import { Registries } from './registries/registries.ts';
 import { RegistryStore } from './registries/registry-store.ts';
-import { SYSTEM_CLOCK } from './sandbox/clock.ts';
+import type { Clock } from './sandbox/clock.ts';
 import { FamilyStore } from './sandbox/family-store.ts';
 import { LiveDrivers } from './sandbox/live-drivers.ts';
 import { RunnerLink } from './sandbox/runner-link.ts';
@@ -40,13 +40,13 @@ export interface SandboxesBase {
   limits: ControlLimits;
   creditCents: number | undefined;
   rules: EgressRules;
+  clock: Clock;
   log: Logger;
 }
 
 /** Takes up the sandboxes that are alive, and what keeps them true to what runs; that is not started yet. */
 export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposableStack) {
-  const { db, runner, secrets, objects, region, limits, creditCents, rules, log } = base;
-  const clock = SYSTEM_CLOCK;
+  const { db, runner, secrets, objects, region, limits, creditCents, rules, clock, log } = base;
   const ownLimits = stack.use(new OrganizationLimits({ db, defaults: limits, log }));
   await ownLimits.start();
   const limitsOf = ownLimits.of;

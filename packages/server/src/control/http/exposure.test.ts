@@ -30,7 +30,7 @@ before(async () => {
   harness = await prepareHarness();
   await harness.runner.start();
   const config = { ...harness.config, hstsSeconds: 3600, trustedProxies: ['127.0.0.0/8'] };
-  harness.control = await startControl(config, harness.log, first);
+  harness.control = await startControl(config, harness.log, { tls: first });
 });
 after(async () => {
   await harness[Symbol.asyncDispose]();

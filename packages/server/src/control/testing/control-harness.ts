@@ -13,7 +13,7 @@ import { ensureApiKey } from '../auth/api-key-store.ts';
 import { openDatabase, type Database } from '../db/database.ts';
 import { FakeRunner } from './fake-runner.ts';
 import { spawnControl, type SpawnedControl } from './spawn-control.ts';
-import { findPostgresBin, makeDatabase, makeSharedDatabase } from './test-postgres.ts';
+import { findPostgresBin, makeMigratedDatabase } from './test-postgres.ts';
 
 export { findPostgresBin } from './test-postgres.ts';
 
@@ -37,8 +37,8 @@ export interface CallOptions {
   signal?: AbortSignal;
 }
 
-/** `own`: a child of control, whatever the rest of the tests use. */
-export type PostgresChoice = 'own' | 'any';
+/** `own`: a child of control. */
+export type PostgresChoice = 'own' | 'shared';
 
 type HarnessPostgres = Pick<ControlConfig, 'postgresBin' | 'databaseUrl'>;
 
@@ -179,7 +179,7 @@ export class ControlHarness implements AsyncDisposable {
 /** A control that serves, with its runner connected. */
 export async function startHarness(
   limits: Partial<ControlLimits> = {},
-  postgres: PostgresChoice = 'any',
+  postgres: PostgresChoice = 'shared',
 ): Promise<ControlHarness> {
   const harness = await prepareHarness(limits, postgres);
   await harness.runner.start();
@@ -202,9 +202,9 @@ export async function startSpawnedHarness(
   limits: Partial<ControlLimits> = {},
 ): Promise<ControlHarness & { spawned: SpawnedControl }> {
   // Not a PostgreSQL of its own, which a control that is killed leaves behind.
-  const harness = await prepareOn(await makeDatabase(), limits);
+  const harness = await prepareOn(await makeMigratedDatabase(), limits);
   await harness.runner.start();
-  const spawned = await spawnControl(harness.config, (line) => harness.logLines.push(line));
+  const spawned = await spawnControl(harness.config, { onLog: (line) => harness.logLines.push(line) });
   harness.spawned = spawned;
   await waitFor('healthz', async () => (await harness.call('GET', '/healthz')).status === 200);
   return Object.assign(harness, { spawned });
@@ -213,9 +213,9 @@ export async function startSpawnedHarness(
 /** The same, with nothing started. */
 export async function prepareHarness(
   limits: Partial<ControlLimits> = {},
-  postgres: PostgresChoice = 'any',
+  postgres: PostgresChoice = 'shared',
 ): Promise<ControlHarness> {
-  return prepareOn(postgres === 'own' ? undefined : await makeSharedDatabase(), limits);
+  return prepareOn(postgres === 'own' ? undefined : await makeMigratedDatabase(), limits);
 }
 
 /** The same on a certain database; without one, on a PostgreSQL of its own. */

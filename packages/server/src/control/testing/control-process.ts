@@ -1,16 +1,43 @@
 /**
- * A control that can be killed: a process of its own, with its configuration as JSON in its first argument and the level of
- * its log in the second. It writes its address in a line once it serves, and then its log.
+ * A control that can be killed: a process of its own. It loads all modules, which is most of a start, and then waits for its
+ * parent to say how to serve: see {@link ServeRequest}. It writes its address in a line once it serves, and then its log.
+ * With a moment of a host its time stands still but for what its parent tells it: see {@link ClockRequest}.
  */
 import pino from 'pino';
+import { armFaults } from '../../lib/fault-directory.ts';
+import type { HostMoment } from '../../lib/host-clock.ts';
 import type { ControlConfig } from '../control-config.ts';
 import { startControl } from '../control.ts';
+import { ManualClock } from './manual-clock.ts';
 
-const config = JSON.parse(process.argv[2] ?? '') as ControlConfig;
+/** The first message. */
+export interface ServeRequest {
+  config: ControlConfig;
+  /** Of its log. */
+  level: string;
+  moment?: HostMoment;
+}
+
+/** Each is answered by `nextInMs` of the clock afterwards, null for never. */
+export type ClockRequest = { advanceMs: number } | { wallMs: number };
+
 const lines: string[] = [];
 let write = (line: string): void => void lines.push(line);
-const log = pino({ level: process.argv[3] ?? 'silent' }, { write: (line) => write(line) });
-const control = await startControl(config, log);
-write = (line) => void process.stdout.write(line);
-write(`${control.address}\n`);
-for (const line of lines) write(line);
+armFaults(process.env['COPPICE_FAULT_DIR']);
+process.once('message', (request: ServeRequest) => void serve(request));
+
+async function serve({ config, level, moment }: ServeRequest): Promise<void> {
+  const log = pino({ level }, { write: (line) => write(line) });
+  const clock = moment === undefined ? undefined : new ManualClock(moment);
+  const { address } = await startControl(config, log, clock === undefined ? {} : { clock });
+  if (clock !== undefined) process.on('message', (request: ClockRequest) => tell(clock, request));
+  write = (line) => void process.stdout.write(line);
+  write(`${address}\n`);
+  for (const line of lines) write(line);
+}
+
+function tell(clock: ManualClock, request: ClockRequest): void {
+  if ('wallMs' in request) clock.setWall(request.wallMs);
+  else clock.advance(request.advanceMs);
+  process.send?.(clock.nextInMs);
+}

@@ -24,6 +24,12 @@ export type CaptureHook = (id: string, captureId: string) => Promise<void> | voi
 /** Gives a VM its way out: one that was told, or that of another VM. */
 type Inherit = (id: string, from: VmEgress | string | undefined) => void;
 
+export interface FakeCapturesParts {
+  vms: Map<string, VmInfo>;
+  inherit: Inherit;
+  now: () => Date;
+}
+
 export class FakeCaptures {
   readonly saved = new Map<string, CaptureInfo>();
   /** Those that were done, of each sandbox in their order. */
@@ -43,11 +49,13 @@ export class FakeCaptures {
   beforeAnswer: (what: string) => Promise<void> | void = NOTHING;
   readonly #vms: Map<string, VmInfo>;
   readonly #inherit: Inherit;
+  readonly #now: () => Date;
   readonly #rolling = new Map<string, Promise<VmRollback>>();
 
-  constructor(vms: Map<string, VmInfo>, inherit: Inherit) {
+  constructor({ vms, inherit, now }: FakeCapturesParts) {
     this.#vms = vms;
     this.#inherit = inherit;
+    this.#now = now;
   }
 
   /** Nothing goes wrong from now on. */
@@ -191,7 +199,7 @@ export class FakeCaptures {
       mem_mib,
       disk_mib,
       size_bytes: this.sizeBytes,
-      created_at: new Date().toISOString(),
+      created_at: this.#now().toISOString(),
       pause_ms: 20,
       bound_to: { qemu: '10.0.2', kernel: '6.12' },
       usage: STRETCH_USAGE,

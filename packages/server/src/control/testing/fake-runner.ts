@@ -17,6 +17,7 @@ import {
   type EgressCounters,
   type EgressNote,
 } from '../../lib/egress-protocol.ts';
+import type { HostMoment } from '../../lib/host-clock.ts';
 import { TRUSTED_PEER } from '../../lib/trusted-peer.ts';
 import {
   CreateVm,
@@ -61,13 +62,19 @@ export interface FakeProcess {
 export class FakeRunner implements AsyncDisposable {
   readonly socketPath: string;
   readonly vms = new Map<string, VmInfo>();
-  readonly captures: FakeCaptures = new FakeCaptures(this.vms, (id, from) => this.#inherit(id, from));
+  readonly captures: FakeCaptures = new FakeCaptures({
+    vms: this.vms,
+    inherit: (id, from) => this.#inherit(id, from),
+    now: () => this.#now(),
+  });
   readonly files = new FakeFiles();
   readonly requests: string[] = [];
   readonly ends = new Map<string, EndEvent>();
   /** Notes that were not acknowledged. */
   readonly notes = new Map<number, RunnerEvent>();
   readonly acknowledged: EventPlace[] = [];
+  /** The host that it runs on, where that is simulated: its ends and captures are of that time. */
+  host: (() => HostMoment) | undefined;
   /** What each VM was told of its way out last; nothing for the default. */
   readonly egress = new Map<string, VmEgress>();
   counters: EgressCounters = { ...NO_JUDGED_COUNTERS, bytes_sent: 0, bytes_received: 0 };
@@ -156,7 +163,8 @@ export class FakeRunner implements AsyncDisposable {
   }
 
   /** Ends a VM as the runner would: kept until acknowledged, and told to whoever listens. */
-  endVm(id: string, reason: VmEnd['reason'], endedAt: Date = new Date()): VmEnd {
+  endVm(id: string, reason: VmEnd['reason'], endedAt: Date = this.#now()): VmEnd {
+    const moment = this.host?.();
     const rollback = this.captures.rollbacks.get(id)?.at(-1);
     const end: VmEnd = {
       id,
@@ -164,6 +172,7 @@ export class FakeRunner implements AsyncDisposable {
       cpu_ms: 1234,
       mem_peak_bytes: 56_000_000,
       ended_at: endedAt.toISOString(),
+      ...(moment === undefined ? {} : { ended_on_boot: { boot_id: moment.bootId, ms: moment.bootMs } }),
       ...(rollback === undefined ? {} : { rollback }),
     };
     const event: EndEvent = { ...this.#nextPlace(), type: 'vm_ended', end };
@@ -188,6 +197,10 @@ export class FakeRunner implements AsyncDisposable {
     this.notes.clear();
     this.#generation = `fake-${Number(this.#generation.slice('fake-'.length)) + 1}`;
     this.#seq = 0;
+  }
+
+  #now(): Date {
+    return this.host === undefined ? new Date() : new Date(this.host().wallMs);
   }
 
   #nextPlace(): EventPlace {

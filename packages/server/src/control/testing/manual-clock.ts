@@ -1,23 +1,44 @@
+import type { HostMoment } from '../../lib/host-clock.ts';
 import type { Clock } from '../sandbox/clock.ts';
+
+const START: HostMoment = { bootId: 'manual', bootMs: 0, wallMs: 1_700_000_000_000 };
 
 /** A clock that stands still until it is told to go on. */
 export class ManualClock implements Clock {
-  readonly bootId = 'manual';
-  #nowMs = 0;
+  readonly bootId: string;
+  #nowMs: number;
+  /** Unix milliseconds at the boot, by a clock that may be set. */
+  #bootWallMs: number;
   readonly #timers = new Set<{ at: number; action: () => void }>();
+
+  constructor({ bootId, bootMs, wallMs }: HostMoment = START) {
+    this.bootId = bootId;
+    this.#nowMs = bootMs;
+    this.#bootWallMs = wallMs - bootMs;
+  }
 
   monotonicMs(): number {
     return this.#nowMs;
   }
 
   wallMs(): number {
-    return 1_700_000_000_000 + this.#nowMs;
+    return this.#bootWallMs + this.#nowMs;
+  }
+
+  /** As an administrator does it; no interval becomes longer or shorter. */
+  setWall(wallMs: number): void {
+    this.#bootWallMs = wallMs - this.#nowMs;
   }
 
   schedule(delayMs: number, action: () => void): () => void {
     const timer = { at: this.#nowMs + delayMs, action };
     this.#timers.add(timer);
     return () => this.#timers.delete(timer);
+  }
+
+  /** In how many milliseconds something falls due; Infinity when nothing is scheduled. */
+  get nextInMs(): number {
+    return Math.max(0, Math.min(...[...this.#timers].map(({ at }) => at)) - this.#nowMs);
   }
 
   /** Goes on by `ms`, calling what falls due in its order. */

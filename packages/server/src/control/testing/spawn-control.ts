@@ -1,8 +1,10 @@
-import { spawn } from 'node:child_process';
+import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import type { HostMoment } from '../../lib/host-clock.ts';
 import type { ControlConfig } from '../control-config.ts';
+import type { ClockRequest, ServeRequest } from './control-process.ts';
 
 const PROGRAM = fileURLToPath(new URL('control-process.ts', import.meta.url));
 
@@ -13,40 +15,87 @@ export interface SpawnedControl extends AsyncDisposable {
   assertRunning: () => void;
   /** As a crash does it: at once, with nothing written. Resolves when it is gone. */
   kill: () => Promise<void>;
+  /** Of one with a clock of its own: goes on by so much, or is set. Resolves with when something falls due next. */
+  tellClock: (request: ClockRequest) => Promise<number>;
 }
 
-/** A control in a process of its own, once it serves. `onLog` is told each line of its log. */
+export interface SpawnOptions {
+  /** Told each line of its log. */
+  onLog?: (line: string) => void;
+  /** Where its clock stands, which then goes only as it is told. */
+  moment?: HostMoment;
+  /** See lib/fault-directory.ts. */
+  faultDirectory?: string;
+}
+
+/** A process that has loaded what a control needs. */
+export interface StandbyControl extends AsyncDisposable {
+  /** Once it serves. */
+  serve: (config: ControlConfig, options?: Omit<SpawnOptions, 'faultDirectory'>) => Promise<SpawnedControl>;
+}
+
+/** A control in a process of its own, once it serves. */
 export async function spawnControl(
   config: ControlConfig,
-  onLog?: (line: string) => void,
+  { faultDirectory, ...options }: SpawnOptions = {},
 ): Promise<SpawnedControl> {
-  const child = spawn(
-    process.execPath,
-    [PROGRAM, JSON.stringify(config), onLog === undefined ? 'silent' : 'info'],
-    {
-      stdio: ['ignore', 'pipe', 'inherit'],
-    },
-  );
+  return prepareControl(faultDirectory).serve(config, options);
+}
+
+export function prepareControl(faultDirectory?: string): StandbyControl {
+  const child = spawn(process.execPath, [PROGRAM], {
+    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+    env: { ...process.env, ...(faultDirectory === undefined ? {} : { COPPICE_FAULT_DIR: faultDirectory }) },
+  });
   const exited = once(child, 'exit');
+  const kill = async (): Promise<void> => {
+    child.kill('SIGKILL');
+    await exited;
+  };
+  const spawned = { child, exited, kill };
+  return { serve: (config, options = {}) => serve(spawned, config, options), [Symbol.asyncDispose]: kill };
+}
+
+interface Spawned {
+  child: ChildProcess;
+  exited: Promise<unknown>;
+  kill: () => Promise<void>;
+}
+
+async function serve(
+  { child, exited, kill }: Spawned,
+  config: ControlConfig,
+  { onLog, moment }: SpawnOptions,
+): Promise<SpawnedControl> {
   const assertRunning = (): void => {
     const { exitCode, signalCode, pid = 0 } = child;
     if (exitCode !== null || signalCode !== null)
       throw new Error(`control, pid ${pid}, ended: exit code ${exitCode}, signal ${signalCode}`);
     process.kill(pid, 0);
   };
-  const kill = async (): Promise<void> => {
-    child.kill('SIGKILL');
-    await exited;
+  const tellClock = async (request: ClockRequest): Promise<number> => {
+    const answered = once(child, 'message');
+    child.send(request);
+    const [nextInMs] = (await Promise.race([
+      answered,
+      exited.then(() => Promise.reject(new Error('the control ended'))),
+    ])) as [number | null];
+    return nextInMs ?? Infinity;
   };
   const served = Promise.withResolvers<string>();
   let onLine = (first: string): void => {
     onLine = onLog ?? ((): void => undefined);
     served.resolve(first);
   };
-  createInterface({ input: child.stdout }).on('line', (line) => onLine(line));
+  const { stdout } = child;
+  if (stdout === null) throw new Error('a control without an output');
+  createInterface({ input: stdout }).on('line', (line) => onLine(line));
+  const level = onLog === undefined ? 'silent' : 'info';
+  const request: ServeRequest = { config, level, ...(moment === undefined ? {} : { moment }) };
+  child.send(request);
   const address = await Promise.race([
     served.promise,
     exited.then(() => Promise.reject(new Error('the control ended before it served'))),
   ]);
-  return { address, pid: child.pid ?? 0, assertRunning, kill, [Symbol.asyncDispose]: kill };
+  return { address, pid: child.pid ?? 0, assertRunning, kill, tellClock, [Symbol.asyncDispose]: kill };
 }

@@ -1,20 +1,26 @@
 /**
- * Which PostgreSQL the tests use. `npm test` runs those that lean on it twice:
- *
- *     nothing set                       the newest that is installed, as control's own child, one for each control
- *     COPPICE_TEST_POSTGRES_BIN=<dir>   these programs
- *     COPPICE_TEST_DATABASE=shared      one for a test file, a database in it for each control, by DATABASE_URL
+ * Which PostgreSQL the tests use: one for each test file, with a database in it for each control, by DATABASE_URL. It is
+ * the newest that is installed; `npm test` runs what leans on it twice, the second time with the programs in
+ * COPPICE_TEST_POSTGRES_BIN.
  */
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { chmod, mkdtemp, readdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import pg from 'pg';
 import { pino } from 'pino';
-import { startPostgresChild } from '../db/postgres-child.ts';
+import { migrateDatabase } from '../db/migrate.ts';
+import { startPostgresChild, type PostgresChildOptions } from '../db/postgres-child.ts';
 import { findPostmaster } from '../db/postmaster.ts';
+import { makeOncePerRun } from './once-per-run.ts';
 
+const run = promisify(execFile);
 const INSTALLED_DIRS = '/usr/lib/postgresql';
+/** A database with the schema of this version. */
+const MIGRATED = 'migrated';
+const COPY_TIMEOUT_MS = 60_000;
 const log = pino({ level: 'silent' });
 
 /** The programs that tests run. */
@@ -33,21 +39,40 @@ export async function findInstalledPostgres(): Promise<string> {
   return join(INSTALLED_DIRS, String(majors[0]), 'bin');
 }
 
-/** An empty database in the PostgreSQL that the controls of this file share; undefined where each has its own. */
-export async function makeSharedDatabase(): Promise<string | undefined> {
-  return process.env['COPPICE_TEST_DATABASE'] === 'shared' ? makeDatabase() : undefined;
-}
-
 /** An empty database in a PostgreSQL that is no control's, and ends with this process. */
 export async function makeDatabase(): Promise<string> {
+  return (await createDatabase('template1')).url;
+}
+
+/** The same, with the schema of this version: a copy, as its migrations take far longer. */
+export async function makeMigratedDatabase(): Promise<string> {
+  const { url } = await createDatabase(MIGRATED);
+  // No two installations are one.
+  await runQuery({ connectionString: url }, 'UPDATE installation SET id = gen_random_uuid()');
+  return url;
+}
+
+async function createDatabase(template: string): Promise<{ name: string; url: string }> {
   server ??= startServer();
   const { connection } = await server;
   const name = `test_${(databases += 1)}`;
-  const client = new pg.Client({ ...connection, database: 'postgres' });
+  await createFrom(template, name, connection);
+  return { name, url: describeUrl(connection, name) };
+}
+
+async function createFrom(template: string, name: string, connection: pg.PoolConfig): Promise<void> {
+  await runQuery({ ...connection, database: 'postgres' }, `CREATE DATABASE ${name} TEMPLATE ${template}`);
+}
+
+function describeUrl({ user, host }: pg.PoolConfig, name: string): string {
+  return `postgresql://${user}@/${name}?host=${host}`;
+}
+
+async function runQuery(connection: pg.ClientConfig, text: string): Promise<void> {
+  const client = new pg.Client(connection);
   await client.connect();
-  await client.query(`CREATE DATABASE ${name}`);
+  await client.query(text);
   await client.end();
-  return `postgresql://${connection.user}@/${name}?host=${connection.host}`;
 }
 
 let server: Promise<{ connection: pg.PoolConfig }> | undefined;
@@ -57,8 +82,13 @@ async function startServer(): Promise<{ connection: pg.PoolConfig }> {
   const directory = await mkdtemp(join(tmpdir(), 'cop-shared-'));
   await chmod(directory, 0o755);
   const dataDir = join(directory, 'data');
-  const postgresBin = await findPostgresBin();
-  const child = await startPostgresChild({ postgresBin, dataDir, runDir: join(directory, 'run'), log });
+  const options = { postgresBin: await findPostgresBin(), dataDir, runDir: join(directory, 'run'), log };
+  const prepared = await makeOncePerRun(nameData(options.postgresBin), (path) =>
+    prepareData({ ...options, dataDir: path }),
+  );
+  if (prepared !== undefined) await run('cp', ['--archive', prepared, dataDir], { timeout: COPY_TIMEOUT_MS });
+  const child = await startPostgresChild(options);
+  if (prepared === undefined) await makeMigrated(child.connection);
   const pid = await findPostmaster(join(dataDir, 'postgres'));
   // An exit waits for nothing: the directory is removed behind it, once PostgreSQL has let go.
   process.once('exit', () => {
@@ -66,4 +96,20 @@ async function startServer(): Promise<{ connection: pg.PoolConfig }> {
     spawn('sh', ['-c', script, 'sh', String(pid), directory], { detached: true, stdio: 'ignore' });
   });
   return child;
+}
+
+/** Other programs make other data. */
+function nameData(postgresBin: string): string {
+  return `postgres-${createHash('sha256').update(postgresBin).digest('hex').slice(0, 8)}`;
+}
+
+/** initdb and the migrations take longer than most tests. */
+async function prepareData(options: PostgresChildOptions): Promise<void> {
+  await using child = await startPostgresChild(options);
+  await makeMigrated(child.connection);
+}
+
+async function makeMigrated(connection: pg.PoolConfig): Promise<void> {
+  await createFrom('template1', MIGRATED, connection);
+  await migrateDatabase({ connectionString: describeUrl(connection, MIGRATED) }, log);
 }

@@ -9,6 +9,15 @@ import { openMasterKeys } from '../secrets/master-key.ts';
 import { SecretBox } from '../secrets/secret-box.ts';
 import type { ControlHarness } from './control-harness.ts';
 
+export interface ReadLog {
+  /** As the service answers it. */
+  text: string;
+  head: AuditHead;
+  /** Of the team. */
+  secret: string;
+  sandboxId: string;
+}
+
 /** Returns how many entries it has. `dataDir` is that of the control that serves. */
 export async function verifyLog(
   harness: ControlHarness,
@@ -19,12 +28,25 @@ export async function verifyLog(
   const head = (await harness.call('GET', `${path}/audit?head=true`)).body as AuditHead;
   const text = await (await harness.fetch('GET', `${path}/audit`)).text();
   const { audit_key_id } = (await harness.call('GET', path)).body as { audit_key_id: string };
+  const secret = await readAuditSecret(harness, audit_key_id, dataDir);
+  return verifyEntries({ text, head, secret, sandboxId });
+}
+
+/** Returns how many there are. */
+export async function verifyEntries({ text, head, secret, sandboxId }: ReadLog): Promise<number> {
+  const lines = text.trimEnd().split('\n').map(parseAuditLine);
+  const verdict = await verifyAudit(lines, secret, { head, sandboxId });
+  assert.ok(verdict.valid, `${sandboxId}: ${JSON.stringify(verdict)}`);
+  return verdict.entries;
+}
+
+export async function readAuditSecret(
+  harness: ControlHarness,
+  keyId: string,
+  dataDir = join(harness.directory, 'data'),
+): Promise<string> {
   await using db = harness.openDatabase();
   const { current, older } = openMasterKeys(join(dataDir, 'master.key'));
   const secrets = new TeamSecrets(db, new SecretBox(current, older));
-  const { secret } = await secrets.get(audit_key_id);
-  const lines = text.trimEnd().split('\n').map(parseAuditLine);
-  const verdict = await verifyAudit(lines, secret.reveal(), { head, sandboxId });
-  assert.ok(verdict.valid, `${sandboxId}: ${JSON.stringify(verdict)}`);
-  return verdict.entries;
+  return (await secrets.get(keyId)).secret.reveal();
 }

@@ -1,0 +1,45 @@
+/** What all processes of a test run share, made by the first that needs it, in COPPICE_TEST_RUN. */
+import { existsSync } from 'node:fs';
+import { mkdir, rename } from 'node:fs/promises';
+import { join } from 'node:path';
+import { pollUntil } from '../../lib/deadline.ts';
+
+const TIMEOUT_MS = 180_000;
+const POLL_MS = 50;
+const RUN_DIRECTORY = process.env['COPPICE_TEST_RUN'];
+
+/**
+ * @param make  fills the directory that it is given
+ * @returns the directory of that name; undefined in a process that is started by hand, outside a run
+ */
+export async function makeOncePerRun(
+  name: string,
+  make: (directory: string) => Promise<void>,
+): Promise<string | undefined> {
+  if (RUN_DIRECTORY === undefined) return undefined;
+  const path = join(RUN_DIRECTORY, name);
+  if (existsSync(path)) return path;
+  const draft = `${path}.new`;
+  if (await makeDirectory(draft)) {
+    await make(draft);
+    await rename(draft, path);
+    return path;
+  }
+  const isMade = (): true | undefined => (existsSync(path) ? true : undefined);
+  await pollUntil(
+    { step: `another process to make ${path}`, timeoutMs: TIMEOUT_MS, intervalMs: POLL_MS },
+    isMade,
+  );
+  return path;
+}
+
+/** False where it is there already. */
+async function makeDirectory(path: string): Promise<boolean> {
+  try {
+    await mkdir(path, { mode: 0o711 });
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
+    throw error;
+  }
+}

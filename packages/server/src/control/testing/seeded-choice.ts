@@ -1,0 +1,24 @@
+import { setTimeout as delay } from 'node:timers/promises';
+
+/** The same choices for the same seed: a linear congruential generator modulo 2^32, of which the upper bits are used. */
+export class SeededChoice {
+  #state: number;
+
+  constructor(seed: number) {
+    this.#state = seed >>> 0;
+  }
+
+  /** An integer in `[0, limit)`. */
+  below(limit: number): number {
+    this.#state = (Math.imul(this.#state, 1_664_525) + 1_013_904_223) >>> 0;
+    return Math.floor((this.#state / 2 ** 32) * limit);
+  }
+
+  of<T>(items: readonly T[]): T {
+    return items[this.below(items.length)] as T;
+  }
+
+  async pause(longestMs: number): Promise<void> {
+    await delay(this.below(longestMs));
+  }
+}
