@@ -1,16 +1,54 @@
-/** `npm run soak -- --minutes N [--seed S]`: set-up, then random work and random deaths on a real service. */
+/** `npm run soak`: set-up, then random work and random deaths, until the time is over or an invariant does not hold. */
 import { join } from 'node:path';
+import { parseArgs } from 'node:util';
 import { runMain } from './setup/entry.mjs';
 import { REPOSITORY } from './setup/paths.mjs';
 import { sayDone } from './setup/report.mjs';
 import { setUp } from './setup/setup.mjs';
+import { SetupError } from './setup/setup-error.mjs';
+import { COMPILE_CACHE, compileService } from './test/compile-cache.mjs';
 import { runLive } from './test/live-command.mjs';
 
+const USAGE = `npm run soak -- [options]
+
+Random work on a real service, with real virtual machines, while random parts of it are killed at random steps.
+Ends with exit code 1 at the first invariant that does not hold, and prints the seed.
+
+  --minutes N   5 unless given
+  --seed S      makes the same choices again: a whole number, random unless given
+  --simulated   the control process alone with a simulated runner, over many simulated hours
+`;
+const SIMULATION = join(REPOSITORY, 'packages/server/src/control/testing/simulation/simulate.ts');
+const SOAK = join(REPOSITORY, 'e2e', 'soak.ts');
 const TIMEOUT_MS = 7 * 24 * 60 * 60_000;
+const MAX_SEED = 2 ** 31;
+
+/** @param {string[]} args */
+function parseOptions(args) {
+  const { values } = parseArgs({
+    args,
+    options: {
+      minutes: { type: 'string', default: '5' },
+      seed: { type: 'string' },
+      simulated: { type: 'boolean', default: false },
+    },
+  });
+  const minutes = Number(values.minutes);
+  if (!(minutes > 0 && minutes * 60_000 <= TIMEOUT_MS))
+    throw new SetupError(
+      `--minutes: is "${values.minutes}", must be more than 0 and at most ${TIMEOUT_MS / 60_000}`,
+    );
+  const seed = values.seed === undefined ? Math.floor(Math.random() * MAX_SEED) : Number(values.seed);
+  if (!Number.isInteger(seed) || seed < 0 || seed >= MAX_SEED)
+    throw new SetupError(`--seed: is "${values.seed}", must be a whole number from 0 to ${MAX_SEED - 1}`);
+  return { program: values.simulated ? SIMULATION : SOAK, minutes, seed };
+}
 
 await runMain(async (args) => {
+  const { program, minutes, seed } = parseOptions(args);
   const { node } = await setUp({ tests: true });
   sayDone();
-  return (await runLive(node, [join(REPOSITORY, 'e2e', 'soak.ts'), ...args], { timeoutMs: TIMEOUT_MS }))
-    .exitCode;
-});
+  await compileService(node);
+  const words = [program, '--minutes', String(minutes), '--seed', String(seed)];
+  return (await runLive(node, words, { timeoutMs: TIMEOUT_MS, env: COMPILE_CACHE })).exitCode;
+}, USAGE);

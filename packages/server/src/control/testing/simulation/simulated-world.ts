@@ -1,0 +1,265 @@
+/**
+ * What surrounds the real control in a simulation, and what can go wrong with it: a host with its clocks, the runner and
+ * its VMs, and the control itself, which is a process that is killed. It keeps how long each VM truly ran.
+ */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { SandboxRecord, SnapshotRecord } from '@coppice/contract';
+import { sql } from 'kysely';
+import type { HostMoment } from '../../../lib/host-clock.ts';
+import type { ControlLimits } from '../../control-config.ts';
+import type { RecordStep } from '../../sandbox/steps.ts';
+import { prepareHarness, waitFor, type ControlHarness } from '../control-harness.ts';
+import { prepareControl, type StandbyControl } from '../spawn-control.ts';
+import { readAuditSecret } from '../verify-log.ts';
+import { compareStories, findDifferences } from './agreement.ts';
+import { readBills, type Bills } from './bills.ts';
+import type { Bounds } from './ran-for.ts';
+import { parseReply, type CallOptions, type Reply, type RestingService } from './resting-service.ts';
+
+const LIMITS: Partial<ControlLimits> = {
+  requestsPerSecond: 0,
+  reconcileIntervalMs: 50,
+  captureGraceMs: 200,
+  runnerOutageDeadlineMs: 1500,
+};
+const FIRST_BOOT_MS = 60_000;
+const START_WALL_MS = Date.UTC(2026, 0, 1);
+/** In which a control that has something to do asks the runner, or the database answers it. */
+const QUIET_MS = 40;
+const SETTLE_MS = 30_000;
+const REACH_MS = 500;
+/** In which what control does by itself, each 50 ms, comes to a step twice. */
+const REACH_AFTERWARDS_MS = 120;
+const POLL_MS = 2;
+/** Captures that no record names are removed after a grace, and events are told again after a pause. */
+const AGREE_MS = 15_000;
+/** What is billed is measured by control, which hears of things a moment later. */
+const BILL_TOLERANCE_MS = 1000;
+const ALIVE = '/v1/runs?limit=500&status=creating&status=running&status=hibernated';
+
+export class SimulatedWorld implements RestingService, AsyncDisposable {
+  readonly harness: ControlHarness;
+  /** Milliseconds for which a VM of each sandbox ran. */
+  readonly ranMs = new Map<string, number>();
+  /** Of that, while no control was there to write down that it had been resumed: that is not billed. */
+  readonly #unheardMs = new Map<string, number>();
+  readonly #auditSecrets = new Map<string, string>();
+  /** Where controls are told to stand still. */
+  readonly #faults: string;
+  /** The next control: most of a start is loading modules, which it does while this one serves. */
+  #standby: StandbyControl | undefined;
+  readonly #agreeMs: number;
+  #boots = 0;
+  #host: HostMoment = { bootId: 'boot-0', bootMs: FIRST_BOOT_MS, wallMs: START_WALL_MS };
+  /** Until something falls due in the control. */
+  #nextInMs = 0;
+
+  private constructor(harness: ControlHarness, { faults, agreeMs }: { faults: string; agreeMs: number }) {
+    this.harness = harness;
+    this.#agreeMs = agreeMs;
+    this.#faults = faults;
+    harness.runner.host = () => this.#host;
+  }
+
+  static async start({ agreeMs = AGREE_MS } = {}): Promise<SimulatedWorld> {
+    const harness = await prepareHarness(LIMITS);
+    const faults = await mkdtemp(join(tmpdir(), 'coppice-simulation-'));
+    const world = new SimulatedWorld(harness, { faults, agreeMs });
+    await harness.runner.start();
+    await world.startControl();
+    return world;
+  }
+
+  get host(): HostMoment {
+    return this.#host;
+  }
+
+  get isServing(): boolean {
+    return this.harness.spawned !== undefined;
+  }
+
+  async startControl(): Promise<void> {
+    const { harness } = this;
+    const standby = this.#standby ?? prepareControl(this.#faults);
+    this.#standby = undefined;
+    harness.spawned = await standby.serve(harness.config, {
+      onLog: (line) => void harness.logLines.push(line),
+      moment: this.#host,
+    });
+    this.#standby = prepareControl(this.#faults);
+    this.#nextInMs = await harness.spawned.tellClock({ advanceMs: 0 });
+  }
+
+  async killControl(): Promise<void> {
+    const { spawned } = this.harness;
+    this.harness.spawned = undefined;
+    await spawned?.kill();
+  }
+
+  /**
+   * Kills the control when it comes to `step`, or soon after `acting` has ended, if it does not. Returns whether it stood
+   * there.
+   */
+  async killControlAt(step: RecordStep, acting: Promise<unknown>): Promise<boolean> {
+    const arrived = join(this.#faults, `at-${step}`);
+    await rm(arrived, { force: true });
+    await writeFile(join(this.#faults, `hold-${step}`), '');
+    let end = performance.now() + REACH_MS;
+    const shorten = (): void => void (end = Math.min(end, performance.now() + REACH_AFTERWARDS_MS));
+    void acting.then(shorten, shorten);
+    while (!existsSync(arrived) && performance.now() < end) await delay(POLL_MS);
+    const isThere = existsSync(arrived);
+    await this.killControl();
+    await rm(join(this.#faults, `hold-${step}`));
+    return isThere;
+  }
+
+  async call(method: string, path: string, options: CallOptions = {}): Promise<Reply | undefined> {
+    if (!this.isServing) return undefined;
+    try {
+      const response = await this.harness.fetch(method, path, options);
+      return { status: response.status, headers: response.headers, text: await response.text() };
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** Time goes by, and what falls due meanwhile is done at its time. */
+  async pass(ms: number): Promise<void> {
+    let left = ms;
+    while (left > 0) {
+      const step = Math.min(left, Math.max(1, this.#nextInMs));
+      this.#move(step);
+      left -= step;
+      const { spawned } = this.harness;
+      if (spawned === undefined) continue;
+      const isDue = this.#nextInMs <= step;
+      this.#nextInMs = await spawned.tellClock({ advanceMs: step });
+      if (!isDue) continue;
+      await this.settle();
+      this.#nextInMs = await spawned.tellClock({ advanceMs: 0 });
+    }
+  }
+
+  #move(ms: number): void {
+    const { bootId, bootMs, wallMs } = this.#host;
+    this.#host = { bootId, bootMs: bootMs + ms, wallMs: wallMs + ms };
+    const { vms, captures } = this.harness.runner;
+    // Control has what was saved removed once it has written down that the VM runs again.
+    const saved = [...captures.saved.values()].filter(({ kind }) => kind === 'hibernation');
+    const resumed = new Set(this.isServing ? [] : saved.map(({ vm_id: id }) => id));
+    for (const id of vms.keys()) {
+      addMs(this.ranMs, id, ms);
+      if (resumed.has(id)) addMs(this.#unheardMs, id, ms);
+    }
+  }
+
+  async setWall(byMs: number): Promise<void> {
+    this.#host = { ...this.#host, wallMs: this.#host.wallMs + byMs };
+    await this.harness.spawned?.tellClock({ wallMs: this.#host.wallMs });
+  }
+
+  /** All connections to it end; it takes new ones. */
+  async breakDatabase(): Promise<void> {
+    await using db = this.harness.openDatabase();
+    await sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+      WHERE datname = current_database() AND pid <> pg_backend_pid()`.execute(db);
+  }
+
+  /** Everything stops at once, and is there again after `ms`: the VMs are not. */
+  async reboot(ms: number): Promise<void> {
+    const { runner } = this.harness;
+    await this.killControl();
+    await runner.stop();
+    const lost = [...runner.vms.keys()];
+    runner.vms.clear();
+    this.#boots += 1;
+    this.#host = { bootId: `boot-${this.#boots}`, bootMs: FIRST_BOOT_MS, wallMs: this.#host.wallMs + ms };
+    for (const id of lost) runner.endVm(id, 'vmm_lost');
+    await runner.start();
+    await this.startControl();
+  }
+
+  /** Control and runner agree, and nothing is under way. */
+  async settle(): Promise<void> {
+    const { runner } = this.harness;
+    let seen = -1;
+    await waitFor(
+      'control to be at rest',
+      async () => {
+        const asked = runner.requests.filter((request) => !request.startsWith('GET ')).length;
+        const isQuiet = asked === seen;
+        seen = asked;
+        const listed = await this.#list<SandboxRecord>(ALIVE);
+        const isBusy = listed?.some((one) => one.status === 'creating' || one.operation !== null) ?? true;
+        if (isQuiet && !isBusy) return true;
+        await delay(QUIET_MS);
+        return false;
+      },
+      SETTLE_MS,
+    );
+  }
+
+  async assertAgreement(): Promise<void> {
+    let differences: string[] = [];
+    const look = async (): Promise<boolean> => {
+      differences = await this.#findDifferences();
+      return differences.length === 0;
+    };
+    await waitFor('agreement', look, this.#agreeMs).catch((error: unknown) => {
+      throw new Error(differences.join('\n'), { cause: error });
+    });
+  }
+
+  async #findDifferences(): Promise<string[]> {
+    const { vms, captures } = this.harness.runner;
+    const records = await this.#list<SandboxRecord>(ALIVE);
+    const snapshots = await this.#list<SnapshotRecord>('/v1/snapshots?limit=500');
+    if (records === undefined || snapshots === undefined) return ['the lists are not answered'];
+    return findDifferences(
+      compareStories({
+        records: records.map(({ id, status }) => `${id} ${status}`),
+        snapshots: snapshots.map(({ id }) => id),
+        vms: [...vms.values()].map(({ id, state }) => `${id} ${state}`),
+        captures: [...captures.saved.values()].map(({ id, kind, vm_id: vmId }) => ({ id, kind, vmId })),
+      }),
+    );
+  }
+
+  async #list<T>(path: string): Promise<T[] | undefined> {
+    const reply = await this.call('GET', path);
+    return reply?.status === 200 ? (parseReply(reply) as T[]) : undefined;
+  }
+
+  async readAuditSecret(keyId: string): Promise<string> {
+    const known = this.#auditSecrets.get(keyId) ?? (await readAuditSecret(this.harness, keyId));
+    this.#auditSecrets.set(keyId, known);
+    return known;
+  }
+
+  async readBills(ids: readonly string[] | 'all'): Promise<Bills> {
+    await using db = this.harness.openDatabase();
+    return await readBills(db, ids);
+  }
+
+  findRanFor(id: string): Bounds {
+    const ranMs = this.ranMs.get(id) ?? 0;
+    const atLeastMs = ranMs - (this.#unheardMs.get(id) ?? 0);
+    return { atLeastMs: atLeastMs - BILL_TOLERANCE_MS, atMostMs: ranMs + BILL_TOLERANCE_MS };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.killControl();
+    await this.#standby?.[Symbol.asyncDispose]();
+    await this.harness[Symbol.asyncDispose]();
+    await rm(this.#faults, { recursive: true, force: true });
+  }
+}
+
+function addMs(times: Map<string, number>, id: string, ms: number): void {
+  times.set(id, (times.get(id) ?? 0) + ms);
+}

@@ -1,0 +1,220 @@
+/**
+ * Random operations and faults on a real control with a real PostgreSQL, over many simulated hours, and after each few of
+ * them rest, in which nothing that was answered may be missing (invariants.ts). The same seed makes the same choices;
+ * what is still open when somebody is killed may end otherwise.
+ */
+import { RECORD_STEPS, type RecordStep } from '../../sandbox/steps.ts';
+import { SeededChoice } from '../seeded-choice.ts';
+import { assertBearable, Caller, type Request } from './caller.ts';
+import { assertInvariants, assertKept } from './invariants.ts';
+import { Ledger } from './ledger.ts';
+import type { Reply } from './resting-service.ts';
+import { SimulatedWorld } from './simulated-world.ts';
+
+const HOUR_MS = 3_600_000;
+const STEPS_UNTIL_REST = 12;
+const MAX_SANDBOXES = 8;
+const MAX_AT_ONCE = 3;
+const STEP_NAMES = Object.keys(RECORD_STEPS) as RecordStep[];
+
+type Act = () => Promise<unknown>;
+
+export interface Summary {
+  seed: number;
+  steps: number;
+  rests: number;
+  simulatedHours: number;
+}
+
+export class Simulation {
+  readonly #world: SimulatedWorld;
+  readonly #choice: SeededChoice;
+  readonly #ledger = new Ledger();
+  readonly #caller: Caller;
+  /** What was done, for people. */
+  readonly #trace: string[] = [];
+  readonly #summary: Summary;
+
+  constructor(world: SimulatedWorld, seed: number) {
+    this.#world = world;
+    this.#choice = new SeededChoice(seed);
+    this.#caller = new Caller((request) => this.#ask(request), this.#ledger);
+    this.#summary = { seed, steps: 0, rests: 0, simulatedHours: 0 };
+  }
+
+  /** Throws, with what was done last, when an invariant does not hold. */
+  static async run(seed: number, isOver: (summary: Summary) => boolean): Promise<Summary> {
+    await using world = await SimulatedWorld.start();
+    const simulation = new Simulation(world, seed);
+    try {
+      while (!isOver(simulation.#summary)) await simulation.#round();
+      await assertKept(world, simulation.#ledger);
+      return simulation.#summary;
+    } catch (error) {
+      const done = simulation.#trace.slice(-40).join('\n');
+      const said = world.harness.logLines
+        .filter((line) => !line.includes('"level":30'))
+        .slice(-20)
+        .join('\n');
+      throw new Error(`seed ${seed}, after ${simulation.#summary.steps} steps\n${done}\n${said}`, {
+        cause: error,
+      });
+    }
+  }
+
+  async #round(): Promise<void> {
+    for (let step = 0; step < STEPS_UNTIL_REST; step += 1) {
+      this.#summary.steps += 1;
+      await this.#choice.of([
+        () => this.#act(),
+        () => this.#act(),
+        () => this.#actTogether(),
+        () => this.#fault(),
+      ])();
+      await this.#pass(this.#choice.below(3) === 0 ? HOUR_MS : 60_000);
+    }
+    await this.#rest();
+  }
+
+  async #pass(longestMs: number): Promise<void> {
+    const ms = 1 + this.#choice.below(longestMs);
+    this.#summary.simulatedHours += ms / HOUR_MS;
+    await this.#world.pass(ms);
+  }
+
+  async #rest(): Promise<void> {
+    if (!this.#world.isServing) await this.#world.startControl();
+    await this.#world.settle();
+    await assertInvariants(this.#world, this.#ledger);
+    this.#note('at rest');
+    this.#summary.rests += 1;
+  }
+
+  async #act(): Promise<void> {
+    await this.#chooseAct()();
+  }
+
+  async #actTogether(): Promise<void> {
+    await Promise.all(this.#chooseActs(1 + this.#choice.below(MAX_AT_ONCE)).map((act) => act()));
+  }
+
+  /** Each about another sandbox: who of two was first nobody could tell. */
+  #chooseActs(count: number): Act[] {
+    const taken = new Set<string>();
+    return Array.from({ length: count }, () => this.#chooseAct(taken));
+  }
+
+  #chooseAct(taken = new Set<string>()): Act {
+    const alive = this.#ledger.alive.filter((id) => !taken.has(id));
+    if (alive.length === 0 || (alive.length < MAX_SANDBOXES && this.#choice.below(4) === 0))
+      return this.#createAct();
+    const id = this.#choice.of(alive);
+    taken.add(id);
+    const snapshotId = this.#choice.of([...this.#ledger.snapshots, 'snap0']);
+    const count = 1 + this.#choice.below(3);
+    const timeout = this.#choice.of([0, 60, 600]);
+    const caller = this.#caller;
+    const acts: Act[] = [
+      () => caller.exec(id),
+      () => caller.exec(id),
+      () => caller.destroy(id),
+      () => caller.snapshot(id),
+      () => caller.hibernate(id),
+      () => caller.resume(id),
+      () => caller.fork(id, alive.length < MAX_SANDBOXES ? count : 1),
+      async () => (alive.length < MAX_SANDBOXES ? caller.restore(snapshotId) : undefined),
+      () => caller.rollBack(id, snapshotId),
+      () => caller.deleteSnapshot(snapshotId),
+      () => caller.change(id, { timeout }),
+    ];
+    return this.#choice.of(acts);
+  }
+
+  #createAct(): Act {
+    const body = {
+      image: 'node:22-slim',
+      timeout: this.#choice.of([0, 60, 600]),
+      auto_hibernate: this.#choice.below(3) === 0,
+      ...(this.#choice.below(3) === 0 ? { max_lifetime: 600 + this.#choice.below(7200) } : {}),
+    };
+    const key = `create-${this.#summary.steps}-${this.#choice.below(1_000_000)}`;
+    return () => this.#caller.create(body, key);
+  }
+
+  async #fault(): Promise<void> {
+    const { runner } = this.#world.harness;
+    const step = this.#choice.of(STEP_NAMES);
+    const byMs = (this.#choice.below(2) === 0 ? -1 : 1) * this.#choice.below(3 * HOUR_MS);
+    const vm = this.#choice.of([...runner.vms.keys(), undefined]);
+    const faults: [string, Act][] = [
+      ['control is killed at ' + step, () => this.#killIn(step)],
+      ['control is killed at ' + step, () => this.#killIn(step)],
+      ['control is killed', () => this.#world.killControl()],
+      ['the runner is away', () => this.#withoutRunner()],
+      ['answers of the runner are lost', () => this.#withLostAnswers()],
+      ['the clock is set', () => this.#world.setWall(byMs)],
+      ['the database breaks its connections', () => this.#world.breakDatabase()],
+      ['the host boots', () => this.#reboot()],
+      ['a VM dies', async () => this.#loseVm(vm)],
+    ];
+    const [what, fault] = this.#choice.of(faults);
+    this.#note(what);
+    await fault();
+    if (this.#world.isServing) return;
+    await this.#pass(10 * 60_000);
+    await this.#world.startControl();
+  }
+
+  async #killIn(step: RecordStep): Promise<void> {
+    const acting = Promise.all(this.#chooseActs(MAX_AT_ONCE).map((act) => act()));
+    const isThere = await this.#world.killControlAt(step, acting);
+    if (isThere) this.#note('it stood there');
+    await acting;
+  }
+
+  async #withoutRunner(): Promise<void> {
+    const { runner } = this.#world.harness;
+    await runner.stop();
+    await this.#act();
+    await runner.start();
+  }
+
+  /** The thing is done, and nobody hears of it. */
+  async #withLostAnswers(): Promise<void> {
+    const { runner } = this.#world.harness;
+    runner.captures.beforeAnswer = async () => {
+      runner.captures.reset();
+      await runner.stop();
+      await runner.start();
+    };
+    await this.#actTogether();
+    runner.captures.reset();
+  }
+
+  async #reboot(): Promise<void> {
+    for (const id of this.#ledger.alive) this.#ledger.noteVmKilled(id);
+    await this.#world.reboot(this.#choice.below(5 * HOUR_MS));
+  }
+
+  #loseVm(id: string | undefined): void {
+    if (id === undefined) return;
+    this.#ledger.noteVmKilled(id);
+    this.#world.harness.runner.endVm(id, 'vmm_lost');
+  }
+
+  async #ask(request: Request): Promise<Reply | undefined> {
+    const { method, path, body, key } = request;
+    const reply = await this.#world.call(method, path, {
+      ...(body === undefined ? {} : { body }),
+      ...(key === undefined ? {} : { headers: { 'idempotency-key': key } }),
+    });
+    this.#note(`${method} ${path} ${JSON.stringify(body ?? {})}: ${reply?.status ?? 'no answer'}`);
+    if (reply !== undefined) assertBearable(request, reply);
+    return reply;
+  }
+
+  #note(what: string): void {
+    const { bootId, bootMs } = this.#world.host;
+    this.#trace.push(`${bootId} ${(bootMs / 1000).toFixed(1)} s: ${what}`);
+  }
+}
