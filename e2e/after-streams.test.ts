@@ -29,7 +29,8 @@ const TOLD_MS = 10_000;
 const TIMEOUT_MS = 60_000;
 const MIN_LINES = 10;
 const CHUNK_BYTES = 64 * 1024;
-const CHUNK_PAUSE_MS = 20;
+const CHUNK_PAUSE_MS = 50;
+const ECHO_PAUSE_MS = 50;
 const PORT = 3000;
 const UPLOADS = '/workspace/uploads';
 
@@ -39,7 +40,7 @@ interface Upload {
   finish: () => void;
 }
 
-/** Sends until it is told to finish, as fast as a line of some megabytes a second. */
+/** Sends until it is told to finish, as fast as a line of a megabyte a second. */
 function beginUpload({ api, id }: CloneGuest): Upload {
   const hash = createHash('sha256');
   const over = new AbortController();
@@ -141,7 +142,7 @@ const commands = cloneCheck<Typing>({
   name: 'a command that is asked for its answer or given input belongs to the sandbox that was asked',
   before: async (parent) => {
     await parent.read(`rm -f ${RELEASE_FILE}`);
-    const command = `until [ -e ${RELEASE_FILE} ]; do sleep 0.1; done; hostname`;
+    const command = `until [ -e ${RELEASE_FILE} ]; do sleep 0.5; done; hostname`;
     const waiting = parent.api
       .call('POST', `/v1/runs/${parent.id}/exec`, { body: { command, timeout: 600 } })
       .catch(() => ({ status: 0, body: {} }));
@@ -214,7 +215,7 @@ const proxied = cloneCheck<Proxied>({
       // The first tells about the request.
       if (echoes > 0) assert.equal(String(message), `message ${echoes}`);
       echoes += 1;
-      socket.send(`message ${echoes}`);
+      setTimeout(() => socket.send(`message ${echoes}`), ECHO_PAUSE_MS);
     });
     const closed = once(socket, 'close');
     const answer = await portOf(parent).open({ path: '/hang' });

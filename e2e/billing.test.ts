@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Coppice, type CoppiceError, type HistoryEntry } from '../packages/sdk/src/index.ts';
-import { API_KEY, Service } from './fixtures/service.ts';
+import { startPrepared } from './fixtures/prepared-service.ts';
+import { API_KEY, type Service } from './fixtures/service.ts';
 
 const SMALL = { image: 'coppice/base:1', memMiB: 256 } as const;
 const CREDIT_CENTS = 1;
@@ -15,7 +16,7 @@ describe('a service that has a cent of credit for everybody', () => {
   let client: Coppice;
 
   before(async () => {
-    service = await Service.start({
+    service = await startPrepared({
       instance: 5,
       env: { COPPICE_CREDIT_USD: String(CREDIT_CENTS / 100), COPPICE_CREDIT_GRACE_SECONDS: '2' },
     });

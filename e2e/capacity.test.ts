@@ -4,7 +4,8 @@ import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Api, type Answer } from './fixtures/api.ts';
 import { assertResources, hostResources } from './fixtures/leaks.ts';
-import { Service } from './fixtures/service.ts';
+import { startPrepared } from './fixtures/prepared-service.ts';
+import type { Service } from './fixtures/service.ts';
 
 const IMAGE = { image: 'coppice/base:1', mem_mib: 256, vcpus: 1, timeout: 0 };
 /** Times the cores: what fits is far less than what is asked for. */
@@ -39,7 +40,7 @@ describe('more is asked than the machine can give', () => {
   let service: Service;
   let api: Api;
   before(async () => {
-    service = await Service.start({
+    service = await startPrepared({
       instance: 1,
       env: { COPPICE_CPU_OVERCOMMIT: String(CPU_OVERCOMMIT), COPPICE_WARM_POOL: '2' },
     });

@@ -8,17 +8,18 @@ import { Api, type Answer } from './fixtures/api.ts';
 import { BEGIN, type Attempt } from './fixtures/capture-attempts.ts';
 import {
   CAPTURE_CASES,
-  CAPTURE_VICTIMS,
   LAYER_STEPS,
   type CaptureCase,
   type CaptureVictim,
 } from './fixtures/capture-cases.ts';
 import { CountingGuest } from './fixtures/capture-guest.ts';
 import { CloneApi } from './fixtures/clone-api.ts';
-import { Holds, type Hold } from './fixtures/holds.ts';
+import { Holds } from './fixtures/holds.ts';
 import { assertConsistent, takeInventory, withoutOrphans, type Inventory } from './fixtures/inventory.ts';
+import { attempt, groupByKill, insist, isPassing } from './fixtures/kill-groups.ts';
 import { logEnd } from './fixtures/log-end.ts';
-import { Service } from './fixtures/service.ts';
+import { startPrepared } from './fixtures/prepared-service.ts';
+import type { Service } from './fixtures/service.ts';
 import { kill } from './fixtures/victims.ts';
 
 const SETTLE_TIMEOUT_MS = 40_000;
@@ -26,18 +27,23 @@ const SETTLE_TIMEOUT_MS = 40_000;
 const ORPHANS_TIMEOUT_MS = 60_000;
 /** Captures of a new sandbox until the layers of its disk are joined. */
 const LAYERS_UNTIL_JOINED = 6;
-/** What a caller may be told by a service of which a part has just died: all of it worth another try. */
-const PASSING = new Set([502, 503, 504]);
+
+interface Told {
+  attempt: Attempt;
+  /** What the caller was told when somebody had died. */
+  first: Answer | undefined;
+}
 
 describe('faults while sandboxes are saved and brought back', { concurrency: false }, () => {
   const holds = new Holds();
   let service: Service;
   let api: Api;
   let clones: CloneApi;
-  let guest: CountingGuest | undefined;
+  /** Each case has one to itself; those that live are used again. */
+  let guests: CountingGuest[] = [];
 
   before(async () => {
-    service = await Service.start({ instance: 10, env: { COPPICE_FAULT_DIR: holds.directory } });
+    service = await startPrepared({ instance: 10, env: { COPPICE_FAULT_DIR: holds.directory } });
     api = new Api(service);
     clones = new CloneApi(api);
   });
@@ -47,23 +53,12 @@ describe('faults while sandboxes are saved and brought back', { concurrency: fal
     holds[Symbol.dispose]();
   });
 
-  const attempt = (work: Promise<Answer>): Promise<Answer | undefined> => work.catch(() => undefined);
-
-  /** As a client that does not give up; a broken connection is worth another try as well. */
-  const insist = async (call: () => Promise<Answer>): Promise<Answer> => {
-    let answer: Answer | undefined;
-    await service.waitFor('an answer that lasts', SETTLE_TIMEOUT_MS, async () => {
-      answer = await attempt(call());
-      return answer !== undefined && !PASSING.has(answer.status);
-    });
-    assert.ok(answer);
-    return answer;
-  };
-
-  /** One that was lost is replaced. */
-  const findGuest = async (): Promise<CountingGuest> => {
-    if (guest === undefined || !(await guest.isRunning())) guest = await CountingGuest.create(api);
-    return guest;
+  /** Those that were lost are replaced. */
+  const findGuests = async (count: number): Promise<CountingGuest[]> => {
+    const areRunning = await Promise.all(guests.map((guest) => guest.isRunning()));
+    guests = guests.filter((_, index) => areRunning[index]);
+    while (guests.length < count) guests.push(await CountingGuest.create(api));
+    return guests.slice(0, count);
   };
 
   const killQemus = async (pids: readonly number[]): Promise<void> => {
@@ -73,16 +68,20 @@ describe('faults while sandboxes are saved and brought back', { concurrency: fal
   };
 
   /** A role that is started again finds what the other one has done meanwhile. */
-  const strike = async (victim: CaptureVictim, hold: Hold, known: readonly number[]): Promise<void> => {
+  const strike = async (
+    victim: CaptureVictim,
+    release: () => void,
+    known: readonly number[],
+  ): Promise<void> => {
     const pids = service.vmPids();
     if (victim === 'old QEMU') await killQemus(pids.filter((pid) => known.includes(pid)));
     else if (victim === 'new QEMU') await killQemus(pids.filter((pid) => !known.includes(pid)));
     else {
       const back = kill(victim, service);
-      hold.release();
+      release();
       await back;
     }
-    hold.release();
+    release();
   };
 
   const listVisible = async (): Promise<string[]> => {
@@ -90,36 +89,49 @@ describe('faults while sandboxes are saved and brought back', { concurrency: fal
     return [...snapshots, ...captures.map(({ id }) => id)];
   };
 
-  const dieAt = async ({ step, victim }: CaptureCase, { ask }: Attempt): Promise<Answer | undefined> => {
+  /** What is begun while somebody stands at a step shows nothing of it. */
+  const dieTogether = async (victim: CaptureVictim, group: readonly CaptureCase[]): Promise<Told[]> => {
+    const attempts: Attempt[] = [];
+    for (const [index, guest] of (await findGuests(group.length)).entries()) {
+      const since = await guest.count();
+      attempts.push(await BEGIN[group[index]!.operation]({ api, clones, guest, since, victim }));
+    }
     const known = service.vmPids();
-    const seen = await listVisible();
-    using hold = holds.hold(step);
-    const first = attempt(ask());
-    await hold.reached();
-    const half = (await listVisible()).filter((id) => !seen.includes(id));
-    if (step.startsWith('capture.')) assert.deepEqual(half, []);
-    await strike(victim, hold, known);
-    return first;
+    using held = new DisposableStack();
+    const asked: { attempt: Attempt; answer: Promise<Answer | undefined> }[] = [];
+    for (const [index, { step }] of group.entries()) {
+      const seen = await listVisible();
+      const hold = held.use(holds.hold(step));
+      asked.push({ attempt: attempts[index]!, answer: attempt(attempts[index]!.ask()) });
+      await hold.reached();
+      const half = (await listVisible()).filter((id) => !seen.includes(id));
+      if (step.startsWith('capture.')) assert.deepEqual(half, []);
+    }
+    await strike(victim, () => held.dispose(), known);
+    return Promise.all(
+      asked.map(async ({ attempt: each, answer }) => ({ attempt: each, first: await answer })),
+    );
   };
 
   // Control first: what it leaves to the next one is removed after a grace, which begins anew with each of them.
-  for (const victim of CAPTURE_VICTIMS) {
+  for (const group of groupByKill(CAPTURE_CASES)) {
+    const victim = group[0]!.victim;
     describe(`kill -9 of ${victim}`, () => {
-      for (const fault of CAPTURE_CASES.filter((one) => one.victim === victim)) {
-        const { operation, step } = fault;
+      let told: Told[] = [];
+      before(async () => {
+        told = await dieTogether(victim, group);
+      });
+
+      for (const [index, { operation, step }] of group.entries()) {
         it(`during a ${operation} at ${step}: nothing is lost, half there, or left`, async () => {
-          const guest = await findGuest();
-          const since = await guest.count();
-          const begun = await BEGIN[operation]({ api, clones, guest, since, victim });
-          const first = await dieAt(fault, begun);
-          const isAway = first === undefined || PASSING.has(first.status);
+          const { attempt: begun, first } = told[index]!;
           const isLost = victim.endsWith('QEMU') && first?.status === 409;
           assert.ok(
-            isAway || isLost || first.status < 300,
+            isPassing(first) || isLost || (first?.status ?? 0) < 300,
             `${first?.status} ${first?.text}\n${logEnd(service.output)}`,
           );
-          if (isAway) await begun.verifyFailed?.();
-          await begun.verify(await insist(begun.ask));
+          if (isPassing(first)) await begun.verifyFailed?.();
+          await begun.verify(await insist(service, SETTLE_TIMEOUT_MS, begun.ask));
           await assertConsistent(api, SETTLE_TIMEOUT_MS, withoutOrphans);
         });
       }
@@ -142,7 +154,7 @@ describe('faults while sandboxes are saved and brought back', { concurrency: fal
       for (let layer = 0; layer < LAYERS_UNTIL_JOINED; layer += 1) saved.push(await clones.snapshot(own.id));
       await hold.reached();
       assert.equal(layersOf(await takeInventory(api)).length, LAYERS_UNTIL_JOINED + 1);
-      await strike('runner', hold, []);
+      await strike('runner', () => hold.release(), []);
 
       assert.equal(layersOf(await assertConsistent(api, SETTLE_TIMEOUT_MS)).length, 1);
       assert.equal((await api.exec(own.id, sum)).stdout, written);
@@ -154,7 +166,7 @@ describe('faults while sandboxes are saved and brought back', { concurrency: fal
   }
 
   it('all is gone when the last sandbox is destroyed', async () => {
-    if (guest !== undefined && (await guest.isRunning())) await guest.destroy();
+    for (const guest of guests) if (await guest.isRunning()) await guest.destroy();
     const { units, captures } = await assertConsistent(api, ORPHANS_TIMEOUT_MS);
     assert.deepEqual({ units, captures }, { units: [], captures: [] });
   });

@@ -25,7 +25,8 @@ import {
   type OwnFiles,
 } from './fixtures/hostile-place.ts';
 import { buildHostile, runHostile, type HostileEnd } from './fixtures/hostile.ts';
-import { Service } from './fixtures/service.ts';
+import { startPrepared } from './fixtures/prepared-service.ts';
+import type { Service } from './fixtures/service.ts';
 import { makeTestCgroup } from './fixtures/test-cgroup.ts';
 
 const IMAGE = { image: 'coppice/base:1', mem_mib: 256 };
@@ -77,7 +78,7 @@ describe('a hostile program in QEMU’s place', () => {
     rmSync(DIRECTORY, { recursive: true, force: true });
     mkdirSync(DIRECTORY, { mode: 0o711 });
     buildHostile(HOSTILE);
-    service = await Service.start({ instance: 3 });
+    service = await startPrepared({ instance: 3 });
     api = new Api(service);
     const [first, second] = [(await api.create(IMAGE)).id, (await api.create(IMAGE)).id];
     ids = [first, second];

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { before, describe, it } from 'node:test';
 import { EgressGuest } from './fixtures/egress-guest.ts';
 import { useEgress, type Egress } from './fixtures/egress-shared.ts';
+import { IS_LONG } from './fixtures/fault-cases.ts';
 import { uploadFile } from './fixtures/guest-port.ts';
 import { PACKAGE_NAME, PACKAGE_TEXT } from './fixtures/internet/package-hosts.ts';
 import { GIT_HOST, NPM_HOST, PLACES, PYPI_HOST } from './fixtures/internet/zone.ts';
@@ -14,7 +15,8 @@ import type { Descriptor } from './fixtures/oci-layout.ts';
 
 const CA = '/srv/ca.pem';
 const NPM = '/srv/npm';
-const UPLOAD_MIB = 100;
+/** Far more than is buffered on the way. */
+const UPLOAD_MIB = IS_LONG ? 100 : 32;
 const MAX_ARCHIVE_BYTES = 256 * 1024 * 1024;
 /** A pause between two events, and somewhat less than all of them. */
 const STREAM_SPREAD_MS = 500;

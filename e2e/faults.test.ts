@@ -6,27 +6,28 @@ import { RECORD_STEPS } from '../packages/server/src/control/sandbox/steps.ts';
 import { STEPS } from '../packages/server/src/runner/driver/steps.ts';
 import { Api, type Answer } from './fixtures/api.ts';
 import { CAPTURE_CASES, LAYER_STEPS } from './fixtures/capture-cases.ts';
-import {
-  ADOPT_STEPS,
-  CREATE_CASES,
-  DESTROY_CASES,
-  EGRESS_STEPS,
-  type FaultCase,
-} from './fixtures/fault-cases.ts';
+import { ADOPT_STEPS, EGRESS_STEPS, FAULT_CASES, type FaultCase } from './fixtures/fault-cases.ts';
 import { Holds } from './fixtures/holds.ts';
 import { assertConsistent } from './fixtures/inventory.ts';
+import { attempt, groupByKill, insist, isPassing } from './fixtures/kill-groups.ts';
 import { logEnd } from './fixtures/log-end.ts';
-import { Service } from './fixtures/service.ts';
+import { startPrepared } from './fixtures/prepared-service.ts';
+import type { Service } from './fixtures/service.ts';
 import { kill } from './fixtures/victims.ts';
 
 const IMAGE = { image: 'coppice/base:1', mem_mib: 256, timeout: 0 };
 const SETTLE_TIMEOUT_MS = 40_000;
-/** What a caller may be told by a service of which a part has just died: all of it worth another try. */
-const PASSING = new Set([502, 503]);
 
 interface ListedRun {
   id: string;
   status_reason: string | null;
+}
+
+interface Attempt {
+  /** The same request each time. */
+  ask: () => Promise<Answer>;
+  /** Looks at what there is after the kill, and takes it away; `first` is what the caller was told. */
+  verify: (first: Answer | undefined) => Promise<void>;
 }
 
 describe('faults', { concurrency: false }, () => {
@@ -38,7 +39,7 @@ describe('faults', { concurrency: false }, () => {
   let spared: number[] = [];
 
   before(async () => {
-    service = await Service.start({ instance: 8, env: { COPPICE_FAULT_DIR: holds.directory } });
+    service = await startPrepared({ instance: 8, env: { COPPICE_FAULT_DIR: holds.directory } });
     api = new Api(service);
     bystander = (await api.create(IMAGE)).id;
     spared = service.vmPids();
@@ -50,50 +51,23 @@ describe('faults', { concurrency: false }, () => {
     holds[Symbol.dispose]();
   });
 
-  const attempt = (work: Promise<Answer>): Promise<Answer | undefined> => work.catch(() => undefined);
-
-  /** As a client that does not give up; a broken connection is worth another try as well. */
-  const insist = async (call: () => Promise<Answer>): Promise<Answer> => {
-    let answer: Answer | undefined;
-    await service.waitFor('an answer that lasts', SETTLE_TIMEOUT_MS, async () => {
-      answer = await attempt(call());
-      return answer !== undefined && !PASSING.has(answer.status);
-    });
-    return answer!;
-  };
-
-  /** Does `work` up to the step, kills there, lets it go on, and answers what its caller was told. */
-  const dieAt = async (
-    { step, victim }: FaultCase,
-    work: () => Promise<Answer>,
-  ): Promise<Answer | undefined> => {
-    using hold = holds.hold(step);
-    const first = attempt(work());
-    await hold.reached();
-    await kill(victim, service, spared);
-    hold.release();
-    return first;
-  };
-
   const listOf = async (label: string, ...statuses: string[]): Promise<ListedRun[]> => {
     const query = new URLSearchParams({ label: `case:${label}` });
     for (const status of statuses) query.append('status', status);
     return (await api.call('GET', `/v1/runs?${query.toString()}`)).body as unknown as ListedRun[];
   };
 
-  for (const fault of CREATE_CASES) {
-    it(`a create at ${fault.step}, kill -9 of ${fault.victim}: running or cleanly gone`, async () => {
-      const label = `${fault.step}-${fault.victim}`;
-      const headers = { 'idempotency-key': randomUUID() };
-      const create = () =>
-        api.call('POST', '/v1/runs', { body: { ...IMAGE, labels: { case: label } }, headers });
-      const first = await dieAt(fault, create);
-      const isTold = first === undefined || first.status === 201 || PASSING.has(first.status);
-      assert.ok(isTold, `${first?.text}\n${logEnd(service.output)}`);
-      const answer = await insist(create);
+  const beginCreate = async ({ step, victim }: FaultCase): Promise<Attempt> => {
+    const label = `${step}-${victim}`;
+    const headers = { 'idempotency-key': randomUUID() };
+    const body = { ...IMAGE, labels: { case: label } };
+    const ask = (): Promise<Answer> => api.call('POST', '/v1/runs', { body, headers });
+    const verify: Attempt['verify'] = async (first) => {
+      assertTold(first, 201);
+      const answer = await insist(service, SETTLE_TIMEOUT_MS, ask);
       assert.equal(answer.status, 201, answer.text);
       const id = String(answer.body['id']);
-      const lostAfterwards = fault.victim === 'qemu' && first?.status === 201;
+      const lostAfterwards = victim === 'qemu' && first?.status === 201;
       if (!lostAfterwards) assert.equal((await api.exec(id, 'echo here')).stdout, 'here\n');
       await assertConsistent(api);
       const alive = await listOf(label, 'creating', 'running');
@@ -103,21 +77,57 @@ describe('faults', { concurrency: false }, () => {
       );
       for (const gone of await listOf(label, 'failed', 'destroyed')) assert.ok(gone.status_reason, gone.id);
       if (!lostAfterwards) assert.equal((await api.destroy(id)).status, 200);
-    });
-  }
+    };
+    return { ask, verify };
+  };
 
-  for (const fault of DESTROY_CASES) {
-    it(`a destroy at ${fault.step}, kill -9 of ${fault.victim}: the sandbox is gone for good`, async () => {
-      const { id } = await api.create(IMAGE);
-      const first = await dieAt(fault, () => api.destroy(id));
-      const isTold = first === undefined || first.status === 200 || PASSING.has(first.status);
-      assert.ok(isTold, `${first?.text}\n${logEnd(service.output)}`);
-      const answer = await insist(() => api.destroy(id));
+  const beginDestroy = async (): Promise<Attempt> => {
+    const { id } = await api.create(IMAGE);
+    const ask = (): Promise<Answer> => api.destroy(id);
+    const verify: Attempt['verify'] = async (first) => {
+      assertTold(first, 200);
+      const answer = await insist(service, SETTLE_TIMEOUT_MS, ask);
       assert.ok([200, 409].includes(answer.status), answer.text);
       const record = await api.get(id);
       assert.ok(['destroyed', 'failed'].includes(String(record['status'])), JSON.stringify(record));
       assert.ok(record['status_reason']);
       await assertConsistent(api);
+    };
+    return { ask, verify };
+  };
+
+  const assertTold = (first: Answer | undefined, done: number): void =>
+    assert.ok(
+      first === undefined || first.status === done || isPassing(first),
+      `${first?.status} ${first?.text}\n${logEnd(service.output)}`,
+    );
+
+  const ENDS = { create: 'running or cleanly gone', destroy: 'the sandbox is gone for good' };
+  for (const group of groupByKill(FAULT_CASES)) {
+    describe(`kill -9 of ${group[0]?.victim}`, () => {
+      const told = new Map<FaultCase, { attempt: Attempt; first: Answer | undefined }>();
+
+      before(async () => {
+        const attempts: [FaultCase, Attempt][] = [];
+        for (const one of group)
+          attempts.push([one, await (one.operation === 'create' ? beginCreate(one) : beginDestroy())]);
+        using held = new DisposableStack();
+        const asked: [FaultCase, Attempt, Promise<Answer | undefined>][] = [];
+        for (const [one, begun] of attempts) {
+          const hold = held.use(holds.hold(one.step));
+          asked.push([one, begun, attempt(begun.ask())]);
+          await hold.reached();
+        }
+        for (const { victim } of group.slice(0, 1)) await kill(victim, service, spared);
+        held.dispose();
+        for (const [one, begun, first] of asked) told.set(one, { attempt: begun, first: await first });
+      });
+
+      for (const one of group)
+        it(`a ${one.operation} at ${one.step}: ${ENDS[one.operation]}`, async () => {
+          const { attempt: begun, first } = told.get(one)!;
+          await begun.verify(first);
+        });
     });
   }
 
@@ -190,7 +200,7 @@ describe('faults', { concurrency: false }, () => {
   });
 
   it('no step is left out', () => {
-    const cases = [...CREATE_CASES, ...DESTROY_CASES, ...CAPTURE_CASES];
+    const cases = [...FAULT_CASES, ...CAPTURE_CASES];
     const tried = new Set<string>(cases.map(({ step }) => step));
     for (const step of [...ADOPT_STEPS, ...EGRESS_STEPS, ...LAYER_STEPS]) tried.add(step);
     const named = [...Object.keys(STEPS), ...Object.keys(RECORD_STEPS)];

@@ -7,7 +7,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Api } from './fixtures/api.ts';
 import { findUnitCgroup } from './fixtures/cgroups.ts';
 import { assertResources, hostResources } from './fixtures/leaks.ts';
-import { Service } from './fixtures/service.ts';
+import { startPrepared } from './fixtures/prepared-service.ts';
+import type { Service } from './fixtures/service.ts';
 
 const IMAGE = { image: 'coppice/base:1', mem_mib: 256, vcpus: 1, disk_mib: 256, timeout: 0 };
 const BURN = 'while :; do :; done';
@@ -17,7 +18,7 @@ describe('a guest that takes all it can get', () => {
   let service: Service;
   let api: Api;
   before(async () => {
-    service = await Service.start({ instance: 2 });
+    service = await startPrepared({ instance: 2 });
     api = new Api(service);
   });
   after(async () => {

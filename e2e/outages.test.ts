@@ -7,7 +7,8 @@ import { Api } from './fixtures/api.ts';
 import { Holds } from './fixtures/holds.ts';
 import { assertConsistent } from './fixtures/inventory.ts';
 import { listChildren } from './fixtures/processes.ts';
-import { Service } from './fixtures/service.ts';
+import { startPrepared } from './fixtures/prepared-service.ts';
+import type { Service } from './fixtures/service.ts';
 import { kill, postmasterPid } from './fixtures/victims.ts';
 
 const IMAGE = { image: 'coppice/base:1', mem_mib: 256, timeout: 0 };
@@ -44,7 +45,7 @@ describe('outages', { concurrency: false }, () => {
   let api: Api;
   let kept = '';
   before(async () => {
-    service = await Service.start({ instance: 9, env: { COPPICE_FAULT_DIR: holds.directory } });
+    service = await startPrepared({ instance: 9, env: { COPPICE_FAULT_DIR: holds.directory } });
     api = new Api(service);
     kept = (await api.create(IMAGE)).id;
   });
@@ -160,7 +161,7 @@ describe('outages', { concurrency: false }, () => {
   it('a second service on the same database is refused, and the first serves on', async () => {
     const url = `postgresql://coppice@/coppice?host=${join(service.runDir, 'control', 'postgres')}`;
     await assert.rejects(
-      Service.start({ instance: 8, env: { DATABASE_URL: url } }),
+      startPrepared({ instance: 8, env: { DATABASE_URL: url } }),
       /another control uses this database.*DATABASE_URL/su,
     );
     await assertKeptLives();

@@ -6,8 +6,8 @@ import { API_KEY } from './fixtures/service.ts';
 import { shared } from './fixtures/shared.ts';
 
 const PLACE = '/workspace/place';
-/** Counts on, ten times a second, in its memory; the file only shows it. */
-const COUNTER = 'n=0; while :; do n=$((n+1)); echo $n > /tmp/n.new; mv /tmp/n.new /tmp/n; sleep 0.1; done';
+/** Counts on, twice a second, in its memory; the file only shows it. */
+const COUNTER = 'n=0; while :; do n=$((n+1)); echo $n > /tmp/n.new; mv /tmp/n.new /tmp/n; sleep 0.5; done';
 
 async function readCounter(sandbox: Sandbox): Promise<number> {
   return Number(await sandbox.download('/tmp/n'));

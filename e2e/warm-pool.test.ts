@@ -3,7 +3,8 @@ import { after, before, describe, it } from 'node:test';
 import { Api } from './fixtures/api.ts';
 import { Holds } from './fixtures/holds.ts';
 import { hostResources } from './fixtures/leaks.ts';
-import { Service } from './fixtures/service.ts';
+import { startPrepared } from './fixtures/prepared-service.ts';
+import type { Service } from './fixtures/service.ts';
 
 const IMAGE = { image: 'coppice/base:1', mem_mib: 256 };
 
@@ -18,7 +19,7 @@ describe('VMs kept warm', () => {
   let api: Api;
   before(async () => {
     const env = { COPPICE_WARM_POOL: '1', COPPICE_FAULT_DIR: holds.directory };
-    service = await Service.start({ instance: 1, env });
+    service = await startPrepared({ instance: 1, env });
     api = new Api(service);
   });
   after(async () => {
