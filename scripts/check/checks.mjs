@@ -5,7 +5,7 @@ import { JAIL_DIRECTORY } from '../setup/jail.mjs';
 import { getNode } from '../setup/node-runtime.mjs';
 import { REPOSITORY } from '../setup/paths.mjs';
 import { inspect, PREREQUISITES } from '../setup/prerequisites.mjs';
-import { SetupError } from '../setup/setup-error.mjs';
+import { describeError, SetupError } from '../setup/setup-error.mjs';
 import { addCounts, failure, NOTHING, PASS } from '../test/counts.mjs';
 import { runLive } from '../test/live-command.mjs';
 import { ensureStaticcheck } from './staticcheck.mjs';
@@ -25,15 +25,26 @@ export async function runChecks() {
   let counts = NOTHING;
   for (const check of await listChecks()) {
     const startedAt = performance.now();
-    const ok = await check.run();
-    process.stdout.write(
-      `${ok ? 'ok  ' : 'FAIL'}  ${check.name} (${((performance.now() - startedAt) / 1000).toFixed(1)} s)\n`,
-    );
-    counts = addCounts(counts, ok ? PASS : failure(check.name));
+    const result = await runCheck(check);
+    const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
+    process.stdout.write(`${result.failed === 0 ? 'ok  ' : 'FAIL'}  ${check.name} (${seconds} s)\n`);
+    counts = addCounts(counts, result);
   }
   const { failures } = counts;
-  process.stdout.write(failures.length === 0 ? 'all checks passed\n' : `failed: ${failures.join(', ')}\n`);
+  process.stdout.write(failures.length === 0 ? 'all checks passed\n' : `failed:\n${failures.join('\n')}\n`);
   return counts;
+}
+
+/**
+ * @param {Check} check
+ * @returns {Promise<Counts>}
+ */
+async function runCheck(check) {
+  try {
+    return (await check.run()) ? PASS : failure(check.name);
+  } catch (error) {
+    return failure(check.name, describeError(error));
+  }
 }
 
 /** @returns {Promise<Check[]>} */
@@ -120,6 +131,5 @@ async function checkGofmt(gofmt, cwd) {
  * @param {string} cwd
  */
 async function checkStatically(go, cwd) {
-  const staticcheck = await ensureStaticcheck(go);
-  return staticcheck !== undefined && (await runInModule(staticcheck, ['./...'], cwd));
+  return runInModule(await ensureStaticcheck(go), ['./...'], cwd);
 }

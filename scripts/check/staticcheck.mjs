@@ -1,14 +1,19 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { GO_ENVIRONMENT } from '../setup/agent.mjs';
 import { isExecutable, REPOSITORY } from '../setup/paths.mjs';
 import { run } from '../setup/run-command.mjs';
-import { describeError } from '../setup/setup-error.mjs';
 import { compareVersions } from '../setup/version.mjs';
 
 const MODULE = 'honnef.co/go/tools/cmd/staticcheck';
 const BUILD_TIMEOUT_MS = 10 * 60_000;
 const QUERY_TIMEOUT_MS = 20_000;
+/** The module proxy and the checksum database are two servers of others. */
+const WAITS_BEFORE_RETRY_MS = [5_000, 30_000];
+
+/** @type {Promise<string> | undefined} */
+let made;
 
 /**
  * A release reads the export data of the Go that it was made for and of older ones.
@@ -20,11 +25,16 @@ function releaseFor(goVersion) {
 }
 
 /**
- * Built once for each Go version, and then kept: the next check needs no network.
+ * Built once for each Go version, and then kept: the next check needs no network. One attempt serves all modules.
  * @param {string} go
- * @returns {Promise<string | undefined>} nothing when it cannot be had; the reason is printed
+ * @returns {Promise<string>} its path
  */
-export async function ensureStaticcheck(go) {
+export function ensureStaticcheck(go) {
+  return (made ??= makeStaticcheck(go));
+}
+
+/** @param {string} go */
+async function makeStaticcheck(go) {
   const shown = await run(go, ['env', 'GOVERSION'], {
     step: 'asking Go for its version',
     timeoutMs: QUERY_TIMEOUT_MS,
@@ -36,15 +46,19 @@ export async function ensureStaticcheck(go) {
   const path = join(directory, 'staticcheck');
   if (isExecutable(path)) return path;
   await mkdir(directory, { recursive: true });
-  try {
-    await run(go, ['install', `${MODULE}@${release}`], {
+  const install = (/** @type {boolean} */ mayFail) =>
+    run(go, ['install', `${MODULE}@${release}`], {
       step: 'building staticcheck',
       timeoutMs: BUILD_TIMEOUT_MS,
       env: { ...GO_ENVIRONMENT, GOFLAGS: '', GOBIN: directory },
+      allowFailure: mayFail,
     });
-    return path;
-  } catch (error) {
-    process.stdout.write(`${describeError(error)}\n`);
-    return undefined;
+  for (const waitMs of WAITS_BEFORE_RETRY_MS) {
+    const { exitCode, output } = await install(true);
+    if (exitCode === 0) return path;
+    process.stdout.write(`${output}staticcheck could not be built; once more in ${waitMs / 1000} s\n`);
+    await sleep(waitMs);
   }
+  await install(false);
+  return path;
 }

@@ -1,9 +1,9 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { join, relative } from 'node:path';
-import { tmpdir } from 'node:os';
+import { relative } from 'node:path';
 import { REPOSITORY } from '../setup/paths.mjs';
+import { compileService } from './compile-cache.mjs';
 import { failure } from './counts.mjs';
 import { countLanes, planLanes, runInLanes } from './e2e-lanes.mjs';
+import { describeFileTimes, readRecordedTimes, recordTimes } from './file-times.mjs';
 import { countTests, MINUTE_MS, recordNodeTests } from './node-tests.mjs';
 import { summarizeRecord } from './test-record.mjs';
 
@@ -11,25 +11,22 @@ const TIMEOUT_MS = 70 * MINUTE_MS;
 const TEST_TIMEOUT_MS = 10 * MINUTE_MS;
 
 /**
+ * @typedef {object} EndToEnd
+ * @property {string} node
+ * @property {string[]} files
+ * @property {NodeJS.Dict<string>} env
+ * @property {boolean} isRecorded  whether how long each took is kept for the order of later runs
+ */
+
+/**
  * Tests on real virtual machines. Lanes tell what is theirs apart by
  * `COPPICE_TEST_LANE` and share what is in `COPPICE_TEST_RUN`; what they print appears job by job.
- * @param {string} node
- * @param {string[]} files
- * @param {NodeJS.Dict<string>} env
+ * @param {EndToEnd} options
  * @returns {Promise<import('./counts.mjs').Counts>}
  */
-export async function runEndToEnd(node, files, env) {
+export async function runEndToEnd({ node, files, env, isRecorded }) {
   if (files.length === 0) return failure('there is not a single test file');
-  const run = await mkdtemp(join(tmpdir(), 'coppice-e2e-'));
-  try {
-    return await runJobs(node, files, { ...env, COPPICE_TEST_RUN: run });
-  } finally {
-    await rm(run, { recursive: true, force: true });
-  }
-}
-
-/** @type {typeof runEndToEnd} */
-async function runJobs(node, files, env) {
+  await compileService(node);
   const endsAt = performance.now() + TIMEOUT_MS;
   const whole = { exitCode: 0, expired: false, record: '' };
 
@@ -55,7 +52,7 @@ async function runJobs(node, files, env) {
     whole.record += ended.record;
   };
 
-  const { together, alone } = await planLanes(files);
+  const { together, alone } = await planLanes(files, readRecordedTimes());
   await runInLanes(together, countLanes(), async (job, lane) => {
     /** @type {string[]} */
     const lines = [];
@@ -66,7 +63,8 @@ async function runJobs(node, files, env) {
   await runJob(alone, 0);
 
   const summary = summarizeRecord(whole.record, files);
-  process.stdout.write(summary.times);
+  process.stdout.write(describeFileTimes(summary.times));
+  if (isRecorded) recordTimes(summary.times);
   return countTests(whole, summary, TIMEOUT_MS);
 }
 

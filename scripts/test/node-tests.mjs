@@ -3,12 +3,15 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { assetsDirectory, REPOSITORY } from '../setup/paths.mjs';
+import { COMPILE_CACHE } from './compile-cache.mjs';
 import { failure, withExitCode } from './counts.mjs';
+import { describeFileTimes, recordTimes } from './file-times.mjs';
 import { runLive } from './live-command.mjs';
 import { summarizeRecord } from './test-record.mjs';
 
 const EVENT_REPORTER = join(REPOSITORY, 'scripts', 'test', 'event-reporter.mjs');
 const SPEC_REPORTER = join(REPOSITORY, 'scripts', 'test', 'spec-reporter.mjs');
+const ORDERED_TESTS = join(REPOSITORY, 'scripts', 'test', 'ordered-tests.mjs');
 export const MINUTE_MS = 60_000;
 
 /**
@@ -19,7 +22,10 @@ export const MINUTE_MS = 60_000;
  * @property {string[]} [wrapper]  a command to run it by
  * @property {string[]} files
  * @property {string[]} [args]
+ * @property {{ concurrency: number, timeoutMs: number }} [ordered]  the files are started in the order given, so many at
+ *   once, and each of their tests may take so long
  * @property {number} timeoutMs
+ * @property {boolean} [isRecorded]  how long each file took is kept for the order of later runs
  * @property {NodeJS.Dict<string>} [env]
  * @property {(line: string) => void} [onLine]  the output goes there instead of to ours
  *
@@ -36,7 +42,10 @@ export const MINUTE_MS = 60_000;
 export async function runNodeTests(options) {
   if (options.files.length === 0) return failure('there is not a single test file');
   const ended = await recordNodeTests(options);
-  return countTests(ended, summarizeRecord(ended.record, options.files), options.timeoutMs);
+  const summary = summarizeRecord(ended.record, options.files);
+  if (options.isRecorded === true) recordTimes(summary.times);
+  process.stdout.write(describeFileTimes(summary.times));
+  return countTests(ended, summary, options.timeoutMs);
 }
 
 /**
@@ -52,12 +61,15 @@ export async function recordNodeTests(options) {
     `--test-reporter=${EVENT_REPORTER}`,
     `--test-reporter-destination=${recordPath}`,
   ];
-  const args = ['--test', ...(options.args ?? []), ...reporters, ...options.files];
+  const args =
+    options.ordered === undefined
+      ? ['--test', ...(options.args ?? []), ...reporters, ...options.files]
+      : [ORDERED_TESTS, JSON.stringify({ files: options.files, ...options.ordered, recordPath })];
   const [command = options.node, ...words] = [...(options.wrapper ?? []), options.node, ...args];
   try {
     const ended = await runLive(command, words, {
       timeoutMs: options.timeoutMs,
-      env: { COPPICE_ASSETS_DIR: assetsDirectory(), ...options.env },
+      env: { COPPICE_ASSETS_DIR: assetsDirectory(), ...COMPILE_CACHE, ...options.env },
       ...(options.onLine === undefined ? {} : { onLine: options.onLine }),
     });
     return { ...ended, record: existsSync(recordPath) ? await readFile(recordPath, 'utf8') : '' };

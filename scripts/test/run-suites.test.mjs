@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { failure, PASS } from './counts.mjs';
 import { formatTotal, runSuites } from './run-suites.mjs';
 
@@ -15,6 +16,22 @@ test('the last line has the sum, and before it stands what failed, with its suit
     part('e2e', PASS),
   ]);
   assert.equal(formatTotal(total), 'failed:\n  unit: one (a.test.ts:1)\n2 passed, 1 failed\n');
+});
+
+test('a suite that takes longer than its budget is a failure that names both', async () => {
+  const run = async () => {
+    await delay(1600);
+    return PASS;
+  };
+  const { passed, failures } = await runSuites(
+    [
+      { name: 'go', title: '', run: async () => PASS },
+      { name: 'unit', title: '', run },
+    ],
+    { go: 1, unit: 1 },
+  );
+  assert.equal(passed, 2);
+  assert.deepEqual(failures, ['unit took 2 s, more than the 1 s of scripts/test/budget.json']);
 });
 
 test('the first failures are followed by their reasons', () => {

@@ -8,6 +8,7 @@ import { JAIL_DIRECTORY } from '../setup/jail.mjs';
 import { REPOSITORY } from '../setup/paths.mjs';
 import { addCounts, failure, NOTHING, withExitCode } from './counts.mjs';
 import { runEndToEnd } from './e2e-suite.mjs';
+import { longestFirst } from './file-times.mjs';
 import { GoEvents } from './go-events.mjs';
 import { runLive } from './live-command.mjs';
 import { MINUTE_MS, runNodeTests, stopped } from './node-tests.mjs';
@@ -20,12 +21,15 @@ const SDK_TEST_BUILD = join(REPOSITORY, '.cache', 'sdk-test');
 /** Run on a second PostgreSQL as well: what leans on its SQL, its catalogue or its errors. */
 const DATABASE_TESTS =
   /\/control\/(?:db\/(?!postgres-child)|backup\/(?!backup\.)|(?:accounts|audit|billing)\/|auth\/bootstrap|snapshots\/snapshots\.|sandbox\/(?:lost-commit|idempotency|family)\.|http\/(?:registries|previews)\.)/;
+/** Most of them wait some of the time: for servers that start, for timers, for a disk. */
+const AT_ONCE = { concurrency: 4, timeoutMs: 5 * MINUTE_MS };
 const NOT_OURS = new Set(['node_modules', 'dist', '.git']);
 
 /**
  * @typedef {import('./counts.mjs').Counts} Counts
  * @typedef {import('../setup/setup.mjs').SetupResult} Tools
- * @typedef {{ name: string, title: string, run: (tools: Tools) => Promise<Counts> }} Suite
+ * @typedef {{ recordTimes: boolean }} SuiteOptions
+ * @typedef {{ name: string, title: string, run: (tools: Tools, options: SuiteOptions) => Promise<Counts> }} Suite
  */
 
 /** @type {Suite[]} */
@@ -43,19 +47,20 @@ export const SUITES = [
   {
     name: 'unit',
     title: 'tests beside the code',
-    run: async (tools) => {
+    run: async (tools, { recordTimes }) => {
       const files = [
         ...(await findTests('packages', '.test.ts')),
+        ...(await findTests('lab', '.test.ts')),
         ...(await findTests('scripts', '.test.mjs')),
         ...(await findTests('packages/cli', '.test.mjs')),
       ];
       return runNodeTests({
         node: tools.node,
         wrapper: await findNetworkWrapper(),
-        files,
-        // Most of them wait most of the time: for servers that start, for timers, for a disk.
-        args: [`--test-timeout=${5 * MINUTE_MS}`, '--test-concurrency=3'],
+        files: longestFirst(files),
+        ordered: AT_ONCE,
         timeoutMs: 20 * MINUTE_MS,
+        isRecorded: recordTimes,
         env: { COPPICE_TEST_API_PYTHON: tools.apiTests },
       });
     },
@@ -67,8 +72,8 @@ export const SUITES = [
       runNodeTests({
         node: tools.node,
         wrapper: await findNetworkWrapper(),
-        files: await findDatabaseTests(),
-        args: [`--test-timeout=${5 * MINUTE_MS}`, '--test-concurrency=3'],
+        files: longestFirst(await findDatabaseTests()),
+        ordered: AT_ONCE,
         timeoutMs: 10 * MINUTE_MS,
         env: { COPPICE_TEST_DATABASE: 'shared', COPPICE_TEST_POSTGRES_BIN: tools.packagedPostgres },
       }),
@@ -81,9 +86,12 @@ export const SUITES = [
   {
     name: 'e2e',
     title: 'real virtual machines',
-    run: async (tools) =>
-      runEndToEnd(tools.node, await findTests('e2e', '.test.ts'), {
-        COPPICE_TEST_POSTGRES_BIN: tools.packagedPostgres,
+    run: async (tools, { recordTimes }) =>
+      runEndToEnd({
+        node: tools.node,
+        files: await findTests('e2e', '.test.ts'),
+        env: { COPPICE_TEST_POSTGRES_BIN: tools.packagedPostgres },
+        isRecorded: recordTimes,
       }),
   },
 ];
@@ -112,7 +120,8 @@ async function findTests(folder, suffix) {
 async function runGoTests(go, directory) {
   const timeoutMs = 10 * MINUTE_MS;
   const events = new GoEvents((text) => process.stdout.write(text));
-  const { exitCode, expired } = await runLive(go, ['test', '-json', '-timeout', '8m', './...'], {
+  // -count=1: what they find out of a kernel is no part of what Go remembers a result by.
+  const { exitCode, expired } = await runLive(go, ['test', '-json', '-count=1', '-timeout', '8m', './...'], {
     timeoutMs,
     cwd: directory,
     env: GO_ENVIRONMENT,

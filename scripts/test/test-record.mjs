@@ -1,15 +1,15 @@
 import { relative } from 'node:path';
 import { REPOSITORY } from '../setup/paths.mjs';
 import { addCounts, failure, NOTHING, PASS, SKIP } from './counts.mjs';
-import { describeFileTimes } from './file-times.mjs';
+import { measureFileTimes } from './file-times.mjs';
 
 /**
  * What a run of `node --test` came to, from the lines of `event-reporter.mjs`, also of one that was killed.
  * @param {string} text
  * @param {readonly string[]} files all that were to be run
- * @returns {{ counts: import('./counts.mjs').Counts, unfinished: string[], times: string }} for people: `unfinished`
- *   are files with the tests in them that had begun and not ended, and files that had not begun; `times` tells how long
- *   files took
+ * @returns {{ counts: import('./counts.mjs').Counts, unfinished: string[], times: Map<string, number> }}
+ *   `unfinished`, for people, are files with the tests in them that had begun and not ended, and files that had not
+ *   begun; `times` has the seconds of each file by its path in the repository
  */
 export function summarizeRecord(text, files) {
   let counts = NOTHING;
@@ -26,7 +26,7 @@ export function summarizeRecord(text, files) {
     else counts = addCounts(counts, failure(`${event.name} (${placeOf(event)})`, event.reason));
   }
   const unfinished = files.flatMap((file) => describeUnfinished(file, running.get(file)));
-  return { counts, unfinished, times: describeFileTimes(events) };
+  return { counts, unfinished, times: measureFileTimes(events) };
 }
 
 /**

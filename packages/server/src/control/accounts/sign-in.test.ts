@@ -99,16 +99,17 @@ test('an unknown address and a wrong password are told the same way, after the s
     assert.equal(headers.get('www-authenticate'), null);
     assert.equal(headers.get('cache-control'), 'no-store');
   }
-  const median = async (email: string) => {
-    const times: number[] = [];
-    for (let round = 0; round < 5; round += 1) {
-      const started = performance.now();
-      await signIn(email, 'wrong password');
-      times.push(performance.now() - started);
-    }
-    return times.sort((a, b) => a - b)[2] ?? 0;
+  const timed = async (email: string): Promise<number> => {
+    const started = performance.now();
+    await signIn(email, 'wrong password');
+    return performance.now() - started;
   };
-  const [known, none] = [await median('owner@example.test'), await median('nobody@example.test')];
+  // By turns, and the shortest: what the host does beside them only makes them longer.
+  let [known, none] = [Infinity, Infinity];
+  for (let round = 0; round < 7; round += 1) {
+    known = Math.min(known, await timed('owner@example.test'));
+    none = Math.min(none, await timed('nobody@example.test'));
+  }
   assert.ok(none > known / 2 && known > none / 2, `${known} ms and ${none} ms`);
 });
 
