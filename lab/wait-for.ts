@@ -1,0 +1,21 @@
+import { DeadlineError, pollUntil } from '../packages/server/src/lib/deadline.ts';
+import { SetupError } from '../scripts/setup/setup-error.mjs';
+
+export interface Wait {
+  timeoutMs: number;
+  intervalMs: number;
+  /** Message of the error after `timeoutMs`. */
+  failure: () => string;
+}
+
+/** Polls until `check` finds something. */
+export async function waitFor<T>(
+  { timeoutMs, intervalMs, failure }: Wait,
+  check: () => T | undefined | Promise<T | undefined>,
+): Promise<T> {
+  try {
+    return await pollUntil({ step: 'the wait', timeoutMs, intervalMs }, check);
+  } catch (error) {
+    throw error instanceof DeadlineError ? new SetupError(failure()) : error;
+  }
+}
