@@ -5,37 +5,73 @@ import type { AgentSession } from './agent-session.ts';
 import { compareClock } from './guest-clock.ts';
 
 const SLOW_MS = 100;
+const TOLERANCE_MS = 20;
 const NS_PER_MS = 1e6;
+/** The clock of the guest minus ours. */
+const AHEAD_NS = 5_000_000_000n;
 
-/** An agent whose answers come back this late, one after the other; the last of them again and again. */
-function answerAfter(...delaysMs: number[]): { session: AgentSession; pings: () => number } {
+/** How long an answer takes, before the agent reads its clock and after it. */
+type Delay = readonly [beforeMs: number, afterMs: number];
+
+/** An agent whose answers take so long, one after the other; the last of them again and again. */
+function answerAfter(...delays: Delay[]): { session: AgentSession; pings: () => number } {
   let pings = 0;
   const call = async (): Promise<unknown> => {
-    const delayMs = delaysMs[Math.min(pings, delaysMs.length - 1)] ?? 0;
+    const [beforeMs, afterMs] = delays[Math.min(pings, delays.length - 1)] ?? [0, 0];
     pings += 1;
-    const monotonic_ns = String(Math.round(performance.now() * NS_PER_MS));
-    if (delayMs > 0) await wait(delayMs);
+    if (beforeMs > 0) await wait(beforeMs);
+    const monotonic_ns = String(process.hrtime.bigint() + AHEAD_NS);
+    if (afterMs > 0) await wait(afterMs);
     return { monotonic_ns };
   };
   return { session: { call } as unknown as AgentSession, pings: () => pings };
 }
 
+async function measureErrorMs(session: AgentSession): Promise<number> {
+  const { monotonicNs } = await compareClock(session);
+  const shown = monotonicNs();
+  assert.ok(shown !== undefined);
+  return Math.abs(Number(shown - AHEAD_NS - process.hrtime.bigint())) / NS_PER_MS;
+}
+
 test('a quick answer is enough', async () => {
-  const { session, pings } = answerAfter(0);
+  const { session, pings } = answerAfter([0, 0]);
   await compareClock(session);
   assert.equal(pings(), 1);
 });
 
 test('where answers are slow it asks on for one that is not', async () => {
-  const { session, pings } = answerAfter(SLOW_MS, SLOW_MS, SLOW_MS, SLOW_MS, SLOW_MS, 0);
-  const clock = await compareClock(session);
+  const slow: Delay = [0, SLOW_MS];
+  const { session, pings } = answerAfter(slow, slow, slow, slow, slow, [0, 0]);
+  assert.ok((await measureErrorMs(session)) < TOLERANCE_MS);
   assert.equal(pings(), 6);
-  const errorMs = Number(clock.monotonicNs()) / NS_PER_MS - performance.now();
-  assert.ok(Math.abs(errorMs) < SLOW_MS / 2, `${errorMs} ms off`);
 });
 
-test('it asks for about a second at most', async () => {
-  const { session, pings } = answerAfter(SLOW_MS);
-  await compareClock(session);
-  assert.ok(pings() >= 4 && pings() <= 1000 / SLOW_MS + 1, `${pings()} requests`);
+test('answers that are all slow, one on the way there and one on the way back, tell the time together', async () => {
+  const { session, pings } = answerAfter([SLOW_MS, 0], [0, SLOW_MS]);
+  assert.ok((await measureErrorMs(session)) < TOLERANCE_MS);
+  assert.ok(pings() <= 4, `${pings()} requests`);
+});
+
+test('it asks for three seconds at most', async () => {
+  const { session, pings } = answerAfter([0, SLOW_MS]);
+  assert.ok((await measureErrorMs(session)) < SLOW_MS);
+  assert.ok(pings() > 4 && pings() <= 3000 / SLOW_MS + 1, `${pings()} requests`);
+});
+
+test('of answers that contradict each other the last one counts', async () => {
+  let told = 0n;
+  const call = async (): Promise<unknown> => {
+    await wait(SLOW_MS);
+    return { monotonic_ns: String((told += 1_000_000_000_000n)) };
+  };
+  const { monotonicNs } = await compareClock({ call } as unknown as AgentSession);
+  assert.ok((monotonicNs() ?? 0n) >= told);
+});
+
+test('an agent that does not tell its clock is asked once', async () => {
+  let pings = 0;
+  const call = async (): Promise<unknown> => ((pings += 1), {});
+  const clock = await compareClock({ call } as unknown as AgentSession);
+  assert.deepEqual([clock.monotonicNs(), pings], [undefined, 1]);
 });

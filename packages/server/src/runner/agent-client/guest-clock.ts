@@ -1,17 +1,22 @@
 /**
  * Compares a guest's monotonic clock with ours. An emulated clone translates all of its code anew and may take a tenth of
  * a second for its first request; told the time in one, it would be late by as much.
+ *
+ * The guest reads its clock somewhere between our question and its answer, so each round trip bounds the difference of the
+ * two clocks. All round trips together bound it closer than the shortest of them alone.
  */
 import { z } from 'zod';
+import { stretched } from '../../lib/deadline.ts';
 import type { AgentSession } from './agent-session.ts';
 
 /** The first answers are slow, and say as little as they are slow. */
 const MAX_PINGS = 4;
-const GOOD_ROUND_TRIP_MS = 12;
-/** On a busy host: the comparison is repeated until its error is below 40 ms, for a second at most. */
-const BEARABLE_ROUND_TRIP_MS = 80;
-const MAX_PINGING_MS = 1000;
-const NS_PER_MS = 1e6;
+/** Width of the bounds that ends the comparison; the error is at most half of it. */
+const GOOD_WIDTH_MS = 12;
+/** The same after `MAX_PINGS`. On a busy host the comparison goes on until then, or until its time is over. */
+const BEARABLE_WIDTH_MS = 80;
+const MAX_PINGING_MS = 3000;
+const NS_PER_MS = 1_000_000n;
 
 /** A saved guest may have an agent that is older than the field. */
 const Pong = z.object({
@@ -23,34 +28,53 @@ const Pong = z.object({
 
 /** As the agent reads it. */
 export function nowUnixNs(): string {
-  return String(BigInt(Date.now()) * BigInt(NS_PER_MS));
+  return String(BigInt(Date.now()) * NS_PER_MS);
 }
 
 export interface GuestClock {
-  /** What it shows now, to within half of the round trip; undefined if the agent does not tell. */
+  /** What it shows now, in nanoseconds; undefined if the agent does not tell. */
   monotonicNs: () => bigint | undefined;
-  roundTripMs: number;
+}
+
+/** Of the guest's clock minus ours, in nanoseconds. */
+interface Bounds {
+  low: bigint;
+  high: bigint;
 }
 
 export async function compareClock(session: AgentSession): Promise<GuestClock> {
-  const startedAt = performance.now();
-  let best = await ping(session);
-  for (let count = 1; best.roundTripMs > GOOD_ROUND_TRIP_MS; count += 1) {
-    if (count >= MAX_PINGS && best.roundTripMs <= BEARABLE_ROUND_TRIP_MS) break;
-    if (performance.now() - startedAt > MAX_PINGING_MS) break;
-    const next = await ping(session);
-    if (next.roundTripMs < best.roundTripMs) best = next;
+  const endsAt = performance.now() + stretched(MAX_PINGING_MS);
+  let bounds = await ping(session);
+  for (let count = 1; bounds !== undefined && !isNarrow(bounds, count); count += 1) {
+    if (performance.now() > endsAt) break;
+    bounds = intersect(bounds, await ping(session));
   }
-  return best;
+  const found = bounds;
+  return {
+    monotonicNs: () =>
+      found === undefined ? undefined : process.hrtime.bigint() + (found.low + found.high) / 2n,
+  };
 }
 
-async function ping(session: AgentSession): Promise<GuestClock> {
-  const sentAt = performance.now();
+function isNarrow({ low, high }: Bounds, pings: number): boolean {
+  const widthMs = pings < MAX_PINGS ? GOOD_WIDTH_MS : BEARABLE_WIDTH_MS;
+  return high - low <= BigInt(widthMs) * NS_PER_MS;
+}
+
+/** Of a hostile agent's answers, which may contradict each other, the last one counts. */
+function intersect(known: Bounds, next: Bounds | undefined): Bounds | undefined {
+  if (next === undefined || next.low > known.high || next.high < known.low) return next;
+  return {
+    low: known.low > next.low ? known.low : next.low,
+    high: known.high < next.high ? known.high : next.high,
+  };
+}
+
+async function ping(session: AgentSession): Promise<Bounds | undefined> {
+  const sentNs = process.hrtime.bigint();
   const { monotonic_ns } = Pong.parse(await session.call('GET', '/ping'));
-  const receivedAt = performance.now();
-  const readAt = (sentAt + receivedAt) / 2;
-  const sinceRead = (): bigint => BigInt(Math.round((performance.now() - readAt) * NS_PER_MS));
-  const monotonicNs = (): bigint | undefined =>
-    monotonic_ns === undefined ? undefined : BigInt(monotonic_ns) + sinceRead();
-  return { monotonicNs, roundTripMs: receivedAt - sentAt };
+  const receivedNs = process.hrtime.bigint();
+  if (monotonic_ns === undefined) return undefined;
+  const shown = BigInt(monotonic_ns);
+  return { low: shown - receivedNs, high: shown - sentNs };
 }
