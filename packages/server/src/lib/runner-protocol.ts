@@ -5,6 +5,7 @@
 import { isErrorCode, MAX_BUILD_SHAPES, ReadyShape, type ErrorCode } from '@coppice/contract';
 import { z } from 'zod';
 import { EgressNote, VmEgress } from './egress-protocol.ts';
+import type { HostMoment } from './host-clock.ts';
 
 export const RUNNER_PROTOCOL_VERSION = 1;
 
@@ -91,6 +92,14 @@ export type VmInfo = z.infer<typeof VmInfo>;
 export const VmUsage = z.object({ cpu_ms: z.int(), mem_peak_bytes: z.int() });
 export type VmUsage = z.infer<typeof VmUsage>;
 
+/** A moment by the time since a boot of the host, which nobody can set. */
+export const BootMoment = z.object({ boot_id: z.string(), ms: z.number() });
+export type BootMoment = z.infer<typeof BootMoment>;
+
+export function toBootMoment({ bootId, bootMs }: HostMoment): BootMoment {
+  return { boot_id: bootId, ms: bootMs };
+}
+
 export const CaptureInfo = z.object({
   id: CaptureId,
   kind: z.enum(['snapshot', 'hibernation']),
@@ -103,6 +112,8 @@ export const CaptureInfo = z.object({
   /** On disk; of files that others share it is counted, too. */
   size_bytes: z.int(),
   created_at: z.iso.datetime(),
+  /** The same by the time since the host's boot; absent for those from before it was recorded. */
+  created_on_boot: BootMoment.optional(),
   /** How long the guest stood still. */
   pause_ms: z.number(),
   /** What it needs to be restored, by name: QEMU, kernel, machine, accelerator, CPU. */
@@ -128,8 +139,8 @@ export const VmEnd = z.object({
   /** Peak resident memory of the VMM process, read on the host. */
   mem_peak_bytes: z.int(),
   ended_at: z.iso.datetime(),
-  /** The same by the time since the host's boot, which nobody can set. */
-  ended_on_boot: z.object({ boot_id: z.string(), ms: z.number() }).optional(),
+  /** The same by the time since the host's boot. */
+  ended_on_boot: BootMoment.optional(),
   /** The last one that the VM came from: control may not have heard of it. */
   rollback: VmRollback.optional(),
 });

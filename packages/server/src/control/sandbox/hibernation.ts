@@ -19,18 +19,26 @@ import { addUsage } from './usage.ts';
 export const HIBERNATED: AuditNote = { event: 'sandbox.hibernated', data: {} };
 export const RESUMED: AuditNote = { event: 'sandbox.resumed', data: {} };
 
-/** The runner has saved it just now. */
+/**
+ * The runner has saved it, at the time that the capture tells, since it was seen to run. That may be long ago: the answer
+ * was lost, or the database was away when it came.
+ */
 export function buildHibernated(row: SandboxRow, capture: CaptureInfo, now: HostMoment): SandboxUpdate {
-  return buildHibernatedAgo(row, capture, { now, agoMs: 0 });
+  const agoMs = Math.min(findSavedAgoMs(capture, now), findUnseenMs(row, now));
+  return {
+    status: 'hibernated',
+    // What was saved has no VM that could still be put back.
+    ...NO_ROLLBACK,
+    hibernation_id: capture.id,
+    hibernated_at: Math.round(now.wallMs - agoMs),
+    billed_ms: findBilledMs(row, findAgeMs(row, now) - agoMs),
+    ...addUsage(row, capture.usage),
+  };
 }
 
-/** The runner turns out to have saved it: since it was seen to run, at the time that the capture tells. */
-export function buildFoundHibernated(row: SandboxRow, capture: CaptureInfo, now: HostMoment): SandboxUpdate {
-  const agoMs = now.wallMs - Date.parse(capture.created_at);
-  return buildHibernatedAgo(row, capture, {
-    now,
-    agoMs: Math.min(Math.max(0, agoMs), findUnseenMs(row, now)),
-  });
+function findSavedAgoMs({ created_at, created_on_boot: onBoot }: CaptureInfo, now: HostMoment): number {
+  const agoMs = onBoot?.boot_id === now.bootId ? now.bootMs - onBoot.ms : now.wallMs - Date.parse(created_at);
+  return Math.max(0, agoMs);
 }
 
 /** Its VM runs again. After a boot of the host its age goes on by the time since the new boot. */
@@ -45,21 +53,5 @@ export function buildResumed(row: SandboxRow, now: HostMoment): SandboxUpdate {
     last_seen_at: now.wallMs,
     last_seen_boot_ms: now.bootMs,
     ...(isSameBoot ? {} : { boot_id: now.bootId, created_boot_ms: now.bootMs - findAgeMs(row, now) }),
-  };
-}
-
-function buildHibernatedAgo(
-  row: SandboxRow,
-  capture: CaptureInfo,
-  { now, agoMs }: { now: HostMoment; agoMs: number },
-): SandboxUpdate {
-  return {
-    status: 'hibernated',
-    // What was saved has no VM that could still be put back.
-    ...NO_ROLLBACK,
-    hibernation_id: capture.id,
-    hibernated_at: Math.round(now.wallMs - agoMs),
-    billed_ms: findBilledMs(row, findAgeMs(row, now) - agoMs),
-    ...addUsage(row, capture.usage),
   };
 }

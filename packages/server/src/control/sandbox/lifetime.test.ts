@@ -3,10 +3,11 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import type { SandboxRow } from '../db/tables.ts';
 import { computeCostUnits } from '@coppice/contract';
-import type { CaptureInfo } from '../../lib/runner-protocol.ts';
+import type { HostMoment } from '../../lib/host-clock.ts';
+import { toBootMoment, type CaptureInfo } from '../../lib/runner-protocol.ts';
 import { buildSandboxRow } from '../testing/sandbox-row.ts';
 import { buildEnding } from './ending.ts';
-import { buildFoundHibernated, buildHibernated, buildResumed } from './hibernation.ts';
+import { buildHibernated, buildResumed } from './hibernation.ts';
 import { findAgeMs, findAgeWhenSeenMs, findHibernatedMs, findIdleMs } from './lifetime.ts';
 
 const HOUR_MS = 3_600_000;
@@ -107,6 +108,9 @@ const billedMs = (life: SandboxRow, now: ReturnType<typeof at>): number => {
   return Number(BigInt(String(cost_units)) / perMs);
 };
 
+const hibernateAt = (life: SandboxRow, now: HostMoment): object =>
+  buildHibernated(life, { ...capture, created_on_boot: toBootMoment(now) }, now);
+
 const apply = (life: SandboxRow, change: object): SandboxRow => ({ ...life, ...change });
 
 test('whatever is hibernated and resumed when, and however the clock is set, all that is billed is running', () => {
@@ -126,11 +130,11 @@ test('whatever is hibernated and resumed when, and however the clock is set, all
         for (const { runsMs, sleepsMs } of stretches) {
           nowMs += runsMs;
           ranMs += runsMs;
-          life = apply(life, buildHibernated(life, capture, at(nowMs, { stepMs })));
+          life = apply(life, hibernateAt(life, at(nowMs, { stepMs })));
           nowMs += sleepsMs;
           life = apply(life, buildResumed(life, at(nowMs, { stepMs: -stepMs })));
         }
-        if (isAsleep) life = apply(life, buildHibernated(life, capture, at(nowMs)));
+        if (isAsleep) life = apply(life, hibernateAt(life, at(nowMs)));
         const end = at(nowMs + 1000, { stepMs });
         assert.equal(billedMs(life, end), ranMs + (isAsleep ? 0 : 1000));
         assert.equal(findAgeMs(life, end), nowMs + 1000);
@@ -142,7 +146,7 @@ test('whatever is hibernated and resumed when, and however the clock is set, all
 });
 
 test('a hibernation that outlasts a boot of the host is told by the wall clock, and the age goes on', () => {
-  const asleep = apply(row, buildHibernated(row, capture, at(100_000)));
+  const asleep = apply(row, hibernateAt(row, at(100_000)));
   const awake = apply(asleep, buildResumed(asleep, at(HOUR_MS, { bootId: 'next' })));
   assert.equal(awake.boot_id, 'next');
   assert.equal(awake.hibernated_ms, HOUR_MS - 100_000);
@@ -153,18 +157,25 @@ test('a hibernation that outlasts a boot of the host is told by the wall clock, 
   assert.equal(findAgeWhenSeenMs(awake), HOUR_MS);
 });
 
-test('a hibernation that is found later counts from when its capture was made, if that can be', () => {
-  const found = (now: ReturnType<typeof at>) => {
-    const asleep = apply(row, buildFoundHibernated(row, capture, now));
-    return findHibernatedMs(asleep, now);
-  };
+test('a hibernation that is told later counts from when its capture was made, however the clock is set', () => {
+  const saved = { ...capture, created_on_boot: toBootMoment(at(70_000)) };
+  for (const stepMs of [0, HOUR_MS, -HOUR_MS]) {
+    const now = at(100_000, { stepMs });
+    const asleep = apply(row, buildHibernated(row, saved, now));
+    assert.equal(findHibernatedMs(asleep, now), 30_000);
+    assert.equal(billedMs(asleep, now), 70_000);
+  }
+});
+
+test('one that does not tell the time since the boot counts by the clock, since it was seen to run', () => {
+  const found = (now: HostMoment) => findHibernatedMs(apply(row, buildHibernated(row, capture, now)), now);
   assert.equal(found(at(100_000)), 30_000);
   assert.equal(found(at(100_000, { stepMs: HOUR_MS })), 40_000, 'not before it was seen to run');
   assert.equal(found(at(100_000, { stepMs: -HOUR_MS })), 0, 'not after now');
 });
 
 test('destroyed while it is hibernated, the hibernation up to then is not billed', () => {
-  const asleep = apply(row, buildHibernated(row, capture, at(60_000)));
+  const asleep = apply(row, hibernateAt(row, at(60_000)));
   assert.equal(billedMs(asleep, at(HOUR_MS)), 60_000);
   const ending = buildEnding(asleep, { status: 'destroyed', reason: 'requested', now: at(HOUR_MS) });
   assert.equal(ending.uptime_ms, HOUR_MS);

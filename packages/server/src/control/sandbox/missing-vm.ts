@@ -1,7 +1,7 @@
 /** What has become of a sandbox whose VM the runner does not have. Each only in a turn. */
 import { findTransition } from '@coppice/contract';
 import { readEndReason } from './ending.ts';
-import { buildFoundHibernated, HIBERNATED } from './hibernation.ts';
+import { buildHibernated, HIBERNATED } from './hibernation.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
 import type { SandboxVm } from './sandbox-vm.ts';
 
@@ -22,6 +22,6 @@ export async function resolveHibernated(live: LiveSandbox, vm: SandboxVm): Promi
   if (hibernation_id === null || findTransition(status, 'saved').outcome !== 'accept') return false;
   const capture = await vm.findHibernation(hibernation_id);
   if (capture === undefined) return false;
-  await live.commit(buildFoundHibernated(live.row, capture, live.now), HIBERNATED);
+  await live.commit(buildHibernated(live.row, capture, live.now), HIBERNATED);
   return true;
 }

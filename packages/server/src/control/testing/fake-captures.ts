@@ -2,10 +2,12 @@
 import type { ServerHttp2Stream } from 'node:http2';
 import { AppError } from '@coppice/contract';
 import type { VmEgress } from '../../lib/egress-protocol.ts';
+import { hostMoment, type HostMoment } from '../../lib/host-clock.ts';
 import {
   CaptureRequest,
   ForkVm,
   RollbackVm,
+  toBootMoment,
   type CaptureInfo,
   type ForkedVms,
   type RestoreVm,
@@ -27,7 +29,8 @@ type Inherit = (id: string, from: VmEgress | string | undefined) => void;
 export interface FakeCapturesParts {
   vms: Map<string, VmInfo>;
   inherit: Inherit;
-  now: () => Date;
+  /** The moment of a simulated host. */
+  host: () => HostMoment | undefined;
 }
 
 export class FakeCaptures {
@@ -49,13 +52,13 @@ export class FakeCaptures {
   beforeAnswer: (what: string) => Promise<void> | void = NOTHING;
   readonly #vms: Map<string, VmInfo>;
   readonly #inherit: Inherit;
-  readonly #now: () => Date;
+  readonly #host: FakeCapturesParts['host'];
   readonly #rolling = new Map<string, Promise<VmRollback>>();
 
-  constructor({ vms, inherit, now }: FakeCapturesParts) {
+  constructor({ vms, inherit, host }: FakeCapturesParts) {
     this.#vms = vms;
     this.#inherit = inherit;
-    this.#now = now;
+    this.#host = host;
   }
 
   /** Nothing goes wrong from now on. */
@@ -190,6 +193,7 @@ export class FakeCaptures {
 
   #save(vm: VmInfo, captureId: string, kind: CaptureInfo['kind']): CaptureInfo {
     const { id, image, vcpus, mem_mib, disk_mib } = vm;
+    const now = this.#host() ?? hostMoment();
     const capture: CaptureInfo = {
       id: captureId,
       kind,
@@ -199,7 +203,8 @@ export class FakeCaptures {
       mem_mib,
       disk_mib,
       size_bytes: this.sizeBytes,
-      created_at: this.#now().toISOString(),
+      created_at: new Date(now.wallMs).toISOString(),
+      created_on_boot: toBootMoment(now),
       pause_ms: 20,
       bound_to: { qemu: '10.0.2', kernel: '6.12' },
       usage: STRETCH_USAGE,

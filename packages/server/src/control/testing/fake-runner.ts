@@ -24,6 +24,7 @@ import {
   EventPlace,
   PrepareImage,
   RestoreVm,
+  toBootMoment,
   VmShape,
   type Accelerator,
   type CapacityStatus,
@@ -65,7 +66,7 @@ export class FakeRunner implements AsyncDisposable {
   readonly captures: FakeCaptures = new FakeCaptures({
     vms: this.vms,
     inherit: (id, from) => this.#inherit(id, from),
-    now: () => this.#now(),
+    host: () => this.host?.(),
   });
   readonly files = new FakeFiles();
   readonly requests: string[] = [];
@@ -172,7 +173,7 @@ export class FakeRunner implements AsyncDisposable {
       cpu_ms: 1234,
       mem_peak_bytes: 56_000_000,
       ended_at: endedAt.toISOString(),
-      ...(moment === undefined ? {} : { ended_on_boot: { boot_id: moment.bootId, ms: moment.bootMs } }),
+      ...(moment === undefined ? {} : { ended_on_boot: toBootMoment(moment) }),
       ...(rollback === undefined ? {} : { rollback }),
     };
     const event: EndEvent = { ...this.#nextPlace(), type: 'vm_ended', end };

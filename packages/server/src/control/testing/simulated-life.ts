@@ -2,11 +2,11 @@
  * The life of a sandbox as its driver writes it down, on a host whose clock may be set and that may boot; and beside it,
  * kept in the slowest and plainest way, when it truly ran.
  */
-import type { CaptureInfo } from '../../lib/runner-protocol.ts';
 import type { HostMoment } from '../../lib/host-clock.ts';
+import { toBootMoment, type CaptureInfo } from '../../lib/runner-protocol.ts';
 import type { SandboxRow, SandboxUpdate } from '../db/tables.ts';
 import { buildEnding } from '../sandbox/ending.ts';
-import { buildFoundHibernated, buildHibernated, buildResumed } from '../sandbox/hibernation.ts';
+import { buildHibernated, buildResumed } from '../sandbox/hibernation.ts';
 
 export type LifeStep =
   | { do: 'run'; ms: number }
@@ -40,6 +40,14 @@ const CAPTURE: CaptureInfo = {
   usage: { cpu_ms: 1, mem_peak_bytes: 1 },
 };
 
+function saveAt(now: HostMoment): CaptureInfo {
+  return {
+    ...CAPTURE,
+    created_at: new Date(now.wallMs).toISOString(),
+    created_on_boot: toBootMoment(now),
+  };
+}
+
 export class SimulatedLife {
   row: SandboxRow;
   readonly runs: TrueRun[] = [];
@@ -71,7 +79,7 @@ export class SimulatedLife {
         this.#run(step.ms);
         return;
       case 'sleep':
-        await this.#change(buildHibernated(this.row, CAPTURE, this.now));
+        await this.hibernate();
         if (step.boots) this.#sleepOverBoot(step.ms);
         else this.#pass(step.ms);
         await this.#change(buildResumed(this.row, this.now));
@@ -88,7 +96,7 @@ export class SimulatedLife {
   }
 
   hibernate(): Promise<void> {
-    return this.#change(buildHibernated(this.row, CAPTURE, this.now));
+    return this.#change(buildHibernated(this.row, saveAt(this.now), this.now));
   }
 
   destroy(): Promise<void> {
@@ -108,12 +116,11 @@ export class SimulatedLife {
     this.#pass(ms);
   }
 
-  /** The capture tells when it was made, by a clock that is not set in between. */
   async #sleepUnseen(ms: number): Promise<void> {
     this.#seen();
-    const capture = { ...CAPTURE, created_at: new Date(this.#wallMs).toISOString() };
+    const capture = saveAt(this.now);
     this.#pass(ms);
-    await this.#change(buildFoundHibernated(this.row, capture, this.now));
+    await this.#change(buildHibernated(this.row, capture, this.now));
     await this.#change(buildResumed(this.row, this.now));
   }
 

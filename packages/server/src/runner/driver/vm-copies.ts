@@ -11,7 +11,14 @@ import { availableParallelism } from 'node:os';
 import { AppError, isErrorCode } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { VmEgress } from '../../lib/egress-protocol.ts';
-import type { CaptureInfo, ForkedVms, VmInfo, VmShape } from '../../lib/runner-protocol.ts';
+import { hostMoment } from '../../lib/host-clock.ts';
+import {
+  toBootMoment,
+  type CaptureInfo,
+  type ForkedVms,
+  type VmInfo,
+  type VmShape,
+} from '../../lib/runner-protocol.ts';
 import { SingleFlight } from '../../lib/single-flight.ts';
 import { Slots } from '../../lib/slots.ts';
 import type { VmRecord } from '../adopt/vm-record.ts';
@@ -175,6 +182,7 @@ export class VmCopies {
     const { image, shape, machine, slot } = fleet.vms.recordOf(driver);
     const files = await captures.seal(job.target);
     const overlayBytes = filesOf(job.target).overlays.map((path) => findAllocatedBytes(path) ?? 0);
+    const now = hostMoment();
     const info: CaptureInfo = {
       id: captureId,
       kind: captureId.startsWith('snap') ? 'snapshot' : 'hibernation',
@@ -184,7 +192,8 @@ export class VmCopies {
       mem_mib: shape.memMiB,
       disk_mib: shape.diskMiB,
       size_bytes: taken.memoryBytes + overlayBytes.reduce((sum, bytes) => sum + bytes, 0),
-      created_at: new Date().toISOString(),
+      created_at: new Date(now.wallMs).toISOString(),
+      created_on_boot: toBootMoment(now),
       pause_ms: round(taken.pauseMs),
       bound_to: describeBindings({ machine, shape }, bindings),
       usage: driver.usage,

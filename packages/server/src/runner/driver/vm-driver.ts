@@ -13,7 +13,14 @@ import type { Logger } from 'pino';
 import type { VmEgress } from '../../lib/egress-protocol.ts';
 import { hostMoment } from '../../lib/host-clock.ts';
 import { SerialQueue } from '../../lib/serial-queue.ts';
-import type { EndReason, VmEnd, VmInfo, VmRollback, VmUsage } from '../../lib/runner-protocol.ts';
+import {
+  toBootMoment,
+  type EndReason,
+  type VmEnd,
+  type VmInfo,
+  type VmRollback,
+  type VmUsage,
+} from '../../lib/runner-protocol.ts';
 import type { VmRecord } from '../adopt/vm-record.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import { nowUnixNs } from '../agent-client/guest-clock.ts';
@@ -394,7 +401,7 @@ export class VmDriver {
       cpu_ms: Math.round(usage.cpuMs),
       mem_peak_bytes: usage.memPeakBytes,
       ended_at: new Date(now.wallMs).toISOString(),
-      ended_on_boot: { boot_id: now.bootId, ms: now.bootMs },
+      ended_on_boot: toBootMoment(now),
       ...(rollback === undefined ? {} : { rollback }),
     };
   }

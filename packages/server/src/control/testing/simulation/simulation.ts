@@ -15,6 +15,8 @@ const HOUR_MS = 3_600_000;
 const STEPS_UNTIL_REST = 12;
 const MAX_SANDBOXES = 8;
 const MAX_AT_ONCE = 3;
+const SHOWN_STEPS = 40;
+const SHOWN_LOG_LINES = 20;
 const STEP_NAMES = Object.keys(RECORD_STEPS) as RecordStep[];
 
 type Act = () => Promise<unknown>;
@@ -51,15 +53,20 @@ export class Simulation {
       await assertKept(world, simulation.#ledger);
       return simulation.#summary;
     } catch (error) {
-      const done = simulation.#trace.slice(-40).join('\n');
-      const said = world.harness.logLines
-        .filter((line) => !line.includes('"level":30'))
-        .slice(-20)
-        .join('\n');
-      throw new Error(`seed ${seed}, after ${simulation.#summary.steps} steps\n${done}\n${said}`, {
-        cause: error,
-      });
+      throw simulation.#explain(error);
     }
+  }
+
+  /** What does not hold comes first: a report of many failures shows the first lines of each. */
+  #explain(error: unknown): Error {
+    const { seed, steps } = this.#summary;
+    const reason = error instanceof Error ? error.message : String(error);
+    const done = this.#trace.slice(-SHOWN_STEPS);
+    const said = this.#world.harness.logLines
+      .filter((line) => !line.includes('"level":30'))
+      .slice(-SHOWN_LOG_LINES);
+    const text = [`seed ${seed}, after ${steps} steps: ${reason}`, ...done, ...said].join('\n');
+    return new Error(text, { cause: error });
   }
 
   async #round(): Promise<void> {
