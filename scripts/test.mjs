@@ -1,33 +1,35 @@
 /** `npm test`: set-up with what the tests need, then every suite, and at the end one line with the sum. */
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { runChecks } from './check/checks.mjs';
 import { runMain } from './setup/entry.mjs';
-import { REPOSITORY } from './setup/paths.mjs';
 import { sayDone } from './setup/report.mjs';
 import { setUp } from './setup/setup.mjs';
 import { SetupError } from './setup/setup-error.mjs';
+import { findTestFile, runChosen } from './test/chosen-files.mjs';
+import { compileService } from './test/compile-cache.mjs';
+import { addCounts, NOTHING } from './test/counts.mjs';
+import { keepTimes, readTimes, writeLastTimes } from './test/file-times.mjs';
 import { withRunDirectory } from './test/run-directory.mjs';
-import { BUDGET_FILE, formatTotal, runSuites } from './test/run-suites.mjs';
-import { findStressedFile, stress } from './test/stress.mjs';
+import { BUDGET_FILE, formatTotal, readBudget, runSuites } from './test/run-suites.mjs';
+import { stress } from './test/stress.mjs';
 import { SUITES } from './test/suites.mjs';
 
-const USAGE = `npm test -- [options]
+const USAGE = `npm test -- [options] [FILE…]
 
-Set-up with what the tests need, then every suite, and at the end one line with the sum.
+Set-up with what the tests need, then every suite, or these test files alone, and at the end one line with the sum.
 
   --only SUITE      one of ${SUITES.map((suite) => suite.name).join(', ')}; may be repeated
   --check           what npm run check does as well, each of its parts counted
-  --budget          a suite that takes longer than ${BUDGET_FILE} allows is a failure
+  --budget          it is a failure if all take longer than ${BUDGET_FILE} allows
   --stress FILE     this test file alone, 10 times or --rounds N, while all processors are busy
   --record-times    keeps how long each file took, for the order of later runs
 `;
 
 /** @param {string[]} args */
 function parseOptions(args) {
-  const { values } = parseArgs({
+  const { values, positionals } = parseArgs({
     args,
+    allowPositionals: true,
     options: {
       only: { type: 'string', multiple: true, default: [] },
       check: { type: 'boolean', default: false },
@@ -49,11 +51,11 @@ function parseOptions(args) {
       remedy: 'use 1 or more',
     });
   return {
-    stressed: values.stress === undefined ? undefined : findStressedFile(values.stress),
+    files: positionals.map((given) => findTestFile(given)),
+    stressed: values.stress === undefined ? undefined : findTestFile(values.stress),
     rounds,
     check: values.check,
-    /** @type {Record<string, number>} seconds by suite */
-    budget: values.budget ? JSON.parse(readFileSync(join(REPOSITORY, BUDGET_FILE), 'utf8')) : {},
+    budget: values.budget ? readBudget() : undefined,
     recordTimes: values['record-times'],
     suites: SUITES.filter((suite) => values.only.length === 0 || values.only.includes(suite.name)),
   };
@@ -63,19 +65,25 @@ await runMain(async (args) => {
   const options = parseOptions(args);
   const tools = await setUp({ tests: true });
   sayDone();
-  const { stressed, rounds } = options;
-  if (stressed !== undefined) {
-    const counts = await withRunDirectory(() => stress({ file: stressed, rounds, tools }));
-    process.stdout.write(`\n${formatTotal(counts)}`);
-    return counts.failed === 0 ? 0 : 1;
-  }
-  const parts = options.suites.map(({ name, title, run }) => ({
-    name,
-    title,
-    run: () => run(tools, options),
-  }));
-  if (options.check) parts.unshift({ name: 'check', title: 'format, lint, types', run: runChecks });
-  const total = await withRunDirectory(() => runSuites(parts, options.budget));
+  const { files, stressed, rounds } = options;
+  const total = await withRunDirectory(() => {
+    if (stressed !== undefined) return stress({ file: stressed, rounds, tools });
+    return files.length > 0 ? runChosen(files, tools) : runAll(options, tools);
+  });
   process.stdout.write(`\n${formatTotal(total)}`);
   return total.failed === 0 && total.passed > 0 ? 0 : 1;
 }, USAGE);
+
+/**
+ * @param {ReturnType<typeof parseOptions>} options
+ * @param {import('./setup/setup.mjs').SetupResult} tools
+ */
+async function runAll({ suites, check, budget, recordTimes }, tools) {
+  const checked = check ? await runChecks() : NOTHING;
+  await compileService(tools.node);
+  const times = readTimes();
+  const jobs = (await Promise.all(suites.map(({ plan }) => plan(tools, times)))).flat();
+  const keep = recordTimes ? keepTimes : writeLastTimes;
+  const counts = await runSuites(jobs, { keepTimes: keep, ...(budget === undefined ? {} : { budget }) });
+  return addCounts(checked, counts);
+}

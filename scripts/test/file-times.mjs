@@ -1,11 +1,12 @@
 /** How long test files took: told after each run, and kept for the order of the next one. */
-import { readFileSync, writeFileSync } from 'node:fs';
-import { join, relative } from 'node:path';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
 import { REPOSITORY } from '../setup/paths.mjs';
 
 const SHOWN_FILES = 20;
 /** In the repository: a clean checkout starts the longest files first, too. */
-const RECORD = join(REPOSITORY, 'scripts', 'test', 'recorded-times.json');
+const KEPT = join(REPOSITORY, 'scripts', 'test', 'recorded-times.json');
+const LAST = join(REPOSITORY, '.cache', 'test-times.json');
 
 /**
  * From the first to the last event of each file; they overlap where files run at once.
@@ -36,24 +37,35 @@ export function describeFileTimes(times) {
   return lines.length < 2 ? '' : ['longest:', ...lines, ''].join('\n');
 }
 
-/** @returns {Map<string, number>} seconds of an earlier run, by path in the repository */
-export function readRecordedTimes() {
-  return new Map(Object.entries(JSON.parse(readFileSync(RECORD, 'utf8'))));
+/** @returns {Map<string, number>} seconds of the last run here, else of the one that is kept, by path in the repository */
+export function readTimes() {
+  return new Map([...readFrom(KEPT), ...readFrom(LAST)]);
+}
+
+/** @param {ReadonlyMap<string, number>} times of some files */
+export function writeLastTimes(times) {
+  mkdirSync(dirname(LAST), { recursive: true });
+  writeTo(LAST, new Map([...readFrom(LAST), ...times]));
+}
+
+/** @param {ReadonlyMap<string, number>} times of all files */
+export function keepTimes(times) {
+  writeTo(KEPT, times);
+}
+
+/** @param {string} path */
+function readFrom(path) {
+  /** @type {Record<string, number>} */
+  const seconds = existsSync(path) ? JSON.parse(readFileSync(path, 'utf8')) : {};
+  return new Map(Object.entries(seconds));
 }
 
 /**
- * @param {readonly string[]} files absolute
- * @returns {string[]} the longest first, as an earlier run measured them, after those that none has measured
+ * @param {string} path
+ * @param {ReadonlyMap<string, number>} times
  */
-export function longestFirst(files) {
-  const times = readRecordedTimes();
-  const secondsOf = (/** @type {string} */ file) => times.get(relative(REPOSITORY, file)) ?? Infinity;
-  return files.toSorted((a, b) => secondsOf(b) - secondsOf(a) || 0);
-}
-
-/** @param {ReadonlyMap<string, number>} times of files; of others what is kept stays */
-export function recordTimes(times) {
-  const rounded = new Map([...times].map(([file, seconds]) => [file, Math.ceil(seconds)]));
-  const sorted = [...readRecordedTimes(), ...rounded].toSorted(([a], [b]) => (a < b ? -1 : 1));
-  writeFileSync(RECORD, `${JSON.stringify(Object.fromEntries(sorted), null, 2)}\n`);
+function writeTo(path, times) {
+  const rounded = [...times].map(([file, seconds]) => /** @type {const} */ ([file, Math.ceil(seconds)]));
+  const sorted = rounded.toSorted(([a], [b]) => (a < b ? -1 : 1));
+  writeFileSync(path, `${JSON.stringify(Object.fromEntries(sorted), null, 2)}\n`);
 }

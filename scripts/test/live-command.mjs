@@ -13,7 +13,7 @@ const REST_OF_OUTPUT_MS = 10_000;
  * @property {number} timeoutMs
  * @property {string} [cwd]
  * @property {NodeJS.ProcessEnv} [env]
- * @property {(line: string) => void} [onLine]  standard output goes there, line by line, instead of to ours
+ * @property {(line: string) => void} [onLine]  what it prints goes there, line by line, instead of to our output
  * @property {number} [killGraceMs]
  *
  * @typedef {object} LiveResult
@@ -30,22 +30,28 @@ const REST_OF_OUTPUT_MS = 10_000;
  * @returns {Promise<LiveResult>}
  */
 export async function runLive(command, args, options) {
+  const output = options.onLine === undefined ? 'inherit' : 'pipe';
   const child = spawn(command, args, {
     cwd: options.cwd ?? REPOSITORY,
     env: { HOME: homedir(), ...process.env, PATH: completePath(), ...options.env },
-    stdio: ['ignore', options.onLine === undefined ? 'inherit' : 'pipe', 'inherit'],
+    stdio: ['ignore', output, output],
     detached: true,
   });
   const stop = () => signalGroup(child, 'SIGTERM');
   process.once('exit', stop);
   const deadline = stopAfter(child, command, options);
-  const lines = options.onLine === undefined ? undefined : forEachLine(child.stdout, options.onLine);
+  const { onLine } = options;
+  const lines =
+    onLine === undefined
+      ? undefined
+      : Promise.all([child.stdout, child.stderr].map((stream) => forEachLine(stream, onLine)));
   try {
     const exitCode = await waitForExit(child, command);
     if (lines !== undefined) await Promise.race([lines, afterMs(REST_OF_OUTPUT_MS)]);
     return { exitCode: deadline.expired ? exitCode || 1 : exitCode, expired: deadline.expired };
   } finally {
     child.stdout?.destroy();
+    child.stderr?.destroy();
     deadline.clear();
     process.off('exit', stop);
   }

@@ -5,13 +5,11 @@ import { join } from 'node:path';
 import { assetsDirectory, REPOSITORY } from '../setup/paths.mjs';
 import { COMPILE_CACHE } from './compile-cache.mjs';
 import { failure, withExitCode } from './counts.mjs';
-import { describeFileTimes, recordTimes } from './file-times.mjs';
 import { runLive } from './live-command.mjs';
 import { summarizeRecord } from './test-record.mjs';
 
 const EVENT_REPORTER = join(REPOSITORY, 'scripts', 'test', 'event-reporter.mjs');
 const SPEC_REPORTER = join(REPOSITORY, 'scripts', 'test', 'spec-reporter.mjs');
-const ORDERED_TESTS = join(REPOSITORY, 'scripts', 'test', 'ordered-tests.mjs');
 export const MINUTE_MS = 60_000;
 
 /**
@@ -20,39 +18,35 @@ export const MINUTE_MS = 60_000;
  * @typedef {object} NodeTests
  * @property {string} node
  * @property {string[]} [wrapper]  a command to run it by
- * @property {string[]} files
+ * @property {readonly string[]} files
+ * @property {string} [entry]  what loads the files, in place of Node
  * @property {string[]} [args]
- * @property {{ concurrency: number, timeoutMs: number }} [ordered]  the files are started in the order given, so many at
- *   once, and each of their tests may take so long
  * @property {number} timeoutMs
- * @property {boolean} [isRecorded]  how long each file took is kept for the order of later runs
  * @property {NodeJS.Dict<string>} [env]
  * @property {(line: string) => void} [onLine]  the output goes there instead of to ours
- *
- * @typedef {object} RecordedTests
- * @property {number} exitCode
- * @property {boolean} expired  whether they were stopped by us
- * @property {string} record  what `event-reporter.mjs` wrote
  */
 
 /**
+ * Runs `node --test`.
  * @param {NodeTests} options
- * @returns {Promise<Counts>}
+ * @returns {Promise<import('./run-jobs.mjs').JobResult>}
  */
 export async function runNodeTests(options) {
-  if (options.files.length === 0) return failure('there is not a single test file');
-  const ended = await recordNodeTests(options);
-  const summary = summarizeRecord(ended.record, options.files);
-  if (options.isRecorded === true) recordTimes(summary.times);
-  process.stdout.write(describeFileTimes(summary.times));
-  return countTests(ended, summary, options.timeoutMs);
+  const { files, timeoutMs } = options;
+  if (files.length === 0) return { counts: failure('there is not a single test file') };
+  const { exitCode, expired, record } = await recordNodeTests(options);
+  const { counts, unfinished, times } = summarizeRecord(record, files);
+  return {
+    counts: expired ? stopped(counts, unfinished, timeoutMs) : withExitCode(counts, exitCode),
+    times,
+  };
 }
 
 /**
  * @param {NodeTests} options
- * @returns {Promise<RecordedTests>}
+ * @returns {Promise<import('./live-command.mjs').LiveResult & { record: string }>} with what `event-reporter.mjs` wrote
  */
-export async function recordNodeTests(options) {
+async function recordNodeTests({ node, wrapper = [], files, entry, args = [], timeoutMs, env, onLine }) {
   const directory = await mkdtemp(join(tmpdir(), 'coppice-test-'));
   const recordPath = join(directory, 'record');
   const reporters = [
@@ -61,31 +55,18 @@ export async function recordNodeTests(options) {
     `--test-reporter=${EVENT_REPORTER}`,
     `--test-reporter-destination=${recordPath}`,
   ];
-  const args =
-    options.ordered === undefined
-      ? ['--test', ...(options.args ?? []), ...reporters, ...options.files]
-      : [ORDERED_TESTS, JSON.stringify({ files: options.files, ...options.ordered, recordPath })];
-  const [command = options.node, ...words] = [...(options.wrapper ?? []), options.node, ...args];
+  const loaded = entry === undefined ? files : [entry];
+  const [command = node, ...words] = [...wrapper, node, '--test', ...args, ...reporters, ...loaded];
   try {
     const ended = await runLive(command, words, {
-      timeoutMs: options.timeoutMs,
-      env: { COPPICE_ASSETS_DIR: assetsDirectory(), ...COMPILE_CACHE, ...options.env },
-      ...(options.onLine === undefined ? {} : { onLine: options.onLine }),
+      timeoutMs,
+      env: { COPPICE_ASSETS_DIR: assetsDirectory(), ...COMPILE_CACHE, ...env },
+      ...(onLine === undefined ? {} : { onLine }),
     });
     return { ...ended, record: existsSync(recordPath) ? await readFile(recordPath, 'utf8') : '' };
   } finally {
     await rm(directory, { recursive: true, force: true });
   }
-}
-
-/**
- * @param {Pick<RecordedTests, 'exitCode' | 'expired'>} ended
- * @param {Pick<ReturnType<typeof summarizeRecord>, 'counts' | 'unfinished'>} summary
- * @param {number} timeoutMs
- * @returns {Counts}
- */
-export function countTests({ exitCode, expired }, { counts, unfinished }, timeoutMs) {
-  return expired ? stopped(counts, unfinished, timeoutMs) : withExitCode(counts, exitCode);
 }
 
 /**

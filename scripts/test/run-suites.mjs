@@ -1,6 +1,13 @@
+import { readFileSync } from 'node:fs';
 import { cpus } from 'node:os';
+import { join } from 'node:path';
+import { REPOSITORY } from '../setup/paths.mjs';
+import { describeError } from '../setup/setup-error.mjs';
 import { addCounts, failure, NOTHING } from './counts.mjs';
+import { describeFileTimes } from './file-times.mjs';
 import { describeLoopback, findLoopbackFault } from './loopback.mjs';
+import { measureMachine } from './machine-speed.mjs';
+import { countLanes, runJobs } from './run-jobs.mjs';
 
 /** Whoever makes the tests slower says so there. */
 export const BUDGET_FILE = 'scripts/test/budget.json';
@@ -10,43 +17,86 @@ const SHOWN_REASONS = 8;
 
 /**
  * @typedef {import('./counts.mjs').Counts} Counts
- * @typedef {{ name: string, title: string, run: () => Promise<Counts> }} Part
+ * @typedef {import('./run-jobs.mjs').Job} Job
+ *
+ * @typedef {object} Budget
+ * @property {number} seconds  for all, on a machine on which `measureMachine` takes `reference_ms`
+ * @property {number} reference_ms
+ *
+ * @typedef {object} SuitesOptions
+ * @property {number} [lanes]
+ * @property {Budget} [budget]
+ * @property {(times: ReadonlyMap<string, number>) => void} [keepTimes]  seconds of each file, by path in the repository
  */
 
+/** @returns {Budget} */
+export function readBudget() {
+  return JSON.parse(readFileSync(join(REPOSITORY, BUDGET_FILE), 'utf8'));
+}
+
 /**
- * Runs all of them, also after one has failed.
- * @param {readonly Part[]} parts
- * @param {Readonly<Record<string, number>>} [budget]  seconds, by name
+ * Runs all jobs, also after one has failed. What each of them prints appears when it has ended.
+ * @param {readonly Job[]} jobs
+ * @param {SuitesOptions} [options]
  * @returns {Promise<Counts>}
  */
-export async function runSuites(parts, budget = {}) {
+export async function runSuites(jobs, { lanes = countLanes(), budget, keepTimes } = {}) {
   let total = NOTHING;
-  /** @type {string[]} */
-  const times = [];
-  let loopbackFault = await findLoopbackFault();
-  if (loopbackFault !== undefined)
-    total = addCounts(total, reportLoopback('before the tests', loopbackFault));
-  for (const { name, title, run } of parts) {
-    process.stdout.write(`\n=== ${name}: ${title}\n`);
-    const startedAt = performance.now();
-    const before = readCpuTimes();
-    const counts = await run();
-    const seconds = Math.round((performance.now() - startedAt) / 1000);
-    times.push(`${name} ${seconds} s (${describeIdle(before, readCpuTimes())})`);
-    process.stdout.write(`${name} took ${seconds} s\n`);
-    const budgetSeconds = budget[name] ?? Infinity;
-    if (seconds > budgetSeconds)
-      total = addCounts(
-        total,
-        failure(`${name} took ${seconds} s, more than the ${budgetSeconds} s of ${BUDGET_FILE}`),
-      );
-    total = addCounts(total, { ...counts, failures: counts.failures.map((line) => `${name}: ${line}`) });
-    if (loopbackFault !== undefined) continue; // already known, and one loss is one failure
-    loopbackFault = await findLoopbackFault();
-    if (loopbackFault !== undefined) total = addCounts(total, reportLoopback(`after ${name}`, loopbackFault));
-  }
-  process.stdout.write(`\ntime: ${times.join(', ')}\n`);
-  return total;
+  /** @type {Map<string, number>} */
+  const times = new Map();
+  /** @type {Map<string, number>} */
+  const suites = new Map();
+  const before = await findLoopbackFault();
+  if (before !== undefined) total = addCounts(total, reportLoopback('before the tests', before));
+  const machineMs = budget === undefined ? 0 : measureMachine();
+  const startedAt = performance.now();
+  const cpuBefore = readCpuTimes();
+
+  await runJobs(jobs, lanes, async (job, lane) => {
+    process.stdout.write(`... ${job.title}\n`);
+    const begunAt = performance.now();
+    /** @type {string[]} */
+    const lines = [];
+    /** @type {import('./run-jobs.mjs').JobResult} */
+    const result = await job
+      .run({ lane, print: (line) => lines.push(line) })
+      .catch((error) => ({ counts: failure(`${job.title} did not end: ${describeError(error)}`) }));
+    const seconds = (performance.now() - begunAt) / 1000;
+    process.stdout.write(`\n--- ${job.title} (${seconds.toFixed(1)} s)\n${lines.join('\n')}\n\n`);
+    suites.set(job.suite, (suites.get(job.suite) ?? 0) + seconds);
+    for (const [file, fileSeconds] of result.times ?? []) times.set(file, fileSeconds);
+    const failures = result.counts.failures.map((line) => `${job.suite}: ${line}`);
+    total = addCounts(total, { ...result.counts, failures });
+  });
+
+  const after = before ?? (await findLoopbackFault());
+  if (after !== before) total = addCounts(total, reportLoopback('after the tests', String(after)));
+  const seconds = (performance.now() - startedAt) / 1000;
+  process.stdout.write(describeFileTimes(times));
+  process.stdout.write(
+    `time: ${Math.round(seconds)} s, processors ${describeIdle(cpuBefore, readCpuTimes())}; jobs of ${[
+      ...suites,
+    ]
+      .map(([name, sum]) => `${name} ${Math.round(sum)} s`)
+      .join(', ')}\n`,
+  );
+  keepTimes?.(times);
+  return budget === undefined ? total : addCounts(total, judgeTime(seconds, machineMs, budget));
+}
+
+/**
+ * @param {number} seconds
+ * @param {number} machineMs  of this machine, as `measureMachine` found it
+ * @param {Budget} budget
+ * @returns {Counts}
+ */
+export function judgeTime(seconds, machineMs, { seconds: allowed, reference_ms: referenceMs }) {
+  const factor = Math.max(1, machineMs / referenceMs);
+  const limit = Math.round(allowed * factor);
+  const machine = `${allowed} s of ${BUDGET_FILE} on a machine that is ${factor.toFixed(2)} times slower`;
+  process.stdout.write(`budget: ${limit} s, the ${machine}\n`);
+  if (seconds <= limit) return NOTHING;
+  return failure(`the tests took ${Math.round(seconds)} s, more than ${limit} s: the ${machine}`);
 }
 
 /** @returns {{ idle: number, all: number }} of all processors since the host's boot, in milliseconds */
@@ -60,7 +110,7 @@ function readCpuTimes() {
 }
 
 /**
- * How far a suite could be faster with more at once.
+ * How far the tests could be faster with more at once.
  * @param {ReturnType<typeof readCpuTimes>} before
  * @param {ReturnType<typeof readCpuTimes>} after
  */

@@ -1,37 +1,49 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
-import { failure, PASS } from './counts.mjs';
-import { formatTotal, runSuites } from './run-suites.mjs';
+import { failure, NOTHING, PASS } from './counts.mjs';
+import { formatTotal, judgeTime, runSuites } from './run-suites.mjs';
 
 test('the last line has the sum, and before it stands what failed, with its suite', async () => {
-  const part = (/** @type {string} */ name, /** @type {import('./counts.mjs').Counts} */ counts) => ({
-    name,
-    title: '',
-    run: async () => counts,
+  /** @type {(suite: string, counts: import('./counts.mjs').Counts) => import('./run-jobs.mjs').Job} */
+  const jobOf = (suite, counts) => ({
+    suite,
+    title: suite,
+    place: 'beside',
+    seconds: 1,
+    run: async ({ print }) => {
+      print(`output of ${suite}`);
+      return { counts, times: new Map([[`${suite}.test.ts`, 2]]) };
+    },
   });
-  const total = await runSuites([
-    part('go', PASS),
-    part('unit', failure('one (a.test.ts:1)')),
-    part('e2e', PASS),
-  ]);
+  const jobs = [jobOf('go', PASS), jobOf('unit', failure('one (a.test.ts:1)')), jobOf('e2e', PASS)];
+  /** @type {string[]} */
+  const kept = [];
+  const keepTimes = (/** @type {ReadonlyMap<string, number>} */ times) => void kept.push(...times.keys());
+  const total = await runSuites(jobs, { lanes: 1, keepTimes });
   assert.equal(formatTotal(total), 'failed:\n  unit: one (a.test.ts:1)\n2 passed, 1 failed\n');
+  assert.deepEqual(kept.toSorted(), ['e2e.test.ts', 'go.test.ts', 'unit.test.ts']);
 });
 
-test('a suite that takes longer than its budget is a failure that names both', async () => {
-  const run = async () => {
-    await delay(1600);
-    return PASS;
-  };
-  const { passed, failures } = await runSuites(
-    [
-      { name: 'go', title: '', run: async () => PASS },
-      { name: 'unit', title: '', run },
-    ],
-    { go: 1, unit: 1 },
-  );
-  assert.equal(passed, 2);
-  assert.deepEqual(failures, ['unit took 2 s, more than the 1 s of scripts/test/budget.json']);
+test('a job that breaks is a failure with its reason, and the others run', async () => {
+  /** @type {(title: string, run: import('./run-jobs.mjs').Job['run']) => import('./run-jobs.mjs').Job} */
+  const jobOf = (title, run) => ({ suite: 'unit', title, place: 'lane', seconds: 1, run });
+  const jobs = [
+    jobOf('breaks', async () => Promise.reject(new Error('no record'))),
+    jobOf('runs', async () => ({ counts: PASS })),
+  ];
+  const { passed, failures } = await runSuites(jobs, { lanes: 1 });
+  assert.equal(passed, 1);
+  assert.match(failures[0] ?? '', /^unit: breaks did not end: [^]*no record/u);
+});
+
+test('to take longer than the budget is a failure, and a slower machine has a longer one', () => {
+  const budget = { seconds: 100, reference_ms: 50 };
+  assert.equal(judgeTime(100, 50, budget), NOTHING);
+  assert.equal(judgeTime(199, 100, budget), NOTHING);
+  assert.equal(judgeTime(100, 25, budget), NOTHING, 'a faster machine has the same');
+  assert.deepEqual(judgeTime(250, 100, budget).failures, [
+    'the tests took 250 s, more than 200 s: the 100 s of scripts/test/budget.json on a machine that is 2.00 times slower',
+  ]);
 });
 
 test('the first failures are followed by their reasons', () => {

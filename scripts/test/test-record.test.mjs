@@ -6,9 +6,10 @@ import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { runLive } from './live-command.mjs';
-import { recordNodeTests } from './node-tests.mjs';
+import { runNodeTests } from './node-tests.mjs';
 import { summarizeRecord } from './test-record.mjs';
 
+const BATCH = fileURLToPath(new URL('batch.mjs', import.meta.url));
 const REPORTER = fileURLToPath(new URL('event-reporter.mjs', import.meta.url));
 /** Long enough for Node.js to start on a busy machine. */
 const HANG_TIMEOUT_MS = 6_000;
@@ -79,7 +80,7 @@ describe('the record of a test run', () => {
     const file = write('fails.test.mjs', `test('bad', () => { throw new Error('no!'); });`);
     /** @type {string[]} */
     const lines = [];
-    await recordNodeTests({
+    await runNodeTests({
       node: process.execPath,
       files: [file],
       timeoutMs: RUN_TIMEOUT_MS,
@@ -87,6 +88,30 @@ describe('the record of a test run', () => {
       onLine: (line) => lines.push(line),
     });
     assert.deepEqual(lines.slice(lines.indexOf('!!! bad')).slice(0, 2), ['!!! bad', '    Error: no!']);
+  });
+
+  it('files in one process have each its own hooks, and one that does not load is one failure of its name', async () => {
+    const hooked = (/** @type {string} */ name) =>
+      write(
+        `${name}.test.mjs`,
+        `import assert from 'node:assert/strict';
+         let count = 0;
+         before(() => (count += 1));
+         test('${name}', () => assert.equal(count, 1));`,
+      );
+    const files = [hooked('first'), write('dies.test.mjs', `throw new Error('no');`), hooked('second')];
+    const { counts, times } = await runNodeTests({
+      node: process.execPath,
+      files,
+      entry: BATCH,
+      args: ['--test-isolation=none'],
+      timeoutMs: RUN_TIMEOUT_MS,
+      env: { NODE_TEST_CONTEXT: undefined, COPPICE_TEST_FILES: JSON.stringify(files) },
+      onLine: () => undefined,
+    });
+    assert.deepEqual([counts.passed, counts.failed], [2, 1]);
+    assert.match(counts.failures[0] ?? '', /dies\.test\.mjs[^]*Error: no/u);
+    assert.equal([...(times?.keys() ?? [])].filter((path) => /first|second/u.test(path)).length, 2);
   });
 
   it('a file that dies is one failure of its name', async () => {

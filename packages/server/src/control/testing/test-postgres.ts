@@ -109,7 +109,10 @@ async function prepareData(options: PostgresChildOptions): Promise<void> {
   await makeMigrated(child.connection);
 }
 
+/** Databases of tests that are over would be vacuumed, and would cost more than those that are used. */
 async function makeMigrated(connection: pg.PoolConfig): Promise<void> {
+  for (const text of ['ALTER SYSTEM SET autovacuum = off', 'SELECT pg_reload_conf()'])
+    await runQuery({ ...connection, database: 'postgres' }, text);
   await createFrom('template1', MIGRATED, connection);
   await migrateDatabase({ connectionString: describeUrl(connection, MIGRATED) }, log);
 }

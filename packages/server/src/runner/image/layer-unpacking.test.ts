@@ -9,7 +9,7 @@ import { LayerError } from './layer-error.ts';
 import { unpackLayer } from './layer-unpacking.ts';
 import { makeScratchDirectory } from './testing/scratch-directory.ts';
 
-const SIGNAL = AbortSignal.timeout(60_000);
+const TIMEOUT_MS = 60_000;
 /** A frame that decoders skip; zstd:chunked layers have them. */
 const SKIPPED = Buffer.concat([Buffer.from([0x50, 0x2a, 0x4d, 0x18, 5, 0, 0, 0]), Buffer.from('skip!')]);
 
@@ -25,7 +25,7 @@ async function* cut(data: Buffer, sizes: readonly number[]): AsyncGenerator<Buff
 async function unpack(data: Buffer, sizes: readonly number[] = [1000], maxBytes = 1 << 30): Promise<Buffer> {
   await using scratch = await makeScratchDirectory();
   const targetPath = join(scratch.path, 'layer');
-  const digest = await unpackLayer(cut(data, sizes), { targetPath, maxBytes, signal: SIGNAL });
+  const digest = await unpackLayer(cut(data, sizes), { targetPath, maxBytes, signal: AbortSignal.timeout(TIMEOUT_MS) });
   const unpacked = await readFile(targetPath);
   assert.equal(digest, `sha256:${createHash('sha256').update(unpacked).digest('hex')}`);
   return unpacked;
@@ -97,7 +97,7 @@ test('an error of the source comes out as it is, and nothing goes on', async () 
       isEnded = true;
     }
   }
-  const options = { targetPath: join(scratch.path, 'layer'), maxBytes: 1 << 20, signal: SIGNAL };
+  const options = { targetPath: join(scratch.path, 'layer'), maxBytes: 1 << 20, signal: AbortSignal.timeout(TIMEOUT_MS) };
   await assert.rejects(unpackLayer(failing(), options), /the source failed/u);
   assert.ok(isEnded);
   assert.ok((await readdir(scratch.path)).length <= 1);

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { ask, assertRefused, getBlob, getManifest, openClient } from './testing/test-client.ts';
 import { digestOf, serveImage, startServer, type Handler } from './testing/test-server.ts';
 
-const SIGNAL = AbortSignal.timeout(60_000);
+const TIMEOUT_MS = 60_000;
 const DATA = Buffer.alloc(300_000, 'data');
 const BLOB = { digest: digestOf(DATA), size: DATA.length };
 const image = serveImage('{"a":1}', [DATA]);
@@ -14,7 +14,7 @@ test('a manifest comes byte for byte, and its digest without it', async () => {
   using client = openClient({ insecureRegistries: [server.name] });
   const asked = ask(`${server.name}/some/x:1`);
   assert.equal(await getManifest(client, asked), '{"a":1}');
-  assert.equal(await client.findManifestDigest(asked, '1', SIGNAL), digestOf('{"a":1}'));
+  assert.equal(await client.findManifestDigest(asked, '1', AbortSignal.timeout(TIMEOUT_MS)), digestOf('{"a":1}'));
   assert.deepEqual((await getBlob(client, asked, BLOB)).equals(DATA), true);
   assert.equal(server.requests[0]?.line, 'GET /v2/some/x/manifests/1');
 });

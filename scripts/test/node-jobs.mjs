@@ -1,0 +1,136 @@
+/** Test files of Node.js as jobs: which of them share a process, and which must run alone. */
+import { readFile } from 'node:fs/promises';
+import { basename, join, relative } from 'node:path';
+import { REPOSITORY } from '../setup/paths.mjs';
+import { MINUTE_MS, runNodeTests } from './node-tests.mjs';
+
+/** @typedef {import('./run-jobs.mjs').Job} Job */
+
+/** Of a file that no run has measured. */
+const UNKNOWN_SECONDS = 60;
+/** Files beside the code share a process until they take this long together. */
+const BATCH_SECONDS = 60;
+const BATCH = join(REPOSITORY, 'scripts', 'test', 'batch.mjs');
+const TIMEOUT_MS = 60 * MINUTE_MS;
+const TEST_TIMEOUT_MS = 10 * MINUTE_MS;
+
+export const ALONE = new Set([
+  'capacity.test.ts',
+  'doctor.test.ts',
+  'greedy-guests.test.ts',
+  'guest-timer.test.ts',
+  // Chromium gives up the connections that it is making when a TAP of another lane comes or goes (ERR_NETWORK_CHANGED).
+  'preview.test.ts',
+  'stream-load.test.ts',
+  'template-queue.test.ts',
+]);
+
+/** Fixtures that keep one service, with its images and templates, for all files that use them. */
+const SHARING = [/fixtures\/(?:shared|client|clone-check|image-kind)\.ts'/u, /fixtures\/egress-shared\.ts'/u];
+
+/**
+ * @typedef {object} FilesOptions
+ * @property {string} suite
+ * @property {string} node
+ * @property {readonly string[]} files
+ * @property {ReadonlyMap<string, number>} times  seconds of an earlier run, by path in the repository
+ * @property {NodeJS.Dict<string>} env
+ */
+
+/**
+ * Those beside the code, some in each process. Their modules are most of what a process does, and are loaded once for all.
+ * @param {FilesOptions & { wrapper: string[] }} options
+ * @returns {Job[]}
+ */
+export function planBatches(options) {
+  const { suite, node, wrapper, env } = options;
+  return divide(options).map(({ files, seconds }, index, { length }) => ({
+    suite,
+    title: `${suite} ${index + 1} of ${length}`,
+    place: 'beside',
+    seconds,
+    run: ({ print }) =>
+      runNodeTests({
+        node,
+        wrapper,
+        files,
+        entry: BATCH,
+        args: ['--test-isolation=none', `--test-timeout=${TEST_TIMEOUT_MS}`],
+        timeoutMs: TIMEOUT_MS,
+        env: { ...env, COPPICE_TEST_FILES: JSON.stringify(files) },
+        onLine: print,
+      }),
+  }));
+}
+
+/**
+ * Into batches of about the same time; a file that takes as long as a batch is one.
+ * @param {Pick<FilesOptions, 'files' | 'times'>} options
+ * @returns {{ files: string[], seconds: number }[]}
+ */
+export function divide({ files, times }) {
+  const secondsOf = secondsFrom(times, 1);
+  const longestFirst = files.toSorted((a, b) => secondsOf(b) - secondsOf(a));
+  const total = longestFirst.reduce((sum, file) => sum + secondsOf(file), 0);
+  const batches = Array.from({ length: Math.ceil(total / BATCH_SECONDS) }, () => ({
+    files: /** @type {string[]} */ ([]),
+    seconds: 0,
+  }));
+  for (const file of longestFirst) {
+    const shortest = batches.reduce((best, batch) => (batch.seconds < best.seconds ? batch : best));
+    shortest.files.push(file);
+    shortest.seconds += secondsOf(file);
+  }
+  return batches.filter((batch) => batch.files.length > 0);
+}
+
+/**
+ * Those on virtual machines. Files that share a service are one job, in one process: images and templates are made once.
+ * Lanes tell what is theirs apart by `COPPICE_TEST_LANE`, and share what is in `COPPICE_TEST_RUN`.
+ * @param {FilesOptions} options
+ * @returns {Promise<Job[]>}
+ */
+export async function planMachineJobs({ suite, node, files, times, env }) {
+  const secondsOf = secondsFrom(times, UNKNOWN_SECONDS);
+  const groups = await groupByService(files);
+  return groups.map((group) => ({
+    suite,
+    title: group.map((file) => relative(REPOSITORY, file)).join(' '),
+    place: group.every((file) => ALONE.has(basename(file))) ? 'alone' : 'lane',
+    seconds: group.reduce((sum, file) => sum + secondsOf(file), 0),
+    run: ({ lane, print }) =>
+      runNodeTests({
+        node,
+        files: group,
+        args: ['--test-isolation=none', `--test-timeout=${TEST_TIMEOUT_MS}`],
+        timeoutMs: TIMEOUT_MS,
+        env: { ...env, COPPICE_TEST_LANE: String(lane) },
+        onLine: print,
+      }),
+  }));
+}
+
+/**
+ * @param {readonly string[]} files
+ * @returns {Promise<string[][]>}
+ */
+async function groupByService(files) {
+  /** @type {Map<string, string[]>} */
+  const groups = new Map();
+  for (const file of files) {
+    const text = await readFile(file, 'utf8');
+    const sharing = SHARING.findIndex((pattern) => pattern.test(text));
+    const isAlone = ALONE.has(basename(file));
+    const key = sharing < 0 ? file : `${sharing}${isAlone ? ' alone' : ''}`;
+    groups.set(key, [...(groups.get(key) ?? []), file]);
+  }
+  return [...groups.values()];
+}
+
+/**
+ * @param {ReadonlyMap<string, number>} times
+ * @param {number} unknown
+ */
+function secondsFrom(times, unknown) {
+  return (/** @type {string} */ file) => times.get(relative(REPOSITORY, file)) ?? unknown;
+}

@@ -1,0 +1,58 @@
+import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
+import { basename, join, relative } from 'node:path';
+import { test } from 'node:test';
+import { REPOSITORY } from '../setup/paths.mjs';
+import { ALONE, divide, planMachineJobs } from './node-jobs.mjs';
+
+const DIRECTORY = join(REPOSITORY, 'e2e');
+const FILES = readdirSync(DIRECTORY)
+  .filter((name) => name.endsWith('.test.ts'))
+  .map((name) => join(DIRECTORY, name));
+
+/** @param {ReadonlyMap<string, number>} times */
+async function planFiles(times = new Map()) {
+  const jobs = await planMachineJobs({ suite: 'e2e', node: '', files: FILES, times, env: {} });
+  return jobs.map(({ title, place, seconds }) => ({
+    names: title.split(' ').map((path) => basename(path)),
+    place,
+    seconds,
+  }));
+}
+
+test('every file is in one job, and those that share a service are in the same', async () => {
+  const jobs = await planFiles();
+  assert.deepEqual(
+    jobs.flatMap(({ names }) => names).toSorted(),
+    FILES.map((file) => basename(file)).toSorted(),
+  );
+  const alone = jobs.filter(({ place }) => place === 'alone').flatMap(({ names }) => names);
+  assert.deepEqual(alone.toSorted(), [...ALONE].toSorted());
+  const jobOf = (/** @type {string} */ name) => jobs.find(({ names }) => names.includes(name));
+  assert.equal(jobOf('exec.test.ts'), jobOf('sdk.test.ts'));
+  assert.notEqual(jobOf('exec.test.ts'), jobOf('egress-live.test.ts'));
+  assert.equal(jobOf('faults.test.ts')?.names.length, 1);
+});
+
+test('a job takes as long as its files did, and one that nobody has measured is not the last', async () => {
+  const times = new Map([
+    ['e2e/faults.test.ts', 70],
+    ['e2e/idle.test.ts', 5],
+  ]);
+  const jobs = await planFiles(times);
+  const secondsOf = (/** @type {string} */ name) => jobs.find(({ names }) => names[0] === name)?.seconds;
+  assert.equal(secondsOf('faults.test.ts'), 70);
+  assert.ok(Number(secondsOf('doctor.test.ts')) > 5);
+});
+
+test('files beside the code are divided into processes of about the same time', () => {
+  const files = Array.from({ length: 90 }, (_, index) => join(REPOSITORY, `${index}.test.ts`));
+  const times = new Map(files.map((file, index) => [relative(REPOSITORY, file), index === 7 ? 100 : 1]));
+  const batches = divide({ files, times });
+  assert.deepEqual(batches.flatMap((batch) => batch.files).toSorted(), files.toSorted());
+  assert.equal(batches.length, 4);
+  assert.deepEqual(batches.find(({ seconds }) => seconds === 100)?.files, [files[7]]);
+  const others = batches.filter(({ seconds }) => seconds < 100).map(({ seconds }) => seconds);
+  assert.ok(Math.max(...others) - Math.min(...others) <= 1, others.join(' '));
+  assert.deepEqual(divide({ files: [], times }), []);
+});

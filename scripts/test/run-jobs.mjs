@@ -1,0 +1,56 @@
+/**
+ * The order in which everything runs. A job is what one process does:
+ *
+ *     lane    on virtual machines; two at once, as far as the machine has processors and memory for them
+ *     beside  needs none: one job fills what the lanes leave idle, and each lane takes such jobs once its own are done
+ *     alone   measures time, loads the host or changes it for all: one after the other, when all else is done
+ *
+ * The longest come first, as an earlier run measured them: at the end all lanes are done at about the same time.
+ */
+import { availableParallelism, totalmem } from 'node:os';
+
+const LANES = 2;
+const MEMORY_PER_LANE_BYTES = 4 * 1024 ** 3;
+
+/**
+ * @typedef {'lane' | 'beside' | 'alone'} Place
+ *
+ * @typedef {object} JobResult
+ * @property {import('./counts.mjs').Counts} counts
+ * @property {ReadonlyMap<string, number>} [times]  seconds of each of its test files, by path in the repository
+ *
+ * @typedef {object} JobContext
+ * @property {number} lane  no two jobs that run at once have the same
+ * @property {(line: string) => void} print
+ *
+ * @typedef {object} Job
+ * @property {string} suite
+ * @property {string} title  for people
+ * @property {Place} place
+ * @property {number} seconds  that it took before, or a guess
+ * @property {(context: JobContext) => Promise<JobResult>} run
+ */
+
+/** @returns {number} how many jobs on virtual machines this host can run at once */
+export function countLanes() {
+  return Math.max(1, Math.min(LANES, availableParallelism(), Math.floor(totalmem() / MEMORY_PER_LANE_BYTES)));
+}
+
+/**
+ * @param {readonly Job[]} jobs
+ * @param {number} lanes
+ * @param {(job: Job, lane: number) => Promise<void>} run
+ */
+export async function runJobs(jobs, lanes, run) {
+  const queueOf = (/** @type {Place} */ place) =>
+    jobs.filter((job) => job.place === place).toSorted((a, b) => b.seconds - a.seconds);
+  const [onMachines, beside, alone] = [queueOf('lane'), queueOf('beside'), queueOf('alone')];
+  const work = async (/** @type {number} */ lane, /** @type {() => Job | undefined} */ next) => {
+    for (let job = next(); job !== undefined; job = next()) await run(job, lane);
+  };
+  const workers = Array.from({ length: lanes }, (_, lane) =>
+    work(lane, () => onMachines.shift() ?? beside.shift()),
+  );
+  await Promise.all([...workers, work(lanes, () => beside.shift())]);
+  await work(0, () => alone.shift());
+}

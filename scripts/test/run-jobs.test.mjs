@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict';
+import { EventEmitter, once } from 'node:events';
+import { test } from 'node:test';
+import { setImmediate as immediate } from 'node:timers/promises';
+import { runJobs } from './run-jobs.mjs';
+
+/** @typedef {import('./run-jobs.mjs').Job} Job */
+
+/**
+ * @param {string} title
+ * @param {Job['place']} place
+ * @param {number} seconds
+ * @returns {Job}
+ */
+function jobOf(title, place, seconds) {
+  return { suite: 'a', title, place, seconds, run: () => assert.fail('the runner is given below') };
+}
+
+test('the longest job of each kind comes first, what is alone comes last', async () => {
+  /** @type {string[]} */
+  const begun = [];
+  const jobs = [
+    jobOf('alone', 'alone', 999),
+    jobOf('short', 'lane', 5),
+    jobOf('long', 'lane', 500),
+    jobOf('beside short', 'beside', 1),
+    jobOf('beside long', 'beside', 2),
+  ];
+  await runJobs(jobs, 1, async ({ title }) => {
+    begun.push(title);
+    await immediate();
+  });
+  assert.deepEqual(begun.toSorted(), jobs.map(({ title }) => title).toSorted());
+  assert.equal(begun.at(-1), 'alone');
+  assert.ok(begun.indexOf('long') < begun.indexOf('short'));
+  assert.ok(begun.indexOf('beside long') < begun.indexOf('beside short'));
+});
+
+test('each lane takes the next job when it is done with one, and then helps with what needs no lane', async () => {
+  const jobs = ['long', 'a', 'b'].map((title, index) => jobOf(title, 'lane', 100 - index));
+  const besides = ['c', 'd'].map((title) => jobOf(title, 'beside', 1));
+  const othersDone = new EventEmitter();
+  let left = jobs.length + besides.length - 1;
+  /** @type {[string, number][]} */
+  const log = [];
+  await runJobs([...jobs, ...besides], 2, async ({ title }, lane) => {
+    log.push([title, lane]);
+    if (title === 'long') return void (await once(othersDone, 'done'));
+    await immediate();
+    if ((left -= 1) === 0) othersDone.emit('done');
+  });
+  assert.deepEqual(
+    log.filter(([title]) => ['a', 'b'].includes(title)),
+    [
+      ['a', 1],
+      ['b', 1],
+    ],
+  );
+  assert.deepEqual(log.map(([title]) => title).toSorted(), ['a', 'b', 'c', 'd', 'long']);
+});
+
+test('no two jobs that run at once have the same lane', async () => {
+  const places = /** @type {const} */ (['lane', 'beside']);
+  const jobs = places.flatMap((place) => Array.from({ length: 20 }, (_, n) => jobOf(`${n}`, place, n)));
+  const busy = new Set();
+  await runJobs(jobs, 2, async (_job, lane) => {
+    assert.ok(!busy.has(lane), `lane ${lane}`);
+    busy.add(lane);
+    await immediate();
+    busy.delete(lane);
+  });
+});
