@@ -28,6 +28,9 @@ export interface Answer {
   body: any;
 }
 
+const MIN_POLL_MS = 10;
+const MAX_POLL_MS = 100;
+
 export interface CallOptions {
   body?: unknown;
   /** Sent as it is instead of `body`. */
@@ -236,9 +239,11 @@ export async function waitFor(
   condition: () => boolean | Promise<boolean>,
   deadlineMs = 10_000,
 ): Promise<void> {
-  const end = performance.now() + deadlineMs;
+  const startedAt = performance.now();
   while (!(await condition())) {
-    if (performance.now() > end) throw new Error(`waited ${deadlineMs} ms for ${what}`);
-    await delay(10);
+    const elapsedMs = performance.now() - startedAt;
+    if (elapsedMs > deadlineMs) throw new Error(`waited ${deadlineMs} ms for ${what}`);
+    // Who asks for something slow all the time makes it slower.
+    await delay(Math.min(MAX_POLL_MS, Math.max(MIN_POLL_MS, elapsedMs / 10)));
   }
 }

@@ -25,7 +25,11 @@ async function* cut(data: Buffer, sizes: readonly number[]): AsyncGenerator<Buff
 async function unpack(data: Buffer, sizes: readonly number[] = [1000], maxBytes = 1 << 30): Promise<Buffer> {
   await using scratch = await makeScratchDirectory();
   const targetPath = join(scratch.path, 'layer');
-  const digest = await unpackLayer(cut(data, sizes), { targetPath, maxBytes, signal: AbortSignal.timeout(TIMEOUT_MS) });
+  const digest = await unpackLayer(cut(data, sizes), {
+    targetPath,
+    maxBytes,
+    signal: AbortSignal.timeout(TIMEOUT_MS),
+  });
   const unpacked = await readFile(targetPath);
   assert.equal(digest, `sha256:${createHash('sha256').update(unpacked).digest('hex')}`);
   return unpacked;
@@ -97,7 +101,11 @@ test('an error of the source comes out as it is, and nothing goes on', async () 
       isEnded = true;
     }
   }
-  const options = { targetPath: join(scratch.path, 'layer'), maxBytes: 1 << 20, signal: AbortSignal.timeout(TIMEOUT_MS) };
+  const options = {
+    targetPath: join(scratch.path, 'layer'),
+    maxBytes: 1 << 20,
+    signal: AbortSignal.timeout(TIMEOUT_MS),
+  };
   await assert.rejects(unpackLayer(failing(), options), /the source failed/u);
   assert.ok(isEnded);
   assert.ok((await readdir(scratch.path)).length <= 1);

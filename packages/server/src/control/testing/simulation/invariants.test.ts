@@ -70,9 +70,11 @@ test('all hold in a service that is in order, before and after a sandbox has end
 
 test('all hold when a sandbox is resumed and no control is there to see it for a while', async () => {
   const { ledger, caller, id } = await begin();
-  await caller.hibernate(id);
+  const hibernated = await world.call('POST', `/v1/runs/${id}/hibernate`);
+  assert.equal(hibernated?.status, 200, hibernated?.text);
+  ledger.noteHibernated(id);
   const isThere = await world.killControlAt('record.resumed', caller.resume(id));
-  assert.ok(isThere);
+  assert.ok(isThere, world.harness.logLines.slice(-5).join('\n'));
   await world.pass(10 * RUN_MS);
   await world.startControl();
   await world.settle();

@@ -14,7 +14,10 @@ test('a manifest comes byte for byte, and its digest without it', async () => {
   using client = openClient({ insecureRegistries: [server.name] });
   const asked = ask(`${server.name}/some/x:1`);
   assert.equal(await getManifest(client, asked), '{"a":1}');
-  assert.equal(await client.findManifestDigest(asked, '1', AbortSignal.timeout(TIMEOUT_MS)), digestOf('{"a":1}'));
+  assert.equal(
+    await client.findManifestDigest(asked, '1', AbortSignal.timeout(TIMEOUT_MS)),
+    digestOf('{"a":1}'),
+  );
   assert.deepEqual((await getBlob(client, asked, BLOB)).equals(DATA), true);
   assert.equal(server.requests[0]?.line, 'GET /v2/some/x/manifests/1');
 });
