@@ -19,6 +19,7 @@ the power is cut. As root, on Debian. docs/lab.md
   update       brings the host to the last commit of this checkout
   check        each thing that a sandbox does, once, under KVM
   service      restart, kill -9, reboot, uninstall and upgrade of the service, with sandboxes running
+  other-cpu    what was saved, on a host whose processor lacks features
   power-cuts   cuts the power right after an answer, and looks for all that was ever answered
   start, stop  boots it and waits for the service; shuts it down
   reset        takes its disk back to the installed one

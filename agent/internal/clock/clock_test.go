@@ -16,10 +16,22 @@ func TestOnlyATimeIsTaken(t *testing.T) {
 			t.Error(body, answer.Code, answer.Body)
 		}
 	}
-	if ns, err := Parse("1763700000123456789"); err != nil || ns != 1763700000123456789 {
+	if ns, err := Parse("clock_unix_ns", "1763700000123456789"); err != nil || ns != 1763700000123456789 {
 		t.Error(ns, err)
 	}
-	if ns, err := Parse(""); err != nil || ns != 0 {
+	if ns, err := Parse("clock_unix_ns", ""); err != nil || ns != 0 {
 		t.Error(ns, err)
+	}
+}
+
+func TestTheMonotonicClockTellsWhatTimeItIs(t *testing.T) {
+	if now := At(1_763_700_000_000_000_000, 5_000, 7_500); now != 1_763_700_000_000_002_500 {
+		t.Error(now)
+	}
+	answer := httptest.NewRecorder()
+	body := strings.NewReader(`{"clock_unix_ns":"1","clock_monotonic_ns":"-1"}`)
+	api.Router{"POST /clock": Handle}.ServeHTTP(answer, httptest.NewRequest("POST", "/clock", body))
+	if answer.Code != 400 || !strings.Contains(answer.Body.String(), "clock_monotonic_ns") {
+		t.Error(answer.Code, answer.Body)
 	}
 }

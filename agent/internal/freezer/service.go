@@ -42,7 +42,7 @@ func (f *Freezer) HandleThaw(w http.ResponseWriter, r *http.Request) error {
 	if err := api.ReadJSON(r, &body); err != nil {
 		return err
 	}
-	ns, err := clock.Parse(body.ClockUnixNs)
+	ns, err := clock.Parse("clock_unix_ns", body.ClockUnixNs)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"coppice/agent/internal/account"
+	"coppice/agent/internal/clock"
 	"coppice/agent/internal/freezer"
 	"coppice/agent/internal/guest"
 	"coppice/agent/internal/network"
@@ -79,7 +80,7 @@ func setClock(r Request) error {
 // requests. Otherwise it adds the time since the request came.
 func clockAt(r Request, monotonic unix.Timespec, now time.Time) unix.Timespec {
 	if r.Monotonic != nil {
-		return unix.NsecToTimespec(r.Clock.Nano() + monotonic.Nano() - r.Monotonic.Nano())
+		return unix.NsecToTimespec(clock.At(r.Clock.Nano(), r.Monotonic.Nano(), monotonic.Nano()))
 	}
 	return unix.NsecToTimespec(r.Clock.Nano() + now.Sub(r.Arrived).Nanoseconds())
 }

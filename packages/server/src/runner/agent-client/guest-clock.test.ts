@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as wait } from 'node:timers/promises';
 import type { AgentSession } from './agent-session.ts';
-import { compareClock } from './guest-clock.ts';
+import { compareClock, tellTime } from './guest-clock.ts';
 
 const SLOW_MS = 100;
 const TOLERANCE_MS = 20;
@@ -74,4 +74,21 @@ test('an agent that does not tell its clock is asked once', async () => {
   const call = async (): Promise<unknown> => ((pings += 1), {});
   const clock = await compareClock({ call } as unknown as AgentSession);
   assert.deepEqual([clock.monotonicNs(), pings], [undefined, 1]);
+});
+
+test('a guest is told the time by its own monotonic clock, so that it may be late to hear it', async () => {
+  const { session } = answerAfter([0, 0]);
+  const ping = session.call.bind(session);
+  const told: Record<string, string>[] = [];
+  const call = async (method: string, path: string, body?: object): Promise<unknown> => {
+    if (path === '/ping') return ping('GET', path);
+    assert.deepEqual([method, path], ['POST', '/clock']);
+    await wait(SLOW_MS);
+    told.push(body as Record<string, string>);
+    return {};
+  };
+  await tellTime({ call } as unknown as AgentSession);
+  const [{ clock_unix_ns: unixNs, clock_monotonic_ns: monotonicNs } = {}] = told;
+  const nowNs = BigInt(unixNs ?? 0) + (process.hrtime.bigint() + AHEAD_NS - BigInt(monotonicNs ?? 0));
+  assert.ok(Math.abs(Number(nowNs) / NS_PER_MS - Date.now()) < TOLERANCE_MS);
 });

@@ -31,6 +31,16 @@ export function nowUnixNs(): string {
   return String(BigInt(Date.now()) * NS_PER_MS);
 }
 
+/** Sets the guest's clock. An agent that is older than the field goes by when it got the request. */
+export async function tellTime(session: AgentSession): Promise<void> {
+  const { monotonicNs } = await compareClock(session);
+  const shown = monotonicNs();
+  await session.call('POST', '/clock', {
+    clock_unix_ns: nowUnixNs(),
+    ...(shown === undefined ? {} : { clock_monotonic_ns: String(shown) }),
+  });
+}
+
 export interface GuestClock {
   /** What it shows now, in nanoseconds; undefined if the agent does not tell. */
   monotonicNs: () => bigint | undefined;

@@ -105,6 +105,7 @@ function letGo(driver: VmDriver, log: Logger): void {
   const letting = driver.letGo(async () => {
     await driver.running.vm.start();
     await thaw(driver);
+    await driver.tellTime();
   });
   letting.catch((error: unknown) => {
     log.error({ err: error, unit: driver.unit }, 'a VM that was being saved does not go on');

@@ -23,7 +23,7 @@ import {
 } from '../../lib/runner-protocol.ts';
 import type { VmRecord } from '../adopt/vm-record.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
-import { nowUnixNs } from '../agent-client/guest-clock.ts';
+import { tellTime } from '../agent-client/guest-clock.ts';
 import { TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
 import { SharedSession } from '../agent-client/shared-session.ts';
 import type { GroupUsage } from '../confinement/cgroup-usage.ts';
@@ -303,16 +303,17 @@ export class VmDriver {
   async continue(): Promise<void> {
     if (this.#isCapturing) return;
     await this.#vm?.continue();
-    // Nobody waits for a guest that does not answer.
-    this.#tellTime().catch((error: unknown) =>
-      this.#log.debug({ err: error }, 'a guest that was paused has not been told the time'),
-    );
+    // Nothing waits for a guest that does not answer.
+    void this.tellTime();
   }
 
-  /** Its clock stood still with it. */
-  async #tellTime(): Promise<void> {
-    const session = await this.session();
-    await session.call('POST', '/clock', { clock_unix_ns: nowUnixNs() });
+  /** After a pause: the guest's clock stood still with it. Never rejects. */
+  async tellTime(): Promise<void> {
+    try {
+      await tellTime(await this.session());
+    } catch (error) {
+      this.#log.debug({ err: error }, 'a guest that was paused has not been told the time');
+    }
   }
 
   sampleUsage(): void {
