@@ -24,7 +24,7 @@ import { StreamSocket } from './fixtures/stream-socket.ts';
 const TIMEOUT_MS = 60_000;
 const MIB = 2 ** 20;
 /** Both more than the service may grow by. */
-const [DOWNLOAD_MIB, UPLOAD_MIB] = IS_LONG ? [1024, 256] : [256, 192];
+const [DOWNLOAD_MIB, UPLOAD_MIB] = IS_LONG ? [1024, 256] : [192, 160];
 const DOWNLOAD_BYTES = DOWNLOAD_MIB * MIB;
 const UPLOAD_BYTES = UPLOAD_MIB * MIB;
 const TRANSFER_TIMEOUT_MS = 300_000;

@@ -18,7 +18,7 @@ import { StreamSocket } from './fixtures/stream-socket.ts';
 import { Terminal } from './fixtures/terminal.ts';
 
 const TIMEOUT_MS = 60_000;
-const FLOOD_MS = 20_000;
+const FLOOD_MS = 10_000;
 const MAX_GROWTH_MIB = 96;
 const SANDBOXES = 3;
 const IDLE = 200;

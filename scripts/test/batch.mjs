@@ -14,6 +14,6 @@ process.execArgv.length = 0;
 /** @type {string[]} */
 const files = JSON.parse(process.env['COPPICE_TEST_FILES'] ?? '[]');
 for (const file of files)
-  describe(relative(REPOSITORY, file), async () => {
+  void describe(relative(REPOSITORY, file), async () => {
     await import(pathToFileURL(file).href);
   });

@@ -22,7 +22,6 @@ export const ALONE = new Set([
   // Chromium gives up the connections that it is making when a TAP of another lane comes or goes (ERR_NETWORK_CHANGED).
   'preview.test.ts',
   'stream-load.test.ts',
-  'template-queue.test.ts',
 ]);
 
 /** Fixtures that keep one service, with its images and templates, for all files that use them. */

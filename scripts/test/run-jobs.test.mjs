@@ -45,7 +45,10 @@ test('each lane takes the next job when it is done with one, and then helps with
   const log = [];
   await runJobs([...jobs, ...besides], 2, async ({ title }, lane) => {
     log.push([title, lane]);
-    if (title === 'long') return void (await once(othersDone, 'done'));
+    if (title === 'long') {
+      await once(othersDone, 'done');
+      return;
+    }
     await immediate();
     if ((left -= 1) === 0) othersDone.emit('done');
   });

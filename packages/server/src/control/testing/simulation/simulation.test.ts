@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Simulation } from './simulation.ts';
 
-const SECONDS_EACH = 75;
+const SECONDS_EACH = 45;
 /** The same each time; `npm run soak -- --simulated` tries others. */
 const SEEDS = [1, 2, 3, 4];
 
