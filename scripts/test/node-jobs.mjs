@@ -14,15 +14,18 @@ const BATCH = join(REPOSITORY, 'scripts', 'test', 'batch.mjs');
 const TIMEOUT_MS = 60 * MINUTE_MS;
 const TEST_TIMEOUT_MS = 10 * MINUTE_MS;
 
-export const ALONE = new Set([
-  'capacity.test.ts',
-  'doctor.test.ts',
-  'greedy-guests.test.ts',
-  'guest-timer.test.ts',
-  // Chromium gives up the connections that it is making when a TAP of another lane comes or goes (ERR_NETWORK_CHANGED).
-  'preview.test.ts',
-  'stream-load.test.ts',
-]);
+/** Files that run in no lane. Those that share a service are one job, and need the same place. */
+export const PLACES = new Map(
+  /** @type {[string, import('./run-jobs.mjs').Place][]} */ ([
+    ['capacity.test.ts', 'alone'],
+    ['doctor.test.ts', 'single'],
+    ['greedy-guests.test.ts', 'alone'],
+    ['guest-timer.test.ts', 'single'],
+    // Chromium gives up the connections that it is making when a TAP comes or goes (ERR_NETWORK_CHANGED).
+    ['preview.test.ts', 'single'],
+    ['stream-load.test.ts', 'alone'],
+  ]),
+);
 
 /** Fixtures that keep one service, with its images and templates, for all files that use them. */
 const SHARING = [/fixtures\/(?:shared|client|clone-check|image-kind)\.ts'/u, /fixtures\/egress-shared\.ts'/u];
@@ -95,7 +98,7 @@ export async function planMachineJobs({ suite, node, files, times, env }) {
   return groups.map((group) => ({
     suite,
     title: group.map((file) => relative(REPOSITORY, file)).join(' '),
-    place: group.every((file) => ALONE.has(basename(file))) ? 'alone' : 'lane',
+    place: placeOf(group[0] ?? ''),
     seconds: group.reduce((sum, file) => sum + secondsOf(file), 0),
     run: ({ lane, print }) =>
       runNodeTests({
@@ -109,6 +112,11 @@ export async function planMachineJobs({ suite, node, files, times, env }) {
   }));
 }
 
+/** @param {string} file */
+function placeOf(file) {
+  return PLACES.get(basename(file)) ?? 'lane';
+}
+
 /**
  * @param {readonly string[]} files
  * @returns {Promise<string[][]>}
@@ -119,8 +127,7 @@ async function groupByService(files) {
   for (const file of files) {
     const text = await readFile(file, 'utf8');
     const sharing = SHARING.findIndex((pattern) => pattern.test(text));
-    const isAlone = ALONE.has(basename(file));
-    const key = sharing < 0 ? file : `${sharing}${isAlone ? ' alone' : ''}`;
+    const key = sharing < 0 ? file : `${sharing} ${placeOf(file)}`;
     groups.set(key, [...(groups.get(key) ?? []), file]);
   }
   return [...groups.values()];

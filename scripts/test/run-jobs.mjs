@@ -1,9 +1,10 @@
 /**
  * The order in which everything runs. A job is what one process does:
  *
+ *     single  on virtual machines, with no other such job: one after the other, before the lanes
  *     lane    on virtual machines; two at once, as far as the machine has processors and memory for them
- *     beside  needs none: one job fills what the lanes leave idle, and each lane takes such jobs once its own are done
- *     alone   measures time, loads the host or changes it for all: one after the other, when all else is done
+ *     beside  needs none: one job fills what the others leave idle, and each lane takes such jobs once its own are done
+ *     alone   measures time or loads the host: one after the other, when all else is done
  *
  * The longest come first, as an earlier run measured them: at the end all lanes are done at about the same time.
  */
@@ -13,7 +14,7 @@ const LANES = 2;
 const MEMORY_PER_LANE_BYTES = 4 * 1024 ** 3;
 
 /**
- * @typedef {'lane' | 'beside' | 'alone'} Place
+ * @typedef {'single' | 'lane' | 'beside' | 'alone'} Place
  *
  * @typedef {object} JobResult
  * @property {import('./counts.mjs').Counts} counts
@@ -44,13 +45,16 @@ export function countLanes() {
 export async function runJobs(jobs, lanes, run) {
   const queueOf = (/** @type {Place} */ place) =>
     jobs.filter((job) => job.place === place).toSorted((a, b) => b.seconds - a.seconds);
-  const [onMachines, beside, alone] = [queueOf('lane'), queueOf('beside'), queueOf('alone')];
+  const [single, onMachines] = [queueOf('single'), queueOf('lane')];
+  const [beside, alone] = [queueOf('beside'), queueOf('alone')];
   const work = async (/** @type {number} */ lane, /** @type {() => Job | undefined} */ next) => {
     for (let job = next(); job !== undefined; job = next()) await run(job, lane);
   };
-  const workers = Array.from({ length: lanes }, (_, lane) =>
-    work(lane, () => onMachines.shift() ?? beside.shift()),
-  );
-  await Promise.all([...workers, work(lanes, () => beside.shift())]);
+  const workInLanes = async () => {
+    await work(0, () => single.shift());
+    const next = () => onMachines.shift() ?? beside.shift();
+    await Promise.all(Array.from({ length: lanes }, (_, lane) => work(lane, next)));
+  };
+  await Promise.all([workInLanes(), work(lanes, () => beside.shift())]);
   await work(0, () => alone.shift());
 }

@@ -21,6 +21,7 @@ test('the longest job of each kind comes first, what is alone comes last', async
   const begun = [];
   const jobs = [
     jobOf('alone', 'alone', 999),
+    jobOf('single', 'single', 1),
     jobOf('short', 'lane', 5),
     jobOf('long', 'lane', 500),
     jobOf('beside short', 'beside', 1),
@@ -32,6 +33,7 @@ test('the longest job of each kind comes first, what is alone comes last', async
   });
   assert.deepEqual(begun.toSorted(), jobs.map(({ title }) => title).toSorted());
   assert.equal(begun.at(-1), 'alone');
+  assert.ok(begun.indexOf('single') < begun.indexOf('long'));
   assert.ok(begun.indexOf('long') < begun.indexOf('short'));
   assert.ok(begun.indexOf('beside long') < begun.indexOf('beside short'));
 });
