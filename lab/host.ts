@@ -102,8 +102,12 @@ export class LabHost {
     return waitFor({ timeoutMs: BOOT_TIMEOUT_MS, intervalMs: POLL_MS, failure }, async () => {
       if (await this.#answers()) return true;
       if (!this.isRunning) throw new SetupError(`the host has ended; see ${this.#log}`);
-      return readFileSync(this.#log, 'utf8').includes(LOST_TIMER) ? false : undefined;
+      return this.#hasLostTimer() ? false : undefined;
     });
+  }
+
+  #hasLostTimer(): boolean {
+    return existsSync(this.#log) && readFileSync(this.#log, 'utf8').includes(LOST_TIMER);
   }
 
   async #answers(): Promise<boolean> {
@@ -116,6 +120,8 @@ export class LabHost {
     if (!existsSync(this.#disk)) await this.#makeDisk();
     const socket = this.#path('nbd');
     await rm(socket, { force: true });
+    // What an earlier boot has printed says nothing of this one.
+    await rm(this.#log, { force: true });
     const pidFile = ['--pidfile', this.#path(`${NBDKIT}.pid`)];
     // It puts itself into the background: in the foreground it ends with its parent.
     this.#spawn(NBDKIT, [
