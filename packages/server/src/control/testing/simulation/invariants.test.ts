@@ -73,7 +73,7 @@ test('all hold when a sandbox is resumed and no control is there to see it for a
   const hibernated = await world.call('POST', `/v1/runs/${id}/hibernate`);
   assert.equal(hibernated?.status, 200, hibernated?.text);
   ledger.noteHibernated(id);
-  const isThere = await world.killControlAt('record.resumed', caller.resume(id));
+  const isThere = await world.killControlAt('record.resumed', () => caller.resume(id));
   assert.ok(isThere, world.harness.logLines.slice(-5).join('\n'));
   await world.pass(10 * RUN_MS);
   await world.startControl();

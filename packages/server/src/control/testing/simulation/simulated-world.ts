@@ -101,13 +101,14 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
   }
 
   /**
-   * Kills the control when it comes to `step`, or soon after `acting` has ended, if it does not. Returns whether it stood
-   * there.
+   * Kills the control when it comes to `step` in what `act` begins, or soon after all of that has ended, if it does not.
+   * Returns whether it stood there.
    */
-  async killControlAt(step: RecordStep, acting: Promise<unknown>): Promise<boolean> {
+  async killControlAt(step: RecordStep, act: () => Promise<unknown>): Promise<boolean> {
     const arrived = join(this.#faults, `at-${step}`);
     await rm(arrived, { force: true });
     await writeFile(join(this.#faults, `hold-${step}`), '');
+    const acting = act();
     let end = performance.now() + REACH_MS;
     const shorten = (): void => void (end = Math.min(end, performance.now() + REACH_AFTERWARDS_MS));
     void acting.then(shorten, shorten);
@@ -115,6 +116,7 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
     const isThere = existsSync(arrived);
     await this.killControl();
     await rm(join(this.#faults, `hold-${step}`));
+    await acting;
     return isThere;
   }
 

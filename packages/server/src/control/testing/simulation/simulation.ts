@@ -173,10 +173,9 @@ export class Simulation {
   }
 
   async #killIn(step: RecordStep): Promise<void> {
-    const acting = Promise.all(this.#chooseActs(MAX_AT_ONCE).map((act) => act()));
-    const isThere = await this.#world.killControlAt(step, acting);
+    const acts = this.#chooseActs(MAX_AT_ONCE);
+    const isThere = await this.#world.killControlAt(step, () => Promise.all(acts.map((act) => act())));
     if (isThere) this.#note('it stood there');
-    await acting;
   }
 
   async #withoutRunner(): Promise<void> {
