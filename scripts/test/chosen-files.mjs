@@ -3,11 +3,8 @@ import { relative, resolve } from 'node:path';
 import { REPOSITORY } from '../setup/paths.mjs';
 import { SetupError } from '../setup/setup-error.mjs';
 import { addCounts, NOTHING } from './counts.mjs';
-import { MINUTE_MS, runNodeTests } from './node-tests.mjs';
+import { planBatches, planMachineJobs } from './node-jobs.mjs';
 import { findNetworkWrapper } from './private-network.mjs';
-
-const TIMEOUT_MS = 30 * MINUTE_MS;
-const TEST_TIMEOUT_MS = 10 * MINUTE_MS;
 
 /**
  * @param {string} given
@@ -23,31 +20,29 @@ export function findTestFile(given) {
 }
 
 /**
- * In one process for those on real virtual machines, and one for all others.
+ * One after the other, but for those that share a process in a whole run too.
  * @param {readonly string[]} files absolute
  * @param {import('../setup/setup.mjs').SetupResult} tools
  * @returns {Promise<import('./counts.mjs').Counts>}
  */
 export async function runChosen(files, tools) {
   const isEndToEnd = (/** @type {string} */ file) => relative(REPOSITORY, file).startsWith('e2e/');
-  const common = {
-    node: tools.node,
-    args: ['--test-isolation=none', `--test-timeout=${TEST_TIMEOUT_MS}`],
-    timeoutMs: TIMEOUT_MS,
-  };
+  const common = { suite: '', node: tools.node, times: new Map() };
+  const jobs = [
+    ...planBatches({
+      ...common,
+      files: files.filter((file) => !isEndToEnd(file)),
+      wrapper: await findNetworkWrapper(),
+      env: { COPPICE_TEST_API_PYTHON: tools.apiTests },
+    }),
+    ...(await planMachineJobs({
+      ...common,
+      files: files.filter(isEndToEnd),
+      env: { COPPICE_TEST_POSTGRES_BIN: tools.packagedPostgres },
+    })),
+  ];
+  const print = (/** @type {string} */ line) => void process.stdout.write(`${line}\n`);
   let counts = NOTHING;
-  const beside = files.filter((file) => !isEndToEnd(file));
-  if (beside.length > 0) {
-    const env = { COPPICE_TEST_API_PYTHON: tools.apiTests };
-    const wrapper = await findNetworkWrapper();
-    const result = await runNodeTests({ ...common, files: beside, wrapper, env });
-    counts = addCounts(counts, result.counts);
-  }
-  const onMachines = files.filter(isEndToEnd);
-  if (onMachines.length > 0) {
-    const env = { COPPICE_TEST_LANE: '0', COPPICE_TEST_POSTGRES_BIN: tools.packagedPostgres };
-    const result = await runNodeTests({ ...common, files: onMachines, env });
-    counts = addCounts(counts, result.counts);
-  }
+  for (const job of jobs) counts = addCounts(counts, (await job.run({ lane: 0, print })).counts);
   return counts;
 }

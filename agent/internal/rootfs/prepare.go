@@ -16,9 +16,13 @@ import (
 // warmLimit bounds the warming shell: it is the image's program, and the host waits 15 s for an answer.
 const warmLimit = 8 * time.Second
 
-// Prepare makes the root while the template is made, so that no sandbox spends time on it, and runs a shell in it, so
-// that clones find in the page cache what their first command needs. It reports whether the image has /bin/sh.
+// Prepare makes the root while the template is made, so that no sandbox spends time on it, of disks that were not there when
+// the guest booted. It runs a shell in it, so that clones find in the page cache what their first command needs, and
+// reports whether the image has /bin/sh.
 func (r *Root) Prepare(reaper *reap.Reaper, null *os.File) (hasShell bool, err error) {
+	if err := rereadDisks("/sys"); err != nil {
+		return false, err
+	}
 	if err := r.Switch(); err != nil {
 		return false, err
 	}

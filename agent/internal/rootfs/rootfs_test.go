@@ -32,6 +32,37 @@ func TestABlockDeviceIsFoundByItsSerialNumber(t *testing.T) {
 	}
 }
 
+func TestDisksAreRereadOrExplained(t *testing.T) {
+	sys := t.TempDir()
+	if err := rereadDisks(sys); err == nil {
+		t.Fatal("a guest without disks has none to read")
+	}
+	driver := filepath.Join(sys, blockDriver)
+	for _, device := range []string{"virtio9", "virtio10"} {
+		if err := os.MkdirAll(filepath.Join(driver, device), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := rereadDisks(sys); err != nil {
+		t.Fatal(err)
+	}
+	// The kernel takes each word as a command; of files the last one stays. The scratch disk comes last.
+	for _, action := range []string{"unbind", "bind"} {
+		if content, err := os.ReadFile(filepath.Join(driver, action)); err != nil || string(content) != "virtio10" {
+			t.Fatal(action, string(content), err)
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(driver, "unbind")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(driver, "unbind"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := rereadDisks(sys); err == nil || !strings.Contains(err.Error(), "unbind virtio9") {
+		t.Fatal(err)
+	}
+}
+
 func TestASymlinkInThePlaceOfAMountPointIsReplaced(t *testing.T) {
 	root, outside := t.TempDir(), t.TempDir()
 	if err := os.Symlink(outside, root+"/dev"); err != nil {

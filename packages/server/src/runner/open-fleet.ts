@@ -90,7 +90,7 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
     onNotes: (notes) => spool.addNotes(notes),
     log,
   });
-  const templates = openTemplates(config, parts, { capacity, network, onStored, log });
+  const templates = openTemplates(config, parts, { capacity, network, leases, onStored, log });
   const captures = CaptureStore.open({ directory: join(dataDir, 'captures'), program: tools.capture, log });
   const plan = new TemplatePlan({ accelerators, images, templates });
   const fleet = new Fleet({
@@ -162,9 +162,15 @@ function buildEgressProgram(uid: number): EgressProgram {
 function openTemplates(
   { dataDir, runDir, tools }: RunnerConfig,
   { vmm, machines, accounts, cgroups, bindings }: FleetParts,
-  around: { capacity: Capacity; network: VmNetwork; onStored: () => void; log: Logger },
+  around: {
+    capacity: Capacity;
+    network: VmNetwork;
+    leases: CacheLeases;
+    onStored: () => void;
+    log: Logger;
+  },
 ): TemplateStore {
-  const { capacity, network, onStored, log } = around;
+  const { capacity, network, leases, onStored, log } = around;
   // Of an earlier version: what needs a disk from there has a link of it.
   rmSync(join(dataDir, 'scratch'), { recursive: true, force: true });
   const socketDirectory = join(runDir, 't');
@@ -177,6 +183,7 @@ function openTemplates(
     mke2fs: tools.mke2fs,
     uid: accounts.template,
     bindings,
+    leases,
     onStored,
     inTurn: (needs, boot) => capacity.inTurn(needs, boot),
     // A template's memory is a file in the data directory.

@@ -50,7 +50,7 @@ function setUp(options: Partial<CacheEvictorOptions> = {}) {
   });
   const addImage = (digest: string, sizeBytes: number, usedMs: number) =>
     images.things.set(digest, { digest, sizeBytes, preparedAt: PREPARED_AT, lastUse: used(usedMs) });
-  const addTemplate = (key: string, imageDigest: string, more: Partial<CachedTemplate> = {}) =>
+  const addTemplate = (key: string, imageDigest: string | undefined, more: Partial<CachedTemplate> = {}) =>
     templates.things.set(key, {
       key,
       sizeBytes: 10,
@@ -94,6 +94,22 @@ test('templates count, go before an image used at the same time, and the warm po
   addImage('second', 10, 9);
   assert.equal(await sweep(), 'image second');
   assert.deepEqual(forgotten, ['old', 'new']);
+});
+
+test('a guest that has booted without an image goes by its age alone, and stays while a template is made of it', async () => {
+  const { addImage, addTemplate, sweep, leases } = setUp({ maxBytes: 60 });
+  const addBooted = () => addTemplate('booted', undefined, { imagePreparedAt: undefined, lastUse: used(1) });
+  addBooted();
+  addTemplate('of-gone', 'gone');
+  assert.equal(await sweep(), 'booted');
+  const lease = leases.open();
+  lease.add(templateKey('booted'));
+  addImage('image', 55, 5);
+  assert.equal(await sweep(), 'booted', 'it is in use');
+  lease.release();
+  addImage('image', 55, 5);
+  addBooted();
+  assert.equal(await sweep(), 'image');
 });
 
 test('an image takes its templates along', async () => {

@@ -23,9 +23,10 @@ export interface CachedTemplate {
   key: string;
   sizeBytes: number;
   lastUse: LastUse;
-  imageDigest: string;
-  /** ISO 8601; of the image that it was booted from. */
-  imagePreparedAt: string;
+  /** Undefined of a guest that has booted without an image, which serves those of all. */
+  imageDigest: string | undefined;
+  /** ISO 8601; of that image. */
+  imagePreparedAt: string | undefined;
   /** Why it can serve no create any more, if so. */
   staleReason: string | undefined;
 }
@@ -137,7 +138,8 @@ export class CacheEvictor {
       Array.from(images.values(), (image) => [image.digest, image.preparedAt.toISOString()]),
     );
     return Array.from(templates.values()).flatMap((template) => {
-      const isOfImage = preparedAt.get(template.imageDigest) === template.imagePreparedAt;
+      const { imageDigest, imagePreparedAt } = template;
+      const isOfImage = imageDigest === undefined || preparedAt.get(imageDigest) === imagePreparedAt;
       const reason = template.staleReason ?? (isOfImage ? undefined : 'its image is gone or was made again');
       return reason === undefined ? [] : [{ template, reason }];
     });
@@ -151,7 +153,7 @@ export class CacheEvictor {
     for (const template of templates.values()) {
       const { key: name, sizeBytes, lastUse, imageDigest } = template;
       const isHeld = this.#isHeld(template);
-      if (isHeld) heldImages.add(imageDigest);
+      if (isHeld && imageDigest !== undefined) heldImages.add(imageDigest);
       candidates.push({ what: 'template', name, sizeBytes, lastUsedMs: lastUse.ms, isHeld });
     }
     for (const { digest: name, sizeBytes, lastUse } of images.values()) {

@@ -15,7 +15,7 @@ const FILES: MachineFiles = {
     overlays: [0, 3],
   },
 };
-const RESTORE: StartMode = { kind: 'restore', statePath: '/host/state', isDeferred: false };
+const RESTORE: StartMode = { kind: 'restore', statePath: '/host/state', isDeferred: false, ownsRam: false };
 
 function writableSources(mode: StartMode): string[] {
   return arrangeInside(FILES, mode)

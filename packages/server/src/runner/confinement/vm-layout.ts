@@ -2,7 +2,7 @@
  * Where a VM's files are for its QEMU. In a jail each has one fixed place, whatever VM it is, so that neither
  * QEMU's arguments nor what an escaped guest could list says anything of the host or of other VMs.
  */
-import type { MachineFiles, StartMode } from '../vmm/qemu-arguments.ts';
+import { writesRam, type MachineFiles, type StartMode } from '../vmm/qemu-arguments.ts';
 import { DEV_NULL, type Mount } from './jail-plan.ts';
 
 /** Fixed places in a jail. */
@@ -31,7 +31,7 @@ export function arrangeInside(files: MachineFiles, mode: StartMode): VmLayout {
     DEV_NULL,
     { source: files.kernelPath, target: INSIDE.kernel },
     { source: files.initramfsPath, target: INSIDE.initramfs },
-    { source: files.ramPath, target: INSIDE.ram, writable: mode.kind === 'boot' },
+    { source: files.ramPath, target: INSIDE.ram, writable: writesRam(mode) },
     { source: files.socketDirectory, target: INSIDE.sockets, writable: true },
   ];
   if (mode.kind === 'restore') mounts.push({ source: mode.statePath, target: INSIDE.state });

@@ -1,11 +1,12 @@
-/** The cold boot of a VM that becomes a template. */
+/** The VM that becomes a template: its cold boot, and how it goes on from one that was saved. */
 import type { Logger } from 'pino';
 import { untilAborted } from '../../lib/deadline.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import { isInTime, readTimer } from '../agent-client/guest-timer.ts';
-import { makeBootFiles } from '../vmm/boot-files.ts';
+import { TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
+import { copyBootFiles, makeBootFiles } from '../vmm/boot-files.ts';
 import { isAlive } from '../vmm/host-process.ts';
-import type { VmHandle, VmLaunch, Vmm } from '../vmm/vmm.ts';
+import type { SavedState, VmHandle, VmLaunch, Vmm } from '../vmm/vmm.ts';
 
 /** Cold boot under emulation takes some seconds; on a busy machine a multiple of that. */
 const BOOT_TIMEOUT_MS = 120_000;
@@ -65,16 +66,37 @@ async function bootOnce({
   await using undo = new AsyncDisposableStack();
   const vm = await vmm.boot(launch, ramPath);
   undo.defer(() => vm.kill());
+  const session = await openSession(vm, signal);
+  undo.move();
+  return { vm, session };
+}
+
+/** Leaves no VM when it fails. What was saved stays as it is: the guest writes to a copy. */
+export async function goOnFrom(
+  saved: SavedState,
+  { vmm, launch, ramPath, signal }: Boot,
+): Promise<{ vm: VmHandle; session: AgentSession }> {
+  const { socketDirectory, uid } = launch;
+  await copyBootFiles(saved.ramPath, { socketDirectory, ramPath, uid });
+  signal.throwIfAborted();
+  await using undo = new AsyncDisposableStack();
+  const vm = await vmm.restore(launch, { ...saved, ramPath }, { ownsRam: true });
+  undo.defer(() => vm.kill());
+  await vm.continue();
+  const session = await openSession(vm, signal);
+  undo.move();
+  return { vm, session };
+}
+
+function openSession(vm: VmHandle, signal: AbortSignal): Promise<AgentSession> {
   const opening = AgentSession.open({
-    socketDirectory,
-    generation: 1,
+    socketDirectory: vm.socketDirectory,
+    generation: TEMPLATE_GENERATION,
     timeoutMs: BOOT_TIMEOUT_MS,
     answerTimeoutMs: FIRST_TIME_TIMEOUT_MS,
     assertAlive: () => {
       if (!isAlive(vm.identity)) throw new Error('QEMU ended while the template booted');
     },
   });
-  const session = await untilAborted(signal, opening);
-  undo.move();
-  return { vm, session };
+  return untilAborted(signal, opening);
 }

@@ -1,16 +1,20 @@
 /**
- * Makes one template at a time:
+ * Makes one template at a time, in two parts:
  *
- *   boot (RAM = file) until the timer is right → agent mounts image and scratch disk → rehearsal of a create → host
- *   disconnects → stop → device state → QEMU ends → files are frozen and synced
+ *   once for each shape   boot (RAM = file), disks empty, until the timer is right ────────────────┐
+ *   for each template     go on from a copy of that, with its disks → agent mounts them            ├─ host disconnects
+ *                         → rehearsal of a create ─────────────────────────────────────────────────┘
+ *   both                  → stop → device state → QEMU ends → files are frozen and synced
  *
  * Until the host disconnects a build can be ended; what is left after that takes less than a second.
  */
-import { mkdirSync, renameSync, rmSync } from 'node:fs';
+import { chmodSync, mkdirSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { untilAborted } from '../../lib/deadline.ts';
 import { syncLater } from '../../lib/durable-file.ts';
+import type { AgentSession } from '../agent-client/agent-session.ts';
+import { tellTime } from '../agent-client/guest-clock.ts';
 import { rehearse, TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
 import type { Enclosure } from '../confinement/cgroup-tree.ts';
 import { freezeFile, makeOverlay } from '../disk/overlay-file.ts';
@@ -19,12 +23,16 @@ import type { StoredImage } from '../image/image-store.types.ts';
 import type { Machine } from '../machine/machine-store.ts';
 import { addressesOf, type VmNetwork, type VmSlot } from '../network/vm-network.ts';
 import { overlayName, type TemplateShape } from '../vmm/qemu-arguments.ts';
-import type { VmLaunch, Vmm } from '../vmm/vmm.ts';
-import { bootInTime } from './boot-in-time.ts';
+import type { SavedState, VmHandle, VmLaunch, Vmm } from '../vmm/vmm.ts';
+import { bootInTime, goOnFrom } from './boot-in-time.ts';
 import { DEVICES_NAME, takeDeviceState } from './device-state.ts';
 
 /** Of a template, in its directory, besides the state of the devices. */
 export const TEMPLATE_FILES = { ram: 'ram', base: 'base.ext4', scratch: 'scratch.qcow2' } as const;
+
+/** In the places of image and scratch disk of a guest that boots. */
+const EMPTY_DISK_MIB = 1;
+const MIB = 1024 * 1024;
 
 export interface TemplateBuilderOptions {
   socketDirectory: string;
@@ -41,14 +49,26 @@ export interface TemplateBuilderOptions {
   log: Logger;
 }
 
-export interface TemplateJob {
+export interface BootJob {
+  /** Of what is made. */
   key: string;
-  image: StoredImage;
   shape: TemplateShape;
-  /** Empty; filled with the files of the template. */
+  /** Empty; filled with the files. */
   directory: string;
-  /** Aborted when nobody waits for the template any more. */
+  /** Aborted when nobody waits for it any more. */
   signal: AbortSignal;
+}
+
+export interface TemplateJob extends BootJob {
+  image: StoredImage;
+  /** What {@link TemplateBuilder.boot} made for this shape. */
+  booted: SavedState;
+}
+
+interface Disk {
+  imagePath: string;
+  scratchBasePath: string;
+  sizeMiB: number;
 }
 
 export class TemplateBuilder {
@@ -59,9 +79,54 @@ export class TemplateBuilder {
     mkdirSync(options.socketDirectory, { recursive: true, mode: 0o711 });
   }
 
+  /** A guest whose agent is up and has mounted nothing: its memory, and the state of its devices. */
+  async boot(job: BootJob): Promise<void> {
+    const { vmm, log } = this.#options;
+    const { directory, signal } = job;
+    const emptyPath = join(directory, 'empty');
+    makeEmptyDisk(emptyPath);
+    const disk = { imagePath: emptyPath, scratchBasePath: emptyPath, sizeMiB: EMPTY_DISK_MIB };
+    const ramPath = join(directory, TEMPLATE_FILES.ram);
+    await this.#inEnclosure(job, disk, async (launch) => {
+      const { vm, session } = await bootInTime({ vmm, launch, ramPath, signal, log });
+      await this.#save({ vm, session }, launch, directory);
+    });
+    rmSync(overlaysIn(directory), { recursive: true });
+    rmSync(emptyPath);
+    await freeze(directory, [DEVICES_NAME, TEMPLATE_FILES.ram]);
+  }
+
   async build(job: TemplateJob): Promise<void> {
-    const { key, shape } = job;
-    const { network, enclose, socketDirectory } = this.#options;
+    const { vmm, mke2fs, log } = this.#options;
+    const { image, shape, directory, signal, booted } = job;
+    const scratchBasePath = join(directory, TEMPLATE_FILES.base);
+    await makeScratchBase(scratchBasePath, { diskMiB: shape.diskMiB, mke2fs });
+    const disk = { imagePath: image.path, scratchBasePath, sizeMiB: shape.diskMiB };
+    const ramPath = join(directory, TEMPLATE_FILES.ram);
+    await this.#inEnclosure(job, disk, async (launch, slot) => {
+      const guest = await goOnFrom(booted, { vmm, launch, ramPath, signal, log });
+      await this.#save(guest, launch, directory, async (session) => {
+        // It was saved a while ago.
+        await untilAborted(signal, tellTime(session));
+        await untilAborted(signal, session.call('POST', '/prepare', {}));
+        const network = addressesOf(slot);
+        const rehearsal = { generation: TEMPLATE_GENERATION, image: image.config, network };
+        await untilAborted(signal, rehearse(session, rehearsal));
+      });
+    });
+    const overlays = overlaysIn(directory);
+    renameSync(join(overlays, overlayName(0)), join(directory, TEMPLATE_FILES.scratch));
+    rmSync(overlays, { recursive: true });
+    await freeze(directory, [DEVICES_NAME, ...Object.values(TEMPLATE_FILES)]);
+  }
+
+  /** With all that a VM needs on the host. */
+  async #inEnclosure(
+    { key, shape, directory }: BootJob,
+    disk: Disk,
+    work: (launch: VmLaunch, slot: VmSlot) => Promise<void>,
+  ): Promise<void> {
+    const { network, enclose, socketDirectory, machine, uid } = this.#options;
     await using undo = new AsyncDisposableStack();
     const sockets = join(socketDirectory, key.slice(0, 12));
     undo.defer(() => rmSync(sockets, { recursive: true, force: true }));
@@ -69,57 +134,51 @@ export class TemplateBuilder {
     undo.defer(() => network.release(`template-${key}`));
     const enclosure = await enclose(`template-${key}`, shape);
     undo.defer(() => enclosure.release());
-    const { cgroupProcs } = enclosure;
-    await this.#bootAndSave(job, await this.#layOut(job, { sockets, slot, cgroupProcs }), slot);
-    await this.#freeze(job.directory);
-  }
-
-  /** The disk, and what the VM is started with. */
-  async #layOut(
-    { image, shape, directory }: TemplateJob,
-    parts: { sockets: string; slot: VmSlot; cgroupProcs: readonly string[] },
-  ): Promise<VmLaunch> {
-    const { machine, mke2fs, uid } = this.#options;
-    const { sockets: socketDirectory, slot, cgroupProcs } = parts;
-    const scratchBasePath = join(directory, TEMPLATE_FILES.base);
-    await makeScratchBase(scratchBasePath, { diskMiB: shape.diskMiB, mke2fs });
-    const overlayDirectory = join(directory, 'disk');
+    const { imagePath, scratchBasePath, sizeMiB } = disk;
+    const overlayDirectory = overlaysIn(directory);
     mkdirSync(overlayDirectory, { mode: 0o711 });
-    makeOverlay(join(overlayDirectory, overlayName(0)), { sizeMiB: shape.diskMiB, uid });
-    const disks = { imagePath: image.path, scratchBasePath, overlayDirectory, overlays: [0] };
+    makeOverlay(join(overlayDirectory, overlayName(0)), { sizeMiB, uid });
+    const disks = { imagePath, scratchBasePath, overlayDirectory, overlays: [0] };
+    const { cgroupProcs } = enclosure;
     const { openTap } = slot;
-    return { id: 'template', machine, shape, uid, socketDirectory, disks, openTap, cgroupProcs };
+    await work(
+      { id: 'template', machine, shape, uid, socketDirectory: sockets, disks, openTap, cgroupProcs },
+      slot,
+    );
   }
 
-  async #bootAndSave(
-    { image, directory, signal }: TemplateJob,
-    launch: VmLaunch,
-    slot: VmSlot,
+  /** Does what is left to do, and ends the VM in any case. */
+  async #save(
+    { vm, session }: { vm: VmHandle; session: AgentSession },
+    { socketDirectory }: VmLaunch,
+    directory: string,
+    finish?: (session: AgentSession) => Promise<void>,
   ): Promise<void> {
-    const { vmm, log } = this.#options;
-    const ramPath = join(directory, TEMPLATE_FILES.ram);
-    const { vm, session } = await bootInTime({ vmm, launch, ramPath, signal, log });
     try {
-      await untilAborted(signal, session.call('POST', '/prepare', {}));
-      const network = addressesOf(slot);
-      const rehearsal = { generation: TEMPLATE_GENERATION, image: image.config, network };
-      await untilAborted(signal, rehearse(session, rehearsal));
+      await finish?.(session);
       session.close();
       await vm.stop();
       await vm.saveDevices(DEVICES_NAME);
     } finally {
       await vm.kill();
     }
-    takeDeviceState(launch.socketDirectory, directory);
+    takeDeviceState(socketDirectory, directory);
   }
+}
 
-  async #freeze(directory: string): Promise<void> {
-    const overlays = join(directory, 'disk');
-    renameSync(join(overlays, overlayName(0)), join(directory, TEMPLATE_FILES.scratch));
-    rmSync(overlays, { recursive: true });
-    for (const name of [DEVICES_NAME, ...Object.values(TEMPLATE_FILES)]) {
-      freezeFile(join(directory, name));
-      await syncLater(join(directory, name));
-    }
+function overlaysIn(directory: string): string {
+  return join(directory, 'disk');
+}
+
+function makeEmptyDisk(path: string): void {
+  writeFileSync(path, '');
+  truncateSync(path, EMPTY_DISK_MIB * MIB);
+  chmodSync(path, 0o444);
+}
+
+async function freeze(directory: string, names: readonly string[]): Promise<void> {
+  for (const name of names) {
+    freezeFile(join(directory, name));
+    await syncLater(join(directory, name));
   }
 }

@@ -1,8 +1,8 @@
 /**
- * The templates on disk, with what each is bound to:
+ * The templates on disk, with what each is bound to, and the booted guests that they were made from:
  *
- *   <directory>/<key>/ram, devices, base.ext4,                       complete: made elsewhere and renamed to its name
- *                     scratch.qcow2, template.json
+ *   <directory>/<key>/ram, devices, base.ext4,                       complete: made elsewhere and renamed to its name;
+ *                     scratch.qcow2, template.json                   a booted guest has no disks
  *   <directory>/<key>.building/, <key>.evicted/                     being made or removed; swept at the next start
  */
 import { existsSync, readFileSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -21,8 +21,9 @@ const BLOCK_BYTES = 512;
 
 const TemplateRecord = z.object({
   version: z.literal(2),
-  image_digest: z.string(),
-  image_prepared_at: z.string(),
+  /** Absent of a booted guest. */
+  image_digest: z.string().optional(),
+  image_prepared_at: z.string().optional(),
   shape: ShapeRecord,
   /** Hash of QEMU, kernel, agent and machine that it was made with. */
   made_with: z.string(),
@@ -31,7 +32,8 @@ type TemplateRecord = z.infer<typeof TemplateRecord>;
 
 /** What a new template is bound to. */
 export interface TemplateBinding {
-  image: Pick<StoredImage, 'digest' | 'preparedAt'>;
+  /** Undefined for a booted guest. */
+  image: Pick<StoredImage, 'digest' | 'preparedAt'> | undefined;
   shape: TemplateShape;
 }
 
@@ -83,8 +85,9 @@ export class TemplateCatalogue {
   writeRecord(building: string, { image, shape }: TemplateBinding): void {
     const record: TemplateRecord = {
       version: 2,
-      image_digest: image.digest,
-      image_prepared_at: image.preparedAt.toISOString(),
+      ...(image === undefined
+        ? {}
+        : { image_digest: image.digest, image_prepared_at: image.preparedAt.toISOString() }),
       shape,
       made_with: this.#madeWith,
     };
@@ -112,8 +115,8 @@ export class TemplateCatalogue {
       key,
       sizeBytes: directoryBytes(directory),
       lastUse: LastUse.read(directory),
-      imageDigest: record?.image_digest ?? '',
-      imagePreparedAt: record?.image_prepared_at ?? '',
+      imageDigest: record?.image_digest,
+      imagePreparedAt: record?.image_prepared_at,
       shape: record?.shape,
       staleReason: this.#judge(directory, record),
     };

@@ -1,6 +1,7 @@
 /**
- * Templates: a VM booted once for each (image, shape, kernel, agent, QEMU), saved when its agent is up and no
- * user code has run. Every sandbox is a copy-on-write view of one.
+ * Templates: a VM made once for each (image, shape, kernel, agent, QEMU), saved when its agent is up and no
+ * user code has run. Every sandbox is a copy-on-write view of one. What does not depend on the image, the boot, is done
+ * once for each shape and saved as well.
  *
  * The RAM file must never change once it is made: a private mapping shows later writes to pages not yet copied.
  */
@@ -8,6 +9,7 @@ import { createHash } from 'node:crypto';
 import { mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { syncLater } from '../../lib/durable-file.ts';
+import { templateKey, type CacheLease, type CacheLeases } from '../cache/cache-leases.ts';
 import type { StoredImage } from '../image/image-store.types.ts';
 import type { Machine } from '../machine/machine-store.ts';
 import { GUEST_MAC, kernelCommandLine, MACHINE_VERSION, type TemplateShape } from '../vmm/qemu-arguments.ts';
@@ -17,16 +19,18 @@ import { DEVICES_NAME } from './device-state.ts';
 import {
   TEMPLATE_FILES,
   TemplateBuilder,
+  type BootJob,
   type TemplateBuilderOptions,
-  type TemplateJob,
 } from './template-builder.ts';
-import { TemplateCatalogue } from './template-catalogue.ts';
+import { TemplateCatalogue, type TemplateBinding } from './template-catalogue.ts';
 
 /** Raise when what is in a template's directory changes: those of another version are not used. */
 const FORMAT = 2;
 
 /** What a template holds besides memory: device state and the written part of the disk. */
 const BOOT_DISK_MIB = 64;
+/** Of the key of a booted guest, in the place of the image's disk. */
+const NO_DISK = 0;
 
 export interface TemplateFiles extends SavedState {
   /** ext4 file under the disk's overlays. */
@@ -51,6 +55,7 @@ export interface TemplateRequest {
 
 export interface TemplateStoreOptions extends TemplateBuilderOptions {
   directory: string;
+  leases: CacheLeases;
   /** What saved state is bound to besides the image; `host` may come to be the same again, the versions not. */
   bindings: Bindings;
   /** Told of each template that was added to those on disk. */
@@ -90,11 +95,14 @@ export class TemplateStore {
 
   /** Name of the template's directory. An image that was made again has other bytes than the one the guest has read. */
   keyOf({ digest, preparedAt }: Pick<StoredImage, 'digest' | 'preparedAt'>, shape: TemplateShape): string {
-    const bound = {
+    return this.#keyOf({ image: digest, imagePreparedAt: preparedAt.toISOString() }, shape);
+  }
+
+  #keyOf(image: Readonly<Record<string, string>>, shape: TemplateShape): string {
+    return hash({
       format: FORMAT,
       machine: MACHINE_VERSION,
-      image: digest,
-      imagePreparedAt: preparedAt.toISOString(),
+      ...image,
       // Left out of the text if undefined: templates from before keep their keys.
       cpu: shape.cpu,
       shape: [shape.accelerator, shape.vcpus, shape.memMiB, shape.diskMiB],
@@ -102,8 +110,7 @@ export class TemplateStore {
       commandLine: kernelCommandLine(shape.accelerator),
       ...this.#options.bindings.versions,
       ...this.#options.bindings.host,
-    };
-    return hash(bound);
+    });
   }
 
   filesOf(key: string): TemplateFiles {
@@ -128,18 +135,47 @@ export class TemplateStore {
   async ensure({ image, shape, organization, signal: needed }: TemplateRequest): Promise<void> {
     const key = this.keyOf(image, shape);
     if (this.catalogue.has(key)) return this.catalogue.markUse(key);
-    const needs = { diskMiB: shape.memMiB + BOOT_DISK_MIB };
+    const needs = { diskMiB: 2 * shape.memMiB + BOOT_DISK_MIB };
     const build = (signal: AbortSignal): Promise<void> =>
       this.#options.inTurn({ ...needs, signal }, () => this.#make({ key, image, shape, signal }));
     await this.#queue.run({ key, organization, signal: needed, build });
   }
 
-  async #make(job: Omit<TemplateJob, 'directory'>): Promise<void> {
+  async #make(job: {
+    key: string;
+    image: StoredImage;
+    shape: TemplateShape;
+    signal: AbortSignal;
+  }): Promise<void> {
     const { key, image, shape, signal } = job;
-    const { cpu: _cpu, ...size } = shape;
-    const { directory, onStored, log } = this.#options;
     // One that nobody waited for any more may have been finished all the same.
     if (this.catalogue.has(key)) return;
+    using lease = this.#options.leases.open();
+    const booted = await this.#ensureBooted(shape, signal, lease);
+    await this.#store({ key, image, shape, signal }, (directory) =>
+      this.#builder.build({ ...job, directory, booted }),
+    );
+  }
+
+  /** One is made at a time, as templates are. The lease holds it from before it is looked for. */
+  async #ensureBooted(shape: TemplateShape, signal: AbortSignal, lease: CacheLease): Promise<SavedState> {
+    const bare = { ...shape, diskMiB: NO_DISK };
+    const key = this.#keyOf({}, bare);
+    lease.add(templateKey(key));
+    if (!this.catalogue.has(key))
+      await this.#store({ key, image: undefined, shape: bare, signal }, (directory) =>
+        this.#builder.boot({ key, shape: bare, directory, signal }),
+      );
+    const { ramPath, statePath, wasBusy } = this.filesOf(key);
+    return { ramPath, statePath, wasBusy };
+  }
+
+  async #store(
+    { key, image, shape, signal }: Omit<BootJob, 'directory'> & { image: StoredImage | undefined },
+    make: (directory: string) => Promise<void>,
+  ): Promise<void> {
+    const { cpu: _cpu, ...size } = shape;
+    const { directory, onStored, log } = this.#options;
     const started = performance.now();
     const building = join(directory, `${key}.building`);
     await using undo = new AsyncDisposableStack();
@@ -150,7 +186,7 @@ export class TemplateStore {
     });
     rmSync(building, { recursive: true, force: true });
     mkdirSync(building, { mode: 0o711 });
-    await this.#builder.build({ ...job, directory: building });
+    await make(building);
     this.catalogue.writeRecord(building, { image, shape });
     await syncLater(building);
     const target = join(directory, key);
@@ -160,8 +196,9 @@ export class TemplateStore {
     await syncLater(directory);
     this.catalogue.add(key);
     onStored?.();
-    const elapsedMs = Math.round(performance.now() - started);
-    log.info({ template: key, image: image.reference, shape: size, elapsed_ms: elapsedMs }, 'template made');
+    const made = { template: key, shape: size, elapsed_ms: Math.round(performance.now() - started) };
+    if (image === undefined) log.info(made, 'guest booted, for templates of this shape');
+    else log.info({ ...made, image: image.reference }, 'template made');
   }
 }
 

@@ -3,7 +3,7 @@
  * their order, or the saved device state does not load; what may differ is where the files are, whether RAM
  * is shared, and whether the VM starts or waits for a state.
  *
- *   share=on                       template: RAM *is* the file
+ *   share=on                       what is saved when it is ready: RAM *is* the file
  *   share=off,readonly=on,rom=off  sandbox: RAM is a private copy-on-write view of the template's file
  */
 import type { Accelerator } from '../../lib/runner-protocol.ts';
@@ -70,8 +70,13 @@ export interface MachineFiles {
 
 export type StartMode =
   | { kind: 'boot' }
-  /** `isDeferred`: it waits to be told to load the state. */
-  | { kind: 'restore'; statePath: string; isDeferred: boolean };
+  /** `isDeferred`: it waits to be told to load the state. `ownsRam`: what it writes goes to the RAM file. */
+  | { kind: 'restore'; statePath: string; isDeferred: boolean; ownsRam: boolean };
+
+/** Whether RAM is the file, not a private view of it. */
+export function writesRam(mode: StartMode): boolean {
+  return mode.kind === 'boot' || mode.ownsRam;
+}
 
 export const SOCKETS = { qmp: 'qmp', ctl: 'ctl', data: 'data' } as const;
 export const CONSOLE_CHARDEV = 'console';
@@ -138,7 +143,7 @@ function accelerationArguments(shape: MachineShape): string[] {
 }
 
 function memoryArguments(shape: MachineShape, ramPath: string, mode: StartMode): string[] {
-  const mapping = mode.kind === 'boot' ? 'share=on' : 'share=off,readonly=on,rom=off';
+  const mapping = writesRam(mode) ? 'share=on' : 'share=off,readonly=on,rom=off';
   return [
     '-m',
     `${shape.memMiB}M`,

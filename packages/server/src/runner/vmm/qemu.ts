@@ -48,8 +48,9 @@ export class Qemu implements Vmm {
     return this.#start(launch, ramPath, { kind: 'boot' });
   }
 
-  async restore(launch: VmLaunch, { ramPath, statePath, wasBusy }: SavedState): Promise<QemuVm> {
-    const vm = await this.#start(launch, ramPath, { kind: 'restore', statePath, isDeferred: wasBusy });
+  async restore(launch: VmLaunch, saved: SavedState, { ownsRam } = { ownsRam: false }): Promise<QemuVm> {
+    const { ramPath, statePath, wasBusy: isDeferred } = saved;
+    const vm = await this.#start(launch, ramPath, { kind: 'restore', statePath, isDeferred, ownsRam });
     try {
       await pollUntil(
         { step: 'loading the device state', timeoutMs: INCOMING_TIMEOUT_MS, intervalMs: 1 },

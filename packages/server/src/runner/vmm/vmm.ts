@@ -87,8 +87,8 @@ export interface VmHandle {
 export interface Vmm {
   /** Cold boot with RAM in the file, to make a template from. */
   boot(launch: VmLaunch, ramPath: string): Promise<VmHandle>;
-  /** A stopped VM with the saved state and a private view of its RAM. */
-  restore(launch: VmLaunch, saved: SavedState): Promise<VmHandle>;
+  /** A stopped VM with the saved state and a private view of its RAM; with `ownsRam` its RAM is that very file. */
+  restore(launch: VmLaunch, saved: SavedState, how?: { ownsRam: boolean }): Promise<VmHandle>;
   /** Takes over a VM that an earlier runner process started; undefined when it is no longer there. */
   adopt(identity: ProcessIdentity, directories: VmDirectories): Promise<VmHandle | undefined>;
 }
