@@ -1,50 +1,30 @@
-/** Streams that nobody reads, and many at once. */
+/** Many streams at once. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { once } from 'node:events';
 import { after, before, describe, test } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
 import { pollUntil } from '../packages/server/src/lib/deadline.ts';
-import { GuestPort, startInBackground } from './fixtures/guest-port.ts';
 import type { Latency } from './fixtures/latency-probe.ts';
-import { RoleMemory } from './fixtures/role-memory.ts';
+import { openQuiet } from './fixtures/quiet-streams.ts';
 import { API_KEY } from './fixtures/service.ts';
 import { Shell } from './fixtures/shell.ts';
 import { shared as openShared } from './fixtures/shared.ts';
-import { StreamSocket } from './fixtures/stream-socket.ts';
-import { Terminal } from './fixtures/terminal.ts';
+import type { StreamSocket } from './fixtures/stream-socket.ts';
 
 const TIMEOUT_MS = 60_000;
-const FLOOD_MS = 10_000;
-const MAX_GROWTH_MIB = 96;
 const SANDBOXES = 3;
 const IDLE = 200;
 const BUSY = 50;
 /** Handshakes at once; each starts a process in a guest. */
 const OPENING = 10;
-/** Longer than any deadline that a request has before it is answered. */
-const QUIET_MS = 35_000;
 const REQUESTS = 400;
 const MAX_P99_MS = 50;
 /** A host that does something else for a second is not the service. */
 const ATTEMPTS = 3;
 const PROBE = fileURLToPath(new URL('fixtures/latency-probe.ts', import.meta.url));
 const BUSY_COMMAND = `perl -e '$| = 1; while (1) { print "a line\\n"; select undef, undef, undef, 0.02 }'`;
-/** Long lines: a terminal takes its time for each, and what is on the way to a client must fill up meanwhile. */
-const TERMINAL_FLOOD = `stty -opost; exec yes ${'long '.repeat(200)}`;
-/** One answer without an end. */
-const FLOOD = `python3 -c '
-import socket
-client, _ = socket.create_server(("127.0.0.1", 5000)).accept()
-client.recv(65536)
-client.sendall(b"HTTP/1.0 200 OK\\r\\n\\r\\n")
-while True: client.sendall(b"y" * 65536)
-'`;
-/** State and used processor time of each flood, twice, a second apart. */
-const LOOK = `t() { for p in $(pgrep -x yes) $(pgrep -f '[b]"y" . 65536'); do awk '{ print $2, $3, $14 + $15 }' /proc/$p/stat; done; }; t; sleep 1; echo -; t`;
 
 describe('streams under load', () => {
   let shared: Awaited<ReturnType<typeof openShared>>;
@@ -57,74 +37,13 @@ describe('streams under load', () => {
   });
   after(() => Promise.all(ids.map(async (id) => shared.api.destroy(id))));
 
-  async function openFloods(id: string): Promise<{ sockets: StreamSocket[]; leave: () => void }> {
-    const { api } = shared;
-    const exec = await new StreamSocket(api, `${id}/exec/ws`).opened();
-    exec.send({ command: 'yes', timeout: 600 });
-    const shell = await Shell.open(api, id);
-    shell.begin('yes');
-    const terminal = await Terminal.open(api, id, { command: TERMINAL_FLOOD });
-    const sockets = [exec, shell, terminal];
-    for (const socket of sockets) socket.socket.once('message', () => socket.socket.pause());
-    await startInBackground(api, id, 'flood', FLOOD);
-    await pollUntil({ step: 'the server', timeoutMs: TIMEOUT_MS, intervalMs: 100 }, async () =>
-      (await api.exec(id, 'ss -Hltn sport = :5000')).stdout === '' ? undefined : true,
-    );
-    const answer = await new GuestPort(api, id, 5000).open({ path: '/' });
-    await once(answer, 'readable');
-    const leave = (): void => {
-      answer.destroy();
-      for (const { socket } of sockets) socket.terminate();
-    };
-    return { sockets, leave };
-  }
-
-  test('what nobody reads stands still in the guest, and the service stays small', async () => {
-    const { api, service } = shared;
-    const id = ids[0]!;
-    const memory = new RoleMemory(service);
-    const { sockets, leave } = await openFloods(id);
-    try {
-      await delay(FLOOD_MS);
-      const { text, maxMiB } = memory.growth();
-      assert.ok(maxMiB < MAX_GROWTH_MIB, `grew by ${text}`);
-      const { stdout } = await api.exec(id, LOOK);
-      const [first = '', second] = stdout.split('-\n');
-      assert.equal(first, second, 'something still runs');
-      assert.deepEqual(
-        first
-          .trim()
-          .split('\n')
-          .map((line) => line.replace(/ \d+$/u, '')),
-        ['(yes) S', '(yes) S', '(yes) S', '(python3) S'],
-      );
-      const [exec] = sockets as [StreamSocket];
-      const count = exec.frames.length;
-      exec.socket.resume();
-      await exec.waitFor('more once it is read', () => exec.frames.length > count + 100 || undefined);
-    } finally {
-      leave();
-    }
-    await pollUntil({ step: 'the end of the floods', timeoutMs: TIMEOUT_MS, intervalMs: 200 }, async () =>
-      (await api.exec(id, LOOK)).stdout === '-\n' ? true : undefined,
-    );
-  });
-
-  async function openIdle(index: number): Promise<StreamSocket> {
-    const { api } = shared;
-    const id = ids[index % ids.length]!;
-    if (index % 5 < 2) return Shell.open(api, id);
-    if (index % 5 < 4) return Terminal.open(api, id);
-    const exec = await new StreamSocket(api, `${id}/exec/ws`).opened();
-    exec.send({ command: 'sleep 3600', timeout: 3600 });
-    return exec;
-  }
-
   async function openAllIdle(): Promise<StreamSocket[]> {
+    const open = (index: number): Promise<StreamSocket> =>
+      openQuiet(shared.api, ids[index % ids.length]!, index);
     const sockets: StreamSocket[] = [];
     for (let index = 0; index < IDLE; index += OPENING)
       sockets.push(
-        ...(await Promise.all(Array.from({ length: OPENING }, async (_, more) => openIdle(index + more)))),
+        ...(await Promise.all(Array.from({ length: OPENING }, async (_, more) => open(index + more)))),
       );
     return sockets;
   }
@@ -168,7 +87,6 @@ describe('streams under load', () => {
 
   test(`${IDLE} quiet WebSockets and ${BUSY} busy streams leave others their answers`, async (context) => {
     const { api } = shared;
-    const openedAt = performance.now();
     const idle = await openAllIdle();
     const abort = new AbortController();
     try {
@@ -182,7 +100,6 @@ describe('streams under load', () => {
     } finally {
       abort.abort();
     }
-    await delay(Math.max(0, QUIET_MS - (performance.now() - openedAt)));
     assert.deepEqual(
       idle.map(({ socket }) => socket.readyState).filter((state) => state !== 1),
       [],

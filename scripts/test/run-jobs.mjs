@@ -3,7 +3,8 @@
  *
  *     single  on virtual machines, with no other such job: one after the other, before the lanes
  *     lane    on virtual machines; two at once, as far as the machine has processors and memory for them
- *     beside  needs none: one job fills what the others leave idle, and each lane takes such jobs once its own are done
+ *     beside  needs none, and mostly waits: two at once fill what the others leave idle, and each lane takes such jobs once
+ *             its own are done
  *     alone   measures time or loads the host: one after the other, when all else is done
  *
  * The longest come first, as an earlier run measured them: at the end all lanes are done at about the same time.
@@ -11,6 +12,7 @@
 import { availableParallelism, totalmem } from 'node:os';
 
 const LANES = 2;
+const BESIDE = 2;
 const MEMORY_PER_LANE_BYTES = 4 * 1024 ** 3;
 
 /**
@@ -55,6 +57,7 @@ export async function runJobs(jobs, lanes, run) {
     const next = () => onMachines.shift() ?? beside.shift();
     await Promise.all(Array.from({ length: lanes }, (_, lane) => work(lane, next)));
   };
-  await Promise.all([workInLanes(), work(lanes, () => beside.shift())]);
+  const fillIdle = (/** @type {number} */ index) => work(lanes + index, () => beside.shift());
+  await Promise.all([workInLanes(), ...Array.from({ length: BESIDE }, (_, index) => fillIdle(index))]);
   await work(0, () => alone.shift());
 }

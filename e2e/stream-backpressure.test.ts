@@ -1,0 +1,109 @@
+/** Streams that nobody reads, and some on which nothing happens. */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { after, before, describe, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
+import { pollUntil } from '../packages/server/src/lib/deadline.ts';
+import { GuestPort, startInBackground } from './fixtures/guest-port.ts';
+import { openQuiet } from './fixtures/quiet-streams.ts';
+import { RoleMemory } from './fixtures/role-memory.ts';
+import { Shell } from './fixtures/shell.ts';
+import { shared as openShared } from './fixtures/shared.ts';
+import { StreamSocket } from './fixtures/stream-socket.ts';
+import { Terminal } from './fixtures/terminal.ts';
+
+const TIMEOUT_MS = 60_000;
+const FLOOD_MS = 10_000;
+const MAX_GROWTH_MIB = 96;
+/** Of each kind two, and of exec one. */
+const QUIET = 5;
+/** Longer than any deadline that a request has before it is answered. */
+const QUIET_MS = 35_000;
+/** Long lines: a terminal takes its time for each, and what is on the way to a client must fill up meanwhile. */
+const TERMINAL_FLOOD = `stty -opost; exec yes ${'long '.repeat(200)}`;
+/** One answer without an end. */
+const FLOOD = `python3 -c '
+import socket
+client, _ = socket.create_server(("127.0.0.1", 5000)).accept()
+client.recv(65536)
+client.sendall(b"HTTP/1.0 200 OK\\r\\n\\r\\n")
+while True: client.sendall(b"y" * 65536)
+'`;
+/** State and used processor time of each flood, twice, a second apart. */
+const LOOK = `t() { for p in $(pgrep -x yes) $(pgrep -f '[b]"y" . 65536'); do awk '{ print $2, $3, $14 + $15 }' /proc/$p/stat; done; }; t; sleep 1; echo -; t`;
+
+describe('streams that stand still', () => {
+  let shared: Awaited<ReturnType<typeof openShared>>;
+  let id = '';
+  let quiet: StreamSocket[] = [];
+  let quietSince = 0;
+  before(async () => {
+    shared = await openShared();
+    ({ id } = await shared.api.create({ image: BASE_IMAGE, mem_mib: 512, timeout: 0 }));
+    const opening = Array.from({ length: QUIET }, (_, index) => openQuiet(shared.api, id, index));
+    quiet = await Promise.all(opening);
+    quietSince = performance.now();
+  });
+  after(() => shared.api.destroy(id));
+
+  async function openFloods(): Promise<{ sockets: StreamSocket[]; leave: () => void }> {
+    const { api } = shared;
+    const exec = await new StreamSocket(api, `${id}/exec/ws`).opened();
+    exec.send({ command: 'yes', timeout: 600 });
+    const shell = await Shell.open(api, id);
+    shell.begin('yes');
+    const terminal = await Terminal.open(api, id, { command: TERMINAL_FLOOD });
+    const sockets = [exec, shell, terminal];
+    for (const socket of sockets) socket.socket.once('message', () => socket.socket.pause());
+    await startInBackground(api, id, 'flood', FLOOD);
+    await pollUntil({ step: 'the server', timeoutMs: TIMEOUT_MS, intervalMs: 100 }, async () =>
+      (await api.exec(id, 'ss -Hltn sport = :5000')).stdout === '' ? undefined : true,
+    );
+    const answer = await new GuestPort(api, id, 5000).open({ path: '/' });
+    await once(answer, 'readable');
+    const leave = (): void => {
+      answer.destroy();
+      for (const { socket } of sockets) socket.terminate();
+    };
+    return { sockets, leave };
+  }
+
+  test('what nobody reads stands still in the guest, and the service stays small', async () => {
+    const { api, service } = shared;
+    const memory = new RoleMemory(service);
+    const { sockets, leave } = await openFloods();
+    try {
+      await delay(FLOOD_MS);
+      const { text, maxMiB } = memory.growth();
+      assert.ok(maxMiB < MAX_GROWTH_MIB, `grew by ${text}`);
+      const { stdout } = await api.exec(id, LOOK);
+      const [first = '', second] = stdout.split('-\n');
+      assert.equal(first, second, 'something still runs');
+      assert.deepEqual(
+        first
+          .trim()
+          .split('\n')
+          .map((line) => line.replace(/ \d+$/u, '')),
+        ['(yes) S', '(yes) S', '(yes) S', '(python3) S'],
+      );
+      const [exec] = sockets as [StreamSocket];
+      const count = exec.frames.length;
+      exec.socket.resume();
+      await exec.waitFor('more once it is read', () => exec.frames.length > count + 100 || undefined);
+    } finally {
+      leave();
+    }
+    await pollUntil({ step: 'the end of the floods', timeoutMs: TIMEOUT_MS, intervalMs: 200 }, async () =>
+      (await api.exec(id, LOOK)).stdout === '-\n' ? true : undefined,
+    );
+  });
+
+  test('nothing ends those on which nothing happens for a while', async () => {
+    await delay(Math.max(0, QUIET_MS - (performance.now() - quietSince)));
+    for (const { socket } of quiet) assert.equal(socket.readyState, socket.OPEN);
+    for (const shell of quiet.filter((socket) => socket instanceof Shell))
+      assert.equal(await shell.read('echo here'), 'here\n');
+    for (const { socket } of quiet) socket.terminate();
+  });
+});
