@@ -1,6 +1,8 @@
-/** One organization that asks for ever new shapes, and another that wants its first sandbox; on a service of their own. */
+/** How templates are made: for one organization that asks for ever new shapes and another that wants its first sandbox. */
 import assert from 'node:assert/strict';
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Api } from './fixtures/api.ts';
 import { addOrganization } from './fixtures/organization.ts';
@@ -118,4 +120,22 @@ test('sandboxes whose huge disks are being grown do not delay one that needs non
   await api.destroy(id);
   await Promise.all(growing.map(async (each) => api.destroy(each.id)));
   await Promise.all(growing.map(async ({ answer }) => answer));
+});
+
+test('a booted guest that cannot be gone on from is booted again, and its templates are made', async () => {
+  const directory = join(service.dataDir, 'runner', 'templates');
+  const record = (name: string): string => readFileSync(join(directory, name, 'template.json'), 'utf8');
+  const isBooted = (name: string): boolean =>
+    record(name).includes('"memMiB":128,') && !record(name).includes('image_digest');
+  const [booted, ...others] = readdirSync(directory).filter(isBooted);
+  assert.ok(booted !== undefined && others.length === 0);
+  const devices = join(directory, booted, 'devices');
+  rmSync(devices);
+  writeFileSync(devices, 'no state of any device', { mode: 0o444 });
+  const before = countTemplates(service);
+  const { id } = await api.create({ image: IMAGE, mem_mib: 128, disk_mib: 16_384 });
+  assert.equal((await api.exec(id, 'echo up')).stdout, 'up\n');
+  assert.equal(await countTemplatesAt(service, id), before + 1);
+  assert.match(service.output, /no template from a booted guest: boots anew/u);
+  await api.destroy(id);
 });

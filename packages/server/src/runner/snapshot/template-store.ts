@@ -9,7 +9,7 @@ import { createHash } from 'node:crypto';
 import { mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { syncLater } from '../../lib/durable-file.ts';
-import { templateKey, type CacheLease, type CacheLeases } from '../cache/cache-leases.ts';
+import { templateKey, type CacheLeases } from '../cache/cache-leases.ts';
 import type { StoredImage } from '../image/image-store.types.ts';
 import type { Machine } from '../machine/machine-store.ts';
 import { GUEST_MAC, kernelCommandLine, MACHINE_VERSION, type TemplateShape } from '../vmm/qemu-arguments.ts';
@@ -21,6 +21,7 @@ import {
   TemplateBuilder,
   type BootJob,
   type TemplateBuilderOptions,
+  type TemplateJob,
 } from './template-builder.ts';
 import { TemplateCatalogue, type TemplateBinding } from './template-catalogue.ts';
 
@@ -141,33 +142,38 @@ export class TemplateStore {
     await this.#queue.run({ key, organization, signal: needed, build });
   }
 
-  async #make(job: {
-    key: string;
-    image: StoredImage;
-    shape: TemplateShape;
-    signal: AbortSignal;
-  }): Promise<void> {
-    const { key, image, shape, signal } = job;
+  /** One at a time. */
+  async #make(job: Omit<TemplateJob, 'directory' | 'booted'>): Promise<void> {
+    const { key, shape, signal } = job;
     // One that nobody waited for any more may have been finished all the same.
     if (this.catalogue.has(key)) return;
-    using lease = this.#options.leases.open();
-    const booted = await this.#ensureBooted(shape, signal, lease);
-    await this.#store({ key, image, shape, signal }, (directory) =>
-      this.#builder.build({ ...job, directory, booted }),
-    );
-  }
-
-  /** One is made at a time, as templates are. The lease holds it from before it is looked for. */
-  async #ensureBooted(shape: TemplateShape, signal: AbortSignal, lease: CacheLease): Promise<SavedState> {
     const bare = { ...shape, diskMiB: NO_DISK };
-    const key = this.#keyOf({}, bare);
-    lease.add(templateKey(key));
-    if (!this.catalogue.has(key))
-      await this.#store({ key, image: undefined, shape: bare, signal }, (directory) =>
-        this.#builder.boot({ key, shape: bare, directory, signal }),
+    const bootedKey = this.#keyOf({}, bare);
+    // It is held from before it is looked for.
+    using lease = this.#options.leases.open();
+    lease.add(templateKey(bootedKey));
+    const boot = (): Promise<void> =>
+      this.#store({ key: bootedKey, image: undefined, shape: bare, signal }, (directory) =>
+        this.#builder.boot({ key: bootedKey, shape: bare, directory, signal }),
       );
-    const { ramPath, statePath, wasBusy } = this.filesOf(key);
-    return { ramPath, statePath, wasBusy };
+    const booted = this.filesOf(bootedKey);
+    const build = (): Promise<void> =>
+      this.#store(job, (directory) => this.#builder.build({ ...job, directory, booted }));
+    if (!this.catalogue.has(bootedKey)) {
+      await boot();
+      return build();
+    }
+    this.catalogue.markUse(bootedKey);
+    await build().catch(async (error: unknown) => {
+      if (signal.aborted) throw error;
+      this.#options.log.warn(
+        { err: error, template: bootedKey },
+        'no template from a booted guest: boots anew',
+      );
+      await this.catalogue.evict(bootedKey);
+      await boot();
+      await build();
+    });
   }
 
   async #store(
