@@ -90,7 +90,7 @@ export async function ensureHostImage({ home, debian, quick }: HostImageOptions)
       if (name.startsWith('initrd.img-')) await copyFile(join(root, 'boot', name), image.initrd);
     }
     const draft = `${image.disk}.new`;
-    await writeFile(draft, '');
+    await writeFile(draft, '', { mode: 0o600 });
     await truncate(draft, DISK_GIB * 1024 ** 3);
     const step = "making the host's disk";
     await run('mke2fs', ['-q', '-F', '-t', 'ext4', '-d', root, draft], { step, timeoutMs: TOOL_TIMEOUT_MS });

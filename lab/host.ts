@@ -8,7 +8,7 @@
  */
 import { spawn } from 'node:child_process';
 import { existsSync, openSync, readFileSync } from 'node:fs';
-import { mkdir, rename, rm } from 'node:fs/promises';
+import { chmod, mkdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { findExecutable } from '../scripts/setup/paths.mjs';
 import { run } from '../scripts/setup/run-command.mjs';
@@ -170,6 +170,7 @@ export class LabHost {
     const draft = `${this.#disk}.new`;
     const step = "copying the host's disk";
     await run('cp', ['--sparse=always', '--reflink=auto', from, draft], { step, timeoutMs: TOOL_TIMEOUT_MS });
+    await chmod(draft, 0o600);
     await rename(draft, this.#disk);
   }
 

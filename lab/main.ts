@@ -16,6 +16,7 @@ import { Ledger } from './ledger.ts';
 import { checkOtherCpu } from './other-cpu.ts';
 import { Owner } from './owner.ts';
 import { runPowerCuts } from './power-cuts.ts';
+import { ensureOwnDirectory } from './private-directory.ts';
 import { Results } from './results.ts';
 import { ensureSecrets, type Secrets } from './secrets.ts';
 import { checkServiceLife } from './service-life.ts';
@@ -69,6 +70,7 @@ await runMain(async (args) => {
   const debian = parseDebian(values.debian);
   const port = parseNumber('port', values.port, { from: 1024, to: 65_534 });
   const home = join(values.directory, `debian-${debian}${values.quick ? '-quick' : ''}`);
+  for (const directory of [values.directory, home]) ensureOwnDirectory(directory);
   const secrets = await ensureSecrets(home);
   const host = new LabHost({ directory: home, image: nameHostImage(home), port });
   await using service = new LabService(host, port + 1, secrets);

@@ -17,7 +17,7 @@ export interface OtherCpuParts {
   results: Results;
 }
 
-/** Ends with the host on its first processor. */
+/** Ends with the host on its first processor, or shut down. */
 export async function checkOtherCpu(parts: OtherCpuParts): Promise<void> {
   const { host, service, results } = parts;
   const { client } = service;
@@ -32,6 +32,9 @@ export async function checkOtherCpu(parts: OtherCpuParts): Promise<void> {
     await sandbox.hibernate();
     return saved;
   });
+  await using undo = new AsyncDisposableStack();
+  // Else what is done next would be done without them.
+  undo.defer(() => host.shutDown());
   await results.step(`the host again, without ${LACKING.join(' and ')}`, () => restart(parts, LACKING));
   await results.attempt('a restore is refused and names them', () =>
     assertRefused(client.sandboxes.restore(snapshot.id)),
@@ -46,6 +49,7 @@ export async function checkOtherCpu(parts: OtherCpuParts): Promise<void> {
     await other.destroy();
   });
   await results.step('the host again, as it was', () => restart(parts, []));
+  undo.move();
   await results.attempt('the sandbox resumes', async () => {
     await sandbox.resume();
     await assertState(sandbox, TOKEN);

@@ -1,6 +1,6 @@
 /** What the lab gives its service, so that it can use it after any boot. Of an emulated host that only this machine reaches. */
 import { existsSync } from 'node:fs';
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { generateInvitation, generateKey } from '../scripts/service/environment-file.mjs';
 
@@ -15,7 +15,6 @@ export async function ensureSecrets(directory: string): Promise<Secrets> {
   if (existsSync(path)) return JSON.parse(await readFile(path, 'utf8')) as Secrets;
   const invitation = generateInvitation();
   const secrets = { key: generateKey('us'), invitation, password: `of the lab ${invitation}` };
-  await mkdir(directory, { recursive: true });
   await writeFile(path, JSON.stringify(secrets), { mode: 0o600 });
   return secrets;
 }

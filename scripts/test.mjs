@@ -20,7 +20,7 @@ Set-up with what the tests need, then every suite, or these test files alone, an
 
   --only SUITE      one of ${SUITES.map((suite) => suite.name).join(', ')}; may be repeated
   --check           what npm run check does as well, each of its parts counted
-  --budget          it is a failure if all take longer than ${BUDGET_FILE} allows
+  --budget          it is a failure if the suites, without set-up and checks, take longer than ${BUDGET_FILE} allows
   --stress FILE     this test file alone, 10 times or --rounds N, while all processors are busy
   --record-times    keeps how long each file took, for the order of later runs
 `;

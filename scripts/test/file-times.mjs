@@ -48,9 +48,11 @@ export function writeLastTimes(times) {
   writeTo(LAST, new Map([...readFrom(LAST), ...times]));
 }
 
-/** @param {ReadonlyMap<string, number>} times of all files */
+/** @param {ReadonlyMap<string, number>} times of some files */
 export function keepTimes(times) {
-  writeTo(KEPT, times);
+  writeLastTimes(times);
+  // Of all files there are, and of no other.
+  writeTo(KEPT, new Map([...readTimes()].filter(([file]) => existsSync(join(REPOSITORY, file)))));
 }
 
 /** @param {string} path */

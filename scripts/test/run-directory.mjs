@@ -1,4 +1,5 @@
-import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { rmSync } from 'node:fs';
+import { chmod, mkdtemp } from 'node:fs/promises';
 
 /**
  * Calls `run` with a directory in COPPICE_TEST_RUN for what all processes of its tests share.
@@ -11,10 +12,14 @@ export async function withRunDirectory(run) {
   // PostgreSQL and the VMs, under accounts of their own, pass through.
   await chmod(directory, 0o711);
   process.env['COPPICE_TEST_RUN'] = directory;
+  const remove = () => rmSync(directory, { recursive: true, force: true });
+  // A run that a signal ends does not come back from `run`.
+  process.once('exit', remove);
   try {
     return await run();
   } finally {
     delete process.env['COPPICE_TEST_RUN'];
-    await rm(directory, { recursive: true, force: true });
+    process.off('exit', remove);
+    remove();
   }
 }

@@ -19,6 +19,9 @@ const LOAD_PER_PROCESSOR = 1;
  */
 export async function stress({ file, rounds, tools }) {
   const load = startLoad(tools.node);
+  const endLoad = () => load.forEach((child) => child.kill('SIGKILL'));
+  // A run that a signal ends does not come to the end of this.
+  process.once('exit', endLoad);
   let total = NOTHING;
   try {
     for (let round = 1; round <= rounds; round += 1) {
@@ -29,7 +32,8 @@ export async function stress({ file, rounds, tools }) {
       process.stdout.write(`round ${round} of ${rounds}: ${counts.failed} failed, ${seconds} s\n`);
     }
   } finally {
-    for (const child of load) child.kill('SIGKILL');
+    process.off('exit', endLoad);
+    endLoad();
   }
   return total;
 }

@@ -1,5 +1,5 @@
 /** What all processes of a test run share, made by the first that needs it, in COPPICE_TEST_RUN. */
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { mkdir, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pollUntil } from '../../lib/deadline.ts';
@@ -19,13 +19,21 @@ export async function makeOncePerRun(
   if (RUN_DIRECTORY === undefined) return undefined;
   const path = join(RUN_DIRECTORY, name);
   if (existsSync(path)) return path;
-  const draft = `${path}.new`;
+  const [draft, failed] = [`${path}.new`, `${path}.failed`];
   if (await makeDirectory(draft)) {
-    await make(draft);
+    try {
+      await make(draft);
+    } catch (error) {
+      writeFileSync(failed, String(error));
+      throw error;
+    }
     await rename(draft, path);
     return path;
   }
-  const isMade = (): true | undefined => (existsSync(path) ? true : undefined);
+  const isMade = (): true | undefined => {
+    if (existsSync(failed)) throw new Error(`${name} could not be made: ${readFileSync(failed, 'utf8')}`);
+    return existsSync(path) ? true : undefined;
+  };
   await pollUntil(
     { step: `another process to make ${path}`, timeoutMs: TIMEOUT_MS, intervalMs: POLL_MS },
     isMade,

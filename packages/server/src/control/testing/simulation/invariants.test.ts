@@ -227,6 +227,17 @@ test('a bill for longer, or for less, than the VM ran', async () => {
   await assert.rejects(assertInvariants(unmeasured, ledger), /ran for [\d.]+ to [\d.]+ ms and is billed/u);
 });
 
+test('a sandbox that is ended as idle before it can have been', async () => {
+  const { ledger, caller, id } = await begin();
+  await caller.change(id, { timeout: 60 });
+  await world.pass(70_000);
+  await world.harness.waitForRecord(id, ({ status }) => status === 'destroyed');
+  const early = differing({ findRanFor: () => ({ atLeastMs: 0, atMostMs: 59_000 }) });
+  early.readBills = async () => ({ bills: [], contradictions: [] });
+  await assert.rejects(assertInvariants(early, ledger), /ran for 59000 ms and was idle for 60 s/u);
+  await assertInvariants(world, ledger);
+});
+
 test('a record that changes, or goes, after its sandbox has ended', async () => {
   const { ledger, caller, id } = await begin();
   await caller.destroy(id);

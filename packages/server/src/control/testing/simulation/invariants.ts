@@ -27,6 +27,7 @@ export async function assertInvariants(service: RestingService, ledger: Ledger):
   for (const [id, told] of ledger.told) {
     const record = await readRecord(service, id);
     assertTold(record, told);
+    assertNotEarly(record, service.findRanFor(id) ?? told.ranFor.countTo(performance.now()));
     await assertAudit(service, record, told);
     ledger.settle(record);
   }
@@ -85,6 +86,12 @@ function assertTold(record: SandboxRecord, { status, isVmKilled }: Told): void {
   }[status ?? 'unknown'];
   assert.ok(allowed, `${id} is ${record.status} (${reason}), it was told to be ${status}`);
   if (FINAL.has(record.status)) assert.ok(reason !== null, `${id} does not say why it ended`);
+}
+
+/** Nobody is idle for longer than it has run. */
+function assertNotEarly({ id, status_reason: reason, timeout }: SandboxRecord, { atMostMs }: Bounds): void {
+  if (reason !== 'idle_timeout') return;
+  assert.ok(atMostMs >= timeout * 1000, `${id} ran for ${atMostMs} ms and was idle for ${timeout} s`);
 }
 
 /** One unbroken chain, and all of it there; with what callers were told that was done. */
