@@ -5,13 +5,29 @@ import { readFile } from 'node:fs/promises';
 import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { promisify } from 'node:util';
+import { sql } from 'kysely';
 import { AppError, computeCostUnits, costCents } from '@coppice/contract';
 import { startControl } from './control.ts';
-import { prepareHarness, startHarness, waitFor, type ControlHarness } from './testing/control-harness.ts';
+import {
+  API_KEY,
+  prepareHarness,
+  startHarness,
+  waitFor,
+  type ControlHarness,
+} from './testing/control-harness.ts';
 import { AccountClient } from './testing/account-client.ts';
 import type { FakeCommand } from './testing/fake-runner.ts';
 
 const image = 'node:22-slim';
+
+async function findFreePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  await promisify(server.close.bind(server))();
+  return port;
+}
 
 async function readPostmaster(harness: ControlHarness): Promise<number> {
   return Number(
@@ -37,6 +53,32 @@ test('the first start makes a key and an invitation, shows them once, and they w
   const { body } = await owner.call('GET', '/account/me');
   assert.deepEqual([body.organizations[0].name, body.organizations[0].role], ['default', 'owner']);
   for (const secret of [apiKey, invitation]) assert.ok(!harness.logLines.join('').includes(secret));
+});
+
+test('a start that listens already tells nobody that the configured key is wrong', async () => {
+  await using harness = await startHarness();
+  await harness.stopControl();
+  const port = await findFreePort();
+  const ask = async (path: string): Promise<number> => {
+    const headers = { authorization: `Bearer ${API_KEY}` };
+    return (await fetch(`http://127.0.0.1:${port}${path}`, { headers }).catch(() => undefined))?.status ?? 0;
+  };
+  const listen = { ...harness.config.listen, port };
+  await using database = harness.openDatabase();
+  const [locked, unlock] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const holding = database.transaction().execute(async (transaction) => {
+    await sql`LOCK TABLE organizations IN ACCESS EXCLUSIVE MODE`.execute(transaction);
+    locked.resolve();
+    await unlock.promise;
+  });
+  await locked.promise;
+  const starting = startControl({ ...harness.config, listen }, harness.log);
+  await waitFor('the listener', async () => (await ask('/healthz')) !== 0);
+  for (const path of ['/healthz', '/v1/usage']) assert.equal(await ask(path), 503, path);
+  unlock.resolve();
+  await holding;
+  harness.control = await starting;
+  for (const path of ['/healthz', '/v1/usage']) assert.equal(await ask(path), 200, path);
 });
 
 test('a sandbox from create to destroy: measures and cost are those of its life', async () => {

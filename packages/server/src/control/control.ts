@@ -113,17 +113,23 @@ export async function startControl(
     PURGE_INTERVAL_MS,
   );
   stack.defer(() => clearInterval(purge));
+  // Until then a configured key or invitation is not in the database: nobody is to be told that it is wrong.
+  let isBootstrapped = false;
+  const assertServing = (): void => {
+    if (!isBootstrapped) throw new AppError('unavailable', 'the service is starting');
+    assertHeld();
+  };
   const openRequests = new OpenRequests(limitsOf);
   const { hstsSeconds, trustedProxies, corsOrigins } = config;
   const tickets = new Tickets(masterKey);
   const server = await buildServer(
     {
-      authenticate: authenticateWhileHeld(lease, buildAuthenticator({ db, region, tickets })),
+      authenticate: authenticateWhile(assertServing, buildAuthenticator({ db, region, tickets })),
       keyGuesses: new KeyGuesses(limits.wrongKeysPerMinute),
       keyEnds: stack.use(new KeyEnds(db, log)),
       keyUses: stack.use(new KeyUses(db, log)),
       accounts,
-      assertServing: assertHeld,
+      assertServing,
       tickets,
       ...live,
       rules,
@@ -139,7 +145,10 @@ export async function startControl(
       limits,
       version: config.version,
       exposure: { tls, hstsSeconds, trustedProxies, corsOrigins },
-      checkHealth: () => checkHealth({ databaseHealth, lease, link }),
+      checkHealth: async () => {
+        assertServing();
+        await checkHealth({ databaseHealth, lease, link });
+      },
       getAccelerator: () => link.accelerator,
     },
     log,
@@ -153,6 +162,7 @@ export async function startControl(
   address = tls === undefined ? listening : listening.replace(/^http:/u, 'https:');
   // Only now: a key that is made by a start which then fails would be shown to nobody, and never again.
   const bootstrap = await bootstrapOrganization(db, config);
+  isBootstrapped = true;
   log.info({ address, region: config.region, version: config.version }, 'control serves');
   stack.defer(() => lock.leave());
   const owned = stack.move();
@@ -175,9 +185,9 @@ function openRules(config: ControlConfig, log: Logger): EgressRules {
 }
 
 /** Also what needs no query to be let in. */
-function authenticateWhileHeld(lease: DatabaseLease, authenticate: Authenticate): Authenticate {
+function authenticateWhile(assertServing: () => void, authenticate: Authenticate): Authenticate {
   return async (credential) => {
-    lease.assertHeld();
+    assertServing();
     return authenticate(credential);
   };
 }
