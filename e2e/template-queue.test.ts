@@ -132,10 +132,13 @@ test('a booted guest that cannot be gone on from is booted again, and its templa
   const devices = join(directory, booted, 'devices');
   rmSync(devices);
   writeFileSync(devices, 'no state of any device', { mode: 0o444 });
+  const madeOf128 = listTemplates(service).filter(({ shape }) => shape.memMiB === 128);
+  assert.ok(madeOf128.length >= 2, 'another template was made from it before');
+  assert.doesNotMatch(service.output, /boots anew/u);
   const before = countTemplates(service);
   const { id } = await api.create({ image: IMAGE, mem_mib: 128, disk_mib: 16_384 });
   assert.equal((await api.exec(id, 'echo up')).stdout, 'up\n');
   assert.equal(await countTemplatesAt(service, id), before + 1);
-  assert.match(service.output, /no template from a booted guest: boots anew/u);
+  assert.match(service.output, /a booted guest cannot be used: boots anew/u);
   await api.destroy(id);
 });

@@ -71,21 +71,43 @@ async function bootOnce({
   return { vm, session };
 }
 
-/** Leaves no VM when it fails. What was saved stays as it is: the guest writes to a copy. */
+/** What was saved is of no use. */
+export class BootedGuestError extends Error {
+  constructor(cause: unknown) {
+    super('no guest goes on from what was saved of one that had booted', { cause });
+    this.name = 'BootedGuestError';
+  }
+}
+
+/**
+ * Leaves no VM when it fails. What was saved stays as it is: the guest writes to a copy. `isInTime` as {@link bootInTime}
+ * found it. Throws {@link BootedGuestError}, or the reason of the signal.
+ */
 export async function goOnFrom(
   saved: SavedState,
-  { vmm, launch, ramPath, signal }: Boot,
-): Promise<{ vm: VmHandle; session: AgentSession }> {
+  boot: Omit<Boot, 'log'>,
+): Promise<{ vm: VmHandle; session: AgentSession; isInTime: boolean }> {
+  const { launch, ramPath, signal } = boot;
   const { socketDirectory, uid } = launch;
   await copyBootFiles(saved.ramPath, { socketDirectory, ramPath, uid });
   signal.throwIfAborted();
+  return goOn(saved, boot).catch((error: unknown) => {
+    throw signal.aborted ? error : new BootedGuestError(error);
+  });
+}
+
+async function goOn(
+  saved: SavedState,
+  { vmm, launch, ramPath, signal }: Omit<Boot, 'log'>,
+): ReturnType<typeof goOnFrom> {
   await using undo = new AsyncDisposableStack();
   const vm = await vmm.restore(launch, { ...saved, ramPath }, { ownsRam: true });
   undo.defer(() => vm.kill());
   await vm.continue();
   const session = await openSession(vm, signal);
+  const timer = await readTimer(session);
   undo.move();
-  return { vm, session };
+  return { vm, session, isInTime: isInTime(timer) };
 }
 
 function openSession(vm: VmHandle, signal: AbortSignal): Promise<AgentSession> {

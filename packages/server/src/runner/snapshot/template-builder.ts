@@ -96,15 +96,18 @@ export class TemplateBuilder {
     await freeze(directory, [DEVICES_NAME, TEMPLATE_FILES.ram]);
   }
 
-  async build(job: TemplateJob): Promise<void> {
-    const { vmm, mke2fs, log } = this.#options;
+  /** Throws BootedGuestError where what was booted is the reason. */
+  async build(job: TemplateJob): Promise<{ isInTime: boolean }> {
+    const { vmm, mke2fs } = this.#options;
     const { image, shape, directory, signal, booted } = job;
     const scratchBasePath = join(directory, TEMPLATE_FILES.base);
     await makeScratchBase(scratchBasePath, { diskMiB: shape.diskMiB, mke2fs });
     const disk = { imagePath: image.path, scratchBasePath, sizeMiB: shape.diskMiB };
     const ramPath = join(directory, TEMPLATE_FILES.ram);
+    let isInTime = false;
     await this.#inEnclosure(job, disk, async (launch, slot) => {
-      const guest = await goOnFrom(booted, { vmm, launch, ramPath, signal, log });
+      const guest = await goOnFrom(booted, { vmm, launch, ramPath, signal });
+      ({ isInTime } = guest);
       await this.#save(guest, launch, directory, async (session) => {
         // It was saved a while ago.
         await untilAborted(signal, tellTime(session));
@@ -118,6 +121,7 @@ export class TemplateBuilder {
     renameSync(join(overlays, overlayName(0)), join(directory, TEMPLATE_FILES.scratch));
     rmSync(overlays, { recursive: true });
     await freeze(directory, [DEVICES_NAME, ...Object.values(TEMPLATE_FILES)]);
+    return { isInTime };
   }
 
   /** With all that a VM needs on the host. */

@@ -103,8 +103,9 @@ export class TemplateCatalogue {
   async evict(key: string): Promise<void> {
     const directory = join(this.#directory, key);
     const trash = `${directory}.evicted`;
-    renameSync(directory, trash);
     this.#entries.delete(key);
+    rmSync(trash, { recursive: true, force: true });
+    renameSync(directory, trash);
     await rm(trash, { recursive: true, force: true, maxRetries: 5 });
   }
 

@@ -14,6 +14,7 @@ import type { StoredImage } from '../image/image-store.types.ts';
 import type { Machine } from '../machine/machine-store.ts';
 import { GUEST_MAC, kernelCommandLine, MACHINE_VERSION, type TemplateShape } from '../vmm/qemu-arguments.ts';
 import type { SavedState } from '../vmm/vmm.ts';
+import { BootedGuestError } from './boot-in-time.ts';
 import { BuildQueue } from './build-queue.ts';
 import { DEVICES_NAME } from './device-state.ts';
 import {
@@ -68,12 +69,12 @@ export interface TemplateStoreOptions extends TemplateBuilderOptions {
 export class TemplateStore {
   readonly #options: TemplateStoreOptions;
   readonly #queue = new BuildQueue();
-  readonly #builder: TemplateBuilder;
+  readonly #builder: Pick<TemplateBuilder, 'boot' | 'build'>;
   readonly catalogue: TemplateCatalogue;
 
-  private constructor(options: TemplateStoreOptions) {
+  private constructor(options: TemplateStoreOptions, builder: Pick<TemplateBuilder, 'boot' | 'build'>) {
     this.#options = options;
-    this.#builder = new TemplateBuilder(options);
+    this.#builder = builder;
     const madeWith = hash({
       format: FORMAT,
       machine: MACHINE_VERSION,
@@ -84,9 +85,12 @@ export class TemplateStore {
   }
 
   /** Takes away what an interrupted build left. */
-  static open(options: TemplateStoreOptions): TemplateStore {
+  static open(
+    options: TemplateStoreOptions,
+    builder: Pick<TemplateBuilder, 'boot' | 'build'> = new TemplateBuilder(options),
+  ): TemplateStore {
     mkdirSync(options.directory, { recursive: true, mode: 0o711 });
-    return new TemplateStore(options);
+    return new TemplateStore(options, builder);
   }
 
   /** What all templates that serve a create were made with. */
@@ -136,50 +140,55 @@ export class TemplateStore {
   async ensure({ image, shape, organization, signal: needed }: TemplateRequest): Promise<void> {
     const key = this.keyOf(image, shape);
     if (this.catalogue.has(key)) return this.catalogue.markUse(key);
-    const needs = { diskMiB: 2 * shape.memMiB + BOOT_DISK_MIB };
+    const memories = this.catalogue.has(this.#bootedKeyOf(shape)) ? 1 : 2;
+    const diskMiB = memories * shape.memMiB + BOOT_DISK_MIB;
     const build = (signal: AbortSignal): Promise<void> =>
-      this.#options.inTurn({ ...needs, signal }, () => this.#make({ key, image, shape, signal }));
+      this.#options.inTurn({ diskMiB, signal }, () => this.#make({ key, image, shape, signal }));
     await this.#queue.run({ key, organization, signal: needed, build });
   }
 
   /** One at a time. */
   async #make(job: Omit<TemplateJob, 'directory' | 'booted'>): Promise<void> {
-    const { key, shape, signal } = job;
     // One that nobody waited for any more may have been finished all the same.
-    if (this.catalogue.has(key)) return;
-    const bare = { ...shape, diskMiB: NO_DISK };
-    const bootedKey = this.#keyOf({}, bare);
+    if (this.catalogue.has(job.key)) return;
+    const bootedKey = this.#bootedKeyOf(job.shape);
     // It is held from before it is looked for.
     using lease = this.#options.leases.open();
     lease.add(templateKey(bootedKey));
-    const boot = (): Promise<void> =>
-      this.#store({ key: bootedKey, image: undefined, shape: bare, signal }, (directory) =>
-        this.#builder.boot({ key: bootedKey, shape: bare, directory, signal }),
-      );
-    const booted = this.filesOf(bootedKey);
-    const build = (): Promise<void> =>
-      this.#store(job, (directory) => this.#builder.build({ ...job, directory, booted }));
-    if (!this.catalogue.has(bootedKey)) {
-      await boot();
-      return build();
-    }
-    this.catalogue.markUse(bootedKey);
-    await build().catch(async (error: unknown) => {
-      if (signal.aborted) throw error;
+    try {
+      await this.#build(job, bootedKey);
+    } catch (error) {
+      if (!(error instanceof BootedGuestError)) throw error;
       this.#options.log.warn(
         { err: error, template: bootedKey },
-        'no template from a booted guest: boots anew',
+        'a booted guest cannot be used: boots anew',
       );
       await this.catalogue.evict(bootedKey);
-      await boot();
-      await build();
-    });
+      await this.#build(job, bootedKey);
+    }
   }
 
-  async #store(
+  async #build(job: Omit<TemplateJob, 'directory' | 'booted'>, bootedKey: string): Promise<void> {
+    const shape = { ...job.shape, diskMiB: NO_DISK };
+    const bootJob = { key: bootedKey, image: undefined, shape, signal: job.signal };
+    if (!this.catalogue.has(bootedKey))
+      await this.#store(bootJob, (directory) => this.#builder.boot({ ...bootJob, directory }));
+    const booted = this.filesOf(bootedKey);
+    const { isInTime } = await this.#store(job, (directory) =>
+      this.#builder.build({ ...job, directory, booted }),
+    );
+    // Better than none for whoever waited, but for nobody else.
+    if (!isInTime) await this.catalogue.evict(bootedKey);
+  }
+
+  #bootedKeyOf(shape: TemplateShape): string {
+    return this.#keyOf({}, { ...shape, diskMiB: NO_DISK });
+  }
+
+  async #store<T>(
     { key, image, shape, signal }: Omit<BootJob, 'directory'> & { image: StoredImage | undefined },
-    make: (directory: string) => Promise<void>,
-  ): Promise<void> {
+    make: (directory: string) => Promise<T>,
+  ): Promise<T> {
     const { cpu: _cpu, ...size } = shape;
     const { directory, onStored, log } = this.#options;
     const started = performance.now();
@@ -192,7 +201,7 @@ export class TemplateStore {
     });
     rmSync(building, { recursive: true, force: true });
     mkdirSync(building, { mode: 0o711 });
-    await make(building);
+    const result = await make(building);
     this.catalogue.writeRecord(building, { image, shape });
     await syncLater(building);
     const target = join(directory, key);
@@ -205,6 +214,7 @@ export class TemplateStore {
     const made = { template: key, shape: size, elapsed_ms: Math.round(performance.now() - started) };
     if (image === undefined) log.info(made, 'guest booted, for templates of this shape');
     else log.info({ ...made, image: image.reference }, 'template made');
+    return result;
   }
 }
 
