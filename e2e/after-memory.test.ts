@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
 import { cloneCheck, describeClones, everyone, forEach } from './fixtures/clone-check.ts';
 import type { CloneGuest } from './fixtures/clone-guest.ts';
-import { IS_LONG } from './fixtures/fault-cases.ts';
 import { shared } from './fixtures/shared.ts';
+import { IS_LONG } from './fixtures/test-size.ts';
 
 const [FILLED_MIB, MEM_MIB] = IS_LONG ? [800, 1024] : [380, 512];
 const PAGES = FILLED_MIB * 256;

@@ -6,10 +6,10 @@ import { Api } from './fixtures/api.ts';
 import { diskBytes } from './fixtures/capture-files.ts';
 import { CountingGuest } from './fixtures/capture-guest.ts';
 import { CloneApi } from './fixtures/clone-api.ts';
-import { IS_LONG } from './fixtures/fault-cases.ts';
 import { assertConsistent } from './fixtures/inventory.ts';
 import { startPrepared } from './fixtures/prepared-service.ts';
 import type { Service } from './fixtures/service.ts';
+import { IS_LONG } from './fixtures/test-size.ts';
 
 const MIB = 1 << 20;
 const CYCLES = IS_LONG ? 50 : 12;
@@ -20,7 +20,7 @@ const FILE_KIB = 256;
 const LATENCY_FACTOR = IS_LONG ? 1.5 : 3;
 const LATENCY_MARGIN_MS = 250;
 /** Beside the files that were written: metadata of two file systems, and PostgreSQL's log. */
-const DISK_MARGIN_MIB = 48;
+const DISK_MARGIN_MIB = IS_LONG ? 48 : 32;
 const DEPTH = 8;
 /** Of the runner's own part, in which nothing is left. */
 const LEFT_MARGIN_MIB = 2;

@@ -6,12 +6,12 @@ import { join } from 'node:path';
 import { before, describe, it } from 'node:test';
 import { EgressGuest } from './fixtures/egress-guest.ts';
 import { useEgress, type Egress } from './fixtures/egress-shared.ts';
-import { IS_LONG } from './fixtures/fault-cases.ts';
 import { uploadFile } from './fixtures/guest-port.ts';
 import { PACKAGE_NAME, PACKAGE_TEXT } from './fixtures/internet/package-hosts.ts';
 import { GIT_HOST, NPM_HOST, PLACES, PYPI_HOST } from './fixtures/internet/zone.ts';
 import { ensureNodeImage } from './fixtures/node-image.ts';
 import type { Descriptor } from './fixtures/oci-layout.ts';
+import { IS_LONG } from './fixtures/test-size.ts';
 
 const CA = '/srv/ca.pem';
 const NPM = '/srv/npm';

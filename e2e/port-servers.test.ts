@@ -10,7 +10,6 @@ import fc from 'fast-check';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
 import { DeadlineError, pollUntil, withDeadline } from '../packages/server/src/lib/deadline.ts';
 import { hostileAnswer } from '../packages/server/src/control/testing/hostile-answers.ts';
-import { IS_LONG } from './fixtures/fault-cases.ts';
 import { startGoServer } from './fixtures/go-server.ts';
 import { GuestPort, startInBackground } from './fixtures/guest-port.ts';
 import { startHostileServer } from './fixtures/hostile-server.ts';
@@ -20,6 +19,7 @@ import { RoleMemory } from './fixtures/role-memory.ts';
 import { API_KEY } from './fixtures/service.ts';
 import { shared as openShared } from './fixtures/shared.ts';
 import { StreamSocket } from './fixtures/stream-socket.ts';
+import { IS_LONG } from './fixtures/test-size.ts';
 
 const TIMEOUT_MS = 60_000;
 const MIB = 2 ** 20;

@@ -12,6 +12,7 @@ import { SMALL } from './short-list.ts';
 import { waitFor } from './wait-for.ts';
 
 const REBOOT_TIMEOUT_MS = 30 * 60_000;
+const KEY_TIMEOUT_MS = 60_000;
 const POLL_MS = 2000;
 
 export interface ServiceLifeParts {
@@ -123,6 +124,11 @@ async function checkUpgrade({ host, service, secrets, from }: ServiceLifeParts):
   await checkOut(host, from);
   await installService(host, secrets);
   await service.ready();
+  // Releases until November 2026 serve before the configured key is in their database.
+  const failure = (): string => 'the key that was configured is not accepted';
+  await waitFor({ timeoutMs: KEY_TIMEOUT_MS, intervalMs: POLL_MS, failure }, async () =>
+    (await service.acceptsKey(service.apiKey)) ? true : undefined,
+  );
   const pair = await makePair(service);
   await checkOut(host, current);
   await installService(host, secrets);

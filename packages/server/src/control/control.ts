@@ -89,10 +89,8 @@ export async function startControl(
   const patienceMs = limits.databasePatienceMs;
   const lease = stack.use(await DatabaseLease.acquire({ connection, guard, log, patienceMs }));
   await migrateDatabase(connection, log, guard);
-  const assertHeld = (): void => lease.assertHeld();
-  const db = stack.adopt(openDatabase(connection, log, { assertUsable: assertHeld, guard }), (open) =>
-    open.destroy(),
-  );
+  const assertUsable = (): void => lease.assertHeld();
+  const db = stack.adopt(openDatabase(connection, log, { assertUsable, guard }), (open) => open.destroy());
   const databaseHealth = new DatabaseHealth({ connection, guard, log });
   const runner = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
   const objects = await DirectoryObjects.open(join(config.dataDir, OBJECTS_DIRECTORY));
@@ -113,23 +111,18 @@ export async function startControl(
     PURGE_INTERVAL_MS,
   );
   stack.defer(() => clearInterval(purge));
-  // Until then a configured key or invitation is not in the database: nobody is to be told that it is wrong.
-  let isBootstrapped = false;
-  const assertServing = (): void => {
-    if (!isBootstrapped) throw new AppError('unavailable', 'the service is starting');
-    assertHeld();
-  };
+  const gate = new Gate(lease);
   const openRequests = new OpenRequests(limitsOf);
   const { hstsSeconds, trustedProxies, corsOrigins } = config;
   const tickets = new Tickets(masterKey);
   const server = await buildServer(
     {
-      authenticate: authenticateWhile(assertServing, buildAuthenticator({ db, region, tickets })),
+      authenticate: authenticateWhile(gate, buildAuthenticator({ db, region, tickets })),
       keyGuesses: new KeyGuesses(limits.wrongKeysPerMinute),
       keyEnds: stack.use(new KeyEnds(db, log)),
       keyUses: stack.use(new KeyUses(db, log)),
       accounts,
-      assertServing,
+      assertServing: () => gate.assertOpen(),
       tickets,
       ...live,
       rules,
@@ -145,10 +138,7 @@ export async function startControl(
       limits,
       version: config.version,
       exposure: { tls, hstsSeconds, trustedProxies, corsOrigins },
-      checkHealth: async () => {
-        assertServing();
-        await checkHealth({ databaseHealth, lease, link });
-      },
+      checkHealth: () => checkHealth({ gate, databaseHealth, link }),
       getAccelerator: () => link.accelerator,
     },
     log,
@@ -162,7 +152,7 @@ export async function startControl(
   address = tls === undefined ? listening : listening.replace(/^http:/u, 'https:');
   // Only now: a key that is made by a start which then fails would be shown to nobody, and never again.
   const bootstrap = await bootstrapOrganization(db, config);
-  isBootstrapped = true;
+  gate.open();
   log.info({ address, region: config.region, version: config.version }, 'control serves');
   stack.defer(() => lock.leave());
   const owned = stack.move();
@@ -184,10 +174,32 @@ function openRules(config: ControlConfig, log: Logger): EgressRules {
   return rules;
 }
 
+/**
+ * Closed until the start is done, and while the database is not ours. A start listens before a configured key or invitation is
+ * in the database: nobody is to be told meanwhile that it is wrong.
+ */
+class Gate {
+  readonly #lease: DatabaseLease;
+  #isOpen = false;
+
+  constructor(lease: DatabaseLease) {
+    this.#lease = lease;
+  }
+
+  open(): void {
+    this.#isOpen = true;
+  }
+
+  assertOpen(): void {
+    if (!this.#isOpen) throw new AppError('unavailable', 'the service is starting');
+    this.#lease.assertHeld();
+  }
+}
+
 /** Also what needs no query to be let in. */
-function authenticateWhile(assertServing: () => void, authenticate: Authenticate): Authenticate {
+function authenticateWhile(gate: Gate, authenticate: Authenticate): Authenticate {
   return async (credential) => {
-    assertServing();
+    gate.assertOpen();
     return authenticate(credential);
   };
 }
@@ -198,13 +210,13 @@ function logPurge(log: Logger): (error: unknown) => void {
 }
 
 interface HealthParts {
+  gate: Gate;
   databaseHealth: DatabaseHealth;
-  lease: DatabaseLease;
   link: RunnerLink;
 }
 
-async function checkHealth({ databaseHealth, lease, link }: HealthParts): Promise<void> {
+async function checkHealth({ gate, databaseHealth, link }: HealthParts): Promise<void> {
   await databaseHealth.check();
-  if (!lease.isHeld) throw new AppError('unavailable', 'the service does not hold the lease of its database');
+  gate.assertOpen();
   if (!link.isConnected) throw new AppError('unavailable', 'the runner of this machine is not connected');
 }

@@ -24,7 +24,7 @@ import {
   type TemplateBuilderOptions,
   type TemplateJob,
 } from './template-builder.ts';
-import { TemplateCatalogue, type TemplateBinding } from './template-catalogue.ts';
+import { TemplateCatalogue } from './template-catalogue.ts';
 
 /** Raise when what is in a template's directory changes: those of another version are not used. */
 const FORMAT = 2;
