@@ -36,6 +36,7 @@ import {
   type VmInfo,
 } from '../../lib/runner-protocol.ts';
 
+const HEARTBEAT_MS = 10_000;
 const DIGEST = `sha256:${'a'.repeat(64)}`;
 
 type EndEvent = Extract<RunnerEvent, { type: 'vm_ended' }>;
@@ -338,7 +339,12 @@ export class FakeRunner implements AsyncDisposable {
     for (const event of events) stream.write(`${JSON.stringify(event)}\n`);
     stream.write('\n');
     this.#listeners.add(stream);
-    stream.on('close', () => this.#listeners.delete(stream));
+    // As the real one: control gives up a stream on which nothing has come for 25 s.
+    const heartbeat = setInterval(() => stream.write('\n'), HEARTBEAT_MS).unref();
+    stream.on('close', () => {
+      clearInterval(heartbeat);
+      this.#listeners.delete(stream);
+    });
   }
 
   async #acknowledge(stream: ServerHttp2Stream): Promise<void> {
