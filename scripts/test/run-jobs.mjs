@@ -2,17 +2,16 @@
  * The order in which everything runs. A job is what one process does:
  *
  *     single  on virtual machines, with no other such job: one after the other, before the lanes
- *     lane    on virtual machines; two at once, as far as the machine has processors and memory for them
- *     beside  needs none, and mostly waits: two at once fill what the others leave idle, and each lane takes such jobs once
- *             its own are done
+ *     lane    on virtual machines; three at once, as far as the machine has processors and memory for them: each waits often
+ *     beside  needs none: one job fills what the others leave idle, a second one while there are single ones, and each lane
+ *             takes such jobs once its own are done
  *     alone   measures time or loads the host: one after the other, when all else is done
  *
  * The longest come first, as an earlier run measured them: at the end all lanes are done at about the same time.
  */
 import { availableParallelism, totalmem } from 'node:os';
 
-const LANES = 2;
-const BESIDE = 2;
+const LANES = 3;
 const MEMORY_PER_LANE_BYTES = 4 * 1024 ** 3;
 
 /**
@@ -36,7 +35,8 @@ const MEMORY_PER_LANE_BYTES = 4 * 1024 ** 3;
 
 /** @returns {number} how many jobs on virtual machines this host can run at once */
 export function countLanes() {
-  return Math.max(1, Math.min(LANES, availableParallelism(), Math.floor(totalmem() / MEMORY_PER_LANE_BYTES)));
+  const forMemory = Math.floor(totalmem() / MEMORY_PER_LANE_BYTES);
+  return Math.max(1, Math.min(LANES, availableParallelism() + 1, forMemory));
 }
 
 /**
@@ -52,12 +52,15 @@ export async function runJobs(jobs, lanes, run) {
   const work = async (/** @type {number} */ lane, /** @type {() => Job | undefined} */ next) => {
     for (let job = next(); job !== undefined; job = next()) await run(job, lane);
   };
-  const workInLanes = async () => {
-    await work(0, () => single.shift());
-    const next = () => onMachines.shift() ?? beside.shift();
-    await Promise.all(Array.from({ length: lanes }, (_, lane) => work(lane, next)));
+  let isSingle = true;
+  const singles = work(0, () => single.shift()).finally(() => (isSingle = false));
+  const workInLane = async (/** @type {number} */ lane) => {
+    // The shortest: its own jobs wait for it.
+    if (lane === 1) await work(lane, () => (isSingle ? beside.pop() : undefined));
+    await singles;
+    await work(lane, () => onMachines.shift() ?? beside.shift());
   };
-  const fillIdle = (/** @type {number} */ index) => work(lanes + index, () => beside.shift());
-  await Promise.all([workInLanes(), ...Array.from({ length: BESIDE }, (_, index) => fillIdle(index))]);
+  const working = Array.from({ length: lanes }, (_, lane) => workInLane(lane));
+  await Promise.all([...working, work(lanes, () => beside.shift())]);
   await work(0, () => alone.shift());
 }
