@@ -2,16 +2,17 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { after, before, describe, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
 import { pollUntil } from '../packages/server/src/lib/deadline.ts';
 import type { Latency } from './fixtures/latency-probe.ts';
-import { openQuiet } from './fixtures/quiet-streams.ts';
 import { API_KEY } from './fixtures/service.ts';
 import { Shell } from './fixtures/shell.ts';
 import { shared as openShared } from './fixtures/shared.ts';
-import type { StreamSocket } from './fixtures/stream-socket.ts';
+import { StreamSocket } from './fixtures/stream-socket.ts';
+import { Terminal } from './fixtures/terminal.ts';
 
 const TIMEOUT_MS = 60_000;
 const SANDBOXES = 3;
@@ -19,6 +20,8 @@ const IDLE = 200;
 const BUSY = 50;
 /** Handshakes at once; each starts a process in a guest. */
 const OPENING = 10;
+/** Longer than any deadline that a request has before it is answered. */
+const QUIET_MS = 35_000;
 const REQUESTS = 400;
 const MAX_P99_MS = 50;
 /** A host that does something else for a second is not the service. */
@@ -37,13 +40,21 @@ describe('streams under load', () => {
   });
   after(() => Promise.all(ids.map(async (id) => shared.api.destroy(id))));
 
+  async function openIdle(index: number): Promise<StreamSocket> {
+    const { api } = shared;
+    const id = ids[index % ids.length]!;
+    if (index % 5 < 2) return Shell.open(api, id);
+    if (index % 5 < 4) return Terminal.open(api, id);
+    const exec = await new StreamSocket(api, `${id}/exec/ws`).opened();
+    exec.send({ command: 'sleep 3600', timeout: 3600 });
+    return exec;
+  }
+
   async function openAllIdle(): Promise<StreamSocket[]> {
-    const open = (index: number): Promise<StreamSocket> =>
-      openQuiet(shared.api, ids[index % ids.length]!, index);
     const sockets: StreamSocket[] = [];
     for (let index = 0; index < IDLE; index += OPENING)
       sockets.push(
-        ...(await Promise.all(Array.from({ length: OPENING }, async (_, more) => open(index + more)))),
+        ...(await Promise.all(Array.from({ length: OPENING }, async (_, more) => openIdle(index + more)))),
       );
     return sockets;
   }
@@ -87,6 +98,7 @@ describe('streams under load', () => {
 
   test(`${IDLE} quiet WebSockets and ${BUSY} busy streams leave others their answers`, async (context) => {
     const { api } = shared;
+    const openedAt = performance.now();
     const idle = await openAllIdle();
     const abort = new AbortController();
     try {
@@ -100,6 +112,7 @@ describe('streams under load', () => {
     } finally {
       abort.abort();
     }
+    await delay(Math.max(0, QUIET_MS - (performance.now() - openedAt)));
     assert.deepEqual(
       idle.map(({ socket }) => socket.readyState).filter((state) => state !== 1),
       [],

@@ -13,8 +13,9 @@ import (
 // blockDriver is the kernel's driver of virtio disks. It reads the size of a disk when it takes it.
 const blockDriver = "bus/virtio/drivers/virtio_blk"
 
-// rereadDisks makes the kernel look at its disks anew: the guest was booted with empty ones, and saved; it goes on with an
-// image and a scratch disk in their places. None may be in use. sys is /sys or, in tests, something like it.
+// rereadDisks makes the kernel read size and content of its virtio disks again. The guest was saved after it had booted with
+// empty disks, and continues with an image and a scratch disk in their place. No disk may be in use. sys is /sys or, in
+// tests, a directory like it.
 func rereadDisks(sys string) error {
 	driver := filepath.Join(sys, blockDriver)
 	paths, err := filepath.Glob(filepath.Join(driver, "virtio*"))

@@ -1,4 +1,4 @@
-/** The VM that becomes a template: its cold boot, and how it goes on from one that was saved. */
+/** Starts the VM that becomes a template: by a cold boot, or from the saved state of a guest that has booted. */
 import type { Logger } from 'pino';
 import { untilAborted } from '../../lib/deadline.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
@@ -71,17 +71,17 @@ async function bootOnce({
   return { vm, session };
 }
 
-/** What was saved is of no use. */
+/** The saved state of a booted guest cannot be restored, or its agent does not answer afterwards. */
 export class BootedGuestError extends Error {
   constructor(cause: unknown) {
-    super('no guest goes on from what was saved of one that had booted', { cause });
+    super('the saved state of a booted guest cannot be used', { cause });
     this.name = 'BootedGuestError';
   }
 }
 
 /**
- * Leaves no VM when it fails. What was saved stays as it is: the guest writes to a copy. `isInTime` as {@link bootInTime}
- * found it. Throws {@link BootedGuestError}, or the reason of the signal.
+ * Restores a booted guest, on a copy of its saved memory. Leaves no VM when it fails. `isInTime` tells whether the guest's
+ * timer has the right rate. Throws {@link BootedGuestError}, or the reason of the signal.
  */
 export async function goOnFrom(
   saved: SavedState,

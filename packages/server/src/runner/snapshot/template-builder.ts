@@ -96,7 +96,7 @@ export class TemplateBuilder {
     await freeze(directory, [DEVICES_NAME, TEMPLATE_FILES.ram]);
   }
 
-  /** Throws BootedGuestError where what was booted is the reason. */
+  /** Throws BootedGuestError if the booted guest's saved state cannot be used. */
   async build(job: TemplateJob): Promise<{ isInTime: boolean }> {
     const { vmm, mke2fs } = this.#options;
     const { image, shape, directory, signal, booted } = job;

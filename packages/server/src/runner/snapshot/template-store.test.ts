@@ -96,7 +96,7 @@ test('a guest is booted once for all images and disks of its memory, and is held
   assert.deepEqual(store.listReady(IMAGE).length, 3);
 });
 
-test('one from which nothing goes on is booted again, once', async (t) => {
+test('a booted guest whose saved state cannot be used is booted again, once', async (t) => {
   const { builder, ensure } = setUp(t);
   await ensure('sha256:aa');
   builder.failures.push(new BootedGuestError(new Error('no state')));
@@ -108,7 +108,7 @@ test('one from which nothing goes on is booted again, once', async (t) => {
   assert.deepEqual(builder.asked, ['build sha256:cc', 'boot', 'build sha256:cc']);
 });
 
-test('one stays when an image is the reason that a template is not made', async (t) => {
+test('a booted guest is kept when the image is the reason that a template cannot be made', async (t) => {
   const { builder, ensure } = setUp(t);
   await ensure('sha256:aa');
   builder.failures.push(new Error('its shell ends the guest'));
@@ -117,7 +117,7 @@ test('one stays when an image is the reason that a template is not made', async 
   assert.deepEqual(builder.asked.slice(2), ['build sha256:bb', 'build sha256:cc']);
 });
 
-test('one whose timers are late serves the template that waits for it, and no other', async (t) => {
+test('a booted guest with a wrong timer rate serves the template that waits for it, and no other', async (t) => {
   const { builder, ensure } = setUp(t);
   builder.isInTime = false;
   await ensure('sha256:aa');
