@@ -7,9 +7,9 @@ import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Coppice, type Sandbox } from '../packages/sdk/src/index.ts';
 import { networkSlug } from '../packages/server/src/config/default-paths.mjs';
+import { findFreePort } from '../packages/server/src/control/testing/free-port.ts';
 import { Installation, type Start } from './fixtures/installation.ts';
 import { LANE } from './fixtures/lane.ts';
-import { findFreePort } from './fixtures/registry.ts';
 
 const MAIN = fileURLToPath(new URL('../packages/server/src/main.ts', import.meta.url));
 const UNINSTALL = fileURLToPath(new URL('../scripts/uninstall.mjs', import.meta.url));

@@ -5,7 +5,6 @@ import { readFile } from 'node:fs/promises';
 import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { promisify } from 'node:util';
 import { sql } from 'kysely';
 import { AppError, computeCostUnits, costCents } from '@coppice/contract';
 import { startControl } from './control.ts';
@@ -17,17 +16,10 @@ import {
   type ControlHarness,
 } from './testing/control-harness.ts';
 import { AccountClient } from './testing/account-client.ts';
+import { findFreePort } from './testing/free-port.ts';
 import type { FakeCommand } from './testing/fake-runner.ts';
 
 const image = 'node:22-slim';
-
-async function findFreePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  await promisify(server.close.bind(server))();
-  return port;
-}
 
 async function readPostmaster(harness: ControlHarness): Promise<number> {
   return Number(
