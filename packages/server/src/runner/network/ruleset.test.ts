@@ -74,7 +74,8 @@ test('closing a slot and leading to other ports are transactions that name nothi
   const { dnsUdp, ...tcp } = PORTS;
   const text = buildPortChange({ names, plan, ports: PORTS });
   for (const set of [
-    'map inet coppice_1a2b services',
+    'set inet coppice_1a2b services',
+    'map inet coppice_1a2b redirects',
     'map inet coppice_1a2b proxy',
     'set inet coppice_1a2b listeners',
   ])
@@ -83,4 +84,17 @@ test('closing a slot and leading to other ports are transactions that name nothi
   assert.match(text, /169\.254\.169\.254 \. tcp \. 8014 : 10\.202\.0\.1 \. 40004/u);
   for (const port of Object.values(tcp))
     assert.match(text, new RegExp(`listeners [^\n]*tcp \\. ${port}`, 'u'));
+});
+
+test('asks no map whether it has something, which Linux before 6.5 refuses', () => {
+  const ruleset = build(1);
+  const declared = (kind: string) =>
+    [...ruleset.matchAll(new RegExp(`^${kind} (\\w+) \\{`, 'gm'))].map(([, name]) => name);
+  const asked = [...ruleset.matchAll(/(\w+ )@(\w+)/g)].filter(([, before]) => before !== 'map ');
+  const names = new Set(asked.map(([, , name]) => name));
+  assert.ok(declared('map').length > 0 && names.has('services'));
+  assert.deepEqual(
+    [...names].filter((name) => !declared('set').includes(name)),
+    [],
+  );
 });

@@ -70,7 +70,7 @@ export function buildRuleset(input: RulesetInput): string {
 export function buildPortChange(input: PortsInput): string {
   const { table } = input.names;
   return [
-    ...['map services', 'map proxy', 'set listeners'].map(
+    ...['set services', 'map redirects', 'map proxy', 'set listeners'].map(
       (each) => `flush ${each.replace(' ', ` inet ${table} `)}\n`,
     ),
     buildPortElements(input),
@@ -81,17 +81,24 @@ type PortsInput = Pick<RulesetInput, 'names' | 'plan' | 'ports'>;
 
 function buildPortElements({ names, plan, ports }: PortsInput): string {
   const { resolver } = plan;
-  const services = [
-    `${resolver} . udp . 53 : ${resolver} . ${ports.dnsUdp}`,
-    `${resolver} . tcp . 53 : ${resolver} . ${ports.dnsTcp}`,
-    `${PROXY_ADDRESS} . tcp . ${PROXY_PORT} : ${resolver} . ${ports.credentials}`,
+  const listenersByService: [string, number][] = [
+    [`${resolver} . udp . 53`, ports.dnsUdp],
+    [`${resolver} . tcp . 53`, ports.dnsTcp],
+    [`${PROXY_ADDRESS} . tcp . ${PROXY_PORT}`, ports.credentials],
   ];
+  const services = listenersByService.map(([service]) => service);
+  const redirects = listenersByService.map(([service, port]) => `${service} : ${resolver} . ${port}`);
   const tcpPorts = new Set([ports.dnsTcp, ports.credentials, ports.proxy]);
   const listeners = [`udp . ${ports.dnsUdp}`, ...[...tcpPorts].map((port) => `tcp . ${port}`)];
   const add = (set: string, elements: readonly string[]): string =>
     `add element inet ${names.table} ${set} { ${elements.join(', ')} }\n`;
   const proxy = [`tcp : ${resolver} . ${ports.proxy}`];
-  return add('services', services) + add('proxy', proxy) + add('listeners', listeners);
+  return (
+    add('services', services) +
+    add('redirects', redirects) +
+    add('proxy', proxy) +
+    add('listeners', listeners)
+  );
 }
 
 /** Adds slots to, or deletes them from, an existing table. */
@@ -136,6 +143,7 @@ export function buildTableRemoval(names: InstanceNames): string {
   return `add table inet ${names.table}\ndelete table inet ${names.table}\n`;
 }
 
+/** `services` are the keys of `redirects`: before Linux 6.5 only a set can be asked whether it has something. */
 function buildSets({ plan, openRanges }: RulesetInput): string {
   const opened = openRanges.map((range) => range.text);
   return `
@@ -145,7 +153,8 @@ map marks { type ifname : mark; size 65535; }
 set ${OPEN_SET} { type ifname; size 65535; }
 set flows { type ifname; size 65535; flags dynamic; }
 set connects { type ifname; size 65535; flags dynamic; }
-map services { type ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service; size 8; }
+set services { type ipv4_addr . inet_proto . inet_service; size 8; }
+map redirects { type ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service; size 8; }
 map proxy { type inet_proto : ipv4_addr . inet_service; size 1; }
 set listeners { type inet_proto . inet_service; size 8; }
 ${buildRefusedSets()}
@@ -200,7 +209,7 @@ function buildHostChains({ names, plan }: RulesetInput): string {
   return `
 chain to_egress {
   type nat hook prerouting priority dstnat - 10; policy accept;
-  ${guest} dnat ip to ip daddr . meta l4proto . th dport map @services
+  ${guest} dnat ip to ip daddr . meta l4proto . th dport map @redirects
   ${guest} iifname != @${OPEN_SET} meta l4proto tcp dnat ip to meta l4proto map @proxy
 }
 chain to_host {
