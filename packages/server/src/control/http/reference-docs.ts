@@ -1,14 +1,10 @@
 /** The files of docs/reference that are made from code. A test keeps them equal to it. */
 import { ERRORS } from '@coppice/contract';
-import pino from 'pino';
-import type { HttpParts } from './parts.ts';
-import { buildServer } from './server.ts';
+import { buildIdleServer } from './idle-server.ts';
 
 /** Text of docs/reference/openapi.json. */
 export async function renderOpenApi(version: string): Promise<string> {
-  const exposure = { hstsSeconds: 0, trustedProxies: [], corsOrigins: [] };
-  // No request is served, so no other part is used.
-  const { app } = await buildServer({ version, exposure } as unknown as HttpParts, pino({ level: 'silent' }));
+  const app = await buildIdleServer(version);
   try {
     return `${JSON.stringify(app.swagger(), undefined, 2)}\n`;
   } finally {

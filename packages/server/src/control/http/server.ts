@@ -7,10 +7,10 @@ import Fastify, {
   type FastifyBaseLogger,
   type FastifyReply,
   type FastifyRequest,
+  type FastifyServerOptions,
 } from 'fastify';
 import { serializerCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { Logger } from 'pino';
-import type { z } from 'zod';
 import { newId } from '../../lib/new-id.ts';
 import type { TlsPair } from '../../lib/tls/tls-pair.ts';
 import type { Reach } from '../accounts/reach.ts';
@@ -32,7 +32,7 @@ import { addProxiedMethods, buildRewrite } from './proxied-route.ts';
 import { limitRate } from './rate-limit.ts';
 import { addRequestLog, readRequestId } from './request-log.ts';
 import { addV1Routes } from './v1-routes.ts';
-import { buildValidator } from './validator.ts';
+import { compileValidator } from './validator.ts';
 import { addWebSockets } from './web-socket-peer.ts';
 
 /** For a request's head to arrive. Bodies have no common limit: uploads are long. */
@@ -46,6 +46,13 @@ export interface Server {
   /** Undefined when the API is plain HTTP. */
   tls: TlsServers | undefined;
 }
+
+type SchemaController = NonNullable<FastifyServerOptions['schemaController']>;
+
+/** In place of Fastify's own, whose type says that schemas are JSON Schema: those are not even loaded. */
+const SCHEMA_CONTROLLER = {
+  compilersFactory: { buildValidator: () => compileValidator, buildSerializer: () => serializerCompiler },
+} as unknown as SchemaController;
 
 /** Builds the server without listening. */
 export async function buildServer(parts: HttpParts, log: Logger): Promise<Server> {
@@ -64,12 +71,11 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
     exposeHeadRoutes: false,
     return503OnClosing: false,
     http: { headersTimeout: HEADERS_DEADLINE_MS },
+    schemaController: SCHEMA_CONTROLLER,
     ...(tls === undefined ? {} : { serverFactory: tls.create }),
     frameworkErrors: answerError,
     clientErrorHandler: answerBrokenHttp,
   }).withTypeProvider<ZodTypeProvider>();
-  app.setValidatorCompiler(({ schema, httpPart }) => buildValidator(schema as z.ZodType, httpPart));
-  app.setSerializerCompiler(serializerCompiler);
   app.setErrorHandler(answerError);
   app.decorateRequest('organizationId', '');
   app.decorateRequest('teamId', '');

@@ -12,8 +12,8 @@ const PART_NAMES: Record<string, Where> = {
   headers: 'header',
 };
 
-/** For Fastify's `setValidatorCompiler`. */
-export function buildValidator(schema: z.ZodType, httpPart: string | undefined) {
+/** Fastify's validator compiler: of every part of a request that a route has a schema for. */
+export function compileValidator({ schema, httpPart }: { schema: z.ZodType; httpPart?: string }) {
   const where = PART_NAMES[httpPart ?? 'body'] ?? 'request';
   return (input: unknown) => {
     try {

@@ -1,0 +1,14 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { test } from 'node:test';
+import { Worker } from 'node:worker_threads';
+import type { LateLoads } from '../testing/late-loads.ts';
+
+test('a server that was preloaded is built, and makes its document, without a file of the checkout', async () => {
+  const worker = new Worker(new URL('../testing/late-loads.ts', import.meta.url));
+  const [{ whilePreloaded, later, document }] = (await once(worker, 'message')) as [LateLoads];
+  await worker.terminate();
+  assert.ok(whilePreloaded.length > 0, 'what is loaded late is seen');
+  assert.deepEqual(later, []);
+  assert.match(document, /^\{"openapi":"3\.1\.0"/);
+});
