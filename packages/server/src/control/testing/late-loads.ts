@@ -1,6 +1,5 @@
-/** A worker, as each has modules of its own: tells which files a server loads before it is preloaded, and which after. */
+/** A process, as each has modules of its own: tells which files a server loads before it is preloaded, and which after. */
 import { registerHooks } from 'node:module';
-import { parentPort } from 'node:worker_threads';
 import { buildIdleServer } from '../http/idle-server.ts';
 import { preloadServer } from '../http/preload.ts';
 
@@ -23,4 +22,4 @@ const whilePreloaded = loaded.splice(0);
 const app = await buildIdleServer('1');
 const document = JSON.stringify(app.swagger());
 await app.close();
-parentPort?.postMessage({ whilePreloaded, later: loaded, document } satisfies LateLoads);
+process.send?.({ whilePreloaded, later: loaded, document } satisfies LateLoads);
