@@ -86,7 +86,7 @@ test('closing a slot and leading to other ports are transactions that name nothi
     assert.match(text, new RegExp(`listeners [^\n]*tcp \\. ${port}`, 'u'));
 });
 
-test('asks no map whether it has something, which Linux before 6.5 refuses', () => {
+test('asks no map whether it has something, which Linux 6.1 refuses', () => {
   const ruleset = build(1);
   const declared = (kind: string) =>
     [...ruleset.matchAll(new RegExp(`^${kind} (\\w+) \\{`, 'gm'))].map(([, name]) => name);
