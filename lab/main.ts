@@ -137,7 +137,7 @@ async function assertKvm(service: LabService): Promise<void> {
   if (accelerator !== 'kvm') throw new SetupError(`the service on the host uses ${accelerator}, not kvm`);
 }
 
-function assertInstalled({ home, host }: Pick<Lab, 'home' | 'host'>): void {
+function assertInstalled({ home, host }: Lab): void {
   if (!host.isInstalled && !host.isRunning)
     throw new SetupError(`no host is installed in ${home}`, {
       remedy: 'npm run lab -- install, with the same --debian, --quick and --directory',

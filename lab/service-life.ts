@@ -25,7 +25,7 @@ export interface ServiceLifeParts {
 }
 
 const MAIN_PID = 'systemctl show --property=MainPID --value coppice';
-/** Until then control, which ends because its supervisor has, may still answer. */
+/** Waits until systemd has started another main process: control ends a moment after it, and answers until then. */
 const KILL_AND_WAIT = `
   killed=$(${MAIN_PID})
   systemctl kill --signal=KILL --kill-whom=main coppice

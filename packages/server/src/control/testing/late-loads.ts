@@ -1,12 +1,12 @@
-/** A process, as each has modules of its own: tells which files a server loads before it is preloaded, and which after. */
+/** A program: preloads the server, builds another one, and prints which files each of the two loaded, as JSON. */
 import { registerHooks } from 'node:module';
 import { buildIdleServer } from '../http/idle-server.ts';
 import { preloadServer } from '../http/preload.ts';
 
 export interface LateLoads {
-  /** URLs. */
-  whilePreloaded: string[];
-  later: string[];
+  /** URLs of files. */
+  byPreload: string[];
+  byServer: string[];
   document: string;
 }
 
@@ -18,8 +18,8 @@ registerHooks({
   },
 });
 await preloadServer('1');
-const whilePreloaded = loaded.splice(0);
+const byPreload = loaded.splice(0);
 const app = await buildIdleServer('1');
 const document = JSON.stringify(app.swagger());
 await app.close();
-process.send?.({ whilePreloaded, later: loaded, document } satisfies LateLoads);
+process.stdout.write(JSON.stringify({ byPreload, byServer: loaded, document } satisfies LateLoads));

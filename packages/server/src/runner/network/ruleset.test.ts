@@ -86,15 +86,16 @@ test('closing a slot and leading to other ports are transactions that name nothi
     assert.match(text, new RegExp(`listeners [^\n]*tcp \\. ${port}`, 'u'));
 });
 
-test('asks no map whether it has something, which Linux 6.1 refuses', () => {
+test('looks up in no map whether it has a key, which Linux 6.1 refuses', () => {
   const ruleset = build(1);
   const declared = (kind: string) =>
     [...ruleset.matchAll(new RegExp(`^${kind} (\\w+) \\{`, 'gm'))].map(([, name]) => name);
-  const asked = [...ruleset.matchAll(/(\w+ )@(\w+)/g)].filter(([, before]) => before !== 'map ');
-  const names = new Set(asked.map(([, , name]) => name));
-  assert.ok(declared('map').length > 0 && names.has('services'));
+  const lookups = [...ruleset.matchAll(/(\S+) @(\w+)/g)].filter(([, before]) => before !== 'map');
+  const asked = new Set(lookups.map(([, , name]) => name));
+  assert.ok(declared('map').length > 0 && asked.has('services'));
+  const sets = declared('set');
   assert.deepEqual(
-    [...names].filter((name) => !declared('set').includes(name)),
+    [...asked].filter((name) => !sets.includes(name)),
     [],
   );
 });

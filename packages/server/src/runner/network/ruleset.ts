@@ -143,7 +143,7 @@ export function buildTableRemoval(names: InstanceNames): string {
   return `add table inet ${names.table}\ndelete table inet ${names.table}\n`;
 }
 
-/** `services` are the keys of `redirects`: Linux 6.1 lets only a set be asked whether it has something. */
+/** `services` has the keys of `redirects`, as Linux 6.1 refuses to look up in a map whether it has a key. */
 function buildSets({ plan, openRanges }: RulesetInput): string {
   const opened = openRanges.map((range) => range.text);
   return `
