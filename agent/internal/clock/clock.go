@@ -3,6 +3,8 @@
 package clock
 
 import (
+	"errors"
+	"math"
 	"net/http"
 	"strconv"
 	"time"
@@ -13,25 +15,97 @@ import (
 	"coppice/agent/internal/fault"
 )
 
+const nanosPerSecond = 1_000_000_000
+
+// Fields are how a request tells the time.
+type Fields struct {
+	ClockUnixNs string `json:"clock_unix_ns"`
+	MonotonicNs string `json:"clock_monotonic_ns"`
+}
+
+// Told is the time UnixNs, in nanoseconds since 1970, when the monotonic clock shows MonotonicNs. Without the latter, 0, it
+// was the time when the request came, at Arrived.
+type Told struct {
+	UnixNs, MonotonicNs int64
+	Arrived             time.Time
+}
+
+// Parse reads them; only the second may be missing.
+func (f Fields) Parse(arrived time.Time) (Told, error) {
+	unixNs, err := Parse("clock_unix_ns", f.ClockUnixNs)
+	if err != nil {
+		return Told{}, err
+	}
+	if unixNs == 0 {
+		return Told{}, fault.Invalid("clock_unix_ns: is missing")
+	}
+	monotonicNs, err := Parse("clock_monotonic_ns", f.MonotonicNs)
+	return Told{unixNs, monotonicNs, arrived}, err
+}
+
+// Set makes the clock show what has been told. It goes by the monotonic clock, if the runner has compared it with its own:
+// a guest may be slow to take a request.
+func (t Told) Set() error {
+	if t.MonotonicNs != 0 {
+		return SetAt(t.UnixNs, t.MonotonicNs)
+	}
+	return Set(t.UnixNs + time.Since(t.Arrived).Nanoseconds())
+}
+
 // Set makes it show that many nanoseconds since 1970.
 func Set(unixNs int64) error {
 	now := unix.NsecToTimespec(unixNs)
 	return unix.ClockSettime(unix.CLOCK_REALTIME, &now)
 }
 
-// At returns the time, given that it is unixNs when the monotonic clock shows monotonicNs, and that it shows nowNs now. The
-// runner compares that clock with its own, as a guest may be slow to take a request.
-func At(unixNs, monotonicNs, nowNs int64) int64 {
-	return unixNs + nowNs - monotonicNs
-}
-
-// SetAt makes it show unixNs when the monotonic clock shows monotonicNs.
+// SetAt makes it show unixNs when the monotonic clock shows monotonicNs. The clock is moved and not set: a guest on
+// a busy host may stand still for a tenth of a second between reading one clock and setting the other.
 func SetAt(unixNs, monotonicNs int64) error {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+	aheadNs, err := ahead(unix.ClockGettime)
+	if err != nil {
 		return err
 	}
-	return Set(At(unixNs, monotonicNs, now.Nano()))
+	offset := toOffset(unixNs - monotonicNs - aheadNs)
+	_, err = unix.ClockAdjtime(unix.CLOCK_REALTIME, &unix.Timex{Modes: unix.ADJ_SETOFFSET, Time: offset})
+	return err
+}
+
+// Readings of two clocks, until they are close enough to be taken for one.
+const (
+	maxReadings   = 20
+	closeEnoughNs = 1_000_000
+)
+
+// ahead tells by how many nanoseconds the time of day is ahead of the monotonic clock.
+func ahead(read func(clock int32, now *unix.Timespec) error) (int64, error) {
+	var before, wall, after unix.Timespec
+	var aheadNs int64
+	narrowestNs := int64(math.MaxInt64)
+	for range maxReadings {
+		if err := errors.Join(
+			read(unix.CLOCK_MONOTONIC, &before), read(unix.CLOCK_REALTIME, &wall), read(unix.CLOCK_MONOTONIC, &after),
+		); err != nil {
+			return 0, err
+		}
+		widthNs := after.Nano() - before.Nano()
+		if widthNs < narrowestNs {
+			narrowestNs, aheadNs = widthNs, wall.Nano()-before.Nano()-widthNs/2
+		}
+		if narrowestNs <= closeEnoughNs {
+			break
+		}
+	}
+	return aheadNs, nil
+}
+
+// toOffset is for clock_adjtime, which takes whole seconds, rounded down, and the microseconds above them.
+func toOffset(ns int64) unix.Timeval {
+	seconds := ns / nanosPerSecond
+	rest := ns % nanosPerSecond
+	if rest < 0 {
+		seconds, rest = seconds-1, rest+nanosPerSecond
+	}
+	return unix.Timeval{Sec: seconds, Usec: rest / 1000}
 }
 
 // Parse reads a field of a request that counts nanoseconds; 0 stands for an empty one.
@@ -49,34 +123,17 @@ func Parse(field, text string) (int64, error) {
 // Handle answers POST /clock.
 func Handle(w http.ResponseWriter, r *http.Request) error {
 	arrived := time.Now()
-	var body struct {
-		ClockUnixNs string `json:"clock_unix_ns"`
-		MonotonicNs string `json:"clock_monotonic_ns"`
-	}
+	var body Fields
 	if err := api.ReadJSON(r, &body); err != nil {
 		return err
 	}
-	ns, err := Parse("clock_unix_ns", body.ClockUnixNs)
+	told, err := body.Parse(arrived)
 	if err != nil {
 		return err
 	}
-	if ns == 0 {
-		return fault.Invalid("clock_unix_ns: is missing")
-	}
-	monotonicNs, err := Parse("clock_monotonic_ns", body.MonotonicNs)
-	if err != nil {
-		return err
-	}
-	if err := set(ns, monotonicNs, arrived); err != nil {
+	if err := told.Set(); err != nil {
 		return err
 	}
 	api.WriteJSON(w, http.StatusOK, struct{}{})
 	return nil
-}
-
-func set(unixNs, monotonicNs int64, arrived time.Time) error {
-	if monotonicNs != 0 {
-		return SetAt(unixNs, monotonicNs)
-	}
-	return Set(unixNs + time.Since(arrived).Nanoseconds())
 }

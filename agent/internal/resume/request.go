@@ -3,13 +3,11 @@ package resume
 import (
 	"encoding/base64"
 	"path"
-	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"coppice/agent/internal/api"
+	"coppice/agent/internal/clock"
 	"coppice/agent/internal/fault"
 	"coppice/agent/internal/guest"
 	"coppice/agent/internal/network"
@@ -17,31 +15,26 @@ import (
 
 // body is the request on the wire.
 type body struct {
-	Generation  uint64                 `json:"generation"`
-	Entropy     string                 `json:"entropy"`
-	ClockUnixNs string                 `json:"clock_unix_ns"`
-	MonotonicNs string                 `json:"clock_monotonic_ns"`
-	Hostname    string                 `json:"hostname"`
-	MachineID   string                 `json:"machine_id"`
-	Network     *network.Configuration `json:"network"`
-	Env         map[string]string      `json:"env"`
-	User        string                 `json:"user"`
-	Workdir     string                 `json:"workdir"`
-	DNSSearch   []string               `json:"dns_search"`
-	DiskBytes   uint64                 `json:"disk_bytes"`
+	Generation uint64 `json:"generation"`
+	Entropy    string `json:"entropy"`
+	clock.Fields
+	Hostname  string                 `json:"hostname"`
+	MachineID string                 `json:"machine_id"`
+	Network   *network.Configuration `json:"network"`
+	Env       map[string]string      `json:"env"`
+	User      string                 `json:"user"`
+	Workdir   string                 `json:"workdir"`
+	DNSSearch []string               `json:"dns_search"`
+	DiskBytes uint64                 `json:"disk_bytes"`
 }
 
 // Request is a body that has been checked.
 type Request struct {
 	Generation uint64
 	Entropy    []byte
-	// Clock is what it is when the monotonic clock shows Monotonic; without one, what it was when the request came,
-	// which was Arrived.
-	Clock     unix.Timespec
-	Monotonic *unix.Timespec
-	Arrived   time.Time
-	Hostname  string
-	MachineID string
+	Time       clock.Told
+	Hostname   string
+	MachineID  string
 	// Network is nil if the guest has none.
 	Network   *network.Plan
 	Settings  guest.Settings
@@ -55,10 +48,9 @@ const (
 	machineIDDigits  = 32
 	maxHostnameBytes = 64
 	maxSearchDomains = 6
-	nanosPerSecond   = 1_000_000_000
 )
 
-func parse(text []byte) (Request, error) {
+func parse(text []byte, arrived time.Time) (Request, error) {
 	var b body
 	if err := api.DecodeJSON("body", text, &b); err != nil {
 		return Request{}, err
@@ -71,15 +63,8 @@ func parse(text []byte) (Request, error) {
 	if r.Entropy, err = base64.StdEncoding.DecodeString(b.Entropy); err != nil || len(r.Entropy) != entropyBytes {
 		return Request{}, fault.Invalid("entropy: must be %d bytes in base64", entropyBytes)
 	}
-	if r.Clock, err = parseClock("clock_unix_ns", b.ClockUnixNs); err != nil {
+	if r.Time, err = b.Fields.Parse(arrived); err != nil {
 		return Request{}, err
-	}
-	if b.MonotonicNs != "" {
-		monotonic, err := parseClock("clock_monotonic_ns", b.MonotonicNs)
-		if err != nil {
-			return Request{}, err
-		}
-		r.Monotonic = &monotonic
 	}
 	if err := validateIdentity(r); err != nil {
 		return Request{}, err
@@ -93,14 +78,6 @@ func parse(text []byte) (Request, error) {
 	}
 	r.Settings, err = parseSettings(b)
 	return r, err
-}
-
-func parseClock(field, text string) (unix.Timespec, error) {
-	ns, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || ns <= 0 {
-		return unix.Timespec{}, fault.Invalid("%s: %q is no number of nanoseconds, as text", field, text)
-	}
-	return unix.Timespec{Sec: ns / nanosPerSecond, Nsec: ns % nanosPerSecond}, nil
 }
 
 func validateIdentity(r Request) error {

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"coppice/agent/internal/api"
 	"coppice/agent/internal/guest"
 	"coppice/agent/internal/rootfs"
@@ -48,11 +46,11 @@ func encode(t *testing.T, body map[string]any) []byte {
 }
 
 func TestParseReadsAWholeRequest(t *testing.T) {
-	r, err := parse(encode(t, validBody()))
+	r, err := parse(encode(t, validBody()), time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Generation != 7 || r.Clock.Sec != 1763700000 || r.Clock.Nsec != 123456789 || r.Network.Address.String() != "10.202.0.6/30" {
+	if r.Generation != 7 || r.Time.UnixNs != 1763700000123456789 || r.Network.Address.String() != "10.202.0.6/30" {
 		t.Fatalf("%+v", r)
 	}
 	if r.Settings.Workdir != "/workspace" || r.Settings.Env["PATH"] != "/bin" {
@@ -63,7 +61,7 @@ func TestParseReadsAWholeRequest(t *testing.T) {
 func TestParseTakesNullForNoNetwork(t *testing.T) {
 	body := validBody()
 	body["network"] = nil
-	if r, err := parse(encode(t, body)); err != nil || r.Network != nil {
+	if r, err := parse(encode(t, body), time.Time{}); err != nil || r.Network != nil {
 		t.Fatal(r, err)
 	}
 }
@@ -85,7 +83,7 @@ func TestParseNamesTheFieldThatIsWrong(t *testing.T) {
 		for _, value := range values {
 			body := validBody()
 			body[field] = value
-			if _, err := parse(encode(t, body)); err == nil || !strings.Contains(err.Error(), field) {
+			if _, err := parse(encode(t, body), time.Time{}); err == nil || !strings.Contains(err.Error(), field) {
 				t.Errorf("%s = %v: %v", field, value, err)
 			}
 		}
@@ -169,7 +167,7 @@ func TestIdentityNeverWritesThroughASymlinkOfTheImage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r, err := parse(encode(t, validBody()))
+	r, err := parse(encode(t, validBody()), time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +193,7 @@ func TestIdentityNeverWritesThroughASymlinkOfTheImage(t *testing.T) {
 func TestALaterResumeKeepsWhatTheUserAddedToHosts(t *testing.T) {
 	root := t.TempDir()
 	names := &identity{root: root}
-	r, err := parse(encode(t, validBody()))
+	r, err := parse(encode(t, validBody()), time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,23 +210,6 @@ func TestALaterResumeKeepsWhatTheUserAddedToHosts(t *testing.T) {
 	}
 	if got := read(t, root+"/etc/hosts"); got != hostsHead+"10.202.0.6\tfork\n1.2.3.4 mine\n" {
 		t.Fatalf("%q", got)
-	}
-}
-
-func TestTheClockIsSetToWhatItIsByThen(t *testing.T) {
-	r, err := parse(encode(t, validBody()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Arrived = time.Now()
-	later := unix.NsecToTimespec(12_000_000_000)
-	if got := clockAt(r, later, r.Arrived.Add(1500*time.Millisecond)); got.Sec != 1763700001 || got.Nsec != 623456789 {
-		t.Fatal(got)
-	}
-	then := unix.NsecToTimespec(10_000_000_000)
-	r.Monotonic = &then
-	if got := clockAt(r, later, r.Arrived.Add(time.Hour)); got.Sec != 1763700002 || got.Nsec != 123456789 {
-		t.Fatal("by the monotonic clock: ", got)
 	}
 }
 
@@ -302,11 +283,11 @@ func FuzzParse(f *testing.F) {
 	f.Add(text)
 	f.Add([]byte(`{"network":{"address":"::1/64"}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r, err := parse(body)
+		r, err := parse(body, time.Time{})
 		if err != nil {
 			return
 		}
-		if len(r.Entropy) != entropyBytes || r.Generation == 0 || strings.ContainsAny(r.Hostname, "\n\x00/") || r.Clock.Sec < 0 {
+		if len(r.Entropy) != entropyBytes || r.Generation == 0 || strings.ContainsAny(r.Hostname, "\n\x00/") || r.Time.UnixNs <= 0 {
 			t.Fatalf("%+v was accepted", r)
 		}
 	})

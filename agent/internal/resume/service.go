@@ -46,11 +46,10 @@ func (s *Service) Resume(w http.ResponseWriter, r *http.Request) error {
 	if len(text) > maxBodyBytes {
 		return fault.Invalid("body: longer than %d bytes", maxBodyBytes)
 	}
-	request, err := parse(text)
+	request, err := parse(text, arrived)
 	if err != nil {
 		return err
 	}
-	request.Arrived = arrived
 	if err := s.apply(request); err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"coppice/agent/internal/account"
-	"coppice/agent/internal/clock"
 	"coppice/agent/internal/freezer"
 	"coppice/agent/internal/guest"
 	"coppice/agent/internal/network"
@@ -36,7 +35,7 @@ func Steps(o Options) []Step {
 			return nil
 		}},
 		{"entropy", func(r Request) error { return addEntropy(o.Random, r.Entropy) }},
-		{"clock", setClock},
+		{"clock", func(r Request) error { return r.Time.Set() }},
 		{"root", func(Request) error { return o.Root.Switch() }},
 		{"disk", func(r Request) error { return growDisk(o.Root, r) }},
 		{"directories", places.ensure},
@@ -65,24 +64,6 @@ func forgiving(name string, do func(Request) error) func(Request) error {
 		}
 		return err
 	}
-}
-
-func setClock(r Request) error {
-	var monotonic unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &monotonic); err != nil {
-		return err
-	}
-	now := clockAt(r, monotonic, time.Now())
-	return unix.ClockSettime(unix.CLOCK_REALTIME, &now)
-}
-
-// clockAt goes by the monotonic clock, if the runner has compared it with its own: a clone is slow to take its first
-// requests. Otherwise it adds the time since the request came.
-func clockAt(r Request, monotonic unix.Timespec, now time.Time) unix.Timespec {
-	if r.Monotonic != nil {
-		return unix.NsecToTimespec(clock.At(r.Clock.Nano(), r.Monotonic.Nano(), monotonic.Nano()))
-	}
-	return unix.NsecToTimespec(r.Clock.Nano() + now.Sub(r.Arrived).Nanoseconds())
 }
 
 func growDisk(root *rootfs.Root, r Request) error {
