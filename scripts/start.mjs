@@ -1,8 +1,7 @@
 /** `npm start`: set-up, then the service in the foreground, until it ends or is asked to. */
 import { spawn } from 'node:child_process';
-import { join } from 'node:path';
 import { runMain } from './setup/entry.mjs';
-import { findExecutable, REPOSITORY } from './setup/paths.mjs';
+import { findExecutable } from './setup/paths.mjs';
 import { sayDone } from './setup/report.mjs';
 import { setUp } from './setup/setup.mjs';
 
@@ -19,15 +18,13 @@ const SIGNAL_NUMBERS = /** @type {Record<string, number>} */ ({
 });
 
 /**
- * @param {string} node
- * @param {string[]} args
+ * @param {string[]} program  with its arguments
  * @returns {Promise<number>} exit code, 128 + n for a signal
  */
-function runService(node, args) {
-  const main = [node, join(REPOSITORY, 'packages', 'server', 'src', 'main.ts'), ...args];
+function runService(program) {
   // If this process is killed, the service is asked to stop; nothing else would tell it. Its own process
   // group keeps a terminal's signals from reaching it twice.
-  const child = spawn(findExecutable('setpriv') ?? 'setpriv', ['--pdeathsig', 'TERM', '--', ...main], {
+  const child = spawn(findExecutable('setpriv') ?? 'setpriv', ['--pdeathsig', 'TERM', '--', ...program], {
     stdio: 'inherit',
     detached: true,
   });
@@ -52,7 +49,7 @@ function forwardSignals(child) {
 }
 
 await runMain(async (args) => {
-  const { node } = await setUp({});
+  const { node, service } = await setUp({});
   sayDone();
-  return runService(node, args);
+  return runService([node, service, ...args]);
 });

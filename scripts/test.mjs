@@ -80,7 +80,7 @@ await runMain(async (args) => {
  */
 async function runAll({ suites, check, budget, recordTimes }, tools) {
   const checked = check ? await runChecks() : NOTHING;
-  await compileService(tools.node);
+  await compileService(tools);
   const times = readTimes();
   const jobs = (await Promise.all(suites.map(({ plan }) => plan(tools, times)))).flat();
   const keep = recordTimes ? keepTimes : writeLastTimes;

@@ -6,6 +6,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { SetupError } from '../setup/setup-error.mjs';
 
 const POLL_MS = 50;
+/** A build, or the source, which earlier versions ran. */
+const SERVICE_PROGRAM = /\/packages\/server\/(?:dist\/[^/]+\/main\.mjs|src\/main\.ts)$/u;
 /** The supervisor gives its roles 40 s. */
 const STOP_TIMEOUT_MS = 60_000;
 const KILL_TIMEOUT_MS = 10_000;
@@ -119,7 +121,7 @@ function holdsSocket(pid, inodes) {
  */
 function isSupervisor(pid) {
   const words = readOptional(`/proc/${pid}/cmdline`).split('\0').filter(Boolean);
-  return pid > 1 && (words.at(-1) ?? '').endsWith('/packages/server/src/main.ts');
+  return pid > 1 && SERVICE_PROGRAM.test(words.at(-1) ?? '');
 }
 
 /**

@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { REPOSITORY } from '../setup/paths.mjs';
+import { findServiceProgram } from '../setup/service-program.mjs';
 
 export const UNIT_NAME = 'coppice.service';
 export const UNIT_PATH = `/etc/systemd/system/${UNIT_NAME}`;
@@ -11,7 +12,7 @@ const TEMPLATE = join(REPOSITORY, 'deploy', UNIT_NAME);
  * @returns {Promise<string>} the unit of this checkout
  */
 export async function buildUnit(node) {
-  const main = join(REPOSITORY, 'packages', 'server', 'src', 'main.ts');
+  const main = await findServiceProgram();
   const template = await readFile(TEMPLATE, 'utf8');
   return fillUnit(template, { node, main, repository: REPOSITORY });
 }

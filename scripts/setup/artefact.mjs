@@ -1,5 +1,5 @@
 /**
- * Built things live in `<assets>/<kind>/<recipe hash>.<when>`. A directory is filled under a temporary name,
+ * Built things live in `<assets>/<kind>/<recipe hash>.<when>`, or in a directory of their own instead of the first two. A directory is filled under a temporary name,
  * made durable and renamed: one that has its final name is complete, so its existence is the whole check, and
  * a build that dies leaves only a `.building-*` that the next set-up removes. Callers hold the set-up lock.
  */
@@ -17,6 +17,8 @@ const KEPT_BUILDS = 5;
 /**
  * @typedef {object} Artefact
  * @property {string} kind
+ * @property {string} [parent]  in place of `<assets>/<kind>`
+ * @property {number} [kept]  earlier builds that stay; default 5
  * @property {unknown} recipe  what decides whether a build is current
  * @property {boolean} [refresh]  build even if there is a current one
  * @property {boolean} [olderWill]  if the build fails, take the latest that there is, whatever its recipe
@@ -26,10 +28,13 @@ const KEPT_BUILDS = 5;
  * @returns {Promise<string>} the directory
  */
 export async function ensureArtefact(artefact) {
-  const parent = join(assetsDirectory(), artefact.kind);
+  const parent = artefact.parent ?? join(assetsDirectory(), artefact.kind);
   await removeUnfinished(parent);
   if (artefact.refresh !== true) {
-    const current = await findArtefact(artefact.kind, artefact.recipe);
+    const current =
+      artefact.parent === undefined
+        ? await findArtefact(artefact.kind, artefact.recipe)
+        : await findBuild(parent, artefact.recipe);
     if (current !== undefined) return current;
   }
   await mkdir(parent, { recursive: true, mode: 0o755 });
@@ -40,7 +45,7 @@ export async function ensureArtefact(artefact) {
     await makeDurable(building);
     const directory = join(parent, `${recipeHash(artefact.recipe)}.${Date.now()}`);
     await rename(building, directory);
-    await prune(parent);
+    await prune(parent, artefact.kept ?? KEPT_BUILDS);
     return directory;
   } catch (error) {
     await rm(building, { recursive: true, force: true });
@@ -59,16 +64,17 @@ export async function ensureArtefact(artefact) {
  * @returns {Promise<string | undefined>} the directory of the build that is in use, if it has been built
  */
 export async function findArtefact(kind, recipe) {
-  const hash = recipeHash(recipe);
-  const own = await findCurrent(join(assetsDirectory(), kind), hash);
-  return own ?? (isRoot() ? undefined : findCurrent(join(SYSTEM_ASSETS_DIR, kind), hash));
+  const own = await findBuild(join(assetsDirectory(), kind), recipe);
+  return own ?? (isRoot() ? undefined : findBuild(join(SYSTEM_ASSETS_DIR, kind), recipe));
 }
 
 /**
  * @param {string} parent
- * @param {string} hash
+ * @param {unknown} recipe
+ * @returns {Promise<string | undefined>} the newest build from it
  */
-async function findCurrent(parent, hash) {
+export async function findBuild(parent, recipe) {
+  const hash = recipeHash(recipe);
   const newest = (await buildNames(parent)).findLast((name) => name.startsWith(`${hash}.`));
   return newest === undefined ? undefined : join(parent, newest);
 }
@@ -104,9 +110,12 @@ async function removeUnfinished(parent) {
   }
 }
 
-/** @param {string} parent */
-async function prune(parent) {
-  for (const name of (await buildNames(parent)).slice(0, -KEPT_BUILDS)) {
+/**
+ * @param {string} parent
+ * @param {number} kept
+ */
+async function prune(parent, kept) {
+  for (const name of (await buildNames(parent)).slice(0, -kept)) {
     await rm(join(parent, name), { recursive: true, force: true });
   }
 }

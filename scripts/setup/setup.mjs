@@ -17,6 +17,7 @@ import { ensurePackageRegistries } from './package-registries.mjs';
 import { assetsDirectory, REPOSITORY } from './paths.mjs';
 import { ensurePackagedPostgres, ensurePostgres } from './postgres.mjs';
 import { remedyFor } from './prerequisites.mjs';
+import { ensureServiceProgram } from './service-program.mjs';
 import { describeError, SetupError } from './setup-error.mjs';
 import { ensureSystemPackages } from './system-packages.mjs';
 
@@ -29,6 +30,7 @@ import { ensureSystemPackages } from './system-packages.mjs';
  *
  * @typedef {object} SetupResult
  * @property {string} node  Node.js that runs the service
+ * @property {string} service  the program that it runs
  * @property {string} [packagedPostgres]  npm's PostgreSQL, for tests: a directory of programs
  * @property {string} [apiTests]  for tests: a Python interpreter that has schemathesis
  * @property {() => string} getGo  throws where there is none, which only an ordinary user's set-up lets pass
@@ -80,6 +82,7 @@ async function setUpLocked(options) {
   await ensureAccount();
   await ensureNpmPackages();
   const node = getNode();
+  const service = await ensureServiceProgram(node);
   const postgresBin = await ensurePostgres();
   const agentPath = await ensureAgent(() => getTool(tools, 'go').path);
   const jailPath = await ensureJail(() => getTool(tools, 'go').path);
@@ -111,7 +114,7 @@ async function setUpLocked(options) {
     node: { path: node },
   });
   const forTests = options.tests === true ? await ensureTestTools(tools) : {};
-  return { node, getGo: () => getTool(tools, 'go').path, ...forTests };
+  return { node, service, getGo: () => getTool(tools, 'go').path, ...forTests };
 }
 
 /** @param {Tools} tools */

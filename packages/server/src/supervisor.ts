@@ -9,13 +9,13 @@
  */
 import { fork, type ChildProcess } from 'node:child_process';
 import { setTimeout as delay } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 import type { Config } from './config/config.ts';
 import { showFirstSandbox } from './first-sandbox.ts';
 import { shutdownRequested } from './lib/shutdown-signal.ts';
 import { buildTlsMessage, type TlsMessage } from './lib/tls/tls-handover.ts';
 import { TlsSource } from './lib/tls/tls-source.ts';
+import { PROGRAM_FILE } from './program-file.ts';
 import type { RoleMessage } from './role-message.ts';
 import { describeBootstrap, describeRunner, showKey } from './start-report.ts';
 
@@ -45,7 +45,7 @@ interface KeepOptions {
 }
 
 function forkRole(role: RoleName): ChildProcess {
-  return fork(fileURLToPath(new URL('main.ts', import.meta.url)), [role], {
+  return fork(PROGRAM_FILE, [role], {
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   });
 }

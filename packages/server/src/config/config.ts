@@ -1,8 +1,7 @@
 /** What each part of the service is to know of its settings and of what is installed. */
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseApiKey } from '@coppice/contract';
-import { z } from 'zod';
+import server from '../../package.json' with { type: 'json' };
 import type { ControlConfig } from '../control/control-config.ts';
 import type { TlsPaths } from '../lib/tls/tls-pair.ts';
 import type { RunnerConfig } from '../runner/runner-config.ts';
@@ -40,10 +39,6 @@ export interface Config {
   tls?: TlsPaths;
 }
 
-const VERSION = z
-  .object({ version: z.string() })
-  .parse(JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'))).version;
-
 export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config {
   const settings = readSettings(environment);
   const { dataDir, runDir, assetsDir } = readPaths(settings, environment);
@@ -63,7 +58,7 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
     ...(settings.COPPICE_FAULT_DIR === undefined ? {} : { faultDir: settings.COPPICE_FAULT_DIR }),
     control: {
       ...exposure,
-      version: VERSION,
+      version: server.version,
       listen: settings.COPPICE_LISTEN,
       region: settings.COPPICE_REGION,
       dataDir: join(dataDir, 'control'),

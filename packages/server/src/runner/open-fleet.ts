@@ -1,8 +1,8 @@
 /** Puts together all that VMs are made from, and takes over those that run. */
 import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
+import { PROGRAM_FILE } from '../program-file.ts';
 import type { Accelerators } from './accelerator/accelerators.ts';
 import { CacheEvictor } from './cache/cache-evictor.ts';
 import { CacheLeases } from './cache/cache-leases.ts';
@@ -153,7 +153,7 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
 /** This program in another role. */
 function buildEgressProgram(uid: number): EgressProgram {
   return {
-    path: fileURLToPath(new URL('../main.ts', import.meta.url)),
+    path: PROGRAM_FILE,
     args: ['egress', String(uid)],
     mustBeUnprivileged: process.getuid?.() === 0,
   };

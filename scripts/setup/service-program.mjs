@@ -1,0 +1,62 @@
+/**
+ * The service as a few files of JavaScript, in `packages/server/dist/<recipe hash>.<when>`. From its 900 source files each
+ * of its four processes would take four times as long to start, and a third more memory.
+ */
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { ensureArtefact, findBuild } from './artefact.mjs';
+import { sourceHash } from './hash.mjs';
+import { REPOSITORY } from './paths.mjs';
+import { say } from './report.mjs';
+import { run } from './run-command.mjs';
+import { SetupError } from './setup-error.mjs';
+
+const BUILDS = join(REPOSITORY, 'packages', 'server', 'dist');
+/** With its options in `packages/server/rolldown.config.mjs`. */
+const BUNDLER = join(REPOSITORY, 'node_modules', 'rolldown', 'bin', 'cli.mjs');
+const MAIN = 'main.mjs';
+const BUILD_TIMEOUT_MS = 5 * 60_000;
+/** A service that runs starts its roles from the build with which it was started, while its checkout is worked on. */
+const KEPT_BUILDS = 20;
+
+/** @param {string} path relative to `packages` */
+function isSource(path) {
+  const isCode =
+    /^(?:server|contract)\/src\/.*\.(?:ts|mjs)$/u.test(path) && !/\.test\.|\/testing\//u.test(path);
+  return isCode || /^(?:server|contract)\/(?:package\.json|rolldown\.config\.mjs)$/u.test(path);
+}
+
+async function buildRecipe() {
+  const packages = await readFile(join(REPOSITORY, 'package-lock.json'), 'utf8');
+  return { version: 1, source: await sourceHash(join(REPOSITORY, 'packages'), isSource), packages };
+}
+
+/**
+ * @param {string} node
+ * @returns {Promise<string>} path of the program
+ */
+export async function ensureServiceProgram(node) {
+  const directory = await ensureArtefact({
+    kind: 'service',
+    parent: BUILDS,
+    kept: KEPT_BUILDS,
+    recipe: await buildRecipe(),
+    build: async (target) => {
+      say('building the service');
+      await run(node, [BUNDLER, '--config', 'rolldown.config.mjs', '--dir', target], {
+        step: 'building the service',
+        timeoutMs: BUILD_TIMEOUT_MS,
+        cwd: join(REPOSITORY, 'packages', 'server'),
+      });
+    },
+  });
+  return join(directory, MAIN);
+}
+
+/** @returns {Promise<string>} path of the program, which set-up has built from the sources as they are */
+export async function findServiceProgram() {
+  const directory = await findBuild(BUILDS, await buildRecipe());
+  if (directory === undefined)
+    throw new SetupError('the service has not been built from these sources', { remedy: 'npm run setup' });
+  return join(directory, MAIN);
+}
