@@ -1,4 +1,5 @@
 /** Test files that a developer names, alone: `npm test -- FILE…`. */
+import { existsSync } from 'node:fs';
 import { relative, resolve } from 'node:path';
 import { REPOSITORY } from '../setup/paths.mjs';
 import { SetupError } from '../setup/setup-error.mjs';
@@ -15,6 +16,10 @@ export function findTestFile(given) {
   if (!/^(?:e2e|lab|packages|scripts)\/.*\.test\.m?[jt]s$/u.test(relative(REPOSITORY, file)))
     throw new SetupError(`${given}: that is no test file`, {
       remedy: 'name one of e2e, lab, packages or scripts, such as e2e/exec.test.ts',
+    });
+  if (!existsSync(file))
+    throw new SetupError(`${given}: there is no such file`, {
+      remedy: 'name a file by its path from the root of the repository',
     });
   return file;
 }

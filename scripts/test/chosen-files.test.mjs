@@ -9,4 +9,5 @@ test('a test file is found from the repository, and what is none is refused with
   assert.equal(findTestFile('scripts/test/chosen-files.test.mjs'), import.meta.filename);
   for (const path of ['e2e/soak.ts', '../other.test.ts', 'README.md'])
     assert.throws(() => findTestFile(path), /that is no test file/u);
+  assert.throws(() => findTestFile('e2e/absent.test.ts'), /there is no such file/u);
 });
