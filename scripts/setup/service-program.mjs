@@ -12,8 +12,8 @@ import { run } from './run-command.mjs';
 import { SetupError } from './setup-error.mjs';
 
 const BUILDS = join(REPOSITORY, 'packages', 'server', 'dist');
-/** With its options in `packages/server/rolldown.config.mjs`. */
-const BUNDLER = join(REPOSITORY, 'node_modules', 'rolldown', 'bin', 'cli.mjs');
+const BUILDER = join(REPOSITORY, 'packages', 'server', 'build-program.mjs');
+const SOURCE = join(REPOSITORY, 'packages', 'server', 'src', 'main.ts');
 const MAIN = 'main.mjs';
 const BUILD_TIMEOUT_MS = 5 * 60_000;
 /** A service that runs starts its roles from the build with which it was started, while its checkout is worked on. */
@@ -23,7 +23,7 @@ const KEPT_BUILDS = 20;
 function isSource(path) {
   const isCode =
     /^(?:server|contract)\/src\/.*\.(?:ts|mjs)$/u.test(path) && !/\.test\.|\/testing\//u.test(path);
-  return isCode || /^(?:server|contract)\/(?:package\.json|rolldown\.config\.mjs)$/u.test(path);
+  return isCode || /^(?:server|contract)\/(?:package\.json|build-program\.mjs)$/u.test(path);
 }
 
 async function buildRecipe() {
@@ -43,10 +43,11 @@ export async function ensureServiceProgram(node) {
     recipe: await buildRecipe(),
     build: async (target) => {
       say('building the service');
-      await run(node, [BUNDLER, '--config', 'rolldown.config.mjs', '--dir', target], {
+      const [builder, source, directory] = [BUILDER, SOURCE, target].map((path) => JSON.stringify(path));
+      const program = `import { buildProgram } from ${builder}; await buildProgram(${source}, ${directory});`;
+      await run(node, ['--input-type=module', '--eval', program], {
         step: 'building the service',
         timeoutMs: BUILD_TIMEOUT_MS,
-        cwd: join(REPOSITORY, 'packages', 'server'),
       });
     },
   });

@@ -3,8 +3,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { rolldown } from 'rolldown';
-import settings from '../../../rolldown.config.mjs';
+import { buildProgram } from '../../../build-program.mjs';
 import type { HostMoment } from '../../lib/host-clock.ts';
 import type { ControlConfig } from '../control-config.ts';
 import type { ClockRequest, ServeRequest } from './control-process.ts';
@@ -15,11 +14,7 @@ const SOURCE = fileURLToPath(new URL('control-process.ts', import.meta.url));
 const PROGRAM = await makeProgram();
 
 async function makeProgram(): Promise<string> {
-  const shared = await makeOncePerRun('control-process', async (dir) => {
-    const { output, ...options } = settings;
-    await using bundle = await rolldown({ ...options, input: SOURCE });
-    await bundle.write({ ...output, dir });
-  });
+  const shared = await makeOncePerRun('control-process', (directory) => buildProgram(SOURCE, directory));
   return shared === undefined ? SOURCE : join(shared, 'control-process.mjs');
 }
 
