@@ -1,10 +1,11 @@
 /**
- * Built things live in `<assets>/<kind>/<recipe hash>.<when>`, or in a directory of their own instead of the first two. A directory is filled under a temporary name,
- * made durable and renamed: one that has its final name is complete, so its existence is the whole check, and
- * a build that dies leaves only a `.building-*` that the next set-up removes. Callers hold the set-up lock.
+ * Built things live in `<assets>/<kind>/<recipe hash>.<when>`, or in another parent instead of `<assets>/<kind>`. A directory
+ * is filled under a temporary name, made durable and renamed: one that has its final name is complete, so its existence is
+ * the whole check, and a build that dies leaves only a `.building-*` that the next set-up removes. Callers hold the set-up
+ * lock.
  */
 import { mkdir, open, readdir, rename, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { SYSTEM_ASSETS_DIR } from '../../packages/server/src/config/default-paths.mjs';
 import { listFiles, recipeHash } from './hash.mjs';
 import { assetsDirectory, isRoot } from './paths.mjs';
@@ -15,16 +16,16 @@ import { describeError } from './setup-error.mjs';
 const KEPT_BUILDS = 5;
 
 /**
- * @typedef {object} Artefact
- * @property {string} kind
- * @property {string} [parent]  in place of `<assets>/<kind>`
+ * @typedef {{ kind: string, parent?: never } | { parent: string, kind?: never }} Place
+ *
+ * @typedef {object} Build
  * @property {number} [kept]  earlier builds that stay; default 5
  * @property {unknown} recipe  what decides whether a build is current
  * @property {boolean} [refresh]  build even if there is a current one
  * @property {boolean} [olderWill]  if the build fails, take the latest that there is, whatever its recipe
  * @property {(directory: string) => Promise<void>} build fills the directory
  *
- * @param {Artefact} artefact
+ * @param {Place & Build} artefact
  * @returns {Promise<string>} the directory
  */
 export async function ensureArtefact(artefact) {
@@ -32,9 +33,9 @@ export async function ensureArtefact(artefact) {
   await removeUnfinished(parent);
   if (artefact.refresh !== true) {
     const current =
-      artefact.parent === undefined
-        ? await findArtefact(artefact.kind, artefact.recipe)
-        : await findBuild(parent, artefact.recipe);
+      artefact.kind === undefined
+        ? await findBuild(parent, artefact.recipe)
+        : await findArtefact(artefact.kind, artefact.recipe);
     if (current !== undefined) return current;
   }
   await mkdir(parent, { recursive: true, mode: 0o755 });
@@ -52,7 +53,7 @@ export async function ensureArtefact(artefact) {
     const older = (await buildNames(parent)).at(-1);
     if (artefact.olderWill !== true || artefact.refresh === true || older === undefined) throw error;
     say(
-      `${describeError(error)}\n  the ${artefact.kind} of an earlier set-up is used: ${join(parent, older)}`,
+      `${describeError(error)}\n  the ${basename(parent)} of an earlier set-up is used: ${join(parent, older)}`,
     );
     return join(parent, older);
   }

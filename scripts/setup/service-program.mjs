@@ -37,7 +37,6 @@ async function buildRecipe() {
  */
 export async function ensureServiceProgram(node) {
   const directory = await ensureArtefact({
-    kind: 'service',
     parent: BUILDS,
     kept: KEPT_BUILDS,
     recipe: await buildRecipe(),
