@@ -10,13 +10,6 @@ import type { ClockRequest, ServeRequest } from './control-process.ts';
 import { makeOncePerRun } from './once-per-run.ts';
 
 const SOURCE = fileURLToPath(new URL('control-process.ts', import.meta.url));
-/** A run of all tests starts it more than a hundred times: then its 900 files are made one. */
-const PROGRAM = await makeProgram();
-
-async function makeProgram(): Promise<string> {
-  const shared = await makeOncePerRun('control-process', (directory) => buildProgram(SOURCE, directory));
-  return shared === undefined ? SOURCE : join(shared, 'control-process.mjs');
-}
 
 export interface SpawnedControl extends AsyncDisposable {
   address: string;
@@ -53,7 +46,16 @@ export async function spawnControl(
 }
 
 export function prepareControl(faultDirectory?: string): StandbyControl {
-  const child = spawn(process.execPath, [PROGRAM], {
+  const spawning = spawnProgram(faultDirectory);
+  return {
+    serve: async (config, options = {}) => serve(await spawning, config, options),
+    [Symbol.asyncDispose]: async () => (await spawning).kill(),
+  };
+}
+
+async function spawnProgram(faultDirectory: string | undefined): Promise<Spawned> {
+  program ??= makeProgram();
+  const child = spawn(process.execPath, [await program], {
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
     env: { ...process.env, ...(faultDirectory === undefined ? {} : { COPPICE_FAULT_DIR: faultDirectory }) },
   });
@@ -62,8 +64,15 @@ export function prepareControl(faultDirectory?: string): StandbyControl {
     child.kill('SIGKILL');
     await exited;
   };
-  const spawned = { child, exited, kill };
-  return { serve: (config, options = {}) => serve(spawned, config, options), [Symbol.asyncDispose]: kill };
+  return { child, exited, kill };
+}
+
+let program: Promise<string> | undefined;
+
+/** A run of all tests starts it more than a hundred times: then its 900 files are made one. */
+async function makeProgram(): Promise<string> {
+  const shared = await makeOncePerRun('control-process', (directory) => buildProgram(SOURCE, directory));
+  return shared === undefined ? SOURCE : join(shared, 'control-process.mjs');
 }
 
 interface Spawned {
