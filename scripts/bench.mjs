@@ -8,14 +8,16 @@ import { REPOSITORY } from './setup/paths.mjs';
 import { sayDone } from './setup/report.mjs';
 import { setUp } from './setup/setup.mjs';
 import { runLive } from './test/live-command.mjs';
+import { toolsEnvironment } from './test/tools-environment.mjs';
 
 const TIMEOUT_MS = 2 * 60 * 60_000;
 
 await runMain(async (args) => {
-  const { node } = await setUp({ tests: true, bench: true });
+  const tools = await setUp({ tests: true, bench: true });
   sayDone();
   const name = args.find((arg) => !arg.startsWith('-')) ?? 'all';
   const options = args.filter((arg) => arg !== name);
   const script = join(REPOSITORY, 'bench', `${name}.ts`);
-  return (await runLive(node, [script, ...options], { timeoutMs: TIMEOUT_MS })).exitCode;
+  const env = toolsEnvironment(tools);
+  return (await runLive(tools.node, [script, ...options], { timeoutMs: TIMEOUT_MS, env })).exitCode;
 });

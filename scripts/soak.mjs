@@ -8,6 +8,7 @@ import { setUp } from './setup/setup.mjs';
 import { SetupError } from './setup/setup-error.mjs';
 import { COMPILE_CACHE, compileService } from './test/compile-cache.mjs';
 import { runLive } from './test/live-command.mjs';
+import { toolsEnvironment } from './test/tools-environment.mjs';
 
 const USAGE = `npm run soak -- [options]
 
@@ -50,5 +51,6 @@ await runMain(async (args) => {
   sayDone();
   await compileService(tools);
   const words = [program, '--minutes', String(minutes), '--seed', String(seed)];
-  return (await runLive(tools.node, words, { timeoutMs: TIMEOUT_MS, env: COMPILE_CACHE })).exitCode;
+  const env = { ...COMPILE_CACHE, ...toolsEnvironment(tools) };
+  return (await runLive(tools.node, words, { timeoutMs: TIMEOUT_MS, env })).exitCode;
 }, USAGE);

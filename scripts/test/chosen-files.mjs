@@ -6,6 +6,7 @@ import { SetupError } from '../setup/setup-error.mjs';
 import { addCounts, NOTHING } from './counts.mjs';
 import { planBatches, planMachineJobs } from './node-jobs.mjs';
 import { findNetworkWrapper } from './private-network.mjs';
+import { toolsEnvironment } from './tools-environment.mjs';
 
 /**
  * @param {string} given
@@ -43,7 +44,7 @@ export async function runChosen(files, tools) {
     ...(await planMachineJobs({
       ...common,
       files: files.filter(isEndToEnd),
-      env: { COPPICE_TEST_POSTGRES_BIN: tools.packagedPostgres },
+      env: toolsEnvironment(tools),
     })),
   ];
   const print = (/** @type {string} */ line) => void process.stdout.write(`${line}\n`);

@@ -12,6 +12,7 @@ import { runLive } from './live-command.mjs';
 import { planBatches, planMachineJobs } from './node-jobs.mjs';
 import { MINUTE_MS, runNodeTests, stopped } from './node-tests.mjs';
 import { findNetworkWrapper } from './private-network.mjs';
+import { toolsEnvironment } from './tools-environment.mjs';
 
 /** npm puts its packages' Node.js first in PATH and says here which one it runs in itself: the user's own. */
 const USER_NODE = process.env['npm_node_execpath'] ?? process.execPath;
@@ -100,7 +101,7 @@ export const SUITES = [
         node: tools.node,
         files: await findTests('e2e', '.test.ts'),
         times,
-        env: { COPPICE_TEST_POSTGRES_BIN: tools.packagedPostgres },
+        env: toolsEnvironment(tools),
       }),
   },
 ];

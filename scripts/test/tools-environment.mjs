@@ -1,0 +1,8 @@
+/**
+ * Where tests on virtual machines, benchmarks and the soak find what set-up made sure of.
+ * @param {Pick<import('../setup/setup.mjs').SetupResult, 'service' | 'packagedPostgres'>} tools
+ * @returns {NodeJS.ProcessEnv}
+ */
+export function toolsEnvironment({ service, packagedPostgres }) {
+  return { COPPICE_TEST_SERVICE: service, COPPICE_TEST_POSTGRES_BIN: packagedPostgres };
+}
