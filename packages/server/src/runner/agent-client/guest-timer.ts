@@ -18,8 +18,13 @@ const MAX_LATE = 0.005;
 /** A timer that comes too early is set again for the rest, which costs a wake-up. */
 const MAX_EARLY = 0.1;
 
+/** It takes milliseconds: a guest that has not answered by then does not at all. */
+const ANSWER_TIMEOUT_MS = 20_000;
+
+/** Throws DeadlineError when the guest does not answer. */
 export async function readTimer(session: Pick<AgentSession, 'call'>): Promise<GuestTimer> {
-  return GuestTimer.parse(await session.call('GET', '/timer'));
+  const answer = await session.call('GET', '/timer', undefined, { timeoutMs: ANSWER_TIMEOUT_MS });
+  return GuestTimer.parse(answer);
 }
 
 export function isInTime({ device, rate_hz }: GuestTimer): boolean {

@@ -95,6 +95,9 @@ class StandInVm implements VmHandle {
   async readChain() {
     return [0];
   }
+  consoleTail(): Promise<string> {
+    return Promise.resolve('');
+  }
   async kill(): Promise<void> {
     this.calls.push('kill');
   }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
+import { DeadlineError } from '../../lib/deadline.ts';
 import { repeatUntilInTime } from './boot-in-time.ts';
 
 const RIGHT = { device: 'lapic', rate_hz: 62_500_000 };
@@ -18,7 +19,10 @@ function newBoots(...answers: unknown[]) {
       close: () => void (booted.isOpen = false),
     };
     return Promise.resolve({
-      vm: { kill: () => Promise.resolve(void (booted.kills += 1)) },
+      vm: {
+        kill: () => Promise.resolve(void (booted.kills += 1)),
+        consoleTail: () => Promise.resolve('the last words'),
+      },
       session,
       booted,
     });
@@ -49,6 +53,24 @@ test('one that never finds the right rate is taken in the end', async () => {
   assert.equal(boots.length, 8);
   assert.equal(booted, boots[7]);
   assert.deepEqual(booted, { kills: 0, isOpen: true });
+});
+
+test('one that does not answer is ended and booted again, once, and what it wrote last is in the log', async () => {
+  const silence = new DeadlineError('an answer', 1);
+  const lines: string[] = [];
+  const told = pino({ level: 'warn' }, { write: (line) => void lines.push(line) });
+  const { boots, boot } = newBoots(silence, WRONG, RIGHT);
+  const { booted } = await repeatUntilInTime(boot, told);
+  assert.equal(booted, boots[2]);
+  assert.deepEqual(boots[0], { kills: 1, isOpen: false });
+  assert.match(lines[0] ?? '', /the last words/u);
+
+  const never = newBoots(silence);
+  await assert.rejects(repeatUntilInTime(never.boot, log), DeadlineError);
+  assert.deepEqual(
+    never.boots.map(({ kills }) => kills),
+    [1, 1],
+  );
 });
 
 test('one that says nothing that can be understood is ended', async () => {

@@ -1,6 +1,6 @@
 /** Starts the VM that becomes a template: by a cold boot, or from the saved state of a guest that has booted. */
 import type { Logger } from 'pino';
-import { untilAborted } from '../../lib/deadline.ts';
+import { DeadlineError, untilAborted } from '../../lib/deadline.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import { isInTime, readTimer } from '../agent-client/guest-timer.ts';
 import { TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
@@ -14,6 +14,8 @@ const BOOT_TIMEOUT_MS = 120_000;
 const FIRST_TIME_TIMEOUT_MS = 60_000;
 /** With four busy processes beside them on two cores, up to every second boot finds a wrong rate. */
 const MAX_BOOTS = 8;
+/** One that does not answer after its boot is rare, and costs its deadline. */
+const MAX_SILENT_BOOTS = 2;
 
 export interface Boot {
   vmm: Vmm;
@@ -26,7 +28,7 @@ export interface Boot {
 }
 
 interface Booted {
-  vm: Pick<VmHandle, 'kill'>;
+  vm: Pick<VmHandle, 'kill' | 'consoleTail'>;
   session: Pick<AgentSession, 'call' | 'close'>;
 }
 
@@ -40,19 +42,32 @@ export function bootInTime(boot: Boot): Promise<{ vm: VmHandle; session: AgentSe
 
 /** Until the guest's timers are in time; a guest that never found the right rate is better than none. */
 export async function repeatUntilInTime<T extends Booted>(boot: () => Promise<T>, log: Logger): Promise<T> {
+  let silent = 0;
   for (let boots = 1; ; boots += 1) {
     await using undo = new AsyncDisposableStack();
     const booted = await boot();
     undo.defer(() => booted.vm.kill());
-    const timer = await readTimer(booted.session);
-    const isRight = isInTime(timer);
-    if (!isRight) log.warn({ timer, boots }, 'a guest found a wrong rate of its timer while it booted');
-    if (isRight || boots === MAX_BOOTS) {
-      undo.move();
-      return booted;
+    const timer = await readTimer(booted.session).catch(async (error: unknown) => {
+      if (!(error instanceof DeadlineError)) throw error;
+      log.warn({ err: error, console: await tailOf(booted.vm) }, 'a guest does not answer after its boot');
+      silent += 1;
+      if (silent === MAX_SILENT_BOOTS) throw error;
+      return undefined;
+    });
+    if (timer !== undefined) {
+      const isRight = isInTime(timer);
+      if (!isRight) log.warn({ timer, boots }, 'a guest found a wrong rate of its timer while it booted');
+      if (isRight || boots >= MAX_BOOTS) {
+        undo.move();
+        return booted;
+      }
     }
     booted.session.close();
   }
+}
+
+async function tailOf(vm: Booted['vm']): Promise<string> {
+  return vm.consoleTail().catch((error: unknown) => `cannot be read: ${String(error)}`);
 }
 
 async function bootOnce({
@@ -60,13 +75,18 @@ async function bootOnce({
   launch,
   ramPath,
   signal,
+  log,
 }: Boot): Promise<{ vm: VmHandle; session: AgentSession }> {
   const { socketDirectory, uid, shape } = launch;
   makeBootFiles({ socketDirectory, ramPath, memMiB: shape.memMiB, uid });
   await using undo = new AsyncDisposableStack();
   const vm = await vmm.boot(launch, ramPath);
   undo.defer(() => vm.kill());
-  const session = await openSession(vm, signal);
+  const session = await openSession(vm, signal).catch(async (error: unknown) => {
+    if (error instanceof DeadlineError)
+      log.warn({ err: error, console: await tailOf(vm) }, 'a guest does not come up');
+    throw error;
+  });
   undo.move();
   return { vm, session };
 }

@@ -189,7 +189,6 @@ export class QemuVm implements VmHandle {
     this.#qmp.close();
   }
 
-  /** The last lines the guest's kernel wrote; never shown to a caller, the guest writes what it likes. */
   async consoleTail(): Promise<string> {
     const text = await this.#qmp.execute('ringbuf-read', {
       device: CONSOLE_CHARDEV,

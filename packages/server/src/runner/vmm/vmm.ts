@@ -78,6 +78,8 @@ export interface VmHandle {
   stopFlattening(): Promise<void>;
   /** Numbers of the overlays that the disk is made of, ascending. */
   readChain(): Promise<number[]>;
+  /** The last lines that the guest's kernel wrote; never shown to a caller, the guest writes what it likes. */
+  consoleTail(): Promise<string>;
   /** Ends the VM whatever it does and waits until its process is gone. */
   kill(): Promise<void>;
   /** Lets go of the VM without ending it. */
