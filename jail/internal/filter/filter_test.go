@@ -92,6 +92,8 @@ func TestCallsAreAnsweredByNumberAndArguments(t *testing.T) {
 		{"clone with bits that the kernel drops", unix.SYS_CLONE, []uint64{high}, refuse(unix.EPERM)},
 		{"the last forbidden fcntl", unix.SYS_FCNTL, []uint64{3, unix.F_SETSIG}, refuse(unix.EPERM)},
 		{"a harmless fcntl", unix.SYS_FCNTL, []uint64{3, unix.F_GETFD}, allow},
+		{"advice to keep a part of the memory out of children", unix.SYS_MADVISE, []uint64{0, 4096, unix.MADV_DONTFORK}, allow},
+		{"advice to use huge pages", unix.SYS_MADVISE, []uint64{0, 4096, unix.MADV_HUGEPAGE}, refuse(unix.EINVAL)},
 		{"the newest call that was judged", newestKnown, nil, allow},
 		{"a newer one", newestKnown + 1, nil, refuse(unix.ENOSYS)},
 		{"the last call before the gap", unix.SYS_RSEQ, nil, allow},

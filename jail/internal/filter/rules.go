@@ -114,7 +114,7 @@ func rulesFor(pid uint32) []rule {
 	for _, number := range absent {
 		rules = append(rules, rule{number: number, errno: unix.ENOSYS})
 	}
-	return slices.Concat(rules, processRules(pid), socketRules(), requestRules())
+	return slices.Concat(rules, processRules(pid), socketRules(), requestRules(), memoryRules())
 }
 
 func processRules(pid uint32) []rule {
@@ -141,6 +141,13 @@ func socketRules() []rule {
 			rule{number, []condition{not(stream)}, unix.EPERM})
 	}
 	return rules
+}
+
+// QEMU asks for huge pages for all RAM. Where the file system has large folios (ext4 since Linux 6.16, xfs), the kernel
+// then reads 2 MiB of zeros at the first touch of a hole in the RAM file, and takes all of it for changed with its first
+// byte. It is advice: whoever gives it goes on without.
+func memoryRules() []rule {
+	return []rule{{unix.SYS_MADVISE, []condition{equal(2, unix.MADV_HUGEPAGE)}, unix.EINVAL}}
 }
 
 func requestRules() []rule {
