@@ -16,7 +16,7 @@ import { Service } from './fixtures/service.ts';
 import { UpgradeHost } from './fixtures/upgrade-host.ts';
 import { assertGoesOn, readWork, startWork, type Work } from './fixtures/upgrade-work.ts';
 
-const SHAPE = { image: BASE_IMAGE, mem_mib: 256, disk_mib: 256, timeout: 0 };
+const SHAPE = { image: BASE_IMAGE, mem_mib: 256, disk_mib: 512, timeout: 0 };
 const NOTICED_MS = 30_000;
 
 describe('an upgrade of the host, and a boot of it', () => {

@@ -8,7 +8,7 @@ import { mayRunFrom } from '../packages/server/src/runner/confinement/qemu-closu
 import { Api } from './fixtures/api.ts';
 import { Service } from './fixtures/service.ts';
 
-const IMAGE = { image: 'coppice/base:1', mem_mib: 256, disk_mib: 256, timeout: 0 };
+const IMAGE = { image: 'coppice/base:1', mem_mib: 256, disk_mib: 512, timeout: 0 };
 const ASSETS = '/var/tmp/coppice-e2e-assets';
 const MANIFEST = join(ASSETS, 'manifest.json');
 /** An archive may end in any number of zeros. */

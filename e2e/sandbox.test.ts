@@ -64,7 +64,7 @@ test('vcpus, mem_mib and disk_mib are what the guest sees', async () => {
 test('a guest has memory of any size that its host can give', async () => {
   const { api } = await shared();
   for (const mem_mib of [128, 1000, 4096]) {
-    const { id } = await api.create({ image: 'coppice/base:1', mem_mib, disk_mib: 256 });
+    const { id } = await api.create({ image: 'coppice/base:1', mem_mib, disk_mib: 512 });
     const { stdout } = await api.exec(id, "awk '/^MemTotal/{print $2}' /proc/meminfo");
     const seenMiB = Number(stdout) / 1024;
     assert.ok(seenMiB > 0.7 * mem_mib && seenMiB <= mem_mib, `${seenMiB} of ${mem_mib} MiB`);

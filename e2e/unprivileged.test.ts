@@ -12,7 +12,7 @@ import { Service } from './fixtures/service.ts';
 
 const INSTANCE = 7;
 const UID = 1_990_007;
-const SHAPE = { image: 'coppice/base:1', mem_mib: 256, disk_mib: 256, timeout: 0 };
+const SHAPE = { image: 'coppice/base:1', mem_mib: 256, disk_mib: 512, timeout: 0 };
 const NOTHING = { qemuPids: [], vmDirectories: [], socketDirectories: [], tapsInUse: 0, cgroups: [] };
 
 function uidOf(pid: number): number {

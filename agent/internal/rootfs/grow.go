@@ -31,11 +31,7 @@ func (r *Root) Grow(bytes uint64) error {
 	if r.scratch == nil {
 		return errors.New("there is no scratch disk to grow")
 	}
-	disk, err := findBlockDevice("/sys", scratchSerial)
-	if err != nil {
-		return err
-	}
-	size := filepath.Join("/sys/block", filepath.Base(disk), "size")
+	size := filepath.Join("/sys/block", filepath.Base(r.scratchDisk), "size")
 	if err := awaitSize(size, bytes, noticeLimit); err != nil {
 		return err
 	}

@@ -29,6 +29,8 @@ type Root struct {
 	switched bool
 	// scratch is the top of the scratch disk's file system, which no path leads to once the root is switched.
 	scratch *os.File
+	// scratchDisk is its device, such as /dev/vdb.
+	scratchDisk string
 }
 
 // mountImage mounts the image's disk unless it is mounted.
@@ -48,22 +50,25 @@ func mountImage() error {
 // blocks back to the host. A file that replaces another need not be written out first: the disk does not outlive a crash.
 const scratchOptions = "discard,noinit_itable,noauto_da_alloc,no_prefetch_block_bitmaps,errors=remount-ro"
 
-func mountScratch() error {
+func mountScratch(disk string) error {
 	if mounted, err := isMountPoint(scratchPoint); mounted || err != nil {
 		return err
 	}
-	scratch, err := findBlockDevice("/sys", scratchSerial)
-	if err != nil {
-		return err
-	}
-	return mountAt(mount{scratch, scratchPoint, "ext4", unix.MS_NOATIME | unix.MS_NODEV, scratchOptions})
+	return mountAt(mount{disk, scratchPoint, "ext4", unix.MS_NOATIME | unix.MS_NODEV, scratchOptions})
 }
 
 func (r *Root) openScratch() error {
-	if err := mountScratch(); err != nil || r.scratch != nil {
+	if r.scratch != nil {
+		return nil
+	}
+	disk, err := findBlockDevice("/sys", scratchSerial)
+	if err != nil {
 		return err
 	}
-	var err error
+	if err := mountScratch(disk); err != nil {
+		return err
+	}
+	r.scratchDisk = disk
 	r.scratch, err = os.Open(scratchPoint)
 	return err
 }
