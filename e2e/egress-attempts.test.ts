@@ -79,5 +79,8 @@ describe('an attempt to get out', () => {
         name,
       );
     for (const [name, count] of Object.entries(internet.counts())) assert.ok(count > 0, name);
+    assert.ok(
+      internet.spoofers().some((one) => one.startsWith(`${AROUND.sibling} . ${PLACES.allowed} . udp`)),
+    );
   });
 });
