@@ -11,7 +11,7 @@ import { countTemplates, countTemplatesAt } from './fixtures/template-log.ts';
 const SMALL = { image: 'coppice/base:1', mem_mib: 256, timeout: 0 };
 /** More than the disk of the template, 64 MiB, can hold. */
 const FILE_MIB = 70;
-const SUM = 'sha256sum < /root/file';
+const SUM = 'md5sum < /root/file';
 /** Before the guest's pages of the file are asked for: they come from the disk. */
 const COLD_SUM = `sync; echo 3 > /proc/sys/vm/drop_caches; ${SUM}`;
 
