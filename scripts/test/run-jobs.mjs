@@ -2,7 +2,8 @@
  * The order in which everything runs. A job is what one process does:
  *
  *     single  on virtual machines, with no other such job: one after the other, before the lanes
- *     lane    on virtual machines; three at once, as far as the machine has processors and memory for them: each waits often
+ *     lane    on virtual machines; one for each processor and three at most, as far as there is memory for them. With one
+ *             more, all took longer: who asks a guest whether it is done takes the time that it needs to get there
  *     beside  needs none: one job fills what the others leave idle, a second one while there are single ones, and each lane
  *             takes such jobs once its own are done
  *     alone   measures time or loads the host: one after the other, when all else is done
@@ -11,7 +12,7 @@
  */
 import { availableParallelism, totalmem } from 'node:os';
 
-const LANES = 3;
+const MAX_LANES = 3;
 const MEMORY_PER_LANE_BYTES = 4 * 1024 ** 3;
 
 /**
@@ -36,7 +37,7 @@ const MEMORY_PER_LANE_BYTES = 4 * 1024 ** 3;
 /** @returns {number} how many jobs on virtual machines this host can run at once */
 export function countLanes() {
   const forMemory = Math.floor(totalmem() / MEMORY_PER_LANE_BYTES);
-  return Math.max(1, Math.min(LANES, availableParallelism() + 1, forMemory));
+  return Math.max(1, Math.min(MAX_LANES, availableParallelism(), forMemory));
 }
 
 /**
