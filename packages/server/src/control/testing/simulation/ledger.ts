@@ -39,12 +39,6 @@ export class Ledger {
     return [...this.told].filter(([, { status }]) => status !== 'destroyed').map(([id]) => id);
   }
 
-  /** A caller was told that it runs, and none that it is destroyed. */
-  isKnown(id: string): boolean {
-    const told = this.told.get(id);
-    return told !== undefined && told.status !== 'destroyed';
-  }
-
   /** `asked`: when the caller began to ask for it, by `performance.now()`. */
   noteRunning(id: string, asked?: number): void {
     this.#change(id, { status: 'running' })?.ranFor.noteRunning(performance.now(), asked);

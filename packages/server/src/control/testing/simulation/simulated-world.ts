@@ -45,10 +45,7 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
   readonly harness: ControlHarness;
   /** Milliseconds for which a VM of each sandbox ran. */
   readonly ranMs = new Map<string, number>();
-  /**
-   * Of that, what need not be billed: while no control was there to write down that it had been resumed, and while no caller
-   * knew of it. A VM of a create that was not answered is removed, and may be made anew when that is asked again.
-   */
+  /** Of that, while no control was there to write down that it had been resumed: that is not billed. */
   readonly #unheardMs = new Map<string, number>();
   readonly #auditSecrets = new Map<string, string>();
   /** Where controls are told to stand still. */
@@ -133,12 +130,12 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
     }
   }
 
-  /** Time goes by, and what falls due meanwhile is done at its time. `isKnown`: a caller was told that this sandbox runs. */
-  async pass(ms: number, isKnown: (id: string) => boolean): Promise<void> {
+  /** Time goes by, and what falls due meanwhile is done at its time. */
+  async pass(ms: number): Promise<void> {
     let left = ms;
     while (left > 0) {
       const step = Math.min(left, Math.max(1, this.#nextInMs));
-      this.#move(step, isKnown);
+      this.#move(step);
       left -= step;
       const { spawned } = this.harness;
       if (spawned === undefined) continue;
@@ -150,7 +147,7 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
     }
   }
 
-  #move(ms: number, isKnown: (id: string) => boolean): void {
+  #move(ms: number): void {
     const { bootId, bootMs, wallMs } = this.#host;
     this.#host = { bootId, bootMs: bootMs + ms, wallMs: wallMs + ms };
     const { vms, captures } = this.harness.runner;
@@ -159,7 +156,7 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
     const resumed = new Set(this.isServing ? [] : saved.map(({ vm_id: id }) => id));
     for (const id of vms.keys()) {
       addMs(this.ranMs, id, ms);
-      if (resumed.has(id) || !isKnown(id)) addMs(this.#unheardMs, id, ms);
+      if (resumed.has(id)) addMs(this.#unheardMs, id, ms);
     }
   }
 

@@ -86,7 +86,7 @@ export class Simulation {
   async #pass(longestMs: number): Promise<void> {
     const ms = 1 + this.#choice.below(longestMs);
     this.#summary.simulatedHours += ms / HOUR_MS;
-    await this.#world.pass(ms, (id) => this.#ledger.isKnown(id));
+    await this.#world.pass(ms);
   }
 
   async #rest(): Promise<void> {
