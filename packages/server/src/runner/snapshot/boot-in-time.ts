@@ -48,9 +48,8 @@ export async function repeatUntilInTime<T extends Booted>(boot: () => Promise<T>
     const booted = await boot();
     undo.defer(() => booted.vm.kill());
     const timer = await readTimer(booted.session).catch(async (error: unknown) => {
-      if (!(error instanceof DeadlineError)) throw error;
-      log.warn({ err: error, console: await tailOf(booted.vm) }, 'a guest does not answer after its boot');
-      silent += 1;
+      if (await noteSilence(booted.vm, error, log)) silent += 1;
+      else throw error;
       if (silent === MAX_SILENT_BOOTS) throw error;
       return undefined;
     });
@@ -66,8 +65,12 @@ export async function repeatUntilInTime<T extends Booted>(boot: () => Promise<T>
   }
 }
 
-async function tailOf(vm: Booted['vm']): Promise<string> {
-  return vm.consoleTail().catch((error: unknown) => `cannot be read: ${String(error)}`);
+/** Logs what the kernel of a guest wrote last whose agent does not answer. False if the error is another one. */
+async function noteSilence(vm: Booted['vm'], error: unknown, log: Logger): Promise<boolean> {
+  if (!(error instanceof DeadlineError)) return false;
+  const console = await vm.consoleTail().catch((cause: unknown) => `cannot be read: ${String(cause)}`);
+  log.warn({ err: error, console }, 'a guest that boots does not answer');
+  return true;
 }
 
 async function bootOnce({
@@ -83,8 +86,7 @@ async function bootOnce({
   const vm = await vmm.boot(launch, ramPath);
   undo.defer(() => vm.kill());
   const session = await openSession(vm, signal).catch(async (error: unknown) => {
-    if (error instanceof DeadlineError)
-      log.warn({ err: error, console: await tailOf(vm) }, 'a guest does not come up');
+    await noteSilence(vm, error, log);
     throw error;
   });
   undo.move();
