@@ -144,8 +144,8 @@ func socketRules() []rule {
 }
 
 // QEMU asks for huge pages for all RAM. Where the file system has large folios (ext4 since Linux 6.16, xfs), the kernel
-// then reads 2 MiB of zeros at the first touch of a hole in the RAM file, and takes all of it for changed with its first
-// byte. It is advice: whoever gives it goes on without.
+// then reads 2 MiB of zeros at the first access to a hole in the RAM file, and marks all 2 MiB as changed when the guest
+// changes one byte. QEMU ignores the error.
 func memoryRules() []rule {
 	return []rule{{unix.SYS_MADVISE, []condition{equal(2, unix.MADV_HUGEPAGE)}, unix.EINVAL}}
 }
