@@ -76,11 +76,14 @@ test('all hold when a sandbox is resumed and no control is there to see it for a
   const isThere = await world.killControlAt('record.resumed', () => caller.resume(id));
   assert.ok(isThere, world.harness.logLines.slice(-5).join('\n'));
   await world.pass(10 * RUN_MS);
+  await world.harness.runner.stop();
   await world.startControl();
-  await world.settle();
+  await world.harness.runner.start();
   await world.pass(RUN_MS);
   await caller.destroy(id);
   await assertInvariants(world, ledger);
+  const [bill] = (await world.readBills([id])).bills;
+  assert.ok(bill !== undefined && bill.billed_ms >= 2 * RUN_MS, JSON.stringify(bill));
 });
 
 test('a record that is gone', async () => {

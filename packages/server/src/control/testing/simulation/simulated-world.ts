@@ -132,6 +132,7 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
 
   /** Time goes by, and what falls due meanwhile is done at its time. */
   async pass(ms: number): Promise<void> {
+    if (this.isServing) await this.#waitUntilHeard();
     let left = ms;
     while (left > 0) {
       const step = Math.min(left, Math.max(1, this.#nextInMs));
@@ -150,14 +151,32 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
   #move(ms: number): void {
     const { bootId, bootMs, wallMs } = this.#host;
     this.#host = { bootId, bootMs: bootMs + ms, wallMs: wallMs + ms };
+    for (const id of this.harness.runner.vms.keys()) addMs(this.ranMs, id, ms);
+    if (!this.isServing) for (const id of this.#findResumed()) addMs(this.#unheardMs, id, ms);
+  }
+
+  /** VMs that run again beside what was saved of them: control has that removed once it has written down that they run. */
+  #findResumed(): string[] {
     const { vms, captures } = this.harness.runner;
-    // Control has what was saved removed once it has written down that the VM runs again.
     const saved = [...captures.saved.values()].filter(({ kind }) => kind === 'hibernation');
-    const resumed = new Set(this.isServing ? [] : saved.map(({ vm_id: id }) => id));
-    for (const id of vms.keys()) {
-      addMs(this.ranMs, id, ms);
-      if (resumed.has(id)) addMs(this.#unheardMs, id, ms);
-    }
+    return saved.flatMap(({ vm_id: id }) => (vms.has(id) ? id : []));
+  }
+
+  /**
+   * A control that was started, or connected to the runner again, sees within milliseconds which hibernated sandboxes run.
+   * If hours passed in these, they would rightly not be billed.
+   */
+  async #waitUntilHeard(): Promise<void> {
+    const { vms } = this.harness.runner;
+    if (this.#findResumed().length === 0) return;
+    await waitFor(
+      'control to see which hibernated sandboxes run',
+      async () => {
+        const hibernated = await this.#list<SandboxRecord>('/v1/runs?limit=500&status=hibernated');
+        return hibernated?.every(({ id }) => !vms.has(id)) ?? false;
+      },
+      SETTLE_MS,
+    );
   }
 
   async setWall(byMs: number): Promise<void> {

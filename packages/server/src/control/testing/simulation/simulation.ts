@@ -57,11 +57,17 @@ export class Simulation {
     }
   }
 
-  /** What does not hold comes first: a report of many failures shows the first lines of each. */
+  /**
+   * What does not hold comes first: a report of many failures shows the first lines of each. Then all faults and what was
+   * asked of the sandboxes that the reason names, and everything of the last steps.
+   */
   #explain(error: unknown): Error {
     const { seed, steps } = this.#summary;
     const reason = error instanceof Error ? error.message : String(error);
-    const done = this.#trace.slice(-SHOWN_STEPS);
+    const subjects = reason.match(/\brun[0-9a-f]{20}\b/gu) ?? [];
+    const isOfThem = (line: string): boolean =>
+      !line.includes(' /v1/') || subjects.some((id) => line.includes(id));
+    const done = [...this.#trace.slice(0, -SHOWN_STEPS).filter(isOfThem), ...this.#trace.slice(-SHOWN_STEPS)];
     const said = this.#world.harness.logLines
       .filter((line) => !line.includes('"level":30'))
       .slice(-SHOWN_LOG_LINES);
