@@ -142,7 +142,8 @@ export class RunnerLink implements AsyncDisposable {
     const { drivers, runner, store, clock, captures, egressKeeper } = this.#parts;
     const { accelerator } = await runner.status();
     this.#accelerator = accelerator;
-    // Taken before the VMs are listed: a sandbox that starts in between is in neither.
+    // Taken before the VMs are listed: a sandbox that starts in between is in none of them.
+    const live = new Set(drivers.list().map(({ row }) => row.id));
     const views = drivers
       .list()
       .filter((driver) => !driver.isBusy)
@@ -163,7 +164,9 @@ export class RunnerLink implements AsyncDisposable {
     }
     for (const driver of drivers.list())
       if (driver.isInterrupted) this.#mend(driver.row.id, () => driver.resolveInterrupted());
-    for (const id of vms) if (drivers.find(id) === undefined) this.#mend(id, () => this.#removeOrphan(id));
+    // One that has ended since then took its VM with it; if not, that is seen in the next round.
+    const orphans = [...vms].filter((id) => !live.has(id) && drivers.find(id) === undefined);
+    for (const id of orphans) this.#mend(id, () => this.#removeOrphan(id));
     this.#mend('captures', () => captures.reconcile());
     void egressKeeper.tell((id) => drivers.find(id));
   }
