@@ -79,12 +79,15 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 	shells := shell.New(shell.Options{Guest: state, Launcher: launcher, HostMoved: transport.HostMoved})
 	terminals := terminal.New(terminal.Options{Guest: state, Launcher: launcher, HostMoved: transport.HostMoved})
 	tunnels := tunnel.New(state)
-	identity := resume.New(resume.Steps(resume.Options{Random: machine.Random, Root: root, Guest: state, Freezer: freeze}))
+	identity := resume.NewIdentity("/")
+	resumption := resume.New(resume.Steps(resume.Options{
+		Random: machine.Random, Root: root, Identity: identity, Guest: state, Freezer: freeze,
+	}))
 	return api.Router{
 		"GET /ping":         ping,
 		"GET /timer":        clock.HandleTimer,
-		"POST /prepare":     func(w http.ResponseWriter, _ *http.Request) error { return prepare(w, root, reaper, machine) },
-		"POST /resume":      identity.Resume,
+		"POST /prepare":     func(w http.ResponseWriter, _ *http.Request) error { return prepare(w, root, identity, reaper, machine) },
+		"POST /resume":      resumption.Resume,
 		"POST /freeze":      freeze.HandleFreeze,
 		"POST /thaw":        freeze.HandleThaw,
 		"POST /clock":       clock.Handle,
@@ -118,11 +121,13 @@ func ping(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-func prepare(w http.ResponseWriter, root *rootfs.Root, reaper *reap.Reaper, machine *boot.Machine) error {
+func prepare(w http.ResponseWriter, root *rootfs.Root, identity *resume.Identity, reaper *reap.Reaper, machine *boot.Machine) error {
 	hasShell, err := root.Prepare(reaper, machine.Null)
 	if err != nil {
 		return err
 	}
+	identity.Prepare()
+	unix.Sync()
 	// Every clone starts with this heap: one without garbage, and a while before the next collection.
 	runtime.GC()
 	api.WriteJSON(w, http.StatusOK, struct {

@@ -3,8 +3,10 @@ package resume
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -15,18 +17,63 @@ import (
 
 const maxHostsBytes = 1 << 20
 
-// identity writes the files that name the guest. It remembers its own line in /etc/hosts, to leave the user's alone.
-type identity struct {
+// Identity writes the files that name the guest. It remembers its own line in /etc/hosts, to leave the user's alone.
+type Identity struct {
 	root  string
 	hosts string
+	// made are the files that have been put in the place of the image's.
+	made map[string]bool
 }
 
-func (i *identity) apply(r Request) error {
+// NewIdentity writes them below root.
+func NewIdentity(root string) *Identity { return &Identity{root: root, made: map[string]bool{}} }
+
+const (
+	hostsFile      = "etc/hosts"
+	hostnameFile   = "etc/hostname"
+	machineIDFile  = "etc/machine-id"
+	resolverFile   = "etc/resolv.conf"
+	generationFile = "run/coppice/generation"
+)
+
+// Prepare makes all of them while the template is made, with the names of no sandbox. To overwrite a file is a small part of
+// the work of putting another in its place. One that it cannot make is made by the resume, which tells the reason.
+func (i *Identity) Prepare() {
+	line := hostsLine(strings.Repeat("-", maxHostnameBytes), nil)
+	for name, content := range map[string]string{
+		hostsFile:      hostsHead + line,
+		hostnameFile:   "-\n",
+		machineIDFile:  strings.Repeat("0", machineIDDigits) + "\n",
+		resolverFile:   "# There is no network.\n",
+		generationFile: "0\n",
+	} {
+		if err := i.write(name, content); err != nil {
+			slog.Warn("a file is not prepared", "name", name, "error", err)
+		}
+	}
+	if i.made[hostsFile] {
+		i.hosts = line
+	}
+}
+
+func (i *Identity) apply(r Request) error {
 	return errors.Join(
 		i.writeHosts(r),
-		replaceFile(i.root, "etc/hostname", r.Hostname+"\n"),
-		replaceFile(i.root, "etc/machine-id", r.MachineID+"\n"),
+		i.write(hostnameFile, r.Hostname+"\n"),
+		i.write(machineIDFile, r.MachineID+"\n"),
 	)
+}
+
+func (i *Identity) writeResolver(r Request) error {
+	if r.Network == nil {
+		return nil
+	}
+	return i.write(resolverFile, resolverText(r))
+}
+
+// writeGeneration tells programs with random generators of their own that they have been cloned.
+func (i *Identity) writeGeneration(r Request) error {
+	return i.write(generationFile, strconv.FormatUint(r.Generation, 10)+"\n")
 }
 
 const hostsHead = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
@@ -41,29 +88,75 @@ func hostsLine(hostname string, plan *network.Plan) string {
 }
 
 // writeHosts replaces the file the first time and only its own line later.
-func (i *identity) writeHosts(r Request) error {
+func (i *Identity) writeHosts(r Request) error {
 	line := hostsLine(r.Hostname, r.Network)
 	content := hostsHead + line
 	if i.hosts != "" {
-		current, err := guestfile.ReadBounded(filepath.Join(i.root, "etc/hosts"), maxHostsBytes)
+		current, err := guestfile.ReadBounded(filepath.Join(i.root, hostsFile), maxHostsBytes)
 		if err == nil {
 			content = strings.Replace(string(current), i.hosts, line, 1)
 		}
 	}
-	if err := replaceFile(i.root, "etc/hosts", content); err != nil {
+	if err := i.write(hostsFile, content); err != nil {
 		return err
 	}
 	i.hosts = line
 	return nil
 }
 
-func resolverFile(r Request) string {
+func resolverText(r Request) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "nameserver %s\n", r.Network.Resolver)
 	if len(r.DNSSearch) > 0 {
 		fmt.Fprintf(&text, "search %s\n", strings.Join(r.DNSSearch, " "))
 	}
 	return text.String()
+}
+
+// write overwrites a file that was made before, and makes one anew where that is not possible.
+func (i *Identity) write(name, content string) error {
+	if i.made[name] && overwrite(filepath.Join(i.root, name), content) {
+		return nil
+	}
+	if err := replaceFile(i.root, name, content); err != nil {
+		return err
+	}
+	i.made[name] = true
+	return nil
+}
+
+// overwrite reports whether it has given that content to a regular file that has no other name. No program runs that could
+// read it half written: they are frozen, or have not begun.
+func overwrite(path, content string) bool {
+	// Opening a pipe must not wait for who reads.
+	file, err := unix.Open(path, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	return errors.Join(overwriteOpen(file, content), unix.Close(file)) == nil
+}
+
+var errShared = errors.New("it is no regular file, or has another name")
+
+func overwriteOpen(file int, content string) error {
+	var info unix.Stat_t
+	if err := unix.Fstat(file, &info); err != nil {
+		return err
+	}
+	if info.Mode&unix.S_IFMT != unix.S_IFREG || info.Nlink != 1 {
+		return errShared
+	}
+	written, err := unix.Pwrite(file, []byte(content), 0)
+	if err != nil {
+		return err
+	}
+	if written < len(content) {
+		return unix.ENOSPC
+	}
+	if info.Size == int64(written) {
+		return nil
+	}
+	return unix.Ftruncate(file, int64(written))
 }
 
 // replaceFile puts a new file in the place of whatever has that name. It never writes through a symlink of the image,

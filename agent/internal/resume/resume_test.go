@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"coppice/agent/internal/api"
 	"coppice/agent/internal/guest"
 	"coppice/agent/internal/rootfs"
@@ -172,7 +174,8 @@ func TestIdentityNeverWritesThroughASymlinkOfTheImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.DNSSearch = []string{"example"}
-	if err := errors.Join((&identity{root: root}).apply(r), replaceFile(root, "etc/resolv.conf", resolverFile(r))); err != nil {
+	names := NewIdentity(root)
+	if err := errors.Join(names.apply(r), names.writeResolver(r)); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
@@ -192,7 +195,7 @@ func TestIdentityNeverWritesThroughASymlinkOfTheImage(t *testing.T) {
 
 func TestALaterResumeKeepsWhatTheUserAddedToHosts(t *testing.T) {
 	root := t.TempDir()
-	names := &identity{root: root}
+	names := NewIdentity(root)
 	r, err := parse(encode(t, validBody()), time.Time{})
 	if err != nil {
 		t.Fatal(err)
@@ -213,9 +216,91 @@ func TestALaterResumeKeepsWhatTheUserAddedToHosts(t *testing.T) {
 	}
 }
 
+func inode(t *testing.T, path string) uint64 {
+	t.Helper()
+	var info unix.Stat_t
+	if err := unix.Lstat(path, &info); err != nil {
+		t.Fatal(err)
+	}
+	return info.Ino
+}
+
+func TestAResumeOverwritesWhatWasPrepared(t *testing.T) {
+	root := t.TempDir()
+	names := NewIdentity(root)
+	names.Prepare()
+	r, err := parse(encode(t, validBody()), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		hostsFile:      hostsHead + "10.202.0.6\trun0123\n",
+		hostnameFile:   "run0123\n",
+		machineIDFile:  strings.Repeat("0f", 16) + "\n",
+		resolverFile:   "nameserver 10.202.0.1\n",
+		generationFile: "7\n",
+	}
+	before := map[string]uint64{}
+	for name := range want {
+		before[name] = inode(t, filepath.Join(root, name))
+	}
+	if err := errors.Join(names.apply(r), names.writeResolver(r), names.writeGeneration(r)); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range want {
+		path := filepath.Join(root, name)
+		if got := read(t, path); got != content {
+			t.Errorf("%s: %q", name, got)
+		}
+		if inode(t, path) != before[name] {
+			t.Errorf("%s is another file", name)
+		}
+	}
+}
+
+func TestAFileThatIsNotItsOwnAnyMoreIsReplaced(t *testing.T) {
+	for what, change := range map[string]func(path, other string) error{
+		"it has another name": func(path, other string) error { return os.Link(path, other) },
+		"it is a symlink":     func(path, other string) error { return errors.Join(os.Rename(path, other), os.Symlink(other, path)) },
+		"it is gone":          func(path, other string) error { return os.Rename(path, other) },
+		"it is a pipe": func(path, other string) error {
+			return errors.Join(os.Rename(path, other), unix.Mkfifo(path, 0o644))
+		},
+	} {
+		root := t.TempDir()
+		path, other := filepath.Join(root, hostnameFile), filepath.Join(root, "other")
+		names := NewIdentity(root)
+		names.Prepare()
+		if err := errors.Join(change(path, other), names.write(hostnameFile, "mine\n")); err != nil {
+			t.Fatal(what, err)
+		}
+		if got := read(t, path); got != "mine\n" {
+			t.Errorf("%s: %q", what, got)
+		}
+		if got := read(t, other); got != "-\n" {
+			t.Errorf("%s: the other file holds %q", what, got)
+		}
+	}
+}
+
+func TestAnImageInWhichFilesCannotBePreparedHasThemMadeByTheResume(t *testing.T) {
+	root := t.TempDir()
+	if err := os.Symlink("nowhere", root+"/etc"); err != nil {
+		t.Fatal(err)
+	}
+	names := NewIdentity(root)
+	names.Prepare()
+	if err := errors.Join(os.Remove(root+"/etc"), os.Mkdir(root+"/etc", 0o755), names.write(hostnameFile, "mine\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, filepath.Join(root, hostnameFile)); got != "mine\n" {
+		t.Fatalf("%q", got)
+	}
+}
+
 func TestTheLastStepsOfAResumeAreInOrder(t *testing.T) {
 	var names []string
-	for _, step := range Steps(Options{}) {
+	for _, step := range Steps(Options{Identity: NewIdentity(t.TempDir())}) {
 		names = append(names, step.Name)
 	}
 	want := []string{

@@ -1,10 +1,8 @@
 package resume
 
 import (
-	"fmt"
 	"log/slog"
 	"os"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,15 +17,15 @@ import (
 
 // Options are what the steps of a real guest work on. Random is an open /dev/urandom.
 type Options struct {
-	Random  *os.File
-	Root    *rootfs.Root
-	Guest   *guest.State
-	Freezer *freezer.Freezer
+	Random   *os.File
+	Root     *rootfs.Root
+	Identity *Identity
+	Guest    *guest.State
+	Freezer  *freezer.Freezer
 }
 
 // Steps are those of a real guest.
 func Steps(o Options) []Step {
-	names := &identity{root: "/"}
 	places := &directories{root: "/"}
 	return []Step{
 		{"freezer", func(Request) error {
@@ -40,11 +38,11 @@ func Steps(o Options) []Step {
 		{"disk", func(r Request) error { return growDisk(o.Root, r) }},
 		{"directories", places.ensure},
 		{"hostname", func(r Request) error { return unix.Sethostname([]byte(r.Hostname)) }},
-		{"identity", forgiving("identity", names.apply)},
+		{"identity", forgiving("identity", o.Identity.apply)},
 		{"network", configureNetwork},
-		{"resolver", forgiving("resolver", writeResolver)},
+		{"resolver", forgiving("resolver", o.Identity.writeResolver)},
 		{"connections", resetConnections},
-		{"generation", forgiving("generation", writeGeneration)},
+		{"generation", forgiving("generation", o.Identity.writeGeneration)},
 		{"environment", func(r Request) error {
 			o.Guest.Set(r.Settings)
 			return nil
@@ -99,13 +97,6 @@ func configureNetwork(r Request) error {
 	return r.Network.Apply()
 }
 
-func writeResolver(r Request) error {
-	if r.Network == nil {
-		return nil
-	}
-	return replaceFile("/", "etc/resolv.conf", resolverFile(r))
-}
-
 // connectionsLimit is for a socket that a program holds, which could not be frozen because it waits for one that is.
 const connectionsLimit = 2 * time.Second
 
@@ -126,12 +117,4 @@ func resetConnections(Request) error {
 		slog.Warn("the reset of connections goes on behind the resume", "after", connectionsLimit)
 	}
 	return nil
-}
-
-// writeGeneration tells programs with random generators of their own that they have been cloned.
-func writeGeneration(r Request) error {
-	if err := os.MkdirAll("/run/coppice", 0o755); err != nil {
-		return fmt.Errorf("generation: %w", err)
-	}
-	return replaceFile("/", "run/coppice/generation", strconv.FormatUint(r.Generation, 10)+"\n")
 }

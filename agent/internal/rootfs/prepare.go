@@ -29,11 +29,7 @@ func (r *Root) Prepare(reaper *reap.Reaper, null *os.File) (hasShell bool, err e
 	if hasShell, err = isProgram("/", "/bin/sh"); err != nil || !hasShell {
 		return hasShell, err
 	}
-	if err := runWarming(reaper, null); err != nil {
-		return true, err
-	}
-	unix.Sync()
-	return true, nil
+	return true, runWarming(reaper, null)
 }
 
 // isProgram resolves path as a process inside of root would: /bin/sh is often an absolute symlink.
