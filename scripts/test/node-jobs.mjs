@@ -30,6 +30,10 @@ export const PLACES = new Map(
 /** Fixtures that keep one service, with its images and templates, for all files that use them. */
 const SHARING = [/fixtures\/(?:shared|client|clone-check|image-kind)\.ts'/u, /fixtures\/egress-shared\.ts'/u];
 
+/** Random work for a given time, of which no answer has to come soon. */
+const SPARE = /\/simulation\.test\.ts$/u;
+const LOW_PRIORITY = ['nice', '-n', '10'];
+
 /**
  * @typedef {object} FilesOptions
  * @property {string} suite
@@ -45,16 +49,20 @@ const SHARING = [/fixtures\/(?:shared|client|clone-check|image-kind)\.ts'/u, /fi
  * @returns {Job[]}
  */
 export function planBatches(options) {
-  const { suite, node, wrapper, env } = options;
-  return divide(options).map(({ files, seconds }, index, { length }) => ({
+  const { suite, node, wrapper, files: all, times, env } = options;
+  const batches = /** @type {const} */ (['beside', 'spare']).flatMap((place) => {
+    const files = all.filter((file) => SPARE.test(file) === (place === 'spare'));
+    return divide({ files, times }).map((batch) => ({ ...batch, place }));
+  });
+  return batches.map(({ files, seconds, place }, index, { length }) => ({
     suite,
     title: `${suite} ${index + 1} of ${length}`,
-    place: 'beside',
+    place,
     seconds,
     run: ({ print }) =>
       runNodeTests({
         node,
-        wrapper,
+        wrapper: [...(place === 'spare' ? LOW_PRIORITY : []), ...wrapper],
         files,
         entry: BATCH,
         args: ['--test-isolation=none', `--test-timeout=${TEST_TIMEOUT_MS}`],

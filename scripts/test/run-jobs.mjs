@@ -6,7 +6,8 @@
  *             more, all took longer: who asks a guest whether it is done takes the time that it needs to get there
  *     beside  needs none: one job fills what the others leave idle, a second one while there are single ones, and each lane
  *             takes such jobs once its own are done
- *     alone   measures time or loads the host: one after the other, when all else is done
+ *     alone   measures time or loads the host: one after the other, when all the others are done
+ *     spare   needs no machine, and can wait: takes what those that run alone leave idle, at a low priority
  *
  * The longest come first, as an earlier run measured them: at the end all lanes are done at about the same time.
  */
@@ -16,7 +17,7 @@ const MAX_LANES = 3;
 const MEMORY_PER_LANE_BYTES = 4 * 1024 ** 3;
 
 /**
- * @typedef {'single' | 'lane' | 'beside' | 'alone'} Place
+ * @typedef {'single' | 'lane' | 'beside' | 'alone' | 'spare'} Place
  *
  * @typedef {object} JobResult
  * @property {import('./counts.mjs').Counts} counts
@@ -49,7 +50,7 @@ export async function runJobs(jobs, lanes, run) {
   const queueOf = (/** @type {Place} */ place) =>
     jobs.filter((job) => job.place === place).toSorted((a, b) => b.seconds - a.seconds);
   const [single, onMachines] = [queueOf('single'), queueOf('lane')];
-  const [beside, alone] = [queueOf('beside'), queueOf('alone')];
+  const [beside, alone, spare] = [queueOf('beside'), queueOf('alone'), queueOf('spare')];
   const work = async (/** @type {number} */ lane, /** @type {() => Job | undefined} */ next) => {
     for (let job = next(); job !== undefined; job = next()) await run(job, lane);
   };
@@ -62,6 +63,7 @@ export async function runJobs(jobs, lanes, run) {
     await work(lane, () => onMachines.shift() ?? beside.shift());
   };
   const working = Array.from({ length: lanes }, (_, lane) => workInLane(lane));
-  await Promise.all([...working, work(lanes, () => beside.shift())]);
-  await work(0, () => alone.shift());
+  const helping = work(lanes, () => beside.shift() ?? (hasSpareMemory ? onMachines.shift() : undefined));
+  await Promise.all([...working, helping]);
+  await Promise.all([work(0, () => alone.shift()), work(1, () => spare.shift())]);
 }
