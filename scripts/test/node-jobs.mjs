@@ -52,9 +52,9 @@ export function planBatches(options) {
   const { suite, node, wrapper, files: all, times, env } = options;
   const batches = /** @type {const} */ (['beside', 'spare']).flatMap((place) => {
     const files = all.filter((file) => SPARE.test(file) === (place === 'spare'));
-    return divide({ files, times }).map((batch) => ({ ...batch, place }));
+    return divide({ files, times }).map((batch) => ({ place, batch }));
   });
-  return batches.map(({ files, seconds, place }, index, { length }) => ({
+  return batches.map(({ place, batch: { files, seconds } }, index, { length }) => ({
     suite,
     title: `${suite} ${index + 1} of ${length}`,
     place,

@@ -3,7 +3,8 @@
  *
  *     single  on virtual machines, with no other such job: one after the other, before the lanes
  *     lane    on virtual machines; one for each processor and three at most, as far as there is memory for them. With one
- *             more, all took longer: who asks a guest whether it is done takes the time that it needs to get there
+ *             more, all took longer: who asks a guest whether it is done takes the time that it needs to get there. Only when
+ *             nothing else is left there is one more, as the others leave a fifth of the time idle
  *     beside  needs none: one job fills what the others leave idle, a second one while there are single ones, and each lane
  *             takes such jobs once its own are done
  *     alone   measures time or loads the host: one after the other, when all the others are done
@@ -35,9 +36,9 @@ const MEMORY_PER_LANE_BYTES = 4 * 1024 ** 3;
  * @property {(context: JobContext) => Promise<JobResult>} run
  */
 
-/** @returns {number} how many jobs on virtual machines this host can run at once */
+/** @returns {number} how many jobs on virtual machines this host can run at once, and at the end one more */
 export function countLanes() {
-  const forMemory = Math.floor(totalmem() / MEMORY_PER_LANE_BYTES);
+  const forMemory = Math.floor(totalmem() / MEMORY_PER_LANE_BYTES) - 1;
   return Math.max(1, Math.min(MAX_LANES, availableParallelism(), forMemory));
 }
 
@@ -63,7 +64,11 @@ export async function runJobs(jobs, lanes, run) {
     await work(lane, () => onMachines.shift() ?? beside.shift());
   };
   const working = Array.from({ length: lanes }, (_, lane) => workInLane(lane));
-  const helping = work(lanes, () => beside.shift() ?? (hasSpareMemory ? onMachines.shift() : undefined));
-  await Promise.all([...working, helping]);
+  const helping = async () => {
+    await work(lanes, () => beside.shift());
+    await singles;
+    await work(lanes, () => onMachines.shift());
+  };
+  await Promise.all([...working, helping()]);
   await Promise.all([work(0, () => alone.shift()), work(1, () => spare.shift())]);
 }

@@ -55,14 +55,29 @@ test('each lane takes the next job when it is done with one, and then helps with
     await immediate();
     if ((left -= 1) === 0) othersDone.emit('done');
   });
-  assert.deepEqual(
-    log.filter(([title]) => ['a', 'b'].includes(title)),
-    [
-      ['a', 1],
-      ['b', 1],
-    ],
-  );
+  const begun = log.findIndex(([title]) => title === 'long');
+  const [, longLane] = log[begun] ?? [];
+  assert.ok(log.slice(begun + 1).every(([, lane]) => lane !== longLane));
   assert.deepEqual(log.map(([title]) => title).toSorted(), ['a', 'b', 'c', 'd', 'long']);
+});
+
+test('there is one lane more when nothing else is left', { timeout: 10_000 }, async () => {
+  const jobs = [
+    ...['first', 'second', 'third'].map((title) => jobOf(title, 'lane', 1)),
+    jobOf('beside', 'beside', 1),
+    jobOf('single', 'single', 1),
+  ];
+  const done = new EventEmitter();
+  /** @type {[string, number][]} */
+  const log = [];
+  await runJobs(jobs, 2, async ({ title }, lane) => {
+    log.push([title, lane]);
+    if (title === 'third') done.emit('done');
+    else if (title === 'first' || title === 'second') await once(done, 'done');
+    else await immediate();
+  });
+  const lanes = log.slice(-3).map(([, lane]) => lane);
+  assert.equal(new Set(lanes).size, 3);
 });
 
 test('no two jobs that run at once have the same lane', async () => {
