@@ -11,7 +11,8 @@ import { CountingGuest, SMALL } from './fixtures/capture-guest.ts';
 import { CloneApi } from './fixtures/clone-api.ts';
 import { Holds, type HeldStep } from './fixtures/holds.ts';
 import { assertConsistent } from './fixtures/inventory.ts';
-import { Service } from './fixtures/service.ts';
+import { startPrepared } from './fixtures/prepared-service.ts';
+import type { Service } from './fixtures/service.ts';
 import { Terminal } from './fixtures/terminal.ts';
 
 const DISK_MIB = 4096;
@@ -36,7 +37,7 @@ describe('limits of what is saved', { concurrency: false }, () => {
 
   before(async () => {
     disk = SmallDisk.mount('coppice-e2e-capture-limits', DISK_MIB);
-    service = await Service.start({
+    service = await startPrepared({
       instance: 11,
       dataDir: join(disk.path, 'data'),
       env: {

@@ -5,7 +5,8 @@ import { after, before, test } from 'node:test';
 import { Api } from './fixtures/api.ts';
 import { CloneApi } from './fixtures/clone-api.ts';
 import { checkSavedDisk } from './fixtures/disk-check.ts';
-import { Service } from './fixtures/service.ts';
+import { startPrepared } from './fixtures/prepared-service.ts';
+import type { Service } from './fixtures/service.ts';
 import { countTemplates, countTemplatesAt } from './fixtures/template-log.ts';
 
 const SMALL = { image: 'coppice/base:1', mem_mib: 256, timeout: 0 };
@@ -19,7 +20,7 @@ let service: Service;
 let api: Api;
 let clones: CloneApi;
 before(async () => {
-  service = await Service.start({ instance: 8, env: { COPPICE_WARM_POOL: '1' } });
+  service = await startPrepared({ instance: 8, env: { COPPICE_WARM_POOL: '1' } });
   api = new Api(service);
   clones = new CloneApi(api);
   const { id } = await api.create({ ...SMALL, disk_mib: 64 });

@@ -6,7 +6,8 @@ import { mkdirSync, rmSync, statfsSync, truncateSync, writeFileSync } from 'node
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { Api } from './fixtures/api.ts';
-import { Service } from './fixtures/service.ts';
+import { startPrepared } from './fixtures/prepared-service.ts';
+import type { Service } from './fixtures/service.ts';
 
 const MIB = 1 << 20;
 const IMAGE = { image: 'coppice/base:1', mem_mib: 256, disk_mib: 1024, timeout: 0 };
@@ -51,7 +52,7 @@ describe("the host's disk fills", () => {
   const fillerPath = join(MOUNT_PATH, 'filler');
   before(async () => {
     mount();
-    service = await Service.start({
+    service = await startPrepared({
       instance: 2,
       dataDir: join(MOUNT_PATH, 'data'),
       env: { COPPICE_DISK_RESERVE_MIB: String(RESERVE_MIB) },

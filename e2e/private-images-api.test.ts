@@ -8,7 +8,8 @@ import { Api } from './fixtures/api.ts';
 import { searchDisk } from './fixtures/disk-search.ts';
 import { addOrganization } from './fixtures/organization.ts';
 import { startRegistry, type Registry } from './fixtures/registry.ts';
-import { API_KEY, Service } from './fixtures/service.ts';
+import { startPrepared } from './fixtures/prepared-service.ts';
+import { API_KEY, type Service } from './fixtures/service.ts';
 import { pushTinyImage } from './fixtures/tiny-image.ts';
 
 const INSTANCE = 6;
@@ -40,7 +41,7 @@ describe('private images through the API', () => {
     registry = await startRegistry({ directory: join(directory, 'registry'), auth });
     image = `${registry.name}/team/app:1`;
     const env = { COPPICE_INSECURE_REGISTRIES: registry.name, COPPICE_LOG_LEVEL: 'debug' };
-    service = await Service.start({ instance: INSTANCE, env });
+    service = await startPrepared({ instance: INSTANCE, env });
     api = new Api(service);
     mine = new Coppice({ baseUrl: service.address, apiKey: API_KEY });
     theirs = new Coppice({ baseUrl: service.address, apiKey: await addOrganization(service) });

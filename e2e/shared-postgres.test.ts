@@ -9,7 +9,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { findPostgresBin } from '../packages/server/src/control/testing/test-postgres.ts';
 import { Api } from './fixtures/api.ts';
 import { assertConsistent } from './fixtures/inventory.ts';
-import { Service } from './fixtures/service.ts';
+import { startPrepared } from './fixtures/prepared-service.ts';
+import type { Service } from './fixtures/service.ts';
 import { kill } from './fixtures/victims.ts';
 
 const IMAGE = { image: 'coppice/base:1', mem_mib: 256, timeout: 0 };
@@ -50,7 +51,7 @@ describe('a shared PostgreSQL', { concurrency: false }, () => {
     execFileSync('sh', ['-c', `echo 'local all all peer map=here' > ${join(data, 'pg_hba.conf')}`]);
     startPostgres();
     const url = `postgresql://coppice@/postgres?host=${DIRECTORY}`;
-    service = await Service.start({ instance: 7, env: { DATABASE_URL: url } });
+    service = await startPrepared({ instance: 7, env: { DATABASE_URL: url } });
     api = new Api(service);
   });
   after(async () => {

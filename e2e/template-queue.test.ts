@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Api } from './fixtures/api.ts';
 import { addOrganization } from './fixtures/organization.ts';
-import { Service } from './fixtures/service.ts';
+import { startPrepared } from './fixtures/prepared-service.ts';
+import type { Service } from './fixtures/service.ts';
 import { countTemplates, countTemplatesAt, listTemplates } from './fixtures/template-log.ts';
 
 const IMAGE = 'coppice/base:1';
@@ -24,7 +25,7 @@ const HUGE_MIB = 1_048_575;
 let service: Service;
 let api: Api;
 before(async () => {
-  service = await Service.start({ instance: 8 });
+  service = await startPrepared({ instance: 8 });
   api = new Api(service);
   // So that nobody waits for the image.
   const { id } = await api.create({ image: IMAGE, mem_mib: 128, disk_mib: 64 });

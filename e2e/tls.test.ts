@@ -69,6 +69,7 @@ describe('the API under TLS', () => {
     chmodSync(authority.directory, 0o700);
     install(authority.issue('first'));
     installation = await Installation.create();
+    await installation.prepare();
     service = installation.start({ ...tls, COPPICE_HSTS_SECONDS: '600' });
     await service.waitForPrint(/-d '\{"image".*\n/u, START_TIMEOUT_MS);
     key = /cop_live_us_[A-Za-z0-9]{40}/u.exec(service.stdout)?.[0] ?? '';

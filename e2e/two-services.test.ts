@@ -87,6 +87,7 @@ describe('two services on one machine, with nothing set apart but data directory
     command: readonly string[] = [],
   ): Promise<Omit<Service, 'key' | 'client'>> {
     const installation = made.use(await Installation.create({ name, choosesItself: true }));
+    await installation.prepare();
     const listen = `127.0.0.1:${await findFreePort()}`;
     const start = installation.start({ COPPICE_LISTEN: listen }, [...command, process.execPath, MAIN]);
     return { installation, start, address: `http://${listen}` };
