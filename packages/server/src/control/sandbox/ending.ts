@@ -73,9 +73,9 @@ function findLivedMs(row: SandboxRow, { reason, end, now }: Ending): number {
   if (end === undefined) return reason === 'vm_lost' ? findAgeWhenSeenMs(row) : ageMs;
   const { ended_on_boot: onBoot } = end;
   const isOfThatBoot = row.boot_id === onBoot?.boot_id;
-  // The host has booted since: the VM was gone long before the runner could say so.
-  if (reason === 'vm_lost' && row.boot_id !== null && onBoot !== undefined && !isOfThatBoot)
-    return findAgeWhenSeenMs(row);
+  // The host has booted since: the VM was gone long before the runner could say so, whoever asked for its end meanwhile.
+  const isLost = reason === 'vm_lost' || end.reason === 'vmm_lost';
+  if (isLost && row.boot_id !== null && onBoot !== undefined && !isOfThatBoot) return findAgeWhenSeenMs(row);
   const createdBootMs = isOfThatBoot ? row.created_boot_ms : null;
   const livedMs =
     onBoot === undefined || createdBootMs === null

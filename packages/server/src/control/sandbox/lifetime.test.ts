@@ -69,8 +69,16 @@ test('what a boot of the host ended is billed until it was seen last, however la
     ended_at: new Date(now.wallMs).toISOString(),
     ended_on_boot: { boot_id: 'next', ms: now.bootMs },
   };
-  const ending = buildEnding(row, { status: 'failed', reason: 'vm_lost', end, now });
-  assert.deepEqual([ending.billed_ms, ending.ended_at], [60_000, CREATED_AT + 60_000]);
+  const endings = [
+    { status: 'failed', reason: 'vm_lost' },
+    // Due, or asked for, before the runner's event came.
+    { status: 'destroyed', reason: 'max_lifetime' },
+    { status: 'destroyed', reason: 'requested' },
+  ] as const;
+  for (const how of endings) {
+    const ending = buildEnding(row, { ...how, end, now });
+    assert.deepEqual([ending.billed_ms, ending.ended_at], [60_000, CREATED_AT + 60_000], how.reason);
+  }
 });
 
 test('a record of a version that did not measure is judged by the wall clock', () => {
