@@ -125,8 +125,8 @@ func (i *Identity) write(name, content string) error {
 	return nil
 }
 
-// overwrite reports whether it has given that content to a regular file that has no other name. No program runs that could
-// read it half written: they are frozen, or have not begun.
+// overwrite reports whether it has given that content to a regular file that has no other name and on which nothing is
+// mounted. No program runs that could read it half written: they are frozen, or have not begun.
 func overwrite(path, content string) bool {
 	// Opening a pipe must not wait for who reads.
 	file, err := unix.Open(path, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -136,14 +136,15 @@ func overwrite(path, content string) bool {
 	return errors.Join(overwriteOpen(file, content), unix.Close(file)) == nil
 }
 
-var errShared = errors.New("it is no regular file, or has another name")
+var errShared = errors.New("it is no regular file, or is in another place as well")
 
 func overwriteOpen(file int, content string) error {
-	var info unix.Stat_t
-	if err := unix.Fstat(file, &info); err != nil {
+	var info unix.Statx_t
+	if err := unix.Statx(file, "", unix.AT_EMPTY_PATH, unix.STATX_TYPE|unix.STATX_NLINK|unix.STATX_SIZE, &info); err != nil {
 		return err
 	}
-	if info.Mode&unix.S_IFMT != unix.S_IFREG || info.Nlink != 1 {
+	isMounted := info.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
+	if info.Mode&unix.S_IFMT != unix.S_IFREG || info.Nlink != 1 || isMounted {
 		return errShared
 	}
 	written, err := unix.Pwrite(file, []byte(content), 0)
@@ -153,7 +154,7 @@ func overwriteOpen(file int, content string) error {
 	if written < len(content) {
 		return unix.ENOSPC
 	}
-	if info.Size == int64(written) {
+	if info.Size == uint64(written) {
 		return nil
 	}
 	return unix.Ftruncate(file, int64(written))

@@ -283,6 +283,26 @@ func TestAFileThatIsNotItsOwnAnyMoreIsReplaced(t *testing.T) {
 	}
 }
 
+func TestWhatIsMountedOnAFileIsLeftAlone(t *testing.T) {
+	root := t.TempDir()
+	path, other := filepath.Join(root, resolverFile), filepath.Join(root, "other")
+	names := NewIdentity(root)
+	names.Prepare()
+	if err := os.WriteFile(other, []byte("keep"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(other, path, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Unmount(path, unix.MNT_DETACH) }()
+	if err := names.write(resolverFile, "mine\n"); !errors.Is(err, unix.EBUSY) {
+		t.Error(err)
+	}
+	if got := read(t, other); got != "keep" {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestAnImageInWhichFilesCannotBePreparedHasThemMadeByTheResume(t *testing.T) {
 	root := t.TempDir()
 	if err := os.Symlink("nowhere", root+"/etc"); err != nil {
