@@ -45,7 +45,10 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
   readonly harness: ControlHarness;
   /** Milliseconds for which a VM of each sandbox ran. */
   readonly ranMs = new Map<string, number>();
-  /** Of that, while no control was there to write down that it had been resumed: that is not billed. */
+  /**
+   * Of that, what need not be billed: while no control was there to write down that it had been resumed, and between the
+   * moment at which it fell due and its removal.
+   */
   readonly #unheardMs = new Map<string, number>();
   readonly #auditSecrets = new Map<string, string>();
   /** Where controls are told to stand still. */
@@ -57,6 +60,8 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
   #host: HostMoment = { bootId: 'boot-0', bootMs: FIRST_BOOT_MS, wallMs: START_WALL_MS };
   /** Until something falls due in the control. */
   #nextInMs = 0;
+  /** Something may be under way in the control that it has begun by itself. */
+  #isWorking = false;
 
   private constructor(harness: ControlHarness, { faults, agreeMs }: { faults: string; agreeMs: number }) {
     this.harness = harness;
@@ -92,6 +97,7 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
     });
     this.#standby = prepareControl(this.#faults);
     this.#nextInMs = await harness.spawned.tellClock({ advanceMs: 0 });
+    this.#isWorking = true;
   }
 
   async killControl(): Promise<void> {
@@ -136,16 +142,31 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
     let left = ms;
     while (left > 0) {
       const step = Math.min(left, Math.max(1, this.#nextInMs));
-      this.#move(step);
       left -= step;
+      await this.#passOver(step);
       const { spawned } = this.harness;
       if (spawned === undefined) continue;
       const isDue = this.#nextInMs <= step;
       this.#nextInMs = await spawned.tellClock({ advanceMs: step });
       if (!isDue) continue;
       await this.settle();
+      this.#isWorking = true;
       this.#nextInMs = await spawned.tellClock({ advanceMs: 0 });
     }
+  }
+
+  /**
+   * No time should pass while control does what fell due, and on a busy host it may look as if that were done. A VM that is
+   * removed then is billed until it fell due.
+   */
+  async #passOver(ms: number): Promise<void> {
+    const { vms } = this.harness.runner;
+    const before = this.#isWorking && this.isServing ? [...vms.keys()] : [];
+    this.#isWorking = false;
+    this.#move(ms);
+    if (before.length === 0) return;
+    await this.settle();
+    for (const id of before) if (!vms.has(id)) addMs(this.#unheardMs, id, ms);
   }
 
   #move(ms: number): void {
