@@ -12,7 +12,7 @@ import type { Service } from './fixtures/service.ts';
 import { IS_LONG } from './fixtures/test-size.ts';
 
 const MIB = 1 << 20;
-const CYCLES = IS_LONG ? 50 : 10;
+const CYCLES = IS_LONG ? 50 : 12;
 /** Of the first and of the last, that are compared. */
 const COMPARED = IS_LONG ? 10 : 4;
 const FILE_KIB = 256;

@@ -189,11 +189,11 @@ describe('servers in sandboxes', () => {
       await api.exec(nginx.id, 'nginx');
       const guest = new GuestPort(api, nginx.id, NGINX_PORT);
       await guest.waitUntilServing();
-      const args = ['-t1', '-c8', '-d2s', '--timeout', '10s', '-H', `authorization: Bearer ${API_KEY}`];
+      const args = ['-t1', '-c8', '-d5s', '--timeout', '10s', '-H', `authorization: Bearer ${API_KEY}`];
       const { stdout } = await promisify(execFile)('wrk', [...args, `${guest.url}/`], {
         timeout: TIMEOUT_MS,
       });
-      assert.ok(Number(/^\s*(\d+) requests in /mu.exec(stdout)?.[1]) > 40, stdout);
+      assert.ok(Number(/^\s*(\d+) requests in /mu.exec(stdout)?.[1]) > 100, stdout);
       assert.doesNotMatch(stdout, /Socket errors|Non-2xx/u);
     } finally {
       await api.destroy(nginx.id);
