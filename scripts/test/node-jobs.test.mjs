@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
-import { readdirSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { basename, join, relative } from 'node:path';
 import { test } from 'node:test';
 import { REPOSITORY } from '../setup/paths.mjs';
-import { divide, planMachineJobs, PLACES } from './node-jobs.mjs';
+import { divide, planBatches, planMachineJobs, PLACES } from './node-jobs.mjs';
 
 const DIRECTORY = join(REPOSITORY, 'e2e');
 const FILES = readdirSync(DIRECTORY)
@@ -58,4 +58,20 @@ test('files beside the code are divided into processes of about the same time', 
   const others = batches.filter(({ seconds }) => seconds < 100).map(({ seconds }) => seconds);
   assert.ok(Math.max(...others) - Math.min(...others) <= 1, others.join(' '));
   assert.deepEqual(divide({ files: [], times }), []);
+});
+
+test('the simulation waits for those that run alone, by itself, and nothing else does', () => {
+  const simulation = 'packages/server/src/control/testing/simulation/simulation.test.ts';
+  assert.ok(existsSync(join(REPOSITORY, simulation)));
+  const files = [simulation, 'scripts/a.test.mjs', 'scripts/b.test.mjs'].map((path) =>
+    join(REPOSITORY, path),
+  );
+  const jobs = planBatches({ suite: 'unit', node: '', wrapper: [], files, times: new Map(), env: {} });
+  assert.deepEqual(
+    jobs.map(({ place, title }) => [place, title]),
+    [
+      ['beside', 'unit 1 of 2'],
+      ['spare', 'unit 2 of 2'],
+    ],
+  );
 });
