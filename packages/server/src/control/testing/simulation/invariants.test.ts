@@ -86,6 +86,16 @@ test('all hold when a sandbox is resumed and no control is there to see it for a
   assert.ok(bill !== undefined && bill.billed_ms >= 2 * RUN_MS, JSON.stringify(bill));
 });
 
+test('all hold when much time goes by after a request that lets a sandbox fall due soon', async () => {
+  const { ledger, caller, id } = await begin();
+  await caller.change(id, { timeout: 60 });
+  await world.pass(60 * RUN_MS);
+  await world.harness.waitForRecord(id, ({ status }) => status === 'destroyed');
+  await assertInvariants(world, ledger);
+  const [bill] = (await world.readBills([id])).bills;
+  assert.ok(bill !== undefined && bill.billed_ms < 8 * RUN_MS, JSON.stringify(bill));
+});
+
 test('a record that is gone', async () => {
   const { ledger } = await begin();
   ledger.noteRunning(NEVER);

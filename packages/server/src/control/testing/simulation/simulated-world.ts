@@ -45,10 +45,7 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
   readonly harness: ControlHarness;
   /** Milliseconds for which a VM of each sandbox ran. */
   readonly ranMs = new Map<string, number>();
-  /**
-   * Of that, what need not be billed: while no control was there to write down that it had been resumed, and between the
-   * moment at which it fell due and its removal.
-   */
+  /** Of that, while no control was there to write down that it had been resumed: that is not billed. */
   readonly #unheardMs = new Map<string, number>();
   readonly #auditSecrets = new Map<string, string>();
   /** Where controls are told to stand still. */
@@ -58,10 +55,6 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
   readonly #agreeMs: number;
   #boots = 0;
   #host: HostMoment = { bootId: 'boot-0', bootMs: FIRST_BOOT_MS, wallMs: START_WALL_MS };
-  /** Until something falls due in the control. */
-  #nextInMs = 0;
-  /** Something may be under way in the control that it has begun by itself. */
-  #isWorking = false;
 
   private constructor(harness: ControlHarness, { faults, agreeMs }: { faults: string; agreeMs: number }) {
     this.harness = harness;
@@ -96,8 +89,6 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
       moment: this.#host,
     });
     this.#standby = prepareControl(this.#faults);
-    this.#nextInMs = await harness.spawned.tellClock({ advanceMs: 0 });
-    this.#isWorking = true;
   }
 
   async killControl(): Promise<void> {
@@ -138,35 +129,17 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
 
   /** Time goes by, and what falls due meanwhile is done at its time. */
   async pass(ms: number): Promise<void> {
-    if (this.isServing) await this.#waitUntilHeard();
+    await this.#waitUntilHeard();
+    const { spawned } = this.harness;
     let left = ms;
     while (left > 0) {
-      const step = Math.min(left, Math.max(1, this.#nextInMs));
+      const dueInMs = (await spawned?.tellClock({ advanceMs: 0 })) ?? Infinity;
+      const step = Math.min(left, Math.max(1, dueInMs));
+      this.#move(step);
       left -= step;
-      await this.#passOver(step);
-      const { spawned } = this.harness;
-      if (spawned === undefined) continue;
-      const isDue = this.#nextInMs <= step;
-      this.#nextInMs = await spawned.tellClock({ advanceMs: step });
-      if (!isDue) continue;
-      await this.settle();
-      this.#isWorking = true;
-      this.#nextInMs = await spawned.tellClock({ advanceMs: 0 });
+      await spawned?.tellClock({ advanceMs: step });
+      if (dueInMs <= step) await this.settle();
     }
-  }
-
-  /**
-   * No time should pass while control does what fell due, and on a busy host it may look as if that were done. A VM that is
-   * removed then is billed until it fell due.
-   */
-  async #passOver(ms: number): Promise<void> {
-    const { vms } = this.harness.runner;
-    const before = this.#isWorking && this.isServing ? [...vms.keys()] : [];
-    this.#isWorking = false;
-    this.#move(ms);
-    if (before.length === 0) return;
-    await this.settle();
-    for (const id of before) if (!vms.has(id)) addMs(this.#unheardMs, id, ms);
   }
 
   #move(ms: number): void {
@@ -189,7 +162,7 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
    */
   async #waitUntilHeard(): Promise<void> {
     const { vms } = this.harness.runner;
-    if (this.#findResumed().length === 0) return;
+    if (!this.isServing || this.#findResumed().length === 0) return;
     await waitFor(
       'control to see which hibernated sandboxes run',
       async () => {
@@ -237,13 +210,19 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
         const isQuiet = asked === seen;
         seen = asked;
         const listed = await this.#list<SandboxRecord>(ALIVE);
-        const isBusy = listed?.some((one) => one.status === 'creating' || one.operation !== null) ?? true;
+        const isBusy = listed?.some((one) => this.#isBusy(one)) ?? true;
         if (isQuiet && !isBusy) return true;
         await delay(QUIET_MS);
         return false;
       },
       SETTLE_MS,
     );
+  }
+
+  /** Also one that has fallen due, before anything is seen to be done about it. Control's clock is the host's. */
+  #isBusy({ status, operation, expires_at: end }: SandboxRecord): boolean {
+    const isDue = end !== null && Date.parse(end) <= this.#host.wallMs;
+    return status === 'creating' || operation !== null || isDue;
   }
 
   async assertAgreement(): Promise<void> {
