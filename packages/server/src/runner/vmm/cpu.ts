@@ -88,9 +88,17 @@ export function parseExpansion(answer: unknown): Cpu {
 /**
  * Features that cost an emulated guest time. A kernel and a C library that find `erms` or `fsrm` copy by `rep movsb`, which
  * is emulated byte by byte; with `smap` and `smep` what the kernel copies from and to a program goes by translations of its
- * own. `la57` adds a page-table level.
+ * own. `la57` adds a page-table level. Registers of `pku` and `mpx` are saved and loaded with each change of the process.
  */
-export const EMULATED_CPU: Cpu = { erms: 'off', fsrm: 'off', la57: 'off', smap: 'off', smep: 'off' };
+export const EMULATED_CPU: Cpu = {
+  erms: 'off',
+  fsrm: 'off',
+  la57: 'off',
+  mpx: 'off',
+  pku: 'off',
+  smap: 'off',
+  smep: 'off',
+};
 
 /** What a guest with this CPU has and the host lacks; of another vendor, guest kernels have chosen other instructions. */
 export function findMissing(cpu: Cpu, host: Cpu): string[] {
