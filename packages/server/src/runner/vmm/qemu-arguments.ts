@@ -94,7 +94,7 @@ const EMULATED_WORDS = [
   'hardened_usercopy=off',
   'randomize_kstack_offset=off',
   'cryptomgr.notests',
-  // Debian's list without what asks a policy for each file that is opened: no guest has such a policy.
+  // Debian's list without what does nothing before it is given a policy: guests come without one.
   'lsm=landlock,yama',
 ];
 
