@@ -98,6 +98,9 @@ describe('preview links', () => {
     const page = await browser.open(preview.url);
     assert.equal(page.url(), `${origin}/`);
     await page.getByText('the first text').waitFor();
+    // Vite tells of a change only who is connected, and forgets it: a page that connects a moment later never shows it.
+    const connected = page.waitForEvent('console', (message) => message.text() === '[vite] connected.');
+    await Promise.all([connected, page.reload()]);
     await page.evaluate('window.isSamePage = true');
     await showText('another text');
     await page.getByText('another text').waitFor();

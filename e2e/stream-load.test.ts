@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
 import { pollUntil } from '../packages/server/src/lib/deadline.ts';
-import type { Latency } from './fixtures/latency-probe.ts';
+import type { Latencies } from './fixtures/latency-probe.ts';
 import { API_KEY } from './fixtures/service.ts';
 import { Shell } from './fixtures/shell.ts';
 import { shared as openShared } from './fixtures/shared.ts';
@@ -24,8 +24,10 @@ const OPENING = 10;
 const QUIET_MS = 35_000;
 const REQUESTS = 400;
 const MAX_P99_MS = 50;
-/** A host that does something else for a second is not the service. */
-const ATTEMPTS = 3;
+/** Of what a server that does nothing takes to answer at the same time, on a host that itself keeps processes waiting. */
+const MAX_P99_RATIO = 2;
+/** A host that does something else for a while is not the service. */
+const MEASURE_FOR_MS = 60_000;
 const PROBE = fileURLToPath(new URL('fixtures/latency-probe.ts', import.meta.url));
 const BUSY_COMMAND = `perl -e '$| = 1; while (1) { print "a line\\n"; select undef, undef, undef, 0.02 }'`;
 
@@ -91,9 +93,10 @@ describe('streams under load', () => {
     const moved = busy.map(({ lines }, index) => lines - before[index]!);
     assert.ok(Math.min(...moved) > 0, `busy streams stood still: ${moved.join(' ')}`);
     const rate = Math.round(moved.reduce((sum, lines) => sum + lines, 0) / elapsedS);
-    const { count, p50Ms, p99Ms, maxMs } = JSON.parse(stdout) as Latency;
-    const times = `p50 ${p50Ms} ms, p99 ${p99Ms} ms, max ${maxMs} ms`;
-    return `${p99Ms < MAX_P99_MS ? 'good' : 'bad'}: ${times} of ${count} requests beside ${rate} lines/s`;
+    const { asked, floor } = JSON.parse(stdout) as Latencies;
+    const verdict = asked.p99 < Math.max(MAX_P99_MS, MAX_P99_RATIO * floor.p99) ? 'good' : 'bad';
+    const times = `p50 ${asked.p50} ms, p99 ${asked.p99} ms, max ${asked.max} ms`;
+    return `${verdict}: ${times} (floor: p50 ${floor.p50}, p99 ${floor.p99}, max ${floor.max}) beside ${rate} lines/s`;
   }
 
   test(`${IDLE} quiet WebSockets and ${BUSY} busy streams leave others their answers`, async (context) => {
@@ -105,10 +108,11 @@ describe('streams under load', () => {
       const indices = Array.from({ length: BUSY }, (_, index) => index);
       const busy = await Promise.all(indices.map(async (index) => openBusy(index, abort.signal)));
       const figures: string[] = [];
-      for (let attempt = 0; attempt < ATTEMPTS && !figures.at(-1)?.startsWith('good'); attempt += 1)
-        figures.push(await measure(busy));
+      const busySince = performance.now();
+      do figures.push(await measure(busy));
+      while (!figures.at(-1)!.startsWith('good') && performance.now() - busySince < MEASURE_FOR_MS);
       context.diagnostic(figures.join('; '));
-      assert.match(figures.at(-1) ?? '', /^good/u, figures.join('; '));
+      assert.match(figures.at(-1)!, /^good/u, figures.join('; '));
     } finally {
       abort.abort();
     }

@@ -17,9 +17,9 @@ const TEST_TIMEOUT_MS = 10 * MINUTE_MS;
 /** Files that run in no lane. Those that share a service are one job, and need the same place. */
 export const PLACES = new Map(
   /** @type {[string, import('./run-jobs.mjs').Place][]} */ ([
-    ['capacity.test.ts', 'alone'],
+    ['capacity.test.ts', 'heavy'],
     ['doctor.test.ts', 'single'],
-    ['greedy-guests.test.ts', 'alone'],
+    ['greedy-guests.test.ts', 'heavy'],
     ['guest-timer.test.ts', 'single'],
     // Chromium gives up the connections that it is making when a TAP comes or goes (ERR_NETWORK_CHANGED).
     ['preview.test.ts', 'single'],

@@ -7,8 +7,9 @@
  *             nothing else is left there is one more, as the others leave a fifth of the time idle
  *     beside  needs none: one job fills what the others leave idle, a second one while there are single ones, and each lane
  *             takes such jobs once its own are done
- *     alone   measures time or loads the host: one after the other, when all the others are done
- *     spare   needs no machine, and can wait: takes what those that run alone leave idle, at a low priority
+ *     alone   measures time: one after the other, when all the others are done
+ *     heavy   loads the host: one after the other, after those
+ *     spare   needs no machine, and can wait: takes what the heavy ones leave idle, at a low priority
  *
  * The longest come first, as an earlier run measured them: at the end all lanes are done at about the same time.
  */
@@ -18,7 +19,7 @@ const MAX_LANES = 3;
 const MEMORY_PER_LANE_BYTES = 4 * 1024 ** 3;
 
 /**
- * @typedef {'single' | 'lane' | 'beside' | 'alone' | 'spare'} Place
+ * @typedef {'single' | 'lane' | 'beside' | 'alone' | 'heavy' | 'spare'} Place
  *
  * @typedef {object} JobResult
  * @property {import('./counts.mjs').Counts} counts
@@ -51,7 +52,8 @@ export async function runJobs(jobs, lanes, run) {
   const queueOf = (/** @type {Place} */ place) =>
     jobs.filter((job) => job.place === place).toSorted((a, b) => b.seconds - a.seconds);
   const [single, onMachines] = [queueOf('single'), queueOf('lane')];
-  const [beside, alone, spare] = [queueOf('beside'), queueOf('alone'), queueOf('spare')];
+  const beside = queueOf('beside');
+  const [alone, heavy, spare] = [queueOf('alone'), queueOf('heavy'), queueOf('spare')];
   const work = async (/** @type {number} */ lane, /** @type {() => Job | undefined} */ next) => {
     for (let job = next(); job !== undefined; job = next()) await run(job, lane);
   };
@@ -70,5 +72,6 @@ export async function runJobs(jobs, lanes, run) {
     await work(lanes, () => onMachines.shift());
   };
   await Promise.all([...working, helping()]);
-  await Promise.all([work(0, () => alone.shift()), work(1, () => spare.shift())]);
+  await work(0, () => alone.shift());
+  await Promise.all([work(0, () => heavy.shift()), work(1, () => spare.shift())]);
 }

@@ -16,11 +16,13 @@ function jobOf(title, place, seconds) {
   return { suite: 'a', title, place, seconds, run: () => assert.fail('the runner is given below') };
 }
 
-test('the longest job of each kind comes first, what is alone comes last, with what can wait', async () => {
+test('the longest job of each kind comes first, what is alone comes when all others are done, what can wait comes last', async () => {
   /** @type {string[]} */
   const begun = [];
+  let running = 0;
   const jobs = [
     jobOf('alone', 'alone', 999),
+    jobOf('heavy', 'heavy', 999),
     jobOf('spare', 'spare', 999),
     jobOf('single', 'single', 1),
     jobOf('short', 'lane', 5),
@@ -30,10 +32,13 @@ test('the longest job of each kind comes first, what is alone comes last, with w
   ];
   await runJobs(jobs, 1, async ({ title }) => {
     begun.push(title);
+    running += 1;
     await immediate();
+    if (title === 'alone') assert.equal(running, 1);
+    running -= 1;
   });
   assert.deepEqual(begun.toSorted(), jobs.map(({ title }) => title).toSorted());
-  assert.deepEqual(begun.slice(-2), ['alone', 'spare']);
+  assert.deepEqual(begun.slice(-3), ['alone', 'heavy', 'spare']);
   assert.ok(begun.indexOf('single') < begun.indexOf('long'));
   assert.ok(begun.indexOf('long') < begun.indexOf('short'));
   assert.ok(begun.indexOf('beside long') < begun.indexOf('beside short'));
