@@ -7,7 +7,7 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
-import { findVmRecord } from '../packages/server/src/runner/adopt/vm-record.ts';
+import { findVmRecord } from '../packages/server/src/runner/vm/vm-record.ts';
 import { mayRunFrom } from '../packages/server/src/runner/confinement/qemu-closure.ts';
 import { Api } from './fixtures/api.ts';
 import { CloneApi } from './fixtures/clone-api.ts';

@@ -15,7 +15,7 @@ const SOURCES = fileURLToPath(new URL('../packages/server/src/', import.meta.url
 const CARRIED = [
   'lib/deadline.ts',
   'lib/missing-limits.ts',
-  'runner/vmm/qemu-arguments.ts',
+  'runner/vm/shape.ts',
   ...[
     'cgroup-branch',
     'cgroup-probe',

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, before, describe, it } from 'node:test';
 import { RECORD_STEPS } from '../packages/server/src/control/sandbox/steps.ts';
-import { STEPS } from '../packages/server/src/runner/driver/steps.ts';
+import { STEPS } from '../packages/server/src/runner/vm/steps.ts';
 import { Api, type Answer } from './fixtures/api.ts';
 import { CAPTURE_CASES, LAYER_STEPS } from './fixtures/capture-cases.ts';
 import { ADOPT_STEPS, EGRESS_STEPS, FAULT_CASES, type FaultCase } from './fixtures/fault-cases.ts';

@@ -12,7 +12,7 @@ import {
   assertKept,
 } from '../packages/server/src/control/testing/simulation/invariants.ts';
 import { Ledger } from '../packages/server/src/control/testing/simulation/ledger.ts';
-import { STEPS } from '../packages/server/src/runner/driver/steps.ts';
+import { STEPS } from '../packages/server/src/runner/vm/steps.ts';
 import { Api } from './fixtures/api.ts';
 import { Holds, type HeldStep } from './fixtures/holds.ts';
 import { assertConsistent, findSandboxOf } from './fixtures/inventory.ts';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { Coppice } from '../packages/sdk/src/index.ts';
 import { networkSlug } from '../packages/server/src/config/default-paths.mjs';
-import { hostBootId } from '../packages/server/src/runner/vmm/host-process.ts';
+import { hostBootId } from '../packages/server/src/runner/host/host-process.ts';
 import { logEnd } from './fixtures/log-end.ts';
 import { ManagedService } from './fixtures/managed-service.ts';
 import { listPids, listQemus, readCommandLine } from './fixtures/processes.ts';

@@ -8,6 +8,8 @@ import { inspect, PREREQUISITES } from '../setup/prerequisites.mjs';
 import { describeError, SetupError } from '../setup/setup-error.mjs';
 import { addCounts, failure, NOTHING, PASS } from '../test/counts.mjs';
 import { runLive } from '../test/live-command.mjs';
+import { checkLayers } from './folder-layers.mjs';
+import { LAYERS } from './layers.mjs';
 import { ensureStaticcheck } from './staticcheck.mjs';
 
 const TIMEOUT_MS = 15 * 60_000;
@@ -72,10 +74,17 @@ async function listChecks() {
       'packages/sdk/tsconfig.test.json',
     ]),
     nodeCheck('types of the scripts (tsc)', 'tsc', ['--noEmit', '-p', 'scripts']),
+    { name: 'layers of folders', run: async () => checkAllLayers() },
     ...goChecks(go, 'agent', AGENT_DIRECTORY),
     ...goChecks(go, 'jail', JAIL_DIRECTORY),
     ...goChecks(go, 'capture', CAPTURE_DIRECTORY),
   ];
+}
+
+function checkAllLayers() {
+  const faults = LAYERS.flatMap(checkLayers);
+  for (const fault of faults) process.stdout.write(`${fault}\n`);
+  return faults.length === 0;
 }
 
 /**

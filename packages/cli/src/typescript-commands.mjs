@@ -16,9 +16,9 @@ const command = (name, path, ...first) => [name, (args) => runTypeScript(name, p
 /** Subcommands that are written in TypeScript: name, and what takes the arguments after it and gives the exit code. */
 export const TYPESCRIPT_COMMANDS = [
   command('audit', join(PACKAGES, 'cli', 'src', 'audit-command.ts')),
-  command('image', join(SERVER, 'image-command.ts')),
-  command('backup', join(SERVER, 'backup-command.ts'), 'backup'),
-  command('restore', join(SERVER, 'backup-command.ts'), 'restore'),
-  command('master-key', join(SERVER, 'master-key-command.ts')),
-  command('organization', join(SERVER, 'organization-command.ts')),
+  command('image', join(SERVER, 'commands', 'image-command.ts')),
+  command('backup', join(SERVER, 'commands', 'backup-command.ts'), 'backup'),
+  command('restore', join(SERVER, 'commands', 'backup-command.ts'), 'restore'),
+  command('master-key', join(SERVER, 'commands', 'master-key-command.ts')),
+  command('organization', join(SERVER, 'commands', 'organization-command.ts')),
 ];

@@ -1,5 +1,5 @@
 /** What the roles, as processes, tell the supervisor. */
-import type { Bootstrapped } from './control/auth/bootstrapped.ts';
+import type { Bootstrapped } from './control/accounts/bootstrapped.ts';
 import type { HostRanges } from './runner/host-ranges/host-ranges.ts';
 
 /** What a role tells the supervisor once it serves. */

@@ -7,7 +7,8 @@ import type { CgroupStatus } from './lib/runner-protocol.ts';
 import { shutdownRequested } from './lib/shutdown-signal.ts';
 import { tellSupervisor } from './role-message.ts';
 import { startRunner } from './runner/runner.ts';
-import { findServiceAccount, type ServiceAccount } from './service-account.ts';
+import type { Account } from './lib/become.ts';
+import { findServiceAccount } from './service-account.ts';
 
 export async function runRunnerRole(config: Config, log: Logger): Promise<void> {
   const asked = shutdownRequested();
@@ -34,6 +35,6 @@ function describeMissingLimits(status: CgroupStatus): { missingLimits?: string }
   return missing.length === 0 ? {} : { missingLimits: `${missing.join(', ')} (${status.reason})` };
 }
 
-function allowControl(socketPath: string, account: ServiceAccount): void {
+function allowControl(socketPath: string, account: Account): void {
   chownSync(socketPath, account.uid, account.gid);
 }

@@ -2,15 +2,11 @@
 import { execFileSync } from 'node:child_process';
 import { chmodSync, chownSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { become, type Account } from './lib/become.ts';
 import { ConfigError, type Config } from './config/config.ts';
 
-export interface ServiceAccount {
-  uid: number;
-  gid: number;
-}
-
 /** The account that set-up made. */
-export function findServiceAccount(name: string): ServiceAccount {
+export function findServiceAccount(name: string): Account {
   try {
     const fields = execFileSync('getent', ['passwd', name], { encoding: 'utf8' }).split(':');
     return { uid: Number(fields[2]), gid: Number(fields[3]) };
@@ -36,11 +32,4 @@ export function becomeUnprivileged(config: Config): void {
 /** Of a command beside the service: PostgreSQL lets in nobody else, and control's files are its own. */
 export function becomeServiceAccount(config: Config): void {
   if (process.getuid?.() === 0 && config.user !== 'root') becomeUnprivileged(config);
-}
-
-/** For good: the effective, real and saved ids are those of the account, and no capability is left. */
-export function become(account: ServiceAccount): void {
-  process.setgroups?.([]);
-  process.setgid?.(account.gid);
-  process.setuid?.(account.uid);
 }

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { RECORD_STEPS } from './control/sandbox/steps.ts';
-import { STEPS } from './runner/driver/steps.ts';
+import { STEPS } from './runner/vm/steps.ts';
 
 test('every step of the tables is entered somewhere in the code', () => {
   const root = fileURLToPath(new URL('.', import.meta.url));

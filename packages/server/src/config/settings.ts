@@ -8,7 +8,7 @@ import { isIP } from 'node:net';
 import { parseEnv } from 'node:util';
 import { z } from 'zod';
 import { isInvitation } from '../control/accounts/invitation-token.ts';
-import { CPU_SETTINGS } from '../runner/vmm/cpu.ts';
+import { CPU_SETTINGS } from '../lib/cpu-setting.ts';
 import { ACCOUNT_SETTINGS } from './account-settings.ts';
 import { ConfigError } from './config-error.ts';
 import { CONFIGURATION_FILE, selectSettings } from './default-paths.mjs';

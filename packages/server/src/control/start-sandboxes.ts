@@ -20,7 +20,7 @@ import { OrganizationLimits } from './limits/organization-limits.ts';
 import type { RunnerClient } from './placement/runner-client.ts';
 import { Registries } from './registries/registries.ts';
 import { RegistryStore } from './registries/registry-store.ts';
-import type { Clock } from './sandbox/clock.ts';
+import type { Clock } from './time/clock.ts';
 import { FamilyStore } from './sandbox/family-store.ts';
 import { LiveDrivers } from './sandbox/live-drivers.ts';
 import { RunnerLink } from './sandbox/runner-link.ts';

@@ -10,9 +10,9 @@ import { findKvmObstacle, tryKvm, type KvmFinding } from '../runner/accelerator/
 import { expectRanges } from '../runner/host-ranges/host-ranges.ts';
 import { Jail } from '../runner/confinement/jail.ts';
 import { MachineStore } from '../runner/machine/machine-store.ts';
-import { measureTscKhz } from '../runner/vmm/host-tsc.ts';
-import { Qemu } from '../runner/vmm/qemu.ts';
-import { SharedAccount } from '../runner/vmm/vm-accounts.ts';
+import { measureTscKhz } from '../runner/qemu/host-tsc.ts';
+import { Qemu } from '../runner/qemu/qemu.ts';
+import { SharedAccount } from '../runner/confinement/vm-accounts.ts';
 import { makeProbeDirectory, removeLeftDirectories } from './leftovers.ts';
 
 /** A guest answers in half a second with KVM, in four under emulation on a machine that is not busy. */

@@ -1,8 +1,8 @@
 /** Probes that were killed: what they had is recognized by their process id in its name, and taken away. */
 import { lstatSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { findIdentity, killAndWait } from '../runner/vmm/host-process.ts';
-import type { VmAccounts } from '../runner/vmm/vm-accounts.ts';
+import { findIdentity, killAndWait } from '../runner/host/host-process.ts';
+import type { VmAccounts } from '../runner/confinement/vm-accounts.ts';
 
 /** A disk file system on most hosts; what is in it is the probe's user's alone. */
 const PARENT = '/var/tmp';

@@ -7,13 +7,13 @@ import { GuestQuota, type QuotaLimits } from './dns/guest-quota.ts';
 import { NameLookups } from './dns/name-lookups.ts';
 import { UpstreamQueries } from './dns/upstream-queries.ts';
 import { UpstreamResolvers } from './dns/upstream-resolvers.ts';
-import type { EgressMessage, EgressPorts, EgressStart, RunnerMessage } from './egress-messages.ts';
+import type { EgressMessage, EgressPorts, EgressStart, RunnerMessage } from '../lib/egress-messages.ts';
 import type { GuestTable } from './guest-table.ts';
-import { HostUpstream } from './host-upstream.ts';
+import { HostUpstream } from './upstream/host-upstream.ts';
 import { LiveGuestTable } from './live-guest-table.ts';
 import { NoteOutbox } from './notes/note-outbox.ts';
 import { TcpProxy } from './proxy/tcp-proxy.ts';
-import type { Upstream } from './upstream.ts';
+import type { Upstream } from './upstream/upstream.ts';
 
 const QUOTA: QuotaLimits = { ratePerSecond: 100, burst: 500, inFlight: 64, connections: 16 };
 

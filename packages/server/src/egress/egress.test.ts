@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { UNRESTRICTED_POLICY } from '@coppice/contract';
 import { withDeadline } from '../lib/deadline.ts';
-import { EgressMessage, type EgressStart, type RunnerMessage } from './egress-messages.ts';
+import { EgressMessage, type EgressStart, type RunnerMessage } from '../lib/egress-messages.ts';
 import { buildEgress } from './testing/egress-site.ts';
 
 const MAIN = fileURLToPath(new URL('../main.ts', import.meta.url));

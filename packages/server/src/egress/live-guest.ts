@@ -8,7 +8,7 @@ import {
 import { compileGrants } from './credentials/compile-grants.ts';
 import type { HeldCredential } from './credentials/outbound-request.ts';
 import type { CounterName, Guest } from './guest-table.ts';
-import { BlockedNotes } from './notes/blocked-notes.ts';
+import { BlockedNotes } from '../lib/blocked-notes.ts';
 import type { NoteOutbox } from './notes/note-outbox.ts';
 
 export interface LiveGuestOptions {

@@ -2,7 +2,7 @@
 import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
-import { PROGRAM_FILE } from '../program-file.ts';
+import { PROGRAM_FILE } from '../lib/program-file.ts';
 import type { Accelerators } from './accelerator/accelerators.ts';
 import { CacheEvictor } from './cache/cache-evictor.ts';
 import { CacheLeases } from './cache/cache-leases.ts';
@@ -12,7 +12,7 @@ import type { Capacity } from './capacity/capacity.ts';
 import { DiskGuard } from './capacity/disk-guard.ts';
 import type { CgroupTree } from './confinement/cgroup-tree.ts';
 import { buildUnitLimits } from './confinement/unit-limits.ts';
-import { isTmpfs } from './disk/tmpfs.ts';
+import { isTmpfs } from './host/tmpfs.ts';
 import { EventSpool } from './driver/event-spool.ts';
 import { Fleet } from './driver/fleet.ts';
 import { ImageBuilds } from './driver/image-builds.ts';
@@ -27,8 +27,8 @@ import type { VmNetwork } from './network/vm-network.ts';
 import type { RunnerConfig } from './runner-config.ts';
 import { CaptureStore } from './snapshot/capture-store.ts';
 import { TemplateStore, type Bindings } from './snapshot/template-store.ts';
-import type { Qemu } from './vmm/qemu.ts';
-import type { VmAccounts } from './vmm/vm-accounts.ts';
+import type { Vmm } from './vm/vmm.ts';
+import type { VmAccounts } from './confinement/vm-accounts.ts';
 
 /** TAPs made in advance, so that none is made while a create waits. */
 const TAP_POOL_SIZE = 8;
@@ -50,7 +50,7 @@ export interface OpenedFleet {
 }
 
 interface FleetParts {
-  vmm: Qemu;
+  vmm: Vmm;
   machines: MachineStore;
   bindings: Bindings;
   accelerators: Accelerators;

@@ -1,7 +1,7 @@
 import type { AcceleratorMode } from './accelerator/accelerators.ts';
 import type { SetRanges } from './host-ranges/host-ranges.ts';
 import type { NetworkMode } from './network/open-network.ts';
-import type { CpuSetting } from './vmm/cpu.ts';
+import type { CpuSetting } from '../lib/cpu-setting.ts';
 
 /** What the runner has to know; made by config.ts, the only reader of the environment. */
 export interface RunnerTools {

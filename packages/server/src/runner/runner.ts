@@ -14,16 +14,16 @@ import { Jail } from './confinement/jail.ts';
 import { claimRanges } from './host-ranges/claim-ranges.ts';
 import type { HostRanges } from './host-ranges/host-ranges.ts';
 import { buildUnitLimits } from './confinement/unit-limits.ts';
-import { isTmpfs } from './disk/tmpfs.ts';
+import { isTmpfs } from './host/tmpfs.ts';
 import { RunnerServer } from './http/runner-server.ts';
 import { MachineStore, type Machine } from './machine/machine-store.ts';
 import { openFleet, type OpenedFleet } from './open-fleet.ts';
 import type { RunnerConfig } from './runner-config.ts';
 import type { Bindings } from './snapshot/template-store.ts';
-import type { CpuSetting } from './vmm/cpu.ts';
-import { measureTscKhz } from './vmm/host-tsc.ts';
-import { Qemu } from './vmm/qemu.ts';
-import { SeparateAccounts, SharedAccount, type VmAccounts } from './vmm/vm-accounts.ts';
+import type { CpuSetting } from '../lib/cpu-setting.ts';
+import { measureTscKhz } from './qemu/host-tsc.ts';
+import { Qemu } from './qemu/qemu.ts';
+import { SeparateAccounts, SharedAccount, type VmAccounts } from './confinement/vm-accounts.ts';
 
 export interface Runner extends AsyncDisposable {
   accelerator: AcceleratorChoice;

@@ -16,7 +16,7 @@ import type { Logger } from 'pino';
 import type { AuditEntryRow } from '../db/tables.ts';
 import type { Database } from '../db/database.ts';
 import { isDatabaseAway } from '../db/database-error.ts';
-import type { Clock } from '../sandbox/clock.ts';
+import type { Clock } from '../time/clock.ts';
 import { AuditChain, type AuditNote } from './audit-chain.ts';
 import type { Line, Part, Waiting, Written } from './audit-line.ts';
 import { gone, isUnreadable, mayRetry, notWritten } from './write-errors.ts';

@@ -2,7 +2,7 @@
 import { AppError, type HistoryRecord, type Statement, type UsageRecord } from '@coppice/contract';
 import type { Reach } from '../accounts/reach.ts';
 import type { Database } from '../db/database.ts';
-import { momentOf, type Clock } from '../sandbox/clock.ts';
+import { momentOf, type Clock } from '../time/clock.ts';
 import type { Credit } from './credit.ts';
 import { buildHistoryRecord, listHistory, type HistoryFilter } from './history-store.ts';
 import type { Month } from './month.ts';

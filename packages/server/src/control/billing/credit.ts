@@ -2,7 +2,7 @@
 import { AppError, COST_UNITS_PER_CENT } from '@coppice/contract';
 import type { HostMoment } from '../../lib/host-clock.ts';
 import type { Database } from '../db/database.ts';
-import { momentOf, type Clock } from '../sandbox/clock.ts';
+import { momentOf, type Clock } from '../time/clock.ts';
 import { readAccounts, type BillingAccount } from './billing-accounts.ts';
 import { findCreditLeft, findSpent } from './credit-balance.ts';
 import { grantWelcome } from './credit-store.ts';

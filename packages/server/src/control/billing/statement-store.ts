@@ -7,7 +7,7 @@ import { sql } from 'kysely';
 import type { HostMoment } from '../../lib/host-clock.ts';
 import { isWithinSql, type Reach } from '../accounts/reach.ts';
 import type { Database } from '../db/database.ts';
-import { findAgeWhenSeenMs } from '../sandbox/lifetime.ts';
+import { findAgeWhenSeenMs } from '../time/lifetime.ts';
 import type { Month } from './month.ts';
 import { BILLABLE_COLUMNS, findOpenStretch, type BillableRow } from './stretch.ts';
 

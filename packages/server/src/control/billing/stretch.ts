@@ -7,8 +7,7 @@
  */
 import type { HostMoment } from '../../lib/host-clock.ts';
 import type { SandboxRow, SandboxUpdate } from '../db/tables.ts';
-import { findBilledMs } from '../sandbox/ending.ts';
-import { findAgeMs, findSettledAgeMs } from '../sandbox/lifetime.ts';
+import { findAgeMs, findSettledAgeMs, findBilledMs } from '../time/lifetime.ts';
 
 type Lived = Pick<SandboxRow, 'created_at' | 'billed_ms' | 'hibernated_ms'>;
 

@@ -56,7 +56,7 @@ export interface SandboxTable {
   /** When the runner last confirmed that the VM is there: billing of a lost sandbox ends here. */
   last_seen_at: number;
   ended_at: number | null;
-  /** Boot of the host that it was created under, and times since then: see sandbox/lifetime.ts. */
+  /** Boot of the host that it was created under, and times since then: see time/lifetime.ts. */
   boot_id: string | null;
   created_boot_ms: number | null;
   last_seen_boot_ms: number | null;

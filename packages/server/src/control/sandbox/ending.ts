@@ -4,7 +4,7 @@ import type { HostMoment } from '../../lib/host-clock.ts';
 import type { VmEnd } from '../../lib/runner-protocol.ts';
 import type { AuditNote } from '../audit/audit-chain.ts';
 import type { SandboxRow, SandboxUpdate } from '../db/tables.ts';
-import { findAgeMs, findAgeWhenSeenMs, findSettledAgeMs } from './lifetime.ts';
+import { findAgeMs, findAgeWhenSeenMs, findBilledMs, findSettledAgeMs } from '../time/lifetime.ts';
 import { buildRollbackNote, findUnheard, NO_ROLLBACK } from './rollback.ts';
 import { addUsage } from './usage.ts';
 
@@ -18,7 +18,6 @@ export interface Ending {
 
 type Used = Pick<SandboxRow, 'cpu_ms' | 'mem_peak_bytes' | 'uptime_ms'>;
 export type EndUpdate = SandboxUpdate & Used;
-type Billed = Pick<SandboxRow, 'status' | 'billed_ms' | 'hibernated_ms'>;
 
 /** The caller was told that the create failed, even if the record said for a moment that the sandbox runs. */
 const CREATE_FAILED: ReadonlySet<StatusReason> = new Set(['create_failed', 'control_restarted']);
@@ -59,12 +58,6 @@ export function buildEndNotes(
     ...(rollback === undefined ? [] : [buildRollbackNote(rollback)]),
     { event: `sandbox.${status}`, data: { cpu_ms, mem_peak_bytes, uptime_ms, reason } },
   ];
-}
-
-/** What it has run of its life up to `ageMs`: the one measure of every bill, of the living and of the dead. */
-export function findBilledMs(row: Billed, ageMs: number): number {
-  if (row.status === 'hibernated') return row.billed_ms;
-  return row.billed_ms + Math.max(0, Math.round(ageMs) - findSettledAgeMs(row));
 }
 
 /** What lies outside the sandbox's life is a clock that was set. */

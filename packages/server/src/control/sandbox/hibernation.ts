@@ -10,8 +10,7 @@ import type { CaptureInfo } from '../../lib/runner-protocol.ts';
 import type { HostMoment } from '../../lib/host-clock.ts';
 import type { AuditNote } from '../audit/audit-chain.ts';
 import type { SandboxRow, SandboxUpdate } from '../db/tables.ts';
-import { findBilledMs } from './ending.ts';
-import { findAgeMs, findHibernatedMs, findUnseenMs } from './lifetime.ts';
+import { findAgeMs, findHibernatedMs, findUnseenMs, findBilledMs } from '../time/lifetime.ts';
 import { NO_ROLLBACK } from './rollback.ts';
 import { addUsage } from './usage.ts';
 

@@ -5,7 +5,7 @@
  *     idle end  = open > 0 or timeout 0 ? never : max(last request's end + timeout, grace)
  *     life end  = no limit ? never : max(created + limit, grace)
  */
-import type { Clock } from './clock.ts';
+import type { Clock } from '../time/clock.ts';
 
 export type ExpiryReason = 'idle_timeout' | 'max_lifetime';
 

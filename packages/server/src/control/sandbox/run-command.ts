@@ -2,7 +2,7 @@
 import type { ExecRequest, ExecResponse } from '@coppice/contract';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import type { Logger } from 'pino';
-import { AuditedCommand } from '../audit/audited-command.ts';
+import { AuditedCommand } from '../streams/audited-command.ts';
 import type { AuditLog } from '../audit/audit-log.ts';
 import type { HeldOutput } from './output-budget.ts';
 

@@ -19,7 +19,7 @@ import { AppError, type SandboxState } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { Accelerator, RunnerEvent } from '../../lib/runner-protocol.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
-import { momentOf, type Clock } from './clock.ts';
+import { momentOf, type Clock } from '../time/clock.ts';
 import type { CaptureKeeper } from '../snapshots/capture-keeper.ts';
 import type { EgressKeeper } from '../egress/egress-keeper.ts';
 import type { EgressNotes } from '../egress/egress-notes.ts';

@@ -1,7 +1,7 @@
 /** How a sandbox that was just inserted comes to run: created, restored, or as a child of a fork. */
 import { AppError, findTransition, type SandboxRecord } from '@coppice/contract';
 import type { AuditLog } from '../audit/audit-log.ts';
-import { noteForked } from '../audit/note-forked.ts';
+import { noteForked } from './note-forked.ts';
 import type { SandboxRow } from '../db/tables.ts';
 import { takenBack } from '../placement/runner-error.ts';
 import { buildCreatedNote } from './new-row.ts';

@@ -20,7 +20,7 @@ import type { EgressNotes } from '../egress/egress-notes.ts';
 import type { EgressRules } from '../egress/egress-rules.ts';
 import type { Grants } from '../egress/grants.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
-import type { Clock } from './clock.ts';
+import type { Clock } from '../time/clock.ts';
 import { readEndReason } from './ending.ts';
 import type { ExpiryReason } from './idle-timer.ts';
 import { LiveSandbox } from './live-sandbox.ts';

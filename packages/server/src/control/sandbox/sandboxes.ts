@@ -19,7 +19,7 @@ import type { Registries } from '../registries/registries.ts';
 import type { SandboxRow, SnapshotRow } from '../db/tables.ts';
 import type { Grant } from '../egress/grant.ts';
 import type { Grants } from '../egress/grants.ts';
-import { momentOf, type Clock } from './clock.ts';
+import { momentOf, type Clock } from '../time/clock.ts';
 import type { FamilyStore } from './family-store.ts';
 import { forkSandbox, readFork, type ForkedChild } from './forking.ts';
 import type { Subject } from './idempotency.ts';

@@ -7,7 +7,7 @@
 import type { Logger } from 'pino';
 import type { CaptureInfo } from '../../lib/runner-protocol.ts';
 import type { RunnerCaptures } from '../placement/runner-captures.ts';
-import type { Clock } from '../sandbox/clock.ts';
+import type { Clock } from '../time/clock.ts';
 import type { LiveDrivers } from '../sandbox/live-drivers.ts';
 import type { SnapshotStore } from './snapshot-store.ts';
 import type { Snapshots } from './snapshots.ts';

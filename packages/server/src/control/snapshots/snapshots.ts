@@ -15,7 +15,7 @@ import type { LimitsOf } from '../limits/organization-limits.ts';
 import type { SandboxRow, SnapshotRow } from '../db/tables.ts';
 import type { RunnerCaptures } from '../placement/runner-captures.ts';
 import { takenBack } from '../placement/runner-error.ts';
-import type { Clock } from '../sandbox/clock.ts';
+import type { Clock } from '../time/clock.ts';
 import type { Subject } from '../sandbox/idempotency.ts';
 import type { SandboxDriver } from '../sandbox/sandbox-driver.ts';
 import { SerialQueue } from '../../lib/serial-queue.ts';

@@ -1,5 +1,5 @@
 import type { HostMoment } from '../../lib/host-clock.ts';
-import type { Clock } from '../sandbox/clock.ts';
+import type { Clock } from '../time/clock.ts';
 
 const START: HostMoment = { bootId: 'manual', bootMs: 0, wallMs: 1_700_000_000_000 };
 

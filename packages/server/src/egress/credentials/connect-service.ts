@@ -4,7 +4,7 @@ import { connect, type SecureContext, type TLSSocket } from 'node:tls';
 import { judgeResolved, type BlockReason } from '@coppice/contract';
 import { stretched } from '../../lib/deadline.ts';
 import type { Guest } from '../guest-table.ts';
-import { RefusedError, UnreachableError, type Dialled, type Upstream } from '../upstream.ts';
+import { RefusedError, UnreachableError, type Dialled, type Upstream } from '../upstream/upstream.ts';
 import { ProxyFault } from './proxy-fault.ts';
 
 /** For look-up, connection and handshake together. */

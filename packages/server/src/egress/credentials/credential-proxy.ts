@@ -14,7 +14,7 @@ import type { AddressInfo, Socket } from 'node:net';
 import type { SecureContext } from 'node:tls';
 import type { Logger } from 'pino';
 import type { Guest, GuestTable } from '../guest-table.ts';
-import type { Upstream } from '../upstream.ts';
+import type { Upstream } from '../upstream/upstream.ts';
 import { answerBroken, answerTooMany } from './answer-connection.ts';
 import { answerError, toErrorAnswer, type ErrorAnswer } from './answer-error.ts';
 import { block } from './connect-service.ts';

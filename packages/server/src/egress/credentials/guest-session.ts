@@ -6,7 +6,7 @@ import type { Socket } from 'node:net';
 import type { SecureContext } from 'node:tls';
 import { judgeResolved } from '@coppice/contract';
 import type { Guest, GuestTable } from '../guest-table.ts';
-import type { Upstream } from '../upstream.ts';
+import type { Upstream } from '../upstream/upstream.ts';
 import { judgeRequest, type AcceptedRequest } from './judge-request.ts';
 import { ServiceAgent } from './service-agent.ts';
 import type { ServiceExchange } from './service-exchange.ts';

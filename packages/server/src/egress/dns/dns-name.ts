@@ -2,7 +2,7 @@
  * Names in DNS messages (RFC 1035, 3.1 and 4.1.4) as uncompressed bytes. Written here because the libraries hand out text,
  * in which a dot inside a label, or a byte that is no UTF-8, looks like another name than the server's.
  */
-import { parseHostName } from '../host-name.ts';
+import { parseHostName } from '../names/host-name.ts';
 
 const MAX_NAME_BYTES = 255;
 const MAX_LABEL_BYTES = 63;

@@ -1,6 +1,6 @@
 import { ByteReader } from './byte-reader.ts';
 import type { ClientHelloResult } from './client-hello.ts';
-import { parseHostName } from '../host-name.ts';
+import { parseHostName } from '../names/host-name.ts';
 
 const MAJOR_VERSION = 3;
 const RANDOM_BYTES = 32;

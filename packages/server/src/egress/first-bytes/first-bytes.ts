@@ -8,7 +8,7 @@
  * Without that last rule a guest would only have to hold its first bytes back until the wait is over.
  */
 import { ClientHelloReader, type ClientHelloFault, type ClientHelloResult } from './client-hello.ts';
-import type { Host } from '../host-name.ts';
+import type { Host } from '../names/host-name.ts';
 import { HttpHeadReader, type HttpFault, type HttpHeadResult } from './http-head.ts';
 
 export type FirstBytesProtocol = 'tls' | 'http' | 'h2c' | 'other';

@@ -1,5 +1,5 @@
 import type { HttpBody, HttpFault, HttpHeadResult } from './http-head.ts';
-import { type Authority, isSameAuthority, parseAuthority } from '../host-name.ts';
+import { type Authority, isSameAuthority, parseAuthority } from '../names/host-name.ts';
 
 const HTTP_PORT = 80;
 const MAX_FIELDS = 256;

@@ -8,7 +8,7 @@
  * Anything that does not become an HTTP request line is `not-http`, as soon as that is certain.
  */
 import { parseHttpHead } from './http-head-fields.ts';
-import type { Authority } from '../host-name.ts';
+import type { Authority } from '../names/host-name.ts';
 
 export const MAX_HTTP_HEAD_BYTES = 16 * 1024;
 const MAX_METHOD_BYTES = 32;

@@ -3,7 +3,7 @@
  * whoever counts goes on counting (`BlockedNotes`); nothing is dropped here.
  */
 import type { EgressNote } from '../../lib/egress-protocol.ts';
-import { MAX_NOTES_PER_MESSAGE, type VmNote } from '../egress-messages.ts';
+import { MAX_NOTES_PER_MESSAGE, type VmNote } from '../../lib/egress-messages.ts';
 import { withDeadline } from '../../lib/deadline.ts';
 
 /** Not yet acknowledged, of all guests together. */

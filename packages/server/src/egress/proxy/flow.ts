@@ -20,8 +20,8 @@ import {
 import type { Socket } from 'node:net';
 import { planFirstBytesWait } from '../first-bytes/first-bytes-wait.ts';
 import type { Guest } from '../guest-table.ts';
-import { parseHostName } from '../host-name.ts';
-import { RefusedError, UnreachableError, type Upstream } from '../upstream.ts';
+import { parseHostName } from '../names/host-name.ts';
+import { RefusedError, UnreachableError, type Upstream } from '../upstream/upstream.ts';
 import { FirstBytesReading, type FirstBytes, type ShownName } from './first-bytes-reading.ts';
 import type { Endpoint } from './original-destination.ts';
 import { joinEnds, resetSocket } from './relay.ts';

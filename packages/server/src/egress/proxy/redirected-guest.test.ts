@@ -7,7 +7,7 @@ import { pollUntil } from '../../lib/deadline.ts';
 import { enterHostNamespace } from '../../runner/network/testing/host-namespace.ts';
 import { Machine } from '../../runner/network/testing/machine.ts';
 import { NameServer } from '../dns/testing/name-server.ts';
-import type { EgressMessage } from '../egress-messages.ts';
+import type { EgressMessage } from '../../lib/egress-messages.ts';
 import { openEgressService, type EgressService } from '../egress-service.ts';
 import { buildEgress, type Rules } from '../testing/egress-site.ts';
 import { httpGet } from '../testing/first-words.ts';

@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import type { Logger } from 'pino';
 import type { Guest, GuestTable } from '../guest-table.ts';
-import type { Upstream } from '../upstream.ts';
+import type { Upstream } from '../upstream/upstream.ts';
 import { Flow } from './flow.ts';
 import { findOriginalDestination, type Endpoint } from './original-destination.ts';
 import { resetSocket } from './relay.ts';

@@ -12,7 +12,7 @@ import { pollUntil } from '../../lib/deadline.ts';
 import type { JudgedCounters, EgressNote, VmEgress } from '../../lib/egress-protocol.ts';
 import { enterHostNamespace } from '../../runner/network/testing/host-namespace.ts';
 import { NameServer } from '../dns/testing/name-server.ts';
-import type { Ask, EgressMessage, EgressStart } from '../egress-messages.ts';
+import type { Ask, EgressMessage, EgressStart } from '../../lib/egress-messages.ts';
 import { openEgressService, type EgressService } from '../egress-service.ts';
 
 export const RESOLVER = '10.202.255.1';

@@ -18,7 +18,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { Accelerator } from '../../lib/runner-protocol.ts';
-import { findMissing, type Cpu } from '../vmm/cpu.ts';
+import { findMissing, type Cpu } from '../vm/cpu.ts';
 import type { KvmCpus } from './boot-with-kvm.ts';
 import { tryKvm, type KvmFinding, type KvmProbe } from './kvm-probe.ts';
 import type { Known, KvmRecord } from './kvm-record.ts';

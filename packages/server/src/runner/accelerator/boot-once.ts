@@ -4,11 +4,11 @@ import { DeadlineError, stretched, untilAborted, withDeadline } from '../../lib/
 import type { Accelerator } from '../../lib/runner-protocol.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import type { Machine } from '../machine/machine-store.ts';
-import { makeBootFiles } from '../vmm/boot-files.ts';
-import type { Cpu } from '../vmm/cpu.ts';
-import { isAlive } from '../vmm/host-process.ts';
-import type { MachineShape } from '../vmm/qemu-arguments.ts';
-import type { VmEnding, VmHandle, Vmm } from '../vmm/vmm.ts';
+import { makeBootFiles } from '../vm/boot-files.ts';
+import type { Cpu } from '../vm/cpu.ts';
+import { isAlive } from '../host/host-process.ts';
+import type { MachineShape } from '../vm/shape.ts';
+import type { VmEnding, VmHandle, Vmm } from '../vm/vmm.ts';
 
 const MEM_MIB = 256;
 

@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import type { Machine } from '../machine/machine-store.ts';
-import type { AskedCpu, Cpu } from '../vmm/cpu.ts';
-import type { VmHandle, VmLaunch, Vmm } from '../vmm/vmm.ts';
+import type { AskedCpu, Cpu } from '../vm/cpu.ts';
+import type { VmHandle, VmLaunch, Vmm } from '../vm/vmm.ts';
 import type { BootPlace } from './boot-once.ts';
 import { bootWithKvm, UnfitCpuError } from './boot-with-kvm.ts';
 

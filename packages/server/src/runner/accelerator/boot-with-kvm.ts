@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { buildAskedCpu, Cpu, findMissing, type CpuSetting } from '../vmm/cpu.ts';
+import type { CpuSetting } from '../../lib/cpu-setting.ts';
+import { buildAskedCpu, Cpu, findMissing } from '../vm/cpu.ts';
 import { bootOnce, withVm, type BootOptions } from './boot-once.ts';
 
 /** Of guests under KVM. */

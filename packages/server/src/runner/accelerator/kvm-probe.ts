@@ -4,8 +4,8 @@
  */
 import { closeSync, openSync } from 'node:fs';
 import { DeadlineError } from '../../lib/deadline.ts';
-import { VmmStartError } from '../vmm/qemu.ts';
-import { QmpError } from '../vmm/qmp-client.ts';
+import { VmmStartError } from '../vm/vmm.ts';
+import { QmpError } from '../qemu/qmp-client.ts';
 import { BootEndedError } from './boot-once.ts';
 import { UnfitCpuError, type KvmCpus } from './boot-with-kvm.ts';
 

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
-import { hostBootId } from '../vmm/host-process.ts';
+import { hostBootId } from '../host/host-process.ts';
 import { openKvmRecord, type Known } from './kvm-record.ts';
 
 const UNANSWERED: Known = { kvm: 'unanswered' };

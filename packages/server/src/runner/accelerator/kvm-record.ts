@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { writeAtomically } from '../../lib/durable-file.ts';
-import { hostBootId } from '../vmm/host-process.ts';
+import { hostBootId } from '../host/host-process.ts';
 import { KvmCpus } from './boot-with-kvm.ts';
 
 /**

@@ -8,7 +8,7 @@ import { randomBytes } from 'node:crypto';
 import { rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
-import { isDiskFull } from '../disk/full-disk.ts';
+import { isDiskFull } from '../host/full-disk.ts';
 import type { DiskGuard } from './disk-guard.ts';
 
 const MIB = 1024 * 1024;

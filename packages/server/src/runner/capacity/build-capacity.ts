@@ -1,7 +1,7 @@
 import { availableParallelism, totalmem } from 'node:os';
 import type { Accelerators } from '../accelerator/accelerators.ts';
 import type { RunnerConfig } from '../runner-config.ts';
-import { overheadMiB } from '../vmm/qemu-arguments.ts';
+import { overheadMiB } from '../vm/shape.ts';
 import { Admission } from './admission.ts';
 import { Capacity } from './capacity.ts';
 import type { DiskGuard } from './disk-guard.ts';

@@ -7,7 +7,7 @@
  *   reduced         no namespaces: QEMU sees the host's files that its user may read; the rest of the jail holds
  */
 import type { Confinement } from '../../lib/runner-protocol.ts';
-import { ProcessError, runProcess } from '../image/run-process.ts';
+import { ProcessError, runProcess } from '../host/run-process.ts';
 import { DEV_NULL, encodePlan, launcherCommand, type JailPlan } from './jail-plan.ts';
 
 const PROBE_TIMEOUT_MS = 10_000;

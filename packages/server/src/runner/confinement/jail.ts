@@ -3,7 +3,8 @@ import { spawn, type ChildProcess, type IOType } from 'node:child_process';
 import { statSync } from 'node:fs';
 import type { Logger } from 'pino';
 import type { Machine } from '../machine/machine-store.ts';
-import { buildQemuArguments, type QemuOptions } from '../vmm/qemu-arguments.ts';
+import type { MachineShape } from '../vm/shape.ts';
+import type { MachineFiles, StartMode } from '../vm/vm-files.ts';
 import { chooseConfinement, type ConfinementChoice } from './confinement-probe.ts';
 import { encodePlan, launcherCommand, type JailLimits, type JailPlan } from './jail-plan.ts';
 import { commandInside, commandOutside } from './qemu-closure.ts';
@@ -25,6 +26,13 @@ export interface JailOptions {
 }
 
 export interface JailedStart {
+  shape: MachineShape;
+  /** By paths of the host. */
+  files: MachineFiles;
+  /** From {@link Jail.arrange}. */
+  layout: VmLayout;
+  /** QEMU's, with the paths of the layout. */
+  args: readonly string[];
   machine: Machine;
   uid: number;
   cgroupProcs: readonly string[];
@@ -49,35 +57,34 @@ export class Jail {
     return new Jail(options, choice);
   }
 
-  /** Where QEMU finds what `options` name by paths of the host. */
-  arrange({ files, mode }: Pick<QemuOptions, 'files' | 'mode'>): VmLayout {
+  /** Where QEMU finds what `files` and `mode` name by paths of the host. */
+  arrange(files: MachineFiles, mode: StartMode): VmLayout {
     return this.#isReduced ? arrangeOutside(files, mode) : arrangeInside(files, mode);
   }
 
   /** Detached, in a session of its own: it must survive this process. Its id stays the same when it becomes QEMU. */
-  spawn(options: QemuOptions, start: JailedStart): ChildProcess {
+  spawn(start: JailedStart): ChildProcess {
     const { kind } = this.confinement;
     const { command, args } = launcherCommand(kind, this.#options.launcherPath);
     const stdio: (IOType | number)[] = ['pipe', ...start.descriptors];
-    const cwd = options.files.socketDirectory;
+    const cwd = start.files.socketDirectory;
     const child = spawn(command, args, { cwd, env: {}, detached: true, stdio });
     // A launcher that ends before it has read all has said why among QEMU's messages.
     child.stdin?.on('error', (error) => this.#options.log.debug({ err: error }, 'the launcher left'));
-    child.stdin?.end(encodePlan(kind, this.buildPlan(options, start)));
+    child.stdin?.end(encodePlan(kind, this.buildPlan(start)));
     return child;
   }
 
   /** All that this VM’s QEMU gets. */
-  buildPlan(options: QemuOptions, start: JailedStart): JailPlan {
-    const layout = this.arrange(options);
-    const args = buildQemuArguments({ ...options, files: layout.files, mode: layout.mode });
+  buildPlan(start: JailedStart): JailPlan {
+    const { layout, args } = start;
     const { closure } = start.machine;
     const qemu = this.#isReduced ? commandOutside(closure) : commandInside(closure);
     return {
       cgroups: start.cgroupProcs,
       mounts: this.#isReduced ? [] : [...closure.mounts, ...layout.mounts],
       ...(isRoot() ? { uid: start.uid } : {}),
-      limits: limitsOf(options),
+      limits: limitsOf(start),
       descriptors: start.descriptors.flatMap((given, index) =>
         typeof given === 'number' && index >= 2 ? [index + 1] : [],
       ),
@@ -93,7 +100,7 @@ export class Jail {
 }
 
 /** A guest cannot make its QEMU write more than its disk, nor a template more than its memory. */
-function limitsOf({ shape, files }: QemuOptions): JailLimits {
+function limitsOf({ shape, files }: JailedStart): JailLimits {
   const diskBytes = files.disks === undefined ? 0 : statSync(files.disks.scratchBasePath).size;
   const fileSizeBytes = Math.max(shape.memMiB * MIB, Math.ceil(diskBytes * DISK_FORMAT_SHARE)) + 64 * MIB;
   const limits = { openFiles: OPEN_FILES, fileSizeBytes };

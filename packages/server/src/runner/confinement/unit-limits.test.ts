@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { MachineShape } from '../vmm/qemu-arguments.ts';
+import type { MachineShape } from '../vm/shape.ts';
 import { buildLimitFiles, buildUnitLimits } from './unit-limits.ts';
 
 const MIB = 1024 * 1024;

@@ -1,6 +1,6 @@
 /** What a VM's process may use at most, and how that is written in each version of control groups. */
-import type { MachineShape } from '../vmm/qemu-arguments.ts';
-import { overheadMiB } from '../vmm/qemu-arguments.ts';
+import type { MachineShape } from '../vm/shape.ts';
+import { overheadMiB } from '../vm/shape.ts';
 import type { Controller } from './hierarchies.ts';
 
 const MIB = 1024 * 1024;

@@ -2,7 +2,7 @@
  * Where a VM's files are for its QEMU. In a jail each has one fixed place, whatever VM it is, so that neither
  * QEMU's arguments nor what an escaped guest could list says anything of the host or of other VMs.
  */
-import { writesRam, type MachineFiles, type StartMode } from '../vmm/qemu-arguments.ts';
+import { writesRam, type MachineFiles, type StartMode } from '../vm/vm-files.ts';
 import { DEV_NULL, type Mount } from './jail-plan.ts';
 
 /** Fixed places in a jail. */

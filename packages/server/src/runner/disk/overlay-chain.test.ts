@@ -14,8 +14,8 @@ import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { pino } from 'pino';
-import { overlayName } from '../vmm/qemu-arguments.ts';
-import type { VmHandle } from '../vmm/vmm.ts';
+import { overlayName } from '../vm/vm-files.ts';
+import type { VmHandle } from '../vm/vmm.ts';
 import { OverlayChain } from './overlay-chain.ts';
 import { VmDirectory } from './vm-directory.ts';
 

@@ -9,8 +9,8 @@
 import type { Logger } from 'pino';
 import { AppError } from '@coppice/contract';
 import { withDeadline } from '../../lib/deadline.ts';
-import { enterStep } from '../driver/steps.ts';
-import type { VmHandle } from '../vmm/vmm.ts';
+import { enterStep } from '../vm/steps.ts';
+import type { VmHandle } from '../vm/vmm.ts';
 import type { VmDirectory } from './vm-directory.ts';
 
 /** Every read that the upper ones do not have asks each of the lower ones. */

@@ -1,6 +1,6 @@
 /** Files of overlays: new ones, copies, and how one is kept from being written to again. */
 import { chmodSync, closeSync, constants, copyFileSync, ftruncateSync, openSync, writeSync } from 'node:fs';
-import { giveTo, takeBack } from '../vmm/vm-accounts.ts';
+import { giveTo, takeBack } from '../host/file-owner.ts';
 
 const MIB = 1024 * 1024;
 const CLUSTER_BITS = 16;

@@ -3,7 +3,7 @@
  * links, so that the file system counts who needs it: nothing has to be told when a VM or a capture goes, and its space
  * comes back with the last of them.
  *
- *   vm.json                record (adopt/vm-record.ts)
+ *   vm.json                record (vm/vm-record.ts)
  *   ram                    what its memory is a private view of; never changes
  *   image.squashfs         read-only
  *   base.ext4              read-only, under all overlays
@@ -11,7 +11,7 @@
  */
 import { linkSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { overlayName } from '../vmm/qemu-arguments.ts';
+import { overlayName } from '../vm/vm-files.ts';
 import { copyOverlay, freezeFile, makeOverlay } from './overlay-file.ts';
 
 /** What a VM's directory is made from. */

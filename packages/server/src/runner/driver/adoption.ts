@@ -10,12 +10,12 @@
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
-import { findVmRecord, type VmRecord } from '../adopt/vm-record.ts';
-import { hostBootId, killAndWait } from '../vmm/host-process.ts';
+import { findVmRecord, type VmRecord } from '../vm/vm-record.ts';
+import { hostBootId, killAndWait } from '../host/host-process.ts';
 import type { OverlayChain } from '../disk/overlay-chain.ts';
 import { thaw } from '../snapshot/take-capture.ts';
-import type { VmHandle } from '../vmm/vmm.ts';
-import { enterStep } from './steps.ts';
+import type { VmHandle } from '../vm/vmm.ts';
+import { enterStep } from '../vm/steps.ts';
 import type { AssemblyParts, VmAssembler } from './vm-assembly.ts';
 import type { VmDriver } from './vm-driver.ts';
 import { readEgressRecord } from './vm-egress.ts';

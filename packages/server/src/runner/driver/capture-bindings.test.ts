@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { AppError } from '@coppice/contract';
 import type { CaptureManifest } from '../snapshot/capture-manifest.ts';
 import type { Machine, MachineStore } from '../machine/machine-store.ts';
-import { MACHINE_VERSION } from '../vmm/qemu-arguments.ts';
+import { MACHINE_VERSION } from '../vm/shape.ts';
 import { describeBindings, findMachine, type CaptureBindings } from './capture-bindings.ts';
 
 const MACHINE = { key: 'm1', versions: { qemu: '10.0.2' } } as unknown as Machine;

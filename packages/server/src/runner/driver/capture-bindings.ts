@@ -1,11 +1,11 @@
 /** What saved state needs of the machine that it is to go on at: whatever differs would not load, or load wrongly. */
 import { AppError } from '@coppice/contract';
 import type { Accelerators } from '../accelerator/accelerators.ts';
-import type { VmRecord } from '../adopt/vm-record.ts';
+import type { VmRecord } from '../vm/vm-record.ts';
 import type { Machine, MachineStore } from '../machine/machine-store.ts';
 import type { CaptureManifest } from '../snapshot/capture-manifest.ts';
 import type { CaptureFiles } from '../snapshot/capture-store.ts';
-import { MACHINE_VERSION } from '../vmm/qemu-arguments.ts';
+import { MACHINE_VERSION } from '../vm/shape.ts';
 import type { Blueprint } from './vm-assembly.ts';
 
 /** Two measurements of one counter differ by some parts in a million; those of two hosts by more than this. */

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { pino } from 'pino';
-import type { VmNote } from '../../egress/egress-messages.ts';
+import type { VmNote } from '../../lib/egress-messages.ts';
 import {
   FIRST_GENERATION,
   type EventPlace,

@@ -17,7 +17,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } fr
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { z } from 'zod';
-import type { VmNote } from '../../egress/egress-messages.ts';
+import type { VmNote } from '../../lib/egress-messages.ts';
 import { writeDurablyLater } from '../../lib/durable-file.ts';
 import { RunnerEvent, type EventPlace, type VmEnd } from '../../lib/runner-protocol.ts';
 import type { Ballast } from '../capacity/ballast.ts';

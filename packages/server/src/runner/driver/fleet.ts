@@ -10,11 +10,11 @@ import type { Capacity } from '../capacity/capacity.ts';
 import type { Ballast } from '../capacity/ballast.ts';
 import type { DiskGuard } from '../capacity/disk-guard.ts';
 import type { CacheLease, CacheLeases } from '../cache/cache-leases.ts';
-import { VmmStartError } from '../vmm/qemu.ts';
+import { VmmStartError } from '../vm/vmm.ts';
 import { adoptVms } from './adoption.ts';
 import type { EventSpool } from './event-spool.ts';
-import { StepTimer } from './step-timer.ts';
-import { enterStep } from './steps.ts';
+import { StepTimer } from '../vm/step-timer.ts';
+import { enterStep } from '../vm/steps.ts';
 import type { TemplatePlan } from './template-plan.ts';
 import {
   isGrown,

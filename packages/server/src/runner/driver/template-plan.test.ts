@@ -5,8 +5,8 @@ import { CacheLeases, templateKey } from '../cache/cache-leases.ts';
 import type { ImageStore } from '../image/image-store.ts';
 import type { StoredImage } from '../image/image-store.types.ts';
 import type { TemplateRequest, TemplateStore } from '../snapshot/template-store.ts';
-import { EMULATED_CPU } from '../vmm/cpu.ts';
-import type { TemplateShape } from '../vmm/qemu-arguments.ts';
+import { EMULATED_CPU } from '../vm/cpu.ts';
+import type { TemplateShape } from '../vm/shape.ts';
 import { TemplatePlan } from './template-plan.ts';
 
 const IMAGE = {

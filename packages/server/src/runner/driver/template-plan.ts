@@ -11,8 +11,8 @@ import { largestDiskMiB, templateDiskMiB } from '../disk/disk-sizes.ts';
 import type { ImageStore } from '../image/image-store.ts';
 import type { PrepareOptions, StoredImage } from '../image/image-store.types.ts';
 import type { TemplateStore } from '../snapshot/template-store.ts';
-import { EMULATED_CPU } from '../vmm/cpu.ts';
-import type { TemplateShape } from '../vmm/qemu-arguments.ts';
+import { EMULATED_CPU } from '../vm/cpu.ts';
+import type { TemplateShape } from '../vm/shape.ts';
 import type { TemplateBlueprint } from './vm-assembly.ts';
 import { TEMPLATE_COUNTERS } from './vm-driver.ts';
 

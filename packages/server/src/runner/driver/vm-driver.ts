@@ -21,17 +21,17 @@ import {
   type VmRollback,
   type VmUsage,
 } from '../../lib/runner-protocol.ts';
-import type { VmRecord } from '../adopt/vm-record.ts';
+import type { VmRecord } from '../vm/vm-record.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import { tellTime } from '../agent-client/guest-clock.ts';
 import { TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
 import { SharedSession } from '../agent-client/shared-session.ts';
 import type { GroupUsage } from '../confinement/cgroup-usage.ts';
 import type { OverlayChain } from '../disk/overlay-chain.ts';
-import { isAlive, type ProcessUsage } from '../vmm/host-process.ts';
-import type { VmHandle } from '../vmm/vmm.ts';
+import { isAlive, type ProcessUsage } from '../host/host-process.ts';
+import type { VmHandle } from '../vm/vmm.ts';
 import { EndRetry } from './end-retry.ts';
-import { enterStep } from './steps.ts';
+import { enterStep } from '../vm/steps.ts';
 import { toEgressRecord } from './vm-egress.ts';
 
 const RECONNECT_TIMEOUT_MS = 15_000;

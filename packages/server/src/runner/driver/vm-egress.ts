@@ -4,7 +4,7 @@ import type { CredentialService } from '../../lib/credential-services/credential
 import { buildGuestEnvironment } from '../../lib/credential-services/placeholders.ts';
 import { PROXY_PORT } from '../../lib/credential-services/proxy-address.ts';
 import type { VmEgress } from '../../lib/egress-protocol.ts';
-import type { EgressRecord } from '../adopt/vm-record.ts';
+import type { EgressRecord } from '../vm/vm-record.ts';
 
 /** Of a sandbox that nobody has said anything about. */
 export const NO_RULES: VmEgress = { network: UNRESTRICTED_POLICY, grants: [] };

@@ -9,8 +9,8 @@
  */
 import type { RollbackVm, VmRollback } from '../../lib/runner-protocol.ts';
 import type { Capacity } from '../capacity/capacity.ts';
-import type { StepTimer } from './step-timer.ts';
-import { enterStep } from './steps.ts';
+import type { StepTimer } from '../vm/step-timer.ts';
+import { enterStep } from '../vm/steps.ts';
 import type { AssembledVm, Blueprint, VmAssembler } from './vm-assembly.ts';
 import type { VmDriver } from './vm-driver.ts';
 import type { VmRoster } from './vm-roster.ts';

@@ -7,7 +7,7 @@
  */
 import { AppError } from '@coppice/contract';
 import { buildAddressPlan, overlaps, parseCidr, type Cidr } from '../network/address-plan.ts';
-import { UIDS_OF_INSTALLATION } from '../vmm/vm-accounts.ts';
+import { UIDS_OF_INSTALLATION } from '../confinement/vm-accounts.ts';
 import { idsOverlap, type IdRange } from './account-ids.ts';
 import { FIRST_RANGES, type HostRanges, type SetRanges } from './host-ranges.ts';
 import type { Installation } from './installations.ts';

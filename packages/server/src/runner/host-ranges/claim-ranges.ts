@@ -9,7 +9,7 @@ import { findAddressUse, hasHeldTap, type HostNetwork } from '../network/host-su
 import { KernelTools, type ToolPaths } from '../network/kernel-tools.ts';
 import { buildInstanceNames } from '../network/slot-names.ts';
 import type { RunnerConfig } from '../runner-config.ts';
-import { listProcessesOfUids } from '../vmm/host-process.ts';
+import { listProcessesOfUids } from '../host/host-process.ts';
 import { idsOverlap, listAccountIds, type IdRange } from './account-ids.ts';
 import { chooseRanges } from './choose-ranges.ts';
 import { FIRST_RANGES, findRecordedRanges, recordRanges, type HostRanges } from './host-ranges.ts';

@@ -18,7 +18,7 @@ import {
   VmShape,
   type RunnerStatus,
 } from '../../lib/runner-protocol.ts';
-import { explainFullDisk } from '../disk/full-disk.ts';
+import { explainFullDisk } from '../host/full-disk.ts';
 import { TRUSTED_PEER } from '../../lib/trusted-peer.ts';
 import type { EventSpool } from '../driver/event-spool.ts';
 import type { AgentSession } from '../agent-client/agent-session.ts';

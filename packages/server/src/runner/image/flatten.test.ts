@@ -8,7 +8,7 @@ import { test } from 'node:test';
 import { writeTar, type LayerEntry } from '../../../../../e2e/fixtures/oci-layout.ts';
 import { readLayers, writeFlatTar } from './flatten.ts';
 import { LayerError } from './layer-error.ts';
-import { ProcessError } from './run-process.ts';
+import { ProcessError } from '../host/run-process.ts';
 import { makeScratchDirectory } from './testing/scratch-directory.ts';
 import { buildSquashfs } from './squashfs.ts';
 import { TAR_BLOCK_BYTES, encodePaxRecord, encodeTarHeader } from './tar-format.ts';

@@ -2,7 +2,7 @@
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
-import { isDiskFull } from '../disk/full-disk.ts';
+import { isDiskFull } from '../host/full-disk.ts';
 import { checkFreeSpace, withinSpace } from './disk-space.ts';
 import { readLayers, writeFlatTar } from './flatten.ts';
 import { maxUnpackedBytes, type ImageLimits } from './image-limits.ts';
@@ -12,7 +12,7 @@ import { compressedBytes } from './manifest.ts';
 import { ProgressMeter } from './progress-meter.ts';
 import { pullImage, type PulledImage } from './pull.ts';
 import type { PullableImage } from './resolver.ts';
-import { ProcessError } from './run-process.ts';
+import { ProcessError } from '../host/run-process.ts';
 import { buildSquashfs } from './squashfs.ts';
 import { SQUASHFS_NAME } from './stored-images.ts';
 import { stretched } from '../../lib/deadline.ts';

@@ -1,6 +1,6 @@
 import { open, stat } from 'node:fs/promises';
 import type { Writable } from 'node:stream';
-import { runProcess } from './run-process.ts';
+import { runProcess } from '../host/run-process.ts';
 import { TarWriter } from './tar-writer.ts';
 
 export interface SquashfsOptions {

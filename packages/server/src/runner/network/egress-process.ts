@@ -11,7 +11,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
-import type { EgressPorts, EgressStart, VmNote } from '../../egress/egress-messages.ts';
+import type { EgressPorts, EgressStart, VmNote } from '../../lib/egress-messages.ts';
 import { withDeadline } from '../../lib/deadline.ts';
 import type { JudgedCounters, VmEgress } from '../../lib/egress-protocol.ts';
 import { EgressEndedError, EgressSession, type EgressProgram } from './egress-session.ts';

@@ -9,7 +9,7 @@ import {
   type EgressPorts,
   type EgressStart,
   type RunnerMessage,
-} from '../../egress/egress-messages.ts';
+} from '../../lib/egress-messages.ts';
 import { withDeadline } from '../../lib/deadline.ts';
 
 const READY_TIMEOUT_MS = 30_000;

@@ -1,6 +1,6 @@
 /** The instance's nftables table in the kernel, kept equal to what it must be. */
 import type { Logger } from 'pino';
-import type { EgressPorts } from '../../egress/egress-messages.ts';
+import type { EgressPorts } from '../../lib/egress-messages.ts';
 import { SerialQueue } from '../../lib/serial-queue.ts';
 import { buildSlotAddresses, type AddressPlan, type Cidr } from './address-plan.ts';
 import type { KernelTools } from './kernel-tools.ts';

@@ -5,8 +5,8 @@
  */
 import { AppError, findNetworkPath } from '@coppice/contract';
 import type { Logger } from 'pino';
-import type { VmNote } from '../../egress/egress-messages.ts';
-import { BlockedNotes } from '../../egress/notes/blocked-notes.ts';
+import type { VmNote } from '../../lib/egress-messages.ts';
+import { BlockedNotes } from '../../lib/blocked-notes.ts';
 import type { EgressCounters, EgressNote } from '../../lib/egress-protocol.ts';
 import type { ClosedHere } from './closed-here.ts';
 import type { ConnectionFlusher } from './connection-flusher.ts';

@@ -7,7 +7,7 @@
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { EgressCounters } from '../../lib/egress-protocol.ts';
-import { GUEST_MAC } from '../vmm/qemu-arguments.ts';
+import { GUEST_MAC } from '../vm/shape.ts';
 import { buildSlotAddresses } from './address-plan.ts';
 import type { EgressGuest } from './egress-process.ts';
 import { openInstance, type Instance } from './instance.ts';

@@ -1,6 +1,6 @@
 /** The way out of all guests: the process that judges, the table that leads to it, and what is told of both. */
 import type { Logger } from 'pino';
-import type { EgressStart, VmNote } from '../../egress/egress-messages.ts';
+import type { EgressStart, VmNote } from '../../lib/egress-messages.ts';
 import type { AddressPlan, Cidr } from './address-plan.ts';
 import { ClosedHere, listOwnAddresses, watchOwnAddresses } from './closed-here.ts';
 import type { ConnectionFlusher } from './connection-flusher.ts';

@@ -20,7 +20,7 @@
  * An accept of ours does not overrule a drop in another table.
  */
 import { NEVER_RANGES, PRIVATE_RANGES } from '@coppice/contract';
-import type { EgressPorts } from '../../egress/egress-messages.ts';
+import type { EgressPorts } from '../../lib/egress-messages.ts';
 import { PROXY_ADDRESS, PROXY_PORT } from '../../lib/credential-services/proxy-address.ts';
 import type { AddressPlan, Cidr, SlotAddresses } from './address-plan.ts';
 import { buildRefuseChain, buildRefusedSets, REFUSED_COUNTER } from './refused-packets.ts';

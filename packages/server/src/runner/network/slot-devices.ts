@@ -1,6 +1,6 @@
 /** Makes and removes what a slot is on the host: its TAP with addresses and settings, and its place in the table. */
 import { AppError } from '@coppice/contract';
-import { GUEST_MAC } from '../vmm/qemu-arguments.ts';
+import { GUEST_MAC } from '../vm/shape.ts';
 import { buildSlotAddresses, type AddressPlan } from './address-plan.ts';
 import type { ConnectionFlusher } from './connection-flusher.ts';
 import type { Firewall } from './firewall.ts';

@@ -4,9 +4,9 @@ import { DeadlineError, untilAborted } from '../../lib/deadline.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import { isInTime, readTimer } from '../agent-client/guest-timer.ts';
 import { TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
-import { copyBootFiles, makeBootFiles } from '../vmm/boot-files.ts';
-import { isAlive } from '../vmm/host-process.ts';
-import type { SavedState, VmHandle, VmLaunch, Vmm } from '../vmm/vmm.ts';
+import { copyBootFiles, makeBootFiles } from '../vm/boot-files.ts';
+import { isAlive } from '../host/host-process.ts';
+import type { SavedState, VmHandle, VmLaunch, Vmm } from '../vm/vmm.ts';
 
 /** Cold boot under emulation takes some seconds; on a busy machine a multiple of that. */
 const BOOT_TIMEOUT_MS = 120_000;

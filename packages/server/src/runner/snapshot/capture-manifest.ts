@@ -6,7 +6,7 @@ import { AppError } from '@coppice/contract';
 import { z } from 'zod';
 import { writeDurablyLater } from '../../lib/durable-file.ts';
 import { CaptureInfo } from '../../lib/runner-protocol.ts';
-import { GuestImage, TemplateShape } from '../adopt/vm-record.ts';
+import { GuestImage, TemplateShape } from '../vm/vm-record.ts';
 
 export const MANIFEST_NAME = 'manifest.json';
 

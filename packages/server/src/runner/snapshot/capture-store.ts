@@ -17,7 +17,7 @@ import type { Logger } from 'pino';
 import { syncLater } from '../../lib/durable-file.ts';
 import type { CaptureInfo } from '../../lib/runner-protocol.ts';
 import { VmDirectory } from '../disk/vm-directory.ts';
-import { overlayName } from '../vmm/qemu-arguments.ts';
+import { overlayName } from '../vm/vm-files.ts';
 import { MANIFEST_NAME, readManifest, writeManifest, type CaptureManifest } from './capture-manifest.ts';
 import { DEVICES_NAME } from './device-state.ts';
 import { sumFiles } from './memory-writer.ts';

@@ -22,8 +22,9 @@ import { makeScratchBase } from '../disk/scratch-base.ts';
 import type { StoredImage } from '../image/image-store.types.ts';
 import type { Machine } from '../machine/machine-store.ts';
 import { addressesOf, type VmNetwork, type VmSlot } from '../network/vm-network.ts';
-import { overlayName, type TemplateShape } from '../vmm/qemu-arguments.ts';
-import type { SavedState, VmHandle, VmLaunch, Vmm } from '../vmm/vmm.ts';
+import { overlayName } from '../vm/vm-files.ts';
+import { type TemplateShape } from '../vm/shape.ts';
+import type { SavedState, VmHandle, VmLaunch, Vmm } from '../vm/vmm.ts';
 import { bootInTime, goOnFrom } from './boot-in-time.ts';
 import { DEVICES_NAME, takeDeviceState } from './device-state.ts';
 

@@ -10,10 +10,10 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import type { CachedTemplate } from '../cache/cache-evictor.ts';
-import { TemplateShape as ShapeRecord } from '../adopt/vm-record.ts';
+import { TemplateShape as ShapeRecord } from '../vm/vm-record.ts';
 import { LastUse } from '../cache/last-use.ts';
 import type { StoredImage } from '../image/image-store.types.ts';
-import type { TemplateShape } from '../vmm/qemu-arguments.ts';
+import type { TemplateShape } from '../vm/shape.ts';
 
 const RECORD_NAME = 'template.json';
 const UNFINISHED = /\.(?:building|evicted)$/u;

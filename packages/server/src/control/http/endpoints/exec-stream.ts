@@ -1,6 +1,6 @@
 import { ExecFrame, ExecRequest, OutputEncoding } from '@coppice/contract';
 import { z } from 'zod';
-import { AuditedCommand } from '../../audit/audited-command.ts';
+import { AuditedCommand } from '../../streams/audited-command.ts';
 import { sendOutput } from '../../streams/output-frames.ts';
 import { answers, contents, eventOf } from '../answers.ts';
 import type { App } from '../app.ts';

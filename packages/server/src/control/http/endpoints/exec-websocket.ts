@@ -1,6 +1,6 @@
 import { ExecFrame, ExecInput, ExecRequest, OutputEncoding } from '@coppice/contract';
 import type { z } from 'zod';
-import { AuditedCommand, type StartAuditedCommand } from '../../audit/audited-command.ts';
+import { AuditedCommand, type StartAuditedCommand } from '../../streams/audited-command.ts';
 import { CommandInput } from '../../streams/command-input.ts';
 import { sendOutput } from '../../streams/output-frames.ts';
 import type { App } from '../app.ts';

@@ -7,7 +7,7 @@ import { connect, type AddressInfo } from 'node:net';
 import { createSecureContext, type SecureContext } from 'node:tls';
 import { TestAuthority, type CertificateOptions } from '../../../lib/tls/testing/certificate.ts';
 import type { Guest } from '../../guest-table.ts';
-import { UnreachableError, type Dialled, type DialTarget, type Upstream } from '../../upstream.ts';
+import { UnreachableError, type Dialled, type DialTarget, type Upstream } from '../../upstream/upstream.ts';
 
 export class VendorNetwork implements Upstream, AsyncDisposable {
   readonly #authority = new TestAuthority();

@@ -4,7 +4,7 @@ import { closeSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { NetworkPolicy } from '@coppice/contract';
 import { pino } from 'pino';
-import type { VmNote } from '../../../egress/egress-messages.ts';
+import type { VmNote } from '../../../lib/egress-messages.ts';
 import type { VmEgress } from '../../../lib/egress-protocol.ts';
 import { GuestNetwork, type GuestNetworkOptions, type NetworkSlot } from '../guest-network.ts';
 import { enterHostNamespace } from './host-namespace.ts';

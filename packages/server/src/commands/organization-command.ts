@@ -1,0 +1,179 @@
+/** `coppice organization`, on the server itself. Started by packages/cli with the Node.js of the service. */
+import { parseArgs } from 'node:util';
+import { costCents } from '@coppice/contract';
+import { runCommand, UsageError } from './command-line.ts';
+import { loadConfig, type Config } from '../config/config.ts';
+import { openDatabase, type Database } from '../control/db/database.ts';
+import { assertUpToDate } from '../control/db/migrate.ts';
+import { reachDatabase } from '../control/db/reach-database.ts';
+import { ALWAYS_LIMITED, LIMIT_NAMES, type LimitName, type OwnLimits } from '../control/limits/own-limits.ts';
+import {
+  grantByOperator,
+  listOrganizations,
+  setLimits,
+  type OrganizationSummary,
+} from '../control/operator/organization-desk.ts';
+import { hostMoment } from '../lib/host-clock.ts';
+import { createLog } from '../lib/log.ts';
+import { becomeServiceAccount } from '../service-account.ts';
+
+const CENTS = /^\s*(?<sign>-?)(?<whole>\d{1,9})(?:\.(?<fraction>\d{2}))?$/u;
+/** Of the columns. */
+const MAX_INTEGER = 2 ** 31 - 1;
+const MAX_LARGE_INTEGER = Number.MAX_SAFE_INTEGER;
+const LARGE: ReadonlySet<LimitName> = new Set(['mem_mib', 'snapshot_bytes']);
+const SHOWN_DIGITS = 2;
+const CENTS_PER_USD = 100;
+const HEADS = ['ID', 'NAME', 'REGION', 'SANDBOXES', 'COST USD', 'CREDIT LEFT', 'LIMITS OF ITS OWN'];
+
+type Work = (db: Database, config: Config) => Promise<string>;
+
+function list(args: string[]): Work {
+  const { values } = parseArgs({ args, options: { json: { type: 'boolean' } } });
+  return async (db, { control }) => {
+    const organizations = await listOrganizations(db, hostMoment());
+    const hasCredit = control.creditCents !== undefined;
+    return values.json === true
+      ? JSON.stringify(
+          organizations.map((each) => toJson(each, hasCredit)),
+          undefined,
+          2,
+        )
+      : formatTable(organizations, hasCredit);
+  };
+}
+
+function grant(args: string[]): Work {
+  const { values, positionals } = parseArgs({
+    // What begins with a dash would be taken for an option.
+    args: args.map((arg) => (/^-\d/u.test(arg) ? ` ${arg}` : arg)),
+    options: { note: { type: 'string' } },
+    allowPositionals: true,
+  });
+  const [organizationId, amount] = positionals;
+  if (organizationId === undefined || amount === undefined || positionals.length > 2)
+    throw new UsageError('name an organization and an amount in USD: coppice organization grant org… 50');
+  const cents = readCents(amount);
+  return async (db, config) => {
+    await grantByOperator(db, { organizationId, cents, note: values.note ?? '' });
+    const told = `${organizationId} is granted ${formatUsd(cents)} USD.`;
+    return config.control.creditCents === undefined
+      ? `${told} Credit has no consequences, as COPPICE_CREDIT_USD is not set.`
+      : told;
+  };
+}
+
+function limit(args: string[]): Work {
+  const options = Object.fromEntries(
+    LIMIT_NAMES.map((name) => [toOption(name), { type: 'string' as const }]),
+  );
+  const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
+  const [organizationId] = positionals;
+  if (organizationId === undefined || positionals.length > 1)
+    throw new UsageError('name one organization: coppice organization limit org… --vcpus 64');
+  const named = LIMIT_NAMES.filter((name) => values[toOption(name)] !== undefined);
+  if (named.length === 0)
+    throw new UsageError(`name a limit: ${LIMIT_NAMES.map((name) => `--${toOption(name)}`).join(', ')}`);
+  const change = Object.fromEntries(
+    named.map((name) => [name, readLimit(name, String(values[toOption(name)]))]),
+  ) as Partial<OwnLimits>;
+  return async (db) => {
+    await setLimits(db, organizationId, change);
+    return `${organizationId}: ${describeLimits(change)}. In force within 10 s.`;
+  };
+}
+
+function readCents(text: string): number {
+  const { sign, whole, fraction } = CENTS.exec(text)?.groups ?? {};
+  if (whole === undefined)
+    throw new UsageError(`"${text.trim()}" is no amount in USD: write 50, 12.50 or -5, with whole cents`);
+  const cents = Number(whole) * CENTS_PER_USD + Number(fraction ?? 0);
+  if (cents === 0) throw new UsageError('the amount is 0: nothing would change');
+  return sign === '-' ? -cents : cents;
+}
+
+function readLimit(name: LimitName, text: string): number | null {
+  if (text === 'default') return null;
+  const mayBeNone = !ALWAYS_LIMITED.has(name);
+  if (text === 'none' && mayBeNone) return 0;
+  const value = /^\d{1,16}$/u.test(text) ? Number(text) : Number.NaN;
+  const max = LARGE.has(name) ? MAX_LARGE_INTEGER : MAX_INTEGER;
+  const min = name === 'snapshot_bytes' ? 0 : 1;
+  if (value >= min && value <= max) return value;
+  const words = mayBeNone ? '"none" for no limit, or "default"' : 'or "default"';
+  throw new UsageError(`--${toOption(name)}: "${text}" is no limit: write a number from ${min}, ${words}`);
+}
+
+function toOption(name: LimitName): string {
+  return name.replaceAll('_', '-');
+}
+
+function describeLimits(limits: Partial<OwnLimits>): string {
+  const own = LIMIT_NAMES.filter((name) => limits[name] !== undefined);
+  return own.map((name) => `${toOption(name)} ${describeLimit(name, limits[name] ?? null)}`).join(', ');
+}
+
+function describeLimit(name: LimitName, value: number | null): string {
+  if (value === null) return 'default';
+  return value === 0 && !ALWAYS_LIMITED.has(name) ? 'none' : String(value);
+}
+
+function formatUsd(cents: number): string {
+  return (cents / CENTS_PER_USD).toFixed(SHOWN_DIGITS);
+}
+
+/** As in `GET /v1/usage`; `credit_left_cents` is null where credit has no consequences. */
+function toJson({ spentUnits, creditLeftUnits, ...rest }: OrganizationSummary, hasCredit: boolean): object {
+  return {
+    ...rest,
+    cost_cents: costCents(spentUnits),
+    credit_left_cents: hasCredit ? costCents(creditLeftUnits) : null,
+  };
+}
+
+function formatTable(organizations: readonly OrganizationSummary[], hasCredit: boolean): string {
+  const rows = organizations.map(({ id, name, region, sandboxes, spentUnits, creditLeftUnits, limits }) => {
+    const own = LIMIT_NAMES.filter((each) => limits[each] !== null);
+    return [
+      id,
+      name,
+      region,
+      String(sandboxes),
+      formatUsd(costCents(spentUnits)),
+      hasCredit ? formatUsd(costCents(creditLeftUnits)) : 'off',
+      own.map((each) => `${toOption(each)} ${describeLimit(each, limits[each])}`).join(', '),
+    ];
+  });
+  const widths = HEADS.map((head, column) =>
+    Math.max(head.length, ...rows.map((row) => row[column]?.length ?? 0)),
+  );
+  return [HEADS, ...rows]
+    .map((row) =>
+      row
+        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+        .join('  ')
+        .trimEnd(),
+    )
+    .join('\n');
+}
+
+async function run(work: Work): Promise<string> {
+  const config = loadConfig();
+  becomeServiceAccount(config);
+  await using stack = new AsyncDisposableStack();
+  const log = createLog('organization', 'warn');
+  const connection = await reachDatabase(config.control, stack, log);
+  const db = stack.adopt(openDatabase(connection, log), (open) => open.destroy());
+  await assertUpToDate(db);
+  return await work(db, config);
+}
+
+async function main(): Promise<void> {
+  const [verb, ...args] = process.argv.slice(2);
+  const understand = { list, grant, limit }[verb ?? ''];
+  if (understand === undefined)
+    throw new UsageError(`unknown command "${verb ?? ''}": it is list, grant or limit`);
+  process.stdout.write(`${await run(understand(args))}\n`);
+}
+
+await runCommand('coppice', main);

@@ -1,0 +1,104 @@
+/** Everything that is sealed with the master key: where it is, and for whom. A test finds what is not listed. */
+import { sql } from 'kysely';
+import { bindTeamSecret } from '../audit/team-secrets.ts';
+import type { Database } from '../db/database.ts';
+import { bindGrant } from '../egress/grants.ts';
+import { bindRegistryPassword } from '../registries/registries.ts';
+import type { SecretBox, SecretContext } from '../secrets/secret-box.ts';
+
+interface SealedRow {
+  /** Values of the primary key, as text, in the order of `key`. */
+  key: string[];
+  organization_id: string;
+  sealed: Buffer;
+}
+
+interface SealedColumn {
+  table: string;
+  column: string;
+  key: readonly string[];
+  /** Where the organization is, if it is not a column of the table itself. */
+  through?: { table: string; column: string };
+  bind: (row: SealedRow) => SecretContext;
+}
+
+const nth = ({ key }: SealedRow, index: number): string => key[index] ?? '';
+
+export const SEALED_COLUMNS: readonly SealedColumn[] = [
+  {
+    table: 'registry_credentials',
+    column: 'sealed_password',
+    key: ['organization_id', 'registry'],
+    bind: (row) => bindRegistryPassword(row.organization_id, nth(row, 1)),
+  },
+  {
+    table: 'team_secrets',
+    column: 'sealed_secret',
+    key: ['id', 'team_id'],
+    through: { table: 'teams', column: 'team_id' },
+    bind: (row) => bindTeamSecret({ organizationId: row.organization_id, teamId: nth(row, 1) }, nth(row, 0)),
+  },
+  {
+    table: 'sandbox_credentials',
+    column: 'sealed_secret',
+    key: ['sandbox_id', 'service'],
+    through: { table: 'sandboxes', column: 'sandbox_id' },
+    bind: (row) => bindGrant({ id: nth(row, 0), organization_id: row.organization_id }, nth(row, 1)),
+  },
+];
+
+export interface Resealed {
+  values: number;
+  /** Sealed with keys that are not known: as unreadable as before. */
+  unreadable: number;
+}
+
+/** In a transaction: seals with the current key what is sealed with an older one. */
+export async function resealAll(transaction: Database, box: SecretBox): Promise<Resealed> {
+  const sum: Resealed = { values: 0, unreadable: 0 };
+  for (const column of SEALED_COLUMNS) {
+    for (const row of await listSealed(transaction, column)) {
+      if (!box.isOutdated(row.sealed)) continue;
+      const anew = reseal(box, row, column);
+      if (anew === undefined) sum.unreadable += 1;
+      else {
+        await store(transaction, { column, row, sealed: anew });
+        sum.values += 1;
+      }
+    }
+  }
+  return sum;
+}
+
+function reseal(box: SecretBox, row: SealedRow, { bind }: SealedColumn): Buffer | undefined {
+  const context = bind(row);
+  try {
+    return box.seal(box.open(row.sealed, context), context);
+  } catch {
+    return undefined; // of a key that was lost before
+  }
+}
+
+async function listSealed(db: Database, { table, column, key, through }: SealedColumn): Promise<SealedRow[]> {
+  const own = (name: string) => sql.ref(`${table}.${name}`);
+  const texts = sql.join(key.map((name) => own(name)));
+  const join =
+    through === undefined
+      ? sql``
+      : sql`JOIN ${sql.table(through.table)} ON ${sql.ref(`${through.table}.id`)} = ${own(through.column)}`;
+  const organization = sql.ref(`${through?.table ?? table}.organization_id`);
+  const { rows } = await sql<SealedRow>`
+    SELECT ARRAY[${texts}]::text[] AS key, ${organization} AS organization_id, ${own(column)} AS sealed
+    FROM ${sql.table(table)} ${join}`.execute(db);
+  return rows;
+}
+
+async function store(
+  db: Database,
+  { column, row, sealed }: { column: SealedColumn; row: SealedRow; sealed: Buffer },
+): Promise<void> {
+  const parts = column.key.map((name, index) => sql`${sql.ref(name)} = ${nth(row, index)}`);
+  await sql`
+    UPDATE ${sql.table(column.table)} SET ${sql.ref(column.column)} = ${sealed}
+    WHERE ${sql.join(parts, sql` AND `)}`.execute(db);
+}

@@ -1,0 +1,70 @@
+/** Whether the folders of a role form layers: see layers.mjs. */
+import { listValueImports } from './value-imports.mjs';
+
+/** @typedef {import('./value-imports.mjs').Import} Import */
+
+/**
+ * @param {import('./layers.mjs').Layers} layers
+ * @returns {string[]} what breaks them, a line each
+ */
+export function checkLayers({ root, layers }) {
+  return findFaults(listValueImports(root), layers).map((fault) => `${root}: ${fault}`);
+}
+
+/**
+ * @param {readonly Import[]} imports
+ * @param {readonly (readonly string[])[]} layers  from the top down
+ * @returns {string[]}
+ */
+export function findFaults(imports, layers) {
+  const levels = new Map(layers.flatMap((folders, level) => folders.map((folder) => [folder, level])));
+  const links = imports
+    .map(({ from, to }) => ({ from, to, source: folderOf(from), target: folderOf(to) }))
+    .filter(({ source, target }) => source !== target);
+  const folders = new Set(imports.flatMap(({ from, to }) => [folderOf(from), folderOf(to)]));
+  const unknown = [...folders].filter((folder) => !levels.has(folder));
+  const upward = links.filter(({ source, target }) => (levels.get(source) ?? 0) > (levels.get(target) ?? 0));
+  return [
+    ...unknown.map((folder) => `${folder} is in no layer`),
+    ...upward.map(({ from, to }) => `${from} loads ${to}, which is in a layer above it`),
+    ...findCycles(links).map((cycle) => `${cycle.join(' and ')} load each other`),
+  ];
+}
+
+/** @param {string} file */
+function folderOf(file) {
+  const [first = '', ...rest] = file.split('/');
+  return rest.length === 0 ? '.' : first;
+}
+
+/**
+ * Sets of folders of which each leads to all the others.
+ * @param {readonly { source: string, target: string }[]} links
+ * @returns {string[][]}
+ */
+function findCycles(links) {
+  const folders = [...new Set(links.map(({ source }) => source))].toSorted();
+  const reached = new Map(folders.map((folder) => [folder, listReached(folder, links)]));
+  const cycles = folders.map((folder) =>
+    folders.filter((other) => reached.get(folder)?.has(other) && reached.get(other)?.has(folder)),
+  );
+  const distinct = new Map(cycles.map((cycle) => [cycle.join(' '), cycle]));
+  return [...distinct.values()].filter((cycle) => cycle.length > 0);
+}
+
+/**
+ * @param {string} start
+ * @param {readonly { source: string, target: string }[]} links
+ */
+function listReached(start, links) {
+  const reached = new Set();
+  const left = [start];
+  for (let folder = left.pop(); folder !== undefined; folder = left.pop()) {
+    for (const { source, target } of links) {
+      if (source !== folder || reached.has(target)) continue;
+      reached.add(target);
+      left.push(target);
+    }
+  }
+  return reached;
+}

@@ -1,0 +1,64 @@
+/**
+ * The layers of the product, from the top down: what is above may load what is below. `.` stands for the files that lie in
+ * the root itself. Folders of one layer may load each other, but not in a circle.
+ */
+import { join } from 'node:path';
+import { REPOSITORY } from '../setup/paths.mjs';
+
+/**
+ * @typedef {object} Layers
+ * @property {string} root  path of a folder
+ * @property {readonly (readonly string[])[]} layers  folders in the root; every one that there is
+ */
+
+const SERVER = 'packages/server/src';
+
+/** @type {readonly Layers[]} */
+export const LAYERS = [
+  {
+    root: SERVER,
+    layers: [['.', 'commands', 'diagnosis'], ['config'], ['control', 'runner', 'egress'], ['lib']],
+  },
+  {
+    root: `${SERVER}/control`,
+    layers: [
+      ['.'],
+      ['http'],
+      [
+        'accounts',
+        'audit',
+        'auth',
+        'backup',
+        'billing',
+        'egress',
+        'images',
+        'limits',
+        'operator',
+        'ports',
+        'registries',
+        'sandbox',
+        'secrets',
+        'snapshots',
+        'streams',
+        'time',
+      ],
+      ['db', 'placement'],
+    ],
+  },
+  {
+    root: `${SERVER}/runner`,
+    layers: [
+      ['.'],
+      ['http'],
+      ['driver'],
+      ['accelerator', 'capacity', 'snapshot'],
+      ['agent-client', 'cache', 'confinement', 'disk', 'host-ranges', 'image', 'machine', 'network', 'qemu'],
+      ['vm'],
+      ['host'],
+    ],
+  },
+  {
+    root: `${SERVER}/egress`,
+    layers: [['.'], ['credentials', 'dns', 'notes', 'proxy'], ['first-bytes', 'upstream'], ['names']],
+  },
+].map(({ root, layers }) => ({ root: join(REPOSITORY, root), layers }));
