@@ -7,7 +7,7 @@ import { Readable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { WebSocket } from 'ws';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
-import { withDeadline } from '../packages/server/src/lib/deadline.ts';
+import { withDeadline } from '../packages/server/src/lib/waiting/deadline.ts';
 import { cloneCheck, describeClones, forEach } from './fixtures/clone-check.ts';
 import {
   countLines,

@@ -13,7 +13,7 @@ import type { Service } from './fixtures/service.ts';
 
 const SOURCES = fileURLToPath(new URL('../packages/server/src/', import.meta.url));
 const CARRIED = [
-  'lib/deadline.ts',
+  'lib/waiting/deadline.ts',
   'lib/missing-limits.ts',
   'runner/vm/shape.ts',
   ...[

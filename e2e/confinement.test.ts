@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { pino } from 'pino';
 import { loadConfig } from '../packages/server/src/config/config.ts';
-import type { Confinement } from '../packages/server/src/lib/runner-protocol.ts';
+import type { Confinement } from '../packages/server/src/lib/protocol/runner-protocol.ts';
 import type { JailPlan } from '../packages/server/src/runner/confinement/jail-plan.ts';
 import { Jail } from '../packages/server/src/runner/confinement/jail.ts';
 import { mayRunFrom } from '../packages/server/src/runner/confinement/qemu-closure.ts';

@@ -4,7 +4,7 @@ import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { pollUntil } from '../packages/server/src/lib/deadline.ts';
+import { pollUntil } from '../packages/server/src/lib/waiting/deadline.ts';
 import { makeOrdinaryUser, withoutKvm } from './fixtures/launchers.ts';
 
 const CLI = fileURLToPath(new URL('../packages/cli/bin/coppice.mjs', import.meta.url));

@@ -9,7 +9,7 @@ import { rmSync } from 'node:fs';
 import { createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { before, describe, it } from 'node:test';
-import { pollUntil } from '../packages/server/src/lib/deadline.ts';
+import { pollUntil } from '../packages/server/src/lib/waiting/deadline.ts';
 import { http, https, raw, udp, type Attempt } from './fixtures/egress-attempt.ts';
 import { EgressGuest, type AuditEntry } from './fixtures/egress-guest.ts';
 import { EGRESS_STEPS } from './fixtures/fault-cases.ts';

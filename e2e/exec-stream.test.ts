@@ -7,7 +7,7 @@ import { after, before, describe, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { WebSocket } from 'ws';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
-import { pollUntil, withDeadline } from '../packages/server/src/lib/deadline.ts';
+import { pollUntil, withDeadline } from '../packages/server/src/lib/waiting/deadline.ts';
 import { API_KEY } from './fixtures/service.ts';
 import { shared as openShared } from './fixtures/shared.ts';
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, before, describe, it } from 'node:test';
-import { RECORD_STEPS } from '../packages/server/src/control/sandbox/steps.ts';
+import { RECORD_STEPS } from '../packages/server/src/control/sandbox/record/steps.ts';
 import { STEPS } from '../packages/server/src/runner/vm/steps.ts';
 import { Api, type Answer } from './fixtures/api.ts';
 import { CAPTURE_CASES, LAYER_STEPS } from './fixtures/capture-cases.ts';

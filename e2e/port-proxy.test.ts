@@ -6,7 +6,7 @@ import { METHODS } from 'node:http';
 import { PassThrough } from 'node:stream';
 import { after, before, describe, test } from 'node:test';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
-import { pollUntil, withDeadline } from '../packages/server/src/lib/deadline.ts';
+import { pollUntil, withDeadline } from '../packages/server/src/lib/waiting/deadline.ts';
 import { BEARER, startPortServer, type GuestPort } from './fixtures/guest-port.ts';
 import { call } from './fixtures/http-call.ts';
 import { API_KEY } from './fixtures/service.ts';

@@ -9,10 +9,13 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { AppError, parseImageReference, type ErrorCode } from '@coppice/contract';
 import { pino } from 'pino';
-import type { RegistryCredentials } from '../packages/server/src/lib/runner-protocol.ts';
-import type { PrepareProgress, StoredImage } from '../packages/server/src/runner/image/image-store.types.ts';
+import type { RegistryCredentials } from '../packages/server/src/lib/protocol/runner-protocol.ts';
+import type {
+  PrepareProgress,
+  StoredImage,
+} from '../packages/server/src/runner/image/store/image-store.types.ts';
 import { CacheLeases } from '../packages/server/src/runner/cache/cache-leases.ts';
-import { ImageStore, type ImageStoreOptions } from '../packages/server/src/runner/image/image-store.ts';
+import { ImageStore, type ImageStoreOptions } from '../packages/server/src/runner/image/store/image-store.ts';
 import { OciLayout, type ImageSpec } from './fixtures/oci-layout.ts';
 import { startRegistry, type Registry } from './fixtures/registry.ts';
 import { startTokenServer } from './fixtures/token-server.ts';

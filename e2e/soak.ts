@@ -6,7 +6,7 @@
  */
 import { parseArgs } from 'node:util';
 import type { SnapshotRecord } from '@coppice/contract';
-import { RECORD_STEPS } from '../packages/server/src/control/sandbox/steps.ts';
+import { RECORD_STEPS } from '../packages/server/src/control/sandbox/record/steps.ts';
 import {
   assertInvariants,
   assertKept,

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
-import { pollUntil } from '../packages/server/src/lib/deadline.ts';
+import { pollUntil } from '../packages/server/src/lib/waiting/deadline.ts';
 import { GuestPort, startInBackground } from './fixtures/guest-port.ts';
 import { RoleMemory } from './fixtures/role-memory.ts';
 import { Shell } from './fixtures/shell.ts';

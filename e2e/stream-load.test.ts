@@ -6,7 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
-import { pollUntil } from '../packages/server/src/lib/deadline.ts';
+import { pollUntil } from '../packages/server/src/lib/waiting/deadline.ts';
 import type { Latencies } from './fixtures/latency-probe.ts';
 import { API_KEY } from './fixtures/service.ts';
 import { Shell } from './fixtures/shell.ts';

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { after, before, describe, test } from 'node:test';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
-import { pollUntil, withDeadline } from '../packages/server/src/lib/deadline.ts';
+import { pollUntil, withDeadline } from '../packages/server/src/lib/waiting/deadline.ts';
 import { startGoServer } from './fixtures/go-server.ts';
 import type { GuestPort } from './fixtures/guest-port.ts';
 import { Shell } from './fixtures/shell.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
 import { after, before, describe, test } from 'node:test';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
-import { pollUntil } from '../packages/server/src/lib/deadline.ts';
+import { pollUntil } from '../packages/server/src/lib/waiting/deadline.ts';
 import { pushNginxImage } from './fixtures/nginx-image.ts';
 import { API_KEY } from './fixtures/service.ts';
 import { shared as openShared } from './fixtures/shared.ts';

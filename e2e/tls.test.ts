@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
 import { connect } from 'node:tls';
 import { after, before, describe, it } from 'node:test';
-import { pollUntil } from '../packages/server/src/lib/deadline.ts';
+import { pollUntil } from '../packages/server/src/lib/waiting/deadline.ts';
 import { TestAuthority, type MadeCertificate } from '../packages/server/src/lib/tls/testing/certificate.ts';
 import { searchDisk } from './fixtures/disk-search.ts';
 import { Installation, type Start } from './fixtures/installation.ts';

@@ -1,4 +1,4 @@
-import { DeadlineError, pollUntil } from '../packages/server/src/lib/deadline.ts';
+import { DeadlineError, pollUntil } from '../packages/server/src/lib/waiting/deadline.ts';
 import { SetupError } from '../scripts/setup/setup-error.mjs';
 
 export interface Wait {

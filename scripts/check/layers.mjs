@@ -37,6 +37,7 @@ export const LAYERS = [
         'ports',
         'registries',
         'sandbox',
+        'schema',
         'secrets',
         'snapshots',
         'streams',
@@ -45,6 +46,11 @@ export const LAYERS = [
       ['db', 'placement'],
     ],
   },
+  {
+    root: `${SERVER}/control/http`,
+    layers: [['.'], ['openapi'], ['account', 'endpoints'], ['access', 'answers', 'requests', 'serving']],
+  },
+  { root: `${SERVER}/control/sandbox`, layers: [['.'], ['live'], ['commands'], ['record']] },
   {
     root: `${SERVER}/runner`,
     layers: [

@@ -6,7 +6,7 @@ const TIMEOUT_MS = 30_000;
 
 /**
  * What an installation has in the host's network, by names that follow from its data directory
- * (packages/server/src/runner/network/slot-names.ts).
+ * (packages/server/src/runner/network/addresses/slot-names.ts).
  * @param {string} dataDir
  */
 export function buildNetworkNames(dataDir) {

@@ -48,7 +48,7 @@ function identify(pid) {
  * @typedef {{ supervisors: Process[], roles: Process[] }} ServiceProcesses
  *
  * The supervisor and roles of the service in a data directory. Each role holds a name in the kernel's abstract socket
- * namespace that follows from its directory (packages/server/src/lib/instance-lock.ts): whoever has that socket is it.
+ * namespace that follows from its directory (packages/server/src/lib/process/instance-lock.ts): whoever has that socket is it.
  * @param {string} dataDir
  * @returns {ServiceProcesses}
  */

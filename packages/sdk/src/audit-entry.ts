@@ -1,4 +1,4 @@
-import { readNumber, readObject, readString } from './wire.ts';
+import { readNumber, readObject, readString } from './transport/wire.ts';
 
 /** One entry of a sandbox's audit log. */
 export interface AuditEntry {

@@ -1,9 +1,9 @@
 import { parseAuditEntry, parseAuditHead, type AuditEntry, type AuditHead } from './audit-entry.ts';
-import type { CallOptions } from './client-options.ts';
-import { CoppiceError } from './errors.ts';
-import { readLines } from './event-stream.ts';
-import { labelOf, type Transport } from './transport.ts';
-import { buildQuery } from './wire.ts';
+import type { CallOptions } from './transport/client-options.ts';
+import { CoppiceError } from './transport/errors.ts';
+import { readLines } from './streams/event-stream.ts';
+import { labelOf, type Transport } from './transport/transport.ts';
+import { buildQuery } from './transport/wire.ts';
 
 /** How to read an audit log. */
 export interface AuditOptions extends CallOptions {

@@ -1,6 +1,6 @@
-import type { CallOptions } from './client-options.ts';
-import { fetchPage, formatLabels, PagedList, requireLimit, toPageItems } from './paged-list.ts';
-import type { Transport } from './transport.ts';
+import type { CallOptions } from './transport/client-options.ts';
+import { fetchPage, formatLabels, PagedList, requireLimit, toPageItems } from './transport/paged-list.ts';
+import type { Transport } from './transport/transport.ts';
 import {
   buildQuery,
   encodeSegment,
@@ -13,7 +13,7 @@ import {
   readString,
   readStringMap,
   type WireObject,
-} from './wire.ts';
+} from './transport/wire.ts';
 
 const STATEMENT_PAGE_LINES = 1000;
 

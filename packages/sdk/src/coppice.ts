@@ -7,14 +7,14 @@ import {
   type Statement,
   type Usage,
 } from './billing.ts';
-import { resolveClientOptions, type CallOptions, type ClientOptions } from './client-options.ts';
+import { resolveClientOptions, type CallOptions, type ClientOptions } from './transport/client-options.ts';
 import { fetchNetworkProfiles, type NetworkProfile } from './egress.ts';
 import { Images } from './images.ts';
-import type { PagedList } from './paged-list.ts';
+import type { PagedList } from './transport/paged-list.ts';
 import { Registries } from './registries.ts';
 import { Sandboxes } from './sandboxes.ts';
 import { Snapshots } from './snapshots.ts';
-import { Transport } from './transport.ts';
+import { Transport } from './transport/transport.ts';
 
 /**
  * The client. Throws `TypeError` at once when there is no API key, neither as option nor in `SANDBOX_API_KEY`.

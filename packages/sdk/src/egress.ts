@@ -1,5 +1,5 @@
-import type { CallOptions } from './client-options.ts';
-import type { CallRequest, Transport } from './transport.ts';
+import type { CallOptions } from './transport/client-options.ts';
+import type { CallRequest, Transport } from './transport/transport.ts';
 import {
   buildWireBody,
   readArray,
@@ -9,7 +9,7 @@ import {
   readOptionalString,
   readString,
   type WireObject,
-} from './wire.ts';
+} from './transport/wire.ts';
 
 /**
  * What a sandbox may connect to: CIDR ranges, addresses, host names and `*.domain`. What is denied is refused even where it

@@ -1,9 +1,16 @@
-import { MAX_BUFFERED_BYTES, collectBytes, watchUpload } from './bytes.ts';
-import type { CallOptions } from './client-options.ts';
-import { Deadline } from './deadline.ts';
-import { fetchPage, PagedList, requireLimit } from './paged-list.ts';
-import { labelOf, type CallRequest, type Transport } from './transport.ts';
-import { buildQuery, readArray, readNumber, readObject, readOptionalString, readString } from './wire.ts';
+import { MAX_BUFFERED_BYTES, collectBytes, watchUpload } from './transport/bytes.ts';
+import type { CallOptions } from './transport/client-options.ts';
+import { Deadline } from './transport/deadline.ts';
+import { fetchPage, PagedList, requireLimit } from './transport/paged-list.ts';
+import { labelOf, type CallRequest, type Transport } from './transport/transport.ts';
+import {
+  buildQuery,
+  readArray,
+  readNumber,
+  readObject,
+  readOptionalString,
+  readString,
+} from './transport/wire.ts';
 
 /** A body of known size may take this long: slower than any link that is of use. */
 const SLOWEST_UPLOAD_BYTES_PER_SECOND = 32_768;

@@ -1,9 +1,9 @@
-import type { CallOptions } from './client-options.ts';
-import { postOnce, type CreateCallOptions } from './post-once.ts';
-import { CoppiceError, firstBytes, readErrorFields } from './errors.ts';
+import type { CallOptions } from './transport/client-options.ts';
+import { postOnce, type CreateCallOptions } from './transport/post-once.ts';
+import { CoppiceError, firstBytes, readErrorFields } from './transport/errors.ts';
 import { parseSandboxInfo, type SandboxInfo, type SandboxStatus } from './sandbox-record.ts';
 import type { Sandbox } from './sandbox.ts';
-import { labelOf, type Transport } from './transport.ts';
+import { labelOf, type Transport } from './transport/transport.ts';
 import {
   readArray,
   readFlag,
@@ -11,7 +11,7 @@ import {
   readOptionalString,
   readString,
   requireJsonNumber,
-} from './wire.ts';
+} from './transport/wire.ts';
 
 /** Some of a fork's answers are errors. */
 const PARTIAL_STATUS = 207;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { BuildProgress } from './build-events.ts';
+import type { BuildProgress } from './streams/build-events.ts';
 import { errorBody, LoopbackServer } from './testing/loopback-server.ts';
 
 const WIRE = {

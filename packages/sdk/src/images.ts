@@ -1,9 +1,16 @@
-import { followBuild, type BuildProgress } from './build-events.ts';
-import type { CallOptions } from './client-options.ts';
-import { slowTimeoutMs } from './post-once.ts';
-import { fetchPage, PagedList } from './paged-list.ts';
-import type { Transport } from './transport.ts';
-import { buildWireBody, readArray, readNumber, readObject, readOptionalString, readString } from './wire.ts';
+import { followBuild, type BuildProgress } from './streams/build-events.ts';
+import type { CallOptions } from './transport/client-options.ts';
+import { slowTimeoutMs } from './transport/post-once.ts';
+import { fetchPage, PagedList } from './transport/paged-list.ts';
+import type { Transport } from './transport/transport.ts';
+import {
+  buildWireBody,
+  readArray,
+  readNumber,
+  readObject,
+  readOptionalString,
+  readString,
+} from './transport/wire.ts';
 
 /** What sandboxes have of the machine. */
 export interface Shape {

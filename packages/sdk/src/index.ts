@@ -6,17 +6,17 @@ export type {
   StatementSums,
   Usage,
 } from './billing.ts';
-export { DEFAULT_BASE_URL } from './base-url.ts';
-export type { BuildProgress } from './build-events.ts';
+export { DEFAULT_BASE_URL } from './transport/base-url.ts';
+export type { BuildProgress } from './streams/build-events.ts';
 export type { AuditOptions } from './audit.ts';
 export { parseAuditLine } from './audit-entry.ts';
 export type { AuditEntry, AuditHead } from './audit-entry.ts';
-export type { CallOptions, ClientOptions, FetchFunction } from './client-options.ts';
-export type { OutputChunk, OutputListeners } from './collected-output.ts';
-export type { CommandStdin } from './command-stdin.ts';
-export type { CommandExit } from './command-stream.ts';
+export type { CallOptions, ClientOptions, FetchFunction } from './transport/client-options.ts';
+export type { OutputChunk, OutputListeners } from './streams/collected-output.ts';
+export type { CommandStdin } from './streams/command-stdin.ts';
+export type { CommandExit } from './streams/command-stream.ts';
 export { Coppice } from './coppice.ts';
-export type { CreateCallOptions } from './post-once.ts';
+export type { CreateCallOptions } from './transport/post-once.ts';
 export { DEFAULT_IMAGE } from './lifecycle.ts';
 export type { CreateOptions } from './lifecycle.ts';
 export type {
@@ -30,8 +30,8 @@ export type {
   NetworkProfile,
   NetworkRules,
 } from './egress.ts';
-export { CoppiceError } from './errors.ts';
-export type { ExecOptions, ExecResult } from './exec.ts';
+export { CoppiceError } from './transport/errors.ts';
+export type { ExecOptions, ExecResult } from './streams/exec.ts';
 export type {
   DownloadOptions,
   FileContent,
@@ -43,7 +43,7 @@ export type {
 export { ForkError } from './forks.ts';
 export type { SandboxTree, SandboxTreeNode } from './forks.ts';
 export type { BuildOptions, ImageInfo, Images, ReadyShape, Shape } from './images.ts';
-export type { PagedList } from './paged-list.ts';
+export type { PagedList } from './transport/paged-list.ts';
 export type { Preview, PreviewInfo, PreviewOptions } from './previews.ts';
 export type { Registries, RegistryInfo, RegistryLogin } from './registries.ts';
 export { Sandbox } from './sandbox.ts';
@@ -51,7 +51,7 @@ export type { DestroyResult, SandboxInfo, SandboxStatus } from './sandbox-record
 export type { SandboxEgress } from './sandbox-egress.ts';
 export type { SandboxGuest } from './sandbox-guest.ts';
 export type { ListOptions, Sandboxes } from './sandboxes.ts';
-export type { Shell, ShellOptions, ShellResult } from './shell.ts';
+export type { Shell, ShellOptions, ShellResult } from './streams/shell.ts';
 export type {
   ListSnapshotsOptions,
   RestoreOptions,
@@ -59,9 +59,9 @@ export type {
   SnapshotOptions,
   Snapshots,
 } from './snapshots.ts';
-export type { SpawnedCommand, SpawnOptions } from './spawned-command.ts';
-export type { Terminal, TerminalExit, TerminalOptions } from './terminal.ts';
-export type { Ticket, TicketOptions } from './tickets.ts';
+export type { SpawnedCommand, SpawnOptions } from './streams/spawned-command.ts';
+export type { Terminal, TerminalExit, TerminalOptions } from './streams/terminal.ts';
+export type { Ticket, TicketOptions } from './streams/tickets.ts';
 export { verifyAudit } from './verify-audit.ts';
 export type { AuditProblem, AuditVerdict, VerifyAuditOptions } from './verify-audit.ts';
-export type { WebSocketConstructor, WebSocketLike, WebSocketLikeEvent } from './web-socket.ts';
+export type { WebSocketConstructor, WebSocketLike, WebSocketLikeEvent } from './streams/web-socket.ts';

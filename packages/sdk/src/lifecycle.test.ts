@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { CoppiceError } from './errors.ts';
+import { CoppiceError } from './transport/errors.ts';
 import { Sandbox } from './sandbox.ts';
 import {
   errorBody,

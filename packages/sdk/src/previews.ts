@@ -1,6 +1,13 @@
-import type { CallOptions } from './client-options.ts';
-import type { Transport } from './transport.ts';
-import { buildWireBody, encodeSegment, readArray, readNumber, readObject, readString } from './wire.ts';
+import type { CallOptions } from './transport/client-options.ts';
+import type { Transport } from './transport/transport.ts';
+import {
+  buildWireBody,
+  encodeSegment,
+  readArray,
+  readNumber,
+  readObject,
+  readString,
+} from './transport/wire.ts';
 
 const MAX_PORT = 65_535;
 

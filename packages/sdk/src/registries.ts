@@ -1,6 +1,6 @@
-import type { CallOptions } from './client-options.ts';
-import type { Transport } from './transport.ts';
-import { buildWireBody, encodeSegment, readArray, readObject, readString } from './wire.ts';
+import type { CallOptions } from './transport/client-options.ts';
+import type { Transport } from './transport/transport.ts';
+import { buildWireBody, encodeSegment, readArray, readObject, readString } from './transport/wire.ts';
 
 /** What a registry is told: a name with a password or an access token. */
 export interface RegistryLogin {

@@ -1,4 +1,4 @@
-import type { CallOptions } from './client-options.ts';
+import type { CallOptions } from './transport/client-options.ts';
 import {
   fetchCredentials,
   fetchNetwork,
@@ -10,7 +10,7 @@ import {
   type NetworkRules,
 } from './egress.ts';
 import { SandboxGuest } from './sandbox-guest.ts';
-import type { Transport } from './transport.ts';
+import type { Transport } from './transport/transport.ts';
 
 /** The way out of a sandbox: its network policy, and the secrets that the host adds to its requests. */
 export abstract class SandboxEgress extends SandboxGuest {

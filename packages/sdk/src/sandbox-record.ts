@@ -7,7 +7,7 @@ import {
   readOptionalString,
   readString,
   readStringMap,
-} from './wire.ts';
+} from './transport/wire.ts';
 
 /** A state of a sandbox. A newer service may know more of them. */
 export type SandboxStatus =

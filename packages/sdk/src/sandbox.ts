@@ -1,8 +1,8 @@
 import { fetchAuditHead, readAudit, type AuditOptions } from './audit.ts';
 import type { AuditEntry, AuditHead } from './audit-entry.ts';
-import { resolveClientOptions, type CallOptions, type ClientOptions } from './client-options.ts';
-import { CoppiceError } from './errors.ts';
-import type { CreateCallOptions } from './post-once.ts';
+import { resolveClientOptions, type CallOptions, type ClientOptions } from './transport/client-options.ts';
+import { CoppiceError } from './transport/errors.ts';
+import type { CreateCallOptions } from './transport/post-once.ts';
 import { fetchTree, ForkError, forkSandbox, type SandboxTree } from './forks.ts';
 import {
   changeState,
@@ -23,7 +23,7 @@ import {
   type SnapshotInfo,
   type SnapshotOptions,
 } from './snapshots.ts';
-import { Transport } from './transport.ts';
+import { Transport } from './transport/transport.ts';
 
 /**
  * A microVM of yours. It keeps the service's record as it was last seen; `refresh()` brings it up to date.

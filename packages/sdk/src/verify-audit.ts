@@ -3,7 +3,7 @@
  * first entry that does not fit is where the log was changed; what was cut off at the end shows only against a head.
  */
 import type { AuditEntry, AuditHead } from './audit-entry.ts';
-import { canonicalize } from './canonical-json.ts';
+import { canonicalize } from './transport/canonical-json.ts';
 
 /**
  * What is wrong with a log:

@@ -5,7 +5,7 @@ import { BASE_IMAGE } from './lib/base-image.ts';
 import { connectPinned } from './lib/tls/pinned-socket.ts';
 import { serverCertificate } from './lib/tls/tls-pair.ts';
 import type { TlsSource } from './lib/tls/tls-source.ts';
-import { stretched } from './lib/deadline.ts';
+import { stretched } from './lib/waiting/deadline.ts';
 
 const COMMAND = 'echo "hello from $(uname -sr), $(nproc) vCPU, $(free -m | awk \'/^Mem:/{print $2}\') MiB"';
 const TIMEOUT_MS = 180_000;

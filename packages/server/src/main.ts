@@ -7,7 +7,7 @@ import type { Logger } from 'pino';
 import { ConfigError, loadConfig, readProcessSettings, type Config } from './config/config.ts';
 import { PathError } from './config/default-paths.mjs';
 import { ensurePrivateDirectory } from './config/private-directory.ts';
-import { stretchDeadlines } from './lib/deadline.ts';
+import { stretchDeadlines } from './lib/waiting/deadline.ts';
 import { armFaults } from './lib/fault-directory.ts';
 import { createLog } from './lib/log.ts';
 import { TlsError } from './lib/tls/tls-pair.ts';

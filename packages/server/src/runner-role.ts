@@ -3,11 +3,11 @@ import { chownSync } from 'node:fs';
 import type { Logger } from 'pino';
 import type { Config } from './config/config.ts';
 import { listMissingLimits } from './lib/missing-limits.ts';
-import type { CgroupStatus } from './lib/runner-protocol.ts';
-import { shutdownRequested } from './lib/shutdown-signal.ts';
+import type { CgroupStatus } from './lib/protocol/runner-protocol.ts';
+import { shutdownRequested } from './lib/process/shutdown-signal.ts';
 import { tellSupervisor } from './role-message.ts';
 import { startRunner } from './runner/runner.ts';
-import type { Account } from './lib/become.ts';
+import type { Account } from './lib/process/become.ts';
 import { findServiceAccount } from './service-account.ts';
 
 export async function runRunnerRole(config: Config, log: Logger): Promise<void> {

@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { chmodSync, chownSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { become, type Account } from './lib/become.ts';
+import { become, type Account } from './lib/process/become.ts';
 import { ConfigError, type Config } from './config/config.ts';
 
 /** The account that set-up made. */

@@ -2,9 +2,9 @@
 import { AppError } from '@coppice/contract';
 import { MasterKeyError } from './control/secrets/master-key.ts';
 import { DatabaseTakenError } from './control/db/database-lease.ts';
-import { SchemaError } from './control/db/migrate.ts';
-import { PostgresMajorError } from './control/db/postgres-directory.ts';
-import { InstanceLockedError } from './lib/instance-lock.ts';
+import { SchemaError } from './control/schema/migrate.ts';
+import { PostgresMajorError } from './control/db/postgres/postgres-directory.ts';
+import { InstanceLockedError } from './lib/process/instance-lock.ts';
 
 export class StartError extends Error {
   constructor(message: string, cause: unknown) {

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { RECORD_STEPS } from './control/sandbox/steps.ts';
+import { RECORD_STEPS } from './control/sandbox/record/steps.ts';
 import { STEPS } from './runner/vm/steps.ts';
 
 test('every step of the tables is entered somewhere in the code', () => {

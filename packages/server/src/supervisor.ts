@@ -12,10 +12,10 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { Config } from './config/config.ts';
 import { showFirstSandbox } from './first-sandbox.ts';
-import { shutdownRequested } from './lib/shutdown-signal.ts';
+import { shutdownRequested } from './lib/process/shutdown-signal.ts';
 import { buildTlsMessage, type TlsMessage } from './lib/tls/tls-handover.ts';
 import { TlsSource } from './lib/tls/tls-source.ts';
-import { PROGRAM_FILE } from './lib/program-file.ts';
+import { PROGRAM_FILE } from './lib/process/program-file.ts';
 import type { RoleMessage } from './role-message.ts';
 import { describeBootstrap, describeRunner, showKey } from './start-report.ts';
 

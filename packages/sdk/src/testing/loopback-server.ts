@@ -2,11 +2,11 @@ import { createServer, type IncomingMessage, type RequestListener, type ServerRe
 import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
-import { resolveClientOptions, type ClientOptions } from '../client-options.ts';
+import { resolveClientOptions, type ClientOptions } from '../transport/client-options.ts';
 import { Coppice } from '../coppice.ts';
 import { parseSandboxInfo } from '../sandbox-record.ts';
 import { Sandbox } from '../sandbox.ts';
-import { Transport } from '../transport.ts';
+import { Transport } from '../transport/transport.ts';
 
 export const TEST_KEY = `cop_live_us_${'k'.repeat(40)}`;
 export const SANDBOX_ID = 'run0123456789abcdef0123';

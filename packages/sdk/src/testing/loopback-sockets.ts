@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer, type WebSocket } from 'ws';
-import type { ClientOptions } from '../client-options.ts';
+import type { ClientOptions } from '../transport/client-options.ts';
 import type { Sandbox } from '../sandbox.ts';
 import { LoopbackServer, SANDBOX_ID, sendJson, type SeenRequest } from './loopback-server.ts';
 import { within } from './within.ts';

@@ -6,8 +6,8 @@ import { runCommand, UsageError } from './command-line.ts';
 import { loadConfig } from '../config/config.ts';
 import { RunnerClient } from '../control/placement/runner-client.ts';
 import { RunnerConnection } from '../control/placement/runner-connection.ts';
-import { lockInstance } from '../lib/instance-lock.ts';
-import { DEFAULT_IMAGE_LIMITS } from '../runner/image/image-limits.ts';
+import { lockInstance } from '../lib/process/instance-lock.ts';
+import { DEFAULT_IMAGE_LIMITS } from '../runner/image/layers/image-limits.ts';
 import { importLayout, parseLocalReference } from '../runner/image/local/layout-import.ts';
 import { LocalImages } from '../runner/image/local/local-images.ts';
 

@@ -4,7 +4,7 @@ import { costCents } from '@coppice/contract';
 import { runCommand, UsageError } from './command-line.ts';
 import { loadConfig, type Config } from '../config/config.ts';
 import { openDatabase, type Database } from '../control/db/database.ts';
-import { assertUpToDate } from '../control/db/migrate.ts';
+import { assertUpToDate } from '../control/schema/migrate.ts';
 import { reachDatabase } from '../control/db/reach-database.ts';
 import { ALWAYS_LIMITED, LIMIT_NAMES, type LimitName, type OwnLimits } from '../control/limits/own-limits.ts';
 import {

@@ -3,7 +3,7 @@ import { BlockList, isIP } from 'node:net';
 import { isAbsolute } from 'node:path';
 import { z } from 'zod';
 import { ConfigError } from './config-error.ts';
-import { parseAddressRange } from '../control/http/client-address.ts';
+import { parseAddressRange } from '../control/http/requests/client-address.ts';
 import type { PreviewDomain } from '../control/ports/preview-origins.ts';
 import type { TlsPaths } from '../lib/tls/tls-pair.ts';
 

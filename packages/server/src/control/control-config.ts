@@ -48,7 +48,7 @@ export interface ControlLimits {
   snapshotBytesPerOrganization: number;
   /** Output kept per stream of a buffered exec, in bytes. */
   execOutputBytes: number;
-  /** Output of all buffered execs together that is held in memory, in bytes: see sandbox/output-budget.ts. */
+  /** Output of all buffered execs together that is held in memory, in bytes: see sandbox/commands/output-budget.ts. */
   execOutputTotalBytes: number;
 }
 

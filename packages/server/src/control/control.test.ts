@@ -15,9 +15,9 @@ import {
   waitFor,
   type ControlHarness,
 } from './testing/control-harness.ts';
-import { AccountClient } from './testing/account-client.ts';
+import { AccountClient } from './testing/requests/account-client.ts';
 import { findFreePort } from './testing/free-port.ts';
-import type { FakeCommand } from './testing/fake-runner.ts';
+import type { FakeCommand } from './testing/fakes/fake-runner.ts';
 
 const image = 'node:22-slim';
 

@@ -3,7 +3,7 @@ import { chmodSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import type { Config } from '../config/config.ts';
-import type { Accelerator } from '../lib/runner-protocol.ts';
+import type { Accelerator } from '../lib/protocol/runner-protocol.ts';
 import { bootOnce, type BootPlace } from '../runner/accelerator/boot-once.ts';
 import { bootWithKvm } from '../runner/accelerator/boot-with-kvm.ts';
 import { findKvmObstacle, tryKvm, type KvmFinding } from '../runner/accelerator/kvm-probe.ts';

@@ -12,21 +12,25 @@ import { once } from 'node:events';
 import { networkInterfaces } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import type { Config } from '../config/config.ts';
-import { withDeadline } from '../lib/deadline.ts';
-import { runCommand } from '../lib/run-command.ts';
+import { withDeadline } from '../lib/waiting/deadline.ts';
+import { runCommand } from '../lib/process/run-command.ts';
 import {
   buildSlotAddresses,
   contains,
   formatIpv4,
   parseCidr,
   type AddressPlan,
-} from '../runner/network/address-plan.ts';
-import { writeTapSettings } from '../runner/network/host-settings.ts';
+} from '../runner/network/addresses/address-plan.ts';
+import { writeTapSettings } from '../runner/network/host/host-settings.ts';
 import { expectRanges } from '../runner/host-ranges/host-ranges.ts';
-import { KernelTools } from '../runner/network/kernel-tools.ts';
-import { findNetworkObstacle } from '../runner/network/requirements.ts';
-import { buildRuleset, buildTableRemoval } from '../runner/network/ruleset.ts';
-import { buildInstanceNames, buildTapName, type InstanceNames } from '../runner/network/slot-names.ts';
+import { KernelTools } from '../runner/network/kernel/kernel-tools.ts';
+import { findNetworkObstacle } from '../runner/network/host/requirements.ts';
+import { buildRuleset, buildTableRemoval } from '../runner/network/firewall/ruleset.ts';
+import {
+  buildInstanceNames,
+  buildTapName,
+  type InstanceNames,
+} from '../runner/network/addresses/slot-names.ts';
 import { describeForeign, findForeignDrops, remedyFor, type ForeignChain } from './foreign-rules.ts';
 import type { PeerCall } from './forward-peer.ts';
 import { isProbeAlive } from './leftovers.ts';

@@ -6,8 +6,8 @@ import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { z } from 'zod';
 import type { Config } from '../config/config.ts';
-import { withDeadline } from '../lib/deadline.ts';
-import { RunnerStatus } from '../lib/runner-protocol.ts';
+import { withDeadline } from '../lib/waiting/deadline.ts';
+import { RunnerStatus } from '../lib/protocol/runner-protocol.ts';
 
 const TIMEOUT_MS = 3000;
 const ABSENT = new Set(['ENOENT', 'ECONNREFUSED']);

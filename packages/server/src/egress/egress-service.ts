@@ -7,7 +7,12 @@ import { GuestQuota, type QuotaLimits } from './dns/guest-quota.ts';
 import { NameLookups } from './dns/name-lookups.ts';
 import { UpstreamQueries } from './dns/upstream-queries.ts';
 import { UpstreamResolvers } from './dns/upstream-resolvers.ts';
-import type { EgressMessage, EgressPorts, EgressStart, RunnerMessage } from '../lib/egress-messages.ts';
+import type {
+  EgressMessage,
+  EgressPorts,
+  EgressStart,
+  RunnerMessage,
+} from '../lib/protocol/egress-messages.ts';
 import type { GuestTable } from './guest-table.ts';
 import { HostUpstream } from './upstream/host-upstream.ts';
 import { LiveGuestTable } from './live-guest-table.ts';

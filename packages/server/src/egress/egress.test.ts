@@ -6,8 +6,8 @@ import { connect } from 'node:net';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { UNRESTRICTED_POLICY } from '@coppice/contract';
-import { withDeadline } from '../lib/deadline.ts';
-import { EgressMessage, type EgressStart, type RunnerMessage } from '../lib/egress-messages.ts';
+import { withDeadline } from '../lib/waiting/deadline.ts';
+import { EgressMessage, type EgressStart, type RunnerMessage } from '../lib/protocol/egress-messages.ts';
 import { buildEgress } from './testing/egress-site.ts';
 
 const MAIN = fileURLToPath(new URL('../main.ts', import.meta.url));

@@ -6,10 +6,10 @@
 import { readFileSync } from 'node:fs';
 import type { Logger } from 'pino';
 import { readTrust, SYSTEM_CERTIFICATES } from '../lib/tls/trust.ts';
-import { become } from '../lib/become.ts';
+import { become } from '../lib/process/become.ts';
 import { CredentialProxy } from './credentials/credential-proxy.ts';
 import { openEgressService, type EgressService } from './egress-service.ts';
-import { RunnerMessage, type EgressMessage, type EgressStart } from '../lib/egress-messages.ts';
+import { RunnerMessage, type EgressMessage, type EgressStart } from '../lib/protocol/egress-messages.ts';
 
 const STOP_TIMEOUT_MS = 5000;
 /** For listeners, resolvers, credentials and what else is open. */

@@ -1,7 +1,7 @@
 /** Who may send what, as the runner told it: the only thing that the listeners of this process ask about a guest. */
 import type { CompiledPolicy } from '@coppice/contract';
-import type { JudgedCounters, EgressNote } from '../lib/egress-protocol.ts';
-import type { HeldCredential } from './credentials/outbound-request.ts';
+import type { JudgedCounters, EgressNote } from '../lib/protocol/egress-protocol.ts';
+import type { HeldCredential } from './credentials/request/outbound-request.ts';
 
 export interface GuestTable {
   /** By the source address of a connection, which the ruleset has checked. undefined: refuse everything. */

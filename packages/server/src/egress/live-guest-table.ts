@@ -1,6 +1,6 @@
 import type { ClosedAddresses } from '@coppice/contract';
-import type { JudgedCounters } from '../lib/egress-protocol.ts';
-import type { EgressGuest } from '../lib/egress-messages.ts';
+import type { JudgedCounters } from '../lib/protocol/egress-protocol.ts';
+import type { EgressGuest } from '../lib/protocol/egress-messages.ts';
 import type { GuestTable } from './guest-table.ts';
 import { LiveGuest } from './live-guest.ts';
 import type { NoteOutbox } from './notes/note-outbox.ts';

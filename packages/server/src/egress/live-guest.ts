@@ -4,11 +4,11 @@ import {
   type JudgedCounters,
   type EgressNote,
   type VmEgress,
-} from '../lib/egress-protocol.ts';
-import { compileGrants } from './credentials/compile-grants.ts';
-import type { HeldCredential } from './credentials/outbound-request.ts';
+} from '../lib/protocol/egress-protocol.ts';
+import { compileGrants } from './credentials/request/compile-grants.ts';
+import type { HeldCredential } from './credentials/request/outbound-request.ts';
 import type { CounterName, Guest } from './guest-table.ts';
-import { BlockedNotes } from '../lib/blocked-notes.ts';
+import { BlockedNotes } from '../lib/protocol/blocked-notes.ts';
 import type { NoteOutbox } from './notes/note-outbox.ts';
 
 export interface LiveGuestOptions {

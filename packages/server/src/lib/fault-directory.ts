@@ -9,7 +9,7 @@
  */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { pollUntil } from './deadline.ts';
+import { pollUntil } from './waiting/deadline.ts';
 
 /** A test that was killed must not leave a service that waits for ever. */
 const HOLD_TIMEOUT_MS = 120_000;

@@ -1,4 +1,4 @@
-import type { CgroupStatus } from './runner-protocol.ts';
+import type { CgroupStatus } from './protocol/runner-protocol.ts';
 
 /** Controllers without which a sandbox can take all that the host has. */
 const LIMITED = ['cpu', 'memory', 'pids'] as const;

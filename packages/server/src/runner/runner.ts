@@ -2,8 +2,12 @@
 import { createHash } from 'node:crypto';
 import { dirname, join } from 'node:path';
 import type { Logger } from 'pino';
-import { lockDirectories } from '../lib/instance-lock.ts';
-import { RUNNER_PROTOCOL_VERSION, type CgroupStatus, type RunnerStatus } from '../lib/runner-protocol.ts';
+import { lockDirectories } from '../lib/process/instance-lock.ts';
+import {
+  RUNNER_PROTOCOL_VERSION,
+  type CgroupStatus,
+  type RunnerStatus,
+} from '../lib/protocol/runner-protocol.ts';
 import { Accelerators, type AcceleratorChoice } from './accelerator/accelerators.ts';
 import { bootShape, type BootPlace } from './accelerator/boot-once.ts';
 import { bootWithKvm } from './accelerator/boot-with-kvm.ts';

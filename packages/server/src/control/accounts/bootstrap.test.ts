@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { AccountClient } from '../testing/account-client.ts';
+import { AccountClient } from '../testing/requests/account-client.ts';
 import { startControl } from '../control.ts';
 import {
   API_KEY,

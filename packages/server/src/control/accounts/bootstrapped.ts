@@ -1,6 +1,6 @@
 /** Key and invitation that a start has made: shown once, or written to files where output is kept. */
 import { join } from 'node:path';
-import { writeDurably } from '../../lib/durable-file.ts';
+import { writeDurably } from '../../lib/files/durable-file.ts';
 
 /** Without those that the configuration gave: the operator knows them. */
 export interface Bootstrapped {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { AccountClient } from '../testing/account-client.ts';
+import { AccountClient } from '../testing/requests/account-client.ts';
 import { INVITATION, startHarness, type ControlHarness } from '../testing/control-harness.ts';
 
 let harness: ControlHarness;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { AccountClient, PASSWORD } from '../testing/account-client.ts';
+import { AccountClient, PASSWORD } from '../testing/requests/account-client.ts';
 import {
   API_KEY,
   INVITATION,

@@ -5,7 +5,7 @@
  */
 import type { Logger } from 'pino';
 import type { ObjectStore } from '../../lib/objects/object-store.ts';
-import type { SandboxRow } from '../db/tables.ts';
+import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
 import type { Clock } from '../time/clock.ts';
 import { formatEntry } from './audit-chain.ts';
 import type { AuditStore } from './audit-store.ts';

@@ -11,7 +11,7 @@ import {
   type AuditEvent,
 } from '@coppice/contract';
 import type { Secret } from '../../lib/secret.ts';
-import type { AuditEntryRow } from '../db/tables.ts';
+import type { AuditEntryRow } from './audit-tables.ts';
 
 /** What is to be written down. */
 export type AuditNote = {

@@ -1,5 +1,5 @@
 /** What waits to be written to audit logs. */
-import type { AuditEntryRow } from '../db/tables.ts';
+import type { AuditEntryRow } from './audit-tables.ts';
 import type { Database } from '../db/database.ts';
 import type { AuditChain, AuditNote } from './audit-chain.ts';
 

@@ -13,7 +13,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError, isLastEvent } from '@coppice/contract';
 import type { Logger } from 'pino';
-import type { AuditEntryRow } from '../db/tables.ts';
+import type { AuditEntryRow } from './audit-tables.ts';
 import type { Database } from '../db/database.ts';
 import { isDatabaseAway } from '../db/database-error.ts';
 import type { Clock } from '../time/clock.ts';
@@ -23,7 +23,7 @@ import { gone, isUnreadable, mayRetry, notWritten } from './write-errors.ts';
 import type { AuditStore } from './audit-store.ts';
 import { OpenProcesses } from './open-processes.ts';
 import type { TeamSecrets } from './team-secrets.ts';
-import { stretched } from '../../lib/deadline.ts';
+import { stretched } from '../../lib/waiting/deadline.ts';
 
 /** How long what has happened waits for a database that is away, before its caller is refused. */
 const WRITE_DEADLINE_MS = 10_000;

@@ -2,7 +2,8 @@
 import type { AuditEvent } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
-import type { AuditEntryRow, SandboxRow } from '../db/tables.ts';
+import type { AuditEntryRow } from './audit-tables.ts';
+import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
 import type { ChainHead } from './audit-chain.ts';
 
 /** Of what is in memory for a reader: a command may have a megabyte. */

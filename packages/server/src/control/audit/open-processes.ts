@@ -2,7 +2,7 @@
  * What runs in sandboxes and has its closing entry yet to come. Once a VM is gone its processes are told so within moments:
  * the last entry of a log waits for theirs, so that whatever has a start in it has an end.
  */
-import { withDeadline } from '../../lib/deadline.ts';
+import { withDeadline } from '../../lib/waiting/deadline.ts';
 
 /** A connection that hangs must not keep a sandbox from its end. */
 const CLOSING_DEADLINE_MS = 1_000;

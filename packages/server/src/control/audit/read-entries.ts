@@ -1,6 +1,6 @@
 /** An audit log as it is sent: in pages of bounded size, each read when the one before it has been taken. */
 import { setTimeout as delay } from 'node:timers/promises';
-import type { AuditEntryRow } from '../db/tables.ts';
+import type { AuditEntryRow } from './audit-tables.ts';
 import type { AuditLog } from './audit-log.ts';
 import type { AuditStore } from './audit-store.ts';
 

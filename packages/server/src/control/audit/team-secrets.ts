@@ -7,7 +7,7 @@ import { AppError } from '@coppice/contract';
 import { newId } from '../../lib/new-id.ts';
 import { Secret } from '../../lib/secret.ts';
 import type { Database } from '../db/database.ts';
-import type { TeamSecretRow } from '../db/tables.ts';
+import type { TeamSecretRow } from '../accounts/account-tables.ts';
 import type { SecretBox, SecretContext } from '../secrets/secret-box.ts';
 import { isUnreadable } from './write-errors.ts';
 

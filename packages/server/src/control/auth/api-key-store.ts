@@ -4,9 +4,9 @@ import { sql, type Expression, type ExpressionBuilder, type Selectable, type Sql
 import { newId } from '../../lib/new-id.ts';
 import type { Owner } from '../accounts/organization-store.ts';
 import type { Reach } from '../accounts/reach.ts';
-import type { ApiKeyTable } from '../db/account-tables.ts';
+import type { ApiKeyTable } from '../accounts/account-tables.ts';
 import type { Database } from '../db/database.ts';
-import type { Tables } from '../db/tables.ts';
+import type { Tables } from '../schema/tables.ts';
 import { hashApiKey } from './hash-api-key.ts';
 
 /** What a good key stands for. */

@@ -7,7 +7,7 @@ import { gunzipSync, gzipSync } from 'node:zlib';
 import { openDatabase } from '../db/database.ts';
 import { assertRestored, configure, coppice, serve, serveUsed } from '../testing/operator-commands.ts';
 import { prepareHarness, waitFor } from '../testing/control-harness.ts';
-import { readDatabase } from '../testing/migration-database.ts';
+import { readDatabase } from '../testing/migrations/migration-database.ts';
 import { findPostgresBin, makeDatabase } from '../testing/test-postgres.ts';
 
 test('a backup of a service in use brings everything back that was answered before it', async () => {

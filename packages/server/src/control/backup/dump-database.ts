@@ -1,7 +1,7 @@
 /** The lines of a backup (backup-format.ts), all as of one moment, while others go on reading and writing. */
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
-import { listAppliedMigrations } from '../db/migrate.ts';
+import { listAppliedMigrations } from '../schema/migrate.ts';
 import { BackupError, formatRow, FORMAT, FORMAT_VERSION, type BackupHead } from './backup-format.ts';
 import { listTables } from './backup-tables.ts';
 

@@ -2,8 +2,8 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
-import { writeDurably } from '../../lib/durable-file.ts';
-import { lockDirectories } from '../../lib/instance-lock.ts';
+import { writeDurably } from '../../lib/files/durable-file.ts';
+import { lockDirectories } from '../../lib/process/instance-lock.ts';
 import type { ControlConfig } from '../control-config.ts';
 import { holdDatabase } from '../db/hold-database.ts';
 import { MASTER_KEY_NAME } from '../secrets/master-key.ts';

@@ -2,8 +2,8 @@
 import { sql } from 'kysely';
 import type { Logger } from 'pino';
 import type { Database } from '../db/database.ts';
-import { runMigrations } from '../db/migrate.ts';
-import { MIGRATIONS } from '../db/migrations.ts';
+import { runMigrations } from '../schema/migrate.ts';
+import { MIGRATIONS } from '../schema/migrations.ts';
 import { BackupError, parseHead, parseLine, type BackupHead } from './backup-format.ts';
 import { advanceSequences, listTables, type BackupTable } from './backup-tables.ts';
 

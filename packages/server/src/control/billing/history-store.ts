@@ -3,7 +3,7 @@ import { costCents, formatImageReference, parseImageReference, type HistoryRecor
 import { sql, type RawBuilder } from 'kysely';
 import { isWithinSql, type Reach } from '../accounts/reach.ts';
 import type { Database } from '../db/database.ts';
-import type { SandboxRow } from '../db/tables.ts';
+import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
 import { HAS_RUN } from './has-run.ts';
 
 export interface HistoryFilter {

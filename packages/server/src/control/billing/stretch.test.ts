@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { SandboxRow, SandboxUpdate } from '../db/tables.ts';
-import { buildEnding } from '../sandbox/ending.ts';
+import type { SandboxRow, SandboxUpdate } from '../sandbox/record/sandbox-tables.ts';
+import { buildEnding } from '../sandbox/record/ending.ts';
 import { buildSandboxRow } from '../testing/sandbox-row.ts';
 import { SimulatedLife } from '../testing/simulated-life.ts';
 import { findBilledToDateMs, findClosedStretch, findOpenStretch, type Stretch } from './stretch.ts';

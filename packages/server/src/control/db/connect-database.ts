@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import type pg from 'pg';
 import type { ControlConfig } from '../control-config.ts';
-import { startPostgresChild } from './postgres-child.ts';
+import { startPostgresChild } from './postgres/postgres-child.ts';
 
 /** Where the database is: the operator's, or the service's own, which `stack` stops again. */
 export async function connectDatabase(

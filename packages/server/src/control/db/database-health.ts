@@ -6,7 +6,7 @@
 import { AppError } from '@coppice/contract';
 import pg from 'pg';
 import type { Logger } from 'pino';
-import { stretched, withDeadline } from '../../lib/deadline.ts';
+import { stretched, withDeadline } from '../../lib/waiting/deadline.ts';
 import { ForeignDatabaseError, type InstallationGuard } from './installation-guard.ts';
 
 const DEADLINE_MS = 3_000;

@@ -5,11 +5,11 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import pg from 'pg';
 import { pino } from 'pino';
-import { withDeadline } from '../../lib/deadline.ts';
+import { withDeadline } from '../../lib/waiting/deadline.ts';
 import { findPostgresBin, waitFor } from '../testing/control-harness.ts';
 import { DatabaseLease, DatabaseTakenError } from './database-lease.ts';
 import { InstallationGuard } from './installation-guard.ts';
-import { startPostgresChild, type PostgresChild } from './postgres-child.ts';
+import { startPostgresChild, type PostgresChild } from './postgres/postgres-child.ts';
 
 const logged: string[] = [];
 const log = pino({ level: 'info' }, { write: (line) => logged.push(line) });

@@ -10,7 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import type { Logger } from 'pino';
 import type { InstallationGuard } from './installation-guard.ts';
-import { stretched } from '../../lib/deadline.ts';
+import { stretched } from '../../lib/waiting/deadline.ts';
 
 /** The name of the lock within its database: "coppice" in ASCII. */
 const LOCK_ID = '27988551407330149';

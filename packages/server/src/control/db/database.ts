@@ -4,8 +4,8 @@ import { Kysely, PostgresDialect } from 'kysely';
 import pg from 'pg';
 import type { Logger } from 'pino';
 import { InstallationGuard } from './installation-guard.ts';
-import type { Tables } from './tables.ts';
-import { stretched } from '../../lib/deadline.ts';
+import type { Tables } from '../schema/tables.ts';
+import { stretched } from '../../lib/waiting/deadline.ts';
 
 export type Database = Kysely<Tables>;
 

@@ -11,7 +11,7 @@ import {
   waitFor,
   type ControlHarness,
 } from '../testing/control-harness.ts';
-import { findDataDirectory, startPostgresChild } from './postgres-child.ts';
+import { findDataDirectory, startPostgresChild } from './postgres/postgres-child.ts';
 import { InstallationGuard } from './installation-guard.ts';
 import { reachDatabase } from './reach-database.ts';
 

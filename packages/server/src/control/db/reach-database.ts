@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import type pg from 'pg';
 import type { Logger } from 'pino';
-import { lockDirectories } from '../../lib/instance-lock.ts';
+import { lockDirectories } from '../../lib/process/instance-lock.ts';
 import type { ControlConfig } from '../control-config.ts';
 import { connectDatabase } from './connect-database.ts';
-import { findDataDirectory, findPostgresChild, POSTGRES_DIRECTORY } from './postgres-child.ts';
+import { findDataDirectory, findPostgresChild, POSTGRES_DIRECTORY } from './postgres/postgres-child.ts';
 
 /** Its PostgreSQL is started for as long as `stack` lives if no control runs. Throws `not_found` if there never was one. */
 export async function reachDatabase(

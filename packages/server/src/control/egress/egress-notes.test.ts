@@ -1,7 +1,7 @@
 /** Notes of the egress process on their way into audit logs, with a control and a runner that go away in the middle. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import type { EgressNote } from '../../lib/egress-protocol.ts';
+import type { EgressNote } from '../../lib/protocol/egress-protocol.ts';
 import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
 import { verifyLog } from '../testing/verify-log.ts';
 

@@ -10,9 +10,9 @@
 import { AppError } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { Logger } from 'pino';
-import { withDeadline } from '../../lib/deadline.ts';
-import type { EgressNote } from '../../lib/egress-protocol.ts';
-import type { EventPlace } from '../../lib/runner-protocol.ts';
+import { withDeadline } from '../../lib/waiting/deadline.ts';
+import type { EgressNote } from '../../lib/protocol/egress-protocol.ts';
+import type { EventPlace } from '../../lib/protocol/runner-protocol.ts';
 import type { AuditNote } from '../audit/audit-chain.ts';
 import type { AuditLog } from '../audit/audit-log.ts';
 import type { Database } from '../db/database.ts';

@@ -1,7 +1,7 @@
 /** Grants of sandboxes in SQL, the secrets sealed. They go with the statement that ends their sandbox: billed-update.ts. */
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
-import type { NewGrantRow, GrantRow } from '../db/egress-tables.ts';
+import type { NewGrantRow, GrantRow } from './egress-tables.ts';
 
 export class GrantStore {
   readonly #db: Database;

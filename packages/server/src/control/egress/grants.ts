@@ -1,7 +1,7 @@
 /** Which secrets the host adds for which sandbox. What is sealed for one opens for no other. */
 import type { CredentialRecord } from '@coppice/contract';
 import type { Database } from '../db/database.ts';
-import type { GrantRow, NewGrantRow } from '../db/egress-tables.ts';
+import type { GrantRow, NewGrantRow } from './egress-tables.ts';
 import type { SecretBox, SecretContext } from '../secrets/secret-box.ts';
 import type { Grant } from './grant.ts';
 import type { GrantStore } from './grant-store.ts';

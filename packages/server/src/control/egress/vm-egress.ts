@@ -1,6 +1,6 @@
 /** What a sandbox's VM is told of its way out, from what is stored. */
 import { AppError, UNRESTRICTED_POLICY, type NetworkPolicy } from '@coppice/contract';
-import { hasNoRules, type VmEgress } from '../../lib/egress-protocol.ts';
+import { hasNoRules, type VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import type { EgressRules } from './egress-rules.ts';
 import type { Grant } from './grant.ts';
 

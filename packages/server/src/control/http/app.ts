@@ -5,7 +5,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { z } from 'zod';
 import type { Audience } from '../accounts/access.ts';
 import type { Reach } from '../accounts/reach.ts';
-import type { KeyAccess } from './key-access.ts';
+import type { KeyAccess } from './access/key-access.ts';
 
 /** Fastify with zod schemas. */
 export type App = FastifyInstance<

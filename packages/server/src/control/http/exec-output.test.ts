@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { connect, type Socket } from 'node:net';
 import { after, before, test } from 'node:test';
-import { COMMAND_FLOOR_BYTES } from '../sandbox/output-budget.ts';
-import { BLOCK_BYTES } from '../sandbox/output-capture.ts';
-import type { FakeCommand } from '../testing/fake-runner.ts';
+import { COMMAND_FLOOR_BYTES } from '../sandbox/commands/output-budget.ts';
+import { BLOCK_BYTES } from '../sandbox/commands/output-capture.ts';
+import type { FakeCommand } from '../testing/fakes/fake-runner.ts';
 import { API_KEY, startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
 
 const STREAM_BYTES = 512 << 10;

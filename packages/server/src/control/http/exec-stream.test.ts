@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import type { ExecFrame } from '@coppice/contract';
-import { FRAME } from '../../lib/frames.ts';
+import { FRAME } from '../../lib/protocol/frames.ts';
 import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
-import type { FakeCommand } from '../testing/fake-runner.ts';
-import { SocketClient } from '../testing/socket-client.ts';
+import type { FakeCommand } from '../testing/fakes/fake-runner.ts';
+import { SocketClient } from '../testing/requests/socket-client.ts';
 
 let harness: ControlHarness;
 let id = '';

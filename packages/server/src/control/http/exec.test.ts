@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import type { FakeCommand } from '../testing/fake-runner.ts';
+import type { FakeCommand } from '../testing/fakes/fake-runner.ts';
 import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
 
 const CAP = 1 << 20;

@@ -3,10 +3,10 @@ import assert from 'node:assert/strict';
 import type { ServerHttp2Stream } from 'node:http2';
 import { after, before, test } from 'node:test';
 import fc from 'fast-check';
-import { encodeFrame, FRAME } from '../../lib/frames.ts';
+import { encodeFrame, FRAME } from '../../lib/protocol/frames.ts';
 import { Bystander } from '../testing/bystander.ts';
 import { startSpawnedHarness } from '../testing/control-harness.ts';
-import { SocketClient } from '../testing/socket-client.ts';
+import { SocketClient } from '../testing/requests/socket-client.ts';
 
 const RUNS = 300;
 const SEED = 9009;

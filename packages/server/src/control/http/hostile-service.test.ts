@@ -9,7 +9,7 @@ import type { CreatedPreview } from '@coppice/contract';
 import fc from 'fast-check';
 import { Bystander } from '../testing/bystander.ts';
 import { API_KEY, startSpawnedHarness } from '../testing/control-harness.ts';
-import { hostileAnswer, type HostileAnswer } from '../testing/hostile-answers.ts';
+import { hostileAnswer, type HostileAnswer } from '../testing/fakes/hostile-answers.ts';
 
 const PORT = 6666;
 const DEADLINE_MS = 10_000;

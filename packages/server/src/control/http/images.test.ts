@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import type { PreparedImage, PrepareProgress } from '../../lib/runner-protocol.ts';
+import type { PreparedImage, PrepareProgress } from '../../lib/protocol/runner-protocol.ts';
 import { startHarness, waitFor, type CallOptions, type ControlHarness } from '../testing/control-harness.ts';
 
 const BUILD = '/v1/images/build';

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { AccountClient, PASSWORD } from '../testing/account-client.ts';
+import { AccountClient, PASSWORD } from '../testing/requests/account-client.ts';
 import { INVITATION, startHarness, type Answer, type ControlHarness } from '../testing/control-harness.ts';
 import {
   describeOperation,
@@ -12,7 +12,7 @@ import {
   isReading,
   listOperations,
   type Operation,
-} from '../testing/described-operations.ts';
+} from '../testing/requests/described-operations.ts';
 
 interface Ended {
   labels: { of?: string };

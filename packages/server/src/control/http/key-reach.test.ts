@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { HistoryRecord, SandboxRecord, SandboxTree, Statement } from '@coppice/contract';
-import { AccountClient } from '../testing/account-client.ts';
+import { AccountClient } from '../testing/requests/account-client.ts';
 import { INVITATION, startHarness, type ControlHarness } from '../testing/control-harness.ts';
 import {
   describeOperation,
@@ -10,7 +10,7 @@ import {
   isReading,
   listOperations,
   type Operation,
-} from '../testing/described-operations.ts';
+} from '../testing/requests/described-operations.ts';
 
 /** What the limited key must never read. */
 const MARK = 'other-teams-own';

@@ -1,4 +1,4 @@
-import type { Accelerator } from '../../lib/runner-protocol.ts';
+import type { Accelerator } from '../../lib/protocol/runner-protocol.ts';
 import type { Accounts } from '../accounts/accounts.ts';
 import type { AuditLog } from '../audit/audit-log.ts';
 import type { AuditStore } from '../audit/audit-store.ts';
@@ -21,11 +21,11 @@ import type { Previews } from '../ports/previews.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import type { Registries } from '../registries/registries.ts';
 import type { Idempotency } from '../sandbox/idempotency.ts';
-import type { OutputBudget } from '../sandbox/output-budget.ts';
+import type { OutputBudget } from '../sandbox/commands/output-budget.ts';
 import type { Sandboxes } from '../sandbox/sandboxes.ts';
 import type { Snapshots } from '../snapshots/snapshots.ts';
-import type { Exposure } from './exposure.ts';
-import type { OpenRequests } from './open-requests.ts';
+import type { Exposure } from './serving/exposure.ts';
+import type { OpenRequests } from './access/open-requests.ts';
 
 /** What the endpoints are made of; each names the ones it uses. */
 export interface HttpParts {

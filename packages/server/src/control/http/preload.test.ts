@@ -3,9 +3,9 @@ import { execFile } from 'node:child_process';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import type { LateLoads } from '../testing/late-loads.ts';
+import type { LateLoads } from '../testing/requests/late-loads.ts';
 
-const PROGRAM = fileURLToPath(new URL('../testing/late-loads.ts', import.meta.url));
+const PROGRAM = fileURLToPath(new URL('../testing/requests/late-loads.ts', import.meta.url));
 const OPTIONS = { timeout: 60_000, maxBuffer: 16 * 1024 * 1024 };
 
 test('a server that was preloaded is built, and makes its document, without a file of the checkout', async () => {

@@ -4,13 +4,18 @@ import { readFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { after, before, test } from 'node:test';
 import fc from 'fast-check';
-import { FRAME } from '../../lib/frames.ts';
-import type { PreparedImage } from '../../lib/runner-protocol.ts';
-import { AccountClient, PASSWORD } from '../testing/account-client.ts';
+import { FRAME } from '../../lib/protocol/frames.ts';
+import type { PreparedImage } from '../../lib/protocol/runner-protocol.ts';
+import { AccountClient, PASSWORD } from '../testing/requests/account-client.ts';
 import { Bystander } from '../testing/bystander.ts';
 import { API_KEY, INVITATION, startSpawnedHarness, waitFor } from '../testing/control-harness.ts';
-import { rawFrames } from '../testing/raw-frames.ts';
-import { listWithOneWrong, rawRequest, type ApiDocument, type Attacked } from '../testing/raw-requests.ts';
+import { rawFrames } from '../testing/requests/raw-frames.ts';
+import {
+  listWithOneWrong,
+  rawRequest,
+  type ApiDocument,
+  type Attacked,
+} from '../testing/requests/raw-requests.ts';
 
 const RUNS = 2000;
 const SEED = 8008;

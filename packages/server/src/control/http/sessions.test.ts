@@ -3,11 +3,11 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
-import { FRAME } from '../../lib/frames.ts';
+import { FRAME } from '../../lib/protocol/frames.ts';
 import { revokeApiKey } from '../auth/api-key-store.ts';
 import { API_KEY, startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
-import type { FakeProcess } from '../testing/fake-runner.ts';
-import { SocketClient } from '../testing/socket-client.ts';
+import type { FakeProcess } from '../testing/fakes/fake-runner.ts';
+import { SocketClient } from '../testing/requests/socket-client.ts';
 
 let harness: ControlHarness;
 let id = '';

@@ -5,7 +5,7 @@
 import { BUILTIN_REGISTRY, type ImageRecord } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { Database } from '../db/database.ts';
-import type { PreparedImage } from '../../lib/runner-protocol.ts';
+import type { PreparedImage } from '../../lib/protocol/runner-protocol.ts';
 
 /** Kept for each organization; the one that was not asked for the longest goes first. */
 const MAX_IMAGES = 1000;

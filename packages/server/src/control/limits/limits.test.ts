@@ -1,7 +1,7 @@
 /** Limits of organizations over HTTP: how often they may ask, and how much they may have. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import type { OrganizationLimitsTable } from '../db/billing-tables.ts';
+import type { OrganizationLimitsTable } from '../billing/billing-tables.ts';
 import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
 
 let harness: ControlHarness;

@@ -1,5 +1,5 @@
 /** What an operator may set for one organization, by the columns that it stands in. */
-import type { OrganizationLimitsTable } from '../db/billing-tables.ts';
+import type { OrganizationLimitsTable } from '../billing/billing-tables.ts';
 
 /** Null: as the settings say. 0: no limit, but for those in {@link ALWAYS_LIMITED}. */
 export type OwnLimits = Omit<OrganizationLimitsTable, 'organization_id'>;

@@ -1,6 +1,6 @@
 /** Whether an organization may have more: of sandboxes, and of what those that run hold of the machine. Pure. */
 import { AppError } from '@coppice/contract';
-import type { SandboxRow } from '../db/tables.ts';
+import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
 import type { Limits } from './organization-limits.ts';
 
 export type Shape = Pick<SandboxRow, 'vcpus' | 'mem_mib'>;

@@ -5,7 +5,7 @@ import type { HostMoment } from '../../lib/host-clock.ts';
 import { readAccounts } from '../billing/billing-accounts.ts';
 import { findCreditLeft, findSpent } from '../billing/credit-balance.ts';
 import { grantCredit } from '../billing/credit-store.ts';
-import type { OrganizationLimitsTable } from '../db/billing-tables.ts';
+import type { OrganizationLimitsTable } from '../billing/billing-tables.ts';
 import type { Database } from '../db/database.ts';
 import { LIMIT_NAMES, type OwnLimits } from '../limits/own-limits.ts';
 

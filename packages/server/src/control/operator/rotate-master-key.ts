@@ -9,10 +9,10 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { holdAt } from '../../lib/fault-directory.ts';
-import { lockDirectories } from '../../lib/instance-lock.ts';
+import { lockDirectories } from '../../lib/process/instance-lock.ts';
 import type { ControlConfig } from '../control-config.ts';
 import { holdDatabase } from '../db/hold-database.ts';
-import { runMigrations } from '../db/migrate.ts';
+import { runMigrations } from '../schema/migrate.ts';
 import {
   addMasterKey,
   forgetOlderKeys,

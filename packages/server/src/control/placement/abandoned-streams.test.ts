@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import pino from 'pino';
-import { TRUSTED_PEER } from '../../lib/trusted-peer.ts';
+import { TRUSTED_PEER } from '../../lib/process/trusted-peer.ts';
 import { RunnerConnection, type RunnerRequest } from './runner-connection.ts';
 
 const EXCHANGES = 2_000;

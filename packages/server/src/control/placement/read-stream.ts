@@ -3,8 +3,8 @@ import { StringDecoder } from 'node:string_decoder';
 import type { ClientHttp2Stream } from 'node:http2';
 import http2 from 'node:http2';
 import { AppError } from '@coppice/contract';
-import { watchEnd } from '../../lib/whole-stream.ts';
-import { stretched } from '../../lib/deadline.ts';
+import { watchEnd } from '../../lib/streams/whole-stream.ts';
+import { stretched } from '../../lib/waiting/deadline.ts';
 
 export interface ReadLimits {
   maxBytes: number;

@@ -3,7 +3,7 @@
  * connection breaks, and is joined by asking again with the same ids.
  */
 import { AppError } from '@coppice/contract';
-import type { VmEgress } from '../../lib/egress-protocol.ts';
+import type { VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import { z } from 'zod';
 import {
   CaptureInfo,
@@ -14,7 +14,7 @@ import {
   type ForkVm,
   type RestoreVm,
   type RollbackVm,
-} from '../../lib/runner-protocol.ts';
+} from '../../lib/protocol/runner-protocol.ts';
 import type { RunnerConnection } from './runner-connection.ts';
 import { callBytes, callJson, get, send, vmPath } from './runner-json.ts';
 

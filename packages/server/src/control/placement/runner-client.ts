@@ -7,7 +7,7 @@ import { constants, type ClientHttp2Stream } from 'node:http2';
 import type { Readable } from 'node:stream';
 import { AppError, FileEntry, FilesCursor, UploadResult } from '@coppice/contract';
 import { z } from 'zod';
-import { EgressCounters, type VmEgress } from '../../lib/egress-protocol.ts';
+import { EgressCounters, type VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import {
   type PrepareImage,
   PrepareProgress,
@@ -20,7 +20,7 @@ import {
   type EventPlace,
   type ImageAccess,
   type VmShape,
-} from '../../lib/runner-protocol.ts';
+} from '../../lib/protocol/runner-protocol.ts';
 import type { RegistryLogin } from '../registries/registries.ts';
 import { RunnerCaptures } from './runner-captures.ts';
 import { fromGuest } from './runner-error.ts';

@@ -8,8 +8,8 @@ import type { Readable } from 'node:stream';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { errorFromAnswer, unheard, unreachable } from './runner-error.ts';
-import { TRUSTED_PEER } from '../../lib/trusted-peer.ts';
-import { stretched } from '../../lib/deadline.ts';
+import { TRUSTED_PEER } from '../../lib/process/trusted-peer.ts';
+import { stretched } from '../../lib/waiting/deadline.ts';
 
 const CONNECT_DEADLINE_MS = 5_000;
 const STREAM_WINDOW_BYTES = 256 << 10;

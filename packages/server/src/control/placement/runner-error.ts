@@ -2,7 +2,7 @@
 import { AppError, type ErrorCode } from '@coppice/contract';
 import type { ClientHttp2Stream } from 'node:http2';
 import { z } from 'zod';
-import { RunnerError } from '../../lib/runner-protocol.ts';
+import { RunnerError } from '../../lib/protocol/runner-protocol.ts';
 import { readBounded } from './read-stream.ts';
 
 const MAX_ERROR_BYTES = 64 << 10;

@@ -4,7 +4,7 @@
  */
 import { ServerResponse, type IncomingMessage, type InformationEvent, type OutgoingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { formatSwitch, joinSockets } from '../../lib/join-sockets.ts';
+import { formatSwitch, joinSockets } from '../../lib/streams/join-sockets.ts';
 import { buildAnswerHead, buildTrailers, buildUpgradeHead, readReason } from './forwarded-headers.ts';
 
 /** The side that the answer is for. */

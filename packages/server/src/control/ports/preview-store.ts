@@ -1,7 +1,7 @@
 /** Preview links in SQL: what they open, until when, and whether they were taken back. */
 import type { KeyScope } from '@coppice/contract';
 import type { Database } from '../db/database.ts';
-import type { PreviewTable } from '../db/tables.ts';
+import type { PreviewTable } from './preview-tables.ts';
 
 export type PreviewRow = PreviewTable;
 

@@ -1,6 +1,6 @@
 /** Registry credentials in SQL, the passwords sealed. */
 import type { Database } from '../db/database.ts';
-import type { RegistryCredentialTable } from '../db/tables.ts';
+import type { RegistryCredentialTable } from './registry-tables.ts';
 
 export type RegistryRow = RegistryCredentialTable;
 

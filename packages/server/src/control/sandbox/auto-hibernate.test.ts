@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { after, afterEach, before, test } from 'node:test';
 import { AppError } from '@coppice/contract';
 import { startHarness, type ControlHarness } from '../testing/control-harness.ts';
-import { SocketClient } from '../testing/socket-client.ts';
+import { SocketClient } from '../testing/requests/socket-client.ts';
 
 let harness: ControlHarness;
 before(async () => {

@@ -1,5 +1,5 @@
-import type { EventPlace } from '../../lib/runner-protocol.ts';
-import { enterRecordStep } from './steps.ts';
+import type { EventPlace } from '../../lib/protocol/runner-protocol.ts';
+import { enterRecordStep } from './record/steps.ts';
 
 /**
  * Acknowledges events of one connection to the runner. Each is handled without waiting for others; acknowledged they are in

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { AppError, type SandboxRecord, type SandboxTree } from '@coppice/contract';
 import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
-import { STRETCH_USAGE } from '../testing/fake-captures.ts';
+import { STRETCH_USAGE } from '../testing/fakes/fake-captures.ts';
 
 let harness: ControlHarness;
 before(async () => {

@@ -3,10 +3,10 @@
  * that it made becomes a sandbox like any other, whatever became of its siblings.
  */
 import { AppError, type SandboxRecord } from '@coppice/contract';
-import type { ForkedVms, VmInfo } from '../../lib/runner-protocol.ts';
-import type { AskForChildren } from './sandbox-copies.ts';
-import type { SandboxDriver } from './sandbox-driver.ts';
-import { enterRecordStep } from './steps.ts';
+import type { ForkedVms, VmInfo } from '../../lib/protocol/runner-protocol.ts';
+import type { AskForChildren } from './live/sandbox-copies.ts';
+import type { SandboxDriver } from './live/sandbox-driver.ts';
+import { enterRecordStep } from './record/steps.ts';
 
 export type ForkedChild = { record: SandboxRecord } | { error: unknown };
 

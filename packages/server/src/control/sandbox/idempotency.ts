@@ -12,7 +12,7 @@ import { AppError, ERRORS, isErrorCode } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { z } from 'zod';
 import type { Database } from '../db/database.ts';
-import type { IdempotencyKeyTable } from '../db/tables.ts';
+import type { IdempotencyKeyTable } from './record/sandbox-tables.ts';
 
 const KEPT_MS = 24 * 3_600_000;
 const MAX_ROUNDS = 3;

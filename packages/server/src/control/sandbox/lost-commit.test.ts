@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { SandboxState } from '@coppice/contract';
 import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
-import { PendingInserts } from './pending-inserts.ts';
-import { SandboxStore } from './sandbox-store.ts';
+import { PendingInserts } from './record/pending-inserts.ts';
+import { SandboxStore } from './record/sandbox-store.ts';
 
 async function commitUnheard(harness: ControlHarness, id: string, status: SandboxState): Promise<void> {
   await using db = harness.openDatabase();

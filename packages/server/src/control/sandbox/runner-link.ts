@@ -17,16 +17,16 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError, type SandboxState } from '@coppice/contract';
 import type { Logger } from 'pino';
-import type { Accelerator, RunnerEvent } from '../../lib/runner-protocol.ts';
+import type { Accelerator, RunnerEvent } from '../../lib/protocol/runner-protocol.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import { momentOf, type Clock } from '../time/clock.ts';
 import type { CaptureKeeper } from '../snapshots/capture-keeper.ts';
 import type { EgressKeeper } from '../egress/egress-keeper.ts';
 import type { EgressNotes } from '../egress/egress-notes.ts';
-import type { LiveDrivers } from './live-drivers.ts';
+import type { LiveDrivers } from './live/live-drivers.ts';
 import { EventAcknowledger } from './event-acknowledger.ts';
-import type { SandboxDriver } from './sandbox-driver.ts';
-import type { SandboxStore } from './sandbox-store.ts';
+import type { SandboxDriver } from './live/sandbox-driver.ts';
+import type { SandboxStore } from './record/sandbox-store.ts';
 
 const RECONNECT_DELAY_MS = 250;
 

@@ -8,7 +8,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { chmodSync, existsSync, readFileSync } from 'node:fs';
-import { writeDurably } from '../../lib/durable-file.ts';
+import { writeDurably } from '../../lib/files/durable-file.ts';
 import { MASTER_KEY_BYTES } from './secret-box.ts';
 
 /** In control's data directory. */

@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AppError, type SandboxRecord } from '@coppice/contract';
-import type { CaptureInfo } from '../../lib/runner-protocol.ts';
-import type { SandboxUpdate } from '../db/tables.ts';
+import type { CaptureInfo } from '../../lib/protocol/runner-protocol.ts';
+import type { SandboxUpdate } from '../sandbox/record/sandbox-tables.ts';
 import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
-import { STRETCH_USAGE } from '../testing/fake-captures.ts';
+import { STRETCH_USAGE } from '../testing/fakes/fake-captures.ts';
 
 const post = (harness: ControlHarness, id: string, what: string) =>
   harness.call('POST', `/v1/runs/${id}/${what}`);

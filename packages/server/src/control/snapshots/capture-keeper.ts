@@ -5,10 +5,10 @@
  * mounted yet must not cost anybody a snapshot.
  */
 import type { Logger } from 'pino';
-import type { CaptureInfo } from '../../lib/runner-protocol.ts';
+import type { CaptureInfo } from '../../lib/protocol/runner-protocol.ts';
 import type { RunnerCaptures } from '../placement/runner-captures.ts';
 import type { Clock } from '../time/clock.ts';
-import type { LiveDrivers } from '../sandbox/live-drivers.ts';
+import type { LiveDrivers } from '../sandbox/live/live-drivers.ts';
 import type { SnapshotStore } from './snapshot-store.ts';
 import type { Snapshots } from './snapshots.ts';
 

@@ -2,7 +2,7 @@
 import { sql, type RawBuilder } from 'kysely';
 import type { Reach } from '../accounts/reach.ts';
 import type { Database } from '../db/database.ts';
-import type { NewSnapshotRow, SnapshotRow } from '../db/tables.ts';
+import type { NewSnapshotRow, SnapshotRow } from './snapshot-tables.ts';
 
 export interface SnapshotFilter {
   reach: Reach;

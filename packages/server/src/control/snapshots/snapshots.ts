@@ -9,17 +9,18 @@
 import { AppError, type CreateSnapshotRequest, type SnapshotRecord } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { Reach } from '../accounts/reach.ts';
-import type { CaptureInfo } from '../../lib/runner-protocol.ts';
+import type { CaptureInfo } from '../../lib/protocol/runner-protocol.ts';
 import type { AuditLog } from '../audit/audit-log.ts';
 import type { LimitsOf } from '../limits/organization-limits.ts';
-import type { SandboxRow, SnapshotRow } from '../db/tables.ts';
+import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
+import type { SnapshotRow } from './snapshot-tables.ts';
 import type { RunnerCaptures } from '../placement/runner-captures.ts';
 import { takenBack } from '../placement/runner-error.ts';
 import type { Clock } from '../time/clock.ts';
 import type { Subject } from '../sandbox/idempotency.ts';
-import type { SandboxDriver } from '../sandbox/sandbox-driver.ts';
-import { SerialQueue } from '../../lib/serial-queue.ts';
-import { enterRecordStep } from '../sandbox/steps.ts';
+import type { SandboxDriver } from '../sandbox/live/sandbox-driver.ts';
+import { SerialQueue } from '../../lib/waiting/serial-queue.ts';
+import { enterRecordStep } from '../sandbox/record/steps.ts';
 import type { SnapshotFilter, SnapshotStore } from './snapshot-store.ts';
 
 export interface SnapshotsParts {

@@ -10,7 +10,7 @@ import { once } from 'node:events';
 import { PassThrough, type Readable } from 'node:stream';
 import { AppError } from '@coppice/contract';
 import type { z } from 'zod';
-import { encodeFrame, FrameDecoder, MAX_FRAME_BYTES, type Frame } from '../../lib/frames.ts';
+import { encodeFrame, FrameDecoder, MAX_FRAME_BYTES, type Frame } from '../../lib/protocol/frames.ts';
 import type { RunnerAnswer } from '../placement/runner-connection.ts';
 
 /** After its last frame the agent ends the stream itself: a reset would kill what the process left running. */

@@ -1,7 +1,7 @@
 /** A command in a sandbox, from its start to its end. */
 import type { ExecRequest } from '@coppice/contract';
 import { z } from 'zod';
-import { encodeFrame, FRAME } from '../../lib/frames.ts';
+import { encodeFrame, FRAME } from '../../lib/protocol/frames.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import { GuestStream, parsePayload, splitPayload } from './guest-stream.ts';
 

@@ -8,7 +8,7 @@
 import { StringDecoder } from 'node:string_decoder';
 import { AppError, type ShellFrame, type ShellQuery, type ShellRun } from '@coppice/contract';
 import { z } from 'zod';
-import { encodeFrame, FRAME, type Frame } from '../../lib/frames.ts';
+import { encodeFrame, FRAME, type Frame } from '../../lib/protocol/frames.ts';
 import { AuditedProcess, commandNotes, type AuditedProcessParts } from '../audit/audited-process.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import { GuestStream, parsePayload } from './guest-stream.ts';

@@ -1,6 +1,6 @@
 /** A terminal in a sandbox: bytes both ways, nothing between them is understood here. */
 import type { TerminalQuery, TerminalResize } from '@coppice/contract';
-import { encodeFrame, FRAME } from '../../lib/frames.ts';
+import { encodeFrame, FRAME } from '../../lib/protocol/frames.ts';
 import { AuditedProcess, terminalNotes, type AuditedProcessParts } from '../audit/audited-process.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import { GuestStream, parsePayload } from './guest-stream.ts';

@@ -1,9 +1,9 @@
 /** Another tenant, with a stream and a shell open while a test attacks the service: it must notice nothing. */
 import assert from 'node:assert/strict';
-import { FRAME } from '../../lib/frames.ts';
+import { FRAME } from '../../lib/protocol/frames.ts';
 import { waitFor, type ControlHarness } from './control-harness.ts';
-import type { FakeCommand, FakeProcess } from './fake-runner.ts';
-import { SocketClient } from './socket-client.ts';
+import type { FakeCommand, FakeProcess } from './fakes/fake-runner.ts';
+import { SocketClient } from './requests/socket-client.ts';
 
 interface Parts {
   command: FakeCommand;

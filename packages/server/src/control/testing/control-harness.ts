@@ -11,7 +11,7 @@ import { startControl, type Control } from '../control.ts';
 import { insertOrganization } from '../accounts/organization-store.ts';
 import { ensureApiKey } from '../auth/api-key-store.ts';
 import { openDatabase, type Database } from '../db/database.ts';
-import { FakeRunner } from './fake-runner.ts';
+import { FakeRunner } from './fakes/fake-runner.ts';
 import { spawnControl, type SpawnedControl } from './spawn-control.ts';
 import { findPostgresBin, makeMigratedDatabase } from './test-postgres.ts';
 

@@ -1,4 +1,4 @@
-import type { SandboxRow } from '../db/tables.ts';
+import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
 
 const CREATED_AT = 1_700_000_000_000;
 

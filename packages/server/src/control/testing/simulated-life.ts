@@ -3,10 +3,10 @@
  * kept in the slowest and plainest way, when it truly ran.
  */
 import type { HostMoment } from '../../lib/host-clock.ts';
-import { toBootMoment, type CaptureInfo } from '../../lib/runner-protocol.ts';
-import type { SandboxRow, SandboxUpdate } from '../db/tables.ts';
-import { buildEnding } from '../sandbox/ending.ts';
-import { buildHibernated, buildResumed } from '../sandbox/hibernation.ts';
+import { toBootMoment, type CaptureInfo } from '../../lib/protocol/runner-protocol.ts';
+import type { SandboxRow, SandboxUpdate } from '../sandbox/record/sandbox-tables.ts';
+import { buildEnding } from '../sandbox/record/ending.ts';
+import { buildHibernated, buildResumed } from '../sandbox/record/hibernation.ts';
 
 export type LifeStep =
   | { do: 'run'; ms: number }

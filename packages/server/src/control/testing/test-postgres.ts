@@ -11,9 +11,9 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
 import { pino } from 'pino';
-import { migrateDatabase } from '../db/migrate.ts';
-import { startPostgresChild, type PostgresChildOptions } from '../db/postgres-child.ts';
-import { findPostmaster } from '../db/postmaster.ts';
+import { migrateDatabase } from '../schema/migrate.ts';
+import { startPostgresChild, type PostgresChildOptions } from '../db/postgres/postgres-child.ts';
+import { findPostmaster } from '../db/postgres/postmaster.ts';
 import { makeOncePerRun } from './once-per-run.ts';
 
 const run = promisify(execFile);

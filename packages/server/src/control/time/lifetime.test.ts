@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { SandboxRow } from '../db/tables.ts';
+import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
 import { computeCostUnits } from '@coppice/contract';
 import type { HostMoment } from '../../lib/host-clock.ts';
-import { toBootMoment, type CaptureInfo } from '../../lib/runner-protocol.ts';
+import { toBootMoment, type CaptureInfo } from '../../lib/protocol/runner-protocol.ts';
 import { buildSandboxRow } from '../testing/sandbox-row.ts';
-import { buildEnding } from '../sandbox/ending.ts';
-import { buildHibernated, buildResumed } from '../sandbox/hibernation.ts';
+import { buildEnding } from '../sandbox/record/ending.ts';
+import { buildHibernated, buildResumed } from '../sandbox/record/hibernation.ts';
 import { findAgeMs, findAgeWhenSeenMs, findHibernatedMs, findIdleMs } from './lifetime.ts';
 
 const HOUR_MS = 3_600_000;

@@ -3,7 +3,7 @@
  * host's boot, which all processes share, and only across a boot by the wall clock. Never negative. Pure.
  */
 import type { HostMoment } from '../../lib/host-clock.ts';
-import type { SandboxRow } from '../db/tables.ts';
+import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
 
 export type LifeTimes = Pick<
   SandboxRow,

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import { FaultLog } from './fault-log.ts';
-import { ProxyFault } from './proxy-fault.ts';
+import { ProxyFault } from './request/proxy-fault.ts';
 
 test('a kind of fault of a service is told now and then, without what the service said', () => {
   const lines: string[] = [];

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import { describeCause, type ProxyFault } from './proxy-fault.ts';
+import { describeCause, type ProxyFault } from './request/proxy-fault.ts';
 
 const EVERY_MS = 10_000;
 

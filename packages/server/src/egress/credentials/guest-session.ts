@@ -7,9 +7,9 @@ import type { SecureContext } from 'node:tls';
 import { judgeResolved } from '@coppice/contract';
 import type { Guest, GuestTable } from '../guest-table.ts';
 import type { Upstream } from '../upstream/upstream.ts';
-import { judgeRequest, type AcceptedRequest } from './judge-request.ts';
-import { ServiceAgent } from './service-agent.ts';
-import type { ServiceExchange } from './service-exchange.ts';
+import { judgeRequest, type AcceptedRequest } from './request/judge-request.ts';
+import { ServiceAgent } from './service/service-agent.ts';
+import type { ServiceExchange } from './service/service-exchange.ts';
 
 export interface SessionParts {
   guests: GuestTable;

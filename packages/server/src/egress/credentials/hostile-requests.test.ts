@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { CANARY, grantOf, ProxyFixture, waitFor } from './testing/proxy-fixture.ts';
-import type { ProxyLimits } from './proxy-limits.ts';
+import type { ProxyLimits } from './request/proxy-limits.ts';
 
 const OPENAI = 'api.openai.com';
 const HEAD = 'Host: x\r\n';

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { inspect } from 'node:util';
 import type { CredentialEndpoint } from '@coppice/contract';
 import fc from 'fast-check';
-import { buildHeaderList } from './outbound-request.ts';
+import { buildHeaderList } from './request/outbound-request.ts';
 import { build, SECRET } from './testing/proxied-request.ts';
 
 test('the secret shows in nothing that is logged', () => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { buildServiceCatalogue } from '../../lib/credential-services/service-catalogue.ts';
 import { buildGuestEnvironment, buildPlaceholder } from '../../lib/credential-services/placeholders.ts';
-import { parseProxyTarget } from './proxy-target.ts';
+import { parseProxyTarget } from './request/proxy-target.ts';
 
 const { services } = buildServiceCatalogue();
 const all = [...services.values()];

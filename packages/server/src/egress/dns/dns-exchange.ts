@@ -5,7 +5,7 @@
 import { randomInt } from 'node:crypto';
 import { createSocket } from 'node:dgram';
 import { connect, isIPv6 } from 'node:net';
-import { withDeadline } from '../../lib/deadline.ts';
+import { withDeadline } from '../../lib/waiting/deadline.ts';
 import { readId } from './dns-header.ts';
 import { isAnswerTo, withId } from './dns-message.ts';
 import { DnsStreamDecoder, encodeStreamMessage } from './dns-stream.ts';

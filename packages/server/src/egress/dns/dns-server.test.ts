@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { connect, createServer, type AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { pino } from 'pino';
-import { withDeadline } from '../../lib/deadline.ts';
+import { withDeadline } from '../../lib/waiting/deadline.ts';
 import { OPEN_GUEST } from '../testing/open-guest.ts';
 import { DNS_RCODE, readRcode } from './dns-header.ts';
 import { DnsServer } from './dns-server.ts';

@@ -3,7 +3,7 @@
  * policy, and each guest's own judges it. A guest that has just asked its resolver for a name is dialled from the same
  * answer, so that the address it chose is one of those that the name has.
  */
-import { SingleFlight } from '../../lib/single-flight.ts';
+import { SingleFlight } from '../../lib/waiting/single-flight.ts';
 import { filterDnsAnswer, type DnsAnswerResult, type TtlBounds } from './dns-answer.ts';
 import { buildUpstreamQuery, DNS_TYPE, type DnsQuery, parseDnsQuery } from './dns-query.ts';
 import type { UpstreamQueries } from './upstream-queries.ts';

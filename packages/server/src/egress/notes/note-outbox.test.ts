@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { EgressNote } from '../../lib/egress-protocol.ts';
-import { MAX_NOTES_PER_MESSAGE, type VmNote } from '../../lib/egress-messages.ts';
+import type { EgressNote } from '../../lib/protocol/egress-protocol.ts';
+import { MAX_NOTES_PER_MESSAGE, type VmNote } from '../../lib/protocol/egress-messages.ts';
 import { NoteOutbox } from './note-outbox.ts';
 
 const NOTE: EgressNote = {

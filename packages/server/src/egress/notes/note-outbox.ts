@@ -2,9 +2,9 @@
  * Notes on their way to the runner: sent in batches, kept until it says that they are durable. What is full says no, and
  * whoever counts goes on counting (`BlockedNotes`); nothing is dropped here.
  */
-import type { EgressNote } from '../../lib/egress-protocol.ts';
-import { MAX_NOTES_PER_MESSAGE, type VmNote } from '../../lib/egress-messages.ts';
-import { withDeadline } from '../../lib/deadline.ts';
+import type { EgressNote } from '../../lib/protocol/egress-protocol.ts';
+import { MAX_NOTES_PER_MESSAGE, type VmNote } from '../../lib/protocol/egress-messages.ts';
+import { withDeadline } from '../../lib/waiting/deadline.ts';
 
 /** Not yet acknowledged, of all guests together. */
 const MAX_UNACKNOWLEDGED = 8192;

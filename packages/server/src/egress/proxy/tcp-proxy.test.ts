@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
-import { withDeadline } from '../../lib/deadline.ts';
+import { withDeadline } from '../../lib/waiting/deadline.ts';
 import { EgressSite, GUEST, OTHER_GUEST, OTHER_SERVER, SERVER } from '../testing/egress-site.ts';
 import { hearFirst, hearOut, httpGet } from '../testing/first-words.ts';
 import type { Socket } from 'node:net';

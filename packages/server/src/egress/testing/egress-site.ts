@@ -8,11 +8,11 @@ import { once } from 'node:events';
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { buildNetworkPolicy, buildRuleContext } from '@coppice/contract';
 import { pino } from 'pino';
-import { pollUntil } from '../../lib/deadline.ts';
-import type { JudgedCounters, EgressNote, VmEgress } from '../../lib/egress-protocol.ts';
+import { pollUntil } from '../../lib/waiting/deadline.ts';
+import type { JudgedCounters, EgressNote, VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import { enterHostNamespace } from '../../runner/network/testing/host-namespace.ts';
 import { NameServer } from '../dns/testing/name-server.ts';
-import type { Ask, EgressMessage, EgressStart } from '../../lib/egress-messages.ts';
+import type { Ask, EgressMessage, EgressStart } from '../../lib/protocol/egress-messages.ts';
 import { openEgressService, type EgressService } from '../egress-service.ts';
 
 export const RESOLVER = '10.202.255.1';

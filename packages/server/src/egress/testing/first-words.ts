@@ -1,6 +1,6 @@
 /** What guests' programs say first and hear back. */
 import type { Socket } from 'node:net';
-import { withDeadline } from '../../lib/deadline.ts';
+import { withDeadline } from '../../lib/waiting/deadline.ts';
 
 const TIMEOUT_MS = 10_000;
 

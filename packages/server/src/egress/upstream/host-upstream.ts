@@ -1,6 +1,6 @@
 import { isNameDenied, judgeResolved } from '@coppice/contract';
 import { connect, type Socket } from 'node:net';
-import { withDeadline } from '../../lib/deadline.ts';
+import { withDeadline } from '../../lib/waiting/deadline.ts';
 import type { GuestQuota } from '../dns/guest-quota.ts';
 import type { FoundName, NameLookups } from '../dns/name-lookups.ts';
 import type { Guest } from '../guest-table.ts';

@@ -15,7 +15,7 @@ import {
   type ObjectInfo,
   type ObjectStore,
 } from './object-store.ts';
-import { syncLater } from '../durable-file.ts';
+import { syncLater } from '../files/durable-file.ts';
 
 /** No key begins with a dot. */
 const INCOMING = '.incoming';

@@ -3,7 +3,7 @@
  * processes, so that the key is in no other file, argument or environment.
  */
 import { z } from 'zod';
-import { withDeadline } from '../deadline.ts';
+import { withDeadline } from '../waiting/deadline.ts';
 import { Secret } from '../secret.ts';
 import type { TlsPair } from './tls-pair.ts';
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AppError } from '@coppice/contract';
 import { pino } from 'pino';
-import { DeadlineError, untilAborted } from '../../lib/deadline.ts';
+import { DeadlineError, untilAborted } from '../../lib/waiting/deadline.ts';
 import { Accelerators, type AcceleratorMode } from './accelerators.ts';
 import { BootEndedError } from './boot-once.ts';
 import { UnfitCpuError, type KvmCpus } from './boot-with-kvm.ts';

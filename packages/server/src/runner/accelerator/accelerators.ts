@@ -17,7 +17,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
-import type { Accelerator } from '../../lib/runner-protocol.ts';
+import type { Accelerator } from '../../lib/protocol/runner-protocol.ts';
 import { findMissing, type Cpu } from '../vm/cpu.ts';
 import type { KvmCpus } from './boot-with-kvm.ts';
 import { tryKvm, type KvmFinding, type KvmProbe } from './kvm-probe.ts';

@@ -1,7 +1,7 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { DeadlineError, stretched, untilAborted, withDeadline } from '../../lib/deadline.ts';
-import type { Accelerator } from '../../lib/runner-protocol.ts';
+import { DeadlineError, stretched, untilAborted, withDeadline } from '../../lib/waiting/deadline.ts';
+import type { Accelerator } from '../../lib/protocol/runner-protocol.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import type { Machine } from '../machine/machine-store.ts';
 import { makeBootFiles } from '../vm/boot-files.ts';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { AppError } from '@coppice/contract';
-import { DeadlineError } from '../../lib/deadline.ts';
+import { DeadlineError } from '../../lib/waiting/deadline.ts';
 import { VmmStartError } from '../vm/vmm.ts';
 import { QmpError } from '../qemu/qmp-client.ts';
 import { BootEndedError } from './boot-once.ts';

@@ -3,7 +3,7 @@
  * succeeding, prove nothing: on some hosts the guest then hangs.
  */
 import { closeSync, openSync } from 'node:fs';
-import { DeadlineError } from '../../lib/deadline.ts';
+import { DeadlineError } from '../../lib/waiting/deadline.ts';
 import { VmmStartError } from '../vm/vmm.ts';
 import { QmpError } from '../qemu/qmp-client.ts';
 import { BootEndedError } from './boot-once.ts';

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { z } from 'zod';
-import { writeAtomically } from '../../lib/durable-file.ts';
+import { writeAtomically } from '../../lib/files/durable-file.ts';
 import { hostBootId } from '../host/host-process.ts';
 import { KvmCpus } from './boot-with-kvm.ts';
 

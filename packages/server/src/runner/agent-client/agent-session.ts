@@ -5,7 +5,7 @@
 import http2 from 'node:http2';
 import type { Socket } from 'node:net';
 import { join } from 'node:path';
-import { withDeadline } from '../../lib/deadline.ts';
+import { withDeadline } from '../../lib/waiting/deadline.ts';
 import { SOCKETS } from '../vm/vm-files.ts';
 import { connectWhenReady } from '../host/connect-when-ready.ts';
 import { AgentProtocolError, openGeneration } from './ctl-port.ts';

@@ -7,7 +7,7 @@
  * A VM that was saved in the middle of a frame would otherwise take new bytes for the rest of the old one.
  */
 import type net from 'node:net';
-import { withDeadline } from '../../lib/deadline.ts';
+import { withDeadline } from '../../lib/waiting/deadline.ts';
 
 const MAX_FRAME_BYTES = 65_536;
 const LENGTH_BYTES = 4;

@@ -6,7 +6,7 @@
  * two clocks. All round trips together bound it closer than the shortest of them alone.
  */
 import { z } from 'zod';
-import { stretched } from '../../lib/deadline.ts';
+import { stretched } from '../../lib/waiting/deadline.ts';
 import type { AgentSession } from './agent-session.ts';
 
 /** The first answers are slow, and say as little as they are slow. */

@@ -1,6 +1,6 @@
-import { encodeFrame, FRAME } from '../../lib/frames.ts';
-import { withDeadline } from '../../lib/deadline.ts';
-import type { ImageConfig } from '../image/image-store.types.ts';
+import { encodeFrame, FRAME } from '../../lib/protocol/frames.ts';
+import { withDeadline } from '../../lib/waiting/deadline.ts';
+import type { ImageConfig } from '../image/store/image-store.types.ts';
 import type { AgentSession } from './agent-session.ts';
 import { buildResumeRequest, type GuestAddresses } from './resume-request.ts';
 

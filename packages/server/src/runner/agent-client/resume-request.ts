@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { nowUnixNs } from './guest-clock.ts';
-import type { ImageConfig } from '../image/image-store.types.ts';
+import type { ImageConfig } from '../image/store/image-store.types.ts';
 
 const MIB = 1024 * 1024;
 

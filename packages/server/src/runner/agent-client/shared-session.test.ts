@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
-import { DeadlineError } from '../../lib/deadline.ts';
+import { DeadlineError } from '../../lib/waiting/deadline.ts';
 import { SharedSession } from './shared-session.ts';
 
 /** Short, but far above the time that a test needs to go on in another caller. */

@@ -2,7 +2,7 @@
  * One session with an agent for all who talk to it, opened when it is needed and again when it was lost. An opening is
  * shared: it has deadlines of its own, and each caller waits for it with its own deadline, which ends nothing for the others.
  */
-import { DeadlineError, withDeadline } from '../../lib/deadline.ts';
+import { DeadlineError, withDeadline } from '../../lib/waiting/deadline.ts';
 import type { AgentSession } from './agent-session.ts';
 
 type Session = Pick<AgentSession, 'closed' | 'close'>;

@@ -5,7 +5,7 @@
  * copy-on-write view that grows only later.
  */
 import { AppError } from '@coppice/contract';
-import type { Accelerator } from '../../lib/runner-protocol.ts';
+import type { Accelerator } from '../../lib/protocol/runner-protocol.ts';
 
 export interface Demand {
   vcpus: number;

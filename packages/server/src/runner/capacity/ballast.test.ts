@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { pino } from 'pino';
-import { pollUntil } from '../../lib/deadline.ts';
+import { pollUntil } from '../../lib/waiting/deadline.ts';
 import { Ballast } from './ballast.ts';
 
 function open(freeMiB: () => number) {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AppError } from '@coppice/contract';
-import type { VmShape } from '../../lib/runner-protocol.ts';
+import type { VmShape } from '../../lib/protocol/runner-protocol.ts';
 import { Admission } from './admission.ts';
 import { Capacity } from './capacity.ts';
 import { DiskGuard } from './disk-guard.ts';

@@ -1,6 +1,6 @@
 /** What stands before every VM: a promise of memory and vCPUs, room on the disk, and a turn to start. */
 import { AppError } from '@coppice/contract';
-import type { CapacityStatus, VmShape } from '../../lib/runner-protocol.ts';
+import type { CapacityStatus, VmShape } from '../../lib/protocol/runner-protocol.ts';
 import type { Admission, Demand } from './admission.ts';
 import type { DiskGuard } from './disk-guard.ts';
 import type { Turns } from './turns.ts';

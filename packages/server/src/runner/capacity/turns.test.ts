@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as immediate } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
-import { stretchDeadlines } from '../../lib/deadline.ts';
+import { stretchDeadlines } from '../../lib/waiting/deadline.ts';
 import { Turns } from './turns.ts';
 
 const isCapacity = (error: unknown): boolean => error instanceof AppError && error.code === 'capacity';

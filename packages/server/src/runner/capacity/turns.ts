@@ -3,8 +3,8 @@
  * So they take turns, in order; who would wait too long, or behind too many, is refused instead.
  */
 import { AppError } from '@coppice/contract';
-import { Slots } from '../../lib/slots.ts';
-import { stretched } from '../../lib/deadline.ts';
+import { Slots } from '../../lib/waiting/slots.ts';
+import { stretched } from '../../lib/waiting/deadline.ts';
 
 export interface TurnsOptions {
   maxRunning: number;

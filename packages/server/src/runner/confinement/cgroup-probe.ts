@@ -1,6 +1,6 @@
 import { accessSync, constants } from 'node:fs';
 import { join } from 'node:path';
-import type { CgroupStatus } from '../../lib/runner-protocol.ts';
+import type { CgroupStatus } from '../../lib/protocol/runner-protocol.ts';
 import { isShared, listHomes, listUngiven, type Home } from './cgroup-branch.ts';
 import { buildCgroupStatus } from './cgroup-status.ts';
 import { parseHierarchies, readProcTexts, type Controller, type Hierarchy } from './hierarchies.ts';

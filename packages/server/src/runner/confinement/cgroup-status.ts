@@ -1,5 +1,5 @@
 import { listMissingLimits } from '../../lib/missing-limits.ts';
-import type { CgroupStatus } from '../../lib/runner-protocol.ts';
+import type { CgroupStatus } from '../../lib/protocol/runner-protocol.ts';
 import type { Controller } from './hierarchies.ts';
 
 export interface CgroupFindings {

@@ -6,7 +6,7 @@
  *   user-namespace  an ordinary user: the same namespaces, below a user namespace; VMs share the service's user
  *   reduced         no namespaces: QEMU sees the host's files that its user may read; the rest of the jail holds
  */
-import type { Confinement } from '../../lib/runner-protocol.ts';
+import type { Confinement } from '../../lib/protocol/runner-protocol.ts';
 import { ProcessError, runProcess } from '../host/run-process.ts';
 import { DEV_NULL, encodePlan, launcherCommand, type JailPlan } from './jail-plan.ts';
 

@@ -2,7 +2,7 @@
  * What the launcher (`jail/`) is told, as JSON on its standard input: `jail/internal/plan` reads it. The launcher
  * becomes the program, in a jail that holds what is listed here and nothing else.
  */
-import type { Confinement } from '../../lib/runner-protocol.ts';
+import type { Confinement } from '../../lib/protocol/runner-protocol.ts';
 
 const PLAN_VERSION = 1;
 /** Part of util-linux, on every system. A Go program has threads before it could make a user namespace itself. */

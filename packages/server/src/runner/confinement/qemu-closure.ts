@@ -5,7 +5,7 @@
  */
 import { existsSync, readdirSync, readlinkSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { runCommand } from '../../lib/run-command.ts';
+import { runCommand } from '../../lib/process/run-command.ts';
 import type { Mount } from './jail-plan.ts';
 
 const TOOL_TIMEOUT_MS = 30_000;

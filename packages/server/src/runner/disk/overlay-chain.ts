@@ -8,7 +8,7 @@
  */
 import type { Logger } from 'pino';
 import { AppError } from '@coppice/contract';
-import { withDeadline } from '../../lib/deadline.ts';
+import { withDeadline } from '../../lib/waiting/deadline.ts';
 import { enterStep } from '../vm/steps.ts';
 import type { VmHandle } from '../vm/vmm.ts';
 import type { VmDirectory } from './vm-directory.ts';

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
-import { runCommand } from '../../lib/run-command.ts';
+import { runCommand } from '../../lib/process/run-command.ts';
 import { makeOverlay } from './overlay-file.ts';
 
 const MIB = 1024 * 1024;

@@ -1,5 +1,5 @@
 import { chmodSync, truncateSync, writeFileSync } from 'node:fs';
-import { runCommand } from '../../lib/run-command.ts';
+import { runCommand } from '../../lib/process/run-command.ts';
 
 const FORMAT_OPTIONS = 'lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0';
 const MIB = 1024 * 1024;

@@ -5,13 +5,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { pino } from 'pino';
-import type { VmNote } from '../../lib/egress-messages.ts';
+import type { VmNote } from '../../lib/protocol/egress-messages.ts';
 import {
   FIRST_GENERATION,
   type EventPlace,
   type RunnerEvent,
   type VmEnd,
-} from '../../lib/runner-protocol.ts';
+} from '../../lib/protocol/runner-protocol.ts';
 import { EventSpool, type EventSpoolOptions } from './event-spool.ts';
 
 const end = (id: string): VmEnd => ({

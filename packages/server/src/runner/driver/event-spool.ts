@@ -17,9 +17,9 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } fr
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { z } from 'zod';
-import type { VmNote } from '../../lib/egress-messages.ts';
-import { writeDurablyLater } from '../../lib/durable-file.ts';
-import { RunnerEvent, type EventPlace, type VmEnd } from '../../lib/runner-protocol.ts';
+import type { VmNote } from '../../lib/protocol/egress-messages.ts';
+import { writeDurablyLater } from '../../lib/files/durable-file.ts';
+import { RunnerEvent, type EventPlace, type VmEnd } from '../../lib/protocol/runner-protocol.ts';
 import type { Ballast } from '../capacity/ballast.ts';
 
 const NAME = /^(\d{12})\.json$/u;

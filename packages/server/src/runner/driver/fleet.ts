@@ -3,9 +3,16 @@ import { randomBytes } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
-import type { EgressCounters, VmEgress } from '../../lib/egress-protocol.ts';
-import type { CreateVm, RollbackVm, VmEnd, VmInfo, VmRollback, VmShape } from '../../lib/runner-protocol.ts';
-import { DeadlineError } from '../../lib/deadline.ts';
+import type { EgressCounters, VmEgress } from '../../lib/protocol/egress-protocol.ts';
+import type {
+  CreateVm,
+  RollbackVm,
+  VmEnd,
+  VmInfo,
+  VmRollback,
+  VmShape,
+} from '../../lib/protocol/runner-protocol.ts';
+import { DeadlineError } from '../../lib/waiting/deadline.ts';
 import type { Capacity } from '../capacity/capacity.ts';
 import type { Ballast } from '../capacity/ballast.ts';
 import type { DiskGuard } from '../capacity/disk-guard.ts';

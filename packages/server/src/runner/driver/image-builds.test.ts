@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AppError } from '@coppice/contract';
-import type { PrepareImage, VmShape } from '../../lib/runner-protocol.ts';
+import type { PrepareImage, VmShape } from '../../lib/protocol/runner-protocol.ts';
 import { CacheLeases } from '../cache/cache-leases.ts';
 import { Admission } from '../capacity/admission.ts';
 import { Capacity } from '../capacity/capacity.ts';
 import { DiskGuard } from '../capacity/disk-guard.ts';
 import { Turns } from '../capacity/turns.ts';
-import type { StoredImage } from '../image/image-store.types.ts';
+import type { StoredImage } from '../image/store/image-store.types.ts';
 import { ImageBuilds, type ImageBuildOptions } from './image-builds.ts';
 import type { TemplatePlan } from './template-plan.ts';
 import type { TemplateBlueprint } from './vm-assembly.ts';

@@ -1,11 +1,11 @@
 /** Makes ahead what creates of an image need: the image, and templates of the default shape and of those that are asked for. */
 import { randomBytes } from 'node:crypto';
 import { DEFAULT_SHAPE } from '@coppice/contract';
-import { Slots } from '../../lib/slots.ts';
-import type { PrepareImage, VmShape } from '../../lib/runner-protocol.ts';
+import { Slots } from '../../lib/waiting/slots.ts';
+import type { PrepareImage, VmShape } from '../../lib/protocol/runner-protocol.ts';
 import type { CacheLeases } from '../cache/cache-leases.ts';
 import type { Capacity } from '../capacity/capacity.ts';
-import type { PrepareOptions, StoredImage } from '../image/image-store.types.ts';
+import type { PrepareOptions, StoredImage } from '../image/store/image-store.types.ts';
 import type { TemplatePlan } from './template-plan.ts';
 import type { TemplateBlueprint } from './vm-assembly.ts';
 

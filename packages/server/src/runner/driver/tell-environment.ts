@@ -4,8 +4,8 @@
  * than this call, is left alone.
  */
 import type { Logger } from 'pino';
-import { withDeadline } from '../../lib/deadline.ts';
-import type { VmEgress } from '../../lib/egress-protocol.ts';
+import { withDeadline } from '../../lib/waiting/deadline.ts';
+import type { VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import type { VmDriver } from './vm-driver.ts';
 import { buildPlaceholders } from './vm-egress.ts';
 

@@ -4,12 +4,12 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import { parseImageReference, type ReadyShape } from '@coppice/contract';
-import type { ImageAccess, VmShape } from '../../lib/runner-protocol.ts';
+import type { ImageAccess, VmShape } from '../../lib/protocol/runner-protocol.ts';
 import type { Accelerators } from '../accelerator/accelerators.ts';
 import { templateKey, type CacheLease } from '../cache/cache-leases.ts';
 import { largestDiskMiB, templateDiskMiB } from '../disk/disk-sizes.ts';
-import type { ImageStore } from '../image/image-store.ts';
-import type { PrepareOptions, StoredImage } from '../image/image-store.types.ts';
+import type { ImageStore } from '../image/store/image-store.ts';
+import type { PrepareOptions, StoredImage } from '../image/store/image-store.types.ts';
 import type { TemplateStore } from '../snapshot/template-store.ts';
 import { EMULATED_CPU } from '../vm/cpu.ts';
 import type { TemplateShape } from '../vm/shape.ts';

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { pino } from 'pino';
 import { BUILTIN_SERVICES } from '../../lib/credential-services/builtin-services.ts';
-import type { VmEgress } from '../../lib/egress-protocol.ts';
+import type { VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import { findVmRecord } from '../vm/vm-record.ts';
 import type { AgentSession } from '../agent-client/agent-session.ts';
 import { TAP_SLOTS } from '../network/vm-network.ts';

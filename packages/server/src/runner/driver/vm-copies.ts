@@ -10,7 +10,7 @@
 import { availableParallelism } from 'node:os';
 import { AppError, isErrorCode } from '@coppice/contract';
 import type { Logger } from 'pino';
-import type { VmEgress } from '../../lib/egress-protocol.ts';
+import type { VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import { hostMoment } from '../../lib/host-clock.ts';
 import {
   toBootMoment,
@@ -18,9 +18,9 @@ import {
   type ForkedVms,
   type VmInfo,
   type VmShape,
-} from '../../lib/runner-protocol.ts';
-import { SingleFlight } from '../../lib/single-flight.ts';
-import { Slots } from '../../lib/slots.ts';
+} from '../../lib/protocol/runner-protocol.ts';
+import { SingleFlight } from '../../lib/waiting/single-flight.ts';
+import { Slots } from '../../lib/waiting/slots.ts';
 import type { VmRecord } from '../vm/vm-record.ts';
 import type { DiskGuard } from '../capacity/disk-guard.ts';
 import { findAllocatedBytes } from '../host/allocated-bytes.ts';

@@ -10,9 +10,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
-import type { VmEgress } from '../../lib/egress-protocol.ts';
+import type { VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import { hostMoment } from '../../lib/host-clock.ts';
-import { SerialQueue } from '../../lib/serial-queue.ts';
+import { SerialQueue } from '../../lib/waiting/serial-queue.ts';
 import {
   toBootMoment,
   type EndReason,
@@ -20,7 +20,7 @@ import {
   type VmInfo,
   type VmRollback,
   type VmUsage,
-} from '../../lib/runner-protocol.ts';
+} from '../../lib/protocol/runner-protocol.ts';
 import type { VmRecord } from '../vm/vm-record.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import { tellTime } from '../agent-client/guest-clock.ts';

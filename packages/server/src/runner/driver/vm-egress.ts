@@ -3,7 +3,7 @@ import { UNRESTRICTED_POLICY } from '@coppice/contract';
 import type { CredentialService } from '../../lib/credential-services/credential-service.ts';
 import { buildGuestEnvironment } from '../../lib/credential-services/placeholders.ts';
 import { PROXY_PORT } from '../../lib/credential-services/proxy-address.ts';
-import type { VmEgress } from '../../lib/egress-protocol.ts';
+import type { VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import type { EgressRecord } from '../vm/vm-record.ts';
 
 /** Of a sandbox that nobody has said anything about. */

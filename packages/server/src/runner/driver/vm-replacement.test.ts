@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import pino from 'pino';
-import type { VmInfo, VmRollback } from '../../lib/runner-protocol.ts';
+import type { VmInfo, VmRollback } from '../../lib/protocol/runner-protocol.ts';
 import type { VmRecord } from '../vm/vm-record.ts';
 import { OverlayChain } from '../disk/overlay-chain.ts';
 import { VmDirectory } from '../disk/vm-directory.ts';

@@ -7,7 +7,7 @@
  * That write is the switch. Before it the old VM goes on, whatever fails; after it the new one has the sandbox. It also
  * holds the rollback, so that a runner that was killed knows from the disk whether it was done, and what to answer.
  */
-import type { RollbackVm, VmRollback } from '../../lib/runner-protocol.ts';
+import type { RollbackVm, VmRollback } from '../../lib/protocol/runner-protocol.ts';
 import type { Capacity } from '../capacity/capacity.ts';
 import type { StepTimer } from '../vm/step-timer.ts';
 import { enterStep } from '../vm/steps.ts';

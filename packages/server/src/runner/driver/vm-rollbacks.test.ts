@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AppError } from '@coppice/contract';
-import type { RollbackVm, VmRollback } from '../../lib/runner-protocol.ts';
+import type { RollbackVm, VmRollback } from '../../lib/protocol/runner-protocol.ts';
 import type { CaptureManifest } from '../snapshot/capture-manifest.ts';
 import type { CaptureFiles } from '../snapshot/capture-store.ts';
 import { MACHINE_VERSION } from '../vm/shape.ts';

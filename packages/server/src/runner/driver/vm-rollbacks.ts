@@ -3,7 +3,7 @@
  * is told what it has done. One at a time: another one is refused meanwhile, and so is one that came before the last.
  */
 import { AppError } from '@coppice/contract';
-import type { RollbackVm, VmRollback } from '../../lib/runner-protocol.ts';
+import type { RollbackVm, VmRollback } from '../../lib/protocol/runner-protocol.ts';
 import type { CaptureManifest } from '../snapshot/capture-manifest.ts';
 import type { CaptureStore } from '../snapshot/capture-store.ts';
 import { blueprintOfCapture, type CaptureBindings } from './capture-bindings.ts';

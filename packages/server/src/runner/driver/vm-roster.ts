@@ -4,8 +4,8 @@
  */
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
-import type { VmEgress } from '../../lib/egress-protocol.ts';
-import type { VmInfo } from '../../lib/runner-protocol.ts';
+import type { VmEgress } from '../../lib/protocol/egress-protocol.ts';
+import type { VmInfo } from '../../lib/protocol/runner-protocol.ts';
 import { findVmRecord, writeVmRecord, type VmRecord } from '../vm/vm-record.ts';
 import { imageKey, templateKey, type CacheLeases } from '../cache/cache-leases.ts';
 import type { Capacity } from '../capacity/capacity.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
-import { pollUntil } from '../../lib/deadline.ts';
+import { pollUntil } from '../../lib/waiting/deadline.ts';
 import type { AssembledVm, TemplateBlueprint } from './vm-assembly.ts';
 import { WarmPool } from './warm-pool.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { overlaps, parseCidr } from '../network/address-plan.ts';
+import { overlaps, parseCidr } from '../network/addresses/address-plan.ts';
 import { idsOverlap } from './account-ids.ts';
 import { chooseRanges, idsFrom, type RangeFindings } from './choose-ranges.ts';
 import { FIRST_RANGES, type HostRanges } from './host-ranges.ts';

@@ -6,7 +6,7 @@
  *     else ──► the first that are free
  */
 import { AppError } from '@coppice/contract';
-import { buildAddressPlan, overlaps, parseCidr, type Cidr } from '../network/address-plan.ts';
+import { buildAddressPlan, overlaps, parseCidr, type Cidr } from '../network/addresses/address-plan.ts';
 import { UIDS_OF_INSTALLATION } from '../confinement/vm-accounts.ts';
 import { idsOverlap, type IdRange } from './account-ids.ts';
 import { FIRST_RANGES, type HostRanges, type SetRanges } from './host-ranges.ts';

@@ -4,10 +4,10 @@
  */
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
-import { lockDirectory } from '../../lib/directory-lock.ts';
-import { findAddressUse, hasHeldTap, type HostNetwork } from '../network/host-survey.ts';
-import { KernelTools, type ToolPaths } from '../network/kernel-tools.ts';
-import { buildInstanceNames } from '../network/slot-names.ts';
+import { lockDirectory } from '../../lib/files/directory-lock.ts';
+import { findAddressUse, hasHeldTap, type HostNetwork } from '../network/host/host-survey.ts';
+import { KernelTools, type ToolPaths } from '../network/kernel/kernel-tools.ts';
+import { buildInstanceNames } from '../network/addresses/slot-names.ts';
 import type { RunnerConfig } from '../runner-config.ts';
 import { listProcessesOfUids } from '../host/host-process.ts';
 import { idsOverlap, listAccountIds, type IdRange } from './account-ids.ts';

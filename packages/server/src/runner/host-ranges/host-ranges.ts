@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import { z } from 'zod';
-import { writeDurably } from '../../lib/durable-file.ts';
+import { writeDurably } from '../../lib/files/durable-file.ts';
 
 /** Of an installation that is alone on its host. */
 export const FIRST_RANGES: HostRanges = { guestCidr: '10.202.0.0/16', uidBase: 1_600_000 };

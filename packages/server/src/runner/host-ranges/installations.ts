@@ -7,7 +7,7 @@ import { readdirSync, readlinkSync, rmSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
-import { syncDirectory } from '../../lib/durable-file.ts';
+import { syncDirectory } from '../../lib/files/durable-file.ts';
 import { findRecordedRanges, hasRecord, type HostRanges } from './host-ranges.ts';
 
 export interface Installation extends HostRanges {

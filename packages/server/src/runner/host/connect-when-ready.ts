@@ -1,5 +1,5 @@
 import net from 'node:net';
-import { pollUntil } from '../../lib/deadline.ts';
+import { pollUntil } from '../../lib/waiting/deadline.ts';
 
 const RETRY_MS = 2;
 

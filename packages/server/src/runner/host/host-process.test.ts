@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { pollUntil } from '../../lib/deadline.ts';
+import { pollUntil } from '../../lib/waiting/deadline.ts';
 import { findIdentity, isAlive, killAndWait } from './host-process.ts';
 
 /** Ends its first thread alone; those of the engine stay. */

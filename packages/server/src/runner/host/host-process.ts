@@ -1,6 +1,6 @@
 /** What /proc says of a process that may not be our child: VMs outlive the runner that started them. */
 import { readFileSync, readdirSync } from 'node:fs';
-import { pollUntil } from '../../lib/deadline.ts';
+import { pollUntil } from '../../lib/waiting/deadline.ts';
 
 const KILL_TIMEOUT_MS = 10_000;
 const CLOCK_TICKS_PER_SECOND = 100;

@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { findIdentity, isAlive } from './host-process.ts';
-import { pollUntil } from '../../lib/deadline.ts';
+import { pollUntil } from '../../lib/waiting/deadline.ts';
 import { ProcessError, runProcess } from './run-process.ts';
 import { makeScratchDirectory } from '../image/testing/scratch-directory.ts';
 

@@ -1,6 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import type { Writable } from 'node:stream';
-import { stretched } from '../../lib/deadline.ts';
+import { stretched } from '../../lib/waiting/deadline.ts';
 
 /** System tools only: what a caller's PATH holds must not decide what runs as root. */
 const SYSTEM_PATH = '/usr/sbin:/usr/bin:/sbin:/bin';

@@ -4,7 +4,7 @@ import http2 from 'node:http2';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { AppError } from '@coppice/contract';
-import { watchEnd } from '../../lib/whole-stream.ts';
+import { watchEnd } from '../../lib/streams/whole-stream.ts';
 import { respondError } from './exchange.ts';
 import { tunnelToAgent } from './agent-tunnel.ts';
 

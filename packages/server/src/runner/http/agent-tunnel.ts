@@ -5,9 +5,9 @@
  */
 import http2 from 'node:http2';
 import { AppError, isErrorCode, type ErrorCode } from '@coppice/contract';
-import { watchEnd } from '../../lib/whole-stream.ts';
+import { watchEnd } from '../../lib/streams/whole-stream.ts';
 import type { AgentSession } from '../agent-client/agent-session.ts';
-import { stretched } from '../../lib/deadline.ts';
+import { stretched } from '../../lib/waiting/deadline.ts';
 
 const { NGHTTP2_CANCEL, NGHTTP2_NO_ERROR } = http2.constants;
 /**

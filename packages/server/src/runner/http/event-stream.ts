@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import type http2 from 'node:http2';
-import type { EventPlace } from '../../lib/runner-protocol.ts';
+import type { EventPlace } from '../../lib/protocol/runner-protocol.ts';
 import type { EventSpool } from '../driver/event-spool.ts';
 import { writeLine } from './exchange.ts';
 

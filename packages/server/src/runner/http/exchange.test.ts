@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import http2, { type ClientHttp2Stream, type ServerHttp2Stream } from 'node:http2';
 import type { AddressInfo } from 'node:net';
 import { test, type TestContext } from 'node:test';
-import { pollUntil } from '../../lib/deadline.ts';
+import { pollUntil } from '../../lib/waiting/deadline.ts';
 import { holdPlace } from './exchange.ts';
 
 class Place implements Disposable {

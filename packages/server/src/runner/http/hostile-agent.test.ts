@@ -6,7 +6,7 @@ import { connect, type AddressInfo, type Server } from 'node:net';
 import { after, before, test } from 'node:test';
 import { AppError, ERRORS } from '@coppice/contract';
 import fc from 'fast-check';
-import { withDeadline } from '../../lib/deadline.ts';
+import { withDeadline } from '../../lib/waiting/deadline.ts';
 import type { AgentSession } from '../agent-client/agent-session.ts';
 import { tunnelToAgent } from './agent-tunnel.ts';
 import { respondError } from './exchange.ts';

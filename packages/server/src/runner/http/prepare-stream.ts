@@ -1,9 +1,9 @@
 import type http2 from 'node:http2';
 import { AppError, type ReadyShape } from '@coppice/contract';
-import type { PrepareImage, PreparedImage, PrepareProgress } from '../../lib/runner-protocol.ts';
+import type { PrepareImage, PreparedImage, PrepareProgress } from '../../lib/protocol/runner-protocol.ts';
 import type { ImageBuilds, ImageBuildOptions } from '../driver/image-builds.ts';
 import type { TemplatePlan } from '../driver/template-plan.ts';
-import type { StoredImage } from '../image/image-store.types.ts';
+import type { StoredImage } from '../image/store/image-store.types.ts';
 import { writeLine } from './exchange.ts';
 
 export function toWire(image: StoredImage, shapes: readonly ReadyShape[]): PreparedImage {

@@ -5,7 +5,7 @@ import net from 'node:net';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { z, ZodError } from 'zod';
-import { VmEgress } from '../../lib/egress-protocol.ts';
+import { VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import {
   CaptureId,
   CaptureRequest,
@@ -17,9 +17,9 @@ import {
   RollbackVm,
   VmShape,
   type RunnerStatus,
-} from '../../lib/runner-protocol.ts';
+} from '../../lib/protocol/runner-protocol.ts';
 import { explainFullDisk } from '../host/full-disk.ts';
-import { TRUSTED_PEER } from '../../lib/trusted-peer.ts';
+import { TRUSTED_PEER } from '../../lib/process/trusted-peer.ts';
 import type { EventSpool } from '../driver/event-spool.ts';
 import type { AgentSession } from '../agent-client/agent-session.ts';
 import type { Fleet } from '../driver/fleet.ts';
@@ -28,7 +28,7 @@ import type { VmCopies } from '../driver/vm-copies.ts';
 import type { VmRollbacks } from '../driver/vm-rollbacks.ts';
 import type { ImageBuilds } from '../driver/image-builds.ts';
 import type { TemplatePlan } from '../driver/template-plan.ts';
-import type { ImageStore } from '../image/image-store.ts';
+import type { ImageStore } from '../image/store/image-store.ts';
 import { holdPlace, readJson, respondEmpty, respondError, respondJson } from './exchange.ts';
 import { streamEvents } from './event-stream.ts';
 import { streamPreparation, toWire } from './prepare-stream.ts';

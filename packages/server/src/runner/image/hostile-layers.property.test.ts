@@ -4,10 +4,10 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { readLayers } from './flatten.ts';
-import { LayerError } from './layer-error.ts';
-import { MAX_NAME_BYTES, MAX_PATH_BYTES } from './layer-path.ts';
-import { TAR_BLOCK_BYTES, encodePaxRecord, encodeTarHeader, padToBlock } from './tar-format.ts';
+import { readLayers } from './layers/flatten.ts';
+import { LayerError } from './tar/layer-error.ts';
+import { MAX_NAME_BYTES, MAX_PATH_BYTES } from './tar/layer-path.ts';
+import { TAR_BLOCK_BYTES, encodePaxRecord, encodeTarHeader, padToBlock } from './tar/tar-format.ts';
 import { makeScratchDirectory } from './testing/scratch-directory.ts';
 
 const LIMITS = { maxEntries: 500, maxContentBytes: 100_000, maxMetadataBytes: 200_000 };

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AppError, type ErrorCode } from '@coppice/contract';
 import fc from 'fast-check';
-import { parseImageConfig } from './image-config.ts';
-import { DEFAULT_IMAGE_LIMITS, maxUnpackedBytes } from './image-limits.ts';
-import { checkManifest, digestOf, parseManifest, selectPlatform } from './manifest.ts';
+import { parseImageConfig } from './source/image-config.ts';
+import { DEFAULT_IMAGE_LIMITS, maxUnpackedBytes } from './layers/image-limits.ts';
+import { checkManifest, digestOf, parseManifest, selectPlatform } from './source/manifest.ts';
 
 const DIGEST = `sha256:${'a'.repeat(64)}`;
 const OTHER = `sha256:${'b'.repeat(64)}`;

@@ -10,7 +10,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { syncDirectory, syncFile } from '../../lib/durable-file.ts';
+import { syncDirectory, syncFile } from '../../lib/files/durable-file.ts';
 import type { ClosureFile } from '../confinement/qemu-closure.ts';
 import type { MachineParts } from './machine-parts.ts';
 import { machineRecordPath, type MachineRecord } from './machine-record.ts';

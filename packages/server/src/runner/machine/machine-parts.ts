@@ -1,7 +1,7 @@
 /** What the host has now to make a machine from, and how it is called. */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { runCommand } from '../../lib/run-command.ts';
+import { runCommand } from '../../lib/process/run-command.ts';
 import { surveyQemu, type QemuFiles } from '../confinement/qemu-closure.ts';
 import type { RunnerTools } from '../runner-config.ts';
 import { MACHINE_FORMAT, type MachineRecord } from './machine-record.ts';

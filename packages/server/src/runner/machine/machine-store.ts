@@ -9,7 +9,7 @@
 import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import type { Logger } from 'pino';
-import type { Confinement } from '../../lib/runner-protocol.ts';
+import type { Confinement } from '../../lib/protocol/runner-protocol.ts';
 import { mayRunFrom, openClosure, type QemuClosure } from '../confinement/qemu-closure.ts';
 import type { RunnerTools } from '../runner-config.ts';
 import {

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { connect, createServer, type AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { execFileSync } from 'node:child_process';
-import { withDeadline, pollUntil } from '../../lib/deadline.ts';
+import { withDeadline, pollUntil } from '../../lib/waiting/deadline.ts';
 import { GuestNetwork } from './guest-network.ts';
 import {
   HOST,

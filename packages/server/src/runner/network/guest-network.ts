@@ -6,16 +6,16 @@
  */
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
-import type { EgressCounters } from '../../lib/egress-protocol.ts';
+import type { EgressCounters } from '../../lib/protocol/egress-protocol.ts';
 import { GUEST_MAC } from '../vm/shape.ts';
-import { buildSlotAddresses } from './address-plan.ts';
-import type { EgressGuest } from './egress-process.ts';
+import { buildSlotAddresses } from './addresses/address-plan.ts';
+import type { EgressGuest } from './egress/egress-process.ts';
 import { openInstance, type Instance } from './instance.ts';
-import type { EgressOptions } from './open-egress.ts';
-import type { ToolPaths } from './kernel-tools.ts';
-import { buildTapName } from './slot-names.ts';
-import { SlotPool } from './slot-pool.ts';
-import { openTapDevice } from './tap-device.ts';
+import type { EgressOptions } from './egress/open-egress.ts';
+import type { ToolPaths } from './kernel/kernel-tools.ts';
+import { buildTapName } from './addresses/slot-names.ts';
+import { SlotPool } from './slots/slot-pool.ts';
+import { openTapDevice } from './kernel/tap-device.ts';
 import { assertNoRules, isBare, TAP_SLOTS, type VmNetwork, type VmSlot } from './vm-network.ts';
 
 export interface GuestNetworkOptions extends EgressOptions {

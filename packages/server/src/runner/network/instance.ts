@@ -1,16 +1,26 @@
 /** What one instance has on the host for all its guests together: opened in an order that is safe at every step. */
-import { buildAddressPlan, buildSlotAddresses, parseOpenRanges, type AddressPlan } from './address-plan.ts';
-import { ConnectionFlusher } from './connection-flusher.ts';
-import type { Firewall } from './firewall.ts';
-import type { GuestEgress, SlotPlace } from './guest-egress.ts';
-import { ensureForwarding } from './host-settings.ts';
-import { listResolverAddresses, surveyHost, type HostSurvey } from './host-survey.ts';
-import { KernelTools, type ToolPaths } from './kernel-tools.ts';
-import { openEgress, type EgressOptions } from './open-egress.ts';
+import {
+  buildAddressPlan,
+  buildSlotAddresses,
+  parseOpenRanges,
+  type AddressPlan,
+} from './addresses/address-plan.ts';
+import { ConnectionFlusher } from './kernel/connection-flusher.ts';
+import type { Firewall } from './firewall/firewall.ts';
+import type { GuestEgress, SlotPlace } from './egress/guest-egress.ts';
+import { ensureForwarding } from './host/host-settings.ts';
+import { listResolverAddresses, surveyHost, type HostSurvey } from './host/host-survey.ts';
+import { KernelTools, type ToolPaths } from './kernel/kernel-tools.ts';
+import { openEgress, type EgressOptions } from './egress/open-egress.ts';
 import { removeResolvers } from './remove-instance.ts';
-import { removeInterfaces, SlotDevices, type SlotDevicesOptions } from './slot-devices.ts';
-import { buildConnectionMark, buildInstanceNames, buildTapName, type InstanceNames } from './slot-names.ts';
-import { TableWatch } from './table-watch.ts';
+import { removeInterfaces, SlotDevices, type SlotDevicesOptions } from './slots/slot-devices.ts';
+import {
+  buildConnectionMark,
+  buildInstanceNames,
+  buildTapName,
+  type InstanceNames,
+} from './addresses/slot-names.ts';
+import { TableWatch } from './firewall/table-watch.ts';
 
 export interface InstanceOptions extends EgressOptions {
   slug: string;

@@ -3,8 +3,8 @@
  * again at once: nothing in the kernel is bound to them.
  */
 import { AppError } from '@coppice/contract';
-import type { EgressCounters, VmEgress } from '../../lib/egress-protocol.ts';
-import type { EgressGuest } from './egress-process.ts';
+import type { EgressCounters, VmEgress } from '../../lib/protocol/egress-protocol.ts';
+import type { EgressGuest } from './egress/egress-process.ts';
 import { assertNoRules, BARE_SLOTS, isBare, TAP_SLOTS, type BareSlot, type VmNetwork } from './vm-network.ts';
 
 export class NoNetwork implements VmNetwork {

@@ -3,7 +3,7 @@ import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { GuestNetwork, type GuestNetworkOptions } from './guest-network.ts';
 import { NoNetwork } from './no-network.ts';
-import { findNetworkObstacle } from './requirements.ts';
+import { findNetworkObstacle } from './host/requirements.ts';
 import type { VmNetwork } from './vm-network.ts';
 
 /** `auto`: a network if this machine can filter it, else none. `on`: a network or no start. */

@@ -1,9 +1,9 @@
 /** Takes away what an instance has on the host, when nobody has it open. */
-import { listResolverAddresses } from './host-survey.ts';
-import { KernelTools, type ToolPaths } from './kernel-tools.ts';
-import { buildTableRemoval } from './ruleset.ts';
-import { removeInterfaces } from './slot-devices.ts';
-import { buildInstanceNames, findTapIndex } from './slot-names.ts';
+import { listResolverAddresses } from './host/host-survey.ts';
+import { KernelTools, type ToolPaths } from './kernel/kernel-tools.ts';
+import { buildTableRemoval } from './firewall/ruleset.ts';
+import { removeInterfaces } from './slots/slot-devices.ts';
+import { buildInstanceNames, findTapIndex } from './addresses/slot-names.ts';
 
 /** Its running VMs' networks too; interfaces go before the rules that guard them. Forwarding stays enabled. */
 export async function removeInstance(options: { slug: string; tools: ToolPaths }): Promise<void> {

@@ -4,8 +4,8 @@
  * a record's slot says which it is, and VMs of both can run beside each other after the machine has gained a network.
  */
 import { AppError } from '@coppice/contract';
-import { hasNoRules, type EgressCounters, type VmEgress } from '../../lib/egress-protocol.ts';
-import type { EgressGuest } from './egress-process.ts';
+import { hasNoRules, type EgressCounters, type VmEgress } from '../../lib/protocol/egress-protocol.ts';
+import type { EgressGuest } from './egress/egress-process.ts';
 import type { NetworkSlot } from './guest-network.ts';
 
 /** Slots 0 to 16 383 have a TAP … */

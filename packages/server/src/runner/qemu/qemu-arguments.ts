@@ -6,7 +6,7 @@
  *   share=on                       what is saved when it is ready: RAM *is* the file
  *   share=off,readonly=on,rom=off  sandbox: RAM is a private copy-on-write view of the template's file
  */
-import type { Accelerator } from '../../lib/runner-protocol.ts';
+import type { Accelerator } from '../../lib/protocol/runner-protocol.ts';
 import { kernelCommandLine } from '../vm/kernel-command-line.ts';
 import { GUEST_MAC, TCG_CACHE_MIB, type MachineShape } from '../vm/shape.ts';
 import {

@@ -2,7 +2,7 @@ import type { ChildProcess } from 'node:child_process';
 import { closeSync, constants, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
-import { DeadlineError, pollUntil } from '../../lib/deadline.ts';
+import { DeadlineError, pollUntil } from '../../lib/waiting/deadline.ts';
 import type { Jail } from '../confinement/jail.ts';
 import { isJailed } from '../confinement/jailed-process.ts';
 import { INSIDE, type VmLayout } from '../confinement/vm-layout.ts';

@@ -5,7 +5,7 @@
  */
 import { EventEmitter } from 'node:events';
 import type net from 'node:net';
-import { withDeadline } from '../../lib/deadline.ts';
+import { withDeadline } from '../../lib/waiting/deadline.ts';
 
 const MAX_LINE_BYTES = 1 << 20;
 const COMMAND_TIMEOUT_MS = 10_000;

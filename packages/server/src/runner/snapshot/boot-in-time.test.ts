@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
-import { DeadlineError } from '../../lib/deadline.ts';
+import { DeadlineError } from '../../lib/waiting/deadline.ts';
 import { repeatUntilInTime } from './boot-in-time.ts';
 
 const RIGHT = { device: 'lapic', rate_hz: 62_500_000 };

@@ -1,6 +1,6 @@
 /** Starts the VM that becomes a template: by a cold boot, or from the saved state of a guest that has booted. */
 import type { Logger } from 'pino';
-import { DeadlineError, untilAborted } from '../../lib/deadline.ts';
+import { DeadlineError, untilAborted } from '../../lib/waiting/deadline.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
 import { isInTime, readTimer } from '../agent-client/guest-timer.ts';
 import { TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';

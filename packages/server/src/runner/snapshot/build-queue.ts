@@ -7,7 +7,7 @@
  *                  └─ the last of them leaves: dropped                 └─ the last of them leaves: ended
  */
 import { AppError } from '@coppice/contract';
-import { untilAborted } from '../../lib/deadline.ts';
+import { untilAborted } from '../../lib/waiting/deadline.ts';
 
 /** Of one organization; each is a create, or a build of an image, that is under way. */
 const MAX_WAITING = 16;

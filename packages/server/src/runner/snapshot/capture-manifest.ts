@@ -4,8 +4,8 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import { z } from 'zod';
-import { writeDurablyLater } from '../../lib/durable-file.ts';
-import { CaptureInfo } from '../../lib/runner-protocol.ts';
+import { writeDurablyLater } from '../../lib/files/durable-file.ts';
+import { CaptureInfo } from '../../lib/protocol/runner-protocol.ts';
 import { GuestImage, TemplateShape } from '../vm/vm-record.ts';
 
 export const MANIFEST_NAME = 'manifest.json';

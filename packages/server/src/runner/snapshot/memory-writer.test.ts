@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, mock, test } from 'node:test';
 import { AppError } from '@coppice/contract';
-import { DeadlineError, pollUntil } from '../../lib/deadline.ts';
+import { DeadlineError, pollUntil } from '../../lib/waiting/deadline.ts';
 import { MemoryWriter, sumFiles, type MemorySource } from './memory-writer.ts';
 import {
   buildCapturePrograms,

@@ -8,7 +8,7 @@ import { rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { z } from 'zod';
 import { AppError } from '@coppice/contract';
-import { DeadlineError } from '../../lib/deadline.ts';
+import { DeadlineError } from '../../lib/waiting/deadline.ts';
 import { CaptureProcess } from './capture-process.ts';
 
 /** The copy of the base is as long as a disk takes for it. */

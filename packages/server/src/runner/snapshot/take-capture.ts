@@ -21,7 +21,7 @@ import { enterStep } from '../vm/steps.ts';
 import { freezeFile } from '../disk/overlay-file.ts';
 import { VmDirectory } from '../disk/vm-directory.ts';
 import { DEVICES_NAME, takeDeviceState } from './device-state.ts';
-import { stretched } from '../../lib/deadline.ts';
+import { stretched } from '../../lib/waiting/deadline.ts';
 
 /** What cannot be frozen by then is saved as it is. */
 const FREEZE_DEADLINE_MS = 500;

@@ -11,15 +11,15 @@
 import { chmodSync, mkdirSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
-import { untilAborted } from '../../lib/deadline.ts';
-import { syncLater } from '../../lib/durable-file.ts';
+import { untilAborted } from '../../lib/waiting/deadline.ts';
+import { syncLater } from '../../lib/files/durable-file.ts';
 import type { AgentSession } from '../agent-client/agent-session.ts';
 import { tellTime } from '../agent-client/guest-clock.ts';
 import { rehearse, TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
 import type { Enclosure } from '../confinement/cgroup-tree.ts';
 import { freezeFile, makeOverlay } from '../disk/overlay-file.ts';
 import { makeScratchBase } from '../disk/scratch-base.ts';
-import type { StoredImage } from '../image/image-store.types.ts';
+import type { StoredImage } from '../image/store/image-store.types.ts';
 import type { Machine } from '../machine/machine-store.ts';
 import { addressesOf, type VmNetwork, type VmSlot } from '../network/vm-network.ts';
 import { overlayName } from '../vm/vm-files.ts';

@@ -12,7 +12,7 @@ import { z } from 'zod';
 import type { CachedTemplate } from '../cache/cache-evictor.ts';
 import { TemplateShape as ShapeRecord } from '../vm/vm-record.ts';
 import { LastUse } from '../cache/last-use.ts';
-import type { StoredImage } from '../image/image-store.types.ts';
+import type { StoredImage } from '../image/store/image-store.types.ts';
 import type { TemplateShape } from '../vm/shape.ts';
 
 const RECORD_NAME = 'template.json';

@@ -6,7 +6,7 @@ import { test, type TestContext } from 'node:test';
 import { setImmediate as immediate } from 'node:timers/promises';
 import { pino } from 'pino';
 import { CacheLeases, templateKey } from '../cache/cache-leases.ts';
-import type { StoredImage } from '../image/image-store.types.ts';
+import type { StoredImage } from '../image/store/image-store.types.ts';
 import { BootedGuestError } from './boot-in-time.ts';
 import type { BootJob, TemplateJob } from './template-builder.ts';
 import { TemplateStore, type TemplateStoreOptions } from './template-store.ts';

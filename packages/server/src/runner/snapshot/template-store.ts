@@ -8,9 +8,9 @@
 import { createHash } from 'node:crypto';
 import { mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { syncLater } from '../../lib/durable-file.ts';
+import { syncLater } from '../../lib/files/durable-file.ts';
 import { templateKey, type CacheLeases } from '../cache/cache-leases.ts';
-import type { StoredImage } from '../image/image-store.types.ts';
+import type { StoredImage } from '../image/store/image-store.types.ts';
 import type { Machine } from '../machine/machine-store.ts';
 import { GUEST_MAC, MACHINE_VERSION, type TemplateShape } from '../vm/shape.ts';
 import { kernelCommandLine } from '../vm/kernel-command-line.ts';

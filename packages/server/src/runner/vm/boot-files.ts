@@ -1,5 +1,5 @@
 import { chmodSync, mkdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
-import { runCommand } from '../../lib/run-command.ts';
+import { runCommand } from '../../lib/process/run-command.ts';
 import { giveTo } from '../host/file-owner.ts';
 
 export interface BootFiles {

@@ -1,4 +1,4 @@
-import type { Accelerator } from '../../lib/runner-protocol.ts';
+import type { Accelerator } from '../../lib/protocol/runner-protocol.ts';
 
 const EMULATED_WORDS = [
   'mitigations=off',

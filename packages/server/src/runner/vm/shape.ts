@@ -1,5 +1,5 @@
 /** What VMs are made of, whichever VMM runs them: saved state loads only where all of it is the same. */
-import type { Accelerator } from '../../lib/runner-protocol.ts';
+import type { Accelerator } from '../../lib/protocol/runner-protocol.ts';
 import type { Cpu } from './cpu.ts';
 
 /** Raise when the device model or its order changes: templates of another version are not used, captures refused. */

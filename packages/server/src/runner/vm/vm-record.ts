@@ -8,8 +8,8 @@ import { join } from 'node:path';
 import { CredentialEndpoint, NetworkPolicy } from '@coppice/contract';
 import { z } from 'zod';
 import { CredentialService } from '../../lib/credential-services/credential-service.ts';
-import { writeAtomically } from '../../lib/durable-file.ts';
-import { Accelerator, CaptureId, VmEnd, VmInfo, VmRollback } from '../../lib/runner-protocol.ts';
+import { writeAtomically } from '../../lib/files/durable-file.ts';
+import { Accelerator, CaptureId, VmEnd, VmInfo, VmRollback } from '../../lib/protocol/runner-protocol.ts';
 import { Cpu } from './cpu.ts';
 
 /** The image as a guest knows it. */

@@ -1,7 +1,7 @@
 import { HealthStatus } from '@coppice/contract';
 import type { App } from '../app.ts';
 import type { HttpParts } from '../parts.ts';
-import { answers } from '../answers.ts';
+import { answers } from '../answers/answers.ts';
 
 export function addHealthz(
   app: App,

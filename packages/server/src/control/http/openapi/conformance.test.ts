@@ -13,7 +13,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Validator } from '@seriousme/openapi-schema-validator';
-import type { PreparedImage } from '../../../lib/runner-protocol.ts';
+import type { PreparedImage } from '../../../lib/protocol/runner-protocol.ts';
 import { API_KEY, startHarness, type ControlHarness } from '../../testing/control-harness.ts';
 
 const CONFIGURATION = fileURLToPath(new URL('schemathesis.toml', import.meta.url));

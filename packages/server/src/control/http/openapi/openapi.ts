@@ -2,7 +2,7 @@
 import swagger from '@fastify/swagger';
 import { jsonSchemaTransformObject } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import { SESSION_COOKIE } from '../account/session-cookie.ts';
+import { SESSION_COOKIE } from '../account/session/session-cookie.ts';
 import type { App } from '../app.ts';
 import { finishDocument } from './document.ts';
 import { describeRoute } from './operations.ts';

@@ -3,7 +3,7 @@ import { ERRORS, ErrorAnswer, type ErrorCode } from '@coppice/contract';
 import type { FastifySchema, RouteOptions } from 'fastify';
 import { jsonSchemaTransform } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import { referTo } from '../answers.ts';
+import { referTo } from '../answers/answers.ts';
 
 type Transform = typeof jsonSchemaTransform;
 type Input = Parameters<Transform>[0] & { route: RouteOptions };

@@ -11,7 +11,7 @@ import type { SandboxRecord, SnapshotRecord } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { HostMoment } from '../../../lib/host-clock.ts';
 import type { ControlLimits } from '../../control-config.ts';
-import type { RecordStep } from '../../sandbox/steps.ts';
+import type { RecordStep } from '../../sandbox/record/steps.ts';
 import { prepareHarness, waitFor, type ControlHarness } from '../control-harness.ts';
 import { prepareControl, type StandbyControl } from '../spawn-control.ts';
 import { readAuditSecret } from '../verify-log.ts';

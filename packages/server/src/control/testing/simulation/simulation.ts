@@ -3,7 +3,7 @@
  * them rest, in which nothing that was answered may be missing (invariants.ts). The same seed makes the same choices;
  * what is still open when somebody is killed may end otherwise.
  */
-import { RECORD_STEPS, type RecordStep } from '../../sandbox/steps.ts';
+import { RECORD_STEPS, type RecordStep } from '../../sandbox/record/steps.ts';
 import { SeededChoice } from '../seeded-choice.ts';
 import { assertBearable, Caller, type Request } from './caller.ts';
 import { assertInvariants, assertKept } from './invariants.ts';

@@ -4,10 +4,10 @@ import type { CredentialEndpoint } from '@coppice/contract';
 import type { CredentialService } from '../../../lib/credential-services/credential-service.ts';
 import { buildServiceCatalogue } from '../../../lib/credential-services/service-catalogue.ts';
 import { Secret } from '../../../lib/secret.ts';
-import { compileEndpointRules } from '../endpoint-rules.ts';
-import { buildHeaderList, buildOutboundRequest, type OutboundRequest } from '../outbound-request.ts';
-import { parseProxyTarget } from '../proxy-target.ts';
-import type { Checked } from '../refusal.ts';
+import { compileEndpointRules } from '../request/endpoint-rules.ts';
+import { buildHeaderList, buildOutboundRequest, type OutboundRequest } from '../request/outbound-request.ts';
+import { parseProxyTarget } from '../request/proxy-target.ts';
+import type { Checked } from '../request/refusal.ts';
 
 /** To be looked for where no secret may be. */
 export const SECRET = 'canary-0f1e2d3c4b5a';

@@ -15,10 +15,10 @@ import { inspect } from 'node:util';
 import { pino } from 'pino';
 import { BUILTIN_SERVICES } from '../../../lib/credential-services/builtin-services.ts';
 import { CredentialService } from '../../../lib/credential-services/credential-service.ts';
-import { pollUntil } from '../../../lib/deadline.ts';
-import type { ToldGrant } from '../compile-grants.ts';
+import { pollUntil } from '../../../lib/waiting/deadline.ts';
+import type { ToldGrant } from '../request/compile-grants.ts';
 import { CredentialProxy } from '../credential-proxy.ts';
-import type { ProxyLimits } from '../proxy-limits.ts';
+import type { ProxyLimits } from '../request/proxy-limits.ts';
 import { TestGuest, TestGuests } from './test-guest.ts';
 import { VendorNetwork } from './vendor-server.ts';
 

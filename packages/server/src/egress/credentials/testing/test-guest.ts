@@ -1,9 +1,9 @@
 /** A guest as the guest table of the egress process has it, without the process. */
 import { compileNetworkPolicy, type CompiledPolicy, type NetworkPolicy } from '@coppice/contract';
 import { compileClosedAddresses } from '@coppice/contract';
-import type { EgressNote } from '../../../lib/egress-protocol.ts';
+import type { EgressNote } from '../../../lib/protocol/egress-protocol.ts';
 import type { CounterName, Guest, GuestTable } from '../../guest-table.ts';
-import { compileGrants, type ToldGrant } from '../compile-grants.ts';
+import { compileGrants, type ToldGrant } from '../request/compile-grants.ts';
 
 const OPEN: NetworkPolicy = { version: 1, profile: null, default: 'allow', allow: [], deny: [] };
 

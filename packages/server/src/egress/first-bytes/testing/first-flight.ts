@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { request, type RequestOptions } from 'node:http';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { connect, type ConnectionOptions } from 'node:tls';
-import { withDeadline } from '../../../lib/deadline.ts';
+import { withDeadline } from '../../../lib/waiting/deadline.ts';
 
 const DEADLINE_MS = 10_000;
 

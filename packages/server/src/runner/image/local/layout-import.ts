@@ -14,17 +14,17 @@ import {
   type ImageReference,
 } from '@coppice/contract';
 import { z } from 'zod';
-import { syncDirectory } from '../../../lib/durable-file.ts';
-import { checkFreeSpace } from '../disk-space.ts';
-import { parseImageConfig } from '../image-config.ts';
-import type { ImageLimits } from '../image-limits.ts';
+import { syncDirectory } from '../../../lib/files/durable-file.ts';
+import { checkFreeSpace } from '../layers/disk-space.ts';
+import { parseImageConfig } from '../source/image-config.ts';
+import type { ImageLimits } from '../layers/image-limits.ts';
 import {
   checkManifest,
   compressedBytes,
   parseManifest,
   selectPlatform,
   type ImageManifest,
-} from '../manifest.ts';
+} from '../source/manifest.ts';
 import { openLayout, refuse, type LayoutSource } from './layout-source.ts';
 import type { LocalImages } from './local-images.ts';
 

@@ -12,8 +12,8 @@ import { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync } 
 import { join } from 'node:path';
 import { AppError, LOCAL_REGISTRY } from '@coppice/contract';
 import { z } from 'zod';
-import { syncDirectory, writeDurably } from '../../../lib/durable-file.ts';
-import type { BuiltinImage } from '../oci-source.ts';
+import { syncDirectory, writeDurably } from '../../../lib/files/durable-file.ts';
+import type { BuiltinImage } from '../source/oci-source.ts';
 
 const NameRecord = z.object({
   version: z.literal(1),

@@ -8,8 +8,8 @@
  */
 import { createHmac, randomBytes } from 'node:crypto';
 import { z } from 'zod';
-import type { RegistryCredentials } from '../../../lib/runner-protocol.ts';
-import { SingleFlight } from '../../../lib/single-flight.ts';
+import type { RegistryCredentials } from '../../../lib/protocol/runner-protocol.ts';
+import { SingleFlight } from '../../../lib/waiting/single-flight.ts';
 import { describeStatus } from './answer-check.ts';
 import { readSmallBody } from './body.ts';
 import { parseChallenges, type Challenge } from './challenge.ts';

@@ -6,7 +6,7 @@
 import type { LookupAddress, LookupOptions } from 'node:dns';
 import { lookup } from 'node:dns/promises';
 import { isIP, type LookupFunction } from 'node:net';
-import { withDeadline } from '../../../lib/deadline.ts';
+import { withDeadline } from '../../../lib/waiting/deadline.ts';
 import { isPrivateAddress } from './address-policy.ts';
 import { RegistryFault } from './registry-fault.ts';
 

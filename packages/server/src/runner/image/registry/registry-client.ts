@@ -6,8 +6,8 @@
  * Every error is an `AppError` in words for the caller; its cause is for the log and holds no secret.
  */
 import type { ImageReference } from '@coppice/contract';
-import type { RegistryCredentials } from '../../../lib/runner-protocol.ts';
-import { Slots } from '../../../lib/slots.ts';
+import type { RegistryCredentials } from '../../../lib/protocol/runner-protocol.ts';
+import { Slots } from '../../../lib/waiting/slots.ts';
 import { checkStatus } from './answer-check.ts';
 import { Authorizer, fingerprint } from './authorizer.ts';
 import { pause, readBlob, type Blob } from './blob-reader.ts';

@@ -8,8 +8,8 @@ import { pino } from 'pino';
 import { OciLayout, type Descriptor, type ImageSpec } from '../../../../../../e2e/fixtures/oci-layout.ts';
 import { startRegistry, type Registry } from '../../../../../../e2e/fixtures/registry.ts';
 import { CacheLeases } from '../../cache/cache-leases.ts';
-import { ImageStore, type ImageStoreOptions } from '../image-store.ts';
-import type { StoredImage } from '../image-store.types.ts';
+import { ImageStore, type ImageStoreOptions } from '../store/image-store.ts';
+import type { StoredImage } from '../store/image-store.types.ts';
 
 export const HELLO: ImageSpec = {
   layers: [

@@ -6,8 +6,8 @@
 import { createSocket, type RemoteInfo } from 'node:dgram';
 import { once } from 'node:events';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
-import type { EgressMessage, EgressStart, RunnerMessage } from '../../../lib/egress-messages.ts';
-import { NO_JUDGED_COUNTERS } from '../../../lib/egress-protocol.ts';
+import type { EgressMessage, EgressStart, RunnerMessage } from '../../../lib/protocol/egress-messages.ts';
+import { NO_JUDGED_COUNTERS } from '../../../lib/protocol/egress-protocol.ts';
 
 const DNS_PORT = 53;
 const guests = new Map<string, { vmId: string; grants: number }>();

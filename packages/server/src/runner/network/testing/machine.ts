@@ -5,7 +5,7 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { withDeadline } from '../../../lib/deadline.ts';
+import { withDeadline } from '../../../lib/waiting/deadline.ts';
 
 const CALL_TIMEOUT_MS = 10_000;
 

@@ -5,7 +5,7 @@ import { createInterface } from 'node:readline';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { withDeadline } from '../../../lib/deadline.ts';
+import { withDeadline } from '../../../lib/waiting/deadline.ts';
 
 interface Prerequisites {
   PREREQUISITES: readonly { name: string }[];

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { inspect } from 'node:util';
 import { AppError, parseImageReference, type ErrorCode } from '@coppice/contract';
-import type { RegistryCredentials } from '../../../../lib/runner-protocol.ts';
+import type { RegistryCredentials } from '../../../../lib/protocol/runner-protocol.ts';
 import { RegistryClient, type ImageAsk, type RegistryClientOptions } from '../registry-client.ts';
 
 export const CREDENTIALS: RegistryCredentials = { username: 'ann', password: 'pass:word-4711' };

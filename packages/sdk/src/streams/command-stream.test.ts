@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict';
+import type { ServerResponse } from 'node:http';
+import { test } from 'node:test';
+import { CoppiceError } from '../transport/errors.ts';
+import { LoopbackServer, SANDBOX_ID } from '../testing/loopback-server.ts';
+import { within } from '../testing/within.ts';
+
+const SSE = { 'content-type': 'text/event-stream' };
+const out = (data: string) => ({ type: 'stdout', data });
+const err = (data: string) => ({ type: 'stderr', data });
+const exit = (data: string) => ({ type: 'exit', data, timed_out: false });
+
+function send(response: ServerResponse, ...frames: object[]): void {
+  if (!response.headersSent) response.writeHead(200, SSE);
+  for (const frame of frames) response.write(`data: ${JSON.stringify(frame)}\n\n`);
+}
+
+test('a streamed command yields its output in order and returns how it ended', async () => {
+  await using server = await LoopbackServer.start((_, response) => {
+    response.writeHead(200, SSE).write(':\n\n');
+    send(response, out('a\n'), err('ß'), out('b'), exit('3'));
+    response.end();
+  });
+  const chunks = server.sandbox().stream('make', { timeout: 5, stdin: 'in' });
+  const seen: unknown[] = [];
+  let next = await chunks.next();
+  for (; next.done !== true; next = await chunks.next()) seen.push(next.value);
+  assert.deepEqual(seen, [out('a\n'), err('ß'), out('b')]);
+  assert.deepEqual(next.value, { exitCode: 3, timedOut: false });
+  assert.equal(server.last.url, `/v1/runs/${SANDBOX_ID}/exec/stream`);
+  assert.deepEqual(server.lastJson, { command: 'make', timeout: 5, stdin: 'in' });
+});
+
+test('frames that come in pieces are put together, characters as well', async () => {
+  const bytes = Buffer.from(
+    `data: ${JSON.stringify(out('äö€😀'))}\n\ndata: ${JSON.stringify(exit('0'))}\n\n`,
+  );
+  await using server = await LoopbackServer.start((_, response) => {
+    response.writeHead(200, SSE);
+    const sendNext = (at: number): void => {
+      if (at >= bytes.length) response.end();
+      else response.write(bytes.subarray(at, at + 7), () => sendNext(at + 7));
+    };
+    sendNext(0);
+  });
+  const seen: string[] = [];
+  for await (const { data } of server.sandbox().stream('x')) seen.push(data);
+  assert.equal(seen.join(''), 'äö€😀');
+});
+
+test('exec with listeners calls them as output comes and still answers with all of it', async () => {
+  await using server = await LoopbackServer.start((_, response) => {
+    send(response, out('one'), err('two'), out('three'), exit('0'));
+    response.end();
+  });
+  const seen: string[] = [];
+  const result = await server.sandbox().exec('x', {
+    onStdout: async (data) => {
+      await Promise.resolve();
+      seen.push(`out ${data}`);
+    },
+    onStderr: (data) => void seen.push(`err ${data}`),
+  });
+  assert.deepEqual(seen, ['out one', 'err two', 'out three']);
+  assert.deepEqual(result, {
+    exitCode: 0,
+    stdout: 'onethree',
+    stderr: 'two',
+    timedOut: false,
+    truncated: false,
+  });
+});
+
+test('leaving the loop, a listener that throws, and an abort each end the request', async () => {
+  const leave = {
+    loop: async (server: LoopbackServer) => {
+      for await (const { data } of server.sandbox().stream('x')) if (data !== '') break;
+    },
+    listener: async (server: LoopbackServer) => {
+      const onStdout = (): void => {
+        throw new Error('enough');
+      };
+      await assert.rejects(server.sandbox().exec('x', { onStdout }), /enough/);
+    },
+    abort: async (server: LoopbackServer) => {
+      const controller = new AbortController();
+      const onStdout = (): void => controller.abort();
+      await assert.rejects(server.sandbox().exec('x', { onStdout, signal: controller.signal }), {
+        name: 'AbortError',
+      });
+    },
+  };
+  for (const [how, act] of Object.entries(leave)) {
+    let noteClosed = (): void => undefined;
+    const closed = new Promise<void>((resolve) => {
+      noteClosed = resolve;
+    });
+    await using server = await LoopbackServer.start((_, response) => {
+      response.once('close', () => noteClosed());
+      send(response, out('y'));
+    });
+    await act(server);
+    await within(5000, closed, `${how}: the request goes on`);
+  }
+});
+
+test('an error frame is an error with its code, and a stream that just ends is one, too', async () => {
+  const error = { code: 'guest_unreachable', message: 'the sandbox was lost', request_id: 'req1' };
+  await using failing = await LoopbackServer.start((_, response) => {
+    send(response, out('y'), { type: 'error', data: error.message, error });
+    response.end();
+  });
+  await assert.rejects(failing.sandbox().exec('x', { onStdout: () => undefined }), (thrown) => {
+    assert.ok(thrown instanceof CoppiceError);
+    assert.deepEqual([thrown.code, thrown.detail, thrown.requestId], [error.code, error.message, 'req1']);
+    return true;
+  });
+  await using cut = await LoopbackServer.start((_, response) => {
+    send(response, out('y'));
+    response.end();
+  });
+  await assert.rejects(cut.sandbox().exec('x', { onStdout: () => undefined }), { code: 'connection_failed' });
+});
+
+test('a refusal before the stream is the service’s error', async () => {
+  await using server = await LoopbackServer.answering(409, {
+    error: { code: 'invalid_state', message: 'the sandbox is destroyed' },
+  });
+  await assert.rejects(server.sandbox().stream('x').next(), { code: 'invalid_state', status: 409 });
+});

@@ -1,0 +1,64 @@
+import { Deadline } from '../transport/deadline.ts';
+import { CoppiceError } from '../transport/errors.ts';
+import { StreamConnection, type StreamProtocol } from './stream-connection.ts';
+import { fetchTicket } from './tickets.ts';
+import { labelOf, type Transport } from '../transport/transport.ts';
+import { getWebSocket } from './web-socket.ts';
+import { buildQuery } from '../transport/wire.ts';
+
+interface ConnectRequest<Item, Final> {
+  /** Of the sandbox. */
+  path: string;
+  /** Below it. */
+  endpoint: string;
+  query?: Readonly<Record<string, string | number | undefined>>;
+  /** Of the whole connection. */
+  signal: AbortSignal | undefined;
+  parse: StreamProtocol<Item, Final>['parse'];
+  silenceMs?: number | undefined;
+}
+
+/**
+ * Opens a WebSocket of a sandbox. A standard one sends no headers, so each takes a ticket first, which works once; that
+ * the key may not, or that there is no such sandbox, is the answer to that call: a WebSocket does not tell.
+ */
+export async function connect<Item, Final>(
+  transport: Transport,
+  request: ConnectRequest<Item, Final>,
+): Promise<StreamConnection<Item, Final>> {
+  const { parse, silenceMs, signal } = request;
+  const path = `${request.path}${request.endpoint}`;
+  const label = labelOf({ method: 'GET', path });
+  const WebSocket = await getWebSocket(transport.webSocket);
+  const deadline = new Deadline(label, transport.timeoutMs, signal);
+  try {
+    const ticket = await fetchTicket(transport, request.path, { deadline, signal });
+    // Some runtimes put the address into the text of an error.
+    const redact = (text: string): string => text.replaceAll(ticket, '…');
+    const url = `${transport.baseUrl.replace(/^http/, 'ws')}${path}${buildQuery({ ...request.query, ticket })}`;
+    const protocol = { parse, silenceMs, stallMs: silenceMs ?? transport.timeoutMs };
+    const socket = construct(() => new WebSocket(url), { label, redact });
+    const connection = new StreamConnection(socket, protocol, { label, deadline, redact });
+    await connection.opened();
+    return connection;
+  } catch (error) {
+    deadline.end();
+    throw error;
+  }
+}
+
+/** A page that came over https may open no ws, for one. */
+function construct<Socket>(
+  make: () => Socket,
+  { label, redact }: { label: string; redact: (text: string) => string },
+): Socket {
+  try {
+    return make();
+  } catch (error) {
+    const why = redact(error instanceof Error ? error.message : String(error));
+    throw new CoppiceError(`${label}: no connection to the service: ${why}`, {
+      status: 0,
+      code: 'connection_failed',
+    });
+  }
+}

@@ -1,0 +1,42 @@
+/** What a WebSocket tells of its end, as errors of the client. It shows no status of a handshake that was refused. */
+import { CoppiceError } from '../transport/errors.ts';
+import { isConnectionRefused } from '../transport/retry.ts';
+import { UNREAD_LIMIT_BYTES } from './unread-queue.ts';
+import type { WebSocketLikeEvent } from './web-socket.ts';
+
+/** https://www.rfc-editor.org/rfc/rfc6455#section-11.7 */
+const SERVICE_RESTART = 1012;
+
+export function buildStreamError(label: string, code: string, what: string, cause?: unknown): CoppiceError {
+  return new CoppiceError(`${label}: ${what}`, { status: 0, code, cause });
+}
+
+export function buildErrorEventError(
+  { error, message }: WebSocketLikeEvent,
+  { label, isOpen, redact }: { label: string; isOpen: boolean; redact: (text: string) => string },
+): CoppiceError {
+  const failure = error instanceof Error ? error : new Error(message ?? '');
+  const why = failure.message === '' ? '' : `: ${redact(failure.message)}`;
+  if (isOpen) return buildStreamError(label, 'connection_failed', `the connection failed${why}`);
+  const code = isConnectionRefused(failure) ? 'connection_refused' : 'connection_failed';
+  return buildStreamError(label, code, `no connection to the service${why}`);
+}
+
+/** Of a close for which nothing has been said before. */
+export function buildCloseError(label: string, { code = 0, reason = '' }: WebSocketLikeEvent): CoppiceError {
+  const why = `${code}${reason === '' ? '' : ` (${reason})`}`;
+  if (code === SERVICE_RESTART)
+    return buildStreamError(label, 'unavailable', `the service restarts, and closed the connection: ${why}`);
+  return buildStreamError(label, 'connection_failed', `the connection was closed before its end: ${why}`);
+}
+
+export function buildMessageError(label: string, cause: unknown): CoppiceError {
+  const why = cause instanceof Error ? cause.message : String(cause);
+  return buildStreamError(label, 'invalid_response', `a message is not one of the service: ${why}`, cause);
+}
+
+export function buildSlowError(label: string): CoppiceError {
+  const what = `over ${UNREAD_LIMIT_BYTES / 2 ** 20} MiB of output were not read`;
+  const remedy = 'a standard WebSocket cannot make the sender wait: use stream(), which can, or read faster';
+  return buildStreamError(label, 'reader_too_slow', `${what}; ${remedy}`);
+}

@@ -1,0 +1,111 @@
+/** The data directory of our own PostgreSQL: made once, bound to the major version that made it. */
+import { execFile } from 'node:child_process';
+import { chown, mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { userInfo } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import type { Account } from './postgres-account.ts';
+import { stretched } from '../../../lib/waiting/deadline.ts';
+
+export const DATABASE_USER = 'coppice';
+
+const INITDB_DEADLINE_MS = 120_000;
+const MAP_NAME = 'coppice';
+const run = promisify(execFile);
+
+export interface PostgresDirectory {
+  directory: string;
+  bin: string;
+  account: Account;
+}
+
+export class PostgresMajorError extends Error {
+  constructor({ directory, bin }: PostgresDirectory, { made, found }: { made: string; found: string }) {
+    super(
+      `${directory} was made by PostgreSQL ${made}, but ${bin} is ${found}: set COPPICE_POSTGRES_BIN to the programs of ` +
+        `PostgreSQL ${made} (such as /usr/lib/postgresql/${made}/bin) and run "npm run setup" to go on with it, ` +
+        'or move the data with "coppice backup" and "coppice restore" (docs/guides/backup.md)',
+    );
+    this.name = 'PostgresMajorError';
+  }
+}
+
+/** Makes the data directory if it is not there. One that was left half made is thrown away. */
+export async function ensurePostgresDirectory(options: PostgresDirectory): Promise<void> {
+  const made = await readMajor(options.directory);
+  if (made === undefined) await initialize(options);
+  else await checkMajor(options, made);
+  await writeAccessRules(options);
+}
+
+async function readMajor(directory: string): Promise<string | undefined> {
+  try {
+    return (await readFile(join(directory, 'PG_VERSION'), 'utf8')).trim();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+}
+
+async function checkMajor(options: PostgresDirectory, made: string): Promise<void> {
+  const { stdout } = await run(join(options.bin, 'postgres'), ['--version'], { timeout: 10_000 });
+  const major = /(\d+)(?:\.\d+|devel|beta|rc)/.exec(stdout)?.[1];
+  if (major === made) return;
+  throw new PostgresMajorError(options, { made, found: major ?? stdout.trim() });
+}
+
+/** initdb works beside the final name, which appears only when all is on disk. */
+async function initialize({ directory, bin, account }: PostgresDirectory): Promise<void> {
+  const draft = `${directory}.new`;
+  await rm(draft, { recursive: true, force: true });
+  await mkdir(draft, { mode: 0o700 });
+  await giveTo(draft, account);
+  const options = [
+    '--encoding=UTF8',
+    '--locale=C',
+    '--data-checksums',
+    '--auth-local=peer',
+    '--auth-host=reject',
+  ];
+  try {
+    await run(join(bin, 'initdb'), ['-D', draft, '-U', DATABASE_USER, '--no-instructions', ...options], {
+      ...(isRoot() ? { uid: account.uid, gid: account.gid } : {}),
+      cwd: '/',
+      env: { PATH: '/usr/bin:/bin', LC_ALL: 'C' },
+      timeout: stretched(INITDB_DEADLINE_MS),
+    });
+  } catch (error) {
+    throw new Error(`initdb could not make ${directory}: ${failureText(error)}`, { cause: error });
+  }
+  await rename(draft, directory);
+}
+
+function isRoot(): boolean {
+  return process.getuid?.() === 0;
+}
+
+/** What anybody else makes is the account's already. */
+async function giveTo(path: string, { uid, gid }: Account): Promise<void> {
+  if (isRoot()) await chown(path, uid, gid);
+}
+
+function failureText(error: unknown): string {
+  const stderr: unknown = error instanceof Error ? Reflect.get(error, 'stderr') : undefined;
+  return typeof stderr === 'string' && stderr !== '' ? stderr.trim().slice(-500) : String(error);
+}
+
+/**
+ * Only the operating-system user that control runs as may log in. Other processes of PostgreSQL's own account (a
+ * system-wide PostgreSQL, for example) reach the socket and are refused.
+ */
+async function writeAccessRules({ directory, account }: PostgresDirectory): Promise<void> {
+  const files = {
+    'pg_hba.conf': `local all all peer map=${MAP_NAME}\n`,
+    'pg_ident.conf': `${MAP_NAME} ${userInfo().username} ${DATABASE_USER}\n`,
+  };
+  for (const [name, text] of Object.entries(files)) {
+    const path = join(directory, name);
+    await writeFile(path, text, { mode: 0o600 });
+    await giveTo(path, account);
+  }
+}

@@ -1,0 +1,36 @@
+/** Whose request it is, by its API key or a ticket. */
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Credential } from '../../auth/authenticator.ts';
+import { endWithKey } from './end-with-key.ts';
+import type { HttpParts } from '../parts.ts';
+
+export type AuthenticationParts = Pick<HttpParts, 'authenticate' | 'keyGuesses' | 'keyEnds' | 'keyUses'>;
+
+export async function authenticate(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { authenticate: findPrincipal, keyGuesses, keyEnds, keyUses }: AuthenticationParts,
+): Promise<void> {
+  const credential = readCredential(request);
+  const principal = await keyGuesses.check(request.clientAddress, credential, () =>
+    findPrincipal(credential),
+  );
+  request.organizationId = principal.organizationId;
+  request.teamId = principal.teamId;
+  request.apiKeyId = principal.apiKeyId;
+  request.keyScope = principal.scope;
+  request.reach = principal.reach;
+  keyUses.note(principal.apiKeyId);
+  endWithKey(request, reply, { keyEnds, apiKeyId: principal.apiKeyId });
+}
+
+function readCredential({ headers, params, query, routeOptions }: FastifyRequest): Credential {
+  const { authorization } = headers;
+  const { credentialInQuery } = routeOptions.config;
+  if (authorization !== undefined || credentialInQuery === undefined) return { authorization };
+  const { ticket, token } = query as { ticket?: unknown; token?: unknown };
+  const { id } = params as { id?: unknown };
+  if (typeof ticket === 'string') return { ticket, sandboxId: String(id) };
+  const isKeyAllowed = credentialInQuery === 'ticket or key' && typeof token === 'string';
+  return { authorization: isKeyAllowed ? `Bearer ${token}` : undefined };
+}

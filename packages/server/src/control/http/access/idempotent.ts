@@ -1,0 +1,47 @@
+/** What every POST that creates something, or loses something, has in common: its `Idempotency-Key`, and its place among the limited requests. */
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { z } from 'zod';
+import type { IdempotentRequest, KeptAnswer } from '../../sandbox/idempotency.ts';
+import type { HttpParts } from '../parts.ts';
+
+const KEY = /^[\x21-\x7e]{1,255}$/;
+
+export const IdempotencyHeaders = z.looseObject({
+  'idempotency-key': z
+    .string()
+    .regex(KEY, { error: 'must be 1 to 255 visible ASCII characters' })
+    .optional()
+    .describe('The answer to a repetition with the same key and body is that of the first, for 24 hours.'),
+});
+
+type IdempotentCall = Pick<FastifyRequest, 'organizationId' | 'reach' | 'method' | 'originalUrl'> & {
+  headers: z.infer<typeof IdempotencyHeaders>;
+};
+
+export type IdempotencyParts = Pick<HttpParts, 'idempotency' | 'openRequests'>;
+
+export interface Creation<T> extends Pick<IdempotentRequest<T>, 'newSubjectId' | 'create' | 'find'> {
+  /** Everything in it that may not differ under the same key. */
+  body: unknown;
+}
+
+/** Sets the headers that tell about it; the status of the answer is for the endpoint to send. */
+export async function createOnce<T>(
+  { idempotency, openRequests }: IdempotencyParts,
+  request: IdempotentCall,
+  reply: FastifyReply,
+  creation: Creation<T>,
+): Promise<KeptAnswer<T>> {
+  const { organizationId, reach, headers } = request;
+  const { 'idempotency-key': key } = headers;
+  const path = request.originalUrl.split('?', 1)[0] ?? '';
+  return openRequests.limit(organizationId, async () => {
+    if (key === undefined) return creation.create(creation.newSubjectId());
+    // A key that is limited to its team must not be given the answer of another team's request.
+    const scope = reach.onlyTeamId === null ? '' : ` ${reach.onlyTeamId}`;
+    const route = `${request.method} ${path}${scope}`;
+    const answer = await idempotency.run({ organizationId, route, key, ...creation });
+    if (answer.isReplayed) reply.header('idempotency-replayed', 'true');
+    return answer;
+  });
+}

@@ -1,0 +1,188 @@
+/**
+ * What keys of each kind may do, on every route of the API. The routes come from its description. A route that changes
+ * something is expected to refuse a key with the scope `read`, whatever the route declares.
+ */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import type { KeyScope } from '@coppice/contract';
+import Fastify from 'fastify';
+import type { ZodTypeProvider } from 'fastify-type-provider-zod';
+import { AccountClient } from '../../testing/requests/account-client.ts';
+import { INVITATION, startHarness, type Answer, type ControlHarness } from '../../testing/control-harness.ts';
+import {
+  describeOperation,
+  fillPath,
+  isReading,
+  listOperations,
+  type Operation,
+} from '../../testing/requests/described-operations.ts';
+import { SocketClient } from '../../testing/requests/socket-client.ts';
+import type { App } from '../app.ts';
+import { checkKeyAccess, requireKeyAccess } from './key-access.ts';
+import { PROXIED_METHODS } from './proxied-route.ts';
+
+/** GET requests that run something in the guest, or speak to what runs there. */
+const OPENS_GUEST: ReadonlySet<string> = new Set([
+  'execWebSocket',
+  'shellWebSocket',
+  'terminalWebSocket',
+  'proxyGet',
+  'proxyHead',
+]);
+/** Changes of what all teams use. */
+const OF_ORGANIZATION: ReadonlySet<string> = new Set(['putRegistry', 'deleteRegistry']);
+/** Those that would end the sandbox that the others need. */
+const ENDS: ReadonlySet<string> = new Set(['destroySandbox', 'deleteSnapshot']);
+
+let harness: ControlHarness;
+let owner: AccountClient;
+let operations: Operation[] = [];
+const keys = { full: '', read: '', teamOnly: '' };
+const ids: Record<string, string> = { port: '80', registry: 'registry.one.test', previewId: 'prev0' };
+
+before(async () => {
+  harness = await startHarness();
+  owner = await AccountClient.signUp(harness, { invitation: INVITATION });
+  keys.full = await makeKey({});
+  keys.read = await makeKey({ scope: 'read' });
+  keys.teamOnly = await makeKey({ team_only: true });
+  const { body: run } = await call('POST', '/v1/runs', keys.full, { image: 'node:22-slim' });
+  const { body: snapshot } = await call('POST', `/v1/runs/${run.id}/snapshot`, keys.full, {});
+  const upload = `/v1/runs/${run.id}/files/upload?path=/etc/hostname`;
+  await harness.fetch('POST', upload, { apiKey: keys.full, raw: 'one' });
+  Object.assign(ids, { run: run.id, snapshot: snapshot.id, month: new Date().toISOString().slice(0, 7) });
+  operations = (await listOperations(harness)).filter(({ path }) => path.startsWith('/v1/'));
+});
+after(() => harness[Symbol.asyncDispose]());
+
+async function makeKey(limits: object): Promise<string> {
+  const { status, body } = await owner.call('POST', `${owner.team}/keys`, { name: 'a key', ...limits });
+  assert.equal(status, 201, JSON.stringify(body));
+  return body.key as string;
+}
+
+const call = (method: string, path: string, apiKey: string, body?: unknown): Promise<Answer> =>
+  harness.call(method, path, { apiKey, ...(body === undefined ? {} : { body }) });
+
+async function ask(operation: Operation, apiKey: string) {
+  const options = isReading(operation) ? { apiKey } : { apiKey, body: {} };
+  const response = await harness.fetch(operation.method, fillPath(operation, ids), options);
+  return { status: response.status, text: await response.text() };
+}
+
+const isForbidden = ({ status, text }: { status: number; text: string }): boolean =>
+  // The answer to a HEAD has no body.
+  status === 403 && (text === '' || JSON.parse(text).error.code === 'forbidden');
+
+/** What a request that changes something would leave behind. */
+async function readEverything(): Promise<unknown> {
+  const read = async (path: string) => (await call('GET', path, keys.full)).body;
+  const { expires_at: _, ...record } = await read(`/v1/runs/${ids['run']}`);
+  const audit = await (
+    await harness.fetch('GET', `/v1/runs/${ids['run']}/audit`, { apiKey: keys.full })
+  ).text();
+  const lists = ['/v1/runs', '/v1/runs/history', '/v1/snapshots', '/v1/registries', '/v1/images'];
+  return {
+    record,
+    lists: await Promise.all(
+      lists.map(async (path) => ((await read(path)) as { id?: string }[]).map(({ id }) => id)),
+    ),
+    previews: await read(`/v1/runs/${ids['run']}/previews`),
+    entries: audit.split('\n').filter((line) => line !== '' && !line.includes('"file.download"')),
+  };
+}
+
+test('a key that only reads is refused by every route that changes or runs something, and by no other', async () => {
+  const before = await readEverything();
+  assert.ok(operations.length >= 40);
+  for (const operation of operations) {
+    const answer = await ask(operation, keys.read);
+    const mayAsk = isReading(operation) && !OPENS_GUEST.has(operation.id);
+    assert.equal(isForbidden(answer), !mayAsk, `${describeOperation(operation)}: ${answer.text}`);
+    if (mayAsk) assert.equal(answer.status, 200, `${describeOperation(operation)}: ${answer.text}`);
+  }
+  assert.deepEqual(await readEverything(), before);
+});
+
+test('nothing of a port is reached by a key that only reads, by whatever method', async () => {
+  for (const method of PROXIED_METHODS.filter((one) => !['GET', 'TRACE', 'CONNECT'].includes(one))) {
+    const response = await harness.fetch(method, `/v1/runs/${ids['run']}/proxy/80/`, { apiKey: keys.read });
+    assert.equal(response.status, 403, method);
+    await response.body?.cancel();
+  }
+  for (const path of ['shell', 'terminal', 'exec/ws', 'proxy/80/'])
+    await assert.rejects(
+      new SocketClient(harness, `/v1/runs/${ids['run']}/${path}`, { key: keys.read }).closed,
+      /403/u,
+    );
+});
+
+test('the size of a file may be asked for by a key that only reads', async () => {
+  const path = `/v1/runs/${ids['run']}/files/download?path=/etc/hostname`;
+  assert.equal((await harness.fetch('HEAD', path, { apiKey: keys.read })).status, 200);
+});
+
+test('a key that only reads learns by no refusal what there is', async () => {
+  const known = await call('POST', `/v1/runs/${ids['run']}/exec`, keys.read, { command: 'true' });
+  const unknown = await call('POST', `/v1/runs/run${'0'.repeat(20)}/exec`, keys.read, { command: 'true' });
+  assert.deepEqual([known.status, known.body.error.message], [unknown.status, unknown.body.error.message]);
+  assert.match(known.body.error.message, /scope "read"/u);
+});
+
+test('a key of a team changes nothing that all teams use, and is refused nothing else', async () => {
+  for (const operation of operations) {
+    if (ENDS.has(operation.id)) continue;
+    const answer = await ask(operation, keys.teamOnly);
+    const isRefused = OF_ORGANIZATION.has(operation.id);
+    assert.equal(isForbidden(answer), isRefused, `${describeOperation(operation)}: ${answer.text}`);
+  }
+});
+
+test('a sandbox that sleeps is not woken for a key that only reads', async () => {
+  const body = { image: 'node:22-slim', auto_hibernate: true };
+  const { id } = (await call('POST', '/v1/runs', keys.full, body)).body;
+  await call('POST', `/v1/runs/${id}/hibernate`, keys.full);
+  const status = async () => (await call('GET', `/v1/runs/${id}`, keys.read)).body.status;
+  for (const path of ['files?path=/', 'files/download?path=/etc/hostname']) {
+    const answer = await call('GET', `/v1/runs/${id}/${path}`, keys.read);
+    assert.deepEqual([answer.status, answer.body.error.code], [409, 'invalid_state'], path);
+    assert.match(answer.body.error.message, /a key whose scope is "full" wakes it/u);
+    assert.equal(await status(), 'hibernated');
+  }
+  assert.equal((await call('GET', `/v1/runs/${id}/files?path=/`, keys.full)).status, 200);
+  assert.equal(await status(), 'running');
+});
+
+test('a ticket is worth no more than what its key may do', async () => {
+  const path = `/v1/runs/${ids['run']}`;
+  const ask = async () => (await call('POST', `${path}/tickets`, keys.teamOnly, {})).body.ticket as string;
+  const open = (ticket: string) =>
+    new SocketClient(harness, `${path}/shell?ticket=${ticket}`, { key: null }).closed;
+  const tickets = [await ask(), await ask()];
+  await using db = harness.openDatabase();
+  const limit = (change: { scope?: KeyScope; team_id?: string }) =>
+    db.updateTable('api_keys').set(change).where('last4', '=', keys.teamOnly.slice(-4)).execute();
+  await limit({ scope: 'read' });
+  await assert.rejects(open(tickets[0] ?? ''), /403/u);
+  const { body: team } = await owner.call('POST', `${owner.organization}/teams`, { name: 'others' });
+  await limit({ scope: 'full', team_id: team.id });
+  await assert.rejects(open(tickets[1] ?? ''), /404/u);
+  await limit({ team_id: owner.teamId });
+});
+
+test('a route that does not declare what it needs keeps the service from starting, and is refused', async () => {
+  const build = (): App => Fastify().withTypeProvider<ZodTypeProvider>();
+  const silent = build();
+  await assert.rejects(async () => {
+    await silent.register(async (v1: App) => {
+      requireKeyAccess(v1);
+      v1.get('/v1/new', async () => 'served');
+    });
+    await silent.ready();
+  }, /GET \/v1\/new does not declare what it needs of a key/u);
+  const unchecked = build();
+  unchecked.decorateRequest('keyScope', 'read');
+  unchecked.addHook('onRequest', async (request) => checkKeyAccess(request));
+  unchecked.get('/v1/new', async () => 'served');
+  assert.equal((await unchecked.inject('/v1/new')).statusCode, 403);
+});

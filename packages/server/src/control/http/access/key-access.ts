@@ -1,0 +1,49 @@
+/**
+ * What a request needs of its key, checked in one place. Every route below `/v1` declares it in `access`; a route without
+ * a declaration keeps the service from starting, and is refused:
+ *
+ *     access          the route                                     key: read   full   team_only
+ *     read            returns what is stored, changes nothing            yes    yes    of its team
+ *     full            changes something, or runs in a guest              403    yes    of its team
+ *     organization    changes what all teams use                         403    yes    403
+ *
+ * Which sandboxes a key sees is decided where they are found: every function that finds one takes the request's `reach`.
+ */
+import { AppError, ErrorAnswer } from '@coppice/contract';
+import type { FastifyRequest } from 'fastify';
+import type { App } from '../app.ts';
+
+export type KeyAccess = 'read' | 'full' | 'organization';
+
+/** To be called before the first route is added. */
+export function requireKeyAccess(v1: App): void {
+  v1.addHook('onRoute', ({ url, method, config, schema }) => {
+    const access = config?.access;
+    if (access === undefined)
+      throw new Error(`${String(method)} ${url} does not declare what it needs of a key`);
+    if (access !== 'read') describeRefusal(schema);
+  });
+}
+
+/** Throws `forbidden` when the key does not allow what the route does. */
+export function checkKeyAccess({ routeOptions, keyScope, reach }: FastifyRequest): void {
+  const { access = 'organization' } = routeOptions.config;
+  if (access === 'read') return;
+  if (keyScope !== 'full')
+    throw new AppError(
+      'forbidden',
+      'the API key has the scope "read"; use a key with the scope "full" for this',
+    );
+  if (access === 'organization' && reach.onlyTeamId !== null)
+    throw new AppError(
+      'forbidden',
+      'the API key is limited to its team (team_only), and all teams share this; use a key without team_only',
+    );
+}
+
+/** In the description of the API. */
+function describeRefusal(schema: { response?: unknown } | undefined): void {
+  const { response } = schema ?? {};
+  if (typeof response === 'object' && response !== null && !('default' in response))
+    Object.assign(response, { 403: ErrorAnswer });
+}

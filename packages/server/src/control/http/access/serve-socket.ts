@@ -1,0 +1,87 @@
+/** What every WebSocket of a sandbox has in common, from the upgrade to the message that says how it ended. */
+import { AppError } from '@coppice/contract';
+import type { WebSocket } from '@fastify/websocket';
+import type { FastifyRequest } from 'fastify';
+import { endOf } from './end-with-key.ts';
+import { logError, toAppError } from '../answers/error-mapper.ts';
+import type { HttpParts } from '../parts.ts';
+import { buildErrorFrame } from '../answers/stream-error.ts';
+import { CLOSE, closeCodeOf, WebSocketPeer } from './web-socket-peer.ts';
+
+export type SocketParts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests'>;
+
+export interface ServeSocket {
+  request: FastifyRequest;
+  /** The sandbox's. */
+  id: string;
+  parts: SocketParts;
+  /**
+   * Resolves when all is told. `over` is aborted when it must end early: the client has left, its key
+   * is good no longer, or the service shuts down.
+   * A message that cannot be used is told by the peer's fault, whatever this rejects with.
+   */
+  run: (peer: WebSocketPeer, over: AbortSignal) => Promise<void>;
+}
+
+/** The idle timer waits for as long as `run` takes. */
+export function serveSocket(socket: WebSocket, options: ServeSocket): void {
+  // Only what fails while a failure is told ends here, and with it this socket and nothing else.
+  serve(new WebSocketPeer(socket), options).catch((error: unknown) => {
+    logError(toAppError(error), options.request);
+    socket.terminate();
+  });
+}
+
+async function serve(peer: WebSocketPeer, { request, id, parts, run }: ServeSocket): Promise<void> {
+  const { sandboxes, openRequests } = parts;
+  const { organizationId, reach } = request;
+  const over = AbortSignal.any([peer.left, endOf(request, openRequests)]);
+  try {
+    const driver = await sandboxes.getDriver(reach, id);
+    await openRequests.stream(organizationId, () => driver.use(() => run(peer, over)));
+    peer.close(CLOSE.normal);
+  } catch (error) {
+    if (peer.left.aborted) return;
+    const frame = buildErrorFrame(peer.fault ?? error, request, openRequests);
+    await peer.send(JSON.stringify(frame));
+    peer.close(closeCodeOf(frame.error.code), frame.data);
+  }
+}
+
+interface Killable {
+  kill: () => void;
+}
+
+/** Runs `task` with something that is killed as soon as `over` is aborted. */
+export async function killedWhen<T>(
+  over: AbortSignal,
+  process: Killable,
+  task: () => Promise<T>,
+): Promise<T> {
+  const kill = (): void => process.kill();
+  over.addEventListener('abort', kill, { once: true });
+  if (over.aborted) kill();
+  try {
+    return await task();
+  } finally {
+    over.removeEventListener('abort', kill);
+  }
+}
+
+/** What such a route does with a request before its upgrade, when a client still learns by the status what is wrong. */
+export function beforeUpgrade({ sandboxes }: Pick<SocketParts, 'sandboxes'>): BeforeUpgrade {
+  return {
+    preHandler: async ({ reach, params }) => {
+      await sandboxes.getDriver(reach, (params as { id: string }).id);
+    },
+    handler: async () => {
+      throw new AppError('invalid_request', 'this endpoint is a WebSocket: send Upgrade: websocket');
+    },
+  };
+}
+
+interface BeforeUpgrade {
+  preHandler: (request: FastifyRequest) => Promise<void>;
+  /** Of a request that asks for none. */
+  handler: () => Promise<never>;
+}

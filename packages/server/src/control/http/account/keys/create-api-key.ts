@@ -1,0 +1,23 @@
+import { CreateApiKeyRequest, CreatedApiKey } from '@coppice/contract';
+import { answers } from '../../answers/answers.ts';
+import type { App } from '../../app.ts';
+import type { HttpParts } from '../../parts.ts';
+import { ACCOUNT, TeamParams } from '../session/account-schema.ts';
+
+export function addCreateApiKey(app: App, { accounts }: Pick<HttpParts, 'accounts'>): void {
+  app.route({
+    method: 'POST',
+    url: '/account/organizations/:organization/teams/:team/keys',
+    config: { audience: 'team' },
+    schema: {
+      ...ACCOUNT,
+      operationId: 'createApiKey',
+      summary: 'Make an API key of a team; it is shown this once',
+      params: TeamParams,
+      body: CreateApiKeyRequest,
+      response: answers(201, CreatedApiKey, [400, 401, 403, 404, 429, 503]),
+    },
+    handler: async ({ organizationId, teamId, body }, reply) =>
+      reply.code(201).send(await accounts.keys.create({ organizationId, teamId }, body)),
+  });
+}

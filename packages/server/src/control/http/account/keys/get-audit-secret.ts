@@ -1,0 +1,27 @@
+import { AppError, ShownAuditSecret } from '@coppice/contract';
+import { answers } from '../../answers/answers.ts';
+import type { App } from '../../app.ts';
+import type { HttpParts } from '../../parts.ts';
+import { ACCOUNT, AuditSecretParams } from '../session/account-schema.ts';
+
+export function addGetAuditSecret(app: App, { teamSecrets }: Pick<HttpParts, 'teamSecrets'>): void {
+  app.route({
+    method: 'GET',
+    url: '/account/organizations/:organization/teams/:team/audit-secrets/:secret',
+    config: { audience: 'owner' },
+    schema: {
+      ...ACCOUNT,
+      operationId: 'getAuditSecret',
+      summary: 'A secret with which audit logs of a team are verified',
+      params: AuditSecretParams,
+      response: answers(200, ShownAuditSecret, [401, 403, 404, 409, 503]),
+    },
+    handler: async ({ teamId, params }) => {
+      const own = await teamSecrets.list(teamId);
+      if (!own.some(({ id }) => id === params.secret))
+        throw new AppError('not_found', 'there is no such secret of this team');
+      const { id, secret } = await teamSecrets.get(params.secret);
+      return { id, secret: secret.reveal() };
+    },
+  });
+}

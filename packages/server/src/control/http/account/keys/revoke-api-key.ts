@@ -1,0 +1,23 @@
+import { answers, NOTHING } from '../../answers/answers.ts';
+import type { App } from '../../app.ts';
+import type { HttpParts } from '../../parts.ts';
+import { ACCOUNT, KeyParams } from '../session/account-schema.ts';
+
+export function addRevokeApiKey(app: App, { accounts }: Pick<HttpParts, 'accounts'>): void {
+  app.route({
+    method: 'DELETE',
+    url: '/account/organizations/:organization/teams/:team/keys/:key',
+    config: { audience: 'team' },
+    schema: {
+      ...ACCOUNT,
+      operationId: 'revokeApiKey',
+      summary: 'Revoke an API key: it fails from the next request on, and what is open with it ends',
+      params: KeyParams,
+      response: answers(204, NOTHING, [401, 403, 404, 503]),
+    },
+    handler: async ({ teamId, params }, reply) => {
+      await accounts.keys.revoke(teamId, params.key);
+      return reply.code(204).send(null);
+    },
+  });
+}

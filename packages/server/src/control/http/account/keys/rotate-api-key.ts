@@ -1,0 +1,28 @@
+import { CreatedApiKey, RotateApiKeyRequest } from '@coppice/contract';
+import { z } from 'zod';
+import { answers } from '../../answers/answers.ts';
+import type { App } from '../../app.ts';
+import type { HttpParts } from '../../parts.ts';
+import { ACCOUNT, KeyParams } from '../session/account-schema.ts';
+
+const Body = z.preprocess((body) => body ?? {}, RotateApiKeyRequest);
+
+export function addRotateApiKey(app: App, { accounts }: Pick<HttpParts, 'accounts'>): void {
+  app.route({
+    method: 'POST',
+    url: '/account/organizations/:organization/teams/:team/keys/:key/rotate',
+    config: { audience: 'team' },
+    schema: {
+      ...ACCOUNT,
+      operationId: 'rotateApiKey',
+      summary: 'Replace an API key by a new one; both are good until the overlap ends',
+      params: KeyParams,
+      body: Body,
+      response: answers(201, CreatedApiKey, [400, 401, 403, 404, 409, 429, 503]),
+    },
+    handler: async ({ organizationId, teamId, params, body }, reply) => {
+      const owner = { organizationId, teamId };
+      return reply.code(201).send(await accounts.keys.rotate(owner, params.key, body));
+    },
+  });
+}

@@ -1,0 +1,27 @@
+import { AppError } from '@coppice/contract';
+import { answers, NOTHING } from '../../answers/answers.ts';
+import type { App } from '../../app.ts';
+import type { HttpParts } from '../../parts.ts';
+import { ACCOUNT, MemberParams } from '../session/account-schema.ts';
+
+export function addRemoveMember(app: App, { accounts }: Pick<HttpParts, 'accounts'>): void {
+  app.route({
+    method: 'DELETE',
+    url: '/account/organizations/:organization/members/:member',
+    config: { audience: 'member' },
+    schema: {
+      ...ACCOUNT,
+      operationId: 'removeMember',
+      summary: 'Take a member out of an organization, or leave it',
+      description: 'Members may go, owners may take out anybody; the last owner stays.',
+      params: MemberParams,
+      response: answers(204, NOTHING, [401, 403, 404, 409, 503]),
+    },
+    handler: async ({ userId, role, organizationId, params }, reply) => {
+      if (role !== 'owner' && params.member !== userId)
+        throw new AppError('forbidden', 'only an owner of the organization may remove others from it');
+      await accounts.members.remove(organizationId, params.member);
+      return reply.code(204).send(null);
+    },
+  });
+}

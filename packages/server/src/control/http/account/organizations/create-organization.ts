@@ -1,0 +1,22 @@
+import { CreateOrganizationRequest, OrganizationRecord } from '@coppice/contract';
+import { answers } from '../../answers/answers.ts';
+import type { App } from '../../app.ts';
+import type { HttpParts } from '../../parts.ts';
+import { ACCOUNT } from '../session/account-schema.ts';
+
+export function addCreateOrganization(app: App, { accounts }: Pick<HttpParts, 'accounts'>): void {
+  app.route({
+    method: 'POST',
+    url: '/account/organizations',
+    schema: {
+      ...ACCOUNT,
+      operationId: 'createOrganization',
+      summary: 'Make an organization, and own it',
+      description: 'Where sign-up is by invitation only: for owners of the first organization.',
+      body: CreateOrganizationRequest,
+      response: answers(201, OrganizationRecord, [400, 401, 403, 429, 503]),
+    },
+    handler: async ({ userId, body }, reply) =>
+      reply.code(201).send(await accounts.organizations.create(userId, body.name)),
+  });
+}

@@ -1,0 +1,25 @@
+import { answers, NOTHING } from '../../answers/answers.ts';
+import type { App } from '../../app.ts';
+import { NoBody } from '../../answers/no-body.ts';
+import type { HttpParts } from '../../parts.ts';
+import { ACCOUNT } from '../session/account-schema.ts';
+import { clearSessionCookie } from '../session/session-cookie.ts';
+
+export function addSignOut(app: App, { accounts }: Pick<HttpParts, 'accounts'>): void {
+  app.route({
+    method: 'POST',
+    url: '/account/sign-out',
+    schema: {
+      ...ACCOUNT,
+      operationId: 'signOut',
+      summary: 'End this session',
+      body: NoBody,
+      response: answers(204, NOTHING, [401, 403, 503]),
+    },
+    handler: async ({ userId, sessionId }, reply) => {
+      await accounts.sessions.end(userId, sessionId);
+      clearSessionCookie(reply);
+      return reply.code(204).send(null);
+    },
+  });
+}

@@ -1,0 +1,25 @@
+import { answers, NOTHING } from '../../answers/answers.ts';
+import type { App } from '../../app.ts';
+import { NoBody } from '../../answers/no-body.ts';
+import type { HttpParts } from '../../parts.ts';
+import { ACCOUNT, TeamMemberParams } from '../session/account-schema.ts';
+
+export function addAddTeamMember(app: App, { accounts }: Pick<HttpParts, 'accounts'>): void {
+  app.route({
+    method: 'PUT',
+    url: '/account/organizations/:organization/teams/:team/members/:member',
+    config: { audience: 'owner' },
+    schema: {
+      ...ACCOUNT,
+      operationId: 'addTeamMember',
+      summary: 'Put a member of the organization into a team',
+      params: TeamMemberParams,
+      body: NoBody,
+      response: answers(204, NOTHING, [401, 403, 404, 503]),
+    },
+    handler: async ({ organizationId, teamId, params }, reply) => {
+      await accounts.teams.addMember(organizationId, teamId, params.member);
+      return reply.code(204).send(null);
+    },
+  });
+}

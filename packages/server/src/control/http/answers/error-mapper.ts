@@ -1,0 +1,83 @@
+/** What a caller and the log are told about an error. */
+import { AppError, type ErrorBody } from '@coppice/contract';
+import type { FastifyRequest } from 'fastify';
+import { isDatabaseAway } from '../../db/database-error.ts';
+
+/** Seconds after which a retry makes sense, unless `details.retryAfterS` of the error knows better. */
+const RETRY_AFTER_S: Partial<Record<AppError['code'], number>> = {
+  rate_limited: 1,
+  capacity: 5,
+  unavailable: 2,
+};
+
+const MEBIBYTE = 1 << 20;
+const INTERNAL_TEXT = 'the service failed; its log has the details under the request id';
+
+export const JSON_BODY_BYTES = MEBIBYTE;
+export const NOT_JSON = 'Content-Type: must be application/json';
+
+/** Fastify's own errors that need words of ours; {@link isClientFault} finds the others. */
+const FASTIFY_ERRORS: Record<string, () => AppError> = {
+  FST_ERR_CTP_BODY_TOO_LARGE: () =>
+    new AppError(
+      'payload_too_large',
+      `body: over ${JSON_BODY_BYTES / MEBIBYTE} MiB; send large content with files/upload`,
+    ),
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: () => new AppError('invalid_request', NOT_JSON),
+  FST_ERR_ROUTE_MISSING_CONTENT_TYPE: () =>
+    new AppError('invalid_request', 'Content-Type: is required for QUERY'),
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: () =>
+    new AppError('invalid_request', 'Content-Length: is not the size of the body'),
+  FST_ERR_BAD_URL: () => new AppError('invalid_request', 'path: is not a valid URL path'),
+  FST_ERR_MAX_PARAM_LENGTH: () => new AppError('invalid_request', 'path: a segment is too long'),
+};
+
+/** What the caller is told about any error; what is nobody's business but the operator's becomes `internal`. */
+export function toAppError(error: unknown): AppError {
+  if (error instanceof AppError) return error;
+  const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined;
+  const known = typeof code === 'string' ? FASTIFY_ERRORS[code] : undefined;
+  if (known !== undefined) return known();
+  if (isClientFault(error))
+    return new AppError('invalid_request', 'the request cannot be read', { cause: error });
+  if (isDatabaseAway(error))
+    return new AppError('unavailable', 'the database does not answer; try again', { cause: error });
+  return new AppError('internal', INTERNAL_TEXT, { cause: error });
+}
+
+/** Only Fastify and its plugins give errors a status: of a body that breaks off, or of a request that they refuse. */
+function isClientFault(error: unknown): boolean {
+  const status: unknown = error instanceof Error ? Reflect.get(error, 'statusCode') : undefined;
+  return typeof status === 'number' && status >= 400 && status < 500;
+}
+
+export function buildErrorBody(error: AppError, requestId: string): ErrorBody {
+  const message = error.code === 'internal' ? INTERNAL_TEXT : error.message;
+  return { error: { code: error.code, message, request_id: requestId } };
+}
+
+/** Seconds after which the same request may be tried again; undefined where that does not help. */
+export function retryAfterS({ code, details }: AppError): number | undefined {
+  const own: unknown = details?.['retryAfterS'];
+  return typeof own === 'number' ? own : RETRY_AFTER_S[code];
+}
+
+/**
+ * 5xx with everything, for the operator; what the caller did wrong is in the request's own line. Never throws: an error
+ * that the log cannot show must not keep its caller from an answer.
+ */
+export function logError(error: AppError, request: FastifyRequest): void {
+  try {
+    writeLog(error, request);
+  } catch {
+    process.emitWarning(`a failed request could not be logged, request id ${request.id}`);
+  }
+}
+
+function writeLog(error: AppError, { log }: FastifyRequest): void {
+  const { code } = error;
+  if (error.code === 'internal') log.error({ code, err: error }, 'a request failed');
+  else if (error.status >= 500)
+    log.warn({ code, reason: error.message, cause: error.cause }, 'a request failed');
+  else log.debug({ code, reason: error.message }, 'a request was refused');
+}

@@ -1,0 +1,90 @@
+import { AppError, UploadQuery, UploadResult } from '@coppice/contract';
+import type { FastifyRequest } from 'fastify';
+import { answers, CONTENT } from '../../answers/answers.ts';
+import type { App } from '../../app.ts';
+import { FormFile, isForm } from '../../requests/form-file.ts';
+import { SandboxParams } from '../../requests/params.ts';
+import type { HttpParts } from '../../parts.ts';
+
+/** Longest whole upload. */
+const UPLOAD_DEADLINE_MS = 24 * 3_600_000;
+/** How long a client may go on sending after it was answered with an error. */
+const LINGER_MS = 10_000;
+
+type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests' | 'limits'>;
+
+/** The body is piped to the guest as it comes. When it breaks, its stream is reset and the guest keeps nothing of it. */
+export function addUploadFile(app: App, { sandboxes, runner, audit, openRequests, limits }: Parts): void {
+  void app.register(async (scope: App) => {
+    scope.removeAllContentTypeParsers();
+    scope.addContentTypeParser('*', (_request, _payload, done) => done(null));
+    scope.route({
+      method: 'POST',
+      url: '/v1/runs/:id/files/upload',
+      config: { access: 'full', hasRawBody: true },
+      schema: {
+        operationId: 'uploadFile',
+        summary: 'Write a file',
+        description:
+          'The body is the content, as raw bytes of any content type; of `multipart/form-data` it is the one part, which ' +
+          'is named `file`. The file appears when it is whole. It and the directories that are created on the way belong to ' +
+          '`user`; a file that it replaces changes its owner, and keeps its mode unless `mode` is given.',
+        consumes: ['application/octet-stream', 'multipart/form-data'],
+        body: CONTENT,
+        params: SandboxParams,
+        querystring: UploadQuery,
+        response: answers(200, UploadResult, [400, 401, 404, 409, 429, 502, 503, 504, 507]),
+      },
+      handler: async (request) => {
+        const { organizationId, reach, query } = request;
+        const { id } = request.params;
+        const driver = await sandboxes.getDriver(reach, id);
+        using stall = watchForStall(request, limits.transferStallMs);
+        return await openRequests.limit(organizationId, async () => {
+          using form = await openForm(request, stall.signal);
+          const content = form?.content ?? request.raw;
+          return await driver.use(async () => {
+            const upload = { ...query, content, deadlineMs: UPLOAD_DEADLINE_MS, signal: stall.signal };
+            const { path, size } = await runner.uploadFile(id, upload);
+            await audit.append(id, { event: 'file.upload', data: { path, size } });
+            return { path, size };
+          });
+        });
+      },
+      onError: async (request) => cutOff(request),
+    });
+  });
+}
+
+/** Before the sandbox is used: a body that is refused wakes none. */
+async function openForm(
+  { headers, raw }: FastifyRequest,
+  signal: AbortSignal,
+): Promise<FormFile | undefined> {
+  return isForm(headers['content-type']) ? FormFile.open(raw, signal) : undefined;
+}
+
+/** Gives up when no byte has moved for so long, in either direction. */
+function watchForStall({ raw }: FastifyRequest, stallMs: number): Disposable & { signal: AbortSignal } {
+  const controller = new AbortController();
+  const stalled = () => {
+    controller.abort(new AppError('guest_unreachable', `the upload did not move for ${stallMs / 1000} s`));
+  };
+  raw.socket.setTimeout(stallMs);
+  raw.on('timeout', stalled);
+  return {
+    signal: controller.signal,
+    [Symbol.dispose]: () => {
+      raw.off('timeout', stalled);
+      raw.socket.setTimeout(0);
+    },
+  };
+}
+
+/** Node reads on and throws away what a refused client still sends, so that it can read the answer: not for ever. */
+function cutOff({ raw }: FastifyRequest): void {
+  if (raw.complete) return;
+  const { socket } = raw;
+  const timer = setTimeout(() => raw.complete || socket.destroy(), LINGER_MS).unref();
+  raw.once('end', () => clearTimeout(timer));
+}

@@ -1,0 +1,117 @@
+import {
+  AppError,
+  BuildImageEvent,
+  BuildImageRequest,
+  ImageRecord,
+  parseImageReference,
+} from '@coppice/contract';
+import type { FastifyRequest } from 'fastify';
+import type { PrepareProgress, PreparedImage } from '../../../../lib/protocol/runner-protocol.ts';
+import { answers, contents, eventOf } from '../../answers/answers.ts';
+import type { App } from '../../app.ts';
+import { buildErrorBody, logError, toAppError } from '../../answers/error-mapper.ts';
+import { EventStream } from '../../answers/event-stream.ts';
+import type { HttpParts } from '../../parts.ts';
+
+const OK = contents('The image; or what happens until it is prepared.', {
+  'application/json': ImageRecord,
+  'text/event-stream': eventOf(BuildImageEvent),
+});
+
+type Parts = Pick<HttpParts, 'runner' | 'openRequests' | 'registries' | 'imageUses'>;
+
+/**
+ * The image is made ready also when the client leaves: the next create has use of it. Its templates are not: whoever asks
+ * for them and leaves would keep others waiting.
+ */
+export function addBuildImage(app: App, parts: Parts): void {
+  app.route({
+    method: 'POST',
+    url: '/v1/images/build',
+    config: { access: 'full' },
+    schema: {
+      operationId: 'buildImage',
+      summary: 'Prepare an image and shapes, so that creates of them are fast',
+      description:
+        'Pulls and prepares the image, and makes what sandboxes of it start from: for the default shape and for those that ' +
+        'are given. A create of one of them afterwards takes the fast path. ' +
+        'With `Accept: text/event-stream` the answer streams BuildImageEvent, one per `data:` line: steps as they ' +
+        'begin, how far they are, and `done` or `error` last.',
+      body: BuildImageRequest,
+      response: { ...answers(200, ImageRecord, [404, 409, 502]), 200: OK },
+    },
+    handler: (request, reply) =>
+      parts.openRequests.limit(request.organizationId, async () => {
+        const left = new AbortController();
+        reply.raw.once('close', () => left.abort());
+        const progress = await startBuild(parts, request, left.signal);
+        if (request.headers.accept?.includes('text/event-stream') !== true) return waitForImage(progress);
+        await forward(progress, new EventStream(reply), request);
+        return reply;
+      }),
+  });
+}
+
+interface Build {
+  organizationId: string;
+  body: BuildImageRequest;
+}
+
+/** Throws before anything is sent what is wrong with the request itself. */
+async function startBuild(
+  { runner, registries, imageUses }: Parts,
+  { organizationId, body }: Build,
+  left: AbortSignal,
+): Promise<AsyncIterable<BuildImageEvent>> {
+  const login = await registries.findLogin(organizationId, parseImageReference(body.image));
+  const ending = new AbortController();
+  const progress = runner.prepareImage({ ...body, organization: organizationId, login }, ending.signal);
+  return follow(progress, async ({ image }) => {
+    await imageUses.note(organizationId, image);
+    const end = (): void => ending.abort();
+    if (left.aborted) end();
+    left.addEventListener('abort', end, { once: true });
+  });
+}
+
+async function waitForImage(progress: AsyncIterable<BuildImageEvent>): Promise<PreparedImage> {
+  for await (const event of progress) if (event.type === 'done') return event.image;
+  throw STOPPED;
+}
+
+const STOPPED = new AppError('unavailable', 'the runner stopped in the middle of the preparation; try again');
+
+/** Steps and progress, then `done`; throws what went wrong instead. */
+async function* follow(
+  progress: AsyncIterable<PrepareProgress>,
+  onPrepared: (image: PreparedImage) => Promise<void>,
+): AsyncGenerator<BuildImageEvent> {
+  for await (const event of progress) {
+    if (event.type === 'error') throw new AppError(event.error.code, event.error.message);
+    if (event.type === 'prepared') await onPrepared(event.image);
+    else yield event;
+    if (event.type === 'done') return;
+  }
+  throw STOPPED;
+}
+
+/** Follows the build to its end. */
+async function forward(
+  progress: AsyncIterable<BuildImageEvent>,
+  stream: EventStream,
+  request: FastifyRequest,
+): Promise<void> {
+  try {
+    for await (const event of progress) {
+      if (event.type === 'progress') stream.sendIfRead(BuildImageEvent.parse(event));
+      else await stream.send(BuildImageEvent.parse(event));
+    }
+  } catch (error) {
+    if (stream.left.aborted) return;
+    const mapped = toAppError(error);
+    logError(mapped, request);
+    await stream.send(BuildImageEvent.parse({ type: 'error', ...buildErrorBody(mapped, request.id) }));
+  } finally {
+    stream.end();
+  }
+}

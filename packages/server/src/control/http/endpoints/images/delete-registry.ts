@@ -1,0 +1,22 @@
+import { answers, NOTHING } from '../../answers/answers.ts';
+import type { App } from '../../app.ts';
+import { RegistryParams } from '../../requests/params.ts';
+import type { HttpParts } from '../../parts.ts';
+
+export function addDeleteRegistry(app: App, { registries }: Pick<HttpParts, 'registries'>): void {
+  app.route({
+    method: 'DELETE',
+    url: '/v1/registries/:registry',
+    config: { access: 'organization' },
+    schema: {
+      operationId: 'deleteRegistry',
+      summary: 'Delete your credentials for an image registry; the next create does without',
+      params: RegistryParams,
+      response: answers(204, NOTHING, [400, 401, 404, 503]),
+    },
+    handler: async ({ organizationId, params }, reply) => {
+      await registries.remove(organizationId, params.registry);
+      return reply.code(204).send(null);
+    },
+  });
+}

@@ -1,0 +1,34 @@
+import { CredentialRecord, PutCredentialsRequest } from '@coppice/contract';
+import { z } from 'zod';
+import { answers } from '../../answers/answers.ts';
+import type { App } from '../../app.ts';
+import { SandboxParams } from '../../requests/params.ts';
+import type { HttpParts } from '../../parts.ts';
+import { readGrants } from '../../requests/requested-egress.ts';
+
+export function addPutCredentials(
+  app: App,
+  parts: Pick<HttpParts, 'sandboxes' | 'grants' | 'rules' | 'runner'>,
+): void {
+  const { sandboxes, grants } = parts;
+  app.route({
+    method: 'PUT',
+    url: '/v1/runs/:id/credentials',
+    config: { access: 'full' },
+    schema: {
+      operationId: 'setCredentials',
+      summary: 'Replace the credentials of a sandbox while it lives',
+      description:
+        'What it names is granted from now on, all else is taken back; an empty body takes back everything. In force when ' +
+        'this answers; of a hibernated sandbox from the resume on. When it fails, what held before holds.',
+      params: SandboxParams,
+      body: PutCredentialsRequest,
+      response: answers(200, z.array(CredentialRecord), [400, 401, 404, 409, 413, 429, 503]),
+    },
+    handler: async (request) => {
+      const driver = await sandboxes.getDriver(request.reach, request.params.id);
+      await driver.egress.setGrants(await readGrants(request.body, parts));
+      return grants.list(driver.row);
+    },
+  });
+}

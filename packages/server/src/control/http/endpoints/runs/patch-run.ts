@@ -1,0 +1,28 @@
+import { PatchSandboxRequest, SandboxRecord } from '@coppice/contract';
+import { z } from 'zod';
+import { answers } from '../../answers/answers.ts';
+import type { App } from '../../app.ts';
+import { SandboxParams } from '../../requests/params.ts';
+import type { HttpParts } from '../../parts.ts';
+
+/** No body at all only restarts the timer. */
+const Body = z.preprocess((body) => body ?? {}, PatchSandboxRequest);
+
+export function addPatchRun(app: App, { sandboxes }: Pick<HttpParts, 'sandboxes'>): void {
+  app.route({
+    method: 'PATCH',
+    url: '/v1/runs/:id',
+    config: { access: 'full' },
+    schema: {
+      operationId: 'setSandboxTimeout',
+      summary: 'Restart the idle timer, and set its timeout if one is given',
+      params: SandboxParams,
+      body: Body,
+      response: answers(200, SandboxRecord, [400, 401, 404, 409, 503]),
+    },
+    handler: async (request) => {
+      const driver = await sandboxes.getDriver(request.reach, request.params.id);
+      return driver.setTimeout(request.body.timeout);
+    },
+  });
+}

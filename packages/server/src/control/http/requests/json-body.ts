@@ -1,0 +1,93 @@
+/** JSON bodies, with an error that says where they break. */
+import { AppError } from '@coppice/contract';
+import { JSON_BODY_BYTES, NOT_JSON } from '../answers/error-mapper.ts';
+import type { App } from '../app.ts';
+import type { HttpParts } from '../parts.ts';
+
+const NULL_BODY = new AppError('invalid_request', 'body: must be an object, not null; or send none');
+
+/** A JSON body has to arrive in time, so that nobody holds a request open a byte at a time. */
+export function addJsonBody(app: App, { limits }: Pick<HttpParts, 'limits'>): void {
+  const parse = app.getDefaultJsonParser('error', 'error');
+  const options = { parseAs: 'string', bodyLimit: JSON_BODY_BYTES } as const;
+  app.addContentTypeParser<string>('application/json', options, (request, text, done) => {
+    if (text === '') return done(null, undefined);
+    // Fastify's parser also refuses "__proto__", with which later code could be tricked.
+    void parse(request, text, (error, value) => {
+      if (error) done(explainBrokenJson(text, error));
+      // An endpoint that takes no body, or an optional one, would take null for its absence.
+      else done(value === null ? NULL_BODY : null, value);
+    });
+    return undefined;
+  });
+  // Fastify reads text by itself, and the schema would then miss an object. Browsers send this type with no body, too.
+  app.removeContentTypeParser('text/plain');
+  app.addContentTypeParser<string>('text/plain', options, (_request, text, done) =>
+    done(text === '' ? null : new AppError('invalid_request', NOT_JSON), undefined),
+  );
+  app.addHook('preParsing', async (request, _reply, payload) => {
+    // What follows the head of an upgrade is no body, and never ends.
+    if (request.routeOptions.config.hasRawBody === true || request.ws) return payload;
+    const { raw } = request;
+    // A stream that has no body, and that therefore nobody reads, does not end before its answer.
+    const end = () => (raw.complete ? undefined : raw.destroy());
+    const timer = setTimeout(end, limits.bodyDeadlineMs);
+    const stop = () => clearTimeout(timer);
+    payload.once('end', stop).once('close', stop);
+    return payload;
+  });
+}
+
+function explainBrokenJson(text: string, cause: Error): AppError {
+  const position = findJsonError(text);
+  if (position === undefined) return new AppError('invalid_request', `body: ${cause.message}`);
+  if (position >= text.length) {
+    return new AppError('invalid_request', `body: is not JSON, it ends too early at position ${position}`);
+  }
+  const { line, column } = locate(text, position);
+  return new AppError(
+    'invalid_request',
+    `body: is not JSON at position ${position} (line ${line}, column ${column})`,
+  );
+}
+
+/**
+ * Index of the character with which `text` stops being the beginning of any JSON; its length if only the end is
+ * missing; undefined if it is JSON. V8 tells the position for some faults only, so the longest good prefix is sought.
+ */
+export function findJsonError(text: string): number | undefined {
+  if (isJson(text)) return undefined;
+  let good = 0;
+  let bad = text.length + 1;
+  while (bad - good > 1) {
+    const middle = (good + bad) >>> 1;
+    if (isPrefix(text.slice(0, middle))) good = middle;
+    else bad = middle;
+  }
+  return good;
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function isPrefix(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch (error) {
+    const message = (error as SyntaxError).message;
+    if (/^(Unexpected end of JSON input|Unterminated string)/.test(message)) return true;
+    return Number(/ at position (\d+)/.exec(message)?.[1]) === text.length;
+  }
+}
+
+function locate(text: string, position: number): { line: number; column: number } {
+  const before = text.slice(0, position).split('\n');
+  return { line: before.length, column: (before.at(-1) ?? '').length + 1 };
+}

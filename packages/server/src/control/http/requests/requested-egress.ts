@@ -1,0 +1,74 @@
+/** What a create or a restore asks for of the outside, checked against this machine. */
+import {
+  AppError,
+  type CreateSandboxRequest,
+  type NetworkPolicy,
+  type NetworkRequest,
+  type RestoreSandboxRequest,
+} from '@coppice/contract';
+import { isDefaultEgress } from '../../egress/vm-egress.ts';
+import { isRestricted, type EgressRules } from '../../egress/egress-rules.ts';
+import type { Grant } from '../../egress/grant.ts';
+import type { RunnerClient } from '../../placement/runner-client.ts';
+import type { RequestedEgress } from '../../sandbox/sandboxes.ts';
+
+export interface EgressRequestParts {
+  rules: EgressRules;
+  runner: Pick<RunnerClient, 'status'>;
+}
+
+export async function readRequestedEgress(
+  request: CreateSandboxRequest | RestoreSandboxRequest,
+  { rules, runner }: EgressRequestParts,
+): Promise<RequestedEgress> {
+  // Once for both.
+  let asked: ReturnType<RunnerClient['status']> | undefined;
+  const parts = { rules, runner: { status: () => (asked ??= runner.status()) } };
+  const saysNetwork = request.network !== undefined || request.network_profile !== undefined;
+  const network = saysNetwork ? (await readPolicy(request, parts)).network : undefined;
+  return { network, grants: await readGrants(request, parts) };
+}
+
+export interface RequestedPolicy {
+  /** null: nothing is restricted, and nothing is to be said about it. */
+  network: NetworkPolicy | null;
+  warnings: string[];
+}
+
+/** Of a request that says nothing of it: unrestricted. */
+export async function readPolicy(
+  request: NetworkRequest,
+  { rules, runner }: EgressRequestParts,
+): Promise<RequestedPolicy> {
+  const built = rules.choosePolicy(request);
+  if (isRestricted(built)) {
+    const field = request.network === undefined ? 'network_profile' : 'network';
+    await refuseWithoutNetwork(field, 'no rules can be set', runner);
+  }
+  const { policy, warnings } = built;
+  const isDefault = policy.profile === null && isDefaultEgress({ network: policy, grants: [] });
+  return { network: isDefault ? null : policy, warnings };
+}
+
+export async function readGrants(
+  request: Pick<CreateSandboxRequest, 'credentials' | 'credentials_v2'>,
+  { rules, runner }: EgressRequestParts,
+): Promise<Grant[]> {
+  const grants = rules.readGrants(request);
+  const field = Object.keys(request.credentials ?? {}).length > 0 ? 'credentials' : 'credentials_v2';
+  if (grants.length > 0) await refuseWithoutNetwork(field, 'no credentials can be granted', runner);
+  return grants;
+}
+
+async function refuseWithoutNetwork(
+  field: string,
+  consequence: string,
+  runner: EgressRequestParts['runner'],
+): Promise<void> {
+  const { network, network_reason: reason } = await runner.status();
+  if (network === 'filtered') return;
+  throw new AppError(
+    'invalid_request',
+    `${field}: ${consequence}, sandboxes on this machine have no network at all: ${reason}`,
+  );
+}

@@ -1,0 +1,97 @@
+/** How the API meets the network: plain or under TLS, and whose word counts for where a request comes from. */
+import type { IncomingHttpHeaders } from 'node:http';
+import { createServer, type Server } from 'node:https';
+import { toSecureContext, type TlsPair } from '../../../lib/tls/tls-pair.ts';
+import type { App } from '../app.ts';
+import { buildClientAddress, buildIsProxy } from '../requests/client-address.ts';
+
+export interface Exposure {
+  /** Without it the API is plain HTTP. */
+  tls?: TlsPair | undefined;
+  /** `max-age` of Strict-Transport-Security; 0 sends none. */
+  hstsSeconds: number;
+  /** Addresses and ranges of proxies whose X-Forwarded-For is believed. */
+  trustedProxies: readonly string[];
+  /** Origins whose pages may use the API, `*` for any. */
+  corsOrigins: readonly string[];
+}
+
+const HANDSHAKE_DEADLINE_MS = 10_000;
+
+export interface TlsServerOptions {
+  pair: TlsPair;
+  headersTimeoutMs: number;
+  keepAliveTimeoutMs: number;
+}
+
+/** The listening sockets of the API under TLS; their certificate can be changed while they serve. */
+export class TlsServers {
+  readonly #servers: Server[] = [];
+  readonly #options: TlsServerOptions;
+
+  constructor(options: TlsServerOptions) {
+    this.#options = options;
+  }
+
+  /** For Fastify's `serverFactory`. */
+  readonly create = (handler: Parameters<typeof createServer>[1]): Server => {
+    const { pair, headersTimeoutMs, keepAliveTimeoutMs } = this.#options;
+    const server = createServer(
+      {
+        ...toSecureContext(pair),
+        handshakeTimeout: HANDSHAKE_DEADLINE_MS,
+        headersTimeout: headersTimeoutMs,
+        keepAliveTimeout: keepAliveTimeoutMs,
+        requestTimeout: 0,
+      },
+      handler,
+    );
+    this.#servers.push(server);
+    return server;
+  };
+
+  /** New connections get this pair, open ones keep theirs. */
+  setPair(pair: TlsPair): void {
+    for (const server of this.#servers) server.setSecureContext(toSecureContext(pair));
+  }
+}
+
+/** First of all hooks: what later ones log and answer needs it. */
+export function addExposure(
+  app: App,
+  { tls, hstsSeconds, trustedProxies }: Omit<Exposure, 'corsOrigins'>,
+): void {
+  const findClientAddress = buildClientAddress(trustedProxies);
+  const isProxy = buildIsProxy(trustedProxies);
+  const hasHsts = tls !== undefined && hstsSeconds > 0;
+  app.decorateRequest('clientAddress', '');
+  app.decorateRequest('ownOrigin', '');
+  app.addHook('onRequest', async (request, reply) => {
+    const { socket, headers } = request.raw;
+    request.clientAddress = findClientAddress(
+      socket.remoteAddress ?? '',
+      readHeader(headers['x-forwarded-for']),
+    );
+    const isBehindProxy = isProxy(socket.remoteAddress ?? '');
+    request.ownOrigin = findOwnOrigin(headers, { isOverTls: tls !== undefined, isBehindProxy });
+    if (hasHsts) reply.header('strict-transport-security', `max-age=${hstsSeconds}`);
+  });
+}
+
+interface Connection {
+  isOverTls: boolean;
+  isBehindProxy: boolean;
+}
+
+/** A proxy may end TLS, and may ask in another name than it was asked in; it says so, and a stranger's word does not count. */
+function findOwnOrigin(headers: IncomingHttpHeaders, { isOverTls, isBehindProxy }: Connection): string {
+  const told = (name: 'x-forwarded-proto' | 'x-forwarded-host'): string | undefined =>
+    isBehindProxy ? readHeader(headers[name])?.split(',').at(-1)?.trim() : undefined;
+  const scheme = told('x-forwarded-proto') ?? (isOverTls ? 'https' : 'http');
+  return `${scheme === 'https' ? 'https' : 'http'}://${told('x-forwarded-host') ?? headers.host ?? ''}`;
+}
+
+/** Several such headers are one list. */
+function readHeader(value: string | string[] | undefined): string | undefined {
+  return Array.isArray(value) ? value.join(',') : value;
+}

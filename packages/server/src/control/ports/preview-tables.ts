@@ -1,0 +1,11 @@
+export interface PreviewTable {
+  id: string;
+  organization_id: string;
+  sandbox_id: string;
+  port: number;
+  created_at: number;
+  expires_at: number;
+  revoked_at: number | null;
+  /** The key that it was asked for with, and ends with; null for one of an earlier version. */
+  api_key_id: string | null;
+}

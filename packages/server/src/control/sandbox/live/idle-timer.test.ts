@@ -1,0 +1,122 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { ManualClock } from '../../testing/manual-clock.ts';
+import { IdleTimer, type IdleTimerOptions } from './idle-timer.ts';
+
+interface Expiry {
+  at: number;
+  reason: string;
+}
+
+function setUp(options: Partial<IdleTimerOptions> = {}) {
+  const clock = new ManualClock();
+  const expiries: Expiry[] = [];
+  const onExpire = (reason: string) => expiries.push({ at: clock.monotonicMs(), reason });
+  const timer = new IdleTimer({ clock, timeoutMs: 10_000, onExpire, ...options });
+  return { clock, timer, expiries };
+}
+
+test('expires when the timeout has passed without a request, and not before', () => {
+  const { clock, expiries } = setUp();
+  clock.advance(9_999);
+  assert.deepEqual(expiries, []);
+  clock.advance(1);
+  assert.deepEqual(expiries, [{ at: 10_000, reason: 'idle_timeout' }]);
+});
+
+test('does not expire while a request is open, and counts from its end', () => {
+  const { clock, timer, expiries } = setUp();
+  clock.advance(5_000);
+  const close = timer.open();
+  clock.advance(100_000);
+  assert.equal(timer.endsInMs, null);
+  close();
+  clock.advance(9_999);
+  assert.deepEqual(expiries, []);
+  clock.advance(1);
+  assert.equal(expiries.length, 1);
+});
+
+test('closing a request twice counts once', () => {
+  const { clock, timer, expiries } = setUp();
+  const first = timer.open();
+  timer.open();
+  first();
+  first();
+  clock.advance(100_000);
+  assert.deepEqual(expiries, []);
+});
+
+test('a timeout of 0 never expires, and setting one later starts from then', () => {
+  const { clock, timer, expiries } = setUp({ timeoutMs: 0 });
+  clock.advance(1e9);
+  assert.deepEqual(expiries, []);
+  timer.restart(1_000);
+  clock.advance(1_000);
+  assert.equal(expiries.length, 1);
+});
+
+test('the lifetime ends it whatever is open', () => {
+  const { clock, timer, expiries } = setUp({ lifetimeLeftMs: 30_000 });
+  timer.open();
+  clock.advance(30_000);
+  assert.deepEqual(expiries, [{ at: 30_000, reason: 'max_lifetime' }]);
+});
+
+test('after an outage nothing ends before the grace has passed', () => {
+  const { clock, expiries } = setUp({ idleForMs: 500_000, lifetimeLeftMs: -5_000, graceMs: 60_000 });
+  clock.advance(59_999);
+  assert.deepEqual(expiries, []);
+  clock.advance(1);
+  assert.equal(expiries.length, 1);
+});
+
+test('a timeout longer than the longest delay of a timer is waited for in parts', () => {
+  const month = 30 * 86_400_000;
+  const { clock, expiries } = setUp({ timeoutMs: month });
+  clock.advance(month - 1);
+  assert.deepEqual(expiries, []);
+  clock.advance(1);
+  assert.equal(expiries.length, 1);
+});
+
+test('a stopped timer stays quiet', () => {
+  const { clock, timer, expiries } = setUp();
+  timer.stop();
+  clock.advance(1e6);
+  assert.deepEqual(expiries, []);
+});
+
+const step = fc.oneof(
+  fc.record({ kind: fc.constant('wait' as const), ms: fc.integer({ min: 0, max: 15_000 }) }),
+  fc.record({ kind: fc.constant('open' as const), ms: fc.constant(0) }),
+  fc.record({ kind: fc.constant('close' as const), ms: fc.constant(0) }),
+  fc.record({ kind: fc.constant('restart' as const), ms: fc.constantFrom(0, 3_000, 20_000) }),
+);
+
+test('whatever the order of requests, it expires exactly when a model that looks at each millisecond says', () => {
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 25 }), (steps) => {
+      const { clock, timer, expiries } = setUp();
+      const closers: (() => void)[] = [];
+      const model = { timeoutMs: 10_000, lastActiveAt: 0, endedAt: undefined as number | undefined };
+      for (const { kind, ms } of steps) {
+        const now = clock.monotonicMs();
+        if (kind === 'wait') {
+          const end = model.lastActiveAt + model.timeoutMs;
+          if (closers.length === 0 && model.timeoutMs > 0 && end <= now + ms)
+            model.endedAt ??= Math.max(end, now);
+          clock.advance(ms);
+        } else if (kind !== 'close' || closers.length > 0) {
+          if (kind === 'open') closers.push(timer.open());
+          else if (kind === 'close') closers.pop()?.();
+          else timer.restart((model.timeoutMs = ms));
+          model.lastActiveAt = now;
+        }
+        assert.equal(expiries[0]?.at, model.endedAt);
+        if (model.endedAt !== undefined) return;
+      }
+    }),
+  );
+});

@@ -1,0 +1,125 @@
+/**
+ * When a sandbox ends by itself: after `timeoutMs` without a request, and never while one is open; or at the end of
+ * its lifetime, whatever is open. After an outage, during which nobody could send a request, both wait for a grace.
+ *
+ *     idle end  = open > 0 or timeout 0 ? never : max(last request's end + timeout, grace)
+ *     life end  = no limit ? never : max(created + limit, grace)
+ */
+import type { Clock } from '../../time/clock.ts';
+
+export type ExpiryReason = 'idle_timeout' | 'max_lifetime';
+
+export interface IdleTimerOptions {
+  clock: Clock;
+  /** 0 disables the idle timer. */
+  timeoutMs: number;
+  /** How long ago the last request was. */
+  idleForMs?: number;
+  /** What is left of the lifetime; may be negative. */
+  lifetimeLeftMs?: number;
+  /** Nothing ends before this has passed. */
+  graceMs?: number;
+  /** Called when an end has come. The timer then stays quiet until it is restarted or given grace. */
+  onExpire: (reason: ExpiryReason) => void;
+}
+
+/** setTimeout turns longer delays into 1 ms. */
+const MAX_DELAY_MS = 2 ** 31 - 1;
+
+export class IdleTimer {
+  readonly #clock: Clock;
+  readonly #onExpire: (reason: ExpiryReason) => void;
+  readonly #lifetimeEndsAt: number;
+  #timeoutMs: number;
+  #lastActiveAt: number;
+  #graceUntil: number;
+  #open = 0;
+  #stopped = false;
+  #cancel: () => void = () => undefined;
+
+  constructor(options: IdleTimerOptions) {
+    const now = options.clock.monotonicMs();
+    this.#clock = options.clock;
+    this.#onExpire = options.onExpire;
+    this.#timeoutMs = options.timeoutMs;
+    this.#lastActiveAt = now - (options.idleForMs ?? 0);
+    this.#lifetimeEndsAt = options.lifetimeLeftMs === undefined ? Infinity : now + options.lifetimeLeftMs;
+    this.#graceUntil = now + (options.graceMs ?? 0);
+    this.#arm();
+  }
+
+  /** A request has come: until the returned function is called nothing ends for idleness. */
+  open(): () => void {
+    this.#open += 1;
+    this.#touch();
+    let isOpen = true;
+    return () => {
+      if (!isOpen) return;
+      isOpen = false;
+      this.#open -= 1;
+      this.#touch();
+    };
+  }
+
+  /** Starts the idle time from now, with another timeout if one is given. */
+  restart(timeoutMs: number = this.#timeoutMs): void {
+    this.#timeoutMs = timeoutMs;
+    this.#touch();
+  }
+
+  /** Lets nothing end within the next `graceMs`. */
+  grace(graceMs: number): void {
+    this.#graceUntil = Math.max(this.#graceUntil, this.#clock.monotonicMs() + graceMs);
+    this.#arm();
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#cancel();
+  }
+
+  /** Milliseconds since the last request ended; 0 while one is open. */
+  get idleForMs(): number {
+    return this.#open > 0 ? 0 : Math.max(0, this.#clock.monotonicMs() - this.#lastActiveAt);
+  }
+
+  /** Milliseconds until it ends if nothing more is asked, or null for never. */
+  get endsInMs(): number | null {
+    const { at } = this.#findEnd();
+    return at === Infinity ? null : Math.max(0, at - this.#clock.monotonicMs());
+  }
+
+  /** Why it should end now, if it should. */
+  get expired(): ExpiryReason | undefined {
+    const { at, reason } = this.#findEnd();
+    return !this.#stopped && at <= this.#clock.monotonicMs() ? reason : undefined;
+  }
+
+  #touch(): void {
+    this.#lastActiveAt = this.#clock.monotonicMs();
+    this.#arm();
+  }
+
+  #findEnd(): { at: number; reason: ExpiryReason } {
+    const isIdle = this.#open === 0 && this.#timeoutMs > 0;
+    const idleEnd = isIdle ? Math.max(this.#lastActiveAt + this.#timeoutMs, this.#graceUntil) : Infinity;
+    const lifeEnd = Math.max(this.#lifetimeEndsAt, this.#graceUntil);
+    return lifeEnd <= idleEnd
+      ? { at: lifeEnd, reason: 'max_lifetime' }
+      : { at: idleEnd, reason: 'idle_timeout' };
+  }
+
+  #arm(): void {
+    this.#cancel();
+    const { at } = this.#findEnd();
+    if (this.#stopped || at === Infinity) return;
+    const delayMs = Math.max(0, at - this.#clock.monotonicMs());
+    this.#cancel = this.#clock.schedule(Math.min(Math.ceil(delayMs), MAX_DELAY_MS), () => this.#check());
+  }
+
+  #check(): void {
+    const reason = this.expired;
+    if (reason === undefined) this.#arm();
+    else this.#onExpire(reason);
+  }
+}

@@ -1,0 +1,83 @@
+/** What one organization's quotas and lists look at, counted: not what others have. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import pino from 'pino';
+import type { SandboxRow } from '../record/sandbox-tables.ts';
+import type { Limits } from '../../limits/organization-limits.ts';
+import { ManualClock } from '../../testing/manual-clock.ts';
+import { buildSandboxRow } from '../../testing/sandbox-row.ts';
+import { LiveDrivers, type LiveDriversParts } from './live-drivers.ts';
+import { LIVE_STATES } from '../record/live-list.ts';
+import { Sandboxes, type SandboxesParts } from '../sandboxes.ts';
+
+const OWN = 5;
+const OTHERS = 3000;
+const LIMITS: Limits = {
+  sandboxes: OWN,
+  vcpus: Infinity,
+  memMiB: Infinity,
+  openRequests: 1,
+  openStreams: 1,
+  snapshotBytes: 1,
+  requestsPerSecond: 1,
+  requestBurst: 1,
+};
+
+/** A row that notes that it is looked at. */
+function watched(row: SandboxRow, look: (id: string) => void): SandboxRow {
+  return new Proxy(row, {
+    get(target, name, receiver) {
+      look(target.id);
+      return Reflect.get(target, name, receiver) as unknown;
+    },
+  });
+}
+
+function rowOf(organizationId: string, index: number): SandboxRow {
+  return buildSandboxRow({
+    id: `run-${organizationId}-${index}`,
+    organization_id: organizationId,
+    timeout_s: 0,
+  });
+}
+
+/** Only what loading, quotas and lists use. */
+function buildParts(rows: readonly SandboxRow[]): LiveDriversParts {
+  const parts: Partial<Record<keyof LiveDriversParts, unknown>> = {
+    store: { listAlive: async () => rows },
+    clock: new ManualClock(),
+    log: pino({ level: 'silent' }),
+    limits: {},
+    limitsOf: () => LIMITS,
+    egressKeeper: { mark: () => undefined },
+  };
+  return parts as unknown as LiveDriversParts;
+}
+
+/** They list what is alive from the drivers alone. */
+function buildSandboxes(drivers: LiveDrivers): Sandboxes {
+  const parts: Partial<SandboxesParts> = { drivers };
+  return new Sandboxes(parts as SandboxesParts);
+}
+
+test('a quota and a list of one organization look at none of the sandboxes of others', async () => {
+  let looked = new Set<string>();
+  const rows = [
+    ...Array.from({ length: OTHERS }, (_, index) => rowOf(`other${index % 3}`, index)),
+    ...Array.from({ length: OWN }, (_, index) => rowOf('own', index)),
+  ].map((row) => watched(row, (id) => looked.add(id)));
+  using drivers = new LiveDrivers(buildParts(rows));
+  await drivers.load();
+  assert.equal(looked.size, OTHERS + OWN);
+
+  looked = new Set();
+  assert.throws(() => drivers.checkQuota('own', [{ vcpus: 1, mem_mib: 1 }]), /5 live sandboxes/u);
+  assert.equal(looked.size, OWN);
+
+  looked = new Set();
+  const reach = { organizationId: 'own', onlyTeamId: null };
+  const filter = { reach, statuses: LIVE_STATES, labels: {}, limit: 100 };
+  const { records } = await buildSandboxes(drivers).list(filter);
+  assert.equal(records.length, OWN);
+  assert.equal(looked.size, OWN);
+});

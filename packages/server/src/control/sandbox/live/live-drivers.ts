@@ -1,0 +1,110 @@
+/** The drivers of all sandboxes that are alive, of every organization: one each, from its insert to its end. */
+import { AppError } from '@coppice/contract';
+import { isWithin, type Reach } from '../../accounts/reach.ts';
+import type { TeamSecrets } from '../../audit/team-secrets.ts';
+import type { Credit } from '../../billing/credit.ts';
+import type { NewSandboxRow, SandboxRow } from '../record/sandbox-tables.ts';
+import type { LimitsOf } from '../../limits/organization-limits.ts';
+import { checkQuota, holdsMachine, type Shape } from '../../limits/quota.ts';
+import { ByOrganization } from '../record/by-organization.ts';
+import { PendingInserts } from '../record/pending-inserts.ts';
+import { SandboxDriver, type DriverParts } from './sandbox-driver.ts';
+
+export interface LiveDriversParts extends Omit<DriverParts, 'onFinal' | 'admitResume'> {
+  /** Those that begin take the newest of their team's. */
+  teamSecrets: Pick<TeamSecrets, 'ensure'>;
+  /** A sandbox has ended, and that is committed. */
+  onEnded: () => void;
+  credit: Credit;
+  limitsOf: LimitsOf;
+}
+
+export class LiveDrivers implements Disposable {
+  readonly #parts: LiveDriversParts;
+  readonly #drivers = new ByOrganization<SandboxDriver>();
+  readonly #inserts: PendingInserts;
+
+  constructor(parts: LiveDriversParts) {
+    this.#parts = parts;
+    this.#inserts = new PendingInserts(parts.store);
+  }
+
+  /** Takes up what the records say is alive. */
+  async load(): Promise<void> {
+    for (const row of await this.#parts.store.listAlive()) this.#add(row).adopt();
+  }
+
+  /** The sandboxes live on. */
+  [Symbol.dispose](): void {
+    for (const driver of this.#drivers.list()) driver.detach();
+  }
+
+  /** Of every organization. */
+  list(): SandboxDriver[] {
+    return this.#drivers.list();
+  }
+
+  listOf(organizationId: string): SandboxDriver[] {
+    return this.#drivers.listOf(organizationId);
+  }
+
+  find(id: string): SandboxDriver | undefined {
+    return this.#drivers.get(id);
+  }
+
+  /** Undefined when it is out of reach. */
+  findWithin(reach: Reach, id: string): SandboxDriver | undefined {
+    const driver = this.#drivers.get(id);
+    return driver !== undefined && isWithin(reach, driver.row) ? driver : undefined;
+  }
+
+  async insert(row: NewSandboxRow): Promise<SandboxDriver> {
+    const [driver] = await this.insertAll([row]);
+    if (driver === undefined) throw new AppError('internal', 'a record was not inserted');
+    return driver;
+  }
+
+  /** All or none, of one team; the drivers in the order of the rows. */
+  async insertAll(rows: readonly NewSandboxRow[]): Promise<SandboxDriver[]> {
+    const [first] = rows;
+    if (first === undefined) return [];
+    const { id: audit_key_id } = await this.#parts.teamSecrets.ensure(first.team_id);
+    this.checkQuota(first.organization_id, rows);
+    const keyed = rows.map((row) => ({ ...row, audit_key_id }));
+    const inserted = new Map((await this.#inserts.insert(keyed)).map((row) => [row.id, row]));
+    return rows.flatMap(({ id }) => {
+      const row = inserted.get(id);
+      return row === undefined ? [] : [this.#add(row)];
+    });
+  }
+
+  /** Takes up records whose insert was made although its answer was lost: creates that nobody finishes. */
+  recoverInserts(): Promise<void> {
+    return this.#inserts.resolve((row) => void this.#add(row));
+  }
+
+  /** Throws `capacity` when the organization may not have these, too. */
+  checkQuota(organizationId: string, more: readonly Shape[]): void {
+    const live = this.listOf(organizationId);
+    const pending = this.#inserts.list(organizationId);
+    const held = [...live.filter(holdsMachine).map((driver) => driver.row), ...pending];
+    checkQuota(this.#parts.limitsOf(organizationId), { sandboxes: live.length + pending.length, held, more });
+  }
+
+  /** Throws `credit_exhausted` or `capacity` when what was hibernated may not run again now; it is counted already. */
+  async #admitResume(organizationId: string): Promise<void> {
+    await this.#parts.credit.require(organizationId);
+    this.checkQuota(organizationId, []);
+  }
+
+  #add(row: SandboxRow): SandboxDriver {
+    const onFinal = (): void => {
+      this.#drivers.delete(row.organization_id, row.id);
+      this.#parts.onEnded();
+    };
+    const admitResume = (): Promise<void> => this.#admitResume(row.organization_id);
+    const driver = new SandboxDriver(row, { ...this.#parts, onFinal, admitResume });
+    this.#drivers.set(row.organization_id, row.id, driver);
+    return driver;
+  }
+}

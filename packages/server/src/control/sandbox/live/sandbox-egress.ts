@@ -1,0 +1,147 @@
+/**
+ * What a sandbox may reach, and the secrets that the host adds for it. A change is in force at the runner first, then
+ * committed with its audit entry, then told:
+ *
+ *     PUT ─► runner: in force ─► SQL and audit log, together ─► answer
+ *                 │ failed            │ failed
+ *                 └───────────────────┴─► what is stored is told to the runner again (egress-keeper.ts), until it has it
+ *
+ * So nobody is told of a policy that does not hold, and what is stored is what holds in the end, whoever dies in between.
+ * A hibernated sandbox has nothing at the runner: what is stored goes with its resume.
+ */
+import { AppError, UNRESTRICTED_POLICY, type NetworkPolicy } from '@coppice/contract';
+import type { EgressCounters, VmEgress } from '../../../lib/protocol/egress-protocol.ts';
+import type { AuditLog } from '../../audit/audit-log.ts';
+import { buildCredentialsNote, buildPolicyNote } from '../../egress/egress-audit.ts';
+import type { EgressRules } from '../../egress/egress-rules.ts';
+import type { Grant } from '../../egress/grant.ts';
+import type { Grants } from '../../egress/grants.ts';
+import { isDefaultEgress, revealEgress } from '../../egress/vm-egress.ts';
+import type { LiveSandbox } from './live-sandbox.ts';
+import { resolveMissing } from './missing-vm.ts';
+import { isNotFound, type SandboxVm } from './sandbox-vm.ts';
+import { enterRecordStep } from '../record/steps.ts';
+
+export interface SandboxEgressParts {
+  audit: AuditLog;
+  grants: Grants;
+  rules: EgressRules;
+  /** The runner may have something else than is stored. */
+  onDoubt: () => void;
+}
+
+export class SandboxEgress {
+  readonly #live: LiveSandbox;
+  readonly #vm: SandboxVm;
+  readonly #parts: SandboxEgressParts;
+
+  constructor(live: LiveSandbox, vm: SandboxVm, parts: SandboxEgressParts) {
+    this.#live = live;
+    this.#vm = vm;
+    this.#parts = parts;
+  }
+
+  get policy(): NetworkPolicy {
+    return this.#live.row.network ?? UNRESTRICTED_POLICY;
+  }
+
+  /** For a VM that is started; undefined when there is nothing to say. */
+  async buildStart(): Promise<VmEgress | undefined> {
+    const egress = await this.#build();
+    return isDefaultEgress(egress) ? undefined : egress;
+  }
+
+  setPolicy(policy: NetworkPolicy | null): Promise<void> {
+    return this.#live.operateBriefly('set_egress', async () => {
+      const stored = policy ?? UNRESTRICTED_POLICY;
+      await this.#change(
+        async () => revealEgress(policy, await this.#parts.grants.open(this.#live.row), this.#parts.rules),
+        () => this.#live.commit({ network: policy }, buildPolicyNote(stored)),
+      );
+    });
+  }
+
+  /** These, and no others. */
+  setGrants(grants: readonly Grant[]): Promise<void> {
+    return this.#live.operateBriefly('set_egress', async () => {
+      const { row } = this.#live;
+      await this.#change(
+        async () => revealEgress(row.network, grants, this.#parts.rules),
+        () =>
+          this.#parts.audit.commit(row.id, buildCredentialsNote(grants), (transaction) =>
+            this.#parts.grants.replace(transaction, row, grants),
+          ),
+      );
+    });
+  }
+
+  /** Null while there is no VM, or nobody to ask. */
+  async findCounters(): Promise<EgressCounters | null> {
+    if (this.#live.row.status !== 'running') return null;
+    try {
+      return await this.#vm.getEgressCounters();
+    } catch (error) {
+      if (error instanceof AppError && (error.code === 'unavailable' || error.code === 'not_found'))
+        return null;
+      throw error;
+    }
+  }
+
+  /** Tells the runner what is stored. False when it is to be tried again: the sandbox is busy with something else. */
+  async tellAgain(): Promise<boolean> {
+    const { status, rollback_id } = this.#live.row;
+    // What a VM is told that is being replaced does not reach the one that takes its place.
+    if (status === 'creating' || rollback_id !== null || this.#live.operations.current !== null) return false;
+    return this.#live.operations.run(async () => {
+      await this.#live.settle();
+      if (this.#live.row.status === 'running') await this.#vm.setEgress(await this.#build());
+      return true;
+    }, false);
+  }
+
+  /** Only in an operation's turn: for a copy of it that inherits at the runner what the runner has. */
+  async tellBeforeCopy(): Promise<void> {
+    const egress = await this.#build();
+    if (egress.grants.length > 0) await this.#vm.setEgress(egress);
+  }
+
+  async #build(): Promise<VmEgress> {
+    const { row } = this.#live;
+    return revealEgress(row.network, await this.#parts.grants.open(row), this.#parts.rules);
+  }
+
+  /** Only in an operation's turn. */
+  async #change(build: () => Promise<VmEgress>, commit: () => Promise<void>): Promise<void> {
+    if (this.#live.row.status === 'running') await this.#tell(await build());
+    await enterRecordStep('record.egress');
+    try {
+      await this.#live.inTurn(async () => {
+        this.#live.require('set_egress');
+        await commit();
+      });
+    } catch (error) {
+      this.#parts.onDoubt();
+      throw error;
+    }
+  }
+
+  async #tell(egress: VmEgress): Promise<void> {
+    try {
+      await this.#vm.setEgress(egress);
+    } catch (error) {
+      if (isNotFound(error)) {
+        await this.#live.inTurn(() => resolveMissing(this.#live, this.#vm));
+        throw this.#live.row.status === 'running' ? error : this.#live.refusal('set_egress');
+      }
+      if (error instanceof AppError && error.code === 'invalid_request') throw error;
+      this.#parts.onDoubt();
+      throw new AppError(
+        'unavailable',
+        'the change could not be put in force, what held before holds; try again',
+        {
+          cause: error,
+        },
+      );
+    }
+  }
+}

@@ -1,0 +1,115 @@
+/** How a sandbox is hibernated and resumed, and how it is found out what of it was done when nobody saw it done. */
+import { AppError, findTransition, type SandboxRecord } from '@coppice/contract';
+import { isUnanswered } from '../../placement/runner-error.ts';
+import type { SandboxEgress } from './sandbox-egress.ts';
+import { buildHibernated, buildResumed, HIBERNATED, RESUMED } from '../record/hibernation.ts';
+import { newHibernationId } from '../record/ids.ts';
+import type { LiveSandbox } from './live-sandbox.ts';
+import { resolveHibernated } from './missing-vm.ts';
+import type { SandboxVm } from './sandbox-vm.ts';
+import { enterRecordStep } from '../record/steps.ts';
+
+export interface HibernationParts {
+  vm: SandboxVm;
+  egress: SandboxEgress;
+  admitResume: () => Promise<void>;
+}
+
+export class SandboxHibernation {
+  readonly #live: LiveSandbox;
+  readonly #vm: SandboxVm;
+  readonly #egress: SandboxEgress;
+  readonly #admitResume: () => Promise<void>;
+  #waking: Promise<SandboxRecord> | undefined;
+
+  constructor(live: LiveSandbox, { vm, egress, admitResume }: HibernationParts) {
+    this.#live = live;
+    this.#vm = vm;
+    this.#egress = egress;
+    this.#admitResume = admitResume;
+  }
+
+  /** Only as an operation. When it fails the sandbox runs on, unless the record says otherwise. */
+  async hibernate(): Promise<void> {
+    // One that is in doubt is joined.
+    const captureId = this.#live.row.hibernation_id ?? newHibernationId();
+    await this.#live.inTurn(async () => {
+      this.#live.require('hibernate');
+      await this.#live.commit({ hibernation_id: captureId });
+    });
+    await enterRecordStep('record.hibernate');
+    try {
+      const capture = await this.#vm.hibernate(captureId);
+      await enterRecordStep('record.hibernated');
+      await this.#live.inTurn(async () => {
+        this.#live.require('hibernate');
+        await this.#live.commit(buildHibernated(this.#live.row, capture, this.#live.now), HIBERNATED);
+      });
+    } catch (error) {
+      await this.#settleFailed(error);
+    }
+  }
+
+  async resume(): Promise<SandboxRecord> {
+    await this.#live.operate('resuming', () => this.#resume());
+    return this.#live.record;
+  }
+
+  /** For those who would use it: resumes it once for all of them. Throws if it does not run afterwards. */
+  async wake(): Promise<void> {
+    this.#waking ??= this.resume().finally(() => (this.#waking = undefined));
+    try {
+      await this.#waking;
+    } catch (error) {
+      if (this.#live.row.status !== 'running') throw isUnanswered(error) ? notResumed(error) : error;
+    }
+  }
+
+  /** Only in a turn, when the VM runs: so does the sandbox. */
+  async resolveThere(): Promise<void> {
+    if (this.#live.row.status === 'hibernated') await this.#commitResumed();
+  }
+
+  async #resume(): Promise<void> {
+    const captureId = this.#live.row.hibernation_id;
+    if (captureId === null) throw new AppError('internal', 'a hibernated sandbox names no hibernation');
+    await this.#admitResume();
+    await enterRecordStep('record.resume');
+    await this.#vm.restore(captureId, await this.#egress.buildStart());
+    await enterRecordStep('record.resumed');
+    await this.#live.inTurn(() => this.#commitResumed());
+  }
+
+  async #commitResumed(): Promise<void> {
+    const transition = findTransition(this.#live.row.status, 'started');
+    if (transition.outcome === 'remove_vm') this.#vm.removeLater();
+    if (transition.outcome !== 'accept') throw this.#live.refusal('resume');
+    const captureId = this.#live.row.hibernation_id;
+    await this.#live.commit(buildResumed(this.#live.row, this.#live.now), RESUMED);
+    if (captureId !== null) void this.#forget(captureId);
+  }
+
+  async #forget(captureId: string): Promise<void> {
+    await enterRecordStep('record.forget');
+    await this.#vm.forgetCapture(captureId);
+  }
+
+  /** Without an answer nothing is known: the reconciler will see what became of it. */
+  async #settleFailed(error: unknown): Promise<void> {
+    if (isUnanswered(error)) throw error;
+    const isThere = await this.#vm.isThere();
+    await this.#live.inTurn(async () => {
+      if (this.#live.row.status !== 'running') return;
+      if (isThere) await this.#live.commit({ hibernation_id: null });
+      else await resolveHibernated(this.#live, this.#vm);
+    });
+    if (this.#live.row.status !== 'hibernated') throw error;
+  }
+}
+
+/** Told to whoever would use the sandbox: whether it comes to run or not, nothing of the use was begun. */
+function notResumed(cause: unknown): AppError {
+  return new AppError('unavailable', 'the sandbox is hibernated and was not resumed in time; try again', {
+    cause,
+  });
+}

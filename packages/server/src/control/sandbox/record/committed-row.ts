@@ -1,0 +1,56 @@
+/**
+ * A sandbox's row as SQL has it. When the answer to a commit is lost, the commit may have been made or not: the row is
+ * then in doubt, and is read again before anything more is decided by it.
+ */
+import type { HostMoment } from '../../../lib/host-clock.ts';
+import type { AuditNote } from '../../audit/audit-chain.ts';
+import type { AuditLog } from '../../audit/audit-log.ts';
+import type { SandboxRow, SandboxUpdate } from './sandbox-tables.ts';
+import type { SandboxStore } from './sandbox-store.ts';
+
+export interface CommittedRowParts {
+  store: SandboxStore;
+  audit: AuditLog;
+}
+
+export class CommittedRow {
+  readonly #store: SandboxStore;
+  readonly #audit: AuditLog;
+  #row: SandboxRow;
+  #isInDoubt = false;
+
+  constructor(row: SandboxRow, { store, audit }: CommittedRowParts) {
+    this.#row = row;
+    this.#store = store;
+    this.#audit = audit;
+  }
+
+  get current(): Readonly<SandboxRow> {
+    return this.#row;
+  }
+
+  /** With `notes` the change and its audit entries are made together: all or none. */
+  async commit(change: SandboxUpdate, notes?: AuditNote | readonly AuditNote[]): Promise<void> {
+    this.#isInDoubt = true;
+    const row = this.#row;
+    this.#row =
+      notes === undefined
+        ? await this.#store.update(row, change)
+        : await this.#audit.commit(row.id, notes, (transaction) =>
+            this.#store.within(transaction).update(row, change),
+          );
+    this.#isInDoubt = false;
+  }
+
+  /** Reads the row again if it is in doubt; true when it was. */
+  async settle(): Promise<boolean> {
+    if (!this.#isInDoubt) return false;
+    this.#row = await this.#store.get(this.#row.id);
+    this.#isInDoubt = false;
+    return true;
+  }
+
+  noteSeen(seen: HostMoment): void {
+    this.#row = { ...this.#row, last_seen_at: seen.wallMs, last_seen_boot_ms: seen.bootMs };
+  }
+}

@@ -1,0 +1,94 @@
+/** What is written when a sandbox ends: times, use of the machine, cost. Pure. */
+import { computeCostUnits, type StatusReason } from '@coppice/contract';
+import type { HostMoment } from '../../../lib/host-clock.ts';
+import type { VmEnd } from '../../../lib/protocol/runner-protocol.ts';
+import type { AuditNote } from '../../audit/audit-chain.ts';
+import type { SandboxRow, SandboxUpdate } from './sandbox-tables.ts';
+import { findAgeMs, findAgeWhenSeenMs, findBilledMs, findSettledAgeMs } from '../../time/lifetime.ts';
+import { buildRollbackNote, findUnheard, NO_ROLLBACK } from './rollback.ts';
+import { addUsage } from './usage.ts';
+
+export interface Ending {
+  status: 'destroyed' | 'failed';
+  reason: StatusReason;
+  /** What the runner measured; undefined when there was no VM, or it was lost with its measures. */
+  end?: VmEnd | undefined;
+  now: HostMoment;
+}
+
+type Used = Pick<SandboxRow, 'cpu_ms' | 'mem_peak_bytes' | 'uptime_ms'>;
+export type EndUpdate = SandboxUpdate & Used;
+
+/** The caller was told that the create failed, even if the record said for a moment that the sandbox runs. */
+const CREATE_FAILED: ReadonlySet<StatusReason> = new Set(['create_failed', 'control_restarted']);
+
+export function buildEnding(row: SandboxRow, ending: Ending): EndUpdate {
+  const { status, reason, end } = ending;
+  const livedMs = Math.max(findSettledAgeMs(row), findLivedMs(row, ending));
+  const hasRun = row.status !== 'creating' && !CREATE_FAILED.has(reason);
+  const uptimeMs = hasRun ? livedMs : findSettledAgeMs(row);
+  const billedMs = findBilledMs(row, uptimeMs);
+  return {
+    status,
+    status_reason: reason,
+    ended_at: row.created_at + livedMs,
+    create_ms: hasRun ? row.create_ms : null,
+    hibernation_id: null,
+    hibernated_at: null,
+    ...NO_ROLLBACK,
+    // Its audit log says what it was, and lists of what has ended would carry thousands of rules.
+    network: null,
+    ...addUsage(addUsage(row, findUnheard(row, end)?.replaced_usage), end),
+    uptime_ms: uptimeMs,
+    billed_ms: billedMs,
+    hibernated_ms: uptimeMs - billedMs,
+    cost_units: computeCostUnits({ vcpus: row.vcpus, memMiB: row.mem_mib, billedMs }).toString(),
+  };
+}
+
+/** The last entries of its audit log, that go with the change: a rollback that nobody heard of, and the end. */
+export function buildEndNotes(
+  row: SandboxRow,
+  change: Used,
+  { status, reason, end }: Omit<Ending, 'now'>,
+): AuditNote[] {
+  const { cpu_ms, mem_peak_bytes, uptime_ms } = change;
+  const rollback = findUnheard(row, end);
+  return [
+    ...(rollback === undefined ? [] : [buildRollbackNote(rollback)]),
+    { event: `sandbox.${status}`, data: { cpu_ms, mem_peak_bytes, uptime_ms, reason } },
+  ];
+}
+
+/** What lies outside the sandbox's life is a clock that was set. */
+function findLivedMs(row: SandboxRow, { reason, end, now }: Ending): number {
+  const ageMs = findAgeMs(row, now);
+  if (end === undefined) return reason === 'vm_lost' ? findAgeWhenSeenMs(row) : ageMs;
+  const { ended_on_boot: onBoot } = end;
+  const isOfThatBoot = row.boot_id === onBoot?.boot_id;
+  // The host has booted since: the VM was gone long before the runner could say so, whoever asked for its end meanwhile.
+  const isLost = reason === 'vm_lost' || end.reason === 'vmm_lost';
+  if (isLost && row.boot_id !== null && onBoot !== undefined && !isOfThatBoot) return findAgeWhenSeenMs(row);
+  const createdBootMs = isOfThatBoot ? row.created_boot_ms : null;
+  const livedMs =
+    onBoot === undefined || createdBootMs === null
+      ? Date.parse(end.ended_at) - row.created_at
+      : onBoot.ms - createdBootMs;
+  return Math.min(Math.max(0, Math.round(livedMs)), ageMs);
+}
+
+/** How the runner's reason shows in the record. */
+export function readEndReason(end: VmEnd): { event: 'ended' | 'lost'; reason: StatusReason } {
+  switch (end.reason) {
+    case 'destroyed':
+      return { event: 'ended', reason: 'requested' };
+    case 'guest_shutdown':
+      return { event: 'ended', reason: 'guest_shutdown' };
+    case 'guest_panic':
+      return { event: 'lost', reason: 'guest_panic' };
+    case 'vmm_lost':
+      return { event: 'lost', reason: 'vm_lost' };
+    default:
+      return end.reason satisfies never;
+  }
+}

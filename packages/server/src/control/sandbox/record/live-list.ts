@@ -1,0 +1,35 @@
+/** Lists of sandboxes that are alive, from memory: all of them have a driver, which knows them better than SQL does. */
+import { isFinal, type SandboxState } from '@coppice/contract';
+import { isWithin } from '../../accounts/reach.ts';
+import type { SandboxRow } from './sandbox-tables.ts';
+import type { SandboxFilter } from './sandbox-store.ts';
+
+export const LIVE_STATES = ['creating', 'running', 'hibernated'] as const satisfies readonly SandboxState[];
+
+type ListedRow = Pick<SandboxRow, 'id' | 'organization_id' | 'team_id' | 'status' | 'labels' | 'created_at'>;
+
+/** Whether memory can answer it. */
+export function asksForLive({ statuses }: Pick<SandboxFilter, 'statuses'>): boolean {
+  return !statuses.some(isFinal);
+}
+
+/** What SQL answers to the same: newest first, and of the same time by id. */
+export function listLive<T extends ListedRow>(
+  rows: readonly T[],
+  { reach, statuses, labels, limit, after }: SandboxFilter,
+): T[] {
+  const wanted = Object.entries(labels);
+  const found = rows.filter(
+    (row) =>
+      isWithin(reach, row) &&
+      statuses.includes(row.status) &&
+      wanted.every(([key, value]) => Object.hasOwn(row.labels, key) && row.labels[key] === value) &&
+      (after === undefined || isNewer(after.createdAt, after.id, row)),
+  );
+  found.sort((a, b) => (isNewer(a.created_at, a.id, b) ? -1 : 1));
+  return found.slice(0, limit);
+}
+
+function isNewer(createdAt: number, id: string, than: ListedRow): boolean {
+  return createdAt === than.created_at ? id > than.id : createdAt > than.created_at;
+}

@@ -1,0 +1,137 @@
+/** The record of a sandbox as it begins. Pure. */
+import type { CreateSandboxRequest, NetworkPolicy, RestoreSandboxRequest } from '@coppice/contract';
+import type { Owner } from '../../accounts/organization-store.ts';
+import type { AuditNote } from '../../audit/audit-chain.ts';
+import { describePolicy } from '../../egress/egress-audit.ts';
+import type { HostMoment } from '../../../lib/host-clock.ts';
+import type { NewSandboxRow, SandboxRow } from './sandbox-tables.ts';
+import type { SnapshotRow } from '../../snapshots/snapshot-tables.ts';
+import { isSnapshotId } from './ids.ts';
+
+interface Beginning {
+  id: string;
+  region: string;
+  now: HostMoment;
+}
+
+type Times =
+  | 'created_at'
+  | 'last_active_at'
+  | 'last_seen_at'
+  | 'boot_id'
+  | 'created_boot_ms'
+  | 'last_seen_boot_ms';
+
+export function buildCreatedRow(
+  { id, region, now }: Beginning,
+  { organizationId, teamId }: Owner,
+  { request, network }: { request: CreateSandboxRequest; network: NetworkPolicy | null },
+): NewSandboxRow {
+  return {
+    id,
+    organization_id: organizationId,
+    team_id: teamId,
+    status: 'creating',
+    image: request.image,
+    region,
+    vcpus: request.vcpus,
+    mem_mib: request.mem_mib,
+    disk_mib: request.disk_mib,
+    timeout_s: request.timeout,
+    max_lifetime_s: request.max_lifetime ?? null,
+    auto_hibernate: request.auto_hibernate ?? false,
+    labels: JSON.stringify(request.labels),
+    network,
+    ...buildTimes(now),
+  };
+}
+
+/** A child is what its parent is, but for its age. */
+export function buildChildRow(
+  { id, region, now }: Beginning,
+  parent: SandboxRow,
+  forkId: string,
+): NewSandboxRow {
+  return {
+    id,
+    organization_id: parent.organization_id,
+    team_id: parent.team_id,
+    status: 'creating',
+    image: parent.image,
+    region,
+    vcpus: parent.vcpus,
+    mem_mib: parent.mem_mib,
+    disk_mib: parent.disk_mib,
+    timeout_s: parent.timeout_s,
+    max_lifetime_s: parent.max_lifetime_s,
+    auto_hibernate: parent.auto_hibernate,
+    labels: JSON.stringify(parent.labels),
+    network: parent.network,
+    parent_id: parent.id,
+    origin: forkId,
+    ...buildTimes(now),
+  };
+}
+
+/** What the request leaves out is as it was when the snapshot was taken; `network` is undefined if it is left out. */
+export function buildRestoredRow(
+  { id, region, now }: Beginning,
+  { snapshot, teamId }: { snapshot: SnapshotRow; teamId: string },
+  { request, network }: { request: RestoreSandboxRequest; network: NetworkPolicy | null | undefined },
+): NewSandboxRow {
+  const { timeout, max_lifetime, labels, auto_hibernate } = request;
+  return {
+    id,
+    organization_id: snapshot.organization_id,
+    team_id: teamId,
+    status: 'creating',
+    image: snapshot.image,
+    region,
+    vcpus: snapshot.vcpus,
+    mem_mib: snapshot.mem_mib,
+    disk_mib: snapshot.disk_mib,
+    timeout_s: timeout ?? snapshot.timeout_s,
+    max_lifetime_s: max_lifetime === undefined ? snapshot.max_lifetime_s : max_lifetime,
+    auto_hibernate: auto_hibernate ?? snapshot.auto_hibernate,
+    labels: JSON.stringify(labels ?? snapshot.labels),
+    network: network === undefined ? snapshot.network : network,
+    parent_id: snapshot.run_id,
+    origin: snapshot.id,
+    ...buildTimes(now),
+  };
+}
+
+/** The first entry of its audit log: what it is, and where it came from. */
+export function buildCreatedNote({
+  image,
+  vcpus,
+  mem_mib,
+  disk_mib,
+  parent_id,
+  origin,
+  network,
+}: SandboxRow): AuditNote {
+  return {
+    event: 'sandbox.created',
+    data: {
+      image,
+      vcpus,
+      mem_mib,
+      disk_mib,
+      ...(parent_id === null ? {} : { parent: parent_id }),
+      ...(isSnapshotId(origin) ? { snapshot_id: origin } : {}),
+      ...(network === null ? {} : { network: describePolicy(network) }),
+    },
+  };
+}
+
+function buildTimes(now: HostMoment): Pick<NewSandboxRow, Times> {
+  return {
+    created_at: now.wallMs,
+    last_active_at: now.wallMs,
+    last_seen_at: now.wallMs,
+    boot_id: now.bootId,
+    created_boot_ms: now.bootMs,
+    last_seen_boot_ms: now.bootMs,
+  };
+}

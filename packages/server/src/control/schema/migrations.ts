@@ -1,0 +1,70 @@
+/** Numbered migrations, run in order at start. One that was released is never edited: what it did stays done. */
+import type { Kysely } from 'kysely';
+import type { Migration } from 'kysely/migration';
+import { accountsMigration } from '../accounts/accounts-migration.ts';
+import { auditMigration } from '../audit/audit-migration.ts';
+import { billingMigration } from '../billing/billing-migration.ts';
+import { egressGenerationMigration } from '../egress/egress-generation-migration.ts';
+import { egressMigration } from '../egress/egress-migration.ts';
+import { historyMigration } from '../billing/history-migration.ts';
+import { installationMigration } from '../db/installation-migration.ts';
+import { keyScopesMigration } from '../auth/key-scopes-migration.ts';
+import { rollbacksMigration } from '../sandbox/record/rollbacks-migration.ts';
+import { teamsMigration } from '../accounts/teams-migration.ts';
+import { createAccounts } from '../accounts/first-accounts.ts';
+import { createImageUses } from '../images/first-image-uses.ts';
+import { createPreviews } from '../ports/first-previews.ts';
+import { createRegistryCredentials } from '../registries/first-registries.ts';
+import {
+  addHibernation,
+  addTimesSinceBoot,
+  createIdempotencyKeys,
+  createSandboxes,
+  nameSubjects,
+} from '../sandbox/record/first-sandboxes.ts';
+import { createSnapshots } from '../snapshots/first-snapshots.ts';
+
+type Database = Kysely<unknown>;
+
+export const MIGRATIONS: Record<string, Migration> = {
+  '0001_first': {
+    async up(db: Database) {
+      await createAccounts(db);
+      await createSandboxes(db);
+      await createIdempotencyKeys(db);
+    },
+  },
+  '0002_private_images': {
+    async up(db: Database) {
+      await createRegistryCredentials(db);
+      await createImageUses(db);
+    },
+  },
+  '0003_time_since_boot': {
+    async up(db: Database) {
+      await addTimesSinceBoot(db);
+    },
+  },
+  '0004_previews': {
+    async up(db: Database) {
+      await createPreviews(db);
+    },
+  },
+  '0005_captures': {
+    async up(db: Database) {
+      await addHibernation(db);
+      await createSnapshots(db);
+      await nameSubjects(db);
+    },
+  },
+  '0006_teams': teamsMigration,
+  '0007_audit': auditMigration,
+  '0008_accounts': accountsMigration,
+  '0009_billing': billingMigration,
+  '0010_egress': egressMigration,
+  '0011_installation': installationMigration,
+  '0012_key_scopes': keyScopesMigration,
+  '0013_rollbacks': rollbacksMigration,
+  '0014_history': historyMigration,
+  '0015_egress_generation': egressGenerationMigration,
+};

@@ -1,0 +1,52 @@
+/** All tables, as kysely sees them; each is declared by the folder that owns it. */
+import type {
+  ApiKeyTable,
+  InvitationTable,
+  LoginSessionTable,
+  MembershipTable,
+  OrganizationTable,
+  TeamMemberTable,
+  TeamSecretTable,
+  TeamTable,
+  UserTable,
+} from '../accounts/account-tables.ts';
+import type {
+  BillingAccountTable,
+  BillingSegmentTable,
+  CreditGrantTable,
+  OrganizationLimitsTable,
+  TeamAccountTable,
+} from '../billing/billing-tables.ts';
+import type { EgressCursorTable, SandboxCredentialTable } from '../egress/egress-tables.ts';
+import type { AuditEntryTable } from '../audit/audit-tables.ts';
+import type { ImageUseTable } from '../images/image-tables.ts';
+import type { PreviewTable } from '../ports/preview-tables.ts';
+import type { RegistryCredentialTable } from '../registries/registry-tables.ts';
+import type { IdempotencyKeyTable, SandboxTable } from '../sandbox/record/sandbox-tables.ts';
+import type { SnapshotTable } from '../snapshots/snapshot-tables.ts';
+
+export interface Tables {
+  organizations: OrganizationTable;
+  teams: TeamTable;
+  team_secrets: TeamSecretTable;
+  users: UserTable;
+  memberships: MembershipTable;
+  team_members: TeamMemberTable;
+  login_sessions: LoginSessionTable;
+  invitations: InvitationTable;
+  api_keys: ApiKeyTable;
+  sandboxes: SandboxTable;
+  audit_entries: AuditEntryTable;
+  idempotency_keys: IdempotencyKeyTable;
+  registry_credentials: RegistryCredentialTable;
+  image_uses: ImageUseTable;
+  previews: PreviewTable;
+  snapshots: SnapshotTable;
+  billing_segments: BillingSegmentTable;
+  billing_accounts: BillingAccountTable;
+  team_accounts: TeamAccountTable;
+  credit_grants: CreditGrantTable;
+  organization_limits: OrganizationLimitsTable;
+  sandbox_credentials: SandboxCredentialTable;
+  egress_cursors: EgressCursorTable;
+}

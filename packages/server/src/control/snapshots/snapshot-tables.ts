@@ -1,0 +1,27 @@
+import type { Insertable, JSONColumnType, Selectable } from 'kysely';
+import type { NetworkColumn } from '../sandbox/record/sandbox-tables.ts';
+
+export interface SnapshotTable {
+  id: string;
+  organization_id: string;
+  /** Only `ready` ones are anybody's; the others are being made or removed. */
+  status: 'creating' | 'ready' | 'deleting';
+  run_id: string;
+  name: string | null;
+  image: string;
+  vcpus: number;
+  mem_mib: number;
+  disk_mib: number;
+  size_bytes: number;
+  bound_to: JSONColumnType<Record<string, string>>;
+  created_at: number;
+  /** Of the sandbox, for those that are restored. */
+  timeout_s: number;
+  max_lifetime_s: number | null;
+  labels: JSONColumnType<Record<string, string>>;
+  auto_hibernate: boolean;
+  network: NetworkColumn;
+}
+
+export type SnapshotRow = Selectable<SnapshotTable>;
+export type NewSnapshotRow = Insertable<SnapshotTable>;

@@ -1,0 +1,227 @@
+/** Captures and forks of the fake runner: entries in a map, as its VMs are. */
+import type { ServerHttp2Stream } from 'node:http2';
+import { AppError } from '@coppice/contract';
+import type { VmEgress } from '../../../lib/protocol/egress-protocol.ts';
+import { hostMoment, type HostMoment } from '../../../lib/host-clock.ts';
+import {
+  CaptureRequest,
+  ForkVm,
+  RollbackVm,
+  toBootMoment,
+  type CaptureInfo,
+  type ForkedVms,
+  type RestoreVm,
+  type VmInfo,
+  type VmRollback,
+} from '../../../lib/protocol/runner-protocol.ts';
+import { answer, noVm, readAll } from './fake-answers.ts';
+
+/** What every stretch of running has used. */
+export const STRETCH_USAGE = { cpu_ms: 1000, mem_peak_bytes: 90_000_000 };
+
+const NOTHING = (): void => undefined;
+
+export type CaptureHook = (id: string, captureId: string) => Promise<void> | void;
+
+/** Gives a VM its way out: one that was told, or that of another VM. */
+type Inherit = (id: string, from: VmEgress | string | undefined) => void;
+
+export interface FakeCapturesParts {
+  vms: Map<string, VmInfo>;
+  inherit: Inherit;
+  /** The moment of a simulated host. */
+  host: () => HostMoment | undefined;
+}
+
+export class FakeCaptures {
+  readonly saved = new Map<string, CaptureInfo>();
+  /** Those that were done, of each sandbox in their order. */
+  readonly rollbacks = new Map<string, VmRollback[]>();
+  /** Of captures that are made from now on. */
+  sizeBytes = 1 << 20;
+  /** Called before the thing is done; each throws what is to be answered instead. */
+  onSnapshot: CaptureHook = NOTHING;
+  onHibernate: CaptureHook = NOTHING;
+  onRollback: CaptureHook = NOTHING;
+  onRestore: CaptureHook = NOTHING;
+  onFork: (id: string, children: string[]) => Promise<void> | void = NOTHING;
+  /** Called for each child; throws what its place in the answer is to hold. */
+  onChild: (id: string, index: number) => void = NOTHING;
+  onRemove: (captureId: string) => Promise<void> | void = NOTHING;
+  /** Called when it is done, before it is answered. */
+  beforeAnswer: (what: string) => Promise<void> | void = NOTHING;
+  readonly #vms: Map<string, VmInfo>;
+  readonly #inherit: Inherit;
+  readonly #host: FakeCapturesParts['host'];
+  readonly #rolling = new Map<string, Promise<VmRollback>>();
+
+  constructor({ vms, inherit, host }: FakeCapturesParts) {
+    this.#vms = vms;
+    this.#inherit = inherit;
+    this.#host = host;
+  }
+
+  /** Nothing goes wrong from now on. */
+  reset(): void {
+    this.onSnapshot = NOTHING;
+    this.onHibernate = NOTHING;
+    this.onRollback = NOTHING;
+    this.onRestore = NOTHING;
+    this.onFork = NOTHING;
+    this.onChild = NOTHING;
+    this.onRemove = NOTHING;
+    this.beforeAnswer = NOTHING;
+    this.sizeBytes = 1 << 20;
+  }
+
+  /** Whether anything is saved of this sandbox. */
+  has(sandboxId: string): boolean {
+    return [...this.saved.values()].some((capture) => capture.vm_id === sandboxId);
+  }
+
+  /** Answers what is about captures, and says whether it was. */
+  async take(stream: ServerHttp2Stream, request: string): Promise<boolean> {
+    if (request === 'GET /captures') {
+      answer(stream, 200, [...this.saved.values()]);
+      return true;
+    }
+    const [, captureId] = /^DELETE \/captures\/(\w+)$/u.exec(request) ?? [];
+    const [, id, action] = /^POST \/vms\/(\w+)\/(snapshot|hibernate|rollback|fork)$/u.exec(request) ?? [];
+    if (captureId !== undefined) await this.#remove(stream, captureId);
+    else if (id !== undefined && action !== undefined) await this.#act(stream, id, action);
+    else return false;
+    return true;
+  }
+
+  async restore(id: string, { capture_id: captureId, egress }: RestoreVm): Promise<VmInfo> {
+    const there = this.#vms.get(id);
+    if (there !== undefined) return there;
+    await this.onRestore(id, captureId);
+    const { image, vcpus, mem_mib, disk_mib } = this.#find(captureId);
+    const vm: VmInfo = { id, state: 'running', image, vcpus, mem_mib, disk_mib, timings_ms: {} };
+    this.#vms.set(id, vm);
+    this.#inherit(id, egress);
+    await this.beforeAnswer('restore');
+    return vm;
+  }
+
+  async #act(stream: ServerHttp2Stream, id: string, action: string): Promise<void> {
+    const body: unknown = JSON.parse((await readAll(stream)).toString('utf8'));
+    if (action === 'fork') {
+      const forked = await this.#fork(id, ForkVm.parse(body).children);
+      await this.beforeAnswer(action);
+      return answer(stream, 200, forked);
+    }
+    if (action === 'rollback') {
+      const done = await this.#rollBack(id, RollbackVm.parse(body));
+      await this.beforeAnswer(action);
+      return answer(stream, 200, done);
+    }
+    const { capture_id: captureId } = CaptureRequest.parse(body);
+    const save = action === 'snapshot' ? this.#snapshot(id, captureId) : this.#hibernate(id, captureId);
+    const result = await save;
+    await this.beforeAnswer(action);
+    return answer(stream, action === 'snapshot' ? 201 : 200, result);
+  }
+
+  async #snapshot(id: string, captureId: string): Promise<CaptureInfo> {
+    const there = this.saved.get(captureId);
+    if (there !== undefined) return there;
+    const vm = this.#getVm(id);
+    await this.onSnapshot(id, captureId);
+    return this.#save(vm, captureId, 'snapshot');
+  }
+
+  async #hibernate(id: string, captureId: string): Promise<CaptureInfo> {
+    const there = this.saved.get(captureId);
+    if (there !== undefined) return there;
+    const vm = this.#getVm(id);
+    await this.onHibernate(id, captureId);
+    const capture = this.#save(vm, captureId, 'hibernation');
+    this.#vms.delete(id);
+    return capture;
+  }
+
+  /** Each id once, as the runner does; one that is under way is joined. */
+  #rollBack(id: string, asked: RollbackVm): Promise<VmRollback> {
+    const { rollback_id } = asked;
+    const rolling =
+      this.#rolling.get(rollback_id) ??
+      this.#rollBackOnce(id, asked).finally(() => this.#rolling.delete(rollback_id));
+    this.#rolling.set(rollback_id, rolling);
+    return rolling;
+  }
+
+  async #rollBackOnce(id: string, asked: RollbackVm): Promise<VmRollback> {
+    this.#getVm(id);
+    const done = this.rollbacks.get(id) ?? [];
+    const before = done.find(({ rollback_id }) => rollback_id === asked.rollback_id);
+    if (before !== undefined) return before;
+    await this.onRollback(id, asked.capture_id);
+    this.#getVm(id);
+    this.#find(asked.capture_id);
+    const rollback = { ...asked, replaced_usage: STRETCH_USAGE };
+    this.rollbacks.set(id, [...done, rollback]);
+    return rollback;
+  }
+
+  async #fork(id: string, children: string[]): Promise<ForkedVms> {
+    const vm = this.#getVm(id);
+    await this.onFork(id, children);
+    const answers = children.map((child, index) => this.#makeChild(vm, child, index));
+    return { pause_ms: 20, children: answers };
+  }
+
+  #makeChild(parent: VmInfo, id: string, index: number): ForkedVms['children'][number] {
+    try {
+      this.onChild(id, index);
+    } catch (error) {
+      if (!(error instanceof AppError)) throw error;
+      return { error: { code: error.code, message: error.message } };
+    }
+    const vm = { ...parent, id };
+    this.#vms.set(id, vm);
+    this.#inherit(id, parent.id);
+    return { vm };
+  }
+
+  async #remove(stream: ServerHttp2Stream, captureId: string): Promise<void> {
+    await this.onRemove(captureId);
+    if (!this.saved.delete(captureId)) throw new AppError('not_found', `there is no capture ${captureId}`);
+    stream.respond({ ':status': 204 }, { endStream: true });
+  }
+
+  #save(vm: VmInfo, captureId: string, kind: CaptureInfo['kind']): CaptureInfo {
+    const { id, image, vcpus, mem_mib, disk_mib } = vm;
+    const now = this.#host() ?? hostMoment();
+    const capture: CaptureInfo = {
+      id: captureId,
+      kind,
+      vm_id: id,
+      image,
+      vcpus,
+      mem_mib,
+      disk_mib,
+      size_bytes: this.sizeBytes,
+      created_at: new Date(now.wallMs).toISOString(),
+      created_on_boot: toBootMoment(now),
+      pause_ms: 20,
+      bound_to: { qemu: '10.0.2', kernel: '6.12' },
+      usage: STRETCH_USAGE,
+    };
+    this.saved.set(captureId, capture);
+    return capture;
+  }
+
+  #getVm(id: string): VmInfo {
+    const vm = this.#vms.get(id);
+    if (vm === undefined) throw noVm(id);
+    return vm;
+  }
+
+  #find(captureId: string): CaptureInfo {
+    const capture = this.saved.get(captureId);
+    if (capture === undefined) throw new AppError('not_found', `there is no capture ${captureId}`);
+    return capture;
+  }
+}

@@ -1,0 +1,444 @@
+/**
+ * A runner for tests of control: the real protocol (docs/reference/runner-protocol.md) over a real HTTP/2 socket, with
+ * VMs that are entries in a map. What a test wants to go wrong it puts into `onCreate`, `onExec` and the like.
+ */
+import { once } from 'node:events';
+import { rm } from 'node:fs/promises';
+import { connect } from 'node:net';
+import http2, { type Http2Server, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
+import { AppError } from '@coppice/contract';
+import { FakeFiles } from './fake-files.ts';
+import { FakeCaptures } from './fake-captures.ts';
+import { answer, answerError, noVm, readAll } from './fake-answers.ts';
+import { encodeFrame, FRAME, FrameDecoder, type Frame } from '../../../lib/protocol/frames.ts';
+import {
+  NO_JUDGED_COUNTERS,
+  VmEgress,
+  type EgressCounters,
+  type EgressNote,
+} from '../../../lib/protocol/egress-protocol.ts';
+import type { HostMoment } from '../../../lib/host-clock.ts';
+import { TRUSTED_PEER } from '../../../lib/process/trusted-peer.ts';
+import {
+  CreateVm,
+  EventPlace,
+  PrepareImage,
+  RestoreVm,
+  toBootMoment,
+  VmShape,
+  type Accelerator,
+  type CapacityStatus,
+  type CgroupStatus,
+  type PrepareProgress,
+  type PreparedImage,
+  type RunnerEvent,
+  type VmEnd,
+  type VmInfo,
+} from '../../../lib/protocol/runner-protocol.ts';
+
+const HEARTBEAT_MS = 10_000;
+const DIGEST = `sha256:${'a'.repeat(64)}`;
+
+type EndEvent = Extract<RunnerEvent, { type: 'vm_ended' }>;
+
+/** What a fake command can do. */
+export interface FakeCommand {
+  head: { command: string; timeout_ms: number; cwd?: string; env?: Record<string, string>; user?: string };
+  stdin: string;
+  /** What comes after the head, as it comes; only with `startsAtHead`. */
+  input: Frame[];
+  stream: ServerHttp2Stream;
+  stdout: (bytes: string | Buffer) => void;
+  stderr: (bytes: string | Buffer) => void;
+  exit: (exitCode: number, timedOut?: boolean) => void;
+}
+
+export interface FakeProcess {
+  head: Record<string, unknown>;
+  /** What comes after the head, as it comes. */
+  input: Frame[];
+  stream: ServerHttp2Stream;
+  send: (type: number, payload: string | Buffer) => void;
+}
+
+export class FakeRunner implements AsyncDisposable {
+  readonly socketPath: string;
+  readonly vms = new Map<string, VmInfo>();
+  readonly captures: FakeCaptures = new FakeCaptures({
+    vms: this.vms,
+    inherit: (id, from) => this.#inherit(id, from),
+    host: () => this.host?.(),
+  });
+  readonly files = new FakeFiles();
+  readonly requests: string[] = [];
+  readonly ends = new Map<string, EndEvent>();
+  /** Notes that were not acknowledged. */
+  readonly notes = new Map<number, RunnerEvent>();
+  readonly acknowledged: EventPlace[] = [];
+  /** The host that it runs on, where that is simulated: its ends and captures are of that time. */
+  host: (() => HostMoment) | undefined;
+  /** What each VM was told of its way out last; nothing for the default. */
+  readonly egress = new Map<string, VmEgress>();
+  counters: EgressCounters = { ...NO_JUDGED_COUNTERS, bytes_sent: 0, bytes_received: 0 };
+  /** Called before a VM's way out is changed; throws what is to be answered instead. */
+  onEgress: (id: string, egress: VmEgress) => Promise<void> | void = () => undefined;
+  /** Ports of guests, and where on this machine their services really listen. */
+  readonly ports = new Map<number, number>();
+  maxVcpus = 32;
+  maxMemMib = 262_144;
+  /** Why sandboxes have no network. */
+  networkAbsence = '';
+  accelerator: Accelerator = 'tcg';
+  images: PreparedImage[] = [];
+  /** What a preparation tells; one that is an async iterable takes its time. */
+  progress: Iterable<PrepareProgress> | AsyncIterable<PrepareProgress> = [];
+  /** What was asked for, newest last. */
+  readonly creates: CreateVm[] = [];
+  readonly preparations: PrepareImage[] = [];
+  /** Those whose connection has ended, from either side. */
+  closedPreparations = 0;
+  /** Called before a VM is made; throws what the create should answer. */
+  onCreate: (id: string, vm: CreateVm) => Promise<void> | void = () => undefined;
+  /** Called before a VM is removed; throws what the removal should answer. */
+  onDelete: (id: string) => Promise<void> | void = () => undefined;
+  onExec: (command: FakeCommand) => void = (command) => {
+    command.stdout(`ran ${command.head.command}\n`);
+    command.exit(0);
+  };
+  /** Called when a shell or a terminal has been asked for. */
+  onShell: (process: FakeProcess) => void = () => undefined;
+  onTerminal: (process: FakeProcess) => void = () => undefined;
+  /** Connections that were made to ports so far. */
+  tunnels = 0;
+  /** Commands start before their input has ended, as they really do. */
+  startsAtHead = false;
+  /** Places that are held for creates. */
+  holds = 0;
+  /** Throws what a create is to be refused with before it begins. */
+  onAdmission: () => void = () => undefined;
+  /** Of the spool. */
+  #generation = 'fake-1';
+  /** Called before an agent's answer is made; true when it has answered by itself. */
+  onAgent: (id: string, stream: ServerHttp2Stream) => boolean = () => false;
+  readonly #sessions = new Set<ServerHttp2Session>();
+  readonly #listeners = new Set<ServerHttp2Stream>();
+  #server: Http2Server | undefined;
+  #seq = 0;
+
+  constructor(socketPath: string) {
+    this.socketPath = socketPath;
+  }
+
+  async start(): Promise<void> {
+    await rm(this.socketPath, { force: true });
+    const server = http2.createServer(TRUSTED_PEER);
+    server.on('session', (session) => {
+      this.#sessions.add(session);
+      session.on('close', () => this.#sessions.delete(session));
+      session.on('error', () => undefined);
+    });
+    server.on('stream', (stream, headers) => {
+      stream.on('error', () => undefined);
+      const method = String(headers[':method']);
+      const url = new URL(String(headers[':path']), 'http://runner');
+      this.requests.push(`${method} ${url.pathname}`);
+      this.#route(stream, { method, url, range: headers.range }).catch((error: unknown) =>
+        answerError(stream, error),
+      );
+    });
+    server.listen(this.socketPath);
+    await once(server, 'listening');
+    this.#server = server;
+  }
+
+  /** As a killed process: all connections break at once; VMs stay. */
+  async stop(): Promise<void> {
+    const closed = this.#server?.listening === true ? once(this.#server, 'close') : undefined;
+    this.#server?.close();
+    for (const session of this.#sessions) session.destroy();
+    this.#listeners.clear();
+    await closed;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+
+  /** Ends a VM as the runner would: kept until acknowledged, and told to whoever listens. */
+  endVm(id: string, reason: VmEnd['reason'], endedAt: Date = this.#now()): VmEnd {
+    const moment = this.host?.();
+    const rollback = this.captures.rollbacks.get(id)?.at(-1);
+    const end: VmEnd = {
+      id,
+      reason,
+      cpu_ms: 1234,
+      mem_peak_bytes: 56_000_000,
+      ended_at: endedAt.toISOString(),
+      ...(moment === undefined ? {} : { ended_on_boot: toBootMoment(moment) }),
+      ...(rollback === undefined ? {} : { rollback }),
+    };
+    const event: EndEvent = { ...this.#nextPlace(), type: 'vm_ended', end };
+    this.vms.delete(id);
+    this.ends.set(id, event);
+    this.egress.delete(id);
+    this.#tell(event);
+    return end;
+  }
+
+  /** Tells a note of the egress process; kept until it is acknowledged. */
+  note(id: string, note: EgressNote): EventPlace {
+    const event: RunnerEvent = { ...this.#nextPlace(), type: 'egress_note', vm_id: id, note };
+    this.notes.set(event.seq, event);
+    this.#tell(event);
+    return event;
+  }
+
+  /** As when the directory of the spool was removed while the runner was away: numbers begin anew. */
+  loseSpool(): void {
+    this.ends.clear();
+    this.notes.clear();
+    this.#generation = `fake-${Number(this.#generation.slice('fake-'.length)) + 1}`;
+    this.#seq = 0;
+  }
+
+  #now(): Date {
+    return this.host === undefined ? new Date() : new Date(this.host().wallMs);
+  }
+
+  #nextPlace(): EventPlace {
+    return { generation: this.#generation, seq: (this.#seq += 1) };
+  }
+
+  #tell(event: RunnerEvent): void {
+    for (const listener of this.#listeners) listener.write(`${JSON.stringify(event)}\n`);
+  }
+
+  #inherit(id: string, from: VmEgress | string | undefined): void {
+    const egress = typeof from === 'string' ? this.egress.get(from) : from;
+    if (egress !== undefined) this.egress.set(id, egress);
+  }
+
+  async #answerEgress(stream: ServerHttp2Stream, method: string, id: string): Promise<void> {
+    if (!this.vms.has(id)) throw noVm(id);
+    if (method === 'GET') return answer(stream, 200, this.counters);
+    const egress = VmEgress.parse(JSON.parse((await readAll(stream)).toString('utf8')));
+    await this.onEgress(id, egress);
+    this.egress.set(id, egress);
+    stream.respond({ ':status': 204 }, { endStream: true });
+  }
+
+  async #route(stream: ServerHttp2Stream, request: Request): Promise<void> {
+    const { method, url } = request;
+    const [, id, rest = ''] = /^\/vms\/([^/]+)(\/.*)?$/.exec(url.pathname) ?? [];
+    if (id !== undefined && rest === '/admission') return this.#admit(stream);
+    if (id !== undefined && rest === '/egress') return this.#answerEgress(stream, method, id);
+    if (await this.captures.take(stream, `${method} ${url.pathname}`)) return;
+    if (id !== undefined && rest === '') return this.#answerVm(stream, method, id);
+    if (id !== undefined) return this.#answerAgent(stream, { ...request, id, action: `${method} ${rest}` });
+    switch (`${method} ${url.pathname}`) {
+      case 'GET /status':
+        return answer(stream, 200, this.#status());
+      case 'GET /vms':
+        return answer(stream, 200, [...this.vms.values()]);
+      case 'GET /events':
+        return this.#streamEvents(stream);
+      case 'POST /events/ack':
+        return this.#acknowledge(stream);
+      case 'GET /images':
+        return answer(stream, 200, this.images);
+      case 'POST /images/prepare':
+        return this.#prepare(stream);
+      default:
+        throw new AppError('not_found', `no ${method} ${url.pathname}`);
+    }
+  }
+
+  #status() {
+    const limits = { max_vcpus: this.maxVcpus, max_mem_mib: this.maxMemMib };
+    const capacity: CapacityStatus = {
+      mem_mib: { promised: 0, limit: this.maxMemMib },
+      vcpus: { promised: 0, limit: this.maxVcpus },
+      mem_available_mib: this.maxMemMib,
+      starts: { running: 0, waiting: 0 },
+      disk: { free_mib: 4096, reserve_mib: 2048 },
+    };
+    const accelerator = { accelerator: this.accelerator, accelerator_reason: 'a fake' };
+    const cgroups: CgroupStatus = { controllers: [], reason: 'a fake' };
+    const confinement = { confinement: 'reduced', confinement_reason: 'a fake' };
+    const network = {
+      network: this.networkAbsence === '' ? 'filtered' : 'none',
+      network_reason: this.networkAbsence,
+    };
+    return {
+      protocol: 1,
+      ...accelerator,
+      ...confinement,
+      ...network,
+      ...limits,
+      vms: this.vms.size,
+      paused_vms: 0,
+      capacity,
+      cgroups,
+    };
+  }
+
+  async #admit(stream: ServerHttp2Stream): Promise<void> {
+    const { vcpus, mem_mib } = VmShape.parse(JSON.parse((await readAll(stream)).toString('utf8')));
+    if (vcpus > this.maxVcpus)
+      throw new AppError('invalid_request', `vcpus: must be at most ${this.maxVcpus} on this machine`);
+    if (mem_mib > this.maxMemMib)
+      throw new AppError(
+        'invalid_request',
+        `mem_mib: must be at most ${this.maxMemMib} (MiB) on this machine`,
+      );
+    this.onAdmission();
+    this.holds += 1;
+    stream.once('close', () => (this.holds -= 1));
+    stream.respond({ ':status': 200 });
+  }
+
+  async #answerVm(stream: ServerHttp2Stream, method: string, id: string): Promise<void> {
+    if (method === 'DELETE') {
+      await this.onDelete(id);
+      const end = this.vms.has(id) ? this.endVm(id, 'destroyed') : this.ends.get(id)?.end;
+      if (end === undefined) throw noVm(id);
+      return answer(stream, 200, end);
+    }
+    const given: unknown = JSON.parse((await readAll(stream)).toString('utf8'));
+    const restore = RestoreVm.safeParse(given);
+    if (restore.success) return answer(stream, 201, await this.captures.restore(id, restore.data));
+    const body = CreateVm.parse(given);
+    this.creates.push(body);
+    await this.onCreate(id, body);
+    const { vcpus, mem_mib, disk_mib } = body;
+    const vm: VmInfo = {
+      vcpus,
+      mem_mib,
+      disk_mib,
+      id,
+      state: 'running',
+      image: `registry.test/library/${body.image}@${DIGEST}`,
+      timings_ms: {},
+    };
+    this.vms.set(id, vm);
+    this.#inherit(id, body.egress);
+    return answer(stream, 201, vm);
+  }
+
+  async #prepare(stream: ServerHttp2Stream): Promise<void> {
+    this.preparations.push(PrepareImage.parse(JSON.parse((await readAll(stream)).toString('utf8'))));
+    stream.respond({ ':status': 200 });
+    stream.once('close', () => (this.closedPreparations += 1));
+    for await (const event of this.progress) stream.write(`${JSON.stringify(event)}\n`);
+    stream.end();
+  }
+
+  #streamEvents(stream: ServerHttp2Stream): void {
+    stream.respond({ ':status': 200 });
+    const events = [...this.ends.values(), ...this.notes.values()].toSorted((a, b) => a.seq - b.seq);
+    for (const event of events) stream.write(`${JSON.stringify(event)}\n`);
+    stream.write('\n');
+    this.#listeners.add(stream);
+    // As the real one: control gives up a stream on which nothing has come for 25 s.
+    const heartbeat = setInterval(() => stream.write('\n'), HEARTBEAT_MS).unref();
+    stream.on('close', () => {
+      clearInterval(heartbeat);
+      this.#listeners.delete(stream);
+    });
+  }
+
+  async #acknowledge(stream: ServerHttp2Stream): Promise<void> {
+    const { generation, seq } = EventPlace.parse(JSON.parse((await readAll(stream)).toString('utf8')));
+    this.acknowledged.push({ generation, seq });
+    if (generation !== this.#generation) return answer(stream, 200, {});
+    for (const [id, event] of this.ends) if (event.seq <= seq) this.ends.delete(id);
+    for (const noted of this.notes.keys()) if (noted <= seq) this.notes.delete(noted);
+    answer(stream, 200, {});
+  }
+
+  async #answerAgent(stream: ServerHttp2Stream, { id, action, url, range }: AgentRequest): Promise<void> {
+    if (!this.vms.has(id)) throw noVm(id);
+    if (this.onAgent(id, stream)) return undefined;
+    if (action === 'POST /agent/exec') return this.#exec(stream);
+    if (action === 'POST /agent/shell') return this.#openProcess(stream, this.onShell);
+    if (action === 'POST /agent/terminal') return this.#openProcess(stream, this.onTerminal);
+    if (action === 'POST /agent/tunnel') return this.#tunnel(stream, Number(url.searchParams.get('port')));
+    if (action === 'PUT /agent/files') return this.files.upload(stream, url.searchParams);
+    if (action === 'GET /agent/list') return this.files.list(stream, url.searchParams);
+    return this.files.download(stream, url.searchParams.get('path') ?? '', range);
+  }
+
+  async #exec(stream: ServerHttp2Stream): Promise<void> {
+    const decoder = new FrameDecoder();
+    const frames: Frame[] = [];
+    const started = Promise.withResolvers<void>();
+    stream.on('data', (chunk: Buffer) => {
+      frames.push(...decoder.push(chunk));
+      if (this.startsAtHead && frames.length > 0) started.resolve();
+    });
+    stream.once('end', () => started.resolve());
+    await started.promise;
+    const [head] = frames.splice(0, 1);
+    const stdin = frames.filter((frame) => frame.type === FRAME.stdin).map((frame) => frame.payload);
+    stream.respond({ ':status': 200 });
+    this.onExec({
+      head: JSON.parse(String(head?.payload)) as FakeCommand['head'],
+      stdin: Buffer.concat(stdin).toString('utf8'),
+      input: frames,
+      stream,
+      stdout: (bytes) => stream.write(encodeFrame(FRAME.stdout, Buffer.from(bytes))),
+      stderr: (bytes) => stream.write(encodeFrame(FRAME.stderr, Buffer.from(bytes))),
+      exit: (exitCode, timedOut = false) =>
+        stream.end(
+          encodeFrame(FRAME.exit, Buffer.from(JSON.stringify({ exit_code: exitCode, timed_out: timedOut }))),
+        ),
+    });
+  }
+
+  /** The process begins when its head is there. */
+  async #openProcess(stream: ServerHttp2Stream, begin: (process: FakeProcess) => void): Promise<void> {
+    const decoder = new FrameDecoder();
+    const input: Frame[] = [];
+    const started = Promise.withResolvers<void>();
+    stream.on('data', (chunk: Buffer) => {
+      input.push(...decoder.push(chunk));
+      if (input.length > 0) started.resolve();
+    });
+    await started.promise;
+    const head = JSON.parse(String(input.shift()?.payload)) as Record<string, unknown>;
+    stream.respond({ ':status': 200 });
+    begin({
+      head,
+      input,
+      stream,
+      send: (type, payload) => stream.write(encodeFrame(type, Buffer.from(payload))),
+    });
+  }
+
+  async #tunnel(stream: ServerHttp2Stream, port: number): Promise<void> {
+    const socket = connect({ host: '127.0.0.1', port: this.ports.get(port) ?? 1, allowHalfOpen: true });
+    try {
+      await once(socket, 'connect');
+    } catch {
+      throw new AppError('port_unreachable', `nothing in the sandbox listens on port ${port}`);
+    }
+    this.tunnels += 1;
+    stream.respond({ ':status': 200 });
+    socket.on('error', () => stream.close(2));
+    socket.once('close', () => (stream.writableEnded ? undefined : stream.close(2)));
+    stream.once('close', () => socket.destroy());
+    stream.pipe(socket);
+    socket.pipe(stream);
+  }
+}
+
+interface Request {
+  method: string;
+  url: URL;
+  range: string | undefined;
+}
+
+interface AgentRequest extends Request {
+  id: string;
+  action: string;
+}

@@ -1,0 +1,266 @@
+/** What migration-rows.ts says of the versions with teams: their people, audit logs, and money. */
+import { AuditChain, type AuditNote } from '../../audit/audit-chain.ts';
+import { bindTeamSecret } from '../../audit/team-secrets.ts';
+import { bindGrant } from '../../egress/grants.ts';
+import { Secret } from '../../../lib/secret.ts';
+import { SecretBox } from '../../secrets/secret-box.ts';
+import {
+  BILLED_MS,
+  DAY_MS,
+  GRANTED_SECRET,
+  HIBERNATED_ID,
+  HOUR_MS,
+  LIFE_MS,
+  MASTER_KEY,
+  NOW,
+  ROLLBACK_ID,
+  RUNNING_ID,
+  SNAPSHOT_ID,
+  toHex,
+} from './migration-names.ts';
+import type { Change, Row } from './migration-rows.ts';
+
+const ENDED_ID = `run${'2'.repeat(20)}`;
+const FAILED_ID = `run${'3'.repeat(20)}`;
+const ORGANIZATIONS = ['orgfirst', 'orgsecond'];
+const SHAPE = { image: 'node:22-slim', vcpus: 1, mem_mib: 1024, disk_mib: 4096 };
+const END = { cpu_ms: 1234, mem_peak_bytes: 2 ** 40, uptime_ms: LIFE_MS };
+const CREATED: AuditNote = { event: 'sandbox.created', data: SHAPE };
+
+const teamOf = (organizationId: unknown): string => (organizationId === 'orgfirst' ? 'team1' : 'team2');
+const secretOf = (teamId: string) => ({
+  id: `ask${teamId.at(-1)?.repeat(20)}`,
+  secret: new Secret(`cts_${teamId.at(-1)?.repeat(43)}`),
+});
+
+function buildSecretRow(organizationId: string): Row {
+  const teamId = teamOf(organizationId);
+  const { id, secret } = secretOf(teamId);
+  const sealed = new SecretBox(MASTER_KEY).seal(secret, bindTeamSecret({ organizationId, teamId }, id));
+  return { id, team_id: teamId, sealed_secret: toHex(sealed), created_at: NOW - DAY_MS };
+}
+
+function buildLog(sandboxId: string, organizationId: string, notes: AuditNote[]): Row[] {
+  const chain = new AuditChain(sandboxId, secretOf(teamOf(organizationId)).secret, undefined);
+  return chain.extend(notes, NOW - HOUR_MS / 4).map((row) => Object.assign({}, row));
+}
+
+/** Of a sandbox: how long it has been billed for. */
+function findBilledMs({ status }: Row): number {
+  if (status === 'hibernated') return HOUR_MS / 2;
+  return status === 'running' ? 1000 : BILLED_MS;
+}
+
+interface Stretch {
+  startedAt: number;
+  billedMs: number;
+  vcpus: number;
+  mem_mib: number;
+}
+
+function buildSegment(sandbox_id: string, organization_id: string, stretch: Stretch): Row {
+  const { startedAt, billedMs, vcpus, mem_mib } = stretch;
+  const times = { started_at: startedAt, ended_at: startedAt + billedMs };
+  return { sandbox_id, organization_id, team_id: teamOf(organization_id), ...times, vcpus, mem_mib };
+}
+
+const SMALL = { startedAt: NOW - HOUR_MS, vcpus: 1, mem_mib: 1024 };
+const BIG = {
+  startedAt: NOW - HOUR_MS / 4 - LIFE_MS,
+  billedMs: BILLED_MS,
+  vcpus: 63,
+  mem_mib: 524_287,
+};
+
+const TEAMS: Change = {
+  columns: {
+    api_keys: ({ organization_id }) => ({
+      team_id: teamOf(organization_id),
+      name: 'CI',
+      last_used_at: NOW - 60_000,
+      expires_at: NOW + DAY_MS,
+    }),
+    sandboxes: ({ organization_id }) => ({ team_id: teamOf(organization_id) }),
+  },
+  adds: {
+    teams: ORGANIZATIONS.map((organization_id) => ({
+      id: teamOf(organization_id),
+      organization_id,
+      name: 'default',
+      created_at: NOW - DAY_MS,
+    })),
+    team_secrets: ORGANIZATIONS.map(buildSecretRow),
+    users: [
+      {
+        id: 'user1',
+        email: 'ada@example.com',
+        name: 'Ada',
+        password_hash: '$argon2id$…',
+        created_at: NOW - DAY_MS,
+      },
+    ],
+    memberships: [{ organization_id: 'orgfirst', user_id: 'user1', role: 'owner', created_at: NOW - DAY_MS }],
+    team_members: [{ team_id: 'team1', user_id: 'user1', created_at: NOW - DAY_MS }],
+    login_sessions: [
+      {
+        sha256: toHex(Buffer.alloc(32, 4)),
+        user_id: 'user1',
+        created_at: NOW - DAY_MS,
+        expires_at: NOW + DAY_MS,
+      },
+    ],
+    invitations: [
+      {
+        id: 'inv1',
+        organization_id: 'orgfirst',
+        email: 'bob@example.com',
+        role: 'member',
+        sha256: toHex(Buffer.alloc(32, 5)),
+        created_at: NOW - DAY_MS,
+        expires_at: NOW + DAY_MS,
+        accepted_at: NOW - HOUR_MS,
+      },
+    ],
+  },
+};
+
+const AUDIT: Change = {
+  columns: {
+    sandboxes: ({ id, organization_id }) => ({
+      audit_key_id: secretOf(teamOf(organization_id)).id,
+      audit_stored_at: id === ENDED_ID ? NOW - HOUR_MS / 5 : null,
+    }),
+  },
+  adds: {
+    audit_entries: [
+      ...buildLog(RUNNING_ID, 'orgfirst', [
+        CREATED,
+        { event: 'exec.start', data: { command: 'echo é \u2028 "x"' } },
+      ]),
+      ...buildLog(ENDED_ID, 'orgfirst', [
+        CREATED,
+        { event: 'sandbox.destroyed', data: { ...END, reason: 'requested' } },
+      ]),
+      ...buildLog(FAILED_ID, 'orgsecond', [
+        CREATED,
+        { event: 'sandbox.failed', data: { ...END, reason: 'guest_panic' } },
+      ]),
+      ...buildLog(HIBERNATED_ID, 'orgfirst', [CREATED, { event: 'sandbox.hibernated', data: {} }]),
+    ],
+  },
+};
+
+const ACCOUNTS: Change = {
+  columns: {
+    organizations: ({ id }) => ({ is_first: id === 'orgfirst' }),
+    login_sessions: {
+      id: 'ses1',
+      last_used_at: NOW - 60_000,
+      client_address: '192.0.2.1',
+      user_agent: 'a browser',
+    },
+    previews: { api_key_id: 'key0' },
+  },
+};
+
+const BILLING: Change = {
+  drops: { sandboxes: ['hibernated_boot_ms'] },
+  columns: { sandboxes: (row) => ({ billed_ms: findBilledMs(row) }) },
+  adds: {
+    billing_segments: [
+      buildSegment(RUNNING_ID, 'orgfirst', { ...SMALL, billedMs: 1000 }),
+      buildSegment(ENDED_ID, 'orgfirst', BIG),
+      buildSegment(FAILED_ID, 'orgsecond', BIG),
+      buildSegment(HIBERNATED_ID, 'orgfirst', { ...SMALL, billedMs: HOUR_MS / 2 }),
+    ],
+    billing_accounts: ORGANIZATIONS.map((organization_id) => ({
+      organization_id,
+      ended_sandboxes: 1,
+      vcpu_ms: (63n * BigInt(BILLED_MS)).toString(),
+      mem_mib_ms: (524_287n * BigInt(BILLED_MS)).toString(),
+      exhausted_at: organization_id === 'orgsecond' ? NOW - 1000 : null,
+    })),
+    credit_grants: ORGANIZATIONS.map((organization_id) => ({
+      id: `grant${organization_id}`,
+      organization_id,
+      cents: 2 ** 50,
+      kind: 'operator',
+      note: 'paid',
+      created_at: NOW - DAY_MS,
+    })),
+    organization_limits: [
+      {
+        organization_id: 'orgfirst',
+        sandboxes: 20,
+        vcpus: 40,
+        mem_mib: 2 ** 33,
+        open_requests: 30,
+        open_streams: 10,
+        snapshot_bytes: 2 ** 50,
+        rate_limit_rps: 0,
+        rate_limit_burst: 100,
+      },
+    ],
+  },
+};
+
+const NETWORK = { version: 1, profile: null, default: 'deny', allow: ['api.test'], deny: ['10.0.0.0/8'] };
+
+function buildGrant(sandboxId: string, service: string, endpoints: object[] | null): Row {
+  const context = bindGrant({ id: sandboxId, organization_id: 'orgfirst' }, service);
+  const sealed = new SecretBox(MASTER_KEY).seal(new Secret(GRANTED_SECRET), context);
+  return {
+    sandbox_id: sandboxId,
+    service,
+    endpoints,
+    sealed_secret: toHex(sealed),
+    updated_at: NOW - HOUR_MS / 5,
+  };
+}
+
+const EGRESS: Change = {
+  columns: { sandboxes: { network: NETWORK }, snapshots: { network: NETWORK } },
+  adds: {
+    sandbox_credentials: [
+      buildGrant(RUNNING_ID, 'openai', [{ methods: ['POST'], paths: ['/v1/chat'] }]),
+      buildGrant(HIBERNATED_ID, 'github', null),
+    ],
+    egress_cursors: [{ sandbox_id: RUNNING_ID, seq: 2 ** 50 }],
+  },
+};
+
+/** Control was killed in the middle of one. */
+const ROLLBACKS: Change = {
+  columns: {
+    sandboxes: (row) => ({
+      rollback_id: row['id'] === RUNNING_ID ? ROLLBACK_ID : null,
+      rollback_snapshot_id: row['id'] === RUNNING_ID ? SNAPSHOT_ID : null,
+    }),
+  },
+};
+const KEY_SCOPES: Change = {
+  columns: { api_keys: ({ id }) => ({ scope: id === 'key2' ? 'read' : 'full', team_only: id === 'key2' }) },
+  adds: {
+    team_accounts: ORGANIZATIONS.map((organization_id) => ({
+      team_id: teamOf(organization_id),
+      ended_sandboxes: 1,
+      vcpu_ms: (63n * BigInt(BILLED_MS)).toString(),
+      mem_mib_ms: (524_287n * BigInt(BILLED_MS)).toString(),
+    })),
+  },
+};
+const EGRESS_GENERATION: Change = { columns: { egress_cursors: { generation: 'first' } } };
+
+export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
+  '0006_teams': TEAMS,
+  '0007_audit': AUDIT,
+  '0008_accounts': ACCOUNTS,
+  '0009_billing': BILLING,
+  '0010_egress': EGRESS,
+  // The id of the database is no row that is kept.
+  '0011_installation': {},
+  '0012_key_scopes': KEY_SCOPES,
+  '0013_rollbacks': ROLLBACKS,
+  '0014_history': {},
+  '0015_egress_generation': EGRESS_GENERATION,
+};

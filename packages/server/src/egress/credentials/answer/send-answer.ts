@@ -1,0 +1,49 @@
+import { STATUS_CODES, type IncomingMessage, type ServerResponse } from 'node:http';
+import { selectAnswerHeaders, selectTrailers } from './answer-headers.ts';
+import { ProxyFault } from '../request/proxy-fault.ts';
+import type { SecretTraces } from '../request/secret-traces.ts';
+
+export interface AnswerOptions {
+  message: IncomingMessage;
+  response: ServerResponse;
+  traces: SecretTraces;
+  /** Bytes have passed. */
+  onMove: () => void;
+}
+
+/** Resolves when the guest's side has taken all of it; rejects when one of the sides has left. Nothing is held back. */
+export async function sendAnswer({ message, response, traces, onMove }: AnswerOptions): Promise<void> {
+  const { statusCode = 0, rawHeaders } = message;
+  // The service's clock, or none.
+  response.sendDate = false;
+  // The service's own words for its status could be the secret.
+  const phrase = STATUS_CODES[statusCode] ?? 'Unknown';
+  response.writeHead(statusCode, phrase, selectAnswerHeaders({ statusCode, rawHeaders }, traces));
+  response.flushHeaders();
+  message.on('data', onMove);
+  await pass(message, response);
+  if (message.rawTrailers.length > 0) response.addTrailers(selectTrailers(message.rawTrailers, traces));
+  const { promise, resolve } = Promise.withResolvers<void>();
+  response.once('finish', resolve).once('close', resolve);
+  response.end();
+  await promise;
+}
+
+/** Not `pipeline`, which aborts a signal of its own for each answer that comes to its end. */
+function pass(message: IncomingMessage, response: ServerResponse): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const leave = (): void => reject(new ProxyFault('ended'));
+  const breakOff = (): void => {
+    if (!message.readableEnded) reject(new ProxyFault('upstream_failed'));
+  };
+  message.once('end', () => {
+    response.off('close', leave);
+    resolve();
+  });
+  message.once('close', breakOff);
+  response.once('close', leave);
+  if (message.destroyed) breakOff();
+  else if (response.destroyed) leave();
+  else message.pipe(response, { end: false });
+  return promise;
+}

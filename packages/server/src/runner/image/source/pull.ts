@@ -1,0 +1,135 @@
+/** From a manifest to unpacked layers: config first, as it says what the layers must unpack to, then the layers side by side. */
+import { setMaxListeners } from 'node:events';
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { AppError } from '@coppice/contract';
+import { parseImageConfig, type ParsedConfig } from './image-config.ts';
+import { maxUnpackedBytes, type ImageLimits } from '../layers/image-limits.ts';
+import type { ImageConfig } from '../store/image-store.types.ts';
+import { LayerError } from '../tar/layer-error.ts';
+import { unpackLayer } from '../layers/layer-unpacking.ts';
+import type { Blob } from '../registry/blob-reader.ts';
+import type { PullableImage } from './resolver.ts';
+
+export interface PullOptions {
+  /** Does not exist yet. */
+  directory: string;
+  limits: ImageLimits;
+  signal: AbortSignal;
+  /** Called with the bytes of layers as they come, still compressed. */
+  onBytes: (bytes: number) => void;
+}
+
+export interface PulledImage {
+  directory: string;
+  /** Tar archives, the lowest first. */
+  layerPaths: string[];
+  config: ImageConfig;
+}
+
+export async function pullImage(image: PullableImage, options: PullOptions): Promise<PulledImage> {
+  const { directory, limits } = options;
+  return withinTime(image, options, async (signal) => {
+    await mkdir(directory);
+    const { config, diffIds } = await readConfig(image, signal);
+    const layerPaths = diffIds.map((_, index) => join(directory, String(index)));
+    await everyLayer(image, signal, async (layer, index, signal) => {
+      const source = countBytes(image.source.readBlob(layer, signal), options.onBytes);
+      const targetPath = layerPaths[index] ?? '';
+      const maxBytes = maxUnpackedBytes(layer.size, limits);
+      const diffId = await unpackLayer(source, { targetPath, maxBytes, signal });
+      if (diffId !== diffIds[index]) throw new LayerError('does not unpack to what its config names');
+    });
+    return { directory, layerPaths, config };
+  });
+}
+
+/**
+ * Downloads all blobs and keeps none. A manifest that is equal to a stored image's proves only that its digest is known: who delivers all
+ * of its blobs has the image.
+ */
+export async function proveImage(
+  image: PullableImage,
+  options: Omit<PullOptions, 'directory'>,
+): Promise<void> {
+  await withinTime(image, options, async (signal) => {
+    await readConfig(image, signal);
+    await everyLayer(image, signal, async (layer, _, signal) => {
+      for await (const chunk of image.source.readBlob(layer, signal)) options.onBytes(chunk.length);
+    });
+  });
+}
+
+async function withinTime<T>(
+  image: PullableImage,
+  options: Omit<PullOptions, 'directory'>,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const { pullTimeoutMs } = options.limits;
+  const deadline = AbortSignal.timeout(pullTimeoutMs);
+  try {
+    return await work(AbortSignal.any([options.signal, deadline]));
+  } catch (error) {
+    if (options.signal.aborted || !deadline.aborted) throw error;
+    const seconds = Math.round(pullTimeoutMs / 1000);
+    throw new AppError(
+      'registry_unavailable',
+      `image ${image.source.name}: the registry did not deliver it within ${seconds} s`,
+      { cause: error },
+    );
+  }
+}
+
+/** All at once, the source bounds them; the first failure ends the others, and none is left running. */
+async function everyLayer(
+  image: PullableImage,
+  signal: AbortSignal,
+  work: (layer: Blob, index: number, signal: AbortSignal) => Promise<void>,
+): Promise<void> {
+  const { layers } = image.manifest;
+  const failed = new AbortController();
+  const either = AbortSignal.any([signal, failed.signal]);
+  // Each layer listens: many are no leak.
+  setMaxListeners(0, either);
+  const results = await Promise.allSettled(
+    layers.map(async (layer, index) => {
+      try {
+        await work(layer, index, either);
+      } catch (error) {
+        failed.abort(describeLayerFailure(image.source.name, error, index, layers.length));
+      }
+    }),
+  );
+  signal.throwIfAborted();
+  failed.signal.throwIfAborted();
+  for (const result of results) if (result.status === 'rejected') throw result.reason;
+}
+
+function describeLayerFailure(name: string, error: unknown, index: number, count: number): unknown {
+  if (!(error instanceof LayerError)) return error;
+  return mismatch(name, `layer ${index + 1} of ${count}: ${error.message}`, error);
+}
+
+async function readConfig(image: PullableImage, signal: AbortSignal): Promise<ParsedConfig> {
+  const { name } = image.source;
+  const chunks: Buffer[] = [];
+  // Its size is that of the manifest, which is checked against the limits.
+  for await (const chunk of image.source.readBlob(image.manifest.config, signal)) chunks.push(chunk);
+  const parsed = parseImageConfig(name, Buffer.concat(chunks));
+  if (parsed.diffIds.length === image.manifest.layers.length) return parsed;
+  throw mismatch(name, 'its config and its manifest disagree on the number of layers');
+}
+
+async function* countBytes(
+  source: AsyncIterable<Buffer>,
+  onBytes: (bytes: number) => void,
+): AsyncGenerator<Buffer> {
+  for await (const chunk of source) {
+    onBytes(chunk.length);
+    yield chunk;
+  }
+}
+
+function mismatch(name: string, reason: string, cause?: unknown): AppError {
+  return new AppError('invalid_image', `image ${name}: ${reason}`, { cause });
+}

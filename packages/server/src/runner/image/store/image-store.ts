@@ -1,0 +1,313 @@
+/**
+ * Images of this runner: one read-only squashfs file per digest, prepared once and kept.
+ *
+ *   prepare(reference) ──► resolve ──► stored? ──► answer
+ *                                        │ no
+ *                                        └──► one flight per digest: pull ──► flatten ──► publish ──► answer to all who wait
+ *
+ * An image that is stored from one repository serves another only after that one has delivered it too: its registry may know no
+ * more than the digest.
+ * Flights are detached: a caller that leaves stops only its own waiting.
+ */
+import { mkdir } from 'node:fs/promises';
+import {
+  AppError,
+  formatImageReference,
+  isBuiltinImage,
+  parseImageReference,
+  type ImageReference,
+} from '@coppice/contract';
+import type { Logger } from 'pino';
+import { untilAborted } from '../../../lib/waiting/deadline.ts';
+import type { ImageAccess } from '../../../lib/protocol/runner-protocol.ts';
+import { imageKey, type CacheLeases } from '../../cache/cache-leases.ts';
+import { DEFAULT_IMAGE_LIMITS, type ImageLimits } from '../layers/image-limits.ts';
+import type {
+  PrepareOptions,
+  PrepareProgress,
+  PrepareStep,
+  PreparingImage,
+  StoredImage,
+} from './image-store.types.ts';
+import { LocalImages } from '../local/local-images.ts';
+import { joinLayouts, type BuiltinImage } from '../source/oci-source.ts';
+import { compressedBytes } from '../source/manifest.ts';
+import { prepareImage } from './preparation.ts';
+import { ProgressMeter } from '../layers/progress-meter.ts';
+import { proveImage } from '../source/pull.ts';
+import { RegistryClient } from '../registry/registry-client.ts';
+import type { RegistrySettings } from '../registry/registry-settings.ts';
+import { SYSTEM_CERTIFICATES } from '../../../lib/tls/trust.ts';
+import { ImageResolver, formatPinned } from '../source/resolver.ts';
+import { Slots } from '../../../lib/waiting/slots.ts';
+import { StoredImages, newestHolder, type ImageEntry } from './stored-images.ts';
+
+export interface ImageStoreOptions extends RegistrySettings {
+  /** Of the store alone. One process at a time. */
+  directory: string;
+  /** Programs, by name or path. */
+  tools: { tar2sqfs: string };
+  builtin: readonly BuiltinImage[];
+  /** Of the images that were imported. */
+  localDirectory: string;
+  limits?: Partial<ImageLimits>;
+  leases: CacheLeases;
+  /** Told of each image that was added to those on disk. */
+  onStored?: () => void;
+  log: Logger;
+}
+
+interface Flight {
+  info: PreparingImage;
+  listeners: Set<Listener>;
+  progress: PrepareProgress | undefined;
+  done: Promise<ImageEntry>;
+}
+
+type Listener = Pick<PrepareOptions, 'onStep' | 'onProgress'>;
+
+interface Parts {
+  client: RegistryClient;
+  resolver: ImageResolver;
+  images: StoredImages;
+  tar2sqfs: string;
+  limits: ImageLimits;
+  closing: AbortController;
+  leases: CacheLeases;
+  onStored: () => void;
+  log: Logger;
+}
+
+export class ImageStore implements AsyncDisposable {
+  readonly #parts: Parts;
+  readonly #slots: Slots;
+  readonly #flights = new Map<string, Flight>();
+
+  private constructor(parts: Parts) {
+    this.#parts = parts;
+    const { maxConcurrentPreparations, maxWaitingPreparations } = parts.limits;
+    this.#slots = new Slots('image preparations', {
+      maxRunning: maxConcurrentPreparations,
+      maxWaiting: maxWaitingPreparations,
+      maxWaitingOfOwner: maxWaitingPreparations / 4,
+    });
+  }
+
+  /** Reads what is stored and sweeps what a killed process left. */
+  static async open(options: ImageStoreOptions): Promise<ImageStore> {
+    const { directory, tools, mirrors, insecureRegistries, leases, log } = options;
+    const onStored = options.onStored ?? (() => undefined);
+    const limits = { ...DEFAULT_IMAGE_LIMITS, ...options.limits };
+    await mkdir(directory, { recursive: true });
+    const images = await StoredImages.open(directory, log);
+    const closing = new AbortController();
+    const client = new RegistryClient({
+      mirrors,
+      insecureRegistries,
+      environment: process.env,
+      certificatesPath: SYSTEM_CERTIFICATES,
+    });
+    const resolver = new ImageResolver({
+      client,
+      builtins: joinLayouts(options.builtin, new LocalImages(options.localDirectory)),
+      limits,
+      isStored: (digest) => images.find(digest) !== undefined,
+      isStoredFrom: (digest, reference) => images.isFrom(digest, reference),
+      signal: closing.signal,
+      log,
+    });
+    rememberReferences(resolver, images);
+    const { tar2sqfs } = tools;
+    return new ImageStore({ client, resolver, images, tar2sqfs, limits, closing, leases, onStored, log });
+  }
+
+  /** For whoever bounds what they take on disk. */
+  get stored(): StoredImages {
+    return this.#parts.images;
+  }
+
+  /**
+   * Resolves the reference and makes its image if it is not stored. Rejects with an `AppError` of the contract's table, or with
+   * the signal's reason.
+   */
+  async prepare(reference: ImageReference, options: PrepareOptions = {}): Promise<StoredImage> {
+    const { signal, onStep, access = {} } = options;
+    const { resolver, images, leases } = this.#parts;
+    using own = leases.open();
+    this.#checkOpen();
+    signal?.throwIfAborted();
+    onStep?.('resolve');
+    const digest = await untilAborted(signal, resolver.resolve(reference, access));
+    (options.lease ?? own).add(imageKey(digest));
+    const name = { name: formatPinned(reference), isAnonymous: resolver.isAnonymous(reference, access) };
+    const stored = images.find(digest);
+    if (stored !== undefined && (isBuiltinImage(reference) || images.isFrom(digest, reference))) {
+      stored.lastUse.mark();
+      await images.addReference(stored, name);
+      return describe(stored, reference);
+    }
+    this.#checkOpen();
+    const entry = await this.#obtain(reference, digest, options);
+    await images.addReference(entry, name);
+    return describe(entry, reference);
+  }
+
+  /** One row for each reference that means a stored image now. */
+  list(): StoredImage[] {
+    const rows: StoredImage[] = [];
+    for (const entry of this.#parts.images.values()) {
+      for (const name of entry.references.keys()) {
+        if (newestHolder(this.#parts.images.values(), name) !== entry) continue;
+        rows.push(describeNamed(entry, name));
+      }
+    }
+    return rows.sort((a, b) => (a.reference < b.reference ? -1 : 1));
+  }
+
+  /** What is being pulled or flattened, or waits for its turn. */
+  listPreparing(): PreparingImage[] {
+    return Array.from(this.#flights.values(), ({ info }) => ({ ...info }));
+  }
+
+  /** Ends what is under way; nothing of it stays. */
+  async close(): Promise<void> {
+    this.#parts.closing.abort(new AppError('unavailable', 'the image store is shutting down'));
+    await Promise.allSettled([...this.#flights.values()].map(({ done }) => done));
+    this.#parts.client.close();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  #checkOpen(): void {
+    this.#parts.closing.signal.throwIfAborted();
+  }
+
+  #startFlight(reference: ImageReference, digest: string, options: PrepareOptions): Flight {
+    const { access = {}, organization } = options;
+    const info: PreparingImage = {
+      reference: formatImageReference({ ...reference, digest }),
+      digest,
+      step: 'resolve',
+      startedAt: new Date(),
+    };
+    const listeners: Flight['listeners'] = new Set();
+    const onStep = (step: PrepareStep) => {
+      info.step = step;
+      flight.progress = undefined;
+      for (const listener of listeners) listener.onStep?.(step);
+    };
+    const onProgress = (progress: PrepareProgress) => {
+      flight.progress = progress;
+      for (const listener of listeners) listener.onProgress?.(progress);
+    };
+    const key = flightKey(reference, digest);
+    // The same image of another repository: it need not be made twice.
+    const earlier = [...this.#flights.values()].filter((other) => other.info.digest === digest);
+    const done = Promise.allSettled(earlier.map((other) => other.done))
+      .then(() =>
+        this.#slots.run(
+          this.#parts.closing.signal,
+          () => this.#make(reference, digest, { access, onStep, onProgress }),
+          organization,
+        ),
+      )
+      .finally(() => this.#flights.delete(key));
+    // All callers may have left: then only the log hears of a failure.
+    done.catch((error: unknown) =>
+      this.#parts.log.warn({ err: error, image: info.reference }, 'image preparation failed'),
+    );
+    const flight: Flight = { info, listeners, progress: undefined, done };
+    this.#flights.set(key, flight);
+    return flight;
+  }
+
+  async #obtain(reference: ImageReference, digest: string, options: PrepareOptions): Promise<ImageEntry> {
+    const underWay = this.#flights.get(flightKey(reference, digest));
+    try {
+      if (underWay !== undefined) return await this.#join(underWay, options);
+    } catch (error) {
+      // The access of who started it may have ended, which says nothing about ours.
+      if (!(error instanceof AppError && error.code === 'image_not_found')) throw error;
+    }
+    this.#checkOpen();
+    const own = this.#flights.get(flightKey(reference, digest));
+    return this.#join(own ?? this.#startFlight(reference, digest, options), options);
+  }
+
+  async #join(flight: Flight, options: PrepareOptions): Promise<ImageEntry> {
+    const { onStep, onProgress, signal } = options;
+    if (flight.info.step !== 'resolve') onStep?.(flight.info.step);
+    if (flight.progress !== undefined) onProgress?.(flight.progress);
+    flight.listeners.add(options);
+    try {
+      return await untilAborted(signal, flight.done);
+    } finally {
+      flight.listeners.delete(options);
+    }
+  }
+
+  async #make(
+    reference: ImageReference,
+    digest: string,
+    how: Required<Listener> & { access: ImageAccess },
+  ): Promise<ImageEntry> {
+    const { access, onStep, onProgress } = how;
+    const { resolver, images, leases, tar2sqfs, limits, closing, log } = this.#parts;
+    const { signal } = closing;
+    const startedAt = performance.now();
+    using lease = leases.open();
+    lease.add(imageKey(digest));
+    const image = await resolver.findPullable(reference, digest, access);
+    const stored = images.find(digest);
+    if (stored !== undefined) {
+      onStep('pull');
+      const meter = new ProgressMeter('pull', compressedBytes(image.manifest), onProgress);
+      await proveImage(image, { limits, signal, onBytes: (bytes) => meter.add(bytes) });
+      return stored;
+    }
+    await using staging = await images.makeStaging();
+    const stagingPath = staging.path;
+    const prepared = await prepareImage(image, { tar2sqfs, limits, stagingPath, signal, onStep, onProgress });
+    const { sizeBytes, config, acls } = prepared;
+    const name = formatPinned(reference);
+    const isAnonymous = resolver.isAnonymous(reference, access);
+    const entry = await images.publish(prepared.path, {
+      digest,
+      sizeBytes,
+      config,
+      reference: { name, isAnonymous },
+    });
+    const elapsedMs = Math.round(performance.now() - startedAt);
+    log.info({ image: name, digest, size_bytes: sizeBytes, elapsed_ms: elapsedMs }, 'image prepared');
+    if (acls > 0)
+      log.warn({ image: name, digest, entries: acls }, 'access control lists of the image are left out');
+    this.#parts.onStored();
+    return entry;
+  }
+}
+
+/** One preparation for all who may have the image of one repository. */
+function flightKey({ registry, repository }: ImageReference, digest: string): string {
+  return `${registry}/${repository}@${digest}`;
+}
+
+/** Newest last, so that it is the one that is remembered. */
+function rememberReferences(resolver: ImageResolver, images: StoredImages): void {
+  const known = [...images.values()].flatMap((entry) =>
+    [...entry.anonymous].map((name) => ({ name, at: entry.references.get(name), digest: entry.digest })),
+  );
+  known.sort((a, b) => (a.at?.getTime() ?? 0) - (b.at?.getTime() ?? 0));
+  for (const { name, digest } of known) resolver.remember(parseImageReference(name), digest);
+}
+
+function describe(entry: ImageEntry, reference: ImageReference): StoredImage {
+  return describeNamed(entry, formatImageReference({ ...reference, digest: entry.digest }));
+}
+
+function describeNamed(entry: ImageEntry, name: string): StoredImage {
+  const { digest, path, sizeBytes, config, preparedAt } = entry;
+  const reference = `${name.replace(/@.*$/u, '')}@${digest}`;
+  return { reference, digest, path, sizeBytes, config, preparedAt };
+}

@@ -1,0 +1,217 @@
+/**
+ * The images on disk:
+ *
+ *   <directory>/images/sha256-<hex>/image.squashfs, image.json    complete: made elsewhere and renamed to its name
+ *   <directory>/staging/<unique>/                                 what is being made or removed; swept at the next start
+ */
+import { renameSync } from 'node:fs';
+import { chmod, mkdir, mkdtemp, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { ImageReference } from '@coppice/contract';
+import type { Logger } from 'pino';
+import { z } from 'zod';
+import { syncLater } from '../../../lib/files/durable-file.ts';
+import { LastUse } from '../../cache/last-use.ts';
+import type { ImageConfig } from './image-store.types.ts';
+
+export const SQUASHFS_NAME = 'image.squashfs';
+const RECORD_NAME = 'image.json';
+/** A registry may give one image any number of names. */
+const MAX_REFERENCES = 256;
+/** VMMs open their image by its path, and may not look for those of others. */
+const DIRECTORY_MODE = 0o711;
+
+const ImageRecord = z.object({
+  version: z.literal(1),
+  digest: z.string().regex(/^sha256:[0-9a-f]{64}$/u),
+  size_bytes: z.int().positive(),
+  prepared_at: z.iso.datetime(),
+  config: z.object({ env: z.record(z.string(), z.string()), user: z.string(), workdir: z.string() }),
+  references: z.array(
+    z.object({
+      name: z.string(),
+      resolved_at: z.iso.datetime(),
+      /** Whether its registry gave it to an anonymous caller. */
+      anonymous: z.boolean().default(false),
+    }),
+  ),
+});
+
+/** A stored image with all references that led to it. */
+export interface ImageEntry {
+  digest: string;
+  path: string;
+  sizeBytes: number;
+  config: ImageConfig;
+  preparedAt: Date;
+  /** Canonical references as they were asked for, and when they last began to mean this image. */
+  references: Map<string, Date>;
+  /** Those of them that an anonymous caller was given: only these may serve one while the registry is down. */
+  anonymous: Set<string>;
+  lastUse: LastUse;
+}
+
+export interface NewReference {
+  name: string;
+  isAnonymous: boolean;
+}
+
+export type NewImage = Pick<ImageEntry, 'digest' | 'sizeBytes' | 'config'> & { reference: NewReference };
+
+export class StoredImages {
+  readonly #imagesPath: string;
+  readonly #stagingPath: string;
+  readonly #entries = new Map<string, ImageEntry>();
+
+  private constructor(directory: string) {
+    this.#imagesPath = join(directory, 'images');
+    this.#stagingPath = join(directory, 'staging');
+  }
+
+  /** Reads what is there. Removes what an earlier process left unfinished and what cannot be read. */
+  static async open(directory: string, log: Logger): Promise<StoredImages> {
+    const images = new StoredImages(directory);
+    await rm(images.#stagingPath, { recursive: true, force: true, maxRetries: 5 });
+    await mkdir(images.#stagingPath, { recursive: true, mode: 0o700 });
+    await mkdir(images.#imagesPath, { recursive: true, mode: DIRECTORY_MODE });
+    await chmod(images.#imagesPath, DIRECTORY_MODE);
+    for (const name of await readdir(images.#imagesPath)) {
+      const path = join(images.#imagesPath, name);
+      try {
+        const entry = await readEntry(path);
+        if (directoryName(entry.digest) !== name) throw new Error(`${path} holds ${entry.digest}`);
+        images.#entries.set(entry.digest, entry);
+      } catch (error) {
+        log.warn({ err: error, path }, 'a stored image cannot be read and is removed');
+        await rm(path, { recursive: true, force: true });
+      }
+    }
+    return images;
+  }
+
+  find(digest: string): ImageEntry | undefined {
+    return this.#entries.get(digest);
+  }
+
+  /** Whether a reference to this repository has led to the image. */
+  isFrom(digest: string, { registry, repository }: ImageReference): boolean {
+    const prefix = `${registry}/${repository}`;
+    const names = this.#entries.get(digest)?.references.keys() ?? [];
+    return Array.from(names).some((name) => name.startsWith(`${prefix}:`) || name.startsWith(`${prefix}@`));
+  }
+
+  values(): Iterable<ImageEntry> {
+    return this.#entries.values();
+  }
+
+  /** A directory of its own on the file system of the images; it is gone when disposed. */
+  async makeStaging(): Promise<AsyncDisposable & { path: string }> {
+    const path = await mkdtemp(join(this.#stagingPath, 'image-'));
+    return {
+      path,
+      [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true, maxRetries: 5 }),
+    };
+  }
+
+  /** Makes an image known. `path` is a directory in staging with nothing but its squashfs file, which is on disk. */
+  async publish(path: string, image: NewImage): Promise<ImageEntry> {
+    const now = new Date();
+    const target = join(this.#imagesPath, directoryName(image.digest));
+    const made = {
+      digest: image.digest,
+      path: join(target, SQUASHFS_NAME),
+      sizeBytes: image.sizeBytes,
+      config: image.config,
+      preparedAt: now,
+      references: new Map([[image.reference.name, now]]),
+      anonymous: new Set(image.reference.isAnonymous ? [image.reference.name] : []),
+    };
+    await writeRecord(path, made);
+    await chmod(path, DIRECTORY_MODE);
+    await rename(path, target);
+    await syncLater(this.#imagesPath);
+    const entry = { ...made, lastUse: LastUse.read(target) };
+    this.#entries.set(entry.digest, entry);
+    return entry;
+  }
+
+  /** Nobody finds the image from when this is called; it may be in no VM's hands. */
+  async evict(digest: string): Promise<void> {
+    if (!this.#entries.has(digest)) return;
+    const name = directoryName(digest);
+    const trash = join(this.#stagingPath, `evicted-${name}-${process.hrtime.bigint()}`);
+    renameSync(join(this.#imagesPath, name), trash);
+    this.#entries.delete(digest);
+    await rm(trash, { recursive: true, force: true, maxRetries: 5 });
+  }
+
+  /** Notes that `reference` means this image from now on. Writes only what is new. */
+  async addReference(entry: ImageEntry, reference: NewReference): Promise<void> {
+    const { name, isAnonymous } = reference;
+    const isKnown = newestHolder(this.#entries.values(), name) === entry;
+    if (isKnown && (!isAnonymous || entry.anonymous.has(name))) return;
+    entry.references.set(name, new Date());
+    if (isAnonymous) entry.anonymous.add(name);
+    const [oldest] = entry.references.keys();
+    if (entry.references.size > MAX_REFERENCES && oldest !== undefined) {
+      entry.references.delete(oldest);
+      entry.anonymous.delete(oldest);
+    }
+    await writeRecord(join(this.#imagesPath, directoryName(entry.digest)), entry);
+  }
+}
+
+/** The image that a reference meant last. */
+export function newestHolder(entries: Iterable<ImageEntry>, reference: string): ImageEntry | undefined {
+  let newest: ImageEntry | undefined;
+  let newestAt = Number.NEGATIVE_INFINITY;
+  for (const entry of entries) {
+    const at = entry.references.get(reference)?.getTime() ?? Number.NEGATIVE_INFINITY;
+    if (at <= newestAt) continue;
+    newest = entry;
+    newestAt = at;
+  }
+  return newest;
+}
+
+function directoryName(digest: string): string {
+  return digest.replace(':', '-');
+}
+
+async function readEntry(path: string): Promise<ImageEntry> {
+  const record = ImageRecord.parse(JSON.parse(await readFile(join(path, RECORD_NAME), 'utf8')));
+  const squashfsPath = join(path, SQUASHFS_NAME);
+  const { size } = await stat(squashfsPath);
+  if (size !== record.size_bytes)
+    throw new Error(`${squashfsPath} has ${size} bytes, not ${record.size_bytes}`);
+  return {
+    digest: record.digest,
+    path: squashfsPath,
+    sizeBytes: size,
+    config: record.config,
+    preparedAt: new Date(record.prepared_at),
+    references: new Map(record.references.map(({ name, resolved_at }) => [name, new Date(resolved_at)])),
+    anonymous: new Set(record.references.flatMap(({ name, anonymous }) => (anonymous ? [name] : []))),
+    lastUse: LastUse.read(path),
+  };
+}
+
+async function writeRecord(directory: string, entry: Omit<ImageEntry, 'lastUse'>): Promise<void> {
+  const record: z.infer<typeof ImageRecord> = {
+    version: 1,
+    digest: entry.digest,
+    size_bytes: entry.sizeBytes,
+    prepared_at: entry.preparedAt.toISOString(),
+    config: { ...entry.config, env: { ...entry.config.env } },
+    references: [...entry.references].map(([name, at]) => ({
+      name,
+      resolved_at: at.toISOString(),
+      anonymous: entry.anonymous.has(name),
+    })),
+  };
+  const path = join(directory, RECORD_NAME);
+  const temporaryPath = `${path}.${process.hrtime.bigint()}.new`;
+  await writeFile(temporaryPath, `${JSON.stringify(record, undefined, 2)}\n`, { flush: true });
+  await rename(temporaryPath, path);
+  await syncLater(directory);
+}

@@ -1,0 +1,162 @@
+/** One life of the egress process: started, asked, ended. What it says is checked: it reads what guests send. */
+import { fork, type ChildProcess } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { AppError } from '@coppice/contract';
+import type { Logger } from 'pino';
+import {
+  EgressMessage,
+  type Ask,
+  type EgressPorts,
+  type EgressStart,
+  type RunnerMessage,
+} from '../../../lib/protocol/egress-messages.ts';
+import { withDeadline } from '../../../lib/waiting/deadline.ts';
+
+const READY_TIMEOUT_MS = 30_000;
+/** Open flows are judged again before it answers. */
+const ANSWER_TIMEOUT_MS = 5000;
+
+type Notes = Extract<EgressMessage, { type: 'notes' }>;
+type Answer = Extract<EgressMessage, { type: 'done' | 'counters' }>;
+
+export interface EgressProgram {
+  path: string;
+  args: readonly string[];
+  /** It gives up root's rights by itself when its code is loaded, which others may not read. One that has not is ended. */
+  mustBeUnprivileged: boolean;
+}
+
+export interface EgressSessionOptions {
+  program: EgressProgram;
+  start: Omit<EgressStart, 'type'>;
+  onNotes: (notes: Notes, session: EgressSession) => void;
+  /** Ends it, ready or not. */
+  signal: AbortSignal;
+  log: Logger;
+}
+
+/** The process ended before it answered: whoever asked asks the next one. */
+export class EgressEndedError extends AppError {
+  constructor() {
+    super('unavailable', 'the egress process ended; it is started again, try again later');
+  }
+}
+
+export class EgressSession {
+  readonly #child: ChildProcess;
+  readonly #options: EgressSessionOptions;
+  readonly #questions = new Map<number, PromiseWithResolvers<Answer>>();
+  readonly #ready = Promise.withResolvers<EgressPorts>();
+  readonly #ended = Promise.withResolvers<string>();
+  readonly #onAbort = (): void => this.kill();
+  #lastId = 0;
+
+  private constructor(options: EgressSessionOptions) {
+    const { program } = options;
+    this.#options = options;
+    // A rejection is for whoever waits for it; nobody may.
+    this.#ready.promise.catch(() => undefined);
+    this.#child = fork(program.path, program.args, {
+      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+      env: environmentOf(process.env),
+    });
+    this.#child.on('message', (message) => this.#hear(message));
+    this.#child.once('error', (error) => this.#end(error.message));
+    this.#child.once('exit', (code, signal) => this.#end(signal ?? `code ${code ?? 1}`));
+    this.#child.once('disconnect', () => this.kill());
+    options.signal.addEventListener('abort', this.#onAbort);
+    this.#send({ type: 'start', ...options.start });
+  }
+
+  /** Ready to be asked. Rejects, and leaves no process, when it is not in time. */
+  static async start(options: EgressSessionOptions): Promise<{ session: EgressSession; ports: EgressPorts }> {
+    const session = new EgressSession(options);
+    try {
+      const step = 'start of the egress process';
+      const ports = await withDeadline(step, READY_TIMEOUT_MS, session.#ready.promise);
+      if (options.program.mustBeUnprivileged) assertUnprivileged(session.#child.pid ?? 0);
+      return { session, ports };
+    } catch (error) {
+      session.kill();
+      throw error;
+    }
+  }
+
+  /** Why it is no more, when it is. */
+  get ended(): Promise<string> {
+    return this.#ended.promise;
+  }
+
+  /** One that does not answer in time is ended: the next one is told everything again. */
+  async ask(question: Ask): Promise<Answer> {
+    if (!this.#child.connected) throw new EgressEndedError();
+    this.#lastId += 1;
+    const id = this.#lastId;
+    const answer = Promise.withResolvers<Answer>();
+    this.#questions.set(id, answer);
+    this.#send({ ...question, id });
+    return await withDeadline(
+      `answer of the egress process to ${question.type}`,
+      ANSWER_TIMEOUT_MS,
+      answer.promise,
+      () => {
+        this.#questions.delete(id);
+        this.kill();
+      },
+    );
+  }
+
+  /** The notes of that message are durable. */
+  acknowledge(id: number): void {
+    this.#send({ type: 'noted', id });
+  }
+
+  kill(): void {
+    this.#child.kill('SIGKILL');
+  }
+
+  /** An error here is followed by the end of the channel. */
+  #send(message: RunnerMessage): void {
+    if (this.#child.connected) this.#child.send(message, () => undefined);
+  }
+
+  #hear(message: unknown): void {
+    const parsed = EgressMessage.safeParse(message);
+    if (!parsed.success) {
+      this.#options.log.error({ err: parsed.error }, 'the egress process says what it may not; it is ended');
+      return this.kill();
+    }
+    const said = parsed.data;
+    if (said.type === 'ready') this.#ready.resolve(said.ports);
+    else if (said.type === 'notes') this.#options.onNotes(said, this);
+    else this.#settle(said);
+  }
+
+  #settle(answer: Answer): void {
+    this.#questions.get(answer.id)?.resolve(answer);
+    this.#questions.delete(answer.id);
+  }
+
+  #end(how: string): void {
+    const reason = new EgressEndedError();
+    this.#ready.reject(new AppError('internal', `the egress process ended before it was ready (${how})`));
+    for (const question of this.#questions.values()) question.reject(reason);
+    this.#questions.clear();
+    this.#options.signal.removeEventListener('abort', this.#onAbort);
+    this.#ended.resolve(how);
+  }
+}
+
+/** Without the one secret that an operator may put there: who takes over that process finds it in its memory. */
+function environmentOf(own: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  const entries = Object.entries(own).filter(([name]) => name !== 'COPPICE_BOOTSTRAP_KEY');
+  return Object.fromEntries(entries);
+}
+
+/** In any of its four identities. */
+function assertUnprivileged(pid: number): void {
+  const status = readFileSync(`/proc/${pid}/status`, 'latin1');
+  const ids = /^Uid:\s+(.*)$/mu.exec(status)?.[1]?.split(/\s+/u) ?? ['0'];
+  if (ids.includes('0'))
+    throw new AppError('internal', 'the egress process runs as root: it may not serve guests');
+}

@@ -1,0 +1,90 @@
+/**
+ * Reads what the kernel has dropped of guests' packets, and says what was new. Nothing is asked of the kernel but one
+ * counter while nothing is dropped.
+ */
+import type { Logger } from 'pino';
+import {
+  parseRefusedKind,
+  REFUSED_COUNTER,
+  REFUSED_SETS,
+  type RefusedKind,
+  type RefusedSet,
+} from './refused-packets.ts';
+import { SetReader, type SetElement } from '../kernel/set-reader.ts';
+
+const INTERVAL_MS = 1000;
+
+export interface RefusedReaderOptions {
+  table: string;
+  onRefused: (kind: RefusedKind, count: number) => void;
+  log: Logger;
+}
+
+type Seen = Pick<SetElement, 'packets' | 'remainingMs'>;
+
+export class RefusedReader implements AsyncDisposable {
+  readonly #options: RefusedReaderOptions;
+  readonly #reader: SetReader;
+  readonly #timer: NodeJS.Timeout;
+  #seen = new Map<string, Seen>();
+  #total: number | undefined;
+  #reading: Promise<void> | undefined;
+
+  constructor(options: RefusedReaderOptions) {
+    this.#options = options;
+    this.#reader = new SetReader(options.table);
+    this.#timer = setInterval(() => void this.#readQuietly(), INTERVAL_MS);
+    this.#timer.unref();
+  }
+
+  /** All that was dropped before the call is told when it settles. */
+  async read(): Promise<void> {
+    await this.#reading;
+    this.#reading ??= this.#readAll().finally(() => {
+      this.#reading = undefined;
+    });
+    await this.#reading;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    clearInterval(this.#timer);
+    // The socket's number may be another's once it is closed.
+    await this.#reading?.catch(() => undefined);
+    this.#reader[Symbol.dispose]();
+  }
+
+  async #readQuietly(): Promise<void> {
+    if (this.#reading !== undefined) return;
+    try {
+      await this.read();
+    } catch (error) {
+      this.#options.log.warn({ err: error }, 'what the kernel refused of guests cannot be read');
+    }
+  }
+
+  async #readAll(): Promise<void> {
+    const total = await this.#reader.readCounter(REFUSED_COUNTER);
+    // Without a table everything begins anew.
+    if (total === undefined || total === this.#total) return;
+    this.#total = total;
+    const seen = new Map<string, Seen>();
+    for (const set of REFUSED_SETS)
+      for (const element of (await this.#reader.readSet(set.name)) ?? []) this.#compare(set, element, seen);
+    this.#seen = seen;
+  }
+
+  #compare(set: RefusedSet, element: SetElement, seen: Map<string, Seen>): void {
+    const id = set.name + element.key.toString('latin1');
+    const fresh = countNew(this.#seen.get(id), element);
+    seen.set(id, element);
+    const kind = fresh > 0 ? parseRefusedKind(set, element) : undefined;
+    if (kind !== undefined) this.#options.onRefused(kind, fresh);
+  }
+}
+
+/** An element that has longer to live than it had is another one, of which nothing was counted yet. */
+export function countNew(before: Seen | undefined, now: Seen): number {
+  const isSame =
+    before !== undefined && now.remainingMs <= before.remainingMs && now.packets >= before.packets;
+  return isSame ? now.packets - before.packets : now.packets;
+}

@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { OPTIONS } from '../testing/test-site.ts';
+import { enterHostNamespace } from '../testing/host-namespace.ts';
+import { findNetworkObstacle, findRightsObstacle } from './requirements.ts';
+import { openNetwork } from '../open-network.ts';
+import { execFileSync } from 'node:child_process';
+
+const isRoot = process.getuid?.() === 0;
+const REASON = { skip: isRoot ? false : 'needs root, for a network namespace of its own' };
+
+test('the right to change networking is read from the effective capabilities, not from the uid', () => {
+  const status = (uid: number, effective: string): string =>
+    `Name:\tnode\nUid:\t${uid}\t${uid}\t${uid}\t${uid}\nCapEff:\t${effective}\n`;
+  assert.equal(findRightsObstacle(status(0, '000001ffffffffff')), undefined);
+  assert.equal(findRightsObstacle(status(1000, '0000000000001000')), undefined);
+  assert.match(findRightsObstacle(status(1000, '0000000000000000')) ?? '', /ordinary user; run it as root/u);
+  assert.match(findRightsObstacle(status(0, '00000000a80425fb')) ?? '', /without CAP_NET_ADMIN/u);
+});
+
+test(
+  'what is looked for is there where the tests of the network run, and the search leaves nothing',
+  REASON,
+  async () => {
+    using _host = enterHostNamespace();
+    assert.equal(await findNetworkObstacle(OPTIONS), undefined);
+    assert.equal(execFileSync('nft', ['list', 'tables'], { encoding: 'utf8', timeout: 10_000 }), '');
+    const links = execFileSync('ip', ['-brief', 'link'], { encoding: 'utf8', timeout: 10_000 });
+    assert.doesNotMatch(links, /cop7e57/u);
+  },
+);
+
+test('a tool that is absent, or that fails, is named with the remedy', REASON, async () => {
+  using _host = enterHostNamespace();
+  const absent = await findNetworkObstacle({ ...OPTIONS, tools: { nft: '/absent/nft', ip: 'ip' } });
+  assert.match(absent ?? '', /\/absent\/nft.*; install nftables and iproute2/u);
+  const failing = await findNetworkObstacle({ ...OPTIONS, tools: { nft: 'nft', ip: '/bin/false' } });
+  assert.match(failing ?? '', /^\/bin\/false .*: .*; install nftables and iproute2/u);
+});
+
+test(
+  'without nft, auto gives no TAP and no rule, on refuses by the setting’s option, off does not even look',
+  REASON,
+  async () => {
+    using _host = enterHostNamespace();
+    const options = { ...OPTIONS, tools: { nft: '/absent/nft', ip: 'ip' } };
+    const network = await openNetwork('auto', options);
+    assert.match(network.absence ?? '', /\/absent\/nft/u);
+    assert.equal((await network.acquire('a')).openTap, undefined);
+    await assert.rejects(openNetwork('on', options), /^AppError: networkMode: is on, but .*\/absent\/nft/u);
+    const off = await openNetwork('off', OPTIONS);
+    assert.match(off.absence ?? '', /COPPICE_NETWORK=off/u);
+    const links = execFileSync('ip', ['-brief', 'link'], { encoding: 'utf8', timeout: 10_000 });
+    assert.doesNotMatch(links, /cop7e57/u);
+  },
+);
+
+test(
+  'a range that cannot be used stops the start; it does not pass for a machine without a network',
+  REASON,
+  async () => {
+    using _host = enterHostNamespace();
+    await assert.rejects(
+      openNetwork('auto', { ...OPTIONS, guestCidr: '203.0.113.0/24' }),
+      /^AppError: guestCidr: /u,
+    );
+  },
+);

@@ -1,0 +1,103 @@
+/**
+ * What a network for guests needs of this machine, tried without leaving anything behind: the right to change
+ * networking, TAPs, our rules in this kernel, connection tracking that can be flushed, and kernel settings that can be
+ * written. Whatever is missing, guests then get no network device: never one that is not filtered.
+ */
+import { AppError } from '@coppice/contract';
+import { accessSync, constants, readFileSync } from 'node:fs';
+import { buildAddressPlan, buildSlotAddresses } from '../addresses/address-plan.ts';
+import { ConnectionFlusher } from '../kernel/connection-flusher.ts';
+import { KernelTools, wasCutOff, type ToolPaths } from '../kernel/kernel-tools.ts';
+import { buildRuleset } from '../firewall/ruleset.ts';
+import { buildConnectionMark, buildInstanceNames, type InstanceNames } from '../addresses/slot-names.ts';
+import { findTapProblem } from '../kernel/tap-device.ts';
+
+/** From linux/capability.h. */
+const CAP_NET_ADMIN = 12;
+const IP_FORWARD = '/proc/sys/net/ipv4/ip_forward';
+const MESSAGE_LIMIT = 300;
+
+export interface RequirementsOptions {
+  slug: string;
+  guestCidr: string;
+  tools: ToolPaths;
+}
+
+/**
+ * What is missing and what to do about it, in one line; undefined when nothing is. Throws when that cannot be told,
+ * and for a `guestCidr` that is of no use anywhere.
+ */
+export async function findNetworkObstacle(options: RequirementsOptions): Promise<string | undefined> {
+  const names = buildInstanceNames(options.slug);
+  const tools = new KernelTools(options.tools);
+  return (
+    findRightsObstacle(readFileSync('/proc/self/status', 'latin1')) ??
+    findTapObstacle(names) ??
+    (await findToolObstacle(tools, names, options.guestCidr)) ??
+    (await findFlushObstacle(names)) ??
+    findSettingsObstacle()
+  );
+}
+
+/** `status` is the text of /proc/self/status. */
+export function findRightsObstacle(status: string): string | undefined {
+  const effective = BigInt(`0x${/^CapEff:\s*([0-9a-f]+)$/mu.exec(status)?.[1] ?? '0'}`);
+  if (((effective >> BigInt(CAP_NET_ADMIN)) & 1n) === 1n) return undefined;
+  const isRoot = /^Uid:\s+\d+\s+0\s/mu.test(status);
+  return isRoot
+    ? 'root has no right to change networking here (a container without CAP_NET_ADMIN); start the container with it'
+    : 'the service runs as an ordinary user; run it as root';
+}
+
+function findTapObstacle(names: InstanceNames): string | undefined {
+  const problem = findTapProblem(`cop${names.slug}p`);
+  return problem === undefined
+    ? undefined
+    : `no TAP can be made (${problem}); load the kernel module tun, and let a container see /dev/net/tun`;
+}
+
+/** Our own table, checked by the kernel and not kept; and an answer of `ip`. */
+async function findToolObstacle(
+  tools: KernelTools,
+  names: InstanceNames,
+  guestCidr: string,
+): Promise<string | undefined> {
+  const plan = buildAddressPlan(guestCidr);
+  const slots = [{ ...buildSlotAddresses(plan, 0), isOpen: true }];
+  const ports = { dnsUdp: 1, dnsTcp: 2, proxy: 3, credentials: 4 };
+  const ruleset = buildRuleset({ names, plan, openRanges: [], ports, slots });
+  try {
+    await tools.checkNft(ruleset);
+    await tools.listInterfaces();
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof AppError) || wasCutOff(error)) throw error;
+    return `${firstLine(error)}; install nftables and iproute2, and a kernel with nf_tables and nft_socket`;
+  }
+}
+
+/** Zone 0 is no slot's: this only shows whether the kernel can. */
+async function findFlushObstacle(names: InstanceNames): Promise<string | undefined> {
+  try {
+    using flusher = new ConnectionFlusher();
+    await flusher.flush(buildConnectionMark(names, 0));
+    return undefined;
+  } catch (error) {
+    return `connections cannot be flushed (${firstLine(error)}); load the kernel module nf_conntrack_netlink`;
+  }
+}
+
+function findSettingsObstacle(): string | undefined {
+  try {
+    accessSync(IP_FORWARD, constants.W_OK);
+    return undefined;
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code ?? 'unknown';
+    return `${IP_FORWARD} cannot be written (${code}); mount /proc/sys/net writable`;
+  }
+}
+
+function firstLine(error: unknown): string {
+  const text = error instanceof Error ? error.message : String(error);
+  return (text.split('\n')[0] ?? '').slice(0, MESSAGE_LIMIT);
+}

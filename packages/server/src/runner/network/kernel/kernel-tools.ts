@@ -1,0 +1,125 @@
+/** Runs `nft` and `ip` with a script on standard input, so that one process does a whole batch. */
+import { AppError } from '@coppice/contract';
+import { execFile } from 'node:child_process';
+import { z } from 'zod';
+import { stretched } from '../../../lib/waiting/deadline.ts';
+
+const TOOL_TIMEOUT_MS = 15_000;
+/** `ip -json address` prints about 600 bytes for each interface, of which there may be 65 535. */
+const OUTPUT_LIMIT_BYTES = 64 << 20;
+
+export interface ToolPaths {
+  nft: string;
+  ip: string;
+}
+
+const Interface = z.object({
+  ifname: z.string(),
+  mtu: z.int(),
+  flags: z.array(z.string()),
+  addr_info: z.array(
+    z.object({
+      family: z.string(),
+      local: z.string().optional(),
+      prefixlen: z.int().optional(),
+      label: z.string().optional(),
+    }),
+  ),
+});
+/** One interface of the host as `ip -json address` shows it. */
+export type Interface = z.infer<typeof Interface>;
+
+const Route = z.object({ dst: z.string(), dev: z.string().optional() });
+export type Route = z.infer<typeof Route>;
+
+export class KernelTools {
+  readonly #paths: ToolPaths;
+
+  constructor(paths: ToolPaths) {
+    this.#paths = paths;
+  }
+
+  /** One atomic transaction. Through `cat`: nft 1.0.9 takes no socket for its input, and that is what Node's pipes are. */
+  async nft(script: string): Promise<void> {
+    await runWithInput('/bin/sh', ['-c', 'cat | "$0" -f -', this.#paths.nft], script);
+  }
+
+  /** The kernel looks at the transaction, whether it has all that is used there too, and forgets it. */
+  async checkNft(script: string): Promise<void> {
+    await runWithInput(this.#paths.nft, ['--check', '-f', '-'], script);
+  }
+
+  async ipBatch(commands: readonly string[]): Promise<void> {
+    await runWithInput(this.#paths.ip, ['-batch', '-'], `${commands.join('\n')}\n`);
+  }
+
+  /** Goes on after a command that fails; the caller looks at what came of it. */
+  async ipBatchForced(commands: readonly string[]): Promise<unknown> {
+    try {
+      await runWithInput(this.#paths.ip, ['-force', '-batch', '-'], `${commands.join('\n')}\n`);
+      return undefined;
+    } catch (error) {
+      return error;
+    }
+  }
+
+  async listInterfaces(): Promise<Interface[]> {
+    return z
+      .array(Interface)
+      .parse(parseJsonList(await runWithInput(this.#paths.ip, ['-json', 'address'], '')));
+  }
+
+  async listRoutes(): Promise<Route[]> {
+    return z
+      .array(Route)
+      .parse(parseJsonList(await runWithInput(this.#paths.ip, ['-json', '-4', 'route'], '')));
+  }
+
+  async hasTable(table: string): Promise<boolean> {
+    const tables = await runWithInput(this.#paths.nft, ['list', 'tables', 'inet'], '');
+    return tables.split('\n').includes(`table inet ${table}`);
+  }
+}
+
+/** `ip -json` prints nothing at all for an empty list, and `{}` in it for what a filter left out. */
+function parseJsonList(text: string): unknown[] {
+  const list: unknown = text.trim() === '' ? [] : JSON.parse(text);
+  if (!Array.isArray(list)) throw new TypeError('ip -json did not print a list');
+  return list.filter((entry) => typeof entry === 'object' && entry !== null && Object.keys(entry).length > 0);
+}
+
+async function runWithInput(path: string, args: readonly string[], input: string): Promise<string> {
+  const { promise, resolve, reject } = Promise.withResolvers<string>();
+  let pipeError: Error | undefined;
+  const options = {
+    timeout: stretched(TOOL_TIMEOUT_MS),
+    maxBuffer: OUTPUT_LIMIT_BYTES,
+    killSignal: 'SIGKILL' as const,
+  };
+  const child = execFile(path, args, options, (error, stdout, stderr) => {
+    if (error === null) resolve(stdout);
+    else reject(describeFailure([path, ...args].join(' '), error, stderr.trim() || pipeError?.message));
+  });
+  // A tool that gives up before it has read everything breaks the pipe; what it says is the better reason.
+  child.stdin?.on('error', (error) => {
+    pipeError = error;
+  });
+  child.stdin?.end(input);
+  return await promise;
+}
+
+/** True when a tool was ended before it could say what is wrong. */
+export function wasCutOff(error: AppError): boolean {
+  const { killed, signal } = (error.cause ?? {}) as { killed?: boolean; signal?: string | null };
+  return killed === true || typeof signal === 'string';
+}
+
+function describeFailure(
+  path: string,
+  error: Error & { killed?: boolean },
+  said: string | undefined,
+): AppError {
+  const detail =
+    error.killed === true ? `no end within ${stretched(TOOL_TIMEOUT_MS)} ms` : (said ?? error.message);
+  return new AppError('internal', `${path}: ${detail.slice(0, 1000)}`, { cause: error });
+}
