@@ -20,7 +20,7 @@ const USER_NODE = process.env['npm_node_execpath'] ?? process.execPath;
 const SDK_TEST_BUILD = join(REPOSITORY, '.cache', 'sdk-test');
 /** Run on a second PostgreSQL as well: what leans on its SQL, its catalogue or its errors. */
 const DATABASE_TESTS =
-  /\/control\/(?:db\/(?!postgres-child)|backup\/(?!backup\.)|(?:accounts|audit|billing)\/|auth\/bootstrap|snapshots\/snapshots\.|sandbox\/(?:lost-commit|idempotency|family)\.|http\/(?:registries|previews)\.)/;
+  /\/control\/(?:db\/(?!postgres\/)|schema\/|backup\/(?!backup\.)|(?:accounts|audit|billing)\/|snapshots\/snapshots\.|sandbox\/(?:lost-commit|idempotency|family)\.|http\/(?:registries|previews)\.)/;
 /** Most of the time of either is waiting for a compiler. */
 const COMPILED_SECONDS = 20;
 const NOT_OURS = new Set(['node_modules', 'dist', '.git']);
