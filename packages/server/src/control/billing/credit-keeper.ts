@@ -1,9 +1,9 @@
 /**
- * Looks every few seconds whether the organizations whose sandboxes run still have credit.
+ * Checks every few seconds whether the organizations of running sandboxes still have credit.
  *
- *     left > 0 ──► left ≤ 0: exhausted_at is written ── grace ──► its running sandboxes are hibernated, a few at a time
- *        ▲                                                           │ one that fails runs on, and is tried again
- *        └──────────── a grant: exhausted_at is forgotten ───────────┘ nothing is destroyed; a resume is what it takes
+ *     left > 0 ──► left ≤ 0: exhausted_at is set ── grace ──► its running sandboxes are hibernated, a few at a time
+ *        ▲                                                       │ a failed hibernation is retried
+ *        └──────────── a grant clears exhausted_at ──────────────┘ nothing is destroyed; the user resumes sandboxes
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
@@ -13,7 +13,7 @@ import type { SandboxDriver } from '../sandbox/live/sandbox-driver.ts';
 import { type Balance, type Credit } from './credit.ts';
 import { setExhausted } from './credit-store.ts';
 
-/** Each writes a guest's memory to disk. */
+/** Limit of hibernations at a time: each writes a guest's memory to disk. */
 const MAX_HIBERNATIONS = 4;
 
 export interface CreditKeeperParts {
@@ -39,7 +39,7 @@ export class CreditKeeper implements AsyncDisposable {
     if (this.#parts.credit.isOn) this.#loop = this.#run();
   }
 
-  /** Hibernations that are under way go on: they are the drivers'. */
+  /** Stops the checks. Hibernations that are under way continue: the drivers own them. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
     await this.#loop;
@@ -49,7 +49,7 @@ export class CreditKeeper implements AsyncDisposable {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       await this.#check().catch((error: unknown) =>
-        this.#parts.log.warn({ err: error }, 'credit could not be checked; tried again'),
+        this.#parts.log.warn({ err: error }, 'credit could not be checked; control tries again'),
       );
       await delay(this.#parts.intervalMs, undefined, { signal }).catch(() => undefined);
     }
@@ -67,7 +67,7 @@ export class CreditKeeper implements AsyncDisposable {
     }
   }
 
-  /** True when the grace is over, too. */
+  /** Stores whether credit is exhausted. Returns true if it is and the grace is over, too. */
   async #noteExhausted({ account, leftUnits, now }: Balance): Promise<boolean> {
     const { db, graceMs, log } = this.#parts;
     const { organizationId, exhaustedAt } = account;
@@ -92,10 +92,10 @@ export class CreditKeeper implements AsyncDisposable {
   async #hibernateOne(driver: SandboxDriver): Promise<void> {
     const log = this.#parts.log.child({ sandbox_id: driver.row.id });
     try {
-      await driver.hibernate();
+      await driver.hibernation.hibernate();
       log.info('hibernated, as the credit of its organization is used up');
     } catch (error) {
-      log.warn({ err: error }, 'a sandbox without credit could not be hibernated; tried again');
+      log.warn({ err: error }, 'a sandbox without credit could not be hibernated; control tries again');
     }
   }
 }

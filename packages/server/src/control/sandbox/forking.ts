@@ -4,32 +4,22 @@
  */
 import { AppError, type SandboxRecord } from '@coppice/contract';
 import type { ForkedVms, VmInfo } from '../../lib/protocol/runner-protocol.ts';
-import type { AskForChildren } from './live/sandbox-copies.ts';
 import type { SandboxDriver } from './live/sandbox-driver.ts';
-import { enterRecordStep } from './record/steps.ts';
 
 export type ForkedChild = { record: SandboxRecord } | { error: unknown };
 
-/** In the order of the children. Throws when there is none that runs. */
-export async function forkSandbox(
+/** Starts all children; the results are in their order. Throws when none of them runs. */
+export async function bootChildren(
   children: readonly SandboxDriver[],
-  ask: AskForChildren,
+  forked: Promise<ForkedVms>,
 ): Promise<ForkedChild[]> {
-  const forked = askOnce(children, ask);
-  // Each child awaits it, but some may come to that late.
+  // Each child awaits it, but maybe after it has rejected.
   forked.catch(() => undefined);
-  const boots = children.map((child, index) => child.boot(async () => takeChild(await forked, index)));
+  const boots = children.map((child, index) => child.boot.join(forked.then((vms) => takeChild(vms, index))));
   const outcomes = (await Promise.allSettled(boots)).map(readOutcome);
   const [first] = outcomes;
   if (first !== undefined && 'error' in first && outcomes.every((one) => 'error' in one)) throw first.error;
   return outcomes;
-}
-
-async function askOnce(children: readonly SandboxDriver[], ask: AskForChildren): Promise<ForkedVms> {
-  await enterRecordStep('record.fork');
-  const forked = await ask(children.map((child) => child.row.id));
-  await enterRecordStep('record.forked');
-  return forked;
 }
 
 function takeChild({ children }: ForkedVms, index: number): VmInfo {

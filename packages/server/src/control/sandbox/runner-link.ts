@@ -49,7 +49,7 @@ export class RunnerLink implements AsyncDisposable {
   #hasBeenLost = false;
   #accelerator: Accelerator | undefined;
   /** Sandboxes that are being put right. */
-  readonly #mending = new Set<string>();
+  readonly #repairing = new Set<string>();
   #loops: Promise<unknown> = Promise.resolve();
 
   constructor(parts: RunnerLinkParts) {
@@ -114,7 +114,7 @@ export class RunnerLink implements AsyncDisposable {
   async #noteConnected(): Promise<void> {
     for (const { row } of this.#parts.drivers.list()) this.#parts.egressKeeper.mark(row.id);
     await this.#reconcile();
-    if (this.#hasBeenLost) for (const driver of this.#parts.drivers.list()) driver.grace();
+    if (this.#hasBeenLost) for (const driver of this.#parts.drivers.list()) driver.live.grace();
     this.#isConnected = true;
     this.#parts.log.info('the runner is connected');
   }
@@ -132,7 +132,7 @@ export class RunnerLink implements AsyncDisposable {
     const { drivers, notes } = this.#parts;
     const id = event.type === 'vm_ended' ? event.end.id : event.vm_id;
     const driver = drivers.find(id);
-    if (event.type === 'egress_note') return notes.take(event, driver?.begun ?? Promise.resolve());
+    if (event.type === 'egress_note') return notes.take(event, driver?.live.begun ?? Promise.resolve());
     await notes.noteEnd(id, { hasBegun: driver?.row.status !== 'creating' });
     await driver?.handleEnd(event.end);
     notes.forgetEnd(id);
@@ -152,22 +152,22 @@ export class RunnerLink implements AsyncDisposable {
     const vms = new Set(listed.map((vm) => vm.id));
     const seenAt = momentOf(clock);
     const seen = drivers.list().filter(({ row }) => row.status === 'running' && vms.has(row.id));
-    for (const driver of seen) driver.noteSeen(seenAt);
+    for (const driver of seen) driver.live.noteSeen(seenAt);
     await store.recordHeartbeats(seen.map(toHeartbeat), seenAt);
     await drivers.recoverInserts();
     const running = new Set(listed.filter((vm) => vm.state === 'running').map((vm) => vm.id));
     for (const { driver, status, revision } of views) {
       const { id } = driver.row;
-      if (status === 'running' && !vms.has(id)) this.#mend(id, () => driver.handleMissing(revision));
-      if (status === 'hibernated' && running.has(id)) this.#mend(id, () => driver.handleThere(revision));
-      if (running.has(id) && driver.hasPendingRollback) this.#mend(id, () => driver.settleRollback());
+      if (status === 'running' && !vms.has(id)) this.#repair(id, () => driver.handleMissing(revision));
+      if (status === 'hibernated' && running.has(id)) this.#repair(id, () => driver.handleThere(revision));
+      if (running.has(id) && driver.rollback.isAbandoned) this.#repair(id, () => driver.rollback.settle());
     }
     for (const driver of drivers.list())
-      if (driver.isInterrupted) this.#mend(driver.row.id, () => driver.resolveInterrupted());
+      if (driver.boot.isInterrupted) this.#repair(driver.row.id, () => driver.boot.resolveInterrupted());
     // One that has ended since then took its VM with it; if not, that is seen in the next round.
     const orphans = [...vms].filter((id) => !live.has(id) && drivers.find(id) === undefined);
-    for (const id of orphans) this.#mend(id, () => this.#removeOrphan(id));
-    this.#mend('captures', () => captures.reconcile());
+    for (const id of orphans) this.#repair(id, () => this.#removeOrphan(id));
+    this.#repair('captures', () => captures.reconcile());
     void egressKeeper.tell((id) => drivers.find(id));
   }
 
@@ -175,9 +175,9 @@ export class RunnerLink implements AsyncDisposable {
    * In the background: one sandbox in the middle of a long step must keep neither the others nor the service's start
    * waiting. What fails is tried again in the next round.
    */
-  #mend(id: string, work: () => Promise<void>): void {
-    if (this.#mending.has(id)) return;
-    this.#mending.add(id);
+  #repair(id: string, work: () => Promise<void>): void {
+    if (this.#repairing.has(id)) return;
+    this.#repairing.add(id);
     work()
       .catch((error: unknown) =>
         this.#parts.log.warn(
@@ -185,7 +185,7 @@ export class RunnerLink implements AsyncDisposable {
           'what is there and what is recorded could not be reconciled; tried again',
         ),
       )
-      .finally(() => this.#mending.delete(id));
+      .finally(() => this.#repairing.delete(id));
   }
 
   async #removeOrphan(id: string): Promise<void> {
@@ -217,5 +217,5 @@ function toView(driver: SandboxDriver): View {
 }
 
 function toHeartbeat(driver: SandboxDriver): { id: string; lastActiveAt: number } {
-  return { id: driver.row.id, lastActiveAt: driver.lastActiveAt };
+  return { id: driver.row.id, lastActiveAt: driver.live.lastActiveAt };
 }

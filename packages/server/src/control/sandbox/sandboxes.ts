@@ -9,6 +9,7 @@ import {
   type SandboxRequest,
   type SandboxTree,
 } from '@coppice/contract';
+import type { ForkedVms } from '../../lib/protocol/runner-protocol.ts';
 import type { Owner } from '../accounts/organization-store.ts';
 import type { Reach } from '../accounts/reach.ts';
 import type { AuditLog } from '../audit/audit-log.ts';
@@ -22,7 +23,7 @@ import type { Grant } from '../egress/grant.ts';
 import type { Grants } from '../egress/grants.ts';
 import { momentOf, type Clock } from '../time/clock.ts';
 import type { FamilyStore } from './record/family-store.ts';
-import { forkSandbox, readFork, type ForkedChild } from './forking.ts';
+import { bootChildren, readFork, type ForkedChild } from './forking.ts';
 import type { Subject } from './idempotency.ts';
 import { listChildIds } from './record/ids.ts';
 import type { LiveDrivers } from './live/live-drivers.ts';
@@ -110,12 +111,8 @@ export class Sandboxes {
     using _ = await this.#runner.admitVm(id, request);
     const asked = { request, network: egress.network ?? null };
     const driver = await this.#drivers.insert(buildCreatedRow(this.#begin(id), owner, asked));
-    const record = await driver.boot(async (vm) => {
-      await this.#parts.grants.add(driver.row, egress.grants);
-      const granted = await driver.egress.buildStart();
-      const wanted = { image, vcpus, mem_mib, disk_mib, organization: organizationId, login };
-      return vm.create(granted === undefined ? wanted : { ...wanted, egress: granted });
-    });
+    const wanted = { image, vcpus, mem_mib, disk_mib, organization: organizationId, login };
+    const record = await driver.boot.create(wanted, egress.grants);
     await this.#parts.imageUses.note(organizationId, record.image);
     return record;
   }
@@ -124,18 +121,11 @@ export class Sandboxes {
   async fork({ reach, id, forkId, count }: ForkSandbox): Promise<ForkedChild[]> {
     const parent = await this.getDriver(reach, id);
     await this.#parts.credit.require(reach.organizationId);
-    return parent.fork(async (ask) => {
-      const ids = listChildIds(forkId, count);
-      const rows = ids.map((child) => buildChildRow(this.#begin(child), parent.row, forkId));
-      const children = await this.#drivers.insertAll(rows);
-      return forkSandbox(children, async (asked) => {
-        await this.#parts.grants.copy(
-          parent.row,
-          children.map(({ row }) => row),
-        );
-        return ask(asked);
-      });
-    });
+    await using _ = await parent.copies.begin('forking');
+    const ids = listChildIds(forkId, count);
+    const rows = ids.map((child) => buildChildRow(this.#begin(child), parent.row, forkId));
+    const children = await this.#drivers.insertAll(rows);
+    return await bootChildren(children, this.#forkVm(parent, children));
   }
 
   /** A new sandbox from what was saved of another. One that fails leaves a `failed` record and nothing else. */
@@ -147,10 +137,7 @@ export class Sandboxes {
     const driver = await this.#drivers.insert(
       buildRestoredRow(this.#begin(id), { snapshot, teamId }, { request, network: egress.network }),
     );
-    return await driver.boot(async (vm) => {
-      await this.#parts.grants.add(driver.row, egress.grants);
-      return vm.restore(snapshot.id, await driver.egress.buildStart());
-    });
+    return await driver.boot.restore(snapshot.id, egress.grants);
   }
 
   /** Puts a sandbox back to what was saved of it or of an ancestor: memory, processes and files. */
@@ -164,13 +151,13 @@ export class Sandboxes {
     const family = { ...reach, onlyTeamId: null };
     const isOfFamily = await this.#parts.family.isOrDescends(family, id, snapshot.run_id);
     if (!isOfFamily || !isSameShape(driver.row, snapshot)) throw notOfIts(snapshot);
-    return driver.rollBack(rollbackId, snapshot.id);
+    return driver.rollback.rollBack(rollbackId, snapshot.id);
   }
 
   /** What a rollback has come to, for its Idempotency-Key; finishes it if it is pending. */
   async findRollback(reach: Reach, id: string, rollbackId: string): Promise<Subject<SandboxRecord>> {
     const driver = this.#drivers.findWithin(reach, id);
-    if ((await driver?.resolveRollback(rollbackId)) === 'pending') return 'begun';
+    if ((await driver?.rollback.resolve(rollbackId)) === 'pending') return 'begun';
     const isDone = await this.#parts.audit.hasRollback(id, rollbackId);
     return isDone ? { status: 200, body: await this.get(reach, id) } : 'nothing';
   }
@@ -229,6 +216,18 @@ export class Sandboxes {
       records: rows.map((row) => this.#drivers.find(row.id)?.record ?? buildRecord(row)),
       createdAt: rows.map((row) => row.created_at),
     };
+  }
+
+  /** Has the runner make the children's VMs, with the parent's secrets. */
+  async #forkVm(parent: SandboxDriver, children: readonly SandboxDriver[]): Promise<ForkedVms> {
+    await enterRecordStep('record.fork');
+    await this.#parts.grants.copy(
+      parent.row,
+      children.map(({ row }) => row),
+    );
+    const forked = await parent.copies.fork(children.map(({ row }) => row.id));
+    await enterRecordStep('record.forked');
+    return forked;
   }
 
   #begin(id: string) {

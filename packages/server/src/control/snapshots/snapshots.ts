@@ -53,23 +53,22 @@ export class Snapshots {
   }
 
   /** Resolves when it is safe on disk. The sandbox runs on, but for a moment. */
-  create({ id, driver, request }: NewSnapshot): Promise<SnapshotRecord> {
-    return driver.snapshot((ask) =>
-      this.#whileUnderWay(id, async () => {
-        await this.#checkQuota(driver.row.organization_id, 0);
-        await this.#store.insert(this.#buildRow(id, driver.row, request.name ?? null));
-        try {
-          await enterRecordStep('record.snapshot');
-          const capture = await ask(id);
-          await enterRecordStep('record.saved');
-          return buildSnapshotRecord(await this.#completions.run(() => this.#complete(driver.row, capture)));
-        } catch (error) {
-          // Also when it was completed unheard: whoever asked is told that it was not.
-          await this.#eraseOrLeave(id, ['creating', 'ready']);
-          throw takenBack(error, 'the snapshot');
-        }
-      }),
-    );
+  async create({ id, driver, request }: NewSnapshot): Promise<SnapshotRecord> {
+    await using _ = await driver.copies.begin('snapshotting');
+    return await this.#whileUnderWay(id, async () => {
+      await this.#checkQuota(driver.row.organization_id, 0);
+      await this.#store.insert(this.#buildRow(id, driver.row, request.name ?? null));
+      try {
+        await enterRecordStep('record.snapshot');
+        const capture = await driver.copies.snapshot(id);
+        await enterRecordStep('record.saved');
+        return buildSnapshotRecord(await this.#completions.run(() => this.#complete(driver.row, capture)));
+      } catch (error) {
+        // Also when it was completed unheard: whoever asked is told that it was not.
+        await this.#eraseOrLeave(id, ['creating', 'ready']);
+        throw takenBack(error, 'the snapshot');
+      }
+    });
   }
 
   /** Throws `not_found` when there is no such snapshot within reach. */

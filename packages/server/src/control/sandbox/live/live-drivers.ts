@@ -31,12 +31,12 @@ export class LiveDrivers implements Disposable {
 
   /** Takes up what the records say is alive. */
   async load(): Promise<void> {
-    for (const row of await this.#parts.store.listAlive()) this.#add(row).adopt();
+    for (const row of await this.#parts.store.listAlive()) this.#add(row).live.adopt();
   }
 
   /** The sandboxes live on. */
   [Symbol.dispose](): void {
-    for (const driver of this.#drivers.list()) driver.detach();
+    for (const driver of this.#drivers.list()) driver.live.detach();
   }
 
   /** Of every organization. */

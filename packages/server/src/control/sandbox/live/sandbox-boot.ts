@@ -1,46 +1,78 @@
 /** How a sandbox that was just inserted comes to run: created, restored, or as a child of a fork. */
 import { AppError, findTransition, type SandboxRecord } from '@coppice/contract';
+import type { VmEgress } from '../../../lib/protocol/egress-protocol.ts';
+import type { VmInfo } from '../../../lib/protocol/runner-protocol.ts';
 import type { AuditLog } from '../../audit/audit-log.ts';
+import type { Grant } from '../../egress/grant.ts';
+import type { Grants } from '../../egress/grants.ts';
+import type { NewVm } from '../../placement/runner-client.ts';
 import { noteForked } from './note-forked.ts';
 import type { SandboxRow } from '../record/sandbox-tables.ts';
 import { takenBack } from '../../placement/runner-error.ts';
 import { buildCreatedNote } from '../record/new-row.ts';
 import { enterRecordStep } from '../record/steps.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
+import type { SandboxEgress } from './sandbox-egress.ts';
 import type { SandboxVm } from './sandbox-vm.ts';
 
-/** Brings the VM up; resolves when a first command could run. */
-export type StartVm = (vm: SandboxVm) => Promise<{ image: string }>;
+export interface BootParts {
+  vm: SandboxVm;
+  egress: SandboxEgress;
+  grants: Grants;
+  audit: AuditLog;
+}
 
 export class SandboxBoot {
   readonly #live: LiveSandbox;
-  readonly #vm: SandboxVm;
-  readonly #audit: AuditLog;
+  readonly #parts: BootParts;
   #isUnderWay = false;
   #hasFailed = false;
 
-  constructor(live: LiveSandbox, vm: SandboxVm, audit: AuditLog) {
+  constructor(live: LiveSandbox, parts: BootParts) {
     this.#live = live;
-    this.#vm = vm;
-    this.#audit = audit;
+    this.#parts = parts;
   }
 
   /**
-   * `creating` with nobody who creates it: the control that did is gone, or could not commit how it went. Whoever asked
-   * was then told that the create failed, so it must not run even if that was committed.
+   * The sandbox is `creating`, but no create is under way: the control that began it has died, or could not commit the
+   * outcome. Its caller received an error, so the sandbox must not run, even if its start was committed.
    */
   get isInterrupted(): boolean {
     const { status } = this.#live.row;
     return !this.#isUnderWay && (status === 'creating' || (this.#hasFailed && status === 'running'));
   }
 
-  async run(start: StartVm): Promise<SandboxRecord> {
+  /** Starts a new VM from an image. Resolves when a first command can run. */
+  create(wanted: Omit<NewVm, 'egress'>, grants: readonly Grant[]): Promise<SandboxRecord> {
+    return this.#run(async () => {
+      const egress = await this.#grant(grants);
+      return this.#parts.vm.create(egress === undefined ? wanted : { ...wanted, egress });
+    });
+  }
+
+  /** Starts a VM from a capture. Resolves when the guest runs. */
+  restore(captureId: string, grants: readonly Grant[]): Promise<SandboxRecord> {
+    return this.#run(async () => this.#parts.vm.restore(captureId, await this.#grant(grants)));
+  }
+
+  /** Takes the VM that a fork of the parent has made. */
+  join(forked: Promise<VmInfo>): Promise<SandboxRecord> {
+    return this.#run(() => forked);
+  }
+
+  /** Stores the secrets that the sandbox may use; resolves with what the runner must know of them. */
+  async #grant(grants: readonly Grant[]): Promise<VmEgress | undefined> {
+    await this.#parts.grants.add(this.#live.row, grants);
+    return this.#parts.egress.buildStart();
+  }
+
+  async #run(start: () => Promise<VmInfo>): Promise<SandboxRecord> {
     const startedAtMs = this.#live.now.bootMs;
     this.#isUnderWay = true;
     try {
       await enterRecordStep('record.ask');
       const { image } = await this.#start(start);
-      await noteForked(this.#audit, this.#live.row);
+      await noteForked(this.#parts.audit, this.#live.row);
       await enterRecordStep('record.start');
       const createMs = Math.round(this.#live.now.bootMs - startedAtMs);
       const record = await this.#live.inTurn(() => this.#commitStart(image, createMs));
@@ -58,18 +90,18 @@ export class SandboxBoot {
   resolveInterrupted(): Promise<void> {
     return this.#live.inTurn(async () => {
       if (!this.isInterrupted) return;
-      const end = await this.#vm.remove();
+      const end = await this.#parts.vm.remove();
       const event = this.#live.row.status === 'creating' ? 'start_failed' : 'lost';
       await this.#live.handleEvent(event, this.#hasFailed ? 'create_failed' : 'control_restarted', end);
     });
   }
 
-  async #start(start: StartVm): Promise<{ image: string }> {
+  async #start(start: () => Promise<VmInfo>): Promise<VmInfo> {
     try {
-      return await start(this.#vm);
+      return await start();
     } catch (error) {
       await this.#live.inTurn(() => this.#live.handleEvent('start_failed', 'create_failed'));
-      this.#vm.removeLater();
+      this.#parts.vm.removeLater();
       if (this.#live.row.status === 'destroyed') throw endedMeanwhile(this.#live.row, error);
       throw takenBack(error, 'the create');
     }
@@ -78,7 +110,7 @@ export class SandboxBoot {
   async #commitStart(image: string, createMs: number): Promise<SandboxRecord> {
     const transition = findTransition(this.#live.row.status, 'started');
     if (transition.outcome === 'remove_vm') {
-      this.#vm.removeLater();
+      this.#parts.vm.removeLater();
       throw endedMeanwhile(this.#live.row);
     }
     if (transition.outcome !== 'accept') throw this.#live.refusal('use');

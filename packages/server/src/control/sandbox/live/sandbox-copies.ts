@@ -1,55 +1,64 @@
-/** What is made of a sandbox while it runs: forks and snapshots. */
-import type { SandboxOperation, SandboxRequest } from '@coppice/contract';
+/** Forks and snapshots of a sandbox that runs. */
+import type { SandboxRequest } from '@coppice/contract';
 import type { CaptureInfo, ForkedVms } from '../../../lib/protocol/runner-protocol.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
-import type { SandboxEgress } from './sandbox-egress.ts';
 import { resolveMissing } from './missing-vm.ts';
+import type { SandboxEgress } from './sandbox-egress.ts';
 import { captureGone, isNotFound, type SandboxVm } from './sandbox-vm.ts';
 
-export type AskForChildren = (ids: string[]) => Promise<ForkedVms>;
-export type AskForCapture = (id: string) => Promise<CaptureInfo>;
+export interface CopiesParts {
+  vm: SandboxVm;
+  egress: SandboxEgress;
+}
 
 export class SandboxCopies {
   readonly #live: LiveSandbox;
   readonly #vm: SandboxVm;
   readonly #egress: SandboxEgress;
 
-  constructor(live: LiveSandbox, vm: SandboxVm, egress: SandboxEgress) {
+  constructor(live: LiveSandbox, { vm, egress }: CopiesParts) {
     this.#live = live;
     this.#vm = vm;
     this.#egress = egress;
   }
 
-  fork<T>(work: (ask: AskForChildren) => Promise<T>): Promise<T> {
-    return this.#operate('forking', () =>
-      work((children) =>
-        this.#ask('fork', async () => {
-          await this.#egress.tellBeforeCopy();
-          return this.#vm.fork(children);
-        }),
-      ),
-    );
-  }
-
-  snapshot<T>(work: (ask: AskForCapture) => Promise<T>): Promise<T> {
-    return this.#operate('snapshotting', () =>
-      work((id) => this.#ask('snapshot', () => this.#vm.snapshot(id))),
-    );
-  }
-
-  /** The sandbox is not idle meanwhile. */
-  #operate<T>(operation: SandboxOperation, work: () => Promise<T>): Promise<T> {
-    return this.#live.operate(operation, async () => {
+  /**
+   * Waits until no other operation runs, and keeps later ones waiting until the result is disposed. The sandbox counts as
+   * in use meanwhile. Throws `invalid_state` when it cannot be copied.
+   */
+  async begin(operation: 'forking' | 'snapshotting'): Promise<AsyncDisposable> {
+    const begun = Promise.withResolvers<void>();
+    const finished = Promise.withResolvers<void>();
+    const operated = this.#live.operate(operation, async () => {
       const close = this.#live.open();
-      try {
-        return await work();
-      } finally {
-        close();
-      }
+      begun.resolve();
+      await finished.promise;
+      close();
+    });
+    operated.catch(begun.reject);
+    await begun.promise;
+    return {
+      [Symbol.asyncDispose]: () => {
+        finished.resolve();
+        return operated;
+      },
+    };
+  }
+
+  /** Has the runner make the children's VMs. Call only within an operation from {@link begin}. */
+  fork(children: string[]): Promise<ForkedVms> {
+    return this.#ask('fork', async () => {
+      await this.#egress.tellBeforeCopy();
+      return this.#vm.fork(children);
     });
   }
 
-  /** Tells a VM that is gone from a capture that is. */
+  /** Has the runner save the VM. Call only within an operation from {@link begin}. */
+  snapshot(id: string): Promise<CaptureInfo> {
+    return this.#ask('snapshot', () => this.#vm.snapshot(id));
+  }
+
+  /** Distinguishes a missing VM from a missing capture. */
   async #ask<T>(request: SandboxRequest, call: () => Promise<T>): Promise<T> {
     try {
       return await call();

@@ -26,11 +26,11 @@ import type { ExpiryReason } from './idle-timer.ts';
 import { LiveSandbox } from './live-sandbox.ts';
 import { resolveHibernated, resolveMissing } from './missing-vm.ts';
 import { buildDestroyResult } from '../record/record.ts';
-import { SandboxBoot, type StartVm } from './sandbox-boot.ts';
-import { SandboxCopies, type AskForCapture, type AskForChildren } from './sandbox-copies.ts';
+import { SandboxBoot } from './sandbox-boot.ts';
+import { SandboxCopies } from './sandbox-copies.ts';
 import { SandboxEgress } from './sandbox-egress.ts';
 import { SandboxHibernation } from './sandbox-hibernation.ts';
-import { SandboxRollback, type RollbackOutcome } from './sandbox-rollback.ts';
+import { SandboxRollback } from './sandbox-rollback.ts';
 import type { SandboxStore } from '../record/sandbox-store.ts';
 import { isNotFound, SandboxVm } from './sandbox-vm.ts';
 import { enterRecordStep } from '../record/steps.ts';
@@ -55,75 +55,57 @@ export interface DriverParts {
 export class SandboxDriver {
   /** What it may reach, and its credentials. */
   readonly egress: SandboxEgress;
-  readonly #live: LiveSandbox;
+  readonly live: LiveSandbox;
+  readonly boot: SandboxBoot;
+  readonly hibernation: SandboxHibernation;
+  readonly copies: SandboxCopies;
+  readonly rollback: SandboxRollback;
   readonly #log: Logger;
   readonly #vm: SandboxVm;
-  readonly #boot: SandboxBoot;
-  readonly #hibernation: SandboxHibernation;
-  readonly #copies: SandboxCopies;
-  readonly #rollback: SandboxRollback;
 
   constructor(row: SandboxRow, parts: DriverParts) {
     const { runner, store, audit, notes, grants, rules, clock, limits, onFinal, admitResume } = parts;
     this.#log = parts.log.child({ sandbox_id: row.id });
     this.#vm = new SandboxVm(row.id, { runner, log: this.#log, limits });
-    this.#live = new LiveSandbox(row, {
+    this.live = new LiveSandbox(row, {
       store,
       audit,
       notes,
       clock,
       log: this.#log,
       onExpire: (reason) => void this.#expire(reason),
-      settleRollback: () => this.#rollback.settleInTurn(),
+      settleRollback: () => this.rollback.settleInTurn(),
       onFinal,
     });
-    this.#boot = new SandboxBoot(this.#live, this.#vm, audit);
+    const vm = this.#vm;
     const onDoubt = (): void => parts.egressKeeper.mark(row.id);
-    this.egress = new SandboxEgress(this.#live, this.#vm, { audit, grants, rules, onDoubt });
-    const woken = { vm: this.#vm, egress: this.egress, admitResume };
-    this.#hibernation = new SandboxHibernation(this.#live, woken);
-    this.#copies = new SandboxCopies(this.#live, this.#vm, this.egress);
-    this.#rollback = new SandboxRollback(this.#live, { vm: this.#vm, audit, log: this.#log });
+    this.egress = new SandboxEgress(this.live, this.#vm, { audit, grants, rules, onDoubt });
+    const { egress } = this;
+    this.boot = new SandboxBoot(this.live, { vm, egress, grants, audit });
+    this.hibernation = new SandboxHibernation(this.live, { vm, egress, admitResume });
+    this.copies = new SandboxCopies(this.live, { vm, egress });
+    this.rollback = new SandboxRollback(this.live, { vm, audit, log: this.#log });
   }
 
   get row(): Readonly<SandboxRow> {
-    return this.#live.row;
+    return this.live.row;
   }
 
   get record(): SandboxRecord {
-    return this.#live.record;
-  }
-
-  get lastActiveAt(): number {
-    return this.#live.lastActiveAt;
+    return this.live.record;
   }
 
   /** Changes with every operation: what was found out before one may no longer hold after it. */
   get revision(): number {
-    return this.#live.operations.count;
+    return this.live.operations.count;
   }
 
   get isBusy(): boolean {
-    return this.#live.operations.current !== null;
+    return this.live.operations.current !== null;
   }
 
   get isResuming(): boolean {
-    return this.#live.operations.current === 'resuming';
-  }
-
-  /** Its boot is nobody's any more. */
-  get isInterrupted(): boolean {
-    return this.#boot.isInterrupted;
-  }
-
-  /** Takes up a sandbox that was alive before this process started. */
-  adopt(): void {
-    this.#live.adopt();
-  }
-
-  /** Of a sandbox that was just inserted. */
-  boot(start: StartVm): Promise<SandboxRecord> {
-    return this.#boot.run(start);
+    return this.live.operations.current === 'resuming';
   }
 
   /**
@@ -138,7 +120,7 @@ export class SandboxDriver {
       return await task();
     } catch (error) {
       if (isNotFound(error)) await this.handleMissing(since);
-      throw this.#isGuestGone ? this.#live.refusal('use') : error;
+      throw this.#isGuestGone ? this.live.refusal('use') : error;
     } finally {
       close();
     }
@@ -146,99 +128,37 @@ export class SandboxDriver {
 
   /** Restarts the idle timer, with another timeout if one is given. */
   setTimeout(timeoutS: number | undefined): Promise<SandboxRecord> {
-    return this.#live.inCallersTurn(async () => {
-      this.#live.require('set_timeout');
+    return this.live.inCallersTurn(async () => {
+      this.live.require('set_timeout');
       if (timeoutS !== undefined && timeoutS !== this.row.timeout_s)
-        await this.#live.commit({ timeout_s: timeoutS });
-      this.#live.restartTimer();
+        await this.live.commit({ timeout_s: timeoutS });
+      this.live.restartTimer();
       return this.record;
     });
   }
 
-  /** Settles when it is no longer being created, however that went. */
-  get begun(): Promise<void> {
-    return this.#live.begun;
-  }
-
-  async hibernate(): Promise<SandboxRecord> {
-    await this.#live.operate('hibernating', () => this.#hibernation.hibernate());
-    return this.record;
-  }
-
-  resume(): Promise<SandboxRecord> {
-    return this.#hibernation.resume();
-  }
-
-  /** `work` makes the children's records; what it is given has their VMs made. */
-  fork<T>(work: (ask: AskForChildren) => Promise<T>): Promise<T> {
-    return this.#copies.fork(work);
-  }
-
-  /** `work` keeps the snapshot's record; what it is given has the VM saved. */
-  snapshot<T>(work: (ask: AskForCapture) => Promise<T>): Promise<T> {
-    return this.#copies.snapshot(work);
-  }
-
-  /** `id` from `newRollbackId()`: it is done once. */
-  async rollBack(id: string, snapshotId: string): Promise<SandboxRecord> {
-    await this.#live.operate('rolling_back', () => this.#rollback.rollBack(id, snapshotId));
-    return this.record;
-  }
-
-  /** A rollback is to be finished, and nobody is at work. */
-  get hasPendingRollback(): boolean {
-    return this.#rollback.isPending && !this.isBusy;
-  }
-
-  settleRollback(): Promise<void> {
-    return this.#rollback.settle();
-  }
-
-  /** What a rollback has come to; finishes it if it is pending. */
-  resolveRollback(id: string): Promise<RollbackOutcome> {
-    return this.#rollback.resolve(id);
-  }
-
   destroy(reason: StatusReason = 'requested'): Promise<DestroyResult> {
-    return this.#live.operate('destroying', () => this.#destroyNow(reason));
+    return this.live.operate('destroying', () => this.#destroyNow(reason));
   }
 
   /** The runner says that the VM has ended. */
   handleEnd(end: VmEnd): Promise<void> {
     const { event, reason } = readEndReason(end);
-    return this.#live.inTurn(() => this.#live.handleEvent(event, reason, end));
+    return this.live.inTurn(() => this.live.handleEvent(event, reason, end));
   }
 
   /** The runner did not know the VM at `since`: it is hibernated, or its end waits to be told, else it is lost. */
   handleMissing(since: number): Promise<void> {
-    return this.#ifUnchanged(since, () => resolveMissing(this.#live, this.#vm));
+    return this.#ifUnchanged(since, () => resolveMissing(this.live, this.#vm));
   }
 
   /** The runner had a VM that runs at `since`. */
   handleThere(since: number): Promise<void> {
-    return this.#ifUnchanged(since, () => this.#hibernation.resolveThere());
-  }
-
-  resolveInterrupted(): Promise<void> {
-    return this.#boot.resolveInterrupted();
-  }
-
-  /** The runner has the VM now: billing of a lost one would end here. */
-  noteSeen(seen: HostMoment): void {
-    this.#live.noteSeen(seen);
-  }
-
-  grace(): void {
-    this.#live.grace();
-  }
-
-  /** Stops the timer and nothing else: the sandbox lives on. */
-  detach(): void {
-    this.#live.detach();
+    return this.#ifUnchanged(since, () => this.hibernation.resolveThere());
   }
 
   #ifUnchanged(since: number, work: () => Promise<void>): Promise<void> {
-    return this.#live.inTurn(async () => {
+    return this.live.inTurn(async () => {
       if (!this.isBusy && this.revision === since) await work();
     });
   }
@@ -246,34 +166,34 @@ export class SandboxDriver {
   /** Waits, wakes or refuses; afterwards the guest is there, and the idle timer waits for the returned function. */
   async #enter(mayWake: boolean): Promise<() => void> {
     for (;;) {
-      const { current, ended } = this.#live.operations;
+      const { current, ended } = this.live.operations;
       const isPatient = this.row.auto_hibernate && current === 'hibernating';
       if (isPatient || findAdmission(current, 'use') === 'wait') await ended;
-      else if (current === null && this.#rollback.isPending) await this.#rollback.settle();
+      else if (current === null && this.rollback.isPending) await this.rollback.settle();
       else if (mayWake && this.row.auto_hibernate && this.row.status === 'hibernated' && current === null)
-        await this.#hibernation.wake();
+        await this.hibernation.wake();
       else {
-        if (!this.#live.operations.admits('use')) throw this.#live.refusal('use');
-        this.#live.require('use', { needsFullKey: !mayWake && this.row.auto_hibernate });
-        return this.#live.open();
+        if (!this.live.operations.admits('use')) throw this.live.refusal('use');
+        this.live.require('use', { needsFullKey: !mayWake && this.row.auto_hibernate });
+        return this.live.open();
       }
     }
   }
 
   get #isGuestGone(): boolean {
-    return this.row.status !== 'running' || findAdmission(this.#live.operations.current, 'use') !== 'go';
+    return this.row.status !== 'running' || findAdmission(this.live.operations.current, 'use') !== 'go';
   }
 
   async #destroyNow(reason: StatusReason): Promise<DestroyResult> {
-    const captureId = await this.#live.inTurn(async () => {
-      this.#live.require('destroy');
+    const captureId = await this.live.inTurn(async () => {
+      this.live.require('destroy');
       await enterRecordStep('record.remove');
-      this.#live.noteRemoval(reason);
+      this.live.noteRemoval(reason);
       const end = await this.#vm.remove();
       // What a hibernation that nobody saw done has used counts, too.
-      if (end === undefined) await resolveHibernated(this.#live, this.#vm);
+      if (end === undefined) await resolveHibernated(this.live, this.#vm);
       const { hibernation_id } = this.row;
-      await this.#live.end({ status: 'destroyed', reason, end });
+      await this.live.end({ status: 'destroyed', reason, end });
       return hibernation_id;
     });
     if (captureId !== null) await this.#vm.forgetCapture(captureId);
@@ -282,22 +202,22 @@ export class SandboxDriver {
 
   async #expire(reason: ExpiryReason): Promise<void> {
     try {
-      await this.#live.operations.run(() => this.#endExpired(), false);
+      await this.live.operations.run(() => this.#endExpired(), false);
     } catch (error) {
       this.#log.warn({ err: error, reason }, 'an expired sandbox could not be ended; tried again later');
-      this.#live.grace();
+      this.live.grace();
     }
   }
 
   /** A request may have come while this waited for its turn. */
   async #endExpired(): Promise<void> {
-    await this.#live.settle();
-    const reason = this.#live.expired;
+    await this.live.settle();
+    const reason = this.live.expired;
     if (reason === undefined) return;
-    const { operations } = this.#live;
+    const { operations } = this.live;
     if (reason === 'idle_timeout' && this.row.auto_hibernate) {
-      await this.#rollback.settleInTurn();
-      await operations.hold('hibernating', () => this.#hibernation.hibernate());
+      await this.rollback.settleInTurn();
+      await operations.hold('hibernating', () => this.hibernation.hibernateNow());
     } else await operations.hold('destroying', () => this.#destroyNow(reason));
   }
 }

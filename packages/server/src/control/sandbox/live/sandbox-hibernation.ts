@@ -29,8 +29,13 @@ export class SandboxHibernation {
     this.#admitResume = admitResume;
   }
 
-  /** Only as an operation. When it fails the sandbox runs on, unless the record says otherwise. */
-  async hibernate(): Promise<void> {
+  async hibernate(): Promise<SandboxRecord> {
+    await this.#live.operate('hibernating', () => this.hibernateNow());
+    return this.#live.record;
+  }
+
+  /** Call only within the operation. After a failure the sandbox still runs, unless the record says otherwise. */
+  async hibernateNow(): Promise<void> {
     // One that is in doubt is joined.
     const captureId = this.#live.row.hibernation_id ?? newHibernationId();
     await this.#live.inTurn(async () => {

@@ -9,7 +9,7 @@
  *        │        └── no answer, or control killed: asked again, by the reconciler or by whoever would use the sandbox
  *        └─► the sandbox ends ─► commit of its end, with the rollback if the end tells that it was done
  */
-import { AppError } from '@coppice/contract';
+import { AppError, type SandboxRecord } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { VmRollback } from '../../../lib/protocol/runner-protocol.ts';
 import type { AuditLog } from '../../audit/audit-log.ts';
@@ -43,8 +43,21 @@ export class SandboxRollback {
     return this.#live.row.rollback_id !== null;
   }
 
-  /** Only as an operation. Throws `outcome_unknown` when it may have been done, and is finished later. */
-  async rollBack(id: string, snapshotId: string): Promise<void> {
+  /**
+   * Rolls the sandbox back, once for each `id` (from `newRollbackId()`). Throws `outcome_unknown` when the rollback may have
+   * been done; it is finished later.
+   */
+  async rollBack(id: string, snapshotId: string): Promise<SandboxRecord> {
+    await this.#live.operate('rolling_back', () => this.#rollBackNow(id, snapshotId));
+    return this.#live.record;
+  }
+
+  /** A rollback is to be finished, and no operation is under way. */
+  get isAbandoned(): boolean {
+    return this.isPending && this.#live.operations.current === null;
+  }
+
+  async #rollBackNow(id: string, snapshotId: string): Promise<void> {
     try {
       await this.#live.inTurn(async () => {
         this.#live.require('rollback');

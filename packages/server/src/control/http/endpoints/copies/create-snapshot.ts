@@ -20,7 +20,7 @@ export function addCreateSnapshot(
     config: { access: 'full' },
     schema: {
       operationId: 'createSnapshot',
-      summary: 'Save a sandbox, which runs on; answers when the snapshot is safe on disk',
+      summary: 'Save a snapshot of a sandbox, which keeps running; answers when the snapshot is safely on disk',
       params: SandboxParams,
       headers: IdempotencyHeaders,
       body: Body,

@@ -10,7 +10,7 @@ export function addDeleteSnapshot(app: App, { snapshots }: Pick<HttpParts, 'snap
     config: { access: 'full' },
     schema: {
       operationId: 'deleteSnapshot',
-      summary: 'Delete a snapshot; sandboxes that were restored from it live on',
+      summary: 'Delete a snapshot; sandboxes restored from it are not affected',
       params: SnapshotParams,
       response: answers(204, NOTHING, [401, 404, 503]),
     },

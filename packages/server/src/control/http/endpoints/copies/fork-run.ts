@@ -11,7 +11,7 @@ import { createOnce, IdempotencyHeaders } from '../../access/idempotent.ts';
 import { SandboxParams } from '../../requests/params.ts';
 import type { HttpParts } from '../../parts.ts';
 
-/** No body at all is one child. */
+/** A request without a body makes one child. */
 const Body = z.preprocess((body) => body ?? {}, ForkRequest);
 
 export function addForkRun(
@@ -25,10 +25,10 @@ export function addForkRun(
     config: { access: 'full' },
     schema: {
       operationId: 'forkSandbox',
-      summary: 'Copy a sandbox that runs, with its memory, processes and files, into new ones',
+      summary: 'Copy a running sandbox, with its memory, processes and files, into new sandboxes',
       description:
-        'Answers when a first command could run in each child. 201 when all of them run; 207 when some do, with an error ' +
-        'in the place of each that does not. The parent runs on unchanged.',
+        'Answers when a first command can run in each child. The status is 201 when all children run, and 207 when only some ' +
+        'do; then an error is in the place of each child that does not run. The parent keeps running unchanged.',
       params: SandboxParams,
       headers: IdempotencyHeaders,
       body: Body,

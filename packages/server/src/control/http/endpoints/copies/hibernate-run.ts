@@ -15,14 +15,14 @@ export function addHibernateRun(
     config: { access: 'full' },
     schema: {
       operationId: 'hibernateSandbox',
-      summary: 'Save a sandbox to disk and give back its memory and processors; it costs nothing meanwhile',
+      summary: 'Save a sandbox to disk and free its memory and processors; a hibernated sandbox costs nothing',
       params: SandboxParams,
       body: NoBody,
       response: answers(200, SandboxRecord, [400, 401, 404, 409, 429, 502, 503, 504]),
     },
     handler: async ({ organizationId, reach, params }) => {
       const driver = await sandboxes.getDriver(reach, params.id);
-      return openRequests.limit(organizationId, () => driver.hibernate());
+      return openRequests.limit(organizationId, () => driver.hibernation.hibernate());
     },
   });
 }

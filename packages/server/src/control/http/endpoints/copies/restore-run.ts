@@ -20,7 +20,7 @@ export function addRestoreRun(
     config: { access: 'full' },
     schema: {
       operationId: 'restoreSandbox',
-      summary: 'Create a sandbox from a snapshot; answers when a first command could run',
+      summary: 'Create a sandbox from a snapshot; answers when a first command can run',
       headers: IdempotencyHeaders,
       body: RestoreSandboxRequest,
       response: answers(201, SandboxRecord, [400, 401, 402, 404, 409, 413, 422, 429, 502, 503]),

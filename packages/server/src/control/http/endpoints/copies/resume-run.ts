@@ -15,14 +15,14 @@ export function addResumeRun(
     config: { access: 'full' },
     schema: {
       operationId: 'resumeSandbox',
-      summary: 'Bring a hibernated sandbox back, as it was',
+      summary: 'Resume a hibernated sandbox from its saved state',
       params: SandboxParams,
       body: NoBody,
       response: answers(200, SandboxRecord, [400, 401, 402, 404, 409, 429, 502, 503, 504]),
     },
     handler: async ({ organizationId, reach, params }) => {
       const driver = await sandboxes.getDriver(reach, params.id);
-      return openRequests.limit(organizationId, () => driver.resume());
+      return openRequests.limit(organizationId, () => driver.hibernation.resume());
     },
   });
 }

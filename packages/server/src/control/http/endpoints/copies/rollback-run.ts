@@ -17,11 +17,11 @@ export function addRollbackRun(
     config: { access: 'full' },
     schema: {
       operationId: 'rollBackSandbox',
-      summary: 'Put a sandbox back to a snapshot of it or of an ancestor, in place and under the same id',
+      summary: 'Roll a sandbox back to a snapshot of it or of an ancestor, in place and under the same id',
       description:
-        'What it did since is lost: memory, processes and files are those of the snapshot. If it fails, the sandbox runs on ' +
-        'as it was. After 504 `outcome_unknown` the service finishes it as soon as it can, and the record shows the operation ' +
-        '`rolling_back` until then; asked for again with the same `Idempotency-Key` it is not done twice.',
+        'All later changes are lost: memory, processes and files are those of the snapshot. If the rollback fails, the sandbox ' +
+        'keeps running as it was. After 504 `outcome_unknown` the service finishes the rollback as soon as it can; until then ' +
+        'the record shows the operation `rolling_back`. A retry with the same `Idempotency-Key` does not roll back twice.',
       params: SandboxParams,
       headers: IdempotencyHeaders,
       body: RollbackRequest,
