@@ -1,5 +1,5 @@
-// Command agent is PID 1 of every Coppice guest: it boots the machine, gives it its identity, and runs commands and
-// moves files for the runner on the host. docs/reference/agent-protocol.md is its contract.
+// Command agent is PID 1 of every Coppice guest. It boots the machine, gives it its identity, and runs commands and
+// moves files for the runner on the host. Its contract is docs/reference/agent-protocol.md.
 package main
 
 import (
@@ -34,12 +34,13 @@ import (
 	"coppice/agent/internal/workload"
 )
 
-// memoryLimitBytes makes the collector work harder before the agent takes much of a small guest. It is not a cap.
+// memoryLimitBytes makes the garbage collector work harder before the agent uses much of a small guest's memory. It is
+// not a hard limit.
 const memoryLimitBytes = 64 << 20
 
 func main() {
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
-	// The agent ends only by failing. The end of PID 1 is a kernel panic, which the runner sees as what it is.
+	// run returns only on failure. The exit of PID 1 causes a kernel panic, which the runner recognizes.
 	slog.Error("agent ended", "error", run())
 	os.Exit(1)
 }
@@ -57,7 +58,8 @@ func run() error {
 	return transport.NewLink(machine.Ports.Control, machine.Ports.Data, routes(machine, reaper)).Serve()
 }
 
-// watchMemory leaves a guest whose kernel does not tell of stalls to that kernel.
+// watchMemory kills programs that exhaust the guest's memory. If the kernel does not report memory stalls, it logs a
+// warning and leaves the guest to the kernel.
 func watchMemory() {
 	watch, err := pressure.Open()
 	if err == nil {
@@ -128,7 +130,7 @@ func prepare(w http.ResponseWriter, root *rootfs.Root, identity *resume.Identity
 	}
 	identity.Prepare()
 	unix.Sync()
-	// Every clone starts with this heap: one without garbage, and a while before the next collection.
+	// Every clone starts with this heap. After a collection it has no garbage, and the next collection is far away.
 	runtime.GC()
 	api.WriteJSON(w, http.StatusOK, struct {
 		HasShell bool `json:"has_shell"`

@@ -1,5 +1,5 @@
-// Package account finds out who a process runs as, from the guest's own /etc/passwd and /etc/group: there is no
-// libc to ask, and these files belong to the guest.
+// Package account resolves the user that a process runs as, from the guest's own /etc/passwd and /etc/group: there is
+// no libc to ask, and these files belong to the guest.
 package account
 
 import (
@@ -14,7 +14,7 @@ import (
 	"coppice/agent/internal/guestfile"
 )
 
-// maxDatabaseBytes bounds what is read of each file.
+// maxDatabaseBytes bounds how much of each file is read.
 const maxDatabaseBytes = 4 << 20
 
 // User is a line of /etc/passwd.
@@ -31,13 +31,13 @@ type Group struct {
 	Members []string
 }
 
-// Database is both files, as far as they could be parsed.
+// Database holds the lines of both files that could be parsed.
 type Database struct {
 	Users  []User
 	Groups []Group
 }
 
-// Load reads the files below root. A missing file is an empty one, and so is one whose name leads nowhere.
+// Load reads the files below root. A file that is missing, or whose path leads nowhere, counts as empty.
 func Load(root string) (Database, error) {
 	passwd, err := readIfPresent(filepath.Join(root, "etc/passwd"))
 	if err != nil {
@@ -58,7 +58,7 @@ func readIfPresent(path string) ([]byte, error) {
 	return content, err
 }
 
-// ParsePasswd returns the lines that name a user with two numbers; others are skipped, as libc does.
+// ParsePasswd returns the lines that name a user with two numbers. It skips other lines, as libc does.
 func ParsePasswd(content []byte) []User {
 	var users []User
 	eachLine(content, func(fields []string) {
@@ -79,7 +79,7 @@ func ParsePasswd(content []byte) []User {
 	return users
 }
 
-// ParseGroup returns the lines that name a group with a number; others are skipped.
+// ParseGroup returns the lines that name a group with a number. It skips other lines.
 func ParseGroup(content []byte) []Group {
 	var groups []Group
 	eachLine(content, func(fields []string) {

@@ -7,18 +7,18 @@ import (
 	"coppice/agent/internal/fault"
 )
 
-// Identity is who a process runs as.
+// Identity is the user that a process runs as.
 type Identity struct {
 	UID, GID uint32
-	// Groups are supplementary.
+	// Groups are the supplementary groups.
 	Groups []uint32
-	// Name is the login name, or the number where the number has no name.
+	// Name is the login name, or the number of a user without a name.
 	Name string
 	Home string
 }
 
-// Resolve understands what an image's USER may hold: name, uid, name:group, uid:gid; "" is root. A number needs no
-// entry in the files. As with other container runtimes, a named group replaces the supplementary ones.
+// Resolve parses the USER of an image: name, uid, name:group, uid:gid; "" is root. A number needs no entry in the
+// files. As with other container runtimes, a named group replaces the supplementary ones.
 func (d Database) Resolve(spec string) (Identity, error) {
 	if strings.ContainsRune(spec, 0) {
 		return Identity{}, fault.Invalid("user: must not contain NUL")
@@ -39,8 +39,8 @@ func (d Database) Resolve(spec string) (Identity, error) {
 	return who, err
 }
 
-// ImageOwner owns what is made for the image's USER in the guest whose root is given. It is root where an image names a
-// user that it does not have, or has a device for an /etc/passwd: both are for exec to report.
+// ImageOwner returns the owner of what is made for the image's USER, in the guest with the given root. It returns root
+// if the image does not have that user, or has a device as its /etc/passwd: exec reports both.
 func ImageOwner(root, imageUser string) Identity {
 	accounts, err := Load(root)
 	if err != nil {

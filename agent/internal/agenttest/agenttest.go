@@ -21,10 +21,10 @@ import (
 	"coppice/agent/internal/reap"
 )
 
-// Limit is the deadline of everything that a test waits for.
+// Limit bounds everything that a test waits for.
 const Limit = 30 * time.Second
 
-// RunReaper makes the tests' process take in orphans as PID 1 does. It is called once, by TestMain.
+// RunReaper makes the test process adopt orphans as PID 1 does. TestMain calls it once.
 func RunReaper() *reap.Reaper {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		panic(err)
@@ -42,7 +42,7 @@ type Machine struct {
 	moved  atomic.Bool
 }
 
-// NewMachine serves what build makes; build gets the test's HostMoved.
+// NewMachine serves the router that build returns. build receives the test's HostMoved.
 func NewMachine(t *testing.T, build func(hostMoved func(context.Context) bool) api.Router) *Machine {
 	t.Helper()
 	near, far := net.Pipe()
@@ -58,7 +58,7 @@ func NewMachine(t *testing.T, build func(hostMoved func(context.Context) bool) a
 	return m
 }
 
-// MoveHost ends the session as a restart of the host's side does.
+// MoveHost ends the session as a restart of the host side does.
 func (m *Machine) MoveHost() {
 	m.t.Helper()
 	m.moved.Store(true)
@@ -67,7 +67,7 @@ func (m *Machine) MoveHost() {
 	}
 }
 
-// Call is a request under way.
+// Call is a request in progress.
 type Call struct {
 	t *testing.T
 	// Input is the request's body.
@@ -77,7 +77,7 @@ type Call struct {
 	leave  context.CancelFunc
 }
 
-// Post begins a request whose body the test writes; first is written at once.
+// Post begins a request whose body the test writes. It writes first at once.
 func (m *Machine) Post(path string, first []byte) *Call {
 	m.t.Helper()
 	body, input := io.Pipe()
@@ -99,7 +99,7 @@ func (m *Machine) Post(path string, first []byte) *Call {
 	return &Call{t: m.t, Input: input, Answer: answer, Frames: frame.NewReader(answer.Body), leave: leave}
 }
 
-// Start begins a request of frames with its head.
+// Start begins a request with a head frame.
 func (m *Machine) Start(path string, head map[string]any) *Call {
 	m.t.Helper()
 	encoded, err := json.Marshal(head)
@@ -109,7 +109,7 @@ func (m *Machine) Start(path string, head map[string]any) *Call {
 	return m.Post(path, frame.Encode(frame.Head, encoded))
 }
 
-// Send writes a frame; it returns when the transport has taken it.
+// Send writes a frame. It returns when the transport has accepted the frame.
 func (c *Call) Send(kind byte, payload string) {
 	c.t.Helper()
 	if _, err := c.Input.Write(frame.Encode(kind, []byte(payload))); err != nil {
@@ -133,7 +133,7 @@ func (c *Call) Next() (kind byte, payload []byte, err error) {
 	return kind, payload, err
 }
 
-// MustNext fails the test at the end of the answer or when it breaks.
+// MustNext returns the next frame. It fails the test at the end of the answer or if the answer breaks.
 func (c *Call) MustNext() (kind byte, payload []byte) {
 	c.t.Helper()
 	if c.Answer.StatusCode != http.StatusOK {
@@ -147,7 +147,7 @@ func (c *Call) MustNext() (kind byte, payload []byte) {
 	return kind, payload
 }
 
-// ReadUntil takes frames until their payloads have had a text among them.
+// ReadUntil reads frames until their joined payloads contain a text.
 func (c *Call) ReadUntil(text string) string {
 	c.t.Helper()
 	var seen strings.Builder
@@ -161,7 +161,7 @@ func (c *Call) ReadUntil(text string) string {
 	return seen.String()
 }
 
-// ExpectEnd fails the test if anything but a clean end follows.
+// ExpectEnd fails the test unless the answer ends cleanly.
 func (c *Call) ExpectEnd() {
 	c.t.Helper()
 	if kind, payload, err := c.Next(); !errors.Is(err, io.EOF) {
@@ -169,7 +169,7 @@ func (c *Call) ExpectEnd() {
 	}
 }
 
-// ExpectError checks a refusal.
+// ExpectError checks that the request was refused.
 func (c *Call) ExpectError(status int, code, mention string) {
 	c.t.Helper()
 	var body struct{ Code, Message string }
@@ -181,12 +181,12 @@ func (c *Call) ExpectError(status int, code, mention string) {
 	}
 }
 
-// Eventually waits for a condition.
+// Eventually waits until a condition holds.
 func Eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(Limit); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not so within %v: %s", Limit, what)
+			t.Fatalf("still false after %v: %s", Limit, what)
 		}
 	}
 }

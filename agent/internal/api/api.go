@@ -1,4 +1,4 @@
-// Package api turns functions that may fail into HTTP handlers: one router, one form of error.
+// Package api turns functions that may fail into HTTP handlers. It has one router and one format of errors.
 package api
 
 import (
@@ -17,7 +17,7 @@ const maxBodyBytes = 4 << 20
 // Handler answers a request or fails before its status has been sent.
 type Handler func(w http.ResponseWriter, r *http.Request) error
 
-// Router maps "METHOD /path" to a handler. Paths have no parameters, so a map is all that is needed.
+// Router maps "METHOD /path" to a handler. Paths have no parameters, so a map is enough.
 type Router map[string]Handler
 
 func (routes Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -44,7 +44,7 @@ func WriteError(w http.ResponseWriter, err error) {
 func WriteJSON(w http.ResponseWriter, status int, value any) {
 	body, err := json.Marshal(value)
 	if err != nil {
-		slog.Error("answer cannot be encoded", "error", err)
+		slog.Error("cannot encode the answer", "error", err)
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
@@ -55,12 +55,12 @@ func WriteJSON(w http.ResponseWriter, status int, value any) {
 	}
 }
 
-// ReadJSON decodes the body into value. An empty body is {}; unknown fields are ignored, because newer runners
+// ReadJSON decodes the body into value. An empty body counts as {}. Unknown fields are ignored, because newer runners
 // talk to older agents.
 func ReadJSON(r *http.Request, value any) error {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBodyBytes+1))
 	if err != nil {
-		return fault.Invalid("body: broken off: %v", err)
+		return fault.Invalid("body: ended early: %v", err)
 	}
 	if len(body) > maxBodyBytes {
 		return fault.Invalid("body: longer than %d bytes", maxBodyBytes)
@@ -71,7 +71,7 @@ func ReadJSON(r *http.Request, value any) error {
 	return DecodeJSON("body", body, value)
 }
 
-// DecodeJSON parses one JSON value; its errors name the field.
+// DecodeJSON parses one JSON value. Its errors name the field.
 func DecodeJSON(name string, text []byte, value any) error {
 	err := json.Unmarshal(text, value)
 	if err == nil {

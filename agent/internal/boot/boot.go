@@ -1,4 +1,4 @@
-// Package boot takes the machine from the kernel to two open ports.
+// Package boot brings the machine from the kernel's start to two open ports.
 package boot
 
 import (
@@ -12,7 +12,7 @@ import (
 	"coppice/agent/internal/rootfs"
 )
 
-// Machine is what boot leaves open. The guest can replace nodes in /dev, not these.
+// Machine holds the files that boot leaves open. The guest can replace nodes in /dev, but not these files.
 type Machine struct {
 	Ports  Ports
 	Null   *os.File
@@ -21,7 +21,7 @@ type Machine struct {
 
 const modulesDirectory = "/modules"
 
-// Run boots. It is called once, by PID 1, in the initramfs.
+// Run boots the machine. PID 1 calls it once, in the initramfs.
 func Run() (*Machine, error) {
 	if os.Getpid() != 1 {
 		return nil, errors.New("the agent is the init process of a Coppice guest and does nothing elsewhere")
@@ -54,7 +54,7 @@ func Run() (*Machine, error) {
 	return m, err
 }
 
-// openConsole puts null on standard input, and the console, if the machine has one, on output and error.
+// openConsole makes null the standard input, and the console (if the machine has one) the standard output and error.
 func openConsole(null *os.File) error {
 	out := int(null.Fd())
 	if console, err := unix.Open("/dev/console", unix.O_WRONLY|unix.O_NOCTTY|unix.O_CLOEXEC, 0); err == nil {
@@ -63,8 +63,8 @@ func openConsole(null *os.File) error {
 	return errors.Join(unix.Dup3(int(null.Fd()), 0, 0), unix.Dup3(out, 1, 0), unix.Dup3(out, 2, 0))
 }
 
-// Processes inherit these, and the agent lives by them, too: three pipes for each of 1000 commands, two for each
-// background process. The hard limit is what a user may raise it to.
+// Processes inherit these limits, and the agent needs them too: three pipes for each of 1000 commands, two for each
+// background process. A user may raise the soft limit up to the hard limit.
 const (
 	softFiles = 16384
 	hardFiles = 524288

@@ -35,6 +35,6 @@ func TestAPortIsFoundByTheNameThatItGetsLater(t *testing.T) {
 
 func TestTheAgentRefusesToRunOnAMachineThatIsNotItsOwn(t *testing.T) {
 	if _, err := Run(); err == nil {
-		t.Fatal("booted a running machine")
+		t.Fatal("the agent booted a running machine")
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loadModules loads what directory/order lists, one file name a line, and removes the directory: the initramfs is
-// memory, and every sandbox would keep it.
+// loadModules loads the modules that directory/order lists, one file name a line, and removes the directory: the
+// initramfs is memory, and every sandbox would keep it.
 func loadModules(directory string) error {
 	order, err := os.ReadFile(filepath.Join(directory, "order"))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"coppice/agent/internal/transport"
 )
 
-// portLimit is how long the ports may take to be announced by the host, which happens after their driver is loaded.
+// portLimit bounds the wait until the host announces the ports, which happens after their driver is loaded.
 const portLimit = 20 * time.Second
 
 // Ports are the two ends that the agent serves.
@@ -38,10 +38,10 @@ func awaitPort(class, name string, limit time.Duration) (device string, err erro
 			return device, nil
 		}
 	}
-	return "", fmt.Errorf("virtio port %q has not turned up within %v", name, limit)
+	return "", fmt.Errorf("virtio port %q did not appear within %v", name, limit)
 }
 
-// findPort returns the device of a port, or "". A port exists before it has its name.
+// findPort returns the device of a port, or "". The kernel creates a port before it has its name.
 func findPort(class, name string) string {
 	files, err := filepath.Glob(filepath.Join(class, "*/name"))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package clock sets the guest's clock, which stands still whenever the machine does, and tells what its timer counts by.
-// Nobody but the host asks.
+// Package clock sets the guest's clock, which stands still whenever the machine does, and reports the timer by which
+// the kernel counts. Only the host uses it.
 package clock
 
 import (
@@ -17,20 +17,20 @@ import (
 
 const nanosPerSecond = 1_000_000_000
 
-// Fields are how a request tells the time.
+// Fields are the fields of a request that give the time.
 type Fields struct {
 	ClockUnixNs string `json:"clock_unix_ns"`
 	MonotonicNs string `json:"clock_monotonic_ns"`
 }
 
-// Told is the time UnixNs, in nanoseconds since 1970, when the monotonic clock shows MonotonicNs. Without the latter, 0, it
-// was the time when the request came, at Arrived.
+// Told is a time from the host: UnixNs, in nanoseconds since 1970, when the monotonic clock shows MonotonicNs. If
+// MonotonicNs is 0, UnixNs is the time when the request arrived, at Arrived.
 type Told struct {
 	UnixNs, MonotonicNs int64
 	Arrived             time.Time
 }
 
-// Parse reads them; only the second may be missing.
+// Parse reads the fields. Only the second may be missing.
 func (f Fields) Parse(arrived time.Time) (Told, error) {
 	unixNs, err := Parse("clock_unix_ns", f.ClockUnixNs)
 	if err != nil {
@@ -43,8 +43,8 @@ func (f Fields) Parse(arrived time.Time) (Told, error) {
 	return Told{unixNs, monotonicNs, arrived}, err
 }
 
-// Set makes the clock show what has been told. It goes by the monotonic clock, if the runner has compared it with its own:
-// a guest may be slow to take a request.
+// Set sets the clock to the time from the host. It uses the monotonic clock if the runner has compared it with its own,
+// because a guest may be slow to read a request.
 func (t Told) Set() error {
 	if t.MonotonicNs != 0 {
 		return SetAt(t.UnixNs, t.MonotonicNs)
@@ -52,14 +52,15 @@ func (t Told) Set() error {
 	return Set(t.UnixNs + time.Since(t.Arrived).Nanoseconds())
 }
 
-// Set makes it show that many nanoseconds since 1970.
+// Set sets the clock to unixNs, in nanoseconds since 1970.
 func Set(unixNs int64) error {
 	now := unix.NsecToTimespec(unixNs)
 	return unix.ClockSettime(unix.CLOCK_REALTIME, &now)
 }
 
-// SetAt makes it show unixNs when the monotonic clock shows monotonicNs. The clock is moved and not set: a guest on
-// a busy host may stand still for a tenth of a second between reading one clock and setting the other.
+// SetAt sets the clock so that it shows unixNs when the monotonic clock shows monotonicNs. It moves the clock by an
+// offset: a guest on a busy host may stand still for a tenth of a second between reading one clock and setting the
+// other.
 func SetAt(unixNs, monotonicNs int64) error {
 	aheadNs, err := ahead(unix.ClockGettime)
 	if err != nil {
@@ -70,13 +71,13 @@ func SetAt(unixNs, monotonicNs int64) error {
 	return err
 }
 
-// Readings of two clocks, until they are close enough to be taken for one.
+// ahead reads two clocks up to maxReadings times, until the readings are close enough to count as simultaneous.
 const (
 	maxReadings   = 20
 	closeEnoughNs = 1_000_000
 )
 
-// ahead tells by how many nanoseconds the time of day is ahead of the monotonic clock.
+// ahead returns by how many nanoseconds the time of day is ahead of the monotonic clock.
 func ahead(read func(clock int32, now *unix.Timespec) error) (int64, error) {
 	var before, wall, after unix.Timespec
 	var aheadNs int64
@@ -98,7 +99,7 @@ func ahead(read func(clock int32, now *unix.Timespec) error) (int64, error) {
 	return aheadNs, nil
 }
 
-// toOffset is for clock_adjtime, which takes whole seconds, rounded down, and the microseconds above them.
+// toOffset converts to the form of clock_adjtime: whole seconds, rounded down, and the microseconds above them.
 func toOffset(ns int64) unix.Timeval {
 	seconds := ns / nanosPerSecond
 	rest := ns % nanosPerSecond
@@ -108,14 +109,14 @@ func toOffset(ns int64) unix.Timeval {
 	return unix.Timeval{Sec: seconds, Usec: rest / 1000}
 }
 
-// Parse reads a field of a request that counts nanoseconds; 0 stands for an empty one.
+// Parse reads a field of a request that counts nanoseconds. It returns 0 for an empty field.
 func Parse(field, text string) (int64, error) {
 	if text == "" {
 		return 0, nil
 	}
 	ns, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || ns <= 0 {
-		return 0, fault.Invalid("%s: %q is no number of nanoseconds, as text", field, text)
+		return 0, fault.Invalid("%s: %q is not a number of nanoseconds, as text", field, text)
 	}
 	return ns, nil
 }

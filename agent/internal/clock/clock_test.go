@@ -41,7 +41,7 @@ func TestTheClocksAreComparedWhereTheyWereReadAtOnce(t *testing.T) {
 	nowNs, readings := int64(5_000_000_000), 0
 	read := func(clock int32, now *unix.Timespec) error {
 		readings++
-		// The machine stands still in the middle of the first two.
+		// The machine stands still in the middle of the first two rounds.
 		if readings == 2 || readings == 6 {
 			nowNs += 70_000_000
 		}

@@ -12,14 +12,14 @@ import (
 	"coppice/agent/internal/api"
 )
 
-// Timer is what wakes the first processor at a time, and how fast the kernel takes it to count. A kernel that has found
-// the rate too high wakes everybody too late by as much.
+// Timer is the timer that wakes the first processor, and the rate at which the kernel assumes it counts. If the kernel
+// measured a rate that is too high, it wakes all programs too late by the same factor.
 type Timer struct {
 	Device string `json:"device"`
 	RateHz uint64 `json:"rate_hz"`
 }
 
-var errNoTimer = errors.New("/proc/timer_list does not tell the first processor's timer")
+var errNoTimer = errors.New("/proc/timer_list does not show the first processor's timer")
 
 // HandleTimer answers GET /timer.
 func HandleTimer(w http.ResponseWriter, _ *http.Request) error {
@@ -35,7 +35,7 @@ func HandleTimer(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// readTimer finds these lines, and skips the device for processors that sleep deeply, which is told first:
+// readTimer finds these lines. It skips the device for processors that sleep deeply, which is listed first:
 //
 //	Per CPU device: 0
 //	Clock Event Device: lapic
@@ -62,7 +62,7 @@ func readTimer(list io.Reader) (Timer, error) {
 			if err != nil || mult == 0 || timer.Device == "" {
 				return Timer{}, errNoTimer
 			}
-			// mult is the counts of a nanosecond, shifted.
+			// mult is the number of counts in a nanosecond, shifted.
 			timer.RateHz = mult * 1e9 >> shift
 			return timer, nil
 		}

@@ -21,7 +21,7 @@ import (
 func pidOf(t *testing.T, path string) int {
 	t.Helper()
 	pid := 0
-	agenttest.Eventually(t, "the command has begun", func() bool {
+	agenttest.Eventually(t, "the command has started", func() bool {
 		content, err := os.ReadFile(path)
 		if err == nil {
 			pid, err = strconv.Atoi(strings.TrimSpace(string(content)))
@@ -61,10 +61,10 @@ func TestAClientThatDoesNotReadStopsTheProcess(t *testing.T) {
 		"timeout_ms": 1000,
 	})
 	pid := pidOf(t, filepath.Join(directory, "pid"))
-	// Nobody reads until the time is up, which finds the process stopped by the full pipe.
+	// The client does not read until the time is up. At that moment the process is stopped by the full pipe.
 	agenttest.Eventually(t, "the command has been killed", func() bool { return gone(pid) })
 	if _, err := os.Stat(marker); err == nil {
-		t.Fatal("the process wrote everything though nobody read")
+		t.Fatal("the process wrote everything although the client did not read")
 	}
 	kept, err := io.Copy(io.Discard, c.Answer.Body)
 	if err != nil || kept >= size/2 {

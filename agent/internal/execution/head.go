@@ -6,10 +6,10 @@ import (
 	"coppice/agent/internal/process"
 )
 
-// maxTimeoutMs is a year.
+// maxTimeoutMs is one year.
 const maxTimeoutMs = 365 * 24 * 3600 * 1000
 
-// head is the first frame of a request; place is the part of it that says where to run.
+// head is the first frame of a request. place is the part that says where to run.
 type head struct {
 	Command   string `json:"command"`
 	TimeoutMs int64  `json:"timeout_ms"`

@@ -12,13 +12,13 @@ import (
 	"coppice/agent/internal/stream"
 )
 
-// input carries the request's frames to a process. Standard input and signals share the stream, so a signal waits
-// behind input that the process does not read; a timeout does not.
+// input passes the request's frames to a process. Standard input and signals share the stream, so a signal waits behind
+// input that the process does not read. A timeout does not wait.
 type input struct {
 	frames *frame.Reader
 	stdin  *os.File
 	child  *reap.Child
-	// open is false once the process, or the client, has closed its standard input.
+	// open is false once the process or the client has closed standard input.
 	open bool
 }
 
@@ -53,7 +53,7 @@ func (in *input) act(kind byte) error {
 	case frame.Signal:
 		return in.signal()
 	default:
-		// Newer runners may know more types; Next skips the payload.
+		// Newer runners may send other types. Next skips their payload.
 		return nil
 	}
 }
@@ -62,7 +62,7 @@ func (in *input) feed() error {
 	if !in.open {
 		return nil
 	}
-	// *os.File would copy through a buffer of its own; the pool's is given back while the process does not read.
+	// *os.File would copy through its own buffer. The pool's buffer is reused.
 	buffer, _ := stream.Chunks.Get().(*stream.Chunk)
 	defer stream.Chunks.Put(buffer)
 	_, err := io.CopyBuffer(struct{ io.Writer }{in.stdin}, in.frames.Payload(), buffer[:])

@@ -10,7 +10,7 @@ import (
 	"coppice/agent/internal/reap"
 )
 
-// command is a started one and the agent's ends of its pipes.
+// command is a started command and the agent's ends of its pipes.
 type command struct {
 	child          *reap.Child
 	timeout        time.Duration

@@ -1,12 +1,12 @@
 // Package execution runs commands: POST /exec of docs/reference/agent-protocol.md.
 //
-// One request has these parts, and ends when the shell has ended and its output is out:
+// One request has these parts. It ends when the shell has ended and its output has been sent:
 //
 //	request body ──▶ input ──▶ stdin, signals to the process group
 //	stdout, stderr ──▶ two pumps ──▶ answer (frames, in one stream)
 //	timer, reset of the stream ──▶ SIGKILL to the process group
 //
-// Nothing is buffered but one chunk for each pipe: a client that does not read stops the process by a full pipe.
+// Only one chunk for each pipe is buffered: if a client does not read, the full pipe stops the process.
 package execution
 
 import (
@@ -31,7 +31,7 @@ type Service struct {
 	guest    *guest.State
 	launcher *process.Launcher
 	null     *os.File
-	// hostMoved tells the end of a whole session from a client that left.
+	// hostMoved distinguishes the end of a whole session from a client that left.
 	hostMoved func(context.Context) bool
 }
 
@@ -43,7 +43,7 @@ type Options struct {
 	HostMoved func(context.Context) bool
 }
 
-// New makes a Service.
+// New returns a Service.
 func New(o Options) *Service {
 	return &Service{guest: o.Guest, launcher: o.Launcher, null: o.Null, hostMoved: o.HostMoved}
 }
@@ -70,7 +70,7 @@ func (s *Service) Exec(w http.ResponseWriter, r *http.Request) error {
 	return s.attend(w, r, frames, started)
 }
 
-// attend sees a started process through. It never fails: the status has been sent.
+// attend sends the status and serves a started process until its end.
 func (s *Service) attend(w http.ResponseWriter, r *http.Request, frames *frame.Reader, p *command) error {
 	reply := stream.NewAnswer(w)
 	reply.Begin()
@@ -98,8 +98,8 @@ func (s *Service) attend(w http.ResponseWriter, r *http.Request, frames *frame.R
 	return nil
 }
 
-// guard waits for the end of the shell. The group is killed when its time is up or its client has left; when the
-// host side has moved it goes on, with nobody to listen.
+// guard waits for the end of the shell. It kills the group when the time is up or the client has left. If the host side
+// has moved, the command continues without a client.
 func (s *Service) guard(ctx context.Context, p *command) (timedOut bool) {
 	stopWatching := context.AfterFunc(ctx, func() {
 		if !s.hostMoved(ctx) {
@@ -120,7 +120,7 @@ func (s *Service) guard(ctx context.Context, p *command) (timedOut bool) {
 	return elapsed.Load() && p.child.Status().Signaled() && p.child.Status().Signal() == syscall.SIGKILL
 }
 
-// endInput ends the reading of a body that its client may keep open for ever.
+// endInput stops reading a body that its client may keep open forever.
 func (s *Service) endInput(body io.Closer, p *command, fed <-chan struct{}) {
 	if err := body.Close(); err != nil {
 		slog.Debug("close of a request body", "error", err)

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// machine is a Service behind HTTP/2 on a pipe.
+// machine is a Service behind HTTP/2 on a pipe, and its state.
 type machine struct {
 	*agenttest.Machine
 	state *guest.State
@@ -50,7 +50,7 @@ func newMachine(t *testing.T) machine {
 
 func (m machine) start(h map[string]any) *agenttest.Call { return m.Start("/exec", h) }
 
-// result is what a finished exec gave.
+// result is the output and exit of a finished exec.
 type result struct {
 	stdout, stderr string
 	exit           stream.Exit
@@ -161,7 +161,7 @@ func TestABackgroundChildNeitherDelaysTheExitNorIsKilled(t *testing.T) {
 	if waited := time.Since(began); waited > agenttest.Limit/2 {
 		t.Fatal("the background child delayed the exit by ", waited)
 	}
-	agenttest.Eventually(t, "the background child has written all and ended", func() bool {
+	agenttest.Eventually(t, "the background child has written everything and ended", func() bool {
 		_, err := os.Stat(marker)
 		return err == nil
 	})

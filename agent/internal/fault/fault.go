@@ -1,5 +1,5 @@
-// Package fault is the agent's one error type: a code of the product's error table, and a message that names the
-// field or the step and the remedy.
+// Package fault defines the agent's one error type. An error has a code of the product's error table, and a message
+// that names the field or the step and the remedy.
 package fault
 
 import (
@@ -14,7 +14,7 @@ import (
 // Code is one of the codes of packages/contract/src/errors.ts.
 type Code string
 
-// The codes that the agent answers with.
+// The codes of the agent's errors.
 const (
 	InvalidRequest  Code = "invalid_request"
 	InvalidImage    Code = "invalid_image"
@@ -48,12 +48,12 @@ type Error struct {
 	cause   error
 }
 
-// New makes an Error whose message is shown to the caller.
+// New returns an Error whose message is shown to the caller.
 func New(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Invalid makes an invalid_request error; the message names the field and the remedy.
+// Invalid returns an invalid_request error. The message names the field and the remedy.
 func Invalid(format string, args ...any) *Error {
 	return New(InvalidRequest, format, args...)
 }
@@ -62,7 +62,7 @@ func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
 
 func (e *Error) Unwrap() error { return e.cause }
 
-// Status is the HTTP status of the error's code.
+// Status returns the HTTP status of the error's code.
 func (e *Error) Status() int { return statusOf[e.Code] }
 
 // From returns the Error in err's chain, or wraps err as internal.
@@ -74,8 +74,8 @@ func From(err error) *Error {
 	return &Error{Code: Internal, Message: err.Error(), cause: err}
 }
 
-// errnoCode has the failures of file operations with a code of their own. Every other one is a file_error: the files and
-// file systems are the guest's, so none of their failures is a fault of the agent.
+// errnoCode maps errnos of file operations to codes of their own. All other errnos become file_error: the files and
+// file systems are the guest's, so their failures are not faults of the agent.
 var errnoCode = map[syscall.Errno]Code{
 	syscall.ENOENT: FileNotFound,
 	syscall.ENOSPC: DiskFull,
@@ -100,7 +100,7 @@ func FromFile(step string, err error) *Error {
 	return &Error{Code: code, Message: step + ": " + describe(errno), cause: err}
 }
 
-// describe is "permission denied (EACCES)".
+// describe returns a text such as "permission denied (EACCES)".
 func describe(errno syscall.Errno) string {
 	name := unix.ErrnoName(errno)
 	if name == "" {
@@ -109,7 +109,7 @@ func describe(errno syscall.Errno) string {
 	return fmt.Sprintf("%s (%s)", errno, name)
 }
 
-// reasonOf leaves out the path, which the step names.
+// reasonOf returns err's message without the path, because the step already names the path.
 func reasonOf(err error) string {
 	var path *fs.PathError
 	if errors.As(err, &path) {

@@ -16,8 +16,8 @@ const (
 	unsatisfiable
 )
 
-// parseRange understands one range in bytes. Anything else (other units, several ranges, nonsense) means the whole
-// file, as RFC 9110 allows.
+// parseRange parses one range in bytes. Anything else (other units, several ranges, nonsense) means the whole file, as
+// RFC 9110 allows.
 func parseRange(header string, size int64) (span, rangeKind) {
 	whole := span{0, size}
 	text, isBytes := strings.CutPrefix(header, "bytes=")
@@ -46,7 +46,7 @@ func parseRange(header string, size int64) (span, rangeKind) {
 	return span{from, to - from + 1}, partOfFile
 }
 
-// suffixRange is the last n bytes.
+// suffixRange returns the range of the last n bytes.
 func suffixRange(text string, size int64) (span, rangeKind) {
 	n, err := parseOffset(text)
 	if err != nil {
@@ -59,7 +59,8 @@ func suffixRange(text string, size int64) (span, rangeKind) {
 	return span{size - n, n}, partOfFile
 }
 
-// parseOffset takes digits only; ParseInt would take signs. A number too large for an offset is beyond every file.
+// parseOffset accepts digits only; ParseInt would accept signs. A number too large for an offset is beyond the end of
+// every file.
 func parseOffset(text string) (int64, error) {
 	if text == "" || strings.Trim(text, "0123456789") != "" {
 		return 0, strconv.ErrSyntax

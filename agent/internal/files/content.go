@@ -9,7 +9,7 @@ import (
 	"coppice/agent/internal/guestfile"
 )
 
-// unknownSize is that of a file that says nothing true about it and is longer than one buffer.
+// unknownSize is the size of a file that does not state its true size and is longer than one buffer.
 const unknownSize = -1
 
 // source is an open file.
@@ -18,8 +18,8 @@ type source interface {
 	Name() string
 }
 
-// download is what one request gets of a file: part, of which first has been read already. The file's offset is behind
-// first. A file of unknown size is sent from its start to its end.
+// download is what one request gets of a file: part, whose beginning, first, has already been read. The file's offset
+// is after first. A file of unknown size is sent from its start to its end.
 type download struct {
 	file  source
 	size  int64
@@ -28,7 +28,8 @@ type download struct {
 	first []byte
 }
 
-// madeByReading are file systems whose files the kernel writes as they are read. Their sizes are 0, or a page.
+// madeByReading are the file systems whose files the kernel generates when they are read. Their stated sizes are 0 or a
+// page.
 var madeByReading = map[int64]bool{
 	unix.PROC_SUPER_MAGIC:    true,
 	unix.SYSFS_MAGIC:         true,
@@ -43,8 +44,8 @@ var madeByReading = map[int64]bool{
 // configfsMagic is CONFIGFS_MAGIC of the kernel's fs/configfs/mount.c.
 const configfsMagic = 0x62656570
 
-// begin reads the first bytes of what the range asks for into buffer. stated is the size by stat. A file that grows is
-// cut there; one that turns out to be shorter is measured instead.
+// begin reads the first bytes of the requested range into buffer. stated is the size according to stat. A file that
+// grows is cut at that size. A file that turns out to be shorter is measured instead.
 func begin(file *guestfile.File, stated int64, ranges string, buffer []byte) (*download, error) {
 	fileSystem, err := file.FileSystem()
 	if err != nil {
@@ -81,7 +82,8 @@ func beginStated(file source, stated int64, ranges string, buffer []byte) (*down
 	return measure(file, ranges, buffer)
 }
 
-// measure reads a file up to its end, or until the buffer is full. Only a file that ends by then has a size, and ranges.
+// measure reads a file to its end, or until the buffer is full. Only a file that ends within the buffer has a size and
+// supports ranges.
 func measure(file source, ranges string, buffer []byte) (*download, error) {
 	n, err := io.ReadFull(file, buffer)
 	if err == nil {

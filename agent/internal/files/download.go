@@ -12,7 +12,7 @@ import (
 	"coppice/agent/internal/guestfile"
 )
 
-// Get answers GET and HEAD /files. The first bytes are read before the answer's head is written, so that a file that
+// Get answers GET and HEAD /files. It reads the first bytes before it writes the answer's head, so that a file that
 // cannot be read is refused with its errno.
 func (s *Service) Get(w http.ResponseWriter, r *http.Request) error {
 	path, err := s.locate(r.URL.Query())
@@ -60,11 +60,11 @@ func (d *download) writeHead(w http.ResponseWriter) {
 	}
 }
 
-// send copies what was read and what follows. The head is out, so a failure can only be a reset of the stream: bytes
-// that are missing must not look like the end of the file. buffer may be the one that holds first.
+// send writes the bytes that were read and those that follow. The head has been sent, so a failure can only reset the
+// stream: missing bytes must not look like the end of the file. buffer may be the one that holds first.
 func (d *download) send(w http.ResponseWriter, buffer []byte) {
 	if _, err := w.Write(d.first); err != nil {
-		slog.Debug("client left a download", "error", err)
+		slog.Debug("client left during a download", "error", err)
 		return
 	}
 	source := &fileReader{file: d.file}
@@ -75,16 +75,16 @@ func (d *download) send(w http.ResponseWriter, buffer []byte) {
 	sent, err := io.CopyBuffer(struct{ io.Writer }{w}, rest, buffer)
 	sent += int64(len(d.first))
 	if err != nil && source.err == nil {
-		slog.Debug("client left a download", "error", err)
+		slog.Debug("client left during a download", "error", err)
 		return
 	}
 	if err != nil || (d.size != unknownSize && sent < d.part.length) {
-		slog.Warn("file cannot be sent to its end", "file", d.file.Name(), "sent", sent, "size", d.size, "error", err)
+		slog.Warn("cannot send a file to its end", "file", d.file.Name(), "sent", sent, "size", d.size, "error", err)
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// fileReader keeps the file's error apart from the client's.
+// fileReader keeps the file's error separate from the client's.
 type fileReader struct {
 	file io.Reader
 	err  error

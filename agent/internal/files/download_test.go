@@ -120,14 +120,14 @@ func TestAnEmptyFileIsEmpty(t *testing.T) {
 }
 
 func TestAFileThatCannotBeReadIsRefusedWithItsErrno(t *testing.T) {
-	// Each process has this file, and its reads at offset 0 fail: nothing is mapped there.
+	// Every process has this file. Its reads at offset 0 fail, because nothing is mapped there.
 	expect(t, do(newRoutes("/"), "GET", "/files", "/proc/self/mem", nil), 400, "(EIO)")
 	expect(t, do(newRoutes("/"), "GET", "/files", "/proc/self/mem", nil), 400, "file_error")
 	expect(t, do(newRoutes("/"), "GET", "/files", "/"+strings.Repeat("x", 300), nil), 400, "(ENAMETOOLONG)")
 	expect(t, do(newRoutes("/"), "GET", "/files", "/dev/null/x", nil), 400, "(ENOTDIR)")
 }
 
-// fakeFile has content, and fails with err where that ends, if there is one.
+// fakeFile has content. After the content it fails with err, if that is not nil.
 type fakeFile struct {
 	*bytes.Reader
 	err error
@@ -179,9 +179,9 @@ func TestAFileThatBreaksOffInTheMiddleEndsInAReset(t *testing.T) {
 		begin func(source, []byte) (*download, error)
 		err   error
 	}{
-		"shrinks":                     {begin: stated(size + 1)},
-		"fails":                       {begin: stated(size + 1), err: unix.EIO},
-		"fails, and its size is open": {begin: measured, err: unix.EIO},
+		"shrinks":                        {begin: stated(size + 1)},
+		"fails":                          {begin: stated(size + 1), err: unix.EIO},
+		"fails, and its size is unknown": {begin: measured, err: unix.EIO},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var buffer [copyBytes]byte
@@ -192,7 +192,7 @@ func TestAFileThatBreaksOffInTheMiddleEndsInAReset(t *testing.T) {
 			answer := httptest.NewRecorder()
 			defer func() {
 				if recover() != http.ErrAbortHandler || answer.Body.Len() != size {
-					t.Fatal("the answer ended as if it were whole", answer.Body.Len())
+					t.Fatal("the answer ended as if it were complete", answer.Body.Len())
 				}
 			}()
 			d.writeHead(answer)

@@ -1,5 +1,5 @@
-// Package files moves files in and out of the guest: /files and /list of docs/reference/agent-protocol.md.
-// The agent's root is the guest's own by then, so no path leads out of it.
+// Package files moves files into and out of the guest: /files and /list of docs/reference/agent-protocol.md. By then
+// the agent's root is the guest's own, so no path leads out of the guest.
 package files
 
 import (
@@ -11,17 +11,17 @@ import (
 	"coppice/agent/internal/guest"
 )
 
-// copyBytes is large because each system call is dear under emulation.
+// copyBytes is large because each system call is expensive under emulation.
 const copyBytes = 256 << 10
 
 // Service serves files of the guest.
 type Service struct {
 	guest *guest.State
-	// root is that of the accounts' files.
+	// root is the directory with the account files.
 	root string
 }
 
-// New makes a Service for the guest whose accounts are in the files below root.
+// New returns a Service for the guest whose account files are below root.
 func New(state *guest.State, root string) *Service { return &Service{guest: state, root: root} }
 
 // locate returns the absolute, cleaned path that a request names.
@@ -43,7 +43,7 @@ func absolute(text, directory string) (string, error) {
 	if !path.IsAbs(text) {
 		text = path.Join(directory, text)
 	}
-	// A trailing slash asks for a directory; cleaning would hide that a file cannot be written there.
+	// A trailing slash asks for a directory. Cleaning would hide that a file cannot be written there.
 	cleaned := path.Clean(text)
 	if strings.HasSuffix(text, "/") && cleaned != "/" {
 		cleaned += "/"

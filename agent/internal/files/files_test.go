@@ -99,7 +99,7 @@ func TestUploadTakesTheModeThatIsAskedFor(t *testing.T) {
 	expect(t, answer, 400, "mode")
 }
 
-// brokenBody fails after some bytes, as a stream that is reset.
+// brokenBody fails after some bytes, like a stream that is reset.
 type brokenBody struct{ left int }
 
 func (b *brokenBody) Read(buffer []byte) (int, error) {
@@ -115,8 +115,8 @@ func TestABrokenUploadLeavesNothingAndKeepsTheOldFile(t *testing.T) {
 	dir := t.TempDir()
 	routes := newRoutes(dir)
 	expect(t, do(routes, "PUT", "/files", dir+"/f", strings.NewReader("old")), 200, "")
-	expect(t, do(routes, "PUT", "/files", dir+"/f", &brokenBody{left: 1_000_000}), 400, "broken off after 1000000 bytes")
-	expect(t, do(routes, "PUT", "/files", dir+"/new", &brokenBody{left: 5}), 400, "broken off")
+	expect(t, do(routes, "PUT", "/files", dir+"/f", &brokenBody{left: 1_000_000}), 400, "ended early, after 1000000 bytes")
+	expect(t, do(routes, "PUT", "/files", dir+"/new", &brokenBody{left: 5}), 400, "ended early")
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 1 || content(t, dir+"/f") != "old" {
 		t.Fatal(entries, err)

@@ -27,9 +27,9 @@ const (
 	defaultPageEntries = 1000
 	maxPageEntries     = 10_000
 	nameBatch          = 1024
-	// maxPageBytes ends a page early: an entry can have two paths of 4 KiB.
+	// maxPageBytes ends a page early, because an entry can have two paths of 4 KiB.
 	maxPageBytes = 4 << 20
-	// nextHeader has the cursor of the next page, if there is one.
+	// nextHeader carries the cursor of the next page, if there is one.
 	nextHeader = "coppice-next"
 )
 
@@ -44,14 +44,14 @@ type entry struct {
 	Target string `json:"target,omitempty"`
 }
 
-// page says which names are asked for: the first limit after a name.
+// page selects names: the first limit names after a name.
 type page struct {
 	after string
 	limit int
 }
 
-// List answers GET /list with one page. A name that is not UTF-8 has each bad byte replaced by U+FFFD, by the JSON
-// encoder, so the cursor of the next page is the exact last name in base64url.
+// List answers GET /list with one page. The JSON encoder replaces each bad byte of a name that is not UTF-8 by U+FFFD,
+// so the cursor of the next page is the exact last name in base64url.
 func (s *Service) List(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
 	asked, err := s.locate(query)
@@ -80,7 +80,7 @@ func (s *Service) List(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.WriteHeader(http.StatusOK)
 	if _, err := w.Write(body); err != nil {
-		slog.Debug("client left a list", "error", err)
+		slog.Debug("client left during a list", "error", err)
 	}
 	return nil
 }
@@ -102,8 +102,8 @@ func parsePage(query url.Values) (page, error) {
 	return wanted, nil
 }
 
-// readNames returns the names of a page, sorted, and one more if there is one. It never holds more than a few pages:
-// a directory may have millions of names.
+// readNames returns the sorted names of a page, and one more if there is one. It never holds more than a few pages,
+// because a directory may have millions of names.
 func readNames(ctx context.Context, directory string, wanted page) ([]string, error) {
 	opened, err := os.OpenFile(directory, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -115,7 +115,7 @@ func readNames(ctx context.Context, directory string, wanted page) ([]string, er
 	defer closeLogged(opened)
 	var kept []string
 	for {
-		// A file system of the guest's own may have a directory without an end.
+		// A file system of the guest may have an endless directory.
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -142,14 +142,14 @@ func firstNames(names []string, count int) []string {
 	return slices.Clone(names[:min(len(names), count)])
 }
 
-// encodeEntries describes the first names, as many as a page's bytes allow, and returns how many these are.
+// encodeEntries describes the first names, as many as a page's bytes allow, and returns their number.
 func encodeEntries(directory string, names []string) (body []byte, listed int, err error) {
 	var out bytes.Buffer
 	out.WriteByte('[')
 	for ; listed < len(names) && out.Len() < maxPageBytes; listed++ {
 		info, err := os.Lstat(path.Join(directory, names[listed]))
 		if err != nil {
-			// Gone since the directory was read.
+			// The file was removed after the directory was read.
 			continue
 		}
 		encoded, err := json.Marshal(describe(directory, info))

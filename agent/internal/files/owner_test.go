@@ -81,7 +81,7 @@ func TestAnUnknownUserIsRefusedBeforeAnythingIsCreated(t *testing.T) {
 	}
 }
 
-// replace puts an upload of the image's USER app in the place of a file.
+// replace uploads, as the image's USER app, over a file with the given owner and mode.
 func replace(t *testing.T, owner [2]int, mode uint32, more url.Values) string {
 	t.Helper()
 	path := t.TempDir() + "/old"
@@ -129,7 +129,7 @@ func TestUploadWritesThroughSymlinks(t *testing.T) {
 	expectOwner(t, dir+"/real", 0, 0, 0o755)
 	expect(t, put(routes, dir+"/short/link", nil), 200, "")
 	if content(t, dir+"/real/up") != "new" {
-		t.Fatal("the link was not followed from where its directory is")
+		t.Fatal("the link was not resolved from its own directory")
 	}
 	expect(t, put(routes, dir+"/loop", nil), 400, "(ELOOP)")
 	expect(t, put(routes, dir+"/toDirectory", nil), 400, "not a regular file")

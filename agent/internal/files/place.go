@@ -18,14 +18,15 @@ const (
 	newDirectoryMode = 0o755
 )
 
-// place is where a file is written: a name in an open directory. A symlink that a process of the guest puts in the place
-// of a directory in the meantime changes neither where the file is written nor the owner of any other file.
+// place is the target of a write: a name in an open directory. A process of the guest may replace a directory by a
+// symlink in the meantime. That changes neither where the file is written nor the owner of any other file.
 type place struct {
 	directory *os.File
 	name      string
 }
 
-// openPlace follows symlinks, which a rename would replace, and creates missing directories, which then belong to owner.
+// openPlace follows symlinks, because a rename would replace them. It creates missing directories, which then belong to
+// owner.
 func openPlace(asked string, owner account.Identity) (*place, error) {
 	var directory *os.File
 	rest := asked
@@ -61,7 +62,7 @@ func closeIfOpen(directory *os.File) {
 	}
 }
 
-// readLink returns the target of the symlink name in directory. A name that does not exist is no symlink.
+// readLink returns the target of the symlink name in directory. A name that does not exist is not a symlink.
 func readLink(directory *os.File, name string) (target string, isLink bool, err error) {
 	buffer := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(int(directory.Fd()), name, buffer)
@@ -74,7 +75,7 @@ func readLink(directory *os.File, name string) (target string, isLink bool, err 
 	return string(buffer[:n]), true, nil
 }
 
-// openDirectory opens wanted, a path relative to base, after it has created the directories that are missing.
+// openDirectory creates the missing directories of wanted, a path relative to base, and opens it.
 func openDirectory(base *os.File, wanted string, owner account.Identity) (*os.File, error) {
 	at := unix.AT_FDCWD
 	if base != nil {
@@ -98,7 +99,8 @@ func openDirectory(base *os.File, wanted string, owner account.Identity) (*os.Fi
 	}
 }
 
-// createBelow creates a directory for each of names, the last one first, each in the one before. It closes directory.
+// createBelow creates a directory for each of names, from the last to the first, each in the one before. It closes
+// directory.
 func createBelow(directory *os.File, names []string, owner account.Identity) (*os.File, error) {
 	for i := len(names) - 1; i >= 0; i-- {
 		next, err := createIn(directory, names[i], owner)

@@ -35,8 +35,8 @@ type upload struct {
 	mode  int
 }
 
-// Put answers PUT /files. The content goes to a temporary name in the same directory and is renamed when the body has
-// ended well, so that no process sees half a file and a broken body leaves nothing.
+// Put answers PUT /files. It writes the content to a temporary name in the same directory and renames it when the body
+// has ended well. So no process sees half a file, and a broken body leaves nothing.
 func (s *Service) Put(w http.ResponseWriter, r *http.Request) error {
 	wanted, err := s.parseUpload(r.URL.Query())
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Service) parseUpload(query url.Values) (*upload, error) {
 	return &upload{path: asked, owner: owner, mode: mode}, err
 }
 
-// resolveOwner is the user that the request names, else the image's USER.
+// resolveOwner returns the user that the request names, or else the image's USER.
 func (s *Service) resolveOwner(user string) (account.Identity, error) {
 	settings, err := s.guest.Get()
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Service) resolveOwner(user string) (account.Identity, error) {
 	return accounts.Resolve(user)
 }
 
-// noMode says that the request has none.
+// noMode means that the request has no mode.
 const noMode = -1
 
 func parseMode(text string) (int, error) {
@@ -96,13 +96,13 @@ func parseMode(text string) (int, error) {
 	}
 	mode, err := strconv.ParseUint(text, 8, 32)
 	if err != nil || mode > maxMode {
-		return 0, fault.Invalid("mode: %q is no octal mode such as 644", text)
+		return 0, fault.Invalid("mode: %q is not an octal mode such as 644", text)
 	}
 	return int(mode), nil
 }
 
-// modeFor keeps the mode of a file that is replaced. It drops the set-id bits, as chown does, if the new file has another
-// owner: a program would otherwise run as a user who never gave it that right.
+// modeFor keeps the mode of a file that is replaced. If the new file has another owner, it drops the set-id bits, as
+// chown does: a program would otherwise run as a user who never gave it that right.
 func (u *upload) modeFor(target *place) (uint32, error) {
 	var old unix.Stat_t
 	err := unix.Fstatat(int(target.directory.Fd()), target.name, &old, unix.AT_SYMLINK_NOFOLLOW)
@@ -139,7 +139,7 @@ func (u *upload) write(ctx context.Context, target *place, body io.Reader) (int6
 	}
 	// Some clients end the body before they reset the stream.
 	if err == nil && ctx.Err() != nil {
-		err = fault.Invalid("body: its client left after %d bytes", size)
+		err = fault.Invalid("body: the client left after %d bytes", size)
 	}
 	if err == nil {
 		if renameErr := unix.Renameat(at, temporary.Name(), at, target.name); renameErr != nil {
@@ -175,7 +175,7 @@ func (u *upload) fill(file *os.File, mode uint32, body io.Reader) (int64, error)
 	source := &bodyReader{body: body}
 	size, err := io.CopyBuffer(struct{ io.Writer }{file}, source, buffer[:])
 	if source.err != nil {
-		return 0, fault.Invalid("body: broken off after %d bytes: %v", size, source.err)
+		return 0, fault.Invalid("body: ended early, after %d bytes: %v", size, source.err)
 	}
 	if err != nil {
 		return 0, fault.FromFile("cannot write "+u.path, err)
@@ -190,8 +190,8 @@ func (u *upload) fill(file *os.File, mode uint32, body io.Reader) (int64, error)
 	return size, nil
 }
 
-// bodyReader fills whole buffers, since the body arrives in small pieces and writes are dear, and keeps the body's
-// error apart from the file's.
+// bodyReader fills whole buffers, because the body arrives in small pieces and writes are expensive. It keeps the
+// body's error separate from the file's.
 type bodyReader struct {
 	body io.Reader
 	err  error

@@ -28,7 +28,7 @@ const (
 	MaxPayloadBytes = 1 << 20
 )
 
-// ErrTooLong says that a frame announced more than MaxPayloadBytes.
+// ErrTooLong means that a frame announced more than MaxPayloadBytes.
 var ErrTooLong = errors.New("frame is longer than 1 MiB")
 
 // PutHeader writes a header into the first HeaderBytes of buffer.
@@ -45,19 +45,19 @@ func Encode(kind byte, payload []byte) []byte {
 	return encoded
 }
 
-// Reader splits a stream into frames. Payloads are read by the caller, so that a large one is never held in memory.
+// Reader splits a stream into frames. The caller reads the payloads, so that a large one is never held in memory.
 type Reader struct {
 	source io.Reader
 	rest   io.LimitedReader
 }
 
-// NewReader reads frames from source.
+// NewReader returns a Reader of frames from source.
 func NewReader(source io.Reader) *Reader {
 	return &Reader{source: source, rest: io.LimitedReader{R: source}}
 }
 
-// Next skips what is left of the current payload and reads the next header. It returns io.EOF only at a border of
-// frames; a stream that ends inside of one gives io.ErrUnexpectedEOF.
+// Next skips the rest of the current payload and reads the next header. It returns io.EOF only between frames; a stream
+// that ends inside a frame gives io.ErrUnexpectedEOF.
 func (r *Reader) Next() (kind byte, length int, err error) {
 	if r.rest.N > 0 {
 		if _, err := io.Copy(io.Discard, &r.rest); err != nil {
@@ -79,8 +79,8 @@ func (r *Reader) Next() (kind byte, length int, err error) {
 	return header[0], int(size), nil
 }
 
-// Payload reads the rest of the current frame's payload and ends with io.EOF; a stream that breaks inside of it
-// gives io.EOF here and an error from Next.
+// Payload returns a reader of the rest of the current frame's payload, which ends with io.EOF. If the stream breaks
+// inside the payload, this reader also gives io.EOF, and Next returns an error.
 func (r *Reader) Payload() io.Reader { return &r.rest }
 
 // ReadPayload returns the whole payload of the current frame.

@@ -70,7 +70,7 @@ func FuzzReader(f *testing.F) {
 			again = append(again, Encode(kind, payload)...)
 		}
 		if !bytes.HasPrefix(stream, again) {
-			t.Fatal("what was read is not what was there")
+			t.Fatal("the frames that were read differ from the stream")
 		}
 	})
 }

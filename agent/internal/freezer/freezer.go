@@ -1,14 +1,14 @@
-// Package freezer holds the guest's programs still while the host saves the machine: POST /freeze and POST /thaw of
+// Package freezer freezes the guest's programs while the host saves the machine: POST /freeze and POST /thaw of
 // docs/reference/agent-protocol.md, and the end of POST /resume.
 //
-//	running ──freeze──▶ asked for ──no start under way──▶ groups frozen
+//	running ──freeze──▶ requested ──no start under way──▶ groups frozen
 //	   ▲                    │                                  │
 //	   └────────────────────┴── thaw, end of a resume, or ─────┘
 //	                            60 s in which neither came and no resume began
 //
-// A process that is being started has the agent's memory and its processor until it has become its program (vfork). If
-// it were frozen half way, the agent would wait for it, and nobody could thaw it. So no start begins while a freeze is
-// asked for, and the groups are frozen only when none is under way.
+// A process that is being started uses the agent's memory and processor until it has become its program (vfork). If it
+// were frozen in between, the agent would wait for it and could not thaw it. So no start begins while a freeze is
+// requested, and the groups are frozen only when no start is under way.
 package freezer
 
 import (
@@ -21,8 +21,8 @@ import (
 	"coppice/agent/internal/fault"
 )
 
-// The agent thaws by itself what nobody thaws: the runner may have died. The time is counted in steps, because a clock
-// that jumps when a saved machine comes back must not use it up; the runner gives up a machine that it has brought back
+// The agent thaws the programs by itself if no request does: the runner may have died. The time is counted in steps, so
+// that a clock that jumps when a saved machine is restored does not use it up. The runner gives up a restored machine
 // after 45 s.
 const (
 	patienceStep  = 5 * time.Second
@@ -31,15 +31,16 @@ const (
 
 // Groups are the control groups of the guest's programs.
 type Groups interface {
-	// Freeze asks the kernel; repeated, it asks for what is new.
+	// Freeze asks the kernel to freeze the groups. A repeated call freezes new groups.
 	Freeze() error
-	// AwaitFrozen tells whether all of them stand still, at the latest at that time; they do not if nobody asked.
+	// AwaitFrozen waits, at most until the given time, and reports whether all groups are frozen. It returns false if
+	// no freeze was requested.
 	AwaitFrozen(until time.Time) bool
-	// Thaw takes back what Freeze has asked for, and costs nothing if that is nothing.
+	// Thaw undoes what Freeze has requested. It costs nothing if nothing was requested.
 	Thaw() error
 }
 
-// Freezer freezes and thaws the guest's programs. Nil is one that never does.
+// Freezer freezes and thaws the guest's programs. A nil Freezer never freezes them.
 type Freezer struct {
 	groups   Groups
 	step     time.Duration
@@ -48,20 +49,21 @@ type Freezer struct {
 	mu       sync.Mutex
 	starting int  // processes that are being started
 	asked    bool // from Freeze to Thaw
-	// pressed is closed when the kernel has been asked, thawed when the freeze is over; both are of the current freeze.
+	// pressed is closed when the kernel has been asked to freeze; thawed is closed when the freeze is over. Both belong
+	// to the current freeze.
 	pressed, thawed chan struct{}
 	isPressed       bool
-	// watch numbers the self-thaw that counts; older ones do nothing.
+	// watch is the number of the self-thaw that counts. Older ones do nothing.
 	watch uint64
 }
 
-// New makes a Freezer.
+// New returns a Freezer.
 func New(groups Groups) *Freezer {
 	return &Freezer{groups: groups, step: patienceStep, setClock: clock.Set}
 }
 
-// Enter begins the start of a process; leave ends it. While the guest is frozen it waits, at most until the request's
-// end: in a copy of the machine the requests of the original are over, and must not begin anything.
+// Enter begins the start of a process; leave ends it. While the guest is frozen, Enter waits, at most until the request
+// ends: in a copy of the machine, the requests of the original are over and must not start anything.
 func (f *Freezer) Enter(ctx context.Context) (leave func(), err error) {
 	if f == nil {
 		return func() {}, nil
@@ -100,8 +102,8 @@ func (f *Freezer) leave() {
 	}
 }
 
-// Freeze stops the guest's programs and tells whether they stand still. If they do not within the limit, the freeze
-// stays asked for: the rest of them stops as soon as it can.
+// Freeze stops the guest's programs and reports whether they are frozen. If they are not within the limit, the freeze
+// stays requested: the rest of them stops as soon as it can.
 func (f *Freezer) Freeze(limit time.Duration) bool {
 	until := time.Now().Add(limit)
 	pressed := f.ask()
@@ -129,7 +131,7 @@ func (f *Freezer) ask() (pressed <-chan struct{}) {
 	return f.pressed
 }
 
-// press is called with the lock held.
+// press asks the kernel to freeze the groups. Call it with the lock held.
 func (f *Freezer) press() {
 	if err := f.groups.Freeze(); err != nil {
 		slog.Warn("not all of the guest's programs are frozen", "error", err)
@@ -140,14 +142,14 @@ func (f *Freezer) press() {
 	}
 }
 
-// Thaw lets the guest's programs go on.
+// Thaw lets the guest's programs continue.
 func (f *Freezer) Thaw() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.thaw()
 }
 
-// thaw is called with the lock held.
+// thaw ends the freeze. Call it with the lock held.
 func (f *Freezer) thaw() error {
 	f.watch++
 	err := f.groups.Thaw()
@@ -158,8 +160,8 @@ func (f *Freezer) thaw() error {
 	return err
 }
 
-// Hold is for a resume that begins: from now on only its end, or Thaw, ends the freeze. Otherwise one that fails half way
-// would let programs run on with half an identity.
+// Hold is called when a resume begins. From now on only the resume's end, or Thaw, ends the freeze. Otherwise a resume
+// that fails half way would let programs run with half an identity.
 func (f *Freezer) Hold() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -176,9 +178,9 @@ func (f *Freezer) await(watch uint64, steps int) {
 		case steps > 1:
 			f.await(watch, steps-1)
 		default:
-			slog.Warn("thawed without being asked", "after", patienceSteps*f.step)
+			slog.Warn("thawed without a request", "after", patienceSteps*f.step)
 			if err := f.thaw(); err != nil {
-				slog.Error("the guest's programs are not thawed", "error", err)
+				slog.Error("cannot thaw the guest's programs", "error", err)
 			}
 		}
 	})

@@ -13,7 +13,7 @@ import (
 	"coppice/agent/internal/api"
 )
 
-// fakeGroups stand still at once, or never.
+// fakeGroups are frozen at once, or never.
 type fakeGroups struct {
 	mu               sync.Mutex
 	frozen           bool
@@ -87,7 +87,7 @@ func TestNothingIsFrozenWhileAProcessIsBeingStarted(t *testing.T) {
 	go func() { answer <- f.Freeze(agenttest.Limit) }()
 	first()
 	if groups.isFrozen() {
-		t.Fatal("frozen before the last start has ended")
+		t.Fatal("frozen before the last start ended")
 	}
 	second()
 	if !<-answer || !groups.isFrozen() {
@@ -145,13 +145,14 @@ func TestAStartWhoseRequestIsOverNeverBegins(t *testing.T) {
 		entered <- err
 	}()
 	leave()
-	// As in a copy of the machine: the session's end comes before the thaw, and the waiting goroutine may run after both.
+	// This is the order in a copy of the machine: the session ends before the thaw, and the waiting goroutine may run
+	// after both.
 	if err := f.Thaw(); err != nil {
 		t.Fatal(err)
 	}
 	f.Freeze(agenttest.Limit)
 	if err := <-entered; err == nil || f.starting != 0 {
-		t.Fatal("entered for nobody", err)
+		t.Fatal("entered although the request was over", err)
 	}
 }
 
@@ -159,7 +160,7 @@ func TestWhatCannotBeFrozenStaysAskedFor(t *testing.T) {
 	groups := &fakeGroups{neverStand: true}
 	f := New(groups)
 	if f.Freeze(soon) || !groups.isFrozen() {
-		t.Fatal("the freeze was not kept")
+		t.Fatal("the freeze did not stay requested")
 	}
 }
 
@@ -199,7 +200,7 @@ func TestAnOldCountDoesNotEndANewFreeze(t *testing.T) {
 		f.Freeze(agenttest.Limit)
 		time.Sleep(2 * f.step)
 		if !groups.isFrozen() {
-			t.Fatal("thawed by an old count")
+			t.Fatal("thawed by the count of an old freeze")
 		}
 		if err := f.Thaw(); err != nil {
 			t.Fatal(err)
@@ -232,7 +233,7 @@ func TestAThawSetsTheClockBeforeAnythingRuns(t *testing.T) {
 	var told int64
 	f.setClock = func(unixNs int64) error {
 		if !groups.isFrozen() {
-			t.Error("thawed already")
+			t.Error("thawed before the clock was set")
 		}
 		told = unixNs
 		return errors.New("injected")

@@ -33,7 +33,8 @@ func (f *Freezer) HandleFreeze(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// HandleThaw answers POST /thaw. The guest's clock stood still with the machine: it is set before anything reads it.
+// HandleThaw answers POST /thaw. The guest's clock stood still with the machine, so HandleThaw sets it before a program
+// reads it.
 func (f *Freezer) HandleThaw(w http.ResponseWriter, r *http.Request) error {
 	arrived := time.Now()
 	var body struct {
@@ -48,7 +49,7 @@ func (f *Freezer) HandleThaw(w http.ResponseWriter, r *http.Request) error {
 	}
 	if ns != 0 {
 		if err := f.setClock(ns + time.Since(arrived).Nanoseconds()); err != nil {
-			slog.Warn("the clock is late by the time that the machine stood still", "error", err)
+			slog.Warn("the clock is behind by the time that the machine stood still", "error", err)
 		}
 	}
 	if err := f.Thaw(); err != nil {

@@ -8,7 +8,7 @@ import (
 	"coppice/agent/internal/fault"
 )
 
-// ValidateEnvironment refuses what no process could be given.
+// ValidateEnvironment rejects variables that no process can be given.
 func ValidateEnvironment(env map[string]string) error {
 	for name, value := range env {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {

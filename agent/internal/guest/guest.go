@@ -1,4 +1,4 @@
-// Package guest holds what resume has set for new processes and files.
+// Package guest holds the settings that resume has made for new processes and files.
 package guest
 
 import (
@@ -7,17 +7,17 @@ import (
 	"coppice/agent/internal/fault"
 )
 
-// DefaultDirectory is where commands run and relative paths start when the image has no WORKDIR.
+// DefaultDirectory is where commands run and relative paths start if the image has no WORKDIR.
 const DefaultDirectory = "/workspace"
 
-// Settings are replaced as a whole by each resume, the environment also in between.
+// Settings are replaced as a whole by each resume. The environment may also be replaced in between.
 type Settings struct {
 	Env     map[string]string
 	User    string
 	Workdir string
 }
 
-// State is shared by resume, which writes it, and by everything that serves user requests.
+// State holds the Settings. Resume writes it, and everything that serves user requests reads it.
 type State struct {
 	mu       sync.RWMutex
 	ready    bool
@@ -32,7 +32,7 @@ func (s *State) Set(settings Settings) {
 	s.ready = true
 }
 
-// Get returns the settings, or invalid_state before the first resume: until then / is the initramfs.
+// Get returns the settings, or invalid_state before the first resume: until then, / is the initramfs.
 func (s *State) Get() (Settings, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

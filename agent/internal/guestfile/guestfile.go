@@ -1,5 +1,5 @@
-// Package guestfile opens files whose names and contents are the guest's. A FIFO, a device or an endless file in
-// the place of a regular one must neither block the agent nor fill its memory.
+// Package guestfile opens files whose names and contents the guest controls. A FIFO, a device or an endless file in the
+// place of a regular one must neither block the agent nor fill its memory.
 package guestfile
 
 import (
@@ -13,16 +13,16 @@ import (
 	"coppice/agent/internal/fault"
 )
 
-// File is an open regular file. Its reads do not wait for content that the kernel may have later: in the place of a
-// regular file may be /proc/kmsg, whose reads then fail with EAGAIN.
+// File is an open regular file. Its reads do not wait for content that the kernel may have later: the file may be
+// /proc/kmsg, whose reads then fail with EAGAIN.
 type File struct {
 	file *os.File
 	raw  syscall.RawConn
 }
 
-// OpenRegular opens path for reading if it is a regular file, and returns what it was when opened.
+// OpenRegular opens path for reading if it is a regular file. It also returns the file's state when it was opened.
 func OpenRegular(path string) (*File, os.FileInfo, error) {
-	// Opening a device may already do something, so look first; what was opened may be another file, so look again.
+	// Opening a device may already have an effect, so check first. The opened file may be another one, so check again.
 	before, err := os.Stat(path)
 	if err != nil {
 		return nil, nil, err
@@ -48,7 +48,8 @@ func OpenRegular(path string) (*File, os.FileInfo, error) {
 	return &File{file: file, raw: raw}, info, nil
 }
 
-// Read is io.Reader; its errors are errnos, or io.EOF. os.File would park the goroutine where this fails with EAGAIN.
+// Read implements io.Reader. Its errors are errnos or io.EOF. os.File would block the goroutine where this fails with
+// EAGAIN.
 func (f *File) Read(buffer []byte) (int, error) {
 	var n int
 	var failure error
@@ -70,16 +71,16 @@ func (f *File) Read(buffer []byte) (int, error) {
 	return n, nil
 }
 
-// Seek is io.Seeker.
+// Seek implements io.Seeker.
 func (f *File) Seek(offset int64, whence int) (int64, error) { return f.file.Seek(offset, whence) }
 
-// Name is the path as it was opened.
+// Name returns the path as it was opened.
 func (f *File) Name() string { return f.file.Name() }
 
-// Close is io.Closer.
+// Close implements io.Closer.
 func (f *File) Close() error { return f.file.Close() }
 
-// FileSystem is the magic number of the file system that the file is on.
+// FileSystem returns the magic number of the file system that holds the file.
 func (f *File) FileSystem() (int64, error) {
 	var stat unix.Statfs_t
 	var failure error
@@ -89,7 +90,7 @@ func (f *File) FileSystem() (int64, error) {
 	return stat.Type, failure
 }
 
-// ReadBounded returns the content of a regular file of at most limit bytes.
+// ReadBounded returns the content of a regular file, or an error if it is longer than limit bytes.
 func ReadBounded(path string, limit int64) ([]byte, error) {
 	file, _, err := OpenRegular(path)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package metrics tells how much of the guest is in use. It reads the guest's own /proc, where root of the guest can
-// lie; what is billed is measured on the host.
+// Package metrics measures how much of the guest is in use. It reads the guest's own /proc, where root in the guest can
+// lie. Billing uses measurements of the host.
 package metrics
 
 import (
@@ -18,7 +18,7 @@ import (
 	"coppice/agent/internal/guestfile"
 )
 
-// maxProcBytes bounds what is read of one file in /proc.
+// maxProcBytes bounds how much of one file in /proc is read.
 const maxProcBytes = 64 << 10
 
 // Metrics is the answer of GET /metrics.
@@ -28,7 +28,7 @@ type Metrics struct {
 	DiskTotalBytes    uint64  `json:"disk_total_bytes"`
 	DiskUsedBytes     uint64  `json:"disk_used_bytes"`
 	Load1             float64 `json:"load1"`
-	// Processes counts neither kernel threads nor the agent.
+	// Processes does not count kernel threads or the agent.
 	Processes int `json:"processes"`
 }
 
@@ -42,7 +42,7 @@ func Get(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// Read measures the guest whose root is given.
+// Read measures the guest with the given root.
 func Read(root string) (Metrics, error) {
 	var m Metrics
 	proc := filepath.Join(root, "proc")
@@ -96,7 +96,7 @@ func parseLoad(content []byte) float64 {
 	return load
 }
 
-// kernelThread is PF_KTHREAD of the flags in /proc/<pid>/stat.
+// kernelThread is PF_KTHREAD, one of the flags in /proc/<pid>/stat.
 const kernelThread = 0x00200000
 
 func countProcesses(proc string) (int, error) {
@@ -129,8 +129,8 @@ func readDirectory(path string) ([]string, error) {
 	return names, err
 }
 
-// isKernelThread reads the flags, the seventh field after the name; the name is in parentheses and may hold both
-// spaces and parentheses.
+// isKernelThread reads the flags, the seventh field after the name. The name is in parentheses and may contain spaces
+// and parentheses.
 func isKernelThread(stat []byte) bool {
 	const flagsAfterName = 6
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))

@@ -17,7 +17,7 @@ func TestKernelThreadsAreToldByTheirFlagsWhateverTheirName(t *testing.T) {
 		t.Error("kthreadd is a kernel thread")
 	}
 	if isKernelThread([]byte("77 (a) b) 2129984) S 1 77 77 0 -1 4194304 0 0")) {
-		t.Error("a process with an odd name is none")
+		t.Error("a process with an odd name is not a kernel thread")
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package network gives the guest its address. There is no ip(8) in the initramfs, and the image's cannot be trusted
-// to exist, so it is done by ioctl.
+// Package network configures the guest's network. It uses ioctl: there is no ip(8) in the initramfs, and the image may
+// not have one.
 package network
 
 import (
@@ -18,7 +18,7 @@ type Configuration struct {
 	MTU       int    `json:"mtu"`
 }
 
-// Plan is a Configuration that has been checked.
+// Plan is a validated Configuration.
 type Plan struct {
 	Interface string
 	Address   netip.Prefix
@@ -30,7 +30,7 @@ type Plan struct {
 const (
 	// maxNameBytes is the kernel's IFNAMSIZ less the NUL.
 	maxNameBytes = 15
-	// minMTU is what IPv4 demands, maxMTU the largest packet.
+	// minMTU is the minimum that IPv4 demands; maxMTU is the size of the largest packet.
 	minMTU = 68
 	maxMTU = 65535
 )
@@ -39,11 +39,11 @@ const (
 func (c Configuration) Parse() (Plan, error) {
 	plan := Plan{Interface: c.Interface, MTU: c.MTU}
 	if c.Interface == "" || len(c.Interface) > maxNameBytes || strings.ContainsAny(c.Interface, "/ \x00\n\t:") {
-		return Plan{}, fault.Invalid("network.interface: %q is no interface name", c.Interface)
+		return Plan{}, fault.Invalid("network.interface: %q is not an interface name", c.Interface)
 	}
 	prefix, err := netip.ParsePrefix(c.Address)
 	if err != nil || !prefix.Addr().Is4() {
-		return Plan{}, fault.Invalid("network.address: %q is no IPv4 address with a prefix length, such as 10.0.0.2/30", c.Address)
+		return Plan{}, fault.Invalid("network.address: %q is not an IPv4 address with a prefix length, such as 10.0.0.2/30", c.Address)
 	}
 	plan.Address = prefix
 	if plan.Gateway, err = parseAddress("gateway", c.Gateway); err != nil {
@@ -64,7 +64,7 @@ func (c Configuration) Parse() (Plan, error) {
 func parseAddress(field, text string) (netip.Addr, error) {
 	address, err := netip.ParseAddr(text)
 	if err != nil || !address.Is4() {
-		return netip.Addr{}, fault.Invalid("network.%s: %q is no IPv4 address", field, text)
+		return netip.Addr{}, fault.Invalid("network.%s: %q is not an IPv4 address", field, text)
 	}
 	return address, nil
 }

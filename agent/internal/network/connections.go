@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listed says which sockets can be of interest: those of TCP but listeners and what only waits for late packets, and all
-// of UDP.
+// listed are the kinds of sockets that may have to be reset: TCP sockets that do not listen and do not only wait for
+// late packets, and all UDP sockets.
 var listed = []struct {
 	family, protocol uint8
 	states           uint32
@@ -26,13 +26,13 @@ const (
 	udpStates = 1<<stateEstablished | 1<<stateClose
 )
 
-// ResetConnections ends what leads out of a machine that has been saved and brought back: TCP connections, and UDP
-// sockets that are connected or bound to an address that the guest has no more. Their programs hear of it at once;
-// otherwise they would wait for answers that go to another machine or to nobody. Loopback, listeners, and UDP sockets
-// that take packets for any address live on.
+// ResetConnections ends the connections that lead out of a machine that was saved and restored: TCP connections, and
+// UDP sockets that are connected or bound to an address that the guest no longer has. Their programs get an error at
+// once. Otherwise they would wait for answers that go to another machine or are lost. Loopback connections, listeners,
+// and UDP sockets that receive on any address survive.
 //
-// It comes after the new address is in place: then the kernel has no route from the old one, and the resets that it would
-// send cannot end the same connections of the machine that this one is a copy of.
+// Call it after the new address is set. Then the kernel has no route from the old address, so the resets that it would
+// send cannot end the same connections of the machine of which this one is a copy.
 func ResetConnections() error {
 	own, err := ownAddresses()
 	if err != nil {
@@ -67,7 +67,7 @@ func ownAddresses() (map[netip.Addr]bool, error) {
 	return own, nil
 }
 
-// destroyAll reports how many sockets could not be ended, and why the first could not.
+// destroyAll returns how many sockets could not be reset, and the first error.
 func destroyAll(kernel diag, sockets []diagSocket, own map[netip.Addr]bool) error {
 	var first error
 	failed := 0
@@ -87,17 +87,17 @@ func destroyAll(kernel diag, sockets []diagSocket, own map[netip.Addr]bool) erro
 	if failed == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d of %d sockets live on: %w", failed, len(sockets), first)
+	return fmt.Errorf("%d of %d sockets could not be reset: %w", failed, len(sockets), first)
 }
 
-// isGone tells that nobody has the socket any more: it is unknown, or its place is another's, or it is one that its program
-// has closed and that only waits for the other side's end, which the kernel lists as FIN_WAIT2.
+// isGone reports whether err means that no process has the socket any more: the socket is unknown, another has its
+// place, or its program has closed it and it only waits for the other side's end, which the kernel lists as FIN_WAIT2.
 func isGone(socket diagSocket, err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESTALE) ||
 		errors.Is(err, unix.EOPNOTSUPP) && socket.state == stateFinWait2
 }
 
-// leadsOut tells what the machine's move ends.
+// leadsOut reports whether the machine's move ends the socket's connection.
 func leadsOut(socket diagSocket, own map[netip.Addr]bool) bool {
 	local := socket.local()
 	if local.IsLoopback() || local.IsUnspecified() {

@@ -10,17 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inOwnNetwork runs test in a network of its own, on a thread that ends with it. A user who may not make one is left with
-// the tests of what is sent to the kernel.
+// inOwnNetwork runs test in its own network, on a thread that ends with it. For a user who may not create a network,
+// only the tests of what is sent to the kernel remain.
 func inOwnNetwork(t *testing.T, test func()) (ran bool) {
 	t.Helper()
 	done := make(chan bool)
 	go func() {
-		// Never unlocked: the thread must not serve others.
+		// The thread is never unlocked, because it must not run other goroutines.
 		runtime.LockOSThread()
 		defer close(done)
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			t.Log("this user may not make networks: ", err)
+			t.Log("this user may not create networks: ", err)
 			return
 		}
 		ran = true
@@ -30,8 +30,8 @@ func inOwnNetwork(t *testing.T, test func()) (ran bool) {
 	return ran
 }
 
-// give puts an address beside loopback's own, on the one interface that every network has. It is that address alone: all
-// of a subnet of loopback would be the machine's own.
+// give adds an address to loopback's own, on the only interface that every network has. It adds only that address: on
+// loopback, all addresses of a subnet would be the machine's own.
 func give(t *testing.T, address string) {
 	t.Helper()
 	ip := netip.MustParseAddr(address).As4()
@@ -91,7 +91,7 @@ func listening(t *testing.T, address string) int {
 	return listener
 }
 
-// connect makes a socket of a family and connects it with a port of an address, which is the socket's own as well.
+// connect makes a socket of a family and connects it to a port of an address. The address is also the socket's own.
 func connect(t *testing.T, family, kind int, address string, port int) int {
 	t.Helper()
 	socket := bound(t, family, kind, address)
@@ -111,7 +111,7 @@ func accept(t *testing.T, listener int) int {
 	return conn
 }
 
-// receiveError is what a read that must not wait says.
+// receiveError returns the error of a read that must not wait.
 func receiveError(t *testing.T, socket int) error {
 	t.Helper()
 	_, _, err := unix.Recvfrom(socket, make([]byte, 1), unix.MSG_DONTWAIT)
@@ -168,17 +168,17 @@ func TestConnectionsOfAnOldAddressEndAtOnceAndTheRestLivesOn(t *testing.T) {
 			t.Error(err)
 		}
 		t.Log("took ", time.Since(began))
-		// None says "reset by peer": no packet with the old address has left its socket.
+		// No socket reports "reset by peer": no packet with the old address has left its socket.
 		expectReceive(t, unix.ECONNABORTED, append(ended, named{"TCP", queued}, named{"its accepted end", fromQueue}))
 		expectReceive(t, unix.EAGAIN, alive)
 
 		expectReceive(t, unix.EAGAIN, []named{
-			{"a new connection with the listener", connect(t, unix.AF_INET, unix.SOCK_STREAM, now, port)},
+			{"a new connection to the listener", connect(t, unix.AF_INET, unix.SOCK_STREAM, now, port)},
 			{"its accepted end", accept(t, anywhere)},
 		})
 	})
 	if !ran && unix.Geteuid() == 0 {
-		t.Error("root may not make networks here")
+		t.Error("root may not create networks here")
 	}
 }
 

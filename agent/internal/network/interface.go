@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// primary is the one NIC that the runner attaches.
+// primary is the only NIC that the runner attaches.
 const primary = "eth0"
 
-// Boot brings up lo, which has its addresses by itself, and keeps the NIC from soliciting IPv6 routers that do not
-// exist, which would wake every idle guest.
+// Boot brings up lo, which gets its addresses by itself. It disables IPv6 on the NIC, which would otherwise solicit
+// IPv6 routers that do not exist and so wake every idle guest.
 func Boot() error {
 	if err := withSocket(func(socket int) error { return setUp(socket, "lo", true) }); err != nil {
 		return fmt.Errorf("lo: %w", err)
@@ -28,8 +28,8 @@ func Boot() error {
 	return err
 }
 
-// Apply replaces address and default route. The interface stays up if it is: taking it down would drop the routes
-// that a user has added, and waits for every CPU.
+// Apply replaces the address and the default route. It does not take the interface down: that would drop the routes
+// that a user has added, and it waits for every CPU.
 func (p Plan) Apply() error {
 	return withSocket(func(socket int) error {
 		mask := net.CIDRMask(p.Address.Bits(), p.Address.Addr().BitLen())
@@ -54,7 +54,7 @@ func (p Plan) Apply() error {
 	})
 }
 
-// TakeDown leaves the guest without network. A machine without a NIC has none anyway.
+// TakeDown leaves the guest without a network. A machine without a NIC has none anyway.
 func TakeDown() error {
 	err := withSocket(func(socket int) error { return setUp(socket, primary, false) })
 	if errors.Is(err, unix.ENODEV) {
@@ -121,7 +121,7 @@ type routeEntry struct {
 	_           [40]byte
 }
 
-// maxDefaultRoutes bounds what a guest may have added.
+// maxDefaultRoutes bounds the default routes that a guest may have added.
 const maxDefaultRoutes = 16
 
 func deleteDefaultRoutes(socket int) error {
@@ -137,7 +137,7 @@ func deleteDefaultRoutes(socket int) error {
 	return fmt.Errorf("there are more than %d", maxDefaultRoutes)
 }
 
-// changeDefaultRoute adds or deletes one; deleting without a gateway takes any.
+// changeDefaultRoute adds or deletes a default route. A deletion without a gateway deletes any default route.
 func changeDefaultRoute(socket int, ioctl uintptr, gateway netip.Addr) error {
 	any4 := unix.RawSockaddrInet4{Family: unix.AF_INET}
 	route := routeEntry{destination: any4, gateway: any4, mask: any4, flags: unix.RTF_UP}

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sizes of <linux/inet_diag.h>. A socket's id is ports, addresses, interface and cookie, taken from the answer into the
-// next request as it is.
+// Sizes of <linux/inet_diag.h>. A socket's id holds ports, addresses, interface and cookie. It is copied unchanged from
+// an answer into the next request.
 const (
 	socketIDBytes      = 48 // struct inet_diag_sockid
 	diagRequestBytes   = 8 + socketIDBytes
@@ -21,23 +21,23 @@ const (
 	receiveBytes = 64 << 10
 )
 
-// States of <net/tcp_states.h>, which UDP uses as well: connected or not.
+// States of <net/tcp_states.h>. UDP uses two of them as well: connected (established) or not (close).
 const (
 	stateEstablished = 1
 	stateFinWait2    = 5
 	stateTimeWait    = 6
 	stateClose       = 7
 	stateListen      = 10
-	stateNewSynRecv  = 12 // the last that 6.1 knows
+	stateNewSynRecv  = 12 // the last state of Linux 6.1
 )
 
-// diagSocket is one that the kernel has listed.
+// diagSocket is a socket that the kernel has listed.
 type diagSocket struct {
 	family, protocol, state uint8
 	id                      [socketIDBytes]byte
 }
 
-// local returns the socket's own address; a mapped one is IPv4.
+// local returns the socket's own address. A mapped address is returned as IPv4.
 func (s diagSocket) local() netip.Addr {
 	address := s.id[localAddressOffset:]
 	if s.family == unix.AF_INET {
@@ -46,7 +46,7 @@ func (s diagSocket) local() netip.Addr {
 	return netip.AddrFrom16([16]byte(address)).Unmap()
 }
 
-// diag is a connection with the kernel's list of sockets. It sees those of the agent's own network namespace.
+// diag is a connection to the kernel's list of sockets. It sees the sockets of the agent's own network namespace.
 type diag struct{ fd int }
 
 func openDiag() (diag, error) {
@@ -59,7 +59,7 @@ func openDiag() (diag, error) {
 
 func (d diag) close() error { return unix.Close(d.fd) }
 
-// list returns the sockets of a family and protocol whose state is in the set, a bit for each.
+// list returns the sockets of a family and protocol whose state is in states, a set of bits.
 func (d diag) list(family, protocol uint8, states uint32) ([]diagSocket, error) {
 	request := encodeDiag(unix.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP, diagSocket{family: family, protocol: protocol}, states)
 	var found []diagSocket
@@ -97,7 +97,7 @@ func parseDiag(data []byte) (diagSocket, bool) {
 	return socket, socket.family == unix.AF_INET || socket.family == unix.AF_INET6
 }
 
-// exchange sends a request and hands over what comes until the acknowledgement, or the end of a dump.
+// exchange sends a request and passes each message to take, until the acknowledgement or the end of a dump.
 func (d diag) exchange(request []byte, take func(data []byte)) error {
 	if err := unix.Sendto(d.fd, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return fmt.Errorf("netlink: %w", err)
@@ -126,7 +126,7 @@ func (d diag) exchange(request []byte, take func(data []byte)) error {
 	}
 }
 
-// parseStatus reads the negative errno that begins an acknowledgement and the end of a dump.
+// parseStatus reads the negative errno at the start of an acknowledgement or of the end of a dump.
 func parseStatus(data []byte) error {
 	if len(data) < 4 {
 		return errors.New("netlink: an answer is too short")

@@ -51,11 +51,11 @@ func TestAnAnswerIsReadAsTheKernelWritesIt(t *testing.T) {
 		t.Fatalf("%+v %v", socket, ok)
 	}
 	if _, ok := parseDiag(data[:diagAnswerBytes-1]); ok {
-		t.Error("a part of an answer was taken")
+		t.Error("a part of an answer was accepted")
 	}
 	data[0] = unix.AF_UNIX
 	if _, ok := parseDiag(data); ok {
-		t.Error("a socket of another family was taken")
+		t.Error("a socket of another family was accepted")
 	}
 }
 
@@ -68,7 +68,7 @@ func TestTheStatusOfAnExchangeIsAnErrno(t *testing.T) {
 		t.Error(err)
 	}
 	if err := parseStatus([]byte{1, 2}); err == nil {
-		t.Error("a part of a status was taken")
+		t.Error("a part of a status was accepted")
 	}
 }
 

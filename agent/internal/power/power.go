@@ -1,4 +1,4 @@
-// Package power ends the guest.
+// Package power powers the guest off.
 package power
 
 import (
@@ -18,13 +18,13 @@ import (
 
 const (
 	maxGraceMs = 10 * 60 * 1000
-	// pollInterval is how often the end of all processes is looked for while the grace lasts.
+	// pollInterval is how often the end of all processes is checked while the grace period lasts.
 	pollInterval = 10 * time.Millisecond
-	// A disk that the host has stopped must not keep the guest from ending.
+	// syncLimit bounds the sync: a disk that the host has stopped must not keep the guest from powering off.
 	syncLimit = 10 * time.Second
 )
 
-// Shutdown answers POST /shutdown. It answers first: the session dies with the guest.
+// Shutdown answers POST /shutdown. It answers first, because the session ends with the guest.
 func Shutdown(w http.ResponseWriter, r *http.Request) error {
 	var body struct {
 		GraceMs int64 `json:"grace_ms"`
@@ -58,31 +58,31 @@ func powerOff(grace time.Duration) {
 	select {
 	case <-synced:
 	case <-time.After(syncLimit):
-		slog.Error("sync has not ended", "limit", syncLimit)
+		slog.Error("sync did not end in time", "limit", syncLimit)
 	}
 	if err := unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF); err != nil {
 		slog.Error("power off", "error", err)
 	}
 }
 
-// signalAll reaches every process but the caller, since that is PID 1.
+// signalAll signals every process except the caller, because the caller is PID 1.
 func signalAll(signal syscall.Signal) {
 	if err := unix.Kill(-1, signal); err != nil && err != unix.ESRCH {
 		slog.Error("processes not signalled", "signal", signal, "error", err)
 	}
 }
 
-// powerSignals are what poweroff, halt and reboot of the common toolkits send to PID 1.
+// powerSignals are the signals that poweroff, halt and reboot of the common toolkits send to PID 1.
 var powerSignals = []os.Signal{unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGPWR}
 
-// deadlySignals would end the agent, and so the kernel, if the Go runtime had them: it dies of them by exit, which
-// PID 1 is not protected from.
+// deadlySignals would end the agent, and so the kernel, if the Go runtime handled them: it reacts to them with exit,
+// from which PID 1 is not protected.
 var deadlySignals = []os.Signal{
 	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE,
 	unix.SIGSEGV, unix.SIGSYS, unix.SIGALRM, unix.SIGSTKFLT, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGIO,
 }
 
-// WatchSignals takes the signals that a process of the guest may send to PID 1.
+// WatchSignals handles the signals that a process of the guest may send to PID 1.
 func WatchSignals() {
 	ignored := make(chan os.Signal, 1)
 	signal.Notify(ignored, deadlySignals...)

@@ -2,7 +2,7 @@ package pressure
 
 import "fmt"
 
-// isScarce judges the beginning of /proc/meminfo (proc(5)).
+// isScarce reports whether little memory is available. meminfo is the beginning of /proc/meminfo (proc(5)).
 func isScarce(meminfo string) (bool, error) {
 	var total, free, available uint64
 	const first = "MemTotal: %d kB\nMemFree: %d kB\nMemAvailable: %d kB\n"

@@ -1,5 +1,5 @@
-// Package pressure ends what fills the guest's memory. The kernel by itself pushes out the pages that all programs run
-// from, and reads them again, for minutes: it is making progress, so it ends nobody.
+// Package pressure kills a program when the guest's memory is exhausted. Left alone, the kernel evicts the pages that
+// all programs run from and reads them again, for minutes. It counts that as progress, so it kills no program.
 package pressure
 
 import (
@@ -11,22 +11,23 @@ import (
 )
 
 const (
-	// Of one second, four tenths in which no program got on, as all that wanted to waited for memory
-	// (Documentation/accounting/psi.rst; both in microseconds). The kernel puts its own end over the last character.
+	// stallTrigger fires if, within one second, all runnable programs waited for memory for 0.4 s
+	// (Documentation/accounting/psi.rst; both in microseconds). The kernel overwrites the last character with its own
+	// terminator.
 	stallTrigger = "full 400000 1000000\n"
-	// Pages of files that are being written make programs wait too, but they are no want of memory: killing helps
-	// nobody while the kernel counts this part of it as available.
+	// scarceFraction: memory is scarce if less than 1/16 of it is available. Writing pages back to files makes programs
+	// wait too, but is not a memory shortage: killing does not help while the kernel counts this fraction as available.
 	scarceFraction = 16
-	// Of meminfo, what holds its first lines.
+	// meminfoBytes is enough for the first lines of /proc/meminfo.
 	meminfoBytes = 512
 )
 
-// Watch holds open what it needs, as programs of the guest may unmount /proc.
+// Watch watches for memory stalls. It holds its files open because programs of the guest may unmount /proc.
 type Watch struct {
 	stalls, meminfo, sysrq *os.File
 }
 
-// Open fails on a kernel that does not tell of stalls.
+// Open returns an error if the kernel does not report memory stalls.
 func Open() (*Watch, error) {
 	stalls, err := os.OpenFile("/proc/pressure/memory", os.O_RDWR|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -46,9 +47,9 @@ func Open() (*Watch, error) {
 	return &Watch{stalls: stalls, meminfo: meminfo, sysrq: sysrq}, nil
 }
 
-// Run returns when the kernel tells of stalls no more.
+// Run blocks until the kernel stops reporting stalls or an operation fails, and returns the reason.
 func (w *Watch) Run() error {
-	// Fd takes the file from the runtime's poller, which does not know POLLPRI.
+	// Fd removes the file from the runtime's poller, which does not know POLLPRI.
 	events := []unix.PollFd{{Fd: int32(w.stalls.Fd()), Events: unix.POLLPRI}}
 	for {
 		if _, err := unix.Poll(events, -1); err != nil && !errors.Is(err, unix.EINTR) {
@@ -65,8 +66,9 @@ func (w *Watch) Run() error {
 	}
 }
 
-// relieve lets the kernel choose and end a program, as it does when it finds no page at all. Unlike then, it does not
-// panic when it may end none: proc_sysrq, "f" (Documentation/admin-guide/sysrq.rst).
+// relieve makes the kernel choose and kill a program if memory is scarce, as the kernel does when it finds no free page
+// at all. Unlike that case, the kernel does not panic if it may kill no program: see proc_sysrq, "f"
+// (Documentation/admin-guide/sysrq.rst).
 func (w *Watch) relieve() error {
 	text := make([]byte, meminfoBytes)
 	n, err := w.meminfo.ReadAt(text, 0)

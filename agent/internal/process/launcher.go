@@ -1,5 +1,5 @@
-// Package process starts programs in the guest's root: as the user, in the directory and with the environment that the
-// request and the image ask for, in the commands' control group. Whatever fails says which field to change.
+// Package process starts programs in the guest's root and in the commands' control group. The request and the image
+// choose the user, the directory and the environment. Each error names the field to change.
 package process
 
 import (
@@ -28,7 +28,8 @@ type Launcher struct {
 	freezer  *freezer.Freezer
 }
 
-// Options are what a Launcher needs. Root is that of the accounts' files. Without a Freezer nothing is ever frozen.
+// Options are what a Launcher needs. Root is the directory with the account files. Without a Freezer nothing is ever
+// frozen.
 type Options struct {
 	Reaper   *reap.Reaper
 	Root     string
@@ -36,14 +37,14 @@ type Options struct {
 	Freezer  *freezer.Freezer
 }
 
-// NewLauncher makes a Launcher.
+// NewLauncher returns a Launcher.
 func NewLauncher(o Options) *Launcher {
 	return &Launcher{reaper: o.Reaper, root: o.Root, shell: systemShell, workload: o.Workload, freezer: o.Freezer}
 }
 
-// Plan is a Place that has been found to exist.
+// Plan is a Place whose user and directory exist.
 type Plan struct {
-	// Who the program will run as.
+	// Who is the user that the program will run as.
 	Who account.Identity
 
 	launcher  *Launcher
@@ -51,7 +52,7 @@ type Plan struct {
 	variables map[string]string
 }
 
-// Plan resolves a Place. defaults are variables that image and request may set otherwise.
+// Plan resolves a Place. The image and the request may override defaults, which are variables.
 func (l *Launcher) Plan(place Place, settings guest.Settings, defaults map[string]string) (*Plan, error) {
 	accounts, err := account.Load(l.root)
 	if err != nil {
@@ -69,7 +70,8 @@ func (l *Launcher) Plan(place Place, settings guest.Settings, defaults map[strin
 	return &Plan{Who: who, launcher: l, directory: directory, variables: variables}, nil
 }
 
-// resolveUser and resolveDirectory say whose fault it is: the request's, or the image's, which the request can override.
+// resolveUser and resolveDirectory return errors that say what is wrong: the request, or the image, which the request
+// can override.
 func resolveUser(accounts account.Database, place Place, settings guest.Settings) (account.Identity, error) {
 	if place.User != "" {
 		return accounts.Resolve(place.User)
@@ -90,7 +92,7 @@ func resolveDirectory(place Place, settings guest.Settings) (string, error) {
 		return place.Cwd, nil
 	}
 	if err := requireDirectory(settings.Workdir); err != nil {
-		return "", fault.New(fault.InvalidImage, "the working directory %s, which the image or the default names, cannot be used; "+
+		return "", fault.New(fault.InvalidImage, "the working directory %s (of the image, or the default) cannot be used; "+
 			"give \"cwd\" in the request: %v", settings.Workdir, err)
 	}
 	return settings.Workdir, nil
@@ -104,8 +106,8 @@ func requireDirectory(path string) error {
 	return err
 }
 
-// Start runs a program with files as its descriptors from 0. terminal makes descriptor 0 its controlling terminal. An
-// error means that nothing runs. While the guest is frozen it waits, at most as long as the request's context.
+// Start runs a program with files as its descriptors from 0. If terminal is set, descriptor 0 becomes its controlling
+// terminal. An error means that nothing runs. While the guest is frozen, Start waits, at most until ctx ends.
 func (p *Plan) Start(ctx context.Context, program Program, files []uintptr, terminal bool) (*reap.Child, error) {
 	if err := program.require(); err != nil {
 		return nil, err
@@ -129,7 +131,7 @@ func (p *Plan) Start(ctx context.Context, program Program, files []uintptr, term
 	return child, nil
 }
 
-// explainStart names the field to change. fork and exec report one errno for several steps.
+// explainStart returns an error that names the field to change. fork and exec report the same errno for several steps.
 func (p *Plan) explainStart(err error, program Program) error {
 	switch {
 	case errors.Is(err, unix.E2BIG):

@@ -11,16 +11,16 @@ import (
 	"coppice/agent/internal/fault"
 )
 
-// Pipe has a blocking end for the child and a non-blocking one for the agent's poller.
+// Pipe has a blocking end for the child and a non-blocking end for the agent's poller.
 type Pipe struct {
 	Child int
 	Agent *os.File
 }
 
-// Direction is where a pipe's bytes go.
+// Direction is the direction of a pipe's bytes.
 type Direction int
 
-// Of a pipe.
+// The directions of a pipe.
 const (
 	ToChild Direction = iota
 	FromChild
@@ -41,7 +41,7 @@ func openPipe(way Direction) (Pipe, error) {
 	return Pipe{Child: child, Agent: os.NewFile(uintptr(agent), "pipe")}, nil
 }
 
-// ExplainOpen tells the agent's own limits from other failures.
+// ExplainOpen returns a capacity error if the agent's own limits are reached, and wraps other failures.
 func ExplainOpen(step string, err error) error {
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
 		return fault.New(fault.Capacity, "too many commands and background processes: %v", err)
@@ -49,10 +49,10 @@ func ExplainOpen(step string, err error) error {
 	return fmt.Errorf("%s: %w", step, err)
 }
 
-// Pipes are those of one process.
+// Pipes are the pipes of one process.
 type Pipes []Pipe
 
-// OpenPipes opens all or none.
+// OpenPipes opens all pipes or none.
 func OpenPipes(ways ...Direction) (Pipes, error) {
 	var pipes Pipes
 	for _, way := range ways {
@@ -67,7 +67,7 @@ func OpenPipes(ways ...Direction) (Pipes, error) {
 	return pipes, nil
 }
 
-// CloseChildEnds is called as soon as the child has them.
+// CloseChildEnds closes the agent's copies of the child's ends. Call it as soon as the child has them.
 func (p Pipes) CloseChildEnds() {
 	for _, pipe := range p {
 		if err := unix.Close(pipe.Child); err != nil {
@@ -76,7 +76,7 @@ func (p Pipes) CloseChildEnds() {
 	}
 }
 
-// CloseAgentEnds is for a child that could not be started.
+// CloseAgentEnds closes the agent's ends. Call it for a child that could not be started.
 func (p Pipes) CloseAgentEnds() {
 	for _, pipe := range p {
 		CloseLogged(pipe.Agent)

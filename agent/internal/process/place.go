@@ -11,14 +11,14 @@ import (
 // MaxArgumentBytes is the kernel's MAX_ARG_STRLEN less the NUL.
 const MaxArgumentBytes = 131071
 
-// Place is where and as whom a request wants its process to run. Each field may be absent.
+// Place is the directory, environment and user that a request wants for its process. Each field may be absent.
 type Place struct {
 	Cwd  string            `json:"cwd"`
 	Env  map[string]string `json:"env"`
 	User string            `json:"user"`
 }
 
-// ParsePlace reads the fields that heads of all kinds of requests share.
+// ParsePlace reads the fields that the heads of all kinds of requests share.
 func ParsePlace(head []byte) (Place, error) {
 	var p Place
 	if err := api.DecodeJSON("head frame", head, &p); err != nil {
@@ -45,7 +45,7 @@ func (p Place) validate() error {
 func validateVariable(name, value string) error {
 	switch {
 	case name == "" || strings.ContainsAny(name, "=\x00"):
-		return fault.Invalid("env: %q is no variable name; it must not be empty or contain = or NUL", name)
+		return fault.Invalid("env: %q is not a variable name; it must not be empty or contain = or NUL", name)
 	case strings.ContainsRune(value, 0):
 		return fault.Invalid("env: the value of %s must not contain NUL", name)
 	case len(name)+1+len(value) > MaxArgumentBytes:
@@ -54,7 +54,7 @@ func validateVariable(name, value string) error {
 	return nil
 }
 
-// ValidateCommand checks what is to be an argument of a shell.
+// ValidateCommand checks a command that becomes an argument of a shell.
 func ValidateCommand(command string) error {
 	switch {
 	case command == "":

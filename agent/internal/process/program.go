@@ -9,22 +9,22 @@ import (
 	"coppice/agent/internal/fault"
 )
 
-// Program is an executable with its arguments, the first of which is its own name.
+// Program is an executable with its arguments. The first argument is its own name.
 type Program struct {
 	Path string
 	Argv []string
 }
 
-// systemShell is the one that every usable image has.
+// systemShell is the shell that every usable image has.
 const systemShell = "/bin/sh"
 
-// maxSearchDirectories bounds what is looked at of a PATH that a request may choose.
+// maxSearchDirectories bounds how many directories of PATH are searched: a request may choose PATH.
 const maxSearchDirectories = 64
 
-// bashDirectories are where distributions put bash, after those of PATH.
+// bashDirectories are the places where distributions put bash. They are searched after those of PATH.
 var bashDirectories = []string{"/bin", "/usr/bin", "/usr/local/bin"}
 
-// FindShell is the shell that a person would want: bash where the image has it, else /bin/sh. isBash tells which.
+// FindShell returns the shell that a person would want: bash if the image has it, else /bin/sh. isBash says which.
 func (p *Plan) FindShell() (program Program, isBash bool) {
 	for _, directory := range searchDirectories(p.variables["PATH"]) {
 		path := filepath.Join(directory, "bash")
@@ -35,12 +35,12 @@ func (p *Plan) FindShell() (program Program, isBash bool) {
 	return p.SystemShell(), false
 }
 
-// SystemShell is /bin/sh without arguments.
+// SystemShell returns /bin/sh without arguments.
 func (p *Plan) SystemShell() Program {
 	return Program{Path: p.launcher.shell, Argv: []string{"sh"}}
 }
 
-// RunInShell has /bin/sh execute a command.
+// RunInShell returns /bin/sh with a command to execute.
 func (p *Plan) RunInShell(command string) Program {
 	return Program{Path: p.launcher.shell, Argv: []string{"sh", "-c", command}}
 }
@@ -63,7 +63,7 @@ func requireExecutable(path string) error {
 	return err
 }
 
-// require is asked for each start: a sandbox may bring its shell along as a file.
+// require runs at each start: a sandbox may upload its shell as a file.
 func (p Program) require() error {
 	if err := requireExecutable(p.Path); err != nil {
 		return fault.New(fault.InvalidImage, "the image has no %s that could run the command; "+

@@ -1,5 +1,5 @@
-// Package proctable reads which processes the guest has, from /proc. What it says may be past when it is used, and
-// root in the guest can mount something else on /proc: whoever signals by it checks what can be checked.
+// Package proctable reads the guest's processes from /proc. The table may be outdated when it is used, and root in the
+// guest can mount something else on /proc. A caller that sends signals by the table must check what can be checked.
 package proctable
 
 import (
@@ -10,13 +10,13 @@ import (
 	"strconv"
 )
 
-// Process is one line of the table. StartTicks orders processes by their birth.
+// Process is one line of the table. StartTicks orders processes by their start.
 type Process struct {
 	Pid, Parent, Group, Session int
 	StartTicks                  uint64
 }
 
-// List reads the table of root, which is /proc but in tests. Processes that end meanwhile are left out.
+// List reads the table of root, which is /proc except in tests. Processes that end in the meantime are left out.
 func List(root string) ([]Process, error) {
 	directory, err := os.Open(root)
 	if err != nil {
@@ -43,7 +43,7 @@ func List(root string) ([]Process, error) {
 	return table, nil
 }
 
-// Of proc(5)'s stat, counted from the state, which follows the name.
+// Fields of proc(5)'s stat, counted from the state, which follows the name.
 const (
 	fieldParent = 1 + iota
 	fieldGroup
@@ -52,7 +52,7 @@ const (
 	fieldCount = 20
 )
 
-// parse takes the name, which may contain anything, as reaching to the last parenthesis.
+// parse takes everything up to the last parenthesis as the name, because a name may contain anything.
 func parse(text []byte) (Process, error) {
 	open, end := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')')
 	if open < 0 || end < open {

@@ -25,7 +25,7 @@ func TestTheTableHasThisProcess(t *testing.T) {
 		}
 		return
 	}
-	t.Fatal("it has not")
+	t.Fatal("the table does not have this process")
 }
 
 func TestANameMayContainAnything(t *testing.T) {

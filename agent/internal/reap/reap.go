@@ -1,16 +1,16 @@
 // Package reap is the only place where the agent starts and reaps processes.
 //
-// As PID 1 the agent inherits every orphan of the guest. wait4(-1) would take the exit status of its own children
-// as well, so there is one reaper, and a child is put into its table under the same lock under which zombies are
-// collected:
+// As PID 1 the agent inherits every orphan of the guest. wait4(-1) would also take the exit status of the agent's own
+// children. So there is one reaper, and it puts a child into its table under the same lock under which it collects
+// zombies:
 //
 //	Start:  lock · fork+exec · table[pid] = child · unlock
-//	Run:    waitid(P_ALL, WNOWAIT) sleeps until there is a zombie, without taking it
+//	Run:    waitid(P_ALL, WNOWAIT) sleeps until there is a zombie, without reaping it
 //	        lock · wait4(-1, WNOHANG) until none is left, each status to its child or nowhere · unlock
 //	Signal: lock · kill(-pid) only if the child is still in the table · unlock
 //
-// So no status is lost, and a process group is never signalled after its number may have been given away.
-// os/exec must not be used beside it.
+// So no status is lost, and a process group is never signalled after its number may have been reused. The agent must
+// not use os/exec as well.
 package reap
 
 import (
@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrEnded says that the process has ended and cannot be signalled any more.
+// ErrEnded means that the process has ended and can no longer be signalled.
 var ErrEnded = errors.New("process has ended")
 
 // Reaper starts processes and collects all zombies of this process.
@@ -41,12 +41,12 @@ type Child struct {
 	status syscall.WaitStatus
 }
 
-// New returns a Reaper whose Run has to be called once.
+// New returns a Reaper whose Run must be called once.
 func New() *Reaper {
 	return &Reaper{children: map[int]*Child{}, started: make(chan struct{}, 1)}
 }
 
-// Start runs a program in a session of its own.
+// Start runs a program in its own session.
 func (r *Reaper) Start(path string, argv []string, attr *syscall.ProcAttr) (*Child, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,7 +71,7 @@ func (r *Reaper) Start(path string, argv []string, attr *syscall.ProcAttr) (*Chi
 	return child, nil
 }
 
-// Run collects zombies for ever. It sleeps in the kernel and costs nothing while no process ends.
+// Run collects zombies forever. It sleeps in the kernel and costs nothing while no process ends.
 func (r *Reaper) Run() {
 	for {
 		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -79,7 +79,7 @@ func (r *Reaper) Run() {
 		case err == nil:
 			r.collect()
 		case errors.Is(err, unix.ECHILD):
-			// Without children there are no descendants, so nothing can turn up before the next Start.
+			// Without children there are no descendants, so no zombie can appear before the next Start.
 			<-r.started
 		case !errors.Is(err, unix.EINTR):
 			slog.Error("waitid failed", "error", err)
@@ -108,10 +108,10 @@ func (r *Reaper) collect() {
 	}
 }
 
-// Ended is closed when the process has ended and its status is known.
+// Ended returns a channel that is closed when the process has ended and its status is known.
 func (c *Child) Ended() <-chan struct{} { return c.ended }
 
-// Status is valid once Ended is closed.
+// Status returns the child's status. It is valid once Ended is closed.
 func (c *Child) Status() syscall.WaitStatus { return c.status }
 
 // SignalGroup signals the child's whole process group, or returns ErrEnded.
@@ -124,17 +124,18 @@ func (c *Child) SignalGroup(signal syscall.Signal) error {
 	return unix.Kill(-c.pid, signal)
 }
 
-// KillGroup ends the child's whole process group, if the child still runs.
+// KillGroup kills the child's whole process group, if the child still runs.
 func (c *Child) KillGroup() {
 	if err := c.SignalGroup(syscall.SIGKILL); err != nil && !errors.Is(err, ErrEnded) {
 		slog.Error("process group not killed", "error", err)
 	}
 }
 
-// Pid names the child's process group and session as well. It may be another's once the child has ended.
+// Pid returns the number of the child, which is also that of its process group and session. The number may be reused
+// once the child has ended.
 func (c *Child) Pid() int { return c.pid }
 
-// AnyProcess tells whether the guest runs anything but the agent: every process descends from PID 1, so without
+// AnyProcess reports whether the guest runs anything except the agent: every process descends from PID 1, so without
 // children there is none.
 func AnyProcess() bool {
 	err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)

@@ -19,7 +19,7 @@ const testLimit = 20 * time.Second
 
 var reaper = New()
 
-// The tests' process takes in orphans as PID 1 does.
+// TestMain makes the test process adopt orphans as PID 1 does.
 func TestMain(m *testing.M) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		panic(err)
@@ -51,7 +51,7 @@ func await(t *testing.T, child *Child) syscall.WaitStatus {
 	case <-child.Ended():
 		return child.Status()
 	case <-time.After(testLimit):
-		t.Fatal("child has not ended")
+		t.Fatal("the child did not end")
 		return 0
 	}
 }
@@ -116,7 +116,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(testLimit); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not so within %v: %s", testLimit, what)
+			t.Fatalf("still false after %v: %s", testLimit, what)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// addEntropy mixes the host's random bytes in and makes the generator use them at once. Both are needed: without the
-// reseed, clones of one template went on to give the same "random" numbers.
+// addEntropy mixes the host's random bytes into the kernel's random generator and forces a reseed. Both are needed:
+// without the reseed, clones of one template kept producing the same "random" numbers.
 func addEntropy(random *os.File, entropy []byte) error {
 	// struct rand_pool_info: int entropy_count (bits), int buf_size (bytes), the bytes.
 	info := make([]byte, 8, 8+len(entropy))

@@ -17,15 +17,16 @@ import (
 
 const maxHostsBytes = 1 << 20
 
-// Identity writes the files that name the guest. It remembers its own line in /etc/hosts, to leave the user's alone.
+// Identity writes the files that name the guest. It remembers its own line in /etc/hosts so that it leaves the user's
+// lines alone.
 type Identity struct {
 	root  string
 	hosts string
-	// made are the files that have been put in the place of the image's.
+	// made holds the names of the files that have replaced those of the image.
 	made map[string]bool
 }
 
-// NewIdentity writes them below root.
+// NewIdentity returns an Identity that writes below root.
 func NewIdentity(root string) *Identity { return &Identity{root: root, made: map[string]bool{}} }
 
 const (
@@ -36,8 +37,8 @@ const (
 	generationFile = "run/coppice/generation"
 )
 
-// Prepare makes all of them while the template is made, with the names of no sandbox. To overwrite a file is a small part of
-// the work of putting another in its place. One that it cannot make is made by the resume, which tells the reason.
+// Prepare creates all of these files while the template is made, with placeholder names. Overwriting a file later costs
+// a small part of replacing it. If Prepare cannot create a file, the resume creates it or reports the reason.
 func (i *Identity) Prepare() {
 	line := hostsLine(strings.Repeat("-", maxHostnameBytes), nil)
 	for name, content := range map[string]string{
@@ -48,7 +49,7 @@ func (i *Identity) Prepare() {
 		generationFile: "0\n",
 	} {
 		if err := i.write(name, content); err != nil {
-			slog.Warn("a file is not prepared", "name", name, "error", err)
+			slog.Warn("cannot prepare a file", "name", name, "error", err)
 		}
 	}
 	if i.made[hostsFile] {
@@ -71,14 +72,15 @@ func (i *Identity) writeResolver(r Request) error {
 	return i.write(resolverFile, resolverText(r))
 }
 
-// writeGeneration tells programs with random generators of their own that they have been cloned.
+// writeGeneration lets programs with their own random generators notice that they have been cloned.
 func (i *Identity) writeGeneration(r Request) error {
 	return i.write(generationFile, strconv.FormatUint(r.Generation, 10)+"\n")
 }
 
 const hostsHead = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
 
-// hostsLine names the guest. Without a network it must still find itself.
+// hostsLine returns the line that maps the guest's name to its address. Without a network, the guest must still resolve
+// its own name.
 func hostsLine(hostname string, plan *network.Plan) string {
 	address := "127.0.1.1"
 	if plan != nil {
@@ -87,7 +89,7 @@ func hostsLine(hostname string, plan *network.Plan) string {
 	return address + "\t" + hostname + "\n"
 }
 
-// writeHosts replaces the file the first time and only its own line later.
+// writeHosts replaces the whole file the first time, and only its own line later.
 func (i *Identity) writeHosts(r Request) error {
 	line := hostsLine(r.Hostname, r.Network)
 	content := hostsHead + line
@@ -113,7 +115,7 @@ func resolverText(r Request) string {
 	return text.String()
 }
 
-// write overwrites a file that was made before, and makes one anew where that is not possible.
+// write overwrites a file that it has made before. If that is not possible, it replaces the file with a new one.
 func (i *Identity) write(name, content string) error {
 	if i.made[name] && overwrite(filepath.Join(i.root, name), content) {
 		return nil
@@ -125,10 +127,10 @@ func (i *Identity) write(name, content string) error {
 	return nil
 }
 
-// overwrite reports whether it has given that content to a regular file that has no other name and on which nothing is
-// mounted. No program runs that could read it half written: they are frozen, or have not begun.
+// overwrite writes content to a regular file that has no other link and no mount on it, and reports whether it did. No
+// program can read a half-written file: programs are frozen or have not started.
 func overwrite(path, content string) bool {
-	// Opening a pipe must not wait for who reads.
+	// Opening a named pipe must not wait for a reader.
 	file, err := unix.Open(path, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
@@ -136,7 +138,7 @@ func overwrite(path, content string) bool {
 	return errors.Join(overwriteOpen(file, content), unix.Close(file)) == nil
 }
 
-var errShared = errors.New("it is no regular file, or is in another place as well")
+var errShared = errors.New("not a regular file, or it has another link or a mount on it")
 
 func overwriteOpen(file int, content string) error {
 	var info unix.Statx_t
@@ -160,8 +162,8 @@ func overwriteOpen(file int, content string) error {
 	return unix.Ftruncate(file, int64(written))
 }
 
-// replaceFile puts a new file in the place of whatever has that name. It never writes through a symlink of the image,
-// which for /etc/resolv.conf commonly leads to a service that does not run here.
+// replaceFile replaces whatever has that name with a new file. It never writes through a symlink of the image:
+// /etc/resolv.conf is commonly a symlink to a file of a service that does not run here.
 func replaceFile(root, name, content string) error {
 	path := filepath.Join(root, name)
 	temporary := path + ".coppice"

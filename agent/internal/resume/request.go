@@ -28,7 +28,7 @@ type body struct {
 	DiskBytes uint64                 `json:"disk_bytes"`
 }
 
-// Request is a body that has been checked.
+// Request is a validated body.
 type Request struct {
 	Generation uint64
 	Entropy    []byte
@@ -39,7 +39,7 @@ type Request struct {
 	Network   *network.Plan
 	Settings  guest.Settings
 	DNSSearch []string
-	// DiskBytes is the size that the scratch disk has been given, or 0 if it has the one that it was saved with.
+	// DiskBytes is the new size of the scratch disk, or 0 if the disk still has the size with which it was saved.
 	DiskBytes uint64
 }
 
@@ -92,7 +92,7 @@ func validateIdentity(r Request) error {
 	}
 	for _, domain := range r.DNSSearch {
 		if domain == "" || len(domain) > 253 || !isHostname(domain) {
-			return fault.Invalid("dns_search: %q is no domain", domain)
+			return fault.Invalid("dns_search: %q is not a domain name", domain)
 		}
 	}
 	return nil
@@ -117,7 +117,7 @@ func parseSettings(b body) (guest.Settings, error) {
 		workdir = guest.DefaultDirectory
 	}
 	if !path.IsAbs(workdir) || strings.ContainsRune(workdir, 0) {
-		return guest.Settings{}, fault.Invalid("workdir: %q is no absolute path", b.Workdir)
+		return guest.Settings{}, fault.Invalid("workdir: %q is not an absolute path", b.Workdir)
 	}
 	return guest.Settings{Env: b.Env, User: b.User, Workdir: path.Clean(workdir)}, nil
 }

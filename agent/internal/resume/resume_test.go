@@ -92,7 +92,7 @@ func TestParseNamesTheFieldThatIsWrong(t *testing.T) {
 	}
 }
 
-// recorder counts what has been done, and fails at one step.
+// recorder records the steps that were done, and fails at one step.
 type recorder struct {
 	done   []string
 	failAt string
@@ -253,7 +253,7 @@ func TestAResumeOverwritesWhatWasPrepared(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 		if inode(t, path) != before[name] {
-			t.Errorf("%s is another file", name)
+			t.Errorf("%s is not the same file", name)
 		}
 	}
 }
@@ -356,7 +356,7 @@ func TestDirectoriesAreLookedAtOnceForEachUserAndPlace(t *testing.T) {
 	}
 	ensure("/srv")
 	if _, err := os.Lstat(root + "/srv"); !errors.Is(err, os.ErrNotExist) {
-		t.Error("a directory that its user has removed is back", err)
+		t.Error("a directory that the user removed exists again", err)
 	}
 	ensure("/other")
 	if _, err := os.Lstat(root + "/other"); err != nil {
@@ -367,7 +367,7 @@ func TestDirectoriesAreLookedAtOnceForEachUserAndPlace(t *testing.T) {
 func TestOnlyAGuestThatHasBeenInUseMayLackAFile(t *testing.T) {
 	fail := forgiving("resolver", func(Request) error { return errors.New("injected") })
 	if err := fail(Request{}); err == nil {
-		t.Error("a new guest lacks a file")
+		t.Error("a new guest may lack a file")
 	}
 	program := exec.Command("sleep", "100")
 	if err := program.Start(); err != nil {

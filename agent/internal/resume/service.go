@@ -1,9 +1,9 @@
-// Package resume gives a guest its identity: POST /resume of docs/reference/agent-protocol.md. Every clone of a
-// template wakes up with the same random pool, clock, name and address; no user code runs before all of them are its
-// own. The steps are ordered, each may be repeated, and one that fails leaves the generation unset, so that the runner
-// may ask again.
+// Package resume gives a guest its identity: POST /resume of docs/reference/agent-protocol.md. All clones of a template
+// wake up with the same random pool, clock, name and address. No user code runs before a clone has its own. The steps
+// are ordered, and each may be repeated. If a step fails, the generation stays unset, so that the runner can send the
+// request again.
 //
-// Of a machine that was saved while it ran, the programs are frozen: see package freezer. They go on in the last step.
+// If the machine was saved while it ran, its programs are frozen: see package freezer. The last step thaws them.
 package resume
 
 import (
@@ -33,7 +33,7 @@ type Service struct {
 	generation uint64
 }
 
-// New makes a Service that does the steps in their order.
+// New returns a Service that runs the steps in order.
 func New(steps []Step) *Service { return &Service{steps: steps} }
 
 // Resume answers POST /resume.
@@ -41,7 +41,7 @@ func (s *Service) Resume(w http.ResponseWriter, r *http.Request) error {
 	arrived := time.Now()
 	text, err := io.ReadAll(io.LimitReader(r.Body, maxBodyBytes+1))
 	if err != nil {
-		return fault.Invalid("body: broken off: %v", err)
+		return fault.Invalid("body: ended early: %v", err)
 	}
 	if len(text) > maxBodyBytes {
 		return fault.Invalid("body: longer than %d bytes", maxBodyBytes)
@@ -67,7 +67,7 @@ func (s *Service) apply(request Request) error {
 		return nil
 	}
 	if request.Generation < s.generation {
-		return fault.New(fault.InvalidState, "generation %d is older than %d, which has been resumed", request.Generation, s.generation)
+		return fault.New(fault.InvalidState, "generation %d is older than the resumed generation %d", request.Generation, s.generation)
 	}
 	for _, step := range s.steps {
 		if err := step.Do(request); err != nil {

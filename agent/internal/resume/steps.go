@@ -15,7 +15,7 @@ import (
 	"coppice/agent/internal/rootfs"
 )
 
-// Options are what the steps of a real guest work on. Random is an open /dev/urandom.
+// Options are the parts of a real guest that the steps work on. Random is an open /dev/urandom.
 type Options struct {
 	Random   *os.File
 	Root     *rootfs.Root
@@ -24,7 +24,7 @@ type Options struct {
 	Freezer  *freezer.Freezer
 }
 
-// Steps are those of a real guest.
+// Steps returns the steps of a real guest.
 func Steps(o Options) []Step {
 	places := &directories{root: "/"}
 	return []Step{
@@ -51,13 +51,13 @@ func Steps(o Options) []Step {
 	}
 }
 
-// forgiving lets a guest that has been in use go on without a file that it has no room for, or that is on something
-// that its user has made read-only: its work must not be lost for that.
+// forgiving makes a step's failure to write a file harmless in a guest that has been in use. The disk may be full, or
+// the user may have made the place read-only; the guest's work must not be lost for that.
 func forgiving(name string, do func(Request) error) func(Request) error {
 	return func(r Request) error {
 		err := do(r)
 		if err != nil && reap.AnyProcess() {
-			slog.Warn("resume goes on without a file", "step", name, "error", err)
+			slog.Warn("resume continues without a file", "step", name, "error", err)
 			return nil
 		}
 		return err
@@ -71,8 +71,8 @@ func growDisk(root *rootfs.Root, r Request) error {
 	return root.Grow(r.DiskBytes)
 }
 
-// directories ensures them once for each user and place. A guest that has been in use has them, or has removed them
-// itself, or has mounted a file system there whose server is one of the frozen programs.
+// directories creates the directories once for each user and place. A guest that has been in use already has them, or
+// its user has removed them, or has mounted a file system there whose server is one of the frozen programs.
 type directories struct {
 	root string
 	done string
@@ -97,11 +97,12 @@ func configureNetwork(r Request) error {
 	return r.Network.Apply()
 }
 
-// connectionsLimit is for a socket that a program holds, which could not be frozen because it waits for one that is.
+// connectionsLimit bounds the wait for a socket that is held by a program. Such a program could not be frozen because
+// it waits for a program that is frozen.
 const connectionsLimit = 2 * time.Second
 
-// resetConnections asks nothing of a guest without programs, which every sandbox from a template is. A kernel that cannot do
-// it leaves the connections to their own time limits.
+// resetConnections does nothing in a guest without programs; every sandbox made from a template is one. If the kernel
+// cannot reset connections, they end at their own timeouts.
 func resetConnections(Request) error {
 	if !reap.AnyProcess() {
 		return nil
@@ -111,10 +112,10 @@ func resetConnections(Request) error {
 	select {
 	case err := <-ended:
 		if err != nil {
-			slog.Warn("connections are left to their time limits", "error", err)
+			slog.Warn("cannot reset connections; they end at their own timeouts", "error", err)
 		}
 	case <-time.After(connectionsLimit):
-		slog.Warn("the reset of connections goes on behind the resume", "after", connectionsLimit)
+		slog.Warn("the reset of connections continues after the resume", "after", connectionsLimit)
 	}
 	return nil
 }

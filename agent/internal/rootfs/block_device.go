@@ -13,7 +13,8 @@ const (
 	scratchSerial = "scratch"
 )
 
-// findBlockDevice returns the path of the virtio disk with a serial number. sys is /sys or, in tests, something like it.
+// findBlockDevice returns the path of the virtio disk with a serial number. sys is /sys, or a directory like it in
+// tests.
 func findBlockDevice(sys, serial string) (string, error) {
 	paths, err := filepath.Glob(filepath.Join(sys, "block/vd*/serial"))
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 	"coppice/agent/internal/account"
 )
 
-// EnsureDirectories creates what every sandbox has, where the image lacks it: /etc, /tmp, /home, the working directory.
-// Directories that the image has keep their owner and mode; a symlink to a directory is as good as one.
+// EnsureDirectories creates the directories of every sandbox that the image lacks: /etc, /tmp, /home, /workspace and
+// the working directory. Directories of the image keep their owner and mode. A symlink to a directory counts as a
+// directory.
 func EnsureDirectories(root, workdir string, user account.Identity) error {
 	for _, wanted := range []struct {
 		name  string
@@ -30,13 +31,13 @@ func EnsureDirectories(root, workdir string, user account.Identity) error {
 	}
 	err := os.MkdirAll(filepath.Join(root, workdir), 0o755)
 	if isImagesFault(err) {
-		// A WORKDIR that is a file, say. Files can still be moved; exec names it.
+		// For example, WORKDIR is a file. Files can still be moved; exec reports the problem.
 		return nil
 	}
 	return err
 }
 
-// isImagesFault tells what an image has in the place of a directory from a disk that fails.
+// isImagesFault reports whether err comes from what the image has in the place of a directory, not from a failing disk.
 func isImagesFault(err error) bool {
 	for _, errno := range []unix.Errno{unix.ENOTDIR, unix.EEXIST, unix.ELOOP, unix.ENAMETOOLONG} {
 		if errors.Is(err, errno) {
@@ -54,7 +55,7 @@ func ensureOwned(path string, mode uint32, owner account.Identity) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !isImagesFault(err) {
 		return err
 	}
-	// A file, or a symlink that leads nowhere, to a file or round in a circle.
+	// path is a file, or a symlink that is dangling, circular or leads to a file.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -13,18 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// resizeFS is EXT4_IOC_RESIZE_FS, _IOW('f', 16, __u64): grows a mounted file system to a number of blocks. It does nothing
-// for the size that the file system has.
+// resizeFS is EXT4_IOC_RESIZE_FS, _IOW('f', 16, __u64), which grows a mounted file system to a number of blocks. It
+// does nothing if the file system already has that size.
 const resizeFS = 0x40086610
 
-// noticeLimit bounds the wait for the kernel, which is told of a disk's new size by an interrupt and reads it in a worker.
+// noticeLimit bounds the wait for the kernel, which learns of a disk's new size by an interrupt and reads it in a
+// worker.
 const (
 	noticeLimit    = 10 * time.Second
 	noticeInterval = time.Millisecond
 	sectorBytes    = 512
 )
 
-// Grow gives the file system of the scratch disk the size of its disk, which the host has enlarged to that many bytes.
+// Grow extends the file system of the scratch disk to the size of the disk. The host has enlarged the disk to that many
+// bytes.
 func (r *Root) Grow(bytes uint64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -38,7 +40,7 @@ func (r *Root) Grow(bytes uint64) error {
 	return growFileSystem(r.scratch, bytes)
 }
 
-// awaitSize waits until the file, which holds a number of sectors, shows at least that many bytes.
+// awaitSize waits until the file, which holds a number of sectors, shows at least the given number of bytes.
 func awaitSize(path string, bytes uint64, limit time.Duration) error {
 	for deadline := time.Now().Add(limit); ; time.Sleep(noticeInterval) {
 		content, err := os.ReadFile(path)

@@ -16,7 +16,8 @@ type mount struct {
 	options              string
 }
 
-// mountAt mounts on a directory of the agent's own making.
+// mountAt creates the target directory if it is missing, and mounts there. Use it only for directories that the agent
+// has made or checked, not for the image's.
 func mountAt(m mount) error {
 	if err := os.MkdirAll(m.target, 0o755); err != nil {
 		return err
@@ -29,8 +30,8 @@ func mountAt(m mount) error {
 
 const noProgramsOrDevices = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 
-// system are the mounts that the agent needs in the initramfs and the guest in its root, where they move: making them
-// once in the template is time that no sandbox spends.
+// system lists the mounts that the agent needs in the initramfs and the guest needs in its root. They are moved there:
+// they are made once, in the template, so no sandbox spends time on them.
 var system = []mount{
 	{"proc", "/proc", "proc", noProgramsOrDevices, ""},
 	{"sysfs", "/sys", "sysfs", noProgramsOrDevices, ""},
@@ -41,13 +42,13 @@ var system = []mount{
 	{"mqueue", "/dev/mqueue", "mqueue", noProgramsOrDevices, ""},
 }
 
-// systemPoints are the tops of them.
+// systemPoints are the top-level mount points of system.
 var systemPoints = []string{"/proc", "/sys", "/dev"}
 
-// runMount is made twice: the initramfs's own and the guest's.
+// runMount is mounted twice: once for the initramfs and once for the guest.
 var runMount = mount{"tmpfs", "/run", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=755"}
 
-// deviceLinks are what programs expect in /dev beside the kernel's nodes.
+// deviceLinks are the symlinks that programs expect in /dev in addition to the kernel's nodes.
 var deviceLinks = map[string]string{
 	"/dev/fd":     "/proc/self/fd",
 	"/dev/stdin":  "/proc/self/fd/0",
@@ -55,7 +56,7 @@ var deviceLinks = map[string]string{
 	"/dev/stderr": "/proc/self/fd/2",
 }
 
-// MountSystem makes the mounts of the initramfs.
+// MountSystem makes the mounts of the initramfs and the links in /dev.
 func MountSystem() error {
 	for _, m := range append(system, runMount) {
 		if err := mountAt(m); err != nil {
@@ -70,8 +71,8 @@ func MountSystem() error {
 	return nil
 }
 
-// ensureDirectory makes path, below root, a directory. What stands in its place is removed, a symlink as well: a mount
-// through the image's symlink would land somewhere else.
+// ensureDirectory makes path, below root, a directory. It removes anything else that has that name, also a symlink: a
+// mount through the image's symlink would land somewhere else.
 func ensureDirectory(root, path string) error {
 	full := filepath.Join(root, path)
 	info, err := os.Lstat(full)
@@ -88,7 +89,7 @@ func ensureDirectory(root, path string) error {
 	return os.MkdirAll(full, 0o755)
 }
 
-// isMountPoint compares devices: every mount made here is of another file system than its parent directory.
+// isMountPoint compares device numbers: every mount made here is of a different file system than its parent directory.
 func isMountPoint(path string) (bool, error) {
 	var here, above unix.Stat_t
 	err := unix.Lstat(path, &here)

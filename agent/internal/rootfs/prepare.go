@@ -13,12 +13,12 @@ import (
 	"coppice/agent/internal/reap"
 )
 
-// warmLimit bounds the warming shell: it is the image's program, and the host waits 15 s for an answer.
+// warmLimit bounds the warm-up shell. The shell is the image's program, and the host waits 15 s for an answer.
 const warmLimit = 8 * time.Second
 
-// Prepare makes the root while the template is made, so that no sandbox spends time on it, of disks that were not there when
-// the guest booted. It runs a shell in it, so that clones find in the page cache what their first command needs, and
-// reports whether the image has /bin/sh.
+// Prepare builds the root while the template is made, so that no sandbox spends time on it. The disks are not those
+// with which the guest booted. Prepare runs a shell in the root, so that clones have in the page cache what their first
+// command needs. It reports whether the image has /bin/sh.
 func (r *Root) Prepare(reaper *reap.Reaper, null *os.File) (hasShell bool, err error) {
 	if err := rereadDisks("/sys"); err != nil {
 		return false, err
@@ -32,7 +32,8 @@ func (r *Root) Prepare(reaper *reap.Reaper, null *os.File) (hasShell bool, err e
 	return true, runWarming(reaper, null)
 }
 
-// isProgram resolves path as a process inside of root would: /bin/sh is often an absolute symlink.
+// isProgram reports whether path is an executable file. It resolves path as a process inside root would: /bin/sh is
+// often an absolute symlink.
 func isProgram(root, path string) (bool, error) {
 	directory, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -44,7 +45,7 @@ func isProgram(root, path string) (bool, error) {
 		return false, err
 	}
 	if openErr != nil {
-		// Missing, or a dangling link; both mean that nothing can be run.
+		// The program is missing or a dangling link; both mean that it cannot run.
 		return false, nil
 	}
 	var info unix.Stat_t
@@ -61,7 +62,7 @@ func runWarming(reaper *reap.Reaper, null *os.File) error {
 		Files: []uintptr{null.Fd(), null.Fd(), null.Fd()},
 	})
 	if err != nil {
-		// Of another architecture, say: exec will explain it; a template is still possible.
+		// For example, the image is of another architecture. exec will explain it; a template is still possible.
 		slog.Warn("the image's shell does not start", "error", err)
 		return nil
 	}

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// blockDriver is the kernel's driver of virtio disks. It reads the size of a disk when it takes it.
+// blockDriver is the kernel's driver of virtio disks. It reads the size of a disk when it binds to the disk.
 const blockDriver = "bus/virtio/drivers/virtio_blk"
 
-// rereadDisks makes the kernel read size and content of its virtio disks again. The guest was saved after it had booted with
-// empty disks, and continues with an image and a scratch disk in their place. No disk may be in use. sys is /sys or, in
-// tests, a directory like it.
+// rereadDisks makes the kernel read the size and content of its virtio disks again. The guest booted with empty disks,
+// was saved, and continues with an image and a scratch disk in their place. No disk may be in use. sys is /sys, or a
+// directory like it in tests.
 func rereadDisks(sys string) error {
 	driver := filepath.Join(sys, blockDriver)
 	paths, err := filepath.Glob(filepath.Join(driver, "virtio*"))
@@ -25,7 +25,7 @@ func rereadDisks(sys string) error {
 	if len(paths) == 0 {
 		return errors.New("there is no virtio disk")
 	}
-	// In this order they get their names.
+	// The kernel assigns disk names in the order of binding.
 	slices.SortFunc(paths, func(a, b string) int { return deviceNumber(a) - deviceNumber(b) })
 	for _, action := range []string{"unbind", "bind"} {
 		for _, path := range paths {

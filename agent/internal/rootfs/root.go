@@ -1,8 +1,8 @@
-// Package rootfs makes the guest's root: the image below, the scratch disk above, as an overlay.
+// Package rootfs builds the guest's root: an overlay with the image below and the scratch disk above.
 //
 //	initramfs (the agent) ── image mounted, scratch disk mounted, overlay built, moved onto /   (in the template)
 //
-// The new root is moved onto / and not only entered by chroot: in a chroot the kernel refuses user namespaces.
+// The new root is moved onto /, not only entered by chroot: the kernel refuses user namespaces in a chroot.
 package rootfs
 
 import (
@@ -16,24 +16,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Places in the initramfs; none of them can be seen from the guest's root.
+// Mount points in the initramfs. None of them is visible from the guest's root.
 const (
 	imagePoint   = "/run/coppice-image"
 	scratchPoint = "/run/coppice-scratch"
 	rootPoint    = "/run/coppice-root"
 )
 
-// Root is the guest's root in the making.
+// Root builds the guest's root.
 type Root struct {
 	mu       sync.Mutex
 	switched bool
-	// scratch is the top of the scratch disk's file system, which no path leads to once the root is switched.
+	// scratch is the top of the scratch disk's file system. No path leads to it once the root is switched.
 	scratch *os.File
-	// scratchDisk is its device, such as /dev/vdb.
+	// scratchDisk is the device of the scratch disk, such as /dev/vdb.
 	scratchDisk string
 }
 
-// mountImage mounts the image's disk unless it is mounted.
+// mountImage mounts the image's disk if it is not mounted yet.
 func mountImage() error {
 	if mounted, err := isMountPoint(imagePoint); mounted || err != nil {
 		return err
@@ -45,9 +45,11 @@ func mountImage() error {
 	return mountAt(mount{image, imagePoint, "squashfs", unix.MS_RDONLY | unix.MS_NODEV, ""})
 }
 
-// scratchOptions: the host has written the file system's size but not its inode tables, which a kernel thread would
-// otherwise zero for minutes on every sandbox, nor is there a need to read its bitmaps ahead; discard gives deleted
-// blocks back to the host. A file that replaces another need not be written out first: the disk does not outlive a crash.
+// scratchOptions are the mount options of the scratch disk. noinit_itable: the host writes the file system's size but
+// not its inode tables; a kernel thread would otherwise zero them for minutes in every sandbox.
+// no_prefetch_block_bitmaps: reading the bitmaps ahead is not needed. discard: deleted blocks are given back to the
+// host. noauto_da_alloc: a file that replaces another need not be written out first, because the disk does not outlive
+// a crash.
 const scratchOptions = "discard,noinit_itable,noauto_da_alloc,no_prefetch_block_bitmaps,errors=remount-ro"
 
 func mountScratch(disk string) error {
@@ -96,7 +98,7 @@ func (r *Root) Switch() error {
 	return nil
 }
 
-// mountOverlay puts directories of the writable file system over the image. redirect_dir lets a directory of the
+// mountOverlay overlays directories of the writable file system on the image. redirect_dir lets a directory of the
 // image be renamed; without it rename(2) fails with EXDEV.
 func mountOverlay(writable, target string) error {
 	upper, work := filepath.Join(writable, "upper"), filepath.Join(writable, "work")
@@ -105,7 +107,7 @@ func mountOverlay(writable, target string) error {
 			return err
 		}
 	}
-	// The root is the upper directory's; an image may have made its own sticky, say.
+	// The overlay's root directory is the upper one. The image's may have another mode, for example the sticky bit.
 	if err := copyOwnerAndMode(imagePoint, upper); err != nil {
 		return err
 	}
@@ -124,8 +126,8 @@ func copyOwnerAndMode(from, to string) error {
 	return unix.Chmod(to, info.Mode&^unix.S_IFMT)
 }
 
-// enter takes the system's mounts along and moves the mount at root onto /. The initramfs's /run stays behind unseen,
-// with the image and the scratch disk in it.
+// enter moves the system's mounts into root and then moves the mount at root onto /. The initramfs's /run stays mounted
+// but hidden, with the image and the scratch disk in it.
 func enter(root string) error {
 	for _, point := range systemPoints {
 		if err := ensureDirectory(root, point); err != nil {

@@ -28,14 +28,14 @@ func TestABlockDeviceIsFoundByItsSerialNumber(t *testing.T) {
 		t.Fatal(disk, err)
 	}
 	if _, err := findBlockDevice(sys, "workspace"); err == nil {
-		t.Fatal("a disk that is not there was found")
+		t.Fatal("a disk that does not exist was found")
 	}
 }
 
 func TestDisksAreRereadOrExplained(t *testing.T) {
 	sys := t.TempDir()
 	if err := rereadDisks(sys); err == nil {
-		t.Fatal("a guest without disks has none to read")
+		t.Fatal("a guest without disks was accepted")
 	}
 	driver := filepath.Join(sys, blockDriver)
 	for _, device := range []string{"virtio9", "virtio10"} {
@@ -46,7 +46,7 @@ func TestDisksAreRereadOrExplained(t *testing.T) {
 	if err := rereadDisks(sys); err != nil {
 		t.Fatal(err)
 	}
-	// The kernel takes each word as a command; of files the last one stays. The scratch disk comes last.
+	// The kernel takes each word as a command; a file keeps only the last one. The scratch disk comes last.
 	for _, action := range []string{"unbind", "bind"} {
 		if content, err := os.ReadFile(filepath.Join(driver, action)); err != nil || string(content) != "virtio10" {
 			t.Fatal(action, string(content), err)
@@ -111,7 +111,7 @@ func TestAProgramIsLookedUpInsideOfTheImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if has, err := isProgram(root, "/bin/sh"); has || err != nil {
-		t.Fatal("a link to nowhere in the image is a program", err)
+		t.Fatal("a dangling link in the image counts as a program", err)
 	}
 	if err := os.WriteFile(root+"/usr/bin/busybox", nil, 0o700); err != nil {
 		t.Fatal(err)
@@ -187,6 +187,6 @@ func TestAGrownDiskIsAwaited(t *testing.T) {
 
 func TestARootWithoutAScratchDiskDoesNotGrow(t *testing.T) {
 	if err := (&Root{}).Grow(64 << 20); err == nil {
-		t.Fatal("nothing was grown")
+		t.Fatal("a root without a scratch disk was grown")
 	}
 }

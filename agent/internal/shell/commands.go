@@ -9,8 +9,8 @@ import (
 	"coppice/agent/internal/frame"
 )
 
-// readCommands takes a frame from the stream only when it is wanted, so that flow control holds up a client that sends
-// many. What the runner should have refused ends the shell: no answer could say so.
+// readCommands takes a frame from the stream only when one is wanted, so that flow control slows down a client that
+// sends many. A frame that the runner should have refused ends the shell, because no answer could report it.
 func (s *session) readCommands(over <-chan struct{}) {
 	defer close(s.commands)
 	for {
@@ -47,7 +47,7 @@ func (s *session) nextCommand() (string, error) {
 			return "", err
 		}
 		if kind != frame.Run {
-			// Newer runners may know more types; Next skips the payload.
+			// Newer runners may send other types. Next skips their payload.
 			continue
 		}
 		payload, err := s.frames.ReadPayload()

@@ -10,17 +10,17 @@ import (
 	"coppice/agent/internal/reap"
 )
 
-// depart ends the shell and what it has in the foreground. Jobs in the background live on, as after an exec.
+// depart kills the shell and its foreground job. Background jobs survive, as after an exec.
 //
-// With job control, which bash has here, each job is a process group. The shell does not say which one it waits for;
-// it is taken to be that of the shell's newest child, unless the last report has it in the background. So a job that the
-// running command has put into the background dies if the command has started nothing after it, such as in
-// "sleep 1000 & wait". Without job control everything is one group, and dies.
+// With job control, which bash has here, each job is a process group. The shell does not say which group it waits for.
+// depart assumes the group of the shell's newest child, unless the last report lists it as a background job. So a job
+// that the running command has put into the background is killed if the command has started nothing after it, as in
+// "sleep 1000 & wait". Without job control, all processes are in one group and are killed.
 func (s *session) depart() {
 	s.mu.Lock()
 	background, running := s.last.jobs, s.running
 	s.mu.Unlock()
-	// A shell that is stopped starts nothing else meanwhile.
+	// A stopped shell cannot start another process in the meantime.
 	if err := s.child.SignalGroup(unix.SIGSTOP); err != nil {
 		if !errors.Is(err, reap.ErrEnded) {
 			slog.Error("shell not stopped", "error", err)
@@ -36,7 +36,7 @@ func (s *session) depart() {
 func (s *session) killForeground(background map[int]bool) {
 	table, err := proctable.List("/proc")
 	if err != nil {
-		slog.Error("processes of a shell cannot be listed", "error", err)
+		slog.Error("cannot list the processes of a shell", "error", err)
 		return
 	}
 	group := newestGroup(table, s.child.Pid(), background)
@@ -48,7 +48,8 @@ func (s *session) killForeground(background map[int]bool) {
 	}
 }
 
-// newestGroup returns that of the newest child of a shell, or 0. Those in the shell's own group die with it.
+// newestGroup returns the process group of the shell's newest child, or 0. Children in the shell's own group die with
+// it.
 func newestGroup(table []proctable.Process, shell int, background map[int]bool) int {
 	var newest proctable.Process
 	for _, p := range table {

@@ -15,7 +15,7 @@ import (
 
 func pidOf(t *testing.T, path string) (pid int) {
 	t.Helper()
-	agenttest.Eventually(t, "the command has begun", func() bool {
+	agenttest.Eventually(t, "the command has started", func() bool {
 		content, err := os.ReadFile(path)
 		if err == nil {
 			pid, err = strconv.Atoi(strings.TrimSpace(string(content)))
@@ -86,6 +86,6 @@ func TestAClientThatDoesNotReadStopsTheCommand(t *testing.T) {
 	s.Leave()
 	agenttest.Eventually(t, "the shell is gone", func() bool { return gone(shell) })
 	if _, err := os.Stat(directory + "/done"); err == nil {
-		t.Fatal("everything was written though nobody read")
+		t.Fatal("everything was written although the client did not read")
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"coppice/agent/internal/frame"
 )
 
-// words are harmless in every order: what reads has nothing to read, no word writes to a file, and no loop is endless.
+// words are harmless in every order: a word that reads has nothing to read, no word writes to a file, and no loop is
+// endless.
 var words = []string{
 	"'", "\"", "`", "\\", "$", "(", ")", "{", "}", ";", ";;", "&&", "||", "!", "#", "\n", " ", "\t", "<<E", "<<'E'", "<<-E", "E", "\nE\n",
 	"echo", "if", "then", "else", "fi", "do", "done", "for i in 1", "in", "case", "esac", "[[", "]]", "((", "))",
@@ -28,7 +29,7 @@ func text(random *rand.Rand) string {
 	return b.String()
 }
 
-// A shell may end by what it is given, but never answer for another command than it was given.
+// Any text may end a shell, but a shell must never answer for another command than the one it was given.
 func TestNoTextDesynchronizesAShell(t *testing.T) {
 	for name, onlySh := range map[string]bool{"bash": false, "sh": true} {
 		t.Run(name, func(t *testing.T) {
@@ -48,7 +49,7 @@ func TestNoTextDesynchronizesAShell(t *testing.T) {
 	}
 }
 
-// survives runs any command and then one whose output is known. It returns false when the shell has ended.
+// survives runs any command and then one whose output is known. It returns false if the shell has ended.
 func (s *testSession) survives(command string, number int) bool {
 	s.t.Helper()
 	if _, ended := s.runAny(command); ended {
@@ -58,7 +59,7 @@ func (s *testSession) survives(command string, number int) bool {
 	// A command may have redefined echo.
 	out, ended := s.runAny("\\command printf '%s\\n' " + strings.TrimSpace(alive))
 	if !ended && out != alive {
-		// What corrupted the shell may show only now.
+		// An earlier command may have corrupted the shell, which may show only now.
 		if _, ended = s.runAny(":"); !ended {
 			s.t.Fatalf("%q instead of %q after %q", out, alive, s.given)
 		}
@@ -66,11 +67,11 @@ func (s *testSession) survives(command string, number int) bool {
 	return !ended
 }
 
-// runAny lets the shell end with the command or right after it.
+// runAny runs a command after which, or right after which, the shell may end.
 func (s *testSession) runAny(command string) (out string, ended bool) {
 	s.t.Helper()
 	s.given = append(s.given, command)
-	// This fails where the shell has ended meanwhile, which the answer says.
+	// This fails if the shell has ended in the meantime, which the answer shows.
 	_, _ = s.Input.Write(frame.Encode(frame.Run, []byte(command)))
 	for {
 		kind, payload, err := s.Next()

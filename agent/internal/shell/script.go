@@ -5,30 +5,31 @@ import (
 	"strings"
 )
 
-// The status pipe arrives as descriptor 9, the highest that every sh can name. bash moves it to where no command would
-// look for a free one.
+// The status pipe arrives as descriptor 9, the highest that every sh can name. bash moves it to a number where no
+// command looks for a free descriptor.
 const (
 	statusDescriptor     = 9
 	bashStatusDescriptor = 253
 )
 
 const (
-	// historyCommands are remembered, unless longer than historyBytes: the guest's memory pays for them.
+	// historyCommands is the number of commands that bash remembers. Commands longer than historyBytes are not
+	// remembered, because the history uses the guest's memory.
 	historyCommands = 1000
 	historyBytes    = 16 << 10
 )
 
-// dialect writes what a shell reads. Each part is a line at the top level of the script, so that an error that ends
-// the command does not end what follows, and "break", "return" and "local" do what they do at a prompt.
+// dialect writes the script that a shell reads. Each part is a line at the top level of the script, so that an error
+// that ends the command does not end what follows, and "break", "return" and "local" behave as at a prompt.
 //
-//	eval 'the command' </dev/null 253>&-   it can neither read the script nor write reports; what the shell saves of
-//	                                       both descriptors is closed on exec
-//	                                       an empty line brings bash's parser to its senses after an unterminated quote
-//	printf … "$? $-" >&253; jobs -p >&253  the report; without reserved words, which bash forgets for good after
-//	                                       "[[ a ;;", at a prompt as well
+//	eval 'the command' </dev/null 253>&-   the command can neither read the script nor write reports; the shell's saved
+//	                                       copies of both descriptors are closed on exec
+//	                                       the empty line resynchronizes bash's parser after an unterminated quote
+//	printf … "$? $-" >&253; jobs -p >&253  the report; it has no reserved words, because bash forgets them for good
+//	                                       after "[[ a ;;", at a prompt as well
 //
-// Names are quoted against aliases and called as builtins against functions of the user's. The line that restores "$?" is
-// an AND list, which neither "set -e" nor an ERR trap minds.
+// Names are quoted against aliases, and called as builtins against the user's functions. The line that restores "$?" is
+// an AND list, which triggers neither "set -e" nor an ERR trap.
 type dialect struct{ bash bool }
 
 func (d dialect) preamble() string {
@@ -39,7 +40,7 @@ func (d dialect) preamble() string {
 		bashStatusDescriptor, statusDescriptor, statusDescriptor, historyCommands)
 }
 
-// command returns the script for one. before is the report of the command before.
+// command returns the script for one command. before is the report of the previous command.
 func (d dialect) command(sequence uint64, text string, before report) string {
 	whole := quote(restore(before) + text + ending(text, before))
 	if !d.bash {
@@ -57,7 +58,7 @@ func (d dialect) command(sequence uint64, text string, before report) string {
 		whole, bashStatusDescriptor, sequence, outcomeVariable)
 }
 
-// restore gives the command the "$?" that it would find at a prompt, without a fork for the usual ones.
+// restore gives the command the "$?" that it would find at a prompt. The usual values need no fork.
 func restore(before report) string {
 	status := ""
 	switch before.status {
@@ -78,14 +79,14 @@ func restore(before report) string {
 	return ""
 }
 
-// outcomeVariable exists between a command and its report only.
+// outcomeVariable exists only between a command and its report.
 const outcomeVariable = "__coppice"
 
-// ending is about two options. "set -e" forgives "! true" and "false && :", but not an eval that returns what these
-// leave; "set -x" would show what is not the user's. Where either may be on, the outcome is put into a variable, the
-// eval succeeds, and tracing is off until the next command; where the command was broken off, the variable is not set,
-// and the outcome is the eval's. It is left out elsewhere, as a here-document without an end would contain it. A
-// backslash at the end would take a newline.
+// ending is needed for two options. "set -e" tolerates "! true" and "false && :", but not an eval that returns their
+// status. "set -x" would show lines that are not the user's. If either may be on, the outcome is put into a variable,
+// the eval succeeds, and tracing is off until the next command. If the command was aborted, the variable is not set,
+// and the outcome is the eval's. Otherwise the ending is left out, because a here-document without an end would contain
+// it. A backslash at the end of the command would remove a newline.
 func ending(text string, before report) string {
 	if !before.strict && !before.traced && !strings.Contains(text, "set") {
 		return ""

@@ -1,13 +1,13 @@
-// Package shell keeps one shell for many commands: POST /shell of docs/reference/agent-protocol.md. Directory,
+// Package shell keeps one shell for many commands: POST /shell of docs/reference/agent-protocol.md. The directory,
 // variables, functions and jobs last from one command to the next, as they do for a person at a prompt.
 //
 //	run frame ──▶ script ──▶ standard input of the shell
 //	                         status pipe ──▶ report: the command's status, jobs in the background
 //	stdout, stderr ──▶ two pumps ──▶ answer
-//	report ──▶ what both pipes hold now ──▶ done frame ──▶ the next run frame is read
+//	report ──▶ output left in both pipes ──▶ done frame ──▶ the next run frame is read
 //
-// The shell runs without a terminal and is told what to do by a script that only the agent writes; see dialect for
-// how commands are kept apart from it.
+// The shell runs without a terminal. It reads a script that only the agent writes; see dialect for how commands are
+// kept apart from the script.
 package shell
 
 import (
@@ -22,12 +22,12 @@ import (
 	"coppice/agent/internal/stream"
 )
 
-// Service keeps shells.
+// Service runs shells.
 type Service struct {
 	guest     *guest.State
 	launcher  *process.Launcher
 	hostMoved func(context.Context) bool
-	// onlySh is for tests of what images without bash get.
+	// onlySh makes tests use /bin/sh, as in images without bash.
 	onlySh bool
 }
 
@@ -38,7 +38,7 @@ type Options struct {
 	HostMoved func(context.Context) bool
 }
 
-// New makes a Service.
+// New returns a Service.
 func New(o Options) *Service {
 	return &Service{guest: o.Guest, launcher: o.Launcher, hostMoved: o.HostMoved}
 }
@@ -71,7 +71,7 @@ func (s *Service) Open(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// shell is a started one and the agent's ends of its pipes.
+// shell is a started shell and the agent's ends of its pipes.
 type shell struct {
 	child                          *reap.Child
 	dialect                        dialect
@@ -106,7 +106,7 @@ func (s *Service) launch(ctx context.Context, place process.Place, settings gues
 	}, nil
 }
 
-// filesOf leaves closed what is between standard error and the status pipe.
+// filesOf returns the descriptors of the shell. Those between standard error and the status pipe stay closed.
 func filesOf(pipes process.Pipes) []uintptr {
 	files := make([]uintptr, statusDescriptor+1)
 	for i := range files {
@@ -117,7 +117,7 @@ func filesOf(pipes process.Pipes) []uintptr {
 	return files
 }
 
-// abandon ends a shell that nobody has heard of yet.
+// abandon kills a shell whose start has not been answered yet.
 func (s *shell) abandon() {
 	s.child.KillGroup()
 	for _, file := range []*os.File{s.stdout, s.stderr, s.script, s.status} {

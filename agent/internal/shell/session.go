@@ -15,10 +15,10 @@ import (
 	"coppice/agent/internal/stream"
 )
 
-// lastReportLimit is how long a shell's report may be read after its end, if somebody else holds the pipe.
+// lastReportLimit bounds the wait for a shell's report after its end, in case another process holds the pipe.
 const lastReportLimit = 100 * time.Millisecond
 
-// session sees one shell through. Its fields are the handler's, but for those under mu.
+// session serves one shell until its end. Only the handler uses its fields, except those under mu.
 type session struct {
 	*shell
 	body   io.Closer
@@ -28,14 +28,14 @@ type session struct {
 	err    *stream.Pump
 
 	sequence uint64
-	// reports is closed when the shell has closed its end, or has sent what is no report.
+	// reports is closed when the shell has closed its end or has sent an invalid report.
 	reports chan report
-	// wanted asks for one run frame; commands carries it, and is closed at the end of the request's body.
+	// wanted requests one run frame. commands carries it, and is closed at the end of the request's body.
 	wanted   chan struct{}
 	commands chan string
 
 	mu sync.Mutex
-	// last is the newest report; running says that a command has begun after it.
+	// last is the newest report; running means that a command has started since then.
 	last    report
 	running bool
 }
@@ -53,7 +53,7 @@ func newSession(started *shell, w http.ResponseWriter, r *http.Request, frames *
 	}, nil
 }
 
-// attend returns when the shell has ended and all is sent.
+// attend returns when the shell has ended and all output is sent.
 func (s *session) attend(ctx context.Context, hostMoved func(context.Context) bool) {
 	s.reply.Begin()
 	go s.out.Run()
@@ -70,7 +70,7 @@ func (s *session) attend(ctx context.Context, hostMoved func(context.Context) bo
 		s.readCommands(over)
 	}()
 	go func() {
-		// A write into the script fails then, whoever else may hold the pipe.
+		// From now on a write into the script fails, even if other processes hold the pipe.
 		<-s.child.Ended()
 		process.CloseLogged(s.script)
 	}()
@@ -95,14 +95,14 @@ func (s *session) attend(ctx context.Context, hostMoved func(context.Context) bo
 func (s *session) converse() {
 	defer process.CloseLogged(s.script)
 	if _, err := io.WriteString(s.script, s.dialect.preamble()); err != nil {
-		slog.Debug("shell takes no script", "error", err)
+		slog.Debug("the shell does not read its script", "error", err)
 	}
 	for {
 		s.wanted <- struct{}{}
 		select {
 		case command, more := <-s.commands:
 			if !more {
-				// At the end of its script the shell ends by itself.
+				// At the end of its script, the shell ends by itself.
 				process.CloseLogged(s.script)
 				<-s.child.Ended()
 				return
@@ -116,7 +116,7 @@ func (s *session) converse() {
 	}
 }
 
-// execute returns false when the shell has ended.
+// execute returns false if the shell has ended.
 func (s *session) execute(command string) bool {
 	s.sequence++
 	s.mu.Lock()
@@ -124,7 +124,7 @@ func (s *session) execute(command string) bool {
 	script := s.dialect.command(s.sequence, command, s.last)
 	s.mu.Unlock()
 	if _, err := io.WriteString(s.script, script); err != nil {
-		slog.Debug("shell takes no script", "error", err)
+		slog.Debug("the shell does not read its script", "error", err)
 	}
 	watch := time.NewTicker(stallInterval)
 	defer watch.Stop()
@@ -140,13 +140,13 @@ func (s *session) execute(command string) bool {
 			}
 		}
 	}
-	slog.Warn("shell ended: it waits for more of a script that is whole")
+	slog.Warn("shell ended: it waits for more of a script that is complete")
 	s.depart()
 	<-s.child.Ended()
 	return false
 }
 
-// takeLast is for a shell that has ended: its report may be in the pipe still.
+// takeLast handles a shell that has ended: its report may still be in the pipe.
 func (s *session) takeLast() bool {
 	select {
 	case found, ok := <-s.reports:
@@ -156,15 +156,15 @@ func (s *session) takeLast() bool {
 	}
 }
 
-// take sends what the command has written, and that it is done. Without a report the shell has ended, or become another
-// program by "exec", which is waited for.
+// take sends the output of the command and then its done frame. Without a report, the shell has ended, or has become
+// another program by "exec"; take waits for the end of either.
 func (s *session) take(found report, ok bool) bool {
 	if !ok {
 		<-s.child.Ended()
 		return false
 	}
 	if found.sequence != s.sequence {
-		slog.Warn("shell ended for a report of another command", "sequence", found.sequence, "want", s.sequence)
+		slog.Warn("shell ended: its report is of another command", "sequence", found.sequence, "want", s.sequence)
 		s.depart()
 		<-s.child.Ended()
 		return false
@@ -178,7 +178,8 @@ func (s *session) take(found report, ok bool) bool {
 	return true
 }
 
-// finish sends the rest. The command that the shell's end has ended has the shell's code.
+// finish sends the remaining output and the exit frame. A command that was running at the shell's end gets the shell's
+// exit code.
 func (s *session) finish() {
 	s.out.Stop()
 	s.err.Stop()

@@ -23,7 +23,7 @@ import (
 var reaper *reap.Reaper
 
 func TestMain(m *testing.M) {
-	// What the tests' own parent has left open would look like a descriptor that the shell leaks.
+	// A descriptor that the tests' own parent has left open would look like one that the shell leaks.
 	if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		panic(err)
 	}
@@ -36,7 +36,7 @@ type testSession struct {
 	*agenttest.Machine
 	*agenttest.Call
 	t *testing.T
-	// given are the commands so far, for what is said about a failure.
+	// given are the commands so far, for failure messages.
 	given []string
 }
 
@@ -53,7 +53,7 @@ func open(t *testing.T, onlySh bool) *testSession {
 	return &testSession{Machine: m, Call: m.Start("/shell", map[string]any{}), t: t}
 }
 
-// eachShell tests with bash and with what an image without it has.
+// eachShell tests with bash, and with sh as in an image without bash.
 func eachShell(t *testing.T, test func(t *testing.T, s *testSession)) {
 	t.Helper()
 	for name, onlySh := range map[string]bool{"bash": false, "sh": true} {
@@ -61,7 +61,7 @@ func eachShell(t *testing.T, test func(t *testing.T, s *testSession)) {
 	}
 }
 
-// outcome is of one command; ended says that the shell's exit came instead of, or after, its being done.
+// outcome is the result of one command.
 type outcome struct {
 	out, err string
 	code     int
@@ -98,7 +98,7 @@ func (s *testSession) await() outcome {
 	}
 }
 
-// expect runs a command that ends well and writes nothing to standard error.
+// expect runs a command and checks that it succeeds and writes nothing to standard error.
 func (s *testSession) expect(command, out string) {
 	s.t.Helper()
 	if got := s.run(command); got != (outcome{out: out}) {
@@ -120,7 +120,7 @@ func (s *testSession) expectAlive() {
 	s.expect("echo alive", "alive\n")
 }
 
-// expectExit checks the shell's own end.
+// expectExit checks the end of the shell.
 func (s *testSession) expectExit(want stream.Exit) {
 	s.t.Helper()
 	kind, payload := s.MustNext()
@@ -176,7 +176,7 @@ func TestTheStatusIsCarriedOver(t *testing.T) {
 			s.expectCode(fmt.Sprintf("(exit %d)", code), code)
 			s.expect("echo $?", fmt.Sprintf("%d\n", code))
 		}
-		// "!" is exempt from -e, and so must be the line that restores what it left.
+		// "!" is exempt from -e. The line that restores its status must be exempt too.
 		s.expectCode("set -e; ! true", 1)
 		s.expect("echo $?; set +e", "1\n")
 	})
@@ -225,7 +225,7 @@ func TestWhatAPromptTakesIsTaken(t *testing.T) {
 
 func TestWhatCannotBeParsedFailsAndTheShellGoesOn(t *testing.T) {
 	eachShell(t, func(t *testing.T, s *testSession) {
-		// "$(" is left to the random texts: bash 5.2.15 may die of it, as its parser writes beyond a buffer.
+		// "$(" is left to the random texts: bash 5.2.15 may die of it, because its parser writes beyond a buffer.
 		for _, command := range []string{"if", ")", "'", "\"", "`", "${", "case x in", "echo )", "f() {", "&& a", ";;", "done"} {
 			if got := s.run(command); got.code == 0 || got.err == "" {
 				t.Fatalf("%q: %+v", command, got)
@@ -314,7 +314,7 @@ func TestJobsLastFromCommandToCommand(t *testing.T) {
 	if got := s.run("jobs"); !strings.Contains(got.out, "Running") || !strings.Contains(got.out, "sleep 1000 &") {
 		t.Fatalf("%+v", got)
 	}
-	// When the shell says of its own accord that the job is no more is up to it.
+	// The shell itself decides when it reports that the job is gone.
 	s.expectCode("kill %1", 0)
 	s.run("wait %1")
 	s.expect("(sleep 0.1; exit 7) &", "")

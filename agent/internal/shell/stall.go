@@ -10,18 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A shell is ended when it is found stalled stallLimit times in a row, stallInterval apart.
+// The agent ends a shell that is stalled stallLimit times in a row, stallInterval apart.
 const (
 	stallInterval = 500 * time.Millisecond
 	stallLimit    = 3
 )
 
-// isStalled reports whether bash waits for more of its script, although all was written and the report is part of it: it
-// has taken the report for the rest of a command, and would wait for ever. bash 5.2 does so some commands after a "$("
-// without an end, which damages its heap (a read and a write in front of the line that is parsed).
+// isStalled reports whether bash waits for more of its script although all of it, including the report, was written:
+// bash has read the report as the rest of a command and would wait forever. bash 5.2 does so some commands after an
+// unterminated "$(", which damages its heap (a read and a write in front of the line that is parsed).
 //
-// bash reads a pipe byte by byte. So while it runs a command, what follows is in the pipe. sh is not looked at: it reads
-// blocks, and its pipe is empty as well while "read" waits for something else at descriptor 0.
+// bash reads a pipe byte by byte, so while it runs a command, the rest of the script is still in the pipe. sh is not
+// checked: it reads blocks, and its pipe is also empty while "read" waits for something else at descriptor 0.
 func (s *session) isStalled() bool {
 	if !s.dialect.bash || !isEmpty(s.script) || !isEmpty(s.status) {
 		return false
@@ -38,7 +38,7 @@ func (s *session) isStalled() bool {
 	return err == nil && os.SameFile(input, script)
 }
 
-// isEmpty reports whether a pipe, of which this is either end, holds nothing.
+// isEmpty reports whether a pipe holds no bytes. Either end may be given.
 func isEmpty(pipe *os.File) bool {
 	connection, err := pipe.SyscallConn()
 	if err != nil {
@@ -47,7 +47,7 @@ func isEmpty(pipe *os.File) bool {
 	held, failure := 0, error(nil)
 	err = connection.Control(func(descriptor uintptr) { held, failure = unix.IoctlGetInt(int(descriptor), unix.TIOCINQ) })
 	if err != nil || failure != nil {
-		slog.Debug("pipe of a shell cannot be asked", "error", failure)
+		slog.Debug("cannot query the pipe of a shell", "error", failure)
 		return false
 	}
 	return held == 0

@@ -6,7 +6,7 @@ import (
 	"coppice/agent/internal/frame"
 )
 
-// What the trap reads is the script. A damaged parser of bash waits in the same way.
+// The trap reads the script. A damaged parser of bash waits in the same way.
 func TestAShellThatWaitsForMoreThanItsScriptEnds(t *testing.T) {
 	s := open(t, false)
 	s.Send(frame.Run, "trap 'read -r line' DEBUG")

@@ -9,36 +9,36 @@ import (
 	"strings"
 )
 
-// report is what the shell says when a command has ended. It is believed as far as programs are that have no bugs:
-// root in the guest can write into the pipe, and deceives nobody but itself.
+// report is the shell's message that a command has ended. The agent trusts it as far as programs have no bugs: root in
+// the guest can write into the pipe, but deceives only itself.
 type report struct {
 	sequence uint64
 	status   int
-	// traced is "set -x", strict "set -e".
+	// traced is "set -x"; strict is "set -e".
 	traced, strict bool
-	// jobs are the process groups of those in the background.
+	// jobs are the process groups of the jobs in the background.
 	jobs map[int]bool
 }
 
 const (
 	// maxLineBytes has room for a sequence, a status and all options of every shell.
 	maxLineBytes = 256
-	// maxJobs is more than the guest's kernel allows processes.
+	// maxJobs is more than the number of processes that the guest's kernel allows.
 	maxJobs  = 65536
 	maxCode  = 255
 	lastLine = "."
 )
 
-var errBadReport = errors.New("the shell's report cannot be understood")
+var errBadReport = errors.New("the shell's report is invalid")
 
-// reportReader parses strictly: what is unclear ends the session, as nothing after it could be trusted.
+// reportReader parses strictly: an invalid line ends the session, because nothing after it could be trusted.
 type reportReader struct{ lines *bufio.Reader }
 
 func newReportReader(source io.Reader) *reportReader {
 	return &reportReader{lines: bufio.NewReaderSize(source, maxLineBytes)}
 }
 
-// next returns io.EOF when the shell has closed its end.
+// next returns the next report, or io.EOF when the shell has closed its end.
 func (r *reportReader) next() (report, error) {
 	first, err := r.line()
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Answer puts frames onto one response. After the first failed write it discards: the client is gone,
-// but the process must not be stopped by a full pipe.
+// Answer writes frames to one response. After the first failed write it discards them: the client is gone, but a full
+// pipe must not stop the process.
 type Answer struct {
 	mu     sync.Mutex
 	writer http.ResponseWriter
@@ -14,7 +14,7 @@ type Answer struct {
 	gone   bool
 }
 
-// NewAnswer makes an Answer; nothing is sent yet.
+// NewAnswer returns an Answer. It sends nothing yet.
 func NewAnswer(w http.ResponseWriter) *Answer {
 	return &Answer{writer: w, flush: http.NewResponseController(w).Flush}
 }
@@ -28,7 +28,7 @@ func (a *Answer) Begin() {
 	a.gone = a.flush() != nil
 }
 
-// Send blocks while the client does not read; that is what stops a process that writes too much.
+// Send writes a frame. It blocks while the client does not read, which stops a process that writes too much.
 func (a *Answer) Send(encoded []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -9,17 +9,17 @@ import (
 	"coppice/agent/internal/frame"
 )
 
-// ChunkBytes is what a pipe holds unless the guest enlarges it.
+// ChunkBytes is the size of a pipe unless the guest enlarges it.
 const ChunkBytes = 64 << 10
 
 // Chunk has room for a frame's header in front, so that a frame is one write.
 type Chunk [frame.HeaderBytes + ChunkBytes]byte
 
-// Chunks are given back as soon as they are empty.
+// Chunks is the pool of chunks. A chunk is given back as soon as it is empty.
 var Chunks = sync.Pool{New: func() any { return new(Chunk) }}
 
-// readChunk reads once without waiting: n is -1 when nothing is there yet and 0 at the end of the pipe. The buffer is
-// the caller's to give back if n > 0.
+// readChunk reads once without waiting: n is -1 when nothing is there yet and 0 at the end of the pipe. If n > 0, the
+// caller must give the buffer back.
 func readChunk(fd uintptr, limit int) (buffer *Chunk, n int) {
 	buffer, _ = Chunks.Get().(*Chunk)
 	for {

@@ -7,7 +7,7 @@ import (
 	"coppice/agent/internal/frame"
 )
 
-// timeoutExitCode is what timeout(1) answers with, too.
+// timeoutExitCode is also the exit code of timeout(1) after a timeout.
 const timeoutExitCode = 124
 
 // Exit is the payload of the last frame.
@@ -17,7 +17,7 @@ type Exit struct {
 	Signal   int  `json:"signal,omitempty"`
 }
 
-// ExitOf says how a process ended.
+// ExitOf describes how a process ended.
 func ExitOf(status syscall.WaitStatus, timedOut bool) Exit {
 	switch {
 	case timedOut:
@@ -29,7 +29,7 @@ func ExitOf(status syscall.WaitStatus, timedOut bool) Exit {
 	}
 }
 
-// Frame encodes it.
+// Frame encodes e as an exit frame.
 func (e Exit) Frame() []byte {
 	payload, err := json.Marshal(e)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package stream is what requests of frames have in common: the head that they begin with, and an answer that carries
-// what processes write, held up by a client that does not read.
+// Package stream holds what requests with frames have in common: the head frame at their start, and an answer that
+// carries the output of processes. A client that does not read slows the processes down.
 package stream
 
 import (
@@ -10,7 +10,7 @@ import (
 	"coppice/agent/internal/frame"
 )
 
-// headLimit is how long a client may take to say what to run.
+// headLimit bounds the wait for a client's head frame.
 const headLimit = 30 * time.Second
 
 // ReadHead returns the payload of the first frame.

@@ -13,10 +13,10 @@ import (
 	"coppice/agent/internal/process"
 )
 
-// terminalBytes is more than a PTY holds: 64 KiB on the way, and a page in the line discipline.
+// terminalBytes is more than a PTY holds: 64 KiB in transit, and a page in the line discipline.
 const terminalBytes = 128 << 10
 
-// Pump carries what a process writes to the answer.
+// Pump copies the output of a process to the answer.
 //
 //	following ──(process ended: Stop)──▶ the bytes that are in the pipe now ──▶ discarding ──(last writer gone)──▶ closed
 //	    └───────────────(last writer gone)─────────────────────────────────────────────────────────────────────────▲
@@ -25,14 +25,14 @@ type Pump struct {
 	file   *os.File
 	raw    syscall.RawConn
 	answer *Answer
-	// restLimit bounds the bytes that are in the pipe now, where the kernel does not count them.
+	// restLimit bounds the bytes that are in the pipe now, if the kernel does not count them.
 	restLimit int
-	// mu is held from the taking of bytes until they have been sent.
+	// mu is held from the reading of bytes until they have been sent.
 	mu   sync.Mutex
 	sent chan struct{}
 }
 
-// NewPump makes a Pump for the agent's end of a pipe, which it closes.
+// NewPump returns a Pump for the agent's end of a pipe. The Pump closes it.
 func NewPump(kind byte, file *os.File, to *Answer) (*Pump, error) {
 	raw, err := file.SyscallConn()
 	if err != nil {
@@ -41,7 +41,7 @@ func NewPump(kind byte, file *os.File, to *Answer) (*Pump, error) {
 	return &Pump{kind: kind, file: file, raw: raw, answer: to, sent: make(chan struct{})}, nil
 }
 
-// NewTerminalPump makes a Pump for the master of a PTY.
+// NewTerminalPump returns a Pump for the master of a PTY.
 func NewTerminalPump(kind byte, master *os.File, to *Answer) (*Pump, error) {
 	p, err := NewPump(kind, master, to)
 	if err == nil {
@@ -50,7 +50,7 @@ func NewTerminalPump(kind byte, master *os.File, to *Answer) (*Pump, error) {
 	return p, err
 }
 
-// Run returns when the last writer has gone.
+// Run copies until the last writer has gone.
 func (p *Pump) Run() {
 	defer process.CloseLogged(p.file)
 	for p.forward(ChunkBytes) > 0 {
@@ -60,19 +60,19 @@ func (p *Pump) Run() {
 	p.discard()
 }
 
-// Stop makes the pump finish with what is in the pipe. It is called when the shell has ended. The pump may have come
-// to the end and closed the pipe before.
+// Stop makes the pump finish with what is in the pipe. Call it when the shell has ended. The pump may already have
+// reached the end and closed the pipe.
 func (p *Pump) Stop() {
 	if err := p.file.SetReadDeadline(time.Unix(1, 0)); errors.Is(err, os.ErrNoDeadline) {
 		panic("pipe has no deadlines: " + err.Error())
 	}
 }
 
-// Sent is closed when everything that belongs into the answer has been written to it.
+// Sent returns a channel that is closed when everything that belongs to the answer has been written to it.
 func (p *Pump) Sent() <-chan struct{} { return p.sent }
 
-// forward waits for output and sends up to limit bytes of it. It returns 0 at the end of the pipe and after Stop.
-// A buffer is held only while there is something in it, so an idle command costs none.
+// forward waits for output and sends up to limit bytes of it. It returns 0 at the end of the pipe and after Stop. It
+// holds a buffer only while the buffer contains something, so an idle command costs none.
 func (p *Pump) forward(limit int) int {
 	var buffer *Chunk
 	n := 0
@@ -92,8 +92,8 @@ func (p *Pump) forward(limit int) int {
 	return n
 }
 
-// Flush returns when all that is in the pipe at this moment has been sent. A background process may go on writing for
-// ever, so "until the pipe is empty" could be never.
+// Flush returns when everything that is in the pipe at this moment has been sent. It does not wait for an empty pipe: a
+// background process may keep writing forever.
 func (p *Pump) Flush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,7 +133,7 @@ func (p *Pump) sendChunk(buffer *Chunk, n int) {
 	Chunks.Put(buffer)
 }
 
-// discard keeps a background process that still holds the pipe from being stopped by it.
+// discard reads the rest, so that a full pipe does not stop a background process that still holds it.
 func (p *Pump) discard() {
 	if err := p.file.SetReadDeadline(time.Time{}); err != nil {
 		return

@@ -10,7 +10,7 @@ import (
 	"coppice/agent/internal/fault"
 )
 
-// ParseSignal reads the payload of a signal frame: {"signal":"TERM"}; the prefix SIG is allowed.
+// ParseSignal reads the payload of a signal frame: {"signal":"TERM"}. The prefix SIG is allowed.
 func ParseSignal(payload []byte) (syscall.Signal, error) {
 	var body struct {
 		Signal string `json:"signal"`
@@ -20,7 +20,7 @@ func ParseSignal(payload []byte) (syscall.Signal, error) {
 	}
 	number := unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(body.Signal), "SIG"))
 	if number == 0 {
-		return 0, fault.Invalid("signal: %q is no signal name such as TERM", body.Signal)
+		return 0, fault.Invalid("signal: %q is not a signal name such as TERM", body.Signal)
 	}
 	return number, nil
 }

@@ -11,15 +11,15 @@ import (
 	"coppice/agent/internal/stream"
 )
 
-// Input, sizes and signals share the stream and are taken in order. So that none of them waits for ever behind input
-// that no program reads, input is dropped as a real terminal drops it, but only after the kernel has taken none for
-// patience; what follows has to be taken within stalledPatience until some of it is.
+// Input, sizes and signals share the stream and are handled in order. None of them may wait forever behind input that
+// no program reads. So the agent drops input, as a real terminal does, but only after the kernel has accepted none for
+// patience. After that, the kernel must accept input within stalledPatience, until it accepts some again.
 const (
 	patience        = 30 * time.Second
 	stalledPatience = 100 * time.Millisecond
 )
 
-// feed returns at the end of the request's body, which by itself means no more than that nobody types.
+// feed returns at the end of the request's body, which only means that there is no more input.
 func (t *terminal) feed(frames *frame.Reader) {
 	wait := patience
 	for {
@@ -38,14 +38,14 @@ func (t *terminal) feed(frames *frame.Reader) {
 		case frame.Signal:
 			err = t.deliver(frames)
 		}
-		// Newer runners may know more types; Next skips the payload.
+		// Newer runners may send other types. Next skips their payload.
 		if err != nil {
 			slog.Debug("terminal input dropped", "kind", kind, "error", err)
 		}
 	}
 }
 
-// typeIn returns how long the next input may take.
+// typeIn returns the time that the next input may take.
 func (t *terminal) typeIn(input io.Reader, wait time.Duration) (time.Duration, error) {
 	for {
 		n, err := t.typeChunk(input, wait)
@@ -62,7 +62,7 @@ func (t *terminal) typeIn(input io.Reader, wait time.Duration) (time.Duration, e
 	}
 }
 
-// typeChunk holds a buffer only as long as there is something in it.
+// typeChunk holds a buffer only for one chunk.
 func (t *terminal) typeChunk(input io.Reader, wait time.Duration) (int, error) {
 	buffer, _ := stream.Chunks.Get().(*stream.Chunk)
 	defer stream.Chunks.Put(buffer)
@@ -85,7 +85,7 @@ func (t *terminal) resize(frames *frame.Reader) error {
 	return t.pty.resize(window)
 }
 
-// deliver signals the foreground process group.
+// deliver sends a signal to the foreground process group, or to the program's group if there is none.
 func (t *terminal) deliver(frames *frame.Reader) error {
 	payload, err := frames.ReadPayload()
 	if err != nil {

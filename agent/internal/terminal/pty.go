@@ -14,7 +14,7 @@ import (
 	"coppice/agent/internal/process"
 )
 
-// size is of a window.
+// size is the size of a window in characters.
 type size struct {
 	Cols uint16 `json:"cols"`
 	Rows uint16 `json:"rows"`
@@ -24,20 +24,20 @@ const maxCells = 1000
 
 func (s size) validate() error {
 	if s.Cols < 1 || s.Cols > maxCells || s.Rows < 1 || s.Rows > maxCells {
-		return fault.Invalid("cols, rows: %d x %d is no size of a terminal; each must be from 1 to %d", s.Cols, s.Rows, maxCells)
+		return fault.Invalid("cols, rows: %d x %d is not a valid terminal size; each must be from 1 to %d", s.Cols, s.Rows, maxCells)
 	}
 	return nil
 }
 
-// pty is both ends of a pseudo-terminal. The slave is kept open, so that a program that closes its own descriptors and
-// opens /dev/tty later finds the terminal alive.
+// pty holds both ends of a pseudo-terminal. The slave is kept open so that the terminal stays alive for a program that
+// closes its own descriptors and opens /dev/tty later.
 type pty struct {
 	master *os.File
 	raw    syscall.RawConn
 	slave  *os.File
 }
 
-// ttyGroup is what every distribution's /etc/group calls 5, and the gid of our devpts.
+// ttyGroup is the id of the group tty in every distribution's /etc/group, and the gid of the agent's devpts.
 const (
 	ttyGroup = 5
 	ttyMode  = 0o620
@@ -65,8 +65,8 @@ func openPTY(owner account.Identity, window size) (*pty, error) {
 	return p, nil
 }
 
-// openSlave never opens /dev/pts/N: the guest could have put anything there. On what is no master, because the guest
-// replaced /dev/ptmx, the first ioctl fails.
+// openSlave never opens /dev/pts/N, because the guest could have put anything there. If the guest replaced /dev/ptmx
+// and the file is not a master, the first ioctl fails.
 func openSlave(master int) (*os.File, error) {
 	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
 		return nil, err
@@ -79,7 +79,8 @@ func openSlave(master int) (*os.File, error) {
 	return os.NewFile(fd, "terminal"), nil
 }
 
-// explainOpen: terminals run out, and the guest may have unmounted or replaced what they are made of.
+// explainOpen explains why a terminal cannot be opened: the kernel has no more of them, or the guest has unmounted or
+// replaced /dev/ptmx or /dev/pts.
 func explainOpen(err error) error {
 	if errors.Is(err, unix.ENOSPC) {
 		return fault.New(fault.Capacity, "the sandbox has as many terminals as its kernel allows; close some")
@@ -87,7 +88,7 @@ func explainOpen(err error) error {
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
 		return process.ExplainOpen("terminal", err)
 	}
-	return fault.New(fault.InvalidState, "the sandbox's /dev/ptmx gives no terminal; "+
+	return fault.New(fault.InvalidState, "cannot open a terminal with the sandbox's /dev/ptmx; "+
 		"it or /dev/pts has been replaced or unmounted: %v", err)
 }
 
@@ -103,7 +104,7 @@ func (p *pty) prepare(owner account.Identity, window size) error {
 	if err != nil {
 		return err
 	}
-	// The line editor of the kernel erases whole characters then.
+	// With IUTF8, the kernel's line editor erases whole characters.
 	modes.Iflag |= unix.IUTF8
 	if err := unix.IoctlSetTermios(fd, unix.TCSETS, modes); err != nil {
 		return err
@@ -111,7 +112,7 @@ func (p *pty) prepare(owner account.Identity, window size) error {
 	return p.resize(window)
 }
 
-// resize sends SIGWINCH to the foreground process group if the size is another.
+// resize sets the window size. The kernel sends SIGWINCH to the foreground process group if the size changes.
 func (p *pty) resize(window size) error {
 	return p.control(func(fd int) error {
 		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: window.Cols, Row: window.Rows})
@@ -126,7 +127,7 @@ func (p *pty) foreground() int {
 		group, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 		return err
 	})
-	// 0 and 1 would be everybody's when negated for kill(2).
+	// Negated for kill(2), 0 and 1 would address other processes than this group's.
 	if err != nil || group <= 1 {
 		return 0
 	}
@@ -138,7 +139,7 @@ func (p *pty) control(do func(fd int) error) error {
 	return errors.Join(p.raw.Control(func(fd uintptr) { err = do(int(fd)) }), err)
 }
 
-// write gives the kernel input. It fails when nothing has been taken for the given time.
+// write passes input to the kernel. It fails if the kernel accepts nothing for the given time.
 func (p *pty) write(data []byte, patience time.Duration) error {
 	for len(data) > 0 {
 		if err := p.master.SetWriteDeadline(time.Now().Add(patience)); err != nil {
@@ -153,7 +154,7 @@ func (p *pty) write(data []byte, patience time.Duration) error {
 	return nil
 }
 
-// close hangs up what is left on the terminal.
+// close hangs up the programs that are still on the terminal.
 func (p *pty) close() {
 	process.CloseLogged(p.master)
 	process.CloseLogged(p.slave)

@@ -3,9 +3,9 @@
 //	request body ──▶ input ──▶ master ══ PTY ══ slave: standard input, output and error of the program
 //	answer     ◀── pump  ◀── master              controlling terminal of its session
 //
-//	program ended ──▶ what the PTY holds now ──▶ exit frame ──▶ master closed: the rest of the session is hung up
+//	program ended ──▶ output left in the PTY ──▶ exit frame ──▶ master closed: the rest of the session is hung up
 //	client left   ──▶ SIGHUP, master closed ──▶ after 2 s SIGKILL
-//	host moved    ──▶ the program goes on, its output is read and discarded
+//	host moved    ──▶ the program continues, its output is read and discarded
 package terminal
 
 import (
@@ -25,10 +25,10 @@ import (
 	"coppice/agent/internal/stream"
 )
 
-// hangUpGrace is what programs have to put things in order after SIGHUP.
+// hangUpGrace is the time that programs have for cleanup after SIGHUP.
 const hangUpGrace = 2 * time.Second
 
-// defaults are what a terminal's programs expect; image and request may say otherwise.
+// defaults are the variables that programs on a terminal expect. The image and the request may override them.
 var defaults = map[string]string{"TERM": "xterm-256color", "LANG": "C.UTF-8"}
 
 // Service opens terminals.
@@ -45,7 +45,7 @@ type Options struct {
 	HostMoved func(context.Context) bool
 }
 
-// New makes a Service.
+// New returns a Service.
 func New(o Options) *Service {
 	return &Service{guest: o.Guest, launcher: o.Launcher, hostMoved: o.HostMoved}
 }
@@ -106,7 +106,7 @@ func (s *Service) Open(w http.ResponseWriter, r *http.Request) error {
 	return t.attend(w, r, frames, s.hostMoved)
 }
 
-// terminal is an open one.
+// terminal is an open terminal and its program.
 type terminal struct {
 	pty   *pty
 	child *reap.Child
@@ -134,7 +134,7 @@ func (s *Service) launch(ctx context.Context, h head, settings guest.Settings) (
 	return &terminal{pty: pty, child: child}, nil
 }
 
-// attend sees a started program through. It fails only before the status has been sent.
+// attend serves a started program until it ends. It fails only before the status has been sent.
 func (t *terminal) attend(w http.ResponseWriter, r *http.Request, frames *frame.Reader, hostMoved func(context.Context) bool) error {
 	reply := stream.NewAnswer(w)
 	output, err := stream.NewTerminalPump(frame.Stdout, t.pty.master, reply)
@@ -168,8 +168,9 @@ func (t *terminal) attend(w http.ResponseWriter, r *http.Request, frames *frame.
 	return nil
 }
 
-// hangUp does what the kernel does when a line drops. It tells only the leader of the session of a master that is
-// closed, and the foreground by way of a leader that dies of it; here the foreground hears it in any case.
+// hangUp does what the kernel does when a line drops. When a master is closed, the kernel signals only the session
+// leader; the foreground group gets the signal only when the leader dies of it. Here the foreground group gets it in
+// any case.
 func (t *terminal) hangUp() {
 	foreground := t.pty.foreground()
 	t.signal(foreground, unix.SIGHUP)
@@ -181,14 +182,14 @@ func (t *terminal) hangUp() {
 	})
 }
 
-// signal reaches a process group of this session only: the number may be another's by now.
+// signal signals a process group only if it belongs to this session: the number may have been reused.
 func (t *terminal) signal(group int, signal unix.Signal) {
 	if group == 0 {
 		return
 	}
 	table, err := proctable.List("/proc")
 	if err != nil {
-		slog.Error("processes of a terminal cannot be listed", "error", err)
+		slog.Error("cannot list the processes of a terminal", "error", err)
 		return
 	}
 	for _, p := range table {

@@ -59,7 +59,7 @@ func run(t *testing.T, command string) *agenttest.Call {
 func interact(t *testing.T) *agenttest.Call {
 	t.Helper()
 	c := newMachine(t).Start("/terminal", headOf(nil))
-	// The echo of this does not contain the prompt.
+	// The echo of this line does not contain the prompt.
 	c.Send(frame.Stdin, "PS1='rea''dy> '\n")
 	c.ReadUntil("ready> ")
 	return c
@@ -89,7 +89,7 @@ func gone(pid int) bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
 
 func pidOf(t *testing.T, path string) (pid int) {
 	t.Helper()
-	agenttest.Eventually(t, "the program has begun", func() bool {
+	agenttest.Eventually(t, "the program has started", func() bool {
 		content, err := os.ReadFile(path)
 		if err == nil {
 			pid, err = strconv.Atoi(strings.TrimSpace(string(content)))
@@ -161,7 +161,7 @@ func TestTheDefaultShellIsInteractiveWithJobControl(t *testing.T) {
 	c.Send(frame.Stdin, "\x1a")
 	expectJob(t, pid, "stopped", func(state string, foreground bool) bool { return state == "T" && !foreground })
 	c.Send(frame.Stdin, "bg %1\n")
-	expectJob(t, pid, "going on in the background", func(state string, foreground bool) bool { return state == "S" && !foreground })
+	expectJob(t, pid, "running in the background", func(state string, foreground bool) bool { return state == "S" && !foreground })
 	c.Send(frame.Stdin, "fg %1\n")
 	expectJob(t, pid, "back in the foreground", func(state string, foreground bool) bool { return state == "S" && foreground })
 	c.Send(frame.Stdin, "\x03")
@@ -172,7 +172,7 @@ func TestTheDefaultShellIsInteractiveWithJobControl(t *testing.T) {
 	}
 }
 
-// expectJob waits for a state of proc(5) and for the terminal to be the job's or not.
+// expectJob waits for a state of proc(5), and for the job to be in the foreground or not.
 func expectJob(t *testing.T, pid int, what string, holds func(state string, foreground bool) bool) {
 	t.Helper()
 	agenttest.Eventually(t, what, func() bool {
@@ -194,7 +194,7 @@ func TestASignalFrameReachesTheForegroundOnly(t *testing.T) {
 	c.Send(frame.Signal, `{"signal":"KILL"}`)
 	c.ReadUntil("Killed")
 	if !gone(pid) {
-		t.Fatal("the foreground lives")
+		t.Fatal("the foreground is still alive")
 	}
 	c.Send(frame.Stdin, "exit 4\n")
 	if _, exit := finish(t, c); exit.ExitCode != 4 {
@@ -240,7 +240,7 @@ func TestABackgroundProgramOnTheTerminalDoesNotDelayTheExitAndIsHungUp(t *testin
 	for name, background := range map[string]string{"silent": "sleep 1000", "writing": "yes"} {
 		t.Run(name, func(t *testing.T) {
 			marker := filepath.Join(t.TempDir(), "pid")
-			// set -m keeps the child's end of the session from being the background's, too.
+			// With set -m, the end of the session's leader is not the end of the background program too.
 			_, exit := finish(t, run(t, fmt.Sprintf("set -m; %s & echo $! > %s; exit 5", background, marker)))
 			if exit.ExitCode != 5 {
 				t.Fatalf("%+v", exit)

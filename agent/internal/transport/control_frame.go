@@ -15,16 +15,16 @@ const (
 
 var errControlFrame = errors.New("ctl frame cannot be parsed")
 
-// openMessage is the one message that the runner sends.
+// openMessage is the only message that the runner sends.
 type openMessage struct {
 	Type       string `json:"type"`
 	Generation uint64 `json:"generation"`
-	// Marker separates the new session's bytes on the data port from those of older ones, in either direction.
+	// Marker separates the new session's bytes on the data port from those of older ones, in both directions.
 	Marker string `json:"marker"`
 }
 
-// waitingMessage says that the marker is on its way and that the same marker, and the HTTP/2 preface of that generation
-// right after it, are waited for.
+// waitingMessage says that the marker has been sent, and that the agent waits for the same marker and, right after it,
+// the HTTP/2 preface of that generation.
 type waitingMessage struct {
 	Type       string `json:"type"`
 	Generation uint64 `json:"generation"`
@@ -32,7 +32,7 @@ type waitingMessage struct {
 	Marker     string `json:"marker"`
 }
 
-// splitControl takes one frame off the front of input. It returns a nil body while the frame is incomplete.
+// splitControl removes one frame from the front of input. It returns a nil body while the frame is incomplete.
 func splitControl(input []byte) (body, rest []byte, err error) {
 	if len(input) < controlHeaderBytes {
 		return nil, input, nil
@@ -48,7 +48,7 @@ func splitControl(input []byte) (body, rest []byte, err error) {
 	return input[controlHeaderBytes:end], input[end:], nil
 }
 
-// parseOpen refuses anything that is no open message: after lost bytes a frame may start anywhere.
+// parseOpen refuses any other message: after lost bytes, a frame may seem to start anywhere.
 func parseOpen(body []byte) (openMessage, error) {
 	var message openMessage
 	if err := json.Unmarshal(body, &message); err != nil {

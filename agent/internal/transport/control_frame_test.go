@@ -56,7 +56,7 @@ func FuzzControl(f *testing.F) {
 			return
 		}
 		if controlHeaderBytes+len(body)+len(rest) != len(input) || len(body) > maxControlBodyBytes {
-			t.Fatal("bytes were lost or made up")
+			t.Fatal("bytes were lost or added")
 		}
 		if _, err := parseOpen(body); err == nil && !json.Valid(body) {
 			t.Fatal("invalid JSON was accepted")

@@ -1,17 +1,17 @@
-// Package transport carries HTTP/2 over a virtio-serial port that never closes, with a control port beside it.
+// Package transport carries HTTP/2 over a virtio-serial port that never closes, with a control port alongside it.
 //
-// A VM may be saved in the middle of an HTTP/2 frame, and the host may come back before the guest has seen it leave.
-// So each connection starts with a handshake on the control port, which is quiet while a VM is saved:
+// A VM may be saved in the middle of an HTTP/2 frame, and the host may return before the guest has seen it leave. So
+// each connection starts with a handshake on the control port, which is quiet while a VM is saved:
 //
 //	runner                       agent
-//	  open N, marker ── ctl ──▶  end the session, wait until nobody touches the data port
-//	                 ◀─ data ──  marker: what comes before it is of an older session
+//	  open N, marker ── ctl ──▶  end the session, wait until nothing uses the data port
+//	                 ◀─ data ──  marker: earlier data belongs to an older session
 //	                 ◀─ ctl ───  waiting N
-//	  marker ────────── data ─▶  discard input until it has come by
-//	  preface ───────── data ─▶  HTTP/2 begins; the agent's first byte of it is sent after the first of the runner's
+//	  marker ────────── data ─▶  discard input up to the marker
+//	  preface ───────── data ─▶  HTTP/2 begins; the agent sends its first byte after the runner's first
 //
-// The marker is random and new each time: nothing that an older session had under way holds it. How long a line is
-// silent says nothing; a machine that is emulated on a busy host stands still at any moment.
+// The marker is random and new each time, so no data of an older session contains it. A silent line proves nothing: a
+// machine that is emulated on a busy host can stand still at any moment.
 //
 // docs/reference/agent-protocol.md is the contract.
 package transport
@@ -26,26 +26,26 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// ProtocolVersion is the version of docs/reference/agent-protocol.md that is spoken.
+// ProtocolVersion is the version of docs/reference/agent-protocol.md that the agent speaks.
 const ProtocolVersion = 1
 
 const (
 	controlSilence = 100 * time.Millisecond
-	// A host that goes on sending is not going to speak the protocol; the runner's next open starts over.
+	// A host that keeps sending does not speak the protocol; the runner's next open starts over.
 	drainLimit = 5 * time.Second
-	// A control frame is one write of the runner; a part of one is the rest of an earlier connection.
+	// The runner sends a control frame in one write; a part of one is the rest of an earlier connection.
 	controlFrameLimit = time.Second
 	controlWriteLimit = 2 * time.Second
-	// The host reads the data port from before it asks for a session.
+	// The host reads the data port before it requests a session.
 	markerWriteLimit = 10 * time.Second
 )
 
-// Stream windows are small, so that an unread upload holds little memory; the connection's is never the bottleneck,
-// because Go returns it only as bodies are read and two unread uploads would stall everything.
+// Stream windows are small, so that an unread upload holds little memory. The connection's window is large, so that it
+// is never the bottleneck: Go returns it only as bodies are read, so two unread uploads would stall everything.
 const (
 	streamWindowBytes     = 256 << 10
 	connectionWindowBytes = 1 << 30
-	// Each shell and each connection to a port is one; what bounds them is the guest's memory.
+	// Each shell and each connection to a port is one stream. The guest's memory bounds their number.
 	maxStreams        = 100_000
 	maxReadFrameBytes = 1 << 20
 )
@@ -58,7 +58,7 @@ type Link struct {
 	current       *session
 }
 
-// NewLink serves handler on the data port.
+// NewLink returns a Link that serves handler on the data port.
 func NewLink(control, data *Port, handler http.Handler) *Link {
 	return &Link{
 		control: control,
@@ -73,7 +73,7 @@ func NewLink(control, data *Port, handler http.Handler) *Link {
 	}
 }
 
-// Serve answers the control port until reading it fails for good.
+// Serve answers the control port until reading it fails permanently.
 func (l *Link) Serve() error {
 	var pending []byte
 	buffer := make([]byte, kernelReadBytes)
@@ -90,7 +90,7 @@ func (l *Link) Serve() error {
 	}
 }
 
-// readControl waits without limit for a frame to begin, but not for its rest.
+// readControl waits without limit for the start of a frame, but not for its rest.
 func (l *Link) readControl(buffer []byte, inFrame bool) (int, error) {
 	if !inFrame {
 		return l.control.read(buffer, nil)
@@ -102,7 +102,7 @@ func (l *Link) readControl(buffer []byte, inFrame bool) (int, error) {
 	return l.control.read(buffer, nil)
 }
 
-// consume acts on the whole frames of input and returns the rest.
+// consume handles the complete frames of input and returns the rest.
 func (l *Link) consume(input []byte) []byte {
 	for {
 		body, rest, err := splitControl(input)

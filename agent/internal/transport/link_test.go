@@ -23,8 +23,8 @@ import (
 
 const testLimit = 20 * time.Second
 
-// host is the runner's end of both ports. A socket pair stands for the chardev: it stays open on the guest's side
-// while "connections" of the host come and go, as a virtio port does.
+// host is the runner's end of both ports. A socket pair replaces the chardev: like a virtio port, it stays open on the
+// guest's side while "connections" of the host come and go.
 type host struct {
 	t             *testing.T
 	control, data net.Conn
@@ -62,7 +62,7 @@ func socketPair(t *testing.T) (net.Conn, *Port) {
 	return conn, port
 }
 
-// open does the handshake: what arrives on the data port before the marker is of an older session.
+// open does the handshake. Data that arrives on the data port before the marker is of an older session.
 func (h *host) open() {
 	h.t.Helper()
 	if err := h.tryOpen(testLimit); err != nil {
@@ -123,7 +123,7 @@ func (h *host) readAnswer(limit time.Duration) (answer waitingMessage, err error
 	return answer, json.Unmarshal(body, &answer)
 }
 
-// line lets a client "leave" without the guest seeing an end.
+// line lets a client "leave" without the guest noticing an end.
 type line struct {
 	net.Conn
 	reading sync.Mutex
@@ -201,7 +201,7 @@ func TestASessionCanBeOpenedAgainAfterItBrokeInsideOfAFrame(t *testing.T) {
 		if body := get(t, client, "/"); body != "hello" {
 			t.Fatal(round, body)
 		}
-		// The header of a frame of a megabyte, and ten bytes of it.
+		// This is the header of a frame of a megabyte, and ten bytes of it.
 		half := append([]byte{0x10, 0, 0, 0, 0, 0, 0, 0, 1}, make([]byte, 10)...)
 		if _, err := h.data.Write(half); err != nil {
 			t.Fatal(err)
@@ -247,7 +247,7 @@ func TestWhatAnOlderSessionWasSendingEndsWithTheMarker(t *testing.T) {
 	if err := h.line.leave(); err != nil {
 		t.Fatal(err)
 	}
-	// The port fills, as nobody reads it, and the flood waits in the middle of a frame.
+	// The port fills because the host does not read it, and the flood waits in the middle of a frame.
 	time.Sleep(100 * time.Millisecond)
 	h.open()
 	<-interrupted
@@ -262,7 +262,7 @@ func TestGarbageOnTheControlPortIsDroppedUntilItIsSilent(t *testing.T) {
 	if _, err := h.control.Write([]byte(strings.Repeat("garbage", 100))); err != nil {
 		t.Fatal(err)
 	}
-	// An open that comes before the line has been silent is dropped as well.
+	// An open that comes before the line has been silent is dropped too.
 	end := time.Now().Add(testLimit)
 	for err := h.tryOpen(3 * controlSilence); err != nil; err = h.tryOpen(3 * controlSilence) {
 		if time.Now().After(end) {
@@ -290,7 +290,7 @@ func TestAHandlerLearnsThatTheHostMoved(t *testing.T) {
 	select {
 	case answer := <-moved:
 		if !answer {
-			t.Fatal("the end of the session was taken for a client that left")
+			t.Fatal("the end of the session was mistaken for a client that left")
 		}
 	case <-time.After(testLimit):
 		t.Fatal("the handler's context was not cancelled")
@@ -318,7 +318,7 @@ func TestAHandlerLearnsThatItsClientLeft(t *testing.T) {
 	select {
 	case answer := <-moved:
 		if answer {
-			t.Fatal("a reset of the stream was taken for the end of the session")
+			t.Fatal("a reset of the stream was mistaken for the end of the session")
 		}
 	case <-time.After(testLimit):
 		t.Fatal("the handler's context was not cancelled")
@@ -329,12 +329,12 @@ func TestTheEndOfASessionIsKnownHoweverLateItIsAskedFor(t *testing.T) {
 	_, port := socketPair(t)
 	s := newSession(port)
 	if s.endsWithin(0) {
-		t.Fatal("a session that goes on was taken for one that ended")
+		t.Fatal("a session that continues was mistaken for one that ended")
 	}
 	s.end()
 	for range 1000 {
 		if !s.endsWithin(0) {
-			t.Fatal("the end of the session was taken for a client that left")
+			t.Fatal("the end of the session was mistaken for a client that left")
 		}
 	}
 }
@@ -362,8 +362,8 @@ func TestTheRequestsOfAnOlderSessionAreOverBeforeTheNextIsAnnounced(t *testing.T
 	go func() { _, _ = client.RoundTrip(newRequest(t, context.Background(), "/")) }()
 	request := <-started
 	h.open()
-	// At once: in a copy of the machine, nothing that the original's client asked for may begin.
+	// The request is over at once: in a copy of the machine, nothing that the original's client requested may begin.
 	if request.Err() == nil || !HostMoved(request) {
-		t.Fatal("the request goes on")
+		t.Fatal("the request is still running")
 	}
 }

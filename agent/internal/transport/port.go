@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Port is a virtio-serial port. While the host's end is closed its read returns 0 at once and poll says POLLHUP for
-// ever, so neither can be used to wait. But each change wakes the port's wait queue, and Go's poller registers files
-// edge-triggered: a reader that takes 0 for "not yet" and goes back to the poller sleeps until something changes,
-// and an idle agent does not wake at all.
+// Port is a virtio-serial port. While the host's end is closed, read returns 0 at once and poll always reports POLLHUP,
+// so neither can be used to wait. But each change wakes the port's wait queue, and Go's poller registers files
+// edge-triggered. So a reader that treats 0 as "not yet" and returns to the poller sleeps until something changes, and
+// an idle agent does not wake at all.
 type Port struct {
 	file *os.File
 	raw  syscall.RawConn
 }
 
-// OpenPort opens a port's device. The kernel allows one opener, and throws away what arrives before.
+// OpenPort opens a port's device. The kernel allows one opener, and discards what arrives before.
 func OpenPort(path string) (*Port, error) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -29,7 +29,7 @@ func OpenPort(path string) (*Port, error) {
 	return NewPort(os.NewFile(uintptr(fd), path))
 }
 
-// NewPort makes a Port of a non-blocking file.
+// NewPort returns a Port for a non-blocking file.
 func NewPort(file *os.File) (*Port, error) {
 	raw, err := file.SyscallConn()
 	if err != nil {
@@ -38,12 +38,13 @@ func NewPort(file *os.File) (*Port, error) {
 	return &Port{file: file, raw: raw}, nil
 }
 
-// presence is what a reader knows of the host's end. The news that the host has connected travels apart from its
-// bytes: a first chunk may be read, and "closed" be answered after it, before the kernel has heard of the connection.
-// Only "nothing to read yet" proves that it has, and only then "closed" means the end.
+// presence is what a reader knows of the host's end. The kernel learns that the host has connected separately from the
+// host's bytes. So a reader may get a first chunk, and then "closed", before the kernel knows of the connection. Only
+// "nothing to read yet" proves that the kernel knows, and only then "closed" means the end.
 type presence struct{ seen bool }
 
-// read waits for bytes. With a presence it returns io.EOF when a host that was there has gone; without, it never does.
+// read waits for bytes. With a presence, it returns io.EOF when a host that was connected has gone. Without one, it
+// never does.
 func (p *Port) read(buffer []byte, host *presence) (int, error) {
 	n := 0
 	var readErr error
@@ -77,7 +78,7 @@ func readOnce(fd int, buffer []byte) (int, error) {
 	}
 }
 
-// discardUntilSilent throws away input until none has come for the given time.
+// discardUntilSilent discards input until none has come for the given time.
 func (p *Port) discardUntilSilent(silence, limit time.Duration) error {
 	defer p.clearDeadline()
 	buffer := make([]byte, 4096)
@@ -106,7 +107,7 @@ func (p *Port) writeWithin(data []byte, limit time.Duration) error {
 	return err
 }
 
-// interrupt fails all reads and writes, now and later, until clearDeadline.
+// interrupt makes all reads and writes fail, current and later ones, until clearDeadline.
 func (p *Port) interrupt() {
 	p.setDeadline(time.Unix(1, 0))
 }

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// errSessionOver is what a session's reads and writes return once it has been replaced.
+// errSessionOver is the error of a session's reads and writes once the session has ended.
 var errSessionOver = errors.New("session is over")
 
 // kernelReadBytes is the most that one read of a virtio-serial port returns.
 const kernelReadBytes = 4096
 
-// session is the net.Conn of one HTTP/2 session. The port below lives longer than it: closing a session interrupts
-// what is under way and leaves the port open for the next.
+// session is the net.Conn of one HTTP/2 session. The port outlives it: closing a session interrupts the operations in
+// progress and leaves the port open for the next session.
 type session struct {
 	port  *Port
 	input *bufio.Reader
@@ -40,7 +40,7 @@ func newSession(port *Port) *session {
 	return s
 }
 
-// portReader keeps bufio from seeing the session's own Read.
+// portReader hides the session's own Read from bufio.
 type portReader struct{ session *session }
 
 func (r portReader) Read(buffer []byte) (int, error) {
@@ -57,8 +57,8 @@ func (r portReader) Read(buffer []byte) (int, error) {
 	return n, nil
 }
 
-// awaitPreface returns when the first byte after the marker has come. Nothing may be written before that: until the
-// runner sends its preface it throws away whatever arrives.
+// awaitPreface returns when the first byte after the marker has arrived. The agent must write nothing before that:
+// until the runner sends its preface, it discards everything that arrives.
 func (s *session) awaitPreface(marker []byte) error {
 	if err := skipPast(s.input, marker); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (s *session) awaitPreface(marker []byte) error {
 	return err
 }
 
-// skipPast reads until the marker has come by.
+// skipPast reads up to and including the marker.
 func skipPast(input io.ByteReader, marker []byte) error {
 	latest := make([]byte, len(marker))
 	for !bytes.Equal(latest, marker) {
@@ -95,7 +95,7 @@ func (s *session) Write(data []byte) (int, error) {
 	return n, err
 }
 
-// enter counts an operation on the port, unless the session is over.
+// enter counts an operation on the port. It returns false if the session is over.
 func (s *session) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,8 +106,8 @@ func (s *session) enter() bool {
 	return true
 }
 
-// end interrupts under the lock: once it has returned, nobody can interrupt the session that comes next. It cancels the
-// requests itself, not by way of the HTTP/2 server, which notices later: a request that waits must not go on in a copy of
+// end interrupts the port under the lock, so that after its return nothing interrupts the next session. It cancels the
+// requests itself, because the HTTP/2 server notices the end later: a waiting request must not continue in a copy of
 // the machine.
 func (s *session) end() {
 	s.mu.Lock()
@@ -121,14 +121,14 @@ func (s *session) end() {
 	s.cancelRequests()
 }
 
-// Close ends the session; operations under way fail.
+// Close ends the session. Operations in progress fail.
 func (s *session) Close() error {
 	s.end()
 	return nil
 }
 
-// quiesce ends the session and returns when no operation of it touches the port any more. Only then may deadlines
-// be cleared: a late reader would swallow bytes of the next session.
+// quiesce ends the session and returns when none of its operations uses the port any more. Only then may deadlines be
+// cleared: a late reader would swallow bytes of the next session.
 func (s *session) quiesce() {
 	s.end()
 	s.inFlight.Wait()
@@ -143,27 +143,27 @@ func (portAddress) String() string  { return "virtio" }
 func (s *session) LocalAddr() net.Addr  { return portAddress{} }
 func (s *session) RemoteAddr() net.Addr { return portAddress{} }
 
-// Deadlines belong to the session's end; the HTTP/2 server sets none with the configuration of this package.
+// Deadlines are reserved for the session's end. The HTTP/2 server sets none with the configuration of this package.
 func (s *session) SetDeadline(time.Time) error      { return nil }
 func (s *session) SetReadDeadline(time.Time) error  { return nil }
 func (s *session) SetWriteDeadline(time.Time) error { return nil }
 
 type sessionKey struct{}
 
-// endDetection is how long the end of a session may show later than that of its streams when the HTTP/2 server ends both,
-// for a breach of the protocol: it cancels streams first and closes the connection right after. An end by either port is
-// known before any request is cancelled.
+// endDetection bounds how much later than its streams a session may end if the HTTP/2 server ends both, for a breach of
+// the protocol: it cancels the streams first and closes the connection right after. If a port ends the session, the end
+// is known before any request is cancelled.
 const endDetection = 20 * time.Millisecond
 
-// HostMoved tells, for a request whose context is done, whether the whole session ended (restart, fork, restore of
-// the host side) rather than its client having left.
+// HostMoved reports, for a request whose context is done, whether the whole session ended (restart, fork, restore of
+// the host side) and not only its client left.
 func HostMoved(ctx context.Context) bool {
 	s, ok := ctx.Value(sessionKey{}).(*session)
 	return ok && s.endsWithin(endDetection)
 }
 
-// endsWithin goes by the state, not by what woke it: in a machine that has just been brought back, the time can be up
-// before it is waited for.
+// endsWithin decides by the state, not by the event that woke it: in a machine that was just restored, the time can be
+// up before the wait begins.
 func (s *session) endsWithin(limit time.Duration) bool {
 	select {
 	case <-s.ended:

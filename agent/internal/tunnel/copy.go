@@ -13,10 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Buffers are held only while there is something in them: a thousand idle tunnels must fit a guest of 128 MiB.
+// Buffers are held only while they contain something: a thousand idle tunnels must fit into a guest of 128 MiB.
 const (
 	copyBytes = 64 << 10
-	// idleBytes is what a tunnel waits with for bytes of the request, which cannot be waited for without a buffer.
+	// idleBytes is the size of the buffer in which an idle tunnel waits for the request's bytes. It cannot wait for
+	// them without a buffer.
 	idleBytes = 1 << 10
 )
 
@@ -24,7 +25,7 @@ type copyBuffer [copyBytes]byte
 
 var copyBuffers = sync.Pool{New: func() any { return new(copyBuffer) }}
 
-// tunnel is an open one. up and down run at the same time; down is the request's handler.
+// tunnel is an open tunnel. up and down run at the same time; down runs in the request's handler.
 type tunnel struct {
 	conn *net.TCPConn
 	raw  syscall.RawConn
@@ -33,7 +34,7 @@ type tunnel struct {
 	writer http.ResponseWriter
 	flush  func() error
 
-	// upEnded is closed when up has returned; upErr is valid then.
+	// upEnded is closed when up has returned. Then upErr is valid.
 	upEnded chan struct{}
 	upErr   error
 }
@@ -50,7 +51,7 @@ func newTunnel(conn *net.TCPConn, w http.ResponseWriter, r *http.Request) (*tunn
 	}, nil
 }
 
-// run copies until the service's stream has ended, or either side is gone. Nil means that the answer is whole.
+// run copies until the service's stream has ended or either side is gone. It returns nil if the answer is complete.
 func (t *tunnel) run(ctx context.Context) error {
 	stopWatching := context.AfterFunc(ctx, t.cut)
 	defer stopWatching()
@@ -81,14 +82,14 @@ func (t *tunnel) begin() error {
 	return t.flush()
 }
 
-// cut drops the connection with RST: a FIN would tell the service that it has heard everything.
+// cut drops the connection with RST: a FIN would make the service think that it has received everything.
 func (t *tunnel) cut() {
 	_ = t.conn.SetLinger(0)
 	_ = t.conn.Close()
 }
 
-// finish frees everything, and returns what up has learned about the connection's death. The kernel tells a reset
-// only once: if the write heard of it, the read saw an ordinary end.
+// finish frees everything and returns the connection's failure that up has seen. The kernel reports a reset only once:
+// if the write got it, the read saw a normal end.
 func (t *tunnel) finish() error {
 	_ = t.body.Close()
 	_ = t.conn.Close()
@@ -99,7 +100,7 @@ func (t *tunnel) finish() error {
 	return nil
 }
 
-// up carries the request's body to the service. Nil means that all of it has been passed on.
+// up copies the request's body to the service. It returns nil if all of it has been passed on.
 func (t *tunnel) up() error {
 	small := make([]byte, idleBytes)
 	buffer := small
@@ -114,7 +115,7 @@ func (t *tunnel) up() error {
 	for {
 		n, readErr := t.body.Read(buffer)
 		if n > 0 {
-			// EPIPE: the service has said its last before, and takes nothing more; down finds the end.
+			// EPIPE means that the service has already ended and accepts nothing more; down finds the end.
 			if _, err := t.conn.Write(buffer[:n]); err != nil {
 				return fmt.Errorf("to the service: %w", err)
 			}
@@ -136,7 +137,7 @@ func (t *tunnel) up() error {
 	}
 }
 
-// down carries the service's stream to the answer. Nil means that the service has ended it.
+// down copies the service's stream to the answer. It returns nil if the service has ended the stream.
 func (t *tunnel) down() error {
 	for {
 		buffer, n, err := t.read()
@@ -157,7 +158,7 @@ func (t *tunnel) down() error {
 	}
 }
 
-// read waits for bytes before it takes a buffer, which is the caller's if n > 0. At the end n is 0.
+// read waits for bytes before it takes a buffer. If n > 0, the caller owns the buffer. At the end n is 0.
 func (t *tunnel) read() (buffer *copyBuffer, n int, err error) {
 	waitErr := t.raw.Read(func(fd uintptr) bool {
 		buffer, n, err = readOnce(int(fd))

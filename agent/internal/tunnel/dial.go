@@ -14,17 +14,18 @@ import (
 )
 
 const (
-	// dialLimit is for one address, and passes only where the guest drops packets or a queue is full.
+	// dialLimit bounds the dial of one address. It is reached only if the guest drops packets or a queue is full.
 	dialLimit = 5 * time.Second
-	// maxOtherAddresses bounds what a guest may have given itself.
+	// maxOtherAddresses bounds the addresses that a guest may have given itself.
 	maxOtherAddresses = 16
 )
 
-// dialer probes no idle connections: what dies in the same kernel says so, and each probe would wake the guest.
+// dialer sends no keep-alive probes: the kernel reports the death of a peer within the same guest, and each probe would
+// wake the guest.
 var dialer = net.Dialer{Timeout: dialLimit, KeepAlive: -1}
 
-// dial tries loopback first, where servers of developers listen, and then the addresses of one that listens on its
-// network address alone. Nothing is remembered: a service may have begun to listen a moment ago.
+// dial tries loopback first, where developers' servers listen, and then the other addresses, for a service that listens
+// only on its network address. It remembers nothing: a service may have begun to listen a moment ago.
 func dial(ctx context.Context, port int) (*net.TCPConn, error) {
 	var failures []error
 	for _, address := range []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()} {
@@ -51,12 +52,12 @@ func dialAddress(ctx context.Context, address netip.Addr, port int) (*net.TCPCon
 	}
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("%T is no TCP connection", conn), conn.Close())
+		return nil, errors.Join(fmt.Errorf("%T is not a TCP connection", conn), conn.Close())
 	}
 	return tcp, nil
 }
 
-// explain puts it on the sandbox's own limits where these failed, and otherwise on the service.
+// explain blames the sandbox's own limits if these failed, and otherwise the service.
 func explain(port int, failures []error) error {
 	err := errors.Join(failures...)
 	for _, limit := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM} {
@@ -64,7 +65,7 @@ func explain(port int, failures []error) error {
 			return fault.New(fault.Capacity, "the sandbox has no room for another connection: %v", limit)
 		}
 	}
-	reason := "nobody listens"
+	reason := "nothing listens"
 	if !errors.Is(failures[0], unix.ECONNREFUSED) {
 		reason = failures[0].Error()
 	}
@@ -72,7 +73,7 @@ func explain(port int, failures []error) error {
 		"port %d of the sandbox does not answer (%s); start the service and wait until it listens", port, reason)
 }
 
-// otherAddresses are those of the guest's interfaces but loopback.
+// otherAddresses returns the addresses of the guest's interfaces except loopback.
 func otherAddresses() []netip.Addr {
 	interfaces, err := net.Interfaces()
 	if err != nil {

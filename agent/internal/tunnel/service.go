@@ -1,12 +1,12 @@
-// Package tunnel connects a stream of the runner with a port of the guest: POST /tunnel of
+// Package tunnel connects a stream of the runner to a port of the guest: POST /tunnel of
 // docs/reference/agent-protocol.md.
 //
 //	request body ──▶ up ──▶ service      end of the body: half-close
 //	answer     ◀── down ◀── service      end of the service's stream: end of the answer, and of the tunnel
 //
-// Neither side may take a part for the whole: what breaks on one is broken on the other, by RST and RST_STREAM. A
-// handler of Go's HTTP/2 server cannot end its answer and go on with the request, so the end of the service's stream
-// ends both directions; a service that only half-closed and was still being sent to sees a reset.
+// Neither side may mistake a part for the whole: if one side breaks, the agent breaks the other, by RST or RST_STREAM.
+// A handler of Go's HTTP/2 server cannot end its answer and keep reading the request. So the end of the service's
+// stream ends both directions; a service that only half-closed, and to which bytes were still being sent, sees a reset.
 package tunnel
 
 import (
@@ -26,7 +26,7 @@ type Service struct {
 	guest *guest.State
 }
 
-// New makes a Service. Before the first resume nothing is dialled.
+// New returns a Service. It dials nothing before the first resume.
 func New(state *guest.State) *Service { return &Service{guest: state} }
 
 // Open answers POST /tunnel.
@@ -48,7 +48,7 @@ func (s *Service) Open(w http.ResponseWriter, r *http.Request) error {
 	}
 	if err := t.run(r.Context()); err != nil {
 		slog.Debug("tunnel broke", "port", port, "error", err)
-		// Ending well would make what has been sent look like all there is.
+		// A normal end would make the part that has been sent look complete.
 		panic(http.ErrAbortHandler)
 	}
 	return nil
@@ -58,7 +58,7 @@ func parsePort(query url.Values) (int, error) {
 	text := query.Get("port")
 	port, err := strconv.Atoi(text)
 	if err != nil || port < 1 || port > maxPort || text != strconv.Itoa(port) {
-		return 0, fault.Invalid("port: %q is no port number; give one from 1 to %d", text, maxPort)
+		return 0, fault.Invalid("port: %q is not a port number; give one from 1 to %d", text, maxPort)
 	}
 	return port, nil
 }

@@ -20,7 +20,7 @@ import (
 	"coppice/agent/internal/guest"
 )
 
-// serve listens on one address and hands over connections; the test ends with all goroutines gone.
+// serve listens on one address and passes each connection to handle. The listener is closed at the end of the test.
 func serve(t *testing.T, address string, handle func(*net.TCPConn)) (port int) {
 	t.Helper()
 	listener, err := net.Listen("tcp", address)
@@ -79,7 +79,7 @@ func expectBytes(t *testing.T, source io.Reader, want string) {
 	}
 }
 
-// expectReset says whether a connection was broken rather than ended.
+// expectReset checks that a connection was reset and did not end normally.
 func expectReset(t *testing.T, err error) {
 	t.Helper()
 	if !errors.Is(err, syscall.ECONNRESET) {
@@ -100,8 +100,8 @@ func TestBytesPassBothWaysAsTheyCome(t *testing.T) {
 func TestAServiceOnANetworkAddressOnlyIsReached(t *testing.T) {
 	addresses := otherAddresses()
 	if len(addresses) == 0 {
-		t.Log("this machine has loopback only; what is tested is that nobody answers")
-		newMachine(t).Post("/tunnel?port=1", nil).ExpectError(http.StatusBadGateway, "port_unreachable", "nobody listens")
+		t.Log("this machine has only loopback, so this tests only that nothing answers")
+		newMachine(t).Post("/tunnel?port=1", nil).ExpectError(http.StatusBadGateway, "port_unreachable", "nothing listens")
 		return
 	}
 	port := serve(t, net.JoinHostPort(addresses[0].String(), "0"), echo)
@@ -149,7 +149,7 @@ func receive(t *testing.T, from <-chan error) error {
 	case err := <-from:
 		return err
 	case <-time.After(agenttest.Limit):
-		t.Fatal("nothing came")
+		t.Fatal("nothing was received")
 		return nil
 	}
 }
@@ -178,7 +178,7 @@ func TestAServiceThatBreaksOffNeverLooksLikeAnEnd(t *testing.T) {
 	for name, send := range map[string]string{"while the client listens": "", "while the client sends": strings.Repeat("x", 1<<20)} {
 		t.Run(name, func(t *testing.T) {
 			port := serve(t, "127.0.0.1:0", func(conn *net.TCPConn) {
-				// Without a byte the reset might come before the agent has its connection.
+				// Without this byte, the reset might come before the agent has its connection.
 				_, _ = conn.Read(make([]byte, 1))
 				_, _ = io.WriteString(conn, "half an answer")
 				_ = conn.SetLinger(0)
@@ -187,7 +187,7 @@ func TestAServiceThatBreaksOffNeverLooksLikeAnEnd(t *testing.T) {
 			c := open(t, newMachine(t), port)
 			go func() { _, _ = io.WriteString(c.Input, send+"!") }()
 			if got, err := io.ReadAll(c.Answer.Body); err == nil {
-				t.Fatalf("the answer ended well after %q", got)
+				t.Fatalf("the answer ended normally after %q", got)
 			}
 		})
 	}
@@ -212,11 +212,11 @@ func TestALargeTransferToASlowReaderStaysBounded(t *testing.T) {
 		_ = conn.Close()
 	})
 	c := open(t, newMachine(t), port)
-	// Nobody reads: the service must be stopped by its socket, with what sockets and windows hold. The client's window
-	// here is 4 MiB, the kernel's buffers up to 10.
+	// The client does not read the answer. So the service must be stopped by its socket, after what sockets and windows
+	// hold. The client's window here is 4 MiB, and the kernel's buffers have up to 10 MiB.
 	sent := <-written
 	if sent >= size/2 {
-		t.Fatalf("%d bytes were taken though nobody read", sent)
+		t.Fatalf("%d bytes were accepted although the client did not read", sent)
 	}
 	got, err := io.ReadAll(c.Answer.Body)
 	if err != nil || int64(len(got)) != sent || !bytes.Equal(got[:1<<20], content) {
@@ -249,7 +249,7 @@ func TestAPortIsDialledAnewEachTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := newMachine(t)
-	m.Post(path, nil).ExpectError(http.StatusBadGateway, "port_unreachable", "nobody listens")
+	m.Post(path, nil).ExpectError(http.StatusBadGateway, "port_unreachable", "nothing listens")
 	serve(t, address, echo)
 	if c := m.Post(path, nil); c.Answer.StatusCode != http.StatusOK {
 		t.Fatal(c.Answer.StatusCode)

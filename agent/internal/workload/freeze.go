@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// maxGroups bounds what root in the guest may have made beside the workload group.
+	// maxGroups bounds the groups that root in the guest may have made next to the workload group.
 	maxGroups = 64
-	// eventsBytes holds all of a cgroup.events.
+	// eventsBytes is enough for a whole cgroup.events.
 	eventsBytes = 256
-	// lookAgainMs is how often the state is read without an event: the kernel holds an event back for 10 ms after
-	// another one, and says nothing to a file that the guest has removed.
+	// lookAgainMs is how often the state is read without an event: the kernel delays an event for 10 ms after another
+	// one, and reports none for a file that the guest has removed.
 	lookAgainMs = 1
 )
 
 // Freeze asks the kernel to stop every process of the workload group, and of the groups that root in the guest has made
-// beside it, as container engines do, with all that is nested below. A group that the guest has frozen by itself stays
-// the guest's own affair. Repeated, it finds groups that are new.
+// next to it, as container engines do, including all nested groups. It leaves alone a group that the guest has frozen
+// itself. A repeated call finds new groups.
 func (g *Group) Freeze() error {
 	if g == nil {
 		return nil
@@ -55,7 +55,8 @@ func (g *Group) freeze(group string) error {
 	return err
 }
 
-// AwaitFrozen tells whether all that Freeze has asked for stands still, and waits for it.
+// AwaitFrozen waits, at most until the given time, and reports whether every group that Freeze was asked to stop is
+// frozen.
 func (g *Group) AwaitFrozen(until time.Time) bool {
 	if g == nil {
 		return false
@@ -83,8 +84,8 @@ func (g *Group) AwaitFrozen(until time.Time) bool {
 	return true
 }
 
-// Thaw takes back what Freeze has asked for. Groups that are gone need no thawing; what fails is asked for again by the
-// next call.
+// Thaw undoes what Freeze has requested. Groups that are gone need no thaw. If the thaw of a group fails, the next call
+// tries again.
 func (g *Group) Thaw() error {
 	if g == nil {
 		return nil
@@ -103,7 +104,7 @@ func (g *Group) Thaw() error {
 	return errors.Join(failures...)
 }
 
-// list names the groups below the root, the workload's first.
+// list returns the names of the groups below the root, the workload group first.
 func (g *Group) list() ([]string, error) {
 	if _, err := g.root.Seek(0, io.SeekStart); err != nil {
 		return nil, err
@@ -142,7 +143,7 @@ func (g *Group) setFreeze(group, value string) error {
 	return errors.Join(err, file.Close())
 }
 
-// open stays in the hierarchy: a path could lead to a FIFO that root in the guest has put there to hold the agent.
+// open stays in the hierarchy: a path could lead to a FIFO that root in the guest has put there to block the agent.
 func (g *Group) open(group, file string, flags uint64) (*os.File, error) {
 	path := group + "/" + file
 	how := &unix.OpenHow{
@@ -156,7 +157,8 @@ func (g *Group) open(group, file string, flags uint64) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// awaitFrozen sleeps until the kernel reports a change, so that what is to be stopped gets the processor to stop on.
+// awaitFrozen sleeps until the kernel reports a change, so that the processes to be stopped get the processor and can
+// stop.
 func awaitFrozen(events *os.File, until time.Time) bool {
 	buffer := make([]byte, eventsBytes)
 	poll := []unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}}

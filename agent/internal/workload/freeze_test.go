@@ -13,8 +13,8 @@ import (
 
 const limit = 10 * time.Second
 
-// newGroup makes the group in a hierarchy of the test's own. Who may not make one gets nil: then only what needs none
-// can be tested.
+// newGroup makes the group in the test's own hierarchy. It returns nil if the user may not make one: then only what
+// needs no group can be tested.
 func newGroup(t *testing.T) *Group {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
@@ -55,7 +55,8 @@ func addGroup(t *testing.T, path string) {
 	t.Cleanup(func() { _ = os.Remove(path) })
 }
 
-// beat starts a program in a group that writes without end; it returns what tells whether it does.
+// beat starts a program in a group that writes without end. It returns a function that reports whether the program
+// still writes.
 func beat(t *testing.T, group string) (isBeating func() bool) {
 	t.Helper()
 	directory, err := os.Open(group)
@@ -69,7 +70,7 @@ func beat(t *testing.T, group string) (isBeating func() bool) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// The loop's sleep must leave the group as well before it can be removed.
+		// The loop's sleep must also leave the group before the group can be removed.
 		_ = os.WriteFile(filepath.Join(group, "cgroup.kill"), []byte("1"), 0)
 		_ = command.Process.Kill()
 		_ = command.Wait()
@@ -118,7 +119,7 @@ func TestWithoutAGroupNothingIsEverFrozen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if none.AwaitFrozen(time.Now().Add(limit)) {
-		t.Error("what does not exist is frozen")
+		t.Error("a group that does not exist is frozen")
 	}
 }
 
@@ -135,7 +136,7 @@ func TestFrozenIsWhatTheKernelSaysOfTheWholeGroup(t *testing.T) {
 func TestAllGroupsStandStillAndGoOn(t *testing.T) {
 	group := newGroup(t)
 	if group == nil {
-		t.Log("this user may not make control groups; the guest's tests freeze real ones")
+		t.Log("this user may not create control groups; the guest's tests freeze real ones")
 		return
 	}
 	nested, beside := filepath.Join(group.path(), "nested"), filepath.Join(group.hierarchy, "container")
@@ -164,7 +165,7 @@ func TestAllGroupsStandStillAndGoOn(t *testing.T) {
 	}
 	for name, isBeating := range beating {
 		if !isBeating() {
-			t.Errorf("%s does not go on", name)
+			t.Errorf("%s does not continue", name)
 		}
 	}
 }
@@ -172,7 +173,7 @@ func TestAllGroupsStandStillAndGoOn(t *testing.T) {
 func TestAGroupThatTheGuestHasFrozenStaysFrozen(t *testing.T) {
 	group := newGroup(t)
 	if group == nil {
-		t.Log("this user may not make control groups; the guest's tests freeze real ones")
+		t.Log("this user may not create control groups; the guest's tests freeze real ones")
 		return
 	}
 	paused := filepath.Join(group.hierarchy, "paused")
@@ -190,14 +191,14 @@ func TestAGroupThatTheGuestHasFrozenStaysFrozen(t *testing.T) {
 		t.Errorf("the guest's group was thawed: %q", got)
 	}
 	if got := contentOf(t, group.path(), "cgroup.freeze"); got != "0\n" {
-		t.Errorf("the workload was not: %q", got)
+		t.Errorf("the workload was not thawed: %q", got)
 	}
 }
 
 func TestAGroupThatTheGuestHasRemovedIsNotFrozen(t *testing.T) {
 	group := newGroup(t)
 	if group == nil {
-		t.Log("this user may not make control groups; the guest's tests freeze real ones")
+		t.Log("this user may not create control groups; the guest's tests freeze real ones")
 		return
 	}
 	if err := os.Remove(group.path()); err != nil {
@@ -210,13 +211,13 @@ func TestAGroupThatTheGuestHasRemovedIsNotFrozen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !freeze(t, group) {
-		t.Error("a group that was made again is not frozen")
+		t.Error("a group that was created again is not frozen")
 	}
 	if err := os.Remove(group.path()); err != nil {
 		t.Fatal(err)
 	}
 	if group.AwaitFrozen(time.Now().Add(limit)) {
-		t.Error("a group that went away is frozen")
+		t.Error("a removed group is frozen")
 	}
 	if err := group.Thaw(); err != nil {
 		t.Error(err)
@@ -236,6 +237,6 @@ func TestALinkInTheHierarchyIsNotFollowed(t *testing.T) {
 		t.Error("a link was followed")
 	}
 	if got := contentOf(t, outside, "cgroup.freeze"); got != "keep" {
-		t.Errorf("it was written through: %q", got)
+		t.Errorf("the link's target was written: %q", got)
 	}
 }

@@ -1,11 +1,11 @@
-// Package workload keeps the guest's programs in a control group of their own, so that the agent has its share of
-// processor and processes whatever they do: a fork bomb would otherwise leave it one part in a thousand.
+// Package workload keeps the guest's programs in their own control group, so that the agent has its share of the
+// processor and of processes whatever they do: a fork bomb would otherwise leave it one part in a thousand.
 //
 //	/sys/fs/cgroup            agent, kernel threads
 //	/sys/fs/cgroup/workload   every command and its descendants
 //
-// The group is also what stops them all while the machine is saved: see Freeze. It is no boundary: root in the guest can
-// leave the group, and harms nobody but its own sandbox.
+// The group also stops all programs while the machine is saved: see Freeze. It is not a security boundary: root in the
+// guest can leave the group, but harms only its own sandbox.
 package workload
 
 import (
@@ -24,23 +24,25 @@ const (
 	hierarchy   = "/sys/fs/cgroup"
 	name        = "workload"
 	controllers = "+cpu +pids"
-	// tasksDivisor of what the kernel admits are left to programs: it allows a task for each 128 KiB of memory, and the
-	// smallest shell takes more. Otherwise a fork bomb would fill the memory first, and the kernel would end what it likes.
+	// Programs may use 1/tasksDivisor of the tasks that the kernel allows: it allows a task for each 128 KiB of memory,
+	// and the smallest shell takes more. Otherwise a fork bomb would fill the memory first, and the kernel could kill
+	// any process.
 	tasksDivisor = 2
-	// leastTasks are for guests that are very small.
+	// leastTasks is the minimum, for guests that are very small.
 	leastTasks = 128
 )
 
-// Group is where commands are started. Nil stands for none: commands run where the agent does.
+// Group is the control group in which commands are started. A nil Group means that there is none: commands run in the
+// agent's group.
 type Group struct {
 	hierarchy string
 	mu        sync.Mutex
-	root      *os.File // the hierarchy, whatever root in the guest mounts on its path later
+	root      *os.File // the hierarchy, even if root in the guest mounts something on its path later
 	directory *os.File
-	frozen    []string // names below root that Freeze has asked for
+	frozen    []string // names below root for which Freeze has requested a freeze
 }
 
-// Open makes the group. Where the kernel has no such controllers it answers nil, with the reason in the log.
+// Open creates the group. It returns nil, and logs the reason, if the kernel does not have these controllers.
 func Open() *Group {
 	group := &Group{hierarchy: hierarchy}
 	if err := group.make(); err != nil {
@@ -50,8 +52,8 @@ func Open() *Group {
 	return group
 }
 
-// Place makes the process that is started with attr begin its life in the group. A group that the guest has removed is
-// made again.
+// Place makes the process that is started with attr begin in the group. It creates the group again if the guest has
+// removed it.
 func (g *Group) Place(attr *syscall.SysProcAttr) {
 	if g == nil {
 		return

@@ -17,11 +17,11 @@ func TestWithoutAGroupACommandRunsWhereTheAgentDoes(t *testing.T) {
 func TestAHierarchyThatCannotBeWrittenIsNoGroup(t *testing.T) {
 	group := Group{hierarchy: t.TempDir() + "/absent"}
 	if err := group.make(); err == nil {
-		t.Error("a group was made in a directory that does not exist")
+		t.Error("a group was created in a directory that does not exist")
 	}
 	attr := syscall.SysProcAttr{}
 	group.Place(&attr)
 	if attr.UseCgroupFD {
-		t.Error("a process is placed in a group that could not be made")
+		t.Error("a process is placed in a group that could not be created")
 	}
 }

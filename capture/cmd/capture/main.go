@@ -1,7 +1,7 @@
-// Command capture writes the memory of VMs to files, and sums them.
+// Command capture writes the memory of VMs to files, and computes digests of files.
 //
-//	capture save         a session of steps on standard input and output: package save
-//	capture sum PATH...  a line {"path","size_bytes","digest"} for each file; exit code 1 if one cannot be read
+//	capture save         run a session of steps on standard input and output: package save
+//	capture sum PATH...  print a line {"path","size_bytes","digest"} for each file; exit code 1 if one cannot be read
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Package digest sums sparse files: SHA-256 over the SHA-256 of each 4 MiB, on all cores, without reading holes.
+// Package digest computes digests of sparse files: SHA-256 over the SHA-256 of each 4 MiB, on all cores, without
+// reading holes.
 package digest
 
 import (
@@ -18,7 +19,7 @@ import (
 
 const chunkBytes = 4 << 20
 
-// Sum is of a whole file.
+// Sum is the size and digest of a whole file.
 type Sum struct {
 	SizeBytes int64  `json:"size_bytes"`
 	Digest    string `json:"digest"`
@@ -26,9 +27,9 @@ type Sum struct {
 
 var zeroChunk = sync.OnceValue(func() [sha256.Size]byte { return sha256.Sum256(make([]byte, chunkBytes)) })
 
-// Path sums the regular file at path.
+// Path computes the Sum of the regular file at path.
 func Path(path string) (Sum, error) {
-	// Opening a pipe must not wait for who writes.
+	// Opening a named pipe must not wait for a writer.
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return Sum{}, err
@@ -37,7 +38,7 @@ func Path(path string) (Sum, error) {
 	return File(file)
 }
 
-// File sums an open file, which must not change meanwhile.
+// File computes the Sum of an open file, which must not change in the meantime.
 func File(file *os.File) (Sum, error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -59,7 +60,7 @@ func File(file *os.File) (Sum, error) {
 	return Sum{SizeBytes: size, Digest: hex.EncodeToString(digest[:])}, nil
 }
 
-// findChunks says of each chunk whether any of it is data.
+// findChunks reports for each chunk whether any of it is data.
 func findChunks(file *os.File, size int64) ([]bool, error) {
 	holdsData := make([]bool, (size+chunkBytes-1)/chunkBytes)
 	err := ramfile.VisitData(file, size, func(extent ramfile.Extent) error {

@@ -19,7 +19,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// sumPlainly is the definition.
+// sumPlainly computes the digest by its definition.
 func sumPlainly(content []byte) string {
 	var sums []byte
 	for len(content) > 0 {

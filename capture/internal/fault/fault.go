@@ -1,4 +1,4 @@
-// Package fault names the errors that the runner tells apart.
+// Package fault names the errors that the runner distinguishes.
 package fault
 
 import (
@@ -13,13 +13,13 @@ const (
 	Internal = "internal"
 )
 
-// ErrVMGone is met where the kernel does not say ESRCH of a process that has ended.
+// ErrVMGone is the error for a process that has ended if the kernel does not report ESRCH.
 var ErrVMGone = errors.New("the VM's process is gone")
 
-// Code of err, as the runner is told it.
+// Code returns the code of err that the runner receives.
 func Code(err error) string {
 	switch {
-	// A limit on the size of files, or a quota, is a full disk to whoever meets it.
+	// To the runner, a limit on the size of files or a quota is a full disk.
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.EFBIG):
 		return DiskFull
 	case errors.Is(err, ErrVMGone), errors.Is(err, unix.ESRCH):

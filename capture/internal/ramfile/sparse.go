@@ -1,4 +1,4 @@
-// Package ramfile makes the files that RAM is saved in: sparse, as long as the RAM.
+// Package ramfile makes the files in which RAM is saved: sparse files, as long as the RAM.
 package ramfile
 
 import (
@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Extent of a file that holds data.
+// Extent is a range of a file that holds data, in bytes.
 type Extent struct{ Offset, Length int64 }
 
-// VisitData calls visit for each extent of the first size bytes that is not a hole, in order. A file system that
-// knows no holes shows one extent.
+// VisitData calls visit for each extent of the first size bytes that is not a hole, in order. A file system that does
+// not know holes shows one extent.
 func VisitData(file *os.File, size int64, visit func(Extent) error) error {
 	descriptor := int(file.Fd())
 	for offset := int64(0); offset < size; {

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Target is a file in the making. Until it is kept, whoever ends the program removes it, also in mid-operation.
+// Target is a file that is being made. Until it is kept, the code that ends the program removes it, even during another
+// operation.
 type Target struct {
 	mutex   sync.Mutex
 	file    *os.File
@@ -18,7 +19,7 @@ type Target struct {
 	kept    bool
 }
 
-// Create makes the file, which must not exist yet.
+// Create creates the file, which must not exist yet.
 func (t *Target) Create(path string) (*os.File, error) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -33,7 +34,7 @@ func (t *Target) Create(path string) (*os.File, error) {
 // Keep leaves the file where it is, unless it has been removed.
 func (t *Target) Keep() { t.setKept(true) }
 
-// Discard takes Keep back and removes the file.
+// Discard undoes Keep and removes the file.
 func (t *Target) Discard() {
 	t.setKept(false)
 	t.Remove()
@@ -45,7 +46,7 @@ func (t *Target) setKept(kept bool) {
 	t.kept = kept
 }
 
-// Remove removes the file if it was made here and is not kept; none is made afterwards.
+// Remove removes the file if it was made here and is not kept. After that, Create makes no file.
 func (t *Target) Remove() {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -58,8 +59,8 @@ func (t *Target) Remove() {
 	}
 }
 
-// CopyBase fills target with the first size bytes of base: shared where the file system can, else extent by extent.
-// It answers how much of them is data, and calls visit for each extent.
+// CopyBase fills target with the first size bytes of base: shared if the file system supports that, else extent by
+// extent. It returns how many of these bytes are data, and calls visit for each extent.
 func CopyBase(target, base *os.File, size int64, visit func(Extent)) (int64, error) {
 	shared, err := share(target, base)
 	if err != nil {
@@ -108,7 +109,7 @@ type onlyReader struct{ io.Reader }
 
 type onlyWriter struct{ io.Writer }
 
-// AllocatedBytes is what the file takes on the disk.
+// AllocatedBytes returns the space that the file takes on the disk, in bytes.
 func AllocatedBytes(file *os.File) (int64, error) {
 	var status unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &status); err != nil {

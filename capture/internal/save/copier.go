@@ -9,17 +9,17 @@ import (
 	"coppice/capture/internal/vmmemory"
 )
 
-// Small enough to stay in a core's own cache between reading and writing.
+// bufferBytes is small enough to stay in a core's own cache between reading and writing.
 const bufferBytes = 256 << 10
 
-// copier is one thread's part in a pass.
+// copier is one thread's part of a pass.
 type copier struct {
 	*transfer
 	scanner  vmmemory.Scanner
 	buffer   []byte
 	direct   []vmmemory.Run
 	buffered []vmmemory.Run
-	// In buffered.
+	// length is the number of bytes in buffered.
 	length uint64
 }
 
@@ -49,7 +49,8 @@ func (c *copier) copyPart(part vmmemory.Run) (int64, error) {
 }
 
 func (c *copier) copyRun(run vmmemory.Run) error {
-	// What is written on the way is prepared then, but the set has no say any more in pages that were yielded.
+	// A write in these loops adds its pages to prepared. That does not affect the loops, because they do not look again
+	// at pages that they have yielded.
 	for part := range c.prepared.runs(run, true) {
 		if err := c.copyDirectly(part); err != nil {
 			return err
@@ -77,7 +78,7 @@ func (c *copier) flushDirect() error {
 	if len(runs) == 0 || c.memory.ReadInto(c.mapped, runs) {
 		return nil
 	}
-	// Whether it is the VM or the disk that fails is seen by doing one after the other.
+	// Reading and writing separately shows whether the VM or the disk fails.
 	for _, run := range runs {
 		if err := c.copyBuffered(run); err != nil {
 			return err
@@ -148,7 +149,8 @@ func (c *copier) write(bytes []byte, offset uint64) error {
 	return nil
 }
 
-// prepare makes pages of the file, which have just been written, writable in its mapping. A kernel before 5.14 cannot.
+// prepare makes pages of the file that have just been written writable in its mapping. A kernel before 5.14 cannot do
+// that.
 func (c *copier) prepare(run vmmemory.Run) {
 	if c.mapped == nil {
 		return

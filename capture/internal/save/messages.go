@@ -28,7 +28,7 @@ type plan struct {
 
 type request struct {
 	Step string `json:"step"`
-	// Sync is finish's: the content is to be on the disk.
+	// Sync belongs to the finish step: the content must be on the disk.
 	Sync bool `json:"sync"`
 }
 
@@ -64,11 +64,11 @@ func describe(err error) errorAnswer {
 func (p plan) check() error {
 	switch {
 	case p.Pid <= 0 || p.Pid > maxPid:
-		return fmt.Errorf("pid %d is none", p.Pid)
+		return fmt.Errorf("pid %d is not a process id", p.Pid)
 	case !filepath.IsAbs(p.Base) || !filepath.IsAbs(p.Target):
-		return errors.New("base and target have to be absolute paths")
+		return errors.New("base and target must be absolute paths")
 	case p.SizeBytes <= 0 || p.SizeBytes > maxRAMBytes || p.SizeBytes%vmmemory.PageSize != 0:
-		return fmt.Errorf("size_bytes %d is no size of RAM", p.SizeBytes)
+		return fmt.Errorf("size_bytes %d is not a valid RAM size", p.SizeBytes)
 	default:
 		return nil
 	}
@@ -78,16 +78,16 @@ func decode(line []byte, request any) error {
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(request); err != nil {
-		return fmt.Errorf("a request in no known form: %w", err)
+		return fmt.Errorf("unknown format of a request: %w", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("a request in no known form: more than one value")
+		return errors.New("unknown format of a request: more than one value")
 	}
 	return nil
 }
 
-// readLines hands on the lines of input. It calls ended when there are no more, or when somebody sends them
-// without waiting for answers: there are never more than a few.
+// readLines passes on the lines of input. It calls ended when there are no more, or when the sender does not wait for
+// answers: there are never more than a few unanswered lines.
 func readLines(input io.Reader, ended func()) <-chan []byte {
 	lines := make(chan []byte, 3)
 	go func() {

@@ -7,7 +7,8 @@ import (
 	"coppice/capture/internal/vmmemory"
 )
 
-// pageSet is a bit for each page of RAM. Threads may change different parts (vmmemory.PartBytes) of it at a time.
+// pageSet has a bit for each page of RAM. Threads may change different parts (vmmemory.PartBytes) of it at the same
+// time.
 type pageSet struct{ words []uint64 }
 
 func newPageSet(sizeBytes int64) *pageSet {
@@ -32,7 +33,7 @@ func (s *pageSet) has(offset uint64) bool {
 	return s.words[page/64]&(1<<(page%64)) != 0
 }
 
-// runs yields the longest runs of pages of a range that are all in the set, or all not in it.
+// runs yields the longest runs of pages of a range that are all in the set (wanted is true), or all not in it.
 func (s *pageSet) runs(within vmmemory.Run, wanted bool) iter.Seq[vmmemory.Run] {
 	return func(yield func(vmmemory.Run) bool) {
 		run := vmmemory.Run{}

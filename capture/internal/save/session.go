@@ -1,11 +1,11 @@
-// Package save writes a VM's RAM to a file, in steps that the runner asks for, because the VM is stopped for one of them:
+// Package save writes a VM's RAM to a file. The runner requests it in steps, because the VM is stopped for one of them:
 //
-//	plan   -> ready     the VM runs: the file is made, with what the VM shares with its base, and a first copy of the rest
-//	copy   -> copied    the VM is stopped: what it has changed is copied, all of it; asked for again if it has
+//	plan   -> ready     the VM runs: the file is made with the data shared with its base and a first copy of the rest
+//	copy   -> copied    the VM is stopped: everything that it has changed is copied; requested again if it has
 //	                    changed more
-//	finish -> finished  the VM runs: the file is made durable if asked for, and is the runner's from here on
+//	finish -> finished  the VM runs: the file is made durable if requested, and is the runner's from here on
 //
-// A runner that dies closes the input: at any moment before the end the file is then removed.
+// A runner that dies closes the input: at any moment before the end, the file is then removed.
 package save
 
 import (
@@ -48,7 +48,7 @@ func Run(input io.Reader, output io.Writer) int {
 	return 0
 }
 
-// Writes then fail with an error instead.
+// ignoreSignals makes such writes fail with an error instead.
 func ignoreSignals() { signal.Ignore(unix.SIGPIPE, unix.SIGXFSZ) }
 
 func (s *session) removeOnSignal() {
@@ -60,7 +60,7 @@ func (s *session) removeOnSignal() {
 	}()
 }
 
-// abandon ends the program in whatever it is doing.
+// abandon removes the file and ends the program, whatever it is doing.
 func (s *session) abandon() {
 	s.target.Remove()
 	os.Exit(1)
@@ -79,7 +79,7 @@ func (s *session) run() error {
 		case request.Step == "finish" && isCopied:
 			return s.finish(request.Sync)
 		case request.Step != "copy":
-			return fmt.Errorf("step %q is not one that is next", request.Step)
+			return fmt.Errorf("step %q is not expected now", request.Step)
 		}
 		if err := s.copy(); err != nil {
 			return err
@@ -127,7 +127,7 @@ func openBase(path string, size int64) (*os.File, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() < size {
-		return nil, fmt.Errorf("%s is no file of %d bytes", path, size)
+		return nil, fmt.Errorf("%s is not a file of at least %d bytes", path, size)
 	}
 	return base, nil
 }
@@ -162,7 +162,7 @@ func (s *session) finish(sync bool) error {
 	return s.answers.Encode(answer)
 }
 
-// sumAndSync reads the file from memory while the disk is busy with it.
+// sumAndSync reads the file from memory while the disk is busy writing it.
 func sumAndSync(file *os.File) (digest.Sum, error) {
 	synced := make(chan error, 1)
 	go func() { synced <- file.Sync() }()

@@ -23,7 +23,7 @@ func TestTheFileIsWhatTheVMSees(t *testing.T) {
 	s.vm.Fill(t, 30*mib, 10*mib, 'c')
 	s.vm.Fill(t, 45*mib, 4*mib, 0) // zeros over a hole
 	s.vm.Read(t, 0, ramBytes)
-	s.vm.Advise(t, 30*mib, 4*mib, unix.MADV_PAGEOUT) // to swap, where there is some
+	s.vm.Advise(t, 30*mib, 4*mib, unix.MADV_PAGEOUT) // to swap, if there is any
 
 	program := startProgram(t)
 	ready := program.expect(t, s.plan(), "ready")
@@ -57,7 +57,7 @@ func TestTheFileIsWhatTheVMSees(t *testing.T) {
 	if info.Mode() != 0o600 {
 		t.Errorf("mode %v", info.Mode())
 	}
-	// Data of the base, 10 MiB over holes, four pages; a file system's own blocks besides.
+	// Data of the base, 10 MiB over holes, and four pages, plus the file system's own blocks.
 	if most := int64(19 * mib); finished.AllocatedBytes > most {
 		t.Errorf("%d bytes on the disk, more than %d", finished.AllocatedBytes, most)
 	}
@@ -110,13 +110,13 @@ func TestAProcessThatDoesNotMapTheRAMOnceIsRefused(t *testing.T) {
 		want    string
 	}{
 		{"a part is missing", func(t *testing.T, s *site) { s.vm.Unmap(t, 20*mib, 4096) }, "no private mapping of the whole"},
-		{"it is there twice", func(t *testing.T, s *site) { s.vm.Map(t, 0, ramBytes, unix.MAP_PRIVATE) }, "2 private mappings"},
+		{"it is mapped twice", func(t *testing.T, s *site) { s.vm.Map(t, 0, ramBytes, unix.MAP_PRIVATE) }, "2 private mappings"},
 		{"another file has that name now", func(t *testing.T, s *site) {
 			must(t, os.Rename(s.base, s.base+".old"))
 			must(t, os.WriteFile(s.base, nil, 0o600))
 			must(t, os.Truncate(s.base, ramBytes))
 		}, "no private mapping of the whole"},
-		{"the base is shorter", func(t *testing.T, s *site) { must(t, os.Truncate(s.base, ramBytes-4096)) }, "is no file of"},
+		{"the base is shorter", func(t *testing.T, s *site) { must(t, os.Truncate(s.base, ramBytes-4096)) }, "is not a file of"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := newSite(t)
@@ -153,7 +153,7 @@ func TestAVMThatGoesAwayIsToldFromAnError(t *testing.T) {
 		program.expectExit(t, 1)
 		s.expectNoTarget(t)
 	})
-	t.Run("its memory only", func(t *testing.T) {
+	t.Run("only its memory", func(t *testing.T) {
 		s := newSite(t)
 		s.vm.Fill(t, 0, mib, 'a')
 		program := startProgram(t)
@@ -285,11 +285,11 @@ func TestAFullDiskIsToldFromAnError(t *testing.T) {
 	}
 }
 
-// mountSmall mounts a file system with room for the base's data and not much more.
+// mountSmall mounts a file system with room for little more than the base's data.
 func mountSmall(t *testing.T) string {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("a file system can be mounted by root only")
+		t.Skip("needs root: only root can mount a file system")
 	}
 	directory := t.TempDir()
 	must(t, unix.Mount("tmpfs", directory, "tmpfs", 0, "size=12m"))

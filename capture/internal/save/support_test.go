@@ -21,7 +21,7 @@ const (
 	endsWithin = 20 * time.Second
 )
 
-// This program is also what the tests read from, and what they test.
+// This program is also the process that the tests read from, and the program that they test.
 func init() {
 	mapper.Serve()
 	if len(os.Args) == 2 && os.Args[1] == "as-capture" {
@@ -38,7 +38,7 @@ func must(t testing.TB, err error) {
 
 func filled(length int, value byte) []byte { return bytes.Repeat([]byte{value}, length) }
 
-// site is a VM, whose base has data at 1 to 9 MiB, and where its memory goes.
+// site is a VM, whose base has data at 1 to 9 MiB, and the file to which its memory is saved.
 type site struct {
 	base, target string
 	vm           *mapper.Process
@@ -66,7 +66,7 @@ func (s *site) plan() plan {
 func (s *site) expectNoTarget(t *testing.T) {
 	t.Helper()
 	if _, err := os.Lstat(s.target); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the target is still there: %v", err)
+		t.Errorf("the target still exists: %v", err)
 	}
 }
 
@@ -84,7 +84,7 @@ func (s *site) expectTarget(t *testing.T) {
 	}
 	for i := range want {
 		if i >= len(got) || got[i] != want[i] {
-			t.Fatalf("the file of %d bytes is something else from %d on", len(got), i)
+			t.Fatalf("the file of %d bytes differs from offset %d on", len(got), i)
 		}
 	}
 	t.Fatalf("the file has %d bytes", len(got))
@@ -156,7 +156,7 @@ func (p *program) ask(t *testing.T, request any) answer {
 	return answer
 }
 
-// expect asks and fails unless the answer is of that step.
+// expect sends a request and fails the test unless the answer is of that step.
 func (p *program) expect(t *testing.T, request any, step string) answer {
 	t.Helper()
 	answer := p.ask(t, request)

@@ -11,25 +11,25 @@ import (
 	"coppice/capture/internal/vmmemory"
 )
 
-// More threads would only wait for the memory, and for each other at the VM's page tables.
+// maxThreads is small, because more threads would only wait for the memory, and for each other at the VM's page tables.
 const maxThreads = 4
 
-// transfer copies what a VM has changed to its file, in two passes of the same kind. The first one, of a running VM,
-// pays for all that is dear about writing a file: blocks, pages of the cache, their places in a mapping of the file. For
-// pages that it has prepared so, the second one, for which the VM is stopped, is one copy from memory to memory. The
-// second one copies all that is changed by then and all that the first one copied: what that got was of no one moment,
-// and a page can also go back to being the base's.
+// transfer copies what a VM has changed to its file, in two passes of the same kind. The first pass, of a running VM,
+// pays for everything that is expensive about writing a file: blocks, pages of the cache, their places in a mapping of
+// the file. For pages that it has prepared this way, the second pass, for which the VM is stopped, is one copy from
+// memory to memory. The second pass copies all pages that are changed by then and all that the first pass copied: the
+// first copy was not of a single moment, and a page can also become the base's again.
 type transfer struct {
 	memory *vmmemory.Memory
 	file   *os.File
 	size   uint64
-	// All of the file; nil where that cannot be, and then no page is prepared.
+	// mapped is the whole file. It is nil if the file cannot be mapped; then no page is prepared.
 	mapped []byte
-	// Pages that were changed in any pass.
+	// changed holds the pages that were changed in any pass.
 	changed *pageSet
-	// Pages of the file that are not holes. Elsewhere pages of zeros need not be written.
+	// data holds the pages of the file that are not holes. In holes, pages of zeros need not be written.
 	data *pageSet
-	// Pages with a place in mapped that can be written to at once.
+	// prepared holds the pages with a place in mapped that can be written to at once.
 	prepared *pageSet
 }
 
@@ -51,7 +51,7 @@ func (t *transfer) close() {
 	}
 }
 
-// pass copies all pages that are changed now, or were so in the pass before, and answers how many bytes that is.
+// pass copies all pages that are changed now or were changed in an earlier pass, and returns the number of bytes.
 func (t *transfer) pass() (int64, error) {
 	var next, copied atomic.Int64
 	var failure atomic.Pointer[error]

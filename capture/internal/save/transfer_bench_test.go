@@ -29,8 +29,8 @@ var benchPatterns = []struct {
 	{"64 pages", func(b *testing.B, vm *mapper.Process) { vm.Fill(b, 300*mib, 64*vmmemory.PageSize, 5) }},
 }
 
-// BenchmarkPass has the second pass, which a VM is stopped for, beside writing as many bytes to the same places of such
-// a file. COPPICE_BENCH_DIR says on which file system.
+// BenchmarkPass measures the second pass, for which a VM is stopped, and compares it with writing as many bytes to the
+// same places of such a file. COPPICE_BENCH_DIR selects the file system.
 func BenchmarkPass(b *testing.B) {
 	directory, err := os.MkdirTemp(os.Getenv("COPPICE_BENCH_DIR"), "capture")
 	must(b, err)

@@ -10,13 +10,14 @@ import (
 )
 
 const (
-	// The kernel's own limit of mappings is 65,530 unless somebody raised it.
+	// maxMappings is above the kernel's own limit, which is 65,530 unless an administrator raised it.
 	maxMappings = 1 << 20
-	// A path of 4,096 bytes, each written as four.
+	// maxLineBytes has room for a path of 4,096 bytes, each written as four.
 	maxLineBytes = 64 << 10
 )
 
-// fileID is what the kernel shows of a file in maps. On btrfs and overlayfs its device is not that of stat.
+// fileID is the identity of a file that the kernel shows in maps. On btrfs and overlayfs its device is not that of
+// stat.
 type fileID struct{ major, minor, inode uint64 }
 
 type mapping struct {
@@ -27,11 +28,12 @@ type mapping struct {
 
 func (m mapping) size() uint64 { return m.end - m.start }
 
-// Start, end, permissions, offset, device, inode, and a name if there is one. The kernel escapes a name's newlines.
+// mapsLine has start, end, permissions, offset, device, inode, and a name if there is one. The kernel escapes newlines
+// in a name.
 var mapsLine = regexp.MustCompile(
 	`^([0-9a-f]{1,16})-([0-9a-f]{1,16}) [r-][w-][x-]([ps]) ([0-9a-f]{1,16}) ([0-9a-f]{1,8}):([0-9a-f]{1,8}) ([0-9]{1,20})(?: .*)?$`)
 
-// readMappings calls visit for each mapping of maps, as proc(5) describes it.
+// readMappings calls visit for each mapping in maps, which has the format of proc(5).
 func readMappings(maps io.Reader, visit func(mapping) error) error {
 	scanner := bufio.NewScanner(maps)
 	scanner.Buffer(make([]byte, 0, maxLineBytes), maxLineBytes)
@@ -53,7 +55,7 @@ func readMappings(maps io.Reader, visit func(mapping) error) error {
 func parseMapping(line string) (mapping, error) {
 	fields := mapsLine.FindStringSubmatch(line)
 	if fields == nil {
-		return mapping{}, fmt.Errorf("a mapping in no known form: %.200q", line)
+		return mapping{}, fmt.Errorf("unknown format of a mapping: %.200q", line)
 	}
 	var numbers [6]uint64
 	for i, field := range []struct {
@@ -62,7 +64,7 @@ func parseMapping(line string) (mapping, error) {
 	}{{fields[1], 16}, {fields[2], 16}, {fields[4], 16}, {fields[5], 16}, {fields[6], 16}, {fields[7], 10}} {
 		number, err := strconv.ParseUint(field.text, field.base, 64)
 		if err != nil {
-			return mapping{}, fmt.Errorf("a mapping in no known form: %w", err)
+			return mapping{}, fmt.Errorf("unknown format of a mapping: %w", err)
 		}
 		numbers[i] = number
 	}
@@ -77,8 +79,8 @@ func parseMapping(line string) (mapping, error) {
 	return found, nil
 }
 
-// findWhole finds the address of the one private mapping of all of a file. The kernel shows it in parts where a part
-// was treated apart (madvise); parts that continue each other in memory and in the file are one.
+// findWhole returns the address of the only private mapping of a whole file. The kernel shows a mapping in parts if a
+// part was treated separately (madvise). Parts that continue each other in memory and in the file count as one.
 func findWhole(maps io.Reader, file fileID, size uint64) (uint64, error) {
 	var found []uint64
 	var current mapping

@@ -31,21 +31,21 @@ func TestTheMappingOfTheRAMIsFound(t *testing.T) {
 
 func TestWhatIsNotOneWholeMappingIsRefused(t *testing.T) {
 	for name, maps := range map[string]string{
-		"nothing":           "",
-		"another file":      strings.Replace(ram, "1234", "1235", 1),
-		"another device":    strings.Replace(ram, "fe:01", "fe:02", 1),
-		"shared":            strings.Replace(ram, "rw-p", "rw-s", 1),
-		"shorter":           strings.Replace(ram, "400000 ", "3ff000 ", 1),
-		"longer":            strings.Replace(ram, "400000 ", "401000 ", 1),
-		"not the start":     strings.Replace(ram, "00000000 fe", "00001000 fe", 1),
-		"twice":             ram + strings.ReplaceAll(ram, "7f0000", "7f1000"),
-		"a gap":             strings.Replace(ram, "400000 ", "100000 ", 1) + "7f0000101000-7f0000401000 rw-p 00100000 fe:01 1234 /x\n",
-		"in wrong order":    strings.Replace(ram, "400000 ", "100000 ", 1) + "7f0000100000-7f0000400000 rw-p 00200000 fe:01 1234 /x\n",
-		"no mapping":        ram + "hello\n",
-		"a line too long":   ram + strings.TrimSuffix(other, "\n") + strings.Repeat("x", maxLineBytes) + "\n",
-		"a number too long": ram + strings.Replace(other, " 99 ", " 99999999999999999999 ", 1),
-		"ends first":        ram + strings.Replace(other, "600000", "500000", 1),
-		"an empty line":     ram + "\n" + other,
+		"nothing":               "",
+		"another file":          strings.Replace(ram, "1234", "1235", 1),
+		"another device":        strings.Replace(ram, "fe:01", "fe:02", 1),
+		"shared":                strings.Replace(ram, "rw-p", "rw-s", 1),
+		"shorter":               strings.Replace(ram, "400000 ", "3ff000 ", 1),
+		"longer":                strings.Replace(ram, "400000 ", "401000 ", 1),
+		"not the start":         strings.Replace(ram, "00000000 fe", "00001000 fe", 1),
+		"twice":                 ram + strings.ReplaceAll(ram, "7f0000", "7f1000"),
+		"a gap":                 strings.Replace(ram, "400000 ", "100000 ", 1) + "7f0000101000-7f0000401000 rw-p 00100000 fe:01 1234 /x\n",
+		"in wrong order":        strings.Replace(ram, "400000 ", "100000 ", 1) + "7f0000100000-7f0000400000 rw-p 00200000 fe:01 1234 /x\n",
+		"not a mapping":         ram + "hello\n",
+		"a line too long":       ram + strings.TrimSuffix(other, "\n") + strings.Repeat("x", maxLineBytes) + "\n",
+		"a number too long":     ram + strings.Replace(other, " 99 ", " 99999999999999999999 ", 1),
+		"ends before it starts": ram + strings.Replace(other, "600000", "500000", 1),
+		"an empty line":         ram + "\n" + other,
 	} {
 		if address, err := findWhole(strings.NewReader(maps), ramFile, 4<<20); err == nil {
 			t.Errorf("%s: found at %x", name, address)

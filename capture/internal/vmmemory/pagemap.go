@@ -7,7 +7,7 @@ import (
 	"coppice/capture/internal/fault"
 )
 
-// Of an entry of pagemap (Documentation/admin-guide/mm/pagemap.rst).
+// The format of a pagemap entry (Documentation/admin-guide/mm/pagemap.rst).
 const (
 	pagePresent      = 1 << 63
 	pageSwapped      = 1 << 62
@@ -15,22 +15,22 @@ const (
 	entryBytes       = 8
 )
 
-// PartBytes of RAM are looked at in one go.
+// PartBytes is the amount of RAM that is scanned at a time.
 const PartBytes = 32 << 20
 
-// Scanner finds changed pages; each thread needs one of its own.
+// Scanner finds changed pages. Each thread needs its own.
 type Scanner struct {
 	entries [PartBytes / PageSize * entryBytes]byte
 	runs    []Run
 }
 
-// isPrivate tells pages that the VM has changed from those that are still the base's. A page that is being migrated
-// looks swapped, whosever it is.
+// isPrivate reports whether the VM has changed a page, so that it is no longer the base's. A page that is being
+// migrated looks swapped, no matter whose it is.
 func isPrivate(entry uint64) bool {
 	return entry&(pagePresent|pageSwapped) != 0 && entry&pageFileOrShared == 0
 }
 
-// Scan answers the runs of changed pages in a part of at most PartBytes, in order. They are valid until the next call.
+// Scan returns the runs of changed pages in a part of at most PartBytes, in order. They are valid until the next call.
 func (s *Scanner) Scan(memory *Memory, part Run) ([]Run, error) {
 	entries := s.entries[:part.Length/PageSize*entryBytes]
 	if err := memory.readPagemap(entries, part.Offset); err != nil {
@@ -60,7 +60,7 @@ func (m *Memory) readPagemap(entries []byte, offset uint64) error {
 	if count == len(entries) {
 		return nil
 	}
-	// Of a process that has ended there is nothing to read, without an error.
+	// If the process has ended, the read returns nothing, without an error.
 	if count == 0 || !m.isAlive() {
 		return fault.ErrVMGone
 	}

@@ -1,5 +1,6 @@
-// Package vmmemory reads the memory of a VM, which is a process with a private mapping of its RAM file. The process may
-// be an escaped guest's: what it maps can change at any time, and nothing that it shows is believed beyond its own memory.
+// Package vmmemory reads the memory of a VM, which is a process with a private mapping of its RAM file. An escaped
+// guest may control the process: its mappings can change at any time, and nothing that it shows is trusted beyond its
+// own memory.
 package vmmemory
 
 import (
@@ -14,20 +15,20 @@ import (
 	"coppice/capture/internal/fault"
 )
 
-// PageSize of the machine; x86-64 has no other, and huge pages are not used for RAM.
+// PageSize is the page size of the machine in bytes. x86-64 has no other, and RAM does not use huge pages.
 const PageSize = 4096
 
 // Memory is the RAM of one VM.
 type Memory struct {
 	pid int
-	// /proc/<pid>, which stays that process's, whoever gets the number next.
+	// directory is /proc/<pid>. It stays that of this process, even if another process gets the number later.
 	directory *os.File
 	pagemap   *os.File
 	address   uint64
 	size      uint64
 }
 
-// Open finds the private mapping of all of base, size bytes, in the process.
+// Open finds the process's private mapping of the whole of base, size bytes.
 func Open(pid int, base *os.File, size uint64) (*Memory, error) {
 	directory, err := openProcess(pid)
 	if err != nil {
@@ -41,7 +42,7 @@ func Open(pid int, base *os.File, size uint64) (*Memory, error) {
 	return memory, nil
 }
 
-// Close lets go of the process.
+// Close releases the process.
 func (m *Memory) Close() {
 	m.directory.Close()
 	if m.pagemap != nil {
@@ -92,7 +93,8 @@ func (m *Memory) open(name string) (*os.File, error) {
 	return os.NewFile(uintptr(descriptor), name), nil
 }
 
-// Check says whether all that was read so far was that process's: as long as it is there nobody else has its number.
+// Check returns ErrVMGone unless everything that was read so far came from this process: while the process exists, no
+// other process has its number.
 func (m *Memory) Check() error {
 	if m.isAlive() {
 		return nil
@@ -108,7 +110,7 @@ func (m *Memory) isAlive() bool {
 	return err == nil
 }
 
-// identify maps a page of the file here, to see what the kernel calls it in maps.
+// identify maps a page of the file in this process, to see how the kernel names the file in maps.
 func identify(file *os.File) (fileID, error) {
 	page, err := unix.Mmap(int(file.Fd()), 0, PageSize, unix.PROT_READ, unix.MAP_PRIVATE)
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"coppice/capture/internal/fault"
 )
 
-// MaxRuns that one read takes: the kernel's limit of a vector.
+// MaxRuns is the most runs that one read takes: the kernel's limit of a vector.
 const MaxRuns = 1024
 
-// Run is a range of RAM, in bytes from its start.
+// Run is a range of RAM in bytes. Offset counts from the start of the RAM.
 type Run struct{ Offset, Length uint64 }
 
-// Read fills buffer with the runs, one after the other; it has to be as long as they are together.
+// Read fills buffer with the runs, one after the other. The buffer must be as long as the runs together.
 func (m *Memory) Read(buffer []byte, runs []Run) error {
 	remote := make([]unix.RemoteIovec, len(runs))
 	for i, run := range runs {
@@ -32,16 +32,16 @@ func (m *Memory) Read(buffer []byte, runs []Run) error {
 			return m.explain(err)
 		}
 		if count == 0 {
-			return errors.New("reading the VM's RAM: nothing more comes")
+			return errors.New("reading the VM's RAM: the kernel returns no more bytes")
 		}
 		buffer, remote = buffer[count:], skip(remote, count)
 	}
 	return nil
 }
 
-// ReadInto reads each run to its own place in a mapping of all of the RAM. It is the kernel that writes there: what the
-// mapping's file cannot take is an error, and no signal. It answers false if not all could be read, for whatever reason;
-// Read tells which.
+// ReadInto reads each run to its own place in a mapping of all of the RAM. The kernel writes to that mapping, so if the
+// mapping's file fails, the result is an error and not a signal. ReadInto returns false if it could not read
+// everything, for any reason; Read finds the reason.
 func (m *Memory) ReadInto(mapped []byte, runs []Run) bool {
 	local, remote := make([]unix.Iovec, len(runs)), make([]unix.RemoteIovec, len(runs))
 	wanted := 0
@@ -55,11 +55,11 @@ func (m *Memory) ReadInto(mapped []byte, runs []Run) bool {
 }
 
 func (m *Memory) explain(err error) error {
-	// One that nobody has waited for yet is still there, without memory.
+	// A process that has ended and was not waited for yet still exists, without memory.
 	if errors.Is(err, unix.ESRCH) || !m.isAlive() {
 		return fault.ErrVMGone
 	}
-	// The module yama lets root and a process's ancestors read it, which an ordinary user's service is not.
+	// The module yama allows only root and a process's ancestors to read it. An ordinary user's service is neither.
 	if errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("reading the VM's RAM: %w (without root, kernel.yama.ptrace_scope has to be 0)", err)
 	}

@@ -1,5 +1,5 @@
-// Package mapper is a process with a private mapping of a file, as a VM is one, for tests to read. A test's own program
-// is started again as the process: each package that uses it calls Serve first in an init.
+// Package mapper runs a process with a private mapping of a file, like a VM, for tests to read. A test's own program is
+// started again as this process: each package that uses mapper calls Serve first in an init.
 package mapper
 
 import (
@@ -18,7 +18,7 @@ import (
 
 const role = "as-mapper"
 
-// Serve makes this program the process, if it was started for that, and then never returns.
+// Serve turns this program into the process if it was started for that. Then it never returns.
 func Serve() {
 	if len(os.Args) != 4 || os.Args[1] != role {
 		return
@@ -94,7 +94,7 @@ func obey(memory []byte, file *os.File, line string) error {
 	return nil
 }
 
-// Process is one that is running.
+// Process is a running process of this package.
 type Process struct {
 	Pid     int
 	command *exec.Cmd
@@ -102,7 +102,7 @@ type Process struct {
 	answers *bufio.Scanner
 }
 
-// Start starts one that has size bytes of the file mapped. It ends with the test at the latest.
+// Start starts a process that maps size bytes of the file. The process ends with the test at the latest.
 func Start(t testing.TB, path string, size int64) *Process {
 	t.Helper()
 	self, err := os.Executable()
@@ -146,31 +146,31 @@ func (p *Process) Read(t testing.TB, offset, length int64) {
 	p.order(t, fmt.Sprintf("read %d %d 0", offset, length))
 }
 
-// Advise is madvise(2) of a range.
+// Advise calls madvise(2) for a range.
 func (p *Process) Advise(t testing.TB, offset, length int64, advice int) {
 	t.Helper()
 	p.order(t, fmt.Sprintf("advise %d %d %d", offset, length, advice))
 }
 
-// Unmap takes a range out of the mapping.
+// Unmap removes a range from the mapping.
 func (p *Process) Unmap(t testing.TB, offset, length int64) {
 	t.Helper()
 	p.order(t, fmt.Sprintf("unmap %d %d 0", offset, length))
 }
 
-// Map maps a range of the file once more, somewhere.
+// Map maps a range of the file once more, at any address.
 func (p *Process) Map(t testing.TB, offset, length int64, flags int) {
 	t.Helper()
 	p.order(t, fmt.Sprintf("map %d %d %d", offset, length, flags))
 }
 
-// Dump writes what the process sees to a file.
+// Dump writes the memory that the process sees to a file.
 func (p *Process) Dump(t testing.TB, path string) {
 	t.Helper()
 	p.order(t, "dump "+path)
 }
 
-// End kills it.
+// End kills the process.
 func (p *Process) End() {
 	_ = p.command.Process.Kill()
 	_ = p.command.Wait()

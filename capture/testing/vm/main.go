@@ -1,6 +1,6 @@
 // Command vm is a process with a private mapping, for tests in other languages.
 //
-//	vm as-mapper FILE BYTES   then an order a line on standard input: package mapper
+//	vm as-mapper FILE BYTES   then one order a line on standard input: package mapper
 package main
 
 import (

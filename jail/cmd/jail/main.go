@@ -1,8 +1,8 @@
-// Command jail becomes QEMU, or whatever program its plan names, with nothing in reach but what the plan gives it.
-// docs/decisions/0010-qemu-in-a-jail.md says why and how.
+// Command jail becomes QEMU, or another program that its plan names, and leaves it access only to what the plan gives
+// it. docs/decisions/0010-qemu-in-a-jail.md explains why and how.
 //
-//	jail < plan.json     become the program; a step that fails is told in one line, exit code 1
-//	jail --probe         inside: say whether this process is confined as a plan asks for, exit code 0 or 1
+//	jail < plan.json     become the program; if a step fails, print one line and exit with code 1
+//	jail --probe         inside the jail: report whether this process is confined as a plan asks, exit code 0 or 1
 package main
 
 import (
@@ -14,7 +14,8 @@ import (
 	"coppice/jail/internal/probe"
 )
 
-// Namespaces, identity and filter are a thread's. Locked here, main runs on the process's first thread to its end.
+// Namespaces, identity and filter belong to a thread. Locked here, main runs on the process's first thread until its
+// end.
 func init() { runtime.LockOSThread() }
 
 func main() {

@@ -1,4 +1,4 @@
-// Package descriptor leaves the program the open files that it is meant to have, and no other.
+// Package descriptor leaves the program only the open files that it is meant to have.
 package descriptor
 
 import (
@@ -11,8 +11,9 @@ import (
 
 const lastStandardStream = 2
 
-// Settle makes standard input empty and sees to it that execve closes all but the standard streams and `kept`. Not
-// sooner: the Go runtime may have some for itself, and ends the process when one of them is gone. /dev/null must be there.
+// Settle makes standard input empty and makes execve close all descriptors except the standard streams and `kept`. It
+// does not close them itself: the Go runtime may use some, and ends the process if one of them is gone. /dev/null must
+// exist.
 func Settle(kept []int) error {
 	null, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -29,7 +30,7 @@ func Settle(kept []int) error {
 	return keepOpen(kept)
 }
 
-// gapsBetween lists the ranges, ends included, that hold none of `kept`.
+// gapsBetween lists the ranges of descriptors, ends included, that hold none of `kept`.
 func gapsBetween(kept []int) [][2]uint {
 	sorted := slices.Sorted(slices.Values(kept))
 	gaps := [][2]uint{}

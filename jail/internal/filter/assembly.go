@@ -2,22 +2,22 @@ package filter
 
 import "golang.org/x/sys/unix"
 
-// Offsets in struct seccomp_data. Arguments have 64 bits, of which a program sees 32 at a time, the lower ones first.
+// Offsets in struct seccomp_data. Arguments have 64 bits. A program sees 32 of them at a time, the lower ones first.
 const (
 	offsetNumber       = 0
 	offsetArchitecture = 4
 	offsetArguments    = 16
 )
 
-// condition jumps to the next instruction when it holds, else over the rest of its rule.
+// condition jumps to the next instruction if it holds, and otherwise over the rest of its rule.
 type condition struct {
 	argument int
-	// high looks at the upper 32 bits.
+	// high selects the upper 32 bits.
 	high     bool
 	mask     uint32
 	operator uint16
 	value    uint32
-	// negated holds when the comparison does not.
+	// negated makes the condition hold if the comparison does not.
 	negated bool
 }
 
@@ -52,12 +52,12 @@ func (c condition) load() []unix.SockFilter {
 	return instructions
 }
 
-// assembleRule answers `action` when all conditions hold, and otherwise leaves the call's number loaded for the rules
-// that follow.
+// assembleRule answers `action` if all conditions hold. Otherwise it leaves the call's number loaded for the rules that
+// follow.
 func assembleRule(number uint32, conditions []condition, action uint32) []unix.SockFilter {
 	body := []unix.SockFilter{answer(action)}
 	if len(conditions) > 0 {
-		// Where a condition that does not hold jumps to: behind the answer.
+		// A condition that does not hold jumps here, behind the answer.
 		body = append(body, loadWord(offsetNumber))
 	}
 	for index := len(conditions) - 1; index >= 0; index-- {

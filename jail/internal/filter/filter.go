@@ -1,6 +1,6 @@
-// Package filter is the second of two filters of system calls. QEMU has one of its own (`-sandbox`), but puts it in
-// place itself, after it has read its arguments and made its devices, and it differs between versions. This one is
-// there from QEMU's first instruction and holds for any program.
+// Package filter is the second of two filters of system calls. QEMU has its own (`-sandbox`), but QEMU installs it
+// itself, after it has read its arguments and made its devices, and it differs between versions. This filter is active
+// from QEMU's first instruction and works for any program.
 package filter
 
 import (
@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// x32 numbers its calls from here: the same kernel functions under numbers that no rule names.
+// x32Bit marks the call numbers of the x32 interface: the same kernel functions under numbers that no rule names.
 const x32Bit = 0x40000000
 
-// Numbers that were left out on this architecture, and to which newer kernels have given calls after all.
+// The gap holds numbers that this architecture left out. Newer kernels have given calls to some of them after all.
 const (
 	gapStart = unix.SYS_RSEQ + 1
 	gapEnd   = unix.SYS_PIDFD_SEND_SIGNAL
 )
 
-// Install applies the filter to the calling thread, for good. It needs no_new_privs, or the kernel refuses it.
+// Install applies the filter to the calling thread, permanently. The kernel refuses it without no_new_privs.
 func Install() error {
 	program := assemble(rulesFor(uint32(os.Getpid())))
 	description := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
@@ -31,8 +31,8 @@ func Install() error {
 	return nil
 }
 
-// assemble makes the program: first what the numbers of the rules rest on, then the rules, and what none of them
-// names is allowed.
+// assemble makes the program: first the checks that the numbers in the rules depend on, then the rules. A call that no
+// rule names is allowed.
 func assemble(rules []rule) []unix.SockFilter {
 	program := []unix.SockFilter{
 		loadWord(offsetArchitecture),

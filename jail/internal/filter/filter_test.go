@@ -12,7 +12,7 @@ const (
 	allow  = unix.SECCOMP_RET_ALLOW
 )
 
-// run carries a program out as the kernel does, for the instructions that the assembly makes.
+// run executes a program as the kernel does. It knows the instructions that the assembly makes.
 func run(t *testing.T, program []unix.SockFilter, data []byte) uint32 {
 	t.Helper()
 	var accumulator uint32
@@ -43,7 +43,7 @@ func run(t *testing.T, program []unix.SockFilter, data []byte) uint32 {
 			at += int(each.Jf)
 		}
 	}
-	t.Fatal("the program has no end")
+	t.Fatal("the program does not end")
 	return 0
 }
 
@@ -67,8 +67,8 @@ func TestCallsAreAnsweredByNumberAndArguments(t *testing.T) {
 		arguments []uint64
 		want      uint32
 	}{
-		{"what QEMU reads with", unix.SYS_READ, nil, allow},
-		{"what starts the program", unix.SYS_EXECVE, nil, allow},
+		{"the call that QEMU reads with", unix.SYS_READ, nil, allow},
+		{"the call that starts the program", unix.SYS_EXECVE, nil, allow},
 		{"QEMU's own filter", unix.SYS_SECCOMP, nil, allow},
 		{"tracing", unix.SYS_PTRACE, nil, refuse(unix.EPERM)},
 		{"the last forbidden call", unix.SYS_MEMFD_SECRET, nil, refuse(unix.EPERM)},
@@ -76,12 +76,12 @@ func TestCallsAreAnsweredByNumberAndArguments(t *testing.T) {
 		{"a thread", unix.SYS_CLONE, []uint64{threadFlags}, allow},
 		{"a process", unix.SYS_CLONE, []uint64{uint64(unix.SIGCHLD)}, refuse(unix.EPERM)},
 		{"a thread in a namespace", unix.SYS_CLONE, []uint64{threadFlags | unix.CLONE_NEWNET}, refuse(unix.EPERM)},
-		{"its own signal", unix.SYS_TGKILL, []uint64{ownPid, 1, 6}, allow},
-		{"another's signal", unix.SYS_TGKILL, []uint64{ownPid + 1, 1, 6}, refuse(unix.EPERM)},
-		{"everybody's signal", unix.SYS_KILL, []uint64{^uint64(0), 9}, refuse(unix.EPERM)},
+		{"a signal to itself", unix.SYS_TGKILL, []uint64{ownPid, 1, 6}, allow},
+		{"a signal to another process", unix.SYS_TGKILL, []uint64{ownPid + 1, 1, 6}, refuse(unix.EPERM)},
+		{"a signal to all processes", unix.SYS_KILL, []uint64{^uint64(0), 9}, refuse(unix.EPERM)},
 		{"its own limits by 0", unix.SYS_PRLIMIT64, []uint64{0}, allow},
 		{"its own limits by number", unix.SYS_PRLIMIT64, []uint64{ownPid}, allow},
-		{"another's limits", unix.SYS_PRLIMIT64, []uint64{1}, refuse(unix.EPERM)},
+		{"limits of another process", unix.SYS_PRLIMIT64, []uint64{1}, refuse(unix.EPERM)},
 		{"a Unix stream", unix.SYS_SOCKET, []uint64{unix.AF_UNIX, unix.SOCK_STREAM | unix.SOCK_CLOEXEC}, allow},
 		{"a Unix datagram", unix.SYS_SOCKET, []uint64{unix.AF_UNIX, unix.SOCK_DGRAM}, refuse(unix.EPERM)},
 		{"an IPv4 socket", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM}, refuse(unix.EAFNOSUPPORT)},
@@ -94,8 +94,8 @@ func TestCallsAreAnsweredByNumberAndArguments(t *testing.T) {
 		{"a harmless fcntl", unix.SYS_FCNTL, []uint64{3, unix.F_GETFD}, allow},
 		{"advice to keep a part of the memory out of children", unix.SYS_MADVISE, []uint64{0, 4096, unix.MADV_DONTFORK}, allow},
 		{"advice to use huge pages", unix.SYS_MADVISE, []uint64{0, 4096, unix.MADV_HUGEPAGE}, refuse(unix.EINVAL)},
-		{"the newest call that was judged", newestKnown, nil, allow},
-		{"a newer one", newestKnown + 1, nil, refuse(unix.ENOSYS)},
+		{"the newest call that was assessed", newestKnown, nil, allow},
+		{"a newer call", newestKnown + 1, nil, refuse(unix.ENOSYS)},
 		{"the last call before the gap", unix.SYS_RSEQ, nil, allow},
 		{"the first number in the gap", 335, nil, refuse(unix.ENOSYS)},
 		{"the last number in the gap", 423, nil, refuse(unix.ENOSYS)},

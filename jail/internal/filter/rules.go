@@ -6,11 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newestKnown is the last system call whose effect was judged for this list (mseal, Linux 6.10). What came or comes
-// later does not exist here: a library then does without it.
+// newestKnown is the newest system call whose effect was assessed for this list (mseal, Linux 6.10). Newer calls do not
+// exist here: a library then does without them.
 const newestKnown = unix.SYS_MSEAL
 
-// Calls that a virtual machine monitor which has all its files and sockets never makes, by why an escaped guest would.
+// forbidden are the calls that a virtual machine monitor with all its files and sockets open never makes. They are
+// grouped by the reason why an escaped guest would make them.
 var forbidden = [][]uint32{
 	// Other processes: to read, change, signal or find them.
 	{
@@ -29,7 +30,7 @@ var forbidden = [][]uint32{
 		unix.SYS_LISTMOUNT, unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_SWAPON,
 		unix.SYS_SWAPOFF, unix.SYS_FANOTIFY_INIT,
 	},
-	// Names for what is elsewhere: the runner, which is root, opens files in the socket directory.
+	// Names for things elsewhere: the runner, which is root, opens files in the socket directory.
 	{
 		unix.SYS_SYMLINK, unix.SYS_SYMLINKAT, unix.SYS_LINK, unix.SYS_LINKAT, unix.SYS_MKNOD, unix.SYS_MKNODAT,
 		unix.SYS_NAME_TO_HANDLE_AT, unix.SYS_OPEN_BY_HANDLE_AT,
@@ -47,7 +48,7 @@ var forbidden = [][]uint32{
 		unix.SYS_SETUID, unix.SYS_SETGID, unix.SYS_SETREUID, unix.SYS_SETREGID, unix.SYS_SETRESUID, unix.SYS_SETRESGID,
 		unix.SYS_SETGROUPS, unix.SYS_SETFSUID, unix.SYS_SETFSGID, unix.SYS_CAPSET, unix.SYS_PERSONALITY,
 	},
-	// Rich corners of the kernel, and its own control.
+	// Complex parts of the kernel, and its control.
 	{
 		unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD,
 		unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_CREATE_MODULE,
@@ -58,23 +59,23 @@ var forbidden = [][]uint32{
 	},
 }
 
-// Calls that libraries try first and replace when they are told that there is no such thing. The filter cannot look
-// at what clone3 is asked for, and io_uring carries out others that it would not see.
+// absent are calls that libraries try first and replace if the kernel does not have them. The filter cannot inspect
+// the arguments of clone3, and io_uring carries out other calls that the filter would not see.
 var absent = []uint32{
 	unix.SYS_CLONE3, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
 }
 
-// Clone flags for another namespace.
+// namespaceFlags are the clone flags that make a new namespace.
 const namespaceFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
 const socketTypeMask = 0xf
 
-// FIOSETOWN of asm-generic/sockios.h.
+// fioSetOwner is FIOSETOWN of asm-generic/sockios.h.
 const fioSetOwner = 0x8901
 
-// Requests of ioctl that reach beyond what QEMU does with its TAP, or put signals and input where they do not belong.
-// TUNGETDEVNETNS, the last of the TAP's, would open the host's network namespace.
+// forbiddenRequests are ioctl requests that reach beyond what QEMU does with its TAP, or that send signals or input to
+// others. TUNGETDEVNETNS, the last of the TAP's, would open the host's network namespace.
 var forbiddenRequests = []uint32{
 	unix.TUNSETIFF, unix.TUNSETPERSIST, unix.TUNSETOWNER, unix.TUNSETGROUP, unix.TUNSETLINK, unix.TUNSETDEBUG,
 	unix.TUNSETCARRIER, unix.TUNATTACHFILTER, unix.TUNDETACHFILTER, unix.TUNSETFILTEREBPF, unix.TUNSETSTEERINGEBPF,
@@ -82,10 +83,10 @@ var forbiddenRequests = []uint32{
 	fioSetOwner, unix.SIOCSPGRP,
 }
 
-// Commands of fcntl that would have the kernel send signals to others.
+// forbiddenCommands are fcntl commands that would make the kernel send signals to others.
 var forbiddenCommands = []uint32{unix.F_SETOWN, unix.F_SETOWN_EX, unix.F_SETSIG}
 
-// signalCalls name a process in their first argument.
+// signalCalls are the calls that name a process in their first argument.
 var signalCalls = []uint32{
 	unix.SYS_KILL, unix.SYS_TGKILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO,
 }
@@ -105,7 +106,7 @@ func not(c condition) condition {
 	return c
 }
 
-// rulesFor lists what a program whose process id is `pid` may not do; it keeps that id when it is executed.
+// rulesFor lists what a program with the process id `pid` may not do. The program keeps that id when it is executed.
 func rulesFor(pid uint32) []rule {
 	rules := []rule{}
 	for _, number := range slices.Concat(forbidden...) {
@@ -131,7 +132,7 @@ func processRules(pid uint32) []rule {
 	return rules
 }
 
-// A stream socket of the family Unix cannot be given an address but by connect.
+// socketRules allows only stream sockets of the family Unix. Such a socket can be given an address only by connect.
 func socketRules() []rule {
 	stream := condition{argument: 1, mask: socketTypeMask, operator: unix.BPF_JEQ, value: unix.SOCK_STREAM}
 	rules := []rule{}
@@ -143,9 +144,9 @@ func socketRules() []rule {
 	return rules
 }
 
-// QEMU asks for huge pages for all RAM. Where the file system has large folios (ext4 since Linux 6.16, xfs), the kernel
-// then reads 2 MiB of zeros at the first access to a hole in the RAM file, and marks all 2 MiB as changed when the guest
-// changes one byte. QEMU ignores the error.
+// memoryRules refuses huge pages, which QEMU requests for all RAM. If the file system has large folios (ext4 since
+// Linux 6.16, xfs), the kernel would then read 2 MiB of zeros at the first access to a hole in the RAM file, and mark
+// all 2 MiB as changed when the guest changes one byte. QEMU ignores the error.
 func memoryRules() []rule {
 	return []rule{{unix.SYS_MADVISE, []condition{equal(2, unix.MADV_HUGEPAGE)}, unix.EINVAL}}
 }

@@ -1,9 +1,10 @@
 // Package launch turns this process into the program of a plan. Each step narrows what the next one can do, so their
 // order is the design:
 //
-//	cgroups, out-of-memory score → namespaces and root directory → limits → user, capabilities, no_new_privs → descriptors → system calls → execve
+//	cgroups, out-of-memory score → namespaces and root directory → limits → user, capabilities, no_new_privs
+//	→ descriptors → system calls → execve
 //
-// The process keeps its id and start time, by which the runner knows it. All of it happens on the main thread.
+// The process keeps its id and start time, by which the runner identifies it. All steps run on the main thread.
 package launch
 
 import (
@@ -20,13 +21,13 @@ import (
 	"coppice/jail/internal/privilege"
 )
 
-// New files are the program's alone.
+// fileMask makes new files accessible to the program's user only.
 const fileMask = 0o077
 
-// outOfMemoryScore makes the kernel end a VM before the service or its database. Any process may raise its own.
+// outOfMemoryScore makes the kernel kill a VM before the service or its database. Any process may raise its own score.
 const outOfMemoryScore = "500"
 
-// Run returns only when a step has failed.
+// Run becomes the program of the plan that it reads. It returns only if a step has failed.
 func Run(input io.Reader) error {
 	wanted, err := plan.Read(input)
 	if err != nil {
@@ -35,7 +36,7 @@ func Run(input io.Reader) error {
 	if err := confine(wanted); err != nil {
 		return err
 	}
-	// Not the kernel's call itself: the runtime must not start a thread at the moment that all of them end.
+	// Do not make the system call directly: the runtime must not start a thread at the moment when all threads end.
 	return fmt.Errorf("starting %s: %w", wanted.Program,
 		syscall.Exec(wanted.Program, append([]string{wanted.Program}, wanted.Arguments...), []string{}))
 }
@@ -44,7 +45,7 @@ func confine(wanted *plan.Plan) error {
 	if err := enterCgroups(wanted.Cgroups); err != nil {
 		return err
 	}
-	// Where a container's /proc cannot be written, the kernel chooses as it likes; nothing else depends on it.
+	// If a container's /proc is not writable, the kernel chooses freely; nothing else depends on the score.
 	_ = writeTo("/proc/self/oom_score_adj", outOfMemoryScore)
 	if wanted.Namespaces {
 		if err := namespace.Enter(wanted.Mounts); err != nil {
@@ -64,7 +65,7 @@ func confine(wanted *plan.Plan) error {
 	return filter.Install()
 }
 
-// enterCgroups moves the whole process: 0 stands for who writes.
+// enterCgroups moves the whole process: 0 stands for the process that writes.
 func enterCgroups(files []string) error {
 	for _, file := range files {
 		if err := writeTo(file, "0"); err != nil {

@@ -21,7 +21,7 @@ import (
 	"coppice/jail/internal/probe"
 )
 
-// This program is launcher and payload at once: the test starts it again, in child processes, as the one or the other.
+// This program is both launcher and payload: the test starts it again, in child processes, in either role.
 func init() {
 	if len(os.Args) != 2 {
 		return
@@ -97,11 +97,11 @@ const (
 func requireRoot(t *testing.T) {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("a user of its own can be given by root only")
+		t.Skip("needs root: only root can give a program another user")
 	}
 }
 
-// preparePlan lays out a jail below a directory that its user may pass through.
+// preparePlan lays out a jail below a directory that the jail's user may pass through.
 func preparePlan(t *testing.T) *plan.Plan {
 	t.Helper()
 	directory := t.TempDir()
@@ -138,7 +138,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// launch starts the launcher with three more descriptors (3, 4, 5) and returns its pid and what was written.
+// launch starts the launcher with three more descriptors (3, 4, 5) and returns its pid and its output.
 func launch(t *testing.T, wanted *plan.Plan) (pid int, stdout, stderr string) {
 	t.Helper()
 	text, err := json.Marshal(wanted)
@@ -185,10 +185,10 @@ func TestAStepThatFailsIsToldAndNothingIsStarted(t *testing.T) {
 		spoil func(*plan.Plan)
 		want  string
 	}{
-		{"a cgroup that is not there", func(p *plan.Plan) { p.Cgroups = []string{"/nowhere/cgroup.procs"} }, "/nowhere/cgroup.procs: no such file"},
-		{"a source that is not there", func(p *plan.Plan) { p.Mounts[0].Source = "/nowhere" }, "mounting /nowhere: no such file"},
-		{"a device that was not announced", func(p *plan.Plan) { p.Mounts[3].Device = false }, "mounting /dev/null: device is true"},
-		{"a program that is not there", func(p *plan.Plan) { p.Program = "/bin/other" }, "starting /bin/other: no such file"},
+		{"a cgroup that does not exist", func(p *plan.Plan) { p.Cgroups = []string{"/nowhere/cgroup.procs"} }, "/nowhere/cgroup.procs: no such file"},
+		{"a source that does not exist", func(p *plan.Plan) { p.Mounts[0].Source = "/nowhere" }, "mounting /nowhere: no such file"},
+		{"a device that the plan does not announce", func(p *plan.Plan) { p.Mounts[3].Device = false }, "mounting /dev/null: device is true"},
+		{"a program that does not exist", func(p *plan.Plan) { p.Program = "/bin/other" }, "starting /bin/other: no such file"},
 		{"a program on a mount that is not executable", func(p *plan.Plan) { p.Mounts[2].Executable = false }, "permission denied"},
 		{"a descriptor that is not open", func(p *plan.Plan) { p.Descriptors = []int{99} }, "keeping descriptor 99"},
 	} {

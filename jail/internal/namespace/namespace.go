@@ -1,5 +1,5 @@
-// Package namespace gives the calling thread a root directory of its own that holds nothing but what the plan
-// names, and networks, IPC and names that nobody else is in.
+// Package namespace gives the calling thread its own root directory, which holds only what the plan names, and its own
+// network, IPC and UTS namespaces.
 package namespace
 
 import (
@@ -12,13 +12,13 @@ import (
 	"coppice/jail/internal/plan"
 )
 
-// The root directory holds mount points only, and is read-only once they are there.
+// The root directory holds only mount points, and is read-only once they exist.
 const (
 	rootSize   = "64k"
 	rootInodes = "256"
 )
 
-// tree is a mount that has been made and is in no namespace yet.
+// tree is a mount that has been made but is not in a namespace yet.
 type tree struct {
 	descriptor int
 	target     string
@@ -26,7 +26,7 @@ type tree struct {
 }
 
 // Enter makes the namespaces and moves into them. After it, paths are those of the jail, for this thread alone: the
-// others of this process end when it becomes the program.
+// other threads of this process end when it becomes the program.
 func Enter(mounts []plan.Mount) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS); err != nil {
 		return fmt.Errorf("making namespaces: %w", err)
@@ -34,7 +34,7 @@ func Enter(mounts []plan.Mount) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keeping mounts from spreading to the host: %w", err)
 	}
-	// Before the new root covers anything that a source may lie below.
+	// This comes before the new root covers anything that a source may lie below.
 	trees, err := cloneAll(mounts)
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func cloneAll(mounts []plan.Mount) ([]tree, error) {
 	return trees, nil
 }
 
-// clone takes the one mount that the source lies on, never what may be mounted below it.
+// clone copies only the mount that the source lies on, never mounts below it.
 func clone(mount plan.Mount) (tree, error) {
 	fail := func(err error) (tree, error) { return tree{}, fmt.Errorf("mounting %s: %w", mount.Source, err) }
 	descriptor, err := unix.OpenTree(unix.AT_FDCWD, mount.Source,
@@ -86,7 +86,7 @@ func clone(mount plan.Mount) (tree, error) {
 	return tree{descriptor: descriptor, target: mount.Target, directory: kind == unix.S_IFDIR}, nil
 }
 
-// attributesOf only ever adds to the restrictions of the host's own mount: in a user namespace those are locked.
+// attributesOf only adds to the restrictions of the host's own mount: in a user namespace those are locked.
 func attributesOf(mount plan.Mount) uint64 {
 	attributes := uint64(unix.MOUNT_ATTR_NOSUID)
 	if !mount.Writable {
@@ -101,8 +101,8 @@ func attributesOf(mount plan.Mount) uint64 {
 	return attributes
 }
 
-// mountRoot mounts an empty file system and makes it the working directory. It covers /dev, a directory that every
-// host has; nobody but this thread is in the namespace to see it.
+// mountRoot mounts an empty file system and makes it the working directory. It covers /dev, a directory that every host
+// has; no other thread is in the namespace to see it.
 func mountRoot() (int, error) {
 	fail := func(err error) (int, error) { return -1, fmt.Errorf("making the root directory: %w", err) }
 	context, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
@@ -131,7 +131,7 @@ func mountRoot() (int, error) {
 	return root, nil
 }
 
-// attach puts the tree at its place below the working directory, the root to be.
+// attach mounts the tree at its place below the working directory, which becomes the root.
 func (t tree) attach() error {
 	target := "." + t.target
 	if err := makeMountPoint(target, t.directory); err != nil {
@@ -157,8 +157,8 @@ func makeMountPoint(target string, directory bool) error {
 	return unix.Close(descriptor)
 }
 
-// becomeRoot leaves the host's tree: with the same directory for both, the old root ends up on top of the new one and
-// can be taken away without a place of its own.
+// becomeRoot leaves the host's tree. With the same directory for both arguments, the old root ends up on top of the new
+// one and can be unmounted without a place of its own.
 func becomeRoot(root int) error {
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("changing the root directory: %w", err)

@@ -1,5 +1,5 @@
-// Package plan is what the runner tells the launcher: one JSON object on standard input, never in arguments, which
-// every user of the host can read.
+// Package plan defines what the runner sends to the launcher: one JSON object on standard input. It is never sent in
+// arguments, which every user of the host can read.
 package plan
 
 import (
@@ -12,31 +12,32 @@ import (
 	"strings"
 )
 
-// Version of the plan's form. Launcher and runner come from one set-up; another number means that they do not.
+// Version is the version of the plan's format. Launcher and runner come from the same set-up; another number means that
+// they do not.
 const Version = 1
 
 const maxBytes = 1 << 20
 
-// Plan is the whole of what a jailed program gets.
+// Plan is everything that a jailed program gets.
 type Plan struct {
 	Version int `json:"version"`
-	// Cgroups are cgroup.procs files to enter, in this order and before all else.
+	// Cgroups are cgroup.procs files to enter, in this order and before all other steps.
 	Cgroups []string `json:"cgroups"`
-	// Namespaces asks for a mount, network, IPC and UTS namespace and a root directory of Mounts alone.
+	// Namespaces requests a mount, network, IPC and UTS namespace and a root directory that holds only Mounts.
 	Namespaces bool    `json:"namespaces"`
 	Mounts     []Mount `json:"mounts"`
-	// Identity to take; absent for a service that is an ordinary user and has only its own.
+	// Identity is the identity to take. It is absent for a service that is an ordinary user and has only its own.
 	Identity *Identity `json:"identity"`
 	Limits   Limits    `json:"limits"`
-	// Descriptors that the program keeps besides 0, 1 and 2.
+	// Descriptors are kept for the program in addition to 0, 1 and 2.
 	Descriptors []int `json:"descriptors"`
 	// Program is a path inside the jail.
 	Program   string   `json:"program"`
 	Arguments []string `json:"arguments"`
 }
 
-// Mount puts a file or directory of the host at a place in the jail. Nothing is writable, executable or a device
-// unless it says so.
+// Mount puts a file or directory of the host at a place in the jail. It is writable, executable or a device only if its
+// fields say so.
 type Mount struct {
 	Source     string `json:"source"`
 	Target     string `json:"target"`
@@ -51,15 +52,15 @@ type Identity struct {
 	GID int `json:"gid"`
 }
 
-// Limits are hard and soft limits at once; no core file is ever written. Zero leaves one as it is.
+// Limits are both hard and soft limits. Zero leaves a limit as it is. No core file is ever written.
 type Limits struct {
 	OpenFiles     uint64 `json:"open_files"`
 	FileSizeBytes uint64 `json:"file_size_bytes"`
-	// Tasks of the user id, threads included.
+	// Tasks bounds the tasks of the user id, including threads.
 	Tasks uint64 `json:"tasks"`
 }
 
-// Read takes one plan from r and checks it.
+// Read reads one plan from r and checks it.
 func Read(r io.Reader) (*Plan, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxBytes+1))
 	if err != nil {
@@ -79,13 +80,13 @@ func Read(r io.Reader) (*Plan, error) {
 
 func (p *Plan) check() error {
 	if p.Version != Version {
-		return fmt.Errorf("the plan is of version %d, this launcher reads %d: run the set-up again", p.Version, Version)
+		return fmt.Errorf("the plan has version %d, but this launcher reads version %d: run the set-up again", p.Version, Version)
 	}
 	if !isPlain(p.Program) {
 		return fmt.Errorf("program %q is not a plain absolute path", p.Program)
 	}
 	if p.Identity != nil && (p.Identity.UID <= 0 || p.Identity.GID <= 0) {
-		return errors.New("identity: neither user nor group may be root's")
+		return errors.New("identity: neither user nor group may be root")
 	}
 	for _, descriptor := range p.Descriptors {
 		if descriptor < 3 {

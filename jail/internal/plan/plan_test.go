@@ -21,8 +21,8 @@ func TestAPlanIsReadWhole(t *testing.T) {
 
 func TestAPlanThatCannotBeMeantIsRefused(t *testing.T) {
 	for _, test := range []struct{ name, old, new, want string }{
-		{"no JSON", minimal, "", "not valid"},
-		{"a field nobody knows", `"program"`, `"extra":1,"program"`, "unknown field"},
+		{"not JSON", minimal, "", "not valid"},
+		{"an unknown field", `"program"`, `"extra":1,"program"`, "unknown field"},
 		{"another version", `"version":1`, `"version":2`, "version 2"},
 		{"root as identity", `"uid":7`, `"uid":0`, "root"},
 		{"root's group", `"gid":7`, `"gid":0`, "root"},

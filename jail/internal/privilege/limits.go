@@ -16,8 +16,8 @@ type limit struct {
 	value    uint64
 }
 
-// Limit lowers what the program may use. Beyond its file size a write answers EFBIG: the signal that would end the
-// program is ignored, as a guest can make QEMU's disk file grow.
+// Limit lowers what the program may use. A write beyond the file size limit returns EFBIG: the signal that would kill
+// the program is ignored, because a guest can make QEMU's disk file grow.
 func Limit(limits plan.Limits) error {
 	wanted := []limit{
 		{"core files", unix.RLIMIT_CORE, 0},
@@ -40,8 +40,8 @@ func Limit(limits plan.Limits) error {
 	return ignoreSignal(unix.SIGXFSZ)
 }
 
-// set lowers the limit; one that is lower already stays. It goes through package syscall, which would otherwise put
-// the limit of open files back to what it was when the program is started.
+// set lowers the limit. A limit that is already lower stays. It uses package syscall, which would otherwise restore the
+// old limit of open files when the program is started.
 func (l limit) set() error {
 	var current syscall.Rlimit
 	if err := syscall.Getrlimit(l.resource, &current); err != nil {
@@ -51,7 +51,8 @@ func (l limit) set() error {
 	return syscall.Setrlimit(l.resource, &syscall.Rlimit{Cur: value, Max: value})
 }
 
-// ignoreSignal lasts beyond execve, unlike a handler. Package os/signal would start a goroutine to do it.
+// ignoreSignal ignores a signal, which lasts beyond execve, unlike a handler. Package os/signal would start a goroutine
+// to do it.
 func ignoreSignal(signal unix.Signal) error {
 	action := struct {
 		handler, flags, restorer uintptr

@@ -1,5 +1,5 @@
-// Package privilege takes from the calling thread all that a program with nothing but its own files needs not have.
-// Only the calling thread: the others end when it becomes the program.
+// Package privilege takes from the calling thread everything that a program with only its own files does not need. It
+// changes only the calling thread: the other threads end when it becomes the program.
 package privilege
 
 import (
@@ -10,13 +10,14 @@ import (
 	"coppice/jail/internal/plan"
 )
 
-// Bits of prctl(PR_SET_SECUREBITS) from linux/securebits.h: user id 0 is like any other, ambient capabilities cannot
-// be raised, and neither can be taken back.
+// secureBits are bits of prctl(PR_SET_SECUREBITS) from linux/securebits.h: user id 0 has no special rights, ambient
+// capabilities cannot be raised, and neither can be undone.
 const secureBits = 1<<0 | 1<<1 | 1<<5 | 1<<6 | 1<<7
 
 const lastPossibleCapability = 63
 
-// Drop takes the identity and gives up every capability, for this program and all that it could start.
+// Drop takes the identity, if there is one, and gives up every capability, for this program and all that it could
+// start.
 func Drop(identity *plan.Identity) error {
 	if err := dropInheritance(); err != nil {
 		return err
@@ -35,8 +36,8 @@ func Drop(identity *plan.Identity) error {
 	return nil
 }
 
-// dropInheritance empties the sets from which a later execve could take capabilities. Without CAP_SETPCAP, as an
-// ordinary user, there is nothing in them that no_new_privs would not withhold.
+// dropInheritance empties the sets from which a later execve could gain capabilities. Without CAP_SETPCAP, as an
+// ordinary user, these sets hold nothing that no_new_privs would not withhold.
 func dropInheritance() error {
 	may, err := holds(unix.CAP_SETPCAP)
 	if err != nil || !may {
@@ -44,7 +45,7 @@ func dropInheritance() error {
 	}
 	for capability := uintptr(0); capability <= lastPossibleCapability; capability++ {
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0); err == unix.EINVAL {
-			break // beyond the kernel's last one
+			break // beyond the kernel's last capability
 		} else if err != nil {
 			return fmt.Errorf("emptying the bounding set: %w", err)
 		}
@@ -58,7 +59,7 @@ func dropInheritance() error {
 	return nil
 }
 
-// become uses the kernel's calls: those of package syscall change all threads, by signals that they must answer.
+// become uses raw system calls: those of package syscall change all threads, by signals that the threads must answer.
 func become(identity *plan.Identity) error {
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
 		return fmt.Errorf("leaving all groups: %w", errno)
@@ -90,7 +91,7 @@ func holds(capability uint) (bool, error) {
 	return data[capability/32].Effective&(1<<(capability%32)) != 0, nil
 }
 
-// HoldsAny says whether the calling thread has, or could get, a capability.
+// HoldsAny reports whether the calling thread has, or could get, a capability.
 func HoldsAny() (bool, error) {
 	header, data := capabilities()
 	if err := unix.Capget(&header, &data[0]); err != nil {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tooFar is beyond any limit of file size that a VM of a test has.
+// tooFar is beyond the file size limit of every VM in the tests.
 const tooFar = 1 << 40
 
 func fileAttempts(targets *Targets) []attempt {
@@ -53,7 +53,7 @@ func openByHandle() error {
 	return call(unix.SYS_OPEN_BY_HANDLE_AT, 0, uintptr(unsafe.Pointer(&handle)), 0)
 }
 
-// runSetuid would become a program that ends at once for lack of arguments.
+// runSetuid writes a file that is not a complete program. If the jail let it run, execve would fail with ENOEXEC.
 func runSetuid(path string) error {
 	if err := os.WriteFile(path, []byte("\x7fELF"), 0o700); err != nil {
 		return err
@@ -74,7 +74,7 @@ func writeFar(path string) error {
 	return err
 }
 
-// permitted is what QEMU does all the time: if these failed as well, the others would prove nothing.
+// permitted lists what QEMU does all the time. If these attempts failed too, the others would prove nothing.
 func permitted(targets *Targets) []attempt {
 	own := targets.Own
 	return []attempt{

@@ -1,6 +1,6 @@
-// Command hostile stands in QEMU's place in tests and tries what an escaped guest would. It reports every attempt as a
-// line of JSON, with the name of the error that it met or "ok". Nothing that it does would harm anybody if it were
-// let: it opens, and does not write; it sends signal 0; a process that it could start ends at once.
+// Command hostile takes QEMU's place in tests and tries what an escaped guest would. It reports every attempt as a line
+// of JSON, with the name of the error or "ok". Its attempts do no harm even if they succeed: it opens files but does
+// not write; it sends signal 0; a process that it could start ends at once.
 //
 //	hostile attack <report file> <targets as JSON>
 //	hostile memory          touches memory until it is stopped
@@ -18,15 +18,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Targets are what is on the host and must not be reached.
+// Targets are what the program must not reach on the host.
 type Targets struct {
-	// Files and directories of others.
+	// Paths are files and directories of others.
 	Paths []string `json:"paths"`
-	// Unix sockets of others.
+	// Sockets are Unix sockets of others.
 	Sockets []string `json:"sockets"`
-	// Processes of others.
+	// Pids are processes of others.
 	Pids []int `json:"pids"`
-	// Own lists what a VM may use.
+	// Own lists the files that a VM may use.
 	Own struct {
 		Image   string `json:"image"`
 		RAM     string `json:"ram"`
@@ -66,7 +66,7 @@ func run(arguments []string) error {
 }
 
 func attack(report string, targets *Targets) error {
-	// First, before the runtime opens anything for itself.
+	// This comes first, before the runtime opens anything for itself.
 	open := openDescriptors()
 	file, err := os.OpenFile(report, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -103,7 +103,8 @@ func resultOf(err error) string {
 	}
 }
 
-// openDescriptors lists those that stand for something outside: what the runtime opens for itself has no file type.
+// openDescriptors lists the descriptors that refer to something outside. Those that the runtime opens for itself have
+// no file type.
 func openDescriptors() []int {
 	found := []int{}
 	for descriptor := 3; descriptor < 1024; descriptor++ {

@@ -24,7 +24,7 @@ func networkAttempts(targets *Targets) []attempt {
 		calling("make an interface of the TAP", unix.SYS_IOCTL, tap, unix.TUNSETIFF, 0),
 		calling("give the TAP away", unix.SYS_IOCTL, tap, unix.TUNSETOWNER, 0),
 		calling("find the network of the TAP", unix.SYS_IOCTL, tap, unix.TUNGETDEVNETNS, 0),
-		calling("have signals sent for the TAP", unix.SYS_FCNTL, tap, unix.F_SETOWN, 1),
+		calling("request signals for the TAP", unix.SYS_FCNTL, tap, unix.F_SETOWN, 1),
 	)
 }
 

@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// x32 is the bit of a system call's number that asks for the x32 interface.
+// x32 is the bit of a system call number that selects the x32 interface.
 const x32 = 0x40000000
 
-// inventedCall is the number of no system call.
+// inventedCall is a number that no system call has.
 const inventedCall = 5000
 
 func privilegeAttempts(*Targets) []attempt {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// call makes a system call by its number, without what a library does around it.
+// call makes a system call by its number, without the work that a library does around it.
 func call(number uintptr, arguments ...uintptr) error {
 	var all [6]uintptr
 	copy(all[:], arguments)
@@ -23,7 +23,7 @@ func calling(name string, number uintptr, arguments ...uintptr) attempt {
 
 func processAttempts(targets *Targets) []attempt {
 	attempts := []attempt{
-		calling("signal everybody", unix.SYS_KILL, ^uintptr(0), 0),
+		calling("signal all processes", unix.SYS_KILL, ^uintptr(0), 0),
 		{"fork", fork},
 		calling("clone3", unix.SYS_CLONE3, 0, 0),
 		calling("execveat", unix.SYS_EXECVEAT, ^uintptr(0), 0, 0, 0, 0),
@@ -46,7 +46,7 @@ func processAttempts(targets *Targets) []attempt {
 	return attempts
 }
 
-// fork would make a process that ends at once.
+// fork creates a process that ends at once, if the filter allows it.
 func fork() error {
 	pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
 	if errno != 0 {
