@@ -1,4 +1,4 @@
-/** Every figure in one run, with its floor or rival; writes bench/results/all.md and .json. */
+/** Measures every figure in one run, each with its floor or rival; writes bench/results/all.md and .json. */
 import { benchCreate, benchWarmCreate } from './create.ts';
 import { benchCrowd } from './crowd.ts';
 import { benchEgress } from './egress.ts';
@@ -21,7 +21,7 @@ import { benchSessions } from './sessions.ts';
 
 type Measure = (bench: BenchService) => Promise<Figure[]>;
 
-/** With the pool off, what a create costs is all in the create; with it on, what a user waits for. */
+/** Without the warm pool a create includes its whole cost; with the pool it shows the time that a user waits. */
 const RUNS: readonly [start: () => Promise<BenchService>, measures: readonly Measure[]][] = [
   [
     () => startBenchService(0),

@@ -1,6 +1,6 @@
 /**
- * How many lists and single records control answers a second, with no history and with a hundred thousand sandboxes of it,
- * against a request of the same server that looks up the key and nothing else. Needs no VM.
+ * Measures how many lists and single records control answers per second, with no history and with a history of 100,000
+ * sandboxes, against a request to the same server that only looks up the key. Needs no VM.
  */
 import { Agent, request } from 'node:http';
 import {
@@ -18,7 +18,7 @@ const CLIENTS = 8;
 const WINDOW_MS = 1_000;
 const ROUNDS = 10;
 
-/** Clients keep their connections, as programs do. */
+/** Clients that keep their connections open, as real programs do. */
 class Clients implements Disposable {
   readonly #agent = new Agent({ keepAlive: true, maxSockets: CLIENTS });
   readonly #harness: ControlHarness;
@@ -27,7 +27,7 @@ class Clients implements Disposable {
     this.#harness = harness;
   }
 
-  /** Answers a second while all of them ask as fast as they are answered. */
+  /** Returns answers per second while each client sends its next request right after the last answer. */
   async rate(path: string, status: number): Promise<number> {
     const startedAt = performance.now();
     let answers = 0;

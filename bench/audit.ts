@@ -1,4 +1,4 @@
-/** What the audit log costs an exec, at control alone: a real database and real HTTP, a runner that answers at once. */
+/** Measures what the audit log costs an exec in control: real database, real HTTP, a fake runner without delay. */
 import { AuditLog } from '../packages/server/src/control/audit/audit-log.ts';
 import { startHarness, type ControlHarness } from '../packages/server/src/control/testing/control-harness.ts';
 import { interleave, timeMs } from './fixtures/measure.ts';
@@ -11,7 +11,7 @@ const GOAL_MS = 0.5;
 
 type Work = () => Promise<unknown>;
 
-/** The same control without its log: entries are taken, and written nowhere. */
+/** Runs the work with the log disabled: entries are accepted but not written. */
 async function unaudited(work: Work): Promise<number> {
   const append: AuditLog['append'] = Reflect.get(AuditLog.prototype, 'append');
   AuditLog.prototype.append = async () => 1;

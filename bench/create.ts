@@ -1,4 +1,4 @@
-/** create with the template warm, 1 and 8 at once, against bare QEMU restoring the same template. */
+/** Measures creates with a warm template, 1 and 8 at once, against bare QEMU restoring the same template. */
 import { availableParallelism } from 'node:os';
 import { IMAGE, startBenchService, type BenchService } from './fixtures/bench-service.ts';
 import { FloorVm, floorInputs, type FloorInputs } from './fixtures/floor-vm.ts';
@@ -66,7 +66,7 @@ function stepsOf({ service }: BenchService, id: string): string {
     .join(', ');
 }
 
-/** One create that only gives a VM of the pool its identity, against the same floor. */
+/** Measures one create from the warm pool, which only gives a pooled VM its identity, against the same floor. */
 export async function benchWarmCreate(bench: BenchService): Promise<Figure[]> {
   const { id } = await bench.api.create({ image: IMAGE });
   const inputs = floorInputs(bench.service, id);

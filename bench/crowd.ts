@@ -1,6 +1,6 @@
 /**
- * 100 creates at once: how many run, how many are told to come again, at what rate, and what everybody else notices.
- * The rate is held against bare QEMU restores of the same template, a few at a time.
+ * Measures 100 creates at once: how many succeed, how many are answered 429, their rate, and the latency of other
+ * requests meanwhile. The rate is compared with that of bare QEMU restores of the same template, a few at a time.
  */
 import { availableParallelism } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -80,13 +80,13 @@ export async function benchCrowd(bench: BenchService): Promise<Figure[]> {
   }
   await bench.api.destroy(id);
   const ours = summarize(
-    `creates, ${CROWD} asked for at once`,
+    `creates, ${CROWD} requested at once`,
     '/s',
     rushes.map((each) => each.perSecond),
   );
   const bare = summarize('bare QEMU restores, one a core at once', '/s', floor);
   const outcomes = rushes.map(
-    ({ running, refused, failed }) => `${running} run, ${refused} are 429, ${failed} anything else`,
+    ({ running, refused, failed }) => `${running} run, ${refused} got 429, ${failed} failed otherwise`,
   );
   return [
     {

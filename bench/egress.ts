@@ -1,6 +1,6 @@
 /**
- * What a network policy costs: the egress proxy against the kernel's forwarding, of the same bytes by the same program to
- * the same servers; the resolver; requests with a credential; and a change of policy with many connections open.
+ * Measures the cost of a network policy: the egress proxy against the kernel's forwarding, with the same bytes, program
+ * and servers; the resolver; requests with a credential; and a change of policy with many open connections.
  */
 import { https, raw, request, type Attempt } from '../e2e/fixtures/egress-attempt.ts';
 import type { EgressGuest, LoadOrder } from '../e2e/fixtures/egress-guest.ts';
@@ -13,7 +13,7 @@ const ROUNDS = 7;
 const LARGE_BYTES = 64 << 20;
 const CONNECTIONS = { clients: 8, count: 200 };
 const ONE_BY_ONE = { clients: 1, count: 30 };
-/** All rounds together stay within what a guest may ask in one burst: the resolver's own speed is measured, not its limit. */
+/** All rounds together stay within a guest's burst limit: the resolver's speed is measured, not its limit. */
 const QUESTIONS = { clients: 5, count: 50 };
 const OPEN_FLOWS = 1000;
 const FORWARDED = "the kernel's forwarding, in a sandbox without a policy";
@@ -32,7 +32,7 @@ const QUESTION_HEX = Buffer.concat([
 
 const median = (values: readonly number[]): number => summarize('', '', values).median;
 
-/** The same load in both sandboxes, in turn; `read` makes a figure of what a run took. */
+/** Runs the same load in both sandboxes, in turn. `read` turns the times of a run into a figure. */
 async function compareLoads(
   { proxy, kernel }: EgressBench,
   order: LoadOrder,
@@ -107,7 +107,10 @@ async function measureResolver(bench: EgressBench): Promise<Figure> {
   );
 }
 
-/** The guest speaks plainly to the proxy, which keeps its connections to the vendor; without it each costs a handshake. */
+/**
+ * Measures the credential proxy. The guest sends plain HTTP to it, and it keeps its connections to the vendor open;
+ * without it each request costs a TLS handshake.
+ */
 async function measureCredentials({ kernel }: EgressBench): Promise<Figure> {
   const ask = async (through: Attempt): Promise<number> =>
     median((await kernel.load({ through, ...ONE_BY_ONE })).first_byte_ms);
@@ -129,7 +132,7 @@ async function measureCredentials({ kernel }: EgressBench): Promise<Figure> {
   return compare({ name, against, goal: '–', unit: 'ms', values });
 }
 
-/** Both policies allow all that is open: what is measured is the judging, not the closing. */
+/** Measures a change of policy. Both policies allow all open connections, so connections are judged but not closed. */
 async function measureChange({ proxy }: EgressBench): Promise<Figure> {
   const other = { ...POLICY, deny: [...POLICY.deny, 'more.example'] };
   let isOther = false;

@@ -1,4 +1,4 @@
-/** An exec's round trip through the service, against the same request sent straight to the agent. */
+/** Measures an exec's round trip through the service, against the same request sent directly to the agent. */
 import { IMAGE, startBenchService, type BenchService } from './fixtures/bench-service.ts';
 import { resumeAsService, agentExec } from './fixtures/agent-calls.ts';
 import { FloorVm, floorInputs } from './fixtures/floor-vm.ts';

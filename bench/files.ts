@@ -1,4 +1,4 @@
-/** Upload and download throughput through the service, against the agent's stream alone. */
+/** Measures upload and download throughput through the service, against the agent's stream alone. */
 import { IMAGE, startBenchService, type BenchService } from './fixtures/bench-service.ts';
 import { agentDownload, agentUpload, resumeAsService } from './fixtures/agent-calls.ts';
 import { FloorVm, floorInputs } from './fixtures/floor-vm.ts';

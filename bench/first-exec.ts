@@ -1,4 +1,4 @@
-/** create + first exec, against `podman run --rm` with runc, the same image and the same command. */
+/** Measures a create with its first exec, against `podman run --rm` with runc, the same image and the same command. */
 import { execFile, execFileSync } from 'node:child_process';
 import { promisify } from 'node:util';
 import { IMAGE, startBenchService, type BenchService } from './fixtures/bench-service.ts';

@@ -1,6 +1,6 @@
 /**
- * The first sandbox of an image of some 300 MB, step by step, against `podman pull` and `podman run` of the same image
- * from the same registry.
+ * Measures the first sandbox of an image of about 300 MB, step by step, against `podman pull` and `podman run` of the
+ * same image from the same registry.
  */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
@@ -23,7 +23,7 @@ interface ProgressEvent {
   elapsed_ms?: number;
 }
 
-/** Prepares the image and notes how long each step took, as the service tells it. */
+/** Prepares the image and records how long each step took, as the service reports it. */
 async function build({ api }: BenchService, image: string, steps: Steps): Promise<number> {
   const started = performance.now();
   const answer = await api.fetch('POST', '/v1/images/build', {

@@ -1,4 +1,4 @@
-/** Bytes on disk for an image, its template and each sandbox, as the file system has allocated them. */
+/** Measures the disk space that the file system has allocated for an image, its template and each sandbox. */
 import { existsSync, lstatSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { IMAGE, startBenchService, type BenchService } from './fixtures/bench-service.ts';
@@ -21,7 +21,7 @@ interface Manifest {
   layers: { size: number }[];
 }
 
-/** What a registry transfers for the image. */
+/** Returns the size of the image's compressed layers, which a registry transfers. */
 function compressedMiB(layoutDirectory: string): number {
   const blobs = join(layoutDirectory, 'blobs', 'sha256');
   const index = JSON.parse(readFileSync(join(layoutDirectory, 'index.json'), 'utf8')) as {

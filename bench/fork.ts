@@ -1,8 +1,8 @@
 /**
- * Forks: how long the parent stands still, how long until all children have answered, what an idle child holds. Each is
- * held against a floor of the same run (fixtures/fork-floor.ts); `--quick` only tries whether it works.
+ * Measures forks: the pause of the parent, the time until all children have answered, and the memory of an idle child.
+ * Each is compared with a floor of the same run (fixtures/fork-floor.ts). `--quick` only tests the benchmark itself.
  *
- * What else goes on from saved memory is in hibernate.ts, a create from the warm pool in create.ts.
+ * Other operations on saved memory are measured in hibernate.ts, a create from the warm pool in create.ts.
  */
 import { availableParallelism } from 'node:os';
 import type { BenchService } from './fixtures/bench-service.ts';
@@ -19,12 +19,12 @@ import { compare, report, type Figure } from './fixtures/report.ts';
 const MIB = 1024 ** 2;
 const PARENT_MIB = 1024;
 const CHILD_MIB = 256;
-/** What guests of every size have written. */
+/** Written by guests of every size. */
 const SAME_MIB = 64;
-/** Allowed besides the writing. */
+/** Allowed in addition to the time for writing. */
 const FIXED_MS = 10;
 const WRITE_FACTOR = 1.5;
-/** All of a hundred at once would keep each other from an answer in time, on a machine of few cores. */
+/** On a machine with few cores, a hundred execs at once would run into their time limits. */
 const ASKED_AT_ONCE = 8;
 
 interface Subject {
@@ -47,7 +47,7 @@ async function pause(subject: Subject, disk: FloorDisk): Promise<number> {
   return taken.pause_ms;
 }
 
-/** Medians of each step, without the first pause, which only warms up. */
+/** Describes the median of each step, without the first pause, which only warms up. */
 function describeSteps({ pauses, changedMiB }: Subject): string {
   const counted = pauses.slice(1);
   const steps = Object.keys(counted[0]?.timings_ms ?? {}).map((step) => {
@@ -61,7 +61,9 @@ function describeSteps({ pauses, changedMiB }: Subject): string {
 const endAll = (subjects: readonly Subject[]): Promise<unknown> =>
   Promise.all(subjects.map(({ parent }) => parent.end()));
 
-/** By what was written freshly; what the guest changes of its own accord is part of it, and of the floor. */
+/**
+ * Measures the pause by freshly written memory. Pages that the guest changes by itself count too, also in the floor.
+ */
 export async function benchForkPause(bench: BenchService): Promise<Figure[]> {
   using disk = new FloorDisk(bench);
   const subjects: Subject[] = [];
@@ -120,7 +122,7 @@ function plotPauses(subjects: readonly Subject[], figures: readonly PauseParts[]
   });
 }
 
-/** By the size of the guest, of which each has written the same. */
+/** Measures the pause by the size of the guest. All guests have written the same amount. */
 export async function benchForkRam(bench: BenchService): Promise<Figure[]> {
   using disk = new FloorDisk(bench);
   const subjects: Subject[] = [];
@@ -145,7 +147,7 @@ export async function benchForkRam(bench: BenchService): Promise<Figure[]> {
   ];
 }
 
-/** From the call until every child has answered an exec. */
+/** Returns the milliseconds from the call until every child has answered an exec. */
 async function forkToAnswers({ api }: BenchService, parent: ForkParent, count: number): Promise<number> {
   let children: string[] = [];
   const elapsedMs = await timeMs(async () => {

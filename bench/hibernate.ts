@@ -1,7 +1,7 @@
 /**
- * A sandbox that is saved and goes on: snapshot and hibernation against writing as many bytes until the disk has them,
- * resume, restore and rollback until their first exec against a bare restore. What is read was written a moment before,
- * so it comes from the page cache, as that of the floor does. `--quick` only tries whether it works.
+ * Measures sandboxes that are saved and continue: snapshot and hibernation against a write and fsync of as many bytes;
+ * resume, restore and rollback, each with a first exec, against a bare restore. The saved data was written a moment
+ * before, so it is read from the page cache, like that of the floor. `--quick` only tests the benchmark itself.
  */
 import { CloneApi } from '../e2e/fixtures/clone-api.ts';
 import type { BenchService } from './fixtures/bench-service.ts';
@@ -20,12 +20,12 @@ const MIB = 1024 ** 2;
 const OPERATIONS = ['snapshot', 'hibernate', 'resume', 'restore', 'rollback'] as const;
 type Operation = (typeof OPERATIONS)[number];
 
-/** Milliseconds of each operation and of what it is held against. */
+/** Milliseconds of each operation and of its floor. */
 interface Round extends Record<Operation, number> {
   snapshotFloor: number;
   hibernateFloor: number;
   restoreFloor: number;
-  /** The same writing to blocks that the disk below may not have held before, which it then has to find. */
+  /** The same write to blocks that the underlying disk may not have allocated yet, so that it has to allocate them. */
   freshWrite: number;
   savedMiB: number;
 }
@@ -62,7 +62,7 @@ async function runRound(stage: Stage): Promise<Round> {
     await clones.resume(id);
     return id;
   });
-  // First: the others then write to the blocks that this one has freed.
+  // This must come first: the later writes reuse the blocks that it frees.
   const freshWrite = disk.write(snapshot.sizeBytes, { sync: true });
   return {
     freshWrite,
@@ -90,7 +90,7 @@ async function timeSaving(
 const WRITE = 'write(2) of as many bytes and fsync';
 const RESTORE = 'bare QEMU restore of the template';
 
-/** What each is held against, and where that is in a round. */
+/** The floor of each operation: its name, and its field in a round. */
 const FLOORS = {
   snapshot: { against: WRITE, floor: 'snapshotFloor', goal: '–' },
   hibernate: { against: WRITE, floor: 'hibernateFloor', goal: '≤ 1.3' },

@@ -1,6 +1,6 @@
 /**
- * Lists and sums over a history of a hundred thousand sandboxes, against a request that the same server answers without
- * looking anything up but the key. Needs no VM: the runner is the tests' stand-in, which none of these calls asks.
+ * Measures lists and sums over a history of 100,000 sandboxes, against a request for which the same server only looks
+ * up the key. Needs no VM: the runner is the tests' fake, which none of these calls use.
  */
 import { startHarness } from '../packages/server/src/control/testing/control-harness.ts';
 import { insertEnded } from '../packages/server/src/control/testing/many-ended.ts';

@@ -1,4 +1,4 @@
-/** Memory for each idle sandbox at 30, against as many bare QEMU restores of the same template. */
+/** Measures the memory of each of 30 idle sandboxes, against as many bare QEMU restores of the same template. */
 import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { IMAGE, startBenchService, type BenchService } from './fixtures/bench-service.ts';
@@ -10,7 +10,7 @@ const AT_ONCE = 5;
 const ROUNDS = 3;
 const SETTLE_MS = 3000;
 
-/** MemAvailable counts what the kernel could not give to others: private pages and page tables, not shared cache. */
+/** Returns MemAvailable of the host, which drops by private pages and page tables, but not by shared cache. */
 function availableMiB(): number {
   return Number(/MemAvailable:\s+(\d+)/u.exec(readFileSync('/proc/meminfo', 'utf8'))?.[1]) / 1024;
 }

@@ -1,4 +1,4 @@
-/** The port proxy, against the same server reached through the agent's tunnel alone. */
+/** Measures the port proxy, against the same server through the agent's tunnel alone. */
 import { Agent, type RequestOptions } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
 import { API_KEY } from '../e2e/fixtures/service.ts';
@@ -13,7 +13,7 @@ const PORT = 8000;
 const ROUNDS = 10;
 const LOAD = { clients: 8, requests: 400 };
 const LARGE_BYTES = 64 << 20;
-/** Small answers at `/`, large ones elsewhere. It closes no idle connection, which the floor's client would not survive. */
+/** Answers `/` with few bytes, other paths with many. It keeps idle connections open: the floor's client needs that. */
 const SERVER = `node -e '
 const chunk = Buffer.alloc(1 << 16);
 require("http").createServer({ keepAliveTimeout: 0 }, (request, response) => {
@@ -105,7 +105,7 @@ async function measureBytes(proxied: Way, bare: Way): Promise<Figure> {
   const rate = async (way: Way): Promise<number> => {
     const started = performance.now();
     const sizeBytes = await fetchOnce(way('/large'));
-    if (sizeBytes !== LARGE_BYTES) throw new Error(`${sizeBytes} bytes came`);
+    if (sizeBytes !== LARGE_BYTES) throw new Error(`${sizeBytes} bytes arrived`);
     return sizeBytes / 1000 / (performance.now() - started);
   };
   const values = await interleave(

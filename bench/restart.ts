@@ -1,4 +1,4 @@
-/** `npm start` on a machine that is set up: what npm and set-up add to the start of the daemon itself. */
+/** Measures `npm start` on a prepared machine: the time that npm and set-up add to the start of the daemon itself. */
 import { fileURLToPath } from 'node:url';
 import { Installation } from '../e2e/fixtures/installation.ts';
 import { API_KEY } from '../e2e/fixtures/service.ts';
@@ -9,10 +9,10 @@ const ROUNDS = 10;
 const START_TIMEOUT_MS = 180_000;
 const REPOSITORY = fileURLToPath(new URL('..', import.meta.url));
 const NPM_START = ['npm', 'start', '--silent', '--prefix', REPOSITORY];
-/** A key of one's own: no first sandbox is shown. */
+/** With a given key the service shows no first sandbox. */
 const ENV = { COPPICE_BOOTSTRAP_KEY: API_KEY };
 
-/** From the command to the printed address; the service is ended afterwards. */
+/** Returns the milliseconds from the command to the printed address, and then stops the service. */
 async function startOnce(installation: Installation, command?: readonly string[]): Promise<number> {
   const started = performance.now();
   const start = installation.start(ENV, command);

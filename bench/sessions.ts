@@ -1,4 +1,4 @@
-/** Streams as a client feels them: the first byte, the echo of a key, and what a quiet socket holds of memory. */
+/** Measures streams from a client's view: the first byte, the echo of a key press, and the memory of an idle socket. */
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -13,7 +13,7 @@ import { compare, report, type Figure } from './fixtures/report.ts';
 const ROUNDS = 40;
 const ECHO_WARMUP = 20;
 const SOCKETS = 200;
-/** For memory to settle: garbage is collected when Node sees fit. */
+/** Time for memory to settle: Node decides when it collects garbage. */
 const SETTLE_MS = 10_000;
 
 const headers = { authorization: `Bearer ${API_KEY}` };
@@ -47,7 +47,7 @@ async function firstEvent(bench: BenchService, id: string): Promise<void> {
   const answer = await bench.api.fetch('POST', `/v1/runs/${id}/exec/stream`, { body: { command: 'echo x' } });
   const reader = answer.body?.getReader();
   const { value } = (await reader?.read()) ?? {};
-  if (!Buffer.from(value ?? []).includes('"x\\n"')) throw new Error('the first event is another');
+  if (!Buffer.from(value ?? []).includes('"x\\n"')) throw new Error('the first event is not the output');
   await reader?.cancel();
 }
 
@@ -57,7 +57,9 @@ async function open(bench: BenchService, path: string): Promise<WebSocket> {
   return socket;
 }
 
-/** From a key to what the terminal shows of it: a line discipline that echoes, and no program. */
+/**
+ * Measures the time from a key press to its echo, which comes from the terminal's line discipline, not from a program.
+ */
 async function measureEcho(bench: BenchService, id: string): Promise<Figure> {
   const socket = await open(bench, `/v1/runs/${id}/terminal?command=cat`);
   const press = async (): Promise<void> => {
@@ -88,7 +90,7 @@ async function measureIdleSockets(bench: BenchService, id: string): Promise<Figu
       );
     await delay(SETTLE_MS);
   };
-  // The first lot makes the processes as large as they get by serving; the second shows what a socket adds.
+  // The first sockets grow the processes to the size that serving needs; the second batch shows the cost of a socket.
   await openMany();
   const before = memory();
   await openMany();

@@ -61,7 +61,7 @@ const BILL = {
 function buildLog(commands: readonly string[]): string[] {
   let previous = `coppice-audit-v1:${ID}`;
   return commands.map((command, index) => {
-    // In the order of RFC 8785.
+    // Keys in the order of RFC 8785.
     const entry = {
       data: { command },
       event: 'exec.exit',
@@ -76,7 +76,7 @@ function buildLog(commands: readonly string[]): string[] {
   });
 }
 
-/** What the service has after a boot. */
+/** The data that the service has after a boot. */
 interface Kept {
   status: string;
   snapshots: object[];
@@ -104,7 +104,7 @@ function answer(kept: Kept, url: string): Response {
   return Response.json({ ...RECORD, status: kept.status });
 }
 
-/** Names of the checks that fail when this is all that the service has. */
+/** Returns the names of the checks that fail when the service has the changed data. */
 async function findLost(context: TestContext, change: Partial<Kept>): Promise<string[]> {
   const kept = { ...WHOLE, ...change };
   const directory = mkdtempSync(join(tmpdir(), 'lab-test-'));
@@ -133,7 +133,7 @@ async function findLost(context: TestContext, change: Partial<Kept>): Promise<st
   return told.filter(({ ok }) => !ok).map(({ name }) => name);
 }
 
-test('nothing is missed where all that was acknowledged is there', async (context) => {
+test('no check fails when all acknowledged data is there', async (context) => {
   assert.deepEqual(await findLost(context, {}), []);
 });
 

@@ -1,4 +1,4 @@
-/** Looks for all that the ledger holds. */
+/** Checks that the service still has everything in the ledger. */
 import assert from 'node:assert/strict';
 import { verifyAudit, type AuditEntry } from '../packages/sdk/src/index.ts';
 import type { Ledger } from './ledger.ts';
@@ -13,14 +13,16 @@ export interface CheckParts {
   results: Results;
 }
 
-/** A failure is told, and leaves the others their turn. */
+/** Runs all checks, also after one has failed. Failures are recorded in `results`. */
 export async function checkAcknowledged(parts: CheckParts): Promise<void> {
   const { results } = parts;
   await results.attempt('hibernation and snapshot are listed', () => checkSaved(parts));
-  await results.attempt('keys: the good one is good, the revoked ones are not', () => checkKeys(parts));
+  await results.attempt('keys: valid ones are accepted, revoked ones are refused', () => checkKeys(parts));
   await results.attempt('accounts can sign in', () => checkAccounts(parts));
-  await results.attempt('bills are as they were told', () => checkBills(parts));
-  await results.attempt('audit logs: HMAC chains, with all that was answered', () => checkLogs(parts));
+  await results.attempt('bills are the acknowledged ones', () => checkBills(parts));
+  await results.attempt('audit logs: HMAC chains are valid and have all acknowledged commands', () =>
+    checkLogs(parts),
+  );
 }
 
 async function checkSaved({ service: { client }, ledger }: CheckParts): Promise<void> {

@@ -1,6 +1,6 @@
 /**
- * The disk of an emulated host: a fresh Debian with systemd, a kernel that has KVM for AMD, ssh, and what the README asks
- * of a machine. It gets this machine's own way to the package registries, as a machine in the same network would have.
+ * Builds the disk of an emulated host: a fresh Debian with systemd, a kernel that has KVM for AMD, ssh, and the
+ * README's requirements. It gets this machine's settings for package registries, which fit its network.
  */
 import {
   appendFile,
@@ -46,23 +46,23 @@ const PACKAGES = [
   'kmod',
   'procps',
 ];
-/** The archive of a machine without the internet may be an old copy. */
+/** A machine without internet access may use an old copy of the archive. */
 const APT_OPTIONS = ['Acquire::Check-Valid-Until "false"', 'Acquire::Check-Date "false"'];
-/** Those that do not depend on the release of Debian. */
+/** Built parts that do not depend on the release of Debian. */
 const BUILT_PARTS = ['agent', 'base-image', 'capture', 'jail', 'postgres'];
-/** Of Coppice, on the host. */
+/** Directory of Coppice on the host. */
 export const CHECKOUT = '/opt/coppice';
-/** Of the network that QEMU makes for the host. */
+/** DNS server of the network that QEMU provides for the host. */
 const RESOLVER = '10.0.2.3';
 const CERTIFICATES = '/usr/local/share/ca-certificates';
 const CLIENT_SETTINGS =
   /^(?:NODE_EXTRA_CA_CERTS|SSL_CERT_FILE|SSL_CERT_DIR|CURL_CA_BUNDLE|GIT_SSL_CAINFO|GOPROXY|GOFLAGS|GONOSUMDB|GOSUMDB|[A-Za-z_]*_proxy|[A-Z_]*_PROXY|npm_config_[a-z_]*)$/u;
 
 export interface HostImageOptions {
-  /** Directory of all that belongs to it. */
+  /** Directory of all files of the host. */
   home: string;
   debian: Debian;
-  /** With packages and built parts that set-up on a fresh Debian downloads, unpacks and builds, emulated. */
+  /** Includes packages and built parts that set-up would otherwise download, unpack and build under emulation. */
   quick: boolean;
 }
 
@@ -70,11 +70,11 @@ export interface HostImage {
   disk: string;
   kernel: string;
   initrd: string;
-  /** Of root's ssh. */
+  /** Private key for root's ssh. */
   key: string;
 }
 
-/** Made once. */
+/** Builds the image unless it exists. */
 export async function ensureHostImage({ home, debian, quick }: HostImageOptions): Promise<HostImage> {
   const image = nameHostImage(home);
   if (existsSync(image.disk)) return image;
@@ -110,7 +110,9 @@ export function nameHostImage(home: string): HostImage {
   };
 }
 
-/** Debian 12 has others too old; they come from its backports, which set-up adds itself. */
+/**
+ * Finds the packages to include. Those that are too old in Debian 12 come from its backports, which set-up adds itself.
+ */
 function findPreparedPackages(debian: Debian): string[] {
   return PREREQUISITES.filter(
     ({ scope, minimum }) => scope === 'run' && (debian > 12 || minimum === undefined),
@@ -119,7 +121,7 @@ function findPreparedPackages(debian: Debian): string[] {
 
 async function bootstrap(root: string, debian: Debian, prepared: string[]): Promise<void> {
   const archive = findDebianArchive();
-  say(`making a host of Debian ${debian}: some minutes`);
+  say(`building a host with Debian ${debian}: this takes some minutes`);
   const options = APT_OPTIONS.map((option) => `--aptopt=${option}`);
   const include = `--include=${[...PACKAGES, ...prepared].join(',')}`;
   const words = [
@@ -132,7 +134,7 @@ async function bootstrap(root: string, debian: Debian, prepared: string[]): Prom
     root,
     archive,
   ];
-  // In a mount namespace of its own: what mmdebstrap binds into the tree ends with it.
+  // In a mount namespace of its own, the bind mounts that mmdebstrap makes in the tree end with it.
   await run('unshare', ['--mount', '--propagation', 'private', ...words], {
     step: `installing Debian ${debian}`,
     timeoutMs: BUILD_TIMEOUT_MS,
@@ -182,7 +184,10 @@ async function configure(root: string, { key }: HostImage): Promise<void> {
   await writeFile(at('etc/modprobe.d/kvm.conf'), 'options kvm_amd nested=0\n');
 }
 
-/** What set-up would build or fetch there, as far as this machine has it; a part with another recipe is built all the same. */
+/**
+ * Copies parts that set-up would build or download on the host, as far as this machine has them. Set-up still builds a
+ * part whose recipe differs.
+ */
 async function copyBuiltParts(root: string): Promise<void> {
   const assets = join(root, 'var/lib/coppice/assets');
   await mkdir(assets, { recursive: true });
@@ -203,7 +208,7 @@ async function copyWhole(directories: string[], to: string): Promise<void> {
   await run('cp', ['-a', ...found, to], { step, timeoutMs: TOOL_TIMEOUT_MS });
 }
 
-/** How this machine's package clients are configured, for /etc/environment. */
+/** Returns the settings of this machine's package clients, for /etc/environment. */
 function findClientSettings(): string {
   return Object.entries(process.env)
     .filter(([name, value]) => CLIENT_SETTINGS.test(name) && value !== undefined)

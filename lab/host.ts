@@ -1,10 +1,10 @@
 /**
- * An emulated host that runs: QEMU's TCG emulates AMD's SVM, so that a kernel in it has a KVM that works. nbdkit serves its
- * disk and keeps what was written in its own memory until the host flushes:
+ * Runs an emulated host. QEMU's TCG emulates AMD's SVM, so a kernel in it has a working KVM. nbdkit serves the host's
+ * disk and keeps writes in its own memory until the host flushes them:
  *
  *     host ─► QEMU ─► nbdkit, cache=writeback ─► disk.img, a copy of installed.img or fresh.img
  *
- * A power cut kills both at once: all that was not flushed is lost, also what overwrote something.
+ * A power cut kills both at once: all unflushed writes are lost, including overwrites.
  */
 import { spawn } from 'node:child_process';
 import { existsSync, openSync, readFileSync } from 'node:fs';
@@ -23,7 +23,7 @@ const CPUS = 2;
 const MEM_MIB = 8192;
 const BOOT_TIMEOUT_MS = 30 * 60_000;
 const MAX_BOOTS = 4;
-/** What Linux prints when the timer of an emulated CPU has been lost, as at some boots: nothing on that CPU goes on. */
+/** Linux prints this when the timer of an emulated CPU is lost, as in some boots: that CPU then stands still. */
 const LOST_TIMER = "kthread timer wakeup didn't happen";
 const TOOL_TIMEOUT_MS = 10 * 60_000;
 const COMMAND_TIMEOUT_MS = 10 * 60_000;
@@ -40,10 +40,10 @@ const SSH_OPTIONS = [
 ].flatMap((option) => ['-o', option]);
 
 export interface LabHostOptions {
-  /** For its disks, sockets and logs. */
+  /** Directory of the host's disks, sockets and logs. */
   directory: string;
   image: HostImage;
-  /** Of ssh to it, on 127.0.0.1. */
+  /** Port on 127.0.0.1 that leads to the host's ssh. */
   port: number;
 }
 
@@ -75,7 +75,7 @@ export class LabHost {
     return this.#path('installed.img');
   }
 
-  /** Of its console, since its last boot. */
+  /** Console output since the last boot. */
   get #log(): string {
     return this.#path('serial.log');
   }
@@ -84,24 +84,27 @@ export class LabHost {
     return join(this.#options.directory, name);
   }
 
-  /** Boots it, unless it runs, with a processor without some features, and waits until it takes commands. */
+  /**
+   * Boots the host unless it runs, and waits until it accepts commands. `lacking` lists CPU features to leave out.
+   * Throws SetupError if the host does not boot.
+   */
   async start(lacking: readonly string[] = []): Promise<void> {
     for (let boots = 1; boots <= MAX_BOOTS; boots += 1) {
       if (!this.isRunning) await this.#boot(lacking);
       if (await this.#untilAnswers()) return;
-      process.stdout.write('the emulated host has lost a timer: its power is cut, and it boots again\n');
+      process.stdout.write('the emulated host has lost a timer; cutting its power and booting it again\n');
       await this.cutPower();
     }
     throw new SetupError(`the emulated host lost a timer in each of ${MAX_BOOTS} boots; see ${this.#log}`);
   }
 
-  /** @returns false when it never will */
+  /** @returns true when the host answers; false when it has lost a timer and never will */
   async #untilAnswers(): Promise<boolean> {
     const failure = (): string =>
-      `the host did not boot in ${BOOT_TIMEOUT_MS / 60_000} minutes; see ${this.#log}`;
+      `the host did not boot within ${BOOT_TIMEOUT_MS / 60_000} minutes; see ${this.#log}`;
     return waitFor({ timeoutMs: BOOT_TIMEOUT_MS, intervalMs: POLL_MS, failure }, async () => {
       if (await this.#answers()) return true;
-      if (!this.isRunning) throw new SetupError(`the host has ended; see ${this.#log}`);
+      if (!this.isRunning) throw new SetupError(`QEMU of the host has exited; see ${this.#log}`);
       return this.#hasLostTimer() ? false : undefined;
     });
   }
@@ -120,10 +123,10 @@ export class LabHost {
     if (!existsSync(this.#disk)) await this.#makeDisk();
     const socket = this.#path('nbd');
     await rm(socket, { force: true });
-    // What an earlier boot has printed says nothing of this one.
+    // Output of an earlier boot must not count for this one.
     await rm(this.#log, { force: true });
     const pidFile = ['--pidfile', this.#path(`${NBDKIT}.pid`)];
-    // It puts itself into the background: in the foreground it ends with its parent.
+    // nbdkit puts itself into the background: in the foreground it would end with its parent.
     this.#spawn(NBDKIT, [
       '--unix',
       socket,
@@ -174,7 +177,7 @@ export class LabHost {
     await rename(draft, this.#disk);
   }
 
-  /** Lives on when we end: the next command of the lab finds it by its pid file. */
+  /** Starts a program that outlives this process: the next lab command finds it by its pid file. */
   #spawn(program: string, args: string[]): void {
     const log = openSync(this.#path(`${program}.log`), 'a');
     spawn(findExecutable(program) ?? program, args, { stdio: ['ignore', log, log], detached: true }).unref();
@@ -185,7 +188,7 @@ export class LabHost {
     await waitFor({ timeoutMs: TOOL_TIMEOUT_MS, intervalMs: 50, failure }, () => isThere() || undefined);
   }
 
-  /** A command of its shell; its standard output. */
+  /** Runs a command in the host's shell and returns its standard output. */
   async read(command: string, options: CommandOptions = {}): Promise<string> {
     return (await this.run(command, options)).stdout;
   }
@@ -204,13 +207,13 @@ export class LabHost {
     await run('scp', words, { step: `copying ${file} to the host`, timeoutMs: COMMAND_TIMEOUT_MS });
   }
 
-  /** Options of ssh, without the address and the command. */
+  /** Options for ssh, without the address and the command. */
   get sshWords(): string[] {
     const { image, port } = this.#options;
     return ['-i', image.key, '-p', String(port), ...SSH_OPTIONS];
   }
 
-  /** Kills it as a power cut does: unflushed writes are lost. */
+  /** Kills QEMU and nbdkit like a power cut: unflushed writes are lost. */
   async cutPower(): Promise<void> {
     for (const program of [QEMU, NBDKIT]) this.#kill(program, 'SIGKILL');
     for (const program of [QEMU, NBDKIT]) await this.#untilEnded(program);
@@ -224,13 +227,13 @@ export class LabHost {
     await this.#untilEnded(NBDKIT);
   }
 
-  /** Keeps its disk as the one that every later check begins with. */
+  /** Shuts the host down and keeps its disk as the one that later checks start from. */
   async keepAsInstalled(): Promise<void> {
     await this.shutDown();
     await rename(this.#disk, this.#installed);
   }
 
-  /** Takes it back to the installed one. */
+  /** Resets the disk to its state after the installation. */
   async reset(): Promise<void> {
     await this.cutPower();
     await rm(this.#disk, { force: true });
@@ -250,7 +253,7 @@ export class LabHost {
     if (pid !== undefined) process.kill(pid, signal);
   }
 
-  /** Of a process that runs. */
+  /** Returns the pid of the program if it runs. */
   #findPid(program: string): number | undefined {
     const path = this.#path(`${program}.pid`);
     if (!existsSync(path)) return undefined;
@@ -259,7 +262,7 @@ export class LabHost {
   }
 }
 
-/** After a boot of this machine another process may have the id. */
+/** Checks the pid: after a reboot of this machine another process may have it. */
 function isProgram(pid: number, program: string): boolean {
   try {
     return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')[0]?.endsWith(program) ?? false;

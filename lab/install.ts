@@ -1,4 +1,4 @@
-/** Coppice on the emulated host, installed as the README says: a clone of this checkout, set-up, the service of systemd. */
+/** Installs Coppice on the emulated host as the README says: clone of this checkout, set-up, systemd service. */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,15 +9,17 @@ import { CHECKOUT } from './host-image.ts';
 import type { LabHost } from './host.ts';
 import type { Secrets } from './secrets.ts';
 
-/** Where Node.js keeps compiled modules on the host. */
+/** Node.js's cache of compiled modules on the host. */
 export const COMPILED = `${CHECKOUT}/.cache/compiled`;
 const BUNDLE = '/var/tmp/coppice.bundle';
-/** The emulated host is ten to twenty times slower than this machine, which may itself be busy. */
+/**
+ * Factor of the service's time limits: the emulated host is 10 to 20 times slower than this machine, which may be busy.
+ */
 export const DEADLINE_FACTOR = 20;
 const TOOL_TIMEOUT_MS = 5 * 60_000;
 const INSTALL_TIMEOUT_MS = 3 * 60 * 60_000;
 
-/** The last commit of this checkout, with its history and tags. */
+/** Copies the last commit of this checkout to the host, with its history and tags. */
 export async function copyCheckout(host: LabHost): Promise<void> {
   const directory = await mkdtemp(join(tmpdir(), 'coppice-lab-'));
   try {
@@ -29,7 +31,7 @@ export async function copyCheckout(host: LabHost): Promise<void> {
   } finally {
     await rm(directory, { recursive: true, force: true });
   }
-  // Of a quick host the npm packages are there already.
+  // On a quick host the directory already exists, with the npm packages.
   const clone = `git clone -q ${BUNDLE} ${CHECKOUT}.new && mkdir -p ${CHECKOUT} && mv ${CHECKOUT}.new/.git ${CHECKOUT}/ && rm -r ${CHECKOUT}.new`;
   await host.run(`test -d ${CHECKOUT}/.git || { ${clone}; }`);
   const update = `git fetch -q --tags ${BUNDLE} HEAD && git checkout -qf --detach FETCH_HEAD`;
@@ -41,8 +43,8 @@ export async function setUp(host: LabHost): Promise<void> {
 }
 
 /**
- * For a version that runs its sources: Node.js compiles them once, not at each start of its four processes, which takes
- * minutes after each boot of this host.
+ * For versions that run from their sources: lets Node.js compile them once. Otherwise each of the four processes would
+ * compile them at every start, which takes minutes on this host.
  */
 export async function compileService(host: LabHost): Promise<void> {
   const isBuilt = `test -d ${CHECKOUT}/packages/server/dist`;
@@ -55,7 +57,7 @@ export async function compileService(host: LabHost): Promise<void> {
   await host.run(`mkdir -p ${dropIn} && printf '${setting}' > ${dropIn}/lab.conf && systemctl daemon-reload`);
 }
 
-/** The service of systemd, enabled and started. */
+/** Installs the systemd service, enables and starts it. */
 export async function installService(host: LabHost, secrets: Secrets): Promise<void> {
   const settings = {
     COPPICE_DEADLINE_FACTOR: DEADLINE_FACTOR,
@@ -67,7 +69,7 @@ export async function installService(host: LabHost, secrets: Secrets): Promise<v
   await runNpm(host, 'run install-service', assignments.join(' '));
 }
 
-/** Its output. */
+/** Runs an npm command in the checkout on the host and returns its output. */
 export async function runNpm(host: LabHost, script: string, assignments = ''): Promise<string> {
   const command = `cd ${CHECKOUT} && ${assignments} npm ${script} 2>&1`;
   return host.read(command, { timeoutMs: INSTALL_TIMEOUT_MS });

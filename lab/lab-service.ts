@@ -1,4 +1,4 @@
-/** Coppice on the emulated host, as its clients see it: its API through ssh. */
+/** The API of Coppice on the emulated host, through an ssh tunnel. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { Coppice } from '../packages/sdk/src/index.ts';
 import type { LabHost } from './host.ts';
@@ -52,12 +52,12 @@ export class LabService implements AsyncDisposable {
     throw new Error(`GET /v1/usage answered ${answer.status}: ${await answer.text()}`);
   }
 
-  /** Without retries: the lab counts only first answers as acknowledged. */
+  /** Makes a client without retries: only a first answer counts as acknowledged. */
   clientOf(apiKey: string): Coppice {
     return new Coppice({ baseUrl: this.address, apiKey, timeoutMs: CALL_TIMEOUT_MS, maxRetries: 0 });
   }
 
-  /** Waits until the service answers that it can serve. */
+  /** Waits until the service reports that it is ready. */
   async ready(): Promise<Health> {
     let last = 'no answer';
     const failure = (): string => `the service on the host did not become ready: ${last}`;
@@ -95,7 +95,7 @@ export class LabService implements AsyncDisposable {
     this.#tunnel = spawn('ssh', words, { stdio: 'ignore' });
   }
 
-  /** The host is gone, or is about to go. */
+  /** Closes the tunnel. Call it before the host goes down. */
   disconnect(): void {
     this.#tunnel?.kill('SIGKILL');
     this.#tunnel = undefined;

@@ -1,19 +1,21 @@
-/** What was acknowledged, kept outside of the host: after a power cut all of it must be there. */
+/**
+ * A record of all acknowledged changes, kept outside of the host: after a power cut the service must still have them.
+ */
 import { existsSync, readFileSync } from 'node:fs';
 import { rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 export interface Acknowledged {
-  /** Hibernated, with this state inside. */
+  /** The hibernated sandbox, and the token that it holds. */
   asleep?: { id: string; token: string };
   snapshot?: { id: string; runId: string; token: string };
-  /** Of each sandbox the commands that were answered, and the last entry of its audit log that was read. */
+  /** By sandbox id: the acknowledged commands, and the last entry of the audit log that was read. */
   logs: Record<string, { commands: string[]; head?: { seq: number; hmac: string | null } }>;
-  /** Of each sandbox that was destroyed, in cents. */
+  /** Bills in cents, by id of the destroyed sandbox. */
   bills: Record<string, number>;
-  /** API keys: whether each is good, or was revoked. */
+  /** By API key: its id, and whether it is valid or was revoked. */
   keys: Record<string, { id: string; isGood: boolean }>;
-  /** E-mail addresses of accounts, with their passwords. */
+  /** Passwords by e-mail address of the account. */
   accounts: Record<string, string>;
 }
 
@@ -28,12 +30,12 @@ export class Ledger {
       : { logs: {}, bills: {}, keys: {}, accounts: {} };
   }
 
-  /** Of the sandbox's audit log. */
+  /** Returns the record of a sandbox's audit log, and creates it if needed. */
   logOf(id: string): Acknowledged['logs'][string] {
     return (this.acknowledged.logs[id] ??= { commands: [] });
   }
 
-  /** Keeps it for a person who wants to look, and for the next run. */
+  /** Saves the ledger, for people and for the next run. */
   async keep(): Promise<void> {
     await writeFile(`${this.#path}.new`, JSON.stringify(this.acknowledged, undefined, 2));
     await rename(`${this.#path}.new`, this.#path);

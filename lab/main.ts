@@ -64,8 +64,8 @@ await runMain(async (args) => {
   const [name = ''] = positionals;
   const command = COMMANDS[name];
   if (command === undefined || positionals.length > 1)
-    throw new SetupError(`"${positionals.join(' ')}" is no command of the lab`, {
-      remedy: `one of ${Object.keys(COMMANDS).join(', ')}`,
+    throw new SetupError(`"${positionals.join(' ')}" is not a lab command`, {
+      remedy: `use one of ${Object.keys(COMMANDS).join(', ')}`,
     });
   const debian = parseDebian(values.debian);
   const port = parseNumber('port', values.port, { from: 1024, to: 65_534 });
@@ -94,8 +94,9 @@ function parseNumber(option: string, text: string, { from, to }: { from: number;
 
 async function install({ home, debian, quick, host, service, secrets, results }: Lab): Promise<void> {
   if (host.isInstalled)
-    throw new SetupError('the host is installed already', {
-      remedy: 'npm run lab -- update, for the last commit of this checkout; or npm run lab -- destroy',
+    throw new SetupError('the host is already installed', {
+      remedy:
+        'npm run lab -- update brings it to the last commit of this checkout; npm run lab -- destroy removes it',
     });
   await ensureHostImage({ home, debian, quick });
   await results.step('first boot', () => host.start());
@@ -104,10 +105,10 @@ async function install({ home, debian, quick, host, service, secrets, results }:
   await results.step('modules compiled', () => compileService(host));
   await results.step('npm run install-service', () => installService(host, secrets));
   await serveOnce(service, results);
-  await results.step('clean shutdown; the disk is kept', () => host.keepAsInstalled());
+  await results.step('clean shutdown; disk kept', () => host.keepAsInstalled());
 }
 
-/** So that the kept disk has the image and a template of the size that the checks use. */
+/** Creates a sandbox once, so that the kept disk has the image and a template of the size that the checks use. */
 async function serveOnce(service: LabService, results: Results): Promise<void> {
   await results.step('service ready', () => assertKvm(service));
   await results.step('first sandbox of 256 MiB', async () => {
@@ -140,7 +141,7 @@ async function assertKvm(service: LabService): Promise<void> {
 function assertInstalled({ home, host }: Lab): void {
   if (!host.isInstalled && !host.isRunning)
     throw new SetupError(`no host is installed in ${home}`, {
-      remedy: 'npm run lab -- install, with the same --debian, --quick and --directory',
+      remedy: 'run npm run lab -- install with the same --debian, --quick and --directory',
     });
 }
 
@@ -167,7 +168,7 @@ async function findLastRelease(): Promise<string> {
     allowFailure: true,
   });
   if (exitCode === 0) return stdout.trim();
-  throw new SetupError('no release is tagged in this checkout, so there is none to upgrade from', {
+  throw new SetupError('this checkout has no release tag to upgrade from', {
     remedy: 'name a revision: npm run lab -- service --from <revision>',
   });
 }

@@ -1,4 +1,7 @@
-/** What was saved on one host, on another whose processor lacks features: refused by name, and nothing is lost. */
+/**
+ * Checks sandboxes that were saved on one host on a host whose CPU lacks features: the service refuses them, names the
+ * features, and loses nothing.
+ */
 import assert from 'node:assert/strict';
 import { CoppiceError, type Sandbox } from '../packages/sdk/src/index.ts';
 import { assertState, read, writeState } from './guest-state.ts';
@@ -17,7 +20,7 @@ export interface OtherCpuParts {
   results: Results;
 }
 
-/** Ends with the host on its first processor, or shut down. */
+/** Afterwards the host has its first CPU again, or is shut down after a failure. */
 export async function checkOtherCpu(parts: OtherCpuParts): Promise<void> {
   const { host, service, results } = parts;
   const { client } = service;
@@ -33,22 +36,25 @@ export async function checkOtherCpu(parts: OtherCpuParts): Promise<void> {
     return saved;
   });
   await using undo = new AsyncDisposableStack();
-  // Else what is done next would be done without them.
+  // After a failure, the next command must not run on a CPU without these features.
   undo.defer(() => host.shutDown());
-  await results.step(`the host again, without ${LACKING.join(' and ')}`, () => restart(parts, LACKING));
-  await results.attempt('a restore is refused and names them', () =>
+  await results.step(`reboot of the host without ${LACKING.join(' and ')}`, () => restart(parts, LACKING));
+  await results.attempt('a restore is refused, and the error names the features', () =>
     assertRefused(client.sandboxes.restore(snapshot.id)),
   );
-  await results.attempt('a resume is refused and names them; the sandbox stays hibernated', async () => {
-    await assertRefused(sandbox.resume());
-    assert.equal((await sandbox.info()).status, 'hibernated');
-  });
-  await results.attempt('a new sandbox has neither', async () => {
+  await results.attempt(
+    'a resume is refused, and the error names the features; the sandbox stays hibernated',
+    async () => {
+      await assertRefused(sandbox.resume());
+      assert.equal((await sandbox.info()).status, 'hibernated');
+    },
+  );
+  await results.attempt('a new sandbox has neither feature', async () => {
     const other = await client.sandboxes.create(SMALL);
     assertFlags(await read(other, READ_FLAGS), false);
     await other.destroy();
   });
-  await results.step('the host again, as it was', () => restart(parts, []));
+  await results.step('reboot of the host with its first CPU', () => restart(parts, []));
   undo.move();
   await results.attempt('the sandbox resumes', async () => {
     await sandbox.resume();

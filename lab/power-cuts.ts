@@ -1,6 +1,7 @@
 /**
- * Power cuts. Before each one several things are done and acknowledged; the power goes right after the answer of the last,
- * which is of another kind each time. After the boot all that was ever acknowledged is looked for.
+ * Tests power cuts. Before each cut the lab makes several changes, and the service acknowledges them. The power is cut
+ * right after the last answer, which is of another kind each time. After the boot the lab checks everything
+ * acknowledged so far.
  *
  *   two sandboxes run ─► key, account, hibernate one, snapshot the other, a command in it, destroy it ─► cut
  *        ▲                                                                                             │
@@ -19,10 +20,10 @@ import type { Results } from './results.ts';
 import { SMALL } from './short-list.ts';
 import { checkAcknowledged } from './acknowledged.ts';
 
-/** In the order in which they are done, but for the last one. */
+/** Kinds of changes, in the order in which they are made, except that one of them is moved to the end. */
 const KINDS = ['key', 'account', 'hibernation', 'snapshot', 'audit entry', 'bill'] as const;
 type Kind = (typeof KINDS)[number];
-/** After these the sandbox is not destroyed before the cut. */
+/** If one of these comes last, the sandbox is not destroyed before the cut. */
 const NEED_SANDBOX: ReadonlySet<Kind> = new Set(['snapshot', 'audit entry']);
 
 export interface PowerCutParts {
@@ -34,26 +35,28 @@ export interface PowerCutParts {
 }
 
 interface Pair {
-  /** To be hibernated. */
+  /** The sandbox to hibernate. */
   first: Sandbox;
-  /** To be saved, and then destroyed or lost. */
+  /** The sandbox to snapshot, which is then destroyed or lost. */
   second: Sandbox;
 }
 
 export async function runPowerCuts(parts: PowerCutParts, cuts: number): Promise<void> {
   const { results, host, service, ledger } = parts;
-  await results.step('the disk drops what was not flushed', () => cutAfterOverwrites(host));
+  await results.step('the disk loses unflushed writes', () => cutAfterOverwrites(host));
   await results.step('boot, service ready', () => bootAndServe(parts));
   let pair = await results.step('two sandboxes', () => makePair(parts));
   for (let cut = 0; cut < cuts; cut++) {
     const last = KINDS[cut % KINDS.length] ?? 'key';
-    await results.step(`cut ${cut + 1}: acknowledged, at last ${last}`, () => acknowledge(parts, pair, last));
+    await results.step(`cut ${cut + 1}: changes acknowledged, last one: ${last}`, () =>
+      acknowledge(parts, pair, last),
+    );
     service.disconnect();
     await host.cutPower();
     await ledger.keep();
     await results.step('boot, service ready', () => bootAndServe(parts));
     await checkAcknowledged(parts);
-    pair = await results.step('the hibernated one resumes, the snapshot restores', () => takeBack(parts));
+    pair = await results.step('the hibernated sandbox resumes, the snapshot restores', () => takeBack(parts));
   }
   await results.attempt('both destroyed', async () => {
     for (const sandbox of [pair.first, pair.second]) await sandbox.destroy();
@@ -83,7 +86,7 @@ async function acknowledge(parts: PowerCutParts, pair: Pair, last: Kind): Promis
 
 type Acknowledging = PowerCutParts & { owner: Owner; pair: Pair; token: string };
 
-/** Nothing comes between the answer and its line in the ledger. */
+/** Makes one change. Nothing may happen between the answer and its entry in the ledger. */
 async function acknowledgeOne(doing: Acknowledging, kind: Kind): Promise<void> {
   const { ledger, owner, token } = doing;
   const { acknowledged } = ledger;
@@ -117,7 +120,7 @@ async function acknowledgeOne(doing: Acknowledging, kind: Kind): Promise<void> {
   }
 }
 
-/** Makes one, and revokes those from before. */
+/** Revokes the existing keys and makes a new one. */
 async function changeKeys({ ledger, owner, token }: Acknowledging): Promise<void> {
   const { keys } = ledger.acknowledged;
   for (const known of Object.values(keys).filter(({ isGood }) => isGood)) {

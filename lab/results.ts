@@ -1,4 +1,4 @@
-/** What a command of the lab has done and found: told as it comes, and kept as a line of JSON each in results.ndjson. */
+/** Results of a lab command: each is printed at once, and appended to results.ndjson as a line of JSON. */
 import { appendFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describeError } from '../scripts/setup/setup-error.mjs';
@@ -18,7 +18,7 @@ export class Results {
     return this.#failed;
   }
 
-  /** Does a step and tells how long it took. A failure is told and thrown. */
+  /** Runs a step and reports how long it took. A failure is reported and thrown. */
   async step<T>(name: string, work: () => Promise<T>): Promise<T> {
     const began = performance.now();
     try {
@@ -31,7 +31,7 @@ export class Results {
     }
   }
 
-  /** As `step`, but a failure leaves the others their turn. Undefined after one. */
+  /** Like `step`, but does not throw: returns undefined after a failure, so that the other steps run. */
   async attempt<T>(name: string, work: () => Promise<T>): Promise<T | undefined> {
     return this.step(name, work).catch(() => undefined);
   }

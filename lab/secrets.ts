@@ -1,4 +1,7 @@
-/** What the lab gives its service, so that it can use it after any boot. Of an emulated host that only this machine reaches. */
+/**
+ * Secrets that the lab gives to its service and keeps, so that it can use the service after any boot. Only this machine
+ * can reach the emulated host.
+ */
 import { existsSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

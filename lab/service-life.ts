@@ -1,4 +1,4 @@
-/** The service under systemd, with sandboxes running: restart, kill, reboot of the host, removal, and an upgrade. */
+/** Tests the service under systemd with sandboxes running: restart, kill, reboot of the host, removal, and upgrade. */
 import assert from 'node:assert/strict';
 import type { Sandbox } from '../packages/sdk/src/index.ts';
 import { assertState, writeState } from './guest-state.ts';
@@ -20,12 +20,15 @@ export interface ServiceLifeParts {
   service: LabService;
   secrets: Secrets;
   results: Results;
-  /** Revision that is upgraded from. */
+  /** Revision to upgrade from. */
   from: string;
 }
 
 const MAIN_PID = 'systemctl show --property=MainPID --value coppice';
-/** Waits until systemd has started another main process: control ends a moment after it, and answers until then. */
+/**
+ * Kills the main process and waits until systemd has started a new one: control of the killed service ends a moment
+ * later, and answers until then.
+ */
 const KILL_AND_WAIT = `
   killed=$(${MAIN_PID})
   systemctl kill --signal=KILL --kill-whom=main coppice
@@ -34,22 +37,22 @@ const KILL_AND_WAIT = `
 export async function checkServiceLife(parts: ServiceLifeParts): Promise<void> {
   const { host, results, service } = parts;
   const pair = await results.step('two sandboxes', () => makePair(service));
-  await results.attempt('systemctl restart: both run on', async () => {
+  await results.attempt('systemctl restart: both sandboxes keep running', async () => {
     await host.run('systemctl restart coppice');
     await assertRunOn(service, pair);
   });
-  await results.attempt('kill -9 of the service: systemd starts it again, both run on', async () => {
+  await results.attempt('kill -9 of the service: systemd restarts it, both keep running', async () => {
     await host.run(KILL_AND_WAIT);
     await assertRunOn(service, pair);
   });
-  await results.attempt('clean reboot: the hibernated one is there, the other is lost and billed', () =>
+  await results.attempt('clean reboot: the hibernated sandbox survives, the other is lost and billed', () =>
     checkReboot(parts, pair),
   );
-  await results.attempt('uninstall: all but data is gone; a new installation has the records', () =>
+  await results.attempt('uninstall: only data is left; a new installation has the records', () =>
     checkUninstall(parts, pair),
   );
   await results.attempt('uninstall with --purge leaves nothing', () => checkPurge(parts));
-  await results.attempt(`upgrade from ${parts.from}: both run on`, () => checkUpgrade(parts));
+  await results.attempt(`upgrade from ${parts.from}: both keep running`, () => checkUpgrade(parts));
 }
 
 interface Pair {
@@ -131,8 +134,8 @@ async function checkUpgrade({ host, service, secrets, from }: ServiceLifeParts):
   await checkOut(host, from);
   await installService(host, secrets);
   await service.ready();
-  // Releases until November 2026 serve before the configured key is in their database.
-  const failure = (): string => 'the key that was configured is not accepted';
+  // Releases until November 2026 answer requests before the configured key is in their database.
+  const failure = (): string => 'the service does not accept the configured key';
   await waitFor({ timeoutMs: KEY_TIMEOUT_MS, intervalMs: POLL_MS, failure }, async () =>
     (await service.acceptsKey(service.apiKey)) ? true : undefined,
   );

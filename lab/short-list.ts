@@ -1,4 +1,4 @@
-/** Each thing that a sandbox does, once, under KVM; never more than two sandboxes at a time. */
+/** Tests each sandbox feature once, under KVM, with at most two sandboxes at a time. */
 import assert from 'node:assert/strict';
 import { verifyAudit, type Coppice, type CreateOptions, type Sandbox } from '../packages/sdk/src/index.ts';
 import { assertState, read, writeState } from './guest-state.ts';
@@ -35,11 +35,11 @@ export async function checkShortList(parts: ShortListParts): Promise<void> {
   await results.attempt('exec', async () => assert.equal(await read(sandbox, 'echo $((6 * 7))'), '42\n'));
   await results.attempt('files: upload, list, download', () => checkFiles(sandbox));
   await results.attempt('proxy to a port', () => checkProxy(service, sandbox));
-  await results.attempt('fork: memory and disk, then each its own', () => checkFork(sandbox));
+  await results.attempt('fork: same memory and disk, then each its own', () => checkFork(sandbox));
   await results.attempt('snapshot, restore', () => checkSnapshot(client, sandbox));
   await results.attempt('rollback', () => checkRollback(sandbox));
   await results.attempt('hibernate, resume', () => checkHibernation(sandbox));
-  await results.attempt('audit log: whole chain and HMAC', () => checkAudit(parts.owner, sandbox));
+  await results.attempt('audit log: complete chain and HMAC', () => checkAudit(parts.owner, sandbox));
   await results.attempt('destroy: a bill', async () => {
     const { costCents, uptimeMs } = await sandbox.destroy();
     assert.ok(costCents > 0 && uptimeMs > 0);
@@ -108,7 +108,7 @@ async function checkHibernation(sandbox: Sandbox): Promise<void> {
   await assertState(sandbox, 'asleep');
 }
 
-/** Read to its end, with the head that the service tells. */
+/** Reads the log to its end, and verifies it with the head that the service reports. */
 export async function checkAudit(owner: Owner, sandbox: Sandbox): Promise<void> {
   const { auditKeyId } = await sandbox.info();
   const secret = await owner.readAuditSecret(auditKeyId ?? '');
@@ -119,7 +119,7 @@ export async function checkAudit(owner: Owner, sandbox: Sandbox): Promise<void> 
 
 async function checkEgress({ host, service, results }: ShortListParts): Promise<void> {
   const outside = await results.step(
-    'an internet for guests, and the service again with its resolver',
+    'a simulated internet for guests, and a restart of the service with its resolver',
     async () => {
       const started = await Outside.start(host);
       await service.ready();
@@ -134,14 +134,14 @@ async function checkEgress({ host, service, results }: ShortListParts): Promise<
   const sandbox = await results.step('create with a policy and a credential', () =>
     service.client.sandboxes.create(options),
   );
-  await results.attempt('policy: other hosts are refused, and the refusal is noted', async () => {
+  await results.attempt('policy: other hosts are refused, and the refusal is in the audit log', async () => {
     const { exitCode } = await sandbox.exec(`curl -s -m 60 http://${REFUSED}/`, { timeout: 120 });
     assert.notEqual(exitCode, 0);
     await read(sandbox, `curl -sS -m 120 -k -o /dev/null https://${ALLOWED}/`);
     const blocked = (await readAll(sandbox)).filter(({ event }) => event === 'network.blocked');
     assert.ok(blocked.length > 0);
   });
-  await results.attempt('credential: added outside, never in the guest', async () => {
+  await results.attempt('credential: added outside of the guest, never visible in it', async () => {
     const status = await read(
       sandbox,
       `curl -sS -m 120 -o /dev/null -w '%{http_code}' "$OPENAI_BASE_URL/models" -H "Authorization: Bearer $OPENAI_API_KEY"`,
@@ -149,7 +149,7 @@ async function checkEgress({ host, service, results }: ShortListParts): Promise<
     assert.equal(status, '200');
     assert.doesNotMatch(await read(sandbox, 'env'), new RegExp(SECRET, 'u'));
     const seen = await outside.readSeen();
-    assert.ok(seen.includes(`Bearer ${SECRET}`), 'the service outside got the secret');
+    assert.ok(seen.includes(`Bearer ${SECRET}`), 'the external service received the secret');
     const proxied = (await readAll(sandbox)).filter(({ event }) => event === 'credential.proxied');
     assert.equal(proxied.length, 1);
   });

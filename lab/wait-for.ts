@@ -4,11 +4,11 @@ import { SetupError } from '../scripts/setup/setup-error.mjs';
 export interface Wait {
   timeoutMs: number;
   intervalMs: number;
-  /** Message of the error after `timeoutMs`. */
+  /** Message of the SetupError that is thrown after `timeoutMs`. */
   failure: () => string;
 }
 
-/** Polls until `check` finds something. */
+/** Polls until `check` returns a value other than undefined. */
 export async function waitFor<T>(
   { timeoutMs, intervalMs, failure }: Wait,
   check: () => T | undefined | Promise<T | undefined>,

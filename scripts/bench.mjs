@@ -1,6 +1,6 @@
 /**
- * `npm run bench [name] [-- options]`: set-up with what the benchmarks compare with, then every measurement, or the one of
- * that name in `bench`; results in bench/results.
+ * `npm run bench [name] [-- options]`: runs set-up, including the programs that the benchmarks compare with, then every
+ * measurement, or `bench/<name>.ts` alone. Results are in bench/results.
  */
 import { join } from 'node:path';
 import { runMain } from './setup/entry.mjs';

@@ -1,4 +1,4 @@
-/** `npm run check`: every check that needs no service and no virtual machine. Needs npm packages and Go, not root. */
+/** `npm run check`: runs every check that needs no service and no VM. Needs npm packages and Go, but not root. */
 import { runChecks } from './check/checks.mjs';
 import { runMain } from './setup/entry.mjs';
 import { setUpNpmPackages } from './setup/setup.mjs';

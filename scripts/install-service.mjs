@@ -8,8 +8,8 @@ import { setUp } from './setup/setup.mjs';
 
 const USAGE = `npm run install-service [-- options]
 
-Set-up, then Coppice as a service of systemd.
-  --root <dir>   writes the files below <dir>, and does nothing else
+Runs set-up, then installs Coppice as a systemd service.
+  --root <dir>   only writes the files, below <dir>
 `;
 
 await runMain(async (args) => {

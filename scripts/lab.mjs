@@ -1,4 +1,7 @@
-/** `npm run lab -- <command>`: Coppice on an emulated host with KVM, systemd and a disk that forgets what was not flushed. */
+/**
+ * `npm run lab -- <command>`: runs Coppice on an emulated host with KVM, systemd and a disk that loses unflushed writes
+ * when the power is cut.
+ */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
@@ -11,33 +14,33 @@ import { SetupError } from './setup/setup-error.mjs';
 
 const USAGE = `npm run lab -- <command> [options]
 
-Runs Coppice on an emulated host: a fresh Debian with systemd, KVM, and a disk that forgets what was not flushed when
-the power is cut. As root, on Debian. docs/lab.md
+Runs Coppice on an emulated host: a fresh Debian with systemd, KVM, and a disk that loses unflushed writes when the
+power is cut. Run it as root, on Debian. Details: docs/lab.md
 
-  build        makes the disk of a fresh Debian
-  install      boots it, installs this checkout's last commit as the README says, and keeps its disk
-  update       brings the host to the last commit of this checkout
-  check        each thing that a sandbox does, once, under KVM
-  service      restart, kill -9, reboot, uninstall and upgrade of the service, with sandboxes running
-  other-cpu    what was saved, on a host whose processor lacks features
-  power-cuts   cuts the power right after an answer, and looks for all that was ever answered
-  start, stop  boots it and waits for the service; shuts it down
-  reset        takes its disk back to the installed one
-  shell        a shell on it
-  destroy      removes it with its disks
+  build        builds the host's disk with a fresh Debian
+  install      boots the host, installs this checkout's last commit as the README says, and keeps the disk
+  update       updates the host to the last commit of this checkout
+  check        tests each sandbox feature once, under KVM
+  service      tests restart, kill -9, reboot, uninstall and upgrade of the service, with sandboxes running
+  other-cpu    saves sandboxes, then tests them on a host whose CPU lacks features
+  power-cuts   cuts the power right after an answer, then checks that all acknowledged changes are there
+  start, stop  boots the host and waits for the service; shuts the host down
+  reset        resets the host's disk to its state after install
+  shell        opens a shell on the host
+  destroy      removes the host and its disks
 
-  --debian 12         instead of 13
-  --quick             a Debian of its own with the packages of set-up, and with the parts that this machine has built:
-                      minutes instead of half an hour, and no fresh Debian any more
-  --cuts N            of power-cuts; 20 unless given
-  --from REVISION     of service: what is upgraded from; the last tag unless given
-  --directory DIR     /var/tmp/coppice-lab unless given: 10 GiB
-  --port N            of its ssh on 127.0.0.1, 28022 unless given; its API is at the next one
+  --debian 12         uses Debian 12 instead of 13
+  --quick             uses a second host image, which already contains set-up's packages and the parts that this
+                      machine has built: takes minutes instead of half an hour, but is not a fresh Debian
+  --cuts N            number of cuts of power-cuts; default 20
+  --from REVISION     revision that service upgrades from; default: the last tag
+  --directory DIR     where hosts are kept, 10 GiB; default /var/tmp/coppice-lab
+  --port N            port of the host's ssh on 127.0.0.1, default 28022; its API uses the next port
 
-Results are appended to results.ndjson in its directory. The exit code is 1 if anything failed.
+Results are appended to results.ndjson in the host's directory. The exit code is 1 if anything failed.
 `;
 
-/** Debian's packages by the programs that are needed of them. */
+/** The required programs, and the Debian package of each. */
 const PACKAGES = {
   git: 'git',
   mke2fs: 'e2fsprogs',
@@ -62,13 +65,13 @@ await runMain(async (args) => {
     return 2;
   }
   if (!isRoot())
-    throw new SetupError('the lab needs root: it makes a file system with the files of others', {
+    throw new SetupError('the lab needs root: it builds a file system with files of other users', {
       remedy: 'run it with sudo',
     });
   await ensurePackages();
   await setUpNpmPackages();
   const main = join(REPOSITORY, 'lab', 'main.ts');
-  // With our terminal, for the shell; a signal of the terminal reaches it without us.
+  // The child inherits the terminal, for `shell`, so the terminal's signals reach it directly.
   const child = spawn(getNode(), [main, ...args], { stdio: 'inherit' });
   const [code] = await once(child, 'exit');
   return code ?? 1;

@@ -1,4 +1,4 @@
-/** `npm run setup`: makes this machine ready, asks nothing, and may be run again at any time. */
+/** `npm run setup`: prepares this machine. It asks no questions and may be run again at any time. */
 import { parseArgs } from 'node:util';
 import { runMain } from './setup/entry.mjs';
 import { sayDone } from './setup/report.mjs';

@@ -1,4 +1,4 @@
-/** `npm run soak`: set-up, then random work and random deaths, until the time is over or an invariant does not hold. */
+/** `npm run soak`: runs set-up, then random work and random kills until the time is over or an invariant fails. */
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { runMain } from './setup/entry.mjs';
@@ -12,12 +12,12 @@ import { toolsEnvironment } from './test/tools-environment.mjs';
 
 const USAGE = `npm run soak -- [options]
 
-Random work on a real service, with real virtual machines, while random parts of it are killed at random steps.
-Ends with exit code 1 at the first invariant that does not hold, and prints the seed.
+Does random work on a real service with real virtual machines, and kills random parts of it at random steps.
+Stops at the first invariant that fails, prints the seed, and exits with code 1.
 
-  --minutes N   5 unless given
-  --seed S      makes the same choices again: a whole number, random unless given
-  --simulated   the control process alone with a simulated runner, over many simulated hours
+  --minutes N   duration; default 5
+  --seed S      repeats the choices of an earlier run: a whole number; default: random
+  --simulated   runs the control process alone with a simulated runner, over many simulated hours
 `;
 const SIMULATION = join(REPOSITORY, 'packages/server/src/control/testing/simulation/simulate.ts');
 const SOAK = join(REPOSITORY, 'e2e', 'soak.ts');

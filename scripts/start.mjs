@@ -1,4 +1,4 @@
-/** `npm start`: set-up, then the service in the foreground, until it ends or is asked to. */
+/** `npm start`: runs set-up, then the service in the foreground until it ends or receives a signal. */
 import { spawn } from 'node:child_process';
 import { runMain } from './setup/entry.mjs';
 import { findExecutable } from './setup/paths.mjs';
@@ -6,8 +6,8 @@ import { sayDone } from './setup/report.mjs';
 import { setUp } from './setup/setup.mjs';
 
 /**
- * A terminal's Ctrl-C reaches us from the terminal, from npm, and once more when npm's shell is gone: signals
- * this close together are one wish. A later one is a person who has waited long enough.
+ * One Ctrl-C reaches this process from the terminal, from npm, and once more when npm's shell is gone: signals this
+ * close together count as one. A later signal is a second Ctrl-C of an impatient person, and is forwarded too.
  */
 const SAME_WISH_MS = 2_000;
 const SIGNAL_NUMBERS = /** @type {Record<string, number>} */ ({
@@ -22,8 +22,8 @@ const SIGNAL_NUMBERS = /** @type {Record<string, number>} */ ({
  * @returns {Promise<number>} exit code, 128 + n for a signal
  */
 function runService(program) {
-  // If this process is killed, the service is asked to stop; nothing else would tell it. Its own process
-  // group keeps a terminal's signals from reaching it twice.
+  // If this process is killed, the kernel sends SIGTERM to the service; nothing else would stop it. The service has a
+  // process group of its own, so a terminal's signals do not reach it twice.
   const child = spawn(findExecutable('setpriv') ?? 'setpriv', ['--pdeathsig', 'TERM', '--', ...program], {
     stdio: 'inherit',
     detached: true,
@@ -39,11 +39,12 @@ function runService(program) {
 function forwardSignals(child) {
   let forwardedAt = Number.NEGATIVE_INFINITY;
   for (const signal of /** @type {NodeJS.Signals[]} */ (['SIGINT', 'SIGTERM', 'SIGHUP'])) {
-    process.removeAllListeners(signal); // from here on a signal is the service's to answer
+    process.removeAllListeners(signal); // from here on, the service alone reacts to signals
     process.on(signal, () => {
       if (performance.now() - forwardedAt < SAME_WISH_MS) return;
       forwardedAt = performance.now();
-      child.kill(signal === 'SIGHUP' ? 'SIGTERM' : signal); // a terminal that is closed; sent to the service itself it means: read the certificate again
+      // SIGHUP here means that the terminal was closed. The service itself reloads its certificate on SIGHUP.
+      child.kill(signal === 'SIGHUP' ? 'SIGTERM' : signal);
     });
   }
 }

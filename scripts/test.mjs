@@ -1,4 +1,4 @@
-/** `npm test`: set-up with what the tests need, then every suite, and at the end one line with the sum. */
+/** `npm test`: runs set-up for the tests, then every suite, and prints the totals in the last line. */
 import { parseArgs } from 'node:util';
 import { runChecks } from './check/checks.mjs';
 import { runMain } from './setup/entry.mjs';
@@ -16,13 +16,13 @@ import { SUITES } from './test/suites.mjs';
 
 const USAGE = `npm test -- [options] [FILE…]
 
-Set-up with what the tests need, then every suite, or these test files alone, and at the end one line with the sum.
+Runs set-up for the tests, then every suite, or only the given test files. The last line has the totals.
 
   --only SUITE      one of ${SUITES.map((suite) => suite.name).join(', ')}; may be repeated
-  --check           what npm run check does as well, each of its parts counted
-  --budget          it is a failure if the suites, without set-up and checks, take longer than ${BUDGET_FILE} allows
-  --stress FILE     this test file alone, 10 times or --rounds N, while all processors are busy
-  --record-times    keeps how long each file took, for the order of later runs
+  --check           also runs the checks of npm run check, and counts each of them
+  --budget          fails if the suites, without set-up and checks, take longer than ${BUDGET_FILE} allows
+  --stress FILE     runs this test file alone, 10 times or --rounds N, while all processors are busy
+  --record-times    saves how long each file took, for the order of later runs
 `;
 
 /** @param {string[]} args */
@@ -47,8 +47,8 @@ function parseOptions(args) {
   }
   const rounds = Number(values.rounds);
   if (!Number.isSafeInteger(rounds) || rounds < 1)
-    throw new SetupError(`--rounds ${values.rounds}: that is no number of rounds`, {
-      remedy: 'use 1 or more',
+    throw new SetupError(`--rounds ${values.rounds}: this is not a number of rounds`, {
+      remedy: 'use a whole number of 1 or more',
     });
   return {
     files: positionals.map((given) => findTestFile(given)),

@@ -7,13 +7,14 @@ import { findSetting } from './setup/paths.mjs';
 
 const USAGE = `npm run uninstall [-- options]
 
-Stops the service, ends its sandboxes, and takes away what it holds on this machine.
-  --purge        data, assets, configuration and account as well
-  --root <dir>   <dir> stands for / in all paths that no setting names; leaves systemd and accounts alone
+Stops the service, destroys its sandboxes, and removes the service from this machine.
+  --purge        also removes data, assets, configuration and account
+  --root <dir>   uses <dir> in place of / in all paths that no setting names; leaves systemd and accounts alone
 `;
 
 /**
- * What is not set there must not fall back to the machine's own directories.
+ * Moves the configuration file, and all paths that no setting names, below `root`: they must not fall back to the
+ * machine's own directories.
  * @param {string} root
  */
 function settleIn(root) {
@@ -24,7 +25,7 @@ function settleIn(root) {
   const defaults = {
     COPPICE_DATA_DIR: dataDir,
     COPPICE_ASSETS_DIR: assetsDir,
-    // Else it follows from the data directory that is set.
+    // With a configured data directory, the run directory is derived from it.
     ...(hasDataDir ? {} : { COPPICE_RUN_DIR: runDir }),
   };
   for (const [name, path] of Object.entries(defaults))

@@ -20,7 +20,7 @@ const TIMEOUT_MS = 15 * 60_000;
  */
 
 /**
- * Runs all of them, also after one has failed: a person wants the whole list.
+ * Runs all checks, also after one has failed, so that a person sees all failures at once.
  * @returns {Promise<Counts>}
  */
 export async function runChecks() {
@@ -119,7 +119,7 @@ async function runInModule(command, args, cwd) {
 }
 
 /**
- * gofmt names the files that it would change and ends well all the same.
+ * Returns whether all files are formatted. gofmt lists the files that it would change, and still exits with 0.
  * @param {string} gofmt
  * @param {string} cwd
  */
@@ -131,7 +131,7 @@ async function checkGofmt(gofmt, cwd) {
     cwd,
     onLine: (line) => files.push(line),
   });
-  for (const file of files) process.stdout.write(`${join(cwd, file)} is not formatted: gofmt -w it\n`);
+  for (const file of files) process.stdout.write(`${join(cwd, file)} is not formatted: run gofmt -w on it\n`);
   return exitCode === 0 && files.length === 0;
 }
 

@@ -1,17 +1,18 @@
-/** Whether the folders of a role form layers: see layers.mjs. */
+/** Checks whether the folders of a role form layers: see layers.mjs. */
 import { listValueImports } from './value-imports.mjs';
 
 /** @typedef {import('./value-imports.mjs').Import} Import */
 
 /**
  * @param {import('./layers.mjs').Layers} layers
- * @returns {string[]} what breaks them, a line each
+ * @returns {string[]} violations, one line each
  */
 export function checkLayers({ root, layers }) {
   return findFaults(listValueImports(root), layers).map((fault) => `${root}: ${fault}`);
 }
 
 /**
+ * Finds folders in no layer, imports of a higher layer, and cycles of folders.
  * @param {readonly Import[]} imports
  * @param {readonly (readonly string[])[]} layers  from the top down
  * @returns {string[]}
@@ -38,7 +39,7 @@ function folderOf(file) {
 }
 
 /**
- * Sets of folders of which each leads to all the others.
+ * Finds sets of folders in which each folder reaches all the others through imports.
  * @param {readonly { source: string, target: string }[]} links
  * @returns {string[][]}
  */

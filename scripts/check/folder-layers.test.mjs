@@ -8,7 +8,7 @@ const LAYERS = [['.'], ['http'], ['sandbox', 'billing', 'time'], ['db']];
 /** @param {...[string, string]} links */
 const imports = (...links) => links.map(([from, to]) => ({ from, to }));
 
-test('what leads downward, or to a neighbour and not back, is no fault', () => {
+test('an import of a lower layer, or one way within a layer, is allowed', () => {
   const links = imports(
     ['control.ts', 'http/app.ts'],
     ['http/app.ts', 'db/tables.ts'],
@@ -20,13 +20,13 @@ test('what leads downward, or to a neighbour and not back, is no fault', () => {
   assert.deepEqual(findFaults(links, LAYERS), []);
 });
 
-test('what leads upward is named', () => {
+test('an import of a higher layer is named', () => {
   assert.deepEqual(findFaults(imports(['db/migrate.ts', 'http/app.ts']), LAYERS), [
     'db/migrate.ts loads http/app.ts, which is in a layer above it',
   ]);
 });
 
-test('neighbours that load each other are named once, also over others', () => {
+test('a cycle within a layer is named once, also through other folders', () => {
   const links = imports(
     ['sandbox/a.ts', 'billing/b.ts'],
     ['billing/c.ts', 'time/d.ts'],
@@ -35,11 +35,11 @@ test('neighbours that load each other are named once, also over others', () => {
   assert.deepEqual(findFaults(links, LAYERS), ['billing and sandbox and time load each other']);
 });
 
-test('a folder that no layer names is a fault', () => {
+test('a folder in no layer is a fault', () => {
   assert.deepEqual(findFaults(imports(['new/a.ts', 'db/b.ts']), LAYERS), ['new is in no layer']);
 });
 
-test('only what is left when the program runs counts as loaded', () => {
+test('imports of types alone do not count as loads', () => {
   const text = `
     import type { A } from './a.ts';
     import { type B } from './b.ts';

@@ -1,6 +1,6 @@
 /**
- * The layers of the product, from the top down: what is above may load what is below. `.` stands for the files that lie in
- * the root itself. Folders of one layer may load each other, but not in a circle.
+ * The layers of the product, from the top down: a higher layer may load lower ones. `.` stands for the files in the
+ * root itself. Folders of one layer may load each other, but not in a cycle.
  */
 import { join } from 'node:path';
 import { REPOSITORY } from '../setup/paths.mjs';
@@ -8,7 +8,7 @@ import { REPOSITORY } from '../setup/paths.mjs';
 /**
  * @typedef {object} Layers
  * @property {string} root  path of a folder
- * @property {readonly (readonly string[])[]} layers  folders in the root; every one that there is
+ * @property {readonly (readonly string[])[]} layers  all folders in the root
  */
 
 const SERVER = 'packages/server/src';

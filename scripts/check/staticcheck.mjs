@@ -9,14 +9,14 @@ import { compareVersions } from '../setup/version.mjs';
 const MODULE = 'honnef.co/go/tools/cmd/staticcheck';
 const BUILD_TIMEOUT_MS = 10 * 60_000;
 const QUERY_TIMEOUT_MS = 20_000;
-/** The module proxy and the checksum database are two servers of others. */
+/** The build needs two public servers, which may fail for a while: the module proxy and the checksum database. */
 const WAITS_BEFORE_RETRY_MS = [5_000, 30_000];
 
 /** @type {Promise<string> | undefined} */
 let made;
 
 /**
- * A release reads the export data of the Go that it was made for and of older ones.
+ * Returns the release for a version of Go. A release reads export data of its own Go version and of older ones.
  * @param {string} goVersion
  */
 function releaseFor(goVersion) {
@@ -25,7 +25,8 @@ function releaseFor(goVersion) {
 }
 
 /**
- * Built once for each Go version, and then kept: the next check needs no network. One attempt serves all modules.
+ * Builds staticcheck once for each Go version and keeps it, so that the next check needs no network. The checks of all
+ * modules share one build.
  * @param {string} go
  * @returns {Promise<string>} its path
  */
@@ -56,7 +57,7 @@ async function makeStaticcheck(go) {
   for (const waitMs of WAITS_BEFORE_RETRY_MS) {
     const { exitCode, output } = await install(true);
     if (exitCode === 0) return path;
-    process.stdout.write(`${output}staticcheck could not be built; once more in ${waitMs / 1000} s\n`);
+    process.stdout.write(`${output}staticcheck could not be built; retrying in ${waitMs / 1000} s\n`);
     await sleep(waitMs);
   }
   await install(false);

@@ -1,4 +1,4 @@
-/** Which source files load which: imports of types alone are left out, as nothing is left of them when the program runs. */
+/** Lists which source files load which. Imports of types alone are left out: they do not exist at run time. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { parseAst } from 'rolldown/parseAst';
@@ -9,7 +9,7 @@ import { parseAst } from 'rolldown/parseAst';
  * @property {string} to  another one
  */
 
-/** Folders and files that are no part of the product. */
+/** Folders and files that are not part of the product. */
 const NOT_LOADED = /(?:^|\/)testing\/|\.test\.(?:ts|mjs)$/u;
 
 /**
@@ -31,7 +31,7 @@ export function listValueImports(root) {
 /**
  * @param {string} text
  * @param {string} name
- * @returns {string[]} what the file loads, as it names it
+ * @returns {string[]} specifiers of the modules that the file loads, as written in it
  */
 export function listSpecifiers(text, name) {
   const { body } = parseAst(text, { lang: name.endsWith('.ts') ? 'ts' : 'js' });

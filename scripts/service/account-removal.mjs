@@ -4,7 +4,7 @@ import { run } from '../setup/run-command.mjs';
 const TIMEOUT_MS = 60_000;
 
 /**
- * Only an account as the set-up makes it: without home and shell. Another one was somebody's before it was ours.
+ * Returns whether set-up made this account: a system account without home and shell. Any other account existed before.
  * @param {string} entry line of passwd(5)
  */
 export function isMadeBySetUp(entry) {
@@ -19,7 +19,7 @@ export async function removeAccount(report) {
   const found = await run('getent', ['passwd', name], { ...options, step: `looking up the account ${name}` });
   if (found.exitCode !== 0) return;
   if (!isMadeBySetUp(found.stdout)) {
-    report.leave(`account ${name}: it is not as set-up makes it`);
+    report.leave(`account ${name}: set-up did not make it`);
     return;
   }
   const removed = await run('userdel', [name], { ...options, step: `removing the account ${name}` });

@@ -3,14 +3,14 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 
 const ROOT = '/sys/fs/cgroup';
-/** Controller, slice, scope, container, service and more; a tree deeper than that is not searched. */
+/** Levels that are searched: controller, slice, scope, container, service and some more. */
 const SEARCH_DEPTH = 8;
 const REMOVE_TIMEOUT_MS = 5_000;
 const REMOVE_POLL_MS = 20;
 
 /**
- * Control groups of an installation, in every hierarchy, wherever the service stood when it made them. They are empty
- * by now: the kernel removes no other.
+ * Removes the control groups of an installation from every hierarchy, wherever in it the service ran when it made them.
+ * They must be empty: the kernel removes no others.
  * @param {string} slug
  * @param {import('./removal-report.mjs').RemovalReport} report
  * @param {string} [root]

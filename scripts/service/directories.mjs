@@ -2,7 +2,9 @@ import { existsSync, lstatSync, readdirSync, readFileSync, rmdirSync } from 'nod
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 
-/** What the service and the set-up put into their directories. Anything else is somebody's. */
+/**
+ * Names that the service and set-up create in their directories. All other entries belong to other programs or people.
+ */
 export const DATA_ENTRIES = ['control', 'runner'];
 export const RUN_ENTRIES = ['runner.sock', 'control', 'v', 't'];
 export const ASSETS_ENTRIES = [
@@ -28,7 +30,8 @@ export const ASSETS_ENTRIES = [
  */
 export async function removeEntries(directory, entries, report) {
   if (!existsSync(directory) || lstatSync(directory).isSymbolicLink()) {
-    if (existsSync(directory)) report.leave(`${directory}: a symbolic link, which the service did not make`);
+    if (existsSync(directory))
+      report.leave(`${directory}: this is a symbolic link, and the service did not make it`);
     return;
   }
   const mounts = listMountPoints(readFileSync('/proc/self/mountinfo', 'latin1'));
@@ -37,7 +40,7 @@ export async function removeEntries(directory, entries, report) {
     if (mounted === undefined) {
       await rm(path, { recursive: true, force: true });
       report.remove(path);
-    } else report.leave(`${path}: ${mounted} is mounted there; umount it, then run this again`);
+    } else report.leave(`${path}: ${mounted} is mounted there; unmount it, then run this again`);
   }
   removeIfEmpty(directory, report);
 }
@@ -61,7 +64,7 @@ function removeIfEmpty(directory, report) {
 }
 
 /**
- * Removing a tree must never go through a bind mount into somebody's files.
+ * Returns the paths of all mount points: the removal of a tree must never follow a bind mount into other files.
  * @param {string} mountinfo of proc(5)
  * @returns {string[]}
  */

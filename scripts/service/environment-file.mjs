@@ -18,12 +18,12 @@ export function generateInvitation() {
 
 /**
  * @param {{ key?: string, invitation?: string, settings: Record<string, string> }} content
- * @returns {string} the configuration of a new installation, with the settings that it was made with
+ * @returns {string} the configuration file of a new installation; throws SetupError for a value that it cannot hold
  */
 export function buildEnvironmentFile({ key, invitation, settings }) {
   const lines = [
-    '# Settings of the Coppice service, NAME=value. All of them: docs/reference/configuration.md',
-    '# After a change: systemctl restart coppice   (sandboxes run on)',
+    '# Settings of the Coppice service, as NAME=value. Full list: docs/reference/configuration.md',
+    '# After a change: systemctl restart coppice   (sandboxes keep running)',
     '',
     '#COPPICE_LISTEN=127.0.0.1:8080',
     '#COPPICE_LOG_LEVEL=info',
@@ -33,14 +33,14 @@ export function buildEnvironmentFile({ key, invitation, settings }) {
   if (key !== undefined) {
     lines.push(
       '',
-      '# First API key. It is in the database, as a hash, once the service has started; this line may then be removed.',
+      '# First API key. After its first start the service has its hash in the database; this line may then be removed.',
       `COPPICE_BOOTSTRAP_KEY=${key}`,
     );
   }
   if (invitation !== undefined) {
     lines.push(
       '',
-      '# Invitation for the first owner, good for a week after the first start; this line may be removed then, too.',
+      '# Invitation for the first owner, valid for a week after the first start; this line may be removed after that start.',
       `COPPICE_BOOTSTRAP_INVITATION=${invitation}`,
     );
   }
@@ -55,7 +55,7 @@ function quoteValue(name, value) {
   if (/^[\w./:,=@%+-]*$/u.test(value)) return value;
   const quote = ['"', "'", '`'].find((mark) => !value.includes(mark));
   if (quote === undefined || /[\n\r\\]/u.test(value))
-    throw new SetupError(`${name} holds characters that a configuration file cannot`, {
+    throw new SetupError(`${name} has characters that a configuration file cannot hold`, {
       remedy: `unset it, and write it into ${CONFIGURATION_FILE} by hand`,
     });
   return `${quote}${value}${quote}`;

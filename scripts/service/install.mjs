@@ -1,4 +1,4 @@
-/** Makes the service one of systemd's: unit, configuration, and, where systemd runs, enabled and started. */
+/** Installs the service under systemd: writes unit and configuration and, where systemd runs, enables and starts it. */
 import { existsSync } from 'node:fs';
 import { chmod, mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -9,21 +9,21 @@ import { buildEnvironmentFile, generateInvitation, generateKey } from './environ
 import { isSystemdRunning, systemctl } from './systemd.mjs';
 import { buildUnit, UNIT_NAME, UNIT_PATH } from './unit.mjs';
 
-/** Where the settings stand, and what is written apart from them. */
+/** Not copied as settings: the path of the file itself, and secrets that are written with a comment of their own. */
 const NOT_KEPT = new Set(['COPPICE_CONFIG', 'COPPICE_BOOTSTRAP_KEY', 'COPPICE_BOOTSTRAP_INVITATION']);
 
 /**
  * @typedef {object} InstallOptions
  * @property {string} node
- * @property {string} root  `/`, or a directory that stands for it: then systemd is left alone
+ * @property {string} root  `/`, or a directory used in its place: systemd is then not changed
  * @property {(text: string) => void} say
  *
  * @param {InstallOptions} options
  */
 export async function installService(options) {
   if (options.root === '/' && !isRoot())
-    throw new SetupError('a service of the system can be installed by root alone', {
-      remedy: 'run it with sudo; an ordinary user starts the service with npm start',
+    throw new SetupError('only root can install a system service', {
+      remedy: 'run it with sudo; without root, use npm start',
     });
   await writeConfiguration(options);
   const unitPath = join(options.root, UNIT_PATH);
@@ -32,13 +32,13 @@ export async function installService(options) {
   if (options.root !== '/') return;
   if (!isSystemdRunning()) {
     options.say(
-      `systemd does not run here. Where it does: systemctl daemon-reload && systemctl enable --now ${UNIT_NAME}`,
+      `systemd does not run here. On a machine where it runs: systemctl daemon-reload && systemctl enable --now ${UNIT_NAME}`,
     );
     return;
   }
   await systemctl('daemon-reload');
   await systemctl('enable', UNIT_NAME);
-  // Also when it runs: with the new unit. Sandboxes run on.
+  // A restart also applies the new unit to a running service. Sandboxes keep running.
   await systemctl('restart', UNIT_NAME);
   options.say(`${UNIT_NAME} is enabled and started: systemctl status coppice, journalctl -u coppice`);
 }
@@ -50,7 +50,7 @@ async function writeConfiguration({ root, say }) {
     say(`kept ${path}`);
     return;
   }
-  // The journal is no place for them, so first key and invitation are not left to the service to make and print.
+  // Secrets must not appear in the journal, so the service must not make and print the first key and invitation itself.
   const isNew = !existsSync(join(dataDirectory(), 'control', 'postgres'));
   const given = process.env['COPPICE_BOOTSTRAP_KEY'];
   const made = isNew && given === undefined ? generateKey(readSetting('COPPICE_REGION', 'us')) : undefined;
@@ -64,13 +64,13 @@ async function writeConfiguration({ root, say }) {
   };
   await writeWhole(path, buildEnvironmentFile({ settings: givenSettings(), ...secrets }), 0o640);
   say(`wrote ${path}`);
-  if (made !== undefined) say(`API key of the organization "default", also in that file:\n\n  ${made}\n`);
-  else if (given === undefined) say('the API keys that the data directory knows hold');
+  if (made !== undefined) say(`API key of the organization "default", also in this file:\n\n  ${made}\n`);
+  else if (given === undefined) say('the API keys in the data directory remain valid');
   if (madeInvitation !== undefined)
-    say(`invitation for its first owner, also in that file:\n\n  ${madeInvitation}\n`);
+    say(`invitation for its first owner, also in this file:\n\n  ${madeInvitation}\n`);
 }
 
-/** Settings given in the environment of the installation are the service's from then on. */
+/** Settings from the environment of this process: the configuration file keeps them for the service. */
 function givenSettings() {
   const entries = Object.entries(process.env).filter(
     ([name]) => /^(COPPICE_|DATABASE_URL$)/.test(name) && !NOT_KEPT.has(name),
@@ -88,6 +88,6 @@ async function writeWhole(path, text, mode) {
   const temporary = `${path}.new`;
   await rm(temporary, { force: true });
   await writeFile(temporary, text, { mode, flush: true });
-  await chmod(temporary, mode); // whatever the umask
+  await chmod(temporary, mode); // independent of the umask
   await rename(temporary, path);
 }

@@ -1,4 +1,4 @@
-/** The installations of root on this machine, as each service enters itself (packages/server/src/runner/host-ranges). */
+/** Root's installations on this machine. Each service registers itself (packages/server/src/runner/host-ranges). */
 import { existsSync, readdirSync, readlinkSync } from 'node:fs';
 import { rm, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -7,7 +7,7 @@ import { INSTALLATIONS_DIR, networkSlug } from '../../packages/server/src/config
 /**
  * @param {string} dataDir
  * @param {string} [directory]
- * @returns {string[]} data directories of the others that still have data
+ * @returns {string[]} data directories of other installations that still have data
  */
 export function listOthers(dataDir, directory = INSTALLATIONS_DIR) {
   if (!existsSync(directory)) return [];
@@ -18,7 +18,7 @@ export function listOthers(dataDir, directory = INSTALLATIONS_DIR) {
 }
 
 /**
- * Takes an installation off the list.
+ * Removes an installation from the list.
  * @param {string} dataDir
  * @param {import('./removal-report.mjs').RemovalReport} report
  * @param {string} [directory]
@@ -36,6 +36,6 @@ function readLinkIfThere(path) {
   try {
     return readlinkSync(path);
   } catch {
-    return undefined; // absent, or no link: not ours either way
+    return undefined; // absent, or not a link: not an entry of a service
   }
 }

@@ -5,7 +5,7 @@ import { run } from '../setup/run-command.mjs';
 const TIMEOUT_MS = 30_000;
 
 /**
- * What an installation has in the host's network, by names that follow from its data directory
+ * Returns the names of an installation's parts in the host's network, which are derived from its data directory
  * (packages/server/src/runner/network/addresses/slot-names.ts).
  * @param {string} dataDir
  */
@@ -27,7 +27,7 @@ export async function removeNetwork(dataDir, report) {
   const names = buildNetworkNames(dataDir);
   if (findExecutable('ip') !== undefined) {
     const links = await listLinks();
-    // Interfaces before the rules that guard them.
+    // The interfaces must be gone before the rules that guard them.
     for (const tap of links.map(({ ifname }) => ifname).filter((name) => names.tap.test(name))) {
       await change('ip', ['link', 'delete', 'dev', tap], `removing the interface ${tap}`);
       report.remove(`interface ${tap}`);
@@ -53,7 +53,7 @@ export async function removeNetwork(dataDir, report) {
  *
  * @param {readonly Link[]} links
  * @param {string} label
- * @returns {string[]} ours; never one of the loopback range itself, whatever its label
+ * @returns {string[]} addresses with that label, except those of 127.0.0.0/8
  */
 export function listOwnAddresses(links, label) {
   const addresses = links.find(({ ifname }) => ifname === 'lo')?.addr_info ?? [];
@@ -72,7 +72,7 @@ async function listLinks() {
 
 /** @param {string} table */
 async function hasTable(table) {
-  // Where the kernel has no nftables there is no table of ours either.
+  // The command fails where the kernel has no nftables: then there is no table either.
   const listed = await run('nft', ['list', 'tables', 'inet'], {
     step: 'listing nftables tables',
     timeoutMs: TIMEOUT_MS,

@@ -1,4 +1,7 @@
-/** Processes of one installation, found by what only they have; a pid is used at once and with its start time. */
+/**
+ * Finds the processes of one installation by properties that only they have. A pid is used right away and with its
+ * start time, so that a reused pid is not taken for the process.
+ */
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, readlinkSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';
@@ -6,7 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { SetupError } from '../setup/setup-error.mjs';
 
 const POLL_MS = 50;
-/** A build, or the source, which earlier versions ran. */
+/** The main program of a build, or the source that earlier versions ran. */
 const SERVICE_PROGRAM = /\/packages\/server\/(?:dist\/[^/]+\/main\.mjs|src\/main\.ts)$/u;
 /** The supervisor gives its roles 40 s. */
 const STOP_TIMEOUT_MS = 60_000;
@@ -15,7 +18,7 @@ const KILL_TIMEOUT_MS = 10_000;
 /**
  * @typedef {object} Process
  * @property {number} pid
- * @property {number} startTicks  field 22 of /proc/pid/stat: with the pid it names one process of this boot
+ * @property {number} startTicks  field 22 of /proc/pid/stat: with the pid it identifies a process of this boot
  */
 
 /**
@@ -47,8 +50,9 @@ function identify(pid) {
 /**
  * @typedef {{ supervisors: Process[], roles: Process[] }} ServiceProcesses
  *
- * The supervisor and roles of the service in a data directory. Each role holds a name in the kernel's abstract socket
- * namespace that follows from its directory (packages/server/src/lib/process/instance-lock.ts): whoever has that socket is it.
+ * Finds the supervisor and roles of the service in a data directory. Each role holds a name in the kernel's abstract
+ * socket namespace, which is derived from its directory (packages/server/src/lib/process/instance-lock.ts): the process
+ * that has that socket is the role.
  * @param {string} dataDir
  * @returns {ServiceProcesses}
  */
@@ -61,7 +65,8 @@ export function findService(dataDir) {
 }
 
 /**
- * Whether a runner has its sockets there: once the service of an installation has ended, that is another's.
+ * Returns whether a runner has its sockets there. After the service of this installation has ended, that runner belongs
+ * to another installation.
  * @param {string} runDir
  */
 export function isRunDirectoryInUse(runDir) {
@@ -74,7 +79,7 @@ function identifyAll(pids) {
 }
 
 /**
- * The service's own PostgreSQL, which a control that was killed has left.
+ * Finds the service's own PostgreSQL, which survives a killed control.
  * @param {string} dataDir
  * @returns {Process[]}
  */
@@ -111,12 +116,12 @@ function holdsSocket(pid, inodes) {
       return target !== undefined && inodes.has(target);
     });
   } catch {
-    return false; // it ended, or is somebody else's
+    return false; // it has ended, or belongs to another user
   }
 }
 
 /**
- * A role that was started alone has a shell or systemd as its parent.
+ * Returns whether a role's parent is the supervisor. It is a shell or systemd if the role was started alone.
  * @param {number} pid
  */
 function isSupervisor(pid) {
@@ -125,8 +130,8 @@ function isSupervisor(pid) {
 }
 
 /**
- * QEMUs that the records of the runner name, and such as work in the run directory although no record names them yet.
- * @param {{ dataDir: string, runDir: string | undefined }} directories  no run directory where that is another's
+ * Finds the QEMU processes in the runner's records, and those that work in the run directory but have no record yet.
+ * @param {{ dataDir: string, runDir: string | undefined }} directories  no `runDir` if another service uses it
  * @returns {Process[]}
  */
 export function findVmProcesses({ dataDir, runDir }) {
@@ -139,7 +144,7 @@ export function findVmProcesses({ dataDir, runDir }) {
 }
 
 /**
- * @param {string} text of a vm.json, which may be cut off or of another version
+ * @param {string} text of a vm.json, which may be incomplete or of another version
  * @returns {Process[]}
  */
 function parseRecordedProcess(text) {
@@ -165,7 +170,7 @@ function isVmIn(pid, runDir) {
 }
 
 /**
- * Asks the service to stop, and ends what has not within a minute.
+ * Sends SIGTERM to the service, and kills the processes that have not ended within a minute.
  * @param {ServiceProcesses} service
  */
 export async function stopService({ supervisors, roles }) {
@@ -186,8 +191,8 @@ export async function killAll(processes) {
   for (const { pid } of processes.filter(isAlive)) signal(pid, 'SIGKILL');
   if (await waitForEnd(processes, KILL_TIMEOUT_MS)) return;
   const left = processes.filter(isAlive).map(({ pid }) => pid);
-  throw new SetupError(`processes that do not end: ${left.join(', ')}`, {
-    remedy: 'look at them (ps -fp), then run this again',
+  throw new SetupError(`these processes do not end: ${left.join(', ')}`, {
+    remedy: 'find out why (ps -fp), then run this again',
   });
 }
 
@@ -230,7 +235,7 @@ function listNames(directory) {
 
 /**
  * @param {string} path
- * @returns {string} empty for what is gone or not ours to read: both mean "not this one"
+ * @returns {string} empty for a file that is gone or not readable: both mean "not this process"
  */
 function readOptional(path) {
   try {

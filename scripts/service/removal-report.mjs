@@ -1,4 +1,4 @@
-/** What an uninstallation took away and what it left: a person wants both lists, and each said once. */
+/** Collects what an uninstallation removed and what it left. Both lists are printed at the end. */
 export class RemovalReport {
   /** @type {string[]} */
   removed = [];

@@ -30,7 +30,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(directory, { recursive: true, force: true }));
 
-test('the unit runs this checkout, whatever characters its path has', () => {
+test('the unit runs this checkout, also with special characters in its path', () => {
   const template = readFileSync(join(REPOSITORY, 'deploy', 'coppice.service'), 'utf8');
   const unit = fillUnit(template, {
     node: '/opt/node',
@@ -42,7 +42,7 @@ test('the unit runs this checkout, whatever characters its path has', () => {
   assert.match(unit, /^KillMode=process$/mu);
 });
 
-test('a configuration reads back as it was given', () => {
+test('a configuration file parses to the settings that were written', () => {
   const settings = { COPPICE_LISTEN: '[::1]:80', COPPICE_DATA_DIR: '/srv/a b#c' };
   const text = buildEnvironmentFile({ key: 'cop_live_us_x', invitation: 'inv_x', settings });
   const secrets = { COPPICE_BOOTSTRAP_KEY: 'cop_live_us_x', COPPICE_BOOTSTRAP_INVITATION: 'inv_x' };
@@ -50,13 +50,13 @@ test('a configuration reads back as it was given', () => {
   assert.throws(() => buildEnvironmentFile({ settings: { COPPICE_USER: 'a\nb' } }), /COPPICE_USER/u);
 });
 
-test('a key and an invitation that are made for a service have the form that the service wants', () => {
+test('a generated key and invitation have the format that the service requires', () => {
   assert.match(generateKey('eu'), /^cop_live_eu_[0-9A-Za-z]{40}$/u);
   assert.notEqual(generateKey('eu'), generateKey('eu'));
   assert.match(generateInvitation(), /^inv_[A-Za-z0-9_-]{43}$/u);
 });
 
-test('of the addresses on lo only the labelled one is ours, and never one of the loopback range', () => {
+test('of the addresses on lo, only those with our label are removed, and never one of 127.0.0.0/8', () => {
   const { label, tap } = buildNetworkNames('/var/lib/coppice');
   const links = [
     {
@@ -75,7 +75,7 @@ test('of the addresses on lo only the labelled one is ours, and never one of the
   assert.equal(tap.test('cop0000-1'), false);
 });
 
-test('only what the service made is removed from a directory, and the directory only when it is empty', async () => {
+test('only entries of the service are removed from a directory, and the directory only when it is empty', async () => {
   for (const name of ['control', 'runner/vms', 'mine']) mkdirSync(join(directory, name), { recursive: true });
   writeFileSync(join(directory, 'runner/vms/file'), '');
   const report = new RemovalReport();
@@ -87,7 +87,7 @@ test('only what the service made is removed from a directory, and the directory 
   assert.ok(!existsSync(directory));
 });
 
-test('a link in place of a directory is not followed', async () => {
+test('a symbolic link in place of a directory is not followed', async () => {
   const target = join(directory, 'target');
   mkdirSync(join(target, 'runner'), { recursive: true });
   symlinkSync(target, join(directory, 'link'));
@@ -97,12 +97,12 @@ test('a link in place of a directory is not followed', async () => {
   assert.equal(report.left.length, 1);
 });
 
-test('mount points are read with the escapes of proc(5)', () => {
+test('the escapes of proc(5) in mount points are decoded', () => {
   const line = String.raw`36 35 98:0 / /srv/my\040disk rw,noatime - ext3 /dev/root rw`;
   assert.deepEqual(listMountPoints(`${line}\n`), ['/srv/my disk']);
 });
 
-test('control groups of the installation go, at any depth, and no others', async () => {
+test('control groups of the installation are removed at any depth, and no others', async () => {
   for (const name of ['cpu/a/coppice_00ff/vm1', 'memory/coppice_00ff_service', 'cpu/coppice_1111/vm1'])
     mkdirSync(join(directory, name), { recursive: true });
   const report = new RemovalReport();
@@ -112,14 +112,14 @@ test('control groups of the installation go, at any depth, and no others', async
   assert.ok(existsSync(join(directory, 'cpu/coppice_1111/vm1')));
 });
 
-test("an account with a home, a shell or a person's number was not made by set-up", () => {
+test("set-up did not make an account with a home, a shell or a person's user id", () => {
   assert.ok(isMadeBySetUp('coppice:x:998:998::/nonexistent:/usr/sbin/nologin\n'));
   assert.ok(!isMadeBySetUp('coppice:x:998:998::/home/coppice:/usr/sbin/nologin'));
   assert.ok(!isMadeBySetUp('coppice:x:998:998::/nonexistent:/bin/bash'));
   assert.ok(!isMadeBySetUp('coppice:x:1001:1001::/nonexistent:/usr/sbin/nologin'));
 });
 
-test('an installation is found by its data, and taken off the list without the others', async () => {
+test('other installations are listed while they have data, and one is removed from the list without the others', async () => {
   const list = join(directory, 'installations');
   const own = join(directory, 'own');
   const other = join(directory, 'other');
@@ -140,7 +140,7 @@ test('an installation is found by its data, and taken off the list without the o
   assert.deepEqual(listOthers(own, join(directory, 'absent')), []);
 });
 
-test('the list goes with the last installation', async () => {
+test('the list is removed with the last installation', async () => {
   const list = join(directory, 'installations');
   mkdirSync(list);
   symlinkSync(join(directory, 'own'), join(list, networkSlug(join(directory, 'own'))));
@@ -148,13 +148,13 @@ test('the list goes with the last installation', async () => {
   assert.ok(!existsSync(list));
 });
 
-test('the report says each thing once, and when there was nothing', () => {
+test('the report lists what was left, and says when nothing was removed', () => {
   const report = new RemovalReport();
   report.leave('packages');
   assert.equal(report.format(), 'nothing was there to remove\nleft:\n  packages\n');
 });
 
-test('a purge knows every part that the set-up makes', () => {
+test('a purge removes every part that set-up builds', () => {
   const directory = join(REPOSITORY, 'scripts', 'setup');
   const sources = readdirSync(directory).filter(
     (name) => name.endsWith('.mjs') && !name.endsWith('.test.mjs'),

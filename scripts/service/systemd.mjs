@@ -5,7 +5,7 @@ import { run } from '../setup/run-command.mjs';
 /** Longer than TimeoutStopSec of the unit. */
 const TIMEOUT_MS = 120_000;
 
-/** @returns {boolean} whether systemd manages this machine; installed alone it may be in a container */
+/** @returns {boolean} whether systemd manages this machine: in a container it may be installed but not running */
 export function isSystemdRunning() {
   return existsSync('/run/systemd/system') && findExecutable('systemctl') !== undefined;
 }
@@ -15,6 +15,6 @@ export async function systemctl(...args) {
   await run('systemctl', args, {
     step: `systemctl ${args.join(' ')}`,
     timeoutMs: TIMEOUT_MS,
-    remedy: 'journalctl -u coppice shows what the service said',
+    remedy: 'journalctl -u coppice shows the log of the service',
   });
 }

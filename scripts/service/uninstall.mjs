@@ -1,6 +1,6 @@
 /**
- * Takes an installation off the machine: what runs first, then what it holds in the kernel, then files. Each part looks
- * for what is there, so it may be run on a machine where only half was installed, and again.
+ * Removes an installation from the machine: first its processes, then its kernel objects, then its files. Each part
+ * removes only what it finds, so the command also works on a half-finished installation, and may be repeated.
  */
 import { existsSync } from 'node:fs';
 import { rm, rmdir } from 'node:fs/promises';
@@ -39,8 +39,8 @@ import { UNIT_NAME, UNIT_PATH } from './unit.mjs';
 
 /**
  * @typedef {object} UninstallOptions
- * @property {boolean} purge  data, assets, configuration and account as well
- * @property {string} root    `/`, or a directory that stands for it: then systemd and accounts are left alone
+ * @property {boolean} purge  also remove data, assets, configuration and account
+ * @property {string} root    `/`, or a directory used in its place: systemd and accounts are then not changed
  *
  * @param {UninstallOptions} options
  * @returns {Promise<RemovalReport>}
@@ -66,7 +66,7 @@ export async function uninstall(options) {
 }
 
 /**
- * One part that fails must not keep the others from being removed; what it says is in the list of what is left.
+ * Runs one part of the removal. A failure does not stop the other parts: its message is listed with what is left.
  * @param {string} name
  * @param {RemovalReport} report
  * @param {() => Promise<void>} part
@@ -80,9 +80,9 @@ async function attempt(name, report, part) {
 }
 
 /**
- * The unit and its configuration are those of one installation, which need not be this one.
+ * Finds the installation of the unit and its configuration, which need not be this one.
  * @param {UninstallOptions} options
- * @returns {string} data directory of that one
+ * @returns {string} its data directory
  */
 function findUnitDataDir({ root }) {
   const path = join(root, CONFIGURATION_FILE);
@@ -97,7 +97,7 @@ function findUnitDataDir({ root }) {
  */
 function leaveUnit({ root }, unitDataDir, report) {
   for (const path of [join(root, UNIT_PATH), join(root, CONFIGURATION_FILE)])
-    if (existsSync(path)) report.leave(`${path}: of the installation in ${unitDataDir}`);
+    if (existsSync(path)) report.leave(`${path}: belongs to the installation in ${unitDataDir}`);
 }
 
 /**
@@ -115,10 +115,10 @@ async function removeUnit({ root }, report) {
 }
 
 /**
- * Nothing may be removed below a service that runs: a failure here ends the uninstallation.
+ * Ends the service's processes. Nothing may be removed below a running service: a failure here ends the uninstallation.
  * @param {{ dataDir: string, runDir: string }} directories
  * @param {RemovalReport} report
- * @returns {Promise<string | undefined>} the run directory; undefined where that is another's, by a setting in common
+ * @returns {Promise<string | undefined>} the run directory; undefined if another service with the same setting uses it
  */
 async function endProcesses({ dataDir, runDir }, report) {
   const service = findService(dataDir);
@@ -144,7 +144,7 @@ async function endProcesses({ dataDir, runDir }, report) {
  */
 async function removeData({ purge, root }, dataDir, report) {
   const assets = assetsDirectory();
-  // With its data it keeps its addresses and user ids.
+  // While its data exists, an installation keeps its addresses and user ids.
   if (purge || !existsSync(dataDir)) await forgetInstallation(dataDir, report);
   if (!purge) {
     for (const path of [dataDir, assets]) leaveForPurge(path, report);
@@ -180,7 +180,7 @@ async function removeConfiguration({ purge, root }, report) {
  * @param {RemovalReport} report
  */
 function leaveForPurge(path, report) {
-  if (existsSync(path)) report.leave(`${path} (goes with npm run uninstall -- --purge)`);
+  if (existsSync(path)) report.leave(`${path} (kept; npm run uninstall -- --purge removes it)`);
 }
 
 /** @param {unknown} error */
@@ -194,10 +194,12 @@ function describeReason(error) {
  */
 function leavePackages({ root }, report) {
   report.leave(
-    'packages that set-up installed (docs/guides/install.md lists them): apt-get remove what you do not want',
+    'packages that set-up installed (docs/guides/install.md lists them): use apt-get remove for those you do not want',
   );
   if (root === '/' && existsSync(BACKPORTS_FILE))
-    report.leave(`${BACKPORTS_FILE}: packages from there get their updates from there; remove it with them`);
+    report.leave(
+      `${BACKPORTS_FILE}: packages that came from it also get their updates from it; remove it with them`,
+    );
   report.leave('this checkout, with its node_modules and .cache');
-  report.leave('net.ipv4.ip_forward as it is: others may rely on it by now');
+  report.leave('net.ipv4.ip_forward, unchanged: other programs may rely on it by now');
 }

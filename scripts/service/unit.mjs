@@ -32,7 +32,7 @@ export function fillUnit(template, { node, main, repository }) {
 }
 
 /**
- * For a command line of systemd.service(5): `%` and `$` are substituted there, blanks separate words.
+ * Quotes a word for a command line of systemd.service(5), which substitutes `%` and `$` and splits words at blanks.
  * @param {string} path
  */
 function quoteWord(path) {

@@ -5,7 +5,7 @@ import { run } from './run-command.mjs';
 
 const TIMEOUT_MS = 60_000;
 
-/** @returns {string} the account that the service's control process and its PostgreSQL run as */
+/** @returns {string} name of the account that control and its PostgreSQL run as */
 export function accountName() {
   return readSetting('COPPICE_USER', 'coppice');
 }
@@ -13,7 +13,7 @@ export function accountName() {
 /** @returns {Promise<boolean>} */
 export async function accountExists() {
   const name = accountName();
-  // The file first: getent costs a process, and nearly every machine has the account there.
+  // Read the file first: getent costs a process, and on nearly every machine the account is in the file.
   if ((await readFile('/etc/passwd', 'utf8')).split('\n').some((line) => line.startsWith(`${name}:`)))
     return true;
   const found = await run('getent', ['passwd', name], {
@@ -24,11 +24,11 @@ export async function accountExists() {
   return found.exitCode === 0;
 }
 
-/** An ordinary user's service runs as that user alone. */
+/** Creates the account if it is missing. Does nothing without root: an ordinary user's service runs as that user. */
 export async function ensureAccount() {
   if (!isRoot() || (await accountExists())) return;
   const name = accountName();
-  say(`making the system account ${name}`);
+  say(`creating the system account ${name}`);
   await run(
     'useradd',
     [
@@ -42,7 +42,7 @@ export async function ensureAccount() {
       name,
     ],
     {
-      step: `making the system account ${name}`,
+      step: `creating the system account ${name}`,
       timeoutMs: TIMEOUT_MS,
     },
   );

@@ -11,7 +11,7 @@ export const AGENT_DIRECTORY = join(REPOSITORY, 'agent');
 const BUILD_TIMEOUT_MS = 15 * 60_000;
 const FLAGS = ['-trimpath', '-buildvcs=false', '-ldflags', '-s -w'];
 
-/** For every use of Go here: static, and with the Go that is installed instead of one that it would download. */
+/** Environment of all Go commands here: static programs, built with the installed Go and not with a downloaded one. */
 export const GO_ENVIRONMENT = { CGO_ENABLED: '0', GOTOOLCHAIN: 'local', GOFLAGS: '-mod=readonly' };
 
 /** @param {string} path relative */
@@ -20,7 +20,7 @@ function isAgentSource(path) {
 }
 
 /**
- * @param {() => string} getGo asked only if something has to be built
+ * @param {() => string} getGo called only if something has to be built
  * @returns {Promise<string>} path of the static guest agent
  */
 export async function ensureAgent(getGo) {
@@ -36,7 +36,7 @@ export async function ensureAgent(getGo) {
         cwd: AGENT_DIRECTORY,
         env: { ...GO_ENVIRONMENT, GOOS: 'linux', GOARCH: 'amd64' },
         remedy:
-          'if modules cannot be fetched, go env GOPROXY shows where from; without a network, copy a module cache (go env GOMODCACHE)',
+          'if modules cannot be fetched, make the module proxy (go env GOPROXY) reachable; without a network, copy a module cache here (go env GOMODCACHE)',
       });
     },
   });

@@ -1,4 +1,4 @@
-/** Python programs that the tests check the API's description with: schemathesis and a validator of OpenAPI documents. */
+/** Installs the Python programs that test the API description: schemathesis and a validator of OpenAPI documents. */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ensureArtefact } from './artefact.mjs';
@@ -13,7 +13,7 @@ const INSTALL_TIMEOUT_MS = 10 * 60_000;
 
 /**
  * @param {{ path: string, version: string }} python
- * @returns {Promise<string>} a Python interpreter that has them
+ * @returns {Promise<string>} path of a Python interpreter that has both
  */
 export async function ensureApiTests({ path, version }) {
   const directory = await ensureArtefact({

@@ -1,6 +1,6 @@
 /**
- * Reads the apt sources that this machine's owner configured, so that what we add (backports, the base image's
- * sources) comes from the same mirror, with the same keys. No archive's address is written in this project.
+ * Reads the apt sources that this machine's owner configured, so that set-up's additions (backports, the base image's
+ * sources) come from the same mirror, with the same keys. This project contains no archive's address.
  *
  * @typedef {object} AptSource
  * @property {string} uri
@@ -114,7 +114,7 @@ export function findSuite(sources, suite) {
 }
 
 /**
- * The same archive, other suites; what a file in sources.list.d holds.
+ * Returns the content of a file in sources.list.d for the same archive with other suites.
  * @param {AptSource} source
  * @param {{ suites: string[], components?: string[], signedBy?: string }} change
  * @returns {string}

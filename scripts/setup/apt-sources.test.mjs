@@ -20,7 +20,7 @@ Suites: bookworm
 Components: main
 `;
 
-test('a deb822 stanza gives its suites, components and key, and a disabled one gives nothing', () => {
+test('a deb822 stanza gives its suites, components and key; a disabled stanza gives nothing', () => {
   assert.deepEqual(parseDeb822(DEB822), [
     {
       uri: 'http://mirror.invalid/debian',
@@ -32,7 +32,7 @@ test('a deb822 stanza gives its suites, components and key, and a disabled one g
   ]);
 });
 
-test('a key that is embedded in a stanza survives the way into a new one', () => {
+test('a key embedded in a stanza is copied unchanged into a new stanza', () => {
   const key = ' -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n mQINBF\n -----END PGP PUBLIC KEY BLOCK-----';
   const [source] = parseDeb822(
     `Types: deb\nURIs: http://m.invalid/d\nSuites: trixie\nComponents: main\nSigned-By:\n${key}\n`,
@@ -43,7 +43,7 @@ test('a key that is embedded in a stanza survives the way into a new one', () =>
   assert.match(again?.signedBy ?? '', /mQINBF/);
 });
 
-test('one-line sources are read with and without options, comments and source packages are not', () => {
+test('one-line sources are read with and without options; comments and source packages are skipped', () => {
   const text = `
 # deb http://commented.invalid/debian bookworm main
 deb-src http://mirror.invalid/debian bookworm main
@@ -64,7 +64,7 @@ deb [arch=amd64 signed-by=/etc/apt/keyrings/own.gpg] https://mirror.invalid/secu
   );
 });
 
-test('the archive of a suite is one that has component main', () => {
+test('the archive of a suite must have the component main', () => {
   const sources = parseOneLine(
     'deb http://tools.invalid/apt bookworm stable\ndeb http://mirror.invalid/debian bookworm main',
   );
@@ -81,7 +81,7 @@ test('backports are derived from the archive, with its key', () => {
   );
 });
 
-test('both formats are read from their places, and files that apt ignores are ignored', (t) => {
+test('both formats are read from their directories; files that apt ignores are skipped', (t) => {
   const root = mkdtempSync(join(tmpdir(), 'apt-sources-'));
   t.after(() => rmSync(root, { recursive: true }));
   mkdirSync(join(root, 'sources.list.d'));

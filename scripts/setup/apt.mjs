@@ -13,7 +13,7 @@ const QUERY_TIMEOUT_MS = 60_000;
 const UPDATE_TIMEOUT_MS = 10 * 60_000;
 const INSTALL_TIMEOUT_MS = 40 * 60_000;
 
-/** Another apt (unattended upgrades) may hold the lock for a while: wait, do not fail. */
+/** Another apt (unattended upgrades) may hold the lock for a while: apt then waits instead of failing. */
 const LOCK_OPTIONS = ['-o', 'DPkg::Lock::Timeout=900', '-o', 'Acquire::Retries=3'];
 const QUIET_ENVIRONMENT = {
   DEBIAN_FRONTEND: 'noninteractive',
@@ -25,9 +25,9 @@ const QUIET_ENVIRONMENT = {
 let updated;
 
 /**
- * `apt-get update`, once a run. One unreachable source of the owner's must not stop us, so its failure only
- * matters if a package is then not to be had; the text is kept for that message.
- * @returns {Promise<string>} what apt said
+ * Runs `apt-get update` once per run of set-up. An unreachable source of the owner must not stop set-up: the failure
+ * matters only if a package is missing later, and the output then becomes part of that error.
+ * @returns {Promise<string>} output of apt
  */
 export function updateOnce() {
   updated ??= runUpdate();
@@ -35,7 +35,7 @@ export function updateOnce() {
 }
 
 async function runUpdate() {
-  if (!isRoot()) return ''; // the lists are the system's; what they name can be downloaded by anyone
+  if (!isRoot()) return ''; // only root may update the lists; every user may download the packages in them
   say("updating apt's package lists");
   const result = await run('apt-get', [...LOCK_OPTIONS, '-q', 'update'], {
     step: 'apt-get update',
@@ -77,7 +77,7 @@ export async function installPackages(request) {
   );
 }
 
-/** After a killed installation apt refuses to work until this is done, and would tell a person to do it by hand. */
+/** Completes an installation that was killed: until then apt refuses to work and asks for this to be done by hand. */
 async function finishInterruptedInstallation() {
   if ((await readdir('/var/lib/dpkg/updates')).length === 0) return;
   say('finishing an installation that was interrupted');
@@ -90,7 +90,7 @@ async function finishInterruptedInstallation() {
 
 /**
  * @param {string} name
- * @returns {Promise<{ version: string, depends: string } | undefined>} what apt would install
+ * @returns {Promise<{ version: string, depends: string } | undefined>} the version that apt would install
  */
 export async function findCandidate(name) {
   const shown = await run('apt-cache', ['--quiet', '--no-all-versions', 'show', name], {
@@ -106,7 +106,7 @@ export async function findCandidate(name) {
 
 /**
  * @param {string} codename
- * @returns {Promise<string>} the suite, configured and with its lists fetched
+ * @returns {Promise<string>} the suite, with its source configured and its lists fetched
  */
 export async function ensureBackports(codename) {
   const suite = `${codename}-backports`;
@@ -115,13 +115,13 @@ export async function ensureBackports(codename) {
     const archive = findSuite(sources, codename);
     if (archive === undefined) {
       throw new SetupError(
-        `no apt source for ${codename} is configured, so ${suite} cannot be derived from it`,
+        `no apt source for ${codename} is configured, so the source of ${suite} cannot be derived from it`,
         {
           remedy: `add your Debian mirror with suite ${codename} to /etc/apt/sources.list.d`,
         },
       );
     }
-    say(`adding ${suite} in ${BACKPORTS_FILE}, from the mirror already configured`);
+    say(`adding ${suite} in ${BACKPORTS_FILE}, from the mirror that is already configured`);
     await writeFile(BACKPORTS_FILE, formatDeb822(archive, { suites: [suite], components: ['main'] }), {
       mode: 0o644,
     });
@@ -134,7 +134,7 @@ export async function ensureBackports(codename) {
 /**
  * @param {string} name
  * @param {string} minimum
- * @returns {Promise<boolean>} whether the normal release is new enough
+ * @returns {Promise<boolean>} whether the version in the distribution's own release is new enough
  */
 export async function candidateIsAtLeast(name, minimum) {
   const candidate = await findCandidate(name);
@@ -142,9 +142,9 @@ export async function candidateIsAtLeast(name, minimum) {
 }
 
 /**
- * Fetches a package without installing it and unpacks it.
+ * Downloads a package and unpacks it, without installing it.
  * @param {{ name: string, version: string }} wanted
- * @param {string} directory where its files are put
+ * @param {string} directory target of its files
  * @param {{ timeoutMs?: number }} [options]
  */
 export async function unpackPackage(wanted, directory, { timeoutMs = INSTALL_TIMEOUT_MS } = {}) {
@@ -171,7 +171,8 @@ export async function unpackPackage(wanted, directory, { timeoutMs = INSTALL_TIM
   try {
     await download();
     const archive = (await readdir(scratch)).find((file) => file.endsWith('.deb'));
-    if (archive === undefined) throw new SetupError(`apt-get download left no file of ${wanted.name}`);
+    if (archive === undefined)
+      throw new SetupError(`apt-get download left no package file of ${wanted.name}`);
     await run('dpkg-deb', ['--extract', join(scratch, archive), directory], {
       step: `unpacking ${wanted.name}`,
       timeoutMs: UPDATE_TIMEOUT_MS,
@@ -181,7 +182,10 @@ export async function unpackPackage(wanted, directory, { timeoutMs = INSTALL_TIM
   }
 }
 
-/** @param {string[]} wanted */
+/**
+ * Throws SetupError if this machine has no apt.
+ * @param {string[]} wanted names for the error message
+ */
 export function assertApt(wanted) {
   if (findExecutable('apt-get') !== undefined && existsSync('/etc/apt')) return;
   throw new SetupError(

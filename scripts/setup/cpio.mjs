@@ -1,4 +1,7 @@
-/** The "newc" archive that the kernel unpacks at boot: a header of hexadecimal numbers, a name, content, each padded to 4 bytes. */
+/**
+ * Writes the "newc" archive that the kernel unpacks at boot. Each entry is a header of hexadecimal numbers with a name,
+ * padded to 4 bytes, then the content, padded to 4 bytes.
+ */
 
 /**
  * @typedef {object} CpioEntry
@@ -14,7 +17,7 @@ export const REGULAR = 0o100644;
 const TRAILER = 'TRAILER!!!';
 
 /**
- * Owner root, time 0, numbered in order: the same entries give the same bytes.
+ * Builds an archive with owner root, time 0 and inode numbers in order: the same entries give the same bytes.
  * @param {readonly CpioEntry[]} entries
  * @returns {Buffer}
  */

@@ -21,7 +21,7 @@ function readCpio(archive) {
   }
 }
 
-test('what is written is what a reader of the format finds, whatever the lengths', () => {
+test('a reader of the format finds the entries that were written, for all lengths', () => {
   const contents = ['', 'a', 'ab', 'abc', 'abcd', 'abcde'];
   const entries = [
     { name: 'dev', mode: DIRECTORY },

@@ -5,8 +5,8 @@ const SIGNAL_EXIT_CODES = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 };
 const PARENT_CHECK_MS = 500;
 
 /**
- * npm passes a signal to the shell that it runs a script in, and that shell ends without passing it on: what
- * tells us that somebody stopped npm is that our parent is gone.
+ * Emits SIGTERM when npm has been stopped. npm passes a signal to the shell of the script, and that shell exits without
+ * passing it on, so a changed parent is the only sign.
  */
 function watchNpm() {
   if (process.env['npm_lifecycle_event'] === undefined) return;
@@ -20,10 +20,10 @@ function watchNpm() {
 }
 
 /**
- * Runs a script's main function: its result is the exit code, its error is printed with the remedy. A signal
- * ends the process by way of `exit`, so that the programs it started (groups of their own) are ended too.
+ * Runs a script's main function. Its result is the exit code; its error is printed with the remedy. A signal ends the
+ * process through `exit`, so that the programs it started, in process groups of their own, are ended too.
  * @param {(args: string[]) => Promise<number>} main
- * @param {string} [usage] told for `--help`, and to whoever gives an option that there is not
+ * @param {string} [usage] printed for `--help` and after an unknown option
  */
 export async function runMain(main, usage) {
   for (const [signal, code] of Object.entries(SIGNAL_EXIT_CODES))

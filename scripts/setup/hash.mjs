@@ -5,8 +5,8 @@ import { join, relative } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 
 /**
- * @param {unknown} recipe anything JSON can hold; key order counts
- * @returns {string} 16 hex digits, for a directory's name
+ * @param {unknown} recipe any JSON value; the order of keys matters
+ * @returns {string} 16 hex digits of its SHA-256, for the name of a directory
  */
 export function recipeHash(recipe) {
   return createHash('sha256').update(JSON.stringify(recipe)).digest('hex').slice(0, 16);
@@ -14,7 +14,7 @@ export function recipeHash(recipe) {
 
 /**
  * @param {string} path
- * @returns {Promise<string>} SHA-256 in hex, read as a stream: layers are hundreds of MB
+ * @returns {Promise<string>} SHA-256 in hex; the file is read as a stream, because layers have hundreds of MB
  */
 export async function fileHash(path) {
   const hash = createHash('sha256');

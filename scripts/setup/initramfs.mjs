@@ -6,8 +6,8 @@ import { fileHash } from './hash.mjs';
 import { say } from './report.mjs';
 
 /**
- * What the kernel starts from: the agent as /init and the modules that it loads. Not compressed: the emulated
- * CPU of a machine without KVM would unpack it at every cold boot.
+ * Builds the initramfs: the agent as /init, and the modules that the agent loads. It is not compressed, because the
+ * emulated CPU of a machine without KVM would have to unpack it at every cold boot.
  * @param {{ kernel: import('./kernel.mjs').Kernel, agentPath: string }} parts
  * @returns {Promise<string>} path of the archive
  */

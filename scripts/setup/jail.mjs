@@ -18,7 +18,7 @@ function isJailSource(path) {
 }
 
 /**
- * @param {() => string} getGo asked only if something has to be built
+ * @param {() => string} getGo called only if something has to be built
  * @returns {Promise<string>} path of the static launcher that becomes QEMU
  */
 export async function ensureJail(getGo) {

@@ -2,10 +2,10 @@ import { existsSync } from 'node:fs';
 import { readFile, rename, writeFile } from 'node:fs/promises';
 
 /**
- * Writes a file for all to read, whole or not at all.
+ * Writes a file that all users may read, atomically.
  * @param {string} path
  * @param {unknown} value
- * @returns {Promise<boolean>} false when the file says so already
+ * @returns {Promise<boolean>} false if the file already has this content
  */
 export async function writeJson(path, value) {
   const text = `${JSON.stringify(value, null, 2)}\n`;

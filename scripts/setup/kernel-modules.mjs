@@ -1,6 +1,6 @@
 /**
- * Chooses kernel modules and their load order. A package that was never installed has no modules.dep (depmod
- * makes that at installation), so the dependencies are read where depmod reads them: `.modinfo` of each module.
+ * Chooses kernel modules and their load order. A package that was not installed has no modules.dep, because depmod
+ * makes it during installation. Dependencies are therefore read where depmod reads them: in each module's `.modinfo`.
  */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -58,7 +58,7 @@ function readModule(path) {
   if (suffix === undefined) return readFileSync(path);
   const unpacker = findExecutable(UNPACKERS.get(suffix) ?? '');
   if (unpacker === undefined)
-    throw new SetupError(`${path} is compressed and there is no program to unpack ${suffix}`);
+    throw new SetupError(`${path} is compressed, and no program here can unpack ${suffix}`);
   return execFileSync(unpacker, ['-dc', path], { maxBuffer: MODULE_LIMIT_BYTES, timeout: UNPACK_TIMEOUT_MS });
 }
 
@@ -76,7 +76,8 @@ export function parseDepends(content, path) {
 }
 
 /**
- * ELF64, little-endian: the header at 0x28 says where section headers are; the last one in 0x3e names them.
+ * Returns the content of a section of an ELF64 file, little-endian: the header has the offset of the section headers at
+ * 0x28, and at 0x3e the index of the section with their names.
  * @param {Buffer} elf
  * @param {string} wanted
  * @param {string} path
@@ -104,7 +105,7 @@ function readElfSection(elf, wanted, path) {
 /**
  * @param {ModuleTree} tree
  * @param {{ required: readonly string[], optional: readonly string[] }} wanted
- * @returns {KernelModule[]} each after what it depends on
+ * @returns {KernelModule[]} each after its dependencies; throws SetupError if a required module is missing
  */
 export function orderModules(tree, wanted) {
   /** @type {Map<string, KernelModule>} */

@@ -17,7 +17,7 @@ function fakeTree(dependencies, builtin = []) {
   };
 }
 
-test('every module comes after what it depends on, once, and built-in ones do not come', () => {
+test('every module comes once, after its dependencies, and built-in modules are left out', () => {
   const tree = fakeTree(
     {
       virtio_net: ['virtio', 'net_failover'],
@@ -35,7 +35,7 @@ test('every module comes after what it depends on, once, and built-in ones do no
   assert.deepEqual(order, ['virtio_ring', 'virtio', 'virtio_blk', 'failover', 'net_failover', 'virtio_net']);
 });
 
-test('a missing module is an error that names it and who needs it', () => {
+test('a missing module is an error that names it and the module that needs it', () => {
   const tree = fakeTree({ overlay: ['exportfs'] });
   assert.throws(
     () => orderModules(tree, { required: ['overlay'], optional: [] }),
@@ -72,12 +72,12 @@ function buildElf(modinfo) {
   ]);
 }
 
-test('dependencies are read from the module itself', () => {
+test('dependencies are read from the module file', () => {
   const elf = buildElf('license=GPL\0depends=virtio-ring,failover\0vermagic=6.1\0');
   assert.deepEqual(parseDepends(elf, 'x.ko'), ['virtio_ring', 'failover']);
   assert.deepEqual(parseDepends(buildElf('license=GPL\0depends=\0'), 'x.ko'), []);
 });
 
-test('a file that is no module is refused by name', () => {
+test('a file that is not a module is refused with its name', () => {
   assert.throws(() => parseDepends(Buffer.from('not a module'), '/modules/x.ko'), /x\.ko is no 64-bit ELF/);
 });

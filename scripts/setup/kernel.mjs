@@ -1,6 +1,6 @@
 /**
- * The guest's kernel is the distribution's own cloud kernel, taken out of its package. It is never installed:
- * installing would run the hooks that make it the host's next boot.
+ * Takes the guest's kernel, the distribution's own cloud kernel, out of its package. The package is never installed:
+ * its installation would run hooks that make it the kernel of the host's next boot.
  */
 import { existsSync } from 'node:fs';
 import { chmod, copyFile, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
@@ -18,18 +18,18 @@ import { compareVersions } from './version.mjs';
 const QUERY_TIMEOUT_MS = 60_000;
 
 /**
- * What a guest needs to run, then what its user commonly wants (FUSE file systems, VPNs), and what resets its
- * connections after a fork or restore.
+ * `required`: modules that a guest needs to run. `optional`: modules for common uses (FUSE file systems, VPNs), and
+ * those by which the agent resets connections after a fork or restore.
  */
 const MODULES = {
   required: ['virtio_mmio', 'virtio_console', 'virtio_blk', 'virtio_net', 'squashfs', 'ext4', 'overlay'],
-  // ext4's checksums, where the generic one is a module of its own that nothing names as a dependency.
+  // crc32c_generic: checksums of ext4, for kernels that have it as a module and declare no dependency on it.
   optional: ['crc32c_generic', 'fuse', 'tun', 'tcp_diag', 'udp_diag'],
 };
 
 /**
- * By distribution: packages that always depend on the current kernel, that for virtual machines first. Any of them
- * does; whether it has what a guest needs is looked up module by module.
+ * By distribution: packages that always depend on the current kernel, the one for VMs first. Each of them will do; its
+ * modules are then checked one by one.
  */
 const META_PACKAGES = new Map([
   ['debian', ['linux-image-cloud-amd64', 'linux-image-amd64']],
@@ -81,7 +81,7 @@ async function buildKernel(metaPackages, directory) {
     const release = await findInstalledRelease();
     if (release === undefined) throw error;
     say(
-      `${describeError(error)}\n  the kernel ${release}, which is installed on this machine, is taken instead`,
+      `${describeError(error)}\n  using the kernel ${release}, which is installed on this machine, instead`,
     );
     await takeKernel({ root: '/', release, origin: 'installed' }, directory);
   }
@@ -96,7 +96,7 @@ async function unpackImage(image, target) {
   const release = releaseOf(image.name);
   say(`taking the guest kernel ${release} out of ${image.name}`);
   await unpackPackage(image, target);
-  const separate = await findCandidate(`linux-modules-${release}`); // Ubuntu keeps modules in a package of their own
+  const separate = await findCandidate(`linux-modules-${release}`); // Ubuntu has the modules in a separate package
   if (separate !== undefined)
     await unpackPackage({ name: `linux-modules-${release}`, version: separate.version }, target);
 }
@@ -108,7 +108,7 @@ async function unpackImage(image, target) {
 async function takeKernel({ root, release, origin }, directory) {
   const path = join(directory, 'vmlinuz');
   await copyFile(join(root, 'boot', `vmlinuz-${release}`), path);
-  await chmod(path, 0o644); // Ubuntu's is for root alone, and each VM reads it as a user of its own
+  await chmod(path, 0o644); // on Ubuntu only root may read it, but each VM reads it under its own user id
   const modules = await writeModules(await findModulesDirectory(root, release), join(directory, 'modules'));
   await writeFile(join(directory, 'kernel.json'), JSON.stringify({ release, package: origin, modules }));
 }
@@ -119,8 +119,7 @@ function releaseOf(imagePackage) {
 }
 
 /**
- * @returns {Promise<string | undefined>} the newest kernel of the distribution's whose files are all here and ours
- *   to read
+ * @returns {Promise<string | undefined>} the newest of the distribution's kernels whose files are all here and readable
  */
 async function findInstalledRelease() {
   if (!existsSync('/lib/modules')) return undefined;
@@ -129,7 +128,7 @@ async function findInstalledRelease() {
     const path = `/boot/vmlinuz-${release}`;
     if (!isReadable(path) || !existsSync(`/lib/modules/${release}/modules.builtin`)) continue;
     const owner = await run('dpkg-query', ['--search', path], {
-      step: `asking which package ${path} is of`,
+      step: `looking up which package ${path} belongs to`,
       timeoutMs: QUERY_TIMEOUT_MS,
       allowFailure: true,
     });
@@ -163,7 +162,7 @@ async function writeModules(source, target) {
  * @returns {Promise<{ name: string, version: string } | undefined>}
  */
 async function findImagePackage(metaPackages) {
-  // Old lists name a package version that the mirror no longer has.
+  // Old package lists may name a version that the mirror no longer has.
   await updateOnce();
   for (const metaPackage of metaPackages) {
     const meta = await findCandidate(metaPackage);
@@ -176,7 +175,7 @@ async function findImagePackage(metaPackages) {
 
 /** @param {readonly string[]} metaPackages */
 function unknownKernel(metaPackages) {
-  return new SetupError(`apt knows no package of a guest kernel (${metaPackages.join(', ')})`, {
-    remedy: 'apt-get update as root, look at what it says, then run npm run setup again',
+  return new SetupError(`apt knows no guest kernel package (${metaPackages.join(', ')})`, {
+    remedy: 'run apt-get update as root, resolve what it reports, then run npm run setup again',
   });
 }

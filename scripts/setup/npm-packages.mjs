@@ -24,7 +24,7 @@ const INSTALL_TIMEOUT_MS = 20 * 60_000;
  * @typedef {{ packages?: Record<string, LockedPackage> }} Lockfile
  */
 
-/** Runs `npm ci` when node_modules is not what package-lock.json says; otherwise reads two files. */
+/** Runs `npm ci` if node_modules differs from package-lock.json. Otherwise it only reads these two lock files. */
 export async function ensureNpmPackages() {
   const difference = await findDifference();
   if (difference === undefined) return;
@@ -46,8 +46,8 @@ export async function ensureNpmPackages() {
       step: 'npm ci',
       timeoutMs: INSTALL_TIMEOUT_MS,
       cwd: REPOSITORY,
-      remedy: `npm must reach its registry (npm config get registry), or have the packages in its cache: ${difference}`,
-      // npm's own variables of the script we were started by would override the project's settings.
+      remedy: `npm must reach its registry (npm config get registry) or have the packages in its cache: ${difference}`,
+      // If npm started this process, its variables for that script would override the project's settings.
       env: {
         ...Object.fromEntries(npmVariables().map((name) => [name, undefined])),
         NODE_ENV: 'development',
@@ -56,7 +56,7 @@ export async function ensureNpmPackages() {
   );
   const remaining = await findDifference();
   if (remaining !== undefined) {
-    throw new SetupError(`npm ci ended well, but ${remaining}`, {
+    throw new SetupError(`npm ci succeeded, but ${remaining}`, {
       remedy: 'check that npm is not configured to omit optional packages (npm config get omit)',
     });
   }
@@ -97,7 +97,8 @@ async function readLockfile(path) {
 }
 
 /**
- * npm writes what it installed to node_modules/.package-lock.json; packages for other platforms are not in it.
+ * Describes the first difference. npm lists the packages that it installed in node_modules/.package-lock.json; packages
+ * for other platforms are not in it.
  * @param {Lockfile} wanted
  * @param {Lockfile} installed
  * @returns {string | undefined}
@@ -129,7 +130,7 @@ function nameOf(path) {
 }
 
 /**
- * What npm does not install here: optional packages for other platforms, and what nothing but those needs.
+ * Finds packages that npm does not install here: optional ones for other platforms, and packages that only those need.
  * @param {Record<string, LockedPackage>} packages
  * @returns {Set<string>} paths
  */

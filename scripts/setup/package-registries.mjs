@@ -1,7 +1,7 @@
 /**
- * Which hosts "registry:npm", "registry:pypi" and "registry:crates" of network policies stand for: the public registry, as
- * its client has it built in, and in addition what the clients of this machine are configured to use, a company's mirror
- * included. No host is written here. Only host names are kept: addresses of registries may hold passwords.
+ * Finds the hosts that "registry:npm", "registry:pypi" and "registry:crates" of network policies stand for: the public
+ * registry, as built into its client, and the registries that this machine's clients are configured to use, such as a
+ * company's mirror. This project contains no such host. Only host names are stored: addresses may hold passwords.
  */
 import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
@@ -29,7 +29,7 @@ import {
 import { say } from './report.mjs';
 
 const FILE = 'package-registries.json';
-/** Raise when other hosts are found on the same machine: set-ups ask again then. */
+/** Raise this when the code finds other hosts on the same machine: the next set-up then asks the clients again. */
 const RULES = 2;
 const NAMES = /** @type {const} */ (['npm', 'pypi', 'crates']);
 const FETCH = `const answer = await fetch(process.argv[1], { signal: AbortSignal.timeout(10_000) });
@@ -37,24 +37,24 @@ if (!answer.ok) throw new Error(String(answer.status));
 process.stdout.write(await answer.text());`;
 
 /**
- * Means to find things out, for tests to stand in for.
+ * Access to clients and network, which tests replace.
  * @typedef {object} Means
  * @property {import('./registries/ask-client.mjs').Ask} ask
  * @property {(wanted: { name: string, file: RegExp }) => Promise<Buffer | undefined>} readFromPackage
- * @property {() => Promise<Buffer | undefined>} readCargo  the program that is installed
+ * @property {() => Promise<Buffer | undefined>} readCargo  the installed program
  * @property {(address: string) => Promise<string | undefined>} fetchText
  * @property {string} cargoHome
  *
- * Public hosts of a registry: those that were found, and why not all were.
+ * Public hosts of a registry. If some were not found, `problem` is a remedy, or the error.
  * @typedef {{ hosts: string[], problem?: string }} Standard
  * @typedef {'npm' | 'pypi' | 'crates'} Name
  * @typedef {Partial<Record<Name, string[]>>} Standards
  */
 
 /**
- * Writes down what the clients say; the service reads it at its next start. They are slow to ask: `again` asks although they
- * were asked before. Public hosts that are known from before are looked for again only with `refresh`, so that nothing is
- * contacted.
+ * Writes the hosts to a file that the service reads at its next start. Clients are slow to query: they are queried
+ * again only with `again` or `refresh`. Known public hosts are looked up again only with `refresh`, so that without it
+ * no host is contacted.
  * @param {{ again: boolean, refresh: boolean }} options
  */
 export async function ensurePackageRegistries({ again, refresh }) {
@@ -64,12 +64,12 @@ export async function ensurePackageRegistries({ again, refresh }) {
   const { file, problems } = await findRegistries(await getMeans(), { known, refresh });
   await writeJson(path, { version: 1, rules: RULES, ...file });
   for (const [name, problem] of problems)
-    say(`network profiles do not open all hosts of ${name}: ${problem}, then run npm run setup again`);
+    say(`network profiles do not open all hosts of ${name}: ${problem}. Then run npm run setup again`);
 }
 
 /**
  * @param {string} path
- * @returns {Standards | undefined} undefined for what other rules have found
+ * @returns {Standards | undefined} undefined if the file was written under other rules
  */
 function readKnown(path) {
   if (!existsSync(path)) return undefined;
@@ -79,7 +79,7 @@ function readKnown(path) {
 
 /**
  * @param {Means} means
- * @param {{ known?: Standards | undefined, refresh?: boolean }} before  public hosts that were found, all of a registry
+ * @param {{ known?: Standards | undefined, refresh?: boolean }} before  `known`: complete sets of public hosts
  */
 export async function findRegistries(means, { known = {}, refresh = false } = {}) {
   /** @param {Name} name */
@@ -189,13 +189,13 @@ async function getMeans() {
     ask,
     readFromPackage,
     readCargo: async () => {
-      // Where cargo is rustup's, it only starts the real one.
+      // rustup's cargo only starts the real one.
       const path =
         (await ask('rustup', ['which', 'cargo'], { RUSTUP_AUTO_INSTALL: '0' }))?.trim() ??
         findExecutable('cargo');
       return path === undefined ? undefined : readFile(realpathSync(path));
     },
-    // By the settings of proxies and authorities that the machine has, which its own fetch does not know.
+    // A new process with the machine's proxies and certificate authorities, which this process's fetch does not use.
     fetchText: (address) =>
       ask(getNode(), ['--use-system-ca', '--input-type=module', '-e', FETCH, address], {
         NODE_USE_ENV_PROXY: '1',

@@ -12,7 +12,7 @@ const PIP = Buffer.from(
   'PyPI = PackageIndex("https://pypi.example/", file_storage_domain="files.pypi.example")\n',
 );
 
-/** A machine on which nothing is installed or can be reached, but for what is given. @param {Partial<Means>} given */
+/** A machine without clients and network, except for those given. @param {Partial<Means>} given */
 const machine = (given = {}) => ({
   ask: async () => undefined,
   readFromPackage: async () => undefined,
@@ -38,19 +38,19 @@ const CLIENTS = {
   import: 'https://pypi.example/simple\nhttps://files.pypi.example\n',
 };
 
-test('the public hosts of npm and PyPI are there beside the mirrors of the machine, without passwords', async () => {
+test('npm and PyPI have their public hosts and the mirrors of the machine, without passwords', async () => {
   const { file } = await findRegistries(machine({ ask: asking(CLIENTS) }));
   assert.deepEqual(file.registries['npm'], ['npm.example', 'npm.office.example', 'scoped.office.example']);
   assert.deepEqual(file.registries['pypi'], ['pypi.example', 'files.pypi.example', 'mirror.example']);
 });
 
-test('pip’s further indexes are mirrors, too', async () => {
+test('extra indexes of pip are mirrors, too', async () => {
   const list = "global.extra-index-url='https://a.example/simple https://b.example/simple'";
   const { file } = await findRegistries(machine({ ask: asking({ ...CLIENTS, list }) }));
   assert.deepEqual(file.registries['pypi']?.slice(2), ['a.example', 'b.example']);
 });
 
-test('a cargo that was never used has the public index, whose file names the host of the downloads', async () => {
+test('an unused cargo has the public index, whose config.json names the host of the downloads', async () => {
   /** @type {string[]} */
   const fetched = [];
   const fetchText = async (/** @type {string} */ address) => {
@@ -66,7 +66,7 @@ test('a cargo that was never used has the public index, whose file names the hos
   );
 });
 
-test('a mirror in cargo’s configuration does not take the place of the public hosts', async (t) => {
+test('a mirror in cargo’s configuration does not replace the public hosts', async (t) => {
   const cargoHome = mkdtempSync(join(tmpdir(), 'cargo-'));
   t.after(() => rmSync(cargoHome, { recursive: true }));
   const lines = [
@@ -98,7 +98,7 @@ test('a mirror in cargo’s configuration does not take the place of the public 
   ]);
 });
 
-test('clients that are not installed are read out of the distribution’s packages', async () => {
+test('for clients that are not installed, the hosts are read from the distribution’s packages', async () => {
   const files = new Map([
     ['cargo', CARGO],
     ['python3-pip', PIP],
@@ -113,7 +113,7 @@ test('clients that are not installed are read out of the distribution’s packag
   assert.deepEqual(file.incomplete, ['npm']);
 });
 
-test('a registry without hosts, or without all, is named with what helps', async () => {
+test('a registry with no hosts, or with some missing, is named with a remedy', async () => {
   const nothing = await findRegistries(machine());
   assert.deepEqual(nothing.file.registries, { npm: [], pypi: [], crates: [] });
   assert.deepEqual(nothing.problems, [
@@ -135,13 +135,13 @@ test('a registry without hosts, or without all, is named with what helps', async
   ]);
 });
 
-test('public hosts that are known are not asked for again, unless all is renewed, and are not lost then', async () => {
+test('known public hosts are looked up again only with refresh, and stay if that fails', async () => {
   const known = {
     npm: ['npm.example'],
     pypi: ['pypi.example'],
     crates: ['index.crates.example', 'static.crates.example'],
   };
-  const contacted = () => assert.fail('something was contacted');
+  const contacted = () => assert.fail('a host was contacted');
   const offline = machine({
     readCargo: async () => CARGO,
     readFromPackage: contacted,
@@ -160,7 +160,7 @@ test('public hosts that are known are not asked for again, unless all is renewed
   });
 });
 
-test('answers that are of no use count as none', async () => {
+test('unusable answers count as none', async () => {
   const useless = { get: 'file:///srv/npm', '--json': 'npm error', list: 'none', import: '' };
   const { file } = await findRegistries(machine({ ask: asking(useless) }));
   assert.deepEqual(file.registries, { npm: [], pypi: [], crates: [] });

@@ -17,9 +17,9 @@ export { isReadable };
 export const REPOSITORY = resolve(fileURLToPath(new URL('../..', import.meta.url)));
 
 /**
- * A setting from where the service reads it: the environment, else the configuration file.
+ * Reads a setting as the service does: from the environment, else from the configuration file.
  * @param {string} name
- * @param {string} standard
+ * @param {string} standard value of an unset setting
  * @returns {string}
  */
 export function readSetting(name, standard) {
@@ -45,11 +45,11 @@ function readConfigurationFile() {
 
 /**
  * @param {string} path
- * @returns {NodeJS.Dict<string>} empty for a file that is absent
+ * @returns {NodeJS.Dict<string>} empty if the file does not exist, or if an ordinary user cannot read the system's file
  */
 export function parseConfigurationFile(path) {
   if (!existsSync(path)) return {};
-  // The system's own holds secrets and is root's; an ordinary user's service has another configuration.
+  // The system's file has secrets, and only root may read it. An ordinary user's service has another configuration.
   if (!isRoot() && process.env['COPPICE_CONFIG'] === undefined && !isReadable(path)) return {};
   if (util.parseEnv === undefined)
     throw new SetupError(`Node.js ${process.versions.node} cannot read ${path}`, {
@@ -62,7 +62,7 @@ export function isRoot() {
   return process.getuid?.() === 0;
 }
 
-/** @returns {string} where everything that set-up builds is kept */
+/** @returns {string} directory of everything that set-up builds */
 export function assetsDirectory() {
   const { dataDir, assetsDir } = readPaths();
   return isRoot() || findSetting('COPPICE_ASSETS_DIR') !== undefined ? assetsDir : ownAssetsDir(dataDir);
@@ -78,7 +78,7 @@ export function runDirectory() {
   return readPaths().runDir;
 }
 
-/** As the service reads them. */
+/** Returns the directories that the service uses. */
 function readPaths() {
   const given = {
     dataDir: findSetting('COPPICE_DATA_DIR'),
@@ -93,7 +93,7 @@ export function manifestPath() {
   return join(assetsDirectory(), 'manifest.json');
 }
 
-/** A root shell made by `su` has no sbin in its PATH, and that is where mke2fs and nft are. */
+/** Searched after PATH: a root shell from `su` has no sbin in its PATH, but mke2fs and nft are there. */
 const SYSTEM_DIRECTORIES = ['/usr/local/sbin', '/usr/local/bin', '/usr/sbin', '/usr/bin', '/sbin', '/bin'];
 
 /** @param {string} path */
@@ -102,7 +102,7 @@ export function isExecutable(path) {
     accessSync(path, constants.X_OK);
     return true;
   } catch {
-    return false; // absent or not ours: both mean "look elsewhere"
+    return false; // absent or not executable: both mean "look elsewhere"
   }
 }
 
@@ -118,7 +118,7 @@ export function findExecutable(name) {
   return directories.map((directory) => join(directory, name)).find(isExecutable);
 }
 
-/** @returns {string} PATH with the system's directories at its end */
+/** @returns {string} PATH, extended by the system's directories */
 export function completePath() {
   return [...new Set([...(process.env['PATH'] ?? '').split(delimiter), ...SYSTEM_DIRECTORIES])]
     .filter(Boolean)

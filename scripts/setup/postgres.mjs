@@ -1,7 +1,7 @@
 /**
- * The service's own PostgreSQL: what the operator names, else Debian's newest, else the npm package. The
- * package is copied out of node_modules: PostgreSQL refuses to run as root, and another user can often not
- * enter the directory where a repository was cloned (/root is closed to others).
+ * Finds the programs of the service's own PostgreSQL: those of COPPICE_POSTGRES_BIN, else the newest installed with
+ * Debian's packages, else those of the npm package. The npm package is copied out of node_modules: PostgreSQL refuses
+ * to run as root, and another user often cannot enter the directory of the checkout (such as /root).
  */
 import { existsSync } from 'node:fs';
 import { cp, readFile, rm, symlink } from 'node:fs/promises';
@@ -20,7 +20,7 @@ function isComplete(directory) {
   return ['postgres', 'initdb', 'pg_ctl'].every((name) => isExecutable(join(directory, name)));
 }
 
-/** @returns {string | undefined} directory of the programs, if they need not be copied first */
+/** @returns {string | undefined} directory of programs that need no copying */
 function findInstalled() {
   const configured = readSetting('COPPICE_POSTGRES_BIN', '');
   if (configured !== '') {
@@ -59,14 +59,17 @@ export async function ensurePostgres() {
 }
 
 /**
- * npm's, whatever else is installed: for tests, a newer version than Debian's.
+ * Prepares the PostgreSQL of the npm package, whatever else is installed. Tests use it: it is newer than Debian's.
  * @returns {Promise<string>} directory with postgres, initdb and pg_ctl
  */
 export async function ensurePackagedPostgres() {
   if (!existsSync(PACKAGE)) {
-    throw new SetupError(`no PostgreSQL ${MINIMUM_MAJOR} or newer and no npm package of it`, {
-      remedy: 'apt-get install postgresql, or set COPPICE_POSTGRES_BIN',
-    });
+    throw new SetupError(
+      `PostgreSQL ${MINIMUM_MAJOR} or newer is not installed, and neither is its npm package`,
+      {
+        remedy: 'apt-get install postgresql, or set COPPICE_POSTGRES_BIN',
+      },
+    );
   }
   const directory = await ensureArtefact({
     kind: 'postgres',
@@ -85,7 +88,7 @@ export async function ensurePackagedPostgres() {
 }
 
 /**
- * npm archives hold no symbolic links; the package's install script makes them, and may not have been run.
+ * Makes the package's symbolic links. npm archives cannot hold them, and the package's install script may not have run.
  * @param {string} target copy of the package's `native`
  */
 async function makeSymlinks(target) {
@@ -95,7 +98,9 @@ async function makeSymlinks(target) {
     const path = join(target, relative('native', link.target));
     const source = join(target, relative('native', link.source));
     if (relative(target, path).startsWith('..') || relative(target, source).startsWith('..')) {
-      throw new SetupError(`PostgreSQL's npm package wants a link outside of itself: ${link.target}`);
+      throw new SetupError(
+        `the npm package of PostgreSQL has a link that leads outside of it: ${link.target}`,
+      );
     }
     await rm(path, { force: true });
     await symlink(relative(dirname(path), source), path);

@@ -1,5 +1,5 @@
 /**
- * The one table of what must be on the machine: set-up installs what is missing of it, `coppice doctor` lists it.
+ * The table of everything that must be installed. Set-up installs missing entries; `coppice doctor` lists all.
  *
  * @typedef {'run' | 'tests' | 'bench'} Scope
  *
@@ -14,19 +14,19 @@
  * @property {RegExp} [versionPattern]
  * @property {string} [minimum]
  * @property {string[]} packages
- * @property {string[]} [newerPackages]  that bring it too, where `packages` are too old; the first to be had
- * @property {boolean} [dispensable]  only builds something, or only the network needs it: without root its absence
- *   is no reason to stop before it is needed
- * @property {{ below: string, text: string }} [note]  what an old but sufficient version cannot do
- * @property {string[]} [services] units that the packages would start, and that we do not want
+ * @property {string[]} [newerPackages]  alternatives where `packages` are too old; the first one available is installed
+ * @property {boolean} [dispensable]  needed only by some builds or only by the network: without root, set-up continues
+ *   without it until it is needed
+ * @property {{ below: string, text: string }} [note]  limitation of an old but sufficient version
+ * @property {string[]} [services] systemd units that the packages would start; set-up disables them
  *
  * @typedef {object} Finding
  * @property {Prerequisite} prerequisite
  * @property {boolean} ok
  * @property {string} [path]
  * @property {string} [version]
- * @property {string} detail  what was found, or why it does not do
- * @property {string} [note]  what this version cannot do
+ * @property {string} detail  what was found, or why it is not usable
+ * @property {string} [note]  limitation of this version
  */
 import { existsSync, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -185,7 +185,7 @@ export const PREREQUISITES = [
     purpose: 'checks the API against its description, in the tests',
     scope: 'tests',
     executable: 'python3',
-    // ensurepip is what makes a venv, and Debian has it in a package of its own.
+    // A venv needs ensurepip, which Debian has in a separate package.
     versionArguments: ['-c', 'import ensurepip, sys; print("version", sys.version)'],
     versionPattern: /version (\d+(?:\.\d+)+)/,
     minimum: '3.10',
@@ -216,7 +216,7 @@ export function remedyFor(prerequisite) {
 
 /**
  * @param {readonly Prerequisite[]} prerequisites
- * @returns {string} what a person types
+ * @returns {string} the command for a person to run
  */
 export function installLine(prerequisites) {
   const packages = prerequisites.flatMap((prerequisite) => prerequisite.packages);
@@ -290,7 +290,7 @@ async function inspectExecutable(prerequisite, path) {
   });
   const version = versionPattern.exec(result.stdout)?.[1];
   if (version === undefined)
-    return { prerequisite, ok: false, path, detail: `${path} does not tell its version` };
+    return { prerequisite, ok: false, path, detail: `${path} does not print its version` };
   const ok = minimum === undefined || compareVersions(version, minimum) >= 0;
   return {
     prerequisite,

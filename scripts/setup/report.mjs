@@ -1,4 +1,4 @@
-/** Set-up says what it does, one line a step, on standard error: standard output belongs to the program started after it. */
+/** Prints one line for each step of set-up, on standard error: standard output belongs to the program that follows. */
 
 const startedAt = Date.now();
 let steps = 0;
@@ -9,7 +9,7 @@ export function say(text) {
   process.stderr.write(`set-up: ${text}\n`);
 }
 
-/** Says how long it took; one short line when there was nothing to do. */
+/** Prints how long set-up took, or that there was nothing to do. */
 export function sayDone() {
   const seconds = ((Date.now() - startedAt) / 1000).toFixed(1);
   process.stderr.write(

@@ -3,24 +3,24 @@ import { homedir } from 'node:os';
 import { completePath } from './paths.mjs';
 import { SetupError } from './setup-error.mjs';
 
-/** Enough for `apt-cache show`; of longer output the end is kept, where errors stand. */
+/** Enough for `apt-cache show`. Of longer output only the end is kept, which has the errors. */
 const OUTPUT_LIMIT_BYTES = 4 * 1024 * 1024;
 const SHOWN_LINES = 25;
 const KILL_GRACE_MS = 5_000;
 
 /**
  * @typedef {object} RunOptions
- * @property {string} step      what this does, for the error message
+ * @property {string} step      name of the step, for the error message
  * @property {number} timeoutMs
  * @property {string} [cwd]
- * @property {NodeJS.ProcessEnv} [env]  added to ours
+ * @property {NodeJS.ProcessEnv} [env]  added to the environment of this process
  * @property {boolean} [allowFailure]   do not throw for an exit code
- * @property {string} [remedy]  what a person may do about a failure
+ * @property {string} [remedy]  what a person can do about a failure
  *
  * @typedef {object} RunResult
  * @property {number} exitCode
  * @property {string} stdout
- * @property {string} output  stdout and stderr as they came
+ * @property {string} output  stdout and stderr, interleaved
  */
 
 /** Keeps the last OUTPUT_LIMIT_BYTES. */
@@ -43,7 +43,8 @@ class Tail {
 }
 
 /**
- * Runs a program without a shell and without standard input: nothing may stop to ask.
+ * Runs a program without a shell and without standard input, so that it cannot stop to ask. Throws SetupError if the
+ * program cannot be started, exceeds its time limit, or fails without `allowFailure`.
  * @param {string} command
  * @param {string[]} args
  * @param {RunOptions} options
@@ -56,7 +57,7 @@ export async function run(command, args, options) {
     cwd: options.cwd ?? '/',
     env: { HOME: homedir(), ...process.env, LC_ALL: 'C.UTF-8', PATH: completePath(), ...options.env },
     stdio: ['ignore', 'pipe', 'pipe'],
-    detached: true, // a group of its own, so that a timeout also ends what it started
+    detached: true, // a process group of its own, so that a timeout also ends its children
   });
   child.stdout.on('data', (chunk) => (stdout.push(chunk), output.push(chunk)));
   child.stderr.on('data', (chunk) => output.push(chunk));
@@ -124,7 +125,7 @@ export function signalGroup(child, signal) {
 }
 
 /**
- * Programs name the cause first (npm) or last (apt): both ends are shown.
+ * Returns the start and the end of an output: programs name the cause first (npm) or last (apt).
  * @param {string} text
  */
 function excerpt(text) {

@@ -1,7 +1,7 @@
 /**
- * Debian's packages start the services they bring. A person who runs our set-up asked for no registry on port
- * 5000, so while our packages are installed a policy-rc.d (the documented hook of invoke-rc.d) refuses every
- * start, and units that were new are disabled, or the next boot would start them.
+ * Keeps packages from starting services. Debian's packages start their services on installation, but a person who runs
+ * set-up did not request a registry on port 5000. During the installation a policy-rc.d (the documented hook of
+ * invoke-rc.d) refuses every start. New units are disabled afterwards; otherwise the next boot would start them.
  */
 import { existsSync } from 'node:fs';
 import { readFile, rm, writeFile } from 'node:fs/promises';
@@ -14,13 +14,14 @@ const POLICY = `#!/bin/sh\n${POLICY_MARK}\nexit 101\n`;
 const TIMEOUT_MS = 60_000;
 
 /**
+ * Runs an installation during which no package may start a service.
  * @template T
  * @param {() => Promise<T>} install
  * @returns {Promise<T>}
  */
 export async function withoutServiceStarts(install) {
   const owned = !existsSync(POLICY_PATH) || (await readFile(POLICY_PATH, 'utf8')).includes(POLICY_MARK);
-  if (!owned) return install(); // the machine has its own policy, and it is the owner's word
+  if (!owned) return install(); // the machine has a policy of its owner, which applies instead
   await writeFile(POLICY_PATH, POLICY, { mode: 0o755 });
   try {
     return await install();
@@ -29,7 +30,7 @@ export async function withoutServiceStarts(install) {
   }
 }
 
-/** @param {readonly string[]} services units of packages that were just installed by us */
+/** @param {readonly string[]} services units of packages that set-up has just installed */
 export async function disableServices(services) {
   const systemctl = findExecutable('systemctl');
   const updateRc = findExecutable('update-rc.d');
@@ -42,7 +43,7 @@ export async function disableServices(services) {
 }
 
 /**
- * `--now` fails where systemd is not running, and there nothing runs that would have to be stopped.
+ * Disables a service. A failure is ignored: `--now` fails where systemd does not run, and there no unit runs either.
  * @param {string} command
  * @param {string[]} args
  * @param {string} service

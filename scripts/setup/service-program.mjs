@@ -1,6 +1,6 @@
 /**
- * The service as a few files of JavaScript, in `packages/server/dist/<recipe hash>.<when>`. From the sources each of its
- * four processes takes about three times as long to load, and half as much memory again (decision 43).
+ * Builds the service into a few files of JavaScript, in `packages/server/dist/<recipe hash>.<when>`. From sources,
+ * each of its four processes takes about three times as long to load and 1.5 times the memory (decision 43).
  */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -16,7 +16,7 @@ const BUILDER = join(REPOSITORY, 'packages', 'server', 'build-program.mjs');
 const SOURCE = join(REPOSITORY, 'packages', 'server', 'src', 'main.ts');
 const MAIN = 'main.mjs';
 const BUILD_TIMEOUT_MS = 5 * 60_000;
-/** A service that runs starts its roles from the build with which it was started, while its checkout is worked on. */
+/** Many builds stay: a running service starts its roles from its own build, also while the checkout changes. */
 const KEPT_BUILDS = 20;
 
 /** @param {string} path relative to `packages` */
@@ -53,7 +53,7 @@ export async function ensureServiceProgram(node) {
   return join(directory, MAIN);
 }
 
-/** @returns {Promise<string>} path of the program, which set-up has built from the sources as they are */
+/** @returns {Promise<string>} path of the program built from the current sources; throws SetupError if there is none */
 export async function findServiceProgram() {
   const directory = await findBuild(BUILDS, await buildRecipe());
   if (directory === undefined)

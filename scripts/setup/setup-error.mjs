@@ -1,4 +1,4 @@
-/** A failure that the person at the terminal can act on: what went wrong, and what to do about it. */
+/** A failure that the person at the terminal can fix: the message says what failed, the remedy how to fix it. */
 export class SetupError extends Error {
   /**
    * @param {string} message
@@ -14,7 +14,7 @@ export class SetupError extends Error {
 
 /**
  * @param {unknown} error
- * @returns {string} what to print; a stack only for what is a bug of ours
+ * @returns {string} text to print, with a stack only for bugs in this code
  */
 export function describeError(error) {
   if (error instanceof SetupError)

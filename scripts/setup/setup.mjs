@@ -1,4 +1,4 @@
-/** The order of set-up: each step makes sure of one thing, and does nothing where it is already so. */
+/** Runs the steps of set-up in order. Each step ensures one thing, and does nothing if that is already in place. */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ensureAccount } from './account.mjs';
@@ -23,17 +23,17 @@ import { ensureSystemPackages } from './system-packages.mjs';
 
 /**
  * @typedef {object} SetupOptions
- * @property {boolean} [tests]    also what the tests need
- * @property {boolean} [bench]    also what the benchmark compares with
- * @property {boolean} [registries]  ask the package clients again which registries they use
+ * @property {boolean} [tests]    also install the tools of the tests
+ * @property {boolean} [bench]    also install the programs that the benchmarks compare with
+ * @property {boolean} [registries]  query the package clients again for their registries
  * @property {boolean} [refresh]  build kernel and base image again, from today's packages
  *
  * @typedef {object} SetupResult
  * @property {string} node  Node.js that runs the service
- * @property {string} service  the program that it runs
+ * @property {string} service  path of the service's program
  * @property {string} [packagedPostgres]  npm's PostgreSQL, for tests: a directory of programs
  * @property {string} [apiTests]  for tests: a Python interpreter that has schemathesis
- * @property {() => string} getGo  throws where there is none, which only an ordinary user's set-up lets pass
+ * @property {() => string} getGo  path of Go; throws SetupError if it is missing, which is possible only without root
  *
  * @typedef {ReadonlyMap<string, import('./prerequisites.mjs').Finding>} Tools
  *
@@ -50,7 +50,7 @@ export async function setUp(options) {
   );
 }
 
-/** npm packages alone: enough for the checks, and possible without root. */
+/** Installs npm packages alone: enough for the checks, and possible without root. */
 export async function setUpNpmPackages() {
   await withLock({ path: join(REPOSITORY, 'package-lock.json'), flags: 'r' }, ensureNpmPackages);
 }
@@ -60,7 +60,7 @@ async function makeAssetsDirectory(assets) {
   try {
     await mkdir(assets, { recursive: true, mode: 0o755 });
   } catch (error) {
-    throw new SetupError(`${assets} cannot be made: ${describeError(error)}`, {
+    throw new SetupError(`${assets} cannot be created: ${describeError(error)}`, {
       remedy: 'set COPPICE_ASSETS_DIR to a directory that you may write to, or run this as root',
     });
   }
@@ -68,7 +68,9 @@ async function makeAssetsDirectory(assets) {
 
 function assertMachine() {
   if (process.platform !== 'linux' || process.arch !== 'x64') {
-    throw new SetupError(`Coppice runs on Linux on x86-64, this is ${process.platform} on ${process.arch}`);
+    throw new SetupError(
+      `Coppice runs only on Linux on x86-64; this is ${process.platform} on ${process.arch}`,
+    );
   }
 }
 
@@ -93,7 +95,7 @@ async function setUpLocked(options) {
   await ensurePackageRegistries({ again: options.registries === true, refresh });
   const qemu = getTool(tools, 'qemu');
   const path = (/** @type {string} */ name) => ({ path: getTool(tools, name).path });
-  // Without root they may be missing, and the service then finds no network.
+  // Without root they may be missing: sandboxes then have no network.
   const networkTool = (/** @type {string} */ name) => ({
     path: tools.get(name)?.path ?? `/usr/sbin/${name}`,
   });

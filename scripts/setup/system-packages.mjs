@@ -10,8 +10,8 @@ import { describeError, SetupError } from './setup-error.mjs';
 /** @typedef {import('./prerequisites.mjs').Prerequisite} Prerequisite */
 
 /**
- * Installs what is missing of the table, and nothing else. Without root it can only say what is missing, and stops
- * if nothing works without it.
+ * Installs the missing entries of the table, and nothing else. Without root it only reports them, and throws SetupError
+ * if one of them is indispensable.
  * @param {readonly import('./prerequisites.mjs').Scope[]} scopes
  * @returns {Promise<Map<string, Finding>>} by name
  */
@@ -30,10 +30,10 @@ export async function ensureSystemPackages(scopes) {
 /** @param {readonly Finding[]} missing */
 function reportMissing(missing) {
   const line = installLine(missing.map(({ prerequisite }) => prerequisite));
-  const text = `missing, and only root can install it:\n  ${formatFindings(missing)}`;
+  const text = `these are missing, and only root can install them:\n  ${formatFindings(missing)}`;
   if (missing.some(({ prerequisite }) => prerequisite.dispensable !== true))
     throw new SetupError(text, { remedy: `sudo ${line}` });
-  say(`${text}\n  going on without; to have it: sudo ${line}`);
+  say(`${text}\n  set-up continues without them; to install them: sudo ${line}`);
 }
 
 /** @param {readonly Finding[]} missing */
@@ -45,7 +45,7 @@ async function installMissing(missing) {
     throw new SetupError(
       `${describeError(error)}\nmissing on this machine:\n  ${formatFindings(missing)}${formatComplaints(updateOutput)}`,
       {
-        remedy: `make the package mirror reachable and run this again, or: ${installLine(wanted)}`,
+        remedy: `make the package mirror reachable and run this again, or run: ${installLine(wanted)}`,
         cause: error,
       },
     );
@@ -73,7 +73,7 @@ async function install(missing) {
 
 /**
  * @param {Prerequisite} prerequisite
- * @returns {Promise<string[] | undefined>} packages of the release itself
+ * @returns {Promise<string[] | undefined>} packages of the distribution's own release; undefined if all are too old
  */
 async function findNewEnough({ packages, newerPackages = [], minimum }) {
   if (minimum === undefined) return packages;
@@ -105,10 +105,10 @@ function assertComplete(findings, updateOutput) {
 }
 
 /**
- * A package that "cannot be located" is most often one whose source could not be read.
+ * Formats the errors and warnings of apt-get update: an unreadable source is why most packages "cannot be located".
  * @param {string} updateOutput
  */
 function formatComplaints(updateOutput) {
   const complaints = updateOutput.split('\n').filter((line) => /^[EW]:/.test(line));
-  return complaints.length === 0 ? '' : `\napt-get update had said:\n  ${complaints.join('\n  ')}`;
+  return complaints.length === 0 ? '' : `\napt-get update reported:\n  ${complaints.join('\n  ')}`;
 }

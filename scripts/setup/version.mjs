@@ -1,5 +1,5 @@
 /**
- * Compares dotted versions by their numbers; what follows the numbers (`-rc1`, `+ds`) does not count.
+ * Compares dotted versions by their numbers. A suffix (`-rc1`, `+ds`) is ignored.
  * @param {string} left
  * @param {string} right
  * @returns {number} negative, zero or positive

@@ -1,4 +1,4 @@
-/** Test files that a developer names, alone: `npm test -- FILE…`. */
+/** `npm test -- FILE…`: runs only the test files that a developer names. */
 import { existsSync } from 'node:fs';
 import { relative, resolve } from 'node:path';
 import { REPOSITORY } from '../setup/paths.mjs';
@@ -9,6 +9,7 @@ import { findNetworkWrapper } from './private-network.mjs';
 import { toolsEnvironment } from './tools-environment.mjs';
 
 /**
+ * Returns the absolute path of a test file. Throws SetupError for any other file and for a file that does not exist.
  * @param {string} given
  * @returns {string} absolute
  */
@@ -16,7 +17,7 @@ export function findTestFile(given) {
   const file = resolve(REPOSITORY, given);
   if (!/^(?:e2e|lab|packages|scripts)\/.*\.test\.m?[jt]s$/u.test(relative(REPOSITORY, file)))
     throw new SetupError(`${given}: that is no test file`, {
-      remedy: 'name one of e2e, lab, packages or scripts, such as e2e/exec.test.ts',
+      remedy: 'name a test file in e2e, lab, packages or scripts, such as e2e/exec.test.ts',
     });
   if (!existsSync(file))
     throw new SetupError(`${given}: there is no such file`, {
@@ -26,7 +27,7 @@ export function findTestFile(given) {
 }
 
 /**
- * One after the other, but for those that share a process in a whole run too.
+ * Runs the files one after the other. Files that share a process in a full run share one here, too.
  * @param {readonly string[]} files absolute
  * @param {import('../setup/setup.mjs').SetupResult} tools
  * @returns {Promise<import('./counts.mjs').Counts>}

@@ -2,7 +2,10 @@ import { dirname, join } from 'node:path';
 import { REPOSITORY } from '../setup/paths.mjs';
 import { run } from '../setup/run-command.mjs';
 
-/** Node compiles each module once for all processes of all runs: there are thousands, and it is most of their start. */
+/**
+ * Lets Node compile each module once for all processes of all runs: there are thousands of processes, and compiling
+ * takes most of their start-up time.
+ */
 export const COMPILE_CACHE = { NODE_COMPILE_CACHE: join(REPOSITORY, '.cache', 'compiled') };
 
 const TIMEOUT_MS = 60_000;
@@ -10,8 +13,8 @@ const SOURCE_ROLES = ['supervisor.ts', 'control-role.ts', 'runner-role.ts', 'egr
 const ROLES = ['supervisor.mjs', 'control-role.mjs', 'runner-role.mjs', 'egress.mjs'];
 
 /**
- * Compiles the roles of the service, which are killed or under another account when they would write a cache, and their
- * sources, for tests that start a part of them.
+ * Fills the compile cache with the roles of the service, and with their sources for tests that start a part of a role.
+ * The roles do not fill it: Node writes it at exit, but then they are killed or run under another account.
  * @param {{ node: string, service: string }} tools
  */
 export async function compileService({ node, service }) {
@@ -26,7 +29,7 @@ export async function compileService({ node, service }) {
 }
 
 /**
- * A program that loads the sources of the service, so that Node keeps them compiled.
+ * Builds a program that loads the sources of the service, so that Node caches them compiled.
  * @param {string} checkout
  */
 export function buildSourceCompiler(checkout) {

@@ -3,7 +3,7 @@
  * @property {number} passed
  * @property {number} failed
  * @property {number} skipped
- * @property {readonly string[]} failures  what failed, for people: a line each, and below it why where that is known
+ * @property {readonly string[]} failures  a text for each, for people: a line that names it, then the reason if known
  */
 
 /** @type {Counts} */
@@ -37,14 +37,14 @@ export function addCounts(left, right) {
 }
 
 /**
- * A program may end badly although no test of it failed, and may end well without having run one.
+ * Adds a failure if a program exited with an error although none of its tests failed, or if it ran no test at all.
  * @param {Counts} counts
  * @param {number} exitCode
  * @returns {Counts}
  */
 export function withExitCode(counts, exitCode) {
   if (exitCode !== 0 && counts.failed === 0)
-    return addCounts(counts, failure(`ended with exit code ${exitCode} although no test failed`));
+    return addCounts(counts, failure(`exited with code ${exitCode} although no test failed`));
   const silent = counts.passed + counts.failed + counts.skipped === 0;
-  return silent ? addCounts(counts, failure('ran not a single test')) : counts;
+  return silent ? addCounts(counts, failure('did not run any test')) : counts;
 }

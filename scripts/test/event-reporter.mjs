@@ -1,20 +1,20 @@
 /**
- * A reporter for `node --test` that writes one JSON line for each thing that happens, when it happens: a run that
- * is killed has still said what passed, what failed and what it was at. `test-record.mjs` reads them.
+ * A reporter for `node --test` that writes one JSON line for each event as it happens: the record of a killed run still
+ * shows which tests passed, which failed and which were running. `test-record.mjs` reads the lines.
  */
 
 import { inspect } from 'node:util';
 
-/** Of an error, in characters: what CI shows of a long run is only its end. */
+/** Longest text of an error, in characters: CI shows only the end of a long run. */
 const REASON_LIMIT = 1500;
 
 /**
  * @typedef {object} TestEvent
- * @property {'begin' | 'end' | 'pass' | 'fail' | 'skip'} kind  `end` says nothing about how
+ * @property {'begin' | 'end' | 'pass' | 'fail' | 'skip'} kind  `end` does not say whether it passed
  * @property {string} name
  * @property {string} file
  * @property {number} [line]
- * @property {string} [reason]  of a failure: the error, cut off where it is long
+ * @property {string} [reason]  of a failure: the error, truncated
  * @property {number} atMs  since the run began
  *
  * @typedef {object} NodeEventData
@@ -51,7 +51,7 @@ function lineOf(data) {
 }
 
 /**
- * Node wraps what a test threw in an error of its own.
+ * Returns the text of the error that a test threw. Node wraps that error in one of its own.
  * @param {NodeEventData} data
  */
 export function reasonOf({ details }) {
@@ -61,8 +61,9 @@ export function reasonOf({ details }) {
 }
 
 /**
- * Suites (`describe`) are not counted, the tests in them are; a hook of a suite that fails is, or nothing would say
- * why. A file that dies is reported by Node as a failed test of its name.
+ * Returns the kind of an event; undefined for events that do not count. Suites (`describe`) do not count, but the tests
+ * in them do. A failed hook of a suite counts too, because no test reports it. Node reports a file that crashes as a
+ * failed test with the file's name.
  * @param {string} type
  * @param {NodeEventData} data
  * @returns {TestEvent['kind'] | undefined}
@@ -74,7 +75,7 @@ export function kindOf(type, data) {
   const isSuite = data.details?.type === 'suite';
   if (isSuite && (type === 'test:pass' || data.details?.error?.failureType === 'subtestsFailed'))
     return undefined;
-  // Node reports `skip: undefined` for a test that ran, and `true` or a reason for one that did not.
+  // Node reports `skip: undefined` for a test that ran, and `true` or a reason for a skipped one.
   if (data.skip !== undefined && data.skip !== false) return 'skip';
   return type === 'test:pass' ? 'pass' : 'fail';
 }

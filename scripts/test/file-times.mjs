@@ -1,15 +1,15 @@
-/** How long test files took: told after each run, and kept for the order of the next one. */
+/** How long test files took: printed after each run, and saved for the order of the next one. */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { REPOSITORY } from '../setup/paths.mjs';
 
 const SHOWN_FILES = 20;
-/** In the repository: a clean checkout starts the longest files first, too. */
+/** Part of the repository, so that a clean checkout starts the longest files first, too. */
 const KEPT = join(REPOSITORY, 'scripts', 'test', 'recorded-times.json');
 const LAST = join(REPOSITORY, '.cache', 'test-times.json');
 
 /**
- * From the first to the last event of each file; they overlap where files run at once.
+ * Measures each file from its first event to its last. Times of files that run in parallel overlap.
  * @param {readonly import('./event-reporter.mjs').TestEvent[]} events
  * @returns {Map<string, number>} seconds by path in the repository
  */
@@ -17,10 +17,10 @@ export function measureFileTimes(events) {
   /** @type {Map<string, { from: number, to: number }>} */
   const spans = new Map();
   for (const { kind, file, atMs } of events) {
-    // Whether a test passed is told in the order of the files, long after its end where an earlier file still runs.
+    // Node reports `pass` and `fail` in the order of the files, possibly long after the test ended.
     if (kind !== 'begin' && kind !== 'end') continue;
     const span = spans.get(file);
-    // A file is queued long before its turn comes: its time begins with its first test.
+    // A file is queued long before it runs: its time begins with its first test.
     if (span === undefined && kind !== 'begin') continue;
     spans.set(file, { from: span?.from ?? atMs, to: atMs });
   }
@@ -29,7 +29,7 @@ export function measureFileTimes(events) {
 
 /**
  * @param {ReadonlyMap<string, number>} times
- * @returns {string} the longest ones, for people; empty when there is nothing to tell
+ * @returns {string} the files that took longest, for people; empty for fewer than two files
  */
 export function describeFileTimes(times) {
   const longest = [...times].toSorted((a, b) => b[1] - a[1]).slice(0, SHOWN_FILES);
@@ -37,7 +37,7 @@ export function describeFileTimes(times) {
   return lines.length < 2 ? '' : ['longest:', ...lines, ''].join('\n');
 }
 
-/** @returns {Map<string, number>} seconds of the last run here, else of the one that is kept, by path in the repository */
+/** @returns {Map<string, number>} seconds of the last run here, else the recorded ones, by path in the repository */
 export function readTimes() {
   return new Map([...readFrom(KEPT), ...readFrom(LAST)]);
 }
@@ -51,7 +51,7 @@ export function writeLastTimes(times) {
 /** @param {ReadonlyMap<string, number>} times of some files */
 export function keepTimes(times) {
   writeLastTimes(times);
-  // Of all files there are, and of no other.
+  // Keep only files that still exist.
   writeTo(KEPT, new Map([...readTimes()].filter(([file]) => existsSync(join(REPOSITORY, file)))));
 }
 

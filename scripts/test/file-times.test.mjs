@@ -10,7 +10,7 @@ import { describeFileTimes, measureFileTimes } from './file-times.mjs';
 const events = (file, ...moments) =>
   moments.map(([kind, atMs]) => ({ kind, atMs, name: 'a test', file: join(REPOSITORY, file) }));
 
-test('files are listed by how long they took from their first test to the end of their last', () => {
+test('files are listed by their time from the start of the first test to the end of the last', () => {
   const short = events('e2e/short.test.ts', ['begin', 1000], ['end', 1600], ['pass', 9000]);
   const long = events('e2e/long.test.ts', ['begin', 1600], ['pass', 5000], ['begin', 5000], ['end', 13_700]);
   assert.equal(
@@ -19,6 +19,6 @@ test('files are listed by how long they took from their first test to the end of
   );
 });
 
-test('one file alone is not worth a list', () => {
+test('a single file is not listed', () => {
   assert.equal(describeFileTimes(new Map([['a.test.ts', 10]])), '');
 });

@@ -1,11 +1,11 @@
 /**
- * Turns the events of `go test -json` into readable output and numbers: what failed or was skipped is shown with its
- * output, what passed with a line for its package.
+ * Turns the events of `go test -json` into readable text and counts. Failed and skipped tests are shown with their
+ * output, a passed package with one line.
  */
 
 import { addCounts, failure, NOTHING, PASS, SKIP } from './counts.mjs';
 
-/** Kept per test until its result is known. */
+/** Output kept per test until its result is known. */
 const OUTPUT_LIMIT_CHARACTERS = 64 * 1024;
 
 /** @typedef {{ Action?: string, Package?: string, ImportPath?: string, Test?: string, Output?: string, Elapsed?: number }} GoEvent */
@@ -15,7 +15,7 @@ export class GoEvents {
   counts = NOTHING;
   /** @type {Map<string, string>} */
   #outputs = new Map();
-  /** Packages with a failed test: their own failure is not one more. */
+  /** Packages with a failed test: the failure of the package itself does not count again. */
   #failedPackages = new Set();
   /** @type {Map<string, string>} names for people */
   #running = new Map();
@@ -59,7 +59,7 @@ export class GoEvents {
       this.#count(failure(nameOf(event)));
       this.#failedPackages.add(event.Package);
     }
-    // Also of a skipped test: it has the reason.
+    // The output of a skipped test has the reason.
     if (event.Action !== 'pass') this.#write(this.#outputs.get(keyOf(event)) ?? '');
     this.#outputs.delete(keyOf(event));
     this.#running.delete(keyOf(event));
@@ -72,7 +72,7 @@ export class GoEvents {
     if (event.Action !== 'fail') return;
     this.#write(`${this.#outputs.get(keyOf(event)) ?? ''}FAIL  ${event.Package}\n`);
     if (!this.#failedPackages.has(event.Package))
-      this.#count(failure(`${event.Package} (it did not build, or died outside of a test)`));
+      this.#count(failure(`${event.Package} (it did not build, or crashed outside of a test)`));
   }
 
   /** @param {import('./counts.mjs').Counts} counts */
@@ -90,7 +90,7 @@ function parseEvent(line) {
   try {
     return JSON.parse(line);
   } catch {
-    return undefined; // a line that a program printed past the test log
+    return undefined; // a line that a program printed outside of the test log
   }
 }
 

@@ -10,7 +10,7 @@ function feed(events) {
   return { counts: parser.counts, written: () => written, parser };
 }
 
-test('tests are counted, and only a failed one is shown with its output', () => {
+test('tests are counted, and only failed tests are shown with their output', () => {
   const { counts, written } = feed([
     { Action: 'output', Package: 'p', Test: 'TestGood', Output: 'quiet\n' },
     { Action: 'pass', Package: 'p', Test: 'TestGood' },
@@ -24,7 +24,7 @@ test('tests are counted, and only a failed one is shown with its output', () => 
   assert.doesNotMatch(written(), /quiet/);
 });
 
-test('a test that is skipped is counted, and shown with the reason', () => {
+test('a skipped test is counted and shown with the reason', () => {
   const { counts, written } = feed([
     { Action: 'output', Package: 'p', Test: 'TestRoot', Output: 'root_test.go:9: by root only\n' },
     { Action: 'skip', Package: 'p', Test: 'TestRoot' },
@@ -33,7 +33,7 @@ test('a test that is skipped is counted, and shown with the reason', () => {
   assert.match(written(), /by root only/);
 });
 
-test('a package that does not build is one failure, with the reason', () => {
+test('a package that does not build counts as one failure, with the reason', () => {
   const { counts, written } = feed([
     { Action: 'build-output', ImportPath: 'p', Output: 'syntax error\n' },
     { Action: 'build-fail', ImportPath: 'p' },
@@ -43,14 +43,14 @@ test('a package that does not build is one failure, with the reason', () => {
   assert.match(written(), /syntax error/);
 });
 
-test('lines that are no events are passed on', () => {
+test('lines that are not events are written unchanged', () => {
   const { parser, written } = feed([]);
   parser.accept('go: module not found');
   parser.accept('{broken');
   assert.equal(written(), 'go: module not found\n{broken\n');
 });
 
-test('a test that has begun and not ended is known', () => {
+test('a test that began and did not end is listed as unfinished', () => {
   const { parser } = feed([
     { Action: 'run', Package: 'p', Test: 'TestGood' },
     { Action: 'run', Package: 'p', Test: 'TestStuck' },

@@ -3,9 +3,9 @@ import { homedir } from 'node:os';
 import { completePath, REPOSITORY } from '../setup/paths.mjs';
 import { signalGroup } from '../setup/run-command.mjs';
 
-/** From asking to end to being ended. */
+/** Time from SIGTERM to SIGKILL. */
 const KILL_GRACE_MS = 10_000;
-/** A process that outlives its parent may hold the pipe of its output open for ever. */
+/** A process that outlives its parent may keep the output pipe open for ever. */
 const REST_OF_OUTPUT_MS = 10_000;
 
 /**
@@ -13,17 +13,17 @@ const REST_OF_OUTPUT_MS = 10_000;
  * @property {number} timeoutMs
  * @property {string} [cwd]
  * @property {NodeJS.ProcessEnv} [env]
- * @property {(line: string) => void} [onLine]  what it prints goes there, line by line, instead of to our output
+ * @property {(line: string) => void} [onLine]  receives the output line by line; else it goes to our output
  * @property {number} [killGraceMs]
  *
  * @typedef {object} LiveResult
- * @property {number} exitCode  1 for a program that could not be started or was stopped by us
- * @property {boolean} expired  whether it was stopped by us
+ * @property {number} exitCode  1 if the program could not be started or was stopped at its time limit
+ * @property {boolean} expired  whether it was stopped at its time limit
  */
 
 /**
- * Runs a program whose output is for people, as it comes. It gets a process group of its own, so that what it
- * started ends with it when its time is over.
+ * Runs a program and passes its output on as it comes. The program gets a process group of its own: after `timeoutMs`
+ * the whole group is ended.
  * @param {string} command
  * @param {string[]} args
  * @param {LiveOptions} options
@@ -89,7 +89,7 @@ function stopAfter(child, command, { timeoutMs, killGraceMs = KILL_GRACE_MS }) {
   let killTimer;
   const timer = setTimeout(() => {
     deadline.expired = true;
-    process.stdout.write(`\n${command} did not end within ${timeoutMs / 1000} s and is stopped\n`);
+    process.stdout.write(`\n${command} did not end within ${timeoutMs / 1000} s; it is being stopped\n`);
     signalGroup(child, 'SIGTERM');
     killTimer = setTimeout(() => signalGroup(child, 'SIGKILL'), killGraceMs);
   }, timeoutMs);
@@ -98,7 +98,7 @@ function stopAfter(child, command, { timeoutMs, killGraceMs = KILL_GRACE_MS }) {
     clear() {
       clearTimeout(timer);
       clearTimeout(killTimer);
-      // Its leader has ended when it was asked to; others of the group may not have.
+      // The group's leader ended on SIGTERM; others of the group may still run.
       if (deadline.expired) signalGroup(child, 'SIGKILL');
     },
   };
@@ -108,7 +108,7 @@ function stopAfter(child, command, { timeoutMs, killGraceMs = KILL_GRACE_MS }) {
 /**
  * @param {import('node:stream').Readable | null} stream
  * @param {(line: string) => void} onLine
- * @returns {Promise<void>} settles when all has been read
+ * @returns {Promise<void>} settles when the stream has been read to its end
  */
 function forEachLine(stream, onLine) {
   let rest = '';

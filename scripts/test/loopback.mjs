@@ -1,4 +1,4 @@
-/** Without 127.0.0.1 most tests wait for something that cannot come: it is looked at between the suites. */
+/** Checks 127.0.0.1 before and after the tests: without it most tests wait until they time out. */
 import { spawnSync } from 'node:child_process';
 import { createServer } from 'node:net';
 import { completePath } from '../setup/paths.mjs';
@@ -6,7 +6,7 @@ import { completePath } from '../setup/paths.mjs';
 const LISTEN_TIMEOUT_MS = 5_000;
 const SHOW_TIMEOUT_MS = 5_000;
 
-/** @returns {Promise<string | undefined>} why nobody can listen on 127.0.0.1 */
+/** @returns {Promise<string | undefined>} why no program can listen on 127.0.0.1; undefined if that works */
 export function findLoopbackFault() {
   const server = createServer();
   return new Promise((resolve) => {
@@ -21,7 +21,7 @@ export function findLoopbackFault() {
   });
 }
 
-/** @returns {string} for people */
+/** @returns {string} the state of the interface lo, for people */
 export function describeLoopback() {
   const shown = spawnSync('ip', ['address', 'show', 'lo'], {
     encoding: 'utf8',

@@ -4,8 +4,8 @@ const ROUNDS = 5;
 const LENGTH = 60_000;
 
 /**
- * How long this machine takes for a fixed piece of work: what a budget in seconds is compared by, as machines differ. The
- * shortest of some rounds, as what else the machine does only makes them longer.
+ * Measures how long this machine takes for a fixed piece of work, to scale the time budget to the machine's speed.
+ * Takes the shortest of several rounds, because other work on the machine only makes rounds longer.
  * @returns {number} milliseconds
  */
 export function measureMachine() {
@@ -18,7 +18,7 @@ export function measureMachine() {
   return shortest;
 }
 
-/** Like most of the tests: objects, text and some bytes. */
+/** Does work like that of most tests: objects, text and some bytes. */
 function work() {
   const items = Array.from({ length: LENGTH }, (_, index) => ({
     index,

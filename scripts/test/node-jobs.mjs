@@ -1,4 +1,4 @@
-/** Test files of Node.js as jobs: which of them share a process, and which must run alone. */
+/** Divides the test files of Node.js into jobs: some files share a process, others must run alone. */
 import { readFile } from 'node:fs/promises';
 import { basename, join, relative } from 'node:path';
 import { REPOSITORY } from '../setup/paths.mjs';
@@ -6,31 +6,31 @@ import { MINUTE_MS, runNodeTests } from './node-tests.mjs';
 
 /** @typedef {import('./run-jobs.mjs').Job} Job */
 
-/** Of a file that no run has measured. */
+/** Assumed for a file that no run has measured. */
 const UNKNOWN_SECONDS = 60;
-/** Files beside the code share a process until they take this long together. */
+/** Unit test files share a process until they take this long together. */
 const BATCH_SECONDS = 60;
 const BATCH = join(REPOSITORY, 'scripts', 'test', 'batch.mjs');
 const TIMEOUT_MS = 60 * MINUTE_MS;
 const TEST_TIMEOUT_MS = 10 * MINUTE_MS;
 
-/** Files that run in no lane. Those that share a service are one job, and need the same place. */
+/** Files that do not run in a lane. Files that share a service are one job and must have the same place. */
 export const PLACES = new Map(
   /** @type {[string, import('./run-jobs.mjs').Place][]} */ ([
     ['capacity.test.ts', 'heavy'],
     ['doctor.test.ts', 'single'],
     ['greedy-guests.test.ts', 'heavy'],
     ['guest-timer.test.ts', 'single'],
-    // Chromium gives up the connections that it is making when a TAP comes or goes (ERR_NETWORK_CHANGED).
+    // Chromium aborts connections in progress when a TAP is added or removed (ERR_NETWORK_CHANGED).
     ['preview.test.ts', 'single'],
     ['stream-load.test.ts', 'alone'],
   ]),
 );
 
-/** Fixtures that keep one service, with its images and templates, for all files that use them. */
+/** Imports of fixtures that keep one service, with its images and templates, for all files that use them. */
 const SHARING = [/fixtures\/(?:shared|client|clone-check|image-kind)\.ts'/u, /fixtures\/egress-shared\.ts'/u];
 
-/** Random work for a given time, of which no answer has to come soon. */
+/** Tests that do random work for a given time, and of which no answer is urgent. */
 const SPARE = /\/simulation\.test\.ts$/u;
 const LOW_PRIORITY = ['nice', '-n', '10'];
 
@@ -44,7 +44,7 @@ const LOW_PRIORITY = ['nice', '-n', '10'];
  */
 
 /**
- * Those beside the code, some in each process. Their modules are most of what a process does, and are loaded once for all.
+ * Plans the unit tests, several files in each process, because loading modules takes most of a process's time.
  * @param {FilesOptions & { wrapper: string[] }} options
  * @returns {Job[]}
  */
@@ -74,7 +74,7 @@ export function planBatches(options) {
 }
 
 /**
- * Into batches of about the same time; a file that takes as long as a batch is one.
+ * Divides files into batches of about the same duration. A file that takes as long as a batch is a batch of its own.
  * @param {Pick<FilesOptions, 'files' | 'times'>} options
  * @returns {{ files: string[], seconds: number }[]}
  */
@@ -95,8 +95,8 @@ export function divide({ files, times }) {
 }
 
 /**
- * Those on virtual machines. Files that share a service are one job, in one process: images and templates are made once.
- * Lanes tell what is theirs apart by `COPPICE_TEST_LANE`, and share what is in `COPPICE_TEST_RUN`.
+ * Plans the tests on VMs. Files that share a service are one job in one process, so that images and templates are made
+ * once. Each lane uses its own `COPPICE_TEST_LANE` for what must differ; all share the directory `COPPICE_TEST_RUN`.
  * @param {FilesOptions} options
  * @returns {Promise<Job[]>}
  */

@@ -20,7 +20,7 @@ async function planFiles(times = new Map()) {
   }));
 }
 
-test('every file is in one job, and those that share a service are in the same', async () => {
+test('every file is in exactly one job, and files that share a service are in the same job', async () => {
   const jobs = await planFiles();
   assert.deepEqual(
     jobs.flatMap(({ names }) => names).toSorted(),
@@ -37,7 +37,7 @@ test('every file is in one job, and those that share a service are in the same',
   assert.equal(jobOf('faults.test.ts')?.names.length, 1);
 });
 
-test('a job takes as long as its files did, and one that nobody has measured is not the last', async () => {
+test('the time of a job is the sum of its files, and a file never measured does not come last', async () => {
   const times = new Map([
     ['e2e/faults.test.ts', 70],
     ['e2e/idle.test.ts', 5],
@@ -48,7 +48,7 @@ test('a job takes as long as its files did, and one that nobody has measured is 
   assert.ok(Number(secondsOf('doctor.test.ts')) > 5);
 });
 
-test('files beside the code are divided into processes of about the same time', () => {
+test('unit test files are divided into processes of about the same duration', () => {
   const files = Array.from({ length: 90 }, (_, index) => join(REPOSITORY, `${index}.test.ts`));
   const times = new Map(files.map((file, index) => [relative(REPOSITORY, file), index === 7 ? 100 : 1]));
   const batches = divide({ files, times });
@@ -60,7 +60,7 @@ test('files beside the code are divided into processes of about the same time', 
   assert.deepEqual(divide({ files: [], times }), []);
 });
 
-test('the simulation waits for those that run alone, by itself, and nothing else does', () => {
+test('only the simulation is a spare job, in a process of its own', () => {
   const simulation = 'packages/server/src/control/testing/simulation/simulation.test.ts';
   assert.ok(existsSync(join(REPOSITORY, simulation)));
   const files = [simulation, 'scripts/a.test.mjs', 'scripts/b.test.mjs'].map((path) =>

@@ -17,13 +17,13 @@ export const MINUTE_MS = 60_000;
  *
  * @typedef {object} NodeTests
  * @property {string} node
- * @property {string[]} [wrapper]  a command to run it by
+ * @property {string[]} [wrapper]  a command that runs Node.js
  * @property {readonly string[]} files
- * @property {string} [entry]  what loads the files, in place of Node
+ * @property {string} [entry]  a program that loads the files in place of Node's runner
  * @property {string[]} [args]
  * @property {number} timeoutMs
  * @property {NodeJS.Dict<string>} [env]
- * @property {(line: string) => void} [onLine]  the output goes there instead of to ours
+ * @property {(line: string) => void} [onLine]  receives the output line by line; else it goes to our output
  */
 
 /**
@@ -33,7 +33,7 @@ export const MINUTE_MS = 60_000;
  */
 export async function runNodeTests(options) {
   const { files, timeoutMs } = options;
-  if (files.length === 0) return { counts: failure('there is not a single test file') };
+  if (files.length === 0) return { counts: failure('there are no test files') };
   const { exitCode, expired, record } = await recordNodeTests(options);
   const { counts, unfinished, times } = summarizeRecord(record, files);
   return {
@@ -44,7 +44,8 @@ export async function runNodeTests(options) {
 
 /**
  * @param {NodeTests} options
- * @returns {Promise<import('./live-command.mjs').LiveResult & { record: string }>} with what `event-reporter.mjs` wrote
+ * @returns {Promise<import('./live-command.mjs').LiveResult & { record: string }>} with the text that
+ *   `event-reporter.mjs` wrote
  */
 async function recordNodeTests({ node, wrapper = [], files, entry, args = [], timeoutMs, env, onLine }) {
   const directory = await mkdtemp(join(tmpdir(), 'coppice-test-'));
@@ -73,7 +74,7 @@ async function recordNodeTests({ node, wrapper = [], files, entry, args = [], ti
  * @param {Counts} counts
  * @param {readonly string[]} unfinished
  * @param {number} timeoutMs
- * @returns {Counts} one failure more, that says what had not ended
+ * @returns {Counts} with one more failure, which lists the unfinished tests
  */
 export function stopped(counts, unfinished, timeoutMs) {
   const lines = unfinished.map((line) => `not finished: ${line}`);

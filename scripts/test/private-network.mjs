@@ -4,8 +4,8 @@ const TRIAL_TIMEOUT_MS = 10_000;
 const UNSHARE_ARGUMENTS = ['--net', '--', 'sh', '-c', 'ip link set lo up && exec "$@"', 'sh'];
 
 /**
- * Words to put before a command so that it runs in a network namespace with nothing but its own loopback: tests
- * that need no network cannot harm the machine's. None where that is not possible, as for an ordinary user.
+ * Returns words to put before a command so that it runs in a network namespace that has only its own loopback: tests
+ * that need no network cannot harm the machine's. Returns no words where that is not possible, as for an ordinary user.
  * @returns {Promise<string[]>}
  */
 export async function findNetworkWrapper() {
@@ -15,6 +15,6 @@ export async function findNetworkWrapper() {
     allowFailure: true,
   }).catch(() => undefined);
   if (trial?.exitCode === 0) return ['unshare', ...UNSHARE_ARGUMENTS];
-  process.stdout.write("no network namespace can be made here: these tests run in the machine's\n");
+  process.stdout.write("no network namespace can be made here: these tests run in the machine's own\n");
   return [];
 }

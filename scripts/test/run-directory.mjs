@@ -2,18 +2,18 @@ import { rmSync } from 'node:fs';
 import { chmod, mkdtemp } from 'node:fs/promises';
 
 /**
- * Calls `run` with a directory in COPPICE_TEST_RUN for what all processes of its tests share.
+ * Calls `run` with COPPICE_TEST_RUN set to a directory that all test processes share, and then removes the directory.
  * @template T
  * @param {() => Promise<T>} run
  * @returns {Promise<T>}
  */
 export async function withRunDirectory(run) {
   const directory = await mkdtemp('/var/tmp/coppice-test-run-');
-  // PostgreSQL and the VMs, under accounts of their own, pass through.
+  // PostgreSQL and the VMs run under other accounts and must be able to pass through.
   await chmod(directory, 0o711);
   process.env['COPPICE_TEST_RUN'] = directory;
   const remove = () => rmSync(directory, { recursive: true, force: true });
-  // A run that a signal ends does not come back from `run`.
+  // After a signal, `run` does not return.
   process.once('exit', remove);
   try {
     return await run();

@@ -1,17 +1,17 @@
 /**
- * The order in which everything runs. A job is what one process does:
+ * The order in which all jobs run. A job is the work of one process. Its place is one of:
  *
- *     single  on virtual machines, with no other such job: one after the other, before the lanes
- *     lane    on virtual machines; one for each processor and three at most, as far as there is memory for them. With one
- *             more, all took longer: who asks a guest whether it is done takes the time that it needs to get there. Only when
- *             nothing else is left there is one more, as the others leave a fifth of the time idle
- *     beside  needs none: one job fills what the others leave idle, a second one while there are single ones, and each lane
- *             takes such jobs once its own are done
- *     alone   measures time: one after the other, when all the others are done
- *     heavy   loads the host: one after the other, after those
- *     spare   needs no machine, and can wait: takes what the heavy ones leave idle, at a low priority
+ *     single  uses VMs and must not run with other jobs on VMs: one after the other, before the lanes
+ *     lane    uses VMs; one lane for each processor, three at most, and only as many as memory allows. With one more
+ *             lane all jobs took longer, because polling a guest takes the CPU time that the guest needs to finish. An
+ *             extra lane starts only when no other job is left, as the lanes leave a fifth of the CPU time idle
+ *     beside  needs no VM: one such job uses what the others leave idle, a second one runs while there are single jobs,
+ *             and each lane takes such jobs once its own are done
+ *     alone   measures time: one after the other, when all jobs above are done
+ *     heavy   loads the host: one after the other, after the alone jobs
+ *     spare   needs no VM and can wait: uses what the heavy jobs leave idle, at a low priority
  *
- * The longest come first, as an earlier run measured them: at the end all lanes are done at about the same time.
+ * The longest jobs start first, by the times of an earlier run, so that all lanes finish at about the same time.
  */
 import { availableParallelism, totalmem } from 'node:os';
 
@@ -26,24 +26,25 @@ const MEMORY_PER_LANE_BYTES = 4 * 1024 ** 3;
  * @property {ReadonlyMap<string, number>} [times]  seconds of each of its test files, by path in the repository
  *
  * @typedef {object} JobContext
- * @property {number} lane  no two jobs that run at once have the same
+ * @property {number} lane  different for all jobs that run at the same time
  * @property {(line: string) => void} print
  *
  * @typedef {object} Job
  * @property {string} suite
  * @property {string} title  for people
  * @property {Place} place
- * @property {number} seconds  that it took before, or a guess
+ * @property {number} seconds  time that an earlier run took, or a guess
  * @property {(context: JobContext) => Promise<JobResult>} run
  */
 
-/** @returns {number} how many jobs on virtual machines this host can run at once, and at the end one more */
+/** @returns {number} lanes that this host can run at once; at the end `runJobs` adds one more */
 export function countLanes() {
   const forMemory = Math.floor(totalmem() / MEMORY_PER_LANE_BYTES) - 1;
   return Math.max(1, Math.min(MAX_LANES, availableParallelism(), forMemory));
 }
 
 /**
+ * Runs all jobs, in the order that is described above.
  * @param {readonly Job[]} jobs
  * @param {number} lanes
  * @param {(job: Job, lane: number) => Promise<void>} run
@@ -60,7 +61,7 @@ export async function runJobs(jobs, lanes, run) {
   let isSingle = true;
   const singles = work(0, () => single.shift()).finally(() => (isSingle = false));
   const workInLane = async (/** @type {number} */ lane) => {
-    // The shortest: its own jobs wait for it.
+    // Takes the shortest jobs first, because this lane's own jobs wait for them.
     if (lane === 1) await work(lane, () => (isSingle ? beside.pop() : undefined));
     await singles;
     await work(lane, () => onMachines.shift() ?? beside.shift());

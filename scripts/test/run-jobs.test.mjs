@@ -13,10 +13,16 @@ import { runJobs } from './run-jobs.mjs';
  * @returns {Job}
  */
 function jobOf(title, place, seconds) {
-  return { suite: 'a', title, place, seconds, run: () => assert.fail('the runner is given below') };
+  return {
+    suite: 'a',
+    title,
+    place,
+    seconds,
+    run: () => assert.fail('runJobs must call the function that it receives'),
+  };
 }
 
-test('the longest job of each kind comes first, what is alone comes when all others are done, what can wait comes last', async () => {
+test('the longest job of each place starts first; alone, heavy and spare jobs come last, in this order', async () => {
   /** @type {string[]} */
   const begun = [];
   let running = 0;
@@ -44,7 +50,7 @@ test('the longest job of each kind comes first, what is alone comes when all oth
   assert.ok(begun.indexOf('beside long') < begun.indexOf('beside short'));
 });
 
-test('each lane takes the next job when it is done with one, and then helps with what needs no lane', async () => {
+test('each lane takes its next job as it finishes one, and then takes jobs that need no lane', async () => {
   const jobs = ['long', 'a', 'b'].map((title, index) => jobOf(title, 'lane', 100 - index));
   const besides = ['long beside', 'c', 'd'].map((title, index) => jobOf(title, 'beside', 3 - index));
   const othersDone = new EventEmitter();
@@ -71,7 +77,7 @@ test('each lane takes the next job when it is done with one, and then helps with
   assert.deepEqual(log.map(([title]) => title).toSorted(), ['a', 'b', 'c', 'd', 'long', 'long beside']);
 });
 
-test('there is one lane more when nothing else is left', { timeout: 10_000 }, async () => {
+test('one more lane starts when no other job is left', { timeout: 10_000 }, async () => {
   const jobs = [
     ...['first', 'second', 'third'].map((title) => jobOf(title, 'lane', 1)),
     jobOf('beside', 'beside', 1),
@@ -90,7 +96,7 @@ test('there is one lane more when nothing else is left', { timeout: 10_000 }, as
   assert.equal(new Set(lanes).size, 3);
 });
 
-test('no two jobs that run at once have the same lane', async () => {
+test('jobs that run at the same time have different lanes', async () => {
   const places = /** @type {const} */ (['lane', 'beside']);
   const jobs = places.flatMap((place) => Array.from({ length: 20 }, (_, n) => jobOf(`${n}`, place, n)));
   const busy = new Set();

@@ -9,11 +9,11 @@ import { describeLoopback, findLoopbackFault } from './loopback.mjs';
 import { measureMachine } from './machine-speed.mjs';
 import { countLanes, runJobs } from './run-jobs.mjs';
 
-/** Whoever makes the tests slower says so there. */
+/** A change that makes the tests slower must raise the budget in this file. */
 export const BUDGET_FILE = 'scripts/test/budget.json';
-/** CI shows the end of what was printed. */
+/** CI shows only the end of the output. */
 const SHOWN_FAILURES = 40;
-/** A machine that seems slower than this was busy with something else when it was measured. */
+/** Limit of the slowdown: a machine that seems slower than this was busy with other work while it was measured. */
 const MAX_FACTOR = 2;
 const SHOWN_REASONS = 8;
 
@@ -22,7 +22,7 @@ const SHOWN_REASONS = 8;
  * @typedef {import('./run-jobs.mjs').Job} Job
  *
  * @typedef {object} Budget
- * @property {number} seconds  for all, on a machine on which `measureMachine` takes `reference_ms`
+ * @property {number} seconds  for all suites, on a machine on which `measureMachine` takes `reference_ms`
  * @property {number} reference_ms
  *
  * @typedef {object} SuitesOptions
@@ -37,7 +37,7 @@ export function readBudget() {
 }
 
 /**
- * Runs all jobs, also after one has failed. What each of them prints appears when it has ended.
+ * Runs all jobs, also after one has failed. Prints the output of each job when it has ended.
  * @param {readonly Job[]} jobs
  * @param {SuitesOptions} [options]
  * @returns {Promise<Counts>}
@@ -87,8 +87,9 @@ export async function runSuites(jobs, { lanes = countLanes(), budget, keepTimes 
 }
 
 /**
+ * Compares the time of the suites with the budget.
  * @param {number} seconds
- * @param {number} machineMs  of this machine, as `measureMachine` found it
+ * @param {number} machineMs  time of `measureMachine` on this machine
  * @param {Budget} budget
  * @returns {Counts}
  */
@@ -112,7 +113,7 @@ function readCpuTimes() {
 }
 
 /**
- * How far the tests could be faster with more at once.
+ * Describes how much processor time the tests left idle: more jobs in parallel could use it.
  * @param {ReturnType<typeof readCpuTimes>} before
  * @param {ReturnType<typeof readCpuTimes>} after
  */
@@ -126,7 +127,7 @@ function describeIdle(before, after) {
  * @param {string} fault
  */
 function reportLoopback(when, fault) {
-  const line = `${when} nobody can listen on 127.0.0.1 any more: ${fault}`;
+  const line = `${when} no program can listen on 127.0.0.1: ${fault}`;
   process.stdout.write(`\n!!! ${line}\n${describeLoopback()}`);
   return failure(line);
 }

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { failure, NOTHING, PASS } from './counts.mjs';
 import { formatTotal, judgeTime, runSuites } from './run-suites.mjs';
 
-test('the last line has the sum, and before it stands what failed, with its suite', async () => {
+test('the last line has the totals, and the failures stand before it, each with its suite', async () => {
   /** @type {(suite: string, counts: import('./counts.mjs').Counts) => import('./run-jobs.mjs').Job} */
   const jobOf = (suite, counts) => ({
     suite,
@@ -24,7 +24,7 @@ test('the last line has the sum, and before it stands what failed, with its suit
   assert.deepEqual(kept.toSorted(), ['e2e.test.ts', 'go.test.ts', 'unit.test.ts']);
 });
 
-test('a job that breaks is a failure with its reason, and the others run', async () => {
+test('a job that throws is a failure with its reason, and the others run', async () => {
   /** @type {(title: string, run: import('./run-jobs.mjs').Job['run']) => import('./run-jobs.mjs').Job} */
   const jobOf = (title, run) => ({ suite: 'unit', title, place: 'lane', seconds: 1, run });
   const jobs = [
@@ -36,11 +36,11 @@ test('a job that breaks is a failure with its reason, and the others run', async
   assert.match(failures[0] ?? '', /^unit: breaks did not end: [^]*no record/u);
 });
 
-test('to take longer than the budget is a failure, and a slower machine has a longer one', () => {
+test('a run longer than the budget is a failure, and a slower machine has a longer budget', () => {
   const budget = { seconds: 100, reference_ms: 50 };
   assert.equal(judgeTime(100, 50, budget), NOTHING);
   assert.equal(judgeTime(199, 100, budget), NOTHING);
-  assert.equal(judgeTime(100, 25, budget), NOTHING, 'a faster machine has the same');
+  assert.equal(judgeTime(100, 25, budget), NOTHING, 'a faster machine has the same budget');
   assert.deepEqual(judgeTime(250, 100, budget).failures, [
     'the tests took 250 s, more than 200 s: the 100 s of scripts/test/budget.json on a machine that is 2.00 times slower',
   ]);
@@ -53,7 +53,7 @@ test('the first failures are followed by their reasons', () => {
   assert.deepEqual(lines.slice(-4, -2), ['          at once', '  unit: 8']);
 });
 
-test('a long list of failures is cut off, and says so', () => {
+test('a long list of failures is cut off and ends with the number of the rest', () => {
   const failures = Array.from({ length: 45 }, (_, index) => `unit: ${index}`);
   const lines = formatTotal({ passed: 0, failed: 45, skipped: 2, failures }).split('\n');
   assert.deepEqual(lines.slice(-5), ['  unit: 39', '  and 5 more', '2 skipped', '0 passed, 45 failed', '']);

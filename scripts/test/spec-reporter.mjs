@@ -1,6 +1,6 @@
 /**
- * Node's reporter `spec`, which says why a test failed only when all have ended: this one says it at once, too, where it
- * is found in a long log.
+ * Node's reporter `spec`, with the reason of each failure where it happens. `spec` itself prints reasons only after the
+ * last test, where they are hard to find in a long log.
  */
 import { spec as SpecReporter } from 'node:test/reporters';
 import { kindOf, reasonOf } from './event-reporter.mjs';

@@ -1,13 +1,13 @@
 /**
- * `npm test -- --stress FILE [--rounds N]`: one test file again and again while all processors are busy with something
- * else, as they are on a machine that is too small. What passes alone and fails here waits too briefly for something.
+ * `npm test -- --stress FILE [--rounds N]`: runs one test file repeatedly while other processes keep all processors
+ * busy, as on a machine that is too small. A test that passes alone and fails here has a timeout that is too short.
  */
 import { spawn } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import { runChosen } from './chosen-files.mjs';
 import { addCounts, NOTHING } from './counts.mjs';
 
-/** As many again as there are processors: each of the tests' processes gets half of one. */
+/** Busy processes for each processor: a test process gets half of a processor. */
 const LOAD_PER_PROCESSOR = 1;
 
 /**
@@ -20,7 +20,7 @@ const LOAD_PER_PROCESSOR = 1;
 export async function stress({ file, rounds, tools }) {
   const load = startLoad(tools.node);
   const endLoad = () => load.forEach((child) => child.kill('SIGKILL'));
-  // A run that a signal ends does not come to the end of this.
+  // After a signal, the `finally` below does not run.
   process.once('exit', endLoad);
   let total = NOTHING;
   try {

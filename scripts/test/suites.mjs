@@ -14,14 +14,14 @@ import { MINUTE_MS, runNodeTests, stopped } from './node-tests.mjs';
 import { findNetworkWrapper } from './private-network.mjs';
 import { toolsEnvironment } from './tools-environment.mjs';
 
-/** npm puts its packages' Node.js first in PATH and says here which one it runs in itself: the user's own. */
+/** The user's own Node.js: npm puts its packages' Node.js first in PATH, but names the one it runs in itself here. */
 const USER_NODE = process.env['npm_node_execpath'] ?? process.execPath;
-/** Where packages/sdk/tsconfig.test.json puts its output. */
+/** Output directory of packages/sdk/tsconfig.test.json. */
 const SDK_TEST_BUILD = join(REPOSITORY, '.cache', 'sdk-test');
-/** Run on a second PostgreSQL as well: what leans on its SQL, its catalogue or its errors. */
+/** Tests that also run on a second PostgreSQL: they depend on its SQL, its catalogue or its errors. */
 const DATABASE_TESTS =
   /\/control\/(?:db\/(?!postgres\/)|schema\/|backup\/(?!backup\.)|(?:accounts|audit|billing)\/|snapshots\/snapshots\.|sandbox\/(?:lost-commit|idempotency|family)\.|http\/(?:registries|previews)\.)/;
-/** Most of the time of either is waiting for a compiler. */
+/** Assumed for jobs that mostly wait for a compiler. */
 const COMPILED_SECONDS = 20;
 const NOT_OURS = new Set(['node_modules', 'dist', '.git']);
 
@@ -38,7 +38,7 @@ const NOT_OURS = new Set(['node_modules', 'dist', '.git']);
 export const SUITES = [
   {
     name: 'go',
-    title: "tests of the guest agent, of QEMU's launcher and of what saves memory",
+    title: "tests of the guest agent, QEMU's launcher and the capture program",
     plan: async (tools) =>
       [AGENT_DIRECTORY, JAIL_DIRECTORY, CAPTURE_DIRECTORY].map((directory) => ({
         suite: 'go',
@@ -50,7 +50,7 @@ export const SUITES = [
   },
   {
     name: 'unit',
-    title: 'tests beside the code',
+    title: 'unit tests',
     plan: async (tools, times) =>
       planBatches({
         suite: 'unit',
@@ -68,7 +68,7 @@ export const SUITES = [
   },
   {
     name: 'postgres',
-    title: 'what leans on SQL, on the newest PostgreSQL',
+    title: 'tests that depend on SQL, on the newest PostgreSQL',
     plan: async (tools, times) =>
       planBatches({
         suite: 'postgres',
@@ -94,7 +94,7 @@ export const SUITES = [
   },
   {
     name: 'e2e',
-    title: 'real virtual machines',
+    title: 'tests on real virtual machines',
     plan: async (tools, times) =>
       planMachineJobs({
         suite: 'e2e',
@@ -106,7 +106,7 @@ export const SUITES = [
   },
 ];
 
-/** The tests beside the code that lean on SQL. */
+/** Finds the unit tests that depend on SQL. */
 async function findDatabaseTests() {
   const files = await findTests('packages/server/src/control', '.test.ts');
   return files.filter((file) => DATABASE_TESTS.test(file));
@@ -131,7 +131,7 @@ async function findTests(folder, suffix) {
 async function runGoTests(go, directory, { print }) {
   const timeoutMs = 10 * MINUTE_MS;
   const events = new GoEvents((text) => print(text.replace(/\n$/u, '')));
-  // -vet=off: the checks do that. -count=1: what they find out of a kernel is no part of what Go remembers a result by.
+  // -vet=off: the checks run vet. -count=1: results depend on the kernel, which Go's test cache does not consider.
   const { exitCode, expired } = await runLive(
     go,
     ['test', '-json', '-vet=off', '-count=1', '-timeout', '8m', './...'],
@@ -150,15 +150,15 @@ async function runGoTests(go, directory, { print }) {
 }
 
 /**
- * The client is published for Node.js 20, which cannot run TypeScript: client and tests are compiled, and run by
- * the Node.js that npm itself was started with.
+ * Runs the tests of the client. The client is published for Node.js 20, which cannot run TypeScript: client and tests
+ * are compiled, and run by the Node.js that runs npm itself.
  * @param {string} node
  * @param {JobContext} context
  * @returns {Promise<JobResult>}
  */
 async function runSdkTests(node, { print }) {
   if (realpathSync(USER_NODE) === realpathSync(node)) {
-    print('not run again: it is the Node.js that ran the tests beside the code');
+    print('skipped: the unit tests have already run them with this Node.js');
     return { counts: NOTHING };
   }
   await rm(SDK_TEST_BUILD, { recursive: true, force: true });

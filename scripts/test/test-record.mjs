@@ -4,12 +4,12 @@ import { addCounts, failure, NOTHING, PASS, SKIP } from './counts.mjs';
 import { measureFileTimes } from './file-times.mjs';
 
 /**
- * What a run of `node --test` came to, from the lines of `event-reporter.mjs`, also of one that was killed.
+ * Summarizes a run of `node --test` from the lines of `event-reporter.mjs`. The run may have been killed.
  * @param {string} text
- * @param {readonly string[]} files all that were to be run
+ * @param {readonly string[]} files all files of the run
  * @returns {{ counts: import('./counts.mjs').Counts, unfinished: string[], times: Map<string, number> }}
- *   `unfinished`, for people, are files with the tests in them that had begun and not ended, and files that had not
- *   begun; `times` has the seconds of each file by its path in the repository
+ *   `unfinished` lists, for people, files with tests that began and did not end, and files that did not begin;
+ *   `times` has the seconds of each file by its path in the repository
  */
 export function summarizeRecord(text, files) {
   let counts = NOTHING;

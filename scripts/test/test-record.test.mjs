@@ -17,7 +17,7 @@ const RUN_TIMEOUT_MS = 60_000;
 const KILL_LIMIT_MS = 5_000;
 
 /**
- * A process that has ended may stay as a zombie where nobody reaps orphans.
+ * Waits until a process has ended. It may stay as a zombie where no init process reaps orphans.
  * @param {number} pid
  */
 async function waitForEnd(pid) {
@@ -25,7 +25,7 @@ async function waitForEnd(pid) {
   const isAlive = () =>
     existsSync(`/proc/${pid}/stat`) && !/\) Z /u.test(readFileSync(`/proc/${pid}/stat`, 'latin1'));
   while (isAlive()) {
-    assert.ok(performance.now() < end, 'what the hanging test started has not been ended with it');
+    assert.ok(performance.now() < end, 'the process that the hanging test started is still alive');
     await delay(20);
   }
 }
@@ -53,7 +53,7 @@ describe('the record of a test run', () => {
       ['--test', '--test-concurrency=1', ...reporter, ...files],
       {
         timeoutMs,
-        // Node's runner does nothing in a process that a runner has started.
+        // In a process that a test runner started, Node's runner does nothing.
         env: { NODE_TEST_CONTEXT: undefined },
         killGraceMs: 1000,
       },
@@ -61,7 +61,7 @@ describe('the record of a test run', () => {
     return { expired, ...summarizeRecord(readFileSync(record, 'utf8'), files) };
   };
 
-  it('counts tests, not the suites that hold them, and names what failed and where', async () => {
+  it('counts tests, not the suites around them, and names each failure with its place', async () => {
     const file = write(
       'mixed.test.mjs',
       `describe('s', () => { it('good', () => {}); it('bad', () => { throw new Error('no!'); }); });
@@ -76,7 +76,7 @@ describe('the record of a test run', () => {
     assert.deepEqual(unfinished, []);
   });
 
-  it('why a test failed is said when it fails', async () => {
+  it('prints the reason of a failure when the test fails', async () => {
     const file = write('fails.test.mjs', `test('bad', () => { throw new Error('no!'); });`);
     /** @type {string[]} */
     const lines = [];
@@ -90,7 +90,7 @@ describe('the record of a test run', () => {
     assert.deepEqual(lines.slice(lines.indexOf('!!! bad')).slice(0, 2), ['!!! bad', '    Error: no!']);
   });
 
-  it('files in one process have each its own hooks, and one that does not load is one failure of its name', async () => {
+  it('files in one process have their own hooks, and a file that does not load is one failure with its name', async () => {
     const hooked = (/** @type {string} */ name) =>
       write(
         `${name}.test.mjs`,
@@ -114,14 +114,14 @@ describe('the record of a test run', () => {
     assert.equal([...(times?.keys() ?? [])].filter((path) => /first|second/u.test(path)).length, 2);
   });
 
-  it('a file that dies is one failure of its name', async () => {
+  it('a file that crashes is one failure with its name', async () => {
     const file = write('dies.test.mjs', `throw new Error('no');`);
     const { counts } = await runFiles([file], RUN_TIMEOUT_MS);
     assert.equal(counts.failed, 1);
     assert.match(counts.failures[0] ?? '', /dies\.test\.mjs/u);
   });
 
-  it('a run that is killed has said what passed, where it hung and what it never came to', async () => {
+  it('the record of a killed run shows which tests passed, which hung and which never began', async () => {
     const pidFile = join(directory, 'pid');
     const hangs = write(
       'a-hangs.test.mjs',
@@ -141,7 +141,7 @@ describe('the record of a test run', () => {
     await waitForEnd(Number(readFileSync(pidFile, 'utf8')));
   });
 
-  it('the line that a killed run was writing does not count', () => {
+  it('an incomplete last line of a killed run does not count', () => {
     const { counts } = summarizeRecord('{"kind":"pass","name":"a","file":"/a"}\n{"kind":"pa', ['/a']);
     assert.equal(counts.passed, 1);
   });

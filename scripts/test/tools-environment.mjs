@@ -1,5 +1,5 @@
 /**
- * Where tests on virtual machines, benchmarks and the soak find what set-up made sure of.
+ * Returns the variables by which tests on VMs, benchmarks and the soak find what set-up prepared.
  * @param {Pick<import('../setup/setup.mjs').SetupResult, 'service' | 'packagedPostgres'>} tools
  * @returns {NodeJS.ProcessEnv}
  */

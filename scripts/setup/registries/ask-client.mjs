@@ -4,7 +4,7 @@ import { run } from '../run-command.mjs';
 const ASK_TIMEOUT_MS = 60_000;
 
 /**
- * Output of a package client; undefined if it failed or is not here.
+ * Runs a package client and returns its standard output; undefined if it fails or is not installed.
  * @typedef {(command: string, args: string[], env?: NodeJS.ProcessEnv) => Promise<string | undefined>} Ask
  */
 
@@ -14,17 +14,17 @@ export async function ask(command, args, env = {}) {
   if (path === undefined) return undefined;
   const options = { step: 'asking for package registries', timeoutMs: ASK_TIMEOUT_MS, allowFailure: true };
   try {
-    // Not in the project, whose own settings are nobody else's.
+    // Not in the checkout: its settings must not count.
     const { exitCode, stdout } = await run(path, args, { ...options, env, cwd: '/' });
     return exitCode === 0 ? stdout : undefined;
   } catch {
-    return undefined; // it cannot be started or does not end: as if it were not here
+    return undefined; // it cannot be started or exceeds its time limit: as if it were not installed
   }
 }
 
 /**
  * @param {unknown[]} addresses
- * @returns {string[]} in order, each once
+ * @returns {string[]} hosts of the addresses, in order, each once
  */
 export function listHosts(addresses) {
   const hosts = addresses.flatMap((address) => {
@@ -37,7 +37,7 @@ export function listHosts(addresses) {
 
 /**
  * @param {string} address
- * @returns {string} empty for none
+ * @returns {string} empty if the address has no host
  */
 function findHost(address) {
   try {
@@ -49,7 +49,7 @@ function findHost(address) {
 
 /**
  * @param {string} text
- * @returns {Record<string, unknown>} empty for what is no JSON object
+ * @returns {Record<string, unknown>} empty if the text is not a JSON object
  */
 export function parseObject(text) {
   try {

@@ -1,4 +1,4 @@
-/** A package client that is not installed, read out of the distribution's package of it. It is not installed by that. */
+/** Reads a file of a package client out of the distribution's package, without installing it. */
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { findCandidate, unpackPackage, updateOnce } from '../apt.mjs';
@@ -8,8 +8,8 @@ import { assetsDirectory, findExecutable } from '../paths.mjs';
 const TIMEOUT_MS = 2 * 60_000;
 
 /**
- * @param {{ name: string, file: RegExp }} wanted  the package, and what its file's path ends with
- * @returns {Promise<Buffer | undefined>} undefined where there is no such package
+ * @param {{ name: string, file: RegExp }} wanted  name of the package, and a pattern for the path of its file
+ * @returns {Promise<Buffer | undefined>} undefined if there is no such package or file
  */
 export async function readFromPackage({ name, file }) {
   if (findExecutable('apt-get') === undefined) return undefined;
@@ -23,7 +23,7 @@ export async function readFromPackage({ name, file }) {
 }
 
 /**
- * A package without the file may depend on one of the same name with a version (Ubuntu's cargo).
+ * Unpacks a package and, if it lacks the file, the package with a versioned name that it depends on (Ubuntu's cargo).
  * @param {string} name
  * @param {RegExp} file
  * @param {string} directory

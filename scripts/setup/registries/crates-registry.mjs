@@ -1,6 +1,6 @@
 /**
- * Where crates are. Two hosts make a registry: that of the index, which cargo has built in, and that of the downloads,
- * which the index names in its file config.json.
+ * Finds the hosts of crate registries. A registry has two hosts: that of the index, which is built into cargo, and that
+ * of the downloads, which the index names in its file config.json.
  */
 import {
   existsSync,
@@ -17,16 +17,19 @@ import { listHosts, parseObject } from './ask-client.mjs';
 
 /** @typedef {import('./ask-client.mjs').Ask} Ask */
 
-/** In a package of cargo; Ubuntu's has the version in its name. */
+/** The program in a package of cargo. Ubuntu's program has the version in its name. */
 export const CARGO_PACKAGE = { name: 'cargo', file: /\/bin\/cargo(?:-[\d.]+)?$/u };
 
-/** Before this cargo read its index with git, all of it: hundreds of MB. */
+/** Older versions of cargo fetch the whole index with git: hundreds of MB. */
 const SPARSE_SINCE = [1, 68];
-/** Of a toolchain by rustup. */
+/** Keeps rustup from downloading a toolchain. */
 const NO_DOWNLOAD = { RUSTUP_AUTO_INSTALL: '0' };
 const MARK = 'sparse+https://';
 const MAX_ADDRESS_BYTES = 256;
-/** A package of its own, whatever lies in the directories above it. Any crate does: its index is read before it is looked up. */
+/**
+ * Manifest of a package that ignores workspaces in the directories above it. Any dependency will do: cargo reads the
+ * index's config.json before it looks up the crate.
+ */
 const MANIFEST = `[package]
 name = "which-index"
 version = "0.0.0"
@@ -37,7 +40,7 @@ libc = "*"
 `;
 
 /**
- * Hosts that stand in cargo's configuration, with those of their downloads as far as cargo has used them.
+ * Finds the hosts in cargo's configuration, and the hosts of their downloads if cargo has used them.
  * @param {string} home  cargo's
  * @returns {string[]}
  */
@@ -50,7 +53,7 @@ export function findCratesMirrors(home) {
 }
 
 /**
- * Values of `registry` in `[source.…]` and of `index` in `[registries.…]`: all of TOML that is of use here.
+ * Reads the values of `registry` in `[source.…]` and of `index` in `[registries.…]`. It parses no other TOML.
  * @param {string} path
  * @returns {string[]}
  */
@@ -70,7 +73,7 @@ function readCargoConfig(path) {
 }
 
 /**
- * What cargo has written down of the indexes that it has used: directories such as `<host>-<16 hex digits>`.
+ * Reads cargo's cache of the indexes that it has used: directories such as `<host>-<16 hex digits>`.
  * @param {string} home
  * @returns {{ host: string, downloads: string[] }[]}
  */
@@ -94,9 +97,9 @@ export function readDownloads(config) {
 }
 
 /**
- * The index that a cargo has built in.
+ * Finds the address of the index that is built into a cargo program.
  * @param {Buffer} program
- * @returns {string | undefined} with a slash at its end
+ * @returns {string | undefined} with a trailing slash
  */
 export function findBuiltInIndex(program) {
   for (let at = program.indexOf(MARK); at >= 0; at = program.indexOf(MARK, at + 1)) {
@@ -108,10 +111,10 @@ export function findBuiltInIndex(program) {
 }
 
 /**
- * What cargo, configured by nobody, reads of an index: hosts of its downloads.
+ * Runs cargo without any configuration, and returns the hosts of downloads that it reads from an index.
  * @param {Ask} asked
  * @param {string} indexHost
- * @returns {Promise<string[]>} none where cargo is too old, or the index cannot be reached
+ * @returns {Promise<string[]>} empty if cargo is too old or cannot reach the index
  */
 export async function askCargoForDownloads(asked, indexHost) {
   const isOld = !isSparse((await asked('cargo', ['--version'], NO_DOWNLOAD)) ?? '');
@@ -139,7 +142,7 @@ export async function askCargoForDownloads(asked, indexHost) {
   }
 }
 
-/** @param {string} version  as `cargo --version` tells it */
+/** @param {string} version  output of `cargo --version` */
 function isSparse(version) {
   const [, major = '0', minor = '0'] = /^cargo (\d+)\.(\d+)/u.exec(version) ?? [];
   const [sinceMajor = 0, sinceMinor = 0] = SPARSE_SINCE;

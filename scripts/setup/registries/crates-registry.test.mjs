@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { askCargoForDownloads, findBuiltInIndex } from './crates-registry.mjs';
 
-test('the index is found in a program among other texts, and only as an address', () => {
+test('the index is found among other texts of a program, and only as a complete address', () => {
   const texts = ['sparse+https://iints_inheritance:', '…sparse+https://', 'sparse+https://index.example/x'];
   assert.equal(findBuiltInIndex(Buffer.from(texts.join('\0'))), 'https://index.example/');
   assert.equal(findBuiltInIndex(Buffer.from(texts.slice(0, 2).join('\0'))), undefined);
@@ -12,7 +12,7 @@ test('the index is found in a program among other texts, and only as an address'
 });
 
 /**
- * A cargo that reads the index as the real one does.
+ * A fake cargo that reads the index like the real one.
  * @param {string} version
  */
 function makeCargo(version) {
@@ -36,7 +36,7 @@ function makeCargo(version) {
   return { ask, seen };
 }
 
-test('cargo is asked in a home and a workspace of its own, of which nothing is left', async () => {
+test('cargo runs in a home and a workspace of its own, which are removed afterwards', async () => {
   const { ask, seen } = makeCargo('1.95.0');
   assert.deepEqual(await askCargoForDownloads(ask, 'index.example'), ['dl.index.example']);
   assert.match(seen.manifest, /^\[workspace\]$/mu);
@@ -44,7 +44,7 @@ test('cargo is asked in a home and a workspace of its own, of which nothing is l
   assert.equal(existsSync(seen.directory), false);
 });
 
-test('a cargo that would fetch the whole index with git is not asked', async () => {
+test('a cargo that would fetch the whole index with git is not run', async () => {
   for (const version of ['1.66.0', '0.66.0', '1.67.1']) {
     const { ask, seen } = makeCargo(version);
     assert.deepEqual(await askCargoForDownloads(ask, 'index.example'), [], version);

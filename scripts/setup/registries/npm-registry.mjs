@@ -3,11 +3,11 @@ import { listHosts, parseObject } from './ask-client.mjs';
 
 /** @typedef {import('./ask-client.mjs').Ask} Ask */
 
-/** npm refuses to read one file as two configurations. */
+/** Two different paths, because npm refuses to read one file as two configurations. */
 const UNCONFIGURED = ['--userconfig=/nonexistent/user', '--globalconfig=/nonexistent/global'];
 
 /**
- * Hosts that npm is configured to use, those of scopes included.
+ * Finds the hosts that npm is configured to use, including those of scopes.
  * @param {Ask} asked
  * @returns {Promise<string[]>}
  */
@@ -19,7 +19,7 @@ export async function findNpmMirrors(asked) {
 }
 
 /**
- * Hosts that npm uses without any configuration.
+ * Finds the hosts that npm uses without any configuration.
  * @param {Ask} asked
  * @returns {Promise<string[]>}
  */
@@ -36,6 +36,6 @@ function npmCommand() {
     const { command, args } = findNpm();
     return [command, ...args];
   } catch {
-    return ['npm']; // which is not there: nobody answers
+    return ['npm']; // it is not installed, so `ask` returns undefined
   }
 }

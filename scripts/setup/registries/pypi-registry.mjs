@@ -2,18 +2,18 @@ import { listHosts } from './ask-client.mjs';
 
 /** @typedef {import('./ask-client.mjs').Ask} Ask */
 
-/** pip has its standard built in, and no command that tells it. */
+/** Prints the registry that is built into pip: pip has no command for that. */
 const STANDARD = [
   'from pip._internal.models.index import PyPI',
   'print(PyPI.simple_url)',
   'print("https://" + PyPI.file_storage_domain)',
 ].join('\n');
 
-/** Where the same stands in a package of pip. */
+/** The file with the same addresses in a package of pip. */
 export const PIP_PACKAGE = { name: 'python3-pip', file: /\/pip\/_internal\/models\/index\.py$/u };
 
 /**
- * Hosts that pip is configured to use.
+ * Finds the hosts that pip is configured to use.
  * @param {Ask} asked
  * @returns {Promise<string[]>}
  */
@@ -26,7 +26,7 @@ export async function findPypiMirrors(asked) {
 }
 
 /**
- * Lines such as `global.index-url='https://…'` and `:env:.index-url='https://…'`.
+ * Parses lines such as `global.index-url='https://…'` and `:env:.index-url='https://…'`.
  * @param {string} text
  */
 function readPipConfig(text) {
@@ -39,7 +39,7 @@ function readPipConfig(text) {
 }
 
 /**
- * Hosts that pip uses without any configuration.
+ * Finds the hosts that pip uses without any configuration.
  * @param {Ask} asked
  * @returns {Promise<string[]>}
  */
@@ -48,7 +48,7 @@ export async function findPypiStandard(asked) {
 }
 
 /**
- * @param {string} source  of pip's module that has its standard
+ * @param {string} source  text of pip's module with its built-in registry
  * @returns {string[]}
  */
 export function readPipSource(source) {
