@@ -14,23 +14,23 @@ const USAGE = `usage: coppice doctor [--json]
        coppice organization grant <organization> <USD> [--note <text>]
        coppice organization limit <organization> --<limit> <number | none | default> …
 
-  doctor   lists what this machine needs for Coppice, what is there, and what to do about the rest;
-           exit code 1 if something needed is missing
-  audit    checks the audit log of a sandbox without the service: exit code 0 if it is as it was written, 1 if it
+  doctor   checks what Coppice needs on this machine, and says how to fix what is missing; exit code 1 if a
+           required part is missing
+  audit    verifies the audit log of a sandbox without the service: exit code 0 if the log is unchanged, 1 if it
            is not, 2 if it could not be checked
-  image    brings images to a machine without a registry: OCI layouts, or archives of them as
-           "podman save --format oci-archive" and "skopeo copy … oci-archive:…" write them; as root
-  backup   writes the database, as of one moment, and the master key to a directory; the service may run
-  restore  puts them back where there is no database yet, also under another version of PostgreSQL; the
+  image    imports images on a machine without a registry: OCI layouts, or archives of them as
+           "podman save --format oci-archive" and "skopeo copy … oci-archive:…" write them; requires root
+  backup   writes a consistent copy of the database, and the master key, to a directory; the service may run
+  restore  restores a backup where there is no database yet, also under another version of PostgreSQL; the
            service must not run
   master-key  makes a new master key and seals all stored secrets with it; the service must not run, sandboxes
-           run on; asked again it finishes what was interrupted
-  organization  shows organizations with what they cost, grants them credit (a negative amount takes back), and sets
-           limits of their own; the service may run
+           keep running; if it was interrupted, run it again to finish
+  organization  lists organizations with their cost, grants them credit (a negative amount withdraws credit), and
+           sets limits for one organization; the service may run
 `;
 
 /**
- * By name: takes the arguments after it, gives the exit code.
+ * Commands by name. A command takes the arguments after its name and returns the exit code.
  * @type {Map<string, (args: string[]) => Promise<number>>}
  */
 const COMMANDS = new Map([['doctor', doctor], ...TYPESCRIPT_COMMANDS]);

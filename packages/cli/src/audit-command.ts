@@ -1,4 +1,4 @@
-/** `coppice audit verify`: an audit log checked offline, with nothing but the file and the team's secret. */
+/** `coppice audit verify`: checks an audit log offline; it needs only the file and the team's secret. */
 import { createReadStream, readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { parseArgs } from 'node:util';
@@ -12,21 +12,21 @@ import { verifyAudit } from '../../sdk/src/verify-audit.ts';
 
 const USAGE = `usage: coppice audit verify <file> [--secret-file <file>] [--head <seq>:<hmac> | --head <file>] [--prefix]
 
-  <file>         the log, as GET /v1/runs/{id}/audit answers it; "-" reads standard input
-  --secret-file  holds the team's secret; without it the environment variable COPPICE_TEAM_SECRET does
-  --head         what GET /v1/runs/{id}/audit?head=true answered, or a file that holds it: then a missing end shows
-  --prefix       the log may end before the sandbox did
+  <file>         the log, as GET /v1/runs/{id}/audit returns it; "-" reads standard input
+  --secret-file  file with the team's secret; default: the environment variable COPPICE_TEAM_SECRET
+  --head         the answer of GET /v1/runs/{id}/audit?head=true, or a file that holds it; needed to detect a missing end
+  --prefix       accepts a log that ends before the sandbox did
 
-exit code: 0 the log is as it was written, 1 it is not, 2 it could not be checked
+exit code: 0 the log is unchanged, 1 it is not, 2 it could not be checked
 `;
 
 const EXIT = { good: 0, bad: 1, unchecked: 2 } as const;
 const HEAD = /^(\d{1,15}):(sha256:[0-9a-f]{64})$/u;
 
-/** It could not be checked; the message says what to do. */
+/** The log could not be checked; the message names the remedy. */
 class UncheckedError extends Error {}
 
-/** A line that is no entry: the log was altered, or cut off in the middle. */
+/** A line is not an audit entry: the log was altered, or cut off in the middle of a line. */
 class LineError extends Error {}
 
 interface Request {
@@ -49,19 +49,16 @@ async function main(args: string[]): Promise<number> {
 async function verify({ file, secret, head, isPrefix }: Request): Promise<number> {
   const verdict = await verifyAudit(readEntries(file), secret, { head });
   if (!verdict.valid) {
-    const good = `${verdict.entries} ${verdict.entries === 1 ? 'entry' : 'entries'} before it good`;
+    const good = `${verdict.entries} ${verdict.entries === 1 ? 'entry' : 'entries'} before it valid`;
     return report(EXIT.bad, `NOT VALID (${verdict.problem}): ${verdict.message}; ${good}`);
   }
   if (verdict.complete) return report(EXIT.good, `valid: ${verdict.entries} entries, none missing`);
   if (isPrefix)
-    return report(
-      EXIT.good,
-      `valid as far as it goes: ${verdict.entries} entries; what comes after is not known`,
-    );
+    return report(EXIT.good, `valid so far: ${verdict.entries} entries; later entries are not known`);
   return report(
     EXIT.bad,
-    `NOT COMPLETE: ${verdict.entries} entries are good, but the last is not the end of the sandbox; ` +
-      'give --head to see whether some are missing, or --prefix if the sandbox was still there',
+    `NOT COMPLETE: ${verdict.entries} entries are valid, but the last is not the end of the sandbox; ` +
+      'give --head to see whether entries are missing, or --prefix if the sandbox still existed',
   );
 }
 
@@ -74,7 +71,7 @@ function readRequest(args: string[]): Request {
   const { values, positionals } = parse(args);
   const [action, file, ...rest] = positionals;
   if (action !== 'verify' || file === undefined || rest.length > 0)
-    throw new UncheckedError(`what is to be done?\n\n${USAGE}`);
+    throw new UncheckedError(`expected "verify" and one file\n\n${USAGE}`);
   return {
     file,
     secret: readSecret(values['secret-file']),
@@ -101,7 +98,7 @@ function readSecret(path: string | undefined): string {
   if (secret !== undefined && secret !== '') return secret;
   throw new UncheckedError(
     path === undefined
-      ? "the team's secret is needed: give --secret-file, or set COPPICE_TEAM_SECRET"
+      ? "the team's secret is required: give --secret-file, or set COPPICE_TEAM_SECRET"
       : `${path} is empty: it must hold the team's secret`,
   );
 }
@@ -147,7 +144,7 @@ function parseLine(line: string, number: number): AuditEntry {
   try {
     return parseAuditLine(line);
   } catch (error) {
-    throw new LineError(`line ${number} is no audit entry: ${describe(error)}`);
+    throw new LineError(`line ${number} is not an audit entry: ${describe(error)}`);
   }
 }
 

@@ -13,7 +13,7 @@ const SANDBOX = 'run0123456789abcdef0123';
 const directory = mkdtempSync(join(tmpdir(), 'cop-audit-'));
 after(() => rmSync(directory, { recursive: true }));
 
-/** By hand, so that nothing of the service's own is used: names are in the canonical order as they stand. */
+/** Builds the log without code of the service. The names are already in canonical order. */
 function buildLog() {
   let previous = `coppice-audit-v1:${SANDBOX}`;
   return ['sandbox.created', 'exec.start', 'exec.exit', 'sandbox.destroyed'].map((event, index) => {
@@ -53,7 +53,7 @@ function verify(args, env = { COPPICE_TEAM_SECRET: SECRET }) {
   });
 }
 
-test('a log that is whole is valid, by the variable or a file with the secret, with a head or without', async () => {
+test('a complete log is valid, with the secret from the variable or a file, with or without a head', async () => {
   const path = write(LOG);
   const { code, output } = await verify([path]);
   assert.equal(code, 0, output);
@@ -63,14 +63,14 @@ test('a log that is whole is valid, by the variable or a file with the secret, w
   assert.equal((await verify([path, '--secret-file', secretFile, '--head', HEAD], {})).code, 0);
 });
 
-test('a log that was altered is not valid, and it is said where', async () => {
+test('an altered log is not valid, and the message says where', async () => {
   const altered = LOG.with(2, (LOG[2] ?? '').replace('é 2', 'é 3'));
   const { code, output } = await verify([write(altered)]);
   assert.equal(code, 1);
-  assert.match(output, /NOT VALID \(altered\): entry 3 is not what was written; 2 entries before it good/);
+  assert.match(output, /NOT VALID \(altered\): entry 3 is not what was written; 2 entries before it valid/);
 });
 
-test('an end that was cut off shows by the head; without one the log is not complete, unless as a prefix', async () => {
+test('the head reveals a cut-off end; without a head the log is not complete, unless checked as a prefix', async () => {
   const cut = write(LOG.slice(0, 3));
   const byHead = await verify([cut, '--head', HEAD]);
   assert.equal(byHead.code, 1);
@@ -81,12 +81,12 @@ test('an end that was cut off shows by the head; without one the log is not comp
   assert.equal((await verify([cut, '--prefix'])).code, 0);
   const half = await verify([write([...LOG.slice(0, 3), (LOG[3] ?? '').slice(0, 40)], ''), '--prefix']);
   assert.equal(half.code, 1);
-  assert.match(half.output, /line 4 is no audit entry/);
+  assert.match(half.output, /line 4 is not an audit entry/);
 });
 
-test('what cannot be checked says why, and what to do', async () => {
+test('a log that cannot be checked gives the reason and the remedy', async () => {
   const cases = /** @type {const} */ ([
-    [[join(directory, 'absent')], {}, /team's secret is needed: give --secret-file/],
+    [[join(directory, 'absent')], {}, /team's secret is required: give --secret-file/],
     [[join(directory, 'absent')], undefined, /absent cannot be read: ENOENT/],
     [[write(LOG), '--head', 'x'], undefined, /--head is neither .* x cannot be read/],
     [[write(LOG), '--secret-file', '/dev/null'], undefined, /\/dev\/null is empty/],

@@ -5,7 +5,7 @@ import { formatRows, summarize } from './report-table.mjs';
 /**
  * @typedef {object} Row
  * @property {string} name
- * @property {'ok' | 'warn' | 'fail'} status  a warning does not keep the service from running sandboxes
+ * @property {'ok' | 'warn' | 'fail'} status  with a warning the service can still run sandboxes
  * @property {string} detail    what was found
  * @property {string} [remedy]
  */

@@ -1,4 +1,4 @@
-/** All that `coppice doctor` looks at. Each look is bounded, and one that fails does not hide the others. */
+/** All checks of `coppice doctor`. Each check has a time limit, and one that fails does not hide the others. */
 import { inspectInstallation } from './checks/installation.mjs';
 import { inspectBoot, inspectNetwork, inspectService } from './checks/probes.mjs';
 import { inspectResources } from './checks/resources.mjs';
@@ -29,7 +29,7 @@ export async function inspectMachine() {
  * @returns {Row}
  */
 function describeConfiguration(error) {
-  const remedy = error.includes('npm run setup') ? SETUP : 'correct the setting that it names';
+  const remedy = error.includes('npm run setup') ? SETUP : 'correct the setting that the message names';
   return { name: 'configuration', status: 'fail', detail: error, remedy };
 }
 
@@ -42,7 +42,7 @@ async function guarded(name, look) {
   try {
     return [await look()].flat();
   } catch (error) {
-    const detail = `could not be looked at: ${error instanceof Error ? error.message : String(error)}`;
+    const detail = `could not be checked: ${error instanceof Error ? error.message : String(error)}`;
     return [{ name, status: 'warn', detail }];
   }
 }

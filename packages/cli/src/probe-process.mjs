@@ -1,4 +1,4 @@
-/** Runs the service's own probes (packages/server/src/diagnosis), each in a process, in the Node of the service. */
+/** Runs the service's own probes (packages/server/src/diagnosis), each in its own process in the service's Node.js. */
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { findNode } from '../../../scripts/setup/node-runtime.mjs';
@@ -7,17 +7,17 @@ import { assetsDirectory, dataDirectory, REPOSITORY, runDirectory } from '../../
 const PROGRAM = join(REPOSITORY, 'packages', 'server', 'src', 'diagnosis', 'diagnose.ts');
 const CONFIG_TIMEOUT_MS = 10_000;
 const OUTPUT_LIMIT_BYTES = 1 << 20;
-/** For a probe that was told to end to take away what it made. */
+/** Time for a probe to clean up after its standard input has ended. */
 const GRACE_MS = 2000;
 
 /**
- * Where the service keeps its files, by its own configuration.
+ * Directories of the service's files, as its configuration sets them.
  * @typedef {object} Paths
  * @property {string} dataDir
  * @property {string} runDir
  * @property {string} assetsDir
  * @property {'auto' | 'on' | 'off'} network
- * @property {string} [error]  why its configuration cannot be used
+ * @property {string} [error]  why the service's configuration cannot be used
  */
 
 /** @returns {Promise<Paths>} */
@@ -42,12 +42,12 @@ export async function readPaths() {
 /**
  * @param {'config' | 'service' | 'boot' | 'network'} name
  * @param {number} timeoutMs
- * @returns {Promise<Record<string, any>>} what it found, or `error`
+ * @returns {Promise<Record<string, any>>} the probe's findings, or `error`
  */
 export async function runProbe(name, timeoutMs) {
   const node = findNode();
   if (node === undefined) throw new Error('no Node.js 24 or newer for the service; run npm run setup');
-  // The probe ends, and cleans up, when its standard input does: also when this process is killed.
+  // The probe cleans up and exits when its standard input ends, also when this process is killed.
   const child = spawn(node, [PROGRAM, name], { stdio: ['pipe', 'pipe', 'ignore'] });
   let output = '';
   child.stdout.setEncoding('utf8');

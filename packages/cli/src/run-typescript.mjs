@@ -3,8 +3,8 @@ import { getNode } from '../../../scripts/setup/node-runtime.mjs';
 import { describeError } from '../../../scripts/setup/setup-error.mjs';
 
 /**
- * Runs a subcommand that is written in TypeScript in the project's own Node.js: this command may have been started by an
- * older one.
+ * Runs a subcommand written in TypeScript in the project's own Node.js, because this command may run in an older
+ * Node.js.
  * @param {string} name  of the subcommand, for messages
  * @param {string} path  of its file
  * @param {string[]} args

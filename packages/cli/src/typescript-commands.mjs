@@ -8,12 +8,12 @@ const SERVER = join(PACKAGES, 'server', 'src');
 /**
  * @param {string} name
  * @param {string} path  of its file
- * @param {...string} first  arguments before those that are given
+ * @param {...string} first  arguments to put before those of the caller
  * @returns {[string, (args: string[]) => Promise<number>]}
  */
 const command = (name, path, ...first) => [name, (args) => runTypeScript(name, path, [...first, ...args])];
 
-/** Subcommands that are written in TypeScript: name, and what takes the arguments after it and gives the exit code. */
+/** Subcommands written in TypeScript: a name, and a function that takes the arguments and returns the exit code. */
 export const TYPESCRIPT_COMMANDS = [
   command('audit', join(PACKAGES, 'cli', 'src', 'audit-command.ts')),
   command('image', join(SERVER, 'commands', 'image-command.ts')),

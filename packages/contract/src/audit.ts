@@ -1,12 +1,12 @@
 /**
- * The audit log of a sandbox: its entries, and the chain that they form.
+ * The audit log of a sandbox: its entries and their hash chain.
  *
  *     "coppice-audit-v1:<sandbox id>" ─► hmac 1 ─► hmac 2 ─► …          hmac n = HMAC-SHA256(team secret,
  *                                          ▲          ▲                     hmac n-1 + "\n" + JCS(entry n without its hmac))
  *                                       entry 1    entry 2
  *
- * Each entry carries the hash of all before it: one that is altered, left out, moved or put in does not fit where it stands,
- * and any prefix can be checked without the rest.
+ * Each entry carries the hash of all entries before it. An entry that is altered, removed, moved or inserted breaks the
+ * chain, and any prefix can be verified without the rest.
  */
 import { z } from 'zod';
 import { canonicalize } from './canonical-json.ts';
@@ -16,25 +16,30 @@ import { STATUS_REASONS } from './lifecycle.ts';
 
 const Shape = { image: z.string(), vcpus: z.int(), mem_mib: z.int(), disk_mib: z.int() };
 const Usage = { cpu_ms: z.number(), mem_peak_bytes: z.number(), uptime_ms: z.number() };
-const Command = z.string().describe('As it was given: what a caller writes into a command is recorded.');
-const Path = z.string().describe('As it was asked for.');
+const Command = z
+  .string()
+  .describe('Verbatim: everything that the caller writes into a command is recorded.');
+const Path = z.string().describe('As in the request.');
 const Policy = z.object({
-  policy: z.string().describe('The profile that it was made from, else `unrestricted` or `rules`.'),
-  default: z.enum(['allow', 'deny']).describe('What holds for what no rule is about.'),
-  rules: z.int().describe('How many there are.'),
-  allow: z.array(z.string()).optional().describe('Left out when there are more than 100 rules in all.'),
-  deny: z.array(z.string()).optional().describe('Left out with `allow`.'),
-  sha256: z.string().describe('Of the canonical JSON of {default, allow, deny}.'),
+  policy: z.string().describe('The profile that the policy was built from, else `unrestricted` or `rules`.'),
+  default: z.enum(['allow', 'deny']).describe('The verdict for destinations that no rule matches.'),
+  rules: z.int().describe('Number of rules.'),
+  allow: z.array(z.string()).optional().describe('Omitted when there are more than 100 rules in total.'),
+  deny: z.array(z.string()).optional().describe('Omitted whenever `allow` is.'),
+  sha256: z.string().describe('Hash of the canonical JSON of {default, allow, deny}.'),
 });
 const Size = z.int().describe('Bytes.');
 
-/** Data of each kind of event. What a kind has beyond the specification only adds to it. */
+/** Data of each kind of event. A kind has the fields of the specification, and may have more. */
 export const AUDIT_EVENTS = {
   'sandbox.created': z.object({
     ...Shape,
-    parent: z.string().optional().describe('The sandbox that it was forked from, or the snapshot was of.'),
-    snapshot_id: z.string().optional().describe('The snapshot that it was restored from.'),
-    network: Policy.optional().describe('Left out when nothing is restricted.'),
+    parent: z
+      .string()
+      .optional()
+      .describe('The sandbox from which this one was forked, or of which the snapshot was taken.'),
+    snapshot_id: z.string().optional().describe('The snapshot from which the sandbox was restored.'),
+    network: Policy.optional().describe('Omitted when nothing is restricted.'),
   }),
   'sandbox.forked': z.object({ parent: z.string(), image: z.string(), child: z.string() }),
   'sandbox.snapshot': z.object({ snapshot_id: z.string() }),
@@ -42,7 +47,7 @@ export const AUDIT_EVENTS = {
   'sandbox.resumed': z.object({}),
   'sandbox.rolled_back': z.object({
     snapshot_id: z.string(),
-    rollback_id: z.string().optional().describe('Of this rollback; logs of earlier versions lack it.'),
+    rollback_id: z.string().optional().describe('Id of this rollback; missing in logs of earlier versions.'),
   }),
   'sandbox.destroyed': z.object({ ...Usage, reason: z.enum(STATUS_REASONS) }),
   'sandbox.failed': z.object({ ...Usage, reason: z.enum(STATUS_REASONS) }),
@@ -52,27 +57,27 @@ export const AUDIT_EVENTS = {
     exit_code: z
       .int()
       .nullable()
-      .describe('null when the end was not seen: the command was refused, killed, or lost.'),
+      .describe('null when the exit was not observed: the command was refused, killed, or lost.'),
     duration_ms: z.int(),
-    start_seq: z.int().describe('The `seq` of its exec.start.'),
+    start_seq: z.int().describe('The `seq` of the matching exec.start.'),
   }),
   'terminal.opened': z.object({ command: Command.optional() }),
   'terminal.closed': z.object({
     exit_code: z.int().nullable(),
     duration_ms: z.int(),
-    start_seq: z.int().describe('The `seq` of its terminal.opened.'),
+    start_seq: z.int().describe('The `seq` of the matching terminal.opened.'),
   }),
   'file.upload': z.object({ path: Path, size: Size }),
   'file.download': z.object({
     path: Path,
     size: Size.nullable().describe(
-      'Bytes that were about to be sent; null for a file whose size is unknown.',
+      'Bytes to be sent when the download began; null for a file whose size is unknown.',
     ),
   }),
   'credential.proxied': z.object({
     service: z.string(),
     method: z.string(),
-    path: z.string().describe('Without its query.'),
+    path: z.string().describe('Path without the query.'),
     status: z.int(),
   }),
   'network.blocked': z.object({
@@ -80,13 +85,13 @@ export const AUDIT_EVENTS = {
     ip: z.string().optional(),
     port: z.int().optional(),
     reason: z.string(),
-    count: z.int().optional().describe('How many alike this entry stands for.'),
+    count: z.int().optional().describe('Number of events with the same data that this entry stands for.'),
   }),
   'policy.changed': Policy,
   'credentials.changed': z.object({
     credentials: z
       .array(z.object({ service: z.string(), endpoints: z.array(CredentialEndpoint).nullable() }))
-      .describe('All that are granted from now on.'),
+      .describe('All credentials granted from now on.'),
   }),
 } as const satisfies Record<string, z.ZodType>;
 
@@ -95,7 +100,7 @@ export type AuditData<E extends AuditEvent> = z.infer<(typeof AUDIT_EVENTS)[E]>;
 
 export const AUDIT_EVENT_NAMES = Object.keys(AUDIT_EVENTS) as AuditEvent[];
 
-/** After one of these a log takes no more entries. */
+/** Whether an event ends the log: a log accepts no entries after it. */
 export function isLastEvent(event: AuditEvent): boolean {
   return event === 'sandbox.destroyed' || event === 'sandbox.failed';
 }
@@ -106,10 +111,10 @@ const AuditHmac = z.string().meta({ example: `sha256:${'0'.repeat(64)}` });
 export const AuditEntry = z
   .object({
     seq: z.int().describe('Position in the chain, from 1.'),
-    ts: Timestamp.describe('Never earlier than that of the entry before it.'),
+    ts: Timestamp.describe('Never earlier than the `ts` of the previous entry.'),
     sandbox_id: z.string(),
     event: z.enum(AUDIT_EVENT_NAMES),
-    data: z.record(z.string(), z.unknown()).describe('By the event: see docs/reference/audit.md.'),
+    data: z.record(z.string(), z.unknown()).describe('Fields by event: see docs/reference/audit.md.'),
     hmac: AuditHmac,
   })
   .meta({ id: 'AuditEntry' });
@@ -118,13 +123,13 @@ export type AuditEntry = z.infer<typeof AuditEntry>;
 /** Answer of `GET /v1/runs/{id}/audit?head=true`. */
 export const AuditHead = z
   .object({
-    seq: z.int().describe('Of the last entry; 0 when there is none yet.'),
-    hmac: AuditHmac.nullable().describe('Of the last entry; null when there is none yet.'),
+    seq: z.int().describe('`seq` of the last entry; 0 when there is none yet.'),
+    hmac: AuditHmac.nullable().describe('`hmac` of the last entry; null when there is none yet.'),
   })
   .meta({ id: 'AuditHead' });
 export type AuditHead = z.infer<typeof AuditHead>;
 
-/** The column is a 32-bit integer. */
+/** The database column is a 32-bit integer. */
 const MAX_SEQ = 2 ** 31 - 1;
 
 const Flag = z
@@ -133,18 +138,18 @@ const Flag = z
   .transform((text) => text === 'true');
 
 export const AuditQuery = z.strictObject({
-  follow: Flag.describe('Goes on with entries as they come, until the sandbox has ended.'),
-  head: Flag.describe('Answers only what the last entry is.'),
-  after: boundedIntText(0, MAX_SEQ, 0).describe('Begins behind the entry of this `seq`.'),
+  follow: Flag.describe('Keeps sending entries as they are written, until the sandbox has ended.'),
+  head: Flag.describe('Returns only the head: `seq` and `hmac` of the last entry.'),
+  after: boundedIntText(0, MAX_SEQ, 0).describe('Begins after the entry with this `seq`.'),
 });
 export type AuditQuery = z.infer<typeof AuditQuery>;
 
-/** What the first entry is chained to. */
+/** Returns the seed of the chain: the first entry is chained to it. */
 export function buildAuditSeed(sandboxId: string): string {
   return `coppice-audit-v1:${sandboxId}`;
 }
 
-/** What is hashed for an entry; `previous` is the `hmac` before it, or the seed. Its hash is written `sha256:<hex>`. */
+/** Returns the hashed text of an entry. `previous` is the `hmac` before it, or the seed. The hash is `sha256:<hex>`. */
 export function buildAuditText(previous: string, entry: Omit<AuditEntry, 'hmac'>): string {
   const { seq, ts, sandbox_id, event, data } = entry;
   return `${previous}\n${canonicalize({ seq, ts, sandbox_id, event, data })}`;

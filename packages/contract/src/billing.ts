@@ -1,4 +1,4 @@
-/** Wire form of what was used and what it costs: the rollup, the history, and the statement of a month. */
+/** Wire forms of usage and cost: the rollup, the history, and the monthly statement. */
 import { z } from 'zod';
 import { boundedIntText, boundedText, Timestamp } from './fields.ts';
 import { LabelFilter, ListSandboxesQuery } from './sandbox.ts';
@@ -13,28 +13,30 @@ export const UsageRecord = z
   .object({
     active_sandboxes: z.int().describe('Creating, running or hibernated.'),
     history_sandboxes: z.int().describe('Destroyed or failed, without creates that never ran.'),
-    active_cost_cents: Cents.describe('What the active ones cost up to now.'),
-    history_cost_cents: Cents.describe('What the others have cost.'),
+    active_cost_cents: Cents.describe('Cost of the active sandboxes up to now.'),
+    history_cost_cents: Cents.describe('Cost of the sandboxes in the history.'),
     total_cost_cents: Cents,
     cpu_seconds: CpuSeconds,
     mem_seconds: MemSeconds,
     credit_cents: z
       .number()
       .optional()
-      .describe('All that was ever granted; only where credit is on, for keys of the whole organization.'),
-    credit_left_cents: z.number().optional().describe('What is left of it; below 0 when it is exhausted.'),
+      .describe(
+        'Total credit granted so far; present only where credit is on, for keys of the whole organization.',
+      ),
+    credit_left_cents: z.number().optional().describe('Remaining credit; below 0 when it is exhausted.'),
     as_of: Timestamp,
   })
   .meta({ id: 'Usage' });
 export type UsageRecord = z.infer<typeof UsageRecord>;
 
-/** A sandbox that ran and has ended, as `GET /v1/runs/history` shows it. */
+/** A sandbox that ran and has ended: an entry of `GET /v1/runs/history`. */
 export const HistoryRecord = z
   .object({
     id: z.string(),
     status: z.enum(['destroyed', 'failed']),
     status_reason: z.enum(STATUS_REASONS).nullable(),
-    team_id: z.string().describe('Of the key that made it.'),
+    team_id: z.string().describe('Team of the key that created the sandbox.'),
     image: z.string(),
     vcpus: z.int(),
     mem_mib: z.int(),
@@ -46,7 +48,7 @@ export const HistoryRecord = z
     created_at: Timestamp,
     destroyed_at: Timestamp,
     uptime_ms: z.number(),
-    billed_ms: z.number().describe('Uptime without hibernation: what the cost is computed from.'),
+    billed_ms: z.number().describe('Uptime without hibernation; the cost is computed from it.'),
     cpu_ms: z.number(),
     mem_peak_bytes: z.number(),
     cost_cents: Cents,
@@ -67,9 +69,9 @@ export const ListHistoryQuery = z.strictObject({
   cursor: ListSandboxesQuery.shape.cursor,
   label: z.union([LabelFilter.transform((one) => [one]), z.array(LabelFilter).max(8)]).optional(),
   status: z.union([FinalFilter.transform((one) => [one]), z.array(FinalFilter).max(8)]).optional(),
-  from: Moment.optional().describe('Only those that ended then or later.'),
-  to: Moment.optional().describe('Only those that ended before.'),
-  image: boundedText(1, 512).optional().describe('A reference as for a create, or a resolved one.'),
+  from: Moment.optional().describe('Only sandboxes that ended at this time or later.'),
+  to: Moment.optional().describe('Only sandboxes that ended before this time.'),
+  image: boundedText(1, 512).optional().describe('An image reference as in a create, or a resolved one.'),
 });
 export type ListHistoryQuery = z.infer<typeof ListHistoryQuery>;
 
@@ -81,15 +83,17 @@ export const StatementParams = z.strictObject({
 /** Query of `GET /v1/statements/{month}`. */
 export const StatementQuery = z.strictObject({
   format: z.enum(['json', 'csv'], { error: 'must be json or csv' }).default('json'),
-  limit: boundedIntText(1, 1000, 100).describe('Of the lines; the sums are always those of the whole month.'),
+  limit: boundedIntText(1, 1000, 100).describe(
+    'Maximum number of lines; the sums always cover the whole month.',
+  ),
   cursor: z
     .string()
-    .regex(/^run[0-9a-f]{20}$/, { error: 'is not one that a Link header gave; begin without it' })
+    .regex(/^run[0-9a-f]{20}$/, { error: 'is not a cursor from a Link header; start without one' })
     .optional(),
 });
 
 const Sums = {
-  sandboxes: z.int().describe('How many ran in the month.'),
+  sandboxes: z.int().describe('Number of sandboxes that ran in the month.'),
   cpu_seconds: CpuSeconds,
   mem_seconds: MemSeconds,
   cost_cents: Cents,
@@ -102,7 +106,7 @@ export const StatementLine = z
     image: z.string(),
     vcpus: z.int(),
     mem_mib: z.int(),
-    billed_ms: z.number().describe('Of this month.'),
+    billed_ms: z.number().describe('Billed time in this month.'),
     cost_cents: Cents,
   })
   .meta({ id: 'StatementLine' });
@@ -113,12 +117,12 @@ export const Statement = z
   .object({
     month: z.string().meta({ example: '2026-11' }),
     from: Timestamp,
-    to: Timestamp.describe('Not included.'),
+    to: Timestamp.describe('End of the month, exclusive.'),
     as_of: Timestamp,
-    complete: z.boolean().describe('True when nothing of it can change any more.'),
+    complete: z.boolean().describe('True when the statement can no longer change.'),
     ...Sums,
     teams: z.array(z.object({ team_id: z.string(), ...Sums })),
-    lines: z.array(StatementLine).describe('By the ids of the sandboxes, in pages.'),
+    lines: z.array(StatementLine).describe('Sorted by sandbox id, in pages.'),
   })
   .meta({ id: 'Statement' });
 export type Statement = z.infer<typeof Statement>;

@@ -4,7 +4,7 @@ import serialize from 'canonicalize';
 import fc from 'fast-check';
 import { canonicalize } from './canonical-json.ts';
 
-test('the example of RFC 8785, section 3.2.2, comes out as it is printed there', () => {
+test('the example of RFC 8785, section 3.2.2, gives the printed result', () => {
   const input = JSON.parse(
     '{"numbers":[333333333.33333329,1E30,4.50,2e-3,0.000000000000000000000000001],' +
       '"string":"\\u20ac$\\u000F\\u000aA\'\\u0042\\u0022\\u005c\\\\\\"\\/","literals":[null,true,false]}',
@@ -27,7 +27,7 @@ test('names are sorted by UTF-16 code units, as in RFC 8785, section 3.2.3', () 
     ö: 'Latin Small Letter O With Diaeresis',
   };
   const values = Object.values(JSON.parse(canonicalize(input)) as Record<string, string>);
-  // An object puts names that are whole numbers first by itself, so the text is looked at, too.
+  // JavaScript objects put names that are whole numbers first, so the test also checks the text.
   assert.ok(canonicalize(input).startsWith('{"\\r":"Carriage Return","1":"One","\u0080":'));
   assert.deepEqual(values.slice(-4), [
     'Latin Small Letter O With Diaeresis',
@@ -37,7 +37,7 @@ test('names are sorted by UTF-16 code units, as in RFC 8785, section 3.2.3', () 
   ]);
 });
 
-test('the numbers of RFC 8785, appendix B, are written as there', () => {
+test('the numbers of RFC 8785, appendix B, give the listed texts', () => {
   const samples: [string, string][] = [
     ['0000000000000000', '0'],
     ['8000000000000000', '0'],
@@ -54,7 +54,7 @@ test('the numbers of RFC 8785, appendix B, are written as there', () => {
     assert.equal(canonicalize(Buffer.from(bits, 'hex').readDoubleBE()), text);
 });
 
-test('whatever JSON can hold is written as another implementation writes it', () => {
+test('any JSON value gives the same text as another implementation', () => {
   fc.assert(
     fc.property(fc.jsonValue({ stringUnit: 'binary' }), (value) => {
       assert.equal(canonicalize(value), serialize(value));
@@ -63,7 +63,7 @@ test('whatever JSON can hold is written as another implementation writes it', ()
   );
 });
 
-test('what JSON cannot hold is refused, and an undefined property is left out', () => {
+test('a value that JSON cannot represent is refused, and an undefined property is omitted', () => {
   for (const value of [NaN, Infinity, 1n, undefined, Symbol.iterator, '\ud800', { '\udc00': 1 }])
     assert.throws(() => canonicalize(value), TypeError);
   assert.equal(canonicalize({ a: undefined, b: 1 }), '{"b":1}');

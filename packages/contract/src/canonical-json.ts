@@ -1,9 +1,9 @@
 /**
- * JSON in the one spelling of RFC 8785 (JCS), so that whoever hashes the same value hashes the same bytes. Names are sorted by
- * their UTF-16 code units; numbers and strings are written as ECMAScript does, which is what the RFC asks for.
+ * Canonical JSON of RFC 8785 (JCS): the same value always gives the same bytes, and so the same hash. Names are sorted
+ * by their UTF-16 code units; numbers and strings are written as in ECMAScript, as the RFC requires.
  */
 
-/** Throws TypeError for what JSON cannot carry. A property that is undefined is left out. */
+/** Returns the canonical JSON of a value. Omits undefined properties. Throws TypeError if JSON cannot represent it. */
 export function canonicalize(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonicalize).join(',')}]`;
   if (typeof value === 'object' && value !== null) return canonicalizeObject(value);

@@ -19,7 +19,7 @@ test('one second of 1 vCPU and 1 GiB costs 4/3600 of a cent', () => {
   assert.equal(costCents(computeCostUnits({ vcpus: 1, memMiB: 1024, billedMs: 1000 })), 0.001111111111);
 });
 
-test('cost of a time is the sum of the costs of its parts, whatever the split', () => {
+test('the cost of a time is the sum of the costs of its parts, for any split', () => {
   fc.assert(
     fc.property(shape, fc.integer({ min: 0, max: 1_000_000 }), (whole, cut) => {
       const first = Math.min(cut, whole.billedMs);
@@ -41,7 +41,7 @@ test('the shown cents follow the formula of the specification', () => {
   );
 });
 
-test('a time that is negative or not whole is a bug and throws', () => {
+test('a negative or fractional time throws, because it is a bug', () => {
   assert.throws(() => computeCostUnits({ vcpus: 1, memMiB: 1024, billedMs: -1 }), RangeError);
   assert.throws(() => computeCostUnits({ vcpus: 1, memMiB: 1024, billedMs: 0.5 }), RangeError);
 });

@@ -1,7 +1,7 @@
 /**
- * Path rules of `credentials_v2`, see docs of the endpoint: a plain path is a prefix at segment borders, `*` stays within a
- * segment, a trailing `/*` (or `/`) is everything below. Rules are compared with decoded segments, so a rule has no spelling
- * that a request could evade by another one.
+ * Path rules of `credentials_v2` (see the docs of the endpoint): a plain path matches as a prefix of whole segments,
+ * `*` matches within a segment, a trailing `/*` (or `/`) matches everything below. Rules are compared with decoded
+ * segments, so a request cannot evade a rule by another spelling of the path.
  */
 
 export const MAX_PATH_RULE_BYTES = 512;
@@ -13,16 +13,16 @@ const ENCODED_BYTE = /%(?<hex>[0-9a-f]{2})/giu;
 const ENCODED_DOT_OR_SLASH = /%(?:2e|2f|5c)/iu;
 const SEPARATOR_OR_CONTROL = /[/\\\p{Cc}]/u;
 
-/** What stands between the wildcards of a segment; a segment without any has one piece. */
+/** The pieces between the wildcards of a segment; a segment without wildcards has one piece. */
 export type SegmentRule = readonly string[];
 
 export interface PathRule {
   segments: readonly SegmentRule[];
-  /** `exact`: nothing follows. `prefix`: whole segments may follow. `below`: at least one follows. */
+  /** `exact`: nothing follows. `prefix`: whole segments may follow. `below`: at least one segment follows. */
   tail: 'exact' | 'prefix' | 'below';
 }
 
-/** Throws RangeError for what `findPathRuleFault` finds a fault in. */
+/** Parses a path rule. Throws RangeError if `findPathRuleFault` finds a fault in it. */
 export function parsePathRule(text: string): PathRule {
   const fault = findPathRuleFault(text);
   if (fault !== undefined) throw new RangeError(`a path rule ${fault}`);
@@ -38,23 +38,23 @@ export function parsePathRule(text: string): PathRule {
   };
 }
 
-/** What is wrong with a rule, as the rest of a sentence that begins with the name of its field. */
+/** Returns the fault of a rule, as the rest of a sentence that begins with the name of its field. */
 export function findPathRuleFault(text: string): string | undefined {
   if (!text.startsWith('/')) return 'must begin with "/": write the path alone, without scheme and host';
   if (text.length > MAX_PATH_RULE_BYTES) return `must be at most ${MAX_PATH_RULE_BYTES} bytes`;
-  if (/[?#]/u.test(text)) return 'must have no query and no fragment: rules are about the path alone';
+  if (/[?#]/u.test(text)) return 'must have no query and no fragment: a rule covers only the path';
   if (text.includes('\\')) return 'must not contain a backslash';
   if (!VISIBLE_ASCII.test(text))
     return 'must be printable ASCII without spaces: percent-encode other characters';
   if (text.includes('//')) return 'must not contain "//"';
-  if (text.includes('**')) return 'must not contain "**": a trailing "/*" is everything below';
+  if (text.includes('**')) return 'must not contain "**": a trailing "/*" matches everything below';
   if (text.split('*').length - 1 > MAX_WILDCARDS) return `must have at most ${MAX_WILDCARDS} wildcards`;
   return findEncodingFault(text);
 }
 
 function findEncodingFault(text: string): string | undefined {
   if (ENCODED_DOT_OR_SLASH.test(text))
-    return 'must not contain an encoded ".", "/" or "\\": no request with one would match';
+    return 'must not contain an encoded ".", "/" or "\\": it would match no request';
   for (const segment of text.slice(1).split('/')) {
     const decoded = decodeSegment(segment);
     if (decoded === undefined) return 'must be percent-encoded as valid UTF-8';
@@ -65,7 +65,7 @@ function findEncodingFault(text: string): string | undefined {
   return undefined;
 }
 
-/** Decoded once; undefined for stray percent signs and for what is not UTF-8. */
+/** Decodes a segment once; returns undefined for stray percent signs and invalid UTF-8. */
 export function decodeSegment(segment: string): string | undefined {
   try {
     return decodeURIComponent(segment);
@@ -74,13 +74,16 @@ export function decodeSegment(segment: string): string | undefined {
   }
 }
 
-/** Also with parameters (`..;x`) or blanks around, which some servers take off before they resolve dot segments. */
+/**
+ * Whether a decoded segment is `.` or `..`, also with parameters (`..;x`) or surrounding blanks: some servers remove
+ * these before they resolve dot segments.
+ */
 export function isDotSegment(decoded: string): boolean {
   const bare = (decoded.normalize('NFKC').split(';', 1)[0] ?? '').trim();
   return bare === '.' || bare === '..' || (bare === '' && decoded !== '');
 }
 
-/** Whether a server that decodes more often than once would see a border or a dot segment that we do not. */
+/** Whether a server that decodes more than once would see a separator or a dot segment that Coppice does not see. */
 export function hasHiddenSeparator(decoded: string): boolean {
   let layer = decoded;
   for (let count = 0; count < MAX_ENCODING_LAYERS; count++) {

@@ -153,7 +153,7 @@ for (const [what, input, message] of REFUSED) {
   });
 }
 
-test('both forms are brought to one, sorted, with methods in upper case', () => {
+test('both forms are merged into one sorted list, with methods in upper case', () => {
   const request = PutCredentialsRequest.parse({
     credentials: { openai: 'sk-1' },
     credentials_v2: {
@@ -167,7 +167,7 @@ test('both forms are brought to one, sorted, with methods in upper case', () => 
   assert.deepEqual(collectGrants({}, SERVICES), []);
 });
 
-test('rules above the base path and wildcards in its place are taken', () => {
+test('rules above the base path, and wildcards in place of it, are accepted', () => {
   for (const path of ['/', '/*', '/v1', '/v1/chat', '/*/chat', '/v*/chat'])
     collectGrants(
       { credentials_v2: { openai: { key: 'k', endpoints: [{ methods: [], paths: [path] }] } } },
@@ -175,7 +175,7 @@ test('rules above the base path and wildcards in its place are taken', () => {
     );
 });
 
-test('no refusal shows a secret, wherever it was put', () => {
+test('no refusal shows a secret, wherever the caller put it', () => {
   const places: unknown[] = [
     { credentials: { openai: `${CANARY}\n` } },
     { credentials: { nobody: CANARY } },
@@ -200,7 +200,7 @@ test('no refusal shows a secret, wherever it was put', () => {
   }
 });
 
-test('any text is a rule or has a fault that is told, and none makes it throw', () => {
+test('any text is a valid rule or has a reported fault, and no text makes the check throw', () => {
   const piece = fc.oneof(
     fc.constantFrom('/', '*', '%', '%2', '2e', '%25', '.', '..', ';', 'a'),
     fc.string({ maxLength: 2 }),

@@ -1,10 +1,10 @@
-/** Wire form of the secrets that the host adds to a sandbox's requests. No answer holds one. */
+/** Wire form of the secrets that the host adds to a sandbox's requests. No answer contains a secret. */
 import { z } from 'zod';
 import { findPathRuleFault, MAX_PATH_RULE_BYTES, parsePathRule, type PathRule } from './credential-paths.ts';
 import { AppError } from './errors.ts';
 import { Timestamp } from './fields.ts';
 
-/** TRACE would show the secret to the guest, and CONNECT would pass by the rules. */
+/** TRACE is excluded because it would show the secret to the guest, CONNECT because it would bypass the rules. */
 export const CREDENTIAL_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const;
 export type CredentialMethod = (typeof CREDENTIAL_METHODS)[number];
 
@@ -13,10 +13,10 @@ const MAX_SERVICES = 16;
 const MAX_ENDPOINTS = 32;
 const MAX_METHODS = 16;
 const MAX_PATHS = 64;
-/** Of one request, all services together: each proxied request may be compared with all of one service. */
+/** Limit for one request, all services together: a proxied request may be compared with all paths of one service. */
 const MAX_PATHS_IN_ALL = 512;
 
-/** Short, as it is shown in errors: a secret that was put where the name belongs must not look like one. */
+/** Short, because errors show the name: a secret in the place of the name must not pass for one. */
 export const SERVICE_NAME = /^(?=.{1,24}$)[a-z][a-z0-9]*(?:-[a-z0-9]+)*$/u;
 
 export const CredentialServiceName = z.string().regex(SERVICE_NAME, {
@@ -32,10 +32,10 @@ const CredentialKey = z
   })
   .refine((key) => /^[\x21-\x7e\p{Cc}]*$/u.test(key), {
     error:
-      'must be printable ASCII without spaces, as it goes into a header: give the bare key, without "Bearer"',
+      'must be printable ASCII without spaces, because it is sent in a header: give the key alone, without "Bearer"',
   })
   .refine((key) => key.length <= MAX_SECRET_BYTES, { error: `must be at most ${MAX_SECRET_BYTES} bytes` })
-  .describe('Stored sealed, shown to nobody, and never in the sandbox.');
+  .describe('Stored encrypted, never shown, and never present in the sandbox.');
 
 const EndpointMethod = z
   .string({ error: 'must be a string' })
@@ -53,9 +53,9 @@ const EndpointPath = z
 export const CredentialEndpoint = z
   .strictObject(
     {
-      methods: listOf(EndpointMethod, MAX_METHODS).describe('Empty means any.'),
+      methods: listOf(EndpointMethod, MAX_METHODS).describe('Empty allows any method.'),
       paths: listOf(EndpointPath, MAX_PATHS).describe(
-        'Of the service itself. A plain path is a prefix of whole segments, "*" stays within a segment, a trailing "/*" is everything below. Empty means any.',
+        'Paths at the service itself. A plain path matches as a prefix of whole segments, "*" matches within a segment, a trailing "/*" matches everything below. Empty allows any path.',
       ),
     },
     { error: 'must be an object with methods and paths' },
@@ -67,7 +67,7 @@ const CredentialWithRules = z.strictObject(
   {
     key: CredentialKey,
     endpoints: listOf(CredentialEndpoint, MAX_ENDPOINTS).describe(
-      'What may be asked with it. Empty: nothing.',
+      'Requests for which the key may be used. Empty allows none.',
     ),
   },
   { error: 'must be an object with key and endpoints' },
@@ -88,7 +88,7 @@ export const CredentialsV2 = z
   });
 export type CredentialsV2 = z.infer<typeof CredentialsV2>;
 
-/** Body of `PUT /v1/runs/{id}/credentials`: what it names is granted from now on, all else is taken back. */
+/** Body of `PUT /v1/runs/{id}/credentials`: grants the named credentials from now on and revokes all others. */
 export const PutCredentialsRequest = z
   .strictObject({ credentials: Credentials.optional(), credentials_v2: CredentialsV2.optional() })
   .meta({ id: 'PutCredentialsRequest' });
@@ -97,27 +97,30 @@ export type PutCredentialsRequest = z.infer<typeof PutCredentialsRequest>;
 export const CredentialRecord = z
   .object({
     service: z.string().meta({ example: 'openai' }),
-    endpoints: z.array(CredentialEndpoint).nullable().describe('null: any.'),
+    endpoints: z.array(CredentialEndpoint).nullable().describe('null allows any request.'),
     updated_at: Timestamp,
   })
   .meta({ id: 'Credential' });
 export type CredentialRecord = z.infer<typeof CredentialRecord>;
 
-/** Both forms brought to one. `endpoints` is null for the simple form, in which anything may be asked. */
+/** A grant of either form. `endpoints` is null for the simple form, which allows any request. */
 export interface CredentialGrant {
   service: string;
   key: string;
   endpoints: readonly CredentialEndpoint[] | null;
 }
 
-/** What is known of a service where its grants are judged. */
+/** The data of a service that `collectGrants` needs. */
 export interface GrantableService {
   name: string;
-  /** Which every path at the service begins with; empty for none. */
+  /** Prefix of every path at the service; empty for none. */
   basePath: string;
 }
 
-/** Sorted by service. Throws `conflicting_options` and `invalid_request`; no message holds what the caller sent but known names. */
+/**
+ * Merges both forms into one list, sorted by service. Throws `conflicting_options` and `invalid_request`. Messages
+ * repeat nothing that the caller sent except known names.
+ */
 export function collectGrants(
   request: PutCredentialsRequest,
   services: readonly GrantableService[],
@@ -147,7 +150,9 @@ function refuseUnknown(field: string, named: object, known: ReadonlyMap<string, 
   throw new AppError('invalid_request', `${field}: names an unknown service; known are ${names}`);
 }
 
-/** A rule for `/chat/completions` of a service whose paths all begin with `/v1` is a mistake: it would match nothing. */
+/**
+ * Refuses a rule such as `/chat/completions` for a service whose paths all begin with `/v1`: it would match nothing.
+ */
 function refuseOutsideBase(name: string, endpoints: readonly CredentialEndpoint[], basePath: string): void {
   if (basePath === '') return;
   for (const [index, { paths }] of endpoints.entries()) {

@@ -1,4 +1,4 @@
-/** Wire form of what a sandbox may reach, as it is asked for and changed while it lives. */
+/** Wire form of a sandbox's network policy, as a create requests it and as it is changed while the sandbox exists. */
 import { z } from 'zod';
 import { NetworkProfileName, NetworkRules } from './network-policy/network-schemas.ts';
 
@@ -11,27 +11,29 @@ export const PutNetworkRequest = z
   .meta({ id: 'PutNetworkRequest' });
 export type PutNetworkRequest = z.infer<typeof PutNetworkRequest>;
 
-/** Bytes are counted by the kernel, the rest by processes of the service, in memory. */
+/** The kernel counts bytes; processes of the service count the rest, in memory. */
 export const NetworkCounters = z
   .object({
     connections_open: z
       .int()
       .nullable()
-      .describe('That a policy has let pass; null while it restricts nothing: the kernel then counts none.'),
-    connections_allowed: z.int().nullable().describe('As connections_open, and those that have ended.'),
+      .describe(
+        'Open connections that the policy allowed; null while the policy restricts nothing, because then none are counted.',
+      ),
+    connections_allowed: z.int().nullable().describe('As connections_open, but also those that have ended.'),
     connections_blocked: z
       .int()
-      .describe('Connections that the policy has refused, and packets that the host has dropped.'),
+      .describe('Connections that the policy refused, and packets that the host dropped.'),
     bytes_sent: z
       .int()
       .describe(
-        "Of all packets on the sandbox's network interface, under any policy: headers, DNS and those that were refused " +
-          'included. What the API itself moves (commands, files, ports) does not pass that interface.',
+        "Bytes of all packets on the sandbox's network interface, under any policy: with headers, DNS and refused packets. " +
+          'Traffic of the API itself (commands, files, ports) does not use that interface.',
       ),
     bytes_received: z.int().describe('As bytes_sent.'),
     names_resolved: z.int(),
     names_refused: z.int(),
-    requests_proxied: z.int().describe('With a credential.'),
+    requests_proxied: z.int().describe('Requests to which the host added a credential.'),
   })
   .meta({ id: 'NetworkCounters' });
 export type NetworkCounters = z.infer<typeof NetworkCounters>;
@@ -39,13 +41,13 @@ export type NetworkCounters = z.infer<typeof NetworkCounters>;
 /** Answer of `GET` and `PUT /v1/runs/{id}/network`. */
 export const NetworkRecord = z
   .object({
-    network_profile: z.string().nullable().describe('The profile that the rules were made from.'),
-    network: NetworkRules.describe('What is in force; registries and profiles are resolved.'),
+    network_profile: z.string().nullable().describe('The profile from which the rules were built.'),
+    network: NetworkRules.describe('The rules in force; registries and profiles are resolved.'),
     counters: NetworkCounters.nullable().describe(
-      'Since the sandbox was started, resumed or rolled back; all but the bytes begin again at 0 when the runner, ' +
-        'or its egress process, is restarted. Null while it is hibernated, or when they cannot be had.',
+      'Since the sandbox was started, resumed or rolled back. All but the bytes start again at 0 when the runner ' +
+        'or its egress process restarts. Null while the sandbox is hibernated, or when the counters are unavailable.',
     ),
-    warnings: z.array(z.string()).describe('Of a change: rules that change nothing.'),
+    warnings: z.array(z.string()).describe('After a change: rules that have no effect.'),
   })
   .meta({ id: 'Network' });
 export type NetworkRecord = z.infer<typeof NetworkRecord>;

@@ -19,7 +19,7 @@ export const HealthStatus = z
     accelerator: z
       .enum(['kvm', 'tcg'])
       .describe(
-        'What new sandboxes run under: `kvm`, or `tcg`, which is emulation and several times slower.',
+        'Accelerator of new sandboxes: `kvm`, or `tcg`, which is emulation and several times slower.',
       ),
   })
   .meta({ id: 'Health' });

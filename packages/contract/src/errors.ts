@@ -2,8 +2,8 @@
  * The one table of error codes. A code is never reused for another meaning. Docs and the OpenAPI description
  * are generated from or tested against it.
  *
- * `retryable` says whether the same request may succeed later without being changed. A request that is answered 429 or 503
- * can be repeated as it is: it was not carried out, it was taken back, or doing it twice is doing it once.
+ * `retryable` says whether the same request may succeed later unchanged. A request that is answered with 429 or 503 can
+ * be repeated unchanged: it was not carried out, it was undone, or it is idempotent.
  */
 export const ERRORS = {
   invalid_request: {
@@ -30,23 +30,23 @@ export const ERRORS = {
     status: 401,
     retryable: false,
     summary:
-      'The API key is missing, malformed, revoked, expired or of another region; or nobody is signed in.',
+      'The API key is missing, malformed, revoked, expired or of another region; or the caller is not signed in.',
   },
   credit_exhausted: {
     status: 402,
     retryable: true,
-    summary: "The organization's credit is used up: nothing new runs until there is more.",
+    summary: "The organization's credit is used up: nothing new runs until more is granted.",
   },
   forbidden_origin: {
     status: 403,
     retryable: false,
-    summary: 'A page of another origin asked in the name of its visitor.',
+    summary: 'A page of another origin sent the request with the session of its visitor.',
   },
   forbidden: {
     status: 403,
     retryable: false,
     summary:
-      'You may see this, but not do it: it takes an owner, a member of the team, or an API key with fewer limits.',
+      'You may see this resource, but not do this: it requires an owner, a member of the team, or an API key with fewer limits.',
   },
   not_found: { status: 404, retryable: false, summary: 'There is no such resource in this organization.' },
   image_not_found: { status: 404, retryable: false, summary: 'The registry does not have this image.' },
@@ -63,7 +63,7 @@ export const ERRORS = {
   method_not_allowed: {
     status: 405,
     retryable: false,
-    summary: 'The path has no such method; the header `Allow` lists those that it has.',
+    summary: 'The path does not support this method; the header `Allow` lists the supported ones.',
   },
   invalid_state: {
     status: 409,
@@ -78,24 +78,25 @@ export const ERRORS = {
   snapshot_unusable: {
     status: 409,
     retryable: false,
-    summary: 'The snapshot is damaged, or bound to what this machine does not have; the message names it.',
+    summary:
+      'The snapshot is damaged, or requires something that this machine does not have; the message names it.',
   },
   already_exists: { status: 409, retryable: false, summary: 'The name is taken.' },
-  payload_too_large: { status: 413, retryable: false, summary: 'The body is over the stated limit.' },
+  payload_too_large: { status: 413, retryable: false, summary: 'The body exceeds the stated limit.' },
   range_not_satisfiable: {
     status: 416,
     retryable: false,
-    summary: 'The file has no bytes in the range that was asked for.',
+    summary: 'The file has no bytes in the requested range.',
   },
   idempotency_mismatch: {
     status: 422,
     retryable: false,
-    summary: 'The Idempotency-Key was used before with another body.',
+    summary: 'The Idempotency-Key was already used with another body.',
   },
   headers_too_large: {
     status: 431,
     retryable: false,
-    summary: 'The request line and the headers together are over 16 KiB.',
+    summary: 'The request line and the headers together exceed 16 KiB.',
   },
   capacity: {
     status: 429,
@@ -123,12 +124,12 @@ export const ERRORS = {
   unavailable: {
     status: 503,
     retryable: true,
-    summary: 'The service starts or stops, or has paused the sandbox.',
+    summary: 'The service is starting or stopping, or has paused the sandbox.',
   },
   outcome_unknown: {
     status: 504,
     retryable: false,
-    summary: 'The request may have been carried out, or may be yet: look before you repeat it.',
+    summary: 'The request may have been carried out, or may still be: check before you repeat it.',
   },
 } as const satisfies Record<string, { status: number; retryable: boolean; summary: string }>;
 
@@ -145,7 +146,7 @@ export interface ErrorBody {
 
 /**
  * An error with a code from the table. `message` is shown to the caller: it names the field or step and the
- * remedy, and holds no secret. What only the operator may see goes into `cause`.
+ * remedy, and contains no secret. Details for the operator alone belong in `cause`.
  */
 export class AppError extends Error {
   readonly code: ErrorCode;

@@ -1,4 +1,4 @@
-/** Wire form of running a command and waiting for its end. */
+/** Wire forms of running a command: with one answer at its end, as a stream, and over a WebSocket. */
 import { z } from 'zod';
 import { boundedInt, boundedText, GuestPath } from './fields.ts';
 import { StreamError } from './streams.ts';
@@ -6,11 +6,11 @@ import { StreamError } from './streams.ts';
 export const DEFAULT_EXEC_TIMEOUT_S = 30;
 export const MAX_EXEC_TIMEOUT_S = 86_400;
 
-/** The kernel's limit for one argument (MAX_ARG_STRLEN, with its NUL): `/bin/sh -c` takes the command as one. */
+/** The kernel's limit for one argument (MAX_ARG_STRLEN includes a NUL): `/bin/sh -c` takes the command as one. */
 const MAX_COMMAND_BYTES = 131_071;
 const MAX_ENV_ENTRIES = 1024;
 
-// oxlint-disable-next-line no-control-regex -- NUL is what it refuses
+// oxlint-disable-next-line no-control-regex -- it refuses NUL
 const VARIABLE_NAME = /^[^=\x00]{1,256}$/;
 
 const Env = z
@@ -33,7 +33,7 @@ export const ExecRequest = z
     user: boundedText(1, 256)
       .optional()
       .describe('Name, uid, name:group or uid:gid. Default: the image’s USER.'),
-    stdin: z.string({ error: 'must be a string' }).optional().describe('Text given on standard input.'),
+    stdin: z.string({ error: 'must be a string' }).optional().describe('Text for standard input.'),
   })
   .meta({ id: 'ExecRequest' });
 export type ExecRequest = z.infer<typeof ExecRequest>;
@@ -47,13 +47,13 @@ export const ExecResponse = z
     truncated: z
       .boolean()
       .describe(
-        'True when a stream was cut: it was over the limit, or memory for the output of commands is scarce.',
+        'True when a stream was cut: it exceeded the limit, or memory for the output of commands is scarce.',
       ),
   })
   .meta({ id: 'ExecResponse' });
 export type ExecResponse = z.infer<typeof ExecResponse>;
 
-/** Of frames that carry output: text cut at character borders, with U+FFFD for what is none, or exact bytes. */
+/** Encoding of output frames: text, cut at character borders, with U+FFFD for invalid bytes; or exact bytes. */
 export const OutputEncoding = z.enum(['utf8', 'base64'], { error: 'must be utf8 or base64' });
 export type OutputEncoding = z.infer<typeof OutputEncoding>;
 
@@ -76,7 +76,7 @@ export const ExecFrame = z
   .meta({ id: 'ExecFrame' });
 export type ExecFrame = z.infer<typeof ExecFrame>;
 
-/** Signals that a client may send to a command: what its kernel knows by name. */
+/** A signal that a client may send to a command: any that the guest's kernel knows by name. */
 const SignalName = z
   .string()
   .regex(/^(?:SIG)?[A-Z][A-Z0-9]{1,9}$/, { error: 'must be a name such as TERM or SIGTERM' });

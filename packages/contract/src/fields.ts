@@ -1,13 +1,13 @@
-/** Building blocks of the request schemas: every refusal says what is expected, in words a caller can act on. */
+/** Building blocks of the request schemas. Every error message says what is expected, so the caller can act on it. */
 import { z } from 'zod';
 
-/** A whole number within limits. `unit` is for the message, for example "MiB". */
+/** Schema of a whole number from `min` to `max`. `unit` appears in the error message, for example "MiB". */
 export function boundedInt(min: number, max: number, unit = ''): z.ZodInt {
   const error = `must be a whole number from ${min} to ${max}${unit === '' ? '' : ` (${unit})`}`;
   return z.int({ error }).min(min, { error }).max(max, { error });
 }
 
-/** A whole number within limits as a query parameter, which comes as text; `standard` is what its absence means. */
+/** Schema of a query parameter (text) with a whole number from `min` to `max`. `standard` is the default. */
 export function boundedIntText(min: number, max: number, standard: number): z.ZodType<number> {
   const error = `must be a whole number from ${min} to ${max}`;
   return z
@@ -19,10 +19,10 @@ export function boundedIntText(min: number, max: number, standard: number): z.Zo
     .describe(`Default: ${standard}.`);
 }
 
-/** Of JSON Schema: no NUL. */
+/** JSON Schema pattern: no NUL. */
 const NO_NUL = String.raw`^[^\x00]*$`;
 
-/** Text without NUL, which no system call can carry, and within a length in UTF-8 bytes. */
+/** Schema of a text with a length in UTF-8 bytes, without NUL, because no system call can carry NUL. */
 export function boundedText(minBytes: number, maxBytes: number): z.ZodString {
   return z
     .string({ error: 'must be a string' })
@@ -33,7 +33,7 @@ export function boundedText(minBytes: number, maxBytes: number): z.ZodString {
     .meta({ ...(minBytes > 0 ? { minLength: 1 } : {}), maxLength: maxBytes, pattern: NO_NUL });
 }
 
-/** Path in the guest; relative ones start at the default working directory. 4096 is the kernel's PATH_MAX. */
+/** Path in the guest; a relative path starts at the default working directory. The kernel's PATH_MAX is 4096. */
 export const GuestPath = boundedText(1, 4095);
 
 /** ISO 8601 UTC with milliseconds. */

@@ -1,4 +1,4 @@
-/** Wire form of files in a sandbox; the content itself is raw bytes. */
+/** Wire form of files in a sandbox; file content is raw bytes. */
 import { z } from 'zod';
 import { boundedIntText, boundedText, GuestPath, Timestamp } from './fields.ts';
 
@@ -8,7 +8,7 @@ export const MAX_FILES_PAGE = 10_000;
 /** The last name of a page in base64url; a name has at most 255 bytes. Opaque to callers. */
 export const FilesCursor = z
   .string()
-  .regex(/^[A-Za-z0-9_-]{1,340}$/, { error: 'is not one that a Link header gave; begin without it' });
+  .regex(/^[A-Za-z0-9_-]{1,340}$/, { error: 'is not a cursor from a Link header; start without one' });
 
 export const FilePathQuery = z.strictObject({ path: GuestPath });
 export type FilePathQuery = z.infer<typeof FilePathQuery>;
@@ -17,10 +17,10 @@ export type FilePathQuery = z.infer<typeof FilePathQuery>;
 export const ListFilesQuery = z.strictObject({
   path: GuestPath,
   limit: boundedIntText(1, MAX_FILES_PAGE, DEFAULT_FILES_PAGE).describe(
-    `Entries of a page; a page of long names may have fewer. Default: ${DEFAULT_FILES_PAGE}.`,
+    `Entries per page; a page of long names may have fewer. Default: ${DEFAULT_FILES_PAGE}.`,
   ),
   cursor: FilesCursor.optional().describe(
-    'Begins after the last entry of the page whose Link header gave it.',
+    'Starts after the last entry of the page whose Link header contained this cursor.',
   ),
 });
 export type ListFilesQuery = z.infer<typeof ListFilesQuery>;
@@ -30,14 +30,14 @@ export const UploadQuery = z.strictObject({
   user: boundedText(1, 256)
     .optional()
     .describe(
-      'Owner of the file and of the directories that are created: name, uid, name:group or uid:gid. ' +
+      'Owner of the file and of created directories: name, uid, name:group or uid:gid. ' +
         "Default: the image's USER.",
     ),
   mode: z
     .string()
     .regex(/^[0-7]{3,4}$/, { error: 'must be octal, for example 755' })
     .optional()
-    .describe('Permissions in octal. Default: those of the file that is replaced, else 644.'),
+    .describe('Permissions in octal. Default: those of the replaced file, else 644.'),
 });
 export type UploadQuery = z.infer<typeof UploadQuery>;
 
@@ -52,7 +52,7 @@ export const FileEntry = z
     size: z.number(),
     mode: z.string().meta({ example: '0644' }),
     mtime: Timestamp,
-    target: z.string().optional().describe('Where a symlink points.'),
+    target: z.string().optional().describe('Target of a symlink.'),
   })
   .meta({ id: 'FileEntry' });
 export type FileEntry = z.infer<typeof FileEntry>;

@@ -1,4 +1,4 @@
-/** Wire form of forks, and of the family that they make. */
+/** Wire forms of forks and of the tree of forked sandboxes. */
 import { z } from 'zod';
 import { ErrorAnswer } from './error-body.ts';
 import { boundedInt, Timestamp } from './fields.ts';
@@ -6,7 +6,7 @@ import { SANDBOX_STATES } from './lifecycle.ts';
 import { SandboxRecord } from './sandbox.ts';
 
 export const MAX_CHILDREN = 100;
-/** Of one answer of `GET /v1/runs/{id}/tree`. */
+/** Maximum number of nodes in one answer of `GET /v1/runs/{id}/tree`. */
 export const MAX_TREE_NODES = 1000;
 
 /** Body of `POST /v1/runs/{id}/fork`. */
@@ -15,7 +15,7 @@ export const ForkRequest = z
   .meta({ id: 'ForkRequest' });
 export type ForkRequest = z.infer<typeof ForkRequest>;
 
-/** Answer of a fork, in order; a child that could not be made is an error in its place, and the status 207. */
+/** Answer of a fork, in order. A child that could not be created is an error in its place, and the status is 207. */
 export const ForkResult = z.array(z.union([SandboxRecord, ErrorAnswer])).meta({ id: 'ForkResult' });
 export type ForkResult = z.infer<typeof ForkResult>;
 
@@ -36,10 +36,10 @@ export const SandboxTree = z
     root_id: z.string().describe('The ancestor that was created from an image.'),
     nodes: z
       .array(SandboxTreeNode)
-      .describe(`In order of creation, at most ${MAX_TREE_NODES}: the generations nearest to the root.`),
+      .describe(`In order of creation, at most ${MAX_TREE_NODES}, from the generations nearest to the root.`),
     truncated: z
       .boolean()
-      .describe('There are more: later ones of the last generation, or further generations.'),
+      .describe('True when there are more nodes: later ones of the last generation, or further generations.'),
   })
   .meta({ id: 'SandboxTree' });
 export type SandboxTree = z.infer<typeof SandboxTree>;

@@ -45,13 +45,13 @@ test('short names mean the official images of Docker Hub', () => {
   }
 });
 
-test('coppice/* is built in and is never a name of Docker Hub', () => {
+test('coppice/* is built in and never a name of Docker Hub', () => {
   assert.equal(isBuiltinImage(parseImageReference('coppice/base:1')), true);
   assert.equal(isBuiltinImage(parseImageReference('docker.io/coppice/base:1')), false);
   assert.equal(isBuiltinImage(parseImageReference('coppice.example/base:1')), false);
 });
 
-test('local/* was imported on this machine and is never a name of Docker Hub', () => {
+test('local/* is imported on this machine and never a name of Docker Hub', () => {
   assert.equal(formatImageReference(parseImageReference('local/team/app:1')), 'local/team/app:1');
   assert.equal(isBuiltinImage(parseImageReference('local/app:1')), true);
   for (const text of ['docker.io/local/app:1', 'local:1', 'localhost/app:1', 'local.example/app:1']) {
@@ -60,7 +60,7 @@ test('local/* was imported on this machine and is never a name of Docker Hub', (
   assert.equal(codeOf('local/app:latest'), 'image_not_pinned');
 });
 
-test('no tag and floating tags are refused in any case, a digest pins them', () => {
+test('a missing tag and floating tags (in any letter case) are refused, unless a digest pins the image', () => {
   for (const text of ['node', 'ghcr.io/a/b', 'localhost:5000/app', 'coppice/base']) {
     assert.equal(codeOf(text), 'image_not_pinned', text);
   }
@@ -72,7 +72,7 @@ test('no tag and floating tags are refused in any case, a digest pins them', () 
   parseImageReference('node:stable-slim');
 });
 
-test('what is no reference is refused with a reason', () => {
+test('text that is not a reference is refused with a reason', () => {
   for (const text of [
     '',
     ' node:22',
@@ -149,7 +149,7 @@ test('a formatted reference parses back to itself', () => {
   );
 });
 
-test('any text parses to something stable or fails with a code of the table', () => {
+test('any text parses to a stable reference or fails with a code of the error table', () => {
   const nearlyReferences = fc
     .array(
       fc.constantFrom(

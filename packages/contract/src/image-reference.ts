@@ -1,7 +1,7 @@
 /**
- * References to OCI images, read by Docker's rules: `node:22-slim` means `docker.io/library/node:22-slim`, and the
- * first component is a registry only if it has a dot or a port or is `localhost`. Unlike Docker, no tag does not mean
- * `latest`: a sandbox that is created twice from one reference must get one image.
+ * References to OCI images, parsed by Docker's rules: `node:22-slim` means `docker.io/library/node:22-slim`, and the
+ * first component is a registry only if it has a dot or a port or is `localhost`. Unlike in Docker, a missing tag does
+ * not mean `latest`: two sandboxes created from the same reference must get the same image.
  */
 import { AppError } from './errors.ts';
 import {
@@ -19,7 +19,7 @@ export interface ImageReference {
   /** Path within the registry, `library/node`. */
   repository: string;
   tag?: string;
-  /** `sha256:` and 64 hex digits. It decides when both are given, the tag is then only shown. */
+  /** `sha256:` and 64 hex digits. If there is also a tag, the digest decides and the tag is only displayed. */
   digest?: string;
 }
 
@@ -32,8 +32,8 @@ const TAG = /^[\w][\w.-]{0,127}$/u;
 const DIGEST = /^sha256:[0-9a-f]{64}$/u;
 
 /**
- * Reads `[registry/]repository[:tag][@digest]`. Throws `invalid_image` if it cannot be read, `image_not_pinned` if it has neither
- * digest nor tag, or a floating tag and no digest.
+ * Parses `[registry/]repository[:tag][@digest]`. Throws `invalid_image` if the text is malformed, `image_not_pinned` if
+ * it has neither digest nor tag, or a floating tag and no digest.
  */
 export function parseImageReference(text: string): ImageReference {
   if (text.length > MAX_IMAGE_REFERENCE_LENGTH) {
@@ -41,7 +41,7 @@ export function parseImageReference(text: string): ImageReference {
   }
   if (text === '') throw new AppError('invalid_image', 'image: empty; write for example "node:22-slim"');
   if (/^[a-z][a-z0-9+.-]*:\/\//iu.test(text)) {
-    throw refuse(text, 'it is no URL; leave out what comes before and with "://"');
+    throw refuse(text, 'it must not be a URL; remove everything up to "://"');
   }
   const { name, tag, digest } = splitSuffixes(text);
   const { registry, repository } = splitRegistry(name);
@@ -63,14 +63,14 @@ export function parseImageReference(text: string): ImageReference {
   return reference;
 }
 
-/** The full form that parses back to the same reference: `docker.io/library/node:22-slim@sha256:…`. */
+/** Formats the full form, which parses back to the same reference: `docker.io/library/node:22-slim@sha256:…`. */
 export function formatImageReference(reference: ImageReference): string {
   const tag = reference.tag === undefined ? '' : `:${reference.tag}`;
   const digest = reference.digest === undefined ? '' : `@${reference.digest}`;
   return `${reference.registry}/${reference.repository}${tag}${digest}`;
 }
 
-/** Whether it is of this machine and never fetched: built at set-up, or imported. */
+/** Whether the image exists only on this machine and is never fetched: built at set-up, or imported. */
 export function isBuiltinImage(reference: ImageReference): boolean {
   return reference.registry === BUILTIN_REGISTRY || reference.registry === LOCAL_REGISTRY;
 }
@@ -99,7 +99,7 @@ function splitRegistry(name: string): { registry: string; repository: string } {
 
 function checkRegistry(text: string, registry: string): void {
   if (!isRegistryHost(registry)) {
-    throw refuse(text, `${quote(registry)} is no registry host, "host" or "host:port"`);
+    throw refuse(text, `${quote(registry)} is not a registry host: write "host" or "host:port"`);
   }
 }
 
@@ -120,7 +120,7 @@ function checkPinned(text: string, reference: ImageReference): void {
   if (reference.tag === undefined) {
     throw new AppError(
       'image_not_pinned',
-      `image ${quote(text)} has no tag, and no tag means latest; add the tag of a version or a digest, for example "node:22-slim"`,
+      `image ${quote(text)} has no tag, which means latest; add the tag of a version or a digest, for example "node:22-slim"`,
     );
   }
   if (!FLOATING_TAGS.has(reference.tag.toLowerCase())) return;
@@ -131,10 +131,10 @@ function checkPinned(text: string, reference: ImageReference): void {
 }
 
 function refuse(text: string, reason: string): AppError {
-  return new AppError('invalid_image', `image ${quote(text)} is no image reference: ${reason}`);
+  return new AppError('invalid_image', `image ${quote(text)} is not an image reference: ${reason}`);
 }
 
-/** Clients show 200 bytes of a message: the reason must still be among them. */
+/** Quotes at most 80 characters. Clients show 200 bytes of a message, and the reason must be among them. */
 function quote(text: string): string {
   const MAX_SHOWN = 80;
   return JSON.stringify(text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text);

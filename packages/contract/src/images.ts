@@ -1,19 +1,19 @@
-/** Wire form of prepared images and of their preparation. */
+/** Wire forms of prepared images and of their preparation. */
 import { z } from 'zod';
 import { ErrorAnswer } from './error-body.ts';
 import { boundedText, Timestamp } from './fields.ts';
 import { SandboxShape } from './sandbox.ts';
 
-/** Beside the default one, in one build. */
+/** Maximum number of shapes in one build, not counting the default shape. */
 export const MAX_BUILD_SHAPES = 8;
 
-/** A create of such a shape boots nothing: a saved machine is there for it. */
+/** A shape with a saved machine: a create of this shape does not boot a kernel. */
 export const ReadyShape = z
   .object({
     vcpus: z.int(),
     mem_mib: z.int(),
-    disk_mib: z.int().describe('The smallest scratch disk, in MiB.'),
-    max_disk_mib: z.int().describe('The largest: any size between them is served alike.'),
+    disk_mib: z.int().describe('Smallest scratch disk, in MiB.'),
+    max_disk_mib: z.int().describe('Largest scratch disk, in MiB. Any size between the two is equally fast.'),
   })
   .meta({ id: 'ReadyShape' });
 export type ReadyShape = z.infer<typeof ReadyShape>;
@@ -27,7 +27,7 @@ export const ImageRecord = z
     status: z.enum(['ready', 'preparing']),
     shapes: z
       .array(ReadyShape)
-      .describe('Of sandboxes whose create takes the fast path; the first create of another boots a kernel.'),
+      .describe('Shapes whose create takes the fast path. The first create of another shape boots a kernel.'),
   })
   .meta({ id: 'Image' });
 export type ImageRecord = z.infer<typeof ImageRecord>;
@@ -40,21 +40,21 @@ export const BuildImageRequest = z
       .array(SandboxShape, { error: 'must be an array of objects' })
       .max(MAX_BUILD_SHAPES, { error: `must have at most ${MAX_BUILD_SHAPES} entries` })
       .default([])
-      .describe('Made ready besides the default shape.'),
+      .describe('Shapes to prepare in addition to the default shape.'),
   })
   .meta({ id: 'BuildImageRequest' });
 export type BuildImageRequest = z.infer<typeof BuildImageRequest>;
 
-/** One `data:` line of `POST /v1/images/build` asked for as `text/event-stream`; `done` or `error` is the last. */
+/** One `data:` line of `POST /v1/images/build` as `text/event-stream`; `done` or `error` is the last event. */
 export const BuildImageEvent = z
   .discriminatedUnion('type', [
     z.object({
       type: z.literal('step'),
-      step: z.string().describe('resolve, pull, flatten; template for each shape that is made ready.'),
+      step: z.string().describe('resolve, pull, flatten; template for each prepared shape.'),
       shape: z
         .object({ vcpus: z.int(), mem_mib: z.int(), disk_mib: z.int() })
         .optional()
-        .describe('Of the template.'),
+        .describe('Shape of the template.'),
       elapsed_ms: z.number(),
     }),
     z.object({

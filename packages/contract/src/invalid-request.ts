@@ -1,24 +1,24 @@
-/** Turns what a schema found wrong into one message that names the field and the remedy. */
+/** Turns the errors of a schema into one message that names the field and the remedy. */
 import type { z } from 'zod';
 import { AppError } from './errors.ts';
 import { NOT_YET_AVAILABLE_FIELDS } from './sandbox.ts';
 
 type Issue = z.core.$ZodIssue;
 
-/** Only the first few faults are told: an answer is read by its first 200 bytes. */
+/** Only the first few faults are reported: clients show only the first 200 bytes of an answer. */
 const MAX_ISSUES = 3;
 const MAX_FIELD_LENGTH = 80;
-/** Names that a caller chose within these are not shown: whoever swaps name and value puts a secret there. */
+/** Messages never show caller-chosen names in these fields: a caller who swaps name and value puts a secret there. */
 const SECRET_FIELDS: ReadonlySet<PropertyKey> = new Set(['credentials', 'credentials_v2']);
 
 export interface CheckedPart {
   /** The part of the request that was checked: "body", "query" or "path". */
   where: string;
-  /** What was checked, to tell a missing field from a wrong one. */
+  /** The checked value. It distinguishes a missing field from a wrong one. */
   input: unknown;
 }
 
-/** The 400 for what `error` found in a part of a request. */
+/** Builds the 400 (`invalid_request`) for the schema errors in one part of a request. */
 export function invalidRequest(error: z.core.$ZodError, part: CheckedPart): AppError {
   const seen = new Set<string>();
   for (const issue of error.issues) seen.add(describeIssue(issue, part));
@@ -39,19 +39,18 @@ function describeIssue(issue: Issue, part: CheckedPart): string {
 }
 
 function describeUnknown(keys: readonly string[], path: readonly PropertyKey[], where: string): string {
-  if (isSecretField(path))
-    return `${fieldName(path)}: has an unknown field; check its spelling or leave it out`;
+  if (isSecretField(path)) return `${fieldName(path)}: has an unknown field; check its spelling or remove it`;
   const names = keys.slice(0, MAX_ISSUES).map((key) => fieldName([...path, key]));
   const notYet = where === 'body' ? names.filter((name) => NOT_YET_AVAILABLE_FIELDS.includes(name)) : [];
   if (notYet.length > 0) return `${notYet.join(', ')}: not available in this version yet`;
-  return `${names.join(', ')}: unknown field in the ${where}; check its spelling or leave it out`;
+  return `${names.join(', ')}: unknown field in the ${where}; check its spelling or remove it`;
 }
 
 function isSecretField([first]: readonly PropertyKey[]): boolean {
   return first !== undefined && SECRET_FIELDS.has(first);
 }
 
-/** The member of a union that the input came closest to is the one that failed deepest. */
+/** Returns the first issue of the union member that is closest to the input: the one that failed deepest. */
 function findClosest(errors: readonly (readonly Issue[])[]): Issue | undefined {
   return errors.find((issues) => issues[0]?.code !== 'invalid_type')?.[0] ?? errors[0]?.[0];
 }
@@ -65,7 +64,7 @@ function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {
   return value;
 }
 
-/** `labels.team`, `paths[0]`; cut, as the caller chooses the names. */
+/** Formats a path as `labels.team` or `paths[0]`. The result is cut, because the caller chooses the names. */
 function fieldName(path: readonly PropertyKey[]): string {
   let name = '';
   for (const part of path) {

@@ -18,7 +18,7 @@ import {
 
 const TRIGGERS = [...SANDBOX_REQUESTS, ...SANDBOX_EVENTS] as const;
 
-test('every state has an answer to every request and event', () => {
+test('every state defines a transition for every request and event', () => {
   for (const state of SANDBOX_STATES) {
     assert.deepEqual(Object.keys(TRANSITIONS[state]).toSorted(), [...TRIGGERS].toSorted(), state);
   }
@@ -32,7 +32,7 @@ test('a caller is never ignored: requests are accepted or refused', () => {
   }
 });
 
-test('an event is never refused: what has happened has happened', () => {
+test('an event is never refused, because it has already happened', () => {
   for (const state of SANDBOX_STATES) {
     for (const event of SANDBOX_EVENTS) {
       assert.notEqual(findTransition(state, event).outcome, 'refuse', `${state} ${event}`);
@@ -63,30 +63,30 @@ test('a VM that starts after its sandbox was destroyed is removed', () => {
   assert.equal(findTransition('destroyed', 'started').outcome, 'remove_vm');
 });
 
-test('every operation says of every request whether it goes on, waits or is refused', () => {
+test('every operation says whether each request proceeds, waits or is refused', () => {
   for (const operation of SANDBOX_OPERATIONS)
     assert.deepEqual(Object.keys(ADMISSIONS[operation]).toSorted(), [...SANDBOX_REQUESTS].toSorted());
   for (const request of SANDBOX_REQUESTS) assert.equal(findAdmission(null, request), 'go');
 });
 
-test('two operations are never under way at once', () => {
+test('two operations never run at the same time', () => {
   for (const operation of SANDBOX_OPERATIONS)
     for (const other of SANDBOX_OPERATIONS)
       assert.notEqual(findAdmission(operation, REQUEST_OF[other]), 'go', `${other} during ${operation}`);
 });
 
-test('a sandbox can be destroyed whatever is done to it, when that is over', () => {
+test('a destroy during any operation waits for its end', () => {
   for (const operation of SANDBOX_OPERATIONS) assert.equal(findAdmission(operation, 'destroy'), 'wait');
 });
 
-test('a fork of a sandbox that is or is being hibernated or destroyed is refused', () => {
+test('a fork of a sandbox is refused while and after it is hibernated or destroyed', () => {
   for (const state of ['hibernated', 'destroyed', 'failed'] as const)
     assert.equal(findTransition(state, 'fork').outcome, 'refuse');
   for (const operation of ['hibernating', 'destroying'] as const)
     assert.equal(findAdmission(operation, 'fork'), 'refuse');
 });
 
-test('what an operation refuses would be refused after it, too', () => {
+test('a request that is refused during an operation would also be refused after it', () => {
   const after: Record<SandboxOperation, SandboxState> = {
     forking: 'running',
     snapshotting: 'running',
@@ -101,7 +101,7 @@ test('what an operation refuses would be refused after it, too', () => {
         assert.equal(findTransition(after[operation], request).outcome, 'refuse', `${request} ${operation}`);
 });
 
-test('only a hibernated sandbox is resumed, and it is not hibernated twice', () => {
+test('only a hibernated sandbox can be resumed, and it cannot be hibernated again', () => {
   for (const state of SANDBOX_STATES)
     assert.equal(findTransition(state, 'resume').outcome === 'accept', state === 'hibernated', state);
   assert.equal(findTransition('hibernated', 'hibernate').outcome, 'refuse');

@@ -1,25 +1,26 @@
 /**
- * States of a sandbox and what each request does in each of them, as data. The driver, the tests and every
- * client that wants to know which button to grey out read this one table.
+ * States of a sandbox and the effect of each request in each state, as data. The driver, the tests and every client
+ * that must know which button to grey out read this one table.
  *
  *                 started             hibernate, saved
  *     creating ───────────► running ◄──────────────────────► hibernated
- *        │ start_failed        │ ended: asked for,  resume      │
+ *        │ start_failed        │ ended: requested,  resume      │
  *        ▼                     │ or powered off     started     │ destroy
  *      failed ◄──── lost ──────┴──────────► destroyed ◄─────────┘
  *
- * `destroyed` and `failed` are final. An event that comes late (a boot that ends after its sandbox was destroyed)
- * is either ignored or answered by removing the VM; it never brings a sandbox back.
+ * `destroyed` and `failed` are final. A late event (a boot that ends after its sandbox was destroyed) is either ignored
+ * or answered by removing the VM; it never brings a sandbox back.
  *
- * What takes its time is an operation. One is under way at a time; what else is asked for meanwhile goes on beside it,
- * waits for its end, or is refused, by the second table.
+ * A request that takes time is an operation. A sandbox has at most one operation at a time. The second table says
+ * whether another request proceeds in parallel with it, waits for its end, or is refused.
  */
 export const SANDBOX_STATES = ['creating', 'running', 'hibernated', 'destroyed', 'failed'] as const;
 export type SandboxState = (typeof SANDBOX_STATES)[number];
 
 /**
- * Asked for by a caller. `use` is everything that talks to the guest: exec, files, sessions, ports. With `auto_hibernate` a
- * use of a hibernated sandbox is a `resume` first. `set_egress`: its network policy or its credentials.
+ * Requests of a caller. `use` is everything that talks to the guest: exec, files, sessions, ports. With
+ * `auto_hibernate` a use of a hibernated sandbox first resumes it. `set_egress` changes the network policy or the
+ * credentials.
  */
 export const SANDBOX_REQUESTS = [
   'use',
@@ -34,11 +35,14 @@ export const SANDBOX_REQUESTS = [
 ] as const;
 export type SandboxRequest = (typeof SANDBOX_REQUESTS)[number];
 
-/** Told by the runner, or found out by comparing with it. `saved`: it holds a hibernation in place of the VM. */
+/**
+ * Events that the runner reports, or that control detects by comparing its state with the runner's. `saved`: the runner
+ * holds a hibernation in place of the VM.
+ */
 export const SANDBOX_EVENTS = ['started', 'start_failed', 'saved', 'ended', 'lost'] as const;
 export type SandboxEvent = (typeof SANDBOX_EVENTS)[number];
 
-/** Shown in the record's `operation` while it is under way. */
+/** Values of the record's `operation` while an operation runs. */
 export const SANDBOX_OPERATIONS = [
   'forking',
   'snapshotting',
@@ -74,7 +78,7 @@ export type StatusReason = (typeof STATUS_REASONS)[number];
 
 export type Transition =
   | { outcome: 'accept'; to: SandboxState }
-  /** The caller gets 409 `invalid_state`. */
+  /** The caller receives 409 `invalid_state`. */
   | { outcome: 'refuse' }
   /** An event with nothing left to do. */
   | { outcome: 'ignore' }
@@ -156,7 +160,7 @@ export const TRANSITIONS: Record<SandboxState, Record<SandboxRequest | SandboxEv
   failed: FINAL,
 };
 
-/** What becomes of a request that comes while an operation is under way; what waits is judged again afterwards. */
+/** Treatment of a request that arrives during an operation. A request that waits is judged again afterwards. */
 export type Admission = 'go' | 'wait' | 'refuse';
 
 type During = Record<SandboxRequest, Admission>;
@@ -171,11 +175,11 @@ const EACH_IN_ITS_TURN = {
   destroy: 'wait',
 } as const;
 
-/** The guest goes on, but for a moment. */
+/** The guest keeps running, except for a short pause. */
 const BESIDE_THE_GUEST: During = { ...EACH_IN_ITS_TURN, use: 'go', set_timeout: 'go' };
-/** The guest will be there afterwards. */
+/** The guest exists again after the operation. */
 const BEFORE_THE_GUEST: During = { ...EACH_IN_ITS_TURN, use: 'wait', set_timeout: 'go' };
-/** The guest will be gone. */
+/** The guest no longer exists after the operation. */
 const AFTER_THE_GUEST: During = {
   use: 'refuse',
   set_timeout: 'go',
@@ -197,17 +201,17 @@ export const ADMISSIONS: Record<SandboxOperation, During> = {
   destroying: { ...AFTER_THE_GUEST, set_timeout: 'wait' },
 };
 
-/** What `trigger` does to a sandbox in `state`. */
+/** Returns the effect of `trigger` on a sandbox in `state`. */
 export function findTransition(state: SandboxState, trigger: SandboxRequest | SandboxEvent): Transition {
   return TRANSITIONS[state][trigger];
 }
 
-/** What becomes of `request` while `operation` is under way, null for none. */
+/** Returns the treatment of `request` during `operation`; null means that no operation runs. */
 export function findAdmission(operation: SandboxOperation | null, request: SandboxRequest): Admission {
   return operation === null ? 'go' : ADMISSIONS[operation][request];
 }
 
-/** True when the sandbox will never run again. */
+/** Whether a state is final: the sandbox never runs again. */
 export function isFinal(state: SandboxState): boolean {
   return state === 'destroyed' || state === 'failed';
 }

@@ -1,4 +1,4 @@
-/** Wire form of organizations, their members, invitations and teams. */
+/** Wire forms of organizations, their members, invitations and teams. */
 import { z } from 'zod';
 import { boundedInt, Timestamp } from './fields.ts';
 import { DisplayName, Email, Role } from './people.ts';
@@ -34,7 +34,9 @@ export const ChangeRoleRequest = z.strictObject({ role: Role }).meta({ id: 'Chan
 export const CreateInvitationRequest = z
   .strictObject({
     role: Role.default('member'),
-    email: Email.optional().describe('Whom it is for; without it for whoever has it.'),
+    email: Email.optional().describe(
+      'Address of the invited person. Without it, any holder of the invitation can use it.',
+    ),
     expires_in: boundedInt(60, MAX_INVITATION_S, 'seconds').default(DEFAULT_INVITATION_S),
   })
   .meta({ id: 'CreateInvitationRequest' });
@@ -54,7 +56,7 @@ export type InvitationRecord = z.infer<typeof InvitationRecord>;
 export const CreatedInvitation = InvitationRecord.extend({
   invitation: z
     .string()
-    .describe('For `POST /account/sign-up` or `…/invitations/accept`, once; shown only here.'),
+    .describe('For `POST /account/sign-up` or `…/invitations/accept`; valid once, and shown only here.'),
 }).meta({ id: 'CreatedInvitation' });
 export type CreatedInvitation = z.infer<typeof CreatedInvitation>;
 

@@ -1,4 +1,4 @@
-/** Wire form of people, their sign-in and their sessions: the calls below `/account` that no API key reaches. */
+/** Wire forms of users, sign-in and sessions: the calls below `/account`, which no API key can reach. */
 import { z } from 'zod';
 import { boundedText, Timestamp } from './fields.ts';
 
@@ -6,14 +6,14 @@ const MIN_PASSWORD_LENGTH = 10;
 const MAX_PASSWORD_LENGTH = 256;
 const MAX_EMAIL_LENGTH = 254;
 const MAX_NAME_BYTES = 100;
-/** What mail servers can deliver to is for them to say; this much every address has. */
-/** Without `\p{Cc}`: it goes into the OpenAPI document, whose readers take patterns without the flag `u`. */
+/** Checks only what every address has; mail servers decide which addresses they can deliver to. */
+/** Without `\p{Cc}`: the pattern is part of the OpenAPI document, whose readers use patterns without the flag `u`. */
 const EMAIL =
-  // oxlint-disable-next-line no-control-regex -- control characters are what it refuses
+  // oxlint-disable-next-line no-control-regex -- it refuses control characters
   /^[^\s@\x00-\x1f\x7f-\x9f]{1,64}@[^\s@.\x00-\x1f\x7f-\x9f]+(?:\.[^\s@.\x00-\x1f\x7f-\x9f]+)*$/;
 const HAS_CONTROL = /\p{Cc}/u;
 
-/** Upper and lower case are one address. */
+/** E-mail address in lower case: upper and lower case mean the same address. */
 export const Email = z
   .string({ error: 'must be a string' })
   .max(MAX_EMAIL_LENGTH, { error: `must be at most ${MAX_EMAIL_LENGTH} characters` })
@@ -21,7 +21,7 @@ export const Email = z
   .toLowerCase()
   .meta({ type: 'string', format: 'email' });
 
-/** What a person or a thing is called. */
+/** Name of a person or a thing, for display. */
 export const DisplayName = boundedText(1, MAX_NAME_BYTES)
   .refine((text) => !HAS_CONTROL.test(text), { error: 'must not contain control characters' })
   .refine((text) => text.trim() === text, { error: 'must not begin or end with a space' });
@@ -32,14 +32,14 @@ function isPasswordLength(characters: number): boolean {
 
 const PASSWORD_ERROR = `must have ${MIN_PASSWORD_LENGTH} to ${MAX_PASSWORD_LENGTH} characters`;
 
-/** Of a new one. */
+/** A password to be set. */
 export const NewPassword = z
   .string({ error: 'must be a string' })
   .refine((text) => text.isWellFormed(), { error: 'must be valid Unicode' })
   .refine((text) => isPasswordLength(Array.from(text).length), { error: PASSWORD_ERROR })
   .describe(`${MIN_PASSWORD_LENGTH} to ${MAX_PASSWORD_LENGTH} characters, and not the e-mail address.`);
 
-/** Of one that is to be compared: whatever it is, it is right or wrong. */
+/** A password to be compared. It needs no other validation: it is either right or wrong. */
 const GivenPassword = z.string({ error: 'must be a string' }).max(4 * MAX_PASSWORD_LENGTH);
 
 const InvitationToken = z.string({ error: 'must be a string' }).max(200);
@@ -51,9 +51,9 @@ export const SignUpRequest = z
     password: NewPassword,
     name: DisplayName,
     organization: DisplayName.optional().describe(
-      'Name of an organization to be made, in place of an invitation.',
+      'Name of an organization to create, instead of an invitation.',
     ),
-    invitation: InvitationToken.optional().describe('`inv_…` of an organization to join.'),
+    invitation: InvitationToken.optional().describe('Invitation (`inv_…`) of an organization to join.'),
   })
   .meta({ id: 'SignUpRequest' });
 export type SignUpRequest = z.infer<typeof SignUpRequest>;
@@ -94,7 +94,9 @@ export const AccountRecord = z
         name: z.string(),
         region: z.string(),
         role: Role,
-        teams: z.array(OwnTeam).describe('All of the organization for an owner, else the own ones.'),
+        teams: z
+          .array(OwnTeam)
+          .describe("For an owner all teams of the organization, else the member's own teams."),
       }),
     ),
   })
@@ -105,10 +107,10 @@ export const SessionRecord = z
   .object({
     id: z.string(),
     created_at: Timestamp,
-    last_used_at: Timestamp.describe('To the minute.'),
+    last_used_at: Timestamp.describe('Accurate to the minute.'),
     expires_at: Timestamp,
-    client_address: z.string().describe('Where it was begun.'),
-    user_agent: z.string().describe('What began it, in its own words.'),
+    client_address: z.string().describe('Address from which the session was started.'),
+    user_agent: z.string().describe('User-Agent header of the client that started the session.'),
     is_current: z.boolean(),
   })
   .meta({ id: 'Session' });

@@ -1,4 +1,4 @@
-/** Wire form of what opens ports and streams to a browser: tickets and preview links. */
+/** Wire forms of tickets and preview links, which open ports and streams to a browser. */
 import { z } from 'zod';
 import { boundedInt, Timestamp } from './fields.ts';
 
@@ -9,7 +9,7 @@ const MIN_PREVIEW_S = 60;
 const MAX_PREVIEW_S = 30 * 86_400;
 export const DEFAULT_PREVIEW_S = 3600;
 
-/** A port as it stands in a path. */
+/** A port as part of a path. */
 export const PortText = z
   .string()
   .refine((text) => /^[1-9]\d{0,4}$/.test(text) && Number(text) <= MAX_PORT, {
@@ -24,7 +24,7 @@ export const CreateTicketRequest = z
 
 export const Ticket = z
   .object({
-    ticket: z.string().describe('For `?ticket=` of one WebSocket of the sandbox, once.'),
+    ticket: z.string().describe('For `?ticket=` of a WebSocket of the sandbox; valid once.'),
     expires_at: Timestamp,
   })
   .meta({ id: 'Ticket' });
@@ -45,6 +45,8 @@ export type PreviewRecord = z.infer<typeof PreviewRecord>;
 export const CreatedPreview = PreviewRecord.extend({
   url: z
     .string()
-    .describe('Whoever opens it sees the port until it expires or is revoked: treat it as a password.'),
+    .describe(
+      'Opens the port for anyone who has the URL, until it expires or is revoked: treat it as a password.',
+    ),
 }).meta({ id: 'CreatedPreview' });
 export type CreatedPreview = z.infer<typeof CreatedPreview>;

@@ -1,4 +1,4 @@
-/** Wire form of an organization's credentials for image registries. No answer holds a password. */
+/** Wire form of an organization's credentials for image registries. No answer contains a password. */
 import { z } from 'zod';
 import { boundedText, Timestamp } from './fields.ts';
 
@@ -11,14 +11,14 @@ export const PutRegistryRequest = z
   .strictObject({
     username: boundedText(1, MAX_USERNAME_BYTES)
       .refine((text) => !text.includes(':'), {
-        error: 'must not contain ":", as basic authentication splits there',
+        error: 'must not contain ":", because basic authentication splits there',
       })
       .refine((text) => !HAS_CONTROL.test(text), { error: 'must not contain control characters' }),
     password: boundedText(1, MAX_PASSWORD_BYTES)
       .refine((text) => !HAS_CONTROL.test(text), {
         error: 'must not contain control characters, such as a line break at its end',
       })
-      .describe('Password or access token; stored sealed, shown to nobody.'),
+      .describe('Password or access token; stored encrypted, never shown.'),
   })
   .meta({ id: 'PutRegistryRequest' });
 export type PutRegistryRequest = z.infer<typeof PutRegistryRequest>;

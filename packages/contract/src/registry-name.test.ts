@@ -4,7 +4,7 @@ import { AppError } from './errors.ts';
 import { parseImageReference } from './image-reference.ts';
 import { parseRegistryName } from './registry-name.ts';
 
-test('a registry has one spelling, whatever it is called by', () => {
+test('all names of a registry become one canonical name', () => {
   const spellings: [string, string][] = [
     ['ghcr.io', 'ghcr.io'],
     ['GHCR.io', 'ghcr.io'],
@@ -19,15 +19,15 @@ test('a registry has one spelling, whatever it is called by', () => {
   for (const [text, registry] of spellings) assert.equal(parseRegistryName(text), registry, text);
 });
 
-test('the spelling is the one that references to its images have', () => {
+test('the canonical name is the one in references to its images', () => {
   for (const text of ['GHCR.io', 'index.docker.io', 'registry:5000', 'localhost', '[::1]:5000'])
     assert.equal(parseImageReference(`${text}/team/app:1`).registry, parseRegistryName(text), text);
 });
 
-test('what no reference can name as a registry is refused with what to write', () => {
+test('a name that no reference can use for a registry is refused with its correction', () => {
   const refused: [string, RegExp][] = [
-    ['https://index.docker.io/v1/', /no URL .* "host"/],
-    ['ghcr.io/team', /no image/],
+    ['https://index.docker.io/v1/', /not be a URL .* "host"/],
+    ['ghcr.io/team', /or an image/],
     ['coppice', /built in/],
     ['myregistry', /a dot or a port/],
     ['', /a dot or a port/],
@@ -46,7 +46,7 @@ test('what no reference can name as a registry is refused with what to write', (
   }
 });
 
-test('a password that was pasted into the name is not shown again', () => {
+test('a password that was pasted into the name is not shown in the error', () => {
   assert.throws(
     () => parseRegistryName('https://user:hunter2@ghcr.io'),
     (error) => {

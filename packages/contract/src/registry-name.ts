@@ -1,9 +1,9 @@
-/** Names of image registries, `host` or `host:port`, as they stand before the first slash of a reference. */
+/** Names of image registries: `host` or `host:port`, the part before the first slash of a reference. */
 import { AppError } from './errors.ts';
 
-/** `coppice/base:1` and the like are built at set-up and never fetched. No host can have this name: it has no dot. */
+/** Images such as `coppice/base:1` are built at set-up and never fetched. No host can have this name: it has no dot. */
 export const BUILTIN_REGISTRY = 'coppice';
-/** `local/app:1` and the like were imported on the server by its operator, and are never fetched either. */
+/** Images such as `local/app:1` are imported on the server by its operator, and never fetched either. */
 export const LOCAL_REGISTRY = 'local';
 export const DEFAULT_REGISTRY = 'docker.io';
 
@@ -16,12 +16,12 @@ const REGISTRY = new RegExp(
 const MAX_REGISTRY_LENGTH = 255;
 const MAX_PORT = 65_535;
 
-/** Whether the first part of a reference names a registry, by Docker's rule; else it is a part of the repository. */
+/** Whether the first part of a reference names a registry, by Docker's rule; else it is part of the repository. */
 export function namesRegistry(first: string): boolean {
   return /[.:]/u.test(first) || first.toLowerCase() === 'localhost';
 }
 
-/** Host names have no case, and Docker Hub has several names. */
+/** Returns the canonical name of a registry: in lower case, and one name for the several of Docker Hub. */
 export function canonicalRegistry(host: string): string {
   const lower = host.toLowerCase();
   return HUB_ALIASES.has(lower) ? DEFAULT_REGISTRY : lower;
@@ -33,12 +33,12 @@ export function isRegistryHost(registry: string): boolean {
   return REGISTRY.test(registry) && hasGoodPort;
 }
 
-/** The one spelling of a registry's name. Throws `invalid_request` for what no image reference could name as one. */
+/** Returns the canonical name of a registry. Throws `invalid_request` if no image reference could name it. */
 export function parseRegistryName(text: string): string {
   if (text.length > MAX_REGISTRY_LENGTH) {
     throw new AppError('invalid_request', `registry: longer than ${MAX_REGISTRY_LENGTH} characters`);
   }
-  // Not shown: what stands before it may be a password.
+  // The message does not show the text: the part before "@" may be a password.
   if (text.includes('@')) {
     throw new AppError(
       'invalid_request',
@@ -46,7 +46,7 @@ export function parseRegistryName(text: string): string {
     );
   }
   if (text.includes('/')) {
-    throw refuse(text, 'it is no URL and no image; write only "host" or "host:port", such as ghcr.io');
+    throw refuse(text, 'it must not be a URL or an image; write only "host" or "host:port", such as ghcr.io');
   }
   if (text.toLowerCase() === BUILTIN_REGISTRY) {
     throw refuse(text, 'the images of this name are built in and need no credentials');

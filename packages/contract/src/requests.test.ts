@@ -21,9 +21,9 @@ function refusal(schema: z.ZodType, input: unknown, where = 'body'): string {
 
 const image = 'node:22-slim';
 const REFUSED: [what: string, schema: z.ZodType, input: unknown, message: RegExp][] = [
-  ['no body', CreateSandboxRequest, undefined, /^body: must be a JSON object/],
+  ['a missing body', CreateSandboxRequest, undefined, /^body: must be a JSON object/],
   ['a list as body', CreateSandboxRequest, [], /^body: must be a JSON object/],
-  ['no image', CreateSandboxRequest, {}, /^image: is required/],
+  ['a missing image', CreateSandboxRequest, {}, /^image: is required/],
   ['an image of another type', CreateSandboxRequest, { image: 7 }, /^image: must be a string/],
   ['NUL in the image', CreateSandboxRequest, { image: 'a\0b:1' }, /^image: must not contain a NUL/],
   ['zero vcpus', CreateSandboxRequest, { image, vcpus: 0 }, /^vcpus: must be a whole number from 1 to 32$/],
@@ -57,7 +57,7 @@ const REFUSED: [what: string, schema: z.ZodType, input: unknown, message: RegExp
     /^labels\.a b: a label name is/,
   ],
   [
-    'a label that is no text',
+    'a label that is not text',
     CreateSandboxRequest,
     { image, labels: { a: 1 } },
     /^labels\.a: must be a string/,
@@ -76,38 +76,38 @@ const REFUSED: [what: string, schema: z.ZodType, input: unknown, message: RegExp
   ],
   ['a negative timeout', PatchSandboxRequest, { timeout: -1 }, /^timeout: .* 0 disables/],
   [
-    'a yes for a flag',
+    '"yes" for a flag',
     CreateSandboxRequest,
     { image, auto_hibernate: 'yes' },
     /^auto_hibernate: must be true or false/,
   ],
   [
-    'a fork of nothing',
+    'a fork of no children',
     ForkRequest,
     { count: 0 },
     /^count: must be a whole number from 1 to 100 \(children\)$/,
   ],
   ['too large a fork', ForkRequest, { count: 101 }, /^count: .* from 1 to 100/],
   ['an empty name', CreateSnapshotRequest, { name: '' }, /^name: must not be empty/],
-  ['a restore of nothing', RestoreSandboxRequest, {}, /^snapshot_id: is required/],
+  ['a restore without a snapshot', RestoreSandboxRequest, {}, /^snapshot_id: is required/],
   [
-    'an image for a restore',
+    'an image in a restore',
     RestoreSandboxRequest,
     { snapshot_id: 's', image },
     /^image: unknown field in the body/,
   ],
   [
-    'network rules that are no lists',
+    'network rules that are not lists',
     RestoreSandboxRequest,
     { snapshot_id: 's', network: { allow: 'api.test' } },
     /^network.allow: must be an array of rules/,
   ],
-  ['a rollback to nowhere', RollbackRequest, {}, /^snapshot_id: is required/],
+  ['a rollback without a snapshot', RollbackRequest, {}, /^snapshot_id: is required/],
   ['too long a list', ListSnapshotsQuery, { limit: '501' }, /^limit: must be a whole number from 1 to 500/],
-  ['no command', ExecRequest, {}, /^command: is required/],
+  ['a missing command', ExecRequest, {}, /^command: is required/],
   ['an empty command', ExecRequest, { command: '' }, /^command: must not be empty/],
   [
-    'a command longer than the kernel takes',
+    'a command longer than the kernel accepts',
     ExecRequest,
     { command: 'x'.repeat(131_072) },
     /^command: must be at most 131071 bytes/,
@@ -124,7 +124,7 @@ const REFUSED: [what: string, schema: z.ZodType, input: unknown, message: RegExp
   ['a path that is too long', FilePathQuery, { path: 'x'.repeat(4096) }, /^path: must be at most 4095 bytes/],
   ['a mode that is not octal', UploadQuery, { path: '/a', mode: '8' }, /^mode: must be octal/],
   ['a limit of 0', ListSandboxesQuery, { limit: '0' }, /^limit: must be a whole number from 1 to 500/],
-  ['a limit that is no number', ListSandboxesQuery, { limit: 'x' }, /^limit: must be a whole number/],
+  ['a limit that is not a number', ListSandboxesQuery, { limit: 'x' }, /^limit: must be a whole number/],
   ['a label filter without value', ListSandboxesQuery, { label: 'a' }, /^label: must be name:value/],
   ['an unknown status', ListSandboxesQuery, { status: 'gone' }, /^status: must be one of creating/],
 ];
@@ -145,21 +145,21 @@ test('a create with only an image gets the documented defaults', () => {
   });
 });
 
-test('a repeated label and a single one both come out as a list', () => {
+test('a repeated label and a single one both parse to a list', () => {
   assert.deepEqual(ListSandboxesQuery.parse({ label: 'a:b' }), { limit: 100, label: ['a:b'] });
   assert.deepEqual(ListSandboxesQuery.parse({ label: ['a:b', 'c:d'] }).label, ['a:b', 'c:d']);
 });
 
-test('several faults are told at once, at most three of them', () => {
+test('several faults are reported at once, at most three', () => {
   const message = refusal(CreateSandboxRequest, { vcpus: 0, mem_mib: 0, disk_mib: 0, timeout: -1 });
   assert.equal(message.split('; ').length, 3);
 });
 
-test('a fork without a count is of one child', () => {
+test('a fork without a count has one child', () => {
   assert.deepEqual(ForkRequest.parse({}), { count: 1 });
 });
 
-test('a restore may take the lifetime away', () => {
+test('a restore may remove the maximum lifetime', () => {
   const request = { snapshot_id: 'snap0', max_lifetime: null };
   assert.deepEqual(RestoreSandboxRequest.parse(request), request);
 });

@@ -1,4 +1,4 @@
-/** Wire form of sandboxes: what creates one, what describes one, what its end answers. */
+/** Wire forms of sandboxes: create, restore and change requests, the record, and the answer to a destroy. */
 import { z } from 'zod';
 import { Credentials, CredentialsV2 } from './credentials.ts';
 import { boundedInt, boundedIntText, boundedText, Timestamp } from './fields.ts';
@@ -10,7 +10,7 @@ const MAX_IDLE_TIMEOUT_S = 30 * 86_400;
 const MAX_LIFETIME_S = 365 * 86_400;
 const MAX_LABELS = 32;
 
-/** Fields of the specification that this version refuses by name rather than as a typo. */
+/** Fields of the specification that this version does not support yet; it refuses them by name, not as unknown. */
 export const NOT_YET_AVAILABLE_FIELDS: readonly string[] = ['disk', 'fork_from_disk', 'disk_snapshot'];
 
 const LABEL_KEY = /^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$/;
@@ -32,22 +32,28 @@ const Lifetime = boundedInt(1, MAX_LIFETIME_S, 'seconds');
 
 const AutoHibernate = z
   .boolean({ error: 'must be true or false' })
-  .describe('Idle, it is hibernated instead of destroyed, and the next request that uses it resumes it.');
+  .describe(
+    'When idle, the sandbox is hibernated instead of destroyed, and the next request that uses it resumes it.',
+  );
 
-/** What of the outside the sandbox may reach, and the secrets that the host adds to its requests. */
+/** The network policy of the sandbox, and the secrets that the host adds to its requests. */
 const EGRESS_FIELDS = {
   network: NetworkRules.optional(),
   network_profile: NetworkProfileName.optional().describe(
-    'One of GET /v1/network-profiles; excludes network.',
+    'A profile of GET /v1/network-profiles; excludes network.',
   ),
-  credentials: Credentials.optional().describe('Secrets by service: any request to it is signed.'),
-  credentials_v2: CredentialsV2.optional().describe('The same with rules about methods and paths.'),
+  credentials: Credentials.optional().describe(
+    'Secrets by service. The host adds the secret to every request to the service.',
+  ),
+  credentials_v2: CredentialsV2.optional().describe(
+    'As credentials, but limited by rules to methods and paths.',
+  ),
 };
 
-/** Of a sandbox that is created without them. */
+/** Shape of a sandbox whose create names none. */
 export const DEFAULT_SHAPE = { vcpus: 1, mem_mib: 1024, disk_mib: 4096 } as const;
 
-/** What a sandbox has of the machine. */
+/** The vCPUs, memory and scratch disk of a sandbox. */
 export const SandboxShape = z
   .strictObject({
     vcpus: boundedInt(1, 32).default(DEFAULT_SHAPE.vcpus),
@@ -72,21 +78,21 @@ export const CreateSandboxRequest = z
   .meta({ id: 'CreateSandboxRequest' });
 export type CreateSandboxRequest = z.infer<typeof CreateSandboxRequest>;
 
-/** Body of `PATCH /v1/runs/{id}`: sets the idle timeout, or only restarts the timer when it is absent. */
+/** Body of `PATCH /v1/runs/{id}`: sets the idle timeout. Without a timeout it only restarts the timer. */
 export const PatchSandboxRequest = z
   .strictObject({ timeout: IdleTimeout.optional() })
   .meta({ id: 'PatchSandboxRequest' });
 export type PatchSandboxRequest = z.infer<typeof PatchSandboxRequest>;
 
 /**
- * Body of `POST /v1/runs/restore`. What is left out is as it was in the sandbox that the snapshot was taken of, but for
- * credentials: none are granted unless they are given.
+ * Body of `POST /v1/runs/restore`. An omitted field keeps the value of the sandbox of which the snapshot was taken,
+ * except credentials: only those in the request are granted.
  */
 export const RestoreSandboxRequest = z
   .strictObject({
     snapshot_id: boundedText(1, 64),
     timeout: IdleTimeout.optional(),
-    max_lifetime: Lifetime.nullable().optional().describe('null for none.'),
+    max_lifetime: Lifetime.nullable().optional().describe('null for no maximum.'),
     labels: Labels.optional(),
     auto_hibernate: AutoHibernate.optional(),
     ...EGRESS_FIELDS,
@@ -98,39 +104,44 @@ export const SandboxRecord = z
   .object({
     id: z.string().meta({ example: 'run0123456789abcdef0123' }),
     status: z.enum(SANDBOX_STATES),
-    status_reason: z.enum(STATUS_REASONS).nullable().describe('Why it ended; null while it lives.'),
-    operation: z.enum(SANDBOX_OPERATIONS).nullable().describe('What is being done to it now.'),
-    team_id: z.string().describe('The team that it belongs to: that of the key that made it.'),
-    image: z.string().describe('Resolved reference; as it was asked for until it is resolved.'),
+    status_reason: z.enum(STATUS_REASONS).nullable().describe('Why the sandbox ended; null until then.'),
+    operation: z.enum(SANDBOX_OPERATIONS).nullable().describe('The operation that runs now.'),
+    team_id: z.string().describe('The team that owns the sandbox: that of the key that created it.'),
+    image: z.string().describe('Resolved reference; until it is resolved, as requested.'),
     region: z.string(),
     vcpus: z.int(),
     mem_mib: z.int(),
     disk_mib: z.int(),
     timeout: z
       .int()
-      .describe('Idle seconds after which it is destroyed (hibernated, with auto_hibernate), 0 for never.'),
+      .describe(
+        'Idle seconds after which the sandbox is destroyed (with auto_hibernate: hibernated); 0 for never.',
+      ),
     max_lifetime: z
       .int()
       .nullable()
-      .describe('Seconds after creation at which it is destroyed whatever is open.'),
+      .describe('Seconds after creation at which the sandbox is destroyed, whatever requests are open.'),
     expires_at: Timestamp.nullable().describe(
-      'When it ends, or is hibernated, if nothing more is asked of it; null if never.',
+      'When the sandbox is destroyed or hibernated if no further request uses it; null if never.',
     ),
     auto_hibernate: z.boolean(),
     labels: z.record(z.string(), z.string()),
     parent_id: z
       .string()
       .nullable()
-      .describe('What it was forked from, or the snapshot of which it came from.'),
+      .describe('The sandbox from which this one was forked, or of whose snapshot it was restored.'),
     audit_key_id: z
       .string()
       .nullable()
       .describe(
-        'The team secret that keys its audit chain; null until its first entry, if it is older than audit logs.',
+        'Id of the team secret that keys the audit chain. For a sandbox older than audit logs: null until its first entry.',
       ),
-    create_ms: z.number().nullable().describe('Server-side duration of the create; null until it is done.'),
+    create_ms: z
+      .number()
+      .nullable()
+      .describe('Server-side duration of the create; null until it has finished.'),
     created_at: Timestamp,
-    hibernated_at: Timestamp.nullable().describe('Since when it is hibernated.'),
+    hibernated_at: Timestamp.nullable().describe('When the current hibernation began.'),
     ended_at: Timestamp.nullable(),
   })
   .meta({ id: 'Sandbox' });
@@ -160,6 +171,6 @@ export const ListSandboxesQuery = z.strictObject({
   cursor: z.string().max(256).optional(),
   label: z.union([LabelFilter.transform((one) => [one]), z.array(LabelFilter).max(8)]).optional(),
   status: z.union([StatusFilter.transform((one) => [one]), z.array(StatusFilter).max(8)]).optional(),
-  team: boundedText(1, 128).optional().describe('Only those of this team: its id or its name.'),
+  team: boundedText(1, 128).optional().describe('Only sandboxes of this team; id or name of the team.'),
 });
 export type ListSandboxesQuery = z.infer<typeof ListSandboxesQuery>;

@@ -1,4 +1,4 @@
-/** Wire form of snapshots. */
+/** Wire forms of snapshots. */
 import { z } from 'zod';
 import { boundedIntText, boundedText, Timestamp } from './fields.ts';
 
@@ -7,7 +7,7 @@ const MAX_NAME_BYTES = 128;
 /** Body of `POST /v1/runs/{id}/snapshot`. */
 export const CreateSnapshotRequest = z
   .strictObject({
-    name: boundedText(1, MAX_NAME_BYTES).optional().describe('For people; need not be unique.'),
+    name: boundedText(1, MAX_NAME_BYTES).optional().describe('Free text for people; need not be unique.'),
   })
   .meta({ id: 'CreateSnapshotRequest' });
 export type CreateSnapshotRequest = z.infer<typeof CreateSnapshotRequest>;
@@ -21,16 +21,16 @@ export type RollbackRequest = z.infer<typeof RollbackRequest>;
 export const SnapshotRecord = z
   .object({
     id: z.string().meta({ example: 'snap0123456789abcdef0123' }),
-    run_id: z.string().describe('The sandbox that it was taken of.'),
+    run_id: z.string().describe('The sandbox of which the snapshot was taken.'),
     name: z.string().nullable(),
     image: z.string(),
     vcpus: z.int(),
     mem_mib: z.int(),
     disk_mib: z.int(),
-    size_bytes: z.int().describe('On disk; what it shares with others is counted, too.'),
+    size_bytes: z.int().describe('Size on disk, including data that it shares with other snapshots.'),
     bound_to: z
       .record(z.string(), z.string())
-      .describe('What a machine must have to restore it: versions of QEMU, kernel and the like.'),
+      .describe('What a machine needs to restore the snapshot: for example versions of QEMU and the kernel.'),
     created_at: Timestamp,
   })
   .meta({ id: 'Snapshot' });
@@ -40,6 +40,6 @@ export type SnapshotRecord = z.infer<typeof SnapshotRecord>;
 export const ListSnapshotsQuery = z.strictObject({
   limit: boundedIntText(1, 500, 100),
   cursor: z.string().max(256).optional(),
-  run_id: z.string().max(64).optional().describe('Only those of this sandbox.'),
+  run_id: z.string().max(64).optional().describe('Only snapshots of this sandbox.'),
 });
 export type ListSnapshotsQuery = z.infer<typeof ListSnapshotsQuery>;

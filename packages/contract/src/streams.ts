@@ -1,15 +1,15 @@
-/** Wire form of shell sessions and terminals, and of what is told in the middle of a WebSocket. */
+/** Wire forms of shell sessions and terminals, and of errors inside a WebSocket. */
 import { z } from 'zod';
 import { ErrorAnswer } from './error-body.ts';
 import { boundedText, GuestPath } from './fields.ts';
 
 const MAX_SHELL_ID_BYTES = 200;
-/** A message of a WebSocket holds at most 1 MiB, with the JSON around the command. */
+/** A WebSocket message has at most 1 MiB, including the JSON around the command. */
 const MAX_SHELL_COMMAND_BYTES = 1 << 20;
 const MAX_COMMAND_BYTES = 131_071;
 const MAX_TERMINAL_SIDE = 1000;
 
-/** The last message when something has failed; the close code says whose fault it was. */
+/** The last message of a failed stream. The close code says whether the client or the service caused the failure. */
 export const StreamError = z
   .object({ type: z.literal('error'), data: z.string(), error: ErrorAnswer.shape.error })
   .meta({ id: 'StreamError' });
@@ -20,7 +20,7 @@ export const ShellRun = z
   .strictObject({
     type: z.literal('shell_run', { error: 'must be shell_run' }),
     id: boundedText(1, MAX_SHELL_ID_BYTES).describe(
-      'Chosen by the client; what the command writes carries it.',
+      'Chosen by the client; all output of the command carries it.',
     ),
     command: boundedText(1, MAX_SHELL_COMMAND_BYTES),
   })
@@ -67,13 +67,13 @@ export const TerminalQuery = ShellQuery.extend({
 });
 export type TerminalQuery = z.infer<typeof TerminalQuery>;
 
-/** A text message of the client on `GET /v1/runs/{id}/terminal`; binary ones are what is typed. */
+/** A text message of the client on `GET /v1/runs/{id}/terminal`; binary messages are typed input. */
 export const TerminalResize = z
   .strictObject({ type: z.literal('resize', { error: 'must be resize' }), cols: Side, rows: Side })
   .meta({ id: 'TerminalResize' });
 export type TerminalResize = z.infer<typeof TerminalResize>;
 
-/** A text message of the service on `GET /v1/runs/{id}/terminal`, the last one; binary ones are what is shown. */
+/** The only text message of the service on `GET /v1/runs/{id}/terminal`, the last one; binary messages are output. */
 export const TerminalEnd = z
   .discriminatedUnion('type', [z.object({ type: z.literal('exit'), code: z.int() }), StreamError])
   .meta({ id: 'TerminalEnd' });

@@ -1,4 +1,4 @@
-/** Wire form of what a team holds: its API keys and the secrets of its audit chains. */
+/** Wire forms of a team's API keys and of the secrets of its audit chains. */
 import { z } from 'zod';
 import { boundedInt, Timestamp } from './fields.ts';
 import { DisplayName } from './people.ts';
@@ -6,14 +6,14 @@ import { DisplayName } from './people.ts';
 const MAX_KEY_LIFE_S = 10 * 366 * 86_400;
 const MAX_OVERLAP_S = 30 * 86_400;
 
-/** What a key may do: everything, or only read. */
+/** Scopes of a key: everything, or only reads. */
 export const KEY_SCOPES = ['full', 'read'] as const;
 export type KeyScope = (typeof KEY_SCOPES)[number];
 
 const SCOPE_TEXT =
-  '`read`: lists, records, logs, usage and files; nothing that changes something or runs in a sandbox.';
+  '`read`: lists, records, logs, usage and files; no request that changes anything or runs in a sandbox.';
 const TEAM_ONLY_TEXT =
-  "Limits the key to its team's sandboxes, and to what belongs to them: snapshots, logs, history, usage, statements.";
+  "Limits the key to its team's sandboxes and their snapshots, logs, history, usage and statements.";
 
 /** Body of `POST …/keys`. */
 export const CreateApiKeyRequest = z
@@ -21,7 +21,7 @@ export const CreateApiKeyRequest = z
     name: DisplayName,
     expires_in: boundedInt(1, MAX_KEY_LIFE_S, 'seconds')
       .optional()
-      .describe('Without it the key does not expire.'),
+      .describe('Default: the key does not expire.'),
     scope: z
       .enum(KEY_SCOPES, { error: `must be ${KEY_SCOPES.join(' or ')}` })
       .default('full')
@@ -36,7 +36,7 @@ export const RotateApiKeyRequest = z
   .strictObject({
     overlap_seconds: boundedInt(0, MAX_OVERLAP_S, 'seconds')
       .default(0)
-      .describe('How long the old key stays good beside the new one.'),
+      .describe('How long the old key stays valid alongside the new one.'),
     expires_in: CreateApiKeyRequest.shape.expires_in,
   })
   .meta({ id: 'RotateApiKeyRequest' });
@@ -46,11 +46,11 @@ export const ApiKeyRecord = z
   .object({
     id: z.string(),
     name: z.string(),
-    last4: z.string().describe('The last characters of the key.'),
+    last4: z.string().describe('The last four characters of the key.'),
     scope: z.enum(KEY_SCOPES).describe(SCOPE_TEXT),
     team_only: z.boolean().describe(TEAM_ONLY_TEXT),
     created_at: Timestamp,
-    last_used_at: Timestamp.nullable().describe('To the minute.'),
+    last_used_at: Timestamp.nullable().describe('Accurate to the minute.'),
     expires_at: Timestamp.nullable(),
     revoked_at: Timestamp.nullable(),
   })
@@ -58,18 +58,18 @@ export const ApiKeyRecord = z
 export type ApiKeyRecord = z.infer<typeof ApiKeyRecord>;
 
 export const CreatedApiKey = ApiKeyRecord.extend({
-  key: z.string().describe('The key itself: shown only here, stored nowhere.'),
+  key: z.string().describe('The key itself: shown only here, and not stored.'),
 }).meta({ id: 'CreatedApiKey' });
 export type CreatedApiKey = z.infer<typeof CreatedApiKey>;
 
 export const AuditSecretRecord = z
   .object({
-    id: z.string().describe('`audit_key_id` of the sandboxes whose log it keys.'),
+    id: z.string().describe('`audit_key_id` of the sandboxes whose audit chain this secret keys.'),
     created_at: Timestamp,
   })
   .meta({ id: 'AuditSecret' });
 export type AuditSecretRecord = z.infer<typeof AuditSecretRecord>;
 
 export const ShownAuditSecret = z
-  .object({ id: z.string(), secret: z.string().describe('`cts_…`, with which a log is verified offline.') })
+  .object({ id: z.string(), secret: z.string().describe('`cts_…`; verifies a log offline.') })
   .meta({ id: 'ShownAuditSecret' });

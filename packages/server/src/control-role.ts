@@ -1,4 +1,4 @@
-/** Control as a process: start, say ready to the supervisor, wait to be asked to stop, stop. */
+/** Control as a process: starts, reports ready to the supervisor, waits for a stop request, and stops. */
 import type { Logger } from 'pino';
 import type { Config } from './config/config.ts';
 import { startControl } from './control/control.ts';
@@ -15,7 +15,7 @@ const STDOUT = 1;
 export async function runControlRole(config: Config, log: Logger): Promise<void> {
   const asked = shutdownRequested();
   const receiver = new TlsReceiver(process);
-  // Without a supervisor nobody hands it over, and after the next step its file is out of reach.
+  // Without a supervisor control must read the pair itself, before the next step makes the key file unreadable.
   const ownPair =
     config.tls === undefined || process.send !== undefined ? undefined : readTlsPair(config.tls);
   if (process.getuid?.() === 0) {
@@ -23,7 +23,7 @@ export async function runControlRole(config: Config, log: Logger): Promise<void>
     becomeUnprivileged(config);
   }
   const tls = config.tls === undefined ? undefined : (ownPair ?? (await receiver.first()));
-  // Control's output is that of the supervisor, which shows key and invitation.
+  // Control shares its output with the supervisor, which prints the API key and the invitation.
   const kept = isJournal(STDOUT) ? { bootstrapDir: config.control.dataDir } : {};
   const control = await startControl({ ...config.control, ...kept }, log, { tls });
   receiver.follow((pair) => control.setTls(pair));

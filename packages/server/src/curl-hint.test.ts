@@ -15,14 +15,14 @@ function targetOf(subjectAltName: string, certPath = '/etc/tls/cert.pem'): CurlT
   return buildCurlTarget(ADDRESS, { certificate, certPath });
 }
 
-test('plain HTTP needs nothing', () => {
+test('plain HTTP needs no options', () => {
   assert.deepEqual(buildCurlTarget('http://127.0.0.1:8080', undefined), {
     options: '',
     address: 'http://127.0.0.1:8080',
   });
 });
 
-test('under TLS curl is told what to trust, and calls the service by a name of its certificate', () => {
+test('under TLS curl trusts the certificate and calls the service by a name in it', () => {
   const trust = '--cacert /etc/tls/cert.pem ';
   const cases: [names: string, options: string, address: string][] = [
     ['IP:127.0.0.1', trust, ADDRESS],
@@ -35,6 +35,6 @@ test('under TLS curl is told what to trust, and calls the service by a name of i
     assert.deepEqual(targetOf(names), { options, address }, names);
 });
 
-test('a path is one argument of the shell', () => {
+test('a path is quoted as one shell argument', () => {
   assert.equal(targetOf('IP:127.0.0.1', "/a b/it's").options, `--cacert '/a b/it'\\''s' `);
 });

@@ -1,16 +1,16 @@
-/** How a person reaches the API from this machine with curl: by a name that the certificate is made out to. */
+/** Options and address for curl to reach the API from this machine, by a name in the certificate. */
 import { isIP } from 'node:net';
 import type { X509Certificate } from 'node:crypto';
 
 export interface CurlTarget {
-  /** Options to go before the address; empty or with a space at its end. */
+  /** Options in front of the address; empty or with a trailing space. */
   options: string;
   address: string;
 }
 
 export interface ServedCertificate {
   certificate: X509Certificate;
-  /** File that curl may trust it by. */
+  /** File with the certificate, for curl's `--cacert`. */
   certPath: string;
 }
 
@@ -29,14 +29,14 @@ export function buildCurlTarget(address: string, served: ServedCertificate | und
   return { options: `${trust}${isIP(name) === 0 ? resolved : ''}`, address: `https://${name}:${url.port}` };
 }
 
-/** The first name of the certificate; a wildcard with a label in its place. */
+/** Returns the first name of the certificate, with a label in place of a wildcard. */
 function findName({ subjectAltName = '' }: X509Certificate): string | undefined {
   const [, kind, name] = /(?:^|, )(DNS|IP Address):([A-Za-z0-9.*-]+)(?:,|$)/u.exec(subjectAltName) ?? [];
   if (name === undefined) return undefined;
   return kind === 'DNS' ? name.replace(/^\*\./u, 'coppice.') : name;
 }
 
-/** For a shell. */
+/** Quotes an argument for a shell. */
 export function quoteArgument(text: string): string {
   return /^[\w./@+-]+$/u.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;
 }

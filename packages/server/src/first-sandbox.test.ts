@@ -7,7 +7,7 @@ import { showFirstSandbox } from './first-sandbox.ts';
 import { TestAuthority } from './lib/tls/testing/certificate.ts';
 import { TlsSource } from './lib/tls/tls-source.ts';
 
-test('the first sandbox is shown over plain HTTP and over TLS, with a command that reaches the service', async () => {
+test('the first sandbox runs over plain HTTP and over TLS, and the shown command reaches the service', async () => {
   using authority = new TestAuthority();
   const issued = authority.issue('first', { subjectAltName: 'DNS:sandboxes.example' });
   const source = new TlsSource(issued, pino({ level: 'silent' }));

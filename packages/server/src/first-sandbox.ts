@@ -1,4 +1,6 @@
-/** The first sandbox of a new installation, through the public API as any user would: it shows that all works. */
+/**
+ * Runs the first sandbox of a new installation through the public API, as a user would, to show that everything works.
+ */
 import { request } from 'node:http';
 import { buildCurlTarget } from './curl-hint.ts';
 import { BASE_IMAGE } from './lib/base-image.ts';
@@ -12,13 +14,13 @@ const TIMEOUT_MS = 180_000;
 const CONNECT_TIMEOUT_MS = 10_000;
 
 export interface FirstSandboxOptions {
-  /** Of the API. */
+  /** URL of the API. */
   address: string;
   apiKey: string;
-  /** As the command that is shown has it: the key, or how a shell reads it. */
+  /** The key in the printed command: the key itself, or a shell expression that reads it. */
   shownKey: string;
   say: (text: string) => void;
-  /** What the API is served with; undefined for plain HTTP. */
+  /** Certificate of the API; undefined for plain HTTP. */
   tls: TlsSource | undefined;
 }
 
@@ -28,7 +30,7 @@ interface Call {
   body?: unknown;
 }
 
-/** Not fetch: its header timeout cannot be set, and preparing the first image may take minutes. */
+/** Sends a request. Does not use fetch: its header timeout is fixed, and preparing the first image may take minutes. */
 async function call(
   { address, apiKey, tls }: FirstSandboxOptions,
   { method, path, body }: Call,
@@ -74,7 +76,7 @@ export async function showFirstSandbox(options: FirstSandboxOptions): Promise<vo
 function sayHowToCall({ address, shownKey, say, tls }: FirstSandboxOptions): void {
   const served = tls && { certificate: serverCertificate(tls.pair), certPath: tls.certPath };
   const curl = buildCurlTarget(address, served);
-  say('Your own first one:\n');
+  say('Create your own sandbox:\n');
   say(`  curl -s ${curl.options}${curl.address}/v1/runs -H "Authorization: Bearer ${shownKey}" \\`);
   say(`    -H 'Content-Type: application/json' -d '{"image":"${BASE_IMAGE}"}'\n`);
 }

@@ -1,7 +1,7 @@
 /**
- * The daemon. Without an argument it is the supervisor of two processes, `control` and `runner`, which are
- * this same program with that argument; the runner starts another one, `egress`. Killing any of them loses nothing:
- * sandboxes run on, and whoever starts again takes them over.
+ * The daemon. Without an argument it is the supervisor of two processes, `control` and `runner`, which run this same
+ * program with that argument; the runner starts a third one, `egress`. Sandboxes survive the death of any process; the
+ * next start adopts them.
  */
 import type { Logger } from 'pino';
 import { ConfigError, loadConfig, readProcessSettings, type Config } from './config/config.ts';
@@ -12,12 +12,12 @@ import { armFaults } from './lib/fault-directory.ts';
 import { createLog } from './lib/log.ts';
 import { TlsError } from './lib/tls/tls-pair.ts';
 
-/** EX_CONFIG: starting again would not help. */
+/** EX_CONFIG: a restart would not help. */
 const CONFIG_EXIT_CODE = 78;
 
 type RunRole = (config: Config, log: Logger) => Promise<void>;
 
-/** Each loads what it runs and no more: least of all the one that serves guests. */
+/** Each role loads only the code that it runs; this matters most for the role that serves guests. */
 const ROLES: ReadonlyMap<string, () => Promise<RunRole>> = new Map([
   ['control', async () => (await import('./control-role.ts')).runControlRole],
   ['runner', async () => (await import('./runner-role.ts')).runRunnerRole],
@@ -31,8 +31,8 @@ async function main(): Promise<void> {
   if (role === 'egress') return runEgress();
   const load = ROLES.get(role);
   if (load === undefined)
-    throw new ConfigError(`unknown role "${role}": it is control, runner or nothing for both`);
-  // Now: after control has become unprivileged, our files may be out of its reach.
+    throw new ConfigError(`unknown role "${role}": expected control, runner, or no argument for both`);
+  // Imported now, because an unprivileged control may no longer be able to read the program's files.
   explain = (await import('./start-error.ts')).explainStart;
   const config = loadConfig();
   const uid = process.getuid?.() ?? 0;
@@ -43,7 +43,7 @@ async function main(): Promise<void> {
   await run(config, createLog(role, config.logLevel));
 }
 
-/** It has no directories, and what it is to do the runner tells it. */
+/** Runs the egress role. It has no directories, and receives its configuration from the runner. */
 async function runEgress(): Promise<void> {
   const { logLevel, deadlineFactor } = readProcessSettings();
   stretchDeadlines(deadlineFactor);
@@ -51,7 +51,10 @@ async function runEgress(): Promise<void> {
   await runEgressRole(Number(process.argv[3]), createLog('egress', logLevel));
 }
 
-/** Root's are made by the parts that use them: accounts of their own have to pass through. */
+/**
+ * Creates the private directories of an ordinary user. The directories of root are created by the parts that use them,
+ * because other accounts must be able to reach their own directories below.
+ */
 function ensureOwnDirectories(config: Config, uid: number): void {
   try {
     ensurePrivateDirectory('COPPICE_DATA_DIR', config.dataDir, uid);

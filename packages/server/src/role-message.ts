@@ -1,8 +1,8 @@
-/** What the roles, as processes, tell the supervisor. */
+/** Messages of the role processes to the supervisor. */
 import type { Bootstrapped } from './control/accounts/bootstrapped.ts';
 import type { HostRanges } from './runner/host-ranges/host-ranges.ts';
 
-/** What a role tells the supervisor once it serves. */
+/** A message of a role that is ready or has changed. */
 export type RoleMessage =
   | { type: 'accelerator-changed'; accelerator: string; reason: string }
   | {
@@ -16,7 +16,7 @@ export type RoleMessage =
     }
   | { type: 'control-ready'; address: string; bootstrap: Bootstrapped };
 
-/** Does nothing in a process that has no supervisor. */
+/** Sends a message to the supervisor; does nothing in a process without one. */
 export function tellSupervisor(message: RoleMessage): void {
   process.send?.(message);
 }

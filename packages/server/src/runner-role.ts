@@ -1,4 +1,4 @@
-/** The runner as a process: start, say ready to the supervisor, wait to be asked to stop, stop. */
+/** The runner as a process: starts, reports ready to the supervisor, waits for a stop request, and stops. */
 import { chownSync } from 'node:fs';
 import type { Logger } from 'pino';
 import type { Config } from './config/config.ts';
@@ -25,7 +25,7 @@ export async function runRunnerRole(config: Config, log: Logger): Promise<void> 
     ...(process.getuid?.() === 0 ? { ranges: runner.ranges } : {}),
     ...describeMissingLimits(runner.cgroups),
   });
-  log.info({ reason: await asked }, 'runner stops; its VMs run on');
+  log.info({ reason: await asked }, 'runner stops; its VMs keep running');
   await runner[Symbol.asyncDispose]();
   process.disconnect?.();
 }

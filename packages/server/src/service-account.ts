@@ -1,11 +1,11 @@
-/** The unprivileged account that control and its PostgreSQL run as, and becoming it. */
+/** The unprivileged account of control and its PostgreSQL. */
 import { execFileSync } from 'node:child_process';
 import { chmodSync, chownSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { become, type Account } from './lib/process/become.ts';
 import { ConfigError, type Config } from './config/config.ts';
 
-/** The account that set-up made. */
+/** Finds the account that set-up created. Throws ConfigError if it does not exist. */
 export function findServiceAccount(name: string): Account {
   try {
     const fields = execFileSync('getent', ['passwd', name], { encoding: 'utf8' }).split(':');
@@ -17,7 +17,10 @@ export function findServiceAccount(name: string): Account {
   }
 }
 
-/** Control and its PostgreSQL need no privilege once their directories are theirs. All modules are loaded by now. */
+/**
+ * Gives the directories of control and its PostgreSQL to the service account and switches to it; they then need no
+ * privilege. Load all modules before this call.
+ */
 export function becomeUnprivileged(config: Config): void {
   const account = findServiceAccount(config.user);
   for (const directory of [config.control.dataDir, config.control.runDir]) {
@@ -29,7 +32,10 @@ export function becomeUnprivileged(config: Config): void {
   become(account);
 }
 
-/** Of a command beside the service: PostgreSQL lets in nobody else, and control's files are its own. */
+/**
+ * Switches a command that root started to the service account: PostgreSQL accepts no other user, and control's files
+ * belong to that account.
+ */
 export function becomeServiceAccount(config: Config): void {
   if (process.getuid?.() === 0 && config.user !== 'root') becomeUnprivileged(config);
 }

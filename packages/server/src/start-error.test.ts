@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { AppError } from '@coppice/contract';
 import { explainStart, StartError } from './start-error.ts';
 
-test('a taken port is told with the setting that changes it', async () => {
+test('the error for a port in use names the setting that changes it', async () => {
   await using first = createServer().listen(0, '127.0.0.1');
   await once(first, 'listening');
   const { port } = first.address() as AddressInfo;
@@ -19,12 +19,12 @@ test('a taken port is told with the setting that changes it', async () => {
   );
 });
 
-test('an option of a part is told by the name of its variable', () => {
+test('the error names the variable of an option', () => {
   const told = explainStart(new AppError('invalid_request', 'guestCidr: "x" is no range; change guestCidr'));
   assert.equal(String(told), 'StartError: COPPICE_GUEST_CIDR: "x" is no range; change COPPICE_GUEST_CIDR');
 });
 
-test('what the operator cannot mend stays as it is, with its stack', () => {
+test('an error that the operator cannot fix stays unchanged, with its stack', () => {
   const bug = new TypeError('x is undefined');
   assert.equal(explainStart(bug), bug);
   const other = new AppError('invalid_request', 'slug: is wrong');

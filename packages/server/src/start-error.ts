@@ -1,4 +1,4 @@
-/** Why a role could not start, in words for whoever set it up: by the name of the setting, without a stack. */
+/** Explains to the operator why a role could not start: with the name of the setting, without a stack. */
 import { AppError } from '@coppice/contract';
 import { MasterKeyError } from './control/secrets/master-key.ts';
 import { DatabaseTakenError } from './control/db/database-lease.ts';
@@ -13,7 +13,7 @@ export class StartError extends Error {
   }
 }
 
-/** What the parts call their options, and the variables that they come from. */
+/** Option names of the parts, and the variables from which the options come. */
 const SETTINGS: Readonly<Record<string, string>> = {
   acceleratorMode: 'COPPICE_ACCELERATOR',
   cpuModel: 'COPPICE_CPU',
@@ -33,7 +33,7 @@ const LISTEN_FAILURES: Readonly<Record<string, string>> = {
   EACCES: 'may not be used by the service: ports below 1024 are reserved',
 };
 
-/** The error as a StartError if the operator can mend it, else as it is. */
+/** Returns a StartError if the operator can fix the error, else the error itself. */
 export function explainStart(error: unknown): unknown {
   const isExplained =
     error instanceof InstanceLockedError ||

@@ -4,7 +4,7 @@ import { describeBootstrap, describeRunner, showKey } from './start-report.ts';
 
 const SECRETS = { apiKey: 'cop_live_us_x', invitation: 'inv_x' };
 
-test('secrets are shown to a person, and only their files to a journal', () => {
+test('a terminal shows secrets, and a journal shows only their files', () => {
   const shown = describeBootstrap(SECRETS).join('\n');
   assert.match(
     shown,
@@ -17,12 +17,12 @@ test('secrets are shown to a person, and only their files to a journal', () => {
   assert.deepEqual(describeBootstrap({ directory: '/data/control' }), []);
 });
 
-test('a command that is shown to a journal reads the key from its file', () => {
+test('a command in a journal reads the key from its file', () => {
   assert.equal(showKey('cop_live_us_x', undefined), 'cop_live_us_x');
   assert.equal(showKey('cop_live_us_x', '/my data'), "$(cat '/my data/first-api-key')");
 });
 
-test('a runner tells what the guests of this installation have of the host', () => {
+test('the report of a runner names the host ranges and limits of this installation', () => {
   const runner = { type: 'runner-ready', accelerator: 'tcg', reason: 'no KVM' } as const;
   const ranges = { guestCidr: '10.203.0.0/16', uidBase: 1_620_000 };
   assert.deepEqual(describeRunner({ ...runner, ranges }), [

@@ -18,7 +18,7 @@ export function describeRunner(message: RunnerMessage): string[] {
   ];
 }
 
-/** The secrets themselves, or where they are. */
+/** Returns the secrets themselves, or the paths of their files. */
 export function describeBootstrap({ apiKey, invitation, directory }: Bootstrapped): string[] {
   const describe = (what: string, name: 'apiKey' | 'invitation', secret: string | undefined): string[] => {
     if (secret === undefined) return [];
@@ -32,7 +32,9 @@ export function describeBootstrap({ apiKey, invitation, directory }: Bootstrappe
   ];
 }
 
-/** The key in a command for the shell, which reads it from its file where it must not be shown. */
+/**
+ * Returns the key for a shell command: the key itself, or, if it must not be shown, an expression that reads its file.
+ */
 export function showKey(apiKey: string, directory: string | undefined): string {
   return directory === undefined ? apiKey : `$(cat ${quoteArgument(bootstrapFile(directory, 'apiKey'))})`;
 }

@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { RECORD_STEPS } from './control/sandbox/record/steps.ts';
 import { STEPS } from './runner/vm/steps.ts';
 
-test('every step of the tables is entered somewhere in the code', () => {
+test('the code enters every step of the tables', () => {
   const root = fileURLToPath(new URL('.', import.meta.url));
   const code = readdirSync(root, { recursive: true, encoding: 'utf8' })
     .filter((path) => path.endsWith('.ts') && !path.endsWith('.test.ts'))

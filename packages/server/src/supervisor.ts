@@ -1,11 +1,11 @@
 /**
- * Starts runner and control, starts again the one that died, and stops both when asked to.
+ * Starts runner and control, restarts a role that died, and stops both on request.
  *
  *   runner ready ──► control starts ──► control ready ──► address (and, once, API key and invitation) are shown
  *
- * A role that ends by itself is started again after a pause that doubles from 0.2 s to 5 s and is short again
- * once the role has served for 3 s. One that ends before it was ever ready, or for its configuration, ends the
- * service: whoever started it should see why, not a loop.
+ * A role that ends by itself is restarted after a pause, which doubles from 0.2 s to 5 s and is reset once the role has
+ * served for 3 s. A role that ends before it was ever ready, or because of its configuration, ends the service: the
+ * operator should see the reason, not a loop.
  */
 import { fork, type ChildProcess } from 'node:child_process';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -23,16 +23,16 @@ const CONFIG_EXIT_CODE = 78;
 const FIRST_PAUSE_MS = 200;
 const LONGEST_PAUSE_MS = 5_000;
 const STABLE_AFTER_MS = 3_000;
-/** Longer than what the roles give themselves to let requests end. */
+/** Longer than the time in which the roles let requests end. */
 const STOP_TIMEOUT_MS = 40_000;
 
 type RoleName = 'runner' | 'control';
 
 interface RoleProcess {
   stop: () => Promise<void>;
-  /** To the process that runs now, if one does; the next one is greeted anew. */
+  /** Sends to the current process, if there is one; each new process gets a greeting. */
   send: (message: TlsMessage) => void;
-  /** Settles when the role will not be started again, with its exit code. */
+  /** Resolves with the exit code when the role will not be restarted. */
   finished: Promise<number>;
 }
 
@@ -75,7 +75,7 @@ function keepRunning(options: KeepOptions): RoleProcess {
         performance.now() - readyAt > STABLE_AFTER_MS
           ? FIRST_PAUSE_MS
           : Math.min(pauseMs * 2, LONGEST_PAUSE_MS);
-      log.warn({ role, code, pause_ms: pauseMs }, 'a role ended and is started again');
+      log.warn({ role, code, pause_ms: pauseMs }, 'a role ended and is restarted');
       await delay(pauseMs, undefined, { signal: abort.signal }).catch(() => undefined);
       if (stopping) return code;
     }
@@ -95,7 +95,7 @@ function keepRunning(options: KeepOptions): RoleProcess {
   };
 }
 
-/** A process that ends before it hears is started again, and greeted. */
+/** Sends a message. A process that ends before it receives the message is restarted and gets a greeting. */
 function send(child: ChildProcess | undefined, message: TlsMessage): void {
   if (child?.connected === true) child.send(message, () => undefined);
 }
@@ -111,7 +111,9 @@ function say(text: string): void {
   process.stdout.write(`${text}\n`);
 }
 
-/** Runs the service until it is asked to stop. Exits with 78 when the configuration cannot be used. SIGHUP reads the certificate again. */
+/**
+ * Runs the service until a stop request. Exits with 78 if the configuration is invalid. SIGHUP reloads the certificate.
+ */
 export async function supervise(config: Config, log: Logger): Promise<void> {
   const tls = config.tls === undefined ? undefined : new TlsSource(config.tls, log);
   const asked = shutdownRequested();
@@ -130,7 +132,7 @@ export async function supervise(config: Config, log: Logger): Promise<void> {
   );
   let control: RoleProcess | undefined;
   process.on('SIGHUP', () => {
-    if (tls === undefined) log.info('SIGHUP: there is no certificate to read again');
+    if (tls === undefined) log.info('SIGHUP: there is no certificate to reload');
     else if (tls.reload()) control?.send(buildTlsMessage(tls.pair));
   });
   const firstFailure = () => Promise.race(roles.map((role) => role.finished));
@@ -149,7 +151,7 @@ export async function supervise(config: Config, log: Logger): Promise<void> {
     roles.push(control);
   }
   const end = started === 'ready' ? await Promise.race([asked, firstFailure()]) : started;
-  log.info({ reason: end }, 'service stops; sandboxes run on');
+  log.info({ reason: end }, 'service stops; sandboxes keep running');
   for (const role of roles.toReversed()) await role.stop();
   if (typeof end === 'number') process.exitCode = end;
 }
@@ -166,6 +168,6 @@ function onControlReady(
   if (apiKey === undefined) return;
   const shownKey = showKey(apiKey, directory);
   showFirstSandbox({ address, apiKey, shownKey, say, tls }).catch((error: unknown) => {
-    log.error({ err: error }, 'the first sandbox could not be shown');
+    log.error({ err: error }, 'the first sandbox failed');
   });
 }

@@ -1,4 +1,4 @@
-/** What no reviewer should have to look for: dead links, files that grew too long, names that say nothing. */
+/** Checks that a reviewer should not have to do: dead links, files that grew too long, meaningless names. */
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, extname, join, relative } from 'node:path';
@@ -9,11 +9,33 @@ const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 const NOT_OURS = new Set(['node_modules', 'dist', 'results']);
 const SOURCES = new Set(['.ts', '.mjs', '.js', '.go', '.sh']);
 const MAX_LINES = 500;
-/** Files that are longer all the same. The list may only become shorter. */
+/** Exceptions from the limit. The list may only become shorter. */
 const LONG_FILES: readonly string[] = [];
 const EMPTY_NAME = /(?:^|[-_.])(?:utils?|helpers?|common|managers?)(?:[-_.]|$)/u;
-/** The brackets keep it from finding itself. */
+/** The brackets keep the pattern from matching itself. */
 const LEFT_UNDONE = /\b(?:T[O]DO|FIX[M]E)\b/u;
+const MAX_CELL = 120;
+const MAX_FOLDER = 25;
+/** Folders with more source files than that, and how many they have. The numbers may only become smaller. */
+const LARGE_FOLDERS: Readonly<Record<string, number>> = {
+  'e2e/fixtures': 86,
+  'packages/contract/src': 28,
+  'scripts/setup': 35,
+};
+/** Phrases that make a reader stop, with what to write instead. The brackets keep the list from finding itself. */
+const BANNED: readonly (readonly [pattern: RegExp, instead: string])[] = [
+  [/\bgo(?:es|ing)? [o]n\b/iu, 'continue'],
+  [/\blet(?:s|ting)? [g]o\b/iu, 'release'],
+  [/\b(?:no|some|any)[b]ody\b/iu, 'the process, caller or user that acts'],
+  [/\bwho[e]ver\b/iu, 'the process, caller or user that acts'],
+  [/\bof (?:o[u]rs|the[i]rs)\b/iu, 'our, their'],
+  [/\b(?:is|are|was|were|be|been|being) [t]old\b/iu, 'receives, is sent'],
+  [/\bm[e]nd(?:s|ed|ing)?\b/iu, 'repair, reconcile'],
+  [
+    /(?:^\s*(?:\*|\/\/|\/\*\*) ?|[.;] )(?:W[h]at|W[h]o|W[h]atever) [^?]*$/u,
+    'a sentence that begins with its subject',
+  ],
+];
 const LINK = /\[[^\]]*\]\((?<target>[^)\s]+)\)/gu;
 const ELSEWHERE = /^[a-z][a-z+.-]*:/iu;
 
@@ -22,7 +44,7 @@ interface Line {
   text: string;
 }
 
-/** Paths from the root of all files of ours, directories that begin with a dot left out. */
+/** Lists all files of the repository, relative to the root, except in directories that begin with a dot. */
 function listFiles(directory: string): string[] {
   return readdirSync(directory, { withFileTypes: true }).flatMap((entry) => {
     const path = join(directory, entry.name);
@@ -46,7 +68,7 @@ function withoutCodeBlocks(lines: readonly Line[]): Line[] {
   });
 }
 
-/** As the places that show Markdown make them: lower case, punctuation dropped, spaces to dashes. */
+/** Lists the anchors that Markdown viewers generate: lower case, without punctuation, dashes for spaces. */
 function listAnchors(path: string): Set<string> {
   const headings = withoutCodeBlocks(readLines(path)).filter(({ text }) => /^#+ /u.test(text));
   return new Set(
@@ -60,7 +82,7 @@ function listAnchors(path: string): Set<string> {
   );
 }
 
-/** Why the link leads nowhere; undefined if it leads somewhere, or out of the repository. */
+/** Returns why a link is dead; undefined if it works or leads out of the repository. */
 function findFault(page: string, target: string): string | undefined {
   if (ELSEWHERE.test(target)) return undefined;
   const [file = '', anchor] = target.split('#', 2);
@@ -80,15 +102,27 @@ function listDeadLinks(page: string): string[] {
   );
 }
 
+/** The lines of a source file that hold a comment. */
+function readComments(path: string): { place: string; text: string }[] {
+  return readLines(path)
+    .filter(({ text }) => /^\s*(?:\*|\/\/|\/\*\*)/u.test(text))
+    .map(({ number, text }) => ({ place: `${path}:${number}`, text }));
+}
+
+/** The lines of a page outside of its code blocks. */
+function readProse(path: string): { place: string; text: string }[] {
+  return withoutCodeBlocks(readLines(path)).map(({ number, text }) => ({ place: `${path}:${number}`, text }));
+}
+
 const FILES = listFiles(ROOT);
 const SOURCE_FILES = FILES.filter((path) => SOURCES.has(extname(path)));
 
-test('the tree is the one that is meant', () => {
+test('the checked tree is this repository', () => {
   for (const path of ['README.md', 'agent/cmd/agent/main.go', 'packages/sdk/src/index.ts'])
     assert.ok(FILES.includes(path), `${path} was not found`);
 });
 
-test('every link within the repository leads somewhere', () => {
+test('every link within the repository works', () => {
   const pages = FILES.filter((path) => extname(path) === '.md');
   assert.deepEqual(pages.flatMap(listDeadLinks), []);
 });
@@ -98,7 +132,7 @@ test(`no source file has more than ${MAX_LINES} lines`, () => {
   assert.deepEqual(long, LONG_FILES);
 });
 
-test('no file or folder is named after nothing in particular', () => {
+test('no file or folder has a meaningless name', () => {
   const names = new Set(
     FILES.flatMap((path) => path.split('/').map((_, depth, parts) => parts.slice(0, depth + 1).join('/'))),
   );
@@ -108,9 +142,39 @@ test('no file or folder is named after nothing in particular', () => {
   );
 });
 
-test('nothing in the sources is marked as left undone', () => {
+test('no source file contains a mark of unfinished work', () => {
   const marks = SOURCE_FILES.flatMap((path) =>
     readLines(path).flatMap(({ number, text }) => (LEFT_UNDONE.test(text) ? [`${path}:${number}`] : [])),
   );
   assert.deepEqual(marks, []);
+});
+
+test(`no cell of a table is wider than ${MAX_CELL} characters`, () => {
+  const wide = FILES.filter((path) => extname(path) === '.md').flatMap((page) =>
+    withoutCodeBlocks(readLines(page))
+      .filter(
+        ({ text }) => text.startsWith('|') && text.split('|').some((cell) => cell.trim().length > MAX_CELL),
+      )
+      .map(({ number }) => `${page}:${number}`),
+  );
+  assert.deepEqual(wide, []);
+});
+
+test(`no folder has more than ${MAX_FOLDER} source files`, () => {
+  const sizes = new Map<string, number>();
+  for (const path of SOURCE_FILES.filter((file) => !/(?:\.test\.\w+|_test\.go)$/u.test(file)))
+    sizes.set(dirname(path), (sizes.get(dirname(path)) ?? 0) + 1);
+  const large = [...sizes].filter(([, size]) => size > MAX_FOLDER).toSorted(([a], [b]) => (a < b ? -1 : 1));
+  assert.deepEqual(Object.fromEntries(large), LARGE_FOLDERS);
+});
+
+test('comments and pages are written in plain English', () => {
+  const pages = FILES.filter((path) => extname(path) === '.md');
+  const found = [...SOURCE_FILES.flatMap(readComments), ...pages.flatMap(readProse)].flatMap(
+    ({ place, text }) =>
+      BANNED.filter(([pattern]) => pattern.test(text)).map(
+        ([, instead]) => `${place}: ${text.trim()}; write: ${instead}`,
+      ),
+  );
+  assert.deepEqual(found, []);
 });

@@ -12,15 +12,15 @@ import { describeBoot, describeCgroups, describeNetwork, describeService } from 
 
 const GIB = 1024 ** 3;
 
-test('a disk is judged by room and kind: tmpfs is memory, whatever is free there', () => {
+test('a disk is judged by free space and kind: tmpfs is memory, however much is free', () => {
   const disk = { directory: '/d', freeBytes: 9 * GIB, type: 0xef53 };
   assert.deepEqual(judgeDisk(disk), { name: 'disk', status: 'ok', detail: '9.0 GiB free at /d (ext4)' });
   assert.equal(judgeDisk({ ...disk, freeBytes: GIB }).status, 'fail');
-  assert.match(judgeDisk({ ...disk, type: 0x01021994 }).detail, /tmpfs\): memory/u);
+  assert.match(judgeDisk({ ...disk, type: 0x01021994 }).detail, /tmpfs\): files in it are memory/u);
   assert.match(judgeDisk({ ...disk, type: 0x1234 }).detail, /file system 0x1234/u);
 });
 
-test('memory counts what is available, and too little in all is a fault', () => {
+test('available memory counts, and too little memory in total is a failure', () => {
   /** @param {number} total @param {number} available */
   const meminfo = (total, available) =>
     `MemTotal: ${total * 1048576} kB\nMemAvailable:  ${available * 1048576} kB\n`;
@@ -29,7 +29,7 @@ test('memory counts what is available, and too little in all is a fault', () => 
   assert.equal(judgeMemory(meminfo(0.5, 0.25)).status, 'fail');
 });
 
-test('of limits the hard one counts, and unlimited is enough', () => {
+test('the hard limit counts, and unlimited is enough', () => {
   const limits =
     'Limit  Soft Limit  Hard Limit  Units\nMax processes   100   unlimited  processes\nMax open files  1024  1048576  files\n';
   const [files, processes, pidMax, maps] = judgeLimits({ limits, pidMax: 4000, maxMapCount: 65_530 });
@@ -40,23 +40,23 @@ test('of limits the hard one counts, and unlimited is enough', () => {
   );
 });
 
-test('a run directory is too long for sockets beyond 70 bytes, not characters', () => {
+test('a run directory longer than 70 bytes (not characters) is too long for sockets', () => {
   assert.equal(judgeSocketPath('/'.padEnd(70, 'x')).status, 'ok');
   assert.equal(judgeSocketPath('/'.padEnd(69, 'x') + 'é').status, 'fail');
 });
 
-test('clock and user namespaces are told by what the kernel and the CPU say', () => {
+test('clock and user namespaces are judged by the data of the kernel and the CPU', () => {
   assert.equal(judgeClock('tsc', 'flags\t\t: fpu constant_tsc nonstop_tsc\n').status, 'ok');
   assert.match(
     judgeClock('kvm-clock', 'flags\t\t: fpu\n').detail,
-    /does not promise constant_tsc, nonstop_tsc/u,
+    /the CPU lacks constant_tsc, nonstop_tsc/u,
   );
   const open = { limit: 100, debian: undefined, apparmor: '0' };
   assert.match(judgeUserNamespaces(open).detail, /^an ordinary user may/u);
   assert.match(judgeUserNamespaces({ ...open, apparmor: '1' }).detail, /^only root may/u);
 });
 
-test('a boot is a fault only when it was refused, not when the machine was slow', () => {
+test('a boot fails the check only when it was refused, not when the machine was slow', () => {
   assert.equal(describeBoot({ error: 'booting a kernel with TCG took longer than 11000 ms' }).status, 'warn');
   assert.equal(describeBoot({ error: 'the probe was broken off' }).status, 'warn');
   assert.equal(describeBoot({ error: 'QEMU did not start: no such file' }).status, 'fail');
@@ -73,7 +73,7 @@ test('a boot is a fault only when it was refused, not when the machine was slow'
   assert.equal(describeBoot(unfit).remedy, 'set COPPICE_CPU to host');
 });
 
-test('a network that is missing is a fault where it is asked for, with the remedy apart', () => {
+test('a missing network fails the check where the settings require one; the remedy is a separate field', () => {
   const answer = { obstacle: 'no TAP can be made; load the kernel module tun' };
   assert.deepEqual(describeNetwork(answer, 'auto'), {
     name: 'network',
@@ -86,7 +86,7 @@ test('a network that is missing is a fault where it is asked for, with the remed
   assert.equal(describeNetwork({ forwarded: true }, 'auto').status, 'ok');
 });
 
-test('a drop names the chain and the remedy; one that is not explained, or may let us pass, says so', () => {
+test('a drop names the chain and the remedy; a row says when no rule explains the drop or a rule may accept us', () => {
   const chain = {
     where: 'table ip filter, chain FORWARD (its policy is drop)',
     remedy: 'iptables …',
@@ -96,17 +96,14 @@ test('a drop names the chain and the remedy; one that is not explained, or may l
   const row = describeNetwork(dropped, 'auto');
   assert.match(row.detail, /\(no answer\): dropped by table ip filter, chain FORWARD/u);
   assert.deepEqual([row.status, row.remedy], ['fail', 'iptables …']);
-  assert.match(
-    describeNetwork({ ...dropped, foreign: [] }, 'auto').detail,
-    /no rule of nftables explains it/u,
-  );
+  assert.match(describeNetwork({ ...dropped, foreign: [] }, 'auto').detail, /no nftables rule explains it/u);
   assert.equal(
     describeNetwork({ ...dropped, foreign: [{ ...chain, names_ours: true }] }, 'auto').status,
     'warn',
   );
 });
 
-test('the service is told by what it says of itself', () => {
+test('the service row shows the status that the service reports', () => {
   const status = { accelerator: 'tcg', network: 'none', network_reason: 'no tun', vms: 2 };
   assert.equal(
     describeService({ state: 'running', status, version: '0.1.0' }).detail,
@@ -116,14 +113,14 @@ test('the service is told by what it says of itself', () => {
   assert.equal(describeService({ state: 'closed', reason: 'why' }).status, 'warn');
 });
 
-test('a limit of sandboxes that is not in force is named, of the service that runs or of one to come', () => {
+test('a missing sandbox limit is named, for the running service or for one started from here', () => {
   const cgroups = { controllers: ['memory', 'pids'], reason: 'no group has cpu' };
   const [row] = describeCgroups({ state: 'running', cgroups, missing_limits: ['cpu'] });
   assert.equal(row?.status, 'warn');
-  assert.equal(row?.detail, 'of the running service: sandboxes are not limited in cpu: no group has cpu');
+  assert.equal(row?.detail, 'the running service does not limit the cpu of sandboxes: no group has cpu');
   assert.ok(row?.remedy?.includes('npm run install-service'));
   const [free] = describeCgroups({ state: 'absent', cgroups, missing_limits: [] });
   assert.equal(free?.status, 'ok');
-  assert.match(free?.detail ?? '', /^of a service started from here: /u);
+  assert.match(free?.detail ?? '', /^a service started from here limits /u);
   assert.deepEqual(describeCgroups({ error: 'the probe gave no answer' }), []);
 });

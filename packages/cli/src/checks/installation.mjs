@@ -1,4 +1,4 @@
-/** What set-up brings. The prerequisites are set-up's own table, so the two can not disagree. */
+/** Checks what set-up installs. The prerequisites come from set-up's own table, so the two cannot disagree. */
 import { existsSync } from 'node:fs';
 import { accountExists, accountName } from '../../../../scripts/setup/account.mjs';
 import { findManifest } from '../../../../scripts/setup/manifest.mjs';
@@ -9,7 +9,7 @@ import { findPostgres } from '../../../../scripts/setup/postgres.mjs';
 import { inspectAll, remedyFor } from '../../../../scripts/setup/prerequisites.mjs';
 
 const SETUP = 'npm run setup';
-/** Without these sandboxes run, but without a network. */
+/** Prerequisites of the network alone: without them sandboxes run, but have no network. */
 const NETWORK_ONLY = new Set(['nft', 'ip']);
 
 /** @typedef {import('../doctor.mjs').Row} Row */
@@ -39,7 +39,7 @@ function inspectUser() {
     name: 'user',
     status: 'warn',
     detail: 'an ordinary user: sandboxes have no network, and all VMs run as this user',
-    remedy: 'run the service, and this, as root',
+    remedy: 'run the service and this command as root',
   };
 }
 
@@ -93,7 +93,7 @@ async function inspectPostgres() {
 
 /** @returns {Promise<Row | Row[]>} */
 async function inspectAccount() {
-  if (!isRoot()) return []; // nobody to change to, and no need to
+  if (!isRoot()) return []; // an ordinary user cannot switch to another user, and does not need to
   const name = accountName();
   if (await accountExists()) return { name: 'account', status: 'ok', detail: name };
   return { name: 'account', status: 'fail', detail: `there is no system account ${name}`, remedy: SETUP };
@@ -114,6 +114,6 @@ async function inspectBuilt() {
   return parts.map(({ name, path, note }) =>
     existsSync(path)
       ? { name, status: 'ok', detail: note === '' ? path : `${note} (${path})` }
-      : { name, status: 'fail', detail: `${path} is gone`, remedy: SETUP },
+      : { name, status: 'fail', detail: `${path} is missing`, remedy: SETUP },
   );
 }

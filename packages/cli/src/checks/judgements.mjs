@@ -1,17 +1,17 @@
-/** What numbers and texts of the kernel mean for Coppice: pure, so that they can be tested without such a machine. */
+/** Judges numbers and texts of the kernel for Coppice. Pure functions, so tests need no such machine. */
 
 const GIB = 1024 ** 3;
-/** Base image, its prepared form, a template and some room for sandboxes. */
+/** Base image, its prepared form, a template and some space for sandboxes. */
 const NEEDED_GIB = 5;
 const NEEDED_MEMORY_GIB = 1;
 const GOOD_MEMORY_GIB = 2;
 /** Control's connections, and a few descriptors for each VM in the runner. */
 const GOOD_FILES = 4096;
-/** QEMU is a few threads, and so is each service process. */
+/** QEMU has a few threads, and so has each service process. */
 const GOOD_PROCESSES = 2048;
 const GOOD_PID_MAX = 16_384;
 const GOOD_MAP_COUNT = 65_530;
-/** A socket's path holds 107 bytes, and a VM's is `<run dir>/v/<23 characters>/data`. */
+/** A socket path has at most 107 bytes, and the path of a VM's socket is `<run dir>/v/<23 characters>/data`. */
 const MAX_RUN_DIR_BYTES = 70;
 
 /** Magic numbers of statfs(2). */
@@ -41,14 +41,14 @@ export function judgeDisk({ directory, freeBytes, type }) {
     return {
       name: 'disk',
       status: 'warn',
-      detail: `${detail}: memory, which VMs are charged for`,
+      detail: `${detail}: files in it are memory, which is charged to the VMs`,
       remedy: elsewhere,
     };
   if (system === 'nfs' || system === 'cifs')
     return {
       name: 'disk',
       status: 'warn',
-      detail: `${detail}: over a network, where locks and syncs differ`,
+      detail: `${detail}: a network file system, where locks and syncs behave differently`,
       remedy: elsewhere,
     };
   if (freeBytes >= NEEDED_GIB * GIB) return { name: 'disk', status: 'ok', detail };
@@ -71,7 +71,7 @@ export function judgeMemory(meminfo) {
     name: 'memory',
     status,
     detail,
-    remedy: `a sandbox takes up to 1 GiB unless asked for less; free or add memory`,
+    remedy: `a sandbox takes up to 1 GiB unless its create requests less; free or add memory`,
   };
 }
 
@@ -117,7 +117,12 @@ function readHardLimit(limits, name) {
 function atLeast(name, value, good, remedy) {
   const detail = Number.isFinite(value) ? String(value) : 'unlimited';
   if (value >= good) return { name, status: 'ok', detail };
-  return { name, status: 'warn', detail: `${detail}, too few for many sandboxes (${good} do)`, remedy };
+  return {
+    name,
+    status: 'warn',
+    detail: `${detail}, too few for many sandboxes (${good} are enough)`,
+    remedy,
+  };
 }
 
 /**
@@ -173,7 +178,7 @@ export function judgeSocketPath(runDir) {
 export function judgeClock(source, cpuinfo) {
   const flags = new Set((/^flags\s*:(.*)$/mu.exec(cpuinfo)?.[1] ?? '').trim().split(' '));
   const missing = ['constant_tsc', 'nonstop_tsc'].filter((flag) => !flags.has(flag));
-  const detail = `clock source ${source}${missing.length === 0 ? ', steady TSC' : `; the CPU does not promise ${missing.join(', ')}`}`;
+  const detail = `clock source ${source}${missing.length === 0 ? ', steady TSC' : `; the CPU lacks ${missing.join(', ')}`}`;
   if (missing.length === 0) return { name: 'clock', status: 'ok', detail };
-  return { name: 'clock', status: 'warn', detail: `${detail}: clocks of emulated guests may run wrong` };
+  return { name: 'clock', status: 'warn', detail: `${detail}: the clocks of emulated guests may be wrong` };
 }

@@ -1,7 +1,7 @@
-/** What the service's own parts found when they tried: rows from the answers of packages/server/src/diagnosis. */
+/** Rows from the answers of the service's own probes (packages/server/src/diagnosis). */
 import { runProbe } from '../probe-process.mjs';
 
-/** A hanging KVM and then a boot under emulation. */
+/** Enough for a KVM that hangs, followed by a boot under emulation. */
 const BOOT_TIMEOUT_MS = 14_500;
 const NETWORK_TIMEOUT_MS = 12_000;
 const SERVICE_TIMEOUT_MS = 8000;
@@ -40,7 +40,7 @@ export function describeBoot(answer) {
     const detail = `no guest kernel booted: ${answer['error']}`;
     return tooSlow
       ? { name, status: 'warn', detail, remedy: 'try again when the machine is less busy' }
-      : { name, status: 'fail', detail, remedy: 'npm run setup, and see what QEMU says' };
+      : { name, status: 'fail', detail, remedy: 'run npm run setup, and read the message of QEMU' };
   }
   if (answer['refusal'] !== undefined)
     return {
@@ -63,13 +63,12 @@ export function describeBoot(answer) {
  */
 export function describeNetwork(answer, mode) {
   const name = 'network';
-  if (mode === 'off')
-    return { name, status: 'ok', detail: 'none: it is switched off by COPPICE_NETWORK=off' };
+  if (mode === 'off') return { name, status: 'ok', detail: 'none: switched off by COPPICE_NETWORK=off' };
   const { error, obstacle, untried, forwarded, outcome, foreign = [] } = answer;
   if (obstacle !== undefined) {
     const status = mode === 'on' ? 'fail' : 'warn';
     const [what, ...remedy] = obstacle.split('; ');
-    const detail = `none: ${what}${mode === 'on' ? ', and COPPICE_NETWORK=on asks for one' : ''}`;
+    const detail = `none: ${what}${mode === 'on' ? ', but COPPICE_NETWORK=on requires one' : ''}`;
     return { name, status, detail, ...(remedy.length > 0 ? { remedy: remedy.join('; ') } : {}) };
   }
   if (error !== undefined || untried !== undefined)
@@ -78,7 +77,7 @@ export function describeNetwork(answer, mode) {
     return {
       name,
       status: 'ok',
-      detail: 'a connection was forwarded through our rules and those of this host',
+      detail: 'a connection was forwarded through the rules of Coppice and those of this host',
     };
   return describeDrop(outcome, foreign);
 }
@@ -93,13 +92,13 @@ function describeDrop(outcome, foreign) {
   const what = `a connection like a guest's was not forwarded (${outcome})`;
   if (foreign.length === 0) {
     const remedy = 'look for packet filters that nftables does not show: iptables-legacy, eBPF, the cloud';
-    return { name, status: 'fail', detail: `${what}, and no rule of nftables explains it`, remedy };
+    return { name, status: 'fail', detail: `${what}, and no nftables rule explains it`, remedy };
   }
   const places = foreign.map(({ where }) => where).join('; ');
   const remedy = foreign.map((chain) => chain.remedy).join(' && ');
   if (foreign.every((chain) => chain.names_ours)) {
-    const detail = `${what}: ${places} drops others and has rules for interfaces named as ours, which the probe's is not`;
-    return { name, status: 'warn', detail, remedy: 'see whether a sandbox reaches the internet' };
+    const detail = `${what}: ${places} drops other traffic and has rules for interfaces with Coppice's names; the probe's has another name`;
+    return { name, status: 'warn', detail, remedy: 'check whether a sandbox reaches the internet' };
   }
   return { name, status: 'fail', detail: `${what}: dropped by ${places}`, remedy };
 }
@@ -111,10 +110,10 @@ function describeDrop(outcome, foreign) {
 export function describeService(answer) {
   const name = 'service';
   if (answer['error'] !== undefined)
-    return { name, status: 'warn', detail: `could not be asked: ${answer['error']}` };
+    return { name, status: 'warn', detail: `could not be queried: ${answer['error']}` };
   if (answer['state'] === 'absent') return { name, status: 'ok', detail: 'not running; npm start starts it' };
   if (answer['state'] === 'closed')
-    return { name, status: 'warn', detail: `something is there, but does not answer: ${answer['reason']}` };
+    return { name, status: 'warn', detail: `present, but does not answer: ${answer['reason']}` };
   const { status, version } = answer;
   const network = status.network === 'none' ? `no network (${status.network_reason})` : 'filtered network';
   const detail = `running${version === undefined ? '' : `, version ${version}`}: ${status.accelerator}, ${network}, ${status.vms} VMs`;
@@ -122,18 +121,18 @@ export function describeService(answer) {
 }
 
 /**
- * The limits of sandboxes: those of the service that runs, or those that one started from here would have.
+ * Describes the sandbox limits of the running service, or those of a service started from here.
  * @param {Answer} answer
  * @returns {Row[]}
  */
 export function describeCgroups({ state, cgroups, missing_limits: missing }) {
   if (cgroups === undefined) return [];
   const name = 'cgroups';
-  const whose = state === 'running' ? 'of the running service' : 'of a service started from here';
+  const whose = state === 'running' ? 'the running service' : 'a service started from here';
   if (missing.length === 0)
-    return [{ name, status: 'ok', detail: `${whose}: sandboxes are limited in cpu, memory, pids` }];
-  const detail = `${whose}: sandboxes are not limited in ${missing.join(', ')}: ${cgroups.reason}`;
+    return [{ name, status: 'ok', detail: `${whose} limits the cpu, memory and pids of sandboxes` }];
+  const detail = `${whose} does not limit the ${missing.join(', ')} of sandboxes: ${cgroups.reason}`;
   const remedy =
-    'run it as root on the host, by systemd (npm run install-service), or in a container with a writable cgroup hierarchy';
+    'run it as root on the host, under systemd (npm run install-service), or in a container with a writable cgroup hierarchy';
   return [{ name, status: 'warn', detail, remedy }];
 }

@@ -1,4 +1,4 @@
-/** Disk, memory, limits and kernel settings, read from the places that the kernel shows them in. */
+/** Reads disk, memory, limits and kernel settings from the kernel's own files. */
 import { existsSync, readFileSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';

@@ -22,8 +22,8 @@ export function inspectTls() {
 export function judgeCertificate(pem, nowMs) {
   const { validTo, subject } = new X509Certificate(pem);
   const days = Math.floor((Date.parse(validTo) - nowMs) / DAY_MS);
-  const remedy = 'renew it, put it where COPPICE_TLS_CERT and COPPICE_TLS_KEY say';
-  const detail = `${subject.replaceAll('\n', ', ')}, until ${validTo}`;
+  const remedy = 'renew it, and replace the files that COPPICE_TLS_CERT and COPPICE_TLS_KEY name';
+  const detail = `${subject.replaceAll('\n', ', ')}, valid until ${validTo}`;
   if (days < 0) return { name: 'tls', status: 'fail', detail: `expired: ${detail}`, remedy };
   return {
     name: 'tls',

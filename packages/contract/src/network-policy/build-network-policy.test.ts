@@ -15,7 +15,7 @@ function build(rules: Partial<NetworkRules>): BuiltPolicy {
   return buildNetworkPolicy({ allow: [], deny: [], ...rules }, { field: 'network', context });
 }
 
-/** As an endpoint does it. */
+/** Validates the input as an endpoint does, and returns the error message. */
 function messageOf(input: unknown): string {
   const parsed = NetworkRules.safeParse(input);
   if (!parsed.success) return invalidRequest(parsed.error, { where: 'body', input }).message;
@@ -52,7 +52,7 @@ test('the default follows from the rules', () => {
   }
 });
 
-test('the stored form holds each rule once, in one spelling, and nothing that has to be looked up', () => {
+test('the stored form holds each rule once, in one spelling, and nothing that must be looked up', () => {
   const { policy } = build({
     allow: ['A.example.', 'a.example', 'registry:npm', 'registry:npm', '10.1.2.0/24'],
   });
@@ -65,7 +65,7 @@ test('the stored form holds each rule once, in one spelling, and nothing that ha
   });
 });
 
-test('a policy made of the rules that a policy shows is that policy', () => {
+test('the rules listed from a policy build the same policy again', () => {
   fc.assert(
     fc.property(someRules, (rules) => {
       const { policy } = build(rules);
@@ -89,7 +89,7 @@ test('a fault names the rule and what to write instead', () => {
     [{ alow: [] }, /^alow: unknown field/u],
     [
       { allow: ['a.example'], deny: ['x', 'A.example.'] },
-      /^network\.allow\[0\]: "a\.example" contradicts network\.deny\[1\]; take/u,
+      /^network\.allow\[0\]: "a\.example" contradicts network\.deny\[1\]; remove/u,
     ],
     [{ allow: ['*'], deny: ['0.0.0.0/0'] }, /^network\.allow\[0\]: "\*" contradicts network\.deny\[0\]/u],
     [{ allow: ['registry:npm'], deny: ['registry:npm'] }, /contradicts/u],
@@ -117,7 +117,7 @@ test('a fault names the rule and what to write instead', () => {
   }
 });
 
-test('of many faults the first are told, each cut to a length', () => {
+test('of many faults the first are reported, each cut to a length', () => {
   const message = messageOf({ allow: Array.from({ length: 1000 }, () => `${'x'.repeat(400)} y`) });
   assert.equal(message.split('; one rule is').length - 1, 3);
   assert.ok(message.length < 600);
@@ -133,7 +133,7 @@ test('the number of rules and their length are limited, registries included', ()
   assert.match(messageOf({ allow: [...many, 'x.example'] }), /^allow: must have at most 10000 rules$/u);
   assert.match(
     messageOf({ allow: [...many.slice(1), 'registry:npm'] }),
-    /at most 10000 rules, registries' included$/u,
+    /at most 10000 rules, including those of registries$/u,
   );
   const long = many
     .slice(0, 4000)
@@ -141,33 +141,33 @@ test('the number of rules and their length are limited, registries included', ()
   assert.match(messageOf({ allow: long }), /^network: must have at most 524288 characters/u);
 });
 
-test('rules that change nothing are told as warnings, a few of them', () => {
+test('useless rules are reported as warnings, up to a maximum', () => {
   const { warnings } = build({
     allow: ['a.evil.example', '*.b.evil.example', 'a.example', 'A.example', '203.0.113.7', 'good.example'],
     deny: ['*.evil.example', '203.0.113.0/24'],
   });
   assert.deepEqual(warnings, [
     'network.allow[3]: "a.example" repeats network.allow[2]',
-    'network.allow[0]: "a.evil.example" never applies, as *.evil.example is denied',
-    'network.allow[1]: "*.b.evil.example" never applies, as *.evil.example is denied',
-    'network.allow[4]: "203.0.113.7" never applies, as 203.0.113.0/24 is denied',
+    'network.allow[0]: "a.evil.example" never applies, because *.evil.example is denied',
+    'network.allow[1]: "*.b.evil.example" never applies, because *.evil.example is denied',
+    'network.allow[4]: "203.0.113.7" never applies, because 203.0.113.0/24 is denied',
   ]);
   const same = build({ allow: Array.from({ length: 100 }, () => 'a.example') });
   assert.equal(same.warnings.at(-1), 'and 79 more');
   assert.equal(same.warnings.length, 21);
 });
 
-test('rules for IPv6 are told as warnings, and its catch-all is none in deny', () => {
+test('rules for IPv6 are reported as warnings, except its catch-all in deny', () => {
   const { warnings } = build({ allow: ['2001:db8:0::/48', 'a.example', '::/0'], deny: ['2a00::7'] });
   assert.deepEqual(warnings, [
-    'network.allow[0]: "2001:db8::/48" matches nothing, as sandboxes have no IPv6',
-    'network.allow[2]: "::/0" matches nothing, as sandboxes have no IPv6',
-    'network.deny[0]: "2a00::7" matches nothing, as sandboxes have no IPv6',
+    'network.allow[0]: "2001:db8::/48" matches nothing, because sandboxes have no IPv6',
+    'network.allow[2]: "::/0" matches nothing, because sandboxes have no IPv6',
+    'network.deny[0]: "2a00::7" matches nothing, because sandboxes have no IPv6',
   ]);
   assert.deepEqual(build({ allow: ['a.example'], deny: ['0.0.0.0/0', '::/0'] }).warnings, []);
 });
 
-test('a registry in a private network is allowed by its rule, with a warning as it is not reached', () => {
+test('a registry rule allows a host in a private network, with a warning because sandboxes cannot reach it', () => {
   const mirrored = makeContext({ registries: { npm: ['10.9.0.5'] } });
   const rules = { allow: ['registry:npm'], deny: [] };
   const { policy, warnings } = buildNetworkPolicy(rules, { field: 'network', context: mirrored });
@@ -175,7 +175,7 @@ test('a registry in a private network is allowed by its rule, with a warning as 
   assert.match(warnings.join('\n'), /^network\.allow\[0\]: "10\.9\.0\.5" is private/u);
 });
 
-test('a stored policy that was not made here is refused as a whole', () => {
+test('a stored policy that buildNetworkPolicy could not have built is refused as a whole', () => {
   const good = build({ allow: ['a.example'] }).policy;
   const changes: object[] = [
     { version: 2 },

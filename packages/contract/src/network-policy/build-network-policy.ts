@@ -1,8 +1,8 @@
 /**
- * From the rules of a request or a profile to the policy that is stored.
+ * Builds the stored policy from the rules of a request or a profile.
  *
  * The default is deny if there is an allow rule or a catch-all in deny, else allow. A catch-all in allow makes it allow
- * again. So `{allow: […]}` is an allow list, `{deny: […]}` a deny list, and `{}` lets everything pass.
+ * again. So `{allow: […]}` is an allow list, `{deny: […]}` is a deny list, and `{}` allows everything.
  */
 import { readRules, type PlacedRule, type ReadOptions, type ReadRules } from './read-rules.ts';
 import { isCatchAll, opensAll } from './network-rule.ts';
@@ -11,7 +11,7 @@ import { listUselessRules } from './useless-rules.ts';
 
 export interface BuiltPolicy {
   policy: NetworkPolicy;
-  /** Rules that change nothing, for the author; the policy is good as it is. */
+  /** Rules that have no effect, for the author. The policy is valid all the same. */
   warnings: string[];
 }
 
@@ -19,7 +19,7 @@ export interface BuildOptions extends ReadOptions {
   profile?: string;
 }
 
-/** Every connection passes, by the kernel's path. */
+/** Policy that allows every connection; the kernel forwards them. */
 export const UNRESTRICTED_POLICY: NetworkPolicy = {
   version: 1,
   profile: null,
@@ -28,7 +28,7 @@ export const UNRESTRICTED_POLICY: NetworkPolicy = {
   deny: [],
 };
 
-/** Throws `invalid_request` that names the rule and what to write instead. */
+/** Builds a policy. Throws `invalid_request` with the faulty rule and its correction. */
 export function buildNetworkPolicy(rules: NetworkRules, options: BuildOptions): BuiltPolicy {
   const read = readRules(rules, options);
   const specific = {
@@ -45,14 +45,14 @@ export function buildNetworkPolicy(rules: NetworkRules, options: BuildOptions): 
   return { policy, warnings: listUselessRules(specific, options.context) };
 }
 
-/** The rules that `buildNetworkPolicy` makes this policy from, but for its profile. */
+/** Returns rules from which `buildNetworkPolicy` builds this policy again, except for its profile. */
 export function listRules(policy: NetworkPolicy): NetworkRules {
   const { allow, deny } = policy;
   if (policy.default === 'allow') return { allow: allow.length > 0 ? ['0.0.0.0/0', ...allow] : [], deny };
   return { allow, deny: allow.length > 0 ? deny : ['0.0.0.0/0', ...deny] };
 }
 
-/** By the rules as written: a registry without hosts is an allow rule too. */
+/** Derives the default from the rules as written: a registry without hosts is also an allow rule. */
 function findDefault(rules: NetworkRules, read: ReadRules): 'allow' | 'deny' {
   const opens = read.allow.some(({ rule }) => opensAll(rule));
   if (opens) return 'allow';

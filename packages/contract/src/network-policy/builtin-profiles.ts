@@ -1,16 +1,16 @@
-/** The profiles that every server has. Hosts of package registries are not ours to name: set-up finds them. */
+/** The profiles that every server has. They do not name the hosts of package registries: set-up finds those. */
 import type { NetworkProfileEntry } from './network-schemas.ts';
 
-/** One place of code: its pages and git, its API, downloads of archives, and files of repositories and releases. */
+/** Hosts of GitHub: pages and git, API, archive downloads, and files of repositories and releases. */
 const CODE_HOST = ['github.com', 'api.github.com', 'codeload.github.com', '*.githubusercontent.com'];
 
-/** What their names promise no file may change. */
+/** Profiles that the operator's file cannot replace, because their names state what they do. */
 export const FIXED_PROFILES: ReadonlySet<string> = new Set(['unrestricted', 'locked-down']);
 
 export const BUILTIN_PROFILES: readonly NetworkProfileEntry[] = [
   {
     name: 'unrestricted',
-    description: 'Everything but private networks and the host. Also what holds if nothing is said.',
+    description: 'Everything except private networks and the host. This is the default.',
     allow: ['0.0.0.0/0'],
     deny: [],
   },

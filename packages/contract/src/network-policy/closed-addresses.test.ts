@@ -12,7 +12,7 @@ function reasonOf(text: string): string | undefined {
   return findClosedReason(CLOSED, parseIpAddress(text) ?? -1n);
 }
 
-test('every address where a guest would reach the host or its network is closed', () => {
+test('every address at which a guest would reach the host or its network is closed', () => {
   const reserved4 =
     '0.0.0.0 0.1.2.3 127.0.0.1 127.255.255.255 169.254.169.254 224.0.0.251 240.0.0.1 255.255.255.255 ::ffff:127.0.0.1';
   const reserved6 =
@@ -33,7 +33,7 @@ test('every address where a guest would reach the host or its network is closed'
     assert.equal(reasonOf(text), 'host_address', text);
 });
 
-test('public addresses are open, and private ones that the operator opened', () => {
+test('public addresses and private ones that the operator opened are open', () => {
   for (const text of [
     '10.1.0.0',
     '10.1.255.255',

@@ -1,4 +1,4 @@
-/** Addresses that no policy opens: where a guest would reach the host, its network or what is no host at all. */
+/** Addresses that no policy opens: those of the host and its network, and those that belong to no host at all. */
 import {
   buildRangeTable,
   findCovering,
@@ -9,7 +9,7 @@ import {
 } from './ip-range.ts';
 import type { BlockReason } from './block-reason.ts';
 
-/** Ranges an organization may use inside, RFC 1918, 6598, 6890 and 2544: refused unless the operator opens them. */
+/** Private ranges (RFC 1918, 6598, 6890 and 2544): refused unless the operator opens them. */
 export const PRIVATE_RANGES = [
   '10.0.0.0/8',
   '100.64.0.0/10',
@@ -19,7 +19,7 @@ export const PRIVATE_RANGES = [
   '198.18.0.0/15',
 ] as const;
 
-/** Refused whatever the operator says: this host, its loopback, link-local (cloud metadata), multicast, reserved. */
+/** Ranges that no setting opens: this host, its loopback, link-local (cloud metadata), multicast, reserved. */
 export const NEVER_RANGES = [
   '0.0.0.0/8',
   '127.0.0.0/8',
@@ -32,8 +32,9 @@ export const NEVER_RANGES = [
 export const PRIVATE_RANGES_V6 = ['fc00::/7'] as const;
 
 /**
- * All that is not global unicast (2000::/3) or private: loopback, link-local, multicast, and, within ::/3, addresses
- * that stand for IPv4 ones (NAT64 among them). Teredo and 6to4 lead to IPv4 addresses too, which no rule would judge.
+ * All IPv6 ranges that are neither global unicast (2000::/3) nor private: loopback, link-local, multicast, and, within
+ * ::/3, addresses that stand for IPv4 addresses (NAT64 among them). Teredo and 6to4 are included because they also lead
+ * to IPv4 addresses, which no rule would judge.
  */
 export const NEVER_RANGES_V6 = [
   '::/3',
@@ -49,7 +50,7 @@ export const NEVER_RANGES_V6 = [
 ] as const;
 
 export interface ClosedAddressesInput {
-  /** Private ranges that the operator opened. What is not private is not opened by it. */
+  /** Private ranges that the operator opened. A range that is not private stays closed. */
   openPrivateRanges: readonly string[];
   /** The host's own addresses, public ones too, and the range of the guests. */
   own: readonly string[];
@@ -63,7 +64,10 @@ export interface ClosedAddresses {
 const NEVER = buildTable([...NEVER_RANGES, ...NEVER_RANGES_V6]);
 const PRIVATE = buildTable([...PRIVATE_RANGES, ...PRIVATE_RANGES_V6]);
 
-/** Made once for all sandboxes of a host, and again when its addresses change. Throws on what is no range. */
+/**
+ * Compiles the closed addresses of a host, once for all its sandboxes and again when its addresses change. Throws
+ * TypeError for text that is not a range.
+ */
 export function compileClosedAddresses({ openPrivateRanges, own }: ClosedAddressesInput): ClosedAddresses {
   return {
     own: buildTable(own, 'own'),
@@ -79,12 +83,12 @@ export function findClosedReason(closed: ClosedAddresses, address: bigint): Bloc
   return isClosed ? 'private_address' : undefined;
 }
 
-/** Why nothing, or not all, of `range` can be opened by a rule. Wider ranges pass, as the closed part stays closed. */
+/** Returns why a rule cannot open `range`. A range that is only partly closed passes; its closed part stays closed. */
 export function findClosedFault(opened: RangeTable, range: IpRange): string | undefined {
-  if (findCovering(NEVER, range) !== undefined) return 'is never reached by a sandbox; take it out';
+  if (findCovering(NEVER, range) !== undefined) return 'is never reached by a sandbox; remove it';
   const isPrivate = findCovering(PRIVATE, range) !== undefined;
   if (!isPrivate || findCovering(opened, range) !== undefined) return undefined;
-  return 'is private; the operator opens such ranges by COPPICE_OPEN_PRIVATE_RANGES, a request cannot';
+  return 'is private; the operator opens such ranges with COPPICE_OPEN_PRIVATE_RANGES, a request cannot';
 }
 
 function buildTable(texts: readonly string[], field = 'range'): RangeTable {

@@ -1,4 +1,4 @@
-/** A stored policy in the form that judges: made once for each policy of a sandbox, 10,000 rules in milliseconds. */
+/** Compiles a stored policy for judging, once for each policy of a sandbox: 10,000 rules in milliseconds. */
 import { AppError } from '../errors.ts';
 import type { ClosedAddresses } from './closed-addresses.ts';
 import { isIpv4 } from './ip-address.ts';
@@ -7,7 +7,7 @@ import { opensAll, readNetworkRule, type NetworkRule } from './network-rule.ts';
 import { NetworkPolicy } from './network-schemas.ts';
 import { buildRuleTable, type RuleTable } from './rule-table.ts';
 
-/** `kernel`: packets are forwarded and nothing is judged here. `proxy`: every connection is. */
+/** `kernel`: the kernel forwards packets, and nothing is judged here. `proxy`: every connection is judged here. */
 export type NetworkPath = 'kernel' | 'proxy';
 
 export interface CompiledPolicy {
@@ -22,7 +22,10 @@ export interface CompiledPolicy {
   closed: ClosedAddresses;
 }
 
-/** Throws on whatever `buildNetworkPolicy` could not have made: a rule that is not understood must not be left out. */
+/**
+ * Compiles a stored policy. Throws `internal` for any policy that `buildNetworkPolicy` could not have built: a rule
+ * that is not understood must not be skipped.
+ */
 export function compileNetworkPolicy(stored: unknown, closed: ClosedAddresses): CompiledPolicy {
   const parsed = NetworkPolicy.safeParse(stored);
   if (!parsed.success)
@@ -41,7 +44,7 @@ export function compileNetworkPolicy(stored: unknown, closed: ClosedAddresses): 
   };
 }
 
-/** Only a policy that refuses nothing takes the kernel's path. */
+/** Returns the path of a policy. Only a policy that refuses nothing takes the kernel's path. */
 export function findNetworkPath(policy: Pick<NetworkPolicy, 'default' | 'deny'>): NetworkPath {
   return policy.default === 'allow' && policy.deny.length === 0 ? 'kernel' : 'proxy';
 }
@@ -54,7 +57,7 @@ function readStoredRule(text: string): NetworkRule {
   const rule = readNetworkRule(text);
   if ('fault' in rule) throw malformed(text, rule.fault);
   if (rule.text !== text) throw malformed(text, `is not in its stored form ${rule.text}`);
-  if (opensAll(rule) || rule.kind === 'registry') throw malformed(text, 'is no rule of a stored policy');
+  if (opensAll(rule) || rule.kind === 'registry') throw malformed(text, 'is not a rule of a stored policy');
   return rule;
 }
 

@@ -24,7 +24,7 @@ test('an IPv4 address is four decimal numbers and nothing else', () => {
   for (const text of none) assert.equal(parseIpAddress(text), undefined, text);
 });
 
-test('every IPv4 address comes back as it was, in the order of its value', () => {
+test('every IPv4 address survives parsing and formatting, and sorts by its value', () => {
   fc.assert(
     fc.property(fc.ipV4(), fc.ipV4(), (a, b) => {
       const [first, second] = [parseIpAddress(a) ?? -1n, parseIpAddress(b) ?? -1n];
@@ -49,7 +49,7 @@ test('every IPv6 address has the value of its groups, below every IPv4 address',
   );
 });
 
-test('any spelling of an IPv6 address is read, and none of what only looks like one', () => {
+test('any spelling of an IPv6 address parses, and text that only looks like one does not', () => {
   fc.assert(fc.property(fc.ipV6(), (text) => parseIpv6(text) !== undefined));
   assert.equal(parseIpv6('::'), 0n);
   assert.equal(parseIpv6('::1'), 1n);
@@ -69,13 +69,13 @@ test('any spelling of an IPv6 address is read, and none of what only looks like 
     assert.equal(parseIpv6(text), undefined, text);
 });
 
-test('an IPv4 address in the form of IPv6 is the IPv4 address that it reaches', () => {
+test('an IPv4-mapped IPv6 address parses as the IPv4 address that it reaches', () => {
   for (const text of ['::ffff:203.0.113.7', '::ffff:cb00:7107', '0:0:0:0:0:FFFF:203.0.113.7'])
     assert.equal(formatIpAddress(parseIpAddress(text) ?? -1n), '203.0.113.7');
   assert.equal(formatIpAddress(parseIpAddress('::fffe:203.0.113.7') ?? -1n), '::fffe:cb00:7107');
 });
 
-test('no text makes the parser throw, and what it takes has one spelling', () => {
+test('no text makes the parser throw, and each accepted address has one spelling', () => {
   const hostile = fc.oneof(
     fc.string({ unit: 'binary' }),
     fc.string({ unit: fc.constantFrom('0', '1', '9', 'a', 'f', ':', '.', '%', '[', ']', '/', '@', 'x') }),

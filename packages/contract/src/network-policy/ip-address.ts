@@ -1,12 +1,12 @@
 /**
- * IP addresses as numbers, IPv4 and IPv6 on one line: IPv6 from 0, IPv4 above all of it. So one sorted table serves
- * both, and no IPv6 range reaches an IPv4 address.
+ * IP addresses as numbers in one number space: IPv6 from 0, and IPv4 above all of IPv6. So one sorted table serves
+ * both, and no IPv6 range contains an IPv4 address.
  */
 
 const IPV4_BASE = 1n << 128n;
 export const MAX_IP = IPV4_BASE + 0xffff_ffffn;
 
-/** Four decimal numbers. What some programs take besides, octal, hexadecimal and short forms, is none here. */
+/** Four decimal numbers. Octal, hexadecimal and short forms, which some programs accept, are refused. */
 const IPV4 = /^(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})$/u;
 const IPV6 = /^[0-9a-f.]*:[0-9a-f:.]*$/iu;
 const MAX_IPV6_LENGTH = 45;
@@ -17,7 +17,10 @@ export function isIpv4(address: bigint): boolean {
   return address >= IPV4_BASE;
 }
 
-/** Reads an address as the kernel and name servers tell it. `::ffff:203.0.113.7` is 203.0.113.7, which it reaches. */
+/**
+ * Parses an address as the kernel and name servers write it; returns undefined for other text. `::ffff:203.0.113.7` is
+ * 203.0.113.7, because it reaches that address.
+ */
 export function parseIpAddress(text: string): bigint | undefined {
   const address = parseIpv4(text) ?? parseIpv6(text);
   if (address === undefined || isIpv4(address)) return address;
@@ -36,18 +39,18 @@ export function parseIpv4(text: string): bigint | undefined {
   return IPV4_BASE + BigInt(value);
 }
 
-/** The address as it is written, not the IPv4 address that it may stand for. Zones (`%eth0`) are refused. */
+/** Parses an IPv6 address as it is written, not as the IPv4 address that it may stand for. Refuses zones (`%eth0`). */
 export function parseIpv6(text: string): bigint | undefined {
   return readIpv6(text)?.address;
 }
 
 export interface IpLiteral {
   address: bigint;
-  /** Its one spelling. */
+  /** The canonical spelling. */
   text: string;
 }
 
-/** The address as it is written, with its spelling: to make that anew from the address takes longer. */
+/** Parses an address as it is written, with its canonical spelling: formatting the number again takes longer. */
 export function readIpLiteral(text: string): IpLiteral | undefined {
   const ipv4 = parseIpv4(text);
   return ipv4 === undefined ? readIpv6(text) : { address: ipv4, text };
@@ -64,7 +67,7 @@ function readIpv6(text: string): IpLiteral | undefined {
   return { address: BigInt(`0x${joinGroups(first)}${zeros}${joinGroups(last)}`), text: canonical };
 }
 
-/** The IPv4 address that an IPv4-mapped one (`::ffff:0:0/96`) stands for. */
+/** Returns the IPv4 address for which an IPv4-mapped address (`::ffff:0:0/96`) stands, else undefined. */
 export function findMappedIpv4(address: bigint): bigint | undefined {
   return !isIpv4(address) && address >> 32n === 0xffffn ? IPV4_BASE + (address & 0xffff_ffffn) : undefined;
 }
@@ -89,7 +92,7 @@ function joinGroups(groups: readonly string[]): string {
   return digits;
 }
 
-/** By the URL parser that every platform has: it refuses what is no address, and shortens as RFC 5952 says. */
+/** Uses the URL parser, which every platform has: it refuses invalid addresses and shortens valid ones by RFC 5952. */
 function canonicalIpv6(text: string): string | undefined {
   try {
     return new URL(`http://[${text}]`).hostname.slice(1, -1);

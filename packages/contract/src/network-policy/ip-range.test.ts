@@ -11,7 +11,7 @@ import {
   parseIpRange,
 } from './ip-range.ts';
 
-/** Few enough addresses that ranges meet, in both families. */
+/** Few addresses, in both families, so that ranges overlap. */
 const address = fc.oneof(
   fc.nat(0x3ff).map((value) => MAX_IP - BigInt(value)),
   fc.nat(0x3ff).map((value) => (0x2000n << 112n) + BigInt(value)),
@@ -20,7 +20,7 @@ const range = fc
   .tuple(address, fc.nat(9))
   .map(([at, hostBits]) => buildIpRange(at, (isIpv4(at) ? 32 : 128) - hostBits));
 
-test('the table finds an address if and only if a range holds it, and then the widest', () => {
+test('the table finds a range if and only if one contains the address, and returns the widest', () => {
   fc.assert(
     fc.property(fc.array(range, { maxLength: 30 }), address, (ranges, at) => {
       const holding = ranges.filter(({ first, last }) => first <= at && at <= last);
@@ -31,7 +31,7 @@ test('the table finds an address if and only if a range holds it, and then the w
   );
 });
 
-test('the table covers a range if and only if one of its ranges holds all of it', () => {
+test('the table covers a range if and only if one of its ranges contains all of it', () => {
   fc.assert(
     fc.property(fc.array(range, { maxLength: 20 }), range, (ranges, inner) => {
       const isCovered = ranges.some((outer) => containsRange(outer, inner));
@@ -40,7 +40,7 @@ test('the table covers a range if and only if one of its ranges holds all of it'
   );
 });
 
-test('a range of all IPv6 addresses holds no IPv4 address, and the other way round', () => {
+test('a range of all IPv6 addresses contains no IPv4 address, and vice versa', () => {
   const all6 = buildRangeTable([parseIpRange('x', '::/0')]);
   const all4 = buildRangeTable([parseIpRange('x', '0.0.0.0/0')]);
   for (const text of ['0.0.0.0', '203.0.113.7', '255.255.255.255', '::ffff:203.0.113.7']) {
@@ -53,7 +53,7 @@ test('a range of all IPv6 addresses holds no IPv4 address, and the other way rou
   }
 });
 
-test('a range that is none is refused with the setting that it stands in', () => {
+test('an invalid range is refused, and the error names its setting', () => {
   for (const text of [
     '',
     '10.0.0.0/33',
@@ -67,6 +67,6 @@ test('a range that is none is refused with the setting that it stands in', () =>
     assert.throws(() => parseIpRange('openPrivateRanges', text), /^TypeError: openPrivateRanges: "/u, text);
 });
 
-test('a range that was read is the one that is built from its address', () => {
+test('a parsed range equals the one built from its address', () => {
   fc.assert(fc.property(range, (built) => assert.deepEqual(parseIpRange('x', built.text), built)));
 });

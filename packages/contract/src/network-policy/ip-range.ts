@@ -1,4 +1,4 @@
-/** CIDR ranges, and the table that finds the one an address is in. */
+/** CIDR ranges, and a table that finds the range of an address. */
 import { findMappedIpv4, formatIpAddress, isIpv4, readIpLiteral } from './ip-address.ts';
 import type { RuleFault } from './rule-fault.ts';
 
@@ -7,17 +7,17 @@ const IPV6_BITS = 128;
 const PREFIX = /^(?:0|[1-9]\d{0,2})$/u;
 
 export interface IpRange {
-  /** One spelling for each range; an address without its prefix. */
+  /** The canonical spelling; a single address has no prefix. */
   text: string;
   first: bigint;
   last: bigint;
   prefix: number;
 }
 
-/** Reads `address` or `address/prefix`; `prefixText` is what follows the slash. */
+/** Parses `address` or `address/prefix`; `prefixText` is the text after the slash. */
 export function readIpRange(addressText: string, prefixText: string | undefined): IpRange | RuleFault {
   const literal = readIpLiteral(addressText);
-  if (literal === undefined) return { fault: 'is no address range; write it like 203.0.113.0/24' };
+  if (literal === undefined) return { fault: 'is not an address range; write it like 203.0.113.0/24' };
   const { address } = literal;
   const mapped = findMappedIpv4(address);
   if (mapped !== undefined) {
@@ -34,7 +34,7 @@ export function readIpRange(addressText: string, prefixText: string | undefined)
   return { fault: `has bits set after its prefix; write ${formatIpAddress(first)}/${prefix}` };
 }
 
-/** The range of that prefix that `address` is in. */
+/** Returns the range with this prefix that contains `address`. */
 export function buildIpRange(address: bigint, prefix: number): IpRange {
   const bits = isIpv4(address) ? IPV4_BITS : IPV6_BITS;
   const { first, last } = findEnds(address, bits - prefix);
@@ -48,7 +48,7 @@ function findEnds(address: bigint, hostBits: number): { first: bigint; last: big
   return { first, last: first + (1n << shift) - 1n };
 }
 
-/** For ranges of our own code and of settings: throws on what is none. `field` names where it stands. */
+/** Parses a range of Coppice's code or settings. Throws TypeError for an invalid one; `field` names its place. */
 export function parseIpRange(field: string, text: string): IpRange {
   const [address = '', prefix, ...rest] = text.split('/');
   const range = rest.length > 0 ? { fault: 'has two slashes' } : readIpRange(address, prefix);
@@ -60,7 +60,7 @@ export function containsRange(outer: IpRange, inner: IpRange): boolean {
   return outer.first <= inner.first && inner.last <= outer.last;
 }
 
-/** Sorted by first address, none within another. Of two CIDRs that meet, one holds the other. */
+/** Ranges sorted by first address, none within another. Of two CIDRs that overlap, one contains the other. */
 export type RangeTable = readonly IpRange[];
 
 export function buildRangeTable(ranges: readonly IpRange[]): RangeTable {
@@ -73,7 +73,7 @@ export function buildRangeTable(ranges: readonly IpRange[]): RangeTable {
   return outer;
 }
 
-/** The widest range of the table that holds `address`. */
+/** Returns the widest range of the table that contains `address`. */
 export function findRange(table: RangeTable, address: bigint): IpRange | undefined {
   let low = 0;
   let high = table.length;
@@ -88,7 +88,7 @@ export function findRange(table: RangeTable, address: bigint): IpRange | undefin
   return undefined;
 }
 
-/** A range of the table that holds all of `range`. */
+/** Returns a range of the table that contains all of `range`. */
 export function findCovering(table: RangeTable, range: IpRange): IpRange | undefined {
   const found = findRange(table, range.first);
   return found !== undefined && containsRange(found, range) ? found : undefined;

@@ -32,7 +32,7 @@ function reason(verdict: Verdict | undefined): string | undefined {
   return verdict?.action === 'deny' ? verdict.reason : undefined;
 }
 
-test('any connection under any policy is judged as the plain model judges it', () => {
+test('any connection under any policy gets the verdict of the plain model', () => {
   fc.assert(
     fc.property(someRules, someDestination, (rules, destination) => {
       assert.equal(outcome(judge(compile(rules), destination)), modelVerdict(rules, destination));
@@ -41,7 +41,7 @@ test('any connection under any policy is judged as the plain model judges it', (
   );
 });
 
-test('what the address alone decides no name changes, and a name is waited for only where one could', () => {
+test('no name changes a verdict by address, and a name is awaited only if it could change the verdict', () => {
   fc.assert(
     fc.property(
       someRules,
@@ -59,7 +59,7 @@ test('what the address alone decides no name changes, and a name is waited for o
   );
 });
 
-test('a guest can resolve what could be allowed, by its name or by its address, and nothing else', () => {
+test('a guest can resolve only names that could be allowed, by name or by address', () => {
   fc.assert(
     fc.property(someRules, someName, someAddress, (rules, name, address) => {
       const policy = compile(rules);
@@ -74,7 +74,7 @@ test('a guest can resolve what could be allowed, by its name or by its address, 
   );
 });
 
-test('a name that no rule allows resolves to those addresses to which a connection is allowed', () => {
+test('a name that no rule allows resolves only to addresses to which a connection is allowed', () => {
   fc.assert(
     fc.property(someRules, someName, someAddress, (rules, name, address) => {
       const policy = compile(rules);
@@ -98,7 +98,7 @@ test('a refused name has no address that could be dialled', () => {
   );
 });
 
-test('an address that is denied, by a rule or for good, is reached by no name', () => {
+test('no name reaches an address that is denied by a rule or always closed', () => {
   const address = fc.oneof(someAddress, fc.constantFrom('10.0.0.1', '127.0.0.1', '198.51.100.1'));
   fc.assert(
     fc.property(someRules, address, someName, (rules, denied, name) => {
@@ -112,7 +112,7 @@ test('an address that is denied, by a rule or for good, is reached by no name', 
   );
 });
 
-test('an open connection stays open under the policy that it was opened under', () => {
+test('an open connection stays open under the policy under which it was opened', () => {
   fc.assert(
     fc.property(someRules, someDestination, someAddress, (rules, destination, resolved) => {
       const policy = compile(rules);
@@ -149,7 +149,7 @@ test('no open connection survives a policy that would refuse where it leads', ()
   );
 });
 
-test('whatever a guest shows as a name gets a verdict, and under an allow list none that is not on it', () => {
+test('any text shown as a name gets a verdict, and an allow list allows no name that is not on it', () => {
   const policy = compile({ allow: ['a.example', '*.b.example'] });
   const hostile = fc.oneof(
     fc.string({ unit: 'binary' }),
@@ -185,7 +185,7 @@ test('whatever a guest shows as a name gets a verdict, and under an allow list n
   );
 });
 
-test('an allowed name is dialled by its name, in one spelling, and its parent is not meant', () => {
+test('an allowed name is dialled by name, in its canonical spelling; *.name does not allow the parent', () => {
   const policy = compile({ allow: ['*.b.example'] });
   const verdict = judge(policy, { address: SERVER, name: 'X.B.Example.' });
   assert.deepEqual(verdict, { action: 'allow', dial: 'name', name: 'x.b.example', rule: '*.b.example' });
@@ -196,7 +196,7 @@ test('an allowed name is dialled by its name, in one spelling, and its parent is
   assert.equal(reason(judge(policy, { address: SERVER, name: 'x.b.example:443' })), 'name_invalid');
 });
 
-test('an address in place of a name is no name, and must be the one that is connected to', () => {
+test('an address in place of a name is not a name, and must be the address connected to', () => {
   const denied = compile({ deny: ['a.example'] });
   assert.equal(outcome(judge(denied, { address: SERVER, name: SERVER })), 'address');
   assert.equal(outcome(judge(denied, { address: '2a00::7', name: '[2A00:0::7]' })), 'address');
@@ -204,7 +204,7 @@ test('an address in place of a name is no name, and must be the one that is conn
     assert.equal(reason(judge(denied, { address: SERVER, name })), 'name_invalid', name);
 });
 
-test('under an allow list of addresses alone no byte is waited for', () => {
+test('an allow list with only addresses decides before any byte arrives', () => {
   const policy = compile({ allow: ['203.0.113.0/24'], deny: ['203.0.113.9'] });
   assert.equal(policy.needsNames, false);
   assert.equal(outcome(judgeAddress(policy, SERVER)!), 'address');
@@ -213,7 +213,7 @@ test('under an allow list of addresses alone no byte is waited for', () => {
   assert.equal(reason(judgeAddress(policy, '198.51.100.7')), 'not_allowed');
 });
 
-test('under address rules a name resolves to what they allow, under name rules besides to all that it has', () => {
+test('with address rules a name resolves to allowed addresses; a name allowed by a rule resolves to all its addresses', () => {
   const policy = compile({ allow: ['203.0.113.0/24', 'a.example'], deny: ['203.0.113.9', 'evil.example'] });
   assert.equal(judgeQuestion(policy, 'a.example'), 'any_address');
   assert.equal(judgeResolved(policy, 'a.example', '198.51.100.7').action, 'allow');
@@ -227,7 +227,7 @@ test('under address rules a name resolves to what they allow, under name rules b
   assert.equal(judgeQuestion(policy, 'b..example'), 'refused');
 });
 
-test('address rules that can match no address of a guest open no name', () => {
+test('address rules that match no address a guest can use open no name', () => {
   for (const rules of [
     { allow: ['2a00::/32'] },
     { allow: ['::/0'] },
@@ -237,7 +237,7 @@ test('address rules that can match no address of a guest open no name', () => {
     assert.equal(judgeQuestion(compile(rules), 'a.example'), 'refused', JSON.stringify(rules));
 });
 
-test('an allowed name at an address of the guest leads to the name, a harmless one at a denied address nowhere', () => {
+test('an allowed name at an address of the guest is dialled by name; at a denied address it is refused', () => {
   const policy = compile({ allow: ['a.example', '*'], deny: ['198.51.100.0/24', 'evil.example'] });
   assert.equal(outcome(judge(policy, { address: SERVER, name: 'a.example' })), 'name');
   assert.equal(reason(judge(policy, { address: '198.51.100.7', name: 'a.example' })), 'denied_by_rule');
@@ -245,7 +245,7 @@ test('an allowed name at an address of the guest leads to the name, a harmless o
   assert.equal(reason(judge(policy, { address: SERVER, name: 'EVIL.example.' })), 'denied_by_rule');
 });
 
-test('an address rule by itself lets pass what hides its name, but not a name that is denied', () => {
+test('an address rule allows a connection that hides its name, but not one that shows a denied name', () => {
   const policy = compile({ allow: ['203.0.113.0/24'], deny: ['evil.example'] });
   assert.equal(judgeAddress(policy, SERVER), undefined);
   assert.equal(outcome(judge(policy, { address: SERVER, isNameHidden: true })), 'address');
@@ -253,7 +253,7 @@ test('an address rule by itself lets pass what hides its name, but not a name th
   assert.equal(reason(judge(policy, { address: SERVER, name: 'evil.example' })), 'denied_by_rule');
 });
 
-test('on the way of an answer only denied names stop it, and what cannot be read', () => {
+test('in a CNAME chain only denied and unreadable names stop the answer', () => {
   const policy = compile({ deny: ['*.evil.example'] });
   assert.equal(isNameDenied(policy, 'a.evil.example.'), true);
   assert.equal(isNameDenied(policy, 'cdn.example'), false);
@@ -261,7 +261,7 @@ test('on the way of an answer only denied names stop it, and what cannot be read
   assert.equal(isNameDenied(compile({ allow: ['a.example'] }), 'a..example'), false);
 });
 
-test('what is no address is refused', () => {
+test('text that is not an address is refused', () => {
   const policy = compile({});
   for (const address of ['', 'localhost', '127.1', '1.2.3.4.5'])
     assert.equal(reason(judge(policy, { address })), 'reserved_address', address);

@@ -1,15 +1,16 @@
 /**
  * The verdict on one connection of a guest. A connection is judged in up to three steps:
  *
- *     judgeAddress    by the address it goes to, before a byte is read; undefined: a name is needed
- *     judge           by the name as well, when the guest has shown one, or has not
- *     judgeResolved   by each address to which our resolver resolves the name, if it is the name that is dialled
+ *     judgeAddress    by the destination address, before a byte is read; undefined: a name is needed
+ *     judge           by the name as well, once the guest has shown one or it is clear that it shows none
+ *     judgeResolved   by each address to which Coppice's resolver resolves the name, if the name is dialled
  *
- * Before it connects a guest asks for the address of a name: `judgeQuestion` says how far it is answered.
+ * Before it connects, a guest queries the address of a name: `judgeQuestion` says how far the query is answered.
  *
- * The guest chooses the address and the name independently of each other, so a name counts for nothing at an address of
- * the guest's choice: what a name allows is dialled by that name. Only an address that an address rule allows by itself
- * is dialled as it is. A deny rule that a name or an address matches goes before all of this.
+ * The guest chooses the address and the name independently of each other, so a name proves nothing about the address
+ * that the guest chose. A connection that a name allows is therefore dialled by that name. Only an address that an
+ * address rule allows by itself is dialled directly. A deny rule that matches the name or the address takes precedence
+ * over all of this.
  */
 import type { BlockReason } from './block-reason.ts';
 import { findClosedReason } from './closed-addresses.ts';
@@ -19,24 +20,24 @@ import { parseIpAddress } from './ip-address.ts';
 import { findAddressRule, findNameRule } from './rule-table.ts';
 
 export interface Destination {
-  /** Where the guest connects to. */
+  /** Address to which the guest connects. */
   address: string;
-  /** What it showed as the host's name: SNI, Host, as it was sent and without a port. */
+  /** Host name that the guest showed (SNI or Host header), as it was sent, without a port. */
   name?: string | undefined;
-  /** It speaks a protocol that shows a name, but the name is encrypted, absent or cannot be read. */
+  /** The guest speaks a protocol that shows a name, but the name is encrypted, absent or unreadable. */
   isNameHidden?: boolean;
 }
 
-/** Where an open connection leads. */
+/** The remote end of an open connection. */
 export interface DialledEnd {
   address: string;
-  /** The name that was resolved to the address; undefined if the address was dialled as it was. */
+  /** The name that was resolved to the address; undefined if the address was dialled directly. */
   name?: string | undefined;
 }
 
 interface Allowed {
   action: 'allow';
-  /** The rule that allows it; undefined if it is the policy's default. */
+  /** The rule that allows the connection; undefined if the policy's default does. */
   rule: string | undefined;
 }
 
@@ -46,7 +47,7 @@ export type Verdict =
   | (Allowed & { dial: 'name'; name: string })
   | { action: 'deny'; reason: BlockReason; rule: string | undefined };
 
-/** The verdict if the address alone decides. */
+/** Returns the verdict if the address alone decides, else undefined. */
 export function judgeAddress(policy: CompiledPolicy, address: string): Verdict | undefined {
   const value = parseIpAddress(address);
   return value === undefined ? deny('reserved_address') : judgeValue(policy, value);
@@ -71,12 +72,12 @@ export function judge(policy: CompiledPolicy, destination: Destination): Verdict
 }
 
 /**
- * How far a name is resolved for a guest. What no connection could follow is not asked for: every question that leaves
- * the host is a way out.
+ * How far a name is resolved for a guest. A name to which no connection could follow is not queried, because every
+ * query that leaves the host can carry data out.
  *
- *     refused             a deny rule matches the name, or nothing could allow where it leads
+ *     refused             a deny rule matches the name, or no rule could allow its addresses
  *     any_address         the name is allowed, so its addresses need no allow rule
- *     allowed_addresses   only those that an address rule allows
+ *     allowed_addresses   only addresses that an address rule allows
  */
 export type NameResolution = 'refused' | 'any_address' | 'allowed_addresses';
 
@@ -87,7 +88,7 @@ export function judgeQuestion(policy: CompiledPolicy, name: string): NameResolut
   return policy.allowsAddresses ? 'allowed_addresses' : 'refused';
 }
 
-/** Of an address to which our resolver resolved `name`: it needs no allow rule of its own if the name has one. */
+/** Judges an address to which Coppice's resolver resolved `name`. It needs no allow rule if the name has one. */
 export function judgeResolved(policy: CompiledPolicy, name: string, address: string): Verdict {
   const value = parseIpAddress(address);
   if (value === undefined) return deny('reserved_address');
@@ -100,15 +101,15 @@ export function judgeResolved(policy: CompiledPolicy, name: string, address: str
   return { action: 'allow', dial: 'address', rule };
 }
 
-/** Of a name on the way of an answer (CNAME): it needs no allow rule, but must not be a denied one. */
+/** Whether a name in a CNAME chain is denied. Such a name needs no allow rule, but no deny rule may match it. */
 export function isNameDenied(policy: CompiledPolicy, name: string): boolean {
   const folded = foldSeenName(name);
   return folded === undefined ? policy.deny.hasNames : isDenied(policy, folded);
 }
 
 /**
- * The verdict on a connection that is open to `dialled`, under a policy that came after. It is refused also where the
- * new policy would dial elsewhere: by a name to which `dialled` need not belong.
+ * Judges a connection that is open to `dialled` under a newer policy. Also refuses it if the new policy would dial
+ * elsewhere: by a name to which `dialled` need not belong.
  */
 export function judgeFlow(policy: CompiledPolicy, destination: Destination, dialled: DialledEnd): Verdict {
   const verdict = judge(policy, destination);
@@ -128,13 +129,13 @@ function judgeValue(policy: CompiledPolicy, address: bigint): Verdict | undefine
   return rule !== undefined || policy.allow.hasNames ? undefined : deny('not_allowed');
 }
 
-/** A name that would be dialled now must be the one that was. */
+/** Refuses a connection whose name, if dialled now, differs from the name that was dialled. */
 function verdictOnDialled(verdict: Verdict, { name }: DialledEnd): Verdict {
   const isOther = verdict.action === 'allow' && verdict.dial === 'name' && verdict.name !== name;
   return isOther ? deny('name_not_resolved') : verdict;
 }
 
-/** What holds for an address whatever name leads to it. */
+/** Returns the refusal of an address that holds for every name. */
 function findRefusal(policy: CompiledPolicy, address: bigint): Verdict | undefined {
   const closed = findClosedReason(policy.closed, address);
   if (closed !== undefined) return deny(closed);
@@ -147,7 +148,7 @@ type ShownName =
   | { kind: 'name'; name: string }
   | { kind: 'unreadable'; reason: 'name_hidden' | 'name_invalid' };
 
-/** An address in place of a name is no name, and must be the one that the guest connects to. */
+/** An address in place of a name is not a name, and must be the address to which the guest connects. */
 function readShownName({ name, isNameHidden = false }: Destination, address: bigint): ShownName {
   if (isNameHidden) return { kind: 'unreadable', reason: 'name_hidden' };
   if (name === undefined) return { kind: 'none' };
@@ -159,7 +160,7 @@ function readShownName({ name, isNameHidden = false }: Destination, address: big
     : { kind: 'unreadable', reason: 'name_invalid' };
 }
 
-/** A name that is not denied. */
+/** Judges a name that no deny rule matches. */
 function judgeName(policy: CompiledPolicy, name: string): Verdict {
   const rule = findNameRule(policy.allow, name);
   if (rule === undefined && policy.default === 'deny') return deny('not_allowed');

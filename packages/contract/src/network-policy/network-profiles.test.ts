@@ -16,7 +16,7 @@ function withFile(profiles: unknown[]): ReturnType<typeof buildProfileCatalogue>
   return buildProfileCatalogue(NetworkProfilesFile.parse({ profiles }), context);
 }
 
-test('every server has the five profiles, shown as they are enforced', () => {
+test('every server has the five profiles and shows them as they are enforced', () => {
   assert.deepEqual(
     [...catalogue.keys()],
     ['unrestricted', 'locked-down', 'claude-code', 'openai', 'packages'],
@@ -39,20 +39,20 @@ test('only the unrestricted profile takes the kernel’s path, and the others re
   }
 });
 
-test('a profile all of whose registries are unknown allows nothing rather than everything', () => {
+test('a profile with only unknown registries allows nothing rather than everything', () => {
   const none = buildProfileCatalogue({ profiles: [] }, makeContext({ registries: {} }));
   const { policy, record } = none.get('packages') ?? assert.fail();
   assert.deepEqual([policy.default, policy.allow], ['deny', []]);
   assert.deepEqual([record.allow, record.deny], [[], ['0.0.0.0/0']]);
 });
 
-test('a profile that lacks hosts of a registry says so, and which remedy there is', () => {
+test('a profile that lacks hosts of a registry says so and names the remedy', () => {
   const registries = { npm: ['npm.example'], pypi: ['pypi.example'], crates: ['index.example'] };
   const describe = (settings: Parameters<typeof makeContext>[0]): string | undefined =>
     buildProfileCatalogue({ profiles: [] }, makeContext(settings)).get('packages')?.record.description;
   const whole = describe({ registries });
   assert.equal(whole, 'The registries of PyPI, npm and crates, nothing else.');
-  const remedy = 'Its operator has them found by "npm run setup".';
+  const remedy = 'The operator can find them with "npm run setup".';
   assert.equal(
     describe({ registries, incompleteRegistries: ['crates'] }),
     `${whole} This server does not know all hosts of: crates. ${remedy}`,
@@ -63,14 +63,14 @@ test('a profile that lacks hosts of a registry says so, and which remedy there i
   );
 });
 
-test('no profile of ours names the host of a package registry', () => {
+test('no built-in profile names the host of a package registry', () => {
   const known = new Set(['github.com', 'api.github.com', 'codeload.github.com', '*.githubusercontent.com']);
   const vendors = new Set(['api.anthropic.com', 'api.openai.com', '0.0.0.0/0']);
   for (const rule of BUILTIN_PROFILES.flatMap(({ allow }) => allow))
     assert.ok(known.has(rule) || vendors.has(rule) || rule.startsWith('registry:'), rule);
 });
 
-test('an operator adds profiles and replaces ours, but not those whose names are a promise', () => {
+test('an operator can add profiles and replace built-in ones, except the fixed ones', () => {
   const own = withFile([
     { name: 'office', description: 'Our API.', allow: ['api.office.example', '10.1.2.3'] },
     { name: 'packages', allow: ['mirror.office.example'] },
@@ -84,7 +84,7 @@ test('an operator adds profiles and replaces ours, but not those whose names are
   assert.deepEqual(own.get('packages')?.policy.allow, ['mirror.office.example']);
   assert.throws(
     () => withFile([{ name: 'locked-down' }]),
-    /profiles\[0\]\.name: "locked-down" is a name of the service/u,
+    /profiles\[0\]\.name: "locked-down" is reserved by the service/u,
   );
   assert.throws(() => withFile([{ name: 'a' }, { name: 'a' }]), /profiles\[1\]\.name: "a" occurs twice/u);
   assert.throws(
@@ -95,7 +95,7 @@ test('an operator adds profiles and replaces ours, but not those whose names are
     () => withFile([{ name: 'a', allow: ['registry:crates'] }]),
     /profiles\[0\]\.allow\[0\].* not known/u,
   );
-  assert.throws(() => withFile([{ name: 'A b' }]), /begins with a letter/u);
+  assert.throws(() => withFile([{ name: 'A b' }]), /begin with a letter/u);
   assert.throws(() => withFile([{ name: 'a', alow: [] }]), /alow/u);
 });
 
@@ -116,19 +116,19 @@ test('a request names a profile or gives rules, not both', () => {
     );
 });
 
-test('names of profiles are short and plain', () => {
+test('profile names are short and plain', () => {
   for (const name of ['a', 'claude-code', `a${'b'.repeat(62)}`])
     assert.ok(NetworkProfileName.safeParse(name).success);
   for (const name of ['', '-a', '1a', 'A', 'a_b', 'a\n', `a${'b'.repeat(63)}`])
     assert.ok(!NetworkProfileName.safeParse(name).success, name);
 });
 
-test('what set-up says of registries is checked', () => {
+test('the registries that set-up found are validated', () => {
   const read = (registries: Record<string, string[]>): unknown =>
     buildRuleContext({ openPrivateRanges: [], registries });
   for (const host of ['*', '0.0.0.0/0', 'registry:npm', 'https://npm.example/', 'npm.example:443'])
     assert.throws(() => read({ npm: [host] }), /^AppError: package registries: npm: "/u, host);
-  assert.throws(() => read({ 'N P': [] }), /no name of a registry/u);
+  assert.throws(() => read({ 'N P': [] }), /not a registry name/u);
   assert.throws(
     () => read({ npm: Array.from({ length: 65 }, (_, index) => `h${index}.example`) }),
     /more than 64 hosts/u,

@@ -1,4 +1,4 @@
-/** The catalogue of profiles, ours and the operator's, and the policy that a request asks for by name or by rules. */
+/** The catalogue of built-in and operator's profiles, and the policy that a request selects by name or by rules. */
 import { AppError } from '../errors.ts';
 import {
   buildNetworkPolicy,
@@ -20,17 +20,20 @@ import type {
 import type { RuleContext } from './rule-context.ts';
 
 export interface NetworkProfile {
-  /** As the catalogue shows it: registries are the hosts that they have here. */
+  /** The profile as the API lists it: registries are replaced by the hosts they have on this server. */
   record: NetworkProfileRecord;
   policy: NetworkPolicy;
-  /** Of its rules, those that change nothing; for the operator's log. */
+  /** Rules of the profile that have no effect; for the operator's log. */
   warnings: string[];
 }
 
-/** By name, ours first, in the order in which they are shown. */
+/** Profiles by name, in the order of the list: built-in ones first. */
 export type ProfileCatalogue = ReadonlyMap<string, NetworkProfile>;
 
-/** A profile of the file goes before one of ours with its name. Throws `invalid_request` that names the rule. */
+/**
+ * Builds the catalogue. A profile of the file replaces a built-in one with the same name. Throws `invalid_request` with
+ * the faulty rule.
+ */
 export function buildProfileCatalogue(file: NetworkProfilesFile, context: RuleContext): ProfileCatalogue {
   const catalogue = new Map<string, NetworkProfile>();
   for (const entry of BUILTIN_PROFILES) {
@@ -57,23 +60,29 @@ export interface NetworkServices {
   context: RuleContext;
 }
 
-/** What a request asks for; undefined if it says nothing. Throws 400 with the field and the remedy. */
+/**
+ * Returns the policy that a request selects; undefined if it selects none. Throws `invalid_request` or
+ * `conflicting_options` (400) with the field and the remedy.
+ */
 export function findRequestedPolicy(
   { network, network_profile: name }: NetworkRequest,
   { catalogue, context }: NetworkServices,
 ): BuiltPolicy | undefined {
   if (network !== undefined && name !== undefined) {
-    throw new AppError('conflicting_options', 'network, network_profile: exclude each other; leave one out');
+    throw new AppError(
+      'conflicting_options',
+      'network, network_profile: exclude each other; remove one of them',
+    );
   }
   if (network !== undefined) return buildNetworkPolicy(network, { field: 'network', context });
   if (name === undefined) return undefined;
   const profile = catalogue.get(name);
   if (profile !== undefined) return { policy: profile.policy, warnings: [] };
-  const remedy = 'GET /v1/network-profiles lists those there are';
+  const remedy = 'GET /v1/network-profiles lists the profiles';
   throw new AppError('invalid_request', `network_profile: there is no ${JSON.stringify(name)}; ${remedy}`);
 }
 
-/** As `findRequestedPolicy`, for a sandbox that inherits none. */
+/** As `findRequestedPolicy`, for a sandbox that inherits no policy: the default is the unrestricted policy. */
 export function choosePolicy(request: NetworkRequest, services: NetworkServices): BuiltPolicy {
   return findRequestedPolicy(request, services) ?? { policy: UNRESTRICTED_POLICY, warnings: [] };
 }
@@ -89,7 +98,7 @@ function buildProfile(entry: NetworkProfileEntry, options: BuildOptions): Networ
   return { record, policy, warnings };
 }
 
-/** Says which registries a profile of ours lacks hosts of here: it allows less than its name promises. */
+/** Appends the registries whose hosts a built-in profile lacks on this server: it allows less than its name says. */
 function describe(
   { description, allow }: NetworkProfileEntry,
   { registries, incompleteRegistries }: RuleContext,
@@ -102,12 +111,12 @@ function describe(
     description,
     missing.length > 0 ? `This server knows no hosts of: ${missing.join(', ')}.` : undefined,
     partial.length > 0 ? `This server does not know all hosts of: ${partial.join(', ')}.` : undefined,
-    'Its operator has them found by "npm run setup".',
+    'The operator can find them with "npm run setup".',
   ];
   return parts.filter((part) => part !== undefined).join(' ');
 }
 
 function refuseName(field: string, name: string): AppError {
-  const reason = FIXED_PROFILES.has(name) ? 'is a name of the service itself' : 'occurs twice';
+  const reason = FIXED_PROFILES.has(name) ? 'is reserved by the service' : 'occurs twice';
   return new AppError('invalid_request', `${field}.name: ${JSON.stringify(name)} ${reason}; choose another`);
 }

@@ -9,7 +9,7 @@ function spelling(text: string): string | undefined {
   return 'fault' in rule ? undefined : `${rule.kind} ${rule.text}`;
 }
 
-test('a rule has one spelling, however it is written', () => {
+test('all spellings of a rule become one canonical spelling', () => {
   const spellings: [string, string][] = [
     ['203.0.113.0/24', 'range 203.0.113.0/24'],
     ['203.0.113.7', 'range 203.0.113.7'],
@@ -35,7 +35,7 @@ test('a rule has one spelling, however it is written', () => {
   for (const [text, expected] of spellings) assert.equal(spelling(text), expected, text);
 });
 
-test('what is no rule is refused with what to write instead', () => {
+test('an invalid rule is refused with its correction', () => {
   const refused: [string, RegExp][] = [
     ['', /is empty/u],
     [' ', /space/u],
@@ -49,8 +49,8 @@ test('what is no rule is refused with what to write instead', () => {
     ['203.0.113.7:80', /has a port.*write 203\.0\.113\.7$/u],
     ['[2001:db8::1]:443', /brackets/u],
     ['[2001:db8::1]', /brackets/u],
-    ['fe80::1%eth0', /no IPv6 address/u],
-    ['1::2::3', /no address range/u],
+    ['fe80::1%eth0', /not an IPv6 address/u],
+    ['1::2::3', /not an address range/u],
     ['203.0.113.7/24', /bits set after its prefix; write 203\.0\.113\.0\/24$/u],
     ['2001:db8::1/32', /write 2001:db8::\/32$/u],
     ['203.0.113.0/33', /prefix from 0 to 32/u],
@@ -68,7 +68,7 @@ test('what is no rule is refused with what to write instead', () => {
     ['0x7f000001', /ends in a number/u],
     ['a.0x', /ends in a number/u],
     ['１２７.0.0.1', /ends in a number/u],
-    ['203.0.113.0-203.0.113.9', /no host name/u],
+    ['203.0.113.0-203.0.113.9', /not a host name/u],
     ['*.203.0.113.7', /ends in a number/u],
     ['*.', /has no name/u],
     ['*example.com', /\* elsewhere/u],
@@ -79,8 +79,8 @@ test('what is no rule is refused with what to write instead', () => {
     ['a..example', /two dots/u],
     ['a.example..', /two dots/u],
     ['.', /has no name/u],
-    ['a,b.example', /no host name/u],
-    ['a%2eexample', /no host name/u],
+    ['a,b.example', /not a host name/u],
+    ['a%2eexample', /not a host name/u],
     ['ü%2eexample', /characters that no host name/u],
     ['ü?a.example', /characters that no host name/u],
     ['a\u200d.ü', /characters that no host name/u],
@@ -98,7 +98,7 @@ test('what is no rule is refused with what to write instead', () => {
   }
 });
 
-test('no text makes the parser throw, and what it takes reads as the same rule again', () => {
+test('no text makes the parser throw, and the text of an accepted rule parses to the same rule', () => {
   const pieces = [
     'a',
     'xn--',
@@ -141,7 +141,7 @@ test('no text makes the parser throw, and what it takes reads as the same rule a
   );
 });
 
-test('a name that a guest shows is known in the spelling of the rules, or not at all', () => {
+test('a name that a guest shows folds to the spelling of the rules, or is not accepted', () => {
   assert.equal(foldSeenName('API.Example.COM.'), 'api.example.com');
   for (const text of [
     '',

@@ -1,14 +1,14 @@
 /**
- * One rule of a network policy, from its text:
+ * One rule of a network policy, parsed from its text:
  *
  *     203.0.113.0/24  2001:db8::/32   addresses in a range
  *     203.0.113.7     2001:db8::7     one address
- *     api.example.com                 a host, as SNI and Host name it
- *     *.example.com                   all below example.com, not example.com
+ *     api.example.com                 a host, as SNI and Host headers name it
+ *     *.example.com                   all names below example.com, not example.com itself
  *     registry:npm                    the hosts of a package registry, as set-up found them
  *     0.0.0.0/0  ::/0  *              everything
  *
- * Every rule has one spelling (`text`), which reads as the same rule again.
+ * Every rule has one canonical spelling (`text`), which parses to the same rule.
  */
 import { readHostName } from './host-name.ts';
 import { readIpRange, type IpRange } from './ip-range.ts';
@@ -38,18 +38,18 @@ export function readNetworkRule(text: string): NetworkRule | RuleFault {
   return 'fault' in range ? readNameRule(text) : { kind: 'range', text: range.text, range };
 }
 
-/** Of a catch-all in allow, whether it opens what a guest can address: that has IPv4 only, and `::/0` says IPv6. */
+/** Whether a catch-all in allow opens every address of a guest. `::/0` does not, because guests have only IPv4. */
 export function opensAll(rule: NetworkRule): boolean {
   return isCatchAll(rule) && rule.text !== '::/0';
 }
 
-/** `*`, `0.0.0.0/0` and `::/0` are about everything: they say what holds for what no other rule is about. */
+/** Whether a rule is a catch-all (`*`, `0.0.0.0/0` or `::/0`): it covers whatever no other rule matches. */
 export function isCatchAll(rule: NetworkRule): boolean {
   return rule.kind === 'all' || (rule.kind === 'range' && rule.range.prefix === 0);
 }
 
 function findFormFault(text: string): string | undefined {
-  if (text === '') return 'is empty; leave it out';
+  if (text === '') return 'is empty; remove it';
   if (text.length > MAX_RULE_LENGTH) return `is longer than ${MAX_RULE_LENGTH} characters`;
   if (BLANK.test(text)) return 'has a space or a control character in it; one rule is one host or range';
   if (text.includes('@')) return 'has an @ in it; write only the host, no user and no password';
@@ -66,7 +66,7 @@ function readRegistryRule(text: string): NetworkRule | RuleFault {
 
 function readRangeRule(address: string, prefix: string): NetworkRule | RuleFault {
   if (!LIKE_ADDRESS.test(address) || !/[.:]/u.test(address)) {
-    return { fault: 'has a path; rules are about whole hosts, such as api.example.com' };
+    return { fault: 'has a path; a rule covers a whole host, such as api.example.com' };
   }
   const range = readIpRange(address, prefix);
   return 'fault' in range ? range : { kind: 'range', text: range.text, range };
@@ -74,17 +74,18 @@ function readRangeRule(address: string, prefix: string): NetworkRule | RuleFault
 
 function readIpv6Rule(text: string): NetworkRule | RuleFault {
   if (/^[^:]*:\d*$/u.test(text)) {
-    return { fault: `has a port; a rule holds for all ports, write ${text.slice(0, text.indexOf(':'))}` };
+    return { fault: `has a port; a rule covers all ports, write ${text.slice(0, text.indexOf(':'))}` };
   }
   const range = readIpRange(text, undefined);
   if (!('fault' in range)) return { kind: 'range', text: range.text, range };
-  return LIKE_ADDRESS.test(text) ? range : { fault: 'is no IPv6 address, and names have no colon' };
+  return LIKE_ADDRESS.test(text) ? range : { fault: 'is not an IPv6 address, and names have no colon' };
 }
 
 function readNameRule(text: string): NetworkRule | RuleFault {
   const isWildcard = text.startsWith('*.');
   const rest = isWildcard ? text.slice(2) : text;
-  if (rest.includes('*')) return { fault: 'has a * elsewhere than in front, as in *.example.com' };
+  if (rest.includes('*'))
+    return { fault: 'has a * elsewhere than at the start; write it like *.example.com' };
   const host = readHostName(rest);
   if ('fault' in host) return host;
   const { name } = host;

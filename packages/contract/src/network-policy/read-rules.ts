@@ -1,4 +1,4 @@
-/** Reads the two lists of a policy, each rule with the place that a message names. */
+/** Parses the two lists of a policy. Each rule keeps its place, which error messages name. */
 import { findClosedFault } from './closed-addresses.ts';
 import { isCatchAll, readNetworkRule, type NetworkRule } from './network-rule.ts';
 import { MAX_RULES, MAX_RULES_LENGTH, type NetworkRules } from './network-schemas.ts';
@@ -6,10 +6,10 @@ import type { RuleContext } from './rule-context.ts';
 import { RuleFaults, showRule } from './rule-faults.ts';
 
 export interface PlacedRule {
-  /** `network.allow[3]`; that of the registry for the hosts it has. */
+  /** `network.allow[3]`; for a host of a registry, the place of the registry rule. */
   place: string;
   rule: NetworkRule;
-  /** Whether it is one of the hosts of a registry, which the author of the policy did not choose. */
+  /** Whether the rule is a host of a registry, which the author of the policy did not choose. */
   isOfRegistry: boolean;
 }
 
@@ -19,14 +19,14 @@ export interface ReadRules {
 }
 
 export interface ReadOptions {
-  /** What the lists are called in messages: `network`. */
+  /** Name of the lists in messages: `network`. */
   field: string;
   context: RuleContext;
-  /** Profiles of ours name registries that a server need not have. */
+  /** Ignores registries without hosts: built-in profiles name registries that a server need not have. */
   skipsMissingRegistries?: boolean;
 }
 
-/** Throws `invalid_request` that names the first faults. */
+/** Parses rules and expands registries. Throws `invalid_request` with the first faults. */
 export function readRules(rules: NetworkRules, options: ReadOptions): ReadRules {
   const faults = new RuleFaults();
   assertLimits(rules, options.field, faults);
@@ -41,7 +41,7 @@ export function readRules(rules: NetworkRules, options: ReadOptions): ReadRules 
   };
   const count = expanded.allow.length + expanded.deny.length;
   if (count > MAX_RULES)
-    faults.add(`${options.field}: must have at most ${MAX_RULES} rules, registries' included`);
+    faults.add(`${options.field}: must have at most ${MAX_RULES} rules, including those of registries`);
   faults.throwIfAny();
   return expanded;
 }
@@ -74,7 +74,9 @@ function refuseClosed(allow: readonly PlacedRule[], { opened }: RuleContext, fau
   }
 }
 
-/** The same in both lists is a mistake; what merely meets is not: deny goes first. */
+/**
+ * Refuses the same rule in both lists, which is a mistake. Rules that merely overlap are fine: deny takes precedence.
+ */
 function refuseContradictions(
   allow: readonly PlacedRule[],
   deny: readonly PlacedRule[],
@@ -85,7 +87,7 @@ function refuseContradictions(
   for (const { place, rule } of allow) {
     const same = isCatchAll(rule) ? deniedAll?.place : denied.get(rule.text);
     if (same !== undefined) {
-      faults.add(`${showRule(place, rule.text)} contradicts ${same}; take one of them out`);
+      faults.add(`${showRule(place, rule.text)} contradicts ${same}; remove one of them`);
     }
   }
 }
@@ -109,6 +111,6 @@ function expandRegistries(
 
 function describeMissing(place: string, text: string, { registries }: RuleContext): string {
   const known = [...registries].flatMap(([name, hosts]) => (hosts.length > 0 ? [`registry:${name}`] : []));
-  const remedy = known.length > 0 ? `it has ${known.join(', ')}` : 'write the hosts of the registry';
+  const remedy = known.length > 0 ? `it knows ${known.join(', ')}` : 'write the hosts of the registry';
   return `${showRule(place, text)} is not known to this server; ${remedy}`;
 }

@@ -1,4 +1,4 @@
-/** What is wrong with a rule, and what to write instead; follows the rule in a message. */
+/** The fault of a rule and its correction, as text that follows the rule in a message. */
 export interface RuleFault {
   fault: string;
 }

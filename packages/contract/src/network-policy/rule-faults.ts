@@ -1,7 +1,7 @@
-/** Collects what is wrong with the rules of a request: all of it is looked for, only the first faults are told. */
+/** Collects the faults in the rules of a request. All rules are checked, but only the first faults are reported. */
 import { AppError } from '../errors.ts';
 
-/** An answer is read by its first 200 bytes. */
+/** Clients show only the first 200 bytes of an answer. */
 const MAX_TOLD = 3;
 const MAX_SHOWN = 60;
 
@@ -17,7 +17,7 @@ export class RuleFaults {
   }
 }
 
-/** `network.allow[3]: "https://a.example"`; nothing of what may hold a password. */
+/** Formats `network.allow[3]: "https://a.example"`; omits text that may hold a password. */
 export function showRule(place: string, text: string): string {
   if (text.includes('@')) return `${place}:`;
   const shown = text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text;

@@ -1,12 +1,12 @@
-/** The rules of one list in a form in which a match takes the same time for ten rules and for ten thousand. */
+/** The rules of one list, indexed so that a match takes the same time for ten rules as for ten thousand. */
 import { buildRangeTable, findCovering, findRange, type IpRange, type RangeTable } from './ip-range.ts';
 import type { NetworkRule } from './network-rule.ts';
 
 export interface RuleTable {
   names: ReadonlySet<string>;
-  /** `example.com` of `*.example.com`. */
+  /** For example `example.com` for the rule `*.example.com`. */
   parents: ReadonlySet<string>;
-  /** So that a name of many labels costs no more than one that a rule could match. */
+  /** Length in characters. With it a name of many labels costs no more than a name that a rule could match. */
   longestParent: number;
   ranges: RangeTable;
   hasNames: boolean;
@@ -20,7 +20,7 @@ export function buildRuleTable(rules: readonly NetworkRule[]): RuleTable {
     if (rule.kind === 'name') names.add(rule.name);
     else if (rule.kind === 'subdomains') parents.add(rule.parent);
     else if (rule.kind === 'range') ranges.push(rule.range);
-    else throw new TypeError(`${rule.text} is no rule of its own`);
+    else throw new TypeError(`${rule.text} cannot be in a rule table`);
   }
   let longestParent = 0;
   for (const parent of parents) longestParent = Math.max(longestParent, parent.length);
@@ -28,7 +28,7 @@ export function buildRuleTable(rules: readonly NetworkRule[]): RuleTable {
   return { names, parents, longestParent, ranges: buildRangeTable(ranges), hasNames };
 }
 
-/** The rule that matches a folded name: itself, else the closest domain above it. */
+/** Returns the rule that matches a folded name: the name itself, else the closest domain above it. */
 export function findNameRule(table: RuleTable, name: string): string | undefined {
   return table.names.has(name) ? name : findDomainRule(table, name);
 }
@@ -42,12 +42,12 @@ function findDomainRule({ parents, longestParent }: RuleTable, name: string): st
   return undefined;
 }
 
-/** The rule that matches an address: the widest. */
+/** Returns the widest rule that matches an address. */
 export function findAddressRule({ ranges }: RuleTable, address: bigint): string | undefined {
   return findRange(ranges, address)?.text;
 }
 
-/** A rule of the table that matches all that `rule` matches. */
+/** Returns a rule of the table that matches everything that `rule` matches. */
 export function findCoveringRule(table: RuleTable, rule: NetworkRule): string | undefined {
   if (rule.kind === 'range') return findCovering(table.ranges, rule.range)?.text;
   if (rule.kind === 'name') return findNameRule(table, rule.name);

@@ -1,4 +1,4 @@
-/** Rules that change nothing. They do no harm, but their author meant something by them. */
+/** Rules that have no effect. They do no harm, but their author intended an effect. */
 import { findClosedFault } from './closed-addresses.ts';
 import { isIpv4 } from './ip-address.ts';
 import type { PlacedRule, ReadRules } from './read-rules.ts';
@@ -32,16 +32,18 @@ function listRepeated(rules: readonly PlacedRule[]): string[] {
 
 function describeDenied({ place, rule }: PlacedRule, denied: RuleTable): string[] {
   const cover = findCoveringRule(denied, rule);
-  return cover === undefined ? [] : [`${showRule(place, rule.text)} never applies, as ${cover} is denied`];
+  return cover === undefined
+    ? []
+    : [`${showRule(place, rule.text)} never applies, because ${cover} is denied`];
 }
 
-/** `::/0` in deny does not come to here: it says what holds for the rest. */
+/** Reports IPv6 rules. `::/0` in deny never gets here: it sets the default. */
 function describeIpv6({ place, rule }: PlacedRule): string[] {
   if (rule.kind !== 'range' || isIpv4(rule.range.first)) return [];
-  return [`${showRule(place, rule.text)} matches nothing, as sandboxes have no IPv6`];
+  return [`${showRule(place, rule.text)} matches nothing, because sandboxes have no IPv6`];
 }
 
-/** Only hosts of registries come to here closed: what a request writes itself is refused. */
+/** Reports closed addresses. Only hosts of registries get here: closed addresses in a request are refused earlier. */
 function describeClosed({ place, rule }: PlacedRule, opened: RuleContext['opened']): string[] {
   const fault = rule.kind === 'range' ? findClosedFault(opened, rule.range) : undefined;
   return fault === undefined ? [] : [`${showRule(place, rule.text)} ${fault}`];

@@ -1,4 +1,6 @@
-/** `coppice backup` and `coppice restore`, on the server itself. Started by packages/cli with the Node.js of the service. */
+/**
+ * `coppice backup` and `coppice restore`, on the server itself. packages/cli starts it in the Node.js of the service.
+ */
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { runCommand, UsageError } from './command-line.ts';
@@ -13,20 +15,20 @@ const KIBIBYTE = 1024;
 
 async function backup(path: string): Promise<string> {
   const config = loadConfig();
-  // Opened as whoever runs the command.
+  // Opened with the rights of the user who runs the command.
   using target = new NewBackup(path);
   becomeServiceAccount(config);
   const bytes = await takeBackup(config.control, target, createLog('backup', 'warn'));
   return [
     `${path} holds the database (${Math.ceil(bytes / KIBIBYTE)} KiB) and the master key that opens its secrets.`,
-    'Keep the two apart where others can read the backup. Settings and flushed audit logs are not in it:',
-    'docs/guides/backup.md says what else is worth keeping.',
+    'Keep the two apart where others can read the backup. It does not contain settings and flushed audit logs:',
+    'docs/guides/backup.md says what else to keep.',
   ].join('\n');
 }
 
 async function restore(path: string): Promise<string> {
   const config = loadConfig();
-  // Opened as whoever runs the command.
+  // Opened with the rights of the user who runs the command.
   using source = new KeptBackup(path);
   becomeServiceAccount(config);
   const { head, rows, hasKey } = await putBack(config.control, source, createLog('restore', 'warn'));
@@ -35,8 +37,8 @@ async function restore(path: string): Promise<string> {
     ...(hasKey
       ? []
       : [
-          `There is no master key: put it back as master.key in ${config.control.dataDir} before the start, or secrets`,
-          'that are stored cannot be read.',
+          `There is no master key: put it back as master.key in ${config.control.dataDir} before the start, or the`,
+          'service cannot read stored secrets.',
         ]),
   ].join('\n');
 }
@@ -47,7 +49,7 @@ async function main(): Promise<void> {
   const [path] = positionals;
   if (path === undefined || positionals.length !== 1) throw new UsageError('name one directory');
   const run = { backup, restore }[verb ?? ''];
-  if (run === undefined) throw new UsageError(`unknown command "${verb ?? ''}": it is backup or restore`);
+  if (run === undefined) throw new UsageError(`unknown command "${verb ?? ''}": expected backup or restore`);
   process.stdout.write(`${await run(resolve(path))}\n`);
 }
 

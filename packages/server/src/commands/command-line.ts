@@ -1,16 +1,16 @@
-/** The frame of the service's commands for the server itself: what a person can mend is told in a line, without a stack. */
+/** The frame of the service's commands. An error that a person can fix is printed as one line, without a stack. */
 import { AppError } from '@coppice/contract';
 import { ConfigError } from '../config/config.ts';
 import { BackupError } from '../control/backup/backup-format.ts';
 import { explainStart, StartError } from '../start-error.ts';
 
-/** The command cannot be understood. */
+/** The arguments of the command are invalid. */
 export class UsageError extends Error {}
 
 const TOLD = [AppError, BackupError, ConfigError, StartError, UsageError];
 const TOLD_CODE = /^(?:ERR_PARSE_ARGS_|E[A-Z]+$)/u;
 
-/** Exit code 2: not understood, 1: failed. */
+/** Runs `main` and prints its error. Exit code 2: invalid arguments, 1: failed. */
 export async function runCommand(name: string, main: () => Promise<void>): Promise<void> {
   try {
     await main();

@@ -1,4 +1,7 @@
-/** `coppice image`: what the operator does with images on the server itself. Started by packages/cli with the Node.js of the service. */
+/**
+ * `coppice image`: the operator's commands for images on the server itself. packages/cli starts it in the Node.js of
+ * the service.
+ */
 import { parseArgs } from 'node:util';
 import { AppError, DEFAULT_SHAPE, formatImageReference } from '@coppice/contract';
 import { pino } from 'pino';
@@ -12,11 +15,11 @@ import { importLayout, parseLocalReference } from '../runner/image/local/layout-
 import { LocalImages } from '../runner/image/local/local-images.ts';
 
 const MIB = 1024 ** 2;
-/** Waits for templates beside the organizations, each in its turn. */
+/** Name of the operator in the fair queue for templates, alongside the organizations. */
 const OPERATOR = 'operator';
 const OPTIONS = { as: { type: 'string' }, name: { type: 'string' } } as const;
 
-/** Answers the image's reference with what is to be told of it. */
+/** Imports an image. Returns its reference and the report for the operator. */
 async function importImage(
   images: LocalImages,
   args: string[],
@@ -26,7 +29,7 @@ async function importImage(
   if (path === undefined || positionals.length !== 1)
     throw new UsageError('name one layout directory or archive');
   if (values.as === undefined)
-    throw new UsageError('--as is missing: the name to give it, local/<name>:<tag>');
+    throw new UsageError('--as is missing: the name of the image, local/<name>:<tag>');
   const { name, as } = values;
   const imported = await importLayout({ images, path, as, name, limits: DEFAULT_IMAGE_LIMITS });
   const { reference, digest, layers, sizeBytes, replaced } = imported;
@@ -34,12 +37,14 @@ async function importImage(
     `imported ${reference}`,
     `  digest ${digest}`,
     `  ${layers} layer${layers === 1 ? '' : 's'}, ${Math.ceil(sizeBytes / MIB)} MiB as stored`,
-    ...(replaced === undefined ? [] : [`  the name meant ${replaced} before; sandboxes that run keep that`]),
+    ...(replaced === undefined
+      ? []
+      : [`  the name meant ${replaced} before; running sandboxes keep that image`]),
   ];
   return { reference, told: lines.join('\n') };
 }
 
-/** As `POST /v1/images/build` does, by the service. Answers what is to be told. */
+/** Has the service prepare the image, as `POST /v1/images/build` does. Returns the report for the operator. */
 async function prepareImage(reference: string, socketPath: string): Promise<string> {
   using connection = new RunnerConnection(socketPath, pino({ level: 'silent' }));
   const runner = new RunnerClient(connection);
@@ -53,7 +58,7 @@ async function prepareImage(reference: string, socketPath: string): Promise<stri
     if (event.type === 'error') throw notReady(event.error.message);
     if (event.type === 'done') return describeReady(reference);
   }
-  throw notReady('the service stopped meanwhile');
+  throw notReady('the service stopped in the meantime');
 }
 
 function describeReady(reference: string): string {
@@ -77,7 +82,7 @@ function removeImage(images: LocalImages, args: string[]): string {
   const reference = formatImageReference(parseLocalReference(text));
   if (!images.remove(reference))
     throw new AppError('image_not_found', `there is no imported image ${reference}`);
-  return `removed ${reference}; sandboxes that run from it are not touched`;
+  return `removed ${reference}; running sandboxes keep it`;
 }
 
 function listImages(images: LocalImages): string {
@@ -90,10 +95,10 @@ function tell(text: string): void {
   process.stdout.write(`${text}\n`);
 }
 
-/** Answers the reference of an image that was imported. */
+/** Runs one command. Returns the reference of an imported image, else undefined. */
 async function carryOut(directory: string, verb: string, args: string[]): Promise<string | undefined> {
   const images = new LocalImages(directory);
-  // Of two at once one would sweep what the other has staged.
+  // Without the lock, one of two simultaneous imports would remove the staged files of the other.
   await using _ = await lockInstance('image import', directory);
   if (verb === 'import') {
     const { reference, told } = await importImage(images, args);
@@ -101,7 +106,7 @@ async function carryOut(directory: string, verb: string, args: string[]): Promis
     return reference;
   }
   if (verb !== 'remove' && verb !== 'list')
-    throw new UsageError(`unknown command "${verb}": it is import, list or remove`);
+    throw new UsageError(`unknown command "${verb}": expected import, list or remove`);
   tell(verb === 'remove' ? removeImage(images, args) : listImages(images));
   return undefined;
 }
@@ -109,7 +114,8 @@ async function carryOut(directory: string, verb: string, args: string[]): Promis
 async function main(): Promise<void> {
   const [verb = '', ...args] = process.argv.slice(2);
   const { runner } = loadConfig();
-  if (process.getuid?.() !== 0) throw new UsageError('run it as root: images are booted for everybody');
+  if (process.getuid?.() !== 0)
+    throw new UsageError('run it as root: an imported image is booted for all organizations');
   const imported = await carryOut(runner.localImagesDir, verb, args);
   if (imported !== undefined) tell(await prepareImage(imported, runner.socketPath));
 }

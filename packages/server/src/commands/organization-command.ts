@@ -1,4 +1,4 @@
-/** `coppice organization`, on the server itself. Started by packages/cli with the Node.js of the service. */
+/** `coppice organization`, on the server itself. packages/cli starts it in the Node.js of the service. */
 import { parseArgs } from 'node:util';
 import { costCents } from '@coppice/contract';
 import { runCommand, UsageError } from './command-line.ts';
@@ -18,7 +18,7 @@ import { createLog } from '../lib/log.ts';
 import { becomeServiceAccount } from '../service-account.ts';
 
 const CENTS = /^\s*(?<sign>-?)(?<whole>\d{1,9})(?:\.(?<fraction>\d{2}))?$/u;
-/** Of the columns. */
+/** Largest value of the 32-bit database columns. */
 const MAX_INTEGER = 2 ** 31 - 1;
 const MAX_LARGE_INTEGER = Number.MAX_SAFE_INTEGER;
 const LARGE: ReadonlySet<LimitName> = new Set(['mem_mib', 'snapshot_bytes']);
@@ -45,7 +45,7 @@ function list(args: string[]): Work {
 
 function grant(args: string[]): Work {
   const { values, positionals } = parseArgs({
-    // What begins with a dash would be taken for an option.
+    // The parser would take an argument that begins with a dash for an option.
     args: args.map((arg) => (/^-\d/u.test(arg) ? ` ${arg}` : arg)),
     options: { note: { type: 'string' } },
     allowPositionals: true,
@@ -58,7 +58,7 @@ function grant(args: string[]): Work {
     await grantByOperator(db, { organizationId, cents, note: values.note ?? '' });
     const told = `${organizationId} is granted ${formatUsd(cents)} USD.`;
     return config.control.creditCents === undefined
-      ? `${told} Credit has no consequences, as COPPICE_CREDIT_USD is not set.`
+      ? `${told} Credit has no consequences, because COPPICE_CREDIT_USD is not set.`
       : told;
   };
 }
@@ -86,7 +86,7 @@ function limit(args: string[]): Work {
 function readCents(text: string): number {
   const { sign, whole, fraction } = CENTS.exec(text)?.groups ?? {};
   if (whole === undefined)
-    throw new UsageError(`"${text.trim()}" is no amount in USD: write 50, 12.50 or -5, with whole cents`);
+    throw new UsageError(`"${text.trim()}" is not an amount in USD: write 50, 12.50 or -5, with whole cents`);
   const cents = Number(whole) * CENTS_PER_USD + Number(fraction ?? 0);
   if (cents === 0) throw new UsageError('the amount is 0: nothing would change');
   return sign === '-' ? -cents : cents;
@@ -101,7 +101,7 @@ function readLimit(name: LimitName, text: string): number | null {
   const min = name === 'snapshot_bytes' ? 0 : 1;
   if (value >= min && value <= max) return value;
   const words = mayBeNone ? '"none" for no limit, or "default"' : 'or "default"';
-  throw new UsageError(`--${toOption(name)}: "${text}" is no limit: write a number from ${min}, ${words}`);
+  throw new UsageError(`--${toOption(name)}: "${text}" is not a limit: write a number from ${min}, ${words}`);
 }
 
 function toOption(name: LimitName): string {
@@ -122,7 +122,7 @@ function formatUsd(cents: number): string {
   return (cents / CENTS_PER_USD).toFixed(SHOWN_DIGITS);
 }
 
-/** As in `GET /v1/usage`; `credit_left_cents` is null where credit has no consequences. */
+/** Formats amounts as `GET /v1/usage` does; `credit_left_cents` is null if credit has no consequences. */
 function toJson({ spentUnits, creditLeftUnits, ...rest }: OrganizationSummary, hasCredit: boolean): object {
   return {
     ...rest,
@@ -172,7 +172,7 @@ async function main(): Promise<void> {
   const [verb, ...args] = process.argv.slice(2);
   const understand = { list, grant, limit }[verb ?? ''];
   if (understand === undefined)
-    throw new UsageError(`unknown command "${verb ?? ''}": it is list, grant or limit`);
+    throw new UsageError(`unknown command "${verb ?? ''}": expected list, grant or limit`);
   process.stdout.write(`${await run(understand(args))}\n`);
 }
 

@@ -1,4 +1,4 @@
-/** What organizations may use, and whether it costs them anything: limits of each of them, and credit. */
+/** Settings of the limits of each organization and of credit. */
 import { z } from 'zod';
 import type { ControlConfig } from '../control/control-config.ts';
 
@@ -7,7 +7,7 @@ const CENTS_PER_USD = 100;
 
 const count = () => z.coerce.number().int().min(0).max(1_000_000_000);
 
-/** 0 is no limit, but for snapshots. */
+/** 0 means no limit, except for the snapshot quota. */
 export const ACCOUNT_SETTINGS = {
   COPPICE_SNAPSHOT_QUOTA_GIB: z.coerce.number().min(0).max(1_000_000).default(100),
   COPPICE_ORG_SANDBOXES: count().default(1000),

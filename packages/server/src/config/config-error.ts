@@ -1,4 +1,4 @@
-/** A setting that cannot be used; the message names it. */
+/** A setting is invalid; the message names it. */
 export class ConfigError extends Error {
   constructor(message: string) {
     super(message);

@@ -33,11 +33,11 @@ function load(environment: Record<string, string>, manifest: unknown = MANIFEST)
   }
 }
 
-test('with no setting at all the service listens on loopback only', () => {
+test('without any setting the service listens on loopback only', () => {
   assert.deepEqual(load({}).control.listen, { host: '127.0.0.1', port: 8080 });
 });
 
-test('a setting that cannot be used is refused by its name', () => {
+test('an invalid setting is refused, and the error names it', () => {
   const refused: [string, string][] = [
     ['COPPICE_LISTEN', 'everywhere'],
     ['COPPICE_LISTEN', '127.0.0.1:99999'],
@@ -65,7 +65,7 @@ test('a setting that cannot be used is refused by its name', () => {
   }
 });
 
-test('registry mirrors and lists are read from one line', () => {
+test('registry mirrors and lists are parsed from one line', () => {
   const { runner } = load({
     COPPICE_REGISTRY_MIRRORS: 'docker.io=http://127.0.0.1:5000, ghcr.io=https://mirror.example',
     COPPICE_INSECURE_REGISTRIES: 'a:1,b:2',
@@ -77,22 +77,22 @@ test('registry mirrors and lists are read from one line', () => {
   assert.deepEqual(runner.insecureRegistries, ['a:1', 'b:2']);
 });
 
-test('guests get a network where they can, unless it is switched off or insisted on', () => {
+test('guests get a network if possible by default; the setting can switch it off or require it', () => {
   assert.equal(load({}).runner.network, 'auto');
   for (const mode of ['on', 'off']) assert.equal(load({ COPPICE_NETWORK: mode }).runner.network, mode);
 });
 
-test('a machine that was set up without nft and ip has a manifest all the same', () => {
+test('the manifest of a machine that was set up without nft and ip is valid', () => {
   const { nft: _nft, ip: _ip, ...others } = MANIFEST;
   assert.equal(load({}, others).runner.tools.nft, 'nft');
 });
 
-test('a manifest that is missing or of another version says to run the set-up', () => {
+test('for a manifest that is missing or of another version the error says to run set-up', () => {
   assert.throws(() => loadConfig({ COPPICE_ASSETS_DIR: '/nonexistent' }), /npm run setup/u);
   assert.throws(() => load({}, { version: 2 }), /npm run setup/u);
 });
 
-test('the file that COPPICE_CONFIG names is read, and the environment wins over it', () => {
+test('the file that COPPICE_CONFIG names is read, and the environment overrides it', () => {
   const directory = mkdtempSync(join(tmpdir(), 'config-'));
   const path = join(directory, 'coppice.env');
   writeFileSync(path, 'COPPICE_REGION=eu\nCOPPICE_LOG_LEVEL=debug\n');
@@ -106,16 +106,16 @@ test('the file that COPPICE_CONFIG names is read, and the environment wins over 
   assert.throws(() => load({ COPPICE_CONFIG: '/nonexistent.env' }), /does not exist/u);
 });
 
-test('a process without directories of its own is told the factor of all deadlines', () => {
+test('a process without directories of its own reads the factor of all deadlines', () => {
   const settings = readProcessSettings({ COPPICE_DEADLINE_FACTOR: '20' });
   assert.equal(settings.deadlineFactor, 20);
 });
 
-test('two data directories have two names in the kernel', () => {
+test('two data directories have two slugs for names in the kernel', () => {
   assert.notEqual(load({ COPPICE_DATA_DIR: '/a' }).runner.slug, load({ COPPICE_DATA_DIR: '/b' }).runner.slug);
 });
 
-test('every setting is in the reference', () => {
+test('every setting is in the reference documentation', () => {
   const reference = readFileSync(
     new URL('../../../../docs/reference/configuration.md', import.meta.url),
     'utf8',
@@ -124,7 +124,7 @@ test('every setting is in the reference', () => {
     assert.ok(reference.includes(`\`${name}\``), `${name} is not documented`);
 });
 
-test('a bootstrap key that cannot work is refused before anything starts', () => {
+test('an invalid bootstrap key is refused before anything starts', () => {
   const secret = 'k'.repeat(40);
   assert.throws(
     () => load({ COPPICE_BOOTSTRAP_KEY: 'secret' }),
@@ -136,7 +136,7 @@ test('a bootstrap key that cannot work is refused before anything starts', () =>
   );
 });
 
-test('plain HTTP is served on loopback only, unless the operator says so', () => {
+test('plain HTTP is served on loopback only, unless the operator allows other addresses', () => {
   for (const listen of ['127.0.0.1:1', '127.9.9.9:1', '[::1]:1', 'localhost:1'])
     assert.equal(load({ COPPICE_LISTEN: listen }).tls, undefined, listen);
   for (const listen of ['0.0.0.0:80', '[::]:80', '192.168.1.1:80', '[::ffff:192.168.1.1]:80']) {
@@ -151,7 +151,7 @@ test('plain HTTP is served on loopback only, unless the operator says so', () =>
   }
 });
 
-test('settings of TLS and proxies that cannot be meant are refused by their names', () => {
+test('contradictory or invalid settings of TLS and proxies are refused, and the error names them', () => {
   const refused: [environment: Record<string, string>, message: RegExp][] = [
     [{ COPPICE_TLS_CERT: '/a.pem' }, /^ConfigError: COPPICE_TLS_KEY: is missing; COPPICE_TLS_CERT is set/u],
     [{ COPPICE_TLS_KEY: '/a.key' }, /^ConfigError: COPPICE_TLS_CERT: is missing; COPPICE_TLS_KEY is set/u],
@@ -160,12 +160,15 @@ test('settings of TLS and proxies that cannot be meant are refused by their name
     [{ COPPICE_HSTS_SECONDS: 'long' }, /COPPICE_HSTS_SECONDS: must be a whole number/u],
     [{ COPPICE_HSTS_SECONDS: '-1' }, /COPPICE_HSTS_SECONDS: must be a whole number/u],
     [{ COPPICE_ALLOW_PLAIN_HTTP: 'yes' }, /COPPICE_ALLOW_PLAIN_HTTP: must be true or false/u],
-    [{ COPPICE_TRUSTED_PROXIES: '10.0.0.0/8, proxy' }, /COPPICE_TRUSTED_PROXIES: "proxy" is no IP address/u],
+    [
+      { COPPICE_TRUSTED_PROXIES: '10.0.0.0/8, proxy' },
+      /COPPICE_TRUSTED_PROXIES: "proxy" is not an IP address/u,
+    ],
   ];
   for (const [environment, message] of refused) assert.throws(() => load(environment), message);
 });
 
-test('pages of any origin may use the API by default, else those that are listed, or none', () => {
+test('by default pages of any origin may use the API; a setting limits them to a list, or to none', () => {
   assert.deepEqual(load({}).control.corsOrigins, ['*']);
   const listed = 'https://app.example.com, http://localhost:3000';
   assert.deepEqual(load({ COPPICE_CORS_ORIGINS: listed }).control.corsOrigins, [
@@ -182,12 +185,12 @@ test('pages of any origin may use the API by default, else those that are listed
   ])
     assert.throws(
       () => load({ COPPICE_CORS_ORIGINS: wrong }),
-      /COPPICE_CORS_ORIGINS: ".*" is no origin/u,
+      /COPPICE_CORS_ORIGINS: ".*" is not an origin/u,
       wrong,
     );
 });
 
-test('trusted proxies are nobody by default, else addresses and ranges', () => {
+test('by default no proxy is trusted; a setting lists addresses and ranges', () => {
   assert.deepEqual(load({}).control.trustedProxies, []);
   assert.deepEqual(load({ COPPICE_TRUSTED_PROXIES: '127.0.0.1, 2001:db8::/32,' }).control.trustedProxies, [
     '127.0.0.1',

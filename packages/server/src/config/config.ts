@@ -1,4 +1,4 @@
-/** What each part of the service is to know of its settings and of what is installed. */
+/** The configuration of each part of the service, from the settings and the manifest of the installed parts. */
 import { join } from 'node:path';
 import { parseApiKey } from '@coppice/contract';
 import server from '../../package.json' with { type: 'json' };
@@ -29,9 +29,9 @@ export interface Config {
   control: ControlConfig;
   runner: RunnerConfig;
   logLevel: string;
-  /** Of every deadline of the service itself. */
+  /** Factor of every deadline of the service itself. */
   deadlineFactor: number;
-  /** Where tests hold the roles at named steps; absent in service. */
+  /** Directory with which tests hold the roles at named steps; absent in production. */
   faultDir?: string;
   /** Unprivileged account of control and its PostgreSQL. */
   user: string;
@@ -80,7 +80,7 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
   };
 }
 
-/** For a process that may not read everything: a file that is not for it counts as none. */
+/** Reads the settings of a process with fewer rights: a settings file that it may not read counts as absent. */
 export function readProcessSettings(environment: NodeJS.ProcessEnv = process.env): {
   logLevel: string;
   deadlineFactor: number;
@@ -156,7 +156,7 @@ function assertBootstrapKey({ COPPICE_BOOTSTRAP_KEY: key, COPPICE_REGION: region
   const parts = parseApiKey(key);
   if (parts === undefined) {
     throw new ConfigError(
-      'COPPICE_BOOTSTRAP_KEY: is malformed, a key looks like cop_live_<region>_<40 letters and digits>',
+      'COPPICE_BOOTSTRAP_KEY: is malformed; a key looks like cop_live_<region>_<40 letters and digits>',
     );
   }
   if (parts.region === region) return;
@@ -165,7 +165,7 @@ function assertBootstrapKey({ COPPICE_BOOTSTRAP_KEY: key, COPPICE_REGION: region
   );
 }
 
-/** A Unix socket's path holds 107 bytes, and a VM's is `<run dir>/v/<23 characters>/data`. */
+/** A Unix socket path has at most 107 bytes, and the path of a VM's socket is `<run dir>/v/<23 characters>/data`. */
 const MAX_RUN_DIR_BYTES = 70;
 
 function assertShort(runDir: string): void {

@@ -1,16 +1,16 @@
 /**
- * Where an installation keeps its files unless told otherwise, and its name on the host: root's in the system's
- * directories, an ordinary user's in that user's own. Plain JavaScript, because the scripts of set-up and removal need the
- * same answers and run under the Node.js of the user, which may not know TypeScript.
+ * The default directories of an installation and its name on the host. Files of root's service are in the system's
+ * directories, those of an ordinary user in that user's own. This is plain JavaScript, because the scripts of set-up
+ * and removal need the same answers and run in the user's Node.js, which may not support TypeScript.
  */
 import { createHash } from 'node:crypto';
 import { accessSync, constants } from 'node:fs';
 import { join, resolve } from 'node:path';
 
-/** Settings of root's services, unless COPPICE_CONFIG names another file. */
+/** Settings file of root's services, unless COPPICE_CONFIG names another one. */
 export const CONFIGURATION_FILE = '/etc/coppice/coppice.env';
 export const SYSTEM_DATA_DIR = '/var/lib/coppice';
-/** What root's set-up built, for every installation on the machine. */
+/** Parts that root's set-up built, for every installation on the machine. */
 export const SYSTEM_ASSETS_DIR = join(SYSTEM_DATA_DIR, 'assets');
 /** Links to the data directories of root's installations on this machine, each named by its slug. */
 export const INSTALLATIONS_DIR = join(SYSTEM_DATA_DIR, 'installations');
@@ -27,7 +27,7 @@ const MANIFEST = 'manifest.json';
  * @typedef {{ [Name in keyof Paths]: string | undefined }} GivenPaths
  */
 
-/** A directory of our own cannot be told or is somebody else's; the message names the setting. */
+/** A directory of the service has no default or belongs to another user; the message names the setting. */
 export class PathError extends Error {
   /** @param {string} message */
   constructor(message) {
@@ -47,7 +47,7 @@ export function choosePaths(given, uid, environment) {
   const chosen = given.dataDir ?? standard;
   if (chosen === undefined)
     throw new PathError(
-      'COPPICE_DATA_DIR: has no default where neither HOME nor XDG_DATA_HOME is set; set it',
+      'COPPICE_DATA_DIR: has no default, because neither HOME nor XDG_DATA_HOME is set; set one of the three',
     );
   const dataDir = resolve(chosen);
   const name = dataDir === standard ? NAME : `${NAME}-${networkSlug(dataDir)}`;
@@ -60,7 +60,7 @@ export function choosePaths(given, uid, environment) {
   };
 }
 
-/** Of one installation: two that have one of these in common share secrets, or are in each other's way. */
+/** Settings of one installation: two that share one of these would share secrets or conflict with each other. */
 const OF_ONE_INSTALLATION = new Set([
   'COPPICE_BOOTSTRAP_INVITATION',
   'COPPICE_BOOTSTRAP_KEY',
@@ -71,8 +71,8 @@ const OF_ONE_INSTALLATION = new Set([
 ]);
 
 /**
- * The settings of a configuration file that hold in an environment. A service whose data directory the environment names
- * is another one than that of the machine's own file, and gets only what services may have in common.
+ * Selects the settings of a configuration file that apply in an environment. If the environment names another data
+ * directory than the machine's own file, it is another service and gets only settings that services may share.
  * @param {NodeJS.Dict<string>} file
  * @param {NodeJS.Dict<string>} environment
  * @returns {NodeJS.Dict<string>}
@@ -86,7 +86,8 @@ export function selectSettings(file, environment) {
 }
 
 /**
- * Tells what several installations have on one host apart: TAPs, nftables tables, control groups, run directories.
+ * Returns the slug in the names of an installation's TAPs, nftables tables, control groups and run directories. It
+ * distinguishes several installations on one host.
  * @param {string} dataDir
  * @returns {string} four hex digits
  */
@@ -95,7 +96,7 @@ export function networkSlug(dataDir) {
 }
 
 /**
- * Where an ordinary user's set-up builds.
+ * Returns the directory in which an ordinary user's set-up builds.
  * @param {string} dataDir
  */
 export function ownAssetsDir(dataDir) {
@@ -127,7 +128,7 @@ function findRuntimeDir(uid, environment) {
 }
 
 /**
- * What root's set-up has built will do, if the user has built nothing.
+ * Chooses the parts that root's set-up built if the user has built none.
  * @param {string} own
  */
 function chooseAssets(own) {

@@ -9,7 +9,7 @@ const NOTHING = { dataDir: undefined, runDir: undefined, assetsDir: undefined };
 const scratch = mkdtempSync(join(tmpdir(), 'paths-'));
 after(() => rmSync(scratch, { recursive: true }));
 
-test('root’s files are in the system’s directories, whatever its environment says', () => {
+test('files of root are in the system’s directories, whatever its environment contains', () => {
   const environment = { HOME: '/root', XDG_DATA_HOME: '/x', XDG_RUNTIME_DIR: '/run/user/0' };
   assert.deepEqual(choosePaths(NOTHING, 0, environment), {
     dataDir: '/var/lib/coppice',
@@ -18,7 +18,7 @@ test('root’s files are in the system’s directories, whatever its environment
   });
 });
 
-test('an ordinary user’s are in that user’s, by the XDG variables or without', () => {
+test('files of an ordinary user are in that user’s directories, with or without XDG variables', () => {
   const own = { ...NOTHING, assetsDir: '/a' };
   assert.deepEqual(choosePaths(own, 1000, { HOME: '/home/u' }), {
     dataDir: '/home/u/.local/share/coppice',
@@ -32,7 +32,7 @@ test('an ordinary user’s are in that user’s, by the XDG variables or without
   assert.equal(choosePaths({ ...own, dataDir: '/given' }, 1000, {}).dataDir, '/given');
 });
 
-test('the run directory follows from the data directory: two services on one machine share no socket', () => {
+test('the run directory is derived from the data directory, so two services on one machine share no socket', () => {
   const runDirOf = (dataDir: string, uid: number, environment = {}): string =>
     choosePaths({ ...NOTHING, dataDir }, uid, environment).runDir;
   assert.equal(runDirOf('/var/lib/coppice/', 0), '/run/coppice');
@@ -44,7 +44,7 @@ test('the run directory follows from the data directory: two services on one mac
   assert.equal(choosePaths({ ...NOTHING, dataDir: '/srv/b', runDir: '/run/own' }, 0, {}).runDir, '/run/own');
 });
 
-test('a service with another data directory takes no secret, place or range from the file of the machine’s service', () => {
+test('a service with another data directory ignores secrets, directories and ranges in the file of the machine’s service', () => {
   const common = {
     COPPICE_REGISTRY_MIRRORS: 'docker.io=http://127.0.0.1:5000',
     COPPICE_LISTEN: '127.0.0.1:80',
@@ -73,7 +73,7 @@ test('a service with another data directory takes no secret, place or range from
   );
 });
 
-test('assets of the user win over those of the machine', () => {
+test('assets of the user take precedence over those of the machine', () => {
   const dataDir = join(scratch, 'data');
   mkdirSync(join(dataDir, 'assets'), { recursive: true });
   writeFileSync(join(dataDir, 'assets', 'manifest.json'), '{}');

@@ -34,13 +34,13 @@ function read({ profiles, services, registries }: Files, openPrivateRanges: stri
   );
 }
 
-test('without files there is what is built in', () => {
+test('without files the built-in profiles and services apply', () => {
   const rules = new EgressRules(read({}));
   assert.equal(rules.listProfiles().length, 5);
   assert.equal(rules.findService('openai')?.host, 'api.openai.com');
 });
 
-test('profiles, services and registries of the operator come in', () => {
+test('profiles, services and registries of the operator are added', () => {
   const settings = read({
     profiles: { profiles: [{ name: 'office', allow: ['api.office.example', 'registry:npm'] }] },
     services: {
@@ -56,7 +56,7 @@ test('profiles, services and registries of the operator come in', () => {
   assert.equal(rules.findService('office')?.host, 'api.office.example');
 });
 
-test('registries whose hosts set-up has not all found are known, and a file of an older set-up is read', () => {
+test('registries with missing hosts are listed as incomplete, and a file of an older set-up is readable', () => {
   const registries = { crates: ['index.example'] };
   assert.deepEqual(read({ registries }).incompleteRegistries, []);
   const content = { version: 1, rules: 2, registries, incomplete: ['crates'], standards: {} };
@@ -70,7 +70,7 @@ test('registries whose hosts set-up has not all found are known, and a file of a
   assert.deepEqual([settings.registries, settings.incompleteRegistries], [registries, ['crates']]);
 });
 
-test('what cannot be used is told by variable, file and place', () => {
+test('an error names the variable, the file and the place in it', () => {
   const refused: [Files, string[], RegExp][] = [
     [{ profiles: '{' }, [], /^COPPICE_NETWORK_PROFILES: .*profiles\.json cannot be read: /u],
     [{ profiles: [] }, [], /^COPPICE_NETWORK_PROFILES: .*profiles\.json: /u],
@@ -82,7 +82,7 @@ test('what cannot be used is told by variable, file and place', () => {
     [
       { profiles: { profiles: [{ name: 'locked-down' }] } },
       [],
-      /profiles\[0\]\.name: "locked-down" is a name of the service itself/u,
+      /profiles\[0\]\.name: "locked-down" is reserved by the service/u,
     ],
     [{ services: { services: [{ name: 'openai' }] } }, [], /^COPPICE_CREDENTIAL_SERVICES: .*services\[0\]/u],
     [{ registries: 5 }, [], /package-registries\.json is not of this version: run "npm run setup" again/u],

@@ -1,4 +1,4 @@
-/** What sandboxes may reach by name, and whose requests the host signs: the operator's files, and what set-up found. */
+/** Settings of network profiles, package registries and credential services: from the operator's files and set-up. */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { invalidRequest, NetworkProfilesFile } from '@coppice/contract';
@@ -10,9 +10,9 @@ import {
   type ServiceCatalogue,
 } from '../lib/credential-services/service-catalogue.ts';
 
-/** In the assets, by scripts/setup/package-registries.mjs. */
+/** File in the assets directory, written by scripts/setup/package-registries.mjs. */
 export const REGISTRIES_FILE = 'package-registries.json';
-/** A hundred profiles of all the rules that one may have would be more: such lists belong to fewer of them. */
+/** Limit of one file. A hundred profiles with the maximum number of rules would exceed it. */
 const MAX_FILE_BYTES = 8 << 20;
 
 export const EGRESS_SETTINGS = {
@@ -24,11 +24,11 @@ type Settings = z.infer<z.ZodObject<typeof EGRESS_SETTINGS>> & { COPPICE_OPEN_PR
 const RegistriesFile = z.object({
   version: z.literal(1),
   registries: z.record(z.string(), z.array(z.string())),
-  /** An older set-up did not say. */
+  /** Missing in the file of an older set-up. */
   incomplete: z.array(z.string()).default([]),
 });
 
-/** Throws {@link ConfigError} that names the variable, the file and the place in it. */
+/** Reads the files. Throws {@link ConfigError} that names the variable, the file and the place in it. */
 export function readEgress(settings: Settings, assetsDir: string): EgressSettings {
   const profilesPath = settings.COPPICE_NETWORK_PROFILES;
   const openPrivateRanges = settings.COPPICE_OPEN_PRIVATE_RANGES;
@@ -68,7 +68,7 @@ function readServices(path: string | undefined): ServiceCatalogue {
   }
 }
 
-/** An older set-up did not look. */
+/** Reads the file of set-up. An older set-up did not write one. */
 function readRegistries(path: string): Pick<EgressSettings, 'registries' | 'incompleteRegistries'> {
   if (!existsSync(path)) return { registries: {}, incompleteRegistries: [] };
   const parsed = RegistriesFile.safeParse(readJson('package registries', path));
@@ -79,7 +79,7 @@ function readRegistries(path: string): Pick<EgressSettings, 'registries' | 'inco
 function readJson(setting: string, path: string): unknown {
   try {
     const bytes = readFileSync(path);
-    if (bytes.length > MAX_FILE_BYTES) throw new Error(`is over ${MAX_FILE_BYTES} bytes`);
+    if (bytes.length > MAX_FILE_BYTES) throw new Error(`it has more than ${MAX_FILE_BYTES} bytes`);
     return JSON.parse(bytes.toString('utf8'));
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
@@ -87,7 +87,7 @@ function readJson(setting: string, path: string): unknown {
   }
 }
 
-/** Every rule is read once now, so that what is wrong is told at the start and not to whoever asks first. */
+/** Compiles every rule once, so that the service reports errors when it starts and not to the first caller. */
 function assertRules(settings: EgressSettings, place: string): void {
   try {
     void new EgressRules(settings);

@@ -1,4 +1,4 @@
-/** Settings of how the API meets the network: TLS, or plain HTTP where nobody can listen in, and proxies. */
+/** Settings of the API on the network: TLS, or plain HTTP where no third party can listen in, and proxies. */
 import { BlockList, isIP } from 'node:net';
 import { isAbsolute } from 'node:path';
 import { z } from 'zod';
@@ -22,7 +22,7 @@ const AddressRanges = z.string().transform((text, context) => {
     .filter((item) => item !== '');
   const wrong = ranges.find((range) => parseAddressRange(range) === undefined);
   if (wrong === undefined) return ranges;
-  const message = `"${wrong}" is no IP address and no range such as 10.0.0.0/8`;
+  const message = `"${wrong}" is not an IP address or a range such as 10.0.0.0/8`;
   context.addIssue({ code: 'custom', message });
   return z.NEVER;
 });
@@ -34,7 +34,7 @@ const Origins = z.string().transform((text, context) => {
     .filter((item) => item !== '');
   const wrong = origins.find((origin) => origin !== '*' && !isOrigin(origin));
   if (wrong === undefined) return origins;
-  const message = `"${wrong}" is no origin as browsers send it, such as https://app.example.com, and not *`;
+  const message = `"${wrong}" is not an origin as browsers send it, such as https://app.example.com, and not *`;
   context.addIssue({ code: 'custom', message });
   return z.NEVER;
 });
@@ -45,11 +45,11 @@ function isOrigin(text: string): boolean {
 
 const PREVIEW_DOMAIN = /^(?:(https?):\/\/)?([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)(?::(\d{1,5}))?$/iu;
 
-/** Under it each port of a sandbox has a name of its own, so it cannot be an address. */
+/** Parent domain of previews. Each port of a sandbox has its own name below it, so it cannot be an address. */
 const PreviewDomainText = z.string().transform((text, context): PreviewDomain => {
   const [, scheme, name = '', port] = PREVIEW_DOMAIN.exec(text) ?? [];
   if (name === '' || isIP(name) !== 0 || Number(port ?? 1) < 1 || Number(port ?? 1) > 65_535) {
-    const message = `"${text}" is no domain such as localhost or https://preview.example.com[:port]`;
+    const message = `"${text}" is not a domain such as localhost or https://preview.example.com[:port]`;
     context.addIssue({ code: 'custom', message });
     return z.NEVER;
   }
@@ -89,7 +89,7 @@ export interface ExposureConfig {
   previewDomain: PreviewDomain;
 }
 
-/** Throws ConfigError for settings that are wrong only together. */
+/** Builds the configuration. Throws ConfigError for settings that are invalid only in combination. */
 export function readExposure(
   settings: z.infer<typeof ExposureSettings>,
   listen: { host: string; port: number },
@@ -99,7 +99,7 @@ export function readExposure(
   if (tls === undefined && !settings.COPPICE_ALLOW_PLAIN_HTTP) assertLoopback(listen.host);
   if (tls === undefined && hstsSeconds > 0) {
     throw new ConfigError(
-      'COPPICE_HSTS_SECONDS: browsers heed it only over TLS; set COPPICE_TLS_CERT and COPPICE_TLS_KEY, or let the proxy send it',
+      'COPPICE_HSTS_SECONDS: browsers respect it only over TLS; set COPPICE_TLS_CERT and COPPICE_TLS_KEY, or let the proxy send it',
     );
   }
   return {
@@ -129,7 +129,7 @@ function assertLoopback(host: string): void {
   const family = isIP(host) === 6 ? 'ipv6' : 'ipv4';
   if (host === 'localhost' || LOOPBACK.check(host, family)) return;
   throw new ConfigError(
-    `COPPICE_LISTEN: ${host} is not a loopback address, and over plain HTTP anybody on the way could read API keys. ` +
+    `COPPICE_LISTEN: ${host} is not a loopback address, and plain HTTP would expose API keys on the network. ` +
       'Set COPPICE_TLS_CERT and COPPICE_TLS_KEY, or listen on 127.0.0.1 behind a proxy with TLS, or set COPPICE_ALLOW_PLAIN_HTTP=true',
   );
 }

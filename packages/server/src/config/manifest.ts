@@ -1,4 +1,4 @@
-/** What the set-up has installed and where, as it wrote it down. */
+/** The manifest that set-up wrote: the installed parts and their paths. */
 import { existsSync, readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { ConfigError } from './config-error.ts';

@@ -9,7 +9,7 @@ const uid = process.getuid?.() ?? 0;
 const scratch = mkdtempSync(join(tmpdir(), 'paths-'));
 after(() => rmSync(scratch, { recursive: true }));
 
-test('a private directory is made for its owner alone, and one that is not the owner’s is refused', () => {
+test('a private directory is created for its owner alone, and one of another owner is refused', () => {
   const path = join(scratch, 'run', 'coppice');
   ensurePrivateDirectory('COPPICE_RUN_DIR', path, uid);
   assert.equal(statSync(path).mode & 0o777, 0o700);
@@ -30,7 +30,7 @@ test('a private directory is made for its owner alone, and one that is not the o
   );
 });
 
-test('a directory directly in /tmp is checked with its parent', () => {
+test('a directory whose parent is in /tmp is checked together with its parent', () => {
   const parent = mkdtempSync('/tmp/coppice-paths-');
   try {
     const path = join(parent, 'coppice');

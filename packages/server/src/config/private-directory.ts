@@ -1,15 +1,15 @@
-/** Directories of an ordinary user, in places that others may write to as well. */
+/** Private directories of an ordinary user, in places to which others may also write. */
 import { chmodSync, lstatSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { PathError } from './default-paths.mjs';
 
 /**
- * Makes an ordinary user's directory with its parents, open to nobody else. In a directory that all may write, such as
- * /tmp, somebody else may have made it first: then what is in it would be theirs, and it is refused.
+ * Creates an ordinary user's directory with its parents, closed to other users. In a world-writable directory such as
+ * /tmp another user may have created it first and would own its contents; such a directory is refused with PathError.
  */
 export function ensurePrivateDirectory(setting: string, path: string, uid: number): void {
   const parent = dirname(path);
-  // A parent in /tmp is as much at stake as the directory itself.
+  // Another user may also have created the parent, if that is in /tmp.
   if (dirname(parent) === '/tmp') ensureOwnDirectory(setting, parent, uid);
   else mkdirSync(parent, { recursive: true, mode: 0o700 });
   ensureOwnDirectory(setting, path, uid);
@@ -20,7 +20,8 @@ function ensureOwnDirectory(setting: string, path: string, uid: number): void {
     mkdirSync(path, { mode: 0o700 });
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    if (code !== 'EEXIST') throw new PathError(`${setting}: ${path} cannot be made (${code ?? 'unknown'})`);
+    if (code !== 'EEXIST')
+      throw new PathError(`${setting}: ${path} cannot be created (${code ?? 'unknown'})`);
   }
   const found = lstatSync(path);
   if (!found.isDirectory()) throw new PathError(`${setting}: ${path} is not a directory`);

@@ -1,7 +1,7 @@
 /**
  * The only reader of the environment. Settings come from `COPPICE_*` variables, or from the file that
  * `COPPICE_CONFIG` names (default /etc/coppice/coppice.env, `NAME=value` lines; the environment wins).
- * docs/reference/configuration.md lists them all; a test keeps it so.
+ * docs/reference/configuration.md lists all settings, and a test checks that.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
@@ -46,7 +46,7 @@ const Listen = z.string().transform((text, context) => {
   return { host, port };
 });
 
-/** Every variable the service reads, with its default. */
+/** Every variable that the service reads, with its default. */
 export const Settings = z.object({
   COPPICE_DATA_DIR: z.string().optional(),
   COPPICE_RUN_DIR: z.string().optional(),
@@ -55,13 +55,13 @@ export const Settings = z.object({
   ...EXPOSURE_SETTINGS,
   COPPICE_REGION: z
     .string()
-    .regex(/^[a-z]{2,8}$/u, 'lowercase letters, such as us')
+    .regex(/^[a-z]{2,8}$/u, 'must be 2–8 lowercase letters, such as us')
     .default('us'),
   COPPICE_BOOTSTRAP_KEY: z.string().optional(),
   COPPICE_BOOTSTRAP_INVITATION: z
     .string()
     .refine(isInvitation, {
-      error: 'is malformed, an invitation looks like inv_<43 of A–Z, a–z, 0–9, _ and ->',
+      error: 'is malformed; an invitation looks like inv_<43 of A–Z, a–z, 0–9, _ and ->',
     })
     .optional(),
   COPPICE_SIGN_UP: z.enum(['invited', 'open'], { error: 'must be invited or open' }).default('invited'),
@@ -74,7 +74,7 @@ export const Settings = z.object({
   COPPICE_NETWORK: z.enum(['auto', 'on', 'off']).default('auto'),
   COPPICE_GUEST_CIDR: z
     .string()
-    .regex(/^\d+\.\d+\.\d+\.\d+\/\d+$/u, 'an IPv4 range, such as 10.202.0.0/16')
+    .regex(/^\d+\.\d+\.\d+\.\d+\/\d+$/u, 'must be an IPv4 range, such as 10.202.0.0/16')
     .optional(),
   COPPICE_OPEN_PRIVATE_RANGES: flagList.prefault(''),
   COPPICE_RESOLVERS: flagList.prefault(''),
@@ -103,10 +103,10 @@ export function readSettings(environment: NodeJS.ProcessEnv): Settings {
   });
   if (parsed.success) return parsed.data;
   const issue = parsed.error.issues[0];
-  throw new ConfigError(`${issue?.path.join('.') ?? 'configuration'}: ${issue?.message ?? 'cannot be used'}`);
+  throw new ConfigError(`${issue?.path.join('.') ?? 'configuration'}: ${issue?.message ?? 'is invalid'}`);
 }
 
-/** The default file is that of the machine's service: an ordinary user's own has nothing to do with it. */
+/** Reads a settings file. If the default file, which is for root's service, is not readable, it counts as empty. */
 function readSettingsFile(path: string): NodeJS.Dict<string> {
   if (!existsSync(path)) return {};
   try {

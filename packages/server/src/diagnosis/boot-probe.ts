@@ -15,15 +15,15 @@ import { Qemu } from '../runner/qemu/qemu.ts';
 import { SharedAccount } from '../runner/confinement/vm-accounts.ts';
 import { makeProbeDirectory, removeLeftDirectories } from './leftovers.ts';
 
-/** A guest answers in half a second with KVM, in four under emulation on a machine that is not busy. */
+/** On an idle machine a guest answers within half a second with KVM, and within four seconds under emulation. */
 const TIMEOUT_MS: Record<Accelerator, number> = { kvm: 3000, tcg: 11_000 };
 
 export type BootProbe =
   | { accelerator: Accelerator; reason: string; boot_ms: number; tsc_khz: number }
-  /** The service would not start. */
+  /** The service would not start; `refusal` is the reason. */
   | { refusal: string; remedy?: string };
 
-/** Asks anew, whatever the service has found. */
+/** Probes again, independently of what the service has found. */
 export async function probeBoot(config: Config, signal: AbortSignal): Promise<BootProbe> {
   const { accelerator: mode } = config.runner;
   const tscKhz = await measureTscKhz();
@@ -77,7 +77,7 @@ async function timeBoot<T>(
   const uid = own === 0 ? expectRanges(installationDir, ranges).uidBase : own;
   await removeLeftDirectories((path) => new SharedAccount(uid, [join(path, 'vm')]));
   const root = makeProbeDirectory();
-  // The VM's own user has to pass through to the directory that is its own.
+  // The VM's own user must be able to reach its directory below this one.
   chmodSync(root, 0o711);
   const log = pino({ level: 'silent' });
   try {

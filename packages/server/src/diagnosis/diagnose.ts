@@ -1,7 +1,7 @@
 /**
- * What `coppice doctor` has tried by the service's own parts, each in a process of its own:
- * `diagnose.ts config|service|boot|network` prints one line of JSON. Whatever it makes is gone when it ends, and it
- * ends when its standard input does: when whoever asked is gone.
+ * The probes of `coppice doctor`, which use the service's own parts. Each runs in its own process:
+ * `diagnose.ts config|service|boot|network` prints one line of JSON. It removes everything that it created before it
+ * ends, and it ends when its standard input does, that is, also when its caller has died.
  */
 import { ConfigError, loadConfig, type Config } from '../config/config.ts';
 import { listMissingLimits } from '../lib/missing-limits.ts';
@@ -21,7 +21,7 @@ const PROBES: Record<string, (config: Config, signal: AbortSignal) => Promise<ob
   network: (config, signal) => probeNetwork(config, signal),
 };
 
-/** With the limits that its VMs have, or would have. */
+/** Describes the service, with the limits that its VMs have or would have. */
 async function describeService(config: Config): Promise<object> {
   const found = await askService(config);
   const cgroups = found.state === 'running' ? found.status.cgroups : probeCgroups();
@@ -33,7 +33,7 @@ function describeConfig(config: Config): object {
   return { data_dir: dataDir, run_dir: runDir, assets_dir: assetsDir, network: runner.network };
 }
 
-/** Whoever asked is gone, or will wait no longer. */
+/** Returns a signal that aborts when the caller has died or no longer waits. */
 function abandoned(): AbortSignal {
   const controller = new AbortController();
   const abort = (): void => controller.abort(new Error('the probe was broken off'));

@@ -13,7 +13,7 @@ const rule = (table: string, name: string, ...expr: object[]) => ({
 const find = (...entries: object[]) =>
   findForeignDrops(JSON.stringify({ nftables: [{ metainfo: { version: '1.0.6' } }, ...entries] }), 'cop7e57');
 
-test('a chain whose policy is drop is found, with the remedy in the words of who made it', () => {
+test('a chain whose policy is drop is found, with a remedy for the tool that created it', () => {
   const [docker] = find(forward('filter', 'FORWARD', 'drop'), chain('filter', 'DOCKER-USER'));
   assert.equal(describeForeign(docker!), 'table ip filter, chain FORWARD (its policy is drop)');
   assert.match(remedyFor(docker!), /^iptables -I DOCKER-USER -i cop\+ -j ACCEPT && /u);
@@ -38,7 +38,7 @@ test('a drop behind a jump is found, and a loop of jumps ends', () => {
   );
 });
 
-test('our own tables, other hooks, other families and chains that only accept are nobody’s fault', () => {
+test('tables of Coppice, other hooks, other families and chains that only accept are not reported', () => {
   assert.deepEqual(
     find(
       forward('coppice_7e57', 'forward', 'drop', 'inet'),
@@ -52,7 +52,7 @@ test('our own tables, other hooks, other families and chains that only accept ar
   );
 });
 
-test('rules that name our interfaces are noticed', () => {
+test('rules that name interfaces of Coppice are detected', () => {
   const match = { match: { left: { meta: { key: 'iifname' } }, right: 'cop7e57-*' } };
   const [found] = find(forward('wall', 'fwd', 'drop'), rule('wall', 'fwd', match, { accept: null }));
   assert.equal(found?.namesOurs, true);

@@ -1,4 +1,4 @@
-/** Who else on this host decides about forwarded packets: read from `nft --json list ruleset`. */
+/** Foreign chains on this host that decide about forwarded packets, from the output of `nft --json list ruleset`. */
 import { z } from 'zod';
 
 const Entry = z.looseObject({
@@ -31,15 +31,15 @@ export interface ForeignChain {
   family: string;
   table: string;
   chain: string;
-  /** What it does with packets that no rule of it accepts: its policy, or `rules` where those drop some. */
+  /** Whether the chain's `policy` or its `rules` drop packets that it does not accept. */
   drops: 'policy' | 'rules';
-  /** A chain of Docker's for what others want to let pass; its own come before everything else. */
+  /** Whether Docker's chain for foreign accept rules exists; Docker's own rules come before all others. */
   hasDockerUser: boolean;
-  /** Whether any rule of it names interfaces like ours: then a probe by another name proves little. */
+  /** Whether a rule names interfaces of Coppice. A probe with another interface name then proves little. */
   namesOurs: boolean;
 }
 
-/** Chains of others, at the forward hook, that can drop what guests send. `tapPrefix` is how our TAPs begin. */
+/** Returns foreign chains at the forward hook that can drop guests' packets. `tapPrefix`: prefix of Coppice's TAPs. */
 export function findForeignDrops(rulesetJson: string, tapPrefix: string): ForeignChain[] {
   const { nftables } = Ruleset.parse(JSON.parse(rulesetJson));
   const rules = nftables.flatMap(({ rule }) => (rule === undefined ? [] : [rule]));
@@ -73,7 +73,7 @@ export function findForeignDrops(rulesetJson: string, tapPrefix: string): Foreig
 
 type Rule = NonNullable<Entry['rule']>;
 
-/** The rules of a chain and of those that it jumps to. */
+/** Returns the rules of a chain and of all chains to which it jumps. */
 function reachableFrom(chain: string, rules: readonly Rule[], seen = new Set<string>()): Rule[] {
   if (seen.has(chain)) return [];
   seen.add(chain);
@@ -93,11 +93,11 @@ function hasVerdict(expr: readonly unknown[], verdict: string): boolean {
 }
 
 export function describeForeign({ family, table, chain, drops }: ForeignChain): string {
-  const how = drops === 'policy' ? 'its policy is drop' : 'its rules drop some';
+  const how = drops === 'policy' ? 'its policy is drop' : 'its rules drop some packets';
   return `table ${family} ${table}, chain ${chain} (${how})`;
 }
 
-/** One line for a shell, that lets guests' packets and the answers to them pass. It holds until the firewall reloads. */
+/** Returns a shell command that accepts guests' packets and their answers. It lasts until the firewall reloads. */
 export function remedyFor({ family, table, chain, hasDockerUser }: ForeignChain): string {
   if (family === 'ip' && table === 'filter' && chain === 'FORWARD') {
     const into = hasDockerUser ? 'DOCKER-USER' : 'FORWARD';

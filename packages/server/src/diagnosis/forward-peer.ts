@@ -1,13 +1,13 @@
 /**
- * One end of the forwarded connection: started in a network namespace of its own, which goes with it. It does what
- * it is told over its channel and ends when that closes, so that a probe that is killed leaves no namespace.
+ * One end of the forwarded connection. It runs in its own network namespace, which ends with this process. It obeys
+ * calls over its IPC channel and exits when the channel closes, so a killed probe leaves no namespace.
  */
 import { connect, createServer } from 'node:net';
 
 export type PeerCall =
   | { call: 'listen'; port: number }
   | { call: 'connect'; host: string; port: number; timeoutMs: number };
-/** `listening`, `connected`, or why not. */
+/** `listening`, `connected`, or the reason of the failure. */
 export type PeerAnswer = string;
 
 function listen(port: number): Promise<PeerAnswer> {

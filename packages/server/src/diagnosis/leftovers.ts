@@ -1,21 +1,24 @@
-/** Probes that were killed: what they had is recognized by their process id in its name, and taken away. */
+/** Cleans up after killed probes: their directories and tables carry the process id of the probe in their names. */
 import { lstatSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { findIdentity, killAndWait } from '../runner/host/host-process.ts';
 import type { VmAccounts } from '../runner/confinement/vm-accounts.ts';
 
-/** A disk file system on most hosts; what is in it is the probe's user's alone. */
+/** On a disk file system on most hosts. Each probe's directory in it is accessible only to the probe's user. */
 const PARENT = '/var/tmp';
 const NAME = /^coppice-doctor-(\d+)-/u;
 
-/** A new directory, open to nobody else. */
+/** Creates a directory that is closed to other users. */
 export function makeProbeDirectory(): string {
   const directory = mkdtempSync(join(PARENT, `coppice-doctor-${process.pid}-`));
   mkdirSync(join(directory, 'vm'), { mode: 0o700 });
   return directory;
 }
 
-/** Directories of ours whose probe is gone, with the VMs in them. Nobody else's: others may write in {@link PARENT}. */
+/**
+ * Removes this user's directories of dead probes, and kills the VMs in them. Directories of other users are skipped,
+ * because others may also write in {@link PARENT}.
+ */
 export async function removeLeftDirectories(accountsOf: (directory: string) => VmAccounts): Promise<void> {
   for (const name of readdirSync(PARENT)) {
     const pid = Number(NAME.exec(name)?.[1]);

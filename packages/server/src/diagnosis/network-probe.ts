@@ -1,10 +1,11 @@
 /**
- * Forwards a connection through this host as a guest's would be: between two network namespaces, in at an interface
- * with our rules for it, out at another, masqueraded. A rule of somebody else that drops it is looked for and named.
+ * Forwards a connection through this host like a guest's: between two network namespaces, in through an interface with
+ * Coppice's rules, out through another one, masqueraded. If a foreign rule drops the connection, the probe names it.
  *
  *     namespace "guest" ─ cop<4 hex>-0 │ host's forward hook, our rules under another name │ doc<pid> ─ namespace "outside"
  *
- * All of it goes with this process, but for the table, whose rules match nothing then; the next probe removes it.
+ * Everything ends with this process, except the table if the process is killed. Its rules then match nothing, and the
+ * next probe removes it.
  */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -35,7 +36,7 @@ import { describeForeign, findForeignDrops, remedyFor, type ForeignChain } from 
 import type { PeerCall } from './forward-peer.ts';
 import { isProbeAlive } from './leftovers.ts';
 
-/** For documentation (RFC 5737), so in nobody's use; checked all the same. */
+/** Ranges for documentation (RFC 5737), which no host should use; the probe still checks. */
 const GUESTS = '198.51.100.0/28';
 const OUTSIDE = '203.0.113.0/30';
 const PORT = 443;
@@ -45,12 +46,12 @@ const LIST_TIMEOUT_MS = 5000;
 const PROBE_TABLE = /^table inet (coppice_doctor_(\d+))$/gmu;
 
 export interface NetworkProbe {
-  /** Why guests here have no network at all. */
+  /** Why guests on this machine have no network at all. */
   obstacle?: string;
   /** Why forwarding was not tried. */
   untried?: string;
   forwarded?: boolean;
-  /** What came of it where it was not. */
+  /** Result of the connection if it was not forwarded. */
   outcome?: string;
   foreign?: { where: string; remedy: string; names_ours: boolean }[];
 }
@@ -94,7 +95,7 @@ async function removeLeftTables(nft: string, kernel: KernelTools): Promise<void>
   }
 }
 
-/** Like those of an instance that nobody has. */
+/** Returns names like those of an installation, but with a random slug. */
 function newNames(): InstanceNames {
   return { ...buildInstanceNames(randomBytes(2).toString('hex')), table: `coppice_doctor_${process.pid}` };
 }
@@ -124,7 +125,7 @@ async function forward(kernel: KernelTools, signal: AbortSignal): Promise<string
     `link set ${inward} up`,
     `link set ${outward} up`,
   ]);
-  // Of these two interfaces alone: whether the host forwards in general stays as it is.
+  // Enables forwarding only on these two interfaces; the general setting of the host stays unchanged.
   for (const name of [inward, outward]) writeTapSettings(name);
   const host = formatIpv4(outside + 2);
   await server.configure([`address add ${host}/30 dev eth0`, 'link set eth0 up']);
@@ -145,7 +146,7 @@ async function listForeign(nft: string, slug: string): Promise<ForeignChain[]> {
   );
 }
 
-/** A process in a network namespace of its own. */
+/** A process in its own network namespace. */
 class Peer implements AsyncDisposable {
   readonly #child: ChildProcess;
 

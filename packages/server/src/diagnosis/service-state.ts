@@ -1,4 +1,4 @@
-/** What the service that works in this run directory says of itself. */
+/** Queries the state of the service that uses this run directory. */
 import http from 'node:http';
 import https from 'node:https';
 import http2 from 'node:http2';
@@ -26,7 +26,10 @@ export async function askService(config: Config): Promise<ServiceState> {
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     if (ABSENT.has(code ?? '')) return { state: 'absent' };
-    return { state: 'closed', reason: code === 'EACCES' ? 'only its own user may ask it' : message };
+    return {
+      state: 'closed',
+      reason: code === 'EACCES' ? 'only the user of the service may query it' : message,
+    };
   }
 }
 
@@ -45,7 +48,7 @@ async function readStatus({ runner }: Config): Promise<RunnerStatus> {
   }
 }
 
-/** Undefined where the API does not answer at the address that is configured. */
+/** Returns undefined if the API does not answer at the configured address. */
 async function readVersion(listen: { host: string; port: number }): Promise<string | undefined> {
   if (listen.port === 0) return undefined;
   const answers = [http, https].map((protocol) => askHealth(protocol, listen).catch(() => undefined));
@@ -57,7 +60,7 @@ function askHealth(
   { host, port }: { host: string; port: number },
 ): Promise<string> {
   const version = Promise.withResolvers<string>();
-  // The certificate is for a name, and this asks an address of this machine what version it is, no more.
+  // The certificate is for a name, but this request goes to an address of this machine, and reads only the version.
   const options = {
     host,
     port,

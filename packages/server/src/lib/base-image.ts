@@ -1,2 +1,2 @@
-/** The built-in image: made at set-up from Debian packages, never fetched. */
+/** The built-in image: set-up builds it from Debian packages, and it is never fetched. */
 export const BASE_IMAGE = 'coppice/base:1';

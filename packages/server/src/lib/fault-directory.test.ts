@@ -15,12 +15,12 @@ afterEach(() => {
   rmSync(directory, { recursive: true });
 });
 
-test('without the setting no step is held, whatever files there are', () => {
+test('without the setting no step is held, whatever files exist', () => {
   writeFileSync(join(directory, 'hold-a'), '');
   assert.equal(holdAt('a'), undefined);
 });
 
-test('a held step waits until it is let go, and holds one arrival only', async () => {
+test('a held step waits until it is released, and holds only one arrival', async () => {
   armFaults(directory);
   assert.equal(holdAt('a'), undefined);
   writeFileSync(join(directory, 'hold-a'), '');
@@ -34,7 +34,7 @@ test('a held step waits until it is let go, and holds one arrival only', async (
   assert.equal(isThrough, true);
 });
 
-test('the wall clock is set by the file, and by nothing without the setting', () => {
+test('the file moves the wall clock, but only with the setting', () => {
   writeFileSync(join(directory, 'wall-offset-ms'), '3600000');
   assert.ok(Math.abs(wallMs() - Date.now()) < 1000);
   armFaults(directory);

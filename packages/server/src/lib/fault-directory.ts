@@ -1,28 +1,29 @@
 /**
- * For tests only: lets a test stop a process at a named step, to kill it, or somebody else, exactly there. Without
- * COPPICE_FAULT_DIR nothing is looked for.
+ * For tests only: a test can stop a process at a named step, to kill it, or another process, exactly there. Without
+ * COPPICE_FAULT_DIR no file is checked.
  *
  *     test: makes hold-<step> ─► process reaches the step: makes at-<step>, waits ─► test: kills, removes hold-<step>
- *                                          └──────────────── goes on ◄───────────────────────────┘
+ *                                          └──────────────── continues ◄─────────────────────────┘
  *
- * A file `wall-offset-ms` there sets the wall clock of every role forward or back, as an administrator would.
+ * A file `wall-offset-ms` in the directory sets the wall clock of every role forward or back, as an administrator
+ * would.
  */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pollUntil } from './waiting/deadline.ts';
 
-/** A test that was killed must not leave a service that waits for ever. */
+/** A killed test must not leave a service that waits for ever. */
 const HOLD_TIMEOUT_MS = 120_000;
 const HOLD_POLL_MS = 5;
 
 let directory: string | undefined;
 
-/** Called once by each role, before it does anything. */
+/** Sets the directory. Each role calls this once, before it does anything. */
 export function armFaults(path: string | undefined): void {
   directory = path;
 }
 
-/** Undefined, and done, unless a test holds this step. */
+/** Waits while a test holds this step; returns undefined at once if no test does. */
 export function holdAt(step: string): Promise<void> | undefined {
   if (directory === undefined || !existsSync(join(directory, `hold-${step}`))) return undefined;
   return hold(directory, step);
@@ -37,8 +38,8 @@ async function hold(path: string, step: string): Promise<void> {
 }
 
 /**
- * One hold stops one arrival. The file is made anew only: in a directory that others may write to, nothing is written
- * through a link.
+ * Claims the hold, which stops only one arrival. The file is opened exclusively, so that in a directory to which others
+ * may write nothing is written through a link.
  */
 function isFirst(path: string): boolean {
   try {
@@ -50,7 +51,7 @@ function isFirst(path: string): boolean {
   }
 }
 
-/** Unix milliseconds, as the host's clock says: it may step. */
+/** Returns Unix milliseconds of the host's clock, which may step. */
 export function wallMs(): number {
   return Date.now() + (directory === undefined ? 0 : readOffset(join(directory, 'wall-offset-ms')));
 }

@@ -1,19 +1,19 @@
 /**
- * Time that nobody can set: CLOCK_MONOTONIC counts from the host's boot and is the same in all of its processes, so that
- * what one process measured another can go on with. Between two boots only the wall clock is left.
+ * Time that cannot be set: CLOCK_MONOTONIC counts from the host's boot and is the same in all processes of the host, so
+ * one process can continue a measurement of another. Across boots only the wall clock can be compared.
  */
 import { readFileSync } from 'node:fs';
 import { wallMs } from './fault-directory.ts';
 
 export interface HostMoment {
   bootId: string;
-  /** Milliseconds since that boot. */
+  /** Milliseconds since the boot of `bootId`. */
   bootMs: number;
-  /** Unix milliseconds; what is shown, and what counts across boots. */
+  /** Unix milliseconds, for display and for comparison across boots. */
   wallMs: number;
 }
 
-/** Changes with every boot of the host: what ran under another boot id runs no more. */
+/** Returns the boot id. It changes with every boot of the host: a process of another boot id no longer runs. */
 export function hostBootId(): string {
   return readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim();
 }

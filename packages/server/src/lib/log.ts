@@ -1,6 +1,6 @@
 import { pino, type Logger } from 'pino';
 
-/** Paths that hold secrets wherever an object with them is logged. */
+/** Paths of log objects that hold secrets. */
 const REDACTED = [
   'authorization',
   '*.authorization',
@@ -12,7 +12,7 @@ const REDACTED = [
   '*.token',
 ];
 
-/** JSON lines on standard error, so that standard output stays for people. */
+/** Creates a log of JSON lines on standard error; standard output is for people. */
 export function createLog(role: string, level: string): Logger {
   return pino(
     { level, base: { role, pid: process.pid }, redact: REDACTED, timestamp: pino.stdTimeFunctions.isoTime },

@@ -4,7 +4,7 @@ import { inspect } from 'node:util';
 import pino from 'pino';
 import { Secret } from './secret.ts';
 
-test('a secret shows itself only where it is revealed', () => {
+test('only reveal() shows a secret', () => {
   const secret = new Secret('hunter2');
   const lines: string[] = [];
   pino({}, { write: (line) => lines.push(line) }).info({ secret, deep: { err: [secret] } }, String(secret));

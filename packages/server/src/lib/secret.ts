@@ -2,7 +2,7 @@ import { inspect } from 'node:util';
 
 const REDACTED = '[secret]';
 
-/** A text that no log, error or JSON shows. `reveal` is called only where it leaves for whom it is meant. */
+/** A text that no log, error or JSON shows. Call `reveal` only where the secret is sent to its recipient. */
 export class Secret {
   readonly #value: string;
 

@@ -1,4 +1,4 @@
-/** Short ways to a compiled policy. */
+/** Shortcuts to a compiled policy. */
 import { buildNetworkPolicy } from '../build-network-policy.ts';
 import { compileClosedAddresses, type ClosedAddresses } from '../closed-addresses.ts';
 import { compileNetworkPolicy, type CompiledPolicy } from '../compile-network-policy.ts';

@@ -1,4 +1,4 @@
-/** What policies mean, written as plainly as can be: every rule is looked at, addresses are lists of octets. */
+/** A plain model of the meaning of policies: it checks every rule, and addresses are lists of octets. */
 import fc from 'fast-check';
 import type { NetworkRules } from '../network-schemas.ts';
 import type { Destination, NameResolution } from '../judge.ts';
@@ -25,7 +25,7 @@ const specific = fc.oneof(
   range,
 );
 
-/** Lists in which nothing stands in both. */
+/** Generates pairs of lists without a common rule. */
 export const someRules: fc.Arbitrary<NetworkRules> = fc
   .record({
     allow: fc.array(specific, { maxLength: 6 }),

@@ -1,4 +1,4 @@
-/** The five services of the specification. Names of variables are those that the vendors' own clients read. */
+/** The five services of the specification. Variable names are those that the vendors' own clients read. */
 import { z } from 'zod';
 import { CredentialService } from './credential-service.ts';
 
@@ -25,7 +25,7 @@ const ROWS: z.input<typeof CredentialService>[] = [
     host: 'generativelanguage.googleapis.com',
     authentication: { kind: 'header', header: 'x-goog-api-key' },
     dropped_headers: ['x-goog-iam-authorization-token', 'x-goog-iam-authority-selector'],
-    // `key` is what examples and the client's WebSockets write.
+    // Examples and the client's WebSockets send the secret as `key`.
     dropped_parameters: ['key'],
     web_socket: true,
     key_variables: ['GEMINI_API_KEY'],
@@ -35,7 +35,7 @@ const ROWS: z.input<typeof CredentialService>[] = [
     name: 'github',
     host: 'api.github.com',
     authentication: { kind: 'header', header: 'authorization', prefix: 'Bearer ' },
-    // It refuses requests that do not say who asks.
+    // The service refuses requests without a user agent.
     default_headers: { 'user-agent': 'coppice' },
     key_variables: ['GITHUB_TOKEN', 'GH_TOKEN'],
     base_url_variables: ['GITHUB_API_URL'],
@@ -46,9 +46,9 @@ const ROWS: z.input<typeof CredentialService>[] = [
     authentication: { kind: 'header', header: 'authorization', prefix: 'Bearer ' },
     key_variables: ['HF_TOKEN'],
     base_url_variables: ['HF_INFERENCE_ENDPOINT'],
-    // Else its client sends the placeholder with downloads of public models, too, which the hub then refuses.
+    // Otherwise its client sends the placeholder also with downloads of public models, which the hub then refuses.
     other_variables: { HF_HUB_DISABLE_IMPLICIT_TOKEN: '1' },
-    // By which its client tells a token of the hub from one of another provider.
+    // The prefix by which its client distinguishes a token of the hub from one of another provider.
     placeholder_prefix: 'hf_',
   },
 ];

@@ -1,6 +1,7 @@
 /**
- * A service whose requests the host signs: where it is, how it takes the secret, and what a guest's clients read. A row of
- * data, so that an operator adds services without code; the built-in rows pass the same schema.
+ * A service to whose requests the host adds a secret: its address, how it takes the secret, and the variables that a
+ * guest's clients read. Each service is a row of data, so an operator can add services without code. The built-in rows
+ * pass the same schema.
  */
 import { decodeSegment, isDotSegment, SERVICE_NAME } from '@coppice/contract';
 import { z } from 'zod';
@@ -12,10 +13,10 @@ const HOST_LABEL = '[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?';
 const HOST = new RegExp(String.raw`^(?=.{1,253}$)(?:${HOST_LABEL}\.)+(?!\d+$)${HOST_LABEL}$`, 'u');
 const BASE_PATH = /^(?:\/[A-Za-z0-9._~-]+)*$/u;
 const MAX_BASE_PATH_BYTES = 128;
-/** Variables by which a row could change what a shell or a loader of the guest does. */
+/** Variables with which a row could change the behaviour of a shell or a loader in the guest. */
 const TAKEN_VARIABLE =
   /^(?:PATH|HOME|SHELL|USER|LOGNAME|PWD|TERM|IFS|ENV|BASH_ENV|PS4|PROMPT_COMMAND|NODE_OPTIONS|PYTHONPATH|PYTHONSTARTUP|LD_.*|GIT_.*|.*_PROXY)$/u;
-/** Of the connection or set by the proxy: no row decides about them. */
+/** Headers of the connection, or set by the proxy: no row may set them. */
 const TAKEN_HEADER =
   /^(?:host|connection|content-length|transfer-encoding|te|trailer|upgrade|expect|keep-alive|cookie|proxy-.*|sec-websocket-.*)$/u;
 
@@ -31,7 +32,9 @@ const HeaderValue = z
 
 const Headers = z
   .record(HeaderName, HeaderValue)
-  .refine((headers) => Object.keys(headers).length <= MAX_LIST, { error: `must be at most ${MAX_LIST}` });
+  .refine((headers) => Object.keys(headers).length <= MAX_LIST, {
+    error: `the number of entries must be at most ${MAX_LIST}`,
+  });
 
 const VariableName = z
   .string()
@@ -40,7 +43,7 @@ const VariableName = z
     error: 'must not be a variable that shells or loaders use',
   });
 
-/** How the secret is put into a request. */
+/** How the proxy puts the secret into a request. */
 const Authentication = z.discriminatedUnion('kind', [
   z.strictObject({
     kind: z.literal('header'),
@@ -52,7 +55,9 @@ const Authentication = z.discriminatedUnion('kind', [
   }),
   z.strictObject({
     kind: z.literal('basic'),
-    username: z.string().regex(/^[\x21-\x39\x3b-\x7e]{1,64}$/u, { error: 'must be without ":"' }),
+    username: z.string().regex(/^[\x21-\x39\x3b-\x7e]{1,64}$/u, {
+      error: 'must be 1–64 printable ASCII characters without spaces and ":"',
+    }),
   }),
 ]);
 
@@ -60,7 +65,7 @@ export const CredentialService = z.strictObject({
   name: z.string().regex(SERVICE_NAME, { error: 'must be 1–24 of a–z, 0–9, "-"' }),
   host: z.string().regex(HOST, { error: 'must be a DNS name in lower case, without port and path' }),
   port: z.int().min(1).max(MAX_PORT).default(443),
-  /** Which every path at the service begins with. A guest may write it or leave it out. */
+  /** Prefix of every path at the service. A guest may write or omit it. */
   base_path: z
     .string()
     .max(MAX_BASE_PATH_BYTES)
@@ -70,13 +75,13 @@ export const CredentialService = z.strictObject({
     })
     .default(''),
   authentication: Authentication,
-  /** Sent where the guest sends none. */
+  /** Headers that the proxy adds if the guest does not send them. */
   default_headers: Headers.default({}),
-  /** Sent whatever the guest sends. */
+  /** Headers that the proxy always sets, replacing those of the guest. */
   fixed_headers: Headers.default({}),
-  /** Besides those that carry secrets for many services. */
+  /** Headers that the proxy removes, in addition to those that carry secrets for many services. */
   dropped_headers: z.array(HeaderName).max(MAX_LIST).default([]),
-  /** Decoded and in lower case. */
+  /** Query parameters that the proxy removes: decoded names in lower case. */
   dropped_parameters: z
     .array(
       z.string().regex(/^[\x21-\x40\x5b-\x7e]{1,64}$/u, { error: 'must be printable ASCII in lower case' }),
@@ -84,20 +89,22 @@ export const CredentialService = z.strictObject({
     .max(MAX_LIST)
     .default([]),
   web_socket: z.boolean().default(false),
-  /** Subprotocols of WebSockets that carry a secret. */
+  /** Prefixes of WebSocket subprotocols that carry a secret; the proxy removes them. */
   dropped_protocol_prefixes: z
     .array(z.string().regex(/^[\x21\x23-\x2b\x2d-\x7e]{1,64}$/u))
     .max(MAX_LIST)
     .default([]),
-  /** Besides `<SERVICE>_API_KEY`. */
+  /** In addition to `<SERVICE>_API_KEY`. */
   key_variables: z.array(VariableName).max(MAX_LIST).default([]),
-  /** Besides `<SERVICE>_BASE_URL`. */
+  /** In addition to `<SERVICE>_BASE_URL`. */
   base_url_variables: z.array(VariableName).max(MAX_LIST).default([]),
   other_variables: z
     .record(VariableName, HeaderValue)
-    .refine((all) => Object.keys(all).length <= MAX_LIST, { error: `must be at most ${MAX_LIST}` })
+    .refine((all) => Object.keys(all).length <= MAX_LIST, {
+      error: `the number of entries must be at most ${MAX_LIST}`,
+    })
     .default({}),
-  /** What placeholders begin with, where a client looks at the form of its key. */
+  /** Prefix of placeholders, for clients that check the form of their key. */
   placeholder_prefix: z
     .string()
     .regex(/^[A-Za-z0-9_-]{0,32}$/u)
@@ -105,7 +112,7 @@ export const CredentialService = z.strictObject({
 });
 export type CredentialService = z.infer<typeof CredentialService>;
 
-/** `<SERVICE>`, as it stands in names of variables. */
+/** Returns `<SERVICE>` as it appears in variable names. */
 export function variablePrefix(service: string): string {
   return service.toUpperCase().replaceAll('-', '_');
 }

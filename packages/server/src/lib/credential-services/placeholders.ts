@@ -1,16 +1,18 @@
 /**
- * What a guest finds in its environment in place of secrets. A placeholder authorizes nothing, here or elsewhere: the proxy
- * tells sandboxes by the address they connect to and drops what they send. It names the sandbox and the service, so that one
- * that turns up in a log tells where it came from.
+ * Placeholders in a guest's environment instead of secrets. A placeholder authorizes nothing, here or elsewhere: the
+ * proxy identifies sandboxes by the address to which they connect, and removes the placeholder. It names the sandbox
+ * and the service, so a placeholder in a log shows its origin.
  */
 import { listBaseUrlVariables, listKeyVariables, type CredentialService } from './credential-service.ts';
 import { buildBaseUrl } from './proxy-address.ts';
 
 export interface GuestEnvironmentOptions {
   sandboxId: string;
-  /** Those that something is granted of. */
+  /** Services for which the sandbox has a grant. */
   services: readonly CredentialService[];
-  /** Of the credential proxy; the same for ever, as running processes keep their environment over fork and resume. */
+  /**
+   * Port of the credential proxy. It never changes, because processes keep their environment across fork and resume.
+   */
   port: number;
 }
 
@@ -18,7 +20,7 @@ export function buildPlaceholder(sandboxId: string, service: CredentialService):
   return `${service.placeholder_prefix}coppice-placeholder-${sandboxId}-${service.name}`;
 }
 
-/** Names and values, to be laid under what an exec sets itself. */
+/** Returns names and values of variables; variables that an exec sets itself override them. */
 export function buildGuestEnvironment(options: GuestEnvironmentOptions): Record<string, string> {
   const { sandboxId, services, port } = options;
   const variables: [string, string][] = [];

@@ -1,6 +1,6 @@
-/** Where guests find the credential proxy: the same for ever, as running processes keep their environment. */
+/** Address of the credential proxy for guests. It never changes, because running processes keep their environment. */
 
-/** Link-local, so that no route of any network takes it away from the gateway of the sandbox. */
+/** Link-local, so that no route of any network diverts it from the sandbox's gateway. */
 export const PROXY_ADDRESS = '169.254.169.254';
 export const PROXY_PORT = 8014;
 

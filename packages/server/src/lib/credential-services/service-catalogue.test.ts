@@ -12,7 +12,7 @@ function withOwn(...rows: object[]): unknown {
   return { services: rows };
 }
 
-test('without a file there are the five services of the specification', () => {
+test('without a file the catalogue has the five services of the specification', () => {
   const { services, replaced } = buildServiceCatalogue();
   assert.deepEqual([...services.keys()], ['openai', 'anthropic', 'google', 'github', 'huggingface']);
   assert.deepEqual(replaced, []);
@@ -25,7 +25,7 @@ test('an operator adds services', () => {
   assert.deepEqual(replaced, []);
 });
 
-test('a built-in service is replaced only where the file says so', () => {
+test('a file replaces a built-in service only with "replace": true', () => {
   const github = { ...OWN, name: 'github', host: 'github.acme.example', base_path: '/api/v3' };
   assert.throws(() => buildServiceCatalogue(withOwn(github)), /github is built in; write "replace": true/);
   const { services, replaced } = buildServiceCatalogue(withOwn({ ...github, replace: true }));
@@ -34,13 +34,13 @@ test('a built-in service is replaced only where the file says so', () => {
 });
 
 const REFUSED: [what: string, content: unknown, message: RegExp][] = [
-  ['no list', {}, /services: is required/],
+  ['a missing list', {}, /services: is required/],
   ['a misspelt field', withOwn({ ...OWN, hots: 1 }), /services\[0\]/],
-  ['a name twice', withOwn(OWN, { ...OWN }), /services\[1\]\.name: acme-api is there twice/],
+  ['a name twice', withOwn(OWN, { ...OWN }), /services\[1\]\.name: acme-api occurs twice/],
   ['a replacement of nothing', withOwn({ ...OWN, replace: true }), /no built-in service/],
-  ['a name that no path can hold', withOwn({ ...OWN, name: 'A/b' }), /services\[0\]\.name/],
-  ['an address for a host', withOwn({ ...OWN, host: '10.0.0.1' }), /services\[0\]\.host: must be a DNS name/],
-  ['a URL for a host', withOwn({ ...OWN, host: 'https://a.example' }), /services\[0\]\.host/],
+  ['a name that cannot be part of a path', withOwn({ ...OWN, name: 'A/b' }), /services\[0\]\.name/],
+  ['an address as host', withOwn({ ...OWN, host: '10.0.0.1' }), /services\[0\]\.host: must be a DNS name/],
+  ['a URL as host', withOwn({ ...OWN, host: 'https://a.example' }), /services\[0\]\.host/],
   ['a host with a port', withOwn({ ...OWN, host: 'a.example:8443' }), /services\[0\]\.host/],
   ['a name without a dot', withOwn({ ...OWN, host: 'localhost' }), /services\[0\]\.host/],
   ['dot segments in the base path', withOwn({ ...OWN, base_path: '/a/../b' }), /services\[0\]\.base_path/],

@@ -6,7 +6,7 @@ import { CredentialService, listVariables } from './credential-service.ts';
 
 const MAX_OWN_SERVICES = 64;
 
-/** `replace` has to be written to put a row in the place of a built-in one, and with it where its secrets go. */
+/** `replace` must be set to replace a built-in row, because that changes the host that receives its secrets. */
 export const ServiceFile = z.strictObject({
   services: z.array(CredentialService.extend({ replace: z.boolean().default(false) })).max(MAX_OWN_SERVICES),
 });
@@ -14,11 +14,14 @@ export type ServiceFile = z.infer<typeof ServiceFile>;
 
 export interface ServiceCatalogue {
   services: ReadonlyMap<string, CredentialService>;
-  /** Built-in ones that the operator's file replaces; to be logged at each start. */
+  /** Built-in services that the operator's file replaces; to be logged at each start. */
   replaced: readonly string[];
 }
 
-/** `content`: the operator's file as parsed JSON, undefined for none. Throws an Error that names the fault and its place. */
+/**
+ * Builds the catalogue. `content`: the operator's file as parsed JSON, undefined for none. Throws an Error that names
+ * the fault and its place.
+ */
 export function buildServiceCatalogue(content?: unknown): ServiceCatalogue {
   const own = content === undefined ? [] : parseFile(content).services;
   const services = new Map(BUILTIN_SERVICES.map((service) => [service.name, service]));
@@ -26,7 +29,7 @@ export function buildServiceCatalogue(content?: unknown): ServiceCatalogue {
   const seen = new Set<string>();
   for (const [index, { replace, ...service }] of own.entries()) {
     const { name } = service;
-    if (seen.has(name)) throw new Error(`services[${index}].name: ${name} is there twice`);
+    if (seen.has(name)) throw new Error(`services[${index}].name: ${name} occurs twice`);
     if (replace !== builtin.has(name))
       throw new Error(`services[${index}].${describeReplace(name, replace)}`);
     seen.add(name);
@@ -44,18 +47,18 @@ function parseFile(content: unknown): ServiceFile {
 
 function describeReplace(name: string, replace: boolean): string {
   return replace
-    ? `replace: there is no built-in service ${name} to replace; leave it out`
-    : `name: ${name} is built in; write "replace": true to send its secrets to another host, or take another name`;
+    ? `replace: there is no built-in service ${name} to replace; remove it`
+    : `name: ${name} is built in; write "replace": true to send its secrets to another host, or choose another name`;
 }
 
-/** Two services would take turns in one variable, by the order in which they were granted. */
+/** Refuses a variable of two services: its value would depend on the order in which they were granted. */
 function refuseSharedVariables(services: ReadonlyMap<string, CredentialService>): void {
   const owners = new Map<string, string>();
   for (const service of services.values()) {
     for (const variable of new Set(listVariables(service))) {
       const owner = owners.get(variable);
       if (owner !== undefined)
-        throw new Error(`${service.name}: the variable ${variable} belongs to ${owner}; take another one`);
+        throw new Error(`${service.name}: the variable ${variable} belongs to ${owner}; choose another one`);
       owners.set(variable, service.name);
     }
   }

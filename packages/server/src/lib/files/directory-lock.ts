@@ -1,6 +1,6 @@
 /**
- * An flock(2) on a directory, by flock(1), which locks the open directory that it shares with this process: the kernel
- * frees it however this process ends.
+ * An flock(2) on a directory. flock(1) locks the open directory, which it shares with this process. The kernel frees
+ * the lock however this process ends.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -9,7 +9,7 @@ import { closeSync, fstatSync, mkdirSync, openSync, statSync } from 'node:fs';
 const CONFLICT_EXIT_CODE = 75;
 const MS_PER_SECOND = 1000;
 
-/** Makes the directory if it is absent, and waits for its lock, at most `timeoutMs`. */
+/** Creates the directory if it is absent, and waits for its lock. Throws an Error after `timeoutMs`. */
 export async function lockDirectory(path: string, timeoutMs: number): Promise<Disposable> {
   for (;;) {
     mkdirSync(path, { recursive: true, mode: 0o755 });
@@ -37,7 +37,7 @@ async function lock(descriptor: number, path: string, timeoutMs: number): Promis
   if (code !== 0) throw new Error(`flock could not lock ${path} (exit code ${code ?? 'none'})`);
 }
 
-/** A lock on a directory that was removed meanwhile excludes no later caller. */
+/** Whether the locked directory is still at `path`: a lock on a removed directory does not exclude a later caller. */
 function isStillThere(descriptor: number, path: string): boolean {
   const found = statSync(path, { throwIfNoEntry: false });
   return found?.ino === fstatSync(descriptor).ino;

@@ -1,9 +1,9 @@
-/** Files that are either wholly there or not at all, also after a crash of the host. A write that fails leaves nothing. */
+/** Files that exist completely or not at all, also after a crash of the host. A failed write leaves nothing. */
 import { open, rename, rm, writeFile } from 'node:fs/promises';
 import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 
-/** Puts a file's content on the disk. */
+/** Flushes a file's content to the disk. */
 export function syncFile(path: string): void {
   const descriptor = openSync(path, 'r');
   try {
@@ -15,13 +15,13 @@ export function syncFile(path: string): void {
 
 export const syncDirectory = syncFile;
 
-/** As {@link syncFile}, for files and directories: the disk is waited for on another thread. */
+/** As {@link syncFile}, for files and directories, but waits for the disk on another thread. */
 export async function syncLater(path: string): Promise<void> {
   await using file = await open(path, 'r');
   await file.sync();
 }
 
-/** Writes beside `path`, syncs, renames over it and syncs the directory. */
+/** Writes a temporary file next to `path`, syncs it, renames it to `path` and syncs the directory. */
 export function writeDurably(path: string, content: string | Uint8Array): void {
   replaceFile(path, content, { flush: true });
   syncDirectory(dirname(path));
@@ -40,7 +40,7 @@ export async function writeDurablyLater(path: string, content: string): Promise<
   await syncLater(dirname(path));
 }
 
-/** As {@link writeDurably} but without syncs: whole after a crash of this process, not of the host. */
+/** As {@link writeDurably} but without syncs: the file is complete after a crash of this process, not of the host. */
 export function writeAtomically(path: string, content: string): void {
   replaceFile(path, content, { flush: false });
 }

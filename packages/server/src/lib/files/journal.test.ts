@@ -16,7 +16,7 @@ function identify(descriptor: number): string {
   return `${dev}:${ino}`;
 }
 
-test('an output is the journal when it is the socket that systemd names, and not when it was redirected since', async () => {
+test('an output is the journal if it is the socket that systemd names, and not if it has been redirected', async () => {
   await using server = createServer().listen(join(directory, 'stdout'));
   await once(server, 'listening');
   const socket: Socket = connect(join(directory, 'stdout'));

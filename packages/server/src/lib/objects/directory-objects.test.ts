@@ -20,7 +20,7 @@ async function read(objects: DirectoryObjects, key: string, range?: ByteRange): 
   return Buffer.concat(pieces).toString();
 }
 
-test('an object is read as it was put, whole or a range of it, and replaced whole', async (context) => {
+test('an object can be read whole or by range, and is replaced as a whole', async (context) => {
   const { objects } = await openObjects(context);
   await objects.put('a/b/c.txt', ['hello ', Buffer.from('world')]);
   assert.equal(await read(objects, 'a/b/c.txt'), 'hello world');
@@ -32,7 +32,7 @@ test('an object is read as it was put, whole or a range of it, and replaced whol
   assert.equal(await read(objects, 'a/b/c.txt'), 'new');
 });
 
-test('of many that put what is absent one wins, and it stays as it was', async (context) => {
+test('of many concurrent putIfAbsent one wins, and its object stays unchanged', async (context) => {
   const { objects } = await openObjects(context);
   const attempts = Array.from({ length: 20 }, (_, index) => objects.putIfAbsent('lock/1', [`${index}`]));
   const won = (await Promise.all(attempts)).flatMap((isFirst, index) => (isFirst ? [`${index}`] : []));
@@ -42,7 +42,7 @@ test('of many that put what is absent one wins, and it stays as it was', async (
   assert.equal(await read(objects, 'lock/1'), won[0]);
 });
 
-test('content that breaks off leaves what was there, and nothing beside it', async (context) => {
+test('content that fails midway leaves the old object and no other file', async (context) => {
   const { objects, root } = await openObjects(context);
   await objects.put('log', ['old']);
   const broken = (function* () {
@@ -54,7 +54,7 @@ test('content that breaks off leaves what was there, and nothing beside it', asy
   assert.deepEqual(await readdir(join(root, '.incoming')), []);
 });
 
-test('what an earlier process left half written is gone, what it finished is not', async (context) => {
+test('open removes half-written files of an earlier process and keeps complete objects', async (context) => {
   const { objects, root } = await openObjects(context);
   await objects.put('whole', ['1']);
   await writeFile(join(root, '.incoming', 'half'), 'x');
@@ -63,7 +63,7 @@ test('what an earlier process left half written is gone, what it finished is not
   assert.equal(await read(again, 'whole'), '1');
 });
 
-test('a list has the keys of a prefix in their order, with sizes, and no more', async (context) => {
+test('a list has exactly the keys of a prefix, sorted, with sizes', async (context) => {
   const { objects, root } = await openObjects(context);
   const keys = ['a-b', 'a/b', 'a/b-c', 'a/bc/d', 'ab', 'b/c/d'];
   for (const key of keys) await objects.put(key, [key]);
@@ -80,7 +80,7 @@ test('a list has the keys of a prefix in their order, with sizes, and no more', 
   assert.deepEqual(await list('nothing'), []);
 });
 
-test('one that is deleted is not found, and deleting it again is no error', async (context) => {
+test('a deleted object is not found, and deleting it again is not an error', async (context) => {
   const { objects } = await openObjects(context);
   await objects.put('a/b', ['1']);
   await objects.delete('a/b');
@@ -90,7 +90,7 @@ test('one that is deleted is not found, and deleting it again is no error', asyn
   await assert.rejects(read(objects, 'never/was'), { code: 'not_found' });
 });
 
-test('no key leads out of the store, or to what it keeps for itself', async (context) => {
+test('no key leads out of the store or to its internal files', async (context) => {
   const { objects, root } = await openObjects(context);
   const hostile = [
     '',

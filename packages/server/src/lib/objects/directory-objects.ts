@@ -1,7 +1,7 @@
 /**
- * Objects in a directory: a file each, at the path that its key spells. A piece is written beside them, synced, and then put
- * in its place by one rename (or one link, which refuses a place that is taken), so that nobody sees half of one, also after a
- * crash of the host. As in any directory, there cannot be both `a` and `a/b`.
+ * Objects in a directory: one file per object, at the path that its key spells. An object is written to a separate
+ * directory, synced, and then put in place by one rename (or one link, which fails if the place is taken). So no reader
+ * sees a partial object, also after a crash of the host. As in any directory, `a` and `a/b` cannot both exist.
  */
 import { randomBytes } from 'node:crypto';
 import { createReadStream } from 'node:fs';
@@ -17,7 +17,7 @@ import {
 } from './object-store.ts';
 import { syncLater } from '../files/durable-file.ts';
 
-/** No key begins with a dot. */
+/** Directory of unfinished objects. No key begins with a dot. */
 const INCOMING = '.incoming';
 const FILE_MODE = 0o600;
 const DIRECTORY_MODE = 0o700;
@@ -29,7 +29,7 @@ export class DirectoryObjects implements ObjectStore {
     this.#root = root;
   }
 
-  /** Makes the directory, and takes away what an earlier process left half written. It must be this process's alone. */
+  /** Creates the directory and removes half-written files of an earlier process. No other process may use it. */
   static async open(root: string): Promise<DirectoryObjects> {
     await rm(join(root, INCOMING), { recursive: true, force: true });
     await mkdir(join(root, INCOMING), { recursive: true, mode: DIRECTORY_MODE });
@@ -96,7 +96,7 @@ export class DirectoryObjects implements ObjectStore {
     }
   }
 
-  /** Each new one is in its parent, on the disk, before anything is put into it. */
+  /** Creates the directory and its parents, and syncs each new one's parent before anything is put into it. */
   async #ensureDirectory(path: string): Promise<void> {
     const first = await mkdir(path, { recursive: true, mode: DIRECTORY_MODE });
     if (first === undefined) return;
@@ -105,7 +105,7 @@ export class DirectoryObjects implements ObjectStore {
 
   async *#walk(directory: string, prefix: string): AsyncGenerator<ObjectInfo> {
     const entries = await readdir(directory, { withFileTypes: true });
-    // Sorted as whole keys are: what follows a directory's name in a key is a slash.
+    // Sorted like whole keys, in which a slash follows the name of a directory.
     const names = entries.map((entry) => ({
       entry,
       name: entry.isDirectory() ? `${entry.name}/` : entry.name,

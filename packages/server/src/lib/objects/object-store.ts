@@ -1,10 +1,10 @@
 /**
- * Where all goes that must outlive a machine: named pieces of bytes, each written whole. What is to be changed by several
+ * A store for data that must outlive a machine: named objects of bytes, each written as a whole. Data with several
  * writers is a chain of numbered objects, each put only if it is absent.
  */
 import { AppError } from '@coppice/contract';
 
-/** Read once, as it is sent. */
+/** Content of an object; the store reads it once, while it writes. */
 export type ObjectContent = Iterable<Uint8Array | string> | AsyncIterable<Uint8Array | string>;
 
 export interface ObjectInfo {
@@ -14,29 +14,31 @@ export interface ObjectInfo {
 
 export interface ByteRange {
   start: number;
-  /** The first byte that is not part of it; the end of the object unless given. */
+  /** Offset after the last byte; default: the end of the object. */
   end?: number;
 }
 
 /** Keys are names joined by `/`: see {@link requireObjectKey}. */
 export interface ObjectStore {
-  /** Replaces what is there. It is durable, and seen by everybody, when this resolves; before that nothing of it is. */
+  /**
+   * Puts or replaces an object. Nothing of it is visible until this resolves; then it is durable and visible to all.
+   */
   put(key: string, content: ObjectContent): Promise<void>;
-  /** False, and nothing is done, when there is one of this key. Of several at once one wins. */
+  /** Puts an object unless the key exists; then returns false. Of several concurrent calls one wins. */
   putIfAbsent(key: string, content: ObjectContent): Promise<boolean>;
-  /** Throws AppError `not_found`. */
+  /** Reads an object, or a range of it. Throws AppError `not_found`. */
   get(key: string, range?: ByteRange): AsyncIterable<Uint8Array>;
-  /** Those whose key begins with `prefix`, in the order of their keys. */
+  /** Lists the objects whose key begins with `prefix`, sorted by key. */
   list(prefix: string): AsyncIterable<ObjectInfo>;
-  /** One that is not there is no error. */
+  /** Deletes an object. Does nothing if it does not exist. */
   delete(key: string): Promise<void>;
 }
 
 const MAX_KEY_LENGTH = 900;
-/** No name begins with a dot: neither a way up nor what a store keeps for itself. */
+/** No name begins with a dot, so no key leads to a parent directory or to a store's internal files. */
 const NAME = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$/u;
 
-/** Throws AppError `invalid_request` for what no store would take; every store checks with it. */
+/** Validates a key for every store. Throws AppError `invalid_request` for a key that no store accepts. */
 export function requireObjectKey(key: string): string {
   if (key.length <= MAX_KEY_LENGTH && key.split('/').every((name) => NAME.test(name))) return key;
   throw new AppError(

@@ -3,7 +3,7 @@ export interface Account {
   gid: number;
 }
 
-/** For good: the effective, real and saved ids are those of the account, and no capability is left. */
+/** Switches to the account for good: effective, real and saved ids are those of the account, with no capabilities. */
 export function become(account: Account): void {
   process.setgroups?.([]);
   process.setgid?.(account.gid);

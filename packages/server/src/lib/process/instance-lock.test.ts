@@ -13,13 +13,13 @@ before(() => {
 });
 after(() => rmSync(directory, { recursive: true }));
 
-test('a second process is refused while the first stays, and named roles do not meet', async () => {
+test('a second process is refused while the first stays, and different roles do not conflict', async () => {
   await using _control = await lockInstance('control', directory);
   await using _runner = await lockInstance('runner', directory);
   await assert.rejects(lockInstance('control', directory), InstanceLockedError);
 });
 
-test('a second process takes over from one that is leaving, however long that takes', async () => {
+test('a second process waits for one that is leaving, however long that takes, and takes over', async () => {
   const first = await lockInstance('control', directory);
   first.leave();
   const second = lockInstance('control', directory);
@@ -28,7 +28,7 @@ test('a second process takes over from one that is leaving, however long that ta
   await (await second)[Symbol.asyncDispose]();
 });
 
-test('a service with another data directory is refused a run directory that is in use, by both settings', async () => {
+test('a service with another data directory is refused a run directory in use; the error names both settings', async () => {
   const place = (name: string, run: string) => ({
     dataDir: join(directory, name),
     runDir: join(directory, run),
@@ -43,7 +43,7 @@ test('a service with another data directory is refused a run directory that is i
   await using _next = await lockDirectories('runner', place('c', 'run'));
 });
 
-test('one directory may be both', async () => {
+test('one directory may be both data and run directory', async () => {
   const both = { dataDir: join(directory, 'both'), runDir: join(directory, 'both', '.') };
   await using _lock = await lockDirectories('control', both);
   await assert.rejects(lockDirectories('control', both), InstanceLockedError);

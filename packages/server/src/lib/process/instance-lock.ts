@@ -1,10 +1,10 @@
 /**
- * One process of each role for a data directory: two controls would each run the idle timers of sandboxes whose
- * requests the other sees, and two runners would end each other's VMs. And one for a run directory: of two services each
- * would replace the other's sockets, and be answered by the other's database. The lock is a name in the kernel's abstract
- * socket namespace, which the kernel itself gives back however the holder ends. Whoever connects to it is told whether
- * the holder is about to leave, so that a service that was killed and started again at once takes over from the roles
- * that the old one left draining.
+ * Locks that allow one process of each role per data directory and per run directory. Two controls on one data
+ * directory would each run the idle timers of sandboxes whose requests the other sees, and two runners would end each
+ * other's VMs. Two services on one run directory would replace each other's sockets, and receive answers from each
+ * other's database. The lock is a name in the kernel's abstract socket namespace; the kernel releases it however the
+ * holder ends. The holder answers each connection with whether it is about to leave. So a service that is restarted at
+ * once after a kill waits for the draining roles of the old one, and takes over.
  */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
@@ -15,9 +15,9 @@ import { text } from 'node:stream/consumers';
 import { setTimeout as delay } from 'node:timers/promises';
 import { stretched } from '../waiting/deadline.ts';
 
-/** A role whose supervisor has just been killed does not know it yet. */
+/** Time for a role to notice that its supervisor has been killed. */
 const NOTICE_MS = 2_000;
-/** Longer than what a role gives itself to let requests end. */
+/** Longer than the time in which a role lets requests end. */
 const LEAVING_MS = 45_000;
 const RETRY_MS = 50;
 const ANSWER_DEADLINE_MS = 1_000;
@@ -34,11 +34,11 @@ export class InstanceLockedError extends Error {
 }
 
 export interface InstanceLock extends AsyncDisposable {
-  /** Tells whoever waits that the lock will be free. */
+  /** Announces to waiting processes that the lock will become free. */
   leave(): void;
 }
 
-/** Throws {@link InstanceLockedError} when another process of that role holds the directory and stays. */
+/** Locks a directory. Throws {@link InstanceLockedError} if another process of the role holds the lock and stays. */
 export async function lockInstance(role: LockedRole, dataDir: string): Promise<InstanceLock> {
   const lock = await lockDirectory(role, dataDir);
   if (lock !== undefined) return lock;
@@ -47,7 +47,7 @@ export async function lockInstance(role: LockedRole, dataDir: string): Promise<I
   );
 }
 
-/** The same for both directories of a role. */
+/** Locks both directories of a role. Throws {@link InstanceLockedError} as {@link lockInstance} does. */
 export async function lockDirectories(
   role: LockedRole,
   { dataDir, runDir }: { dataDir: string; runDir: string },
@@ -58,8 +58,8 @@ export async function lockDirectories(
   if (run !== undefined) return joinLocks(data, run);
   await data[Symbol.asyncDispose]();
   throw new InstanceLockedError(
-    `another ${role} has its sockets in ${runDir}, that of a service with another data directory: leave COPPICE_RUN_DIR ` +
-      'unset, it then follows from COPPICE_DATA_DIR, or give each service a COPPICE_RUN_DIR of its own',
+    `another ${role} has its sockets in ${runDir}, and belongs to a service with another data directory: leave ` +
+      'COPPICE_RUN_DIR unset, so that it follows from COPPICE_DATA_DIR, or give each service its own COPPICE_RUN_DIR',
   );
 }
 
@@ -74,7 +74,7 @@ function joinLocks(...locks: InstanceLock[]): InstanceLock {
   };
 }
 
-/** Undefined when another process of that role holds it and stays. */
+/** Locks one directory; returns undefined if another process of the role holds the lock and stays. */
 async function lockDirectory(role: LockedRole, directory: string): Promise<InstanceLock | undefined> {
   await mkdir(directory, { recursive: true, mode: 0o711 });
   const hash = createHash('sha256')
@@ -92,7 +92,7 @@ async function lockDirectory(role: LockedRole, directory: string): Promise<Insta
   }
 }
 
-/** Undefined when another process has it. */
+/** Takes the lock; returns undefined if another process holds it. */
 async function take(name: string): Promise<InstanceLock | undefined> {
   let word = STAYING;
   const server: Server = createServer((socket) => {
@@ -117,7 +117,7 @@ async function take(name: string): Promise<InstanceLock | undefined> {
   };
 }
 
-/** What the holder says; undefined when it is gone, or says nothing. */
+/** Returns the answer of the holder; undefined if it is gone or does not answer. */
 async function askHolder(name: string): Promise<string | undefined> {
   const socket = connect(name);
   const timer = setTimeout(() => socket.destroy(new Error('no answer')), stretched(ANSWER_DEADLINE_MS));

@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url';
 
-/** This program, to be started in another role: `main.ts`, or what a build of the service has in its place. */
+/** Path of this program, for starting it in another role: `main.ts`, or `main.mjs` in a build of the service. */
 export const PROGRAM_FILE = fileURLToPath(
-  new URL(import.meta.url.endsWith('.ts') ? '../main.ts' : 'main.mjs', import.meta.url),
+  new URL(import.meta.url.endsWith('.ts') ? '../../main.ts' : 'main.mjs', import.meta.url),
 );

@@ -7,7 +7,7 @@ const DEFAULT_TIMEOUT_MS = 60_000;
 
 const execFileAsync = promisify(execFile);
 
-/** A tool that ended with an error; the message holds what it said. */
+/** A tool failed; the message contains its output. */
 export class CommandError extends Error {
   constructor(command: string, detail: string, options?: ErrorOptions) {
     super(`${command}: ${detail.trim().slice(-1000)}`, options);
@@ -15,7 +15,7 @@ export class CommandError extends Error {
   }
 }
 
-/** Runs a program without a shell and answers its standard output. Throws {@link CommandError}. */
+/** Runs a program without a shell and returns its standard output. Throws {@link CommandError}. */
 export async function runCommand(
   path: string,
   args: readonly string[],
@@ -33,7 +33,7 @@ export async function runCommand(
     const failure = error as Error & { stderr?: string; killed?: boolean };
     const detail =
       failure.killed === true
-        ? `no end within ${stretched(timeoutMs)} ms`
+        ? `did not end within ${stretched(timeoutMs)} ms`
         : failure.stderr || failure.message;
     throw new CommandError(path, detail, { cause: error });
   }

@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { test } from 'node:test';
 
-/** Says that it listens, then why it was asked to stop, and ends by itself half a second later. */
+/** A role that reports ready, then the reason of its shutdown, and exits half a second later. */
 const ROLE = `
   import { shutdownRequested } from ${JSON.stringify(import.meta.resolve('./shutdown-signal.ts'))};
   const asked = shutdownRequested();
@@ -20,7 +20,7 @@ async function startRole() {
   return role;
 }
 
-test('a signal that arrives twice at once is one wish: the role ends in peace', async () => {
+test('a signal that arrives twice at once counts once: the role shuts down gracefully', async () => {
   const role = await startRole();
   const exited = once(role, 'exit');
   const told = once(role, 'message');
@@ -30,7 +30,7 @@ test('a signal that arrives twice at once is one wish: the role ends in peace', 
   assert.deepEqual(await exited, [0, null]);
 });
 
-test("a terminal's Ctrl-C is left to the supervisor", async () => {
+test("a role ignores a terminal's Ctrl-C, which the supervisor handles", async () => {
   const role = await startRole();
   const told = once(role, 'message');
   role.kill('SIGINT');

@@ -1,10 +1,12 @@
-/** A terminal signals every process of the service, and the supervisor then its roles: one wish, told twice. */
+/**
+ * A terminal signals every process of the service, and then the supervisor signals its roles: one request, sent twice.
+ */
 const SAME_WISH_MS = 2_000;
 
 /**
- * Resolves when this process is asked to stop: by SIGTERM or SIGINT, or because the supervisor that started it
- * is gone (its channel closes). A later signal ends the process at once. A role leaves SIGINT to its supervisor, which
- * stops the roles in their order. A hang-up is the supervisor's to answer as well.
+ * Resolves with the reason when this process must stop: on SIGTERM or SIGINT, or because the supervisor that started it
+ * has died (its channel closes). A later signal ends the process at once. A role ignores SIGINT, because its supervisor
+ * stops the roles in order. A role also ignores SIGHUP, which the supervisor handles.
  */
 export function shutdownRequested(): Promise<string> {
   const asked = Promise.withResolvers<string>();

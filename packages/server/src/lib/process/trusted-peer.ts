@@ -1,12 +1,12 @@
 /**
- * For both ends of the HTTP/2 connection between control and runner, which all sandboxes of the machine share. Node cuts a
- * connection, or takes no further stream on it, when its peer does what otherwise only attackers do. Here tenants who
- * leave and guests who break off do all of it, and neither end is a stranger to the other:
+ * Settings for both ends of the HTTP/2 connection between control and runner, which all sandboxes of the machine share.
+ * Node cuts a connection, or accepts no further stream on it, when its peer behaves like an attacker. Here tenants that
+ * disconnect and guests that abort cause the same behaviour, and the two ends trust each other:
  *
- * - it resets streams, 33 in a second in the long run;
- * - it sends 1000 frames in all that do not fit, such as those that cross with a reset;
- * - the session's memory is full. Node's count of it keeps for ever what was waiting on a stream that was reset, so any
- *   limit is reached one day. What is really held has another bound, the windows of the streams that are open.
+ * - the peer resets streams, 33 per second in the long run;
+ * - it sends 1000 invalid frames in total, such as frames that cross with a reset;
+ * - the session's memory is full. Node's count includes for ever what was waiting on a stream when it was reset, so any
+ *   limit is reached one day. The memory that is really in use is bounded by the windows of the open streams.
  */
 const UNLIMITED = 2 ** 32 - 1;
 

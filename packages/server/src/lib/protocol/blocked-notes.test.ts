@@ -32,7 +32,7 @@ const sum = (told: Data[]) => told.reduce((total, { count }) => total + count, 0
 const until = (check: () => boolean) =>
   pollUntil({ step: 'notes', timeoutMs: 5000, intervalMs: 5 }, () => (check() ? true : undefined));
 
-test('the first refusal is told at once, the next ones with their count, each destination by itself', async () => {
+test('the first refusal is reported at once, later ones with their count, separately for each destination', async () => {
   const { told, add } = collect();
   for (let index = 0; index < 1000; index += 1) add({ ip: '203.0.113.1', port: 80, reason: 'not_allowed' });
   add({ ip: '203.0.113.1', port: 81, reason: 'not_allowed' });
@@ -44,7 +44,7 @@ test('the first refusal is told at once, the next ones with their count, each de
   assert.deepEqual(told[2], { ip: '203.0.113.1', port: 80, reason: 'not_allowed', count: 999 });
 });
 
-test('a guest that tries countless destinations is told of in few notes, and none is lost', () => {
+test('a guest that tries countless destinations causes few notes, and no refusal is lost', () => {
   const { told, notes, add } = collect(() => true, LONG_MS);
   for (let index = 0; index < 100_000; index += 1)
     add({ domain: `host-${index}.test`, port: 443, reason: index % 2 === 0 ? 'not_allowed' : 'name_hidden' });
@@ -54,7 +54,7 @@ test('a guest that tries countless destinations is told of in few notes, and non
   assert.ok(told.length <= 256 + 4, `${told.length} notes`);
 });
 
-test('what is not taken is counted on, and told when there is room', async () => {
+test('refusals that the outbox rejects stay counted and are reported when there is room', async () => {
   let hasRoom = false;
   const { told, add } = collect(() => hasRoom);
   for (let index = 0; index < 5; index += 1) add({ domain: 'a.test', reason: 'not_allowed' });
@@ -64,7 +64,7 @@ test('what is not taken is counted on, and told when there is room', async () =>
   assert.equal(told[0]?.count, 5);
 });
 
-test('at the end what nobody took is left by its reason', () => {
+test('end returns the remaining refusals, grouped by reason', () => {
   const { notes, add } = collect(() => false);
   for (let index = 0; index < 300; index += 1)
     add({ domain: `host-${index}.test`, reason: index < 100 ? 'not_allowed' : 'name_hidden' });

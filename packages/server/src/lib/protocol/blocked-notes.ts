@@ -1,10 +1,10 @@
 /**
- * The refusals of one guest. The first of a destination and reason is noted at once, the next ones at most every 5 s with
- * their count. A guest that tries more destinations than are kept apart has the rest noted by their reason alone.
+ * The refusals of one guest. The first refusal of a destination and reason is noted at once, later ones at most every 5
+ * s with their count. If a guest tries more than MAX_DESTINATIONS, the rest is noted by reason alone.
  *
  *   new ──note──► quiet ──refusal──► counting ──5 s: note──► quiet ──5 s──► forgotten
  *
- * Whatever the outbox does not take is counted on: every refusal is in some note's count.
+ * Refusals that the outbox rejects stay counted, so every refusal is in the count of some note.
  */
 import type { EgressNote } from './egress-protocol.ts';
 
@@ -17,13 +17,13 @@ type BlockedData = BlockedNote['data'];
 interface Tally {
   destination: Omit<BlockedData, 'count'>;
   count: number;
-  /** Of the first that `count` stands for. */
+  /** Time of the first refusal in `count`. */
   ts: string;
   quietUntilMs: number;
 }
 
 export interface BlockedNotesOptions {
-  /** False: not taken. */
+  /** Returns false if the outbox does not accept the note. */
   offer(note: BlockedNote): boolean;
   intervalMs?: number;
 }
@@ -47,7 +47,7 @@ export class BlockedNotes {
     this.#timer ??= setTimeout(() => this.#onTimer(), this.#intervalMs).unref();
   }
 
-  /** No more will be added. Answers what is left, in no more notes than there are reasons. */
+  /** Ends the counting. Returns the remaining refusals, in at most one note per reason. */
   end(): BlockedNote[] {
     clearTimeout(this.#timer);
     const tallies = [...this.#tallies.values()];
@@ -85,7 +85,7 @@ export class BlockedNotes {
     this.#timer = setTimeout(() => this.#onTimer(), Math.max(next - now, this.#intervalMs / 10)).unref();
   }
 
-  /** Whether it was taken. */
+  /** Offers a note; returns whether the outbox accepted it. */
   #tell(tally: Tally): boolean {
     const isTaken = this.#options.offer(buildNote(tally.ts, { ...tally.destination, count: tally.count }));
     tally.quietUntilMs = performance.now() + this.#intervalMs;

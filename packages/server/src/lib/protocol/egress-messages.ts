@@ -1,6 +1,6 @@
 /**
- * What the runner and its egress process tell each other, as JSON over the channel of `fork`. Each side checks what it
- * hears. The channel keeps the order, and its end is the end of the egress process.
+ * Messages between the runner and its egress process, as JSON over the channel of `fork`. Each side validates what it
+ * receives. The channel keeps the order, and the egress process exits when the channel closes.
  *
  *     runner                                    egress process
  *     start                          ──►
@@ -25,7 +25,7 @@ const Id = z.int().nonnegative();
 const Port = z.int().min(1).max(MAX_PORT);
 const VmId = z.string().min(1).max(MAX_VM_ID_LENGTH);
 
-/** For `compileClosedAddresses`. */
+/** Input of `compileClosedAddresses`. */
 const Closed = z.strictObject({
   openPrivateRanges: z.array(z.string()).readonly(),
   own: z.array(z.string()).readonly(),
@@ -33,15 +33,15 @@ const Closed = z.strictObject({
 
 export const EgressStart = z.strictObject({
   type: z.literal('start'),
-  /** Where all listeners are. */
+  /** Address of all listeners. */
   resolver: z.ipv4(),
-  /** As in COPPICE_RESOLVERS; empty: those of the host. */
+  /** As in COPPICE_RESOLVERS; empty: the resolvers of the host. */
   resolvers: z.array(z.string()),
   closed: Closed,
 });
 export type EgressStart = z.infer<typeof EgressStart>;
 
-/** Sets or replaces. Another `vmId` at the address ends what the one before it has open. */
+/** Sets or replaces the policy of a guest. Another `vmId` at the address closes the connections of the previous one. */
 export const EgressGuest = z.strictObject({
   type: z.literal('guest'),
   id: Id,
@@ -54,9 +54,9 @@ export type EgressGuest = z.infer<typeof EgressGuest>;
 export const RunnerMessage = z.discriminatedUnion('type', [
   EgressStart,
   EgressGuest,
-  /** Unknown addresses are answered `done` as well. */
+  /** The answer is `done` also for an unknown address. */
   z.strictObject({ type: z.literal('forget'), id: Id, address: z.ipv4() }),
-  /** In place of those that it started with. */
+  /** Replaces the closed addresses of `start`. */
   z.strictObject({ type: z.literal('closed'), id: Id, closed: Closed }),
   z.strictObject({ type: z.literal('counters'), id: Id, address: z.ipv4() }),
   z.strictObject({ type: z.literal('noted'), id: Id }),
@@ -64,10 +64,10 @@ export const RunnerMessage = z.discriminatedUnion('type', [
 export type RunnerMessage = z.infer<typeof RunnerMessage>;
 
 type Question = Extract<RunnerMessage, { id: number }>;
-/** A question before it has its number. */
+/** A question without its id. */
 export type Ask = Question extends infer Q ? (Q extends Question ? Omit<Q, 'id'> : never) : never;
 
-/** Of the listeners on the resolver's address, chosen by the kernel. */
+/** Ports of the listeners on the resolver's address, chosen by the kernel. */
 export const EgressPorts = z.strictObject({ dnsUdp: Port, dnsTcp: Port, proxy: Port, credentials: Port });
 export type EgressPorts = z.infer<typeof EgressPorts>;
 
@@ -76,9 +76,9 @@ export type VmNote = z.infer<typeof VmNote>;
 
 export const EgressMessage = z.discriminatedUnion('type', [
   z.strictObject({ type: z.literal('ready'), ports: EgressPorts }),
-  /** With `error` the guest has nothing: what was open is closed, and all is refused until it is told again. */
+  /** With `error` the guest's connections are closed, and everything is refused until the next `guest` message. */
   z.strictObject({ type: z.literal('done'), id: Id, error: z.string().optional() }),
-  /** null: no guest has the address. */
+  /** `counters` is null if no guest has the address. */
   z.strictObject({ type: z.literal('counters'), id: Id, counters: JudgedCounters.nullable() }),
   z.strictObject({
     type: z.literal('notes'),

@@ -1,6 +1,7 @@
 /**
- * What a sandbox may send out and which secrets the host adds to it: told by control to the runner, by the runner to its
- * egress process. Secrets are in here as text: nothing of it may be logged, or kept anywhere but in memory.
+ * The network policy of a sandbox and the secrets that the host adds to its requests. Control sends them to the runner,
+ * and the runner sends them to its egress process. They contain secrets as text: never log them, and keep them only in
+ * memory.
  */
 import { CredentialEndpoint, findNetworkPath, NetworkCounters, NetworkPolicy } from '@coppice/contract';
 import { z } from 'zod';
@@ -13,28 +14,28 @@ export const EgressGrant = z.strictObject({
   service: CredentialService,
   /** null: any request. */
   endpoints: z.array(CredentialEndpoint).nullable(),
-  /** null: the runner was started again, and control has not told it yet. */
+  /** null: the runner was restarted, and control has not sent the secret yet. */
   secret: z.string().min(1).nullable(),
 });
 export type EgressGrant = z.infer<typeof EgressGrant>;
 
-/** The whole of it for one sandbox; what it does not name is not granted. */
+/** The complete policy and grants of one sandbox; a service without a grant is not granted. */
 export const VmEgress = z.strictObject({
   network: NetworkPolicy,
   grants: z.array(EgressGrant).max(MAX_GRANTS),
 });
 export type VmEgress = z.infer<typeof VmEgress>;
 
-/** Nothing depends on it that a sandbox has to wait for. */
+/** Whether a sandbox has neither rules nor grants, so it need not wait for them to be in force. */
 export function hasNoRules({ network, grants }: VmEgress): boolean {
   return findNetworkPath(network) === 'kernel' && grants.length === 0;
 }
 
-/** Since the sandbox has its address; a resumed one begins at 0. */
+/** Counters since the sandbox received its address; those of a resumed sandbox start at 0. */
 export const EgressCounters = NetworkCounters;
 export type EgressCounters = NetworkCounters;
 
-/** What the egress process counts of a guest that it was told of. */
+/** Counters that the egress process keeps for a guest. */
 export const JudgedCounters = z.strictObject({
   connections_open: z.int(),
   connections_allowed: z.int(),
@@ -54,7 +55,7 @@ export const NO_JUDGED_COUNTERS: Readonly<JudgedCounters> = {
   requests_proxied: 0,
 };
 
-/** As they go into the sandbox's audit log (docs/reference/audit.md), with when it was. */
+/** Events for the sandbox's audit log (docs/reference/audit.md), each with its time. */
 export const EgressNote = z.discriminatedUnion('event', [
   z.object({
     event: z.literal('network.blocked'),
@@ -64,7 +65,7 @@ export const EgressNote = z.discriminatedUnion('event', [
       ip: z.string().optional(),
       port: z.int().optional(),
       reason: z.string(),
-      /** How many refusals of the same destination and reason it stands for. */
+      /** Number of refusals of the same destination and reason. */
       count: z.int().positive(),
     }),
   }),

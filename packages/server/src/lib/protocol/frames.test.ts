@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { encodeFrame, FRAME, FrameDecoder, MAX_FRAME_BYTES } from './frames.ts';
 
-test('frames come out as they went in, however the stream is cut', () => {
+test('decoding returns the encoded frames, however the stream is cut', () => {
   const frames = fc.array(
     fc.record({ type: fc.integer({ min: 0, max: 255 }), payload: fc.uint8Array({ maxLength: 300 }) }),
   );
@@ -35,7 +35,7 @@ test('a stream that ends inside a frame is not at a boundary', () => {
   assert.equal(decoder.atBoundary, false);
 });
 
-test('a payload has memory of its own, however much it came with', () => {
+test('a payload has its own memory, however large its chunk is', () => {
   const chunk = Buffer.concat([
     encodeFrame(FRAME.stdout, Buffer.from('a')),
     encodeFrame(99, Buffer.alloc(MAX_FRAME_BYTES)),
@@ -44,7 +44,7 @@ test('a payload has memory of its own, however much it came with', () => {
   assert.notEqual(frame?.payload.buffer, chunk.buffer);
 });
 
-test('a frame that comes byte by byte costs no more than its bytes', () => {
+test('decoding a frame byte by byte takes linear time', () => {
   const frame = encodeFrame(FRAME.stdout, Buffer.alloc(MAX_FRAME_BYTES));
   const decoder = new FrameDecoder();
   const startedAt = performance.now();

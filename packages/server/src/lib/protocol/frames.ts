@@ -1,6 +1,6 @@
 /**
  * Frames of a stream with the guest's processes, in both directions (docs/reference/agent-protocol.md):
- * `uint8 type, uint32be length, payload`. The far end is not trusted: lengths are bounded.
+ * `uint8 type, uint32be length, payload`. The guest is not trusted: lengths are bounded.
  */
 export const FRAME = {
   head: 0,
@@ -33,8 +33,8 @@ export function encodeFrame(type: number, payload: Uint8Array = new Uint8Array(0
 }
 
 /**
- * Splits a byte stream into frames. Throws RangeError on a frame longer than the limit. Each payload is copied once into
- * memory of its own: whatever pieces the far end sends, the work is linear and no payload keeps the pieces alive.
+ * Splits a byte stream into frames. `push` throws RangeError for a frame longer than the limit. Each payload is copied
+ * once into its own memory: however the guest cuts the stream, the work is linear and no payload keeps a chunk alive.
  */
 export class FrameDecoder {
   readonly #header = Buffer.alloc(HEADER_BYTES);
@@ -42,7 +42,7 @@ export class FrameDecoder {
   #payload: Buffer | undefined;
   #payloadBytes = 0;
 
-  /** True when the stream may end here without having cut a frame. */
+  /** True if the stream can end here without cutting a frame. */
   get atBoundary(): boolean {
     return this.#headerBytes === 0;
   }
@@ -62,7 +62,7 @@ export class FrameDecoder {
     return frames;
   }
 
-  /** Makes room for the payload once the header is whole; returns what follows it. */
+  /** Allocates the payload once the header is complete; returns the bytes after the header. */
   #readHeader(chunk: Buffer): Buffer {
     if (this.#payload !== undefined) return chunk;
     const taken = chunk.copy(this.#header, this.#headerBytes);

@@ -20,7 +20,7 @@ function makeEnds(): Joined {
 
 const soon = <T>(what: string, promise: Promise<T>): Promise<T> => withDeadline(what, 2000, promise);
 
-test('bytes and ends pass both ways, and are counted where they come from', async () => {
+test('bytes and ends pass both ways, and bytes are counted by their source', async () => {
   const { left, right, inner } = makeEnds();
   const counts = [0, 0];
   const joined = joinSockets(
@@ -34,7 +34,7 @@ test('bytes and ends pass both ways, and are counted where they come from', asyn
   assert.deepEqual(counts, [12, 4]);
 });
 
-test('one that breaks takes the other with it', async () => {
+test('a socket that breaks closes the other', async () => {
   const { inner } = makeEnds();
   const joined = joinSockets({ socket: inner[0] }, { socket: inner[1] });
   inner[0].destroy(new Error('broken'));
@@ -42,7 +42,7 @@ test('one that breaks takes the other with it', async () => {
   assert.ok(inner[1].destroyed);
 });
 
-test('one that has broken before takes the other with it, too', async () => {
+test('a socket that broke before the join closes the other, too', async () => {
   for (const which of [0, 1] as const) {
     const { inner } = makeEnds();
     inner[which].destroy();
@@ -52,7 +52,7 @@ test('one that has broken before takes the other with it, too', async () => {
   }
 });
 
-test('the head of a switch has the fields that it is given, and none that HTTP does not allow', () => {
+test('the head of a protocol switch contains the given fields, and fields that HTTP forbids are refused', () => {
   assert.equal(
     formatSwitch(['Upgrade', 'x', 'X-Caf', '\u00e9']),
     'HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nX-Caf: \u00e9\r\n\r\n',

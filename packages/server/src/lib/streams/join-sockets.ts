@@ -3,23 +3,23 @@ import type { Duplex } from 'node:stream';
 
 export interface JoinedSide {
   socket: Duplex;
-  /** What has come from it already; not told to `onData`. */
+  /** Bytes that were already read from the socket; `onData` does not count them. */
   head?: Buffer;
-  /** Told of each chunk that comes from it. */
+  /** Called with the number of bytes of each chunk from the socket. */
   onData?: (bytes: number) => void;
 }
 
 /**
- * Passes bytes both ways until both are closed. The end of one is the end of the other, and one that breaks, or has broken
- * already, takes the other with it.
+ * Passes bytes both ways until both sockets are closed. The end of one ends the other, and a socket that breaks, or is
+ * already broken, destroys the other.
  */
 export async function joinSockets(one: JoinedSide, other: JoinedSide): Promise<void> {
   await Promise.all([carry(one, other.socket), carry(other, one.socket)]);
 }
 
 /**
- * The answer after which only bytes pass. `fields`: names and values in turn. Throws for those that HTTP does not allow:
- * they come from services that may be hostile, and no writer of Node's looks at them.
+ * Formats the 101 answer, after which only bytes pass. `fields`: names and values, alternating. Throws TypeError for
+ * fields that HTTP forbids: they come from services that may be hostile, and Node does not check them here.
  */
 export function formatSwitch(fields: readonly string[]): string {
   const lines = ['HTTP/1.1 101 Switching Protocols'];
@@ -43,7 +43,7 @@ function carry({ socket: from, head, onData }: JoinedSide, to: Duplex): Promise<
     resolve();
   });
   from.pipe(to);
-  // It tells of its end once, and that may have been before.
+  // A socket emits its events once, possibly before this call.
   if (from.closed) {
     to.destroy();
     resolve();

@@ -8,7 +8,7 @@ function pairOf(cert: string) {
   return { cert, key: new Secret(`key of ${cert}`) };
 }
 
-test('the first pair starts the server, later ones reach whoever follows, other messages do not count', async () => {
+test('the first pair starts the server, later pairs reach the follower, and other messages are ignored', async () => {
   const channel = new EventEmitter();
   const receiver = new TlsReceiver(channel as NodeJS.Process);
   const send = (message: unknown): unknown => channel.emit('message', JSON.parse(JSON.stringify(message)));

@@ -1,6 +1,6 @@
 /**
- * From the supervisor, which may read the key's file, to control, which may not: over the channel between the two
- * processes, so that the key is in no other file, argument or environment.
+ * Hands certificate and key from the supervisor, which may read the key file, to control, which may not. They pass over
+ * the IPC channel between the two processes, so that the key is in no other file, argument or environment.
  */
 import { z } from 'zod';
 import { withDeadline } from '../waiting/deadline.ts';
@@ -16,7 +16,7 @@ export function buildTlsMessage({ cert, key }: TlsPair): TlsMessage {
   return { type: 'tls', cert, key: key.reveal() };
 }
 
-/** Control's end. */
+/** Control's end of the channel. */
 export class TlsReceiver {
   readonly #first = Promise.withResolvers<TlsPair>();
   #latest: TlsPair | undefined;
@@ -31,7 +31,7 @@ export class TlsReceiver {
     return withDeadline('the certificate from the supervisor', FIRST_PAIR_TIMEOUT_MS, this.#first.promise);
   }
 
-  /** Calls `follower` with the latest pair, and with each that comes. */
+  /** Calls `follower` with the latest pair, if there is one, and with each later pair. */
   follow(follower: (pair: TlsPair) => void): void {
     this.#follower = follower;
     if (this.#latest !== undefined) follower(this.#latest);

@@ -22,7 +22,7 @@ function read(path: string): string {
   return readFileSync(path, 'utf8');
 }
 
-test('a pair is read, with the chain that follows the certificate, and its key does not show', () => {
+test('a pair is read with the chain after the certificate, and its key is not shown', () => {
   const certPath = write('chain.pem', read(good.certPath) + read(authority.certPath));
   const pair = readTlsPair({ certPath, keyPath: good.keyPath });
   assert.equal(pair.cert, read(certPath));
@@ -30,7 +30,7 @@ test('a pair is read, with the chain that follows the certificate, and its key d
   assert.ok(!inspect(pair, { depth: null }).includes('PRIVATE KEY'));
 });
 
-test('a pair that clients could not use is refused by setting, file and remedy', () => {
+test('a pair that clients could not use is refused; the error names setting, file and remedy', () => {
   const encryptedPath = authority.path('encrypted.key');
   execFileSync(
     'openssl',
@@ -77,7 +77,7 @@ test('a pair that clients could not use is refused by setting, file and remedy',
     ],
     [
       authority.issue('expired', { validFromDays: -9, validToDays: -1 }),
-      /^COPPICE_TLS_CERT: .*expired\.pem has expired on \d{4}-.*renew it$/,
+      /^COPPICE_TLS_CERT: .*expired\.pem expired on \d{4}-.*renew it$/,
     ],
     [
       authority.issue('future', { validFromDays: 2 }),
@@ -95,7 +95,7 @@ test('a pair that clients could not use is refused by setting, file and remedy',
   }
 });
 
-test('reading again takes a good pair and keeps the one before in place of a bad one', () => {
+test('reload takes a valid pair, and keeps the previous pair instead of an invalid one', () => {
   const paths = {
     certPath: write('live.pem', read(good.certPath)),
     keyPath: write('live.key', read(good.keyPath)),
@@ -105,7 +105,7 @@ test('reading again takes a good pair and keeps the one before in place of a bad
   write('live.pem', read(other.certPath));
   assert.equal(source.reload(), false);
   assert.equal(source.pair.cert, read(good.certPath));
-  assert.match(lines.at(-1) ?? '', /is not the key of the certificate .*the one before stays/);
+  assert.match(lines.at(-1) ?? '', /is not the key of the certificate .*the previous one stays/);
   write('live.key', read(other.keyPath));
   assert.equal(source.reload(), true);
   assert.equal(source.pair.cert, read(other.certPath));

@@ -1,6 +1,7 @@
 /**
- * The certificate and key that the API is served with. Read with the rights of whoever starts the service, before
- * anything runs: the files may stay closed to all others. Every refusal names the setting, the file and the remedy.
+ * The TLS certificate and key of the API. The process that starts the service reads them with its own rights before
+ * anything runs, so the files can stay closed to all other users. Every error names the setting, the file and the
+ * remedy.
  */
 import { createPrivateKey, X509Certificate, type KeyObject } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
@@ -13,7 +14,7 @@ export interface TlsPaths {
 }
 
 export interface TlsPair {
-  /** PEM: the server's certificate first, then those that lead to its authority. */
+  /** PEM: the server's certificate first, then the chain to its authority. */
   cert: string;
   /** PEM. */
   key: Secret;
@@ -31,7 +32,7 @@ const KEY_SETTING = 'COPPICE_TLS_KEY';
 const MAX_FILE_BYTES = 1 << 20;
 const PEM_CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/gu;
 
-/** Throws {@link TlsError} for a pair that clients could not use now. */
+/** Reads and validates the pair. Throws {@link TlsError} if clients could not use it at `now`. */
 export function readTlsPair({ certPath, keyPath }: TlsPaths, now: Date = new Date()): TlsPair {
   const cert = readSetting(CERT_SETTING, certPath);
   const key = readSetting(KEY_SETTING, keyPath);
@@ -51,12 +52,12 @@ export function readTlsPair({ certPath, keyPath }: TlsPaths, now: Date = new Dat
   return pair;
 }
 
-/** Options of a TLS server with this pair. */
+/** Returns the options of a TLS server with this pair. */
 export function toSecureContext({ cert, key }: TlsPair): SecureContextOptions {
   return { cert, key: key.reveal(), minVersion: 'TLSv1.2' };
 }
 
-/** The server's own certificate of a pair that was read. */
+/** Returns the server's own certificate of a validated pair. */
 export function serverCertificate({ cert }: TlsPair): X509Certificate {
   return new X509Certificate(cert);
 }
@@ -71,7 +72,7 @@ const READ_FAILURES: Readonly<Record<string, string>> = {
 function readSetting(setting: string, path: string): string {
   try {
     if (statSync(path).size > MAX_FILE_BYTES)
-      throw new TlsError(`${setting}: ${path} is over 1 MiB, no PEM file`);
+      throw new TlsError(`${setting}: ${path} is over 1 MiB, which no PEM file is`);
     return readFileSync(path, 'utf8');
   } catch (error) {
     const reason = READ_FAILURES[(error as NodeJS.ErrnoException).code ?? ''];
@@ -117,7 +118,7 @@ function checkValidity(certificate: X509Certificate, path: string, now: Date): v
   const { validFromDate, validToDate } = certificate;
   if (validToDate < now) {
     throw new TlsError(
-      `${CERT_SETTING}: the certificate in ${path} has expired on ${validToDate.toISOString()}; renew it`,
+      `${CERT_SETTING}: the certificate in ${path} expired on ${validToDate.toISOString()}; renew it`,
     );
   }
   if (validFromDate > now) {

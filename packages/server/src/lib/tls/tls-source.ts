@@ -1,13 +1,13 @@
 import type { Logger } from 'pino';
 import { readTlsPair, serverCertificate, type TlsPair, type TlsPaths } from './tls-pair.ts';
 
-/** The pair that is served now. The files are read at the start and when somebody asks, not when they change. */
+/** The pair that is served now. The files are read at the start and on {@link reload}, not when they change. */
 export class TlsSource {
   readonly #paths: TlsPaths;
   readonly #log: Logger;
   #pair: TlsPair;
 
-  /** Throws TlsError when the files cannot be served. */
+  /** Throws TlsError if the files cannot be served. */
   constructor(paths: TlsPaths, log: Logger) {
     this.#paths = paths;
     this.#log = log;
@@ -23,13 +23,15 @@ export class TlsSource {
     return this.#paths.certPath;
   }
 
-  /** Reads the files again. False when they cannot be served: the pair stays as it is, and the log says why. */
+  /**
+   * Reads the files again. Returns false if they cannot be served: the old pair stays, and the log gives the reason.
+   */
   reload(): boolean {
     try {
       this.#pair = readTlsPair(this.#paths);
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
-      this.#log.error({ reason }, 'the new certificate cannot be used; the one before stays');
+      this.#log.error({ reason }, 'the new certificate cannot be used; the previous one stays');
       return false;
     }
     this.#report('the certificate is read again');

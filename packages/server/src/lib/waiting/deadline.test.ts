@@ -4,11 +4,11 @@ import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { DeadlineError, pollUntil, stretchDeadlines, withDeadline } from './deadline.ts';
 
-test('work that ends in time answers what it answered', async () => {
+test('work that ends in time settles with its result', async () => {
   assert.equal(await withDeadline('work', 1000, Promise.resolve(7)), 7);
 });
 
-test('work that does not end is given up, and its owner told', async () => {
+test('work that does not end is abandoned, and onTimeout is called', async () => {
   let told = false;
   const never = Promise.withResolvers<never>().promise;
   const wait = withDeadline('a thing', 5, never, () => {
@@ -18,7 +18,7 @@ test('work that does not end is given up, and its owner told', async () => {
   assert.ok(told);
 });
 
-test('a host that is three times slower has three times as long', async () => {
+test('a host that is three times slower gets three times as long', async () => {
   const late = (): Promise<number> => delay(60, 7);
   await assert.rejects(withDeadline('work', 30, late()), DeadlineError);
   stretchDeadlines(3);
@@ -32,7 +32,7 @@ test('a host that is three times slower has three times as long', async () => {
   }
 });
 
-/** Right before timers run, and those before what `meanwhile` does is read. */
+/** Blocks the process right before timers run. Timers run before the event loop reads what `meanwhile` sends. */
 function holdUp(durationMs: number, meanwhile = (): void => undefined): void {
   setImmediate(() => {
     meanwhile();
@@ -40,7 +40,7 @@ function holdUp(durationMs: number, meanwhile = (): void => undefined): void {
   });
 }
 
-test('what has arrived in time is not given up because nobody could read it', async () => {
+test('an answer that arrived in time counts even if the blocked process could not read it', async () => {
   const { port1, port2 } = new MessageChannel();
   const answered = once(port1, 'message') as Promise<[unknown]>;
   const waiting = withDeadline('an answer', 100, answered);
@@ -49,13 +49,13 @@ test('what has arrived in time is not given up because nobody could read it', as
   assert.equal(data, 'here');
 });
 
-test('a process that was held up gives up what does not come then either', async () => {
+test('a process that was held up still abandons work whose result does not arrive', async () => {
   const wait = withDeadline('a thing', 100, Promise.withResolvers<never>().promise);
   holdUp(300);
   await assert.rejects(wait, DeadlineError);
 });
 
-test('polling stops at the first answer and names what it waited for when there is none', async () => {
+test('polling stops at the first answer; without one the error names the step', async () => {
   let calls = 0;
   const options = { step: 'the third call', timeoutMs: 1000, intervalMs: 1 };
   assert.equal(await pollUntil(options, () => (++calls === 3 ? 'here' : undefined)), 'here');

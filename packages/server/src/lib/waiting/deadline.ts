@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 
-/** A wait that took longer than it may. `step` names what was waited for. */
+/** A wait exceeded its deadline. `step` names the awaited event. */
 export class DeadlineError extends Error {
   constructor(step: string, timeoutMs: number) {
     super(`${step} took longer than ${timeoutMs} ms`);
@@ -10,25 +10,28 @@ export class DeadlineError extends Error {
 
 let factor = 1;
 
-/** Called once by each role, before it does anything: on a host that is far slower than others every deadline is longer. */
+/** Sets the factor of all deadlines, for a much slower host. Each role calls this once, before it does anything. */
 export function stretchDeadlines(by: number): void {
   factor = by;
 }
 
-/** As long as `timeoutMs` is on a host of ordinary speed; whole milliseconds, as PostgreSQL and the agent take them. */
+/**
+ * Returns `timeoutMs`, which is for a host of ordinary speed, times the factor. The result is in whole milliseconds,
+ * because PostgreSQL and the agent require that.
+ */
 export function stretched(timeoutMs: number): number {
   return Math.round(timeoutMs * factor);
 }
 
-/** A timer that is later than this was held up with all of the process, by its own work or by its machine. */
+/** If a timer is later than this, the whole process was held up, by its own work or by its machine. */
 const HELD_UP_MS = 50;
 
 /**
- * Settles as `work` does, or rejects with {@link DeadlineError} after `timeoutMs`, {@link stretched}. The work itself is not
- * stopped: `onTimeout` is where the caller does that.
+ * Settles as `work` does, or rejects with {@link DeadlineError} after `ordinaryMs`, {@link stretched}. It does not stop
+ * the work itself; the caller does that in `onTimeout`.
  *
- * Timers run before what has arrived meanwhile is read. A process that was held up until the deadline takes as long again
- * to read it, but not more than `timeoutMs`.
+ * Timers run before the event loop reads what arrived in the meantime. If the process was held up until after the
+ * deadline, the deadline is extended by the delay, but by at most the timeout.
  */
 export async function withDeadline<T>(
   step: string,
@@ -56,13 +59,13 @@ export async function withDeadline<T>(
 }
 
 export interface PollOptions {
-  /** Names what is waited for in the error. */
+  /** Name of the awaited event, for the error. */
   step: string;
   timeoutMs: number;
   intervalMs: number;
 }
 
-/** Calls `check` until it answers something other than undefined, at most until the deadline. */
+/** Calls `check` until it returns something other than undefined. Throws {@link DeadlineError} after the timeout. */
 export async function pollUntil<T>(
   options: PollOptions,
   check: () => T | undefined | Promise<T | undefined>,
@@ -77,7 +80,7 @@ export async function pollUntil<T>(
   }
 }
 
-/** Settles as `work` does, or rejects with the signal's reason when that comes first. The work goes on. */
+/** Settles as `work` does, or rejects with the signal's reason if the signal comes first. The work continues. */
 export async function untilAborted<T>(signal: AbortSignal | undefined, work: Promise<T>): Promise<T> {
   if (signal === undefined) return work;
   const left = Promise.withResolvers<never>();

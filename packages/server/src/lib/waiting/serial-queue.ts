@@ -2,12 +2,12 @@ import { AppError } from '@coppice/contract';
 
 const MAX_WAITING = 64;
 
-/** Runs one task after the other, in the order they came. Callers may queue a bounded number, the service itself any. */
+/** Runs tasks one after the other, in order of arrival. Callers can queue a bounded number, the service itself any. */
 export class SerialQueue {
   #tail: Promise<unknown> = Promise.resolve();
   #waiting = 0;
 
-  /** For what a caller asks: `rate_limited` when too much waits. */
+  /** Runs a task of a caller. Rejects with `rate_limited` if too many tasks wait. */
   runBounded<T>(task: () => Promise<T>): Promise<T> {
     if (this.#waiting >= MAX_WAITING) {
       return Promise.reject(new AppError('rate_limited', 'too many operations wait for this sandbox'));

@@ -1,4 +1,4 @@
-/** Joins callers that ask for the same thing at the same time: the work runs once for each key. */
+/** Merges concurrent calls with the same key: the work runs once for all of them. */
 export class SingleFlight<T> {
   readonly #flights = new Map<string, Promise<T>>();
 

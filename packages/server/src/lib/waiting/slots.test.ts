@@ -5,7 +5,7 @@ import { Slots } from './slots.ts';
 
 const { signal } = new AbortController();
 
-test('as many run as may, the next waits for its turn, one too many is refused', async () => {
+test('the allowed number runs, the next waits for a slot, and one beyond the queue limit is refused', async () => {
   const slots = new Slots('things', { maxRunning: 1, maxWaiting: 1 });
   const gate = Promise.withResolvers<void>();
   const order: string[] = [];
@@ -25,7 +25,7 @@ test('as many run as may, the next waits for its turn, one too many is refused',
   assert.deepEqual(order, ['first', 'second', 'fourth']);
 });
 
-test('who leaves while waiting frees the place, who fails frees the slot', async () => {
+test('a waiter that aborts frees its place in the queue, and failed work frees its slot', async () => {
   const slots = new Slots('things', { maxRunning: 1, maxWaiting: 1 });
   const gate = Promise.withResolvers<void>();
   const first = slots.run(signal, () => gate.promise);
@@ -39,7 +39,7 @@ test('who leaves while waiting frees the place, who fails frees the slot', async
   assert.equal(await third, 'third');
 });
 
-test('a slot goes to the owner who has the fewest, and one owner does not fill the places of all', async () => {
+test('a free slot is given to the owner with the fewest slots, and one owner cannot fill the queue', async () => {
   const slots = new Slots('things', { maxRunning: 2, maxWaiting: 8, maxWaitingOfOwner: 2 });
   const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const order: string[] = [];

@@ -3,7 +3,7 @@ import { AppError } from '@coppice/contract';
 export interface SlotsOptions {
   maxRunning: number;
   maxWaiting: number;
-  /** Of one owner; as many as of all if it is not set. */
+  /** Limit for one owner; default: only the limit for all applies. */
   maxWaitingOfOwner?: number;
 }
 
@@ -13,14 +13,14 @@ interface Waiter {
 }
 
 /**
- * Lets a bounded number work and a bounded number wait; who comes after that is refused with `capacity`. A slot goes to the
- * owner who has the fewest, and among those to the first that waits.
+ * Runs a bounded number of tasks and queues a bounded number; further ones are refused with `capacity`. A free slot is
+ * given to the owner with the fewest slots, and among equal owners to the first in the queue.
  */
 export class Slots {
   readonly #options: SlotsOptions;
   readonly #what: string;
   readonly #waiting: Waiter[] = [];
-  /** Running, by owner. */
+  /** Slots in use, by owner. */
   readonly #held = new Map<string, number>();
   #running = 0;
 
@@ -37,13 +37,15 @@ export class Slots {
     return this.#waiting.length;
   }
 
-  /** Whether the next one would be refused, whoever it is. */
+  /** Whether the next task of any owner would be refused. */
   get isFull(): boolean {
     const { maxRunning, maxWaiting } = this.#options;
     return this.#running >= maxRunning && this.waiting >= maxWaiting;
   }
 
-  /** Runs `work` when it is its turn. A signal ends the waiting, not the work. */
+  /**
+   * Runs `work` when a slot is free. The signal ends the waiting, not the work. Throws `capacity` if the queue is full.
+   */
   async run<T>(signal: AbortSignal, work: () => Promise<T>, owner = ''): Promise<T> {
     const release = await this.acquire(signal, owner);
     try {
@@ -53,7 +55,9 @@ export class Slots {
     }
   }
 
-  /** Waits for a slot; what it answers gives the slot back, and is called once. */
+  /**
+   * Waits for a slot. Returns a function that releases the slot; call it once. Throws `capacity` if the queue is full.
+   */
   async acquire(signal: AbortSignal, owner = ''): Promise<() => void> {
     await this.#wait(signal, owner);
     return () => this.#release(owner);
@@ -94,7 +98,7 @@ export class Slots {
     return this.#held.get(owner) ?? 0;
   }
 
-  /** A slot that becomes free goes straight to one that waits. */
+  /** Releases a slot and gives it directly to a waiter, if there is one. */
   #release(owner: string): void {
     this.#running -= 1;
     const others = this.#heldBy(owner) - 1;

@@ -1,4 +1,4 @@
-/** Certificates for tests, made with openssl: an authority and what it signs. */
+/** Certificates for tests, made with openssl: an authority and the certificates that it signs. */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -7,7 +7,7 @@ import { join } from 'node:path';
 const TIMEOUT_MS = 20_000;
 
 export interface CertificateOptions {
-  /** OpenSSL's form. */
+  /** In OpenSSL's syntax. */
   subjectAltName?: string;
   /** Days from now; both may be negative. */
   validFromDays?: number;
@@ -39,7 +39,7 @@ export class TestAuthority implements Disposable {
     return join(this.directory, name);
   }
 
-  /** Signs a certificate of a server, by default for 127.0.0.1 and localhost. */
+  /** Issues a server certificate, by default for 127.0.0.1 and localhost. */
   issue(name: string, options: CertificateOptions = {}): MadeCertificate {
     const [certPath, keyPath, requestPath] = ['pem', 'key', 'csr'].map((ending) =>
       this.path(`${name}.${ending}`),
@@ -64,7 +64,7 @@ export class TestAuthority implements Disposable {
     return { certPath, keyPath };
   }
 
-  /** What "openssl ca" insists on; it is the only command that sets both dates. */
+  /** Writes the configuration that "openssl ca" requires, the only command that sets both dates. */
   #writeConfig(): string {
     writeFileSync(this.path('index.txt'), '');
     const lines = [
