@@ -1,10 +1,10 @@
 /**
- * What an earlier runner process left: VMs that still run are driven on, the others are ended and reported, and no
- * VMM of ours is left that nobody drives.
+ * Adopts the running VMs of an earlier runner process, ends and reports the others, and kills every VMM of ours without
+ * a driver.
  *
- *   record ─► running, its process alive, its slot kept ─► driven on; out of a capture it is let go
- *        ├──► hibernated, or another VM has its sandbox now ─► ended, and nobody told
- *        └──► else ─► its process killed ─► its end, in the background
+ *   record ─► running, its process alive, its slot kept ─► adopted; continued if it was being captured
+ *        ├──► hibernated, or another VM has its sandbox now ─► ended without a report
+ *        └──► else ─► its process is killed ─► it is ended in the background
  *   no record ─► a stray: killed
  */
 import { readdirSync, rmSync } from 'node:fs';
@@ -25,18 +25,18 @@ export interface AdoptionParts extends Pick<
   'vmm' | 'network' | 'accounts' | 'cgroups' | 'vmsDirectory' | 'socketsDirectory'
 > {
   assembler: VmAssembler;
-  /** The driver of a VM that has a record, found by its sandbox's id from now on. */
+  /** Opens the driver of a VM with a record. From then on the VM is found by its sandbox's id. */
   openDriver: (unit: string, record: VmRecord) => VmDriver;
   onAdopted: (unit: string, record: VmRecord) => void;
-  /** Whether a hibernation is complete. */
+  /** Whether the hibernation with this id is complete. */
   hasCapture: (id: string) => boolean;
-  /** Units of all VMs that have a driver. */
+  /** Names of all VM instances with a driver. */
   listUnits: () => string[];
   log: Logger;
 }
 
 export async function adoptVms(parts: AdoptionParts): Promise<void> {
-  // At once: one whose QEMU does not answer must not keep the others, and the service, waiting.
+  // In parallel: a VM whose QEMU does not answer must not delay the others and the service.
   const units = readdirSync(parts.vmsDirectory);
   const records = units.map((unit) => findVmRecord(parts.assembler.directoryOf(unit).path));
   const superseded = findSuperseded(records);
@@ -50,14 +50,14 @@ export async function adoptVms(parts: AdoptionParts): Promise<void> {
     parts.log.warn({ pid: stray.pid }, 'ending a VMM that no record names');
     await killAndWait(stray);
   }
-  // Not before: a process that its record does not name yet writes to what is taken away here.
+  // Only after the strays are killed: one of them may still write to the files that are removed here.
   for (const { endLeftover } of adoptions) endLeftover?.();
   sweepSockets(parts);
   parts.network.sweepUnadopted();
   parts.cgroups.sweep(new Set(parts.listUnits()));
 }
 
-/** What became of a VM: it runs on as that process, or this ends it in the background. */
+/** The result for one VM: it keeps running as process `pid`, or `endLeftover` ends it in the background. */
 interface Adoption {
   pid?: number;
   endLeftover?: () => void;
@@ -82,44 +82,47 @@ async function adopt(parts: AdoptionParts, { unit, record, superseded }: Found):
   assembler.registerRelease(driver, record.cgroups);
   const vm = isElsewhere ? undefined : await connect(parts, unit, record);
   if (vm === undefined) {
-    // By its identity: the uid may be another VM's by now. One that no record names yet is a stray.
+    // Kill by process identity, as the uid may now belong to another VM. A process that no record names is a stray.
     if (record.process !== null && record.host_boot_id === hostBootId()) await killAndWait(record.process);
     return { endLeftover: () => endLeftover(driver, { ...record, retired: isElsewhere }, log) };
   }
   driver.adopt(vm.handle, vm.chain);
   parts.onAdopted(unit, record);
   log.info({ vm: record.info.id, unit, pid: vm.handle.identity.pid }, 'VM adopted');
-  if (record.capturing) letGo(driver, log);
+  if (record.capturing) continueSaved(driver, log);
   return { pid: vm.handle.identity.pid };
 }
 
-/** A directory whose VM's record went first has nobody who removes it. */
+/** Removes socket directories without a driver: their VM's record was removed first. */
 function sweepSockets({ socketsDirectory, listUnits }: AdoptionParts): void {
   const units = new Set(listUnits());
   for (const unit of readdirSync(socketsDirectory))
     if (!units.has(unit)) rmSync(join(socketsDirectory, unit), { recursive: true, force: true });
 }
 
-/** The process that saved the guest was killed meanwhile. In the background: an agent may be slow to answer. */
-function letGo(driver: VmDriver, log: Logger): void {
-  const letting = driver.letGo(async () => {
+/** Continues, in the background, a guest that a killed runner was saving: its agent may answer slowly. */
+function continueSaved(driver: VmDriver, log: Logger): void {
+  const continued = driver.continueSaved(async () => {
     await driver.running.vm.start();
     await thaw(driver);
     await driver.tellTime();
   });
-  letting.catch((error: unknown) => {
-    log.error({ err: error, unit: driver.unit }, 'a VM that was being saved does not go on');
+  continued.catch((error: unknown) => {
+    log.error({ err: error, unit: driver.unit }, 'could not continue a VM that was being saved');
   });
 }
 
-/** Units whose sandbox another VM has taken over. */
+/** Returns the names of VM instances whose sandbox another VM has taken over. */
 function findSuperseded(records: readonly (VmRecord | undefined)[]): Set<string> {
   return new Set(
     records.flatMap((record) => (record?.info.state === 'running' ? (record.replaces ?? []) : [])),
   );
 }
 
-/** A warm VM belongs to nobody, and one whose create was cut off has no caller any more: neither is kept. */
+/**
+ * Connects to a VM that keeps its sandbox. Returns undefined for a warm VM, which has no sandbox, and for one whose
+ * create was interrupted, which no caller waits for.
+ */
 async function connect(
   { vmm, network, assembler, log }: AdoptionParts,
   unit: string,
@@ -142,11 +145,11 @@ async function connect(
   }
 }
 
-/** In the background: one that cannot be ended now (a full disk) must not keep the service from starting. */
+/** Ends a VM in the background: one that cannot be ended now (a full disk) must not delay the start of the service. */
 function endLeftover(driver: VmDriver, record: VmRecord, log: Logger): void {
   const ending = finish(driver, record);
   ending.catch((error: unknown) => {
-    log.error({ err: error, unit: driver.unit }, 'what is left of a VM is not ended yet');
+    log.error({ err: error, unit: driver.unit }, 'a leftover VM is not ended yet');
   });
 }
 

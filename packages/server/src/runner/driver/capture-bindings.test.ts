@@ -31,11 +31,11 @@ function manifest(more: Partial<CaptureManifest> = {}): CaptureManifest {
 const isUnusable = (message: string) => (error: unknown) =>
   error instanceof AppError && error.code === 'snapshot_unusable' && error.message === message;
 
-test('a capture goes on with the machine that it was saved with', () => {
+test('a capture continues with the machine that it was saved with', () => {
   assert.equal(findMachine(bindings(), manifest()), MACHINE);
 });
 
-test('one of an accelerator that cannot be used now is refused by its name, and why it cannot', () => {
+test('a capture of an unusable accelerator is refused, with the accelerator and the reason', () => {
   assert.throws(
     () => findMachine(bindings('this machine uses tcg: there is no /dev/kvm on this host'), manifest()),
     isUnusable(
@@ -44,7 +44,7 @@ test('one of an accelerator that cannot be used now is refused by its name, and 
   );
 });
 
-test('one of a CPU that guests here cannot have is refused by its features, with the remedy', () => {
+test('a capture of an unsupported CPU is refused, with the missing features and the remedy', () => {
   const shape = { ...manifest().shape, cpu: CPU };
   assert.equal(findMachine(bindings(), manifest({ shape })), MACHINE);
   assert.throws(
@@ -56,11 +56,11 @@ test('one of a CPU that guests here cannot have is refused by its features, with
   );
 });
 
-test('one from before CPUs were recorded goes on with the CPU that it had, whatever guests here can have', () => {
+test('a capture without a recorded CPU is accepted, whatever CPU guests here can have', () => {
   assert.equal(findMachine(bindings(undefined, ['avx2']), manifest()), MACHINE);
 });
 
-test('what else differs is named', () => {
+test('every other difference is named', () => {
   const differing: [Partial<CaptureManifest>, RegExp][] = [
     [{ machine: 'gone' }, /QEMU 9\.0, kernel 6\.1 and agent a1/u],
     [{ machine_version: MACHINE_VERSION + 1 }, /devices of version/u],
@@ -71,7 +71,7 @@ test('what else differs is named', () => {
     assert.throws(() => findMachine(bindings(), manifest(more)), message);
 });
 
-test('a capture is described by the accelerator of its VM, whatever new ones get', () => {
+test('a capture is described by the accelerator of its VM, not by that of new VMs', () => {
   const { shape } = manifest();
   const vm = { machine: 'm1', shape: { ...shape, accelerator: 'tcg' as const } };
   assert.deepEqual(describeBindings(vm, bindings()), {

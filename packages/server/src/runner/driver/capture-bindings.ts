@@ -1,4 +1,7 @@
-/** What saved state needs of the machine that it is to go on at: whatever differs would not load, or load wrongly. */
+/**
+ * Checks what saved state requires of the machine that continues it. If a requirement differs, the state would not load
+ * or would load wrongly.
+ */
 import { AppError } from '@coppice/contract';
 import type { Accelerators } from '../accelerator/accelerators.ts';
 import type { VmRecord } from '../vm/vm-record.ts';
@@ -8,18 +11,18 @@ import type { CaptureFiles } from '../snapshot/capture-store.ts';
 import { MACHINE_VERSION } from '../vm/shape.ts';
 import type { Blueprint } from './vm-assembly.ts';
 
-/** Two measurements of one counter differ by some parts in a million; those of two hosts by more than this. */
+/** Two measurements of one counter differ by some parts in a million; counters of two hosts by more than this. */
 const TSC_TOLERANCE_KHZ = 10_000;
 
 export interface CaptureBindings {
   machines: MachineStore;
   accelerators: Pick<Accelerators, 'findRefusal' | 'findMissing'>;
   hasNetwork: boolean;
-  /** Rate of this host's time stamp counter. */
+  /** Rate of this host's time stamp counter, kHz. */
   tscKhz: number;
 }
 
-/** The QEMU, kernel and agent to go on with. Throws `snapshot_unusable`, naming what differs. */
+/** Returns the QEMU, kernel and agent to continue a capture with. Throws `snapshot_unusable`, naming what differs. */
 export function findMachine(bindings: CaptureBindings, manifest: CaptureManifest): Machine {
   const { accelerators, machines, hasNetwork, tscKhz } = bindings;
   const { shape, machine_version, has_network, tsc_khz, info } = manifest;
@@ -29,7 +32,7 @@ export function findMachine(bindings: CaptureBindings, manifest: CaptureManifest
     throw unusable(`QEMU ${qemu}, kernel ${kernel} and agent ${agent}, which this machine does not have`);
   }
   if (machine_version !== MACHINE_VERSION)
-    throw unusable(`devices of version ${machine_version}, this service has ${MACHINE_VERSION}`);
+    throw unusable(`devices of version ${machine_version}, but this service has version ${MACHINE_VERSION}`);
   const refusal = accelerators.findRefusal(shape.accelerator);
   if (refusal !== undefined) throw unusable(`the accelerator ${shape.accelerator}, and ${refusal}`);
   const missing =
@@ -40,11 +43,11 @@ export function findMachine(bindings: CaptureBindings, manifest: CaptureManifest
       has_network ? 'a network, and this machine has none for guests' : 'a machine without a network',
     );
   if (Math.abs(tsc_khz - tscKhz) > TSC_TOLERANCE_KHZ)
-    throw unusable(`a time stamp counter of ${tsc_khz} kHz, this machine's has ${tscKhz}`);
+    throw unusable(`a time stamp counter of ${tsc_khz} kHz, but this machine's has ${tscKhz}`);
   return machine;
 }
 
-/** A VM that goes on from the capture. Throws `snapshot_unusable`. */
+/** Returns the blueprint of a VM that continues from the capture. Throws `snapshot_unusable`. */
 export function blueprintOfCapture(
   bindings: CaptureBindings,
   files: CaptureFiles,
@@ -55,13 +58,13 @@ export function blueprintOfCapture(
   return { machine, image, shape, counters, avoidSlot: slot, files: toSources(files) };
 }
 
-/** Everything of a capture is frozen; a VM that goes on from it gets an empty overlay of its own. */
+/** Returns the files of a capture. All of them are frozen; a VM that continues from them gets its own empty overlay. */
 export function toSources({ directory, statePath, overlays }: CaptureFiles): Blueprint['files'] {
   const { ram: ramPath, image: imagePath, scratchBase: basePath } = directory;
   return { ramPath, statePath, wasBusy: true, imagePath, scratch: { basePath, frozen: overlays } };
 }
 
-/** What a capture of the VM needs, for people. */
+/** Describes the machine that a capture of the VM needs, for users. */
 export function describeBindings(
   { machine, shape }: Pick<VmRecord, 'machine' | 'shape'>,
   { machines }: CaptureBindings,

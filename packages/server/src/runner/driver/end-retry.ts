@@ -4,8 +4,8 @@ const FIRST_DELAY_MS = 1000;
 const MAX_DELAY_MS = 30_000;
 
 /**
- * Retries the end of a VM that failed, on a full disk for example, until it succeeds: after 1 s, 2 s, 4 s … 30 s. The log
- * has a warning for the failures 1, 2, 4, 8 …, so that an end that fails for days leaves a few lines.
+ * Retries the end of a VM after a failure, such as a full disk, until it succeeds: after 1 s, 2 s, 4 s … 30 s. It logs
+ * a warning for the failures 1, 2, 4, 8 …, so that an end that fails for days leaves only a few lines.
  */
 export class EndRetry {
   readonly #log: Pick<Logger, 'warn'>;
@@ -16,7 +16,7 @@ export class EndRetry {
     this.#log = log;
   }
 
-  /** To be called after every failed attempt. Only the latest `attempt` waits. */
+  /** Call after every failed attempt. Only the latest `attempt` is scheduled. */
   schedule(error: unknown, attempt: () => void): void {
     this.#failures += 1;
     const delayMs = Math.min(MAX_DELAY_MS, FIRST_DELAY_MS * 2 ** (this.#failures - 1));

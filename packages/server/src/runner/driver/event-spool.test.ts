@@ -76,7 +76,7 @@ test('events outlive the process that wrote them', async () => {
   });
 });
 
-test('sequence numbers go on after everything was acknowledged and the process restarted', async () => {
+test('sequence numbers continue after everything was acknowledged and the process restarted', async () => {
   await withDirectory(async (directory) => {
     const spool = open(directory);
     await spool.add(end('run1'));
@@ -99,7 +99,7 @@ test('an end is found until it is acknowledged', async () => {
   });
 });
 
-test('acknowledging what was never sent forgets nothing', async () => {
+test('acknowledging events that were never sent removes nothing', async () => {
   await withDirectory(async (directory) => {
     const spool = open(directory);
     acknowledge(spool, 10);
@@ -109,7 +109,7 @@ test('acknowledging what was never sent forgets nothing', async () => {
   });
 });
 
-test('what comes while the disk is busy is one file, and is told after that', async () => {
+test('events added while the disk is busy share one file, and are announced once it is written', async () => {
   await withDirectory(async (directory) => {
     const spool = open(directory);
     let told = 0;
@@ -121,14 +121,14 @@ test('what comes while the disk is busy is one file, and is told after that', as
     await Promise.all(adding);
     assert.equal(readAll(spool).length, 200);
     assert.deepEqual([readdirSync(directory).length, told], [2, 2]);
-    // Part of a file that was acknowledged is not told again, and the file stays until all of it is.
+    // The acknowledged part of a file is not sent again, and the file stays until all of it is acknowledged.
     acknowledge(spool, 100);
     assert.equal(readdirSync(directory).length, 1);
     assert.equal(readAll(spool, 100).length, 100);
   });
 });
 
-test('a spool of single ends, as it was before there were notes, is read and acknowledged', async () => {
+test('a spool of single ends, the format before notes, is read and acknowledged', async () => {
   await withDirectory(async (directory) => {
     for (const seq of [7, 8]) {
       const event = { seq, type: 'vm_ended', end: end(`run${seq}`) };
@@ -145,7 +145,7 @@ test('a spool of single ends, as it was before there were notes, is read and ack
   });
 });
 
-test('notes of a VM come before its end, and none after it', async () => {
+test('all notes of a VM come before its end', async () => {
   await withDirectory(async (directory) => {
     const spool = open(directory);
     const first = spool.addNotes([note('run1'), note('run2')]);
@@ -157,7 +157,7 @@ test('notes of a VM come before its end, and none after it', async () => {
   });
 });
 
-test('notes wait for room when the spool is full, and an end takes those of its VM along', async () => {
+test('notes wait for room when the spool is full, and an end takes the notes of its VM with it', async () => {
   await withDirectory(async (directory) => {
     const spool = open(directory, { maxBytes: 100 });
     await spool.addNotes([note('run1')]);
@@ -173,7 +173,7 @@ test('notes wait for room when the spool is full, and an end takes those of its 
   });
 });
 
-test('what could not be written has no number, and its caller hears of it', async () => {
+test('an event that could not be written gets no number, and its caller gets the error', async () => {
   await withDirectory(async (directory) => {
     const blocked = join(directory, 'blocked');
     const spool = open(blocked);
@@ -187,7 +187,7 @@ test('what could not be written has no number, and its caller hears of it', asyn
   });
 });
 
-test('a spool has one generation as long as its files live, and its events name it', async () => {
+test('a spool has one generation as long as its files exist, and its events name it', async () => {
   await withDirectory(async (directory) => {
     const spool = open(directory);
     await spool.addNotes([note('run1')]);
@@ -203,7 +203,7 @@ test('a spool has one generation as long as its files live, and its events name 
   });
 });
 
-test('a spool that was there and is gone is told in the log, a first one is not', async () => {
+test('a missing spool is logged if one existed before, and a first one is not', async () => {
   await withDirectory(async (parent) => {
     const lines: string[] = [];
     const log = pino({}, { write: (line: string) => void lines.push(line) });
@@ -216,7 +216,7 @@ test('a spool that was there and is gone is told in the log, a first one is not'
   });
 });
 
-test('an acknowledgement of another generation forgets nothing, and its place comes before all events', async () => {
+test('an acknowledgement of another generation removes nothing, and its place is before all events', async () => {
   await withDirectory(async (directory) => {
     const spool = open(directory);
     await spool.addNotes([note('run1')]);
@@ -229,7 +229,7 @@ test('an acknowledgement of another generation forgets nothing, and its place co
   });
 });
 
-test('a directory that is removed while the spool is open is made again, with all ends, and a warning', async () => {
+test('a directory removed while the spool is open is recreated with all ends and a warning', async () => {
   await withDirectory(async (parent) => {
     const directory = join(parent, 'events');
     const lines: string[] = [];
@@ -245,7 +245,7 @@ test('a directory that is removed while the spool is open is made again, with al
     assert.equal(warnings.length, 1);
     acknowledge(spool, 3);
     rmSync(directory, { recursive: true });
-    assert.deepEqual(spool.after(undefined), [], 'whoever reads finds it out, too');
+    assert.deepEqual(spool.after(undefined), [], 'a read also notices it');
     await once(spool, 'event', { signal: AbortSignal.timeout(5000) });
     acknowledge(spool, 5);
     assert.deepEqual(readAll(spool), ['5 end run1']);

@@ -1,14 +1,15 @@
 /**
- * What control has to learn even if it was away: ends of VMs, and notes of what they sent. Whatever comes while the disk
- * is busy goes into the next file together; a file is synced before anybody hears of it, and deleted when all of it was
- * acknowledged. The newest stays, so that sequence numbers never start again: not as long as the directory is there. A
- * new one is another generation, which every event names, so that nobody takes its first numbers for those before.
+ * Stores the events that control must receive even if it was away: ends of VMs, and notes of what they sent. Events
+ * that arrive while the disk is busy go into the next file together. A file is synced before its events are announced,
+ * and deleted when all of them are acknowledged. The newest file stays, so sequence numbers never restart while the
+ * directory exists. A new directory is another generation. Every event names its generation, so control does not
+ * mistake its first numbers for earlier ones.
  *
- *   add ──► waiting ──► one file, synced ──► told to control ──► acknowledged
+ *   add ──► waiting ──► one file, synced ──► sent to control ──► acknowledged
  *              ▲
  *   addNotes ──┴── full: held, until there is room, or the VM's end takes them along
  *
- * So notes of a VM come before its end, and none after it. Who adds notes learns when they are durable: what must not
+ * So all notes of a VM come before its end. `addNotes` resolves when the notes are durable: an action that must not
  * happen without its note waits for that, and is refused when the spool stays full.
  */
 import { EventEmitter } from 'node:events';
@@ -23,14 +24,14 @@ import { RunnerEvent, type EventPlace, type VmEnd } from '../../lib/protocol/run
 import type { Ballast } from '../capacity/ballast.ts';
 
 const NAME = /^(\d{12})\.json$/u;
-/** Of files; notes are held above it. Ends are always taken. */
+/** Limit on the size of unacknowledged files. Above it notes are held; ends are always accepted. */
 const MAX_BYTES = 64 << 20;
-/** Events in one file: so many are in memory at once when control comes back. */
+/** Limit on the events of one file, and so on the events in memory at once when control returns. */
 const MAX_FILE_EVENTS = 1024;
-/** A file of one event, as it was before there were notes, or of several. */
+/** A file of several events, or of one event, the format before notes. */
 const SpoolFile = z.union([z.array(RunnerEvent).min(1), RunnerEvent.transform((event) => [event])]);
 
-/** An event that has no number yet. */
+/** An event without a number. */
 type NewEvent = RunnerEvent extends infer E
   ? E extends RunnerEvent
     ? Omit<E, keyof EventPlace>
@@ -51,14 +52,14 @@ interface StoredFile {
 
 export interface EventSpoolOptions {
   maxBytes?: number;
-  /** Room for ends where there is none. */
+  /** Reserved disk space, used to write ends to a full disk. */
   ballast?: Pick<Ballast, 'use'>;
-  /** An earlier process has had one here. */
+  /** Whether an earlier process had a spool here. */
   isExpected?: boolean;
   log: Logger;
 }
 
-/** Emits `event` when there are new ones to read. */
+/** Emits `event` when there are new events to read. */
 export class EventSpool extends EventEmitter<{ event: [] }> {
   readonly #directory: string;
   readonly #maxBytes: number;
@@ -67,9 +68,9 @@ export class EventSpool extends EventEmitter<{ event: [] }> {
   #generation: string = randomUUID();
   #files: StoredFile[] = [];
   #waiting: Waiting[] = [];
-  /** Notes for which there is no room. */
+  /** Notes that wait for room. */
   #held: Waiting[] = [];
-  /** VMs whose end is on its way: no note of them is taken any more. */
+  /** VMs whose end is being written: further notes of them are dropped. */
   readonly #ending = new Set<string>();
   #writing: Promise<void> | undefined;
   #lastSeq = 0;
@@ -87,7 +88,10 @@ export class EventSpool extends EventEmitter<{ event: [] }> {
   static open(directory: string, options: EventSpoolOptions): EventSpool {
     const isMade = mkdirSync(directory, { recursive: true, mode: 0o700 }) !== undefined;
     if (isMade && options.isExpected === true)
-      options.log.warn({ directory }, 'the event spool is gone: what control had not acknowledged is lost');
+      options.log.warn(
+        { directory },
+        'the event spool is gone: events that control had not acknowledged are lost',
+      );
     const spool = new EventSpool(directory, options);
     for (const name of readdirSync(directory).toSorted()) {
       if (!NAME.test(name)) continue;
@@ -99,7 +103,7 @@ export class EventSpool extends EventEmitter<{ event: [] }> {
     return spool;
   }
 
-  /** Durable when it settles. Notes of the VM that are held go before it. */
+  /** Adds the end of a VM, after its held notes. Resolves when it is durable. */
   async add(end: VmEnd): Promise<void> {
     this.#ending.add(end.id);
     const isOwn = ({ event }: Waiting): boolean => event.type === 'egress_note' && event.vm_id === end.id;
@@ -112,7 +116,7 @@ export class EventSpool extends EventEmitter<{ event: [] }> {
     }
   }
 
-  /** Durable when it settles, which takes as long as there is no room for them. Those of VMs that have ended are dropped. */
+  /** Adds notes. Resolves when they are durable, which may wait for room. Notes of VMs that have ended are dropped. */
   async addNotes(notes: readonly VmNote[]): Promise<void> {
     const events = notes
       .filter(({ vmId }) => !this.#ending.has(vmId) && this.findEnd(vmId) === undefined)
@@ -120,7 +124,10 @@ export class EventSpool extends EventEmitter<{ event: [] }> {
     if (events.length > 0) await this.#enqueue(this.#isFull ? this.#held : this.#waiting, events);
   }
 
-  /** Some events after `place`, oldest first: at least one, if there are any. Of another generation all are after it. */
+  /**
+   * Returns some events after `place`, oldest first: at least one if any exist. A place of another generation counts as
+   * before all events.
+   */
   after(place: EventPlace | undefined): RunnerEvent[] {
     const seq = place?.generation === this.#generation ? place.seq : 0;
     for (;;) {
@@ -139,7 +146,7 @@ export class EventSpool extends EventEmitter<{ event: [] }> {
     return undefined;
   }
 
-  /** Does nothing for a place of another generation, whose events are gone already. */
+  /** Acknowledges events up to a place. Does nothing for another generation, whose events are gone. */
   acknowledge({ generation, seq }: EventPlace): void {
     if (generation !== this.#generation) return;
     this.#ackedSeq = Math.max(this.#ackedSeq, Math.min(seq, this.#lastSeq));
@@ -179,7 +186,7 @@ export class EventSpool extends EventEmitter<{ event: [] }> {
     });
   }
 
-  /** Never rejects. What is not written has no number, and its caller hears of it. */
+  /** Writes a batch. Never rejects: if the write fails, its events get no number and their callers get the error. */
   async #writeFile(batch: readonly Waiting[]): Promise<void> {
     const first = this.#lastSeq + 1;
     const generation = this.#generation;
@@ -200,21 +207,21 @@ export class EventSpool extends EventEmitter<{ event: [] }> {
     this.emit('event');
   }
 
-  /** Whether the directory was gone, by the error of a write, and is there again. */
+  /** Recreates the directory if the error of a write shows that it was missing. Returns whether it did. */
   #isRemade(failure: unknown): boolean {
     if ((failure as NodeJS.ErrnoException).code !== 'ENOENT') return false;
     try {
       this.#replaceLost();
       return true;
     } catch (error) {
-      this.#log.error({ err: error, directory: this.#directory }, 'the event spool cannot be made again');
+      this.#log.error({ err: error, directory: this.#directory }, 'could not recreate the event spool');
       return false;
     }
   }
 
   /**
-   * Another program has removed files. Numbers continue, as they are in memory; so are ends, which are written again.
-   * Notes that control had not acknowledged are lost.
+   * Recovers after another program has removed files. Numbers and ends are in memory: numbers continue, and ends are
+   * written again. Notes that control had not acknowledged are lost.
    */
   #replaceLost(): void {
     mkdirSync(this.#directory, { recursive: true, mode: 0o700 });
@@ -226,7 +233,7 @@ export class EventSpool extends EventEmitter<{ event: [] }> {
       { directory: this.#directory, files: lost.length, ends: ends.length },
       'another program has removed files of the event spool: notes that control had not acknowledged are lost',
     );
-    // If that fails, too, control finds the VM missing.
+    // If that also fails, control finds the VM missing.
     for (const end of ends) this.#enqueue(this.#waiting, [{ type: 'vm_ended', end }]).catch(() => undefined);
     this.#releaseHeld();
   }

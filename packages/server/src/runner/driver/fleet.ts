@@ -1,4 +1,4 @@
-/** Makes the VMs of this runner, ends them, and adopts those of an earlier one. */
+/** Creates and ends the VMs of this runner, and adopts those of an earlier one. */
 import { randomBytes } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
 import { AppError } from '@coppice/contract';
@@ -45,7 +45,7 @@ export interface FleetOptions extends AssemblyParts {
   capacity: Capacity;
   disk: DiskGuard;
   ballast: Ballast;
-  /** VMs kept warm in all; 0 keeps none. */
+  /** Most warm VMs in total; 0 keeps none. */
   warmPoolLimit: number;
   hasCapture: (id: string) => boolean;
   log: Logger;
@@ -55,13 +55,13 @@ function heldBy({ image, templateKey: template }: Blueprint): Held | undefined {
   return template === undefined ? undefined : { imageDigest: image.digest, template };
 }
 
-/** A VM that is asked for. */
+/** A requested VM. */
 interface Start {
   id: string;
   blueprint: Blueprint;
   egress: VmEgress;
   timer: StepTimer;
-  /** Absent for a VM restored from a capture. The signal is aborted when the template is no longer needed. */
+  /** Waits for the template; the signal aborts when it is no longer needed. Absent for a VM restored from a capture. */
   ensureTemplate?: (signal: AbortSignal) => Promise<void>;
 }
 
@@ -71,7 +71,7 @@ function newInfo(id: string, { image, shape }: Blueprint, timer: StepTimer): VmI
   return { id, state: 'creating', image: image.reference, vcpus, mem_mib, disk_mib, timings_ms };
 }
 
-/** Names a VM before it is a sandbox's; no sandbox's id looks like it. */
+/** Returns a name for a VM instance, which exists before it has a sandbox. No sandbox id has this form. */
 function newUnit(): string {
   return `u${randomBytes(8).toString('hex')}`;
 }
@@ -102,22 +102,22 @@ export class Fleet {
     });
   }
 
-  /** Holds a place for a create, at most until that is disposed, or throws what it is refused with. */
+  /** Holds a reservation for a create until the result is disposed. Throws the error that refuses the create. */
   admit(id: string, shape: VmShape): Disposable {
     return this.#options.capacity.admit(id, shape, this.#pool.units);
   }
 
-  /** Ends a VM that nobody has asked for; false when there is none. */
+  /** Ends a warm VM. Returns false when there is none. */
   giveWay(): Promise<boolean> {
     return this.#pool.giveWay();
   }
 
-  /** Joins a create of the same id that is under way, and answers one that is done. */
+  /** Creates a VM. Joins a running create of the same id, and repeats the answer of a completed one. */
   create(id: string, request: CreateVm): Promise<VmInfo> {
     return this.vms.join(id, () => this.#create(id, request));
   }
 
-  /** As {@link create}, for a VM that goes on from a capture. */
+  /** Like {@link create}, for a VM that continues from a capture. */
   goOn(id: string, blueprint: Blueprint, egress: VmEgress): Promise<VmInfo> {
     const timer = new StepTimer();
     return this.vms.join(id, async () => {
@@ -130,7 +130,7 @@ export class Fleet {
     const timer = new StepTimer();
     const { egress = NO_RULES, organization } = request;
     this.#options.network.assertEgress(egress);
-    // From here until the VM holds them itself.
+    // Holds image and template until the VM holds them itself.
     using lease = this.#options.leases.open();
     await enterStep('create.plan');
     const blueprint = await this.#plan(request, { timer, lease });
@@ -145,7 +145,7 @@ export class Fleet {
     );
   }
 
-  /** Before anything of the VM is made: a bad reference or an absent image leaves nothing to undo. */
+  /** Runs before any part of the VM is created: a bad reference or a missing image leaves nothing to undo. */
   async #plan(request: CreateVm, how: { timer: StepTimer; lease: CacheLease }): Promise<TemplateBlueprint> {
     const { timer, lease } = how;
     const { plan } = this.#options;
@@ -154,7 +154,7 @@ export class Fleet {
     return plan.blueprintOf(image, request, lease);
   }
 
-  /** Gives the sandbox a VM of the pool. One that has died in it is replaced by a new one: nobody had noticed. */
+  /** Gives the sandbox a warm VM. If that VM has died in the pool unnoticed, a new VM replaces it. */
   async #startWarm(start: Start, warm: AssembledVm): Promise<VmInfo> {
     const { driver } = warm;
     const { blueprint, timer } = start;
@@ -166,17 +166,17 @@ export class Fleet {
       return await this.#claim(driver, start, { isWarm: true, bringUp });
     } catch (error) {
       const isReplaceable = (await this.#isLost(driver, error)) && driver.info.state === 'creating';
-      // From here on a destroy finds the new one.
+      // A destroy finds the new VM from here on.
       if (!isReplaceable || driver.isDestroyed) throw await this.#giveUp(driver, start, error);
       this.#options.log.warn(
         { err: error, vm: start.id, unit: driver.unit },
-        'a warm VM has died: starting another',
+        'a warm VM has died; starting another',
       );
       return this.#startCold(start, () => this.#endLost(driver));
     }
   }
 
-  /** `before` is waited for first, when the sandbox's id leads to the new VM already. */
+  /** Starts a new VM. `before` runs first, but after the sandbox's id leads to the new VM. */
   async #startCold(start: Start, before?: () => Promise<void>): Promise<VmInfo> {
     const { blueprint, id, timer } = start;
     const driver = this.#newDriver(newUnit(), newInfo(id, blueprint, timer), blueprint);
@@ -216,7 +216,7 @@ export class Fleet {
     const giveWay = (): Promise<boolean> => this.giveWay();
     await capacity.reserve(driver.unit, blueprint.shape, { heldAs: id, giveWay });
     timer.end('admission');
-    // The template's own VM is covered by this promise: it ends before this one is made.
+    // This reservation also covers the template's own VM, which ends before this VM starts.
     await ensureTemplate?.(driver.endAsked);
     timer.end('template');
     const assembled = await capacity.inTurn({ diskMiB: 0, signal: driver.endAsked }, async () => {
@@ -225,18 +225,18 @@ export class Fleet {
       if (!isGrown(blueprint)) await this.#assembler.wake(ready, timer);
       return ready;
     });
-    // A large disk takes many seconds of the guest's own CPU time: no other start may have to wait for that.
+    // Growing to a large disk takes many seconds of the guest's own CPU time, so it does not occupy a start slot.
     if (isGrown(blueprint)) await this.#assembler.wake(assembled, timer);
   }
 
-  /** Ends a VM that has not come up; answers what its create is refused with. */
+  /** Ends a VM that failed to start. Returns the error for its create. */
   async #giveUp(driver: VmDriver, { id, timer }: Start, error: unknown): Promise<unknown> {
     const isLost = await this.#isLost(driver, error);
     const { reason } = await driver.end('vmm_lost');
     if (!isLost || reason === 'destroyed') return error;
     const { timingsMs } = timer;
     const { log } = this.#options;
-    log.warn({ err: error, vm: id, unit: driver.unit, timings_ms: timingsMs }, 'a VM has not come up');
+    log.warn({ err: error, vm: id, unit: driver.unit, timings_ms: timingsMs }, 'a VM did not start');
     return lostMeanwhile(error);
   }
 
@@ -244,16 +244,16 @@ export class Fleet {
     return driver.isLost || (await isLoss(error, [driver]));
   }
 
-  /** It is tried again by itself when it fails. */
+  /** Ends a dead VM. A failure is only logged: the driver retries it. */
   async #endLost(driver: VmDriver): Promise<void> {
     try {
       await driver.end('vmm_lost');
     } catch (error) {
-      this.#options.log.warn({ err: error, unit: driver.unit }, 'a warm VM that has died is not ended yet');
+      this.#options.log.warn({ err: error, unit: driver.unit }, 'a dead warm VM is not ended yet');
     }
   }
 
-  /** A VM for the pool; it has no sandbox's id yet. */
+  /** Starts a VM for the pool; it has no sandbox id yet. */
   async #prepareWarm(blueprint: TemplateBlueprint): Promise<AssembledVm> {
     const unit = newUnit();
     const driver = this.#newDriver(unit, newInfo(unit, blueprint, new StepTimer()), blueprint);
@@ -272,7 +272,7 @@ export class Fleet {
     }
   }
 
-  /** Without rules until it is claimed. */
+  /** Opens a driver without rules; a claim sets them. */
   #newDriver(unit: string, info: VmInfo, blueprint: Blueprint): VmDriver {
     return this.vms.open(unit, {
       info,
@@ -283,7 +283,7 @@ export class Fleet {
     });
   }
 
-  /** Settles when it is in force, also for connections that are open. */
+  /** Changes what the sandbox may send. Resolves when the change is in force, also for open connections. */
   async setEgress(id: string, egress: VmEgress): Promise<void> {
     const driver = this.vms.get(id);
     this.#options.network.assertEgress(egress);
@@ -300,7 +300,7 @@ export class Fleet {
     return this.#options.network.readEgress(this.vms.get(id).unit);
   }
 
-  /** Ends a VM. Answers again until control has acknowledged the end, then 404. */
+  /** Ends a VM. Repeats the answer until control has acknowledged the end; after that throws `not_found`. */
   async destroy(id: string): Promise<VmEnd> {
     const driver = this.vms.find(id);
     if (driver !== undefined) {
@@ -313,12 +313,12 @@ export class Fleet {
     return end;
   }
 
-  /** See vm-replacement.ts. If it fails the old VM goes on. */
+  /** Replaces a VM for a rollback (vm-replacement.ts). If it fails the old VM continues. */
   async replace(old: VmDriver, blueprint: Blueprint, asked: RollbackVm): Promise<VmRollback> {
     const timer = new StepTimer();
     const driver = this.#newDriver(newUnit(), newInfo(old.info.id, blueprint, timer), blueprint);
     driver.claim(driver.info, old.egress);
-    // Without the sandbox there is nothing to take over.
+    // If the sandbox ends there is nothing to take over.
     const giveUp = (): void => this.#retireLater(driver);
     old.endAsked.addEventListener('abort', giveUp, { once: true });
     try {
@@ -331,7 +331,7 @@ export class Fleet {
       const work = replaceVm(parts, { old, driver, blueprint, asked, timer });
       driver.trackCreation(work);
       const rollback = await work.finally(() => old.endAsked.removeEventListener('abort', giveUp));
-      // It is done, whatever becomes of what is left of the old VM.
+      // The rollback is done, even if the rest of the old VM cannot be ended yet.
       await old.retire().catch((error: unknown) => this.#noteUnended(old, error));
       return rollback;
     } catch (error) {
@@ -345,17 +345,17 @@ export class Fleet {
     driver.retire().catch((error: unknown) => this.#noteUnended(driver, error));
   }
 
-  /** It is tried again by itself. */
+  /** The driver retries the end. */
   #noteUnended({ unit }: VmDriver, error: unknown): void {
     this.#options.log.warn({ err: error, unit }, 'a VM that no sandbox needs is not ended yet');
   }
 
-  /** Of a template that is no more. */
+  /** Removes an evicted template from the pool. */
   forgetTemplate(key: string): void {
     this.#pool.forget(key);
   }
 
-  /** Takes over what an earlier runner process left. */
+  /** Adopts the VMs of an earlier runner process. */
   adoptAll(): Promise<void> {
     const options = this.#options;
     return adoptVms({
@@ -367,7 +367,7 @@ export class Fleet {
         const counters = { session: record.generation, resume: record.resume };
         const egress = readEgressRecord(record.egress);
         const driver = this.vms.open(unit, { info, egress, counters, held, cgroups });
-        // One that never came to run has no caller any more, and its sandbox may have another: it was to be rolled back.
+        // A VM that never ran has no caller any more. Its sandbox may have another VM, if it was made for a rollback.
         if (info.state === 'running' && !record.retired) this.vms.enter(driver);
         return driver;
       },
@@ -379,7 +379,7 @@ export class Fleet {
     });
   }
 
-  /** Lets go of the sandboxes, which run on, and ends the VMs that are nobody's. */
+  /** Releases the sandboxes, which keep running, and ends the warm VMs. */
   async close(): Promise<void> {
     this.vms.stopWatching();
     await this.#pool.close();
@@ -387,7 +387,7 @@ export class Fleet {
   }
 }
 
-/** Of a host that is too busy for it, too: whoever asks again may be served. */
+/** Whether the cause is a lost VM. A timeout on a busy host also counts: a retry may succeed. */
 async function isLoss(cause: unknown, drivers: readonly VmDriver[]): Promise<boolean> {
   if (cause instanceof VmmStartError || cause instanceof DeadlineError) return true;
   if (cause instanceof AppError) return false;

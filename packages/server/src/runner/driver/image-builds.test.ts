@@ -20,13 +20,13 @@ function nameOf({ vcpus, mem_mib, disk_mib }: VmShape): string {
   return `${vcpus}×${mem_mib}×${disk_mib}`;
 }
 
-/** Templates are made when the test says so. */
+/** A machine whose templates are built when the test says so. */
 class Site {
   readonly order: string[] = [];
   readonly ready = new Set<string>();
   readonly capacity: Capacity;
   readonly builds: ImageBuilds;
-  /** What becomes of the making of a template. */
+  /** Builds a template; the test replaces it. */
   make: (name: string, signal: AbortSignal) => Promise<void> = async () => undefined;
 
   constructor({ hostMemMiB = 10_240 } = {}) {
@@ -54,7 +54,7 @@ class Site {
         { organization, signal }: { organization: string; signal: AbortSignal },
       ) => {
         this.order.push(
-          `${templateKey} for ${organization}, ${this.capacity.status.vcpus.promised} vCPUs booked`,
+          `${templateKey} for ${organization}, ${this.capacity.status.vcpus.promised} vCPUs reserved`,
         );
         await this.make(templateKey, signal);
         this.ready.add(templateKey);
@@ -72,7 +72,7 @@ class Site {
 
 const SHAPE = { vcpus: 2, mem_mib: 512, disk_mib: 256 };
 
-test('templates of the default shape and of those given are made one after the other, each booked meanwhile', async () => {
+test('templates of the default and the given shapes are built one after another, each with a reservation', async () => {
   const site = new Site();
   const told: string[] = [];
   const image = await site.build([SHAPE], {
@@ -82,14 +82,14 @@ test('templates of the default shape and of those given are made one after the o
   assert.equal(image, STORED);
   assert.deepEqual(site.order, [
     'image app:1',
-    `${DEFAULT} for org, 1 vCPUs booked`,
-    '2×512×256 for org, 2 vCPUs booked',
+    `${DEFAULT} for org, 1 vCPUs reserved`,
+    '2×512×256 for org, 2 vCPUs reserved',
   ]);
   assert.deepEqual(told, [STORED.reference, DEFAULT, '2×512×256']);
   assert.equal(site.capacity.status.vcpus.promised, 0);
 });
 
-test('however many builds are asked for, two are booked, of two organizations if there are', async () => {
+test('at most two builds hold a reservation, of two organizations if possible', async () => {
   const site = new Site();
   const gate = Promise.withResolvers<void>();
   const two = Promise.withResolvers<void>();
@@ -111,14 +111,14 @@ test('however many builds are asked for, two are booked, of two organizations if
   assert.match(site.order.filter((line) => line.includes(' for ')).at(2) ?? '', /1×204×256 for other/u);
 });
 
-test('a template that is ready is neither built again nor booked', async () => {
+test('a ready template is neither rebuilt nor reserved', async () => {
   const site = new Site();
   site.ready.add(DEFAULT);
   await site.build([SHAPE, SHAPE]);
-  assert.deepEqual(site.order, ['image app:1', '2×512×256 for org, 2 vCPUs booked']);
+  assert.deepEqual(site.order, ['image app:1', '2×512×256 for org, 2 vCPUs reserved']);
 });
 
-test('a shape that the machine can never give is refused by its place, before anything is done', async () => {
+test('a shape that the machine can never provide is refused first, with its path in the request', async () => {
   const site = new Site();
   await assert.rejects(
     site.build([SHAPE, { ...SHAPE, vcpus: 5 }]),
@@ -130,13 +130,13 @@ test('a shape that the machine can never give is refused by its place, before an
   assert.deepEqual(site.order, []);
 });
 
-test('a machine that is too small for the default shape makes only what is asked for', async () => {
+test('a machine too small for the default shape builds only the requested templates', async () => {
   const site = new Site({ hostMemMiB: 1400 });
   await site.build([SHAPE]);
-  assert.deepEqual(site.order, ['image app:1', '2×512×256 for org, 2 vCPUs booked']);
+  assert.deepEqual(site.order, ['image app:1', '2×512×256 for org, 2 vCPUs reserved']);
 });
 
-test('a build that finds no room is refused as a create would be, and holds nothing', async () => {
+test('a build without room is refused like a create and reserves nothing', async () => {
   const site = new Site();
   site.capacity.adopt('all', { vcpus: 4, memMiB: 64 });
   await assert.rejects(site.build([]), (error) => error instanceof AppError && error.code === 'capacity');
@@ -144,7 +144,7 @@ test('a build that finds no room is refused as a create would be, and holds noth
   assert.equal(site.capacity.status.vcpus.promised, 0);
 });
 
-test('after a caller that has left the image is ready, and no template is made', async () => {
+test('if the caller leaves, the image is ready and no template is built', async () => {
   const site = new Site();
   const left = new AbortController();
   const prepared: string[] = [];
@@ -156,7 +156,7 @@ test('after a caller that has left the image is ready, and no template is made',
   assert.deepEqual([prepared, site.order], [[STORED.reference], ['image app:1']]);
 });
 
-test('a template that cannot be made gives its booking back', async () => {
+test('a failed template build releases its reservation', async () => {
   const site = new Site();
   site.make = async () => Promise.reject(new Error('no boot'));
   await assert.rejects(site.build([]), /no boot/u);

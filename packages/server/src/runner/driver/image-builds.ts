@@ -1,4 +1,4 @@
-/** Makes ahead what creates of an image need: the image, and templates of the default shape and of those that are asked for. */
+/** Prepares what creates of an image need: the image, and templates of the default shape and of the requested ones. */
 import { randomBytes } from 'node:crypto';
 import { DEFAULT_SHAPE } from '@coppice/contract';
 import { Slots } from '../../lib/waiting/slots.ts';
@@ -10,8 +10,8 @@ import type { TemplatePlan } from './template-plan.ts';
 import type { TemplateBlueprint } from './vm-assembly.ts';
 
 /**
- * Templates that are booked for builds. No sandbox's limits count them, and only one is made at a time: more would keep room
- * from creates for nothing.
+ * Limit on reservations for template builds. They count against no sandbox limit, and only one template is built at a
+ * time: more would block creates for nothing.
  */
 const BOOKED_AT_ONCE = 2;
 const MAX_WAITING = 256;
@@ -21,15 +21,15 @@ export interface ImageBuildsParts {
   plan: TemplatePlan;
   capacity: Capacity;
   leases: CacheLeases;
-  /** Ends a VM that nobody has asked for, if there is one. */
+  /** Ends a warm VM. Returns false when there is none. */
   giveWay: () => Promise<boolean>;
 }
 
 export interface ImageBuildOptions extends Pick<PrepareOptions, 'onStep' | 'onProgress'> {
-  /** Aborted when the caller has left: no more templates are made. The image is made ready all the same. */
+  /** Aborted when the caller has left: no more templates are built. The image is still completed. */
   signal: AbortSignal;
   onPrepared?: (image: StoredImage) => void;
-  /** A template is being made, or waited for. */
+  /** Called when the build of a template starts or is waited for. */
   onTemplate?: (shape: VmShape) => void;
 }
 
@@ -45,7 +45,7 @@ export class ImageBuilds {
     this.#parts = parts;
   }
 
-  /** Throws `invalid_request` for a shape that this machine can never give, before anything is done. */
+  /** Prepares the image and its templates. Throws `invalid_request` first if this machine can never provide a shape. */
   async build(request: PrepareImage, options: ImageBuildOptions): Promise<StoredImage> {
     const { plan, capacity, leases } = this.#parts;
     for (const [index, shape] of request.shapes.entries())
@@ -65,7 +65,7 @@ export class ImageBuilds {
     return image;
   }
 
-  /** The template's VM is booked while it is waited for, as by a create. */
+  /** Ensures one template. Its VM is reserved while it is waited for, as in a create. */
   async #ensure(
     blueprint: TemplateBlueprint,
     who: { organization: string; signal: AbortSignal },

@@ -1,7 +1,7 @@
 /**
- * Programs that a guest starts find placeholders and addresses of the services that are granted now; those that run keep
- * what they have. Nothing but convenience depends on it: a guest that does not take it in time, or whose agent is older
- * than this call, is left alone.
+ * Updates the environment of a guest, so that new programs find the placeholders and addresses of the services granted
+ * now. Running programs keep theirs. This is only a convenience: a guest that does not answer in time, or whose agent
+ * is older than this call, is left alone.
  */
 import type { Logger } from 'pino';
 import { withDeadline } from '../../lib/waiting/deadline.ts';
@@ -13,7 +13,7 @@ const TIMEOUT_MS = 2000;
 
 export interface EnvironmentChange {
   former: VmEgress;
-  /** The image's own variables lie above. */
+  /** The image's own variables, which take precedence. */
   image: Readonly<Record<string, string>>;
   log: Logger;
 }
@@ -34,6 +34,6 @@ export async function tellEnvironment(
     await session.call('POST', '/environment', { env: { ...placeholders, ...image } });
   };
   await withDeadline('environment of the guest', TIMEOUT_MS, telling()).catch((error: unknown) => {
-    log.info({ err: error, vm: driver.info.id }, 'a guest keeps the environment it has');
+    log.info({ err: error, vm: driver.info.id }, 'could not update the environment of a guest');
   });
 }

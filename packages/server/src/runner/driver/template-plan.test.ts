@@ -57,7 +57,7 @@ test('a sandbox is made from the template of the next smaller disk, with a disk 
   assert.deepEqual(asked, [{ image: IMAGE, shape, organization: 'org', signal }]);
 });
 
-test('shapes that are ready are told in order, with the range of their disks, and of this accelerator alone', () => {
+test('ready shapes of the current accelerator are listed in order, with the range of their disks', () => {
   const shape = { accelerator: 'tcg', cpu: EMULATED_CPU, vcpus: 1, memMiB: 1024, diskMiB: 4096 } as const;
   const { plan } = openPlan([
     { ...shape, vcpus: 2 },
@@ -72,7 +72,7 @@ test('shapes that are ready are told in order, with the range of their disks, an
   ]);
 });
 
-test('under KVM a sandbox has the CPU that new VMs get, and a template of another one is not ready', () => {
+test('under KVM a sandbox has the CPU of new VMs, and a template of another CPU is not ready', () => {
   const chosen = { vendor: 'AuthenticAMD', avx: true } as const;
   const host = { ...chosen, avx2: true } as const;
   const shape = { accelerator: 'kvm', vcpus: 1, memMiB: 1024, diskMiB: 4096 } as const;

@@ -1,6 +1,6 @@
 /**
- * What a sandbox is made from: its image and the template of its shape. The one way there for a create, for
- * `POST /v1/images/build` and for an import, so that a create finds what was made ahead.
+ * Plans what a sandbox is made from: its image and the template of its shape. Creates, `POST /v1/images/build` and
+ * imports all use it, so that a create finds what was prepared.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { parseImageReference, type ReadyShape } from '@coppice/contract';
@@ -36,13 +36,13 @@ export class TemplatePlan {
     this.#parts = parts;
   }
 
-  /** The lease holds the image from before it is looked for. */
+  /** Prepares an image. The lease holds it from before the lookup. */
   prepareImage(wanted: WantedImage, options: PrepareOptions & { lease: CacheLease }): Promise<StoredImage> {
     const { image, organization, access = {} } = wanted;
     return this.#parts.images.prepare(parseImageReference(image), { ...options, access, organization });
   }
 
-  /** The lease holds the template from before it is looked for. */
+  /** Returns the blueprint of a sandbox. The lease holds the template from before the lookup. */
   blueprintOf(image: StoredImage, wanted: VmShape, lease: CacheLease): TemplateBlueprint {
     const { templates } = this.#parts;
     const { vcpus, mem_mib: memMiB, disk_mib: diskMiB } = wanted;
@@ -68,7 +68,7 @@ export class TemplatePlan {
     return this.#parts.templates.catalogue.has(key);
   }
 
-  /** Resolves when the template is built. Aborting `signal` ends the wait, and the build too if no other caller waits. */
+  /** Resolves when the template is built. Aborting `signal` ends the wait, and the build if no other caller waits. */
   async ensureTemplate(
     blueprint: TemplateBlueprint,
     who: { organization: string; signal: AbortSignal },
@@ -77,13 +77,13 @@ export class TemplatePlan {
     await this.#parts.templates.ensure({ image, shape: { ...shape, diskMiB: savedDiskMiB }, ...who });
   }
 
-  /** Of VMs that are made now. */
+  /** Accelerator and CPU of new VMs. */
   get #processor(): Pick<TemplateShape, 'accelerator' | 'cpu'> {
     const { accelerator, cpus } = this.#parts.accelerators.current;
     return { accelerator, cpu: cpus?.chosen ?? EMULATED_CPU };
   }
 
-  /** Shapes of the image that start from a template which is there. */
+  /** Returns the shapes for which the image has a ready template. */
   listReady(image: Pick<StoredImage, 'digest' | 'preparedAt'>): ReadyShape[] {
     const processor = this.#processor;
     return this.#parts.templates

@@ -15,13 +15,13 @@ import { VmAssembler, type AssembledVm, type AssemblyParts, type Blueprint } fro
 import { TEMPLATE_COUNTERS, VmDriver } from './vm-driver.ts';
 import { NO_RULES } from './vm-egress.ts';
 
-/** A record has no root. */
+/** A record refuses uid 0. */
 const UID = process.getuid?.() || 1;
 const log = pino({ level: 'silent' });
 const ID = 'run00000000000000000001';
 const DENY_ALL: VmEgress = { ...NO_RULES, network: { ...NO_RULES.network, default: 'deny' } };
 
-/** An assembler over stand-ins that note, in order, what is done to the network and to the guest. */
+/** An assembler over stand-ins that record the order of operations on the network and the guest. */
 class Assembly implements Disposable {
   readonly order: string[] = [];
   readonly told: unknown[] = [];
@@ -91,7 +91,7 @@ class Assembly implements Disposable {
   }
 
   async #answer([, path, body]: unknown[]): Promise<unknown> {
-    // After a slow answer the clock is read again.
+    // The clock is read again after a slow answer.
     if (path !== '/ping' || this.order.at(-1) !== path) this.order.push(String(path));
     if (path !== '/resume') return {};
     this.told.push(body);
@@ -131,7 +131,7 @@ class Assembly implements Disposable {
   }
 }
 
-test('saved programs do not run before the rules of their sandbox are in force', async () => {
+test('saved programs run only after the rules of their sandbox are in force', async () => {
   using under = new Assembly();
   under.driver.claim(under.driver.info, DENY_ALL);
   await under.wake(await under.assemble('capture'));
@@ -139,7 +139,7 @@ test('saved programs do not run before the rules of their sandbox are in force',
   assert.deepEqual(under.record?.egress, { network: DENY_ALL.network, grants: [] });
 });
 
-test('saved programs do not run when the rules cannot be put in force', async () => {
+test('saved programs do not run if the rules cannot be put in force', async () => {
   using under = new Assembly();
   under.driver.claim(under.driver.info, DENY_ALL);
   under.setEgress = async () => Promise.reject(new Error('no nft'));
@@ -147,7 +147,7 @@ test('saved programs do not run when the rules cannot be put in force', async ()
   assert.ok(!under.order.includes('cont'));
 });
 
-test('a VM that was kept warm gets its rules before it is given to its sandbox, or is not', async () => {
+test('a warm VM wakes for its sandbox only after its rules are in force', async () => {
   using under = new Assembly();
   const assembled = await under.assemble('template');
   assert.deepEqual(under.order, ['cont', '/ping']);
@@ -160,16 +160,16 @@ test('a VM that was kept warm gets its rules before it is given to its sandbox, 
   assert.deepEqual(under.order.slice(-2), ['in force: deny', '/resume']);
 });
 
-test('a sandbox without rules is told of while it resumes, and starts also when nobody can be told', async () => {
+test('a sandbox without rules is announced while it resumes, and also starts if that fails', async () => {
   using under = new Assembly();
   const assembled = await under.assemble('template');
   under.setEgress = async () => Promise.reject(new Error('the egress process is away'));
   await under.wake(assembled);
   assert.deepEqual(under.order.slice(2), [`egress of u1 for ${ID}`, '/resume']);
-  assert.equal(under.driver.state, 'running');
+  assert.equal(under.driver.phase, 'running');
 });
 
-test('placeholders lie under the environment of the image, and the secret is in neither resume nor record', async () => {
+test('the environment of the image overrides placeholders, and neither resume nor record holds the secret', async () => {
   using under = new Assembly();
   const [service] = BUILTIN_SERVICES;
   const grants = [{ service: service!, endpoints: null, secret: 'canary-3' }];
@@ -184,7 +184,7 @@ test('placeholders lie under the environment of the image, and the secret is in 
   assert.doesNotMatch(JSON.stringify([env, under.record]), /canary/u);
 });
 
-test('a disk that is larger than its template’s grows when the guest runs, before its sandbox’s code', async () => {
+test('a disk larger than its template’s grows while the guest runs, before code of the sandbox', async () => {
   using under = new Assembly();
   await under.wake(await under.assemble('template', 100));
   assert.deepEqual(
@@ -196,7 +196,7 @@ test('a disk that is larger than its template’s grows when the guest runs, bef
   assert.equal(under.record?.shape.diskMiB, 100);
 });
 
-test('a VM that was kept warm grows to the disk of the sandbox that gets it', async () => {
+test('a warm VM grows to the disk size of its sandbox', async () => {
   using under = new Assembly();
   const warm = await under.assemble('template');
   const { blueprint } = warm;
@@ -205,7 +205,7 @@ test('a VM that was kept warm grows to the disk of the sandbox that gets it', as
   assert.equal(under.record?.shape.diskMiB, 200);
 });
 
-test('a disk of the size of its template, or of its capture, is left as it is', async () => {
+test('a disk of the size of its template or capture is not grown', async () => {
   for (const [kind, diskMiB] of [
     ['template', 64],
     ['capture', 100],
@@ -219,7 +219,7 @@ test('a disk of the size of its template, or of its capture, is left as it is', 
   }
 });
 
-test('a sandbox that is destroyed does not wait until its disk has grown', { timeout: 20_000 }, async () => {
+test('a destroyed sandbox does not wait until its disk has grown', { timeout: 20_000 }, async () => {
   using under = new Assembly();
   const assembled = await under.assemble('template', 100);
   const asked = Promise.withResolvers<void>();

@@ -1,12 +1,11 @@
 /**
- * From saved state (a template or a capture) to a sandbox's VM, in two parts. All that does not depend on whose VM it will be comes first, so
- * that it can be done before anybody asks (warm-pool.ts):
+ * Makes a sandbox's VM from saved state (a template or a capture), in two parts. The first part does not depend on the
+ * sandbox, so it can run before a caller requests one (warm-pool.ts):
  *
  *   assemble   slot → record → disk → QEMU with the saved state → continue → the agent answers
  *   wake       `resume` with the sandbox's identity → running → record of the sandbox
  *
- * Each step registers its undoing before it is done. Files and sockets go by the VM's unit name, not by the
- * sandbox's id, which is not known yet.
+ * Each step registers its undo before it runs. The VM instance names files and sockets, as there is no sandbox id yet.
  */
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -36,7 +35,7 @@ import { enterStep } from '../vm/steps.ts';
 import { OPENING_TIMEOUT_MS, type AgentCounters, type VmDriver } from './vm-driver.ts';
 import { buildPlaceholders, toEgressRecord } from './vm-egress.ts';
 
-/** Of a resume that grows a file system, besides the usual: ten times what an emulated guest takes that has a core to itself. */
+/** Added to the resume timeout per GiB of growth: ten times what an emulated guest needs with a core to itself. */
 const GROW_TIMEOUT_MS_PER_GIB = 250;
 /** How long a sandbox without rules waits for the egress process. */
 const UNRULED_TIMEOUT_MS = 500;
@@ -46,44 +45,44 @@ export interface AssemblyParts {
   vmm: Vmm;
   cgroups: CgroupTree;
   accounts: VmAccounts;
-  /** On disk: records and scratch overlays. */
+  /** On disk. Holds records and scratch overlays. */
   vmsDirectory: string;
-  /** Short path, in memory: QEMU's sockets. */
+  /** In memory, with a short path. Holds QEMU's sockets. */
   socketsDirectory: string;
   log: Logger;
 }
 
-/** What a VM is made from. */
+/** The sources of a VM. */
 export interface Blueprint {
-  /** That of the saved state. */
+  /** The machine of the saved state. */
   machine: Machine;
   image: GuestImage;
   shape: TemplateShape;
-  /** Of the disk in the saved state, where the VM gets a larger one; absent: as in the shape. */
+  /** Size of the disk in the saved state if the VM gets a larger one; absent if it is the size of the shape. */
   savedDiskMiB?: number;
-  /** Absent for one that goes on from a capture. */
+  /** Absent for a VM that continues from a capture. */
   templateKey?: string;
   files: SavedState & { imagePath: string; scratch: ScratchSource };
   counters: AgentCounters;
-  /** Slot of the network that the saved guest had: its address is to be another. */
+  /** Network slot of the saved guest, to be avoided: the new VM needs another address. */
   avoidSlot?: number;
 }
 
-/** … that has a template, or gets one. */
+/** A blueprint whose template exists or will be built. */
 export interface TemplateBlueprint extends Blueprint {
   templateKey: string;
   savedDiskMiB: number;
   stored: StoredImage;
 }
 
-/** What lies under the VM's own overlay. That is a copy of the one at `topPath`, or empty. */
+/** The files under the VM's own overlay, which is a copy of `topPath`, or empty without one. */
 export interface ScratchSource {
   basePath: string;
   frozen: readonly string[];
   topPath?: string;
 }
 
-/** A VM that answers and belongs to nobody yet. */
+/** A VM whose agent answers, not yet given to a sandbox. */
 export interface AssembledVm {
   driver: VmDriver;
   blueprint: Blueprint;
@@ -132,9 +131,9 @@ export class VmAssembler {
     const cgroupProcs = await this.#enclose(driver, blueprint.shape);
     timer.end('cgroup');
     driver.assertCreating();
-    // Saved programs run as soon as the guest does; in a template there are none.
+    // Saved programs run as soon as the guest does; a template has none.
     const lettingOut = blueprint.templateKey === undefined ? this.#letOut(driver) : undefined;
-    // Waited for below, unless the start fails first.
+    // Awaited below, unless the start fails first.
     lettingOut?.catch(() => undefined);
     const launch = {
       id: driver.unit,
@@ -161,20 +160,20 @@ export class VmAssembler {
   }
 
   /**
-   * Puts in force what the sandbox may send. Only one without rules goes on when that takes long: it has no names
-   * resolved until the egress process has been told, which its next start sees to.
+   * Puts the sandbox's rules in force. Only a sandbox without rules continues if that takes long. Its names are not
+   * resolved until the egress process knows it; the next start of that process ensures this.
    */
   async #letOut(driver: VmDriver): Promise<void> {
     const { egress, info, unit } = driver;
     const setting = this.#parts.network.setEgress(unit, { vmId: info.id, egress });
     if (!hasNoRules(egress)) return setting;
-    await withDeadline('the way out', UNRULED_TIMEOUT_MS, setting).catch((error: unknown) => {
-      this.#parts.log.warn({ err: error, unit }, 'the egress process has not been told of a sandbox in time');
+    await withDeadline('setting the egress rules', UNRULED_TIMEOUT_MS, setting).catch((error: unknown) => {
+      this.#parts.log.warn({ err: error, unit }, 'the egress process did not accept a sandbox in time');
     });
   }
 
   #enclose({ unit }: VmDriver, shape: TemplateShape): Promise<string[]> {
-    // One of the pool may become a sandbox's with a larger disk.
+    // A warm VM may get a sandbox with a larger disk.
     const diskMiB = largestDiskMiB(templateDiskMiB(shape.diskMiB));
     const tmpfsMiB = isTmpfs(this.#parts.vmsDirectory) ? diskMiB : 0;
     return this.#parts.cgroups.create(unit, buildUnitLimits({ shape, tmpfsMiB }));
@@ -190,7 +189,7 @@ export class VmAssembler {
     return clock;
   }
 
-  /** Gives an assembled VM to the sandbox that its driver now names. */
+  /** Gives an assembled VM to the sandbox of its driver. */
   async wake(assembled: AssembledVm, timer: StepTimer): Promise<void> {
     const { driver, record } = assembled;
     const session = await driver.session(OPENING_TIMEOUT_MS);
@@ -199,7 +198,7 @@ export class VmAssembler {
     const generation = driver.nextResume();
     const network = addressesOf(assembled.slot);
     const lettingOut = assembled.blueprint.templateKey === undefined ? undefined : this.#letOut(driver);
-    // Whoever has rules runs nothing before they are in force; for the others it happens meanwhile.
+    // A sandbox with rules runs nothing before they are in force; for the others this happens in parallel.
     if (!hasNoRules(driver.egress)) await lettingOut;
     const services = driver.egress.grants.map(({ service }) => service);
     const placeholders = buildPlaceholders(vmId, services);
@@ -209,7 +208,7 @@ export class VmAssembler {
     const request = { vmId, generation, image: image.config, network, placeholders, monotonicNs, diskMiB };
     const timeoutMs = session.answerTimeoutMs + growTimeoutMs(assembled.blueprint);
     const resumed = session.call('POST', '/resume', buildResumeRequest(request), { timeoutMs });
-    // Whoever destroys the sandbox does not wait until a disk has grown: the VM is killed.
+    // A destroy does not wait until the disk has grown: it kills the VM.
     await untilAborted(driver.endAsked, resumed);
     await lettingOut;
     timer.end('resume');
@@ -224,7 +223,7 @@ export class VmAssembler {
     writeVmRecord(this.directoryOf(driver.unit).path, written);
   }
 
-  /** Makes a VM of the pool as quick as one that has served before. */
+  /** Runs a resume and a command in a warm VM, so that it is as quick as a VM that has served before. */
   async rehearse({ driver, blueprint, slot }: AssembledVm): Promise<void> {
     const session = await driver.session(OPENING_TIMEOUT_MS);
     await rehearse(session, {
@@ -234,7 +233,7 @@ export class VmAssembler {
     });
   }
 
-  /** What a VM holds besides its process, for one that is made and one that is adopted alike. */
+  /** Registers the release of everything that a VM holds besides its process, for new and adopted VMs. */
   registerRelease(driver: VmDriver, cgroupDirectories: readonly string[]): void {
     const { network, cgroups } = this.#parts;
     driver.onRelease(() => cgroups.remove(cgroupDirectories));
@@ -247,7 +246,7 @@ export class VmAssembler {
     return new VmDirectory(join(this.#parts.vmsDirectory, unit));
   }
 
-  /** The disk of a VM that an earlier process made. */
+  /** Adopts the disk of a VM that an earlier process made. */
   async adoptDisk(unit: string, record: VmRecord, vm: VmHandle): Promise<OverlayChain> {
     const { log } = this.#parts;
     const { diskMiB: sizeMiB } = record.shape;
@@ -289,7 +288,7 @@ function growTimeoutMs({ savedDiskMiB, shape }: Blueprint): number {
   return ((shape.diskMiB - (savedDiskMiB ?? shape.diskMiB)) / 1024) * GROW_TIMEOUT_MS_PER_GIB;
 }
 
-/** Its size if it grows; the guest's file system grows with the resume that is told of it. */
+/** Grows the disk if it must be larger and returns its new size, MiB. The resume then grows the guest's file system. */
 async function growDisk({ blueprint, chain }: AssembledVm, timer: StepTimer): Promise<number | undefined> {
   const { shape } = blueprint;
   if (!isGrown(blueprint)) return undefined;

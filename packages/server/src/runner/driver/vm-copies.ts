@@ -1,11 +1,11 @@
 /**
- * What is made from a VM that runs, and what goes on from it:
+ * Makes copies of running VMs, and VMs that continue from them:
  *
  *   snapshot    capture, kept            ─► restore: another VM
  *   hibernate   capture, the VM is gone  ─► resume: a VM of the same id
- *   fork        capture for the moment   ─► its children
+ *   fork        temporary capture        ─► its children
  *
- * Every one is asked for by the id of what it makes: the same request again joins it, or is told what it made.
+ * The id of its result identifies each operation: a repeated request joins a running one or returns the stored result.
  */
 import { availableParallelism } from 'node:os';
 import { AppError, isErrorCode } from '@coppice/contract';
@@ -34,9 +34,10 @@ import { enterStep } from '../vm/steps.ts';
 import type { Blueprint } from './vm-assembly.ts';
 import type { VmDriver } from './vm-driver.ts';
 import { NO_RULES } from './vm-egress.ts';
+import { invariant } from '../../lib/invariant.ts';
 
 const MIB = 1024 * 1024;
-/** A start waits on the disk and on timers too: one more than cores keeps them busy. */
+/** A start also waits for the disk and for timers: one more start than cores keeps the cores busy. */
 const CHILDREN_AT_ONCE = availableParallelism() + 1;
 
 type Child = ForkedVms['children'][number];
@@ -46,7 +47,7 @@ export interface VmCopiesOptions {
   captures: CaptureStore;
   bindings: CaptureBindings;
   disk: DiskGuard;
-  /** Writes memory to files. */
+  /** The program that writes memory to files. */
   program: string;
   log: Logger;
 }
@@ -74,7 +75,7 @@ export class VmCopies {
     });
   }
 
-  /** The VM's end is reported by nobody: its sandbox lives on in the capture. */
+  /** The VM's end is not reported, because its sandbox lives on in the capture. */
   hibernate(id: string, captureId: string): Promise<CaptureInfo> {
     return this.#captures.run(captureId, async () => {
       const { captures, fleet } = this.#options;
@@ -100,20 +101,20 @@ export class VmCopies {
         driver.dropHibernation();
         throw error;
       }
-      // At once: the end of a process that dies before it is ended would be told as the sandbox's.
+      // Immediately: if its process dies before it is ended, that would be reported as the sandbox's end.
       driver.disown();
     };
     await takeCapture({ ...job, hold });
   }
 
-  /** A child that cannot be made has an error in its place. */
+  /** Forks a VM. A child that cannot be started has an error in its place. */
   fork(id: string, children: readonly string[]): Promise<ForkedVms> {
     return this.#forks.run(children[0] ?? '', async () => {
       const { captures, fleet, log } = this.#options;
       const made = children.flatMap((child) => fleet.vms.find(child) ?? []);
-      if (made.length === children.length && made.every(({ state }) => state === 'running'))
+      if (made.length === children.length && made.every(({ isUp }) => isUp))
         return { pause_ms: 0, children: made.map(({ info }) => ({ vm: info })) };
-      // Those of an attempt that was cut off: siblings are of one moment.
+      // Children of an interrupted attempt are stopped and discarded, because all children must come from one moment.
       await Promise.all(made.map((driver) => driver.retire()));
       const driver = this.#options.fleet.vms.getRunning(id);
       const asked = askForCopyOf(fleet.vms.recordOf(driver));
@@ -142,12 +143,12 @@ export class VmCopies {
     });
   }
 
-  /** What the saved sandbox could reach does not go with its capture: who restores says it. */
+  /** Restores a capture. A capture holds no egress rules: the caller supplies them. */
   restore(id: string, captureId: string, egress: VmEgress = NO_RULES): Promise<VmInfo> {
     return this.#restores.run(id, async () => {
       const { captures, fleet } = this.#options;
       const made = fleet.vms.find(id);
-      if (made?.state === 'running') return made.info;
+      if (made?.isUp === true) return made.info;
       return captures.use(captureId, async (files, manifest) => {
         await enterStep('restore.plan');
         return fleet.goOn(id, blueprintOfCapture(this.#options.bindings, files, manifest), egress);
@@ -163,7 +164,10 @@ export class VmCopies {
     return this.#options.captures.remove(captureId);
   }
 
-  /** Refused before the guest stands still: a host that has no room for the files would leave it standing. */
+  /**
+   * Returns the job of a capture. Throws `capacity` before the guest is stopped if the host has no room for the files;
+   * a later failure would leave it stopped.
+   */
   #jobFor(driver: VmDriver, target: string, { isDurable }: { isDurable: boolean }): CaptureJob {
     const { fleet, disk, program } = this.#options;
     const directory = fleet.vms.directoryOf(driver);
@@ -222,11 +226,11 @@ export class VmCopies {
     const { fleet, bindings } = this.#options;
     const { image, shape, machine: key } = fleet.vms.recordOf(parent);
     const machine = bindings.machines.find(key);
-    if (machine === undefined) throw new Error(`a VM runs on the machine ${key}, which is not there`);
+    invariant(machine, `the machine ${key} of a running VM does not exist`);
     return { machine, image, shape, counters: parent.counters, files: toSources(files) };
   }
 
-  /** Holds a place for a child, or answers what it is refused with. */
+  /** Holds a reservation for a child. Returns the error if it is refused. */
   #admit(child: string, asked: VmShape, holds: DisposableStack): [string, AppError][] {
     try {
       holds.use(this.#options.fleet.admit(child, asked));
@@ -238,7 +242,7 @@ export class VmCopies {
   }
 }
 
-/** As if it were asked for by a create. */
+/** Returns the shape of a copy, as a create would request it. */
 function askForCopyOf({ shape }: VmRecord): VmShape {
   const { vcpus, memMiB: mem_mib, diskMiB: disk_mib } = shape;
   return { vcpus, mem_mib, disk_mib };

@@ -33,7 +33,7 @@ const info = (): VmInfo => ({
   timings_ms: {},
 });
 
-/** Stands in for a VM at the seam `VmHandle`; it has no process. */
+/** Stands in for a VM behind the interface `VmHandle`; it has no process. */
 class StandInVm implements VmHandle {
   identity: ProcessIdentity = { pid: 1, startTicks: 0 };
   socketDirectory = '/nowhere';
@@ -133,7 +133,7 @@ function newDriver(group: GroupUsage = NOT_COUNTED): { driver: VmDriver; ends: V
   return { driver, ends, released };
 }
 
-test('an end is recorded after the VM is killed and before anything is released, in reverse order', async () => {
+test('an end is recorded after the kill and before the releases, which run in reverse order', async () => {
   const { driver, ends, released } = newDriver();
   const vm = new StandInVm();
   attach(driver, vm);
@@ -145,7 +145,7 @@ test('an end is recorded after the VM is killed and before anything is released,
   assert.deepEqual(released, ['last', 'first, after 1 end']);
 });
 
-test('two ends at once are one end, with the first reason', async () => {
+test('two concurrent ends are one end, with the first reason', async () => {
   const { driver, ends } = newDriver();
   const vm = new StandInVm();
   attach(driver, vm);
@@ -156,7 +156,7 @@ test('two ends at once are one end, with the first reason', async () => {
   assert.equal(ends.length, 1);
 });
 
-test('a VM that ends by itself is ended with its own reason', async () => {
+test('a VM that ends by itself ends with its own reason', async () => {
   const { driver, ends } = newDriver();
   const vm = new StandInVm();
   attach(driver, vm);
@@ -166,7 +166,7 @@ test('a VM that ends by itself is ended with its own reason', async () => {
   assert.equal(ends[0]?.reason, 'guest_panic');
 });
 
-test('a VM has gone from when its monitor closes, though its process is there for a moment more', async () => {
+test('a VM counts as gone once its monitor closes, even if its process exists a moment longer', async () => {
   const { driver } = newDriver();
   assert.equal(await driver.hasGone(), false);
   const vm = new StandInVm();
@@ -180,7 +180,7 @@ test('a VM has gone from when its monitor closes, though its process is there fo
   assert.equal(await driver.hasGone(), true);
 });
 
-test('an end asked for during a create waits for its step and makes the next one fail', async () => {
+test('an end requested during a create waits for the current step and makes the next one fail', async () => {
   const { driver, released } = newDriver();
   const step = Promise.withResolvers<undefined>();
   const vm = new StandInVm();
@@ -198,7 +198,7 @@ test('an end asked for during a create waits for its step and makes the next one
   assert.deepEqual(vm.calls, ['kill']);
 });
 
-test('an end that could not be recorded is tried again, and releases nothing before', async () => {
+test('an end that could not be recorded is retried, and releases nothing before that', async () => {
   let failures = 1;
   const released: string[] = [];
   const recordEnd = (): void => {
@@ -224,7 +224,7 @@ test('an end that could not be recorded is tried again, and releases nothing bef
   assert.deepEqual(released, ['TAP']);
 });
 
-test('a resource that cannot be released does not keep the others', async () => {
+test('a failed release does not prevent the others', async () => {
   const { driver, released } = newDriver();
   driver.onRelease(() => {
     throw new Error('stuck');
@@ -233,7 +233,7 @@ test('a resource that cannot be released does not keep the others', async () => 
   assert.equal(released.length, 2);
 });
 
-test('a VM whose process died by itself is accounted by its group', async () => {
+test('the usage of a VM whose process died is read from its control group', async () => {
   const { driver } = newDriver({ cpuMs: 900.6, memPeakBytes: 1 << 20 });
   const vm = new StandInVm();
   attach(driver, vm);
@@ -244,7 +244,7 @@ test('a VM whose process died by itself is accounted by its group', async () => 
   assert.deepEqual([end.cpu_ms, end.mem_peak_bytes], [901, 1 << 20]);
 });
 
-test('the memory of a process that can be asked is its own, without the page cache of its group', async () => {
+test('the memory of a live process is its own, without the page cache of its control group', async () => {
   const { driver } = newDriver({ cpuMs: 13, memPeakBytes: 1 << 20 });
   attach(driver, new StandInVm());
   driver.markRunning();
@@ -252,14 +252,14 @@ test('the memory of a process that can be asked is its own, without the page cac
   assert.deepEqual([end.cpu_ms, end.mem_peak_bytes], [13, 4096]);
 });
 
-test('who waits during a create is told when its end is asked for', async () => {
+test('a wait during a create is aborted when its end is requested', async () => {
   const { driver } = newDriver();
   assert.equal(driver.endAsked.aborted, false);
   await driver.end('destroyed');
   assert.ok(driver.endAsked.reason instanceof AppError);
 });
 
-test('an end that failed is tried again by itself, with the same reason and time', async (context) => {
+test('a failed end is retried automatically, with the same reason and time', async (context) => {
   context.mock.timers.enable({ apis: ['setTimeout'] });
   const ends: VmEnd[] = [];
   let failures = 2;
@@ -291,7 +291,7 @@ test('an end that failed is tried again by itself, with the same reason and time
   assert.deepEqual(new Set(ends.map(({ reason, ended_at }) => `${reason} ${ended_at}`)).size, 1);
 });
 
-test('an end that keeps failing is tried ever more rarely, with few warnings, and by one timer whoever asks', async (context) => {
+test('an end that keeps failing is retried ever less often, with few warnings and one timer', async (context) => {
   context.mock.timers.enable({ apis: ['setTimeout'] });
   let attempts = 0;
   let isFull = true;
@@ -337,10 +337,10 @@ test('an end that keeps failing is tried ever more rarely, with few warnings, an
   await driver.end('destroyed');
   context.mock.timers.tick(60_000);
   await settle();
-  assert.deepEqual([attempts, driver.state], [before + 2, 'ended']);
+  assert.deepEqual([attempts, driver.phase], [before + 2, 'ended']);
 });
 
-test('an end that an earlier process had noted is finished as it was noted', async () => {
+test('an end that an earlier process recorded is finished as recorded', async () => {
   const { driver, ends } = newDriver();
   const noted: VmEnd = {
     id: 'run00000000000000000001',
@@ -353,7 +353,7 @@ test('an end that an earlier process had noted is finished as it was noted', asy
   assert.deepEqual(ends, [noted]);
 });
 
-test('what it has sent is noted when the VM is gone and before its end is recorded, also for one that nobody reports', async () => {
+test('notes are written after the kill and before the end is recorded, also for an unreported VM', async () => {
   for (const isRetired of [false, true]) {
     const order: string[] = [];
     const vm = new StandInVm();
@@ -376,7 +376,7 @@ test('what it has sent is noted when the VM is gone and before its end is record
   }
 });
 
-test('changes of what it may send are made one after the other, on disk first and without secrets', async () => {
+test('egress changes are applied one after another, on disk first and without secrets', async () => {
   const order: string[] = [];
   const { driver } = newDriver();
   const told: RecordChange[] = [];
@@ -415,7 +415,7 @@ test('changes of what it may send are made one after the other, on disk first an
   );
 });
 
-/** Ports of a guest whose agent answers no opening before the test says so. */
+/** Ports of a guest whose agent answers an opening only when the test says so. */
 async function listenAsAgent(
   directory: string,
 ): Promise<AsyncDisposable & { opened: Promise<Socket>; answer: (generation: number) => Promise<void> }> {
@@ -440,7 +440,7 @@ async function listenAsAgent(
   };
 }
 
-test('a caller with a short deadline does not end the opening of a session for those with a longer one', async (context) => {
+test('a caller with a short deadline does not end the opening of a session for callers with a longer one', async (context) => {
   const directory = mkdtempSync(join(tmpdir(), 'coppice-session-'));
   context.after(() => rmSync(directory, { recursive: true }));
   await using agent = await listenAsAgent(directory);

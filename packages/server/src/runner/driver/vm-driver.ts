@@ -1,17 +1,21 @@
 /**
  * The driver of one VM in its runner: the only writer of its state.
  *
- *   creating ──► running ──► ending ──► ended
- *       └───────────────────────▲
+ *                   ┌──────► saving ─┐
+ *                   │          │     │
+ *   creating ──► running ◄─────┘     ▼
+ *       │           └──────────► ending ──► ended
+ *       └───────────────────────────▲
  *
- * Every step of a create registers its undoing before it is done: on disk by the VM's record (for the next
- * runner process) and in the release list (for this one). Ending runs that list whatever the step was.
+ * Each step of a create registers its undo before it runs: on disk in the VM's record (for the next runner process) and
+ * in the release list (for this one). Ending runs that list after any step.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import { hostMoment } from '../../lib/host-clock.ts';
+import { invariant } from '../../lib/invariant.ts';
 import { SerialQueue } from '../../lib/waiting/serial-queue.ts';
 import {
   toBootMoment,
@@ -35,30 +39,41 @@ import { enterStep } from '../vm/steps.ts';
 import { toEgressRecord } from './vm-egress.ts';
 
 const RECONNECT_TIMEOUT_MS = 15_000;
-/** Of each step of an opening that all callers share: as long as the most patient of them waits. */
+/** Timeout of each step of an opening, which all callers share: as long as the most patient of them waits. */
 export const OPENING_TIMEOUT_MS = 30_000;
-/** Far more than a killed process needs until its monitor is seen to be closed. */
+/** Far longer than it takes until the monitor of a killed process is closed. */
 const GOING_MS = 1000;
 
-export type VmState = 'creating' | 'running' | 'ending' | 'ended';
+/** `saving`: the guest stands still for a capture. */
+export type VmPhase = 'creating' | 'running' | 'saving' | 'ending' | 'ended';
+
+/** The phases that may follow each phase. */
+const NEXT_PHASES: Readonly<Record<VmPhase, readonly VmPhase[]>> = {
+  creating: ['running', 'ending'],
+  running: ['saving', 'ending'],
+  saving: ['running', 'ending'],
+  // A failed end is retried.
+  ending: ['ending', 'ended'],
+  ended: [],
+};
 
 export interface DriverHooks {
-  /** Writes a change to the VM's record on disk, before what it says is done. */
+  /** Writes a change to the VM's record on disk, before the change is carried out. */
   note: (change: RecordChange) => void;
-  /** Settles when all that the VM has sent is noted; called once the VMM is gone. */
+  /** Resolves when notes of everything the VM has sent are stored. Called once the VMM is gone. */
   endEgress: () => Promise<void>;
-  /** Makes the end durable; called after that, and before anything is released. */
+  /** Makes the end durable. Called after `endEgress` and before anything is released. */
   recordEnd: (end: VmEnd) => void | Promise<void>;
-  /** What the VM's control groups have counted; asked when its process is gone. */
+  /** Reads the usage that the VM's control groups have counted. Called when its process is gone. */
   groupUsage: () => GroupUsage;
-  /** The last one that the VM came from. */
+  /** Returns the last rollback that led to the VM. */
   findRollback: () => VmRollback | undefined;
 }
 
 export interface DriverParts {
   info: VmInfo;
   egress: VmEgress;
-  /** Those of what it is made from. */
+  /** Counters of the saved state. */
   counters: AgentCounters;
   hooks: DriverHooks;
   log: Logger;
@@ -68,24 +83,24 @@ export type RecordChange = Partial<
   Pick<VmRecord, 'generation' | 'capturing' | 'hibernating' | 'end' | 'retired' | 'egress'>
 >;
 
-/** What the agent has been told last; a copy of the VM goes on from the same numbers. */
+/** The last numbers sent to the agent; a copy of the VM continues from them. */
 export interface AgentCounters {
   /** Generation of the last session. */
   session: number;
-  /** Of the last `resume`: the agent does each only once, and none with a lower number. */
+  /** Number of the last `resume`: the agent performs each only once, and none with a lower number. */
   resume: number;
 }
 
 export const TEMPLATE_COUNTERS: AgentCounters = { session: TEMPLATE_GENERATION, resume: TEMPLATE_GENERATION };
 
 export class VmDriver {
-  /** Names the VM's files, sockets and TAP; a sandbox's id it gets when it is claimed. */
+  /** Names the VM's files, sockets and TAP. The VM gets a sandbox id when it is claimed. */
   readonly unit: string;
   #info: VmInfo;
   readonly #hooks: DriverHooks;
   readonly #log: Logger;
   readonly #release: (() => void | Promise<void>)[] = [];
-  #state: VmState = 'creating';
+  #phase: VmPhase = 'creating';
   #egress: VmEgress;
   readonly #changes = new SerialQueue();
   #vm: VmHandle | undefined;
@@ -93,9 +108,8 @@ export class VmDriver {
   #creation: Promise<unknown> = Promise.resolve();
   #counters: AgentCounters;
   #chain: OverlayChain | undefined;
-  #isCapturing = false;
-  /** Settles when a guest that an earlier process was saving goes on. */
-  #lettingGo: Promise<unknown> = Promise.resolve();
+  /** Settles when a guest that an earlier process was saving has been continued. */
+  #continued: Promise<unknown> = Promise.resolve();
   #isRetired = false;
   #isDestroyed = false;
   #lastUsage: ProcessUsage = { cpuMs: 0, memPeakBytes: 0 };
@@ -118,44 +132,54 @@ export class VmDriver {
     return this.#info;
   }
 
-  /** From here on the VM is that sandbox's. */
+  /** Gives the VM to a sandbox. */
   claim(info: VmInfo, egress: VmEgress): void {
     this.assertCreating();
     this.#info = info;
     this.#egress = egress;
   }
 
-  /** What its sandbox may send, with secrets: copies of the VM inherit it. */
+  /** The sandbox's egress rules, with secrets; copies of the VM inherit them. */
   get egress(): VmEgress {
     return this.#egress;
   }
 
   /**
-   * Changes what the sandbox of a VM that runs may send; `apply` puts it in force. One after the other. What was asked
-   * for last stays, also when it could not be put in force: whoever asked asks again.
+   * Changes the egress rules of a running VM; `apply` puts them in force. Changes run one after another. The last
+   * requested rules are kept even if `apply` fails: the caller retries. Throws `invalid_state` unless the VM runs.
    */
   changeEgress(egress: VmEgress, apply: (former: VmEgress) => Promise<void>): Promise<void> {
     return this.#changes.run(() => this.#changeEgress(egress, apply));
   }
 
   async #changeEgress(egress: VmEgress, apply: (former: VmEgress) => Promise<void>): Promise<void> {
-    if (this.#state !== 'running') throw new AppError('invalid_state', `the sandbox is ${this.#state}`);
+    if (!this.isUp) throw new AppError('invalid_state', `the sandbox is ${this.#phase}`);
     this.#hooks.note({ egress: toEgressRecord(egress) });
     const former = this.#egress;
     this.#egress = egress;
     await apply(former);
   }
 
-  get state(): VmState {
-    return this.#state;
+  get phase(): VmPhase {
+    return this.#phase;
   }
 
-  /** Registers what takes a step back; run in reverse order when the VM ends. */
+  /** Whether the VM serves its sandbox, also while it is being saved. */
+  get isUp(): boolean {
+    return this.#phase === 'running' || this.#phase === 'saving';
+  }
+
+  #enter(phase: VmPhase): void {
+    invariant(NEXT_PHASES[this.#phase].includes(phase), `a VM went from ${this.#phase} to ${phase}`);
+    this.#phase = phase;
+  }
+
+  /** Registers the undo of a step. Undos run in reverse order when the VM ends. */
   onRelease(undo: () => void | Promise<void>): void {
     this.#release.push(undo);
   }
 
-  /** From here on the VM's own end is watched. */
+  /** Attaches the VM, and from then on ends it when it ends by itself. */
   attach(vm: VmHandle, chain: OverlayChain): void {
     this.#vm = vm;
     this.#chain = chain;
@@ -167,46 +191,46 @@ export class VmDriver {
       .catch((error: unknown) => this.#log.error({ err: error }, 'ending the VM failed'));
   }
 
-  /** The guest has answered `resume`: a first command could run. */
+  /** Marks the VM running: the guest has answered `resume` and can run commands. */
   markRunning(): void {
     this.assertCreating();
-    this.#state = 'running';
+    this.#enter('running');
     this.#info.state = 'running';
   }
 
-  /** Takes over a VM that an earlier process created. */
+  /** Adopts a VM that an earlier process created. */
   adopt(vm: VmHandle, chain: OverlayChain): void {
-    this.#state = 'running';
+    this.#enter('running');
     this.attach(vm, chain);
   }
 
-  /** The VM that runs, with its disk. Throws `invalid_state` when there is none. */
+  /** The running VM with its disk. Throws `invalid_state` if it does not run. */
   get running(): { vm: VmHandle; chain: OverlayChain } {
-    if (this.#state !== 'running' || this.#vm === undefined || this.#chain === undefined)
-      throw new AppError('invalid_state', `the sandbox is ${this.#state}`);
+    if (!this.isUp || this.#vm === undefined || this.#chain === undefined)
+      throw new AppError('invalid_state', `the sandbox is ${this.#phase}`);
     return { vm: this.#vm, chain: this.#chain };
   }
 
-  /** The create under way: an end asked for meanwhile waits until its current step has settled. */
+  /** Tracks the running create: an end requested meanwhile waits until its current step has settled. */
   trackCreation(creation: Promise<unknown>): void {
     this.#creation = creation.catch(() => undefined);
   }
 
-  /** Aborted when an end is asked for: waits of a create need not be waited out. */
+  /** Aborted when an end is requested, so that a create stops waiting. */
   get endAsked(): AbortSignal {
     return this.#endAsked.signal;
   }
 
-  /** The VM ended by itself, or is about to be ended for that. */
+  /** Whether the VM ended by itself or is being ended. */
   get isLost(): boolean {
     return this.#isEnding || (this.#vm !== undefined && !isAlive(this.#vm.identity));
   }
 
   get #isEnding(): boolean {
-    return this.#state === 'ending' || this.#state === 'ended';
+    return this.#phase === 'ending' || this.#phase === 'ended';
   }
 
-  /** Whether the VM has ended, or is just ending: QEMU's sockets close a moment before its process is gone. */
+  /** Whether the VM has ended or is ending right now: QEMU's sockets close a moment before its process is gone. */
   async hasGone(): Promise<boolean> {
     const vm = this.#vm;
     if (vm === undefined) return false;
@@ -214,12 +238,12 @@ export class VmDriver {
     return Promise.race([vm.ended.then(() => true), delay(GOING_MS, false)]);
   }
 
-  /** Throws when an end was asked for while the VM was being created. */
+  /** Throws `invalid_state` if an end was requested while the VM was being created. */
   assertCreating(): void {
-    if (this.#state !== 'creating') throw destroyedMeanwhile();
+    if (this.#phase !== 'creating') throw destroyedMeanwhile();
   }
 
-  /** The session with the agent, opened again when it was lost. */
+  /** Returns the session with the agent, and reopens a lost one. Throws DeadlineError after `timeoutMs`. */
   session(timeoutMs = RECONNECT_TIMEOUT_MS): Promise<AgentSession> {
     return this.#session.get(timeoutMs);
   }
@@ -246,73 +270,77 @@ export class VmDriver {
     return this.#counters;
   }
 
-  /** Number of the next `resume`. */
+  /** Returns the number of the next `resume`. */
   nextResume(): number {
     this.#counters.resume += 1;
     return this.#counters.resume;
   }
 
   /**
-   * Does what makes the guest stand still. Until it is done nobody else stops the guest or lets it go on. Throws
-   * `invalid_state` for a second one.
+   * Runs `work`, which stops the guest. Until it settles no other operation stops or continues the guest. Throws
+   * `invalid_state` if another capture is running.
    */
   async capture<T>(work: () => Promise<T>): Promise<T> {
-    await this.#lettingGo;
-    if (this.#isCapturing) throw new AppError('invalid_state', 'the sandbox is being saved already');
+    await this.#continued;
+    if (this.#phase === 'saving') throw new AppError('invalid_state', 'the sandbox is already being saved');
     return this.#standStill(work);
   }
 
-  /** Lets go a guest that an earlier process was saving. Whoever wants to save it now waits for that: it was told to. */
-  letGo(work: () => Promise<void>): Promise<void> {
-    const letting = this.#standStill(work);
-    this.#lettingGo = letting.catch(() => undefined);
-    return letting;
+  /** Continues a guest that an earlier process was saving. New captures wait until this is done. */
+  continueSaved(work: () => Promise<void>): Promise<void> {
+    const continued = this.#standStill(work);
+    this.#continued = continued.catch(() => undefined);
+    return continued;
   }
 
   async #standStill<T>(work: () => Promise<T>): Promise<T> {
-    this.#isCapturing = true;
+    if (!this.isUp) throw new AppError('invalid_state', `the sandbox is ${this.#phase}`);
+    this.#enter('saving');
     try {
       this.#hooks.note({ capturing: true });
       return await work();
     } finally {
-      this.#isCapturing = false;
-      // A record that says so still makes the next process let go a guest that goes: nothing happens.
-      if (this.#state === 'running') this.#tryNote({ capturing: false });
+      // The VM may have ended meanwhile.
+      if (this.isUp) {
+        this.#enter('running');
+        // If this write fails, the next process continues a guest that already runs, which does nothing.
+        this.#tryNote({ capturing: false });
+      }
     }
   }
 
-  /** On disk: from when that hibernation is complete, the VM is not to go on. */
+  /** Records that the VM must not continue once this hibernation is complete. */
   noteHibernation(captureId: string): void {
     this.#hooks.note({ hibernating: captureId });
   }
 
-  /** It was not completed, and never will be. */
+  /** Removes the record of a hibernation that failed. */
   dropHibernation(): void {
     this.#tryNote({ hibernating: undefined });
   }
 
-  /** What a request to the guest would wait for: a disk of the host that has no room. */
+  /** Whether the guest is paused because a host disk is full. A request to it would wait. */
   get isPaused(): boolean {
     return this.#vm?.isPaused ?? false;
   }
 
   async pause(): Promise<void> {
-    if (!this.#isCapturing) await this.#vm?.pause();
+    if (this.#phase !== 'saving') await this.#vm?.pause();
   }
 
   async continue(): Promise<void> {
-    if (this.#isCapturing) return;
+    if (this.#phase === 'saving') return;
     await this.#vm?.continue();
-    // Nothing waits for a guest that does not answer.
+    // Not awaited: the guest may not answer.
     void this.tellTime();
   }
 
-  /** After a pause: the guest's clock stood still with it. Never rejects. */
+  /** Sets the guest's clock after a pause, which also stopped the clock. Never rejects. */
   async tellTime(): Promise<void> {
     try {
       await tellTime(await this.session());
     } catch (error) {
-      this.#log.debug({ err: error }, 'a guest that was paused has not been told the time');
+      this.#log.debug({ err: error }, 'could not set the clock of a guest after a pause');
     }
   }
 
@@ -321,28 +349,28 @@ export class VmDriver {
   }
 
   /**
-   * Ends the VM; every caller gets the one end, whose reason is the first one's. After a step that failed (a full
-   * disk under the spool) nothing has been released; it is tried again by itself, and by whoever asks.
+   * Ends the VM. Every caller gets the same end, with the first caller's reason. If a step fails (a full disk under the
+   * spool), nothing has been released; the driver retries, and so does the next caller.
    */
   end(reason: EndReason): Promise<VmEnd> {
     if (reason === 'destroyed') this.#isDestroyed = true;
     this.#ending ??= this.#endAs(reason).catch((error: unknown) => {
       this.#ending = undefined;
-      // A retry that fails comes here again and is logged by `schedule`.
+      // A failed retry comes here again, and `schedule` logs it.
       this.#endRetry.schedule(error, () => void this.end(reason).catch(() => undefined));
       throw error;
     });
     return this.#ending;
   }
 
-  /** The sandbox lives on elsewhere: from here on nobody is told of the VM's end, whoever ends it. */
+  /** Stops reports of the VM's end, because its sandbox lives on elsewhere. */
   disown(): void {
     this.#isRetired = true;
-    // Noted again with its end, before anything is ended.
+    // Recorded again with the end, before anything is ended.
     this.#tryNote({ retired: true });
   }
 
-  /** Ends the VM of a sandbox that lives on elsewhere. */
+  /** Stops and discards the VM of a sandbox that lives on elsewhere. */
   async retire(): Promise<VmUsage> {
     this.disown();
     const { cpu_ms, mem_peak_bytes } = await this.end('destroyed');
@@ -353,25 +381,25 @@ export class VmDriver {
     return this.#isRetired;
   }
 
-  /** Somebody has asked for its end, whatever it ended by. */
+  /** Whether a caller has requested the end, even if the VM ended for another reason. */
   get isDestroyed(): boolean {
     return this.#isDestroyed;
   }
 
-  /** What its process has used until now. */
+  /** The usage of its process until now. */
   get usage(): VmUsage {
     const { cpuMs, memPeakBytes } = this.#vm?.usage() ?? this.#lastUsage;
     return { cpu_ms: Math.round(cpuMs), mem_peak_bytes: memPeakBytes };
   }
 
-  /** Goes on with an end that an earlier process had noted. */
+  /** Completes an end that an earlier process recorded. */
   finishEnd(end: VmEnd): Promise<VmEnd> {
     this.#end = end;
     return this.end(end.reason);
   }
 
   async #endAs(reason: EndReason): Promise<VmEnd> {
-    this.#state = 'ending';
+    this.#enter('ending');
     this.#endAsked.abort(destroyedMeanwhile());
     await this.#creation;
     this.#end ??= this.#describeEnd(reason);
@@ -388,7 +416,7 @@ export class VmDriver {
     await enterStep('end.release');
     await this.#releaseAll();
     this.#endRetry.stop();
-    this.#state = 'ended';
+    this.#enter('ended');
     return this.#end;
   }
 
@@ -408,8 +436,8 @@ export class VmDriver {
   }
 
   /**
-   * A process that died by itself can no longer be asked: its group has counted to the end. The group's memory has page
-   * cache in it, so it is believed only then.
+   * The usage of a dead process can no longer be read: the control group has counted to the end. The group's memory
+   * includes page cache, so it is used only then.
    */
   #finalUsage(atEnd: ProcessUsage | undefined): ProcessUsage {
     const last = atEnd ?? this.#lastUsage;
@@ -421,7 +449,7 @@ export class VmDriver {
     };
   }
 
-  /** One undoing that fails must not keep the others from running. */
+  /** Runs the undos. A failed undo must not prevent the others. */
   async #releaseAll(): Promise<void> {
     for (const undo of this.#release.toReversed()) {
       try {
@@ -432,16 +460,16 @@ export class VmDriver {
     }
   }
 
-  /** For what is as true without: a disk that is full must not make more of it. */
+  /** Records a change that is not essential: a full disk must not cause a failure. */
   #tryNote(change: RecordChange): void {
     try {
       this.#hooks.note(change);
     } catch (error) {
-      this.#log.warn({ err: error }, 'the record of a VM was not brought up to date');
+      this.#log.warn({ err: error }, 'the record of a VM was not updated');
     }
   }
 
-  /** Lets the VM live on without this process. */
+  /** Detaches from the VM, which keeps running without this process. */
   detach(): void {
     this.#endRetry.stop();
     this.#chain?.close();

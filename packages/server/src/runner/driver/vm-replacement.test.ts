@@ -31,7 +31,7 @@ const info = (): VmInfo => ({
   timings_ms: {},
 });
 
-/** An old VM that runs and a new one, over stand-ins that note in order what is done. */
+/** A running old VM and a new one, over stand-ins that record the order of operations. */
 class World {
   readonly order: string[] = [];
   readonly record = { rollbacks: [] } as unknown as VmRecord;
@@ -100,7 +100,7 @@ class World {
   }
 }
 
-test('the rollback is in the record that makes the new VM the sandbox’s, with what the old one has used', async () => {
+test('the record that gives the sandbox to the new VM holds the rollback and the usage of the old VM', async () => {
   const world = new World();
   world.former = [rollbackOf(2), rollbackOf(3)];
   const done = await world.replace();
@@ -110,7 +110,7 @@ test('the rollback is in the record that makes the new VM the sandbox’s, with 
   assert.deepEqual(world.record.rollbacks.at(-1), done);
 });
 
-test('a new VM that does not come to run leaves the sandbox to the old one', async () => {
+test('if the new VM does not start, the old one keeps the sandbox', async () => {
   const world = new World();
   world.wake = async () => Promise.reject(new Error('the agent does not answer'));
   await assert.rejects(world.replace(), /the agent does not answer/u);
@@ -118,7 +118,7 @@ test('a new VM that does not come to run leaves the sandbox to the old one', asy
   assert.equal(world.old.isRetired, false);
 });
 
-test('a record remembers a bounded number of rollbacks, the newest of them', async () => {
+test('a record keeps only a bounded number of the newest rollbacks', async () => {
   const world = new World();
   world.former = Array.from({ length: 40 }, () => rollbackOf(2));
   await world.replace();

@@ -1,11 +1,11 @@
 /**
- * A VM that goes on from saved state in the place of one that runs, under the same id:
+ * Replaces a running VM by one that continues from saved state, under the same id:
  *
- *   old   runs ───────────────► stands still ─────────────────────► ended, and not reported
+ *   old   runs ───────────────► stopped ──────────────────────────► ended, and not reported
  *   new        assembled ─────────────────► wakes ─► its record says "running"
  *
- * That write is the switch. Before it the old VM goes on, whatever fails; after it the new one has the sandbox. It also
- * holds the rollback, so that a runner that was killed knows from the disk whether it was done, and what to answer.
+ * That write is the switch. Before it the old VM continues on any failure; after it the new one has the sandbox. The
+ * record also holds the rollback, so a runner started after a kill knows whether it was done, and what to answer.
  */
 import type { RollbackVm, VmRollback } from '../../lib/protocol/runner-protocol.ts';
 import type { Capacity } from '../capacity/capacity.ts';
@@ -15,27 +15,27 @@ import type { AssembledVm, Blueprint, VmAssembler } from './vm-assembly.ts';
 import type { VmDriver } from './vm-driver.ts';
 import type { VmRoster } from './vm-roster.ts';
 
-/** How many rollbacks of a sandbox are remembered: one that comes again so late was not sent by a control that lives. */
+/** Number of rollbacks kept per sandbox. No live control repeats an older one. */
 const MAX_KEPT = 16;
 
 export interface ReplacementParts {
   assembler: VmAssembler;
   capacity: Pick<Capacity, 'reserve' | 'inTurn'>;
   vms: VmRoster;
-  /** Makes room for it. */
+  /** Ends a warm VM to make room. Returns false when there is none. */
   giveWay: () => Promise<boolean>;
 }
 
 export interface Replacement {
   old: VmDriver;
-  /** Claimed for the same sandbox. */
+  /** The driver of the new VM, claimed for the same sandbox. */
   driver: VmDriver;
   blueprint: Blueprint;
   asked: RollbackVm;
   timer: StepTimer;
 }
 
-/** Resolves after the switch, with the old VM still to be ended. */
+/** Resolves after the switch. The caller must still end the old VM. */
 export async function replaceVm(parts: ReplacementParts, replacement: Replacement): Promise<VmRollback> {
   const { assembler, capacity, giveWay } = parts;
   const { old, driver, blueprint, timer } = replacement;
@@ -59,7 +59,7 @@ async function takeOver(
     assembled.record.replaces = old.unit;
     assembled.record.rollbacks = [...vms.recordOf(old).rollbacks, rollback].slice(-MAX_KEPT);
     await assembler.wake(assembled, timer);
-    // At once: the old VM's end, by itself or by a fault, is the sandbox's no more.
+    // Immediately: from here on the old VM's end, for any reason, is not the sandbox's.
     old.disown();
     vms.enter(driver);
     vms.markCreated(driver.info);

@@ -26,7 +26,7 @@ const BINDINGS = {
   tscKhz: 1,
 } as unknown as CaptureBindings;
 
-/** A VM and its captures at the seams of VmRollbacks. `replace` does what a test says, and then records the rollback. */
+/** A VM and its captures behind the interfaces of VmRollbacks. `replace` calls `onReplace` and records the rollback. */
 class World {
   readonly done: VmRollback[] = [];
   readonly captures = new Set([1, 2, 3].map((digit) => idOf('snap', digit)));
@@ -34,7 +34,7 @@ class World {
   shape: CaptureManifest['shape'] = SHAPE;
   rollbacks = this.start();
 
-  /** Another runner process, with the same disk. */
+  /** Starts another runner process with the same disk. */
   start(): VmRollbacks {
     const driver = { info: { id: VM } } as VmDriver;
     return new VmRollbacks({
@@ -72,7 +72,7 @@ class World {
   }
 }
 
-test('the same rollback asked for again, also of the next process and without its capture, is answered and not done', async () => {
+test('a repeated rollback is answered and not done again, also by the next process and without its capture', async () => {
   const world = new World();
   const first = await world.rollbacks.rollBack(VM, ask(1, 1));
   assert.deepEqual(first, { ...ask(1, 1), replaced_usage: USAGE });
@@ -82,7 +82,7 @@ test('the same rollback asked for again, also of the next process and without it
   assert.equal(world.done.length, 1);
 });
 
-test('a rollback asked for while it is under way is joined, another one is refused', async () => {
+test('a repeated request joins a running rollback; another rollback is refused', async () => {
   const world = new World();
   const gate = Promise.withResolvers<void>();
   world.onReplace = () => gate.promise;
@@ -96,7 +96,7 @@ test('a rollback asked for while it is under way is joined, another one is refus
   assert.deepEqual(world.captureIds, [idOf('snap', 1), idOf('snap', 2)]);
 });
 
-test('a rollback that was done before the last one is refused, and not done again', async () => {
+test('a rollback done before the last one is refused and not done again', async () => {
   const world = new World();
   await world.rollbacks.rollBack(VM, ask(1, 1));
   await world.rollbacks.rollBack(VM, ask(2, 2));
@@ -108,7 +108,7 @@ test('a rollback that was done before the last one is refused, and not done agai
   assert.equal(world.done.length, 2);
 });
 
-test('one id is one rollback: with another capture it is refused, under way and done', async () => {
+test('an id means one rollback: with another capture it is refused, during the rollback and after it', async () => {
   const world = new World();
   const gate = Promise.withResolvers<void>();
   world.onReplace = () => gate.promise;
@@ -120,7 +120,7 @@ test('one id is one rollback: with another capture it is refused, under way and 
   assert.deepEqual(world.captureIds, [idOf('snap', 1)]);
 });
 
-test('a rollback that failed is tried anew when it is asked for again', async () => {
+test('a repeated request retries a failed rollback', async () => {
   const world = new World();
   world.onReplace = () => {
     world.onReplace = async () => undefined;
@@ -132,7 +132,7 @@ test('a rollback that failed is tried anew when it is asked for again', async ()
   assert.equal(world.done.length, 1);
 });
 
-test('a capture of another size, or none, changes nothing', async () => {
+test('a capture of another size, or a missing one, changes nothing', async () => {
   const world = new World();
   world.shape = { ...SHAPE, diskMiB: 128 };
   await assert.rejects(world.rollbacks.rollBack(VM, ask(1, 1)), /another size/u);

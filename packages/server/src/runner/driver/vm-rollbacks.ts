@@ -1,6 +1,7 @@
 /**
- * Rollbacks of VMs, each done once by the id that control gave it: a request that comes again joins the one under way, or
- * is told what it has done. One at a time: another one is refused meanwhile, and so is one that came before the last.
+ * Rolls VMs back. Control gives each rollback an id, and the runner does it once: a repeated request joins the running
+ * rollback or gets the stored result. One rollback runs at a time; meanwhile another is refused. A rollback done before
+ * the last one is refused too.
  */
 import { AppError } from '@coppice/contract';
 import type { RollbackVm, VmRollback } from '../../lib/protocol/runner-protocol.ts';
@@ -22,7 +23,7 @@ interface UnderWay {
 
 export class VmRollbacks {
   readonly #parts: VmRollbacksParts;
-  /** By the id of the VM. */
+  /** Running rollbacks, by VM id. */
   readonly #underWay = new Map<string, UnderWay>();
 
   constructor(parts: VmRollbacksParts) {
@@ -47,7 +48,7 @@ export class VmRollbacks {
     return answer;
   }
 
-  /** What was done is answered first: its capture may be deleted by now. */
+  /** A completed rollback is answered first, because its capture may be deleted by now. */
   async #findOrDo(id: string, asked: RollbackVm): Promise<VmRollback> {
     const { fleet, captures } = this.#parts;
     const { rollbacks } = fleet.vms.recordOf(fleet.vms.getRunning(id));

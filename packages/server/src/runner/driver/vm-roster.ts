@@ -1,6 +1,6 @@
 /**
- * The VMs that there are, by their sandboxes' ids, with what each of them holds for as long as it lives. Looks after all
- * of them: counts what they use, and watches the disk that they write to.
+ * The registry of VMs by sandbox id, with the resources that each holds while it lives. It also samples their usage,
+ * and watches the disk that they write to.
  */
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
@@ -29,12 +29,12 @@ export interface VmRosterOptions {
   disk: DiskGuard;
   ballast: Ballast;
   directoryOf: (unit: string) => VmDirectory;
-  /** Nothing of that VM is left. */
+  /** Called when nothing of that VM is left. */
   onGone: (unit: string) => void;
   log: Logger;
 }
 
-/** What of the cache a VM was made from: none of it for one that goes on from a capture, which has files of its own. */
+/** The cache entries that a VM was made from. A VM that continues from a capture has none, as it has its own files. */
 export interface Held {
   imageDigest: string;
   template: string;
@@ -64,9 +64,7 @@ export class VmRoster {
     this.#diskWatch = new DiskWatch({
       disk: options.disk,
       listVms: () =>
-        [...this.#drivers.values()]
-          .filter(({ state }) => state === 'running')
-          .map((driver) => this.#watched(driver)),
+        [...this.#drivers.values()].filter(({ isUp }) => isUp).map((driver) => this.#watched(driver)),
       log: options.log,
     });
   }
@@ -105,10 +103,10 @@ export class VmRoster {
     return driver;
   }
 
-  /** Throws `invalid_state` for one that does not run. */
+  /** Throws `not_found`, or `invalid_state` if the VM does not run. */
   getRunning(id: string): VmDriver {
     const driver = this.get(id);
-    if (driver.state !== 'running') throw new AppError('invalid_state', `the sandbox is ${driver.state}`);
+    if (!driver.isUp) throw new AppError('invalid_state', `the sandbox is ${driver.phase}`);
     return driver;
   }
 
@@ -116,20 +114,23 @@ export class VmRoster {
     return this.#options.directoryOf(unit);
   }
 
-  /** What is known of a VM that runs. */
+  /** Returns the record of a running VM. Throws `invalid_state` if there is none. */
   recordOf(driver: VmDriver): VmRecord {
     const record = findVmRecord(this.directoryOf(driver).path);
-    if (record === undefined) throw new AppError('invalid_state', `the sandbox is ${driver.state}`);
+    if (record === undefined) throw new AppError('invalid_state', `the sandbox is ${driver.phase}`);
     return record;
   }
 
-  /** Of the machines that VMs run on; one that is being ended has none when its directory is gone. */
+  /** Keys of the machines that VMs run on. A VM that is ending has no record once its directory is gone. */
   get machineKeys(): string[] {
     const records = [...this.#drivers.values()].map((driver) => findVmRecord(this.directoryOf(driver).path));
     return records.flatMap((record) => record?.machine ?? []);
   }
 
-  /** Joins a create of the same id that is under way, and answers one that is done. */
+  /**
+   * Runs a create. Joins a running create of the same id, and repeats the answer of a completed one. Throws
+   * `invalid_state` if the sandbox has ended.
+   */
   join(id: string, create: () => Promise<VmInfo>): Promise<VmInfo> {
     const joined = this.#creates.get(id);
     if (joined !== undefined) return joined;
@@ -142,17 +143,17 @@ export class VmRoster {
     return created;
   }
 
-  /** Its sandbox's id leads to that VM from here on. */
+  /** Makes the sandbox's id lead to that VM. */
   enter(driver: VmDriver): void {
     this.#drivers.set(driver.info.id, driver);
   }
 
-  /** A create of that id is answered with this VM from here on. */
+  /** Makes creates of that id return this VM. */
   markCreated(info: VmInfo): void {
     this.#creates.set(info.id, Promise.resolve(info));
   }
 
-  /** The driver of a VM, which no id leads to yet, with the undoing of all that it holds here. */
+  /** Opens the driver of a VM, which no id leads to yet, and registers the release of all that the VM holds here. */
   open(unit: string, { info, egress, counters, held, cgroups }: DriverOrigin): VmDriver {
     const { ballast, capacity, directoryOf, network, onGone, spool } = this.#options;
     const { path } = directoryOf(unit);
@@ -169,7 +170,7 @@ export class VmRoster {
       groupUsage: () => readGroupUsage(cgroups),
       findRollback: () => findVmRecord(path)?.rollbacks.at(-1),
       endEgress: () => network.endEgress(unit),
-      // A create that failed is answered to its caller; only a VM that ran has an end to report.
+      // A failed create is reported to its caller; only a VM that ran has an end to report.
       recordEnd: async (end) => {
         if (driver.info.state === 'running' && spool.findEnd(end.id) === undefined) await spool.add(end);
         log.info({ vm: end.id, reason: end.reason, cpu_ms: end.cpu_ms }, 'VM ended');
@@ -177,7 +178,7 @@ export class VmRoster {
     };
     const driver = new VmDriver(unit, { info, egress, counters, hooks, log });
     if (held !== undefined) driver.onRelease(this.#holdCache(held));
-    // Early in the list, so late to be done: when nothing of the VM is left.
+    // Registered early, so it runs late: when nothing of the VM is left.
     driver.onRelease(() => {
       capacity.release(unit);
       this.#forget(driver);
@@ -186,7 +187,7 @@ export class VmRoster {
     return driver;
   }
 
-  /** An end that took long must not take away what a later create made under the same id. */
+  /** A slow end must not remove what a later create made under the same id. */
   #forget(driver: VmDriver): void {
     const { id } = driver.info;
     if (this.#drivers.get(id) !== driver) return;
@@ -194,7 +195,7 @@ export class VmRoster {
     this.#creates.delete(id);
   }
 
-  /** Returns what lets go: the last that is released, as a VM's files lead to them. */
+  /** Holds the cache entries. Returns the function that releases them. It runs last, as a VM's files link to them. */
   #holdCache({ imageDigest, template }: Held): () => void {
     const lease = this.#options.leases.open();
     lease.add(imageKey(imageDigest));
@@ -207,7 +208,7 @@ export class VmRoster {
     this.#diskWatch.close();
   }
 
-  /** Lets go of the VMs, which run on. */
+  /** Releases the VMs, which keep running. */
   detachAll(): void {
     for (const driver of this.#drivers.values()) driver.detach();
   }

@@ -8,14 +8,14 @@ import { WarmPool } from './warm-pool.ts';
 const blueprint = (templateKey: string): TemplateBlueprint =>
   ({ templateKey }) as unknown as TemplateBlueprint;
 
-/** A pool over stand-ins for VMs, with a clock that the test moves. */
+/** A pool over stand-ins for VMs, with a clock that the test controls. */
 class PoolUnderTest {
   readonly made: string[] = [];
   readonly ended: string[] = [];
   failures = 0;
   nowMs = 0;
   hasRoom = true;
-  /** Key of a template that is being made. */
+  /** Key of a template that is being built. */
   missing = '';
   readonly pool: WarmPool;
 
@@ -39,7 +39,7 @@ class PoolUnderTest {
     return { driver } as unknown as AssembledVm;
   }
 
-  /** One create; answers the unit it was given, if any. */
+  /** Runs one create. Returns the name of its warm VM instance, if any. */
   async create(templateKey: string): Promise<string | undefined> {
     return this.pool.serve(blueprint(templateKey), async (warm) => warm?.driver.unit);
   }
@@ -59,7 +59,7 @@ test('the first create of a template misses, the next one hits', async () => {
   await under.pool.close();
 });
 
-test('creates at once that miss raise the number kept, up to the limit of the pool', async () => {
+test('concurrent creates that miss raise the target, up to the limit of the pool', async () => {
   const under = new PoolUnderTest(3);
   await Promise.all(Array.from({ length: 8 }, () => under.create('a')));
   await under.untilSize(3);
@@ -68,7 +68,7 @@ test('creates at once that miss raise the number kept, up to the limit of the po
   await under.pool.close();
 });
 
-test('a create that waits for a template does not keep others from warm VMs', async () => {
+test('a create that waits for a template does not stop the refill for others', async () => {
   const under = new PoolUnderTest(2);
   const template = Promise.withResolvers<void>();
   under.missing = 'new';
@@ -81,7 +81,7 @@ test('a create that waits for a template does not keep others from warm VMs', as
   await under.pool.close();
 });
 
-test('nothing is assembled while a create is under way', async () => {
+test('nothing is assembled while a create is running', async () => {
   const under = new PoolUnderTest(2);
   const create = Promise.withResolvers<undefined>();
   const slow = under.pool.serve(blueprint('a'), () => create.promise);
@@ -93,7 +93,7 @@ test('nothing is assembled while a create is under way', async () => {
   await under.pool.close();
 });
 
-test('a template that nobody asks for keeps no VM', async () => {
+test('a template without recent creates keeps no VM', async () => {
   const under = new PoolUnderTest(2);
   await under.create('a');
   await under.untilSize(1);
@@ -113,7 +113,7 @@ test('a VM that ended while it waited is not handed out', async () => {
   await under.pool.close();
 });
 
-test('what there was no room for is assembled when there is, without another create', async () => {
+test('a refill that lacked room runs when there is room, without another create', async () => {
   const under = new PoolUnderTest(1);
   under.hasRoom = false;
   await under.create('a');
@@ -125,7 +125,7 @@ test('what there was no room for is assembled when there is, without another cre
   await under.pool.close();
 });
 
-test('a failure to assemble ends the refill until a later create, or check', async () => {
+test('a failure to assemble stops the refill until a later create or check', async () => {
   const under = new PoolUnderTest(1);
   under.failures = 1;
   await under.create('a');
@@ -138,7 +138,7 @@ test('a failure to assemble ends the refill until a later create, or check', asy
   await under.pool.close();
 });
 
-test('a closed pool holds nothing, and a pool of size 0 never does', async () => {
+test('a closed pool is empty, and a pool of size 0 is always empty', async () => {
   const closed = new PoolUnderTest(1);
   await closed.create('a');
   await closed.untilSize(1);
@@ -150,7 +150,7 @@ test('a closed pool holds nothing, and a pool of size 0 never does', async () =>
   await none.pool.close();
 });
 
-test('gives way with the VM of the template asked for longest ago, and says when it has none', async () => {
+test('giving way ends the VM of the template used longest ago, and reports when there is none', async () => {
   const under = new PoolUnderTest(2);
   await under.create('a');
   under.nowMs += 1;
@@ -164,7 +164,7 @@ test('gives way with the VM of the template asked for longest ago, and says when
   await under.pool.close();
 });
 
-test('is not filled when little is left on the machine', async () => {
+test('the pool is not filled when the machine has little room', async () => {
   const under = new PoolUnderTest(1);
   under.hasRoom = false;
   await under.create('a');
@@ -175,7 +175,7 @@ test('is not filled when little is left on the machine', async () => {
   await under.pool.close();
 });
 
-test('a create that fails has nothing kept warm for it', async () => {
+test('no VM is kept warm for a failed create', async () => {
   const under = new PoolUnderTest(1);
   await assert.rejects(under.pool.serve(blueprint('a'), async () => Promise.reject(new Error('no image'))));
   await under.create('b');

@@ -1,22 +1,22 @@
 /**
- * VMs assembled before anybody asks, so that a create only has to give one its identity.
+ * Keeps VMs assembled in advance, so that a create only has to give one its identity.
  *
  *   take(key) ── hit ──► a warm VM                 every create
  *             └─ miss ─► the create assembles its own, and the template's target grows
- *   refill    one at a time, and only while no create is under way, but for those that wait for a template: they would
+ *   refill    one at a time, and only while no create runs (except creates that wait for a template): they would
  *             compete for the same cores
- *   give way  ends one when a create would be refused for want of room
- *   expire    a template that nobody asked for in five minutes keeps none
- *   check     every 30 s: expires, and refills what could not be refilled, for want of room or after a failure
+ *   give way  ends one when a create would be refused for lack of room
+ *   expire    a template without a create for five minutes keeps none
+ *   check     every 30 s: expires, and retries refills that lacked room or failed
  *
- * A warm VM is bound to its template; the pool holds at most `limit` of them in all.
+ * A warm VM is bound to its template; the pool holds at most `limit` of them in total.
  */
 import type { Logger } from 'pino';
 import type { AssembledVm, TemplateBlueprint } from './vm-assembly.ts';
 
 const EXPIRY_MS = 300_000;
 const CHECK_INTERVAL_MS = 30_000;
-/** After a VM could not be assembled. */
+/** Pause after a VM could not be assembled. */
 const RETRY_PAUSE_MS = 5000;
 
 interface Shelf {
@@ -27,11 +27,11 @@ interface Shelf {
 }
 
 export interface WarmPoolOptions {
-  /** VMs kept warm in all; 0 keeps none. */
+  /** Most warm VMs in total; 0 keeps none. */
   limit: number;
-  /** Assembles and rehearses one. */
+  /** Assembles and rehearses one VM. */
   prepare: (blueprint: TemplateBlueprint) => Promise<AssembledVm>;
-  /** Whether its template is there, and so much is left that a VM may be made which nobody has asked for. */
+  /** Whether its template exists and the machine has spare room for a VM that no caller has requested. */
   canPrepare: (blueprint: TemplateBlueprint) => boolean;
   now: () => number;
   log: Logger;
@@ -44,7 +44,7 @@ export class WarmPool {
   #createsUnderWay = 0;
   #pausedUntil = 0;
   #refilling: Promise<void> | undefined;
-  /** Asked for while one was ending. */
+  /** A refill was requested while one was running. */
   #refillAgain = false;
   #closed = false;
 
@@ -59,7 +59,7 @@ export class WarmPool {
     return [...this.#shelves.values()].reduce((sum, shelf) => sum + shelf.ready.length, 0);
   }
 
-  /** Runs a create with what the pool has for it; refilling waits until creates are done. */
+  /** Runs a create with a warm VM, if there is one. Refilling waits until creates are done. */
   async serve<T>(
     blueprint: TemplateBlueprint,
     create: (warm: AssembledVm | undefined) => Promise<T>,
@@ -77,7 +77,7 @@ export class WarmPool {
     }
   }
 
-  /** For a create that waits for a template: others, of templates that are there, find warm VMs meanwhile. */
+  /** Waits for a template within a create. Meanwhile the pool refills for creates of existing templates. */
   async waitWith(wait: () => Promise<void>): Promise<void> {
     this.#createsUnderWay -= 1;
     this.#refill();
@@ -99,13 +99,13 @@ export class WarmPool {
     };
     this.#shelves.set(blueprint.templateKey, shelf);
     shelf.lastAskedAt = now();
-    const warm = shelf.ready.find((each) => each.driver.state === 'creating');
+    const warm = shelf.ready.find((each) => each.driver.phase === 'creating');
     if (warm === undefined) shelf.target = Math.min(shelf.target + 1, limit);
     else shelf.ready = shelf.ready.filter((each) => each !== warm);
     return warm;
   }
 
-  /** A create that failed has shown no need for a warm VM, and may have left no template to make one from. */
+  /** A failed create shows no need for a warm VM, and may have left no template for one. */
   #forgetMiss(templateKey: string): void {
     const shelf = this.#shelves.get(templateKey);
     if (shelf !== undefined) shelf.target = Math.max(0, shelf.target - 1);
@@ -116,7 +116,7 @@ export class WarmPool {
     return [...this.#shelves.values()].flatMap((shelf) => shelf.ready.map(({ driver }) => driver.unit));
   }
 
-  /** Ends one VM, of the template that was asked for longest ago; false when there is none. */
+  /** Ends one VM, of the template used longest ago. Returns false when there is none. */
   async giveWay(): Promise<boolean> {
     const shelves = [...this.#shelves.values()].toSorted((a, b) => a.lastAskedAt - b.lastAskedAt);
     const warm = shelves.find((shelf) => shelf.ready.length > 0)?.ready.shift();
@@ -132,7 +132,7 @@ export class WarmPool {
     }
   }
 
-  /** Of a template that was evicted: nothing of it is in the pool, or it would be in use. */
+  /** Forgets an evicted template. The pool holds no VM of it: a template in use is not evicted. */
   forget(templateKey: string): void {
     this.#shelves.delete(templateKey);
   }
@@ -159,14 +159,14 @@ export class WarmPool {
       } catch (error) {
         this.#options.log.warn(
           { err: error, template: shelf.blueprint.templateKey },
-          'no VM could be kept warm',
+          'could not keep a VM warm',
         );
         this.#pausedUntil = this.#options.now() + RETRY_PAUSE_MS;
       }
     }
   }
 
-  /** The template last asked for, of those that lack VMs. */
+  /** Returns the most recently used of the templates that lack VMs. */
   #neediest(): Shelf | undefined {
     const idle = !this.#closed && this.#createsUnderWay === 0 && this.#options.now() >= this.#pausedUntil;
     if (!idle || this.size >= this.#options.limit) return undefined;
@@ -180,7 +180,7 @@ export class WarmPool {
     this.#refill();
   }
 
-  /** Ends the VMs of templates that nobody asks for any more. */
+  /** Ends the VMs of templates without recent creates. */
   #expire(): void {
     for (const [key, shelf] of this.#shelves) {
       if (this.#options.now() - shelf.lastAskedAt < EXPIRY_MS) continue;
@@ -197,7 +197,7 @@ export class WarmPool {
     }
   }
 
-  /** Ends all warm VMs; they belong to nobody. */
+  /** Ends all warm VMs, which belong to no sandbox. */
   async close(): Promise<void> {
     this.#closed = true;
     clearInterval(this.#checks);

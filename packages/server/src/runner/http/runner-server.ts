@@ -37,7 +37,7 @@ import { WillingSocket } from './willing-socket.ts';
 
 const VM_ID = /^run[0-9a-f]{20}$/u;
 const STREAM_WINDOW_BYTES = 1 << 20;
-/** Sessions of shells and proxied connections are not limited by their number. */
+/** High, because the number of shells and proxied connections is not limited. */
 const MAX_STREAMS = 100_000;
 const AGENT_ROUTES: Record<string, readonly string[]> = {
   exec: ['POST'],
@@ -195,7 +195,7 @@ export class RunnerServer {
     return respondEmpty(stream);
   }
 
-  /** Answered however long it takes: control has the deadline, and asks again when this runner was killed. */
+  /** Answers without a deadline of its own: control has one, and repeats the request if this runner was killed. */
   async #routeCopy({ stream, method }: Exchange, id: string, what: string): Promise<void> {
     const { copies, rollbacks } = this.#parts;
     if (method !== 'POST') throw new AppError('not_found', `no route ${method} ${what}`);
@@ -229,7 +229,7 @@ export class RunnerServer {
     if (AGENT_ROUTES[route]?.includes(method) !== true)
       throw new AppError('not_found', `no agent route ${method} ${route}`);
     const driver = this.#parts.fleet.vms.get(id);
-    if (driver.state !== 'running') throw new AppError('invalid_state', `the sandbox is ${driver.state}`);
+    if (!driver.isUp) throw new AppError('invalid_state', `the sandbox is ${driver.phase}`);
     if (driver.isPaused) throw paused();
     const session = await openSession(driver);
     const passed: http2.OutgoingHttpHeaders = {};
@@ -260,7 +260,7 @@ export class RunnerServer {
 function paused(): AppError {
   return new AppError(
     'unavailable',
-    'the sandbox is paused, as the disk of its host is full; it goes on when there is room, try again later',
+    'the sandbox is paused because the disk of its host is full; it continues when there is room; try again later',
   );
 }
 

@@ -1,15 +1,15 @@
 /**
- * Saves a VM that runs. Everything that can be done before the guest stands still is done before:
+ * Saves a running VM. Everything possible is done before the guest stops:
  *
- *   prepare     memory file from the VM's base, its dirty ranges allocated; overlay for the time after, opened
- *   ┌ freeze    the agent holds the user's processes, so that a copy runs none before it has its own identity
+ *   prepare     memory file from the VM's base, its dirty ranges allocated; the next overlay, opened
+ *   ┌ freeze    the agent freezes the user's processes, so that a copy runs none before it has its own identity
  *   │ stop      QEMU
  *   │ devices   their state, then the pages that the VM has changed
  *   │ disk      the overlay on top
  *   └ start, thaw
- *   finish      sync and sums, if it is to last
+ *   finish      sync and digests, if the capture is durable
  *
- * The guest goes on whatever fails. With `hold` it does not go on after all is saved: that is a hibernation.
+ * The guest continues after any failure. With `hold` it does not continue once all is saved: that is a hibernation.
  */
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
@@ -23,41 +23,41 @@ import { VmDirectory } from '../disk/vm-directory.ts';
 import { DEVICES_NAME, takeDeviceState } from './device-state.ts';
 import { stretched } from '../../lib/waiting/deadline.ts';
 
-/** What cannot be frozen by then is saved as it is. */
+/** Processes that cannot be frozen by then are saved as they are. */
 const FREEZE_DEADLINE_MS = 500;
-/** What the agent accepts. */
+/** The longest deadline that the agent accepts. */
 const LONGEST_FREEZE_DEADLINE_MS = 10_000;
 const THAW_ATTEMPTS = 3;
-/** A guest that stands still has an end of what it has sent, if the host reads it, and else nothing is handed over. */
+/** A stopped guest sends nothing more: its pending output is soon handed over, or never if the host does not read. */
 const COPY_ATTEMPTS = 10;
 const MIB = 1024 * 1024;
 
 export interface CaptureJob {
   driver: VmDriver;
-  /** The VM's. */
+  /** The VM's directory. */
   directory: VmDirectory;
   memMiB: number;
-  /** Of the memory writer. */
+  /** The program of the memory writer. */
   program: string;
-  /** Empty; filled with the files of the capture. */
+  /** An empty directory, filled with the files of the capture. */
   target: string;
-  /** The host may lose power after this. */
+  /** Whether the capture must survive a power loss of the host. */
   isDurable: boolean;
-  /** Called while the guest stands still, with all of its state in `target`: it does not go on if this succeeds. */
+  /** Called while the guest is stopped, with all of its state in `target`. If it succeeds the guest stays stopped. */
   hold?: (taken: TakenCapture) => Promise<void>;
 }
 
 export interface TakenCapture {
-  /** From the first process frozen to the last let go; with `hold` until it is called. */
+  /** Time from the freeze of the first process to the thaw of the last; with `hold`, until it is called. */
   pauseMs: number;
-  /** Where it went. */
+  /** The pause by step, ms. */
   timingsMs: Readonly<Record<string, number>>;
-  /** Of the memory file; empty unless durable. */
+  /** Digest of the memory file; empty unless durable. */
   memoryDigest: string;
   memoryBytes: number;
 }
 
-/** Throws `guest_unreachable` when the VM has ended meanwhile, whichever step found out. */
+/** Takes a capture. Throws `guest_unreachable` if the VM has ended meanwhile, whichever step detects it. */
 export async function takeCapture(job: CaptureJob): Promise<TakenCapture> {
   const { driver, hold } = job;
   try {
@@ -89,7 +89,7 @@ async function takeAndGoOn(job: CaptureJob): Promise<TakenCapture> {
     isOnTop = true;
     timer.end('disk');
   });
-  // Closer than with the thaw, which must not wait for that.
+  // More accurate than the clock sent with the thaw, which must not wait for the measurement.
   const tellingTime = driver.tellTime();
   await enterStep('capture.finish');
   directory.linkInto(new VmDirectory(job.target), frozen);
@@ -100,7 +100,7 @@ async function takeAndGoOn(job: CaptureJob): Promise<TakenCapture> {
   return { ...pauseOf(timer), memoryDigest: digest, memoryBytes: allocatedBytes };
 }
 
-/** The disk needs no new overlay: nobody writes to this one any more. */
+/** Takes a hibernation. The disk needs no new overlay, as this one is not written any more. */
 async function takeAndHold(
   job: CaptureJob,
   hold: (taken: TakenCapture) => Promise<void>,
@@ -156,7 +156,10 @@ async function standStill(
   }
 }
 
-/** Of one moment: QEMU hands over what the guest has sent meanwhile, and the memory shows it, not the devices' state. */
+/**
+ * Copies devices and memory of one moment. Meanwhile QEMU may hand over output of the guest, which the memory then
+ * shows and the device state does not: the copy is repeated. Throws `unavailable` after too many attempts.
+ */
 async function copyState(job: CaptureJob, writer: MemoryWriter, timer: StepTimer): Promise<void> {
   const { vm } = job.driver.running;
   for (let attempt = 1; attempt <= COPY_ATTEMPTS; attempt += 1) {
@@ -188,8 +191,8 @@ function pauseOf({ timingsMs }: StepTimer): Pick<TakenCapture, 'pauseMs' | 'timi
 }
 
 /**
- * Best effort: root in the guest can have moved its processes elsewhere, and only harms its own copies. One that fails
- * may have frozen them all the same.
+ * Freezes the user's processes, as a best effort: root in the guest can move its processes elsewhere, which harms only
+ * its own copies. A failed call may still have frozen them.
  */
 async function freeze(driver: VmDriver): Promise<void> {
   await enterStep('capture.freeze');
@@ -199,16 +202,16 @@ async function freeze(driver: VmDriver): Promise<void> {
 }
 
 async function goOn(driver: VmDriver): Promise<void> {
-  // The VM has ended meanwhile: there is nothing to let go.
-  if (driver.state !== 'running') return;
+  // The VM has ended meanwhile: there is nothing to continue.
+  if (!driver.isUp) return;
   await driver.running.vm.start();
   await enterStep('capture.thaw');
   await thaw(driver);
 }
 
 /**
- * By a new session if the old one is lost. An agent that does not answer lets go by itself, after a minute. The guest is
- * told the time: its clock stood still with it.
+ * Thaws the user's processes and sets the guest's clock, which stopped with the guest. Uses a new session if the old
+ * one is lost. An agent that receives no thaw thaws by itself after a minute.
  */
 export async function thaw(driver: VmDriver): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
@@ -217,7 +220,7 @@ export async function thaw(driver: VmDriver): Promise<void> {
       await session.call('POST', '/thaw', { clock_unix_ns: nowUnixNs() });
       return;
     } catch (error) {
-      if (attempt === THAW_ATTEMPTS || driver.state !== 'running') throw error;
+      if (attempt === THAW_ATTEMPTS || !driver.isUp) throw error;
     }
   }
 }
