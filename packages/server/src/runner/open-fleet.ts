@@ -1,4 +1,4 @@
-/** Puts together all that VMs are made from, and takes over those that run. */
+/** Opens all that the runner needs to make VMs, and adopts the VMs that run. */
 import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
@@ -30,7 +30,7 @@ import { TemplateStore, type Bindings } from './snapshot/template-store.ts';
 import type { Vmm } from './vm/vmm.ts';
 import type { VmAccounts } from './confinement/vm-accounts.ts';
 
-/** TAPs made in advance, so that none is made while a create waits. */
+/** Number of TAPs made in advance, so that no create waits for one. */
 const TAP_POOL_SIZE = 8;
 const MIB = 1024 * 1024;
 
@@ -54,12 +54,12 @@ interface FleetParts {
   machines: MachineStore;
   bindings: Bindings;
   accelerators: Accelerators;
-  /** Closed with the fleet. */
+  /** Closing the fleet closes them. */
   cgroups: CgroupTree;
   accounts: VmAccounts;
   /** Rate of the host's time stamp counter. */
   tscKhz: number;
-  /** Addresses of the guests. */
+  /** IPv4 range of the guests' addresses. */
   guestCidr: string;
 }
 
@@ -79,43 +79,22 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
     isExpected: existsSync(vmsDirectory),
     log,
   });
-  const network = await openNetwork(config.network, {
-    slug: config.slug,
-    guestCidr: parts.guestCidr,
-    tools: { nft: tools.nft, ip: tools.ip },
-    poolSize: TAP_POOL_SIZE,
-    openPrivateRanges: [...config.openPrivateRanges],
-    ...(config.resolvers.length === 0 ? {} : { upstreamResolvers: config.resolvers }),
-    egressProgram: buildEgressProgram(accounts.egress),
-    onNotes: (notes) => spool.addNotes(notes),
-    log,
-  });
+  const network = await openFleetNetwork(config, parts, { spool, log });
   const templates = openTemplates(config, parts, { capacity, network, leases, onStored, log });
   const captures = CaptureStore.open({ directory: join(dataDir, 'captures'), program: tools.capture, log });
   const plan = new TemplatePlan({ accelerators, images, templates });
   const fleet = new Fleet({
+    ...{ plan, disk, ballast, cgroups, capacity, leases, network, vmm, accounts, vmsDirectory, spool, log },
     warmPoolLimit: config.warmPoolLimit,
-    plan,
-    disk,
-    ballast,
-    cgroups,
-    capacity,
-    leases,
-    network,
-    vmm,
-    accounts,
-    vmsDirectory,
     socketsDirectory: join(runDir, 'v'),
-    spool,
     hasCapture: (id) => captures.find(id) !== undefined,
-    log,
   });
   await fleet.adoptAll();
   const hasNetwork = network.absence === undefined;
   const bindings = { machines, accelerators, hasNetwork, tscKhz: parts.tscKhz };
   const copies = new VmCopies({ fleet, captures, bindings, disk, program: tools.capture, log });
   const rollbacks = new VmRollbacks({ fleet, captures, bindings });
-  // Not before: VMs that are adopted hold what they were made from.
+  // The evictor starts only after adoption: adopted VMs first lease the images and templates they were made from.
   const cache = new CacheEvictor({
     maxBytes: config.imageCacheMiB * MIB,
     leases,
@@ -134,23 +113,30 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
     ballast[Symbol.dispose]();
   };
   const builds = new ImageBuilds({ plan, capacity, leases, giveWay: () => fleet.giveWay() });
-  return {
-    fleet,
-    copies,
-    rollbacks,
-    captures,
-    spool,
-    images,
-    plan,
-    builds,
-    capacity,
-    cgroups,
-    network,
-    close,
-  };
+  const opened = { fleet, copies, rollbacks, captures, spool, images, plan, builds };
+  return { ...opened, capacity, cgroups, network, close };
 }
 
-/** This program in another role. */
+function openFleetNetwork(
+  config: RunnerConfig,
+  { guestCidr, accounts }: FleetParts,
+  { spool, log }: { spool: EventSpool; log: Logger },
+): Promise<VmNetwork> {
+  const { nft, ip } = config.tools;
+  return openNetwork(config.network, {
+    slug: config.slug,
+    guestCidr,
+    tools: { nft, ip },
+    poolSize: TAP_POOL_SIZE,
+    openPrivateRanges: [...config.openPrivateRanges],
+    ...(config.resolvers.length === 0 ? {} : { upstreamResolvers: config.resolvers }),
+    egressProgram: buildEgressProgram(accounts.egress),
+    onNotes: (notes) => spool.addNotes(notes),
+    log,
+  });
+}
+
+/** The egress process is this program with another subcommand. */
 function buildEgressProgram(uid: number): EgressProgram {
   return {
     path: PROGRAM_FILE,
@@ -171,7 +157,7 @@ function openTemplates(
   },
 ): TemplateStore {
   const { capacity, network, leases, onStored, log } = around;
-  // Of an earlier version: what needs a disk from there has a link of it.
+  // An earlier version left this directory; VMs and templates that need a disk from it have their own hard link.
   rmSync(join(dataDir, 'scratch'), { recursive: true, force: true });
   const socketDirectory = join(runDir, 't');
   rmSync(socketDirectory, { recursive: true, force: true });
@@ -186,7 +172,7 @@ function openTemplates(
     leases,
     onStored,
     inTurn: (needs, boot) => capacity.inTurn(needs, boot),
-    // A template's memory is a file in the data directory.
+    // The memory and the disk of a template are files in the data directory.
     enclose: (id, shape) => {
       const tmpfsMiB = isTmpfs(dataDir) ? shape.diskMiB : 0;
       return cgroups.enclose(id, buildUnitLimits({ shape, tmpfsMiB }));

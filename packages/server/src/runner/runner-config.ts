@@ -3,7 +3,7 @@ import type { SetRanges } from './host-ranges/host-ranges.ts';
 import type { NetworkMode } from './network/open-network.ts';
 import type { CpuSetting } from '../lib/cpu-setting.ts';
 
-/** What the runner has to know; made by config.ts, the only reader of the environment. */
+/** Paths of the programs and files that the runner starts VMs with. */
 export interface RunnerTools {
   /** Launcher that becomes QEMU. */
   jail: string;
@@ -18,41 +18,42 @@ export interface RunnerTools {
   mke2fs: string;
 }
 
+/** The configuration of the runner; made by config.ts, the only reader of the environment. */
 export interface RunnerConfig {
-  /** On a disk file system: images, templates, scratch disks, events. */
+  /** Directory on a disk file system for images, templates, scratch disks and events. */
   dataDir: string;
-  /** Short path for sockets, gone after a reboot. */
+  /** Directory with a short path for sockets; a reboot empties it. */
   runDir: string;
   socketPath: string;
-  /** Four hex digits that tell several installations on one host apart (TAP names, nft table). */
+  /** Four hex digits that distinguish several installations on one host (TAP names, nft table). */
   slug: string;
   /** Data directory of the whole installation. */
   installationDir: string;
-  /** Addresses of guests and user ids of VMs, as far as they are set. */
+  /** Addresses of guests and user ids of VMs, where the operator set them. */
   ranges: SetRanges;
-  /** Where the installations of this machine are listed. */
+  /** Directory that lists the installations of this machine. */
   installationsDir: string;
-  /** Whether VMs need KVM, may use it, or never do. */
+  /** Whether VMs need KVM, may use it, or never use it. */
   accelerator: AcceleratorMode;
-  /** Of new VMs under KVM. */
+  /** CPU model of new VMs under KVM. */
   cpu: CpuSetting;
   /** Whether guests get a network. */
   network: NetworkMode;
   openPrivateRanges: readonly string[];
-  /** Where guests' DNS questions go; empty for the host's own resolvers. */
+  /** Resolvers for the guests' DNS queries; empty for the host's own resolvers. */
   resolvers: readonly string[];
-  /** VMs kept warm in all; 0 keeps none. */
+  /** Largest number of warm VMs in total; 0 keeps none. */
   warmPoolLimit: number;
-  /** How many times over the host's memory, and its cores, may be promised to VMs. */
+  /** Overcommit factors: VMs may reserve this many times the host's memory and its cores. */
   memOvercommit: number;
   cpuOvercommit: number;
-  /** Free space of the data directory below which nothing new is made. */
+  /** When the data directory has less free space than this, the runner makes nothing new. */
   diskReserveMiB: number;
-  /** Of images and the templates made from them; 0 is no limit. */
+  /** Largest total size of images and the templates made from them; 0 is no limit. */
   imageCacheMiB: number;
   registryMirrors: Readonly<Record<string, string>>;
   insecureRegistries: readonly string[];
-  /** Of images imported with `coppice image import`. */
+  /** Directory of images imported with `coppice image import`. */
   localImagesDir: string;
   builtinImages: readonly { reference: string; layoutPath: string }[];
   tools: RunnerTools;

@@ -1,4 +1,4 @@
-/** Composition root of the runner: what there is of the machine, what works on it, and the socket for control. */
+/** Composition root of the runner: resources of the host, the parts that use them, and the socket for control. */
 import { createHash } from 'node:crypto';
 import { dirname, join } from 'node:path';
 import type { Logger } from 'pino';
@@ -31,13 +31,13 @@ import { SeparateAccounts, SharedAccount, type VmAccounts } from './confinement/
 
 export interface Runner extends AsyncDisposable {
   accelerator: AcceleratorChoice;
-  /** Why guests have no network; undefined where they have one. */
+  /** Why guests have no network; undefined when they have one. */
   networkAbsence: string | undefined;
   ranges: HostRanges;
   cgroups: CgroupStatus;
 }
 
-/** `onAccelerator` is told when VMs get another one than at the start. */
+/** Starts the runner. Calls `onAccelerator` when the accelerator of new VMs changes after the start. */
 export async function startRunner(
   config: RunnerConfig,
   log: Logger,
@@ -83,7 +83,7 @@ export async function startRunner(
   const server = await RunnerServer.listen(served, config.socketPath);
   setup.defer(() => server.close());
   setup.defer(() => lock.leave());
-  // Not before VMs are adopted: one that no record names is ended as a stray.
+  // Must follow adoption, which kills every VM that no record names: it would kill a probe VM as a stray.
   setup.use(accelerators);
   accelerators.watch((choice) => onAccelerator(choice));
   const running = setup.move();
@@ -118,7 +118,7 @@ function buildStatus(
   };
 }
 
-/** Limited as a sandbox is: a guest that hangs uses all the CPU that it is given. */
+/** Boots the probe VM with the limits of a sandbox: a guest that hangs uses all the CPU it gets. */
 function buildBoot(
   place: BootPlace,
   { cpu, cgroups, log }: { cpu: CpuSetting; cgroups: CgroupTree; log: Logger },
@@ -131,7 +131,9 @@ function buildBoot(
     try {
       return await bootWithKvm({ ...place, timeoutMs, cgroupProcs, ...(signal && { signal }) }, cpu);
     } finally {
-      await release().catch((error: unknown) => log.warn({ err: error }, 'the groups of a VM are left'));
+      await release().catch((error: unknown) =>
+        log.warn({ err: error }, 'the control groups of a VM are left over'),
+      );
     }
   };
 }
@@ -149,16 +151,16 @@ function openAccounts(config: RunnerConfig, uidBase: number, log: Logger): VmAcc
   if (uid === 0) return new SeparateAccounts(uidBase);
   log.warn(
     { uid },
-    'all VMs run as the one user that the service runs as: run it as root to keep them apart',
+    'all VMs run as the user of the service; run the service as root to isolate them from each other',
   );
   const directories = ['t', 'v'].map((name) => join(config.runDir, name));
   return new SharedAccount(uid, [...directories, probeDirectory(config)]);
 }
 
-/** Two measurements of one counter differ by some parts in a million; two hosts' counters by more than this. */
+/** Measurements of one counter differ by a few parts in a million; counters of two hosts differ by more than this. */
 const TSC_GRAIN_KHZ = 10_000;
 
-/** What saved state is bound to. */
+/** The machine and the host properties that saved state is bound to. */
 function bindingsOf(machine: Machine, tscKhz: number): Bindings {
   return {
     versions: { machineKey: machine.key },

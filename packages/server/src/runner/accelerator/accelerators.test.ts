@@ -8,13 +8,13 @@ import { BootEndedError } from './boot-once.ts';
 import { UnfitCpuError, type KvmCpus } from './boot-with-kvm.ts';
 import type { Known } from './kvm-record.ts';
 
-/** `lasts` until it is broken off. */
+/** `lasts`: the boot runs until it is aborted. */
 type Boot = 'works' | 'hangs' | 'ends' | 'lasts' | 'unfit';
 
 const CPU = { vendor: 'GenuineIntel', avx: true } as const;
 const CPUS: KvmCpus = { host: { ...CPU, avx2: true }, chosen: CPU };
 
-/** A host on which each boot with KVM goes as the next of `boots`, the last one for ever. */
+/** A host whose boots with KVM have the outcomes in `boots`, in order; the last outcome repeats. */
 class Host {
   readonly boots: Boot[];
   obstacle: string | undefined;
@@ -23,7 +23,7 @@ class Host {
   readonly pausesMs: number[] = [];
   readonly changes: string[] = [];
   #wake = Promise.withResolvers<void>();
-  /** Settles at the next pause, boot that lasts, or change. */
+  /** Settles at the next pause, `lasts` boot or change of accelerator. */
   #event = Promise.withResolvers<void>();
 
   constructor(...boots: Boot[]) {
@@ -67,7 +67,7 @@ class Host {
     return this.#event.promise;
   }
 
-  /** Ends the pause, and waits for what comes of it. */
+  /** Ends the pause and waits for the next event. */
   async attempt(): Promise<void> {
     this.#event = Promise.withResolvers();
     this.#wake.resolve();
@@ -75,7 +75,7 @@ class Host {
   }
 }
 
-test('KVM that works is used, and not asked again while the host runs', async () => {
+test('working KVM is used and not probed again until the host reboots', async () => {
   const host = new Host('works');
   for (const boots of [1, 1]) {
     await using accelerators = await host.open();
@@ -84,7 +84,7 @@ test('KVM that works is used, and not asked again while the host runs', async ()
   }
 });
 
-test('KVM that was found to work is not used once its device has gone', async () => {
+test('KVM recorded as working is not used when its device is missing', async () => {
   const host = new Host('works');
   host.known = { kvm: 'works', cpus: CPUS };
   host.obstacle = 'there is no /dev/kvm on this host';
@@ -92,7 +92,7 @@ test('KVM that was found to work is not used once its device has gone', async ()
   assert.deepEqual(accelerators.current, { accelerator: 'tcg', reason: host.obstacle });
 });
 
-test('a refusal is never kept: each start asks again', async () => {
+test('a refusal is not recorded: each start probes again', async () => {
   const host = new Host('ends', 'ends', 'works');
   for (const accelerator of ['tcg', 'tcg', 'kvm']) {
     await using accelerators = await host.open();
@@ -100,7 +100,7 @@ test('a refusal is never kept: each start asks again', async () => {
   }
 });
 
-test('a module that is loaded later is found by the next start', async () => {
+test('the next start finds a kernel module that was loaded later', async () => {
   const host = new Host('works');
   host.obstacle = 'there is no /dev/kvm on this host';
   assert.equal((await host.open()).current.accelerator, 'tcg');
@@ -108,7 +108,7 @@ test('a module that is loaded later is found by the next start', async () => {
   assert.equal((await host.open()).current.accelerator, 'kvm');
 });
 
-test('a boot that was not answered makes one start wait and no later one, and is tried again beside the service', async () => {
+test('an unanswered boot delays one start only and is retried while the service runs', async () => {
   const host = new Host('hangs', 'hangs', 'works');
   await using first = await host.open();
   assert.equal(first.current.accelerator, 'tcg');
@@ -123,7 +123,7 @@ test('a boot that was not answered makes one start wait and no later one, and is
   assert.deepEqual([second.current.accelerator, host.changes, host.known?.kvm], ['kvm', ['kvm'], 'works']);
 });
 
-test('the pauses between boots grow to an hour; a device that is absent is looked for each minute', async () => {
+test('the pauses between boots grow to an hour; an absent device is checked every minute', async () => {
   const host = new Host('hangs');
   await using accelerators = await host.open();
   await host.watch(accelerators);
@@ -136,7 +136,7 @@ test('the pauses between boots grow to an hour; a device that is absent is looke
   assert.deepEqual(seconds, [30, 60, 120, 240, 480, 960, 1920, 3600, 3600, 60, 60]);
 });
 
-test('an attempt under way is given up when the runner stops', async () => {
+test('stopping the runner aborts a running attempt', async () => {
   const host = new Host('hangs', 'lasts');
   const accelerators = await host.open();
   await host.watch(accelerators);
@@ -146,7 +146,7 @@ test('an attempt under way is given up when the runner stops', async () => {
   assert.deepEqual([host.changes, accelerators.current.accelerator], [[], 'tcg']);
 });
 
-test('where KVM is insisted on the start fails with the reason, after a longer wait', async () => {
+test('in mode kvm the start fails with the reason, after a longer wait', async () => {
   const host = new Host('hangs');
   host.known = { kvm: 'unanswered' };
   const isRefusal = (reason: RegExp) => (error: unknown) =>
@@ -161,7 +161,7 @@ test('where KVM is insisted on the start fails with the reason, after a longer w
   assert.equal(working.current.accelerator, 'kvm');
 });
 
-test('a level that guests here cannot have keeps the service from starting, and a running one from KVM', async () => {
+test('an unsupported CPU level fails the start, and keeps a running service on emulation', async () => {
   for (const mode of ['auto', 'kvm'] as const)
     await assert.rejects(
       new Host('unfit').open(mode),
@@ -181,13 +181,13 @@ test('a level that guests here cannot have keeps the service from starting, and 
   assert.deepEqual(host.changes, []);
 });
 
-test('what a saved CPU has is looked for among all that guests here can have, not in that of new VMs', async () => {
+test('a saved CPU is compared with all features of the host, not with the CPU of new VMs', async () => {
   await using kvm = await new Host('works').open();
   assert.deepEqual(kvm.findMissing({ ...CPU, avx2: true }), []);
   assert.deepEqual(kvm.findMissing({ ...CPU, avx512f: true }), ['avx512f']);
 });
 
-test('where emulation is asked for KVM is never tried', async () => {
+test('in mode tcg KVM is never tried', async () => {
   const host = new Host('works');
   await using accelerators = await host.open('tcg');
   accelerators.watch(() => assert.fail('nothing changes'));
@@ -195,7 +195,7 @@ test('where emulation is asked for KVM is never tried', async () => {
   assert.deepEqual([host.patienceMs, host.pausesMs], [[], []]);
 });
 
-test('saved state of emulation goes on beside KVM, unless KVM is insisted on; that of KVM needs it', async () => {
+test('emulated saved state is accepted on a KVM host except in mode kvm; KVM saved state needs KVM', async () => {
   await using kvm = await new Host('works').open();
   assert.deepEqual([kvm.findRefusal('kvm'), kvm.findRefusal('tcg')], [undefined, undefined]);
   await using strict = await new Host('works').open('kvm');

@@ -1,5 +1,5 @@
 /**
- * Which accelerator VMs get, and what changes it while the runner runs.
+ * Chooses the accelerator of new VMs, and switches to KVM while the runner runs if KVM starts to work.
  *
  *   mode   at the start                                         while it runs
  *   auto   KVM works            ─► kvm                          nothing
@@ -9,10 +9,10 @@
  *   kvm    KVM works            ─► kvm; else the start fails    nothing
  *   tcg    ─► tcg, KVM is never tried                           nothing
  *
- * The start fails, too, if KVM is used and guests cannot have the CPU that is set.
+ * The start also fails if KVM is used and guests cannot have the configured CPU.
  *
- * A change counts for VMs that are made from then on. Those that run, and those that go on from saved state, keep the
- * accelerator that they were booted with: saved state of one does not load in the other.
+ * A change applies to VMs that boot after it. Running VMs, and VMs restored from saved state, keep the accelerator that
+ * they were booted with: state saved under one accelerator does not load under the other.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
@@ -25,20 +25,20 @@ import type { Known, KvmRecord } from './kvm-record.ts';
 
 export type AcceleratorMode = 'auto' | 'kvm' | 'tcg';
 
-/** A KVM guest answers in half a second; on a host that has read none of the files yet, in some seconds. */
+/** A KVM guest answers in half a second, or in some seconds on a host whose page cache is empty. */
 const PATIENCE_MS: Record<'auto' | 'kvm', number> = { auto: 10_000, kvm: 60_000 };
 const BACKGROUND_TIMEOUT_MS = 30_000;
-/** A guest that hangs uses a CPU until its time is over: the pauses grow. */
+/** The pauses grow because a guest that hangs uses a CPU until its timeout. */
 const FIRST_PAUSE_MS = 30_000;
 const LONGEST_PAUSE_MS = 3_600_000;
-/** To look for the device costs nothing. */
+/** Checking for the device costs nothing. */
 const ABSENT_PAUSE_MS = 60_000;
 
 export interface AcceleratorChoice {
   accelerator: Accelerator;
-  /** Why, in words for an operator. */
+  /** The reason for the choice, for an operator. */
   reason: string;
-  /** Under KVM. */
+  /** Set under KVM only. */
   cpus?: KvmCpus;
 }
 
@@ -47,7 +47,7 @@ export interface AcceleratorsOptions {
   probe: KvmProbe;
   record: KvmRecord;
   log: Logger;
-  /** Waits between attempts; rejects when the signal aborts. */
+  /** Waits between attempts. Rejects when the signal aborts. */
   pause?: (milliseconds: number, signal: AbortSignal) => Promise<unknown>;
 }
 
@@ -62,7 +62,7 @@ export class Accelerators implements AsyncDisposable {
     this.#choice = choice;
   }
 
-  /** Throws `invalid_request` if KVM is insisted on and cannot be used, or guests cannot have the CPU that is set. */
+  /** Throws `invalid_request` if the mode is kvm and KVM cannot be used, or guests cannot have the configured CPU. */
   static async open(options: AcceleratorsOptions): Promise<Accelerators> {
     const { mode } = options;
     if (mode === 'tcg')
@@ -73,12 +73,15 @@ export class Accelerators implements AsyncDisposable {
     return new Accelerators(options, choose(finding));
   }
 
-  /** Of VMs that are booted now. */
+  /** The accelerator of VMs that are booted now. */
   get current(): AcceleratorChoice {
     return this.#choice;
   }
 
-  /** Why VMs of this accelerator cannot be started here now; undefined if they can. Emulated ones can unless KVM is insisted on. */
+  /**
+   * Returns why VMs of this accelerator cannot be started now, or undefined if they can. Emulated VMs can start unless
+   * the mode is kvm.
+   */
   findRefusal(accelerator: Accelerator): string | undefined {
     const { mode } = this.#options;
     if (accelerator === 'tcg')
@@ -87,18 +90,24 @@ export class Accelerators implements AsyncDisposable {
     return present === 'kvm' ? undefined : `this machine uses ${present}: ${reason}`;
   }
 
-  /** What a guest with the CPU has and none can have here; nothing is known of that under emulation. */
+  /**
+   * Returns the features of `cpu` that guests of this host cannot have. Under emulation the host's features are unknown
+   * and the list is empty.
+   */
   findMissing(cpu: Cpu): string[] {
     const { cpus } = this.#choice;
     return cpus === undefined ? [] : findMissing(cpu, cpus.host);
   }
 
-  /** Tries KVM again from time to time where it may come to work, and tells of a change. Until this is disposed of. */
+  /**
+   * Retries KVM periodically until it works, then calls `onChange`. Does nothing unless the mode is auto and KVM is
+   * unused. Disposing this object stops the retries.
+   */
   watch(onChange: (choice: AcceleratorChoice) => void): void {
     if (this.#options.mode !== 'auto' || this.#choice.accelerator === 'kvm') return;
     this.#watching = this.#tryUntilItWorks(onChange).catch((error: unknown) => {
       if (!this.#stop.signal.aborted)
-        this.#options.log.error({ err: error }, 'KVM is not tried again until the next start');
+        this.#options.log.error({ err: error }, 'KVM is not retried until the next start');
     });
   }
 
@@ -118,7 +127,7 @@ export class Accelerators implements AsyncDisposable {
         onChange(this.#choice);
         return;
       }
-      // A device that has come since is new, and worth a boot soon.
+      // A device that appears after an absence is new: try a boot soon.
       bootPauseMs =
         finding.outcome === 'absent' ? FIRST_PAUSE_MS : Math.min(bootPauseMs * 2, LONGEST_PAUSE_MS);
       pauseMs = finding.outcome === 'absent' ? ABSENT_PAUSE_MS : bootPauseMs;
@@ -146,12 +155,12 @@ async function findAtStart(options: AcceleratorsOptions, mode: 'auto' | 'kvm'): 
   return finding;
 }
 
-/** What cannot be written is asked again by the next start. */
+/** If the record cannot be written, the next start probes again. */
 function remember({ record, log }: AcceleratorsOptions, known: Known): void {
   try {
     record.write(known);
   } catch (error) {
-    log.warn({ err: error }, 'whether KVM works could not be written down');
+    log.warn({ err: error }, 'could not record whether KVM works');
   }
 }
 

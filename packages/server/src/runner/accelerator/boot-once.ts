@@ -12,11 +12,11 @@ import type { VmEnding, VmHandle, Vmm } from '../vm/vmm.ts';
 
 const MEM_MIB = 256;
 
-/** A VM that shows whether a kernel boots: small, without disks or a network. */
+/** The parts of a VM that only shows whether a kernel boots: small, without disks or a network. */
 export interface BootPlace {
   vmm: Vmm;
   machine: Machine;
-  /** RAM file and sockets; removed afterwards. */
+  /** Holds the RAM file and the sockets. Removed after the boot. */
   directory: string;
   uid: number;
 }
@@ -24,13 +24,13 @@ export interface BootPlace {
 export interface VmOptions extends BootPlace {
   accelerator: Accelerator;
   cpu?: Cpu;
-  /** Files by which its process enters its control groups. */
+  /** The `cgroup.procs` files of the control groups that the VM's process enters. */
   cgroupProcs?: readonly string[];
 }
 
 export interface BootOptions extends VmOptions {
   timeoutMs: number;
-  /** Ends the attempt, and with it the VM. */
+  /** Aborts the attempt and ends its VM. */
   signal?: AbortSignal;
 }
 
@@ -44,7 +44,7 @@ const ENDINGS: Readonly<Record<VmEnding, string>> = {
   vmm_lost: 'QEMU ended',
 };
 
-/** The VM ended before its guest answered. */
+/** Thrown when the VM ends before its guest answers. */
 export class BootEndedError extends Error {
   constructor(ending: VmEnding) {
     super(`${ENDINGS[ending]} while it booted`);
@@ -52,7 +52,10 @@ export class BootEndedError extends Error {
   }
 }
 
-/** Boots the guest kernel until the agent answers, and ends it. */
+/**
+ * Boots the guest kernel, waits until the agent answers, and ends the VM. Throws {@link BootEndedError} if the VM ends
+ * first and DeadlineError after `timeoutMs`.
+ */
 export async function bootOnce(options: BootOptions): Promise<void> {
   const { accelerator, signal, timeoutMs } = options;
   signal?.throwIfAborted();
@@ -66,7 +69,7 @@ export async function bootOnce(options: BootOptions): Promise<void> {
   });
 }
 
-/** Starts the VM for `use`, and ends it. */
+/** Starts the VM, calls `use`, then ends the VM and removes its directory. */
 export async function withVm<T>(options: VmOptions, use: (vm: VmHandle) => Promise<T>): Promise<T> {
   const { directory, uid, vmm, machine, accelerator, cpu, cgroupProcs = [] } = options;
   const ramPath = join(directory, 'ram');

@@ -17,7 +17,7 @@ const LEVELS: Readonly<Record<string, Cpu>> = {
 
 class BootedError extends Error {}
 
-/** A VMM on the host above, in which no VM boots with a CPU that was asked for: who wants one learns its shape. */
+/** A VMM on the host above. It refuses to boot a VM with a given CPU, and records the shape of each boot. */
 class AskingVmm {
   readonly shapes: VmLaunch['shape'][] = [];
   kills = 0;
@@ -40,7 +40,7 @@ function newPlace(t: TestContext, vmm: AskingVmm): BootPlace {
   return { vmm: vmm as unknown as Vmm, machine: {} as Machine, directory: join(directory, 'vm'), uid };
 }
 
-test('the kernel is booted with the CPU that sandboxes get, which QEMU was asked for', async (t) => {
+test('the kernel boots with the CPU of sandboxes, as QEMU expands it', async (t) => {
   for (const [setting, cpu] of [
     ['host', HOST],
     ['x86-64-v3', LEVELS['x86-64-v3']],
@@ -55,7 +55,7 @@ test('the kernel is booted with the CPU that sandboxes get, which QEMU was asked
   }
 });
 
-test('a level that guests here cannot have is refused by its features before a kernel is booted with it', async (t) => {
+test('an unsupported CPU level is refused, with its missing features, before a kernel boots with it', async (t) => {
   const vmm = new AskingVmm();
   await assert.rejects(
     bootWithKvm({ ...newPlace(t, vmm), timeoutMs: 1000 }, 'x86-64-v4'),

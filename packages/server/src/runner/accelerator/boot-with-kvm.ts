@@ -3,16 +3,16 @@ import type { CpuSetting } from '../../lib/cpu-setting.ts';
 import { buildAskedCpu, Cpu, findMissing } from '../vm/cpu.ts';
 import { bootOnce, withVm, type BootOptions } from './boot-once.ts';
 
-/** Of guests under KVM. */
+/** The CPUs of guests under KVM. */
 export const KvmCpus = z.object({
-  /** All that guests of this host can have. */
+  /** All features that guests of this host can have. */
   host: Cpu,
-  /** What new ones get. */
+  /** The CPU of new VMs. */
   chosen: Cpu,
 });
 export type KvmCpus = z.infer<typeof KvmCpus>;
 
-/** This host lacks features of the level that is set. */
+/** Thrown when this host lacks features of the configured CPU level. */
 export class UnfitCpuError extends Error {
   constructor(setting: CpuSetting, missing: readonly string[]) {
     super(`is ${setting}, but guests of this host cannot have ${missing.join(', ')}`);
@@ -21,8 +21,9 @@ export class UnfitCpuError extends Error {
 }
 
 /**
- * Finds the CPUs that guests can have, and boots a kernel with the one that new VMs get. QEMU is asked, as the host's own
- * list holds what KVM does not hand on. Throws {@link UnfitCpuError} before that kernel is booted.
+ * Determines the CPUs that guests can have, and boots a kernel with the CPU of new VMs. It asks QEMU, because the
+ * host's own CPU flags include features that KVM does not expose. Throws {@link UnfitCpuError} before that kernel
+ * boots.
  */
 export async function bootWithKvm(
   options: Omit<BootOptions, 'accelerator' | 'cpu'>,

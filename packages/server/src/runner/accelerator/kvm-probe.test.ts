@@ -21,7 +21,7 @@ function tryFailing(error: unknown): Promise<KvmFinding> {
   return tryKvm({ findObstacle: () => undefined, boot }, 10_000);
 }
 
-test('a device that is missing or closed is told without a boot', async () => {
+test('a missing or inaccessible device is reported without a boot', async () => {
   let boots = 0;
   const boot = async (): Promise<KvmCpus> => {
     boots += 1;
@@ -34,7 +34,7 @@ test('a device that is missing or closed is told without a boot', async () => {
   assert.equal(boots, 1);
 });
 
-test('what keeps the device from being opened is told, with the remedy', (t) => {
+test('the reason why the device cannot be opened is reported', (t) => {
   const directory = mkdtempSync(join(tmpdir(), 'kvm-'));
   t.after(() => rmSync(directory, { recursive: true }));
   const device = join(directory, 'kvm');
@@ -44,7 +44,7 @@ test('what keeps the device from being opened is told, with the remedy', (t) => 
   assert.equal(findKvmObstacle(directory), `${directory} cannot be opened (EISDIR)`);
 });
 
-test('an end of QEMU or of its guest refuses, with the reason and not with the warnings before it', async () => {
+test('if QEMU or its guest ends, the finding is "refused", with the reason and without earlier warnings', async () => {
   const warned = 'qemu: warning: host lacks a feature\nqemu: error: failed to set MSR 0x10a\nqemu: aborted';
   const refusals: [Error, RegExp][] = [
     [new VmmStartError(warned), /no kernel boots with it: qemu: error: failed to set MSR 0x10a$/u],
@@ -59,14 +59,14 @@ test('an end of QEMU or of its guest refuses, with the reason and not with the w
   }
 });
 
-test('a level that the host lacks is no verdict on KVM', async () => {
+test('an unsupported CPU level says nothing about KVM', async () => {
   assert.deepEqual(await tryFailing(new UnfitCpuError('x86-64-v3', ['avx2', 'fma'])), {
     outcome: 'unfit',
     reason: 'is x86-64-v3, but guests of this host cannot have avx2, fma',
   });
 });
 
-test('a wait that took too long says nothing of KVM, nor does a host that cannot start anything', async () => {
+test('neither a timeout nor a host that cannot start anything says something about KVM', async () => {
   const open = [
     LATE,
     new VmmStartError('', { cause: LATE }),
@@ -76,7 +76,7 @@ test('a wait that took too long says nothing of KVM, nor does a host that cannot
   for (const error of open) assert.equal((await tryFailing(error)).outcome, 'unanswered', String(error));
 });
 
-test('an attempt that was broken off has no finding', async () => {
+test('an aborted attempt has no finding', async () => {
   const signal = AbortSignal.abort(new Error('the runner stops'));
   const boot = async (): Promise<never> => {
     throw new BootEndedError('vmm_lost');

@@ -1,6 +1,6 @@
 /**
- * Whether KVM works here, found by booting a kernel with it. /dev/kvm opening, and even VM and vCPU creation
- * succeeding, prove nothing: on some hosts the guest then hangs.
+ * Finds out whether KVM works by booting a kernel with it. That /dev/kvm opens, and even that a VM and a vCPU can be
+ * created, proves nothing: on some hosts the guest then hangs.
  */
 import { closeSync, openSync } from 'node:fs';
 import { DeadlineError } from '../../lib/waiting/deadline.ts';
@@ -13,26 +13,26 @@ const DEVICE = '/dev/kvm';
 const MAX_REASON_LENGTH = 200;
 
 /**
- * What one look has shown:
+ * The result of one probe:
  *
  *   works       a kernel booted
- *   absent      no boot is of use: there is no device, or it may not be opened
- *   refused     QEMU, or the guest, ended and said why
- *   unfit       guests cannot have the CPU that is set
- *   unanswered  nothing: a host that is slow looks like one whose KVM hangs
+ *   absent      a boot would be useless: the device does not exist or may not be opened
+ *   refused     QEMU or the guest ended, with a reason
+ *   unfit       guests cannot have the configured CPU
+ *   unanswered  no result: a slow host looks like a host whose KVM hangs
  */
 export type KvmFinding =
   | { outcome: 'works'; cpus: KvmCpus }
   | { outcome: 'absent' | 'refused' | 'unfit' | 'unanswered'; reason: string };
 
 export interface KvmProbe {
-  /** Why a boot is of no use; undefined when a boot has to show. Takes no time. */
+  /** Returns why a boot would be useless, or undefined if only a boot can tell. Returns immediately. */
   findObstacle: () => string | undefined;
   /** Boots a kernel with KVM; rejects when that fails. */
   boot: (timeoutMs: number, signal?: AbortSignal) => Promise<KvmCpus>;
 }
 
-/** Rejects only if it was aborted. */
+/** Probes KVM once. Rejects only when `signal` is aborted. */
 export async function tryKvm(
   { findObstacle, boot }: KvmProbe,
   timeoutMs: number,
@@ -48,7 +48,7 @@ export async function tryKvm(
   }
 }
 
-/** Only an end of the VM says something of KVM. All else, such as a full disk, leaves it open. */
+/** Only an end of the VM says something about KVM. Any other error, such as a full disk, leaves the question open. */
 function judge(error: unknown): KvmFinding {
   if (error instanceof UnfitCpuError) return { outcome: 'unfit', reason: error.message };
   const ended = [BootEndedError, VmmStartError, QmpError].some((kind) => error instanceof kind);
@@ -58,7 +58,7 @@ function judge(error: unknown): KvmFinding {
   return { outcome: 'unanswered', reason: `KVM has not been shown to work: ${say(error)}` };
 }
 
-/** Before it gives up QEMU may have warned of this and that. */
+/** QEMU may print warnings before the error: they are skipped. */
 function say(error: unknown): string {
   const lines = (error instanceof Error ? error.message : String(error)).split('\n');
   const line = lines.find((each) => !each.includes('warning:')) ?? lines[0] ?? '';
@@ -67,11 +67,11 @@ function say(error: unknown): string {
 
 const REMEDIES: Readonly<Record<string, string>> = {
   EACCES: 'add the user that the service runs as to the group that owns it',
-  // A device policy of systemd names devices that are there when the unit starts.
+  // A systemd device policy covers only devices that exist when the unit starts.
   EPERM: 'restart the service, or allow it the device',
 };
 
-/** For {@link KvmProbe.findObstacle}. */
+/** Implements {@link KvmProbe.findObstacle}. */
 export function findKvmObstacle(device = DEVICE): string | undefined {
   try {
     closeSync(openSync(device, 'r+'));

@@ -18,7 +18,7 @@ function newPath(t: TestContext): string {
   return join(directory, 'accelerator.json');
 }
 
-test('a finding is read again with the same QEMU, and with no other', (t) => {
+test('a finding is read back with the same QEMU only', (t) => {
   const path = newPath(t);
   assert.equal(openKvmRecord(path, 'a').find(), undefined);
   openKvmRecord(path, 'a').write(UNANSWERED);
@@ -28,14 +28,14 @@ test('a finding is read again with the same QEMU, and with no other', (t) => {
   assert.equal(openKvmRecord(path, 'b').find(), undefined);
 });
 
-test('a finding from before the host was booted says nothing', (t) => {
+test('a finding from an earlier boot of the host is ignored', (t) => {
   const path = newPath(t);
   openKvmRecord(path, 'a').write(WORKS);
   writeFileSync(path, readFileSync(path, 'utf8').replace(hostBootId(), 'earlier'));
   assert.equal(openKvmRecord(path, 'a').find(), undefined);
 });
 
-test('neither a damaged file nor the verdicts of earlier versions say anything', (t) => {
+test('a damaged file and findings of earlier versions are ignored', (t) => {
   const path = newPath(t);
   const bound = { boot_id: hostBootId(), binding: 'a' };
   const earlier = [

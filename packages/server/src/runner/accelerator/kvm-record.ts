@@ -5,8 +5,8 @@ import { hostBootId } from '../host/host-process.ts';
 import { KvmCpus } from './boot-with-kvm.ts';
 
 /**
- * What boots with KVM have shown since the host booted. `works` is not asked again. `unanswered` is no verdict: it keeps
- * later starts from waiting for the same again, while KVM is tried in the background.
+ * The result of KVM probes since the host booted. After `works` KVM is not probed again. `unanswered` is not a verdict:
+ * it saves later starts the same wait, while KVM is retried in the background.
  */
 const Known = z.discriminatedUnion('kvm', [
   z.object({ kvm: z.literal('works'), cpus: KvmCpus }),
@@ -21,7 +21,10 @@ export interface KvmRecord {
   write(known: Known): void;
 }
 
-/** `binding` changes with QEMU, kernel, agent and the CPU that is set: a finding holds for one of each, and one boot of the host. */
+/**
+ * Opens the record at `path`. A finding is valid for one `binding` and one boot of the host. `binding` changes with
+ * QEMU, the kernel, the agent and the configured CPU.
+ */
 export function openKvmRecord(path: string, binding: string): KvmRecord {
   const bootId = hostBootId();
   return {
@@ -35,7 +38,7 @@ export function openKvmRecord(path: string, binding: string): KvmRecord {
   };
 }
 
-/** A file of an earlier version, or a damaged one, says nothing. */
+/** A damaged file, or a file of an earlier version, is ignored. */
 function read(path: string): z.infer<typeof Stored> | undefined {
   if (!existsSync(path)) return undefined;
   try {

@@ -1,6 +1,6 @@
 /**
- * One HTTP/2 session with the agent of one VM. The guest is hostile: header blocks and bodies read here are
- * bounded, every answer has a deadline, and what is piped through is bounded by flow control alone.
+ * One HTTP/2 session with the agent of one VM. The guest is hostile: header blocks and bodies read here are bounded,
+ * and every answer has a deadline. Piped streams are bounded by flow control alone.
  */
 import http2 from 'node:http2';
 import type { Socket } from 'node:net';
@@ -13,26 +13,26 @@ import { DataLine, newMarker } from './data-line.ts';
 
 const MAX_ANSWER_BYTES = 1 << 20;
 const STREAM_WINDOW_BYTES = 1 << 20;
-/** Large, so that unread streams never starve the others: each is bounded by its own window. */
+/** Large, so that unread streams never starve others: each stream is bounded by its own window. */
 const CONNECTION_WINDOW_BYTES = 1 << 30;
 const ANSWER_TIMEOUT_MS = 15_000;
 const MAX_STREAMS = 100_000;
-/** The largest the agent may send: each frame costs an emulated guest a system call for every 4 KiB anyway. */
+/** The largest frame the agent may send. Any size costs an emulated guest one system call per 4 KiB. */
 const MAX_FRAME_BYTES = 1 << 20;
 
 export interface SessionOptions {
   socketDirectory: string;
-  /** Grows with every connection to this VM. */
+  /** Increases with every connection to this VM. */
   generation: number;
   timeoutMs: number;
-  /** Of each answer to {@link AgentSession.call}; default 15 s. */
+  /** Deadline of each answer to {@link AgentSession.call}; default 15 s. */
   answerTimeoutMs?: number;
   assertAlive: () => void;
-  /** A connection to the data port that is there already. */
+  /** An existing connection to the data port. */
   data?: Socket | undefined;
 }
 
-/** An answer of the agent that is not 2xx; `code` and `message` are the guest's words. */
+/** Thrown when the agent's status is not 2xx. The guest controls the body, and so the message. */
 export class AgentAnswerError extends Error {
   readonly status: number;
   readonly body: Buffer;
@@ -59,7 +59,7 @@ export class AgentSession {
   static async open(options: SessionOptions): Promise<AgentSession> {
     const { socketDirectory, generation, timeoutMs, assertAlive } = options;
     const { answerTimeoutMs = ANSWER_TIMEOUT_MS } = options;
-    // Each port takes one connection at a time: one that were left open would keep all later ones waiting.
+    // Each port takes one connection at a time: a connection left open would block all later ones.
     using undo = new DisposableStack();
     const own = (socket: Socket): Socket => undo.adopt(socket, () => socket.destroy());
     if (options.data !== undefined) own(options.data);
@@ -86,7 +86,7 @@ export class AgentSession {
         maxHeaderListSize: 16_384,
       },
     });
-    // The event comes a moment later: a session that was closed meanwhile would throw, and end the runner.
+    // The event arrives a moment later. On a session that was closed meanwhile the call would throw and end the runner.
     session.once('connect', () => {
       if (!session.destroyed) session.setLocalWindowSize(CONNECTION_WINDOW_BYTES);
     });
@@ -109,13 +109,16 @@ export class AgentSession {
     this.#close();
   }
 
-  /** A raw stream; the caller pipes it and owns its errors. */
+  /** Opens a raw stream. The caller pipes it and handles its errors. Throws {@link AgentProtocolError} if closed. */
   request(headers: http2.OutgoingHttpHeaders): http2.ClientHttp2Stream {
     if (this.closed) throw new AgentProtocolError('the session is closed');
     return this.#session.request(headers, { endStream: false });
   }
 
-  /** One JSON exchange. Throws {@link AgentAnswerError} on a refusal, DeadlineError when it takes too long. */
+  /**
+   * Sends one request and returns its JSON answer. Throws {@link AgentAnswerError} on a status that is not 2xx and
+   * DeadlineError after `timeoutMs`.
+   */
   async call(
     method: string,
     path: string,

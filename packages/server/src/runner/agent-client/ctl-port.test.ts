@@ -21,7 +21,7 @@ const marker = 'f'.repeat(32);
 const waiting = (generation: number, protocol = 1) =>
   encodeCtlFrame({ type: 'waiting', generation, protocol });
 
-test('a frame is read back as it was written, and never before it is whole', () => {
+test('a frame is read back as it was written, and only when it is complete', () => {
   fc.assert(
     fc.property(fc.jsonValue(), fc.nat(), (message, cut) => {
       const frame = encodeCtlFrame(message);
@@ -33,7 +33,7 @@ test('a frame is read back as it was written, and never before it is whole', () 
   );
 });
 
-test('bytes of a hostile guest are refused with a protocol error or waited on, nothing else', () => {
+test('bytes of a hostile guest cause a protocol error or a wait for more bytes, nothing else', () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 64 }), (bytes) => {
       try {
@@ -45,25 +45,25 @@ test('bytes of a hostile guest are refused with a protocol error or waited on, n
   );
 });
 
-test('answers of earlier generations are passed over', async () => {
+test('answers of earlier generations are skipped', async () => {
   await openGeneration(agentAnswering(waiting(3), waiting(4)), { generation: 4, marker }, 1000);
 });
 
-test('an agent that knows markers tells so, and an older one does not', async () => {
+test('an agent that supports markers says so; an older one does not', async () => {
   const marked = encodeCtlFrame({ type: 'waiting', generation: 1, protocol: 1, marker });
   const opening = { generation: 1, marker };
   assert.deepEqual(await openGeneration(agentAnswering(marked), opening, 1000), { isMarked: true });
   assert.deepEqual(await openGeneration(agentAnswering(waiting(1)), opening, 1000), { isMarked: false });
 });
 
-test('an agent of another protocol version is told apart from a silent one', async () => {
+test('an agent with another protocol version is distinguished from a silent one', async () => {
   await assert.rejects(
     openGeneration(agentAnswering(waiting(1, 9)), { generation: 1, marker }, 1000),
     /speaks version 9/u,
   );
 });
 
-test('a silent agent is given up after the deadline', async () => {
+test('the open fails when the agent is silent until the deadline', async () => {
   await assert.rejects(
     openGeneration(agentAnswering(), { generation: 1, marker }, 10),
     /the agent took longer/u,

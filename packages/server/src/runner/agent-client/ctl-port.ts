@@ -1,10 +1,10 @@
 /**
- * The control port of the agent (docs/reference/agent-protocol.md). One exchange for each connection:
+ * The control port of the agent (docs/reference/agent-protocol.md). Each connection carries one exchange:
  *
  *   runner  open N, marker ──►  agent drops its HTTP/2 session, sends the marker on the data port
  *   runner  ◄────── waiting N   only now may the marker, and then HTTP/2 bytes, be sent there
  *
- * A VM that was saved in the middle of a frame would otherwise take new bytes for the rest of the old one.
+ * Without it, a VM saved in the middle of a frame would read new bytes as the rest of the old frame.
  */
 import type net from 'node:net';
 import { withDeadline } from '../../lib/waiting/deadline.ts';
@@ -28,7 +28,10 @@ export function encodeCtlFrame(message: unknown): Buffer {
   return frame;
 }
 
-/** Splits off the first whole frame. Throws on a length no agent may send. */
+/**
+ * Splits off the first complete frame. Returns undefined if more bytes are needed. Throws {@link AgentProtocolError} on
+ * a length that the protocol does not allow, or on invalid JSON.
+ */
 export function decodeCtlFrame(buffer: Buffer): { message: unknown; rest: Buffer } | undefined {
   if (buffer.length < LENGTH_BYTES) return undefined;
   const length = buffer.readUInt32BE(0);
@@ -47,7 +50,7 @@ export interface Opening {
   marker: string;
 }
 
-/** Answers of an earlier generation may still be in the line after a restore: they are passed over. */
+/** After a restore the line may still hold answers of an earlier generation: they are skipped. */
 function isAnswerTo(message: unknown, generation: number): message is Record<string, unknown> {
   if (typeof message !== 'object' || message === null)
     throw new AgentProtocolError('ctl message is no object');
@@ -62,8 +65,8 @@ function isAnswerTo(message: unknown, generation: number): message is Record<str
 }
 
 /**
- * Asks the agent to make the data port ready for a new HTTP/2 session. Tells whether it sends, and waits for, the marker:
- * that of a guest that was saved long ago may wait for silence instead.
+ * Asks the agent to prepare the data port for a new HTTP/2 session. `isMarked` says whether the agent sends the marker
+ * and waits for it. The agent of a guest that was saved long ago may wait for silence instead.
  */
 export async function openGeneration(
   socket: net.Socket,

@@ -9,8 +9,9 @@ function openLine(): Duplex {
   return new Duplex({ read: () => undefined, write: (_chunk, _encoding, done) => done() });
 }
 
-test('the marker is found wherever it is cut, and nothing else is', async () => {
-  // It begins like no other part of it, and texts have none of its letters: what is older never makes up a whole one.
+test('the marker is found however it is split, and nothing else matches', async () => {
+  // The first byte of the marker occurs nowhere else in it, and the texts have none of its bytes: stale bytes never
+  // form a complete marker.
   const marker = `z${newMarker().slice(1)}`;
   const older = fc.array(
     fc.oneof(
@@ -32,7 +33,7 @@ test('the marker is found wherever it is cut, and nothing else is', async () => 
   );
 });
 
-test('a line that closes before its marker is no session', async () => {
+test('a line that closes before its marker is refused', async () => {
   const socket = openLine();
   const line = new DataLine(socket as unknown as Socket, newMarker());
   socket.destroy();

@@ -1,6 +1,6 @@
 /**
- * The agent's data port while it changes from one session to the next. What an older session had under way, in either
- * direction, comes before a marker that neither can have known; what follows the marker is of the new session.
+ * The agent's data port between two sessions. A marker separates them in each direction: bytes before the marker belong
+ * to an older session, bytes after it to the new one. An older session cannot know the marker.
  */
 import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
@@ -8,12 +8,12 @@ import { withDeadline } from '../../lib/waiting/deadline.ts';
 
 const MARKER_RANDOM_BYTES = 16;
 
-/** Text: it travels in JSON, too. */
+/** The marker is text because it is also sent in JSON. */
 export function newMarker(): string {
   return randomBytes(MARKER_RANDOM_BYTES).toString('hex');
 }
 
-/** Reads the line, and throws away what comes, until it is released. */
+/** Reads the line and discards its bytes until the line is released. */
 export class DataLine {
   readonly #socket: Socket;
   readonly #marker: Buffer;
@@ -23,17 +23,20 @@ export class DataLine {
   constructor(socket: Socket, marker: string) {
     this.#socket = socket;
     this.#marker = Buffer.from(marker);
-    // Nobody may wait for it.
+    // The promise may reject without a waiter.
     this.#marked.promise.catch(() => undefined);
     socket.on('data', this.#onData).on('error', this.#onEnd).on('close', this.#onEnd);
   }
 
-  /** Resolves when the agent's marker has come by. */
+  /**
+   * Resolves when the agent's marker has been read. Throws DeadlineError after `timeoutMs`, or an error if the port
+   * closes.
+   */
   async passMarker(timeoutMs: number): Promise<void> {
     await withDeadline("the agent's marker", timeoutMs, this.#marked.promise);
   }
 
-  /** The socket, without anybody who reads it. */
+  /** Returns the socket, paused and without listeners of this class. */
   release(): Socket {
     this.#socket.off('data', this.#onData).off('error', this.#onEnd).off('close', this.#onEnd);
     return this.#socket.pause();

@@ -7,13 +7,13 @@ import { compareClock, tellTime } from './guest-clock.ts';
 const SLOW_MS = 100;
 const TOLERANCE_MS = 20;
 const NS_PER_MS = 1e6;
-/** The clock of the guest minus ours. */
+/** The guest's clock minus the host's. */
 const AHEAD_NS = 5_000_000_000n;
 
-/** How long an answer takes, before the agent reads its clock and after it. */
+/** The delay of an answer, before and after the agent reads its clock. */
 type Delay = readonly [beforeMs: number, afterMs: number];
 
-/** An agent whose answers take so long, one after the other; the last of them again and again. */
+/** An agent whose answers have the given delays, in order; the last delay repeats. */
 function answerAfter(...delays: Delay[]): { session: AgentSession; pings: () => number } {
   let pings = 0;
   const call = async (): Promise<unknown> => {
@@ -40,26 +40,26 @@ test('a quick answer is enough', async () => {
   assert.equal(pings(), 1);
 });
 
-test('where answers are slow it asks on for one that is not', async () => {
+test('slow answers are followed by more requests until a quick one arrives', async () => {
   const slow: Delay = [0, SLOW_MS];
   const { session, pings } = answerAfter(slow, slow, slow, slow, slow, [0, 0]);
   assert.ok((await measureErrorMs(session)) < TOLERANCE_MS);
   assert.equal(pings(), 6);
 });
 
-test('answers that are all slow, one on the way there and one on the way back, tell the time together', async () => {
+test('two slow answers, one slow on the way there and one on the way back, give the time together', async () => {
   const { session, pings } = answerAfter([SLOW_MS, 0], [0, SLOW_MS]);
   assert.ok((await measureErrorMs(session)) < TOLERANCE_MS);
   assert.ok(pings() <= 4, `${pings()} requests`);
 });
 
-test('it asks for three seconds at most', async () => {
+test('the comparison takes three seconds at most', async () => {
   const { session, pings } = answerAfter([0, SLOW_MS]);
   assert.ok((await measureErrorMs(session)) < SLOW_MS);
   assert.ok(pings() > 4 && pings() <= 3000 / SLOW_MS + 1, `${pings()} requests`);
 });
 
-test('of answers that contradict each other the last one counts', async () => {
+test('if answers contradict each other, the last one counts', async () => {
   let told = 0n;
   const call = async (): Promise<unknown> => {
     await wait(SLOW_MS);
@@ -69,14 +69,14 @@ test('of answers that contradict each other the last one counts', async () => {
   assert.ok((monotonicNs() ?? 0n) >= told);
 });
 
-test('an agent that does not tell its clock is asked once', async () => {
+test('an agent that does not report its clock is asked once', async () => {
   let pings = 0;
   const call = async (): Promise<unknown> => ((pings += 1), {});
   const clock = await compareClock({ call } as unknown as AgentSession);
   assert.deepEqual([clock.monotonicNs(), pings], [undefined, 1]);
 });
 
-test('a guest is told the time by its own monotonic clock, so that it may be late to hear it', async () => {
+test('the time is sent relative to the guest\u2019s monotonic clock, so a late request is still correct', async () => {
   const { session } = answerAfter([0, 0]);
   const ping = session.call.bind(session);
   const told: Record<string, string>[] = [];

@@ -1,24 +1,27 @@
 /**
- * Compares a guest's monotonic clock with ours. An emulated clone translates all of its code anew and may take a tenth of
- * a second for its first request; told the time in one, it would be late by as much.
+ * Compares a guest's monotonic clock with the host's. An emulated clone retranslates all of its code, and its first
+ * request may take a tenth of a second. A clock set by that request would be late by as much.
  *
- * The guest reads its clock somewhere between our question and its answer, so each round trip bounds the difference of the
- * two clocks. All round trips together bound it closer than the shortest of them alone.
+ * The guest reads its clock at some time between the runner's request and its answer, so each round trip bounds the
+ * difference of the two clocks. All round trips together bound it more tightly than the shortest one alone.
  */
 import { z } from 'zod';
 import { stretched } from '../../lib/waiting/deadline.ts';
 import type { AgentSession } from './agent-session.ts';
 
-/** The first answers are slow, and say as little as they are slow. */
+/** The first answers are slow, and a slow answer says little. */
 const MAX_PINGS = 4;
-/** Width of the bounds that ends the comparison; the error is at most half of it. */
+/** Width of the bounds at which the comparison ends; the error is at most half of it. */
 const GOOD_WIDTH_MS = 12;
-/** The same after `MAX_PINGS`. On a busy host the comparison goes on until then, or until its time is over. */
+/**
+ * The width accepted after `MAX_PINGS`. On a busy host the comparison continues until it is reached, or until
+ * `MAX_PINGING_MS` is over.
+ */
 const BEARABLE_WIDTH_MS = 80;
 const MAX_PINGING_MS = 3000;
 const NS_PER_MS = 1_000_000n;
 
-/** A saved guest may have an agent that is older than the field. */
+/** The agent of a saved guest may be older than the field. */
 const Pong = z.object({
   monotonic_ns: z
     .string()
@@ -26,12 +29,12 @@ const Pong = z.object({
     .optional(),
 });
 
-/** As the agent reads it. */
+/** The current Unix time in nanoseconds, as the agent parses it. */
 export function nowUnixNs(): string {
   return String(BigInt(Date.now()) * NS_PER_MS);
 }
 
-/** Sets the guest's clock. An agent that is older than the field goes by when it got the request. */
+/** Sets the guest's clock. An agent that is older than `clock_monotonic_ns` uses the arrival time of the request. */
 export async function tellTime(session: AgentSession): Promise<void> {
   const { monotonicNs } = await compareClock(session);
   const shown = monotonicNs();
@@ -42,11 +45,11 @@ export async function tellTime(session: AgentSession): Promise<void> {
 }
 
 export interface GuestClock {
-  /** What it shows now, in nanoseconds; undefined if the agent does not tell. */
+  /** Returns the guest's current monotonic time in nanoseconds, or undefined if the agent does not report it. */
   monotonicNs: () => bigint | undefined;
 }
 
-/** Of the guest's clock minus ours, in nanoseconds. */
+/** Bounds of the guest's clock minus the host's, in nanoseconds. */
 interface Bounds {
   low: bigint;
   high: bigint;
@@ -71,7 +74,7 @@ function isNarrow({ low, high }: Bounds, pings: number): boolean {
   return high - low <= BigInt(widthMs) * NS_PER_MS;
 }
 
-/** Of a hostile agent's answers, which may contradict each other, the last one counts. */
+/** A hostile agent's answers may contradict each other; then the last one counts. */
 function intersect(known: Bounds, next: Bounds | undefined): Bounds | undefined {
   if (next === undefined || next.low > known.high || next.high < known.low) return next;
   return {

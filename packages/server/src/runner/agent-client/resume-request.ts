@@ -5,7 +5,7 @@ import type { ImageConfig } from '../image/store/image-store.types.ts';
 const MIB = 1024 * 1024;
 
 export interface GuestAddresses {
-  /** With prefix. */
+  /** IP address with prefix length. */
   address: string;
   gateway: string;
   resolver: string;
@@ -17,15 +17,18 @@ export interface ResumeInput {
   generation: number;
   image: ImageConfig;
   network: GuestAddresses | undefined;
-  /** Lies under the image's own variables. */
+  /** The image's own variables override these. */
   placeholders?: Readonly<Record<string, string>>;
-  /** What the guest's monotonic clock shows now, in nanoseconds; if unknown its wall clock lags by the way there. */
+  /**
+   * The guest's current monotonic time in nanoseconds. If it is unknown, the guest's wall clock lags by the request's
+   * latency.
+   */
   monotonicNs?: bigint | undefined;
-  /** Of a disk that has grown since the guest was saved. */
+  /** Size of a disk that has grown since the guest was saved. */
   diskMiB?: number | undefined;
 }
 
-/** Body of the agent's `POST /resume`: all by which one copy of a template differs from the others. */
+/** Builds the body of the agent's `POST /resume`: everything in which a copy of a template differs from the others. */
 export function buildResumeRequest(input: ResumeInput): Record<string, unknown> {
   return {
     generation: input.generation,

@@ -4,7 +4,7 @@ import { setImmediate } from 'node:timers/promises';
 import { DeadlineError } from '../../lib/waiting/deadline.ts';
 import { SharedSession } from './shared-session.ts';
 
-/** Short, but far above the time that a test needs to go on in another caller. */
+/** Short, but far longer than a test needs to continue in another caller. */
 const SHORT_MS = 50;
 const LONG_MS = 10_000;
 
@@ -15,7 +15,7 @@ class StandInSession {
   }
 }
 
-/** Openings that a test settles one by one. */
+/** Openings that the test settles one by one. */
 function startOpenings(): {
   shared: SharedSession<StandInSession>;
   openings: PromiseWithResolvers<StandInSession>[];
@@ -29,7 +29,7 @@ function startOpenings(): {
   return { shared, openings };
 }
 
-test('a caller whose deadline passes leaves the opening to the others', async () => {
+test('a caller whose deadline passes does not end the opening for the others', async () => {
   const { shared, openings } = startOpenings();
   const hasty = shared.get(SHORT_MS);
   const patient = shared.get(LONG_MS);
@@ -41,7 +41,7 @@ test('a caller whose deadline passes leaves the opening to the others', async ()
   assert.equal(openings.length, 1);
 });
 
-test('a caller that joins an opening late does not get its deadline, but the next opening', async () => {
+test('a caller that joins an opening late does not fail with its deadline but joins the next opening', async () => {
   const { shared, openings } = startOpenings();
   const hasty = assert.rejects(shared.get(SHORT_MS), DeadlineError);
   await hasty;
@@ -53,7 +53,7 @@ test('a caller that joins an opening late does not get its deadline, but the nex
   assert.equal(await late, session);
 });
 
-test('callers that have left begin no further opening', async () => {
+test('callers that have left start no further opening', async () => {
   const { shared, openings } = startOpenings();
   await assert.rejects(shared.get(SHORT_MS), DeadlineError);
   openings[0]?.reject(new DeadlineError('the agent', LONG_MS));
@@ -61,7 +61,7 @@ test('callers that have left begin no further opening', async () => {
   assert.equal(openings.length, 1);
 });
 
-test('an opening that fails otherwise fails for all who wait, and the next caller begins anew', async () => {
+test('any other failure of an opening fails all waiting callers, and the next caller starts a new one', async () => {
   const { shared, openings } = startOpenings();
   const callers = [shared.get(LONG_MS), shared.get(LONG_MS)];
   openings[0]?.reject(new Error('the VM ended'));

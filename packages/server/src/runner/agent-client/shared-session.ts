@@ -1,6 +1,7 @@
 /**
- * One session with an agent for all who talk to it, opened when it is needed and again when it was lost. An opening is
- * shared: it has deadlines of its own, and each caller waits for it with its own deadline, which ends nothing for the others.
+ * One session with an agent, shared by all callers. It is opened when first needed and reopened after a loss. Callers
+ * share an opening, which has its own deadlines. Each caller waits for it with its own deadline, which ends nothing for
+ * the others.
  */
 import { DeadlineError, withDeadline } from '../../lib/waiting/deadline.ts';
 import type { AgentSession } from './agent-session.ts';
@@ -12,12 +13,12 @@ export class SharedSession<T extends Session = AgentSession> {
   #session: T | undefined;
   #opening: Promise<T> | undefined;
 
-  /** `open` rejects with DeadlineError when the agent does not answer in time. */
+  /** `open` must reject with DeadlineError when the agent does not answer in time. */
   constructor(open: () => Promise<T>) {
     this.#open = open;
   }
 
-  /** Throws DeadlineError after `timeoutMs`, or what the opening failed with. */
+  /** Returns the open session. Throws DeadlineError after `timeoutMs`, or the error of the opening. */
   async get(timeoutMs: number): Promise<T> {
     if (this.#session !== undefined && !this.#session.closed) return this.#session;
     const left = new AbortController();
@@ -29,7 +30,10 @@ export class SharedSession<T extends Session = AgentSession> {
     this.#session?.close();
   }
 
-  /** An opening that another caller began may reach its deadline before this caller does: then the next one is joined. */
+  /**
+   * An opening that another caller started may reach its deadline before this caller does. Then this caller joins the
+   * next one.
+   */
   async #join(left: AbortSignal): Promise<T> {
     for (;;) {
       this.#opening ??= this.#openOnce();

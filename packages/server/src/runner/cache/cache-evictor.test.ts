@@ -1,4 +1,4 @@
-/** The evictor over stores that only count; that the real ones remove files is tested with them. */
+/** Tests the evictor with stores that only count; the tests of the real stores check that they remove files. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
@@ -68,7 +68,7 @@ function setUp(options: Partial<CacheEvictorOptions> = {}) {
   return { images, templates, leases, evictor, addImage, addTemplate, sweep, forgotten };
 }
 
-test('what was used longest ago goes until the rest fits', async () => {
+test('the least recently used images are evicted until the rest fits', async () => {
   const { addImage, sweep } = setUp();
   addImage('old', 50, 1);
   addImage('newest', 50, 3);
@@ -85,7 +85,7 @@ test('within the limit, or without one, everything stays', async () => {
   assert.equal(await unlimited.sweep(), 'a');
 });
 
-test('templates count, go before an image used at the same time, and the warm pool is told', async () => {
+test('templates count, are evicted before an image used at the same time, and the warm pool hears of it', async () => {
   const { addImage, addTemplate, sweep, forgotten } = setUp({ maxBytes: 60 });
   addImage('image', 50, 5);
   addTemplate('old', 'image', { lastUse: used(1) });
@@ -96,7 +96,7 @@ test('templates count, go before an image used at the same time, and the warm po
   assert.deepEqual(forgotten, ['old', 'new']);
 });
 
-test('a guest that has booted without an image goes by its age alone, and stays while a template is made of it', async () => {
+test('a guest booted without an image is evicted by its age alone, and stays while a template is made from it', async () => {
   const { addImage, addTemplate, sweep, leases } = setUp({ maxBytes: 60 });
   const addBooted = () => addTemplate('booted', undefined, { imagePreparedAt: undefined, lastUse: used(1) });
   addBooted();
@@ -112,14 +112,14 @@ test('a guest that has booted without an image goes by its age alone, and stays 
   assert.equal(await sweep(), 'image');
 });
 
-test('an image takes its templates along', async () => {
+test('the templates of an image are evicted with it', async () => {
   const { addImage, addTemplate, sweep } = setUp();
   addImage('old', 95, 1);
   addTemplate('of-old', 'old', { lastUse: used(9) });
   assert.equal(await sweep(), '');
 });
 
-test('what is in use stays whatever the limit, and so does the image of a template in use', async () => {
+test('images and templates in use stay over any limit, and so does the image of a template in use', async () => {
   const { addImage, addTemplate, sweep, leases, evictor } = setUp({ maxBytes: 1 });
   addImage('held', 50, 1);
   addImage('below', 50, 1);
@@ -134,7 +134,7 @@ test('what is in use stays whatever the limit, and so does the image of a templa
   assert.equal(evictor.totalBytes, 0);
 });
 
-test('what was in use until now was used now', async () => {
+test('the release of a lease counts as a use', async () => {
   const { addImage, leases, evictor, images } = setUp();
   addImage('running-for-days', 60, 1);
   addImage('used-yesterday', 60, 5);
@@ -145,11 +145,11 @@ test('what was in use until now was used now', async () => {
   assert.deepEqual([...images.things.keys()], ['running-for-days']);
 });
 
-test('templates that can serve no create go without any limit, unless a sandbox runs from one', async () => {
+test('templates that can serve no create are evicted even without a limit, unless a sandbox runs from one', async () => {
   const { addImage, addTemplate, sweep, leases, evictor, templates } = setUp({ maxBytes: 0 });
   addImage('image', 1, 1);
   addTemplate('good', 'image');
-  addTemplate('other-kernel', 'image', { staleReason: 'QEMU, kernel or agent are others now' });
+  addTemplate('other-kernel', 'image', { staleReason: 'QEMU, kernel or agent has changed' });
   addTemplate('no-image', 'gone');
   addTemplate('image-made-again', 'image', { imagePreparedAt: '2020-01-01T00:00:00.000Z' });
   addTemplate('running', 'gone');
@@ -161,7 +161,7 @@ test('templates that can serve no create go without any limit, unless a sandbox 
   assert.deepEqual([...templates.things.keys()], ['good']);
 });
 
-test('what cannot be removed is left out, and the next goes in its place', async () => {
+test('an image that cannot be removed is skipped, and the next one is evicted instead', async () => {
   const { addImage, sweep, images } = setUp();
   addImage('stuck', 60, 1);
   addImage('next', 60, 2);

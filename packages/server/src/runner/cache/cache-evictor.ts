@@ -1,11 +1,11 @@
 /**
  * Keeps images and templates within a limit of bytes.
  *
- *   something was stored, or is used no more ──► sweep ──► stale templates go
- *                                                     └──► over the limit: what was used longest ago goes
+ *   something was stored, or is no longer used ──► sweep ──► evicts stale templates
+ *                                                       └──► over the limit: evicts the least recently used
  *
- * What a lease holds never goes, so the limit can be passed by what is in use. A template goes with its image: saved
- * memory of a guest is bound to the very bytes of the image's file.
+ * The evictor never evicts what a lease holds, so images and templates in use can exceed the limit. It evicts templates
+ * together with their image: the saved memory of a guest is bound to the exact bytes of the image's file.
  */
 import type { Logger } from 'pino';
 import type { CacheLeases } from './cache-leases.ts';
@@ -23,17 +23,17 @@ export interface CachedTemplate {
   key: string;
   sizeBytes: number;
   lastUse: LastUse;
-  /** Undefined of a guest that has booted without an image, which serves those of all. */
+  /** Undefined for a guest that was booted without an image, from which templates of any image are made. */
   imageDigest: string | undefined;
-  /** ISO 8601; of that image. */
+  /** `preparedAt` of that image, in ISO 8601. */
   imagePreparedAt: string | undefined;
-  /** Why it can serve no create any more, if so. */
+  /** Why the template can serve no create any more; undefined while it can. */
   staleReason: string | undefined;
 }
 
 export interface CachedThings<T> {
   values(): Iterable<T>;
-  /** From when this is called nobody finds it any more; settles when its bytes are free. */
+  /** Hides the thing from look-ups at once; settles when its bytes are free. */
   evict(name: string): Promise<void>;
 }
 
@@ -57,7 +57,7 @@ interface Candidate {
 
 export class CacheEvictor {
   readonly #options: CacheEvictorOptions;
-  /** Could not be removed, by a fault of the disk say: not tried again by this process. */
+  /** Things whose removal failed, for example by a disk error; this process does not try again. */
   readonly #stuck = new Set<string>();
   #sweeping: Promise<void> | undefined;
   #sweepAgain = false;
@@ -71,7 +71,7 @@ export class CacheEvictor {
     });
   }
 
-  /** Sweeps soon. */
+  /** Starts a sweep, or another one after the one that runs. */
   request(): void {
     if (this.#sweeping !== undefined) {
       this.#sweepAgain = true;
@@ -86,7 +86,7 @@ export class CacheEvictor {
     });
   }
 
-  /** Settles when nothing is being removed. */
+  /** Settles when no sweep runs. */
   async settled(): Promise<void> {
     while (this.#sweeping !== undefined) await this.#sweeping;
   }
@@ -96,7 +96,7 @@ export class CacheEvictor {
     await this.settled();
   }
 
-  /** The last use of what was in use until now is now. */
+  /** Sets the last use of a thing that is no longer in use to now. */
   #markUse(key: string): void {
     const { images, templates } = this.#options;
     for (const image of images.values()) if (imageKey(image.digest) === key) image.lastUse.mark();
@@ -145,7 +145,7 @@ export class CacheEvictor {
     });
   }
 
-  /** Of two used at the same time the template: it costs less to make again than its image. */
+  /** Of a template and an image used at the same time, returns the template: it costs less to make again. */
   #oldest(): Candidate | undefined {
     const { images, templates, leases } = this.#options;
     const candidates: Candidate[] = [];
@@ -189,7 +189,7 @@ export class CacheEvictor {
     }
   }
 
-  /** With the templates made from it, which are useless without. */
+  /** Evicts an image and the templates made from it, which are useless without it. */
   async #evictImage(digest: string, images: CachedThings<CachedImage>): Promise<void> {
     const gone = images.evict(digest);
     const orphans = this.#findStale().filter(({ template }) => template.imageDigest === digest);

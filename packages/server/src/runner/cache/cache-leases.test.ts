@@ -19,7 +19,7 @@ test('a thing is held until the last of its leases is released', () => {
   assert.deepEqual([leases.isHeld('a'), leases.isHeld('b'), idle], [false, false, ['a', 'b']]);
 });
 
-test('a lease that was released holds nothing any more', () => {
+test('a released lease holds nothing', () => {
   const leases = new CacheLeases();
   const lease = leases.open();
   lease.release();

@@ -1,7 +1,7 @@
 /**
- * Who uses what of the cache. A lease holds an image and the templates made from it as long as something depends on
+ * Records the uses of the cache. A lease holds an image and the templates made from it as long as something depends on
  * them: a preparation, a template being made, a VM that is created, waits in the warm pool, runs or was adopted.
- * What is held is never evicted.
+ * The evictor never evicts what a lease holds.
  */
 export const imageKey = (digest: string): string => `image ${digest}`;
 export const templateKey = (key: string): string => `template ${key}`;
@@ -10,7 +10,7 @@ export class CacheLeases {
   readonly #holders = new Map<string, number>();
   #onIdle: ((key: string) => void) | undefined;
 
-  /** Called when something is held no more; one listener. */
+  /** Sets the one listener, which is called with a key when the last lease of it is released. */
   whenIdle(listener: (key: string) => void): void {
     this.#onIdle = listener;
   }
@@ -48,7 +48,7 @@ export class CacheLease implements Disposable {
     this.#letGo = letGo;
   }
 
-  /** From here on the thing is in use, whether it exists already or is about to be made. */
+  /** Marks a thing as in use, whether it exists already or is about to be made. */
   add(key: string): void {
     if (this.#isReleased || this.#keys.has(key)) return;
     this.#keys.add(key);

@@ -11,7 +11,7 @@ function makeDirectory(context: TestContext): string {
   return directory;
 }
 
-test('a mark is found again, without one the making of the directory counts', (context) => {
+test('a mark is read back; without one the time stamp of the directory counts', (context) => {
   const directory = makeDirectory(context);
   utimesSync(directory, 1000, 1000);
   const use = LastUse.read(directory);
@@ -20,7 +20,7 @@ test('a mark is found again, without one the making of the directory counts', (c
   assert.equal(LastUse.read(directory).ms, 5_000_000);
 });
 
-test('uses within a minute cost no write but are never put off for long', (context) => {
+test('uses within a minute cost no write, but a write is never delayed for longer', (context) => {
   const directory = makeDirectory(context);
   const use = LastUse.read(directory);
   const begin = Date.now() + 3_600_000;
@@ -40,7 +40,7 @@ test('a clock that was set back is followed', (context) => {
   assert.deepEqual([use.ms, LastUse.read(directory).ms], [1_000_000_000, 1_000_000_000]);
 });
 
-test('a directory that is gone keeps nobody from using the thing', (context) => {
+test('marking a use in a directory that is gone does not fail', (context) => {
   const directory = makeDirectory(context);
   const use = LastUse.read(directory);
   rmSync(directory, { recursive: true });

@@ -1,7 +1,7 @@
 /**
- * When something of the cache was used last, durable but cheap: the time stamp of an empty file beside it, set at most
- * once a minute. A crash loses at most that minute and what the host had not written, which only changes the order of
- * evictions.
+ * The time of the last use of an image or template, durable but cheap: the time stamp of an empty file in its
+ * directory, set at most once a minute. A crash loses at most that minute and what the host had not yet written, which
+ * only changes the order of evictions.
  */
 import { closeSync, openSync, statSync, utimesSync } from 'node:fs';
 import { join } from 'node:path';
@@ -20,7 +20,7 @@ export class LastUse {
     this.#markedMs = usedMs;
   }
 
-  /** What was marked; without a mark the directory's own time, when it was made. */
+  /** Reads the mark; without one, the time stamp of the directory, which is when it was made. */
   static read(directory: string): LastUse {
     const mark = statSync(join(directory, MARK_NAME), { throwIfNoEntry: false });
     return new LastUse(directory, (mark ?? statSync(directory)).mtimeMs);
@@ -33,7 +33,7 @@ export class LastUse {
 
   mark(nowMs = Date.now()): void {
     this.#usedMs = nowMs;
-    // A clock that was set back must not keep an old mark in front for years.
+    // If the clock was set back, an old mark must not stay the newest for years.
     if (Math.abs(nowMs - this.#markedMs) < GRAIN_MS) return;
     this.#markedMs = nowMs;
     const path = join(this.#directory, MARK_NAME);
@@ -41,7 +41,7 @@ export class LastUse {
       closeSync(openSync(path, 'a', 0o600));
       utimesSync(path, nowMs / 1000, nowMs / 1000);
     } catch (error) {
-      // On a full disk, say: no reason to fail a create.
+      // A failure, for example on a full disk, must not fail a create.
       if ((error as NodeJS.ErrnoException).code === undefined) throw error;
     }
   }

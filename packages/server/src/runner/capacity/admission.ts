@@ -1,8 +1,8 @@
 /**
- * What this machine has promised to its VMs, and whether it can promise more. Every VM is booked before anything of
- * it is made, and given back when its process is gone. Promises may exceed what there is, by stated factors, as most
- * sandboxes are idle; what is really free is looked at besides, because a restored VM's memory is a private
- * copy-on-write view that grows only later.
+ * Accounts for the memory and vCPUs reserved for VMs on this machine. A VM is reserved before any part of it is
+ * created, and its reservation is released when its process is gone. Reservations may exceed the hardware by configured
+ * factors, as most sandboxes are idle. The memory that is really available is checked as well, because a restored VM's
+ * memory is a private copy-on-write view that grows only later.
  */
 import { AppError } from '@coppice/contract';
 import type { Accelerator } from '../../lib/protocol/runner-protocol.ts';
@@ -10,19 +10,19 @@ import type { Accelerator } from '../../lib/protocol/runner-protocol.ts';
 export interface Demand {
   vcpus: number;
   memMiB: number;
-  /** Of a VM that is bound to one. */
+  /** Set for a VM that is bound to one. */
   accelerator?: Accelerator;
 }
 
 export interface AdmissionOptions {
   hostMemMiB: number;
   cores: number;
-  /** How many times over the host's memory and its cores may be promised. */
+  /** Overcommit factors of the host's memory and cores. */
   memOvercommit: number;
   cpuOvercommit: number;
-  /** What a VM's process uses besides the guest's memory; of the accelerator that new VMs get, if none is given. */
+  /** Memory of a VM's process besides the guest's. The default accelerator is that of new VMs. */
   overheadMiB: (accelerator?: Accelerator) => number;
-  /** Memory that is really available on the host now. */
+  /** Memory that is available on the host now. */
   availableMiB: () => number;
 }
 
@@ -33,10 +33,10 @@ export interface Promised {
 
 const MIN_RESERVE_MIB = 512;
 const MAX_RESERVE_MIB = 4096;
-/** Warm VMs are kept only while this part of each promise is left for sandboxes. */
+/** Warm VMs are kept only while this fraction of each limit is unreserved, for sandboxes. */
 const SPARE_PART = 0.25;
 
-/** Memory that stays with the service, its PostgreSQL and the host. */
+/** Memory kept for the service, its PostgreSQL and the host. */
 export function memoryReserveMiB(hostMemMiB: number): number {
   const reserve = Math.min(MAX_RESERVE_MIB, Math.max(MIN_RESERVE_MIB, hostMemMiB / 20));
   return Math.floor(Math.min(reserve, hostMemMiB / 2));
@@ -57,7 +57,7 @@ export class Admission {
     };
   }
 
-  /** The largest VM that could ever be admitted. */
+  /** The largest VM that an empty machine could admit. */
   get largest(): Demand {
     const { hostMemMiB, overheadMiB } = this.#options;
     const memMiB = Math.min(hostMemMiB, this.#limits.memMiB - overheadMiB());
@@ -73,26 +73,26 @@ export class Admission {
   }
 
   /**
-   * Why the VM cannot be promised what it asks for now; undefined when it can. `givable` units would be ended to make
-   * room, so what they hold counts as free.
+   * Returns a `capacity` error if the demand cannot be reserved now, or undefined if it can. The VMs `givable` would be
+   * ended to make room, so their reservations count as free.
    */
   findShortage(demand: Demand, givable: readonly string[] = []): AppError | undefined {
     const promised = this.#promised(new Set(givable));
     const neededMiB = this.#neededMiB(demand);
     const freeMiB = this.#limits.memMiB - promised.memMiB;
     if (neededMiB > freeMiB) {
-      const free = `${Math.max(0, freeMiB)} of ${this.#limits.memMiB} are free to promise`;
+      const free = `${Math.max(0, freeMiB)} of ${this.#limits.memMiB} are unreserved`;
       return shortage(`memory: ${neededMiB} MiB needed, ${free}`, 'raise COPPICE_MEM_OVERCOMMIT');
     }
     const freeVcpus = this.#limits.vcpus - promised.vcpus;
     if (demand.vcpus > freeVcpus) {
-      const free = `${Math.max(0, freeVcpus)} of ${this.#limits.vcpus} are free to promise`;
+      const free = `${Math.max(0, freeVcpus)} of ${this.#limits.vcpus} are unreserved`;
       return shortage(`vcpus: ${demand.vcpus} needed, ${free}`, 'raise COPPICE_CPU_OVERCOMMIT');
     }
     return this.#findRealShortage();
   }
 
-  /** Throws `capacity` when the host's memory is nearly used up; asked again right before a VM is started. */
+  /** Throws `capacity` when the host's memory is nearly used up. Called again right before a VM is started. */
   assertAvailable(): void {
     const found = this.#findRealShortage();
     if (found !== undefined) throw found;
@@ -103,31 +103,31 @@ export class Admission {
     if (availableMiB >= this.#reserveMiB) return undefined;
     return shortage(
       `memory: this machine has ${availableMiB} MiB available, ${this.#reserveMiB} must stay free`,
-      'end what uses it',
+      'free memory on it',
     );
   }
 
-  /** Throws `capacity`. */
+  /** Reserves the demand of a VM. Throws `capacity`. */
   book(unit: string, demand: Demand, givable: readonly string[] = []): void {
     const found = this.findShortage(demand, givable);
     if (found !== undefined) throw found;
     this.#booked.set(unit, demand);
   }
 
-  /** Hands a booking on to a VM, which may need another accelerator; false when there is none. */
+  /** Transfers a reservation to a VM, which may need another accelerator. Returns false when there is none. */
   handOn(from: string, to: string, demand: Demand): boolean {
     if (!this.#booked.delete(from)) return false;
     this.#booked.set(to, demand);
     return true;
   }
 
-  /** More is promised than may be: those that can give way have to. */
+  /** Whether reservations exceed a limit, so that VMs that can give way must be ended. */
   get isOverbooked(): boolean {
     const { memMiB, vcpus } = this.#promised();
     return memMiB > this.#limits.memMiB || vcpus > this.#limits.vcpus;
   }
 
-  /** A VM that runs has what it has, whatever the limits have become since. */
+  /** Reserves a running VM without a check: it keeps its resources even if the limits have changed. */
   adopt(unit: string, demand: Demand): void {
     this.#booked.set(unit, demand);
   }
@@ -136,7 +136,7 @@ export class Admission {
     this.#booked.delete(unit);
   }
 
-  /** Whether a VM may be made that nobody has asked for. */
+  /** Whether a VM may be started that no caller has requested. */
   hasRoomToSpare(demand: Demand): boolean {
     const { memMiB, vcpus } = this.#promised();
     const part = 1 - SPARE_PART;

@@ -28,11 +28,11 @@ const full = (): Error => Object.assign(new Error('no space left on device'), { 
 const isHeld = (path: string) =>
   pollUntil({ step: 'ballast', timeoutMs: 5000, intervalMs: 20 }, () => existsSync(path) || undefined);
 
-test('is given up when a disk is full, for one more try, and held again when there is room', async () => {
+test('the reserved space is released when a disk is full, for one retry, and reserved again when there is room', async () => {
   let freeMiB = 100;
   using held = open(() => freeMiB);
   const { ballast, path } = held;
-  assert.equal(statSync(path).blocks * 512 >= statSync(path).size, true, 'it takes its size');
+  assert.equal(statSync(path).blocks * 512 >= statSync(path).size, true, 'the file is not sparse');
   freeMiB = 0;
   const work = (): boolean => {
     if (existsSync(path)) throw full();
@@ -45,7 +45,7 @@ test('is given up when a disk is full, for one more try, and held again when the
   assert.ok(await ballast.use(async () => work()));
 });
 
-test('a second failure, and any other error, is the caller’s', async () => {
+test('a second failure and any other error are thrown to the caller', async () => {
   using held = open(() => 100);
   let tries = 0;
   const fail = (error: Error) => () => {
@@ -61,7 +61,7 @@ test('a second failure, and any other error, is the caller’s', async () => {
   assert.equal(tries, 3);
 });
 
-test('on a disk that is full from the start it is held later', async () => {
+test('on a disk that is full from the start the space is reserved later', async () => {
   let freeMiB = 0;
   using held = open(() => freeMiB);
   assert.ok(!existsSync(held.path));

@@ -1,8 +1,8 @@
 /**
- * Room that is kept for what makes room. The end of a VM is written down before its disk is taken away: on a disk without
- * a free block that would be refused, and so would the very deletion that was to help.
+ * Reserved disk space that is released to free more. The end of a VM is recorded before its disk is deleted. On a disk
+ * without a free block that write would fail, and with it the deletion that frees space.
  *
- *   held ──a disk is full──► given up, the work done again ──there is room──► held
+ *   reserved ──a disk is full──► released, the work is retried ──there is room──► reserved
  */
 import { randomBytes } from 'node:crypto';
 import { rmSync, statSync, writeFileSync } from 'node:fs';
@@ -16,7 +16,7 @@ const SIZE_MIB = 8;
 const RETRY_MS = 1000;
 
 export interface BallastOptions {
-  /** On the disk that `disk` looks at. */
+  /** On the file system that `disk` watches. */
   directory: string;
   disk: Pick<DiskGuard, 'freeMiB' | 'reserveMiB'>;
   log: Logger;
@@ -27,14 +27,14 @@ export class Ballast implements Disposable {
   readonly #options: BallastOptions;
   #timer: NodeJS.Timeout | undefined;
 
-  /** Held as soon as there is room for it. */
+  /** Reserves the space as soon as there is room for it. */
   constructor(options: BallastOptions) {
     this.#options = options;
     this.#path = join(options.directory, 'ballast');
     this.#hold();
   }
 
-  /** `work` is done once more, with this room, when a disk was full. It leaves nothing when it fails. */
+  /** Runs `work`; if a disk is full, releases the space and retries once. A failed `work` must leave nothing. */
   async use<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await work();
@@ -63,7 +63,7 @@ export class Ballast implements Disposable {
     this.#holdLater();
   }
 
-  /** Without it all goes on. The bytes are such as no file system makes smaller. */
+  /** The service also works without it. The bytes are random, so that no file system compresses them. */
   #hold(): void {
     const { disk, log } = this.#options;
     try {
@@ -71,7 +71,7 @@ export class Ballast implements Disposable {
       if (disk.freeMiB < disk.reserveMiB) return this.#holdLater();
       writeFileSync(this.#path, randomBytes(SIZE_MIB * MIB), { mode: 0o600 });
     } catch (error) {
-      log.warn({ err: error }, 'room for the end of sandboxes could not be kept; tried again');
+      log.warn({ err: error }, 'could not reserve disk space for the end of sandboxes; retrying');
       this.#holdLater();
     }
   }

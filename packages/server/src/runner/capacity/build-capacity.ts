@@ -10,12 +10,12 @@ import { Turns } from './turns.ts';
 const MIB = 1024 * 1024;
 /** More vCPUs than cores are allowed: sandboxes are idle most of the time. */
 const MIN_MAX_VCPUS = 8;
-/** A start waits on the disk and on timers too: one more than cores keeps them busy. */
+/** A start also waits for the disk and for timers: one more start than cores keeps the cores busy. */
 const STARTS_BESIDES_CORES = 1;
 const MAX_WAITING_STARTS = 256;
 const MAX_WAIT_FOR_TURN_MS = 60_000;
 
-/** What this machine has to give, as it and the settings say. */
+/** Builds the capacity of this machine from its hardware and the settings. */
 export function buildCapacity(
   config: RunnerConfig,
   accelerators: Pick<Accelerators, 'current'>,
@@ -43,7 +43,7 @@ export function buildCapacity(
   });
 }
 
-/** A container's limit counts, not the memory of the machine it is on. */
+/** Returns the memory limit of the container, or the memory of the machine if that is smaller. */
 function hostMemMiB(): number {
   const constrained = process.constrainedMemory();
   const total = totalmem();

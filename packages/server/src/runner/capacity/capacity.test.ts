@@ -11,7 +11,7 @@ const VM: VmShape = { vcpus: 1, mem_mib: 256, disk_mib: 64 };
 const DEMAND = { vcpus: 1, memMiB: 256 };
 const isCapacity = (error: unknown): boolean => error instanceof AppError && error.code === 'capacity';
 
-/** Four vCPUs to promise. */
+/** A machine with four vCPUs. */
 function open() {
   const state = { freeMiB: 10_000, availableMiB: 8000 };
   const availableMiB = (): number => state.availableMiB;
@@ -26,7 +26,7 @@ function open() {
   return { capacity, state };
 }
 
-test('of many who ask at once only those are admitted whom there is room for', () => {
+test('of many concurrent requests only as many are admitted as fit', () => {
   const { capacity } = open();
   const refused = Array.from({ length: 100 }, (_, number) => {
     try {
@@ -40,7 +40,7 @@ test('of many who ask at once only those are admitted whom there is room for', (
   assert.equal(refused.filter(Boolean).length, 96);
 });
 
-test('what the machine can never give is the fault of the request, by its field', () => {
+test('a demand that the machine can never meet is an invalid request, named by its field', () => {
   const { capacity } = open();
   const refusal = (more: Partial<VmShape>): string => {
     try {
@@ -54,7 +54,7 @@ test('what the machine can never give is the fault of the request, by its field'
   assert.match(refusal({ mem_mib: 10_000 }), /^mem_mib: must be at most 9664 \(MiB\)/u);
 });
 
-test('the place held for a sandbox becomes that of its VM, once', async () => {
+test('the reservation held for a sandbox is transferred to its VM once', async () => {
   const { capacity } = open();
   capacity.admit('run', VM, []);
   await capacity.reserve('unit', DEMAND, { heldAs: 'run' });
@@ -63,7 +63,7 @@ test('the place held for a sandbox becomes that of its VM, once', async () => {
   assert.equal(capacity.status.vcpus.promised, 0);
 });
 
-test('a place is held for as long as its create is under way, and no longer', (t) => {
+test('a reservation is held exactly as long as its create is running', (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const { capacity } = open();
   const hold = capacity.admit('run', VM, []);
@@ -73,7 +73,7 @@ test('a place is held for as long as its create is under way, and no longer', (t
   assert.equal(capacity.status.vcpus.promised, 0);
 });
 
-test('what a VM has taken over is not given back with the hold', async () => {
+test('disposing a hold does not release a reservation that a VM has taken over', async () => {
   const { capacity } = open();
   const hold = capacity.admit('run', VM, []);
   await capacity.reserve('unit', DEMAND, { heldAs: 'run' });
@@ -81,7 +81,7 @@ test('what a VM has taken over is not given back with the hold', async () => {
   assert.equal(capacity.status.vcpus.promised, 1);
 });
 
-test('of two holds for one id the later counts, and the end of the earlier does not end it', () => {
+test('of two holds for one id the later counts, and disposing the earlier does not release it', () => {
   const { capacity } = open();
   const [earlier, later] = [capacity.admit('run', VM, []), capacity.admit('run', { ...VM, vcpus: 3 }, [])];
   assert.equal(capacity.status.vcpus.promised, 3);
@@ -91,7 +91,7 @@ test('of two holds for one id the later counts, and the end of the earlier does 
   assert.equal(capacity.status.vcpus.promised, 0);
 });
 
-test('a shape is judged by the machine alone, and refused by its place in the request', () => {
+test('a shape is checked against the machine alone, and refused with its path in the request', () => {
   const { capacity } = open();
   assert.deepEqual([capacity.isPossible(VM), capacity.isPossible({ ...VM, vcpus: 5 })], [true, false]);
   assert.throws(
@@ -100,13 +100,13 @@ test('a shape is judged by the machine alone, and refused by its place in the re
   );
 });
 
-test('a create whose place is no longer held asks anew', async () => {
+test('a create whose hold is gone reserves anew', async () => {
   const { capacity } = open();
   for (const unit of ['a', 'b', 'c', 'd']) await capacity.reserve(unit, DEMAND, { heldAs: 'unknown' });
   await assert.rejects(capacity.reserve('e', DEMAND, { heldAs: 'unknown' }), isCapacity);
 });
 
-test('VMs that nobody asked for are ended before a create is refused, and no more of them than needed', async () => {
+test('warm VMs are ended before a create is refused, and no more of them than needed', async () => {
   const { capacity } = open();
   const warm = ['w1', 'w2', 'w3'];
   for (const unit of [...warm, 'sandbox']) await capacity.reserve(unit, DEMAND);
@@ -122,7 +122,7 @@ test('VMs that nobody asked for are ended before a create is refused, and no mor
   await assert.rejects(capacity.reserve('last', DEMAND, { giveWay }), isCapacity);
 });
 
-test('memory and disk are looked at again when the turn has come', async () => {
+test('memory and disk are checked again when the start slot is free', async () => {
   const { capacity, state } = open();
   const start = async (): Promise<string> => 'started';
   assert.equal(await capacity.inTurn({ diskMiB: 9000 }, start), 'started');
@@ -131,7 +131,7 @@ test('memory and disk are looked at again when the turn has come', async () => {
   await assert.rejects(capacity.inTurn({ diskMiB: 0 }, start), isCapacity);
 });
 
-test('nothing is admitted on a full disk, and nothing is kept warm on it', () => {
+test('on a full disk nothing is admitted and nothing is kept warm', () => {
   const { capacity, state } = open();
   assert.equal(capacity.hasRoomToSpare(DEMAND), true);
   state.freeMiB = 999;

@@ -1,15 +1,15 @@
-/** What stands before every VM: a promise of memory and vCPUs, room on the disk, and a turn to start. */
+/** Guards every VM start: it needs a reservation of memory and vCPUs, disk space, and a start slot. */
 import { AppError } from '@coppice/contract';
 import type { CapacityStatus, VmShape } from '../../lib/protocol/runner-protocol.ts';
 import type { Admission, Demand } from './admission.ts';
 import type { DiskGuard } from './disk-guard.ts';
 import type { Turns } from './turns.ts';
 
-/** What a fresh sandbox writes: its overlay's copy and the first blocks over it. */
+/** Written by a new sandbox: the copy of its overlay and the first blocks on top. */
 const SANDBOX_DISK_MIB = 16;
 
 export interface Reservation {
-  /** The id of a create that a place is held for: it is handed over. */
+  /** The id of a create with a held reservation, which is transferred to the VM. */
   heldAs?: string;
   giveWay?: () => Promise<boolean>;
 }
@@ -18,14 +18,14 @@ export interface CapacityParts {
   admission: Admission;
   turns: Turns;
   disk: DiskGuard;
-  /** vCPUs that one VM may have. */
+  /** The most vCPUs of one VM. */
   maxVcpus: number;
   availableMiB: () => number;
 }
 
 export class Capacity {
   readonly #parts: CapacityParts;
-  /** Ids that a place is held for, each by the last who asked. */
+  /** The ids with a held reservation, each with its latest hold. */
   readonly #holds = new Map<string, symbol>();
 
   constructor(parts: CapacityParts) {
@@ -41,10 +41,10 @@ export class Capacity {
   }
 
   /**
-   * Holds a place for a sandbox that is about to be created, until its VM has taken the place over or the hold is
-   * disposed. Of many creates that come at once, each is judged by the room that those before it have left. Throws
-   * `invalid_request` for what this machine can never give, `capacity` for what it cannot now. What the units `givable`
-   * have counts as free.
+   * Holds a reservation for a sandbox that is about to be created, until its VM takes it over or the hold is disposed.
+   * Each of many concurrent creates is judged by the room that the earlier ones have left. Throws `invalid_request` for
+   * a demand that this machine can never meet, and `capacity` for one that it cannot meet now. The reservations of the
+   * VMs `givable` count as free.
    */
   admit(id: string, request: VmShape, givable: readonly string[]): Disposable {
     this.assertPossible(request);
@@ -63,7 +63,7 @@ export class Capacity {
     };
   }
 
-  /** Gives back the place that is held for a create, if there is one. */
+  /** Releases the reservation that is held for a create, if there is one. */
   dropHold(id: string): void {
     if (this.#holds.delete(id)) this.#parts.admission.release(id);
   }
@@ -72,7 +72,7 @@ export class Capacity {
     return vcpus <= this.maxVcpus && mem_mib <= this.maxMemMiB;
   }
 
-  /** Throws `invalid_request` for what this machine can never give; `where` stands before the name of the field. */
+  /** Throws `invalid_request` for a demand that this machine can never meet. `where` prefixes the name of the field. */
   assertPossible({ vcpus, mem_mib }: VmShape, where = ''): void {
     const { maxVcpus, maxMemMiB } = this;
     const refuse = (field: string, most: string): never => {
@@ -82,7 +82,10 @@ export class Capacity {
     if (mem_mib > maxMemMiB) refuse('mem_mib', `${maxMemMiB} (MiB)`);
   }
 
-  /** Books a VM, or takes over the place held for it. `giveWay` ends a VM that nobody has asked for, if there is one. */
+  /**
+   * Reserves a VM, or takes over the reservation held for it. `giveWay` ends a VM that no caller has requested; it
+   * returns false if there is none. Throws `capacity`.
+   */
   async reserve(unit: string, demand: Demand, how: Reservation = {}): Promise<void> {
     const { admission, disk } = this.#parts;
     const { heldAs, giveWay = async () => false } = how;
@@ -108,7 +111,10 @@ export class Capacity {
     return disk.freeMiB - SANDBOX_DISK_MIB >= disk.reserveMiB && admission.hasRoomToSpare(demand);
   }
 
-  /** Starts a VM when it is its turn and `diskMiB` more fit; `signal` ends the wait. */
+  /**
+   * Calls `start` when a start slot is free. Throws `capacity` if memory is short or `diskMiB` do not fit. `signal`
+   * ends the wait with its reason.
+   */
   inTurn<T>(needs: { diskMiB: number; signal?: AbortSignal }, start: () => Promise<T>): Promise<T> {
     return this.#parts.turns.run(needs.signal, () => {
       this.#parts.admission.assertAvailable();

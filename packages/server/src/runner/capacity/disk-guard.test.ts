@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { AppError } from '@coppice/contract';
 import { DiskGuard } from './disk-guard.ts';
 
-test('what would eat into the reserve is refused, with the place and the setting', () => {
+test('a demand that would use the reserve is refused, with the directory and the setting', () => {
   const guard = new DiskGuard({ directory: '/data', reserveMiB: 100, freeMiB: () => 150 });
   guard.assertRoom(50);
   assert.throws(

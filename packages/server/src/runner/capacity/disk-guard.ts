@@ -1,6 +1,6 @@
 /**
- * The file system of the data directory. Disks of sandboxes are sparse, so their sizes are promises; PostgreSQL and the
- * spool of ended VMs live beside them and must always be able to write.
+ * Guards the file system of the data directory. The disks of sandboxes are sparse, so their sizes are overcommitted.
+ * PostgreSQL and the spool of ended VMs are on the same file system and must always be able to write.
  */
 import { statfsSync } from 'node:fs';
 import { AppError } from '@coppice/contract';
@@ -10,9 +10,9 @@ const MIB = 1024 * 1024;
 export interface DiskGuardOptions {
   /** The data directory. */
   directory: string;
-  /** Below this much free space nothing new is made. */
+  /** With less free space, nothing new is created. */
   reserveMiB: number;
-  /** Free space for whoever is not root, MiB; a test gives its own. */
+  /** Free space for users other than root, MiB. Tests replace it. */
   freeMiB?: () => number;
 }
 
@@ -33,7 +33,7 @@ export class DiskGuard {
     return this.#options.reserveMiB;
   }
 
-  /** Throws `capacity` unless that much fits and the reserve stays free. */
+  /** Throws `capacity` unless `neededMiB` fit and the reserve stays free. */
   assertRoom(neededMiB: number): void {
     const { directory, reserveMiB } = this.#options;
     const freeMiB = this.freeMiB;

@@ -4,7 +4,7 @@ import { pino } from 'pino';
 import { DiskGuard } from './disk-guard.ts';
 import { DiskWatch, type WatchedVm } from './disk-watch.ts';
 
-/** Of qcow2. */
+/** Cluster size of qcow2. */
 const CLUSTER_BYTES = 64 << 10;
 const HOST_BLOCK_BYTES = 4096;
 
@@ -27,7 +27,7 @@ class StandInVm implements WatchedVm {
   }
 }
 
-/** Marks at 800, 200 and 100 MiB. */
+/** The thresholds are 800, 200 and 100 MiB. */
 function open(t: TestContext, vms: readonly WatchedVm[]) {
   const state = { freeMiB: 1000 };
   const disk = new DiskGuard({ directory: '/data', reserveMiB: 800, freeMiB: () => state.freeMiB });
@@ -36,7 +36,7 @@ function open(t: TestContext, vms: readonly WatchedVm[]) {
   return { state, watch };
 }
 
-test('below the lower mark a VM that writes is paused, one whose file grows by blocks of the host is not', async (t) => {
+test('below the lower threshold a VM that writes is paused; a VM whose file grows by host blocks is not', async (t) => {
   const [writer, idle] = [new StandInVm('writer'), new StandInVm('idle')];
   const { state, watch } = open(t, [writer, idle]);
   state.freeMiB = 300;
@@ -48,7 +48,7 @@ test('below the lower mark a VM that writes is paused, one whose file grows by b
   assert.deepEqual([writer.isPaused, idle.isPaused], [true, false]);
 });
 
-test('between the marks nothing changes: a VM that was paused stays so', async (t) => {
+test('between the thresholds nothing changes: a paused VM stays paused', async (t) => {
   const [writer, paused] = [new StandInVm('writer'), new StandInVm('paused')];
   paused.isPaused = true;
   const { state, watch } = open(t, [writer, paused]);
@@ -62,7 +62,7 @@ test('between the marks nothing changes: a VM that was paused stays so', async (
   assert.equal(paused.isPaused, false);
 });
 
-test('what was seen before there was room again is forgotten: growth counts from the last low', async (t) => {
+test('sizes seen before there was room again are forgotten: growth counts from the last shortage', async (t) => {
   const writer = new StandInVm('writer');
   const { state, watch } = open(t, [writer]);
   state.freeMiB = 99;
@@ -75,7 +75,7 @@ test('what was seen before there was room again is forgotten: growth counts from
   assert.equal(writer.isPaused, false);
 });
 
-test('a VM that cannot be told, or whose disk is gone, does not keep the others', async (t) => {
+test('a VM that cannot be paused, or whose disk is gone, does not affect the others', async (t) => {
   const [ending, gone, writer] = [new StandInVm('ending'), new StandInVm('gone'), new StandInVm('writer')];
   ending.fails = true;
   const { state, watch } = open(t, [ending, gone, writer]);
@@ -86,7 +86,7 @@ test('a VM that cannot be told, or whose disk is gone, does not keep the others'
   assert.equal(writer.isPaused, true);
 });
 
-test('a disk that gets low is looked at more often', async (t) => {
+test('a disk that gets low is checked more often', async (t) => {
   const { state, watch } = open(t, []);
   const calmMs = await watch.look();
   state.freeMiB = 799;

@@ -1,11 +1,11 @@
 /**
- * Keeps a file system that fills all the same from taking the service with it: VMs that write are paused while there is
- * still room for PostgreSQL, and go on when there is more again. A VM that met the end of the disk before it was
- * paused has been stopped by QEMU itself, its write not lost but waiting; it goes on in the same way.
+ * Protects the service when the file system fills up in spite of the reserve. VMs that write are paused while there is
+ * still room for PostgreSQL, and continue when there is more room. If a VM hits the end of the disk before it is
+ * paused, QEMU stops it and keeps the failed write pending. It continues in the same way.
  *
- *   reserve ──────── nothing new is made (disk-guard.ts), VMs' disks are looked at often
- *   reserve / 4 ──── paused VMs go on above this
- *   reserve / 8 ──── VMs whose disk has grown since the last look are paused below this
+ *   reserve ──────── nothing new is created (disk-guard.ts); the disks of VMs are checked often
+ *   reserve / 4 ──── paused VMs continue above this
+ *   reserve / 8 ──── VMs whose disk has grown since the last check are paused below this
  */
 import type { Logger } from 'pino';
 import type { DiskGuard } from './disk-guard.ts';
@@ -15,16 +15,16 @@ const LOW_INTERVAL_MS = 100;
 const CONTINUE_DIVISOR = 4;
 const PAUSE_DIVISOR = 8;
 /**
- * A disk grows by clusters of 64 KiB. Less than half of one is the host's: its file system adds blocks for its own lists of
- * extents when it writes out what a guest has written long before.
+ * A disk grows by clusters of 64 KiB. Growth of less than half a cluster comes from the host: its file system adds
+ * blocks for its own extent lists when it writes out data that the guest wrote long before.
  */
 const HOST_GROWTH_BYTES = 32 << 10;
 
-/** One VM, as far as its disk goes. */
+/** One VM and its disk. */
 export interface WatchedVm {
   readonly unit: string;
   readonly isPaused: boolean;
-  /** What its disk takes on the host; undefined when it cannot be said. */
+  /** Bytes that its disk takes on the host; undefined when that cannot be read. */
   diskBytes: () => number | undefined;
   pause: () => Promise<void>;
   continue: () => Promise<void>;
@@ -47,7 +47,7 @@ export class DiskWatch {
     this.#schedule(CALM_INTERVAL_MS);
   }
 
-  /** One look; answers after how long the next one is due. */
+  /** Checks once. Returns the delay until the next check, ms. */
   async look(): Promise<number> {
     const { disk, listVms } = this.#options;
     const { freeMiB, reserveMiB } = disk;
@@ -77,7 +77,7 @@ export class DiskWatch {
     try {
       nextMs = await this.look();
     } catch (error) {
-      this.#options.log.error({ err: error }, 'the free space of the disk could not be looked at');
+      this.#options.log.error({ err: error }, 'could not check the free disk space');
     }
     if (!this.#isClosed) this.#schedule(nextMs);
   }
@@ -100,10 +100,10 @@ export class DiskWatch {
 
   async #continueAll(vms: readonly WatchedVm[]): Promise<void> {
     const paused = vms.filter((vm) => vm.isPaused);
-    await this.#each(paused, 'continue', 'VM goes on: there is room on the disk again');
+    await this.#each(paused, 'continue', 'VM continues: the disk has room again');
   }
 
-  /** One that cannot be asked, for it is just ending, must not keep the others. */
+  /** A VM that cannot be paused or continued because it is ending must not affect the others. */
   async #each(vms: readonly WatchedVm[], action: 'pause' | 'continue', message: string): Promise<void> {
     const { log, disk } = this.#options;
     for (const vm of vms) {
@@ -111,7 +111,7 @@ export class DiskWatch {
         await vm[action]();
         log.warn({ unit: vm.unit, free_mib: disk.freeMiB }, message);
       } catch (error) {
-        log.warn({ unit: vm.unit, err: error }, `a VM could not be told to ${action}`);
+        log.warn({ unit: vm.unit, err: error }, `could not make a VM ${action}`);
       }
     }
   }

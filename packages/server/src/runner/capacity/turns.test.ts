@@ -11,7 +11,7 @@ function open(more: Partial<{ maxWaiting: number; maxWaitMs: number }> = {}): Tu
   return new Turns({ maxRunning: 1, maxWaiting: 2, maxWaitMs: 10_000, ...more });
 }
 
-test('starts run one after another, in the order they came', async () => {
+test('starts run one after another, in the order of their requests', async () => {
   const turns = open();
   const order: number[] = [];
   const first = Promise.withResolvers<undefined>();
@@ -25,7 +25,7 @@ test('starts run one after another, in the order they came', async () => {
   assert.deepEqual([turns.running, turns.waiting, turns.isFull], [0, 0, false]);
 });
 
-test('who comes when the queue is full is refused at once', async () => {
+test('a start is refused immediately when the queue is full', async () => {
   const turns = open({ maxWaiting: 0 });
   const first = Promise.withResolvers<undefined>();
   const running = turns.run(undefined, () => first.promise);
@@ -38,7 +38,7 @@ test('who comes when the queue is full is refused at once', async () => {
   assert.deepEqual([turns.running, turns.waiting], [0, 0]);
 });
 
-test('who waits too long is refused, and leaves the queue to the others', async () => {
+test('a start that waits too long is refused and leaves the queue to the others', async () => {
   const turns = open({ maxWaitMs: 20 });
   const first = Promise.withResolvers<undefined>();
   const running = turns.run(undefined, () => first.promise);
@@ -52,7 +52,7 @@ test('who waits too long is refused, and leaves the queue to the others', async 
   assert.equal(await turns.run(undefined, async () => 'next'), 'next');
 });
 
-test('a wait that nobody needs any more ends with its own reason', async () => {
+test('an aborted wait ends with the reason of its signal', async () => {
   const turns = open();
   const first = Promise.withResolvers<undefined>();
   const running = turns.run(undefined, () => first.promise);
@@ -64,7 +64,7 @@ test('a wait that nobody needs any more ends with its own reason', async () => {
   await running;
 });
 
-test('work that began is not cut off by the deadline, and a failed one frees its turn', async () => {
+test('the deadline does not interrupt running work, and failed work frees its start slot', async () => {
   const turns = open({ maxWaitMs: 1 });
   await assert.rejects(
     turns.run(undefined, async () => {
@@ -76,14 +76,14 @@ test('work that began is not cut off by the deadline, and a failed one frees its
   assert.equal(turns.running, 0);
 });
 
-test('on a host that is slower the wait for a turn is longer, and the refusal says how long', async () => {
+test('on a slower host the wait for a start slot is longer, and the refusal says how long', async () => {
   stretchDeadlines(100);
   try {
     const turns = open({ maxWaitMs: 20 });
     const first = Promise.withResolvers<undefined>();
     const running = turns.run(undefined, () => first.promise);
     const wait = turns.run(undefined, async () => undefined);
-    await assert.rejects(wait, /no turn came within 2 s/u);
+    await assert.rejects(wait, /no start slot was free within 2 s/u);
     first.resolve(undefined);
     await running;
   } finally {

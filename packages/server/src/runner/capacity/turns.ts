@@ -1,6 +1,6 @@
 /**
- * Starting a VM keeps a core busy for a while: more starts at once than cores make all of them slow and none ready.
- * So they take turns, in order; who would wait too long, or behind too many, is refused instead.
+ * Limits concurrent VM starts. A start keeps a core busy for a while: more concurrent starts than cores make all of
+ * them slow. Starts wait in order. A start that would wait too long, or behind too many others, is refused.
  */
 import { AppError } from '@coppice/contract';
 import { Slots } from '../../lib/waiting/slots.ts';
@@ -9,7 +9,7 @@ import { stretched } from '../../lib/waiting/deadline.ts';
 export interface TurnsOptions {
   maxRunning: number;
   maxWaiting: number;
-  /** Of the wait, not of the work. */
+  /** Longest wait for a start slot, without the work itself. */
   maxWaitMs: number;
 }
 
@@ -30,12 +30,12 @@ export class Turns {
     return this.#slots.waiting;
   }
 
-  /** Whether the next one would be refused. */
+  /** Whether the next start would be refused. */
   get isFull(): boolean {
     return this.#slots.isFull;
   }
 
-  /** Does the work when it is its turn. Throws `capacity`, or the reason of `signal`, while it still waits. */
+  /** Runs `work` when a start slot is free. While it waits, throws `capacity` or the reason of `signal`. */
   async run<T>(signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
     const deadline = new AbortController();
     const timer = setTimeout(() => deadline.abort(this.#waitedTooLong()), this.#maxWaitMs);
@@ -54,7 +54,7 @@ export class Turns {
     const seconds = Math.round(this.#maxWaitMs / 1000);
     return new AppError(
       'capacity',
-      `this machine is busy starting other sandboxes: no turn came within ${seconds} s; try again later`,
+      `this machine is busy starting other sandboxes: no start slot was free within ${seconds} s; try again later`,
     );
   }
 }

@@ -1,4 +1,4 @@
-/** Version 2 in a plain directory, as far as that goes; e2e/cgroup-v2.test.ts has the real one. */
+/** Tests version 2 on a plain directory, as far as possible; e2e/cgroup-v2.test.ts uses the real file system. */
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -26,7 +26,7 @@ const v2 = (mountPoint: string, ownDirectory = mountPoint): Hierarchy => ({
   ownDirectory,
 });
 
-test('the controllers of use are given to the children, and to theirs', (t) => {
+test('the useful controllers are enabled for the children and grandchildren', (t) => {
   const directory = makeTree(t, 'cpuset cpu io memory pids');
   const { branches, problems } = openBranches([v2(directory)], NAME);
   assert.deepEqual(problems, []);
@@ -37,13 +37,13 @@ test('the controllers of use are given to the children, and to theirs', (t) => {
     assert.equal(readFileSync(join(each, 'cgroup.subtree_control'), 'utf8'), '+cpu +memory +pids');
 });
 
-test('a runner that was moved to the group of the service finds the tree where it was', (t) => {
+test('a runner that was moved to the service group finds the tree in its old place', (t) => {
   const directory = makeTree(t, 'cpu memory pids');
   const { branches } = openBranches([v2('/elsewhere', join(directory, `${NAME}_service`))], NAME);
   assert.equal(branches[0]?.directory, join(directory, NAME));
 });
 
-test('a runner that systemd started in the subgroup of its unit makes the tree beside it, and weighs itself', (t) => {
+test('a runner that systemd started in the subgroup of its unit creates the tree next to it and sets its own weight', (t) => {
   const directory = makeTree(t, 'cpu memory pids');
   const leaf = join(directory, UNIT_LEAF);
   mkdirSync(leaf);
@@ -53,7 +53,7 @@ test('a runner that systemd started in the subgroup of its unit makes the tree b
   assert.equal(readFileSync(join(leaf, 'cpu.weight'), 'utf8'), '400');
 });
 
-test('a unit that an older systemd started in its own group stays undivided, so that it can be started again', (t) => {
+test('a unit that an older systemd started in its own group is not divided, so that it can be restarted', (t) => {
   const top = makeTree(t, 'cpu memory pids');
   const unit = join(top, 'system.slice', 'coppice.service');
   mkdirSync(unit, { recursive: true });
@@ -64,24 +64,24 @@ test('a unit that an older systemd started in its own group stays undivided, so 
   assert.equal(readFileSync(join(unit, 'cgroup.subtree_control'), 'utf8'), '');
 });
 
-test('the unit of systemd has its processes in that subgroup', () => {
+test('the systemd unit runs its processes in that subgroup', () => {
   const unit = new URL('../../../../../deploy/coppice.service', import.meta.url);
   assert.match(readFileSync(unit, 'utf8'), new RegExp(`^DelegateSubgroup=${UNIT_LEAF}$`, 'mu'));
 });
 
-/** As systemd has it on stock Debian 13: a login session gets fewer controllers than there are at the top. */
+/** A login session as on stock Debian 13: systemd gives it fewer controllers than the top of the tree has. */
 function makeSession(t: TestContext, offered: string): { top: string; session: string } {
   const top = makeTree(t, 'cpuset cpu io memory pids');
   const session = join(top, 'user.slice', 'session-1.scope');
   mkdirSync(session, { recursive: true });
   writeFileSync(join(session, 'cgroup.controllers'), `${offered}\n`);
-  // Stands for a group that the kernel does not let us divide.
+  // Simulates a group that the kernel does not let the runner divide.
   mkdirSync(join(session, 'cgroup.subtree_control'));
   return { top, session };
 }
 
 for (const offered of ['memory pids', '']) {
-  test(`at the top of the tree the controllers of the top count, where the session has "${offered}"`, (t) => {
+  test(`at the top of the tree the controllers of the top are used, if the session has "${offered}"`, (t) => {
     const { top, session } = makeSession(t, offered);
     const { branches, problems } = openBranches([v2(top, session)], NAME);
     assert.deepEqual(problems, []);
@@ -93,7 +93,7 @@ for (const offered of ['memory pids', '']) {
   });
 }
 
-test('where neither the own group nor the top can be divided, both are named with their reasons', (t) => {
+test('if neither the own group nor the top can be divided, both are named with their reasons', (t) => {
   const { top, session } = makeSession(t, 'memory pids');
   rmSync(join(top, 'cgroup.subtree_control'));
   const { branches, problems } = openBranches([v2(top, session)], NAME);
@@ -102,12 +102,12 @@ test('where neither the own group nor the top can be divided, both are named wit
   assert.match(problems[0] ?? '', new RegExp(`^${session}: EISDIR.*; ${top}: ENOENT`, 'u'));
 });
 
-test('the empty version 2 of a hybrid host is not used, and is no problem', (t) => {
+test('the empty version 2 hierarchy of a hybrid host is not used and is not a problem', (t) => {
   const directory = makeTree(t, 'hugetlb');
   assert.deepEqual(openBranches([v2(directory)], NAME), { branches: [], problems: [] });
 });
 
-test('a hierarchy that cannot be written is named, and does not keep the others', (t) => {
+test('a hierarchy that cannot be written is named and does not affect the others', (t) => {
   const directory = mkdtempSync(join(tmpdir(), 'cgroup-'));
   t.after(() => rmSync(directory, { recursive: true }));
   const file = join(directory, 'file');

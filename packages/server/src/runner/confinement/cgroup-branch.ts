@@ -1,4 +1,4 @@
-/** The part of one hierarchy that holds the VMs' groups: found or made when the runner starts. */
+/** Finds or creates the part of each hierarchy that holds the control groups of VMs, when the runner starts. */
 import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { Controller, Hierarchy } from './hierarchies.ts';
@@ -6,26 +6,26 @@ import { isOfService } from './service-processes.ts';
 
 export interface Branch {
   version: 1 | 2;
-  /** Holds a directory for each VM. */
+  /** Parent of one directory per VM. */
   directory: string;
   controllers: readonly Controller[];
 }
 
 export interface OpenedBranches {
   branches: Branch[];
-  /** Why some or all are missing. */
+  /** Reasons why some or all branches are missing. */
   problems: string[];
 }
 
-/** Controllers of version 2 that are of use; CPU time is counted there without one. */
+/** The useful controllers of version 2; it counts CPU time without a controller. */
 const V2_CONTROLLERS: readonly Controller[] = ['cpu', 'memory', 'pids'];
 /**
- * Where the unit of systemd has its processes (`DelegateSubgroup=`), beside the VMs' groups: while VMs run, their parent may
- * hold no process, and systemd could not start the service again in it.
+ * The subgroup in which the systemd unit runs its processes (`DelegateSubgroup=`), next to the groups of VMs. While VMs
+ * run, their parent group may hold no process, and systemd could not restart the service in it.
  */
 export const UNIT_LEAF = 'coppice_unit';
 const UNIT_SUFFIX = '.service';
-/** All VMs together weigh as much as one process of the service, and in version 2 a fourth of all of it. */
+/** All VMs together weigh as much as one process of the service, and in version 2 a fourth of the whole service. */
 const SERVICE_WEIGHT = 400;
 
 export function openBranches(hierarchies: readonly Hierarchy[], name: string): OpenedBranches {
@@ -51,17 +51,19 @@ function openV1({ ownDirectory, controllers }: Hierarchy, name: string): Branch 
   return { version: 1, directory, controllers };
 }
 
-/** A group of version 2 below which the VMs' groups may be made. */
+/** A version 2 group below which the groups of VMs may be created. */
 export interface Home {
   directory: string;
-  /** Controllers of use that this group has for its children: a group deeper in the tree may have fewer. */
+  /** The useful controllers that this group can enable for its children: a deeper group may have fewer. */
   controllers: readonly Controller[];
 }
 
 /**
- * The service's own group first. A login session's holds processes of others and cannot be divided; the top of the
- * tree may hold groups and processes. So it comes first where a systemd before 254 has started the service in the group of
- * the unit itself: divided, that group would take no process when systemd starts the service again.
+ * Lists candidate parents for the groups of VMs, best first.
+ *
+ * The service's own group comes first. The group of a login session holds foreign processes and cannot be divided; the
+ * top of the tree may hold both groups and processes. The top comes first if a systemd before 254 started the service
+ * in the unit's own group: if that group were divided, systemd could not restart the service in it.
  */
 export function listHomes({ ownDirectory, mountPoint }: Hierarchy, leaf?: string): Home[] {
   const isInLeaf = [leaf, UNIT_LEAF].includes(basename(ownDirectory));
@@ -80,7 +82,7 @@ function readOffered(directory: string): Controller[] {
   return V2_CONTROLLERS.filter((each) => offered.includes(each));
 }
 
-/** Undefined on a hybrid host, whose controllers are all in version 1. */
+/** Returns undefined on a hybrid host, whose controllers are all in version 1. */
 function openV2(hierarchy: Hierarchy, name: string): Branch | undefined {
   const leaf = `${name}_service`;
   const homes = listHomes(hierarchy, leaf);
@@ -105,7 +107,7 @@ function branchOf(home: Home, { name, leaf }: { name: string; leaf: string }): B
     giveControllers(directory, controllers, undefined);
     for (const each of [leaf, UNIT_LEAF]) weighService(join(home.directory, each));
   } catch (error) {
-    // One that was there holds the groups of VMs that run.
+    // A directory that existed before holds the groups of running VMs.
     if (isNew) rmdirSync(directory);
     throw error;
   }
@@ -130,13 +132,13 @@ function giveControllers(
   }
 }
 
-/** Those of `controllers` that the group's children do not have yet. */
+/** Returns those of `controllers` that are not yet enabled for the group's children. */
 export function listUngiven(directory: string, controllers: readonly Controller[]): Controller[] {
   const given = readFileSync(join(directory, 'cgroup.subtree_control'), 'utf8').trim().split(' ');
   return controllers.filter((each) => !given.includes(each));
 }
 
-/** Whether processes that are not the service's own are in the group: they may not be moved. */
+/** Whether the group holds processes that are not the service's own, which may not be moved. */
 export function isShared(directory: string): boolean {
   return readPids(directory).some((pid) => !isOfService(pid));
 }
@@ -145,7 +147,10 @@ function readPids(directory: string): number[] {
   return readFileSync(join(directory, 'cgroup.procs'), 'utf8').split('\n').filter(Boolean).map(Number);
 }
 
-/** A group of version 2 that gives controllers to its children may hold no processes. Only our own are moved. */
+/**
+ * Moves the service to its own subgroup: a version 2 group that enables controllers for its children may hold no
+ * processes. Throws if the group holds other processes, which are not moved.
+ */
 function moveService(home: string, leaf: string): void {
   const pids = readPids(home);
   const foreign = pids.filter((pid) => !isOfService(pid));
@@ -159,7 +164,7 @@ function moveService(home: string, leaf: string): void {
   for (const pid of pids) enter(directory, pid);
 }
 
-/** Once its parent gives it the controller. */
+/** Sets the CPU weight of the service's group, if its parent enables the controller. */
 function weighService(directory: string): void {
   const path = join(directory, 'cpu.weight');
   if (existsSync(path)) writeFileSync(path, String(SERVICE_WEIGHT), { flag: 'r+' });

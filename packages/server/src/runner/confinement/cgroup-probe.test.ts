@@ -6,10 +6,10 @@ import { test, type TestContext } from 'node:test';
 import { probeCgroups } from './cgroup-probe.ts';
 import type { Hierarchy } from './hierarchies.ts';
 
-/** A process that is not of the service. */
+/** A process that does not belong to the service. */
 const FOREIGN_PID = 1;
 
-test('a limit that is missing is named, and one that is in force is not', () => {
+test('a missing limit is named and an active one is not', () => {
   const { controllers, reason } = probeCgroups();
   for (const each of ['cpu', 'memory', 'pids'])
     assert.notEqual(controllers.includes(each), reason.split(/\W+/u).includes(each), reason);
@@ -32,18 +32,18 @@ function makeHierarchy(t: TestContext, sessionPids: readonly number[]): Hierarch
   return { version: 2, controllers: [], mountPoint, ownDirectory };
 }
 
-test('in a session that is shared the top of the tree counts, which is where the groups would be made', (t) => {
+test('in a shared session the top of the tree is used, where the groups would be created', (t) => {
   const hierarchy = makeHierarchy(t, [FOREIGN_PID]);
   assert.deepEqual(probeCgroups([hierarchy]).controllers, ['cpu', 'memory', 'pids']);
 });
 
-test('in a group of the service alone its own controllers count, and the one that it lacks is named', (t) => {
+test('in a group of the service alone its own controllers are used, and the missing one is named', (t) => {
   const status = probeCgroups([makeHierarchy(t, [process.pid])]);
   assert.deepEqual(status.controllers, ['memory', 'pids']);
   assert.match(status.reason, /has the controller of: cpu$/u);
 });
 
-test('where no group can be divided, each is named', (t) => {
+test('if no group can be divided, each is named', (t) => {
   const hierarchy = makeHierarchy(t, [FOREIGN_PID]);
   rmSync(join(hierarchy.mountPoint, 'cgroup.subtree_control'));
   const { controllers, reason } = probeCgroups([hierarchy]);

@@ -6,7 +6,7 @@ import { buildCgroupStatus } from './cgroup-status.ts';
 import { parseHierarchies, readProcTexts, type Controller, type Hierarchy } from './hierarchies.ts';
 
 /**
- * The limits that VMs would have if this process started the service, found without making anything: for `coppice
+ * Returns the limits that VMs would have if this process started the service. Creates nothing. Used by `coppice
  * doctor`.
  */
 export function probeCgroups(hierarchies = parseHierarchies(readProcTexts())): CgroupStatus {
@@ -40,7 +40,7 @@ function findControllers(hierarchy: Hierarchy): readonly Controller[] {
   return [];
 }
 
-/** Throws for a group whose children cannot have its controllers. The top of the tree may hold processes besides. */
+/** Throws if the group cannot enable its controllers for children. Only the top of the tree may also hold processes. */
 function assertDivisible({ directory, controllers }: Home, { mountPoint }: Hierarchy): void {
   accessSync(directory, constants.W_OK);
   accessSync(join(directory, 'cgroup.subtree_control'), constants.W_OK);

@@ -4,7 +4,7 @@ import { buildCgroupStatus } from './cgroup-status.ts';
 
 const complete = 'every VM has a group';
 
-test('each limit that is not in force is named, with the problems that were met', () => {
+test('each inactive limit is named, with the problems found', () => {
   const status = buildCgroupStatus({ controllers: ['pids', 'memory'], problems: ['/top: EROFS'], complete });
   assert.deepEqual(status, {
     controllers: ['memory', 'pids'],
@@ -14,7 +14,7 @@ test('each limit that is not in force is named, with the problems that were met'
   assert.match(none.reason, /of: cpu, memory, pids$/u);
 });
 
-test('where all limits are in force nothing is said to be missing', () => {
+test('if all limits are active none is reported missing', () => {
   const all = { controllers: ['cpu', 'memory', 'pids', 'cpu', 'cpuacct'] as const, complete };
   assert.deepEqual(buildCgroupStatus({ ...all, problems: [] }), {
     controllers: ['cpu', 'cpuacct', 'memory', 'pids'],

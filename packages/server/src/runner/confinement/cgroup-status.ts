@@ -4,13 +4,13 @@ import type { Controller } from './hierarchies.ts';
 
 export interface CgroupFindings {
   controllers: readonly Controller[];
-  /** Why a hierarchy could not be used. */
+  /** Reasons why hierarchies could not be used. */
   problems: readonly string[];
-  /** The reason to give where nothing is missing. */
+  /** The reason to report if nothing is missing. */
   complete: string;
 }
 
-/** Names each limit that is not in force in the reason, for an operator. */
+/** Builds the status; its reason names each inactive limit for an operator. */
 export function buildCgroupStatus({ controllers, problems, complete }: CgroupFindings): CgroupStatus {
   const found = [...new Set(controllers)].toSorted();
   const missing = listMissingLimits({ controllers: found });

@@ -1,4 +1,7 @@
-/** On a real tree below this process's own groups, named after it and removed; only a process made here enters it. */
+/**
+ * Uses a real tree below this process's own groups, named after the process and removed afterwards. Only a process
+ * started here enters it.
+ */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -17,13 +20,13 @@ function open(slug: string): CgroupTree {
   return CgroupTree.open({ slug: `test_${process.pid}_${slug}`, log: pino({ level: 'silent' }) });
 }
 
-/** Version 2 is left out: opening it may move the processes of this process's group. */
+/** Version 2 is skipped: opening it may move the processes of this process's group. */
 function skipReason(): string | false {
   const isV1 = existsSync('/sys/fs/cgroup/memory/cgroup.procs');
   return isV1 && process.getuid?.() === 0 ? false : 'needs root and a version 1 hierarchy';
 }
 
-/** Time of the processor, of which a busy machine gives less than passes. */
+/** Burns CPU time rather than wall time, as a busy machine gives a process less. */
 async function burn(procs: readonly string[]): Promise<void> {
   const program = `process.stdin.once('data', () => { const from = process.cpuUsage(); while (process.cpuUsage(from).user < ${BURN_MS * 1000}); process.exit(); })`;
   const child = spawn(process.execPath, ['-e', program], {
@@ -45,7 +48,7 @@ function withTree(t: TestContext, slug: string): CgroupTree {
   return tree;
 }
 
-test('a unit is limited, counted to its end, and removed', { skip: skipReason() }, async (t) => {
+test('a VM instance is limited, accounted until its end, and removed', { skip: skipReason() }, async (t) => {
   const tree = withTree(t, 'life');
   assert.ok(tree.status.controllers.includes('memory'), tree.status.reason);
   const procs = await tree.create('unit', LIMITS);
@@ -64,28 +67,24 @@ test('a unit is limited, counted to its end, and removed', { skip: skipReason() 
   await tree.remove(directories);
 });
 
-test(
-  'a sweep leaves units that are kept and groups with a process in them',
-  { skip: skipReason() },
-  async (t) => {
-    const tree = withTree(t, 'sweep');
-    await tree.create('kept', LIMITS);
-    await tree.create('left', LIMITS);
-    const busy = await tree.create('busy', LIMITS);
-    const child = spawn('/bin/sleep', ['20'], { stdio: 'ignore', timeout: 20_000 });
-    for (const path of busy) writeFileSync(path, String(child.pid));
-    tree.sweep(new Set(['kept']));
-    const exists = (unit: string): boolean => tree.directoriesOf(unit).every((each) => existsSync(each));
-    assert.deepEqual([exists('kept'), exists('left'), exists('busy')], [true, false, true]);
-    child.kill('SIGKILL');
-    await once(child, 'close');
-    await tree.remove(tree.directoriesOf('busy'));
-    tree.sweep(new Set());
-    tree.close();
-    assert.equal(existsSync(dirname(tree.directoriesOf('kept')[0]!)), false);
-  },
-);
+test('a sweep leaves kept VM instances and groups that hold a process', { skip: skipReason() }, async (t) => {
+  const tree = withTree(t, 'sweep');
+  await tree.create('kept', LIMITS);
+  await tree.create('left', LIMITS);
+  const busy = await tree.create('busy', LIMITS);
+  const child = spawn('/bin/sleep', ['20'], { stdio: 'ignore', timeout: 20_000 });
+  for (const path of busy) writeFileSync(path, String(child.pid));
+  tree.sweep(new Set(['kept']));
+  const exists = (unit: string): boolean => tree.directoriesOf(unit).every((each) => existsSync(each));
+  assert.deepEqual([exists('kept'), exists('left'), exists('busy')], [true, false, true]);
+  child.kill('SIGKILL');
+  await once(child, 'close');
+  await tree.remove(tree.directoriesOf('busy'));
+  tree.sweep(new Set());
+  tree.close();
+  assert.equal(existsSync(dirname(tree.directoriesOf('kept')[0]!)), false);
+});
 
-test('what was never counted is unknown, not zero', () => {
+test('usage that was never counted is unknown, not zero', () => {
   assert.deepEqual(readGroupUsage(['/nonexistent']), { cpuMs: undefined, memPeakBytes: undefined });
 });

@@ -1,12 +1,12 @@
 /**
- * One control group for each VM, in a subtree of the service's own group, so that what holds for the service holds for
- * its VMs too:
+ * One control group for each VM, in a subtree of the service's own group, so that limits of the service also apply to
+ * its VMs:
  *
  *   <own group>/coppice_<slug>/<unit>      QEMU of one VM
  *   <own group>/coppice_<slug>_service     version 2 only: the service itself, as a group that has children with
  *                                          limits may hold no processes
  *
- * Where the subtree cannot be written (an ordinary user, a bare container), or lacks a controller, VMs run without
+ * If the subtree cannot be written (an ordinary user, an unprivileged container) or lacks a controller, VMs run without
  * those limits; {@link CgroupTree.status} says so.
  */
 import { readdirSync, rmdirSync } from 'node:fs';
@@ -58,12 +58,12 @@ export class CgroupTree {
     return new CgroupTree(branches, status, log);
   }
 
-  /** Of a unit whether it has been made or not: to be noted before it is. */
+  /** Returns the directories of a VM instance, whether they exist or not. They are recorded before they are created. */
   directoriesOf(unit: string): string[] {
     return this.#branches.map((branch) => join(branch.directory, unit));
   }
 
-  /** Makes a unit's groups; answers the files that a process enters them by. */
+  /** Creates the groups of a VM instance. Returns the `cgroup.procs` files by which a process enters them. */
   async create(unit: string, limits: UnitLimits): Promise<string[]> {
     for (const branch of this.#branches) {
       const directory = join(branch.directory, unit);
@@ -80,7 +80,7 @@ export class CgroupTree {
     return this.directoriesOf(unit).map((directory) => join(directory, 'cgroup.procs'));
   }
 
-  /** As {@link create}, for a VM that has no record; what an earlier one of that name left is taken away first. */
+  /** Like {@link create}, for a VM without a record. First removes what an earlier VM of that name left. */
   async enclose(unit: string, limits: UnitLimits): Promise<Enclosure> {
     const directories = this.directoriesOf(unit);
     await this.remove(directories);
@@ -88,7 +88,7 @@ export class CgroupTree {
     return { cgroupProcs, release: () => this.remove(directories) };
   }
 
-  /** Takes groups away once the last process has left them: the kernel may need a moment for that. */
+  /** Removes groups once their last process has left. Throws DeadlineError if the kernel still counts one after 5 s. */
   async remove(directories: readonly string[]): Promise<void> {
     for (const directory of directories) {
       await pollUntil(
@@ -98,7 +98,7 @@ export class CgroupTree {
     }
   }
 
-  /** Takes away what an earlier process left. A group with a process in it is never touched. */
+  /** Removes the groups that an earlier runner left, except those of `keptUnits` and those that hold a process. */
   sweep(keptUnits: ReadonlySet<string>): void {
     for (const { directory } of this.#branches) {
       for (const entry of readdirSync(directory, { withFileTypes: true })) {
@@ -106,25 +106,25 @@ export class CgroupTree {
         try {
           rmdirSync(join(directory, entry.name));
         } catch (error) {
-          this.#log.warn({ err: error, unit: entry.name }, 'a group that no record names is in use');
+          this.#log.warn({ err: error, unit: entry.name }, 'a control group without a record is in use');
         }
       }
     }
   }
 
-  /** The tree itself goes when it is empty; VMs that run on keep it. */
+  /** Removes the tree if it is empty. The groups of VMs that keep running also keep the tree. */
   close(): void {
     for (const { directory } of this.#branches) {
       try {
         rmdirSync(directory);
       } catch (error) {
-        this.#log.debug({ err: error }, 'the tree of control groups stays');
+        this.#log.debug({ err: error }, 'the control group tree was not removed');
       }
     }
   }
 }
 
-/** Undefined while the kernel still counts a process in it. */
+/** Returns undefined while the kernel still counts a process in the group. */
 export async function tryRemove(directory: string): Promise<true | undefined> {
   try {
     await rmdir(directory);

@@ -1,10 +1,10 @@
-/** What a VM's group has counted: also of a process that is already gone. */
+/** Reads the usage that a VM's groups have counted, including that of processes that are gone. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 export interface GroupUsage {
   cpuMs: number | undefined;
-  /** With the page cache of its disks; limited like the VM. */
+  /** Peak memory, including the page cache of its disks; limited like the VM. */
   memPeakBytes: number | undefined;
 }
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { chooseConfinement } from './confinement-probe.ts';
 
-/** A launcher for the probe: `script` finds the plan in $plan, ends with 0 if it could make that jail. */
+/** Runs the probe with a launcher script. It finds the plan in $plan and exits with 0 if it could create that jail. */
 async function choose(script: string, isRoot: boolean) {
   const directory = mkdtempSync(join(tmpdir(), 'probe-'));
   try {
@@ -23,26 +23,26 @@ async function choose(script: string, isRoot: boolean) {
 const NO_NAMESPACES =
   'case $plan in *\'"namespaces":true\'*) echo "jail: making namespaces: no" >&2; exit 1;; esac';
 
-test('root confines in full where it can', async () => {
+test('root gets full confinement if possible', async () => {
   const choice = await choose('case $plan in *\'"uid":4711\'*) exit 0;; *) exit 1;; esac', true);
   assert.equal((choice as { kind: string }).kind, 'full');
 });
 
-test('where no namespace can be made the reason is told, and what that means', async () => {
+test('without namespaces the choice gives the reason and its consequence', async () => {
   for (const isRoot of [true, false]) {
     const choice = await choose(NO_NAMESPACES, isRoot);
     const { kind, reason } = choice as { kind: string; reason: string };
     assert.equal(kind, 'reduced');
-    assert.match(reason, /^QEMU sees the host's files .* cannot be had: /u);
+    assert.match(reason, /^QEMU sees the host's files .* is not available: /u);
   }
 });
 
-test('a host on which nothing can be confined starts no VM', async () => {
+test('a host on which nothing can be confined is refused', async () => {
   const choice = await choose('echo "jail: filtering system calls: no" >&2; exit 1', true);
   assert.match(String(choice), /cannot be confined.*filtering system calls: no/u);
 });
 
-test('an ordinary user has no identity to take', async () => {
+test('an ordinary user cannot change identity', async () => {
   const script = `printf %s "$plan" > "$(dirname "$0")/plan"; exit 1`;
   const directory = mkdtempSync(join(tmpdir(), 'probe-'));
   try {

@@ -1,5 +1,5 @@
 /**
- * Which jail can be made here, found by making it and looking from inside. Kernels, container runtimes and
+ * Finds out which jail this host allows by creating it and checking it from inside. Kernels, container runtimes and
  * administrators refuse parts of it, each in another way; no setting says so reliably.
  *
  *   full            root: every VM has its own user, and its own mount, network, IPC and UTS namespace
@@ -17,14 +17,14 @@ const PROBE_LIMITS = { openFiles: 64 };
 
 export interface ConfinementChoice {
   kind: Confinement;
-  /** Why, in words for an operator. */
+  /** The reason for the choice, for an operator. */
   reason: string;
 }
 
 export interface ConfinementProbe {
   launcherPath: string;
   isRoot: boolean;
-  /** User id for the probe, where there is one to take. */
+  /** User id of the probe, used if the runner is root. */
   uid: number;
 }
 
@@ -34,19 +34,19 @@ const MEANING: Record<Confinement, string> = {
   reduced: "QEMU sees the host's files that its user may read",
 };
 
-/** Throws when not even the least can be had: a VM is never started without. */
+/** Chooses the strongest confinement that works. Throws if even the weakest does not: no VM starts unconfined. */
 export async function chooseConfinement(probe: ConfinementProbe): Promise<ConfinementChoice> {
   const refusals: string[] = [];
   const kinds: readonly Confinement[] = probe.isRoot ? ['full', 'reduced'] : ['user-namespace', 'reduced'];
   for (const kind of kinds) {
     const refusal = await findRefusal(kind, probe);
     if (refusal === undefined) return { kind, reason: [MEANING[kind], ...refusals].join('; ') };
-    refusals.push(`"${kind}" cannot be had: ${refusal}`);
+    refusals.push(`"${kind}" is not available: ${refusal}`);
   }
   throw new Error(`QEMU cannot be confined on this host: ${refusals.join('; ')}`);
 }
 
-/** Why this kind cannot be had; undefined if it can. */
+/** Returns why this kind is not available, or undefined if it is. */
 async function findRefusal(kind: Confinement, probe: ConfinementProbe): Promise<string | undefined> {
   const { command, args } = launcherCommand(kind, probe.launcherPath);
   const plan = encodePlan(kind, buildProbePlan(kind, probe));

@@ -5,7 +5,7 @@ import { parseHierarchies, readProcTexts } from './hierarchies.ts';
 const mount = (root: string, mountPoint: string, type: string, options: string): string =>
   `31 23 0:28 ${root} ${mountPoint} rw,nosuid shared:4 - ${type} ${type} ${options}`;
 
-test('a version 2 host has one hierarchy, with the controllers left to be asked of the tree', () => {
+test('a version 2 host has one hierarchy, whose controllers are read from the tree later', () => {
   const found = parseHierarchies({
     mountinfo: mount('/', '/sys/fs/cgroup', 'cgroup2', 'rw,nsdelegate'),
     cgroup: '0::/system.slice/coppice.service\n',
@@ -20,7 +20,7 @@ test('a version 2 host has one hierarchy, with the controllers left to be asked 
   ]);
 });
 
-test('a version 1 host has one for each mount with a controller of use; others are left out', () => {
+test('a version 1 host has one for each mount with a useful controller; others are ignored', () => {
   const found = parseHierarchies({
     mountinfo: [
       '22 1 0:20 / /sys rw - sysfs sysfs rw',
@@ -57,7 +57,7 @@ test('a hybrid host has both', () => {
   );
 });
 
-test('in a container whose mount shows a part of the tree the path is counted from there', () => {
+test('if a container mounts a part of the tree, the path is relative to that part', () => {
   const found = parseHierarchies({
     mountinfo: mount('/docker/abc', '/sys/fs/cgroup/memory', 'cgroup', 'ro,memory'),
     cgroup: '4:memory:/docker/abc/inner\n',
@@ -65,7 +65,7 @@ test('in a container whose mount shows a part of the tree the path is counted fr
   assert.equal(found[0]?.ownDirectory, '/sys/fs/cgroup/memory/inner');
 });
 
-test('a group outside the part that is mounted is not found, not even one with a like name', () => {
+test('a group outside the mounted part is not found, not even one with a similar name', () => {
   for (const path of ['/elsewhere', '/docker/abcdef', '/../other']) {
     const found = parseHierarchies({
       mountinfo: mount('/docker/abc', '/sys/fs/cgroup/memory', 'cgroup', 'rw,memory'),
@@ -75,7 +75,7 @@ test('a group outside the part that is mounted is not found, not even one with a
   }
 });
 
-test('blanks in a path are read, and a second mount of the same hierarchy is not', () => {
+test('escaped blanks in a path are decoded, and a second mount of the same hierarchy is ignored', () => {
   const found = parseHierarchies({
     mountinfo: [
       mount('/', String.raw`/mnt/my\040groups`, 'cgroup2', 'rw'),
@@ -89,7 +89,7 @@ test('blanks in a path are read, and a second mount of the same hierarchy is not
   );
 });
 
-test('a host without control groups has none, and this one can be read', () => {
+test('a host without control groups has no hierarchy, and this host can be read', () => {
   assert.deepEqual(parseHierarchies({ mountinfo: '', cgroup: '' }), []);
   assert.ok(Array.isArray(parseHierarchies(readProcTexts())));
 });

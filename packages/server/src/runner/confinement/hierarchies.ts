@@ -1,7 +1,7 @@
 /**
- * Where this process stands in the host's control groups, from /proc. Hosts differ: version 2 has one tree for all
- * controllers, version 1 a tree for each or for some together, hybrid hosts both. In a container the mount may show a
- * part of the tree only, and the path be counted from elsewhere.
+ * Finds this process's place in the host's control groups, from /proc. Hosts differ: version 2 has one tree for all
+ * controllers, version 1 has a tree for one or several controllers, and hybrid hosts have both. In a container the
+ * mount may show only a part of the tree, and the path may be relative to another root.
  */
 import { readFileSync } from 'node:fs';
 import { posix } from 'node:path';
@@ -11,7 +11,7 @@ export type Controller = (typeof CONTROLLERS)[number];
 
 export interface Hierarchy {
   version: 1 | 2;
-  /** Of version 1; those of version 2 are listed in the tree itself, as they are given from parent to child. */
+  /** Controllers of version 1. Those of version 2 are listed in the tree, as a parent enables them for its children. */
   controllers: readonly Controller[];
   mountPoint: string;
   /** Directory of this process's own group. */
@@ -44,7 +44,7 @@ interface Membership {
   path: string;
 }
 
-/** Hierarchies in which this process's group can be seen; whether it may be written is another matter. */
+/** Returns the hierarchies in which this process's group is visible. It may still not be writable. */
 export function parseHierarchies({ mountinfo, cgroup }: ProcTexts): Hierarchy[] {
   const memberships = cgroup.split('\n').flatMap(parseMembership);
   const found = mountinfo
@@ -92,7 +92,7 @@ function locate(mount: Mount, memberships: readonly Membership[]): Hierarchy[] {
   return [{ version, controllers, mountPoint, ownDirectory: posix.join(mountPoint, inside) }];
 }
 
-/** The path below the mount; undefined when the group is not in the part that is mounted. */
+/** Returns the path below the mount, or undefined if the group is not in the mounted part. */
 function findInside(root: string, path: string): string | undefined {
   if (path.split('/').includes('..') || root.split('/').includes('..')) return undefined;
   if (root === '/') return path;
@@ -100,7 +100,7 @@ function findInside(root: string, path: string): string | undefined {
   return path.startsWith(`${root}/`) ? path.slice(root.length) : undefined;
 }
 
-/** The kernel writes blanks in paths as octal numbers. */
+/** Decodes the octal escapes that the kernel uses for blanks in paths. */
 function unescape(path: string): string {
   return path.replaceAll(/\\([0-7]{3})/gu, (_, digits: string) =>
     String.fromCodePoint(Number.parseInt(digits, 8)),

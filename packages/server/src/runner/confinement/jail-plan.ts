@@ -1,17 +1,17 @@
 /**
- * What the launcher (`jail/`) is told, as JSON on its standard input: `jail/internal/plan` reads it. The launcher
- * becomes the program, in a jail that holds what is listed here and nothing else.
+ * The plan that the launcher (`jail/`) reads as JSON from its standard input (`jail/internal/plan`). The launcher
+ * becomes the program, in a jail that holds only what the plan lists.
  */
 import type { Confinement } from '../../lib/protocol/runner-protocol.ts';
 
 const PLAN_VERSION = 1;
-/** Part of util-linux, on every system. A Go program has threads before it could make a user namespace itself. */
+/** Part of util-linux, so on every system. A Go program cannot create a user namespace: it already has threads. */
 const UNSHARE_PATH = '/usr/bin/unshare';
 
 export interface Mount {
-  /** On the host. */
+  /** Path on the host. */
   source: string;
-  /** In the jail. */
+  /** Path in the jail. */
   target: string;
   writable?: boolean;
   executable?: boolean;
@@ -20,21 +20,21 @@ export interface Mount {
 
 export interface JailLimits {
   openFiles: number;
-  /** Absent: as much as the runner itself may write. */
+  /** Absent: the runner's own limit applies. */
   fileSizeBytes?: number;
-  /** Of the user id, threads included. Absent where the VM has no user id of its own. */
+  /** Limit on the tasks of the user id, including threads. Absent if the VM has no user id of its own. */
   tasks?: number;
 }
 
 export interface JailPlan {
-  /** cgroup.procs files to enter, in this order, before all else. */
+  /** The cgroup.procs files to enter, in this order, before all else. */
   cgroups: readonly string[];
-  /** Empty where there are no namespaces: then paths are the host's. */
+  /** Empty without namespaces: paths are then the host's. */
   mounts: readonly Mount[];
-  /** User and group id to take; absent for a service that is an ordinary user. */
+  /** User and group id to switch to; absent if the service runs as an ordinary user. */
   uid?: number;
   limits: JailLimits;
-  /** Kept besides 0, 1 and 2. */
+  /** Descriptors to keep in addition to 0, 1 and 2. */
   descriptors: readonly number[];
   program: string;
   args: readonly string[];
@@ -67,7 +67,7 @@ export function encodePlan(kind: Confinement, plan: JailPlan): string {
   });
 }
 
-/** How the launcher is started; `unshare` executes it in its own place, so that the process stays the same. */
+/** Returns the command that starts the launcher. `unshare` executes it in its own place: the process stays the same. */
 export function launcherCommand(
   kind: Confinement,
   launcherPath: string,

@@ -1,4 +1,4 @@
-/** Starts QEMU through the launcher, so that it comes into being with nothing but its own files. */
+/** Starts QEMU through the launcher, so that it can reach only its own files from the start. */
 import { spawn, type ChildProcess, type IOType } from 'node:child_process';
 import { statSync } from 'node:fs';
 import type { Logger } from 'pino';
@@ -10,33 +10,33 @@ import { encodePlan, launcherCommand, type JailLimits, type JailPlan } from './j
 import { commandInside, commandOutside } from './qemu-closure.ts';
 import { arrangeInside, arrangeOutside, type VmLayout } from './vm-layout.ts';
 
-/** QEMU holds a few dozen. */
+/** QEMU keeps a few dozen open. */
 const OPEN_FILES = 1024;
-/** QEMU's own threads besides one for each vCPU: 64 for disks, some for itself. */
+/** QEMU's own threads, in addition to one per vCPU: 64 for disks, some for itself. */
 const THREADS = 128;
 const MIB = 1024 * 1024;
-/** qcow2 adds tables of a few parts in ten thousand to what it holds. */
+/** qcow2 tables add a few parts in ten thousand to the data. */
 const DISK_FORMAT_SHARE = 1.01;
 
 export interface JailOptions {
   launcherPath: string;
-  /** User id for the probe. */
+  /** User id of the probe. */
   uid: number;
   log: Logger;
 }
 
 export interface JailedStart {
   shape: MachineShape;
-  /** By paths of the host. */
+  /** Paths on the host. */
   files: MachineFiles;
   /** From {@link Jail.arrange}. */
   layout: VmLayout;
-  /** QEMU's, with the paths of the layout. */
+  /** QEMU's arguments, with the paths of the layout. */
   args: readonly string[];
   machine: Machine;
   uid: number;
   cgroupProcs: readonly string[];
-  /** Beginning with descriptor 1. */
+  /** The child's descriptors from 1 on. */
   descriptors: readonly (number | 'ignore')[];
 }
 
@@ -57,25 +57,27 @@ export class Jail {
     return new Jail(options, choice);
   }
 
-  /** Where QEMU finds what `files` and `mode` name by paths of the host. */
+  /** Returns the paths under which QEMU sees the host paths in `files` and `mode`. */
   arrange(files: MachineFiles, mode: StartMode): VmLayout {
     return this.#isReduced ? arrangeOutside(files, mode) : arrangeInside(files, mode);
   }
 
-  /** Detached, in a session of its own: it must survive this process. Its id stays the same when it becomes QEMU. */
+  /** Starts the launcher detached: it must survive this process. Its pid stays the same when it becomes QEMU. */
   spawn(start: JailedStart): ChildProcess {
     const { kind } = this.confinement;
     const { command, args } = launcherCommand(kind, this.#options.launcherPath);
     const stdio: (IOType | number)[] = ['pipe', ...start.descriptors];
     const cwd = start.files.socketDirectory;
     const child = spawn(command, args, { cwd, env: {}, detached: true, stdio });
-    // A launcher that ends before it has read all has said why among QEMU's messages.
-    child.stdin?.on('error', (error) => this.#options.log.debug({ err: error }, 'the launcher left'));
+    // A launcher that exits before it has read the plan gives the reason among QEMU's messages.
+    child.stdin?.on('error', (error) =>
+      this.#options.log.debug({ err: error }, 'the launcher closed its input'),
+    );
     child.stdin?.end(encodePlan(kind, this.buildPlan(start)));
     return child;
   }
 
-  /** All that this VM’s QEMU gets. */
+  /** Builds the plan: everything that this VM's QEMU can use. */
   buildPlan(start: JailedStart): JailPlan {
     const { layout, args } = start;
     const { closure } = start.machine;
@@ -93,13 +95,13 @@ export class Jail {
     };
   }
 
-  /** QEMU sees the host's paths. */
+  /** Whether QEMU sees the host's paths. */
   get #isReduced(): boolean {
     return this.confinement.kind === 'reduced';
   }
 }
 
-/** A guest cannot make its QEMU write more than its disk, nor a template more than its memory. */
+/** The limits of a VM. A guest cannot make its QEMU write more than its disk, nor a template more than its memory. */
 function limitsOf({ shape, files }: JailedStart): JailLimits {
   const diskBytes = files.disks === undefined ? 0 : statSync(files.disks.scratchBasePath).size;
   const fileSizeBytes = Math.max(shape.memMiB * MIB, Math.ceil(diskBytes * DISK_FORMAT_SHARE)) + 64 * MIB;

@@ -1,4 +1,4 @@
-/** What /proc says of a QEMU that sees other paths than we do. */
+/** Reads /proc for a QEMU process that sees other paths than the runner. */
 import { readFileSync, readlinkSync } from 'node:fs';
 import { INSIDE } from './vm-layout.ts';
 
@@ -7,8 +7,8 @@ const MOUNT_POINT_FIELD = 4;
 const DELETED = '//deleted';
 
 /**
- * Path of the socket directory of the QEMU with this id, in the file system that it lies on: without what leads to that
- * file system's mount point. Also when the directory has been removed. Undefined when the process is gone.
+ * Returns the path of the socket directory of the QEMU with this pid, relative to the root of the directory's file
+ * system: without the mount point. Also works if the directory was removed. Returns undefined if the process is gone.
  */
 export function findSocketDirectory(pid: number): string | undefined {
   try {
@@ -16,14 +16,14 @@ export function findSocketDirectory(pid: number): string | undefined {
     const fields = mounts.map((line) => line.split(' '));
     const mount = fields.find((each) => each[MOUNT_POINT_FIELD] === INSIDE.sockets);
     const root = mount?.[MOUNT_ROOT_FIELD]?.replace(DELETED, '');
-    // Not jailed: its /run is the host's, and it works in its socket directory.
+    // Not jailed: /run is the host's, and the working directory is the socket directory.
     return root === undefined || root === '/' ? readlinkSync(`/proc/${pid}/cwd`) : root;
   } catch {
     return undefined;
   }
 }
 
-/** Whether the process has the places of {@link INSIDE} for its paths. */
+/** Whether the process sees its files at the paths of {@link INSIDE}. */
 export function isJailed(pid: number): boolean {
   const mounts = readFileSync(`/proc/${pid}/mountinfo`, 'utf8').split('\n');
   const fields = mounts.map((line) => line.split(' '));

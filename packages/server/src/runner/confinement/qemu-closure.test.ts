@@ -15,7 +15,7 @@ import {
   type QemuFiles,
 } from './qemu-closure.ts';
 
-/** Takes any options, and is linked to what every program is linked to. */
+/** Accepts any options and links to the common libraries. */
 const PROGRAM = '/bin/echo';
 const LINKER = '/lib64/ld-linux-x86-64.so.2';
 
@@ -34,7 +34,7 @@ describe('the copy of QEMU', () => {
   });
   after(() => rmSync(root, { recursive: true, force: true }));
 
-  it('has the program and the libraries that it is linked to, at the places where the host has them', () => {
+  it('holds the program and its libraries, at the same paths as on the host', () => {
     const targets = files.files.map(({ target }) => target);
     assert.deepEqual([files.program, files.linker], [PROGRAM, LINKER]);
     assert.ok(targets.includes(PROGRAM) && targets.includes(LINKER));
@@ -47,7 +47,7 @@ describe('the copy of QEMU', () => {
     assert.deepEqual(commandInside(closure), { program: PROGRAM, args: ['-L', '/firmware'] });
   });
 
-  it('is started outside a jail by its own linker, with its own libraries, under the program’s name', () => {
+  it('starts outside a jail by its own linker, with its own libraries, under the program’s name', () => {
     const { program, args } = commandOutside(closure);
     assert.equal(program, join(closure.directory, LINKER));
     const [option, libraries, copy, ...others] = args;
@@ -58,7 +58,7 @@ describe('the copy of QEMU', () => {
     assert.deepEqual(others, ['-L', join(closure.directory, 'firmware'), '-name', 'process=echo']);
   });
 
-  it('is used by a process that runs its linker, or has it for its root directory', async () => {
+  it('is in use by a process that runs its linker or has it as its root directory', async () => {
     const linker = join(closure.directory, closure.linker);
     const libraries = closure.libraryDirectories.map((path) => join(closure.directory, path)).join(':');
     const child = spawn(linker, ['--library-path', libraries, '/bin/sleep', '30'], { stdio: 'ignore' });
@@ -68,7 +68,7 @@ describe('the copy of QEMU', () => {
       const other = join(root, 'other');
       mkdirSync(join(other, 'usr'), { recursive: true });
       assert.deepEqual([mayRunFrom(pid, closure.directory), mayRunFrom(pid, other)], [true, false]);
-      // The same directory as this process sees at that place.
+      // The same directory as this process sees at that path.
       const rooted = join(root, 'rooted');
       mkdirSync(rooted);
       symlinkSync('/usr', join(rooted, 'usr'));
@@ -81,7 +81,7 @@ describe('the copy of QEMU', () => {
     assert.equal(mayRunFrom(Number(child.pid), closure.directory), false);
   });
 
-  it('is not made of a program that does not load', async () => {
+  it('cannot be made of a program that does not load', async () => {
     await assert.rejects(surveyQemu(join(root, 'absent')));
   });
 });

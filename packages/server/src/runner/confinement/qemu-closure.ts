@@ -1,7 +1,7 @@
 /**
- * A copy of QEMU, the libraries that it links to and the firmware that our machine uses: all of the host's software
- * that a VM runs. It is a copy because an upgrade of the host must not change what a running VM has open, nor what a
- * saved one is continued with. Files are at the same paths as on the host.
+ * A copy of QEMU, its libraries and the firmware of our machine type: all host software that a VM runs. It is a copy
+ * because an upgrade of the host must change neither the files that a running VM has open nor the QEMU that continues a
+ * saved VM. Files have the same paths as on the host.
  */
 import { existsSync, readdirSync, readlinkSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -10,13 +10,13 @@ import type { Mount } from './jail-plan.ts';
 
 const TOOL_TIMEOUT_MS = 30_000;
 const FIRMWARE_DIRECTORY = '/firmware';
-/** Of a process, as the kernel keeps it. */
+/** Length of a process name in the kernel. */
 const COMMAND_NAME_LENGTH = 15;
-/** Of all that QEMU brings, what the machine `microvm` may load. */
+/** The firmware that the machine `microvm` may load. */
 const FIRMWARE =
   /^(?:bios-microvm\.bin|qboot\.rom|kvmvapic\.bin|pvh\.bin|(?:linux|multi)boot(?:_dma)?\.bin)$/u;
 
-/** One file of the host; path, size and time stand for its content, as packages replace files whole. */
+/** One file of the host. Path, size and modification time identify its content, as packages replace whole files. */
 export interface ClosureFile {
   source: string;
   target: string;
@@ -25,7 +25,7 @@ export interface ClosureFile {
 }
 
 export interface QemuFiles {
-  /** Targets of QEMU and of what loads its libraries. */
+  /** Targets of QEMU and of its dynamic linker. */
   program: string;
   linker: string;
   files: ClosureFile[];
@@ -35,15 +35,15 @@ export interface QemuClosure {
   directory: string;
   /** Path of QEMU in the jail. */
   program: string;
-  /** … and of what loads its libraries, from these directories. */
+  /** Path of its dynamic linker in the jail, which loads libraries from these directories. */
   linker: string;
   libraryDirectories: string[];
-  /** Where QEMU finds firmware in the jail. */
+  /** Firmware directory in the jail. */
   firmwareDirectory: string;
   mounts: Mount[];
 }
 
-/** What a copy of this QEMU would hold now. */
+/** Returns the files that a copy of this QEMU would hold now. */
 export async function surveyQemu(qemuPath: string): Promise<QemuFiles> {
   const libraries = await findLibraries(qemuPath);
   const linker = libraries.find((path) => basename(path).startsWith('ld-'));
@@ -77,7 +77,7 @@ function describe(path: string, target: string): ClosureFile {
   return { source: realpathSync(path), target, size, mtimeMs };
 }
 
-/** A copy that is there. */
+/** Opens an existing copy. */
 export function openClosure(directory: string, { program, linker, files }: QemuFiles): QemuClosure {
   const directories = new Set(files.map(({ target }) => dirname(target)));
   for (const other of [FIRMWARE_DIRECTORY, dirname(program)]) directories.delete(other);
@@ -101,14 +101,14 @@ interface QemuCommand {
   args: string[];
 }
 
-/** How the copy is started where its files have the host's paths. */
+/** Returns the command that starts the copy in a jail, where its files have the host's paths. */
 export function commandInside({ program, firmwareDirectory }: QemuClosure): QemuCommand {
   return { program, args: ['-L', firmwareDirectory] };
 }
 
 /**
- * … and where it sees the host's own files: by its own dynamic linker, as the host's may come to fit other libraries.
- * Its process is then called as QEMU's is.
+ * Returns the command that starts the copy outside a jail, where it sees the host's own files. It runs the copy's
+ * dynamic linker, as the host's linker may stop fitting these libraries. The process then gets QEMU's name.
  */
 export function commandOutside(closure: QemuClosure): QemuCommand {
   const inCopy = (path: string): string => join(closure.directory, path);
@@ -123,8 +123,8 @@ export function commandOutside(closure: QemuClosure): QemuCommand {
 }
 
 /**
- * Whether a VM runs from the copy in `directory`. In a jail it has the copy for its root directory, seen through its
- * mounts; outside it runs the copy's linker. One that cannot be looked at may run from any.
+ * Whether a VM may run from the copy in `directory`. In a jail its root directory is the copy, seen through its mounts;
+ * outside it runs the copy's linker. A process that cannot be inspected may run from any copy.
  */
 export function mayRunFrom(pid: number, directory: string): boolean {
   try {

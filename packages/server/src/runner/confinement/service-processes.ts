@@ -1,4 +1,4 @@
-/** Which processes are the service's own: the runner, the supervisor that started it, and what that started. */
+/** Identifies the service's own processes: the runner, the supervisor that started it, and their descendants. */
 import { readFileSync } from 'node:fs';
 
 const MAX_DEPTH = 16;
@@ -12,7 +12,7 @@ function findParent(pid: number): number | undefined {
   }
 }
 
-/** The first processes of a machine or a container are nobody's to claim. */
+/** Whether a process belongs to the service. The init process of a machine or container never does. */
 export function isOfService(pid: number): boolean {
   const heads = new Set([process.pid, process.ppid].filter((head) => head > 1));
   let current: number | undefined = pid;

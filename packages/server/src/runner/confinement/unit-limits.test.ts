@@ -11,17 +11,17 @@ function written(version: 1 | 2, vcpus: number): Record<string, string> {
   return Object.fromEntries(buildLimitFiles(version, limits).map(({ file, value }) => [file, value]));
 }
 
-test('memory holds the guest, what QEMU and the translation cache take, page tables and some page cache', () => {
+test('the memory limit covers the guest, QEMU, the translation cache, page tables and some page cache', () => {
   const { memBytes } = buildUnitLimits({ shape: shape(1, 1024), tmpfsMiB: 0 });
   assert.equal(memBytes, (1024 + 16 + 64 + 128 + 256) * MIB);
 });
 
-test('on a tmpfs the disk is memory too', () => {
+test('on a tmpfs the disk counts as memory', () => {
   const onDisk = buildUnitLimits({ shape: shape(1, 1024), tmpfsMiB: 0 }).memBytes;
   assert.equal(buildUnitLimits({ shape: shape(1, 1024), tmpfsMiB: 512 }).memBytes - onDisk, 512 * MIB);
 });
 
-test('version 2 gets its files, with a quota of all vCPUs and a little for the disks', () => {
+test('version 2 gets its files, with a quota for all vCPUs and a little for the disks', () => {
   assert.deepEqual(written(2, 2), {
     'memory.max': String(1488 * MIB),
     'cpu.weight': '200',
@@ -40,7 +40,7 @@ test('version 1 gets the same limits under its own names', () => {
   });
 });
 
-test('weights stay in the range that kernels take', () => {
+test('weights stay in the range that kernels accept', () => {
   assert.equal(written(2, 512)['cpu.weight'], '10000');
   assert.equal(written(1, 512)['cpu.shares'], '262144');
 });

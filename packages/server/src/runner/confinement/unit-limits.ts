@@ -1,31 +1,31 @@
-/** What a VM's process may use at most, and how that is written in each version of control groups. */
+/** The resource limits of a VM's process, and their files in each version of control groups. */
 import type { MachineShape } from '../vm/shape.ts';
 import { overheadMiB } from '../vm/shape.ts';
 import type { Controller } from './hierarchies.ts';
 
 const MIB = 1024 * 1024;
-/** Page cache of the disks, socket buffers, what QEMU takes for a moment: a limit that is met would kill the VM. */
+/** Page cache of the disks, socket buffers and short peaks of QEMU: reaching the limit would kill the VM. */
 const MEM_SLACK_MIB = 256;
-/** Page tables of the guest's memory, as a part of it. */
+/** Page tables take this fraction of the guest's memory. */
 const PAGE_TABLE_DIVISOR = 64;
-/** For QEMU's own threads, besides the vCPUs. */
+/** CPU of QEMU's own threads, in addition to the vCPUs. */
 const IO_CPU_PERCENT = 25;
-/** QEMU dies when a thread cannot be made, and its disks may use 64 at once. */
+/** QEMU dies when it cannot create a thread, and its disks may use 64 at once. */
 const MIN_TASKS = 256;
 const QUOTA_PERIOD_US = 100_000;
 
 export interface UnitLimits {
   memBytes: number;
-  /** Of one CPU. */
+  /** In percent of one CPU. */
   cpuPercent: number;
-  /** In vCPUs: what the VM gets beside others when there is not enough for all. */
+  /** In vCPUs: the VM's share when CPU time is short. */
   weight: number;
   tasks: number;
 }
 
 export interface LimitOptions {
   shape: MachineShape;
-  /** Disk and RAM file are on a tmpfs, whose pages count as the VM's memory: their size. */
+  /** Size of the disk and RAM file on a tmpfs, whose pages count as the VM's memory; 0 if they are not on one. */
   tmpfsMiB: number;
 }
 
@@ -45,7 +45,7 @@ export interface LimitFile {
   controller: Controller;
   file: string;
   value: string;
-  /** A kernel may be built without it. */
+  /** Whether kernels may lack the file. */
   isOptional: boolean;
 }
 

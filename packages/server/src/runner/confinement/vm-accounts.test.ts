@@ -10,7 +10,7 @@ import { SeparateAccounts, SharedAccount } from './vm-accounts.ts';
 
 const LINKER = '/lib64/ld-linux-x86-64.so.2';
 
-test('every slot has a uid of its own, none is the probe’s or the template’s, and they end somewhere', () => {
+test('every slot has its own uid, different from the probe’s and the template’s, and their number is limited', () => {
   const accounts = new SeparateAccounts(100_000);
   const uids = [accounts.probe, accounts.template, accounts.ofSlot(0), accounts.ofSlot(1)];
   assert.deepEqual(uids, [100_000, 100_001, 100_002, 100_003]);
@@ -18,9 +18,9 @@ test('every slot has a uid of its own, none is the probe’s or the template’s
   assert.throws(() => accounts.ofSlot(TAP_SLOTS + BARE_SLOTS), { code: 'capacity' });
 });
 
-test('of the processes of one’s own user only a VMM that works in the given directory is counted', async () => {
+test('of the runner’s user only VMMs whose working directory matches are listed', async () => {
   const root = realpathSync(mkdtempSync(join(tmpdir(), 'accounts-')));
-  // Of a jailed QEMU not even its path is known, only its name.
+  // For a jailed QEMU only its name is known, not its path.
   const vmm = join(root, 'qemu-system-test');
   copyFileSync('/bin/sleep', vmm);
   chmodSync(vmm, 0o755);
@@ -28,7 +28,7 @@ test('of the processes of one’s own user only a VMM that works in the given di
   const start = (name: string, program = vmm) =>
     spawn(program, ['30'], { cwd: join(root, name), stdio: 'ignore' });
   const children = [start('v/u1'), start('v/u12'), start('v/u1', '/usr/bin/sleep'), start('.')];
-  // As QEMU is started outside a jail, until it has given itself its name.
+  // QEMU outside a jail, before it has set its process name.
   children.push(spawn(LINKER, [vmm, '30'], { cwd: join(root, 'v/u1'), stdio: 'ignore' }));
   try {
     await Promise.all(children.map((child) => once(child, 'spawn')));

@@ -1,6 +1,6 @@
 /**
- * Who VMs run as. Started by root, each VM gets a user id of its own that follows from its slot; started by an ordinary
- * user, all VMs run as that user, since nobody else can be become.
+ * The user ids of VMs. If root starts the runner, each VM gets its own uid, which follows from its slot. If an ordinary
+ * user starts it, all VMs run as that user, who cannot switch to another.
  */
 import { readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -9,27 +9,27 @@ import { findSocketDirectory } from './jailed-process.ts';
 import { BARE_SLOTS, TAP_SLOTS } from '../network/vm-network.ts';
 import { listProcessesOfUids, type ProcessIdentity } from '../host/host-process.ts';
 
-/** Uids before those of the VMs: the probe's and the template's. */
+/** Number of uids before those of the VMs: the probe's and the template's. */
 const SERVICE_UIDS = 2;
-/** In a row: the service's, one for each slot, and that of the egress process. */
+/** Number of consecutive uids: the service's, one per slot, and the egress process's. */
 export const UIDS_OF_INSTALLATION = SERVICE_UIDS + TAP_SLOTS + BARE_SLOTS + 1;
 
 export interface VmAccounts {
-  /** Of the VM that shows whether an accelerator works. */
+  /** User id of the VM that probes an accelerator. */
   readonly probe: number;
-  /** Of the VM that becomes a template; one is made at a time. */
+  /** User id of the VM that becomes a template; one is built at a time. */
   readonly template: number;
-  /** Of the egress process: it reads what guests send, and shares its account with nobody. */
+  /** User id of the egress process. It reads bytes from guests, so no other process has the same uid. */
   readonly egress: number;
-  /** Throws `capacity` when there are no more. */
+  /** User id of a slot. Throws `capacity` if the slot is beyond the last uid. */
   ofSlot(index: number): number;
-  /** VMMs of this runner, or one before it, that work in `directory`. */
+  /** Lists the VMMs of this runner and of earlier ones whose working directory is `directory`. */
   listVmms(directory: string, uid: number): ProcessIdentity[];
-  /** All VMMs of this runner and those before it. */
+  /** Lists all VMMs of this runner and of earlier ones. */
   listAllVmms(): ProcessIdentity[];
 }
 
-/** A uid for each slot from `base` on, after those of probe and template; behind them that of the egress process. */
+/** Assigns uids from `base` on: first the probe's, then the template's, the slots', and last the egress process's. */
 export class SeparateAccounts implements VmAccounts {
   readonly #base: number;
 
@@ -69,12 +69,12 @@ export class SeparateAccounts implements VmAccounts {
   }
 }
 
-/** Everything runs as one user, who runs other things too: only a QEMU that works in our directories is ours. */
+/** All VMs run as one user, who runs other programs too: only a QEMU in our directories is the runner's. */
 export class SharedAccount implements VmAccounts {
   readonly #uid: number;
   readonly #directories: readonly string[];
 
-  /** `directories` are those in which VMMs have their sockets. */
+  /** `directories` hold the socket directories of VMMs. */
   constructor(uid: number, directories: readonly string[]) {
     this.#uid = uid;
     this.#directories = directories;
@@ -111,14 +111,16 @@ export class SharedAccount implements VmAccounts {
   }
 }
 
-/** In the directory itself or in one below it. Of a jailed one only the end of its path is known. */
+/**
+ * Whether the process works in the directory or just below it. Of a jailed process only the end of its path is known.
+ */
 function worksIn(pid: number, directory: string): boolean {
   const path = findSocketDirectory(pid);
   if (path === undefined) return false;
   return directory.endsWith(path) || join(directory, basename(path)).endsWith(path);
 }
 
-/** Where QEMU is not jailed its dynamic linker is started, and then called so until QEMU has read its options. */
+/** Without a jail QEMU is started by its dynamic linker, and has the linker's name until it has read its options. */
 const QEMU_NAME = /^(?:qemu-system|ld-)/u;
 
 function isQemu(pid: number): boolean {

@@ -25,7 +25,7 @@ function writableSources(mode: StartMode): string[] {
     .toSorted();
 }
 
-test('a sandbox may write its disk and its sockets, a template its memory as well', () => {
+test('a sandbox may write its disk and sockets; a template may also write its memory', () => {
   assert.deepEqual(writableSources(RESTORE), ['/dev/null', '/host/overlays', '/host/sockets']);
   assert.deepEqual(writableSources({ kind: 'boot' }), [
     '/dev/null',
@@ -35,7 +35,7 @@ test('a sandbox may write its disk and its sockets, a template its memory as wel
   ]);
 });
 
-test('nothing of a VM may be executed, and only /dev/null is a device', () => {
+test('no file of a VM is executable, and only /dev/null is a device', () => {
   const { mounts } = arrangeInside(FILES, RESTORE);
   assert.deepEqual(
     mounts.filter(({ executable }) => executable === true),
@@ -47,7 +47,7 @@ test('nothing of a VM may be executed, and only /dev/null is a device', () => {
   );
 });
 
-test('QEMU’s arguments name places in the jail, each of which is mounted, and nothing of the host', () => {
+test('QEMU’s arguments name only paths in the jail, and each mounted path', () => {
   const { files, mode, mounts } = arrangeInside(FILES, RESTORE);
   const shape = { accelerator: 'tcg', vcpus: 1, memMiB: 256 } as const;
   const args = buildQemuArguments({ name: 'u1', shape, files, network: true, tscKhz: 1, mode }).join(' ');
@@ -55,6 +55,6 @@ test('QEMU’s arguments name places in the jail, each of which is mounted, and 
   for (const { target } of mounts) assert.ok(target === '/dev/null' || args.includes(target), target);
 });
 
-test('without a jail’s root directory the paths are the host’s', () => {
+test('outside a jail the paths are the host’s', () => {
   assert.deepEqual(arrangeOutside(FILES, RESTORE), { files: FILES, mode: RESTORE, mounts: [] });
 });

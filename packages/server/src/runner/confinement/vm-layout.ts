@@ -1,11 +1,11 @@
 /**
- * Where a VM's files are for its QEMU. In a jail each has one fixed place, whatever VM it is, so that neither
- * QEMU's arguments nor what an escaped guest could list says anything of the host or of other VMs.
+ * The paths of a VM's files as its QEMU sees them. In a jail they are fixed and the same for every VM. So neither
+ * QEMU's arguments nor a directory listing by an escaped guest says anything about the host or other VMs.
  */
 import { writesRam, type MachineFiles, type StartMode } from '../vm/vm-files.ts';
 import { DEV_NULL, type Mount } from './jail-plan.ts';
 
-/** Fixed places in a jail. */
+/** Fixed paths in a jail. */
 export const INSIDE = {
   kernel: '/kernel',
   initramfs: '/initramfs',
@@ -24,7 +24,7 @@ export interface VmLayout {
   mounts: Mount[];
 }
 
-/** Template RAM is written only while the template is made; a sandbox maps it privately from a read-only mount. */
+/** The layout in a jail. Only a template in the making writes its RAM; a sandbox maps it privately and read-only. */
 export function arrangeInside(files: MachineFiles, mode: StartMode): VmLayout {
   const { disks } = files;
   const mounts: Mount[] = [
@@ -39,7 +39,7 @@ export function arrangeInside(files: MachineFiles, mode: StartMode): VmLayout {
     mounts.push(
       { source: disks.imagePath, target: INSIDE.image },
       { source: disks.scratchBasePath, target: INSIDE.scratchBase },
-      // The directory is not QEMU's own: it can write to files put there for it, and make none.
+      // QEMU does not own the directory: it can write to the files placed there, and create none.
       { source: disks.overlayDirectory, target: INSIDE.overlays, writable: true },
     );
   }
@@ -64,7 +64,7 @@ export function arrangeInside(files: MachineFiles, mode: StartMode): VmLayout {
   };
 }
 
-/** Without a mount namespace QEMU sees the host's paths. */
+/** The layout without a mount namespace: QEMU sees the host's paths. */
 export function arrangeOutside(files: MachineFiles, mode: StartMode): VmLayout {
   return { files, mode, mounts: [] };
 }

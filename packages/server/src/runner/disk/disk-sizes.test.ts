@@ -4,7 +4,7 @@ import { AppError } from '@coppice/contract';
 import fc from 'fast-check';
 import { largestDiskMiB, templateDiskMiB } from './disk-sizes.ts';
 
-test('the sizes of templates are served as they are, others from the next smaller one', () => {
+test('template sizes map to themselves, other sizes to the next smaller template', () => {
   const sizes = [64, 65, 511, 512, 4095, 4096, 5000, 16_383, 16_384, 1_048_575, 1_048_576];
   assert.deepEqual(
     sizes.map(templateDiskMiB),
@@ -12,7 +12,7 @@ test('the sizes of templates are served as they are, others from the next smalle
   );
 });
 
-test('a disk that no template is small enough for is refused by its field', () => {
+test('a disk smaller than every template is refused, named by its field', () => {
   assert.throws(
     () => templateDiskMiB(63),
     (error) =>
@@ -20,7 +20,7 @@ test('a disk that no template is small enough for is refused by its field', () =
   );
 });
 
-test('every size that a caller can ask for has one of a few templates, within whose range it lies', () => {
+test('every allowed size maps to one of a few templates and lies in its range', () => {
   const templates = new Set<number>();
   fc.assert(
     fc.property(fc.integer({ min: 64, max: 1_048_576 }), (diskMiB) => {

@@ -19,7 +19,7 @@ import type { VmHandle } from '../vm/vmm.ts';
 import { OverlayChain } from './overlay-chain.ts';
 import { VmDirectory } from './vm-directory.ts';
 
-/** QEMU's block layer, as far as overlays go: refuses what QEMU would refuse. */
+/** A stand-in for the overlays of QEMU's block layer. It refuses what QEMU would refuse. */
 class BlockLayer {
   open: number[];
   chain: number[];
@@ -51,7 +51,7 @@ class BlockLayer {
   }
   async closeOverlay(number: number): Promise<void> {
     assert.ok(!this.chain.includes(number), 'in use');
-    // Those that were joined are still the backing of each other.
+    // Flattened overlays are still the backing of each other.
     const joined = this.open.filter((each) => each < (this.chain[0] ?? 0));
     assert.ok(!joined.includes(number) || number === Math.max(...joined), 'in use');
     this.open = this.open.filter((each) => each !== number);
@@ -83,7 +83,7 @@ function makeSite(context: TestContext, open: number[], chain = open) {
   return { layer, directory, parts, files };
 }
 
-test('a capture freezes the topmost overlay and puts a new one on it', async (context) => {
+test('a capture freezes the top overlay and puts a new one on it', async (context) => {
   const { layer, directory, parts } = makeSite(context, [0]);
   const chain = new OverlayChain([0], parts);
   const number = await chain.prepare();
@@ -94,7 +94,7 @@ test('a capture freezes the topmost overlay and puts a new one on it', async (co
   assert.equal(statSync(directory.overlay(1)).mode & 0o777, 0o600);
 });
 
-test('an overlay that is put on a disk which has grown has its new size', async (context) => {
+test('an overlay added after the disk has grown has the new size', async (context) => {
   const { layer, directory, parts } = makeSite(context, [0]);
   const chain = new OverlayChain([0], parts);
   const sizeOf = (number: number): bigint => readFileSync(directory.overlay(number)).readBigUInt64BE(24);
@@ -106,14 +106,14 @@ test('an overlay that is put on a disk which has grown has its new size', async 
   assert.equal(sizeOf(2), 5000n << 20n);
 });
 
-test('a prepared overlay that is not put on top leaves nothing', async (context) => {
+test('dropping a prepared overlay leaves nothing', async (context) => {
   const { layer, parts, files } = makeSite(context, [0]);
   const chain = new OverlayChain([0], parts);
   await chain.drop(await chain.prepare());
   assert.deepEqual([layer.open, chain.numbers, files()], [[0], [0], [overlayName(0)]]);
 });
 
-test('an overlay that cannot be opened leaves nothing, and the next one can', async (context) => {
+test('a failed open of an overlay leaves nothing, and the next open works', async (context) => {
   const { layer, parts, files } = makeSite(context, [0]);
   const chain = new OverlayChain([0], parts);
   layer.isFull = true;
@@ -123,7 +123,7 @@ test('an overlay that cannot be opened leaves nothing, and the next one can', as
   assert.equal(await chain.prepare(), 1);
 });
 
-test('a long chain is joined in the background, and the lower overlays go', async (context) => {
+test('a long chain is flattened in the background, and the lower overlays are removed', async (context) => {
   const { layer, parts, files } = makeSite(context, [0, 1, 2, 3, 4, 5, 6]);
   const chain = new OverlayChain([0, 1, 2, 3, 4, 5, 6], parts);
   chain.flattenIfLong();
@@ -140,7 +140,7 @@ test('a short chain is left alone', (context) => {
   assert.equal(layer.flattening, undefined);
 });
 
-test('a VM that has just been made from a capture has a longer chain before it is joined', (context) => {
+test('a new copy of a capture may have a longer chain before it is flattened', (context) => {
   const numbers = Array.from({ length: 13 }, (_, index) => index);
   const { layer, parts } = makeSite(context, numbers);
   new OverlayChain(numbers.slice(0, 12), parts).flattenIfLong({ isNewCopy: true });
@@ -149,7 +149,7 @@ test('a VM that has just been made from a capture has a longer chain before it i
   assert.ok(layer.flattening);
 });
 
-test('a capture that comes meanwhile ends the joining, and the chain stays whole', async (context) => {
+test('a capture stops a running flatten, and the chain stays complete', async (context) => {
   const numbers = [0, 1, 2, 3, 4, 5, 6];
   const { parts } = makeSite(context, numbers);
   const chain = new OverlayChain(numbers, parts);
@@ -158,7 +158,7 @@ test('a capture that comes meanwhile ends the joining, and the chain stays whole
   assert.deepEqual(chain.numbers, numbers);
 });
 
-test('a chain of the greatest length is joined before it grows', async (context) => {
+test('a chain of the maximum length is flattened before it grows', async (context) => {
   const numbers = Array.from({ length: 24 }, (_, index) => index);
   const { layer, parts } = makeSite(context, numbers);
   const chain = new OverlayChain(numbers, parts);
@@ -169,7 +169,7 @@ test('a chain of the greatest length is joined before it grows', async (context)
   assert.deepEqual(chain.numbers, [23]);
 });
 
-test('one that cannot be joined is not made longer', async (context) => {
+test('a chain of the maximum length that cannot be flattened does not grow', async (context) => {
   const numbers = Array.from({ length: 24 }, (_, index) => index);
   const { layer, parts } = makeSite(context, numbers);
   const preparing = new OverlayChain(numbers, parts).prepare();
@@ -179,7 +179,7 @@ test('one that cannot be joined is not made longer', async (context) => {
   await refused;
 });
 
-test('the next process finds the chain as QEMU has it, and takes a prepared overlay back', async (context) => {
+test('the next process reads the chain from QEMU and removes a prepared overlay', async (context) => {
   const { layer, directory, parts } = makeSite(context, [0, 1, 2], [0, 1]);
   const chain = await OverlayChain.adopt(parts);
   assert.deepEqual(
@@ -193,18 +193,18 @@ test('the next process finds the chain as QEMU has it, and takes a prepared over
   assert.equal(
     statSync(directory.overlay(0)).mode & 0o777,
     0o444,
-    'frozen although its freezing was cut off',
+    'frozen although the freeze was interrupted',
   );
 });
 
-test('the next process removes overlays that were joined, whether QEMU still has them open or not', async (context) => {
+test('the next process removes flattened overlays, whether QEMU still has them open or not', async (context) => {
   const { layer, directory, parts, files } = makeSite(context, [0, 1, 2, 9], [9]);
   writeFileSync(directory.overlay(3), '', { mode: 0o600 });
   const chain = await OverlayChain.adopt(parts);
   assert.deepEqual([chain.numbers, layer.open, files()], [[9], [9], [overlayName(9)]]);
 });
 
-test('the next process removes an overlay that was made and not opened', async (context) => {
+test('the next process removes an overlay that was created but not opened', async (context) => {
   const { parts, directory, files } = makeSite(context, [0]);
   writeFileSync(directory.overlay(1), '', { mode: 0o600 });
   const chain = await OverlayChain.adopt(parts);

@@ -1,7 +1,7 @@
 /**
- * The overlays of a running VM's disk. Each capture freezes the topmost and puts a new one on it; frozen ones are
- * shared with whoever was made from the capture, so nothing is ever written down into them. A chain that grew long is
- * copied upward into the VM's own overlay in the background, and the VM lets go of the rest.
+ * The overlays of a running VM's disk. Each capture freezes the top overlay and puts a new one on it. Frozen overlays
+ * are shared with the VMs made from the capture, so they are never written again. A long chain is flattened in the
+ * background: QEMU copies it upward into the VM's own overlay, and the VM releases the others.
  *
  *   base ◄ 0 ◄ 1 ◄ … ◄ n        prepare ─► n+1 opened ─► put on top: n is frozen
  *   base ◄ n                    after flattening
@@ -12,12 +12,13 @@ import { withDeadline } from '../../lib/waiting/deadline.ts';
 import { enterStep } from '../vm/steps.ts';
 import type { VmHandle } from '../vm/vmm.ts';
 import type { VmDirectory } from './vm-directory.ts';
+import { invariant } from '../../lib/invariant.ts';
 
-/** Every read that the upper ones do not have asks each of the lower ones. */
+/** A read that the upper overlays cannot serve asks each of the lower ones. */
 const LONG_CHAIN = 6;
-/** Of a VM that has just been made from a capture: many may be, and each would copy the same. */
+/** The limit for a new copy of a capture: there may be many, and each would copy the same data. */
 const LONG_CHAIN_OF_COPY = 12;
-/** QEMU opens two files' worth of nodes for each; a capture waits rather than pass this. */
+/** QEMU opens two block nodes per overlay. A capture waits rather than exceed this. */
 const MAX_CHAIN = 24;
 const FLATTEN_WAIT_MS = 120_000;
 const MIB = 1024 * 1024;
@@ -26,7 +27,7 @@ export interface OverlayChainParts {
   vm: VmHandle;
   directory: VmDirectory;
   uid: number;
-  /** Of the disk. */
+  /** Virtual size of the disk. */
   sizeMiB: number;
   log: Logger;
 }
@@ -44,36 +45,39 @@ export class OverlayChain {
     this.#numbers = numbers;
   }
 
-  /** Of a VM that an earlier process drove; what that one had begun is taken back. */
+  /** Opens the chain of a VM that an earlier process drove, and undoes what that process left unfinished. */
   static async adopt(parts: OverlayChainParts): Promise<OverlayChain> {
     await parts.vm.stopFlattening();
     const numbers = await parts.vm.readChain();
     const chain = new OverlayChain(numbers, parts);
-    // From the highest: each may be the backing of the one above it.
+    // Start with the highest: each may be the backing of the one above it.
     for (const number of parts.directory.listOverlays().toReversed())
       if (!numbers.includes(number)) await chain.drop(number);
     for (const number of numbers.slice(0, -1)) parts.directory.freezeOverlay(number);
     return chain;
   }
 
-  /** From the lowest to the topmost. */
+  /** Numbers of the overlays, lowest first. */
   get numbers(): readonly number[] {
     return this.#numbers;
   }
 
   get #top(): number {
     const top = this.#numbers.at(-1);
-    if (top === undefined) throw new Error('a VM has at least one overlay');
+    invariant(top !== undefined, 'a VM has at least one overlay');
     return top;
   }
 
-  /** Makes the disk larger. The guest, which has to be running, is told; what is on the disk does not grow with it. */
+  /** Grows the disk and notifies the guest, which must be running. The file system on the disk does not grow. */
   async grow(sizeMiB: number): Promise<void> {
     await this.#parts.vm.resizeOverlay(this.#top, sizeMiB * MIB);
     this.#sizeMiB = sizeMiB;
   }
 
-  /** Opens the overlay that will be the topmost, while the guest runs. Nothing is copied upward from here on. */
+  /**
+   * Creates and opens the next top overlay while the guest runs, and returns its number. Stops a running flatten first.
+   * Throws `capacity` if a chain of the maximum length could not be flattened.
+   */
   async prepare(): Promise<number> {
     await this.settle();
     const { directory, uid, vm } = this.#parts;
@@ -88,41 +92,41 @@ export class OverlayChain {
     }
   }
 
-  /** Ends flattening; a chain that is too long is waited for. */
+  /** Stops flattening, or waits for it if the chain has the maximum length. */
   async settle(): Promise<void> {
     if (this.#flattening === undefined && this.#numbers.length >= MAX_CHAIN) this.flattenIfLong();
     if (this.#flattening === undefined) return;
     if (this.#numbers.length < MAX_CHAIN) await this.#parts.vm.stopFlattening();
-    await withDeadline('joining the layers of the disk', FLATTEN_WAIT_MS, this.#flattening);
+    await withDeadline('flattening the layers of the disk', FLATTEN_WAIT_MS, this.#flattening);
     if (this.#numbers.length >= MAX_CHAIN)
       throw new AppError(
         'capacity',
-        'the layers of the sandbox’s disk are still being joined; try again later',
+        'the layers of the sandbox’s disk are still being flattened; try again later',
       );
   }
 
-  /** Puts a prepared overlay on top, while the guest stands still. */
+  /** Puts a prepared overlay on top. The guest must be stopped. */
   async push(number: number): Promise<void> {
     await this.#parts.vm.putOnTop(number, this.#top);
     this.#parts.directory.freezeOverlay(this.#top);
     this.#numbers = [...this.#numbers, number];
   }
 
-  /** Closes and removes an overlay that is not part of the chain. Its file goes last: what is open has one. */
+  /** Closes and removes an overlay outside the chain. Its file is removed last, so every open overlay has a file. */
   async drop(number: number): Promise<void> {
     await this.#parts.vm.closeOverlay(number);
     await enterStep('overlay.remove');
     this.#parts.directory.removeOverlay(number);
   }
 
-  /** In the background. */
+  /** Flattens a long chain in the background. */
   flattenIfLong({ isNewCopy = false } = {}): void {
     const limit = isNewCopy ? LONG_CHAIN_OF_COPY : LONG_CHAIN;
     if (this.#numbers.length <= limit || this.#flattening !== undefined || this.#isClosed) return;
     const { log } = this.#parts;
     this.#flattening = this.#flatten()
       .catch((error: unknown) => {
-        if (!this.#isClosed) log.info({ err: error }, 'the layers of a disk were not joined');
+        if (!this.#isClosed) log.info({ err: error }, 'the layers of a disk were not flattened');
       })
       .finally(() => {
         this.#flattening = undefined;
@@ -137,7 +141,7 @@ export class OverlayChain {
     for (const number of lower.toReversed()) await this.drop(number);
   }
 
-  /** The VM goes, or another process drives it on. */
+  /** Called when the VM ends or another process takes it over. */
   close(): void {
     this.#isClosed = true;
   }

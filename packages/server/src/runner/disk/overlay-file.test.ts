@@ -14,7 +14,7 @@ function makeDirectory(t: TestContext): string {
   return directory;
 }
 
-test('an empty overlay of any size is one that QEMU finds nothing wrong with', async (t) => {
+test('QEMU finds no fault in an empty overlay of any size', async (t) => {
   const directory = makeDirectory(t);
   for (const sizeMiB of [64, 511, 512, 513, 5000, 1_048_576]) {
     const path = join(directory, `${sizeMiB}.qcow2`);
@@ -29,13 +29,13 @@ test('an empty overlay of any size is one that QEMU finds nothing wrong with', a
       [made['virtual-size'], made['cluster-size'], made['backing-filename']],
       [sizeMiB * MIB, 65_536, undefined],
     );
-    // As QEMU does when a guest writes to the very end of its disk.
+    // QEMU does this when a guest writes to the very end of its disk.
     await runCommand('qemu-io', ['-f', 'qcow2', '-c', `write -P 7 ${sizeMiB * MIB - 4096} 4096`, path]);
     await runCommand('qemu-img', ['check', '-q', '-f', 'qcow2', path]);
   }
 });
 
-test('an overlay that an attempt before has left is made anew', (t) => {
+test('an overlay left by an earlier attempt is overwritten', (t) => {
   const path = join(makeDirectory(t), '0.qcow2');
   const uid = process.getuid?.() ?? 0;
   makeOverlay(path, { sizeMiB: 64, uid });

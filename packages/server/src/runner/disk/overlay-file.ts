@@ -1,21 +1,21 @@
-/** Files of overlays: new ones, copies, and how one is kept from being written to again. */
+/** Creates, copies and freezes the files of overlays. */
 import { chmodSync, closeSync, constants, copyFileSync, ftruncateSync, openSync, writeSync } from 'node:fs';
 import { giveTo, takeBack } from '../host/file-owner.ts';
 
 const MIB = 1024 * 1024;
 const CLUSTER_BITS = 16;
 const CLUSTER_BYTES = 1 << CLUSTER_BITS;
-/** What one entry of the L1 table covers: a cluster full of entries of 8 bytes, each for a cluster. */
+/** Bytes covered by one entry of the L1 table: a cluster full of 8-byte entries, one per cluster. */
 const L1_ENTRY_BYTES = (CLUSTER_BYTES / 8) * CLUSTER_BYTES;
 const HEADER_BYTES = 104;
 const REFCOUNT_ORDER = 4;
-/** The header, the table of reference counts, one block of those, and the L1 table, which has room for disks of 4 TiB. */
+/** The header, the reference count table, one reference count block, and the L1 table (with room for 4 TiB disks). */
 const CLUSTERS = { header: 0, refcountTable: 1, refcountBlock: 2, l1Table: 3 } as const;
 const CLUSTER_COUNT = 4;
 
 /**
- * An empty qcow2 of that virtual size, as `qemu-img create` makes it: a process for each would cost more than the start of
- * a VM may wait. It names no backing file; whoever opens it says what is below.
+ * Writes an empty qcow2 file of that virtual size, like `qemu-img create`. Running that program would delay each VM
+ * start too much. The file names no backing file: the process that opens it must supply one.
  */
 export function makeOverlay(path: string, { sizeMiB, uid }: { sizeMiB: number; uid: number }): void {
   const file = openSync(path, 'w', 0o600);
@@ -34,7 +34,7 @@ export function makeOverlay(path: string, { sizeMiB, uid }: { sizeMiB: number; u
   giveTo(path, uid);
 }
 
-/** Version 3 without any feature: docs/interop/qcow2.txt of QEMU. */
+/** Builds a version 3 header without any feature: see docs/interop/qcow2.txt of QEMU. */
 function buildHeader(sizeBytes: number): Buffer {
   const header = Buffer.alloc(HEADER_BYTES);
   header.write('QFI\u{fb}', 0, 'latin1');
@@ -50,14 +50,14 @@ function buildHeader(sizeBytes: number): Buffer {
   return header;
 }
 
-/** Gives one VM an overlay of its own, with the content of `source`; owned by `uid` when it returns. */
+/** Copies the overlay `source` for one VM. The copy belongs to `uid` when this returns. */
 export function copyOverlay(source: string, path: string, uid: number): void {
   copyFileSync(source, path, constants.COPYFILE_FICLONE);
   giveTo(path, uid);
   chmodSync(path, 0o600);
 }
 
-/** Owned by whoever runs the service (root, if VMs are to be kept from it) and read-only for all others. */
+/** Makes a file read-only, and owned by the user that runs the service (root, if VMs are to be kept from it). */
 export function freezeFile(path: string): void {
   takeBack(path);
   chmodSync(path, 0o444);

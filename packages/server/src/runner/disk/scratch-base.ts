@@ -5,8 +5,8 @@ const FORMAT_OPTIONS = 'lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_ow
 const MIB = 1024 * 1024;
 
 /**
- * An empty ext4 file system, sparse and read-only. It lies under all overlays of a template's disk and of what is made from
- * that template, which hold links of this very file: another one, made alike, has other bytes.
+ * Creates an empty ext4 file system, sparse and read-only. It lies under all overlays of a template's disk and of
+ * everything made from that template. They hold hard links to this very file: another one made alike has other bytes.
  */
 export async function makeScratchBase(path: string, how: { diskMiB: number; mke2fs: string }): Promise<void> {
   writeFileSync(path, '', { mode: 0o644 });

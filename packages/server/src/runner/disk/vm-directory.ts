@@ -1,10 +1,10 @@
 /**
- * The files of one VM. What it shares with others (memory it was restored from, image, frozen overlays) is here as hard
- * links, so that the file system counts who needs it: nothing has to be told when a VM or a capture goes, and its space
- * comes back with the last of them.
+ * The files of one VM. Files shared with others (the RAM file it was restored from, image, frozen overlays) are hard
+ * links, so the file system counts their users. When a VM or capture is removed, nothing else has to be updated, and
+ * the last link frees the space.
  *
  *   vm.json                record (vm/vm-record.ts)
- *   ram                    what its memory is a private view of; never changes
+ *   ram                    base of its private memory mapping; never changes
  *   image.squashfs         read-only
  *   base.ext4              read-only, under all overlays
  *   disk/<number>.qcow2    overlays; the highest is the VM's own, the others are frozen
@@ -14,18 +14,18 @@ import { join } from 'node:path';
 import { overlayName } from '../vm/vm-files.ts';
 import { copyOverlay, freezeFile, makeOverlay } from './overlay-file.ts';
 
-/** What a VM's directory is made from. */
+/** The files from which a VM's directory is made. */
 export interface SharedFiles {
   ramPath: string;
   imagePath: string;
   scratchBasePath: string;
-  /** Frozen overlays, from the lowest. */
+  /** Paths of the frozen overlays, lowest first. */
   frozen: readonly string[];
-  /** What becomes the VM's own overlay: a copy of this one, or an empty one of that size. */
+  /** The VM's own overlay: a copy of this file, or an empty overlay of that size. */
   top: { path: string } | { sizeMiB: number };
 }
 
-/** QEMU looks up its files by name, but lists nothing. */
+/** QEMU opens its files by name and lists nothing. */
 const DIRECTORY_MODE = 0o711;
 
 export class VmDirectory {
@@ -55,14 +55,14 @@ export class VmDirectory {
     return join(this.overlays, overlayName(number));
   }
 
-  /** Links what is shared. Answers the numbers of the overlays, the VM's own last. */
+  /** Links the shared files and creates the VM's own overlay. Returns the numbers of the overlays, its own last. */
   take(shared: SharedFiles, uid: number): number[] {
     linkSync(shared.ramPath, this.ram);
     linkSync(shared.imagePath, this.image);
     linkSync(shared.scratchBasePath, this.scratchBase);
     mkdirSync(this.overlays, { mode: DIRECTORY_MODE });
     for (const [number, path] of shared.frozen.entries()) {
-      // Frozen once more: whoever saved it may have been killed before it could.
+      // Freeze again: the process that saved it may have been killed before it could.
       freezeFile(path);
       linkSync(path, this.overlay(number));
     }
@@ -72,13 +72,13 @@ export class VmDirectory {
     return [...shared.frozen.keys(), top];
   }
 
-  /** Numbers of all overlays, ascending. */
+  /** Returns the numbers of all overlays, ascending. */
   listOverlays(): number[] {
     const numbers = readdirSync(this.overlays).map((name) => Number.parseInt(name, 10));
     return numbers.toSorted((a, b) => a - b);
   }
 
-  /** A new overlay, still under no VM. */
+  /** Creates an overlay that QEMU has not opened yet. */
   addOverlay(number: number, how: { sizeMiB: number; uid: number }): void {
     makeOverlay(this.overlay(number), how);
   }
@@ -87,12 +87,12 @@ export class VmDirectory {
     rmSync(this.overlay(number), { force: true });
   }
 
-  /** Nobody writes to it any more. */
+  /** Makes an overlay read-only for good. */
   freezeOverlay(number: number): void {
     freezeFile(this.overlay(number));
   }
 
-  /** Gives all that a copy of this VM needs, besides its memory and the state of its devices, into `target`. */
+  /** Links everything that a copy of this VM needs into `target`, except the memory and the device state. */
   linkInto(target: VmDirectory, overlays: readonly number[]): void {
     linkSync(this.image, target.image);
     linkSync(this.scratchBase, target.scratchBase);

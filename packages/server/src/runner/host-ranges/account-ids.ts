@@ -1,16 +1,16 @@
-/** Numbers that the machine has given to users and groups, or set aside for user namespaces. */
+/** Ids that the machine has assigned to users and groups, or reserved for user namespaces. */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Both ends belong to it. */
+/** A range of ids, both ends included. */
 export interface IdRange {
   first: number;
   last: number;
 }
 
-/** Of passwd(5) and group(5): name:password:id. */
+/** Format of passwd(5) and group(5): name:password:id. */
 const ACCOUNT_FILES = ['passwd', 'group'];
-/** Of subuid(5) and subgid(5): name:first:count. */
+/** Format of subuid(5) and subgid(5): name:first:count. */
 const SUBORDINATE_FILES = ['subuid', 'subgid'];
 
 export function listAccountIds(etc = '/etc'): IdRange[] {
@@ -32,7 +32,7 @@ function readFields(path: string): string[][] {
   return lines.map((line) => line.split(':'));
 }
 
-/** A line that has no numbers there gives a range that holds nothing. */
+/** Returns an empty range when a field is not a number. */
 function toRange(first = '', count = ''): IdRange {
   const isRange = /^\d+$/u.test(first) && /^\d+$/u.test(count);
   return isRange ? { first: Number(first), last: Number(first) + Number(count) - 1 } : { first: 0, last: -1 };

@@ -19,12 +19,12 @@ const SECOND: HostRanges = { guestCidr: '10.203.0.0/16', uidBase: 1_620_000 };
 const other = (ranges: HostRanges): Installation => ({ dataDir: '/srv/other', ...ranges });
 const choose = (findings: Partial<RangeFindings>): HostRanges => chooseRanges({ ...ALONE, ...findings });
 
-test('an installation that is alone gets the first ranges, the next one the next', () => {
+test('a single installation gets the first ranges, a second one the next ranges', () => {
   assert.deepEqual(choose({}), FIRST_RANGES);
   assert.deepEqual(choose({ others: [other(FIRST_RANGES)] }), SECOND);
 });
 
-test('what the host uses, its accounts or its processes, is passed over', () => {
+test('ranges that the host, its accounts or its processes use are skipped', () => {
   const lan = parseCidr('lan', '10.202.7.0/24');
   const isInUse: RangeFindings['isInUse'] = (range) => overlaps(range, lan);
   assert.equal(choose({ isInUse }).guestCidr, '10.203.0.0/16');
@@ -33,12 +33,12 @@ test('what the host uses, its accounts or its processes, is passed over', () => 
   assert.equal(choose({ areIdsInUse }).uidBase, 1_620_000);
 });
 
-test('of what others have any overlap counts, and the search goes around', () => {
+test('any overlap with another installation counts, and the search wraps around', () => {
   const wide = other({ guestCidr: '10.192.0.0/10', uidBase: 1_610_000 });
   assert.deepEqual(choose({ others: [wide] }), { guestCidr: '10.0.0.0/16', uidBase: 1_640_000 });
 });
 
-test('settings win; user ids of another installation are refused by their name, with the other’s place', () => {
+test('settings win; an overlap of user ids is refused with the name of the setting and the other data directory', () => {
   const set = { guestCidr: '192.168.0.0/20', uidBase: 5000 };
   assert.deepEqual(choose({ set, recorded: SECOND, others: [other(FIRST_RANGES)] }), set);
   assert.deepEqual(choose({ set: FIRST_RANGES, isInUse: () => true, areIdsInUse: () => true }), FIRST_RANGES);
@@ -51,12 +51,12 @@ test('settings win; user ids of another installation are refused by their name, 
   assert.throws(() => choose({ set: { guestCidr: '10.202.0.1/16' } }), /^AppError: guestCidr: /u);
 });
 
-test('what is recorded stays, whatever else is free by now', () => {
+test('recorded ranges stay, even when others are free', () => {
   assert.deepEqual(choose({ recorded: SECOND }), SECOND);
   assert.deepEqual(choose({ recorded: SECOND, areIdsInUse: () => true }).uidBase, SECOND.uidBase);
 });
 
-test('what is recorded and somebody else has by now is chosen anew, unless a VM is connected', () => {
+test('recorded ranges that others use by now are chosen again, unless a VM is connected', () => {
   const others = [other(SECOND)];
   assert.deepEqual(choose({ recorded: SECOND, others }), FIRST_RANGES);
   const own = parseCidr('own', SECOND.guestCidr);
@@ -65,7 +65,7 @@ test('what is recorded and somebody else has by now is chosen anew, unless a VM 
   assert.equal(choose({ recorded: SECOND, isInUse, hasConnectedVm: true }).guestCidr, SECOND.guestCidr);
 });
 
-test('a host without anything free is told by the settings to set', () => {
+test('the error on a host without free ranges names the setting to set', () => {
   assert.throws(() => choose({ isInUse: () => true }), /^AppError: guestCidr: every \/16 .* set it/u);
   assert.throws(
     () => choose({ areIdsInUse: () => true }),
@@ -73,7 +73,7 @@ test('a host without anything free is told by the settings to set', () => {
   );
 });
 
-test('installations that come one after the other never overlap', () => {
+test('installations that start one after the other never overlap', () => {
   const step = fc.record({
     guestCidr: fc.option(
       fc.integer({ min: 0, max: 255 }).map((n) => `10.${n}.0.0/16`),

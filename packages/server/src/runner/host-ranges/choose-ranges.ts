@@ -1,9 +1,9 @@
 /**
- * Which addresses and user ids an installation gets:
+ * Chooses the addresses and user ids of an installation:
  *
- *     set ──► as set          user ids only if no other installation has them: each runner ends QEMUs that it does not know
- *     recorded ──► as recorded, unless others use them by now and no VM of ours is connected
- *     else ──► the first that are free
+ *     set      ──► as set; user ids only if no other installation has them (each runner kills QEMUs it does not know)
+ *     recorded ──► as recorded, unless others use them by now and no VM of this installation is connected
+ *     neither  ──► the first free ones
  */
 import { AppError } from '@coppice/contract';
 import { buildAddressPlan, overlaps, parseCidr, type Cidr } from '../network/addresses/address-plan.ts';
@@ -12,7 +12,7 @@ import { idsOverlap, type IdRange } from './account-ids.ts';
 import { FIRST_RANGES, type HostRanges, type SetRanges } from './host-ranges.ts';
 import type { Installation } from './installations.ts';
 
-/** More than one needs, so that the numbers are round. */
+/** More ids than one installation needs, so that the numbers are round. */
 const UID_STEP = 20_000;
 const UID_CHOICES = 1000;
 const NETWORKS = 256;
@@ -21,15 +21,15 @@ export interface RangeFindings {
   set: SetRanges;
   recorded: HostRanges | undefined;
   others: readonly Installation[];
-  /** A VM of ours is connected: its addresses cannot change. */
+  /** Whether a VM of this installation is connected; if so, the addresses cannot change. */
   hasConnectedVm: boolean;
-  /** Whether an interface or a route of the host, but for ours, is in the range. */
+  /** Whether an interface or a route of the host, other than this installation's, is in the range. */
   isInUse: (range: Cidr) => boolean;
   /** Whether an account or a process has one of the ids. */
   areIdsInUse: (range: IdRange) => boolean;
 }
 
-/** Throws `invalid_request` that names the option to set. */
+/** Throws `invalid_request` with the name of the setting to change. */
 export function chooseRanges(findings: RangeFindings): HostRanges {
   return { guestCidr: chooseGuestCidr(findings), uidBase: chooseUidBase(findings) };
 }
@@ -50,7 +50,7 @@ function chooseGuestCidr({ set, recorded, others, hasConnectedVm, isInUse }: Ran
   );
 }
 
-/** Of 10.0.0.0/8, from the first one on and around. */
+/** The /16 networks of 10.0.0.0/8 as CIDRs, from the default one upwards and wrapping around. */
 function listNetworks(): string[] {
   const [, first = 0] = FIRST_RANGES.guestCidr.split('.').map(Number);
   return Array.from({ length: NETWORKS }, (_, index) => `10.${(first + index) % NETWORKS}.0.0/16`);
@@ -74,7 +74,7 @@ function chooseUidBase({ set, recorded, others, areIdsInUse }: RangeFindings): n
   );
 }
 
-/** User ids of VMs, and the groups of the same numbers. */
+/** The user ids of an installation's VMs, which are also their group ids. */
 export function idsFrom(base: number): IdRange {
   return { first: base, last: base + UIDS_OF_INSTALLATION - 1 };
 }

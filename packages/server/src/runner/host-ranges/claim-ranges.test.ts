@@ -1,4 +1,4 @@
-/** Installations side by side on this machine, with a list of their own. */
+/** Several installations on this machine, with their own list of installations. */
 import assert from 'node:assert/strict';
 import {
   mkdirSync,
@@ -44,7 +44,7 @@ function assertApart(all: readonly HostRanges[]): void {
     }
 }
 
-test('those that start at once get different ranges, and the same ones at their next start', async () => {
+test('installations that start at once get different ranges, and keep them at their next start', async () => {
   const slugs = ['0001', '0002', '0003', '0004'];
   const first = await Promise.all(slugs.map((slug) => claim(slug)));
   assertApart(first);
@@ -55,7 +55,7 @@ test('those that start at once get different ranges, and the same ones at their 
   }
 });
 
-test('a setting that was in force stays in force when it is taken out again', async () => {
+test('ranges from a setting stay after the setting is removed', async () => {
   const set = { guestCidr: '10.99.0.0/20', uidBase: 1_900_000 };
   assert.deepEqual(await claim('0001', set), set);
   assert.deepEqual(await claim('0001'), set);
@@ -65,14 +65,14 @@ test('a setting that was in force stays in force when it is taken out again', as
   });
 });
 
-test('an installation whose data is gone keeps nothing from others, and is taken off the list', async () => {
+test('an installation whose data is gone frees its ranges and is removed from the list', async () => {
   const first = await claim('0001');
   rmSync(dataDirOf('0001'), { recursive: true });
   assert.deepEqual(await claim('0002'), first);
   assert.deepEqual(readdirSync(installationsDir()), ['0002']);
 });
 
-test('data that moved comes with its ranges', async () => {
+test('a moved data directory keeps its ranges', async () => {
   const kept = { guestCidr: '10.98.0.0/16', uidBase: 1_880_000 };
   await claim('0001', kept);
   mkdirSync(join(root, 'moved'));
@@ -88,7 +88,7 @@ test('two data directories with one short name are refused', async () => {
   );
 });
 
-test('a damaged record stops its own installation, with the remedy, and no other', async () => {
+test('a damaged record stops only its own installation, with an error that names the remedy', async () => {
   await claim('0001');
   writeFileSync(join(dataDirOf('0001'), 'runner', 'host-ranges.json'), '{');
   await assert.rejects(claim('0001'), /dataDir: .*host-ranges\.json is damaged; remove it/u);
@@ -96,7 +96,7 @@ test('a damaged record stops its own installation, with the remedy, and no other
   assert.deepEqual(readdirSync(installationsDir()), ['0001', '0002']);
 });
 
-test('the lock is waited for, at most its time, and is good only for the directory that is there', async () => {
+test('the wait for the lock is limited, and a lock counts only for the directory that exists now', async () => {
   const directory = installationsDir();
   const held = await lockDirectory(directory, 5_000);
   await assert.rejects(lockDirectory(directory, 50), /held the lock of .*installations for 50 ms/u);
@@ -107,7 +107,7 @@ test('the lock is waited for, at most its time, and is good only for the directo
   await assert.rejects(lockDirectory(directory, 50), /held the lock/u);
 });
 
-test('accounts, groups and subordinate ids of the machine are read, and lines that are none', () => {
+test('accounts, groups and subordinate ids of the machine are read, and malformed lines are skipped', () => {
   writeFileSync(join(root, 'passwd'), 'root:x:0:0:root:/root:/bin/sh\n+::::::\nbroken\n');
   writeFileSync(join(root, 'group'), 'staff:x:50:\n');
   writeFileSync(join(root, 'subuid'), 'ada:100000:65536\n');
@@ -119,7 +119,7 @@ test('accounts, groups and subordinate ids of the machine are read, and lines th
   ]);
 });
 
-test('what is no link in the list is left alone', async () => {
+test('files in the list that are not links are left alone', async () => {
   mkdirSync(installationsDir());
   writeFileSync(join(installationsDir(), 'note'), '');
   symlinkSync(join(root, 'nowhere'), join(installationsDir(), '0005'));

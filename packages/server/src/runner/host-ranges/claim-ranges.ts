@@ -1,6 +1,7 @@
 /**
- * Gives an installation its addresses and user ids. They are recorded before they are used, under a lock that all
- * installations of the machine share: two that start at once get different ones, and VMs that outlive the service keep theirs.
+ * Gives an installation its addresses and user ids. The runner records them before it uses them, under a lock that all
+ * installations of the machine share. Two installations that start at once get different ranges, and VMs that outlive
+ * the service keep theirs.
  */
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
@@ -15,14 +16,17 @@ import { chooseRanges } from './choose-ranges.ts';
 import { FIRST_RANGES, findRecordedRanges, recordRanges, type HostRanges } from './host-ranges.ts';
 import { enterInstallation, listOtherInstallations } from './installations.ts';
 
-/** Longer than a listing of the host's interfaces may take. */
+/** Longer than listing the host's interfaces may take. */
 const LOCK_TIMEOUT_MS = 60_000;
 
 export type ClaimOptions = Pick<RunnerConfig, 'installationDir' | 'installationsDir' | 'slug' | 'ranges'> & {
   tools: ToolPaths;
 };
 
-/** An ordinary user's installation has neither addresses nor user ids of its own, and is not listed. */
+/**
+ * Claims and records the ranges of an installation. An ordinary user's installation has neither addresses nor user ids
+ * of its own, and is not listed. Throws `invalid_request` with the name of the setting to change.
+ */
 export async function claimRanges(options: ClaimOptions, log: Logger): Promise<HostRanges> {
   const { installationDir: dataDir, installationsDir: directory, slug, ranges: set } = options;
   if (process.getuid?.() !== 0) return { ...FIRST_RANGES, ...set };
@@ -45,7 +49,7 @@ export async function claimRanges(options: ClaimOptions, log: Logger): Promise<H
   return ranges;
 }
 
-/** A host whose interfaces cannot be listed gives guests no network either (requirements.ts says why). */
+/** Returns nothing for a host whose interfaces cannot be listed: guests get no network there (see requirements.ts). */
 async function readHost(tools: ToolPaths, log: Logger): Promise<HostNetwork> {
   const kernel = new KernelTools(tools);
   try {

@@ -1,22 +1,22 @@
-/** The addresses and user ids that an installation has of its host, and their record in its data directory. */
+/** The addresses and user ids that an installation uses on its host, and their record in its data directory. */
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import { z } from 'zod';
 import { writeDurably } from '../../lib/files/durable-file.ts';
 
-/** Of an installation that is alone on its host. */
+/** Ranges of an installation that is alone on its host. */
 export const FIRST_RANGES: HostRanges = { guestCidr: '10.202.0.0/16', uidBase: 1_600_000 };
-/** Below the data directory. */
+/** Path below the data directory. */
 const RECORD = join('runner', 'host-ranges.json');
 
 export interface HostRanges {
   guestCidr: string;
-  /** First of the user ids. */
+  /** The first user id. */
   uidBase: number;
 }
 
-/** By the settings; the rest is chosen. */
+/** Ranges that the settings give; the runner chooses the rest. */
 export interface SetRanges {
   guestCidr?: string;
   uidBase?: number;
@@ -28,7 +28,7 @@ export function hasRecord(dataDir: string): boolean {
   return existsSync(join(dataDir, RECORD));
 }
 
-/** Undefined when the installation has never run. Throws `invalid_request` for a record that cannot be read. */
+/** Returns undefined when the installation has never run. Throws `invalid_request` for a damaged record. */
 export function findRecordedRanges(dataDir: string): HostRanges | undefined {
   if (!hasRecord(dataDir)) return undefined;
   const path = join(dataDir, RECORD);
@@ -36,7 +36,7 @@ export function findRecordedRanges(dataDir: string): HostRanges | undefined {
     const recorded = Recorded.parse(JSON.parse(readFileSync(path, 'utf8')));
     return { guestCidr: recorded.guest_cidr, uidBase: recorded.uid_base };
   } catch (error) {
-    const message = `dataDir: ${path} is damaged; remove it while no sandbox runs, others are chosen then`;
+    const message = `dataDir: ${path} is damaged; remove it while no sandbox runs, and new ranges are chosen`;
     throw new AppError('invalid_request', message, { cause: error });
   }
 }
@@ -48,7 +48,7 @@ export function recordRanges(dataDir: string, { guestCidr, uidBase }: HostRanges
   writeDurably(path, JSON.stringify(record));
 }
 
-/** For a look from beside the service: the ranges that it has, or would get on an empty host. */
+/** The ranges that the service has, or would get on an empty host; for programs outside the service. */
 export function expectRanges(dataDir: string, set: SetRanges): HostRanges {
   return { ...FIRST_RANGES, ...findRecordedRanges(dataDir), ...set };
 }

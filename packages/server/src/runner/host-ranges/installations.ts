@@ -1,7 +1,7 @@
 /**
- * The installations of root on this machine: a directory with a link to the data directory of each, named by its slug.
- * Each records its ranges in its own data directory, so that one that is removed or moved takes its claim along. Callers
- * hold the lock of the directory.
+ * The list of root's installations on this machine: a directory with a link to each data directory, named by its slug.
+ * Each installation records its ranges in its own data directory, so that its claim moves and disappears with it.
+ * Callers hold the lock of the directory.
  */
 import { readdirSync, readlinkSync, rmSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,7 +14,7 @@ export interface Installation extends HostRanges {
   dataDir: string;
 }
 
-/** All but the one with this slug. A link to data that is gone is removed. */
+/** Lists all installations except the one with this slug. Removes links to data that is gone. */
 export function listOtherInstallations(slug: string, directory: string, log: Logger): Installation[] {
   return readdirSync(directory, { withFileTypes: true })
     .filter((entry) => entry.isSymbolicLink() && entry.name !== slug)
@@ -27,7 +27,7 @@ export function listOtherInstallations(slug: string, directory: string, log: Log
     });
 }
 
-/** Throws `invalid_request` when another installation on this machine has the slug. */
+/** Adds an installation to the list. Throws `invalid_request` when another one on this machine has the slug. */
 export function enterInstallation(slug: string, dataDir: string, directory: string): void {
   const link = join(directory, slug);
   const other = findTarget(link);
@@ -35,7 +35,7 @@ export function enterInstallation(slug: string, dataDir: string, directory: stri
   if (other !== undefined && hasRecord(other))
     throw new AppError(
       'invalid_request',
-      `dataDir: ${dataDir} gets the same short name (${slug}) as ${other}, where another installation is; ` +
+      `dataDir: ${dataDir} gets the same short name (${slug}) as ${other}, which holds another installation; ` +
         'choose another directory',
     );
   if (other !== undefined) rmSync(link);
@@ -52,7 +52,7 @@ function findTarget(link: string): string | undefined {
   }
 }
 
-/** A damaged record does not keep other installations from starting; only what the host shows of that one counts then. */
+/** Skips a damaged record, so that other installations can start; they still avoid what the host shows to be in use. */
 function readInstallation(dataDir: string, log: Logger): Installation[] {
   try {
     const ranges = findRecordedRanges(dataDir);

@@ -22,11 +22,11 @@ function tryConnect(path: string): Promise<net.Socket | undefined> {
 export interface ConnectOptions {
   step: string;
   timeoutMs: number;
-  /** Ends the wait early, by throwing, when what should listen is gone. */
+  /** Throws, and so ends the wait early, when the process that should listen is gone. */
   assertAlive: () => void;
 }
 
-/** Connects to a Unix socket that a starting process is about to make. */
+/** Connects to a Unix socket that a starting process is about to create. */
 export function connectWhenReady(path: string, options: ConnectOptions): Promise<net.Socket> {
   return pollUntil({ step: options.step, timeoutMs: options.timeoutMs, intervalMs: RETRY_MS }, () => {
     options.assertAlive();

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { pollUntil } from '../../lib/waiting/deadline.ts';
 import { findIdentity, isAlive, killAndWait } from './host-process.ts';
 
-/** Ends its first thread alone; those of the engine stay. */
+/** A program that ends only its first thread; the threads of the engine stay. */
 const HEADLESS = `
   import koffi from 'koffi';
   const SYS_EXIT = 60;

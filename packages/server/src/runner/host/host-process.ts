@@ -1,4 +1,4 @@
-/** What /proc says of a process that may not be our child: VMs outlive the runner that started them. */
+/** Reads /proc for processes that may not be the runner's children: VMs outlive the runner that started them. */
 import { readFileSync, readdirSync } from 'node:fs';
 import { pollUntil } from '../../lib/waiting/deadline.ts';
 
@@ -7,7 +7,7 @@ const CLOCK_TICKS_PER_SECOND = 100;
 
 export { hostBootId } from '../../lib/host-clock.ts';
 
-/** A pid alone may be reused; with its start time it names one process of this boot. */
+/** A pid alone may be reused; pid and start time together identify one process of this boot. */
 export interface ProcessIdentity {
   pid: number;
   /** Field 22 of /proc/pid/stat, clock ticks since boot. */
@@ -33,7 +33,7 @@ function findStat(pid: number): ProcessStat | undefined {
   } catch {
     return undefined;
   }
-  // The second field is the command in parentheses and may hold anything; fields are counted after it.
+  // The second field is the command in parentheses and may contain anything, so the fields are counted after it.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
   return {
     state: fields[0] ?? 'X',
@@ -49,8 +49,8 @@ export function findIdentity(pid: number): ProcessIdentity | undefined {
 }
 
 /**
- * False for a zombie too: it runs nothing and holds nothing. But the first thread of a process that is ending becomes one
- * while others still hold its files.
+ * Returns false for a zombie too, as it runs nothing and holds nothing. But a process is alive while only its first
+ * thread is a zombie: as it ends, other threads may still hold its files.
  */
 export function isAlive(identity: ProcessIdentity): boolean {
   const stat = findStat(identity.pid);
@@ -75,7 +75,7 @@ export function findUsage(identity: ProcessIdentity): ProcessUsage | undefined {
   };
 }
 
-/** SIGKILL, then waits until the process is really gone: its uid, TAP and files are free only then. */
+/** Sends SIGKILL, then waits until the process is gone: only then are its uid, TAP and files free. */
 export async function killAndWait(identity: ProcessIdentity): Promise<void> {
   if (isAlive(identity)) {
     try {
@@ -102,7 +102,7 @@ export function listProcessesOfUids(first: number, last: number): ProcessIdentit
   return found;
 }
 
-/** Real user id. Not the owner of the directory in /proc, which is root for a process that may not be traced. */
+/** The real user id, from `status`: the directory in /proc belongs to root for a process that may not be traced. */
 function findOwner(pid: string): number | undefined {
   try {
     const uid = /^Uid:\s+(\d+)/mu.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1];

@@ -22,12 +22,12 @@ test('standard output is returned, standard error explains a failure', async () 
 test('a program gets only the environment it is given', async () => {
   const output = await runProcess({ ...shell('env'), env: { GIVEN: '1' }, maxStdoutBytes: 4096 });
   const names = new Set(output.toString().match(/^\w+/gmu));
-  // What a shell sets by itself.
+  // Variables that a shell sets by itself.
   for (const own of ['PWD', 'OLDPWD', 'SHLVL', '_']) names.delete(own);
   assert.deepEqual(names, new Set(['PATH', 'LC_ALL', 'GIVEN']));
 });
 
-test('too much output and too much time end a program', async () => {
+test('a program with too much output or too much time is killed', async () => {
   await assert.rejects(runProcess({ ...shell('yes'), maxStdoutBytes: 1000 }), /too much output/u);
   await assert.rejects(runProcess({ ...shell('exec sleep 60'), timeoutMs: 50 }), (error) => {
     return error instanceof ProcessError && error.isTimeout;
@@ -44,7 +44,7 @@ test('an abort ends a program with its own reason', async () => {
   await assert.rejects(running, /enough/u);
 });
 
-test('what feeds a program may fail, and its own error is reported', async () => {
+test('an error of the feed is reported as it is', async () => {
   const feed = () => Promise.reject(new Error('the source broke'));
   await assert.rejects(runProcess({ ...shell('cat >/dev/null'), feed }), /the source broke/u);
 });
@@ -53,7 +53,7 @@ test('a program that does not exist is an error', async () => {
   await assert.rejects(runProcess({ command: '/nonexistent', args: [], timeoutMs: 20_000 }), ProcessError);
 });
 
-test('a program does not outlive us, even when we are killed', async () => {
+test('a program does not outlive its parent, even when the parent is killed', async () => {
   await using scratch = await makeScratchDirectory();
   const pidPath = join(scratch.path, 'pid');
   const url = new URL('run-process.ts', import.meta.url).href;

@@ -2,18 +2,18 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import type { Writable } from 'node:stream';
 import { stretched } from '../../lib/waiting/deadline.ts';
 
-/** System tools only: what a caller's PATH holds must not decide what runs as root. */
+/** System directories only: the PATH of a caller must not decide which programs run as root. */
 const SYSTEM_PATH = '/usr/sbin:/usr/bin:/sbin:/bin';
 const MAX_STDERR_BYTES = 16 * 1024;
 
 export interface ProcessOptions {
   command: string;
   args: readonly string[];
-  /** The whole environment besides PATH and locale. */
+  /** The whole environment apart from PATH and locale. */
   env?: Readonly<Record<string, string>>;
   timeoutMs: number;
   signal?: AbortSignal;
-  /** More than this on standard output is an error; default 0. */
+  /** More bytes than this on standard output are an error; default 0. */
   maxStdoutBytes?: number;
   /** Feeds standard input; it is closed when the promise settles. */
   feed?: (stdin: Writable) => Promise<void>;
@@ -21,7 +21,7 @@ export interface ProcessOptions {
 
 /** A child process that did not end with exit code 0. */
 export class ProcessError extends Error {
-  /** The first 16 KiB. */
+  /** The first 16 KiB of standard error. */
   readonly stderr: string;
   readonly isTimeout: boolean;
 
@@ -34,8 +34,8 @@ export class ProcessError extends Error {
 }
 
 /**
- * Runs a program to its end and returns its standard output. It is killed at the deadline, on abort, on too much output and
- * when we die. Rejects with {@link ProcessError}, or with the abort's reason.
+ * Runs a program to its end and returns its standard output. The program is killed at the deadline, on abort, on too
+ * much output and when this process dies. Rejects with {@link ProcessError}, the abort's reason or the error of `feed`.
  */
 export async function runProcess(options: ProcessOptions): Promise<Buffer> {
   options.signal?.throwIfAborted();
@@ -45,7 +45,7 @@ export async function runProcess(options: ProcessOptions): Promise<Buffer> {
   const child = spawn('setpriv', ['--pdeathsig', 'KILL', '--', options.command, ...options.args], {
     env: { PATH: SYSTEM_PATH, LC_ALL: 'C.UTF-8', ...options.env },
     stdio: ['pipe', 'pipe', 'pipe'],
-    // A group of its own, so that what the program starts is killed with it.
+    // A process group of its own, so that its children are killed with it.
     detached: true,
   });
   const kill = () => killGroup(child);
@@ -73,7 +73,8 @@ export async function runProcess(options: ProcessOptions): Promise<Buffer> {
       });
     }
     if (stdout.isOver) throw new ProcessError(`${options.command}: too much output`, { stderr: text });
-    // The feed's own fault first: the program was then killed because of it. EPIPE only says that the program had ended.
+    // The feed's own error comes first: the program was killed because of it. EPIPE only says that the program had
+    // ended.
     if (feedError !== undefined && !isBrokenPipe(feedError)) throw feedError;
     if (failure !== undefined)
       throw new ProcessError(`${options.command}: ${failure}: ${text.trim()}`, { stderr: text });
@@ -93,7 +94,7 @@ function killGroup(child: ChildProcess): void {
   }
 }
 
-/** Settles when all is fed; the error is a value, so that the program's end can be waited for first. */
+/** Settles when all input is written. Returns its error as a value, so that the caller can first await the program. */
 async function feedInput(
   stdin: Writable,
   feed: ProcessOptions['feed'],

@@ -2,7 +2,10 @@ import { statfsSync } from 'node:fs';
 
 const TMPFS_MAGIC = 0x0102_1994;
 
-/** Pages of a tmpfs are memory of the process that wrote them; no control group can take them back. */
+/**
+ * Whether a directory is on a tmpfs. Its pages count as memory of the process that wrote them; no control group can
+ * reclaim them.
+ */
 export function isTmpfs(directory: string): boolean {
   return statfsSync(directory).type === TMPFS_MAGIC;
 }

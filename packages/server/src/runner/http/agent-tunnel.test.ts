@@ -15,7 +15,7 @@ interface Received {
   status: number;
   headers: http2.IncomingHttpHeaders;
   body: Buffer;
-  /** The stream ended by itself: it was not reset. */
+  /** The stream ended and was not reset. */
   isWhole: boolean;
 }
 
@@ -37,7 +37,7 @@ async function listen(
   return session;
 }
 
-/** A request of control to an agent that does what it likes; `taken` resolves when it has come to the agent. */
+/** Sends a request of control to a fake agent. `taken` resolves when the request has reached the agent. */
 async function openTunnel(
   agent: Agent,
   head: http2.OutgoingHttpHeaders,
@@ -60,7 +60,7 @@ async function openTunnel(
   return { stream: control.request(head), taken };
 }
 
-/** What control gets. */
+/** Sends a request and returns the answer that control receives. */
 async function ask(
   agent: Agent,
   onData: () => void = () => undefined,
@@ -95,7 +95,7 @@ async function receive(stream: http2.ClientHttp2Stream): Promise<Received> {
 
 const PART = Buffer.alloc(10_000, 'x');
 
-test('an answer that the agent breaks off never looks whole', { timeout: 10_000 }, async () => {
+test('an answer that the agent breaks off never looks complete', { timeout: 10_000 }, async () => {
   const breaks: Agent[] = [
     (stream) => stream.destroy(new Error('broken')),
     (stream) => stream.session?.destroy(),
@@ -120,7 +120,7 @@ test('an answer that the agent breaks off never looks whole', { timeout: 10_000 
   }
 });
 
-test('an answer without a length arrives whole', async () => {
+test('an answer without a length arrives complete', async () => {
   const { status, body, isWhole, headers } = await ask((stream) => {
     stream.respond({ ':status': 200 });
     stream.end(PART);
@@ -129,8 +129,8 @@ test('an answer without a length arrives whole', async () => {
   assert.equal(headers['content-length'], undefined);
 });
 
-test('an answer that ends while its request is open is whole', { timeout: 10_000 }, async () => {
-  // As Go's server does when a handler returns before it has read the body.
+test('an answer that ends while its request is open is complete', { timeout: 10_000 }, async () => {
+  // Go's server does this when a handler returns before it has read the body.
   const agent: Agent = (stream) => {
     stream.respond({ ':status': 200 });
     stream.end(PART, () => stream.close(http2.constants.NGHTTP2_NO_ERROR));
@@ -139,7 +139,7 @@ test('an answer that ends while its request is open is whole', { timeout: 10_000
   assert.deepEqual({ size: body.length, isWhole }, { size: PART.length, isWhole: true });
 });
 
-test('an upload may take any time as long as the guest takes it in', { timeout: 10_000 }, async (context) => {
+test('an upload may take any time while the guest keeps reading it', { timeout: 10_000 }, async (context) => {
   context.mock.timers.enable({ apis: ['setTimeout'] });
   await using undo = new AsyncDisposableStack();
   const pieces = new EventEmitter();
@@ -165,17 +165,21 @@ test('an upload may take any time as long as the guest takes it in', { timeout: 
   assert.equal((await answer).status, 200);
 });
 
-test('a guest that takes nothing in is given up', { timeout: 10_000 }, async (context) => {
-  context.mock.timers.enable({ apis: ['setTimeout'] });
-  await using undo = new AsyncDisposableStack();
-  const { stream, taken } = await openTunnel(() => undefined, { ':path': '/', ':method': 'PUT' }, undo);
-  const answer = receive(stream);
-  await taken;
-  context.mock.timers.tick(60_000);
-  assert.equal((await answer).status, 502);
-});
+test(
+  'an upload that the guest does not read fails after the deadline',
+  { timeout: 10_000 },
+  async (context) => {
+    context.mock.timers.enable({ apis: ['setTimeout'] });
+    await using undo = new AsyncDisposableStack();
+    const { stream, taken } = await openTunnel(() => undefined, { ':path': '/', ':method': 'PUT' }, undo);
+    const answer = receive(stream);
+    await taken;
+    context.mock.timers.tick(60_000);
+    assert.equal((await answer).status, 502);
+  },
+);
 
-test('an agent that breaks off before its answer is unreachable', async () => {
+test('an agent that breaks off before its answer is reported unreachable', async () => {
   const breaks: Agent[] = [
     (stream) => stream.destroy(new Error('broken')),
     (stream) => stream.close(http2.constants.NGHTTP2_INTERNAL_ERROR),
@@ -190,7 +194,7 @@ test('an agent that breaks off before its answer is unreachable', async () => {
   }
 });
 
-test('only statuses of the protocol pass, and only codes that an agent may use', async () => {
+test('only statuses of the protocol and codes that an agent may use are passed on', async () => {
   const answers: [status: number, body: string, expected: [status: number, code: string]][] = [
     [204, '', [502, 'guest_unreachable']],
     [302, '{}', [502, 'guest_unreachable']],

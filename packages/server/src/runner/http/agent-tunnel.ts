@@ -1,7 +1,7 @@
 /**
- * Joins a stream of control with a stream of the agent. Bytes are piped, not re-framed, with back-pressure
- * both ways; a reset on one side resets the other, so that a client that leaves ends its command and a guest
- * that dies ends the answer. Of the agent's headers only the few below pass: the guest writes them.
+ * Joins a stream of control with a stream of the agent. Bytes are piped, not re-framed, with back-pressure both ways. A
+ * reset on one side resets the other: a client that leaves ends its command, and a guest that dies ends the answer. Of
+ * the agent's headers only those below are passed on, because the guest writes them.
  */
 import http2 from 'node:http2';
 import { AppError, isErrorCode, type ErrorCode } from '@coppice/contract';
@@ -11,8 +11,8 @@ import { stretched } from '../../lib/waiting/deadline.ts';
 
 const { NGHTTP2_CANCEL, NGHTTP2_NO_ERROR } = http2.constants;
 /**
- * A guest under load starts a process slowly; one that never answers is cut off. An upload is answered at its end, so the
- * time counts from the last byte that the guest took.
+ * A guest under load starts a process slowly; a guest that never answers is cut off. An upload is answered at its end,
+ * so the timeout counts from the last byte that the guest read.
  */
 const HEADERS_TIMEOUT_MS = 60_000;
 const ERROR_BODY_LIMIT_BYTES = 8192;
@@ -25,7 +25,7 @@ export interface TunnelRequest {
   headers: http2.OutgoingHttpHeaders;
 }
 
-/** Pipes `stream` (of control) to the agent. Throws AppError only while nothing has been answered. */
+/** Pipes `stream` (of control) to the agent. Throws AppError only before the answer has begun. */
 export async function tunnelToAgent(
   stream: http2.ServerHttp2Stream,
   session: Pick<AgentSession, 'request'>,
@@ -37,7 +37,7 @@ export async function tunnelToAgent(
   const head = await awaitHead(stream, upstream);
   const status = head[':status'] ?? 502;
   if (!isAnswer(status, request)) {
-    // Ends the reading: the refusal is judged by the bytes that came until then.
+    // Ends the read: the refusal is judged by the bytes received until then.
     const timer = setTimeout(() => upstream.destroy(), stretched(REFUSAL_TIMEOUT_MS));
     const refusal = await readRefusal(upstream, status);
     clearTimeout(timer);
@@ -50,16 +50,16 @@ export async function tunnelToAgent(
   upstream.once('end', () => (isWhole() ? stream.end() : cutOff(stream)));
 }
 
-/** What the protocol has beside refusals; a hostile agent may send any status with any body. */
+/** Whether the status is a success by the protocol. A hostile agent may send any status with any body. */
 function isAnswer(status: number, { headers }: TunnelRequest): boolean {
   if (status === 206 || status === 416) return headers['range'] !== undefined;
   return status === 200;
 }
 
 /**
- * A body that broke off must not look like one that ended: `close(code)` on a half-written stream sends its end
- * before the reset, and a part of a file would take the place of the whole one. So broken ones are destroyed. Before
- * the answer's head a broken agent is refused with a status, by `awaitHead`.
+ * A broken body must not look complete. `close(code)` on a half-written stream sends the end of the stream before the
+ * reset, so a part of a file would pass for the whole file. Broken streams are therefore destroyed. Before the answer's
+ * head, `awaitHead` turns a broken agent into an error status.
  */
 function linkResets(stream: http2.ServerHttp2Stream, upstream: http2.ClientHttp2Stream): void {
   const breakOff = (): void => {
@@ -76,7 +76,7 @@ function linkResets(stream: http2.ServerHttp2Stream, upstream: http2.ClientHttp2
   });
 }
 
-/** Resets an answer that has begun, after what was written of it. */
+/** Resets a started answer after the bytes written so far. */
 function cutOff(stream: http2.ServerHttp2Stream): void {
   if (!stream.headersSent || stream.writableEnded || stream.destroyed) return;
   stream.write('', () => stream.destroy(new Error('the agent broke off its answer')));
@@ -117,7 +117,7 @@ function passHeaders(head: ResponseHead): http2.OutgoingHttpHeaders {
   return passed;
 }
 
-/** Codes the agent may use: anything else from a guest is a fault of the guest. */
+/** Codes that the agent may use; any other code is a fault of the guest. */
 const AGENT_CODES = new Set<ErrorCode>([
   'invalid_request',
   'invalid_image',
@@ -130,7 +130,7 @@ const AGENT_CODES = new Set<ErrorCode>([
 ]);
 
 async function readRefusal(upstream: http2.ClientHttp2Stream, status: number): Promise<AppError> {
-  // An agent may break off here, too, or send more than it has announced: then it has given no reason.
+  // The agent may also break off here, or send more than it announced: then it has given no reason.
   const body = parseRefusal(await readText(upstream).catch(() => ''));
   if (body === undefined || !AGENT_CODES.has(body.code)) {
     return new AppError(

@@ -4,12 +4,12 @@ import type { EventPlace } from '../../lib/protocol/runner-protocol.ts';
 import type { EventSpool } from '../driver/event-spool.ts';
 import { writeLine } from './exchange.ts';
 
-/** An empty line at this rate shows control that the connection lives. */
+/** Interval of empty lines, which show control that the connection is alive. */
 const HEARTBEAT_MS = 10_000;
 
 /**
- * What is stored, then what comes, until control leaves. The spool may hold more than fits into memory: a
- * file of it is read when control has taken the one before.
+ * Streams the stored events, then new ones, until control leaves. The spool may be larger than memory: one of its files
+ * is read at a time, once control has read the one before.
  */
 export function streamEvents(stream: http2.ServerHttp2Stream, spool: EventSpool): void {
   stream.respond({ ':status': 200, 'content-type': 'application/x-ndjson' });

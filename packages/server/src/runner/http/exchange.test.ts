@@ -14,7 +14,7 @@ class Place implements Disposable {
   }
 }
 
-/** One request for a place, which the server answers when it is told to. */
+/** Sends one request for a reservation. The test decides when the server answers. */
 async function ask(t: TestContext): Promise<{ client: ClientHttp2Stream; server: ServerHttp2Stream }> {
   const server = http2.createServer();
   t.after(() => server.close());
@@ -32,11 +32,11 @@ async function ask(t: TestContext): Promise<{ client: ClientHttp2Stream; server:
 }
 
 const untilGivenBack = (place: Place): Promise<true> =>
-  pollUntil({ step: 'the place to be given back', timeoutMs: 5000, intervalMs: 1 }, () =>
+  pollUntil({ step: 'the release of the reservation', timeoutMs: 5000, intervalMs: 1 }, () =>
     place.isHeld ? undefined : true,
   );
 
-test('a place is held until the caller ends the request', async (t) => {
+test('a reservation is held until the caller ends the request', async (t) => {
   const { client, server } = await ask(t);
   const place = new Place();
   holdPlace(server, place);
@@ -46,7 +46,7 @@ test('a place is held until the caller ends the request', async (t) => {
   await untilGivenBack(place);
 });
 
-test('a place is given back when the caller’s connection breaks', async (t) => {
+test('a reservation is released when the caller’s connection breaks', async (t) => {
   const { client, server } = await ask(t);
   const place = new Place();
   holdPlace(server, place);
@@ -55,7 +55,7 @@ test('a place is given back when the caller’s connection breaks', async (t) =>
   await untilGivenBack(place);
 });
 
-test('nothing is held for a caller that has left before the answer', async (t) => {
+test('no reservation is held for a caller that left before the answer', async (t) => {
   const { client, server } = await ask(t);
   const closed = once(server, 'close');
   client.close(http2.constants.NGHTTP2_CANCEL);

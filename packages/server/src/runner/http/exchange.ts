@@ -1,7 +1,7 @@
 import type http2 from 'node:http2';
 import { AppError } from '@coppice/contract';
 
-/** The largest is a network policy with its 10,000 rules, beside grants. */
+/** The largest body is a network policy with 10,000 rules, plus grants. */
 const BODY_LIMIT_BYTES = 4 << 20;
 
 export async function readJson(stream: http2.ServerHttp2Stream): Promise<unknown> {
@@ -26,7 +26,7 @@ export function respondJson(stream: http2.ServerHttp2Stream, status: number, bod
   stream.end(JSON.stringify(body));
 }
 
-/** Answers that a place is held. It is as long as the stream is open: also a caller that is killed gives it back. */
+/** Answers that a reservation is held. It lasts as long as the stream is open, so a killed caller also releases it. */
 export function holdPlace(stream: http2.ServerHttp2Stream, place: Disposable): void {
   if (stream.destroyed) {
     place[Symbol.dispose]();
@@ -40,7 +40,7 @@ export function respondEmpty(stream: http2.ServerHttp2Stream): void {
   if (!stream.destroyed) stream.respond({ ':status': 204 }, { endStream: true });
 }
 
-/** After the head is out the only honest answer left is a reset. */
+/** Sends an error. Once the head is sent, a reset is the only possible signal. */
 export function respondError(stream: http2.ServerHttp2Stream, error: AppError): void {
   if (stream.destroyed) return;
   if (stream.headersSent) {
@@ -50,7 +50,7 @@ export function respondError(stream: http2.ServerHttp2Stream, error: AppError): 
   respondJson(stream, error.status, { error: { code: error.code, message: error.message } });
 }
 
-/** One JSON text for each line; waits for the reader when it is slow. */
+/** Writes one JSON value as a line. */
 export function writeLine(stream: http2.ServerHttp2Stream, value: unknown): void {
   if (!stream.destroyed) stream.write(`${JSON.stringify(value)}\n`);
 }

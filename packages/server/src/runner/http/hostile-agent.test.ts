@@ -1,4 +1,6 @@
-/** What a hostile agent answers is its sandbox's matter: the connection to control, which all sandboxes share, holds. */
+/**
+ * A hostile agent's answers affect only its sandbox: the connection to control, which all sandboxes share, survives.
+ */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import http2, { type ClientHttp2Session, type ServerHttp2Stream } from 'node:http2';
@@ -77,7 +79,7 @@ after(() => {
   runner.close();
 });
 
-/** The status that control sees, once the stream is over; undefined for a reset in place of an answer. */
+/** Returns the status that control receives once the stream is over, or undefined if it is reset without an answer. */
 async function ask(): Promise<number | undefined> {
   const stream = control.request({ ':method': 'POST' }, { endStream: false });
   const closed = Promise.withResolvers<undefined>();
@@ -101,7 +103,7 @@ const answers: fc.Arbitrary<Answer> = fc.record({
   end: fc.constantFrom('end', 'end', 'reset', 'lost'),
 });
 
-test('no answer of an agent, however broken, costs the connection to control', async () => {
+test('no answer of an agent, however broken, breaks the connection to control', async () => {
   await fc.assert(
     fc.asyncProperty(answers, async (made) => {
       answer = made;
@@ -117,7 +119,7 @@ test('no answer of an agent, however broken, costs the connection to control', a
   );
 });
 
-test('a refusal that does not end is the fault of the agent', async () => {
+test('a refusal that does not end is a fault of the agent', async () => {
   answer = { status: 500, headers: {}, body: Buffer.from('{'), end: 'never' };
   assert.equal(await ask(), ERRORS.guest_unreachable.status);
 });

@@ -18,8 +18,8 @@ export function toWire(image: StoredImage, shapes: readonly ReadyShape[]): Prepa
 }
 
 /**
- * Prepares an image and templates, and tells each step as it begins and how far it is. A reader that leaves stops the making of
- * templates, not that of the image.
+ * Prepares an image and its templates, and streams each step as it begins, with progress. If the reader leaves, no more
+ * templates are made; the image is still completed.
  */
 export async function streamPreparation(
   stream: http2.ServerHttp2Stream,

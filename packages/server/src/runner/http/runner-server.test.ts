@@ -1,4 +1,4 @@
-/** The connection that control has for all sandboxes of the machine, whatever tenants and guests do on it. */
+/** Tests the one connection of control for all sandboxes of the machine, whatever tenants and guests do. */
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import http2, { type ClientHttp2Session, type ClientHttp2Stream } from 'node:http2';
@@ -11,7 +11,7 @@ import { withDeadline } from '../../lib/waiting/deadline.ts';
 import { RunnerServer, type RunnerServerParts } from './runner-server.ts';
 
 const DEADLINE_MS = 60_000;
-/** More than a stream's window holds: the rest waits at the runner. */
+/** Larger than a stream's window: the rest waits in the runner. */
 const LARGE = { text: 'x'.repeat(200_000) };
 
 let directory = '';
@@ -37,7 +37,7 @@ function open(method: string, path: string): ClientHttp2Stream {
   return stream.on('error', () => undefined);
 }
 
-/** The head of the answer; undefined when the stream is refused. */
+/** Returns the status of the answer, or undefined if the stream is refused. */
 async function readStatus(stream: ClientHttp2Stream): Promise<unknown> {
   const answered = Promise.withResolvers<unknown>();
   stream.once('response', (headers) => answered.resolve(headers[':status']));
@@ -51,18 +51,18 @@ async function assertServing(message: string): Promise<void> {
   assert.equal(await readStatus(stream), 200, message);
 }
 
-test('however many streams are given up, the connection holds', async () => {
+test('the connection survives any number of abandoned streams', async () => {
   for (let round = 1; round <= 10; round += 1) {
     const streams = Array.from({ length: 500 }, () => open('POST', '/images/prepare'));
     for (const stream of streams) stream.write('{');
-    // Its answer tells that the others have arrived.
+    // Its answer shows that the others have arrived.
     await assertServing('before');
     for (const stream of streams) stream.destroy(new Error('the tenant left'));
     await assertServing(`after ${round * 500} resets`);
   }
 });
 
-test('however much was waiting on streams that are given up, new ones are taken', async () => {
+test('new streams are accepted however much data was waiting on abandoned ones', async () => {
   status = LARGE;
   for (let round = 1; round <= 60; round += 1) {
     const streams = Array.from({ length: 50 }, () => open('GET', '/status'));

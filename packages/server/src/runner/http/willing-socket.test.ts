@@ -14,7 +14,7 @@ import { WillingSocket } from './willing-socket.ts';
 const MIB = 1024 * 1024;
 const BODY_MIB = 16;
 const EACH_WAY = 4;
-/** More than a socket holds. */
+/** More than a socket buffers. */
 const WINDOW_BYTES = MIB;
 const TIMEOUT_MS = 60_000;
 
@@ -31,11 +31,11 @@ async function count(stream: Readable): Promise<number> {
 
 interface Site extends AsyncDisposable {
   client: http2.ClientHttp2Session;
-  /** Of the server's side. */
+  /** Sockets of the server's side. */
   sockets: WillingSocket[];
 }
 
-/** Answers a POST with the number of its bytes, and a GET with the body. */
+/** Starts a server that answers a POST with the number of its bytes, and a GET with the body. */
 async function start(): Promise<Site> {
   const resources = new AsyncDisposableStack();
   const server = http2.createServer({ settings: { initialWindowSize: WINDOW_BYTES } });
@@ -72,7 +72,7 @@ async function start(): Promise<Site> {
   return { client, sockets, [Symbol.asyncDispose]: () => resources.disposeAsync() };
 }
 
-test('two sessions that have much to send to each other do not wait for each other', async () => {
+test('two sessions that send much to each other do not deadlock', async () => {
   await using site = await start();
   const upload = async (): Promise<void> => {
     const stream = site.client.request({ ':method': 'POST' });
@@ -87,7 +87,7 @@ test('two sessions that have much to send to each other do not wait for each oth
   await withDeadline('all of them', TIMEOUT_MS, Promise.all(all));
 });
 
-/** Unlike `once` of node:events it does not mind an error before it. */
+/** Resolves when the emitter closes. Unlike `once` of node:events it ignores an error before that. */
 function closeOf(emitter: EventEmitter): Promise<void> {
   const closed = Promise.withResolvers<void>();
   emitter.once('close', () => closed.resolve());

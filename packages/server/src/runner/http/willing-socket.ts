@@ -2,9 +2,9 @@ import { Duplex } from 'node:stream';
 import type { Socket } from 'node:net';
 
 /**
- * A socket that takes whatever is written to it at once (docs/decisions/0031-the-runner-always-reads.md). Node.js reads nothing
- * for an HTTP/2 session while something that the session wrote has not gone out: two such sessions with full buffers
- * between them would wait for each other for ever. What is held here is bounded by the windows that the far end has granted.
+ * A socket that accepts all writes immediately (docs/decisions/0031-the-runner-always-reads.md). Node.js reads nothing
+ * for an HTTP/2 session while some of the session's output is unsent: two such sessions with full buffers between them
+ * would wait for each other for ever. The data held here is bounded by the windows that the far end has granted.
  */
 export class WillingSocket extends Duplex {
   readonly #socket: Socket;

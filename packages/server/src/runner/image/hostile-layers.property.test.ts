@@ -1,4 +1,4 @@
-/** Archives that nobody's tool writes, through reader and tree: each ends in an image of sound paths or a refusal, and soon. */
+/** Archives that no tool writes, through reader and tree: each soon ends in an image of sound paths or in a refusal. */
 import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -87,7 +87,7 @@ const layer = fc
   .tuple(fc.array(fc.oneof({ weight: 3, arbitrary: entry }, extension), { maxLength: 25 }), fc.boolean())
   .map(([blocks, isEnded]) => Buffer.concat([...blocks, ...(isEnded ? [END] : [])]));
 
-test('hostile layers end in an image of sound paths or a refusal that names the layer, and soon', async () => {
+test('hostile layers soon end in an image of sound paths or in a refusal that names the layer', async () => {
   await using scratch = await makeScratchDirectory();
   let images = 0;
   let refusals = 0;

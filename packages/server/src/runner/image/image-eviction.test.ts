@@ -1,4 +1,4 @@
-/** Images that go, and what keeps them. */
+/** Eviction of images, and the leases that prevent it. */
 import assert from 'node:assert/strict';
 import { mkdir, mkdtemp, readdir, stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -13,7 +13,7 @@ before(async () => {
 });
 after(() => site.close());
 
-test('an evicted image is listed and found no more, leaves nothing and is prepared again', async () => {
+test('an evicted image is no longer listed or found, leaves nothing, and can be prepared again', async () => {
   const directory = await mkdtemp(join(site.root, 'store-'));
   const store = await site.openStore({ directory });
   const first = await prepare(store, 'test/hello:1');
@@ -35,7 +35,7 @@ test('an image that was being removed when the process ended is gone at the next
   await assertNothingLeft(directory);
 });
 
-test('an image is held from before it is looked for until the lease is released, also while it is made', async () => {
+test('an image is held from before its look-up until the lease is released, also while it is prepared', async () => {
   const leases = new CacheLeases();
   await using store = await site.openStore({ leases });
   const lease = leases.open();
@@ -51,7 +51,7 @@ test('an image is held from before it is looked for until the lease is released,
   assert.equal(leases.isHeld(key), false);
 });
 
-test('a use of a stored image is remembered over a restart', async () => {
+test('the last use of a stored image survives a restart', async () => {
   const directory = await mkdtemp(join(site.root, 'store-'));
   const store = await site.openStore({ directory });
   const { digest } = await prepare(store, 'test/hello:1');

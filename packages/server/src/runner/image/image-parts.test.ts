@@ -46,14 +46,14 @@ test('a config gives environment, user, directory and layers', () => {
   assert.deepEqual(bare.config, { env: {}, user: '', workdir: '' });
 });
 
-test('a working directory that is not absolute starts at the root', () => {
+test('a relative working directory starts at the root', () => {
   const workdirs = ['srv/app', '../srv', '/a/../b/', '.'].map(
     (WorkingDir) => parseImageConfig('x', config({}, { WorkingDir })).config.workdir,
   );
   assert.deepEqual(workdirs, ['/srv/app', '/srv', '/b', '/']);
 });
 
-test('a config of another platform or none at all is refused', () => {
+test('a config of another platform and a malformed config are refused', () => {
   assert.throws(
     () => parseImageConfig('x', config({ architecture: 'arm64' })),
     refusal('invalid_image', /linux\/arm64/u),
@@ -101,7 +101,7 @@ function parse(document: unknown) {
   return parseManifest('x', Buffer.from(JSON.stringify(document)));
 }
 
-test('manifests are told from indexes, and what is both from either', () => {
+test('manifests and indexes are recognized, and a document that is both is refused', () => {
   assert.equal(parse({ config: descriptor, layers: [] }).kind, 'image');
   assert.equal(parse({ manifests: [] }).kind, 'index');
   assert.throws(
@@ -115,7 +115,7 @@ test('manifests are told from indexes, and what is both from either', () => {
   );
 });
 
-test('an index gives the image of our platform', () => {
+test('the image of this platform is selected from an index', () => {
   const of = (architecture: string, digest: string) => ({
     ...descriptor,
     digest,
@@ -132,7 +132,7 @@ test('an index gives the image of our platform', () => {
 
 const layer = { mediaType: 'application/vnd.oci.image.layer.v1.tar+gzip', digest: DIGEST, size: 100 };
 
-test('what is no container image or too large is refused before it is pulled', () => {
+test('an artifact that is no container image, or is too large, is refused before it is pulled', () => {
   const manifest = { config: descriptor, layers: [layer] };
   checkManifest('x', manifest, DEFAULT_IMAGE_LIMITS);
   const chart = {
@@ -153,7 +153,7 @@ test('what is no container image or too large is refused before it is pulled', (
   }
 });
 
-test('what layers may unpack to grows with what was downloaded, up to the limit of an image', () => {
+test('the allowed unpacked size grows with the downloaded size, up to the limit of an image', () => {
   const limits = {
     ...DEFAULT_IMAGE_LIMITS,
     maxContentBytes: 10_000,
@@ -166,7 +166,7 @@ test('what layers may unpack to grows with what was downloaded, up to the limit 
   );
 });
 
-test('layers that their registry does not hold or that nobody can unpack are refused', () => {
+test('layers that their registry does not hold or that cannot be unpacked are refused', () => {
   const of = (mediaType: string) => ({ config: descriptor, layers: [{ ...layer, mediaType }] });
   const foreign = of('application/vnd.docker.image.rootfs.foreign.diff.tar.gzip');
   assert.throws(

@@ -1,4 +1,4 @@
-/** The tree against a model that knows nothing of trees: a flat map of paths, and layers applied by string prefixes. */
+/** Compares the tree with a model that has no tree: a flat map of paths, and layers applied by string prefixes. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -26,7 +26,7 @@ function isWithin(path: string, directory: string): boolean {
 }
 
 function hide(model: Model, path: string, layer: number): void {
-  // What is within a directory goes before it: only then is it known whether the directory is still needed.
+  // The contents of a directory are removed before it: only then is it known whether the directory is still needed.
   for (const [name, file] of [...model].toSorted(([one], [other]) => other.length - one.length)) {
     if (name !== path && !isWithin(name, path)) continue;
     if (file.layer === layer) continue;
@@ -70,7 +70,7 @@ function applyToModel(model: Model, item: TarEntry, layer: number): void {
   model.set(path, file);
 }
 
-// Few names, so that layers meet; links have names of their own, which are never parents.
+// Few names, so that layers touch the same paths; links have their own names, which are never parents.
 const directory = fc.array(fc.constantFrom('a', 'b', 'c'), { minLength: 0, maxLength: 3 });
 const leaf = fc.constantFrom('a', 'b', 'c', 'x', 'y');
 const path = fc.tuple(directory, leaf).map(([parents, name]) => [...parents, name].join('/'));
@@ -118,7 +118,7 @@ test('a tree and the naive model agree on any stack of layers', () => {
             attempt(() => applyToModel(model, item, layer), ModelRefusal),
           ];
           assert.equal(refusals[0], refusals[1], item.name);
-          // A refused entry ends an image; what it left behind means nothing.
+          // A refused entry ends the image; the state that it leaves does not matter.
           if (refusals[0]) return;
         }
       }

@@ -1,4 +1,6 @@
-/** Fills the directory of a machine. What another machine has already is linked, so that it is on disk once. */
+/**
+ * Fills the directory of a machine. Hard-links files that another machine has already, so that they are on disk once.
+ */
 import {
   chmodSync,
   copyFileSync,
@@ -15,7 +17,7 @@ import type { ClosureFile } from '../confinement/qemu-closure.ts';
 import type { MachineParts } from './machine-parts.ts';
 import { machineRecordPath, type MachineRecord } from './machine-record.ts';
 
-/** Ends the name of a directory that is being made or removed. */
+/** Suffix of the name of a directory that is being made or removed. */
 export const UNFINISHED = '.building';
 
 const FILE_MODE = 0o444;
@@ -25,7 +27,7 @@ export const kernelPathOf = (machine: string): string => join(machine, 'kernel')
 export const initramfsPathOf = (machine: string): string => join(machine, 'initramfs');
 export const qemuDirectoryOf = (machine: string): string => join(machine, 'qemu');
 
-/** A machine that is there, to take files from. */
+/** An existing machine to link files from. */
 export interface Donor {
   directory: string;
   record: MachineRecord;
@@ -74,7 +76,7 @@ function isSame(one: ClosureFile, other: ClosureFile): boolean {
   return (['source', 'target', 'size', 'mtimeMs'] as const).every((field) => one[field] === other[field]);
 }
 
-/** False where the file system knows no links, or not so many. */
+/** Returns false when the file system supports no hard links, or no more of them. */
 function link(existing: string, path: string): boolean {
   try {
     linkSync(existing, path);

@@ -1,4 +1,4 @@
-/** What the host has now to make a machine from, and how it is called. */
+/** The parts that the host has now to make a machine from, with their key and versions. */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { runCommand } from '../../lib/process/run-command.ts';
@@ -22,7 +22,7 @@ export async function surveyMachine(
   tools: Pick<RunnerTools, 'qemu' | 'kernel' | 'initramfs'>,
 ): Promise<MachineParts> {
   const qemu = await surveyQemu(tools.qemu);
-  // Read once: what is hashed is what is written.
+  // Each file is read once, so that the bytes that are hashed are the bytes that are written.
   const [kernel, initramfs] = [readFileSync(tools.kernel), readFileSync(tools.initramfs)];
   const digests = { kernel: hash(kernel), initramfs: hash(initramfs) };
   const key = hash(JSON.stringify([MACHINE_FORMAT, qemu, digests])).slice(0, KEY_LENGTH);
@@ -45,7 +45,7 @@ export async function nameVersions(
   };
 }
 
-/** Linux's boot protocol for x86: a signature, and the place of a text that begins with the release. */
+/** From Linux's boot protocol for x86: a signature, and a pointer to a text that begins with the release. */
 const SIGNATURE = { offset: 0x202, text: 'HdrS' };
 const VERSION_POINTER = { offset: 0x20e, base: 0x200 };
 

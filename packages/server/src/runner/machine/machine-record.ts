@@ -1,9 +1,9 @@
-/** What a machine's directory says of itself. */
+/** The record of a machine, in its directory. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 
-/** Part of a machine's key: raise when what is in it is chosen or laid out in another way. */
+/** Part of a machine's key; raise it when the choice or the layout of a machine's files changes. */
 export const MACHINE_FORMAT = 1;
 
 const FILE_NAME = 'machine.json';
@@ -17,7 +17,7 @@ const MachineRecord = z.object({
       z.object({ source: z.string(), target: z.string(), size: z.number(), mtimeMs: z.number() }),
     ),
   }),
-  /** Of the content, in hex. */
+  /** SHA-256 of each file's content, in hex. */
   digests: z.object({ kernel: z.string(), initramfs: z.string() }),
   versions: z.object({ qemu: z.string(), kernel: z.string(), agent: z.string() }),
 });
@@ -25,7 +25,7 @@ export type MachineRecord = z.infer<typeof MachineRecord>;
 
 export const machineRecordPath = (directory: string): string => join(directory, FILE_NAME);
 
-/** Undefined when there is none that can be read. */
+/** Returns undefined when there is no readable record. */
 export function findMachineRecord(directory: string): MachineRecord | undefined {
   try {
     return MachineRecord.parse(JSON.parse(readFileSync(machineRecordPath(directory), 'utf8')));

@@ -32,7 +32,7 @@ class Host {
     const [qemu, kernel, initramfs] = ['qemu', 'kernel', 'initramfs'].map((name) => join(root, name));
     this.tools = { qemu: String(qemu), kernel: String(kernel), initramfs: String(initramfs) };
     this.directory = join(root, 'machines');
-    // Takes any options.
+    // It accepts any options.
     copyFileSync('/bin/echo', this.tools.qemu);
     writeFileSync(this.tools.kernel, makeKernel('6.1.0-56-cloud-amd64'));
     writeFileSync(this.tools.initramfs, 'agent one');
@@ -57,7 +57,7 @@ class Host {
   }
 }
 
-/** As much of a kernel's header as says its release. */
+/** The part of a kernel's header that names its release. */
 function makeKernel(release: string): Buffer {
   const kernel = Buffer.alloc(2048);
   kernel.write('HdrS', 0x202);
@@ -73,7 +73,7 @@ function programOf({ closure }: Machine): string {
 const modeOf = (path: string): number => statSync(path).mode & 0o777;
 const inodeOf = (path: string): number => statSync(path).ino;
 
-test('a machine has QEMU, kernel and initramfs of its own, for reading only, and says what they are', async (context) => {
+test('a machine has its own read-only QEMU, kernel and initramfs, and reports their versions', async (context) => {
   const host = new Host(context);
   const { current } = await host.open();
   assert.deepEqual(host.listKeys(), new Set([current.key]));
@@ -89,7 +89,7 @@ test('a machine has QEMU, kernel and initramfs of its own, for reading only, and
   assert.match(current.versions.qemu, /^echo /u);
 });
 
-test('a machine is made once, and again where a part of it is gone', async (context) => {
+test('a machine is made once, and again when a part of it is gone', async (context) => {
   const host = new Host(context);
   const first = (await host.open()).current;
   const made = inodeOf(first.kernelPath);
@@ -102,7 +102,7 @@ test('a machine is made once, and again where a part of it is gone', async (cont
   assert.deepEqual(host.listKeys(), new Set([first.key]));
 });
 
-test('nobody may read QEMU in a jail; outside, and as an ordinary user, its own user must', async (context) => {
+test('QEMU is unreadable in a jail; outside a jail, and as an ordinary user, its own user can read it', async (context) => {
   const host = new Host(context);
   const { current } = await host.open({ confinement: 'full' });
   assert.equal(modeOf(programOf(current)), 0o111);
@@ -112,7 +112,7 @@ test('nobody may read QEMU in a jail; outside, and as an ordinary user, its own 
   }
 });
 
-test('another QEMU or agent is another machine, and what they share is on disk once', async (context) => {
+test('another QEMU or agent makes another machine, and shared files are on disk once', async (context) => {
   const host = new Host(context);
   const before = (await host.open()).current;
   host.upgradeQemu(1);
@@ -133,7 +133,7 @@ test('another QEMU or agent is another machine, and what they share is on disk o
   assert.equal(inodeOf(linker(before)), inodeOf(linker(store.current)));
 });
 
-test('a machine goes when nothing needs it, and what was not finished goes with it', async (context) => {
+test('a sweep removes machines that nothing needs, and unfinished ones', async (context) => {
   const host = new Host(context);
   const old = (await host.open()).current;
   host.upgradeQemu(1);
@@ -152,7 +152,7 @@ test('a machine goes when nothing needs it, and what was not finished goes with 
   assert.deepEqual(host.listKeys(), new Set([store.current.key]));
 });
 
-test('a machine stays as long as a VM runs from it, whatever else is said', async (context) => {
+test('a machine stays as long as a VM runs from it, even when no key is kept', async (context) => {
   const host = new Host(context);
   const { closure, key } = (await host.open({ confinement: 'reduced' })).current;
   const libraries = closure.libraryDirectories.map((path) => join(closure.directory, path)).join(':');
@@ -170,7 +170,7 @@ test('a machine stays as long as a VM runs from it, whatever else is said', asyn
   assert.deepEqual(host.listKeys(), new Set([store.current.key]));
 });
 
-test('what earlier releases had in place of machines goes too', async (context) => {
+test('a sweep also removes the copies of QEMU that earlier releases made', async (context) => {
   const host = new Host(context);
   const formerDirectory = `${host.directory}-former`;
   const store = await host.open({ formerDirectory });

@@ -1,10 +1,10 @@
 /**
- * What VMs are started with: QEMU with its libraries and firmware, a kernel and an initramfs, as copies of our own. State
- * that was saved with one machine loads in no other, so each is kept as long as something needs it, whatever becomes
- * of the host's packages and of this service.
+ * Machines: the files that VMs are started from. A machine is the runner's own copy of QEMU with its libraries and
+ * firmware, a kernel and an initramfs. State saved with one machine loads in no other, so each is kept as long as
+ * something needs it, even when the host's packages or this service are upgraded or removed.
  *
  *   <directory>/<key>/kernel, initramfs, qemu/…, machine.json    complete, never written again
- *   <directory>/<key>.building/                                  being made or removed; swept
+ *   <directory>/<key>.building/                                  being made or removed; a sweep removes it
  */
 import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -22,21 +22,22 @@ import {
 } from './machine-builder.ts';
 import { nameVersions, surveyMachine } from './machine-parts.ts';
 import { findMachineRecord, type MachineRecord } from './machine-record.ts';
+import { invariant } from '../../lib/invariant.ts';
 
 export interface Machine {
-  /** Names it for as long as saved state needs it. */
+  /** Identifies the machine for as long as saved state needs it. */
   key: string;
   closure: QemuClosure;
   kernelPath: string;
   initramfsPath: string;
-  /** For people. */
+  /** Versions of its parts, for people. */
   versions: MachineRecord['versions'];
 }
 
 export interface MachineStoreOptions {
   /** Holds one directory for each machine. */
   directory: string;
-  /** Where earlier releases had copies of QEMU alone. */
+  /** Directory in which earlier releases kept copies of QEMU only. */
   formerDirectory?: string;
   tools: Pick<RunnerTools, 'qemu' | 'kernel' | 'initramfs'>;
   confinement: Confinement;
@@ -46,7 +47,7 @@ export interface MachineStoreOptions {
 export class MachineStore {
   readonly #options: MachineStoreOptions;
   readonly #machines = new Map<string, Machine>();
-  /** Made from what the host has now; what new templates are made with. */
+  /** The machine made from the host's present files; new templates are made with it. */
   readonly current: Machine;
 
   private constructor(options: MachineStoreOptions, donors: readonly Donor[], currentKey: string) {
@@ -56,11 +57,11 @@ export class MachineStore {
       this.#machines.set(machine.key, machine);
     }
     const current = this.#machines.get(currentKey);
-    if (current === undefined) throw new Error(`there is no machine ${currentKey}`);
+    invariant(current, `there is no machine ${currentKey}`);
     this.current = current;
   }
 
-  /** Makes the machine of what the host has now, unless it is there. */
+  /** Opens the store, and makes the machine of the host's present files unless it exists. */
   static async open(options: MachineStoreOptions): Promise<MachineStore> {
     const { directory, tools, log } = options;
     mkdirSync(directory, { recursive: true, mode: 0o711 });
@@ -69,7 +70,7 @@ export class MachineStore {
     const target = join(directory, parts.key);
     if (donors.every((donor) => donor.directory !== target)) {
       const versions = await nameVersions(tools.qemu, parts);
-      // What is there is not complete, or it would have been found.
+      // A directory that exists already is incomplete, or it would have been found.
       discard(target);
       donors.push({ directory: target, record: buildMachine(target, { parts, versions, donors }) });
       log.info({ machine: parts.key, versions }, 'machine made');
@@ -81,7 +82,7 @@ export class MachineStore {
     return this.#machines.get(key);
   }
 
-  /** Removes the machines that are neither current nor kept nor run one of the VMs. */
+  /** Removes each machine that is not current, not in `keptKeys`, and runs none of the processes `livePids`. */
   sweep(keptKeys: ReadonlySet<string>, livePids: readonly number[]): void {
     const { directory, formerDirectory, log } = this.#options;
     for (const name of readdirSync(directory)) {
@@ -96,7 +97,7 @@ export class MachineStore {
   }
 }
 
-/** Those that are complete, newest first. */
+/** Lists the complete machines, newest first. */
 function listMachines(directory: string): Donor[] {
   const found: (Donor & { madeAt: number })[] = [];
   for (const name of readdirSync(directory)) {
@@ -126,9 +127,9 @@ function openMachine({ directory, record }: Donor, confinement: Confinement): Ma
 }
 
 /**
- * A program that its own user may not read cannot be traced, whoever asks, nor does it leave a core file. But outside a
- * jail QEMU's own linker reads it, and an ordinary user's runner, which is that same user, could no longer see which of
- * the processes are its own VMs.
+ * In a jail, makes QEMU unreadable for its own user: such a program cannot be traced by any process and leaves no core
+ * file. Outside a jail QEMU's own linker must read it. An ordinary user's runner, which is the same user, must read it
+ * too, or it could not tell which processes are its own VMs.
  */
 function setProgramMode(program: string, confinement: Confinement): void {
   const mode = confinement === 'full' ? 0o111 : 0o555;
@@ -139,7 +140,7 @@ function isInUse(closure: string, pids: readonly number[]): boolean {
   return pids.some((pid) => mayRunFrom(pid, closure));
 }
 
-/** Not under its own name: what is removed in part must not be taken for complete. */
+/** Removes a machine after renaming it: a partly removed one must not be taken for complete. */
 function discard(machine: string): void {
   if (!existsSync(machine)) return;
   const trash = machine.endsWith(UNFINISHED) ? machine : `${machine}${UNFINISHED}`;

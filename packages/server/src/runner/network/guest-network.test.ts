@@ -27,7 +27,7 @@ function get(machine: Machine, host: string, port: number, timeoutMs = ANSWER_TI
   return machine.call('connectTcp', { host, port, timeoutMs });
 }
 
-/** The port on all addresses of the host, as the API with a careless configuration. */
+/** Listens on all addresses of the host, as the API does with a careless configuration. */
 async function listenOnHost(): Promise<{ port: number; connections: () => number } & Disposable> {
   let connections = 0;
   const server = createServer((socket) => {
@@ -51,7 +51,7 @@ function listTables(): string {
   return execFileSync('nft', ['list', 'tables'], { encoding: 'utf8' });
 }
 
-/** Until the server has answered and closed. */
+/** Connects, and waits until the server has answered and closed. */
 async function connectFromHost(host: string, port: number): Promise<void> {
   const socket = connect({ host, port });
   try {
@@ -68,7 +68,7 @@ async function refusals(guest: Machine, targets: readonly (readonly [string, num
   return await Promise.all(targets.map(([host, port]) => get(guest, host, port, REFUSED_TIMEOUT_MS)));
 }
 
-test('a guest reaches the internet, under the address of the host, and resolves names', async () => {
+test('a guest reaches the internet with the address of the host, and resolves names', async () => {
   await using site = await TestSite.build(['198.51.100.1']);
   await site.internet.call('serve', { tcpPorts: [80], udpPorts: [5000] });
   await site.internet.call('serveDns', { answer: 'answered' });
@@ -86,7 +86,7 @@ test('a guest reaches the internet, under the address of the host, and resolves 
   assert.equal(await guest.call('connectTcp', streamed), `0025${answerHex}`);
 });
 
-test('a guest reaches no private, link-local or reserved address, whatever the host could reach', async () => {
+test('a guest reaches no private, link-local or reserved address, even if the host reaches it', async () => {
   await using site = await TestSite.build([...PRIVATE, ...NEVER]);
   await site.internet.call('serve', { tcpPorts: [80], udpPorts: [] });
   const network = await site.openNetwork({ openPrivateRanges: ['192.168.77.0/24'] });
@@ -106,14 +106,14 @@ test('a guest reaches no private, link-local or reserved address, whatever the h
   assert.equal(await get(guest, '192.168.77.7', 80), HOST, 'the range that the operator opened');
 });
 
-test('a guest reaches no address of the host, not even a port that the host translates elsewhere', async () => {
+test('a guest reaches no address of the host, not even a port that the host forwards elsewhere', async () => {
   await using site = await TestSite.build(['10.9.9.9']);
   await site.internet.call('serve', { tcpPorts: [80], udpPorts: [] });
   const network = await site.openNetwork();
   const slot = await network.acquire('a');
   const guest = await site.startGuest(slot);
   using api = await listenOnHost();
-  // As a container engine publishes a port.
+  // Publishes a port as a container engine does.
   runNft(`table ip published { chain c { type nat hook prerouting priority dstnat;
     fib daddr type local tcp dport 8088 dnat to 10.9.9.9:80
   }
@@ -132,7 +132,7 @@ test('a guest reaches no address of the host, not even a port that the host tran
   assert.equal((await site.internet.call('seen', null)).connections, 0);
 });
 
-test('guests do not reach each other, and nobody opens a connection to a guest', async () => {
+test('guests cannot reach each other, and no other machine can connect to a guest', async () => {
   await using site = await TestSite.build();
   const network = await site.openNetwork();
   const [slotA, slotB] = await Promise.all([network.acquire('a'), network.acquire('b')]);
@@ -149,7 +149,7 @@ test('guests do not reach each other, and nobody opens a connection to a guest',
   assert.equal((await b.call('seen', null)).connections, 0);
 });
 
-test('packets with a source that is not the guest’s own, and IPv6, go nowhere', async () => {
+test('packets with a source address that is not the guest’s, and IPv6, are dropped', async () => {
   await using site = await TestSite.build();
   await site.internet.call('serve', { tcpPorts: [], udpPorts: [5000] });
   const network = await site.openNetwork();
@@ -192,7 +192,7 @@ test('packets with a source that is not the guest’s own, and IPv6, go nowhere'
   assert.equal(api.connections(), 0);
 });
 
-test('a released slot is gone at once, comes back after a pause, and inherits no connection', async () => {
+test('a released slot is removed at once, is reused after a pause, and inherits no connection', async () => {
   await using site = await TestSite.build();
   await site.internet.call('serve', { tcpPorts: [], udpPorts: [5000] });
   const network = await site
@@ -227,7 +227,7 @@ test('a released slot is gone at once, comes back after a pause, and inherits no
   assert.deepEqual((await heir.call('seen', null)).datagrams, []);
 });
 
-test('guests keep their network while the runner is away, and the next runner adopts or removes it', async () => {
+test('guests keep their network while the runner is down, and the next runner adopts or removes it', async () => {
   await using site = await TestSite.build();
   await site.internet.call('serve', { tcpPorts: [80], udpPorts: [] });
   await site.internet.call('serveDns', { answer: 'answered' });
@@ -255,7 +255,7 @@ test('guests keep their network while the runner is away, and the next runner ad
   assert.notEqual((await second.acquire('new')).index, slot.index);
 });
 
-test('a TAP is opened again when its former holder is gone', async () => {
+test('a TAP can be opened again when its former holder is gone', async () => {
   await using site = await TestSite.build();
   await site.internet.call('serve', { tcpPorts: [80], udpPorts: [] });
   const network = await site.openNetwork();
@@ -267,7 +267,7 @@ test('a TAP is opened again when its former holder is gone', async () => {
   assert.equal(await get(second, INTERNET, 80), HOST);
 });
 
-test('the table comes back when another program flushes all rules', async () => {
+test('the table is restored when another program flushes all rules', async () => {
   await using site = await TestSite.build(['10.9.9.9']);
   await site.internet.call('serve', { tcpPorts: [80], udpPorts: [] });
   const network = await site.openNetwork();
@@ -280,7 +280,7 @@ test('the table comes back when another program flushes all rules', async () => 
   assert.equal(await get(guest, '10.9.9.9', 80, REFUSED_TIMEOUT_MS), 'timeout');
 });
 
-test('destroy leaves nothing behind and other tables alone', async () => {
+test('destroy removes everything of the network and leaves other tables alone', async () => {
   await using site = await TestSite.build();
   runNft('add table inet other');
   const network = await GuestNetwork.open(OPTIONS);
@@ -294,7 +294,7 @@ test('destroy leaves nothing behind and other tables alone', async () => {
   assert.doesNotMatch(execFileSync('ip', ['address'], { encoding: 'utf8' }), /10\.202\./u);
 });
 
-test('a range that the host uses already is refused with the interface that has it', async () => {
+test('the error for a range that the host already uses names the interface', async () => {
   await using site = await TestSite.build();
   execFileSync('ip', ['address', 'add', '10.202.7.1/24', 'dev', 'up0']);
   await assert.rejects(

@@ -1,8 +1,9 @@
 /**
- * The network of a runner's guests: one TAP each, never bridged, made in advance; kernel-forwarded and masqueraded,
- * cut off from each other, the host and private ranges by one nftables table (ruleset.ts); names resolved, and all of
- * guests with rules judged, by the egress process (egress-process.ts). What slot n is called and which addresses it has follows from n alone, so that TAPs of an
- * earlier runner process are recognized and, with their VMs, adopted.
+ * The network of a runner's guests. Each guest has one TAP, made in advance and never bridged. The kernel forwards and
+ * masquerades its packets; one nftables table (ruleset.ts) isolates it from other guests, the host and private ranges.
+ * The egress process (egress-process.ts) resolves names, and judges all traffic of guests with rules. The name and the
+ * addresses of slot n are derived from n alone, so that the next runner process recognizes its TAPs and adopts them
+ * with their VMs.
  */
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
@@ -24,16 +25,16 @@ export interface GuestNetworkOptions extends EgressOptions {
   /** Private IPv4 range that nothing else on the host uses, /8 to /28. */
   guestCidr: string;
   tools: ToolPaths;
-  /** TAPs kept ready. */
+  /** Number of TAPs kept ready. */
   poolSize: number;
 }
 
 export interface NetworkSlot {
   index: number;
   tapName: string;
-  /** A new descriptor on the TAP for `-netdev tap,fd=N`; the caller closes it. One holder at a time. */
+  /** Opens a new descriptor of the TAP for `-netdev tap,fd=N`; the caller closes it. One holder at a time. */
   openTap: () => number;
-  /** The guest's, with prefix. */
+  /** Address of the guest, with prefix. */
   address: string;
   gateway: string;
   resolver: string;
@@ -63,8 +64,8 @@ export class GuestNetwork implements VmNetwork {
   }
 
   /**
-   * Brings up resolver, table and forwarding and starts filling the pool. TAPs of an earlier process keep working
-   * until {@link sweepUnadopted}. Throws `invalid_request` naming the option that cannot be used.
+   * Starts resolver, table and forwarding, and starts to fill the pool. TAPs of an earlier process keep working until
+   * {@link sweepUnadopted}. Throws `invalid_request` with the name of the unusable option.
    */
   static async open(options: GuestNetworkOptions): Promise<GuestNetwork> {
     let network: GuestNetwork | undefined;
@@ -78,9 +79,9 @@ export class GuestNetwork implements VmNetwork {
   }
 
   /**
-   * The slot that the VM had under the former runner process, with its way out as it was; one from the time when the
-   * machine had no network goes on without. Throws `internal` when its TAP is gone or taken, or a slot that must be
-   * closed cannot be.
+   * Adopts the slot that the VM had under the former runner process, with its egress policy. A VM from a time when the
+   * machine had no network stays without one. Throws `internal` when its TAP is gone or taken, or when a slot that must
+   * be closed cannot be closed.
    */
   async adopt(vmId: string, index: number, guest: EgressGuest): Promise<VmSlot> {
     if (isBare(index)) return { index, openTap: undefined };
@@ -92,7 +93,7 @@ export class GuestNetwork implements VmNetwork {
   }
 
   assertEgress(): void {
-    // Every policy can be kept here.
+    // This network supports every policy.
   }
 
   async setEgress(vmId: string, guest: EgressGuest): Promise<void> {
@@ -109,34 +110,34 @@ export class GuestNetwork implements VmNetwork {
     return await this.#instance.egress.readCounters(vmId);
   }
 
-  /** Ends the adoption phase: TAPs of the former process that nobody adopted are removed in the background. */
+  /** Ends the adoption phase: removes, in the background, the TAPs of the former process that were not adopted. */
   sweepUnadopted(): void {
     const slots = this.#pool.sweepUnadopted();
     if (slots.length > 0) this.#log.info({ slots }, 'removing TAPs that no VM uses');
   }
 
   /**
-   * Takes the VM's network away, whether a VMM still holds it or not, with all its connections. Settles when that is
-   * done; after a rejection it is tried again in the background. Does nothing for a VM that has none.
+   * Removes the VM's network with all its connections, even if a VMM still holds it. Settles when it is removed; after
+   * a rejection the removal is retried in the background. Does nothing for a VM without a slot.
    */
   async release(vmId: string): Promise<void> {
     await this.#instance.egress.end(vmId);
     await this.#pool.release(vmId);
   }
 
-  /** Stops this process's part; VMs keep their network, but for DNS, until the next `open`. */
+  /** Stops the part of this process; VMs keep their network, except DNS, until the next `open`. */
   async close(): Promise<void> {
     await this.#pool.close();
     await this.#instance.close();
   }
 
-  /** Removes everything of this instance from the host, running VMs' networks too. Forwarding stays enabled. */
+  /** Removes all of this instance from the host, with the networks of running VMs. Forwarding stays enabled. */
   async destroy(): Promise<void> {
     await this.close();
     await this.#instance.removeAll(this.#pool.listPresent());
   }
 
-  /** Looks whether the rules are in place, and puts them back if not. */
+  /** Checks that the rules are in place, and restores them if not. */
   checkTable(): void {
     this.#pool.doubt();
   }

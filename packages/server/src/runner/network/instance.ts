@@ -1,4 +1,6 @@
-/** What one instance has on the host for all its guests together: opened in an order that is safe at every step. */
+/**
+ * The resources of one instance on the host that all its guests share; opened in an order that is safe at each step.
+ */
 import {
   buildAddressPlan,
   buildSlotAddresses,
@@ -32,18 +34,18 @@ export interface Instance {
   names: InstanceNames;
   plan: AddressPlan;
   mtu: number;
-  /** Slots whose TAP was there already. */
+  /** Slots whose TAP existed already. */
   found: number[];
   firewall: Firewall;
   devices: SlotDevices;
   egress: GuestEgress;
   placeOf(index: number): SlotPlace;
   close(): Promise<void>;
-  /** After `close`: removes these slots and all that is common. */
+  /** Removes these slots and all shared resources; call it after `close`. */
   removeAll(indexes: readonly number[]): Promise<void>;
 }
 
-/** `onTableRemoved` may be called without cause and must not throw. */
+/** Opens the instance. `onTableRemoved` may be called without cause and must not throw. */
 export async function openInstance(options: InstanceOptions, onTableRemoved: () => void): Promise<Instance> {
   const { log } = options;
   const names = buildInstanceNames(options.slug);
@@ -52,7 +54,7 @@ export async function openInstance(options: InstanceOptions, onTableRemoved: () 
   const tools = new KernelTools(options.tools);
   await using opened = new AsyncDisposableStack();
   const flusher = opened.use(new ConnectionFlusher());
-  // Zone 0 is no slot's: this only shows, before anything depends on it, that the kernel can flush.
+  // Zone 0 belongs to no slot: this only checks, before anything depends on it, that the kernel can flush.
   await flusher.flush(buildConnectionMark(names, 0));
   const survey = await readSurvey(tools, names, plan);
   await clearStale(tools, names, survey);
@@ -104,7 +106,7 @@ async function clearStale(tools: KernelTools, names: InstanceNames, survey: Host
   await removeResolvers(tools, survey.staleResolvers);
 }
 
-/** Interfaces go before the rules that guard them. The flusher of `open` is closed by now. */
+/** Removes interfaces before the rules that guard them. Uses a new flusher, as that of `open` is closed by now. */
 async function removeAll(
   options: Omit<SlotDevicesOptions, 'flusher'>,
   indexes: readonly number[],

@@ -4,7 +4,7 @@ import { NoNetwork } from './no-network.ts';
 import { RESTRICTED, UNRESTRICTED } from './testing/test-site.ts';
 import { addressesOf, TAP_SLOTS } from './vm-network.ts';
 
-test('slots are numbers without a TAP: the lowest free one, the same for the same VM, back after a release', async () => {
+test('slots are numbers without a TAP: a VM gets the lowest free one, keeps it, and a release frees it', async () => {
   const network = new NoNetwork('there is no /dev/net/tun', 2);
   const [a, again, b] = await Promise.all(['a', 'a', 'b'].map((vm) => network.acquire(vm)));
   assert.deepEqual(a, { index: TAP_SLOTS, openTap: undefined });
@@ -17,7 +17,7 @@ test('slots are numbers without a TAP: the lowest free one, the same for the sam
   assert.equal((await network.acquire('c')).index, TAP_SLOTS);
 });
 
-test('a VM without a TAP is adopted under its number, which nobody else gets', async () => {
+test('a VM without a TAP is adopted with its number, which no other VM gets', async () => {
   const network = new NoNetwork('why');
   const known = { vmId: 'run7', egress: UNRESTRICTED };
   assert.equal((await network.adopt('old', TAP_SLOTS, known)).index, TAP_SLOTS);
@@ -25,13 +25,13 @@ test('a VM without a TAP is adopted under its number, which nobody else gets', a
   assert.equal((await network.acquire('new')).index, TAP_SLOTS + 1);
 });
 
-test('a VM that has a TAP is not adopted where nothing can filter its packets', async () => {
+test('a VM that has a TAP is not adopted when nothing can filter its packets', async () => {
   const network = new NoNetwork('there is no nft');
   const adopting = network.adopt('old', 0, { vmId: 'run7', egress: UNRESTRICTED });
   await assert.rejects(adopting, /nothing here can filter: there is no nft/u);
 });
 
-test('rules and secrets are refused where nobody keeps them, and no rules are none', async () => {
+test('rules and secrets are refused when they cannot be enforced, and a policy without rules is accepted', async () => {
   const network = new NoNetwork('there is no nft');
   assert.throws(() => network.assertEgress(RESTRICTED), {
     code: 'invalid_request',

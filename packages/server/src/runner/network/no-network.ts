@@ -1,6 +1,6 @@
 /**
- * Where this machine cannot filter what guests send, they get no network device. Slots are then only numbers, free
- * again at once: nothing in the kernel is bound to them.
+ * The network of a machine that cannot filter the packets of guests: they get no network device. Slots are only
+ * numbers, free again at once, as nothing in the kernel is bound to them.
  */
 import { AppError } from '@coppice/contract';
 import type { EgressCounters, VmEgress } from '../../lib/protocol/egress-protocol.ts';
@@ -12,7 +12,7 @@ export class NoNetwork implements VmNetwork {
   readonly #capacity: number;
   readonly #byVm = new Map<string, number>();
 
-  /** `absence` is why, for log, status and callers. */
+  /** `absence` is the reason, for log, status and callers. */
   constructor(absence: string, capacity = BARE_SLOTS) {
     this.absence = absence;
     this.#capacity = capacity;
@@ -25,8 +25,8 @@ export class NoNetwork implements VmNetwork {
   }
 
   /**
-   * A VM that was started with a TAP is not kept: nobody here can see to it that the rules for its packets stay in
-   * place.
+   * Adopts a VM's slot. Throws `internal` for a VM that was started with a TAP: nothing here keeps the rules for its
+   * packets in place.
    */
   async adopt(vmId: string, index: number, _guest?: EgressGuest): Promise<BareSlot> {
     if (!isBare(index))
@@ -46,7 +46,7 @@ export class NoNetwork implements VmNetwork {
   }
 
   async endEgress(): Promise<void> {
-    // Nothing was sent.
+    // The VM cannot have sent anything.
   }
 
   async readEgress(): Promise<EgressCounters> {
@@ -54,7 +54,7 @@ export class NoNetwork implements VmNetwork {
   }
 
   sweepUnadopted(): void {
-    // What a network of earlier days has left cannot be removed without the means to make one.
+    // The leftovers of an earlier network cannot be removed without the means to make one.
   }
 
   async release(vmId: string): Promise<void> {
@@ -70,6 +70,6 @@ export class NoNetwork implements VmNetwork {
     for (let index = TAP_SLOTS; index < TAP_SLOTS + this.#capacity; index += 1) {
       if (!taken.has(index)) return index;
     }
-    throw new AppError('capacity', 'this machine runs as many sandboxes as it has places for');
+    throw new AppError('capacity', 'this machine has no free slot for another sandbox');
   }
 }

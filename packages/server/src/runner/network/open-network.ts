@@ -1,4 +1,4 @@
-/** Which of the two networks this machine's guests get: a filtered one, or none. */
+/** Chooses the network of this machine's guests: a filtered one, or none. */
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { GuestNetwork, type GuestNetworkOptions } from './guest-network.ts';
@@ -6,20 +6,23 @@ import { NoNetwork } from './no-network.ts';
 import { findNetworkObstacle } from './host/requirements.ts';
 import type { VmNetwork } from './vm-network.ts';
 
-/** `auto`: a network if this machine can filter it, else none. `on`: a network or no start. */
+/** `auto`: a network if this machine can filter it, else none. `on`: a network, or the start fails. */
 export type NetworkMode = 'auto' | 'on' | 'off';
 
 const SWITCHED_OFF = 'it is switched off by COPPICE_NETWORK=off';
 
 /**
- * Only what is known to be missing leads to guests without a network. A fault on the way to one stops the start, and
- * so does a setting that cannot be used: neither may pass for a machine that has none.
+ * Opens the network. Guests go without one only for a known missing requirement. Any other fault, or an unusable
+ * setting, makes the start fail: it must not look like a machine that has no network.
  */
 export async function openNetwork(mode: NetworkMode, options: GuestNetworkOptions): Promise<VmNetwork> {
   const absence = mode === 'off' ? SWITCHED_OFF : await findNetworkObstacle(options);
   if (absence === undefined) return await GuestNetwork.open(options);
   if (mode === 'on') {
-    throw new AppError('invalid_request', `networkMode: is on, but sandboxes can have none here: ${absence}`);
+    throw new AppError(
+      'invalid_request',
+      `networkMode: is on, but sandboxes cannot have a network here: ${absence}`,
+    );
   }
   warn(options.log, mode, absence);
   return new NoNetwork(absence);

@@ -1,11 +1,11 @@
-/** Takes away what an instance has on the host, when nobody has it open. */
+/** Removes the network of an instance from the host, when no process has it open. */
 import { listResolverAddresses } from './host/host-survey.ts';
 import { KernelTools, type ToolPaths } from './kernel/kernel-tools.ts';
 import { buildTableRemoval } from './firewall/ruleset.ts';
 import { removeInterfaces } from './slots/slot-devices.ts';
 import { buildInstanceNames, findTapIndex } from './addresses/slot-names.ts';
 
-/** Its running VMs' networks too; interfaces go before the rules that guard them. Forwarding stays enabled. */
+/** Removes running VMs' networks too, and interfaces before the rules that guard them. Forwarding stays enabled. */
 export async function removeInstance(options: { slug: string; tools: ToolPaths }): Promise<void> {
   const names = buildInstanceNames(options.slug);
   const tools = new KernelTools(options.tools);

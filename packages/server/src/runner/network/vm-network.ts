@@ -1,19 +1,20 @@
 /**
- * The seam between VMs and what connects them. A slot's index is what a VM's uid follows from, with a network or
- * without; a VM whose slot has no TAP gets no network device at all. The two kinds have numbers of their own, so that
- * a record's slot says which it is, and VMs of both can run beside each other after the machine has gained a network.
+ * The interface between VMs and their network. A VM's uid is derived from the index of its slot, with or without a
+ * network. A VM whose slot has no TAP gets no network device. The two kinds of slots have separate ranges of indexes:
+ * the slot in a VM's record shows its kind, and VMs of both kinds can run in parallel after the machine gains a
+ * network.
  */
 import { AppError } from '@coppice/contract';
 import { hasNoRules, type EgressCounters, type VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import type { EgressGuest } from './egress/egress-process.ts';
 import type { NetworkSlot } from './guest-network.ts';
 
-/** Slots 0 to 16 383 have a TAP … */
+/** Number of slots with a TAP: slots 0 to 16 383. */
 export const TAP_SLOTS = 16_384;
-/** … and those after them have none. */
+/** Number of slots without a TAP, which follow those with one. */
 export const BARE_SLOTS = 2048;
 
-/** A place among the VMs of a machine that has no network for them. */
+/** The slot of a VM without a network. */
 export interface BareSlot {
   index: number;
   openTap: undefined;
@@ -22,34 +23,34 @@ export interface BareSlot {
 export type VmSlot = NetworkSlot | BareSlot;
 
 export interface VmNetwork {
-  /** Why guests have no network, in words for an operator; undefined where they have one. */
+  /** Why guests have no network, for an operator; undefined when they have one. */
   readonly absence: string | undefined;
   /**
-   * The VM's slot, the same one if it has one already; not `avoid`, unless there is no other. Throws `capacity` when there
-   * are no more.
+   * Returns the VM's slot, the same one if it has one already, and not `avoid` unless it is the only one left. Throws
+   * `capacity` when no slot is free.
    */
   acquire(vmId: string, avoid?: number): Promise<VmSlot>;
   /**
-   * The slot that the VM had under the former runner process, with the way out that its record tells. Throws `internal`
-   * when it cannot be kept.
+   * Adopts the slot that the VM had under the former runner process, with the egress policy in its record. Throws
+   * `internal` when the slot cannot be kept.
    */
   adopt(vmId: string, index: number, guest: EgressGuest): Promise<VmSlot>;
-  /** Throws `invalid_request` where sandboxes can have no such way out: before anything is made. */
+  /** Throws `invalid_request` when this network cannot enforce the policy; called before anything is made. */
   assertEgress(egress: VmEgress): void;
   /**
-   * What the VM may send, and which secrets are added to it, from when it settles; also for connections that are open. A
-   * slot is open until then: rules are set before code of the sandbox runs.
+   * Sets what the VM may send and the secrets that are added to it. When it settles, the policy is in force, also for
+   * open connections. Until then the slot is open, so the caller sets rules before code of the sandbox runs.
    */
   setEgress(vmId: string, guest: EgressGuest): Promise<void>;
-  /** All that the VM has sent is noted when it settles. Does nothing for one that has no slot. */
+  /** Ends the VM's egress. When it settles, all notes of the VM are sent. Does nothing for a VM without a slot. */
   endEgress(vmId: string): Promise<void>;
-  /** Throws `not_found` for a VM without a network. */
+  /** Reads the VM's counters. Throws `not_found` for a VM without a network. */
   readEgress(vmId: string): Promise<EgressCounters>;
-  /** Ends the adoption phase: what the former process had and nobody adopted is removed. */
+  /** Ends the adoption phase: removes the slots of the former process that were not adopted. */
   sweepUnadopted(): void;
-  /** Does nothing for a VM that has no slot. */
+  /** Releases the VM's slot. Does nothing for a VM without one. */
   release(vmId: string): Promise<void>;
-  /** Ends this process's part. VMs keep what they have. */
+  /** Ends the part of this process. VMs keep their network. */
   close(): Promise<void>;
 }
 
@@ -57,12 +58,12 @@ export function isBare(index: number): boolean {
   return index >= TAP_SLOTS;
 }
 
-/** What the guest is to be told; undefined for one without a network device. */
+/** Returns the addresses for the guest; undefined for a guest without a network device. */
 export function addressesOf(slot: VmSlot): NetworkSlot | undefined {
   return slot.openTap === undefined ? undefined : slot;
 }
 
-/** Where there is no network nobody keeps rules, and no secret reaches anybody. */
+/** Throws `invalid_request` for rules or secrets: without a network neither can be enforced or used. */
 export function assertNoRules(egress: VmEgress, absence: string): void {
   if (hasNoRules(egress)) return;
   const field = egress.grants.length === 0 ? 'network' : 'credentials';

@@ -1,7 +1,7 @@
 /**
- * How fast this host's time stamp counter runs. An emulated guest reads the same counter, and its kernel would find
- * the rate by polling an emulated timer: on a busy host that fails, and the boot then waits for ticks that never
- * come. So the rate is measured here and told to the kernel (`tsc_early_khz`).
+ * Measures the rate of this host's time stamp counter. An emulated guest reads the same counter, and its kernel would
+ * find the rate by polling an emulated timer. On a busy host that fails, and the boot then waits for ticks that never
+ * come. So the runner measures the rate and passes it to the kernel (`tsc_early_khz`).
  */
 import koffi from 'koffi';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -12,14 +12,14 @@ const PROT_READ_WRITE = 0x3;
 const PROT_READ_EXECUTE = 0x5;
 const MAP_PRIVATE_ANONYMOUS = 0x22;
 const PAGE_BYTES = 4096;
-/** Two readings so far apart that a microsecond's error in each is some parts in a million. */
+/** Time between two readings: an error of a microsecond in each is then some parts in a million. */
 const INTERVAL_MS = 100;
 const ATTEMPTS = 20;
 
 interface Reading {
   tsc: bigint;
   timeNs: bigint;
-  /** How long the reading took: the shortest of several is the one nothing interrupted. */
+  /** Duration of the reading: the shortest of several was not interrupted. */
   spanNs: bigint;
 }
 
@@ -52,7 +52,7 @@ function read(readTsc: ReadTsc): Reading {
   return best;
 }
 
-/** Ticks per millisecond. */
+/** Returns the rate in kHz. */
 export async function measureTscKhz(): Promise<number> {
   const readTsc = makeReader();
   const first = read(readTsc);

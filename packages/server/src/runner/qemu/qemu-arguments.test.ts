@@ -21,7 +21,7 @@ function cpuOf(shape: Pick<MachineShape, 'accelerator' | 'cpu'>): string | undef
   return words[words.indexOf('-cpu') + 1];
 }
 
-test('a VM has the CPU of its record, and without one that of all VMs from before it was recorded', () => {
+test('a VM has the CPU of its record; a record without one means the former fixed CPU', () => {
   assert.equal(
     cpuOf({ accelerator: 'kvm', cpu: { avx2: true, family: 6, vendor: 'GenuineIntel' } }),
     'base,enforce=on,avx2=on,family=6,vendor=GenuineIntel',

@@ -1,9 +1,9 @@
 /**
- * The command line of a VM, as pure functions. Template and restored VM must agree in machine, devices and
- * their order, or the saved device state does not load; what may differ is where the files are, whether RAM
- * is shared, and whether the VM starts or waits for a state.
+ * Builds the QEMU command line of a VM. Template and restored VM must agree in machine, devices and device order, or
+ * the saved device state does not load. Only file paths, whether RAM is shared, and whether the VM starts or waits for
+ * a state may differ.
  *
- *   share=on                       what is saved when it is ready: RAM *is* the file
+ *   share=on                       a VM that will be saved: RAM *is* the file
  *   share=off,readonly=on,rom=off  sandbox: RAM is a private copy-on-write view of the template's file
  */
 import type { Accelerator } from '../../lib/protocol/runner-protocol.ts';
@@ -17,21 +17,22 @@ import {
   type MachineFiles,
   type StartMode,
 } from '../vm/vm-files.ts';
+import { invariant } from '../../lib/invariant.ts';
 
-/** QEMU's name for an overlay. */
+/** QEMU's node name of an overlay. */
 export function overlayNode(number: number): string {
   return `disk-${number}`;
 }
 
 export const CONSOLE_CHARDEV = 'console';
 
-/** Child file descriptor at which QEMU finds its TAP. */
+/** QEMU's file descriptor of its TAP. */
 export const TAP_CHILD_FD = 3;
-/** … and /dev/kvm, which its own uid may not open. */
+/** QEMU's file descriptor of /dev/kvm, which its own uid may not open. */
 export const KVM_CHILD_FD = 4;
 const KVM_FD_SET = 1;
 
-/** What all VMs had before it was recorded. */
+/** The CPU of all VMs from before the CPU was recorded. */
 const UNRECORDED_CPU: Readonly<Record<Accelerator, string>> = {
   kvm: 'Westmere,+x2apic',
   tcg: 'max,la57=off',
@@ -40,7 +41,7 @@ const UNRECORDED_CPU: Readonly<Record<Accelerator, string>> = {
 function cpuArgument({ accelerator, cpu }: MachineShape): string {
   if (cpu === undefined) return UNRECORDED_CPU[accelerator];
   const properties = Object.entries(cpu).map(([name, value]) => `${name}=${value === true ? 'on' : value}`);
-  // QEMU ends rather than leave out a feature: a guest that has found it uses it.
+  // `enforce=on`: QEMU exits instead of omitting a feature, because a restored guest may already use it.
   const model = accelerator === 'kvm' ? ['base', 'enforce=on'] : ['max'];
   return [...model, ...properties].join(',');
 }
@@ -65,15 +66,17 @@ function memoryArguments(shape: MachineShape, ramPath: string, mode: StartMode):
   ];
 }
 
-/** A full or failing disk of the host stops the VM, the request kept, instead of telling the guest of an error. */
+/** If a host disk is full or fails, QEMU stops the VM and keeps the request; the guest sees no error. */
 const ON_DISK_ERROR = 'werror=stop,rerror=stop';
 
-/** The overlays die with their VM or are synced by whoever keeps them, so flushes to the host's disk buy nothing. */
+/**
+ * Overlays are deleted with their VM, or synced by the code that keeps them: flushes to the host's disk are useless.
+ */
 const CACHE = { direct: false, 'no-flush': true };
 
 /**
- * One overlay as block nodes. The backing node is named here, never read from the file's header: an escaped QEMU owns
- * that header and could make it point anywhere. Null is for an overlay that gets its backing when it is put on top.
+ * Block nodes of one overlay. The runner names the backing node and never reads it from the file's header: an escaped
+ * QEMU owns that header and could make it point anywhere. Null: the overlay gets its backing when it is put on top.
  */
 export function overlayNodes(
   number: number,
@@ -87,9 +90,9 @@ export function overlayNodes(
   ];
 }
 
-/** Below all overlays. */
+/** Node name of the base below all overlays. */
 export const BASE_NODE = 'scratch-base';
-/** Finds the scratch disk among QEMU's devices. */
+/** QEMU's device id of the scratch disk. */
 export const SCRATCH_DEVICE = 'scratch-disk';
 
 function readOnlyNodes(node: string, path: string): Record<string, unknown>[] {
@@ -102,7 +105,7 @@ function readOnlyNodes(node: string, path: string): Record<string, unknown>[] {
 
 function diskArguments({ imagePath, scratchBasePath, overlayDirectory, overlays }: DiskFiles): string[] {
   const top = overlays.at(-1);
-  if (top === undefined) throw new Error('a scratch disk has at least one overlay');
+  invariant(top !== undefined, 'a scratch disk has at least one overlay');
   const chain = overlays.flatMap((number, index) => {
     const below = overlays[index - 1];
     return overlayNodes(number, {
@@ -151,8 +154,8 @@ function networkArguments(): string[] {
 }
 
 /**
- * A guest that powers off or resets leaves its QEMU paused: usage and console can still be read, and the
- * runner may be away at that moment. The console is a ring in QEMU's memory: a guest cannot fill a disk with it.
+ * A guest that powers off or resets leaves its QEMU paused: the runner can still read usage and console, even if it is
+ * not running at that moment. The console is a ring buffer in QEMU's memory, so a guest cannot fill a disk with it.
  */
 function confinementArguments(): string[] {
   return [
@@ -167,7 +170,7 @@ export interface QemuOptions {
   shape: MachineShape;
   files: MachineFiles;
   network: boolean;
-  /** Rate of the host's time stamp counter. */
+  /** Rate of the host's time stamp counter, kHz. */
   tscKhz: number;
   mode: StartMode;
 }
@@ -176,7 +179,7 @@ export function buildQemuArguments(options: QemuOptions): string[] {
   const { shape, files, mode } = options;
   return [
     ['-name', options.name, '-nodefaults', '-no-user-config', '-display', 'none'],
-    // The default with ACPI looks for a disk to boot from, and never gets an answer from one when RAM is 2, 4 or 8 GiB.
+    // With ACPI the default BIOS looks for a boot disk, and gets no answer from one if RAM is 2, 4 or 8 GiB.
     ['-bios', 'qboot.rom'],
     ['-M', 'microvm,acpi=on,pit=on,pic=on,rtc=on,isa-serial=on,memory-backend=ram0,suppress-vmdesc=on'],
     ['-global', 'migration.send-configuration=off', '-global', 'virtio-mmio.force-legacy=off'],
@@ -198,7 +201,7 @@ export function buildQemuArguments(options: QemuOptions): string[] {
   ].flat();
 }
 
-/** As QEMU names where a saved state is. */
+/** QEMU's migration URI of a saved state. */
 export function stateUri(statePath: string): string {
   return `file:${statePath}`;
 }

@@ -1,14 +1,14 @@
-/** What QEMU says of the overlays of a VM's disk, and the job that copies the lower ones into the topmost. */
+/** Reads the overlay chain of a VM's disk from QEMU, and runs the job that copies lower overlays into the top one. */
 import { BASE_NODE, overlayNode, SCRATCH_DEVICE } from './qemu-arguments.ts';
 import { QmpError, type QmpClient, type QmpEvent } from './qmp-client.ts';
 
 const JOB = 'flatten';
-/** An overlay has two nodes: of its format, and of the file that it is in. */
+/** An overlay has two nodes, one for its format and one for its file. */
 const NODE = /^disk-(\d{1,9})(?:-file)?$/u;
-/** A sandbox that writes has its share of the host's disk while the job runs. */
+/** Limits the job, so that a sandbox that writes gets its share of the host's disk. */
 const SPEED_BYTES_PER_S = 256 * 1024 * 1024;
 
-/** Resolves when the job is done; rejects when it fails or is ended early. */
+/** Flattens the overlays into `top`. Throws QmpError if the job fails or is cancelled. */
 export async function flattenOverlays(qmp: QmpClient, top: number): Promise<void> {
   const done = Promise.withResolvers<undefined>();
   const onEvent = ({ event, data }: QmpEvent): void => {
@@ -33,7 +33,7 @@ export async function flattenOverlays(qmp: QmpClient, top: number): Promise<void
   }
 }
 
-/** Does nothing when no such job is under way. */
+/** Cancels a running flatten job; does nothing without one. */
 export async function stopFlattening(qmp: QmpClient): Promise<void> {
   try {
     await qmp.execute('block-job-cancel', { device: JOB, force: true });
@@ -43,8 +43,8 @@ export async function stopFlattening(qmp: QmpClient): Promise<void> {
 }
 
 /**
- * Numbers of the overlays that the disk is made of, ascending. Others may be open as well: a prepared one, and those that
- * were copied upward and not closed yet. An escaped guest answers here what it likes: it harms its own disk at most.
+ * Returns the numbers of the overlays that form the disk, ascending. Others may be open too: a prepared one, and
+ * flattened ones that are not closed yet. An escaped guest can answer anything here, which harms only its own disk.
  */
 export async function readChain(qmp: QmpClient): Promise<number[]> {
   const nodes = await listNodes(qmp);
@@ -53,20 +53,20 @@ export async function readChain(qmp: QmpClient): Promise<number[]> {
   const scratch = devices.find(({ qdev }) => typeof qdev === 'string' && qdev.includes(SCRATCH_DEVICE));
   const [inserted] = asRecords([scratch?.['inserted']]);
   const top = findNumber(inserted?.['node-name']);
-  // How many files are under the topmost overlay. As the base is one of them, there are as many overlays.
+  // The number of files below the top overlay. It equals the number of overlays, as the base is one of these files.
   const depth = inserted?.['backing_file_depth'];
   if (top === undefined || typeof depth !== 'number' || depth < 1)
-    throw new QmpError('query-block', 'the scratch disk is not there');
+    throw new QmpError('query-block', 'there is no scratch disk');
   return open.filter((number) => number <= top).slice(-depth);
 }
 
-/** Closes an overlay that nobody uses. It may be open in part: whoever opened or closed it was killed in between. */
+/** Closes an unused overlay. It may be partly open, if the process that opened or closed it was killed in between. */
 export async function closeOverlay(qmp: QmpClient, number: number): Promise<void> {
   const node = overlayNode(number);
   for (const name of [node, `${node}-file`]) await closeNode(qmp, name);
 }
 
-/** Nodes are listed only after a failure: QEMU looks into all files for that, which takes some 20 ms for a long chain. */
+/** Closes a node if it is open. Lists nodes only after a failure: QEMU then inspects all files, some 20 ms if many. */
 async function closeNode(qmp: QmpClient, name: string): Promise<void> {
   try {
     await qmp.execute('blockdev-del', { 'node-name': name });

@@ -11,7 +11,7 @@ function monitor(answer: (command: string, parameters: Record<string, unknown>) 
   return { execute } as unknown as QmpClient;
 }
 
-test('the device of the ports is found among the others', async () => {
+test('the device of the ports is found among other devices', async () => {
   const listed = [
     { name: 'virtio-blk', path: '/machine/peripheral-anon/device[0]' },
     { name: 'virtio-serial', path: DEVICE },
@@ -21,7 +21,7 @@ test('the device of the ports is found among the others', async () => {
     await assert.rejects(findPortsDevice(monitor(() => nonsense)), QmpError);
 });
 
-test('a buffer that is handed over on either port shows, and nothing else', async () => {
+test('only a buffer handed over on one of the ports changes the value', async () => {
   const used: Record<number, number> = { 5: 65_535, 7: 12 };
   const qmp = monitor((_command, { path, queue }) => {
     assert.equal(path, DEVICE);

@@ -1,15 +1,15 @@
 /**
- * What a guest has sent on its ports and the host has not taken yet. QEMU goes on handing it over while the guest stands
- * still, and notes in the guest's memory what it has handed over. Devices that were saved before that, with the memory
- * of after it, would have a copy hand over the same buffer once more, and its kernel take the port for broken.
+ * Detects output that QEMU hands over from the guest's ports to the host. QEMU continues to hand it over while the
+ * guest is stopped, and records that in the guest's memory. If the device state is saved before and the memory after, a
+ * copy hands over the same buffer again, and its kernel considers the port broken.
  */
 import { QmpError, type QmpClient } from './qmp-client.ts';
 
 const DEVICE = 'virtio-serial';
-/** Queues from the guest to the host, of the two ports in the order of QEMU's arguments: the first pairs are not ports'. */
+/** Guest-to-host queues of the two ports, in the order of QEMU's arguments. The first queue pairs belong to no port. */
 const OUTPUT_QUEUES = [5, 7];
 
-/** Where QEMU has the device of the ports. */
+/** Returns QEMU's path of the ports' device. Throws QmpError if there is none. */
 export async function findPortsDevice(qmp: QmpClient): Promise<string> {
   const devices = await qmp.execute('x-query-virtio');
   const list = Array.isArray(devices) ? (devices as Partial<Record<string, unknown>>[]) : [];
@@ -18,7 +18,7 @@ export async function findPortsDevice(qmp: QmpClient): Promise<string> {
   return path;
 }
 
-/** Differs when QEMU has noted in the meantime that it handed over a buffer. */
+/** Returns a value that changes whenever QEMU records that it handed over a buffer. */
 export async function readHandedOver(qmp: QmpClient, path: string): Promise<string> {
   const used = OUTPUT_QUEUES.map(async (queue) => {
     const status = await qmp.execute('x-query-virtio-queue-status', { path, queue });

@@ -27,7 +27,7 @@ function stringField(value: unknown, field: string): string | undefined {
   return typeof found === 'string' ? found : undefined;
 }
 
-/** Directories by the paths that QEMU has for them. */
+/** Directories, by the paths that QEMU sees. */
 export interface SeenDirectories {
   sockets: string;
   /** Undefined for a VM without disks. */
@@ -70,9 +70,9 @@ export class QemuVm implements VmHandle {
   }
 
   /**
-   * Loads a saved state, by its path as QEMU sees it, with a reader at the agent's data port. QEMU sends on what the guest was
-   * sending there when it was saved, and with nobody to take it holds the port back until there is somebody, which it never
-   * finds out: the guest could send nothing on it any more.
+   * Loads a saved state, by its path as QEMU sees it, with a reader on the agent's data port. QEMU continues to send
+   * what the guest was sending on that port when it was saved. Without a reader QEMU blocks the port and never notices
+   * a later reader: the guest could not send anything on it any more.
    */
   async load(statePath: string): Promise<void> {
     const socket = await connectWhenReady(join(this.socketDirectory, SOCKETS.data), {
@@ -82,7 +82,7 @@ export class QemuVm implements VmHandle {
         if (!isAlive(this.identity)) throw new AppError('guest_unreachable', 'the VM ended');
       },
     });
-    // What comes is of a session that is no more.
+    // The bytes belong to a session that no longer exists.
     this.#data = socket.on('error', () => socket.destroy()).resume();
     await this.#qmp.execute('migrate-incoming', { uri: stateUri(statePath) });
   }
@@ -111,25 +111,27 @@ export class QemuVm implements VmHandle {
     this.#isPaused = true;
   }
 
-  /** A request that found the disk full is tried again by QEMU. */
+  /** Continues the VM. QEMU retries a request that failed because the disk was full. */
   async continue(): Promise<void> {
     this.#isPaused = false;
     await this.#qmp.execute('cont');
   }
 
-  /** `running`, `paused`, `inmigrate`, `shutdown`, … as QEMU names them. */
+  /** Returns QEMU's run state: `running`, `paused`, `inmigrate`, `shutdown`, … */
   async status(): Promise<string> {
     return stringField(await this.#qmp.execute('query-status'), 'status') ?? 'unknown';
   }
 
-  /** Throws `unavailable` for a VM that stands still for want of disk: it would be let go on too early. */
+  /**
+   * Stops the guest. Throws `unavailable` if it is paused for lack of disk space: the caller would start it too soon.
+   */
   async stop(): Promise<void> {
     if (this.#isPaused)
-      throw new AppError('unavailable', 'the sandbox is paused, as the disk of its host is full');
+      throw new AppError('unavailable', 'the sandbox is paused because the disk of its host is full');
     await this.#qmp.execute('stop');
   }
 
-  /** Also one that an earlier process had stopped: it was taken for paused. */
+  /** Starts the guest, also one that an earlier process had stopped and this one took for paused. */
   async start(): Promise<void> {
     this.#isPaused = false;
     await this.#qmp.execute('cont');
@@ -140,7 +142,7 @@ export class QemuVm implements VmHandle {
     return readHandedOver(this.#qmp, this.#portsDevice);
   }
 
-  /** The socket directory is the only place where QEMU may make a file. `live=false`, or it would go on running. */
+  /** Saves into the socket directory, the only place where QEMU may create a file. With `live` QEMU would run on. */
   async saveDevices(name: string): Promise<void> {
     const filename = join(this.#seen.sockets, name);
     await this.#qmp.execute('xen-save-devices-state', { filename, live: false });
@@ -197,7 +199,7 @@ export class QemuVm implements VmHandle {
     return typeof text === 'string' ? text : '';
   }
 
-  /** What a VM that is paused for good ended by: asked when it stops and when a restarted runner finds it so. */
+  /** Returns why a VM stopped for good. Called when it stops, and when a restarted runner finds it stopped. */
   async classifyShutdown(): Promise<VmEnding> {
     try {
       return (await this.consoleTail()).includes('Kernel panic - not syncing')
@@ -218,7 +220,10 @@ export class QemuVm implements VmHandle {
   #onDiskError({ data }: QmpEvent): void {
     if (data['action'] === 'stop') this.#isPaused = true;
     const { nospace, operation, action } = data;
-    this.#log.warn({ pid: this.identity.pid, nospace, operation, action }, 'a disk of the host failed a VM');
+    this.#log.warn(
+      { pid: this.identity.pid, nospace, operation, action },
+      'a host disk failed a request of a VM',
+    );
   }
 
   #resolveShutdown(): void {
@@ -231,7 +236,7 @@ export class QemuVm implements VmHandle {
     );
   }
 
-  /** Finds out how a VM stands that is adopted: it may have shut down, or been paused for want of disk. */
+  /** Reads the state of an adopted VM: it may have shut down, or be paused for lack of disk space. */
   async checkAdopted(): Promise<void> {
     if (!isAlive(this.identity)) this.#ended.resolve('vmm_lost');
     else {

@@ -149,7 +149,7 @@ async function identityOf(child: ChildProcess): Promise<ProcessIdentity> {
   return identity;
 }
 
-/** QEMU's user owns the directory: what is there now need not be the file that was made, nor any file. */
+/** QEMU's user owns the directory: the path may no longer hold the file that was created, nor any regular file. */
 const READ_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 
 function readMessages(path: string): string {

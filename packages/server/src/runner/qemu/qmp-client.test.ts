@@ -14,7 +14,7 @@ interface Request {
   id: number;
 }
 
-/** A monitor that answers as the test says; real QEMU is met in e2e. */
+/** A monitor whose answers the test decides; e2e uses real QEMU. */
 async function withMonitor(answer: Answer, use: (client: QmpClient) => Promise<void>): Promise<void> {
   const directory = mkdtempSync(join(tmpdir(), 'qmp-'));
   const path = join(directory, 'qmp');
@@ -40,7 +40,7 @@ async function withMonitor(answer: Answer, use: (client: QmpClient) => Promise<v
   }
 }
 
-test('answers find their commands by id, in whatever order and pieces they come', async () => {
+test('answers are matched to commands by id, in any order and in any pieces', async () => {
   const held: number[] = [];
   const answer: Answer = (command, id, socket) => {
     held.push(id);
@@ -61,7 +61,7 @@ test('answers find their commands by id, in whatever order and pieces they come'
   });
 });
 
-test('a refusal carries the command and what QEMU said', async () => {
+test('a refusal carries the command and QEMU\u2019s description', async () => {
   const answer: Answer = (_command, id, socket) =>
     socket.write(`{"error":{"class":"x","desc":"no such node"},"id":${id}}\n`);
   await withMonitor(answer, async (client) => {
@@ -83,7 +83,7 @@ test('events between answers reach the listener', async () => {
   });
 });
 
-test('commands under way fail when QEMU goes away, later ones at once', async () => {
+test('when QEMU goes away, pending commands fail, and later ones fail immediately', async () => {
   await withMonitor(
     (_command, _id, socket) => socket.destroy(),
     async (client) => {
@@ -93,7 +93,7 @@ test('commands under way fail when QEMU goes away, later ones at once', async ()
   );
 });
 
-test('a line that is not JSON ends the connection instead of being guessed at', async () => {
+test('a line that is not JSON ends the connection', async () => {
   await withMonitor(
     (_command, _id, socket) => socket.write('not json\n'),
     async (client) => {

@@ -1,7 +1,6 @@
 /**
- * QEMU's monitor (QMP): newline-separated JSON over a Unix socket. QEMU is not trusted more than the guest it
- * runs (an escaped guest speaks with its voice), so lines are bounded, every command has a deadline and
- * nothing but the few fields read here is believed.
+ * QEMU's monitor (QMP): newline-separated JSON over a Unix socket. QEMU is trusted no more than its guest: an escaped
+ * guest speaks in its place. Lines are bounded, every command has a deadline, and only the fields read here are used.
  */
 import { EventEmitter } from 'node:events';
 import type net from 'node:net';
@@ -49,7 +48,7 @@ export class QmpClient extends EventEmitter<{ event: [QmpEvent]; close: [] }> {
     socket.on('close', () => this.#onClose());
   }
 
-  /** Takes a connected socket through the handshake. */
+  /** Performs the handshake on a connected socket. */
   static async open(socket: net.Socket): Promise<QmpClient> {
     const client = new QmpClient(socket);
     try {
@@ -65,7 +64,7 @@ export class QmpClient extends EventEmitter<{ event: [QmpEvent]; close: [] }> {
     return this.#closed;
   }
 
-  /** Runs one command. Throws {@link QmpError} when QEMU refuses it or goes away, DeadlineError after 10 s. */
+  /** Runs one command. Throws {@link QmpError} when QEMU refuses it or goes away, and DeadlineError after 10 s. */
   async execute(command: string, parameters: Record<string, unknown> = {}): Promise<unknown> {
     if (this.#closed) throw new QmpError(command, 'the monitor is closed');
     const id = this.#nextId++;

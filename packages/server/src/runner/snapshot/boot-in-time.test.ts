@@ -7,7 +7,7 @@ import { repeatUntilInTime } from './boot-in-time.ts';
 const RIGHT = { device: 'lapic', rate_hz: 62_500_000 };
 const WRONG = { device: 'lapic', rate_hz: 91_136_000 };
 
-/** Boots whose guests answer `answers` in turn, the last one for ever. */
+/** Boots whose guests give the answers in `answers`, in order; the last answer repeats. */
 function newBoots(...answers: unknown[]) {
   const boots: { kills: number; isOpen: boolean }[] = [];
   const boot = () => {
@@ -32,14 +32,14 @@ function newBoots(...answers: unknown[]) {
 
 const log = pino({ level: 'silent' });
 
-test('a guest whose timer is right is taken at once', async () => {
+test('a guest with a correct timer is accepted immediately', async () => {
   const { boots, boot } = newBoots(RIGHT);
   const { booted } = await repeatUntilInTime(boot, log);
   assert.deepEqual(boots, [{ kills: 0, isOpen: true }]);
   assert.equal(booted, boots[0]);
 });
 
-test('one that found a wrong rate is ended, and booted again', async () => {
+test('a guest that measured a wrong rate is ended and booted again', async () => {
   const { boots, boot } = newBoots(WRONG, { device: 'pit', rate_hz: 1_193_182 }, RIGHT);
   const { booted } = await repeatUntilInTime(boot, log);
   const ended = { kills: 1, isOpen: false };
@@ -47,7 +47,7 @@ test('one that found a wrong rate is ended, and booted again', async () => {
   assert.equal(booted, boots[2]);
 });
 
-test('one that never finds the right rate is taken in the end', async () => {
+test('a guest that never measures the right rate is accepted after the last boot', async () => {
   const { boots, boot } = newBoots(WRONG);
   const { booted } = await repeatUntilInTime(boot, log);
   assert.equal(boots.length, 8);
@@ -55,7 +55,7 @@ test('one that never finds the right rate is taken in the end', async () => {
   assert.deepEqual(booted, { kills: 0, isOpen: true });
 });
 
-test('one that does not answer is ended and booted again, once, and what it wrote last is in the log', async () => {
+test('a guest that does not answer is ended and booted again once, and its last output is logged', async () => {
   const silence = new DeadlineError('an answer', 1);
   const lines: string[] = [];
   const told = pino({ level: 'warn' }, { write: (line) => void lines.push(line) });
@@ -73,7 +73,7 @@ test('one that does not answer is ended and booted again, once, and what it wrot
   );
 });
 
-test('one that says nothing that can be understood is ended', async () => {
+test('a guest with an invalid answer is ended', async () => {
   for (const answer of [new Error('no'), {}, { device: 'lapic', rate_hz: '62500000' }]) {
     const { boots, boot } = newBoots(answer);
     await assert.rejects(repeatUntilInTime(boot, log));

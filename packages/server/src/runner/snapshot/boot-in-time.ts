@@ -1,4 +1,4 @@
-/** Starts the VM that becomes a template: by a cold boot, or from the saved state of a guest that has booted. */
+/** Starts the VM that becomes a template: by a cold boot, or from the saved state of a booted guest. */
 import type { Logger } from 'pino';
 import { DeadlineError, untilAborted } from '../../lib/waiting/deadline.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
@@ -8,21 +8,21 @@ import { copyBootFiles, makeBootFiles } from '../vm/boot-files.ts';
 import { isAlive } from '../host/host-process.ts';
 import type { SavedState, VmHandle, VmLaunch, Vmm } from '../vm/vmm.ts';
 
-/** Cold boot under emulation takes some seconds; on a busy machine a multiple of that. */
+/** A cold boot under emulation takes some seconds; on a busy machine a multiple of that. */
 const BOOT_TIMEOUT_MS = 120_000;
-/** Of what the agent does then for the first time, with an image that nobody has read yet. */
+/** Timeout of the agent's first operations, on an image whose files are not cached yet. */
 const FIRST_TIME_TIMEOUT_MS = 60_000;
-/** With four busy processes beside them on two cores, up to every second boot finds a wrong rate. */
+/** With four busy processes on two cores, up to every second boot measures a wrong rate. */
 const MAX_BOOTS = 8;
-/** One that does not answer after its boot is rare, and costs its deadline. */
+/** A guest that does not answer after its boot is rare, and costs its deadline. */
 const MAX_SILENT_BOOTS = 2;
 
 export interface Boot {
   vmm: Vmm;
   launch: VmLaunch;
-  /** Made anew for each boot. */
+  /** Created anew for each boot. */
   ramPath: string;
-  /** Aborted when nobody waits for the template any more. */
+  /** Aborted when no caller waits for the template any more. */
   signal: AbortSignal;
   log: Logger;
 }
@@ -32,7 +32,7 @@ interface Booted {
   session: Pick<AgentSession, 'call' | 'close'>;
 }
 
-/** Leaves no VM when it fails. */
+/** Boots a guest with a correct timer. Leaves no VM when it fails. */
 export function bootInTime(boot: Boot): Promise<{ vm: VmHandle; session: AgentSession }> {
   return repeatUntilInTime(() => {
     boot.signal.throwIfAborted();
@@ -40,7 +40,7 @@ export function bootInTime(boot: Boot): Promise<{ vm: VmHandle; session: AgentSe
   }, boot.log);
 }
 
-/** Until the guest's timers are in time; a guest that never found the right rate is better than none. */
+/** Repeats `boot` until the guest's timer is correct. The last guest is returned in any case: better than none. */
 export async function repeatUntilInTime<T extends Booted>(boot: () => Promise<T>, log: Logger): Promise<T> {
   let silent = 0;
   for (let boots = 1; ; boots += 1) {
@@ -55,7 +55,7 @@ export async function repeatUntilInTime<T extends Booted>(boot: () => Promise<T>
     });
     if (timer !== undefined) {
       const isRight = isInTime(timer);
-      if (!isRight) log.warn({ timer, boots }, 'a guest found a wrong rate of its timer while it booted');
+      if (!isRight) log.warn({ timer, boots }, 'a guest measured a wrong timer rate during its boot');
       if (isRight || boots >= MAX_BOOTS) {
         undo.move();
         return booted;
@@ -65,11 +65,11 @@ export async function repeatUntilInTime<T extends Booted>(boot: () => Promise<T>
   }
 }
 
-/** Logs what the kernel of a guest wrote last whose agent does not answer. False if the error is another one. */
+/** Logs the console of a guest whose agent does not answer. Returns false if the error is not a DeadlineError. */
 async function noteSilence(vm: Booted['vm'], error: unknown, log: Logger): Promise<boolean> {
   if (!(error instanceof DeadlineError)) return false;
   const console = await vm.consoleTail().catch((cause: unknown) => `cannot be read: ${String(cause)}`);
-  log.warn({ err: error, console }, 'a guest that boots does not answer');
+  log.warn({ err: error, console }, 'a booting guest does not answer');
   return true;
 }
 
@@ -93,7 +93,7 @@ async function bootOnce({
   return { vm, session };
 }
 
-/** The saved state of a booted guest cannot be restored, or its agent does not answer afterwards. */
+/** Thrown when the saved state of a booted guest cannot be restored, or its agent does not answer afterwards. */
 export class BootedGuestError extends Error {
   constructor(cause: unknown) {
     super('the saved state of a booted guest cannot be used', { cause });
@@ -102,8 +102,8 @@ export class BootedGuestError extends Error {
 }
 
 /**
- * Restores a booted guest, on a copy of its saved memory. Leaves no VM when it fails. `isInTime` tells whether the guest's
- * timer has the right rate. Throws {@link BootedGuestError}, or the reason of the signal.
+ * Restores a booted guest on a copy of its saved memory. Leaves no VM when it fails. `isInTime` says whether the
+ * guest's timer has the right rate. Throws {@link BootedGuestError}, or the reason of the signal.
  */
 export async function goOnFrom(
   saved: SavedState,

@@ -23,7 +23,7 @@ function openSite() {
   };
   const ask = (organization: string, key: string, signal?: AbortSignal) =>
     queue.run({ key, organization, signal, build: build(key) });
-  /** Ends the build that runs, until the next has begun. */
+  /** Ends the running build and waits until the next has begun. */
   const finish = async (error?: Error): Promise<void> => {
     running?.finish(error);
     await immediate();
@@ -33,10 +33,10 @@ function openSite() {
 
 const isOfCode = (code: string) => (error: unknown) => error instanceof AppError && error.code === code;
 
-/** Rejections that a test does not look at. */
+/** Ignores rejections that a test does not check. */
 const ignore = (promise: Promise<void>): void => void promise.catch(() => undefined);
 
-test('an organization that asks for many templates delays the first one of another by one build', async () => {
+test('an organization that requests many templates delays another\u2019s first template by one build', async () => {
   const { ask, started, finish } = openSite();
   const refused: unknown[] = [];
   for (let disk = 0; disk < 500; disk += 1)
@@ -61,7 +61,7 @@ test('organizations are served in rotation, each in its own order', async () => 
   assert.deepEqual(started, ['a1', 'b1', 'c1', 'a2', 'b2', 'a3']);
 });
 
-test('organizations that ask for one template after the other do not hold up one that asks for two', async () => {
+test('organizations that request one template after another do not delay one that requests two', async () => {
   const { ask, started, finish } = openSite();
   for (const key of ['v1', 'v2']) ignore(ask('v', key));
   ignore(ask('a', 'a1'));
@@ -75,7 +75,7 @@ test('organizations that ask for one template after the other do not hold up one
   assert.deepEqual(started.slice(0, 4), ['v1', 'a1', 'b1', 'v2']);
 });
 
-test('a template that several ask for is built once, at the first turn of any of them', async () => {
+test('a template requested by several callers is built once, at the earliest position of any of them', async () => {
   const { ask, started, finish } = openSite();
   ignore(ask('a', 'a1'));
   ignore(ask('a', 'a2'));
@@ -85,7 +85,7 @@ test('a template that several ask for is built once, at the first turn of any of
   assert.deepEqual(started, ['a1', 'common', 'a2']);
 });
 
-test('a queued build is dropped with the last who waits for it, and never runs', async () => {
+test('a queued build is dropped when its last caller leaves, and never runs', async () => {
   const { ask, started, finish } = openSite();
   ignore(ask('a', 'first'));
   const [left, stays] = [new AbortController(), new AbortController()];
@@ -102,7 +102,7 @@ test('a queued build is dropped with the last who waits for it, and never runs',
   assert.deepEqual(started, ['first', 'kept']);
 });
 
-test('what waits for an organization is bounded, and whoever leaves makes room', async () => {
+test('the builds queued for an organization are limited, and a caller that leaves makes room', async () => {
   const { ask } = openSite();
   const left = new AbortController();
   for (let number = 0; number < 17; number += 1) ignore(ask('a', `a${number}`, left.signal));
@@ -111,12 +111,12 @@ test('what waits for an organization is bounded, and whoever leaves makes room',
   ignore(ask('b', 'b'));
   left.abort(new Error('destroyed'));
   await immediate();
-  // `a16` is still waited for.
+  // A caller still waits for `a16`.
   for (let number = 0; number < 15; number += 1) ignore(ask('a', `again${number}`));
   await assert.rejects(ask('a', 'one more'), isOfCode('capacity'));
 });
 
-test('a running build that nobody waits for is ended, and the next begins', async () => {
+test('a running build without callers is ended, and the next begins', async () => {
   const { ask, started, ended, running } = openSite();
   const left = new AbortController();
   const waits = ask('a', 'long', left.signal);
@@ -127,7 +127,7 @@ test('a running build that nobody waits for is ended, and the next begins', asyn
   assert.deepEqual([started, ended, running()], [['long', 'next'], ['long'], 'next']);
 });
 
-test('who asks for a template whose build is just being ended gets one of its own', async () => {
+test('a request for a template whose build is being ended gets a new build', async () => {
   const { queue } = openSite();
   const left = new AbortController();
   const cleaned = Promise.withResolvers<void>();
@@ -148,7 +148,7 @@ test('who asks for a template whose build is just being ended gets one of its ow
   assert.equal(builds, 1);
 });
 
-test('a build that fails fails for all who wait, and is begun anew by the next who asks', async () => {
+test('a failed build fails for all waiting callers, and the next request starts a new one', async () => {
   const { ask, started, finish } = openSite();
   const waits = [ask('a', 'k'), ask('b', 'k')];
   const failures = Promise.allSettled(waits);

@@ -1,51 +1,51 @@
 /**
- * The templates that are to be built. One is built at a time; those that wait are in a line for each organization, and the
- * line that was served longest ago is next: an organization that asks for many delays the first one of another by a single
- * build.
+ * The queue of template builds. One template is built at a time. Each organization has its own line, and the line that
+ * was served longest ago is next. So an organization that requests many templates delays another's first one by a
+ * single build.
  *
- *   asked for ─► waits in the line of every organization that asks ─► built ─► all who asked are answered
- *                  └─ the last of them leaves: dropped                 └─ the last of them leaves: ended
+ *   requested ─► waits in the line of every requesting organization ─► built ─► all callers are answered
+ *                  └─ the last caller leaves: dropped                    └─ the last caller leaves: ended
  */
 import { AppError } from '@coppice/contract';
 import { untilAborted } from '../../lib/waiting/deadline.ts';
 
-/** Of one organization; each is a create, or a build of an image, that is under way. */
+/** Queued builds of one organization. Each is a running create, or a running build of an image. */
 const MAX_WAITING = 16;
 
 export interface BuildOrder {
-  /** Of the template. */
+  /** Key of the template. */
   key: string;
-  /** Who asks; not looked into. */
+  /** The requesting organization; an opaque string here. */
   organization: string;
-  /** Aborted when whoever asked has left. */
+  /** Aborted when the caller has left. */
   signal?: AbortSignal | undefined;
-  /** Its signal is aborted when nobody waits any more. */
+  /** Builds the template. Its signal is aborted when no caller waits any more. */
   build: (signal: AbortSignal) => Promise<void>;
 }
 
 interface Line {
   builds: Build[];
-  /** Grows with each build that was taken from any line. One that enters is behind all that have waited for longer. */
+  /** Rank of the last build taken from this line, among all lines. A new line goes behind those that wait longer. */
   servedAt: number;
 }
 
 interface Build {
   order: BuildOrder;
-  /** How many wait for it, by organization. */
+  /** Number of waiting callers, by organization. */
   waiting: Map<string, number>;
   done: PromiseWithResolvers<void>;
   ending: AbortController;
 }
 
 export class BuildQueue {
-  /** That can still be joined: waiting, or running with somebody who waits for it. */
+  /** Builds that can still be joined: queued, or running with a waiting caller. */
   readonly #builds = new Map<string, Build>();
-  /** Of organizations with something that waits, and of the one whose build runs. */
+  /** Lines of organizations with queued builds, and of the one whose build runs. */
   readonly #lines = new Map<string, Line>();
   #running: Build | undefined;
   #served = 0;
 
-  /** Settles as the build does. Throws `capacity`, or the reason of `signal`. */
+  /** Settles with the build. Throws `capacity` if the organization's line is full, or the reason of `signal`. */
   async run(order: BuildOrder): Promise<void> {
     const { key, organization, signal } = order;
     signal?.throwIfAborted();
@@ -87,7 +87,7 @@ export class BuildQueue {
     this.#unline(build, organization);
     if (build.waiting.size > 0) return;
     this.#forget(build);
-    build.ending.abort(new AppError('unavailable', 'nobody waits for this template any more'));
+    build.ending.abort(new AppError('unavailable', 'no caller waits for this template any more'));
   }
 
   #unline(build: Build, organization: string): void {
@@ -107,7 +107,7 @@ export class BuildQueue {
     void this.#work(next);
   }
 
-  /** Does not throw: how it went is told to those who wait. */
+  /** Runs a build. Never rejects: the waiting callers get the result. */
   async #work(build: Build): Promise<void> {
     const { order, done, ending } = build;
     try {
@@ -135,7 +135,7 @@ export class BuildQueue {
 
 function newBuild(order: BuildOrder): Build {
   const done = Promise.withResolvers<void>();
-  // Whoever waited may have left.
+  // The callers may have left.
   done.promise.catch(() => undefined);
   return { order, waiting: new Map(), done, ending: new AbortController() };
 }

@@ -1,4 +1,4 @@
-/** What a capture says of itself. It carries its own digest, so that a damaged one is refused and not guessed at. */
+/** The manifest of a capture. It carries its own digest, so that a damaged one is refused. */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -17,35 +17,35 @@ export const CaptureManifest = z.object({
   info: CaptureInfo,
   image: GuestImage,
   shape: TemplateShape,
-  /** Key of the QEMU, kernel and agent that it was saved with. */
+  /** Key of the QEMU, kernel and agent that saved it. */
   machine: z.string(),
-  /** Of the devices and their order. */
+  /** Version of the devices and their order. */
   machine_version: z.int(),
   /** Whether the guest has a network device. */
   has_network: z.boolean(),
-  /** Rate of the host's time stamp counter: a guest has measured it. */
+  /** Rate of the host's time stamp counter, kHz: the guest has measured it. */
   tsc_khz: z.int().positive(),
-  /** Slot of the network that it had: it gets another one. */
+  /** Network slot that the saved VM had; its copies get another one. */
   slot: z.int().nonnegative(),
   counters: z.object({ session: z.int(), resume: z.int() }),
-  /** By path in the capture's directory. */
+  /** Size and digest of each file, by path in the capture's directory. */
   files: z.record(z.string(), FileSum),
 });
 export type CaptureManifest = z.infer<typeof CaptureManifest>;
 
 const Sealed = z.object({ digest: z.string(), manifest: z.unknown() });
 
-/** Durable, with the names in the directory. */
+/** Writes the manifest. Durable when it resolves, including the names in the directory. */
 export function writeManifest(directory: string, manifest: CaptureManifest): Promise<void> {
   const content = { digest: digestOf(manifest), manifest };
   return writeDurablyLater(join(directory, MANIFEST_NAME), `${JSON.stringify(content, undefined, 2)}\n`);
 }
 
-/** Throws `snapshot_unusable`. */
+/** Reads and checks a manifest. Throws `snapshot_unusable`. */
 export function readManifest(directory: string): CaptureManifest {
   try {
     const sealed = Sealed.parse(JSON.parse(readFileSync(join(directory, MANIFEST_NAME), 'utf8')));
-    if (digestOf(sealed.manifest) !== sealed.digest) throw new Error('its digest is another');
+    if (digestOf(sealed.manifest) !== sealed.digest) throw new Error('its digest differs');
     return CaptureManifest.parse(sealed.manifest);
   } catch (error) {
     throw new AppError('snapshot_unusable', 'the snapshot is damaged: its manifest cannot be read', {

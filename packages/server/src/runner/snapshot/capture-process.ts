@@ -1,13 +1,14 @@
 import { spawn, type ChildProcessWithoutNullStreams } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { withDeadline } from '../../lib/waiting/deadline.ts';
+import { invariant } from '../../lib/invariant.ts';
 
-/** The program ends at once when its input does. */
+/** The program exits immediately when its input ends. */
 const END_TIMEOUT_MS = 5000;
 const KILL_TIMEOUT_MS = 10_000;
 const MAX_STDERR_CHARS = 4096;
 
-/** One run of the program `capture`: a line of JSON is asked, a line is answered. */
+/** One run of the program `capture`: it answers each line of JSON with a line of JSON. */
 export class CaptureProcess {
   readonly #child: ChildProcessWithoutNullStreams;
   readonly #closed: Promise<void>;
@@ -16,7 +17,7 @@ export class CaptureProcess {
   #stderr = '';
 
   constructor(program: string, args: readonly string[]) {
-    // A group of its own: Ctrl-C in the terminal of the service is for the service, which ends this when it ends.
+    // Its own process group: Ctrl-C in the service's terminal reaches only the service, which then ends this program.
     this.#child = spawn(program, args, {
       cwd: '/',
       env: {},
@@ -33,7 +34,7 @@ export class CaptureProcess {
       this.#fail(new Error(`${program} ended with ${code ?? signal}: ${this.#stderr.trim()}`));
       closed.resolve();
     });
-    // Says only that the program has ended, which `close` says too.
+    // This error only says that the program has ended, and `close` says so too.
     this.#child.stdin.on('error', () => undefined);
     this.#child.stderr.setEncoding('utf8').on('data', (text: string) => {
       this.#stderr = (this.#stderr + text).slice(-MAX_STDERR_CHARS);
@@ -41,10 +42,12 @@ export class CaptureProcess {
     createInterface({ input: this.#child.stdout }).on('line', (line) => this.#accept(line));
   }
 
-  /** Sends a request and resolves with the parsed line that comes next. After the deadline the program is killed. */
+  /**
+   * Sends a request and returns the next line, parsed. After `timeoutMs` kills the program and throws DeadlineError.
+   */
   async ask(step: string, request: object, timeoutMs: number): Promise<unknown> {
     if (this.#failure !== undefined) throw this.#failure;
-    if (this.#answer !== undefined) throw new Error('capture is still busy with another step');
+    invariant(this.#answer === undefined, 'capture is still busy with another step');
     const answer = Promise.withResolvers<unknown>();
     this.#answer = answer;
     this.#child.stdin.write(`${JSON.stringify(request)}\n`);
@@ -52,7 +55,7 @@ export class CaptureProcess {
     return withDeadline(name, timeoutMs, answer.promise, () => this.#child.kill('SIGKILL'));
   }
 
-  /** Closes the program's input and resolves when it has ended, killed if it must be. */
+  /** Closes the program's input and resolves when it has ended. Kills it if it does not end within 5 s. */
   async end(): Promise<void> {
     this.#child.stdin.end();
     const kill = () => this.#child.kill('SIGKILL');
@@ -68,7 +71,9 @@ export class CaptureProcess {
       answer?.resolve(JSON.parse(line));
     } catch (error) {
       answer?.reject(
-        new Error(`capture said something that is not JSON: ${line.slice(0, 200)}`, { cause: error }),
+        new Error(`capture answered with something that is not JSON: ${line.slice(0, 200)}`, {
+          cause: error,
+        }),
       );
     }
   }

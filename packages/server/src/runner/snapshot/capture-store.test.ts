@@ -31,7 +31,7 @@ function openStore(directory = join(root, `store-${(count += 1)}`)): {
   return { store: CaptureStore.open({ directory, program, log }), directory };
 }
 
-/** The files of a capture, as a VM gives them. */
+/** Writes the files of a capture as a VM does. */
 function fill(path: string): void {
   const target = new VmDirectory(path);
   mkdirSync(target.overlays);
@@ -80,12 +80,12 @@ async function publish(store: CaptureStore, id = ID): Promise<CaptureManifest> {
   return manifest;
 }
 
-test('a capture is listed once it is published, to the next process as well, and never before', async () => {
+test('a capture is listed only once it is published, also by the next process', async () => {
   const { store, directory } = openStore();
   const partial = store.begin();
   fill(partial.path);
   assert.deepEqual(store.list(), []);
-  assert.deepEqual(openStore(directory).store.list(), [], 'a partial one is swept by the next process');
+  assert.deepEqual(openStore(directory).store.list(), [], 'the next process removes a partial one');
   assert.equal(existsSync(partial.path), false);
   const { info } = await publish(store);
   assert.deepEqual(store.list(), [info]);
@@ -106,7 +106,7 @@ test('a published capture gives its files, overlays from the lowest', async () =
 });
 
 for (const name of ['ram', 'devices', 'disk/0.qcow2', 'disk/1.qcow2']) {
-  test(`one flipped byte in ${name} is found, and named, by this process and the next`, async () => {
+  test(`this process and the next detect a flipped byte in ${name} and name the file`, async () => {
     const { store, directory } = openStore();
     await publish(store);
     await store.use(ID, async () => undefined);
@@ -127,7 +127,7 @@ for (const name of ['ram', 'devices', 'disk/0.qcow2', 'disk/1.qcow2']) {
   });
 }
 
-test('a file that is gone is damage', async () => {
+test('a missing file is damage', async () => {
   const { store, directory } = openStore();
   await publish(store);
   rmSync(join(directory, ID, 'disk', '1.qcow2'));
@@ -137,7 +137,7 @@ test('a file that is gone is damage', async () => {
   );
 });
 
-test('a manifest with a flipped byte is not believed, and the capture can still be deleted', async () => {
+test('a manifest with a changed byte is refused, and the capture can still be deleted', async () => {
   const { store, directory } = openStore();
   await publish(store);
   const path = join(directory, ID, 'manifest.json');
@@ -153,7 +153,7 @@ test('a manifest with a flipped byte is not believed, and the capture can still 
   assert.deepEqual(readdirSync(directory), []);
 });
 
-test('a capture that something is made from is not deleted meanwhile', async () => {
+test('a capture in use is not deleted', async () => {
   const { store } = openStore();
   await publish(store);
   const making = Promise.withResolvers<undefined>();
@@ -169,7 +169,7 @@ test('a capture that something is made from is not deleted meanwhile', async () 
   await assert.rejects(store.remove(ID), { code: 'not_found' });
 });
 
-test('a capture that cannot be moved away stays, and is deleted by the next attempt', async () => {
+test('a capture that cannot be moved stays, and the next attempt deletes it', async () => {
   const { store, directory } = openStore();
   await publish(store);
   const obstacle = join(directory, `${ID}.partial`, 'obstacle');
@@ -182,7 +182,7 @@ test('a capture that cannot be moved away stays, and is deleted by the next atte
   assert.deepEqual([store.find(ID), readdirSync(directory)], [undefined, []]);
 });
 
-test('what a VM has linked of a capture outlives it', async () => {
+test('the files that a VM has linked outlive their capture', async () => {
   const { store, directory } = openStore();
   await publish(store);
   const path = join(root, `vm-${(count += 1)}`);

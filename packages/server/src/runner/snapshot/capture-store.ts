@@ -1,12 +1,12 @@
 /**
- * Saved VMs on disk, each complete as soon as it has its name:
+ * Saved VMs on disk. A capture is complete as soon as it has its name:
  *
  *   <directory>/<id>/manifest.json, devices            of its own
- *                    ram                               of its own; VMs that go on from it are views of it
+ *                    ram                               of its own; VMs that continue from it map it privately
  *                    image.squashfs, base.ext4, disk/  shared with VMs and other captures, as hard links
  *   <directory>/<anything>.partial/                    being made or removed; swept at the next start
  *
- * Nothing in a capture ever changes. VMs made from it have links of their own, so it can be deleted under them.
+ * Nothing in a capture ever changes. VMs made from it have their own links, so it can be deleted while they run.
  */
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
@@ -27,16 +27,16 @@ const PARTIAL = '.partial';
 export interface CaptureFiles {
   directory: VmDirectory;
   statePath: string;
-  /** Frozen overlays, from the lowest. */
+  /** Paths of the frozen overlays, lowest first. */
   overlays: string[];
 }
 
 interface Entry {
-  /** Undefined when it cannot be read; then it can only be deleted. */
+  /** Undefined if it cannot be read. Such a capture can only be deleted. */
   manifest: CaptureManifest | undefined;
-  /** Sizes and times of the files when they were last known to be as they were saved. */
+  /** Inodes, sizes and times of the files when they were last known to be intact. */
   verified: string | undefined;
-  /** Those who come while it is read wait for the one reading. */
+  /** The running verification, shared by concurrent users. */
   verifying: Promise<CaptureManifest> | undefined;
   users: number;
 }
@@ -51,7 +51,7 @@ export class CaptureStore {
     this.#program = program;
   }
 
-  /** Reads what is there and takes away what was not finished. `program` is the one that sums files. */
+  /** Reads the captures and removes unfinished ones. `program` is the one that computes digests. */
   static open(options: { directory: string; program: string; log: Logger }): CaptureStore {
     const { directory, program, log } = options;
     mkdirSync(directory, { recursive: true, mode: 0o711 });
@@ -74,7 +74,7 @@ export class CaptureStore {
     return [...this.#entries.values()].flatMap(({ manifest }) => manifest?.info ?? []);
   }
 
-  /** Keys of the machines that captures need. */
+  /** Keys of the machines that the captures need. */
   get machineKeys(): string[] {
     return [...this.#entries.values()].flatMap(({ manifest }) => manifest?.machine ?? []);
   }
@@ -83,14 +83,14 @@ export class CaptureStore {
     return this.#entries.get(id)?.manifest?.info;
   }
 
-  /** A directory for one in the making; gone when disposed, unless it was published. */
+  /** Creates a directory for a new capture. Disposing the result removes it, unless it was published. */
   begin(): AsyncDisposable & { path: string } {
     const path = join(this.#directory, `${randomBytes(8).toString('hex')}${PARTIAL}`);
     mkdirSync(path, { mode: 0o711 });
     return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true, maxRetries: 5 }) };
   }
 
-  /** Puts on the disk what the memory's writer has not, and answers its sums. */
+  /** Syncs the files that the memory writer has not synced, and returns their digests. */
   async seal(path: string): Promise<CaptureManifest['files']> {
     const { scratchBase, overlays } = new VmDirectory(path);
     const names = [DEVICES_NAME, ...listOverlays(path)];
@@ -99,7 +99,7 @@ export class CaptureStore {
     return this.#sumNames(path, names);
   }
 
-  /** From here on it exists, whatever happens to this process or its machine. */
+  /** Gives a capture its name. When this resolves it survives the death of this process and of the machine. */
   async publish(path: string, manifest: CaptureManifest): Promise<void> {
     await writeManifest(path, manifest);
     const { id } = manifest.info;
@@ -110,8 +110,8 @@ export class CaptureStore {
   }
 
   /**
-   * Uses a capture, which is not deleted meanwhile. Throws `not_found`, or `snapshot_unusable` when a file is not as it
-   * was saved.
+   * Uses a capture, which is not deleted meanwhile. Throws `not_found`, or `snapshot_unusable` if a file has changed
+   * since it was saved.
    */
   async use<T>(id: string, work: (files: CaptureFiles, manifest: CaptureManifest) => Promise<T>): Promise<T> {
     const entry = this.#entries.get(id);
@@ -126,7 +126,7 @@ export class CaptureStore {
     }
   }
 
-  /** Throws `not_found`, or `invalid_state` while something is made from it. */
+  /** Deletes a capture. Throws `not_found`, or `invalid_state` while the capture is in use. */
   async remove(id: string): Promise<void> {
     const entry = this.#entries.get(id);
     if (entry === undefined) throw new AppError('not_found', `there is no snapshot ${id}`);
@@ -134,13 +134,15 @@ export class CaptureStore {
       throw new AppError('invalid_state', `the snapshot ${id} is being restored; delete it afterwards`);
     const trash = join(this.#directory, `${id}${PARTIAL}`);
     renameSync(join(this.#directory, id), trash);
-    // Not before: one that could not be moved is still there, and listed.
+    // Only now: a capture that could not be moved still exists and is listed.
     this.#entries.delete(id);
     await syncLater(this.#directory);
     await rm(trash, { recursive: true, force: true, maxRetries: 5 });
   }
 
-  /** Reads all again only if something has changed since it was last read: that costs as much as reading it from disk. */
+  /**
+   * Verifies a capture. Reads the files only if one has changed since the last check: that takes as long as the disk.
+   */
   async #verify(path: string, entry: Entry): Promise<CaptureManifest> {
     if (entry.manifest !== undefined && describe(path, entry.manifest) === entry.verified)
       return entry.manifest;
@@ -183,7 +185,7 @@ function damaged(how: string, cause?: unknown): AppError {
   return new AppError('snapshot_unusable', `the snapshot is damaged: ${how}`, { cause });
 }
 
-/** What changes when somebody writes to one of the files, or one is lost. */
+/** Returns a text that changes when a file is written or lost. */
 function describe(path: string, manifest: CaptureManifest): string {
   return [MANIFEST_NAME, ...Object.keys(manifest.files)]
     .map((name) => {

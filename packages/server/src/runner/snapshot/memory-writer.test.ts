@@ -30,7 +30,7 @@ before(async () => {
 
 after(() => rm(root, { recursive: true, force: true }));
 
-/** A VM that has changed a megabyte of RAM whose base has one with data. */
+/** Starts a VM that has changed a megabyte of RAM, over a base with a megabyte of data. */
 async function startVm(): Promise<AsyncDisposable & { vm: TestVm; source: MemorySource }> {
   const directory = await mkdtemp(join(root, 'vm-'));
   const basePath = join(directory, 'base');
@@ -51,7 +51,7 @@ async function writeScript(text: string): Promise<string> {
   return path;
 }
 
-test('the file holds what the VM sees at the time of the copy, and its sum', async () => {
+test('the file holds what the VM sees at the time of the copy, and the digest matches', async () => {
   await using site = await startVm();
   const { vm, source } = site;
   await using writer = await MemoryWriter.start(programs.capture, source);
@@ -77,7 +77,7 @@ test('the file holds what the VM sees at the time of the copy, and its sum', asy
   assert(finished.allocatedBytes >= 2 * MIB && finished.allocatedBytes < RAM_BYTES);
 });
 
-test('without sync there is no sum', async () => {
+test('without sync there is no digest', async () => {
   await using site = await startVm();
   await using writer = await MemoryWriter.start(programs.capture, site.source);
   await writer.copy();
@@ -85,7 +85,7 @@ test('without sync there is no sum', async () => {
   assert(existsSync(site.source.targetPath));
 });
 
-test('what is given up leaves no file', async () => {
+test('an aborted save leaves no file', async () => {
   await using site = await startVm();
   const { targetPath } = site.source;
   for (const steps of [0, 1]) {
@@ -97,12 +97,12 @@ test('what is given up leaves no file', async () => {
     await assert.rejects(writer.copy(), /ended with 1/u);
   }
   const writer = await MemoryWriter.start(programs.capture, site.source);
-  // Which of the two is first is open.
+  // Either may come first.
   await Promise.allSettled([writer.copy(), writer.abort()]);
   assert(!existsSync(targetPath));
 });
 
-test('a VM that goes away is an error, and leaves no file', async () => {
+test('a VM that goes away causes an error and leaves no file', async () => {
   await using site = await startVm();
   await using writer = await MemoryWriter.start(programs.capture, site.source);
   await site[Symbol.asyncDispose]();
@@ -112,14 +112,14 @@ test('a VM that goes away is an error, and leaves no file', async () => {
   await assert.rejects(MemoryWriter.start(programs.capture, site.source), /process is gone/u);
 });
 
-test('a file that is there already is refused and left alone', async () => {
+test('an existing file is refused and left alone', async () => {
   await using site = await startVm();
   await writeFile(site.source.targetPath, 'mine');
   await assert.rejects(MemoryWriter.start(programs.capture, site.source), /file exists/u);
   assert.equal(await readFile(site.source.targetPath, 'utf8'), 'mine');
 });
 
-test('a disk without room is told by its directory', async () => {
+test('a full disk is reported with its directory', async () => {
   await using site = await startVm();
   const limited = await writeScript(`ulimit -f 1024\nexec ${programs.capture} "$@"`);
   await assert.rejects(MemoryWriter.start(limited, site.source), (error) => {
@@ -130,7 +130,7 @@ test('a disk without room is told by its directory', async () => {
   assert(!existsSync(site.source.targetPath));
 });
 
-test('a program that is not there, ends early or talks nonsense is an error', async () => {
+test('a program that is missing, ends early or answers nonsense causes an error', async () => {
   const source = { pid: 1, basePath: '/absent', targetPath: join(root, 'absent', 'target'), sizeBytes: 4096 };
   const refused: [program: string, message: RegExp][] = [
     [join(root, 'absent'), /ENOENT/u],
@@ -144,7 +144,7 @@ test('a program that is not there, ends early or talks nonsense is an error', as
   }
 });
 
-test('a program that does not answer is killed, and what it made is removed', async () => {
+test('a program that does not answer is killed, and its file is removed', async () => {
   const targetPath = join(await mkdtemp(join(root, 'hang-')), 'target');
   const program = await writeScript(`read plan; echo > '${targetPath}'; exec sleep 60`);
   const source = { pid: 1, basePath: '/absent', targetPath, sizeBytes: 4096 };
@@ -160,7 +160,7 @@ test('a program that does not answer is killed, and what it made is removed', as
   assert(!existsSync(targetPath));
 });
 
-test('no file is left by a runner that is killed', async () => {
+test('a killed runner leaves no file', async () => {
   await using site = await startVm();
   const url = new URL('memory-writer.ts', import.meta.url).href;
   const script = `import { MemoryWriter } from '${url}';
@@ -181,7 +181,7 @@ test('no file is left by a runner that is killed', async () => {
   );
 });
 
-test('a file that cannot be summed is named', async () => {
+test('a file whose digest cannot be computed is named', async () => {
   const good = await writeScript('');
   assert.deepEqual(await sumFiles(programs.capture, []), new Map());
   assert.equal((await sumFiles(programs.capture, [good])).get(good)?.sizeBytes, 11);

@@ -1,7 +1,7 @@
 /**
- * Writes the RAM of a running VM to a file, by the program `capture` (`capture/internal/save` describes the steps): this
- * process would be too slow, and would serve nobody meanwhile. The VM is stopped by the caller from before {@link
- * MemoryWriter.copy} until it has settled.
+ * Writes the RAM of a running VM to a file, using the program `capture` (`capture/internal/save` describes the steps).
+ * The runner itself would be too slow, and could serve no requests meanwhile. The caller stops the VM before {@link
+ * MemoryWriter.copy} and keeps it stopped until the copy settles.
  */
 import { execFile } from 'node:child_process';
 import { rm } from 'node:fs/promises';
@@ -11,11 +11,11 @@ import { AppError } from '@coppice/contract';
 import { DeadlineError } from '../../lib/waiting/deadline.ts';
 import { CaptureProcess } from './capture-process.ts';
 
-/** The copy of the base is as long as a disk takes for it. */
+/** The copy of the base takes as long as the disk needs. */
 const READY_TIMEOUT_MS = 5 * 60_000;
-/** The VM is stopped: rather none than one that stands still for minutes. */
+/** The VM is stopped meanwhile: no copy is better than a VM stopped for minutes. */
 const COPY_TIMEOUT_MS = 60_000;
-/** As long as a disk takes for all of it. */
+/** As long as a disk may need for the whole file. */
 const FINISH_TIMEOUT_MS = 10 * 60_000;
 
 const Bytes = z.number().int().min(0);
@@ -38,21 +38,21 @@ const ErrorAnswer = z.object({
 });
 
 export interface MemorySource {
-  /** Of the VM's process; the caller makes sure that it is still that one. */
+  /** Pid of the VM's process. The caller ensures that it still is that process. */
   pid: number;
   /** The RAM file that the process has mapped privately; it never changes. */
   basePath: string;
   /** Must not exist yet. */
   targetPath: string;
-  /** Of the RAM. */
+  /** Size of the RAM. */
   sizeBytes: number;
 }
 
-/** A RAM file in the making. It is removed by any error, by {@link abort}, and by the end of this process. */
+/** A RAM file in the making. Any error, {@link abort} and the end of this process remove it. */
 export class MemoryWriter implements AsyncDisposable {
-  /** Data of the base, which the new file has in common with it. */
+  /** Bytes of data in the base, which the new file contains too. */
   readonly baseBytes: number;
-  /** What the VM had changed when the file was made ready for it. */
+  /** Bytes that the VM had changed when the file was prepared. */
   readonly dirtyBytes: number;
   readonly #process: CaptureProcess;
   readonly #targetPath: string;
@@ -69,7 +69,7 @@ export class MemoryWriter implements AsyncDisposable {
     this.dirtyBytes = ready.dirtyBytes;
   }
 
-  /** Makes the file, with all that can be done while the VM runs. */
+  /** Creates the file, and does everything that is possible while the VM runs. */
   static async start(program: string, source: MemorySource): Promise<MemoryWriter> {
     const { pid, basePath: base, targetPath, sizeBytes } = source;
     const process = new CaptureProcess(program, ['save']);
@@ -80,21 +80,21 @@ export class MemoryWriter implements AsyncDisposable {
       return new MemoryWriter(process, { targetPath, baseBytes, dirtyBytes });
     } catch (error) {
       await process.end();
-      // One that was killed could not remove it. A file that was there before is refused long before the deadline.
+      // A killed program could not remove the file. A file that existed before is refused long before the deadline.
       if (error instanceof DeadlineError) await rm(targetPath, { force: true });
       throw error;
     }
   }
 
-  /** Copies what the VM has changed, since an earlier copy too; it has to be stopped. */
+  /** Copies what the VM has changed, also since an earlier copy. The VM must be stopped. */
   async copy(): Promise<{ bytes: number; elapsedMs: number }> {
     const { bytes, elapsed_ms: elapsedMs } = await this.#ask('copy', {}, CopiedAnswer, COPY_TIMEOUT_MS);
     return { bytes, elapsedMs };
   }
 
   /**
-   * The file stays from here on. With `sync` its content is on the disk, and `digest` is its sum as {@link
-   * sumFiles} has it; else it is empty. The directory is the caller's to sync.
+   * Completes the file, which stays from then on. With `sync` its content is on disk and `digest` is the one that
+   * {@link sumFiles} computes; without it `digest` is empty. The caller syncs the directory.
    */
   async finish({ sync }: { sync: boolean }): Promise<{ allocatedBytes: number; digest: string }> {
     const answer = await this.#ask('finish', { sync }, FinishedAnswer, FINISH_TIMEOUT_MS);
@@ -103,7 +103,7 @@ export class MemoryWriter implements AsyncDisposable {
     return { allocatedBytes: answer.allocated_bytes, digest: answer.digest };
   }
 
-  /** Resolves when the program has ended and the file is gone, unless it was finished. */
+  /** Ends the program. Resolves when it has ended and the file is removed, unless it was finished. */
   async abort(): Promise<void> {
     await (this.#ending ??= this.#end());
   }
@@ -127,7 +127,7 @@ export class MemoryWriter implements AsyncDisposable {
       const line = await this.#process.ask(step, { step, ...request }, timeoutMs);
       return parseAnswer(line, answer, this.#targetPath);
     } catch (error) {
-      // The caller has a VM to continue before it waits for this.
+      // Not awaited: the caller must continue the VM first.
       this.#ending ??= this.#end();
       this.#ending.catch(() => undefined);
       throw error;
@@ -151,7 +151,7 @@ function parseAnswer<T extends z.ZodType>(line: unknown, answer: T, targetPath: 
   throw new Error(`saving the memory of a VM: ${message}`);
 }
 
-/** As long as a disk takes to read them. */
+/** As long as a disk may need to read the files. */
 const SUM_TIMEOUT_MS = 10 * 60_000;
 const MAX_OUTPUT_BYTES = 4 << 20;
 
@@ -170,7 +170,9 @@ const SumLine = z.union([
   z.object({ path: z.string(), error: z.string() }),
 ]);
 
-/** Sums files by the program `capture`, on all cores and without reading their holes. Throws if one cannot be read. */
+/**
+ * Computes digests with the program `capture`, on all cores and without reading holes. Throws if one cannot be read.
+ */
 export async function sumFiles(program: string, paths: readonly string[]): Promise<Map<string, FileSum>> {
   const sums = new Map<string, FileSum>();
   if (paths.length === 0) return sums;
@@ -186,7 +188,7 @@ export async function sumFiles(program: string, paths: readonly string[]): Promi
   return sums;
 }
 
-/** A file that cannot be read is told on standard output, and with exit code 1. */
+/** The program reports an unreadable file on standard output and with exit code 1. */
 async function runSum(
   program: string,
   paths: readonly string[],

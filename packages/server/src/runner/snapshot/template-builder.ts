@@ -1,12 +1,12 @@
 /**
- * Makes one template at a time, in two parts:
+ * Builds one template at a time, in two parts:
  *
  *   once for each shape   boot (RAM = file), disks empty, until the timer is right ────────────────┐
- *   for each template     go on from a copy of that, with its disks → agent mounts them            ├─ host disconnects
+ *   for each template     continue from a copy of that, with its disks → agent mounts them         ├─ host disconnects
  *                         → rehearsal of a create ─────────────────────────────────────────────────┘
  *   both                  → stop → device state → QEMU ends → files are frozen and synced
  *
- * Until the host disconnects a build can be ended; what is left after that takes less than a second.
+ * A build can be aborted until the host disconnects; the rest takes less than a second.
  */
 import { chmodSync, mkdirSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -28,41 +28,41 @@ import type { SavedState, VmHandle, VmLaunch, Vmm } from '../vm/vmm.ts';
 import { bootInTime, goOnFrom } from './boot-in-time.ts';
 import { DEVICES_NAME, takeDeviceState } from './device-state.ts';
 
-/** Of a template, in its directory, besides the state of the devices. */
+/** Files in a template's directory, in addition to the device state. */
 export const TEMPLATE_FILES = { ram: 'ram', base: 'base.ext4', scratch: 'scratch.qcow2' } as const;
 
-/** In the places of image and scratch disk of a guest that boots. */
+/** Size of the empty disks that stand in for image and scratch disk of a booting guest. */
 const EMPTY_DISK_MIB = 1;
 const MIB = 1024 * 1024;
 
 export interface TemplateBuilderOptions {
   socketDirectory: string;
   vmm: Vmm;
-  /** What new templates are made with. */
+  /** The machine of new templates. */
   machine: Machine;
   /** The mke2fs program. */
   mke2fs: string;
   /** Uid of the VM that becomes a template. */
   uid: number;
-  /** Control groups for the VM that boots. */
+  /** Creates the control groups of the booting VM. */
   enclose: (id: string, shape: TemplateShape) => Promise<Enclosure>;
   network: VmNetwork;
   log: Logger;
 }
 
 export interface BootJob {
-  /** Of what is made. */
+  /** Key of the template or booted guest. */
   key: string;
   shape: TemplateShape;
-  /** Empty; filled with the files. */
+  /** An empty directory, filled with the files. */
   directory: string;
-  /** Aborted when nobody waits for it any more. */
+  /** Aborted when no caller waits for it any more. */
   signal: AbortSignal;
 }
 
 export interface TemplateJob extends BootJob {
   image: StoredImage;
-  /** What {@link TemplateBuilder.boot} made for this shape. */
+  /** The state that {@link TemplateBuilder.boot} saved for this shape. */
   booted: SavedState;
 }
 
@@ -80,7 +80,7 @@ export class TemplateBuilder {
     mkdirSync(options.socketDirectory, { recursive: true, mode: 0o711 });
   }
 
-  /** A guest whose agent is up and has mounted nothing: its memory, and the state of its devices. */
+  /** Saves a booted guest: its memory and device state. Its agent is up and has mounted nothing. */
   async boot(job: BootJob): Promise<void> {
     const { vmm, log } = this.#options;
     const { directory, signal } = job;
@@ -97,7 +97,7 @@ export class TemplateBuilder {
     await freeze(directory, [DEVICES_NAME, TEMPLATE_FILES.ram]);
   }
 
-  /** Throws BootedGuestError if the booted guest's saved state cannot be used. */
+  /** Builds a template. Throws BootedGuestError if the booted guest's saved state cannot be used. */
   async build(job: TemplateJob): Promise<{ isInTime: boolean }> {
     const { vmm, mke2fs } = this.#options;
     const { image, shape, directory, signal, booted } = job;
@@ -110,7 +110,7 @@ export class TemplateBuilder {
       const guest = await goOnFrom(booted, { vmm, launch, ramPath, signal });
       ({ isInTime } = guest);
       await this.#save(guest, launch, directory, async (session) => {
-        // It was saved a while ago.
+        // The guest was saved a while ago.
         await untilAborted(signal, tellTime(session));
         await untilAborted(signal, session.call('POST', '/prepare', {}));
         const network = addressesOf(slot);
@@ -125,7 +125,7 @@ export class TemplateBuilder {
     return { isInTime };
   }
 
-  /** With all that a VM needs on the host. */
+  /** Runs `work` with everything that a VM needs on the host. */
   async #inEnclosure(
     { key, shape, directory }: BootJob,
     disk: Disk,
@@ -152,7 +152,7 @@ export class TemplateBuilder {
     );
   }
 
-  /** Does what is left to do, and ends the VM in any case. */
+  /** Runs `finish`, saves the device state, and ends the VM in any case. */
   async #save(
     { vm, session }: { vm: VmHandle; session: AgentSession },
     { socketDirectory }: VmLaunch,

@@ -25,7 +25,7 @@ function addTemplate(directory: string, catalogue: TemplateCatalogue, key: strin
   catalogue.add(key);
 }
 
-test('a template is found again by the next process with what it is bound to', (context) => {
+test('the next process finds a template with its bindings', (context) => {
   const directory = makeDirectory(context);
   addTemplate(directory, TemplateCatalogue.open(directory, 'now'), 'a');
   const [found] = TemplateCatalogue.open(directory, 'now').values();
@@ -37,7 +37,7 @@ test('a template is found again by the next process with what it is bound to', (
   assert.deepEqual(TemplateCatalogue.open(directory, 'now').shapesOf('sha256:aa'), [SHAPE]);
 });
 
-test('a template of another version of its record serves no create', (context) => {
+test('a template whose record has another version serves no create', (context) => {
   const directory = makeDirectory(context);
   addTemplate(directory, TemplateCatalogue.open(directory, 'now'), 'a');
   const path = join(directory, 'a', 'template.json');
@@ -46,7 +46,7 @@ test('a template of another version of its record serves no create', (context) =
   assert.deepEqual([catalogue.has('a'), catalogue.shapesOf('sha256:aa')], [false, []]);
 });
 
-test('a template made with other versions, or that cannot be read, serves no create', (context) => {
+test('a template made with other versions, or an unreadable one, serves no create', (context) => {
   const directory = makeDirectory(context);
   addTemplate(directory, TemplateCatalogue.open(directory, 'before'), 'old');
   mkdirSync(join(directory, 'without-record'));
@@ -55,14 +55,14 @@ test('a template made with other versions, or that cannot be read, serves no cre
   const catalogue = TemplateCatalogue.open(directory, 'now');
   const reasons = Array.from(catalogue.values(), ({ key, staleReason }) => [key, staleReason]);
   assert.deepEqual(Object.fromEntries(reasons), {
-    old: 'QEMU, kernel or agent are others now',
+    old: 'QEMU, kernel or agent has changed',
     'without-record': 'it cannot be read',
     'without-state': 'it cannot be read',
   });
   for (const [key] of reasons) assert.equal(catalogue.has(key!), false);
 });
 
-test('an evicted template is found by nobody from the first moment, and its files go', async (context) => {
+test('an evicted template is immediately not found, and its files are removed', async (context) => {
   const directory = makeDirectory(context);
   const catalogue = TemplateCatalogue.open(directory, 'now');
   addTemplate(directory, catalogue, 'a');
@@ -72,7 +72,7 @@ test('an evicted template is found by nobody from the first moment, and its file
   assert.deepEqual(readdirSync(directory), []);
 });
 
-test('what was being made or removed when the process ended is swept', (context) => {
+test('unfinished builds and evictions of an earlier process are removed', (context) => {
   const directory = makeDirectory(context);
   for (const name of ['a.building', 'b.evicted']) mkdirSync(join(directory, name));
   assert.deepEqual([...TemplateCatalogue.open(directory, 'now').values()], []);

@@ -1,5 +1,5 @@
 /**
- * The templates on disk, with what each is bound to, and the booted guests that they were made from:
+ * The templates on disk with their bindings, and the booted guests that they were made from:
  *
  *   <directory>/<key>/ram, devices, base.ext4,                       complete: made elsewhere and renamed to its name;
  *                     scratch.qcow2, template.json                   a booted guest has no disks
@@ -21,16 +21,16 @@ const BLOCK_BYTES = 512;
 
 const TemplateRecord = z.object({
   version: z.literal(2),
-  /** Absent of a booted guest. */
+  /** Absent for a booted guest. */
   image_digest: z.string().optional(),
   image_prepared_at: z.string().optional(),
   shape: ShapeRecord,
-  /** Hash of QEMU, kernel, agent and machine that it was made with. */
+  /** Hash of the QEMU, kernel, agent and machine that it was made with. */
   made_with: z.string(),
 });
 type TemplateRecord = z.infer<typeof TemplateRecord>;
 
-/** What a new template is bound to. */
+/** The bindings of a new template. */
 export interface TemplateBinding {
   /** Undefined for a booted guest. */
   image: Pick<StoredImage, 'digest' | 'preparedAt'> | undefined;
@@ -51,7 +51,7 @@ export class TemplateCatalogue {
     this.#madeWith = madeWith;
   }
 
-  /** Reads what is there and takes away what was being made or removed. */
+  /** Reads the templates and removes those that were being made or evicted. */
   static open(directory: string, madeWith: string): TemplateCatalogue {
     const catalogue = new TemplateCatalogue(directory, madeWith);
     for (const name of readdirSync(directory)) {
@@ -65,13 +65,13 @@ export class TemplateCatalogue {
     return this.#entries.values();
   }
 
-  /** Whether a create can use it. */
+  /** Whether a create can use the template. */
   has(key: string): boolean {
     const entry = this.#entries.get(key);
     return entry !== undefined && entry.staleReason === undefined;
   }
 
-  /** Of the templates that were made from an image, also such as no create can use. */
+  /** Returns the shapes of the templates made from an image, including those that no create can use. */
   shapesOf(imageDigest: string): TemplateShape[] {
     const own = [...this.#entries.values()].filter((entry) => entry.imageDigest === imageDigest);
     return own.flatMap(({ shape }) => shape ?? []);
@@ -81,7 +81,7 @@ export class TemplateCatalogue {
     this.#entries.get(key)?.lastUse.mark();
   }
 
-  /** Into the directory of a template that is being made. */
+  /** Writes the record of a template into the directory in which it is being made. */
   writeRecord(building: string, { image, shape }: TemplateBinding): void {
     const record: TemplateRecord = {
       version: 2,
@@ -94,12 +94,12 @@ export class TemplateCatalogue {
     writeFileSync(join(building, RECORD_NAME), JSON.stringify(record), { flush: true });
   }
 
-  /** Makes a template known whose directory has been renamed to its key. */
+  /** Adds a template whose directory has been renamed to its key. */
   add(key: string): void {
     this.#entries.set(key, this.#read(key));
   }
 
-  /** Nobody finds it from when this is called. */
+  /** Removes a template, which is not found any more from the time of the call. */
   async evict(key: string): Promise<void> {
     const directory = join(this.#directory, key);
     const trash = `${directory}.evicted`;
@@ -125,7 +125,7 @@ export class TemplateCatalogue {
 
   #judge(directory: string, record: TemplateRecord | undefined): string | undefined {
     if (record === undefined || !existsSync(join(directory, 'devices'))) return 'it cannot be read';
-    return record.made_with === this.#madeWith ? undefined : 'QEMU, kernel or agent are others now';
+    return record.made_with === this.#madeWith ? undefined : 'QEMU, kernel or agent has changed';
   }
 }
 
@@ -137,7 +137,7 @@ function findRecord(directory: string): TemplateRecord | undefined {
   }
 }
 
-/** On disk: memory files are sparse. */
+/** Returns the bytes used on disk: memory files are sparse. */
 function directoryBytes(directory: string): number {
   let bytes = 0;
   for (const name of readdirSync(directory)) bytes += statSync(join(directory, name)).blocks * BLOCK_BYTES;

@@ -14,10 +14,10 @@ import { TemplateStore, type TemplateStoreOptions } from './template-store.ts';
 const IMAGE = { digest: 'sha256:aa', preparedAt: new Date(0) };
 const SHAPE = { accelerator: 'kvm', vcpus: 1, memMiB: 256, diskMiB: 64 } as const;
 
-/** Makes files in place of guests, and notes what it was asked for. */
+/** Writes files in place of guests, and records the requests. */
 class NotingBuilder {
   readonly asked: string[] = [];
-  /** Thrown by the next builds, in their order. */
+  /** Errors of the next builds, in order. */
   readonly failures: Error[] = [];
   isInTime = true;
   leases = new CacheLeases();
@@ -35,7 +35,7 @@ class NotingBuilder {
     return { isInTime: this.isInTime };
   }
 
-  /** Long enough for whoever would evict what is not held. */
+  /** Waits long enough for an eviction of anything that is not held. */
   async #fill(what: string, bootedKey: string, directory: string): Promise<void> {
     this.asked.push(what);
     writeFileSync(join(directory, 'devices'), '');
@@ -73,7 +73,7 @@ function setUp(t: TestContext) {
   return { store, builder, needs, ensure };
 }
 
-test('a template of another CPU has another key; one from before CPUs were recorded keeps its own', (t) => {
+test('a template of another CPU has another key; one without a recorded CPU keeps its key', (t) => {
   const { store } = setUp(t);
   const cpus = [undefined, { avx: true }, { avx: true, avx2: true }] as const;
   const keys = cpus.map((cpu) => store.keyOf(IMAGE, { ...SHAPE, cpu }));
@@ -82,7 +82,7 @@ test('a template of another CPU has another key; one from before CPUs were recor
   assert.equal(store.keyOf(IMAGE, { ...SHAPE, cpu: { avx: true } }), keys[1]);
 });
 
-test('a guest is booted once for all images and disks of its memory, and is held while a template is made from it', async (t) => {
+test('a guest is booted once for all images and disk sizes, and is held while a template is made from it', async (t) => {
   const { store, builder, needs, ensure } = setUp(t);
   await ensure('sha256:aa');
   await ensure('sha256:bb');
@@ -92,11 +92,11 @@ test('a guest is booted once for all images and disks of its memory, and is held
   const [a, b] = ['build sha256:aa', 'build sha256:bb'];
   assert.deepEqual(builder.asked, ['boot', a, b, a, 'boot', a]);
   const room = needs.map((diskMiB) => Math.floor(diskMiB / 256));
-  assert.deepEqual(room, [2, 1, 1, 4], 'room for what is not there yet');
+  assert.deepEqual(room, [2, 1, 1, 4], 'room for the files that do not exist yet');
   assert.deepEqual(store.listReady(IMAGE).length, 3);
 });
 
-test('a booted guest whose saved state cannot be used is booted again, once', async (t) => {
+test('a booted guest with unusable saved state is booted again once', async (t) => {
   const { builder, ensure } = setUp(t);
   await ensure('sha256:aa');
   builder.failures.push(new BootedGuestError(new Error('no state')));
@@ -108,7 +108,7 @@ test('a booted guest whose saved state cannot be used is booted again, once', as
   assert.deepEqual(builder.asked, ['build sha256:cc', 'boot', 'build sha256:cc']);
 });
 
-test('a booted guest is kept when the image is the reason that a template cannot be made', async (t) => {
+test('a booted guest is kept if a template fails because of its image', async (t) => {
   const { builder, ensure } = setUp(t);
   await ensure('sha256:aa');
   builder.failures.push(new Error('its shell ends the guest'));
@@ -117,7 +117,7 @@ test('a booted guest is kept when the image is the reason that a template cannot
   assert.deepEqual(builder.asked.slice(2), ['build sha256:bb', 'build sha256:cc']);
 });
 
-test('a booted guest with a wrong timer rate serves the template that waits for it, and no other', async (t) => {
+test('a booted guest with a wrong timer rate serves only the template that waits for it', async (t) => {
   const { builder, ensure } = setUp(t);
   builder.isInTime = false;
   await ensure('sha256:aa');

@@ -1,7 +1,7 @@
 /**
- * Templates: a VM made once for each (image, shape, kernel, agent, QEMU), saved when its agent is up and no
- * user code has run. Every sandbox is a copy-on-write view of one. What does not depend on the image, the boot, is done
- * once for each shape and saved as well.
+ * Templates: a VM made once for each (image, shape, kernel, agent, QEMU), and saved when its agent is up and no user
+ * code has run. Every sandbox is a copy-on-write view of one. The boot does not depend on the image, so it is done once
+ * for each shape and saved as well.
  *
  * The RAM file must never change once it is made: a private mapping shows later writes to pages not yet copied.
  */
@@ -27,18 +27,18 @@ import {
 } from './template-builder.ts';
 import { TemplateCatalogue } from './template-catalogue.ts';
 
-/** Raise when what is in a template's directory changes: those of another version are not used. */
+/** Raise when the content of a template's directory changes. Templates of other versions are not used. */
 const FORMAT = 2;
 
-/** What a template holds besides memory: device state and the written part of the disk. */
+/** Disk space of a template besides memory: device state and the written part of the disk. */
 const BOOT_DISK_MIB = 64;
-/** Of the key of a booted guest, in the place of the image's disk. */
+/** Disk size in the key of a booted guest, which has no disk of an image. */
 const NO_DISK = 0;
 
 export interface TemplateFiles extends SavedState {
-  /** ext4 file under the disk's overlays. */
+  /** The ext4 file under the disk's overlays. */
   basePath: string;
-  /** qcow2 to copy for each VM, over that base. */
+  /** The qcow2 overlay of that base, copied for each VM. */
   scratchPath: string;
 }
 
@@ -47,21 +47,21 @@ export interface Bindings {
   host: Readonly<Record<string, string>>;
 }
 
-/** Whoever needs a template, and has a lease of it from before. */
+/** A request for a template. The caller holds a lease of it from before. */
 export interface TemplateRequest {
   image: StoredImage;
   shape: TemplateShape;
   organization: string;
-  /** Aborted when it is not needed any more. */
+  /** Aborted when the template is not needed any more. */
   signal?: AbortSignal | undefined;
 }
 
 export interface TemplateStoreOptions extends TemplateBuilderOptions {
   directory: string;
   leases: CacheLeases;
-  /** What saved state is bound to besides the image; `host` may come to be the same again, the versions not. */
+  /** The bindings of saved state besides the image. `host` may return to an earlier value; the versions do not. */
   bindings: Bindings;
-  /** Told of each template that was added to those on disk. */
+  /** Called after each template is stored. */
   onStored?: () => void;
   /** Runs a boot when there is a start slot and room for what it writes; `signal` ends the wait. */
   inTurn: (needs: { diskMiB: number; signal: AbortSignal }, boot: () => Promise<void>) => Promise<void>;
@@ -85,7 +85,7 @@ export class TemplateStore {
     this.catalogue = TemplateCatalogue.open(options.directory, madeWith);
   }
 
-  /** Takes away what an interrupted build left. */
+  /** Opens the store and removes what an interrupted build left. */
   static open(
     options: TemplateStoreOptions,
     builder: Pick<TemplateBuilder, 'boot' | 'build'> = new TemplateBuilder(options),
@@ -94,12 +94,14 @@ export class TemplateStore {
     return new TemplateStore(options, builder);
   }
 
-  /** What all templates that serve a create were made with. */
+  /** The machine of all templates that serve creates. */
   get machine(): Machine {
     return this.#options.machine;
   }
 
-  /** Name of the template's directory. An image that was made again has other bytes than the one the guest has read. */
+  /**
+   * Returns the name of the template's directory. It differs for a rebuilt image, whose bytes the guest has not read.
+   */
   keyOf({ digest, preparedAt }: Pick<StoredImage, 'digest' | 'preparedAt'>, shape: TemplateShape): string {
     return this.#keyOf({ image: digest, imagePreparedAt: preparedAt.toISOString() }, shape);
   }
@@ -109,7 +111,7 @@ export class TemplateStore {
       format: FORMAT,
       machine: MACHINE_VERSION,
       ...image,
-      // Left out of the text if undefined: templates from before keep their keys.
+      // JSON omits it if undefined: templates from before the field keep their keys.
       cpu: shape.cpu,
       shape: [shape.accelerator, shape.vcpus, shape.memMiB, shape.diskMiB],
       mac: this.#options.network.absence === undefined ? GUEST_MAC : null,
@@ -130,14 +132,14 @@ export class TemplateStore {
     };
   }
 
-  /** Shapes of the image for which a create finds a template. */
+  /** Returns the shapes of the image for which a create finds a template. */
   listReady(image: Pick<StoredImage, 'digest' | 'preparedAt'>): TemplateShape[] {
     return this.catalogue
       .shapesOf(image.digest)
       .filter((shape) => this.catalogue.has(this.keyOf(image, shape)));
   }
 
-  /** Resolves when the template is there. */
+  /** Builds the template if it does not exist. Resolves when it exists. */
   async ensure({ image, shape, organization, signal: needed }: TemplateRequest): Promise<void> {
     const key = this.keyOf(image, shape);
     if (this.catalogue.has(key)) return this.catalogue.markUse(key);
@@ -148,12 +150,12 @@ export class TemplateStore {
     await this.#queue.run({ key, organization, signal: needed, build });
   }
 
-  /** One at a time. */
+  /** Makes one template. The queue runs one build at a time. */
   async #make(job: Omit<TemplateJob, 'directory' | 'booted'>): Promise<void> {
-    // One that nobody waited for any more may have been finished all the same.
+    // An abandoned build may have been completed all the same.
     if (this.catalogue.has(job.key)) return;
     const bootedKey = this.#bootedKeyOf(job.shape);
-    // It is held from before it is looked for.
+    // Hold it from before the lookup.
     using lease = this.#options.leases.open();
     lease.add(templateKey(bootedKey));
     try {
@@ -162,7 +164,7 @@ export class TemplateStore {
       if (!(error instanceof BootedGuestError)) throw error;
       this.#options.log.warn(
         { err: error, template: bootedKey },
-        'a booted guest cannot be used: boots anew',
+        'a booted guest cannot be used; booting a new one',
       );
       await this.catalogue.evict(bootedKey);
       await this.#build(job, bootedKey);
@@ -178,7 +180,7 @@ export class TemplateStore {
     const { isInTime } = await this.#store(job, (directory) =>
       this.#builder.build({ ...job, directory, booted }),
     );
-    // Better than none for whoever waited, but for nobody else.
+    // Good enough for the waiting callers, but not for others.
     if (!isInTime) await this.catalogue.evict(bootedKey);
   }
 
@@ -198,7 +200,7 @@ export class TemplateStore {
     undo.defer(() => {
       rmSync(building, { recursive: true, force: true });
       if (signal.aborted && !this.catalogue.has(key))
-        log.info({ template: key, shape: size }, 'template not made: nobody waits for it');
+        log.info({ template: key, shape: size }, 'template not made: no caller waits for it');
     });
     rmSync(building, { recursive: true, force: true });
     mkdirSync(building, { mode: 0o711 });
@@ -206,7 +208,7 @@ export class TemplateStore {
     this.catalogue.writeRecord(building, { image, shape });
     await syncLater(building);
     const target = join(directory, key);
-    // What is there cannot be used, or it would have been.
+    // An existing directory is unusable, or it would have been used.
     rmSync(target, { recursive: true, force: true });
     renameSync(building, target);
     await syncLater(directory);

@@ -3,15 +3,15 @@ import { runCommand } from '../../lib/process/run-command.ts';
 import { giveTo } from '../host/file-owner.ts';
 
 export interface BootFiles {
-  /** Emptied. */
+  /** Emptied first. */
   socketDirectory: string;
-  /** May lie in the directory of the sockets. */
+  /** May lie in the socket directory. */
   ramPath: string;
   memMiB: number;
   uid: number;
 }
 
-/** What a cold boot starts with, the VM's own: no sockets, and memory full of zeros that takes no room yet. */
+/** Creates the files of a cold boot, owned by the VM: an empty socket directory, and sparse memory full of zeros. */
 export function makeBootFiles({ socketDirectory, ramPath, memMiB, uid }: BootFiles): void {
   makeSocketDirectory(socketDirectory, uid);
   writeFileSync(ramPath, '', { mode: 0o600 });
@@ -19,13 +19,13 @@ export function makeBootFiles({ socketDirectory, ramPath, memMiB, uid }: BootFil
   giveTo(ramPath, uid);
 }
 
-/** The same for a VM that goes on from what was saved, with a copy of that memory. */
+/** Creates the same files for a VM that continues from saved state, with a copy of its memory. */
 export async function copyBootFiles(
   savedRamPath: string,
   { socketDirectory, ramPath, uid }: Omit<BootFiles, 'memMiB'>,
 ): Promise<void> {
   makeSocketDirectory(socketDirectory, uid);
-  // Most of memory has never been written to, and takes no room in the copy either.
+  // Most of the memory was never written, and takes no space in the copy either.
   await runCommand('cp', ['--sparse=always', '--reflink=auto', '--', savedRamPath, ramPath]);
   chmodSync(ramPath, 0o600);
   giveTo(ramPath, uid);

@@ -16,7 +16,7 @@ const EXPANSION = {
   },
 };
 
-test('a CPU is what QEMU says of it without what it lacks, in an order of its own', () => {
+test('a CPU has the properties that QEMU reports, sorted, without the absent features', () => {
   const cpu = parseExpansion(EXPANSION);
   assert.deepEqual(Object.entries(cpu), [
     ['family', 6],
@@ -27,24 +27,24 @@ test('a CPU is what QEMU says of it without what it lacks, in an order of its ow
   ]);
 });
 
-test('an answer that is no static model is refused', () => {
+test('an answer that is not a static model is refused', () => {
   for (const answer of [undefined, {}, { model: { ...EXPANSION.model, name: 'host' } }])
     assert.throws(() => parseExpansion(answer));
 });
 
-test('a record cannot add properties to those of the CPU', () => {
+test('a record cannot inject properties into the CPU argument', () => {
   for (const forged of [{ 'avx=on,host-phys-bits': true }, { vendor: 'a,migratable=off' }, { avx: false }])
     assert.equal(Cpu.safeParse(forged).success, false, JSON.stringify(forged));
 });
 
-test('guests get no nested virtualization, fifth page-table level, counters or promised pages', () => {
+test('guests get no nested virtualization, fifth page-table level, performance counters or async page faults', () => {
   const { name, props } = buildAskedCpu('host');
   assert.deepEqual([name, props['migratable']], ['host', true]);
   for (const withheld of ['vmx', 'svm', 'la57', 'pmu', 'perfctr-core', 'kvm-asyncpf-int'])
     assert.equal(props[withheld], false, withheld);
 });
 
-test('each level has what the one below it has, and its own name for the guest', () => {
+test('each level includes the one below it and has its own name for the guest', () => {
   const levels = (['x86-64-v2', 'x86-64-v3', 'x86-64-v4'] as const).map(
     (level) => buildAskedCpu(level).props,
   );
@@ -60,7 +60,7 @@ test('each level has what the one below it has, and its own name for the guest',
     for (const name of Object.keys(levels[index - 1] ?? {})) assert.ok(name in props, name);
 });
 
-test('what a host lacks of a CPU is named, its vendor too; values such as the model do not matter', () => {
+test('missing features and another vendor are named; values such as the model do not matter', () => {
   const host: Cpu = { vendor: 'AuthenticAMD', model: 1, avx: true, avx2: true };
   assert.deepEqual(findMissing({ vendor: 'AuthenticAMD', model: 7, avx: true }, host), []);
   assert.deepEqual(findMissing({ vendor: 'AuthenticAMD', pcid: true, avx: true, avx512f: true }, host), [

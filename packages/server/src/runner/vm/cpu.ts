@@ -1,9 +1,9 @@
 /**
- * The CPU of guests. Under KVM it is written as QEMU's static model: `base`, a CPU without any feature, and all that is
- * added to it. It stands for the same features on every host and in every QEMU that knows them, so saved state is restored
- * with those that it was saved with, and a host can be compared with it before anything is started.
+ * The CPU of guests. Under KVM it is QEMU's static model: `base`, a CPU without any feature, plus all added features.
+ * It means the same features on every host and in every QEMU that knows them. So saved state is restored with the
+ * features that it was saved with, and a host can be compared with them before a VM starts.
  *
- * Under emulation it is `max`, all that QEMU can emulate, less what is taken from it: the same on every host.
+ * Under emulation it is `max`, all that QEMU can emulate, less the features removed from it: the same on every host.
  */
 import { z } from 'zod';
 import type { CpuSetting } from '../../lib/cpu-setting.ts';
@@ -16,15 +16,16 @@ export const Cpu = z.record(
 );
 export type Cpu = z.infer<typeof Cpu>;
 
-/** A model of QEMU's and its properties, for `query-cpu-model-expansion`. */
+/** A QEMU CPU model and its properties, for `query-cpu-model-expansion`. */
 export interface AskedCpu {
   name: string;
   props: Readonly<Record<string, boolean | string>>;
 }
 
 /**
- * Not for guests: nested virtualization and enclaves, which widen what a guest reaches; a fifth page-table level, which only
- * costs; and what a copy loses: performance counters, and a page that the host has promised to the guest, who waits for it.
+ * Features withheld from guests: nested virtualization and enclaves, which widen what a guest can reach; a fifth
+ * page-table level, which only costs time; and what a copy of a VM loses: performance counters, and async page faults,
+ * whose page the guest would wait for in vain.
  */
 const WITHHELD = [
   'vmx',
@@ -38,7 +39,7 @@ const WITHHELD = [
   'kvm-asyncpf-int',
 ];
 
-/** Added to Westmere, which has what the level v2 demands, and AES. The psABI calls `abm` LZCNT. */
+/** Added to Westmere, which has the features of level v2, and AES. The psABI calls `abm` LZCNT. */
 const V3 = ['avx', 'avx2', 'bmi1', 'bmi2', 'f16c', 'fma', 'abm', 'movbe', 'xsave'];
 const V4 = [...V3, 'avx512f', 'avx512bw', 'avx512cd', 'avx512dq', 'avx512vl'];
 const LEVELS: Readonly<Record<Exclude<CpuSetting, 'host'>, readonly string[]>> = {
@@ -48,9 +49,9 @@ const LEVELS: Readonly<Record<Exclude<CpuSetting, 'host'>, readonly string[]>> =
 };
 
 export function buildAskedCpu(setting: CpuSetting): AskedCpu {
-  // `migratable` leaves out what the saved state of a CPU does not hold, such as the invariant TSC.
+  // `migratable` omits features that the saved state of a CPU does not hold, such as the invariant TSC.
   if (setting === 'host') return { name: 'host', props: { migratable: true, ...all(WITHHELD, false) } };
-  // Without a version it would have what depends on microcode.
+  // Without a version the model would include features that depend on microcode.
   return {
     name: 'Westmere-v1',
     props: { 'model-id': setting, x2apic: true, ...all(LEVELS[setting], true) },
@@ -68,7 +69,7 @@ const Expansion = z.object({
   }),
 });
 
-/** Of QEMU's answer to `query-cpu-model-expansion` with the type `static`. */
+/** Parses QEMU's answer to `query-cpu-model-expansion` with the type `static`. */
 export function parseExpansion(answer: unknown): Cpu {
   const { props } = Expansion.parse(answer).model;
   const cpu = Object.entries(props)
@@ -77,15 +78,15 @@ export function parseExpansion(answer: unknown): Cpu {
       ([name, value]) =>
         [name, typeof value === 'string' ? value.replaceAll(/[,\n]/gu, ' ') : value] as const,
     )
-    // Keys of templates are made from it.
+    // Template keys depend on the order.
     .toSorted(([a], [b]) => (a < b ? -1 : 1));
   return Cpu.parse(Object.fromEntries(cpu));
 }
 
 /**
- * Features that cost an emulated guest time. A kernel and a C library that find `erms` or `fsrm` copy by `rep movsb`, which
- * is emulated byte by byte; with `smap` and `smep` what the kernel copies from and to a program goes by translations of its
- * own. `la57` adds a page-table level. Registers of `pku` and `mpx` are saved and loaded with each change of the process.
+ * Features that slow down an emulated guest. With `erms` or `fsrm` a kernel and a C library copy by `rep movsb`, which
+ * is emulated byte by byte. With `smap` and `smep`, copies between the kernel and a program need translations of their
+ * own. `la57` adds a page-table level. The registers of `pku` and `mpx` are saved and loaded at each context switch.
  */
 export const EMULATED_CPU: Cpu = {
   erms: 'off',
@@ -97,7 +98,7 @@ export const EMULATED_CPU: Cpu = {
   smep: 'off',
 };
 
-/** What a guest with this CPU has and the host lacks; of another vendor, guest kernels have chosen other instructions. */
+/** Returns the features of `cpu` that the host lacks, and the vendor if it differs: guest kernels choose code by it. */
 export function findMissing(cpu: Cpu, host: Cpu): string[] {
   const features = Object.keys(cpu).filter((name) => cpu[name] === true && host[name] !== true);
   const vendor = cpu['vendor'] === host['vendor'] ? [] : [`vendor ${cpu['vendor']}`];

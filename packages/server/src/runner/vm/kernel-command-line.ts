@@ -7,11 +7,11 @@ const EMULATED_WORDS = [
   'hardened_usercopy=off',
   'randomize_kstack_offset=off',
   'cryptomgr.notests',
-  // Debian's list without what does nothing before it is given a policy: guests come without one.
+  // Debian's list without the modules that do nothing until they get a policy: guests have none.
   'lsm=landlock,yama',
 ];
 
-/** `tscKhz` matters under emulation only: with KVM the guest has a clock of the host's. */
+/** Builds the kernel command line. `tscKhz` matters under emulation only: with KVM the guest uses a host clock. */
 export function kernelCommandLine(accelerator: Accelerator, tscKhz?: number): string {
   const words = [
     'console=ttyS0',
@@ -26,8 +26,8 @@ export function kernelCommandLine(accelerator: Accelerator, tscKhz?: number): st
     'random.trust_cpu=on',
     '8250.nr_uarts=1',
   ];
-  // Under emulation there is no speculation to mitigate, and what the checks of a kernel that hardens or tests itself cost
-  // is paid many times over.
+  // Emulation has no speculation to mitigate, and makes the checks of a kernel that hardens or tests itself many times
+  // more expensive.
   if (accelerator === 'tcg') words.push(...EMULATED_WORDS);
   if (accelerator === 'tcg' && tscKhz !== undefined) words.push(`tsc_early_khz=${tscKhz}`);
   return words.join(' ');

@@ -1,8 +1,8 @@
-/** What VMs are made of, whichever VMM runs them: saved state loads only where all of it is the same. */
+/** The properties of a VM, independent of the VMM. Saved state loads only if all of them are the same. */
 import type { Accelerator } from '../../lib/protocol/runner-protocol.ts';
 import type { Cpu } from './cpu.ts';
 
-/** Raise when the device model or its order changes: templates of another version are not used, captures refused. */
+/** Raise when the device model or its order changes. Templates of other versions are not used; captures are refused. */
 export const MACHINE_VERSION = 4;
 
 /** The same in every guest: saved state carries it, and no two guests share a link. */
@@ -13,20 +13,20 @@ export const TCG_CACHE_MIB = 128;
 /** QEMU itself: program, devices, thread stacks. */
 const QEMU_MEM_MIB = 64;
 
-/** Memory of a VM's process besides that of the guest. */
+/** Memory of a VM's process in addition to the guest's, MiB. */
 export function overheadMiB(accelerator: Accelerator): number {
   return QEMU_MEM_MIB + (accelerator === 'tcg' ? TCG_CACHE_MIB : 0);
 }
 
 export interface MachineShape {
   accelerator: Accelerator;
-  /** Absent for VMs from before it was recorded. */
+  /** Absent for VMs from before the CPU was recorded. */
   cpu?: Cpu | undefined;
   vcpus: number;
   memMiB: number;
 }
 
-/** What a template is made for: the scratch disk is part of it, as it is mounted when the state is saved. */
+/** The shape of a template. It includes the scratch disk, which is mounted when the state is saved. */
 export interface TemplateShape extends MachineShape {
   diskMiB: number;
 }

@@ -1,4 +1,4 @@
-/** Where the time of one operation goes, in milliseconds by step. */
+/** Measures the time of one operation, in milliseconds by step. */
 export class StepTimer {
   readonly timingsMs: Record<string, number> = {};
   #stepStarted = performance.now();

@@ -1,15 +1,15 @@
 /**
- * Every step at which the runner makes or takes away something outside its own memory, in the order of a VM's life. An
- * undoing is registered before its step: in the driver's release list for this process, on disk for the next one. Each
- * can be held by a test, which then kills somebody there (e2e/faults.test.ts).
+ * Every step at which the runner creates or removes something outside its own memory, in the order of a VM's life. Each
+ * step registers its undo before it runs: in the driver's release list for this process, on disk for the next one. A
+ * test can hold each step and kill a process there (e2e/faults.test.ts).
  */
 import { holdAt } from '../../lib/fault-directory.ts';
 
 interface Step {
   makes: string;
-  /** By this process when the step, or a later one, fails. */
+  /** The undo by this process when the step, or a later one, fails. */
   undoneBy: string;
-  /** By the next process, when this one is killed. */
+  /** The action of the next process when this one is killed. */
   nextProcess: string;
 }
 
@@ -18,13 +18,13 @@ const NOTHING = 'nothing';
 export const STEPS = {
   'create.plan': {
     makes: 'image and template',
-    undoneBy: 'kept: they are shared',
-    nextProcess: 'removes half-made ones',
+    undoneBy: 'kept, as they are shared',
+    nextProcess: 'removes unfinished ones',
   },
   'create.slot': {
     makes: 'lease of a TAP with its addresses and uid',
     undoneBy: 'release of the slot',
-    nextProcess: 'removes TAPs that no adopted VM has',
+    nextProcess: 'removes TAPs that belong to no adopted VM',
   },
   'create.record': {
     makes: 'directory of the VM, with the record that names all that follows',
@@ -39,7 +39,7 @@ export const STEPS = {
   'create.launch': {
     makes: 'QEMU, with the state of the template',
     undoneBy: 'SIGKILL, waited for',
-    nextProcess: 'kills processes of our uids that no adopted VM has',
+    nextProcess: 'kills processes of our uids that belong to no adopted VM',
   },
   'create.note': { makes: "QEMU's pid in the record", undoneBy: 'as for the record', nextProcess: NOTHING },
   'create.continue': { makes: 'a guest that runs', undoneBy: 'as for QEMU', nextProcess: 'as for QEMU' },
@@ -48,15 +48,15 @@ export const STEPS = {
   'create.running': {
     makes: 'state "running" in the record',
     undoneBy: 'as for the record',
-    nextProcess: 'drives the VM on: from here it is adopted',
+    nextProcess: 'adopts the VM, from here on',
   },
   'create.answer': {
     makes: 'answer to control',
-    undoneBy: 'DELETE by control, if it gave the create up',
-    nextProcess: 'answers when control asks again',
+    undoneBy: 'DELETE by control, if it gave up the create',
+    nextProcess: 'answers when control repeats the request',
   },
   'restore.plan': {
-    makes: 'nothing; the capture is read, and held',
+    makes: 'nothing; the capture is read and held',
     undoneBy: 'its release',
     nextProcess: NOTHING,
   },
@@ -71,30 +71,30 @@ export const STEPS = {
     nextProcess: 'thaws them, as the record says "capturing"',
   },
   'capture.stop': {
-    makes: 'a guest that stands still',
-    undoneBy: 'it goes on',
-    nextProcess: 'lets it go on, as the record says "capturing"',
+    makes: 'a stopped guest',
+    undoneBy: 'it continues',
+    nextProcess: 'continues it, as the record says "capturing"',
   },
   'capture.devices': { makes: 'file in the capture', undoneBy: 'its removal', nextProcess: 'as for prepare' },
   'capture.memory': { makes: 'file in the capture', undoneBy: 'its removal', nextProcess: 'as for prepare' },
   'capture.disk': {
-    makes: 'overlay on top, the one under it frozen',
-    undoneBy: 'kept: the disk reads the same',
-    nextProcess: 'asks QEMU which overlays there are',
+    makes: 'overlay on top; the one below it is frozen',
+    undoneBy: 'kept, as the disk reads the same',
+    nextProcess: 'reads the overlays from QEMU',
   },
   'capture.thaw': { makes: 'processes that run again', undoneBy: NOTHING, nextProcess: 'thaws them' },
   'capture.finish': {
-    makes: 'synced files with their sums',
+    makes: 'synced files with their digests',
     undoneBy: 'their removal',
     nextProcess: 'as for prepare',
   },
   'capture.publish': {
-    makes: 'capture with its name: it exists',
-    undoneBy: 'removal by control, which asked for it',
+    makes: 'capture with its name, so it exists',
+    undoneBy: 'removal by control, which requested it',
     nextProcess: 'lists it',
   },
   'overlay.remove': {
-    makes: 'one overlay less, of those that were joined or prepared; QEMU has closed it',
+    makes: 'one flattened or prepared overlay less; QEMU has closed it',
     undoneBy: NOTHING,
     nextProcess: 'removes overlays that are not part of the disk',
   },
@@ -104,14 +104,14 @@ export const STEPS = {
     nextProcess: 'ends the VM, as its record names a hibernation that is complete',
   },
   'fork.children': {
-    makes: 'VMs that go on from the capture, each as a create',
+    makes: 'VMs that continue from the capture, each as a create',
     undoneBy: 'as for creates',
     nextProcess: 'as for creates',
   },
   'rollback.replace': {
-    makes: 'a VM of the same sandbox that goes on from the capture; the old one stands still',
-    undoneBy: 'end of the new one, the old one goes on',
-    nextProcess: 'as for undoing, unless the new one was running: then the old one is ended',
+    makes: 'a VM of the same sandbox that continues from the capture; the old one is stopped',
+    undoneBy: 'end of the new one; the old one continues',
+    nextProcess: 'as for the undo; ends the old one if the new one was running',
   },
   'end.note': {
     makes: 'end with its reason in the record',
@@ -137,14 +137,14 @@ export const STEPS = {
     nextProcess: 'adopts anew',
   },
   'adopt.strays': {
-    makes: 'processes of our uids that nobody drives gone',
+    makes: 'no process of our uids without a driver',
     undoneBy: NOTHING,
     nextProcess: 'kills them',
   },
 } as const satisfies Record<string, Step>;
 export type StepName = keyof typeof STEPS;
 
-/** Everything before this step is done, nothing of it is. */
+/** Enters a step: everything before it is done, and nothing of the step itself. */
 export function enterStep(name: StepName): Promise<void> | undefined {
   return holdAt(name);
 }

@@ -1,13 +1,13 @@
-/** The files that a VM is started with. */
+/** The files with which a VM is started. */
 
 export interface DiskFiles {
   /** Read-only squashfs of the image. */
   imagePath: string;
   /** Read-only ext4 file under all overlays. */
   scratchBasePath: string;
-  /** Holds the overlays, `<number>.qcow2`: QEMU may open what is put there, and make nothing. */
+  /** Holds the overlays, `<number>.qcow2`. QEMU may open files there and create none. */
   overlayDirectory: string;
-  /** Numbers of the overlays from the lowest to the topmost, which is this VM's own; the others are frozen. */
+  /** Numbers of the overlays, lowest first. The last one is this VM's own; the others are frozen. */
   overlays: readonly number[];
 }
 
@@ -19,7 +19,7 @@ export interface MachineFiles {
   kernelPath: string;
   initramfsPath: string;
   ramPath: string;
-  /** QEMU makes its sockets here; short, as socket paths hold 108 bytes. */
+  /** QEMU creates its sockets here. The path is short, as socket paths hold 108 bytes. */
   socketDirectory: string;
   /** Absent for the accelerator probe, which boots no image. */
   disks: DiskFiles | undefined;
@@ -27,10 +27,10 @@ export interface MachineFiles {
 
 export type StartMode =
   | { kind: 'boot' }
-  /** `isDeferred`: it waits to be told to load the state. `ownsRam`: what it writes goes to the RAM file. */
+  /** `isDeferred`: QEMU waits for a command to load the state. `ownsRam`: it writes to the RAM file itself. */
   | { kind: 'restore'; statePath: string; isDeferred: boolean; ownsRam: boolean };
 
-/** Whether RAM is the file, not a private view of it. */
+/** Whether RAM is the file itself, not a private view of it. */
 export function writesRam(mode: StartMode): boolean {
   return mode.kind === 'boot' || mode.ownsRam;
 }

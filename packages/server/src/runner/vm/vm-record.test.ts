@@ -43,7 +43,7 @@ function withDirectory(use: (directory: string) => void): void {
   }
 }
 
-test('what a sandbox may send is in its record, and no secret is', () => {
+test('the record holds what a sandbox may send, but no secret', () => {
   withDirectory((directory) => {
     const [service] = BUILTIN_SERVICES;
     const network = { ...NO_RULES.network, default: 'deny' as const, allow: ['*.example.com'] };
@@ -59,14 +59,14 @@ test('what a sandbox may send is in its record, and no secret is', () => {
   });
 });
 
-test('a record from before there were rules is of a sandbox without rules', () => {
+test('a record from before rules were introduced means a sandbox without rules', () => {
   withDirectory((directory) => {
     writeVmRecord(directory, RECORD);
     assert.deepEqual(readEgressRecord(findVmRecord(directory)?.egress), NO_RULES);
   });
 });
 
-test('a record whose rules cannot be read is none: its VM is not driven on as one without rules', () => {
+test('a record with unreadable rules is treated as missing: its VM is not adopted without rules', () => {
   withDirectory((directory) => {
     const egress = { network: { ...NO_RULES.network, default: 'maybe' }, grants: [] };
     writeVmRecord(directory, { ...RECORD, egress: egress as never });
@@ -74,7 +74,7 @@ test('a record whose rules cannot be read is none: its VM is not driven on as on
   });
 });
 
-test('the CPU of a VM is in its record; one from before it was recorded has none', () => {
+test('the record holds the CPU of a VM; older records have none', () => {
   withDirectory((directory) => {
     const shape: VmRecord['shape'] = {
       ...RECORD.shape,

@@ -1,7 +1,7 @@
 /**
- * The runner's own note of one VM, in the VM's directory. It is written before anything it names is made
- * (that is how undoing is registered), and again when QEMU runs; a runner that starts finds here what to
- * adopt and what to take away.
+ * The runner's record of one VM, in the VM's directory. The runner writes it before it creates anything that the record
+ * names: this registers the undo. It writes the record again when QEMU runs. A starting runner reads from it what to
+ * adopt and what to remove.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,7 +12,7 @@ import { writeAtomically } from '../../lib/files/durable-file.ts';
 import { Accelerator, CaptureId, VmEnd, VmInfo, VmRollback } from '../../lib/protocol/runner-protocol.ts';
 import { Cpu } from './cpu.ts';
 
-/** The image as a guest knows it. */
+/** The image as the guest sees it. */
 export const GuestImage = z.object({
   reference: z.string(),
   digest: z.string(),
@@ -22,14 +22,14 @@ export type GuestImage = z.infer<typeof GuestImage>;
 
 export const TemplateShape = z.object({
   accelerator: Accelerator,
-  /** Absent for those from before it was recorded. */
+  /** Absent in records from before the CPU was recorded. */
   cpu: Cpu.optional(),
   vcpus: z.int(),
   memMiB: z.int(),
   diskMiB: z.int(),
 });
 
-/** What the sandbox may send and is granted, without the secrets. */
+/** The network policy and the grants of the sandbox, without the secrets. */
 export const EgressRecord = z.object({
   network: NetworkPolicy,
   grants: z.array(
@@ -43,34 +43,34 @@ const VmRecord = z.object({
   info: VmInfo,
   image: GuestImage,
   shape: TemplateShape,
-  /** Key of the template that it was made from; null for one that goes on from a capture. */
+  /** Key of the VM's template; null for a VM that continues from a capture. */
   template: z.string().nullable(),
-  /** Key of the machine that it runs on. */
+  /** Key of the machine that the VM runs on. */
   machine: z.string(),
   /** Network slot; also gives the uid. */
   slot: z.int().nonnegative(),
   uid: z.int().positive(),
-  /** Directories of the control groups; where they are depends on how the runner was started. */
+  /** Directories of the control groups. Their place depends on how the runner was started. */
   cgroups: z.array(z.string()).default([]),
-  /** Absent: anything, and nothing. */
+  /** Absent: no rules and no grants. */
   egress: EgressRecord.optional(),
   host_boot_id: z.string(),
   process: z.object({ pid: z.int().positive(), startTicks: z.number() }).nullable(),
   /** Last generation used on the agent's ctl port. */
   generation: z.int().nonnegative(),
-  /** Number of the last resume that the agent was sent. */
+  /** Number of the last resume sent to the agent. */
   resume: z.int().nonnegative(),
-  /** It stands still, or is about to, to be saved: a runner that finds this lets it go on. */
+  /** The VM is stopped, or about to be, for a capture. A starting runner that finds this continues it. */
   capturing: z.boolean().default(false),
-  /** … or ends it, if this hibernation is complete. */
+  /** A starting runner ends the VM instead if this hibernation is complete. */
   hibernating: CaptureId.optional(),
-  /** Unit of the VM whose sandbox this one has taken over: that one is ended, and not reported. */
+  /** Name of the VM instance whose sandbox this VM has taken over. That one is ended without a report. */
   replaces: z.string().optional(),
-  /** Rollbacks of the sandbox that came to this VM, newest last: each is done once, however often it is asked for. */
+  /** Rollbacks of the sandbox up to this VM, newest last: each is done once, however often it is requested. */
   rollbacks: z.array(VmRollback).default([]),
-  /** Written before the VM is killed: a runner that dies in the middle of an end does not change its reason. */
+  /** Written before the VM is killed, so that a runner that dies during an end does not change its reason. */
   end: VmEnd.optional(),
-  /** Its end is not reported: the sandbox lives on elsewhere. */
+  /** The VM's end is not reported: its sandbox lives on elsewhere. */
   retired: z.boolean().default(false),
 });
 export type VmRecord = z.infer<typeof VmRecord>;
@@ -81,7 +81,7 @@ export function writeVmRecord(directory: string, record: VmRecord): void {
   writeAtomically(join(directory, FILE_NAME), JSON.stringify(record));
 }
 
-/** Undefined when there is none, or none that can be read: then nothing of that VM can be kept. */
+/** Returns undefined if there is no readable record: then nothing of that VM can be kept. */
 export function findVmRecord(directory: string): VmRecord | undefined {
   let text: string;
   try {

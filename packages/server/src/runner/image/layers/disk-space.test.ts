@@ -18,7 +18,7 @@ async function writeAndStay(directory: string, bytes: number, stop: AbortSignal)
   throw stop.reason;
 }
 
-test('work that writes more than it may is stopped', async () => {
+test('work that writes more than the limit is stopped', async () => {
   await using scratch = await makeScratchDirectory();
   const limits = { maxBytes: 1000, minFreeBytes: 0 };
   const work = withinSpace(scratch.path, limits, signal, (stop) => writeAndStay(scratch.path, 1001, stop));
@@ -32,7 +32,7 @@ test('work is stopped when the disk fills up', async () => {
   await assert.rejects(work, hasCode('capacity'));
 });
 
-test('work within its limits gives its result, an abort from outside reaches it', async () => {
+test('work within its limits returns its result, and an abort from outside reaches it', async () => {
   await using scratch = await makeScratchDirectory();
   const limits = { maxBytes: 1000, minFreeBytes: 0 };
   assert.equal(await withinSpace(scratch.path, limits, signal, async () => 'done'), 'done');
@@ -44,7 +44,7 @@ test('work within its limits gives its result, an abort from outside reaches it'
   await assert.rejects(work, /enough/u);
 });
 
-test('free space is asked for what is needed and for the reserve', async () => {
+test('free space must cover the needed bytes and the reserve', async () => {
   await using scratch = await makeScratchDirectory();
   await checkFreeSpace(scratch.path, 1, 1);
   await assert.rejects(checkFreeSpace(scratch.path, Number.MAX_SAFE_INTEGER, 0), hasCode('capacity'));

@@ -6,9 +6,9 @@ import { AppError } from '@coppice/contract';
 const WATCH_INTERVAL_MS = 250;
 
 export interface SpaceLimits {
-  /** What the directory may hold. */
+  /** The most bytes that the directory may hold. */
   maxBytes: number;
-  /** What the file system must keep free: PostgreSQL and running sandboxes live on it too. */
+  /** Bytes that must stay free on the file system: PostgreSQL and running sandboxes use it too. */
   minFreeBytes: number;
 }
 
@@ -28,8 +28,9 @@ export async function checkFreeSpace(
 }
 
 /**
- * Does `work` while looking at what it writes to `directory`. An archive says nothing true about its unpacked size: when the limits are
- * crossed the work's signal is aborted and the crossing is thrown.
+ * Runs `work` and watches the size of what it writes to `directory`, as an archive cannot be trusted about its unpacked
+ * size. When a limit is exceeded, aborts the signal of `work`. Throws `capacity` when the disk has too little free
+ * space and `invalid_image` when the directory is too large.
  */
 export async function withinSpace<T>(
   directory: string,
@@ -63,7 +64,7 @@ async function watchSpace(directory: string, limits: SpaceLimits, ended: AbortSi
   }
 }
 
-/** What vanishes meanwhile counts nothing this time. */
+/** Sums the sizes of the files below a directory. Files that disappear meanwhile do not count. */
 async function directoryBytes(directory: string): Promise<number> {
   let bytes = 0;
   for (const entry of await readdir(directory, { recursive: true, withFileTypes: true }).catch(() => [])) {

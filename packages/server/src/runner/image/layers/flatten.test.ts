@@ -1,4 +1,4 @@
-/** Layers through the real tar2sqfs and back through sqfs2tar of the same tools. */
+/** Packs layers with the real tar2sqfs and reads them back with sqfs2tar of the same tools. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -37,7 +37,7 @@ async function makeSquashfs(
   });
 }
 
-/** What a squashfs of these layers holds, by path; the root is "". */
+/** Returns the entries of a squashfs of these layers by path; the root is "". */
 async function flatten(layers: readonly (readonly LayerEntry[] | string)[]): Promise<Map<string, FlatEntry>> {
   await using scratch = await makeScratchDirectory();
   const paths: string[] = [];
@@ -108,7 +108,7 @@ test('owners, modes, times, links, devices and attributes come out as they went 
   assert.equal(flat.get('acl')?.xattrs.size, 0);
 });
 
-test('names that are no UTF-8 and binary capabilities survive', async () => {
+test('names that are not UTF-8 and binary capabilities survive', async () => {
   await using scratch = await makeScratchDirectory();
   const capability = Buffer.from([1, 0, 0, 2, 0x80, 0x20, 0, 0, 0, 0, 0, 0xff, 0, 0, 0, 10, 0, 0, 0, 0]);
   const name = Buffer.from([0x61, 0xff, 0xfe, 0x0a, 0x22, 0x5c]).toString('latin1');
@@ -204,7 +204,7 @@ test('hard links to links and devices keep one inode', async () => {
   }
 });
 
-test('files of many windows and of odd sizes keep their bytes', async () => {
+test('files larger than a window and files of odd sizes keep their bytes', async () => {
   const contents = [0, 1, 511, 512, 513, (1 << 20) - 1, (1 << 20) + 1, 5_000_000].map((size) =>
     Buffer.alloc(size, createHash('sha256').update(String(size)).digest()),
   );
@@ -213,7 +213,7 @@ test('files of many windows and of odd sizes keep their bytes', async () => {
     assert(flat.get(`f${index}`)?.content.equals(content), `f${index}`);
 });
 
-test('equal layers make equal images, read-only', async () => {
+test('equal layers make equal, read-only images', async () => {
   await using scratch = await makeScratchDirectory();
   const layer = join(scratch.path, 'layer.tar');
   await writeTar(layer, [{ path: 'b', content: 'b' }, { path: 'a/' }, { path: 'a/x', content: 'x' }]);
@@ -227,7 +227,7 @@ test('equal layers make equal images, read-only', async () => {
   assert(first?.equals(second ?? Buffer.alloc(0)));
 });
 
-test('an image with no files at all is an image', async () => {
+test('an image without files is valid', async () => {
   assert.deepEqual([...(await flatten([[]])).keys()], ['']);
   assert.deepEqual([...(await flatten([])).keys()], ['']);
 });
@@ -243,7 +243,7 @@ test('a bad layer is named by its number', async () => {
   });
 });
 
-test('a packer that fails at once is reported with its words, not as a broken pipe', async () => {
+test('a packer that fails at once is reported with its own error output, not as a broken pipe', async () => {
   await using scratch = await makeScratchDirectory();
   const layer = join(scratch.path, 'layer.tar');
   await writeTar(layer, [{ path: 'a', content: Buffer.alloc(8 << 20, 1) }]);
@@ -253,8 +253,8 @@ test('a packer that fails at once is reported with its words, not as a broken pi
   await assert.rejects(makeSquashfs([layer], join(scratch.path, 'x'), '/nonexistent/tar2sqfs'), ProcessError);
 });
 
-/** Whatever GNU tar unpacks from the layers, one over the other, with whiteouts done by hand. */
-test('an image equals what GNU tar makes of the same layers, byte for byte', async () => {
+/** GNU tar unpacks the layers one over the other; the script applies the whiteouts. */
+test('an image equals the result of GNU tar with the same layers, byte for byte', async () => {
   await using scratch = await makeScratchDirectory();
   const at = (...parts: string[]) => join(scratch.path, ...parts);
   const run = (script: string) =>

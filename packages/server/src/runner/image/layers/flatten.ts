@@ -1,6 +1,6 @@
 /**
- * Layers to one archive, in two passes: the first reads only headers and decides what the image is ({@link LayerTree}), the
- * second copies the contents that are left, in the order in which they lie in the layers.
+ * Merges layers into one archive, in two passes. The first reads only headers and builds the tree of the image
+ * ({@link LayerTree}); the second copies the contents that remain, in the order in which they lie in the layers.
  */
 import { open } from 'node:fs/promises';
 import { ByteWindow } from '../tar/byte-window.ts';
@@ -13,7 +13,7 @@ import type { TreeLimits } from './tree-budget.ts';
 
 const WINDOW_BYTES = 1 << 20;
 
-/** The first pass. Layers are uncompressed tar archives, the lowest first. */
+/** The first pass. Layers are uncompressed tar archives, the lowest first. Throws {@link LayerError} with the layer. */
 export async function readLayers(
   layerPaths: readonly string[],
   limits: TreeLimits,
@@ -41,7 +41,7 @@ export interface WriteOptions {
   onBytes?: (bytes: number) => void;
 }
 
-/** The second pass. */
+/** The second pass: writes the archive of the tree. */
 export async function writeFlatTar(
   tree: LayerTree,
   layerPaths: readonly string[],
@@ -78,11 +78,11 @@ interface NamedInode {
 }
 
 interface ArchivePlan {
-  /** Directories before what is in them. */
+  /** All but regular files; a directory comes before its contents. */
   withoutContent: NamedInode[];
-  /** By the number of the layer, in order of place. */
+  /** Files by the number of their layer, in the order of their offsets. */
   filesByLayer: Map<number, NamedInode[]>;
-  /** Further names of inodes that come before. */
+  /** Further names of inodes that were written before. */
   hardlinks: (NamedInode & { target: string })[];
 }
 

@@ -1,26 +1,28 @@
-/** Images come from strangers: everything about them is bounded. */
+/** Limits of images, which come from untrusted parties: everything about them is bounded. */
 export interface ImageLimits {
   maxLayers: number;
   maxManifestBytes: number;
   maxConfigBytes: number;
-  /** Of the layers as stored in the registry. */
+  /** Total of the layers as stored in the registry. */
   maxCompressedBytes: number;
-  /** Of the layers unpacked, and of the image made of them. */
+  /** Total of the unpacked layers, and of the image made from them. */
   maxContentBytes: number;
-  /** Unpacked bytes for each stored one beyond the first {@link freeExpansionBytes}: what people make packs by 2 to 20. */
+  /**
+   * Unpacked bytes allowed for each stored byte, beyond {@link freeExpansionBytes}; real images expand 2 to 20 times.
+   */
   maxExpansion: number;
   freeExpansionBytes: number;
   maxEntries: number;
-  /** Names, link targets and extended attributes: what is held in memory while layers are merged. */
+  /** Bytes of names, link targets and extended attributes, which are held in memory while layers are merged. */
   maxMetadataBytes: number;
-  /** What the host's file system keeps free. */
+  /** Bytes that must stay free on the host's file system. */
   minFreeBytes: number;
   resolveTimeoutMs: number;
   pullTimeoutMs: number;
   flattenTimeoutMs: number;
-  /** How long an answer of a registry for a tag is taken for true. */
+  /** How long the resolver reuses a registry's answer for a tag. */
   tagTtlMs: number;
-  /** How long an answer to credentials lets their owner use a stored image while the registry is down. */
+  /** How long a registry's answer to credentials lets their owner use a stored image while the registry is down. */
   staleAccessTtlMs: number;
   maxConcurrentPreparations: number;
   maxWaitingPreparations: number;
@@ -49,7 +51,7 @@ export const DEFAULT_IMAGE_LIMITS: ImageLimits = {
   maxWaitingPreparations: 64,
 };
 
-/** What layers of this size as stored may unpack to. A file of a gigabyte of zeros is not yet an attack. */
+/** The bytes that layers of this stored size may unpack to. A file of a gigabyte of zeros is not yet an attack. */
 export function maxUnpackedBytes(storedBytes: number, limits: ImageLimits): number {
   const { maxContentBytes, maxExpansion, freeExpansionBytes } = limits;
   return Math.min(maxContentBytes, freeExpansionBytes + maxExpansion * storedBytes);

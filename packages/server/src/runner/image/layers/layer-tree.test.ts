@@ -25,7 +25,7 @@ function assertRefused(entries: readonly TarEntry[], pattern: RegExp, limits?: T
   );
 }
 
-test('later layers add to and replace what earlier ones have', () => {
+test('later layers add to earlier ones and replace their entries', () => {
   const replacement = entry('a/x');
   const tree = build([
     [entry('a/'), entry('a/x'), entry('b')],
@@ -37,25 +37,25 @@ test('later layers add to and replace what earlier ones have', () => {
   assert.equal(inodeOf(tree, 'b').layer, 0);
 });
 
-test('a directory over a directory changes its metadata and keeps what is in it', () => {
+test('a directory over a directory changes its metadata and keeps its contents', () => {
   const tree = build([[entry('a/'), entry('a/x')], [entry('a/', { mode: 0o700, uid: 7 })]]);
   assert.deepEqual(names(tree), ['a', 'a/x']);
   assert.equal(inodeOf(tree, 'a').mode, 0o700);
   assert.equal(inodeOf(tree, 'a').uid, 7);
 });
 
-test('a file over a directory removes what was in it, and the other way round', () => {
+test('a file over a directory removes its contents, and a directory replaces a file', () => {
   assert.deepEqual(names(build([[entry('a/'), entry('a/x')], [entry('a')]])), ['a']);
   assert.deepEqual(names(build([[entry('a')], [entry('a/'), entry('a/x')]])), ['a', 'a/x']);
 });
 
-test('a whiteout removes a file, a tree, a link but not its target', () => {
+test('a whiteout removes a file, a tree, or a link but not its target', () => {
   const lower = [entry('a/'), entry('a/x'), entry('d/'), entry('d/e/'), entry('d/e/f'), symlink('l', 'a')];
   const tree = build([lower, [entry('a/.wh.x'), entry('.wh.d'), entry('.wh.l'), entry('.wh.absent')]]);
   assert.deepEqual(names(tree), ['a']);
 });
 
-test('a whiteout spares what its own layer has, in either order', () => {
+test('a whiteout spares the entries of its own layer, in either order', () => {
   const lower = [entry('a/'), entry('a/old'), entry('a/deep/'), entry('a/deep/old')];
   const upper = [entry('a/', { mode: 0o711 }), entry('a/new')];
   for (const layer of [
@@ -68,7 +68,7 @@ test('a whiteout spares what its own layer has, in either order', () => {
   }
 });
 
-test('a directory made only by what is in it forgets what the whiteout removed', () => {
+test('a directory that only its contents imply loses the metadata that the whiteout removed', () => {
   const lower = [entry('a/', { mode: 0o700, uid: 5 }), entry('a/old')];
   for (const layer of [
     [entry('.wh.a'), entry('a/new')],
@@ -81,7 +81,7 @@ test('a directory made only by what is in it forgets what the whiteout removed',
   }
 });
 
-test('an opaque marker empties a directory of lower layers only', () => {
+test('an opaque marker removes only the entries of lower layers from a directory', () => {
   const lower = [entry('a/'), entry('a/old'), entry('a/sub/'), entry('a/sub/old')];
   for (const layer of [
     [entry('a/'), entry('a/.wh..wh..opq'), entry('a/new'), entry('a/sub/new')],
@@ -91,13 +91,13 @@ test('an opaque marker empties a directory of lower layers only', () => {
   }
 });
 
-test('a directory that replaces a link is emptied itself, not what the link led to', () => {
+test('an opaque marker in a directory that replaces a link does not empty the target of the link', () => {
   const lower = [entry('usr/'), entry('usr/lib/'), entry('usr/lib/x'), symlink('lib', 'usr/lib')];
   const tree = build([lower, [entry('lib/'), entry('lib/.wh..wh..opq'), entry('lib/y')]]);
   assert.deepEqual(names(tree), ['lib', 'lib/y', 'usr', 'usr/lib', 'usr/lib/x']);
 });
 
-test("markers of the aufs driver's own files are nothing", () => {
+test("markers of the aufs driver's own files are ignored", () => {
   const driverFiles = [entry('.wh..wh.plnk/'), entry('.wh..wh.plnk/1'), entry('.wh..wh.aufs')];
   assert.deepEqual(names(build([[...driverFiles, entry('a')]])), ['a']);
 });
@@ -130,7 +130,7 @@ test('a hard link to nothing or to a directory is refused', () => {
   assertRefused([hardlink('b', '../../etc/passwd')], /leads out/u);
 });
 
-test('parents that are links are followed inside the image', () => {
+test('links among the parents are followed inside the image', () => {
   const lower = [
     entry('usr/'),
     entry('usr/lib/'),
@@ -155,25 +155,25 @@ test('parents that are links are followed inside the image', () => {
   ]);
 });
 
-test('a dangling link as a parent makes the directory it names', () => {
+test('a dangling link as a parent makes the directory that it names', () => {
   assert.deepEqual(names(build([[symlink('a', 'b/c'), entry('a/x')]])), ['a', 'b', 'b/c', 'b/c/x']);
 });
 
-test('loops of links and links that multiply end', () => {
+test('loops of links and links that multiply each other are refused', () => {
   assertRefused([symlink('a', 'b'), symlink('b', 'a'), entry('a/x')], /too many links/u);
   const chain = Array.from({ length: 30 }, (_, index) => symlink(`l${index + 1}`, `l${index}/../l${index}`));
   assertRefused([entry('l0/'), ...chain, entry('l30/x')], /too many links/u);
   assertRefused([symlink('a', './'.repeat(2000)), symlink('b', 'a/a/a'), entry('b/x')], /too many links/u);
 });
 
-test('missing parents are made, a file as a parent is refused', () => {
+test('missing parents are made, and a file as a parent is refused', () => {
   const tree = build([[entry('a/b/c')]]);
   assert.deepEqual(names(tree), ['a', 'a/b', 'a/b/c']);
   assert.equal(inodeOf(tree, 'a/b').type, 'directory');
   assertRefused([entry('a'), entry('a/b')], /through a file/u);
 });
 
-test('names are taken inside the image or refused', () => {
+test('names are resolved inside the image or refused', () => {
   assert.deepEqual(names(build([[entry('/etc/x'), entry('./y'), entry('a//b/./c'), entry('a/../z')]])), [
     'a',
     'a/b',
@@ -192,7 +192,7 @@ test('names are taken inside the image or refused', () => {
   assertRefused([symlink('a', 'x'.repeat(300)), entry('a/b')], /longer than Linux allows/u);
 });
 
-test('a tree does not grow deeper than a path may be long', () => {
+test('a tree does not grow deeper than the longest path', () => {
   const deep = 'd/'.repeat(1000);
   assertRefused(
     [entry(deep), symlink('l', deep), entry(`l/${deep}`), symlink('m', `l/${deep}`), entry(`m/${deep}`)],
@@ -205,7 +205,7 @@ test('the root keeps its metadata and is a directory', () => {
   assertRefused([symlink('./', 'elsewhere')], /the root is a symlink/u);
 });
 
-test('numbers and targets that no file system holds are refused', () => {
+test('numbers and targets that no file system can store are refused', () => {
   assertRefused([entry('a', { uid: -1 })], /owner -1/u);
   assertRefused([entry('a', { gid: 2 ** 32 })], /group/u);
   assertRefused([entry('a', { type: 'character', deviceMajor: 4096 })], /device major/u);
@@ -218,7 +218,7 @@ test('numbers and targets that no file system holds are refused', () => {
   assert.equal(inodeOf(tree, 'b').uid, 2 ** 32 - 2);
 });
 
-test('attributes that would steer the guest or that squashfs lacks are dropped', () => {
+test('attributes that would affect the guest or that squashfs cannot store are dropped', () => {
   const value = Buffer.from([1, 0xff, 0]);
   const xattrs = new Map(
     [
@@ -245,7 +245,7 @@ test('entries, content and metadata are bounded over all layers', () => {
   assertRefused([entry('a', { xattrs })], /more than 50 bytes/u, { ...TEST_LIMITS, maxMetadataBytes: 50 });
 });
 
-test('a short name that a link leads to a long path counts as the long path', () => {
+test('a short name that a link expands to a long path counts as the long path', () => {
   const deep = Array.from({ length: 40 }, () => 'x'.repeat(50)).join('/');
   const files = Array.from({ length: 30 }, (_, index) => entry(`s/${index}`));
   const limits = { ...TEST_LIMITS, maxMetadataBytes: 100_000 };
@@ -256,16 +256,16 @@ test('a short name that a link leads to a long path counts as the long path', ()
   );
 });
 
-test('opaque markers over and over, and chains of links for each entry, are refused in a moment', () => {
+test('many opaque markers, and chains of links for each entry, are refused quickly', () => {
   const limits = { ...TEST_LIMITS, maxEntries: 20_000 };
   const crowd = Array.from({ length: 10_000 }, (_, index) => entry(`d/${index}`));
   const markers = Array.from({ length: 9_000 }, () => entry('d/.wh..wh..opq'));
   const started = performance.now();
-  assertRefused([...crowd, ...markers], /too many circles/u, limits);
+  assertRefused([...crowd, ...markers], /too many steps/u, limits);
   const chain = Array.from({ length: 39 }, (_, index) =>
     symlink(`s${index}`, `${'./'.repeat(100)}${index === 0 ? '.' : `s${index - 1}`}`),
   );
   const through = Array.from({ length: 10_000 }, (_, index) => entry(`s38/${index}`));
-  assertRefused([...chain, ...through], /too many circles/u, limits);
+  assertRefused([...chain, ...through], /too many steps/u, limits);
   assert.ok(performance.now() - started < 5000);
 });

@@ -1,13 +1,13 @@
 /**
- * What a stack of layers adds up to, as a pure model: entries are applied one after the other, contents stay where they are.
+ * The merged tree of a stack of layers, as a pure model: entries are applied one by one, contents stay where they are.
  *
  *   tar entries ──apply()──► names ──► inodes ──► content {layer, offset}
  *
- * Rules, those of the OCI image specification where it speaks, else of the engines that unpack:
- *  - A name is bound to an inode. A hard link binds a second name to the same inode; an entry over an existing name makes a
- *    new inode, so that other names keep the old content. Only a directory over a directory keeps what is in it.
- *  - `.wh.NAME` removes NAME and `.wh..wh..opq` all that is in its directory, but only what lower layers put there.
- *  - Symbolic links among the parents of an entry are followed inside the image, missing parents are made.
+ * The rules are those of the OCI image specification, and where it says nothing, those of the container engines:
+ *  - A name is bound to an inode. A hard link binds a second name to the same inode. An entry over an existing name
+ *    makes a new inode, so that other names keep the old content. Only a directory over a directory keeps its contents.
+ *  - `.wh.NAME` removes NAME and `.wh..wh..opq` removes all in its directory, but only entries of lower layers.
+ *  - Symbolic links among the parents of an entry are followed inside the image; missing parents are made.
  */
 import { buildInode, implicitDirectory, type Inode } from '../tar/inode.ts';
 import { LayerError, quoteName } from '../tar/layer-error.ts';
@@ -19,22 +19,22 @@ interface Node {
   inode: Inode;
   /** The layer that bound this name. */
   layer: number;
-  /** Of a directory; {@link NO_CHILDREN} until it has some. */
+  /** Set for a directory: its entries, {@link NO_CHILDREN} until it has some. */
   children: ReadonlyMap<string, Node> | undefined;
-  /** Of its path from the root: no tree is deeper than a path may be long. */
+  /** Length of the path from the root; its limit bounds the depth of the tree. */
   pathBytes: number;
 }
 
 type DirectoryNode = Node & { children: ReadonlyMap<string, Node> };
 
-/** Shared: a million empty maps would take half a gigabyte. */
+/** Shared by all empty directories: a million empty maps would take half a gigabyte. */
 const NO_CHILDREN: ReadonlyMap<string, Node> = new Map();
 
 const WHITEOUT = '.wh.';
 const OPAQUE = '.wh..wh..opq';
 /** Names of the aufs storage driver's own files. */
 const WHITEOUT_META = '.wh..wh.';
-/** As in Linux. Against loops and against links that multiply each other. */
+/** The limit of Linux, against loops and against links that multiply each other. */
 const MAX_SYMLINKS = 40;
 const MAX_PATH_STEPS = 4096;
 export class LayerTree {
@@ -51,17 +51,19 @@ export class LayerTree {
     this.#budget = new TreeBudget(limits);
   }
 
-  /** Sum of the sizes of all files of all layers. */
+  /** The sum of the sizes of all files of all layers. */
   get contentBytes(): number {
     return this.#budget.contentBytes;
   }
 
-  /** Entries whose access control lists are left out. */
+  /** The number of entries whose access control lists are left out. */
   get acls(): number {
     return this.#acls;
   }
 
-  /** Applies one entry of layer number `layer`; layers from the lowest, entries in archive order. */
+  /**
+   * Applies one entry of layer `layer`; call it from the lowest layer up, in archive order. Throws {@link LayerError}.
+   */
   apply(entry: TarEntry, layer: number): void {
     const path = parseLayerPath(entry.name);
     this.#budget.countEntry(entry);
@@ -75,7 +77,7 @@ export class LayerTree {
     this.#bind(parent, name, buildInode(entry, entry.type, layer), layer);
   }
 
-  /** All names from the root down, a directory before what is in it; the root's path is empty. */
+  /** Yields all names from the root down, a directory before its contents; the root's path is empty. */
   *walk(): Generator<{ path: string; inode: Inode }> {
     const stack: { path: string; node: Node }[] = [{ path: '', node: this.#root }];
     for (let next = stack.pop(); next !== undefined; next = stack.pop()) {
@@ -100,7 +102,7 @@ export class LayerTree {
       existing.layer = layer;
       return;
     }
-    // A hard link of a name to itself changes nothing, the layer included.
+    // A hard link of a name to itself changes nothing, not even the layer.
     if (existing?.inode === inode) return;
     this.#addChild(parent, name, {
       inode,
@@ -115,7 +117,7 @@ export class LayerTree {
     values: T,
   ): T & { pathBytes: number } {
     const child = { ...values, pathBytes: childPathBytes(parent, name) };
-    // Not the entry's name: through a link a short one leads to a long path, which is what the image is written with.
+    // Counts the resolved path, not the entry's name: through a link a short name may mean a long path in the image.
     this.#budget.countMetadata(child.pathBytes);
     if (parent.children === NO_CHILDREN) parent.children = new Map();
     ownChildren(parent).set(name, child);
@@ -151,14 +153,16 @@ export class LayerTree {
     }
   }
 
-  /** Removes what lower layers put below `node`; true if something of this layer remains. Depth is bounded by the path length. */
+  /**
+   * Removes entries of lower layers below `node`. Returns whether some of this layer remain. Path length bounds depth.
+   */
   #survivesWhiteout(node: Node, layer: number): boolean {
     this.#budget.countStep();
     if (!isDirectory(node)) return node.layer === layer;
     this.#removeLower(node, layer);
     if (node.layer === layer) return true;
     if (node.children.size === 0) return false;
-    // Only its content is of this layer: as if it had been made after the whiteout.
+    // Only its contents are of this layer, so it is treated as made after the whiteout.
     node.inode = implicitDirectory();
     node.layer = layer;
     return true;
@@ -180,8 +184,8 @@ export class LayerTree {
   }
 
   /**
-   * Follows `path` and the symbolic links in it, as if the image were the root of the file system. `onMissing` is asked where
-   * there is no directory; it makes one, throws or ends the search.
+   * Follows `path` and the symbolic links in it, as if the image were the root of the file system. Calls `onMissing`
+   * where there is no directory: it makes one, throws, or ends the search by returning undefined.
    */
   #resolve(
     path: readonly string[],
@@ -232,14 +236,14 @@ function isDirectory(node: Node): node is DirectoryNode {
 
 function childPathBytes(parent: Node, name: string): number {
   const pathBytes = parent.pathBytes + 1 + name.length;
-  // Of symbolic links' targets the components were not checked yet.
+  // The components of symbolic links' targets were not checked before.
   if (pathBytes > MAX_PATH_BYTES || name.length > MAX_NAME_BYTES) {
     throw new LayerError(`a path that ends in ${quoteName(name)} is longer than Linux allows`);
   }
   return pathBytes;
 }
 
-/** Of a directory that has some. */
+/** The children as a mutable map; call it only for a directory that has some. */
 function ownChildren(directory: DirectoryNode): Map<string, Node> {
   return directory.children as Map<string, Node>;
 }

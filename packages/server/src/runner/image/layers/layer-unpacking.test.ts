@@ -35,7 +35,7 @@ async function unpack(data: Buffer, sizes: readonly number[] = [1000], maxBytes 
   return unpacked;
 }
 
-test('gzip, zstd and plain layers are told by their first bytes', async () => {
+test('gzip, zstd and plain layers are recognized by their first bytes', async () => {
   const data = Buffer.alloc(10_000, 'some words that repeat ');
   for (const packed of [data, gzipSync(data), zstdCompressSync(data), Buffer.alloc(0), Buffer.from('ab')]) {
     const wanted = packed.length < 10 ? packed : data;
@@ -44,7 +44,7 @@ test('gzip, zstd and plain layers are told by their first bytes', async () => {
   }
 });
 
-test('several members or frames are one layer, however they are cut', async () => {
+test('several members or frames are one layer, in chunks of any size', async () => {
   const parts = [Buffer.from('one'), Buffer.alloc(300_000, 'two'), Buffer.alloc(0), Buffer.from('four')];
   const whole = Buffer.concat(parts);
   const zstd = Buffer.concat([SKIPPED, ...parts.flatMap((part) => [zstdCompressSync(part), SKIPPED])]);
@@ -61,7 +61,7 @@ test('several members or frames are one layer, however they are cut', async () =
   assert.ok((await unpack(gzip, [7])).equals(whole));
 });
 
-test('data of many blocks, and with a checksum, is read to its end', async () => {
+test('zstd data of many blocks, and with a checksum, is read to its end', async () => {
   const random = Buffer.alloc(1_000_000);
   for (let index = 0; index < random.length; index++) random[index] = (index * index * 31) % 251;
   const { ZSTD_c_checksumFlag, ZSTD_c_contentSizeFlag } = (await import('node:zlib')).constants;
@@ -72,7 +72,7 @@ test('data of many blocks, and with a checksum, is read to its end', async () =>
   }
 });
 
-test('damaged, cut and unpacked too large layers are refused', async () => {
+test('layers that are damaged, truncated or too large when unpacked are refused', async () => {
   const data = Buffer.alloc(1_000_000, 'x');
   const [gzip, zstd] = [gzipSync(data), zstdCompressSync(data)];
   const noise = Buffer.alloc(100, 'noise');
@@ -90,7 +90,7 @@ test('damaged, cut and unpacked too large layers are refused', async () => {
   }
 });
 
-test('an error of the source comes out as it is, and nothing goes on', async () => {
+test('an error of the source is thrown unchanged, and the source is closed', async () => {
   await using scratch = await makeScratchDirectory();
   let isEnded = false;
   async function* failing(): AsyncGenerator<Buffer> {

@@ -1,4 +1,4 @@
-/** A layer as it is stored, gzip, zstd or plain, to the archive in it. What it is, its first bytes say: media types are often wrong. */
+/** Unpacks a stored layer (gzip, zstd or plain) to its archive. The first bytes decide: media types are often wrong. */
 import { createHash } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { PassThrough, Readable, Transform, type TransformCallback } from 'node:stream';
@@ -10,19 +10,22 @@ import { splitZstdFrames } from '../tar/zstd-frames.ts';
 const MAGIC_BYTES = 4;
 const GZIP_MAGIC = Buffer.from([0x1f, 0x8b]);
 const ZSTD_MAGIC = Buffer.from([0x28, 0xb5, 0x2f, 0xfd]);
-/** A frame to be skipped may come first; its first half byte counts. */
+/** Magic of a skippable frame, which may come first, without its first byte, which varies in its low half. */
 const ZSTD_SKIPPABLE_MAGIC = Buffer.from([0x2a, 0x4d, 0x18]);
-/** Larger than Node's, as each chunk costs a turn of the event loop. */
+/** Larger than Node's default, as each chunk costs an iteration of the event loop. */
 const CHUNK_BYTES = 256 * 1024;
 
 export interface UnpackOptions {
   targetPath: string;
-  /** Of the archive. */
+  /** Largest size of the archive. */
   maxBytes: number;
   signal: AbortSignal;
 }
 
-/** Writes the archive and returns its digest. Throws {@link LayerError} on data that cannot be unpacked, or what `source` throws. */
+/**
+ * Writes the archive and returns its digest. Throws {@link LayerError} on damaged or too large data, or `source`'s
+ * error.
+ */
 export async function unpackLayer(source: AsyncIterable<Buffer>, options: UnpackOptions): Promise<string> {
   const { targetPath, maxBytes, signal } = options;
   const meter = new HashingMeter(maxBytes);

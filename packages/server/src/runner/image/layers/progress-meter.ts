@@ -2,7 +2,7 @@ import type { PrepareProgress } from '../store/image-store.types.ts';
 
 const INTERVAL_MS = 250;
 
-/** Counts bytes of a step and tells it a few times a second. */
+/** Counts the bytes of a step and reports the progress a few times a second. */
 export class ProgressMeter {
   readonly #step: PrepareProgress['step'];
   readonly #totalBytes: number;

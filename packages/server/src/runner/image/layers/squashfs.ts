@@ -13,16 +13,17 @@ export interface SquashfsOptions {
 }
 
 /**
- * Guests unpack under emulation where there is no KVM. Measured in such a guest on node:22-slim (263 MB of files, 128 KiB
- * blocks): reading everything cold took 12–17 s with lz4 and 14–19 s with zstd level 1, a cold `node -e 0` 1.6–4.1 s and
- * 2.0–4.2 s: little of it is decompression. lz4 makes the image a third larger (126 MB, not 95 MB), on disk and in the host's page
- * cache, and unsquashfs refuses what tar2sqfs 1.2 writes with it. Smaller blocks gained nothing; gzip packs four times slower.
+ * zstd level 1 is a compromise for guests without KVM, which decompress under emulation. Measured in such a guest on
+ * node:22-slim (263 MB of files, 128 KiB blocks): reading everything cold took 12–17 s with lz4 and 14–19 s with zstd
+ * level 1, a cold `node -e 0` took 1.6–4.1 s and 2.0–4.2 s. Little of that time is decompression. lz4 makes the image a
+ * third larger (126 MB, not 95 MB), on disk and in the host's page cache, and unsquashfs refuses what tar2sqfs 1.2
+ * writes with it. Smaller blocks gained nothing. gzip packs four times slower.
  */
 const COMPRESSOR = ['--compressor', 'zstd', '--comp-extra', 'level=1'];
 
 const FILE_MODE = 0o444;
 
-/** Turns what `write` writes into a squashfs file, read-only and on disk. Returns its size in bytes. */
+/** Packs the archive that `write` writes into a read-only squashfs file, synced to disk. Returns its size in bytes. */
 export async function buildSquashfs(options: SquashfsOptions): Promise<number> {
   await runProcess({
     command: options.tool,

@@ -1,23 +1,23 @@
-/** What the layers of one image may cost together: memory, time, and bytes of the image made of them. */
+/** Limits what the layers of one image may cost together: memory, time, and bytes of the image made from them. */
 import { LayerError } from '../tar/layer-error.ts';
 import type { TarEntry } from '../tar/tar-reader.ts';
 
 export interface TreeLimits {
-  /** Entries of all layers and directories made for them. */
+  /** Entries of all layers, and the directories made for them. */
   maxEntries: number;
   /** Sum of the sizes of all files of all layers. */
   maxContentBytes: number;
-  /** Paths, link targets and extended attributes, which are held in memory. */
+  /** Bytes of paths, link targets and extended attributes, which are held in memory. */
   maxMetadataBytes: number;
 }
 
 /**
- * Names looked at to find parents and to empty directories, for each entry that an image may have: some ten in images that people
- * make. Opaque markers over and over a full directory, or chains of links, would take hours.
+ * The most names visited to find parents and to empty directories, for each entry that an image may have. Real images
+ * need about ten. Without this limit, repeated opaque markers over a full directory, or chains of links, take hours.
  */
 const MAX_STEPS_PER_ENTRY = 64;
 
-/** Every method throws {@link LayerError} when it is used up. */
+/** The budget of one image. Every method throws {@link LayerError} when its limit is exceeded. */
 export class TreeBudget {
   readonly #limits: TreeLimits;
   #names = 0;
@@ -29,7 +29,7 @@ export class TreeBudget {
     this.#limits = limits;
   }
 
-  /** Of all files so far. */
+  /** The sum of the sizes of all files so far. */
   get contentBytes(): number {
     return this.#contentBytes;
   }
@@ -64,7 +64,7 @@ export class TreeBudget {
   countStep(): void {
     this.#steps += 1;
     if (this.#steps > this.#limits.maxEntries * MAX_STEPS_PER_ENTRY) {
-      throw new LayerError('the links and whiteouts of the image lead in too many circles');
+      throw new LayerError('the links and whiteouts of the image take too many steps');
     }
   }
 }

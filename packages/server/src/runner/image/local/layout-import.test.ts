@@ -1,4 +1,4 @@
-/** Layouts as tools and as strangers write them, imported from directories and from archives of GNU tar. */
+/** Imports of layouts, valid and hostile, from directories and from archives of GNU tar. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import {
@@ -83,7 +83,7 @@ async function assertRefused(
     assert.match(error.message, pattern);
     return true;
   });
-  // Nothing is left, and nothing can be seen.
+  // No file is left, and no image is listed.
   assert.deepEqual(site.images.list(), []);
   for (const part of ['layouts', 'staging']) {
     const path = join(site.directory, part);
@@ -112,7 +112,7 @@ test('a layout is imported from its directory and from an archive, and found by 
   }
 });
 
-test('of an index the image for this machine is imported, and nothing of the others', async () => {
+test('from an index only the image for this machine is imported', async () => {
   const site = await makeSite();
   const own = await site.layout.addImage(HELLO);
   const other = await site.layout.addImage({ layers: [], architecture: 'arm64' });
@@ -122,7 +122,7 @@ test('of an index the image for this machine is imported, and nothing of the oth
   assert.equal(existsSync(join(layoutPath, 'blobs', other.digest.replace(':', '/'))), false);
 });
 
-test('one of several images is chosen by its name in the layout', async () => {
+test('an image of several is selected by its name in the layout', async () => {
   const site = await withHello();
   const second = await site.layout.addImage({ layers: [] });
   await site.layout.tag('2', second);
@@ -131,7 +131,7 @@ test('one of several images is chosen by its name in the layout', async () => {
   assert.equal((await site.import(undefined, { name: '2' })).digest, second.digest);
 });
 
-test('an import over a name replaces it, a name that is removed is gone with its layout', async () => {
+test('an import over a name replaces it, and removing a name removes its layout', async () => {
   const site = await withHello();
   const first = await site.import();
   await site.import(undefined, { as: 'local/same:1' });
@@ -152,7 +152,7 @@ test('an import over a name replaces it, a name that is removed is gone with its
   );
 });
 
-test('only names of local/ with a tag that does not float are given', async () => {
+test('only names under local/ with a fixed tag are accepted', async () => {
   const site = await withHello();
   for (const as of ['app:1', 'docker.io/local/app:1', 'coppice/base:1', 'ghcr.io/a/b:1']) {
     await assertRefused(site, site.import(undefined, { as }), /"local\/<name>:<tag>"/u);
@@ -165,7 +165,7 @@ test('only names of local/ with a tag that does not float are given', async () =
     await assertRefused(site, site.import(undefined, { as }), /./u);
 });
 
-test('what is no layout is refused with what to do', async () => {
+test('a path that is no layout is refused with a remedy', async () => {
   const site = await withHello();
   const { directory } = site.layout;
   await assertRefused(site, site.import('/nonexistent/layout'), /cannot be read \(ENOENT\)/u);
@@ -174,9 +174,9 @@ test('what is no layout is refused with what to do', async () => {
   execFileSync('gzip', ['-k', packed], { timeout: 20_000 });
   await assertRefused(site, site.import(`${packed}.gz`), /compressed; unpack it with gunzip/u);
   truncateSync(packed, 2100);
-  await assertRefused(site, site.import(packed), /no sound tar archive: the archive is cut/u);
+  await assertRefused(site, site.import(packed), /not a valid tar archive: the archive is cut/u);
   writeFileSync(packed, 'no archive'.repeat(200));
-  await assertRefused(site, site.import(packed), /no sound tar archive/u);
+  await assertRefused(site, site.import(packed), /not a valid tar archive/u);
   rmSync(join(directory, 'oci-layout'));
   await assertRefused(site, site.import(), /no OCI layout: it has no oci-layout/u);
 });
@@ -193,7 +193,7 @@ test('a docker-archive is refused with the command that converts it', async () =
   );
 });
 
-test('a blob that is damaged, missing, or of another size is named', async () => {
+test('the error for a damaged or missing blob, or one of another size, names the blob', async () => {
   const damaged = await withHello();
   const [layer] = layerDigests(damaged);
   const path = damaged.layout.blobPath(layer!);
@@ -209,7 +209,7 @@ test('a blob that is damaged, missing, or of another size is named', async () =>
   await assertRefused(damaged, damaged.import(), new RegExp(`${damaged.image.digest} is damaged`, 'u'));
 });
 
-test('links that lead out of a layout are not followed, in its directories, its files and itself', async () => {
+test('a layout that is, or contains, a symbolic link is refused', async () => {
   const site = await withHello();
   const { directory } = site.layout;
   const [layer] = layerDigests(site);
@@ -234,7 +234,7 @@ test('an archive with two files of one name is refused', async () => {
   await assertRefused(site, site.import(path), /two files named "index.json"/u);
 });
 
-test('an image for another platform, or none at all, is refused', async () => {
+test('an image for another platform and a layout without images are refused', async () => {
   const foreign = await makeSite();
   await foreign.layout.tag('1', await foreign.layout.addImage({ layers: [], architecture: 'arm64' }));
   await assertRefused(foreign, foreign.import(), /linux\/arm64/u);

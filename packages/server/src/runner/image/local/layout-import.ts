@@ -1,6 +1,6 @@
 /**
- * From a layout that somebody brought to an image of this machine: index → manifest for our platform → config and layers,
- * each verified against its digest while it is copied. Nothing can be seen of it before all is there.
+ * Imports an image from an untrusted layout: index → manifest for this platform → config and layers, each verified
+ * against its digest while it is copied. The image becomes visible only when all of it is copied.
  */
 import { createHash } from 'node:crypto';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
@@ -34,7 +34,7 @@ export interface LayoutImportOptions {
   path: string;
   /** `local/<name>:<tag>` */
   as: string;
-  /** Which image of the layout, if it has several: its `org.opencontainers.image.ref.name`. */
+  /** The `org.opencontainers.image.ref.name` of the image to import, if the layout has several. */
   name: string | undefined;
   limits: ImageLimits;
 }
@@ -44,7 +44,7 @@ export interface ImportedImage {
   digest: string;
   layers: number;
   sizeBytes: number;
-  /** Digest that the reference meant before. */
+  /** Digest that the reference pointed to before, if another. */
   replaced: string | undefined;
 }
 
@@ -61,7 +61,7 @@ const LayoutIndex = z.object({
     .max(1024),
 });
 
-/** Reads `local/<name>:<tag>`. Throws on any other reference. */
+/** Parses `local/<name>:<tag>`. Throws `invalid_image` for any other reference. */
 export function parseLocalReference(text: string): ImageReference {
   const reference = parseImageReference(text);
   if (reference.registry !== LOCAL_REGISTRY) {
@@ -73,11 +73,11 @@ export function parseLocalReference(text: string): ImageReference {
   if (reference.digest === undefined && reference.tag !== undefined) return reference;
   throw new AppError(
     'invalid_image',
-    `--as ${JSON.stringify(text)}: give a tag and no digest, the content has its own`,
+    `--as ${JSON.stringify(text)}: give a tag and no digest; the content has its own digest`,
   );
 }
 
-/** Throws `AppError` with a message that says what is wrong with the layout. Leaves nothing when it fails. One at a time. */
+/** Imports one image; run one import at a time. Throws `AppError` that says what is wrong, and then leaves nothing. */
 export async function importLayout(options: LayoutImportOptions): Promise<ImportedImage> {
   const { images, path, name, limits } = options;
   const reference = formatImageReference(parseLocalReference(options.as));
@@ -106,7 +106,7 @@ export async function importLayout(options: LayoutImportOptions): Promise<Import
   }
 }
 
-/** Of imports and removals that were killed. */
+/** Removes the files of imports and removals that were killed. */
 function sweepAbandoned(stagingPath: string): void {
   for (const name of readdirSync(stagingPath))
     rmSync(join(stagingPath, name), { recursive: true, force: true });
@@ -180,10 +180,10 @@ async function copyContent(copy: VerifiedCopy, { config, layers }: ImageManifest
   for (const layer of layers) await copy.copyBlob(layer);
 }
 
-/** Copies blobs into a layout of our own and believes none. */
+/** Copies blobs into a new layout and verifies each. */
 class VerifiedCopy {
   readonly #layout: LayoutSource;
-  /** Of the source, for messages. */
+  /** Path of the source, for messages. */
   readonly path: string;
   readonly #target: string;
   readonly #copied = new Set<string>();
@@ -199,7 +199,7 @@ class VerifiedCopy {
     await writeFile(join(this.#target, 'oci-layout'), '{"imageLayoutVersion":"1.0.0"}', { flush: true });
   }
 
-  /** Makes the copy a layout of this one image. */
+  /** Writes the index, which makes the copy a layout of this one image. */
   async end(digest: string): Promise<void> {
     const { length: size } = await this.readBack(digest);
     const mediaType = 'application/vnd.oci.image.manifest.v1+json';
@@ -224,7 +224,7 @@ class VerifiedCopy {
     this.#copied.add(digest);
   }
 
-  /** One that two layers name is copied once. */
+  /** Copies a blob; one that two layers share is copied once. */
   async copyBlob({ digest, size }: { digest: string; size: number }): Promise<void> {
     if (this.#copied.has(digest)) return;
     const file = await this.#find(digest);

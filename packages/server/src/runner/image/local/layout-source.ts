@@ -1,4 +1,4 @@
-/** An OCI layout that somebody brought, in a directory or in a tar archive. Nothing of it is believed. */
+/** An untrusted OCI layout, in a directory or in a tar archive. */
 import { constants } from 'node:fs';
 import { lstat, open, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -7,13 +7,13 @@ import { LayerError } from '../tar/layer-error.ts';
 import { readTar } from '../tar/tar-reader.ts';
 
 const CHUNK_BYTES = 1 << 20;
-/** Of the archive; a layout has a blob for each layer and a few more. */
+/** Largest number of files in an archive; a layout has a blob for each layer and a few more. */
 const MAX_FILES = 10_000;
 const GZIP_MAGIC = '1f8b';
 const ZSTD_MAGIC = '28b52ffd';
 
 export interface LayoutSource extends AsyncDisposable {
-  /** Undefined if the layout has no such file; `name` is relative, as in `blobs/sha256/…`. */
+  /** Returns undefined if the layout has no such file; `name` is relative, such as `blobs/sha256/…`. */
   find(name: string): Promise<LayoutFile | undefined>;
 }
 
@@ -22,7 +22,7 @@ export interface LayoutFile {
   read(): AsyncIterable<Buffer>;
 }
 
-/** Opens what `path` names: a directory, or an archive as `podman save --format oci-archive` writes it. */
+/** Opens the layout at `path`: a directory, or an archive from `podman save --format oci-archive`. */
 export async function openLayout(path: string): Promise<LayoutSource> {
   const info = await lstat(path).catch((error: NodeJS.ErrnoException) => {
     throw refuse(`${path} cannot be read (${error.code ?? error.message})`, error);
@@ -43,7 +43,7 @@ class DirectoryLayout implements LayoutSource {
     this.#path = path;
   }
 
-  /** No component may be a link: a layout from a stranger must not make us read other files as root. */
+  /** No component may be a link: an untrusted layout must not make the import read other files as root. */
   async find(name: string): Promise<LayoutFile | undefined> {
     const parts = name.split('/');
     for (let count = 1; count <= parts.length; count++) {
@@ -54,7 +54,8 @@ class DirectoryLayout implements LayoutSource {
       });
       if (info === undefined) return undefined;
       const isSound = count === parts.length ? info.isFile() : info.isDirectory();
-      if (info.isSymbolicLink()) throw refuse(`${path} is a symbolic link; a layout's own files are needed`);
+      if (info.isSymbolicLink())
+        throw refuse(`${path} is a symbolic link; a layout must contain the files themselves`);
       if (!isSound) throw refuse(`${path} is not a ${count === parts.length ? 'file' : 'directory'}`);
     }
     const path = join(this.#path, ...parts);
@@ -119,7 +120,10 @@ async function refuseCompressed(path: string, file: FileHandle): Promise<void> {
   throw refuse(`${path} is compressed; unpack it with ${tool} first, its layers are compressed anyway`);
 }
 
-/** Files alone: a link in an archive leads nowhere. Of two of one name neither is to be preferred. */
+/**
+ * Lists only regular files: links in an archive are ignored. Throws for two files of one name, as neither is
+ * preferable.
+ */
 async function listFiles(
   path: string,
   file: FileHandle,
@@ -129,15 +133,16 @@ async function listFiles(
     for await (const entry of readTar(file)) {
       if (entry.type === 'directory') continue;
       const name = entry.name.replace(/^(?:\.\/)+/u, '');
-      // docker save writes links beside its OCI layout; they are not needed.
+      // docker save writes links next to its OCI layout; they are not needed.
       if (entry.type !== 'file') continue;
       if (places.has(name)) throw refuse(`${path} has two files named ${JSON.stringify(name)}`);
       if (places.size >= MAX_FILES)
-        throw refuse(`${path} has more than ${MAX_FILES} files, and is no layout`);
+        throw refuse(`${path} has more than ${MAX_FILES} files, so it is no layout`);
       places.set(name, { offset: entry.dataOffset, sizeBytes: entry.sizeBytes });
     }
   } catch (error) {
-    if (error instanceof LayerError) throw refuse(`${path} is no sound tar archive: ${error.message}`, error);
+    if (error instanceof LayerError)
+      throw refuse(`${path} is not a valid tar archive: ${error.message}`, error);
     throw error;
   }
   return places;

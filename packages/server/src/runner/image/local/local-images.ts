@@ -2,10 +2,10 @@
  * Images that the operator imported, `local/<name>:<tag>`, for machines without a registry:
  *
  *   <directory>/layouts/<hex of the manifest's digest>/    an OCI layout of one verified image; never changes
- *   <directory>/names/<hash of the reference>.json         which layout a reference means
- *   <directory>/staging/<unique>/                          what is being imported or removed
+ *   <directory>/names/<hash of the reference>.json         the layout that a reference points to
+ *   <directory>/staging/<unique>/                          a layout that is being imported or removed
  *
- * Names are read at each look-up and written by renaming, so that a service that runs sees an import at once.
+ * Names are read at each look-up and written by renaming, so that a running service sees an import at once.
  */
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync } from 'node:fs';
@@ -34,7 +34,7 @@ export class LocalImages {
     this.stagingPath = join(directory, 'staging');
   }
 
-  /** By canonical reference, `local/app:1`. Throws `image_not_found` with the remedy. */
+  /** Finds an image by its canonical reference, `local/app:1`. Throws `image_not_found` with the remedy. */
   get(reference: string): BuiltinImage {
     const name = readName(this.#namePath(reference));
     if (name?.reference === reference) return { reference, layoutPath: this.#layoutPath(name.digest) };
@@ -50,13 +50,15 @@ export class LocalImages {
     return names.toSorted((a, b) => (a.reference < b.reference ? -1 : 1));
   }
 
-  /** Of root alone: what is in them is booted for everybody. */
+  /** Makes the directories, for root only: the images in them are booted for every user. */
   makeDirectories(): void {
     for (const path of [this.#names, this.#layouts, this.stagingPath])
       mkdirSync(path, { recursive: true, mode: 0o700 });
   }
 
-  /** `stagedPath` is a whole layout on disk. Returns whether the reference had meant another image. */
+  /**
+   * Points the reference to the complete layout at `stagedPath`. Returns the other digest that it pointed to before.
+   */
   publish(reference: string, digest: string, stagedPath: string): { replaced: string | undefined } {
     const before = readName(this.#namePath(reference))?.digest;
     const layout = this.#layoutPath(digest);
@@ -78,7 +80,7 @@ export class LocalImages {
     return true;
   }
 
-  /** Takes away the layouts that no name means. */
+  /** Removes the layouts that no name points to. */
   #sweepLayouts(): void {
     const wanted = new Set(this.list().map(({ digest }) => directoryName(digest)));
     for (const name of readdirSync(this.#layouts)) {
@@ -102,7 +104,7 @@ function directoryName(digest: string): string {
   return digest.replace(':', '-');
 }
 
-/** Undefined when there is none that can be read. */
+/** Returns undefined when there is no readable record. */
 function readName(path: string): ImportedName | undefined {
   try {
     return NameRecord.parse(JSON.parse(readFileSync(path, 'utf8')));

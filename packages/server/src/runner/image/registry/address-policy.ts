@@ -1,4 +1,4 @@
-/** Which addresses are nobody's business: those of the operator's networks, and this machine's own. */
+/** The addresses that callers must not reach: those of the operator's networks and this machine's own. */
 import { BlockList, isIP } from 'node:net';
 import { networkInterfaces } from 'node:os';
 
@@ -27,7 +27,7 @@ const NOT_PUBLIC_V6 = [
 
 const notPublic = buildBlockList();
 
-/** `address` is an IP address without brackets. IPv4 within IPv6 is judged as IPv4. */
+/** Whether an IP address, without brackets, is private or no address. Judges IPv4 within IPv6 as IPv4. */
 export function isPrivateAddress(address: string): boolean {
   const bare = address.replace(/%.*$/u, '');
   const family = isIP(bare);

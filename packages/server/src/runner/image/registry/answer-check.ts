@@ -1,4 +1,4 @@
-/** What an answer that is not the one hoped for means. */
+/** Translates unexpected answers of a registry into faults. */
 import type { IncomingMessage } from 'node:http';
 import { discard } from './exchange.ts';
 import { RegistryFault } from './registry-fault.ts';
@@ -47,7 +47,7 @@ export function describeStatus(message: IncomingMessage, url: URL, hasCredential
   });
 }
 
-/** Seconds or a date. */
+/** Parses Retry-After, which is seconds or a date, to milliseconds from now. */
 function readRetryAfterMs(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   if (/^\d{1,9}$/u.test(text)) return Number(text) * 1000;

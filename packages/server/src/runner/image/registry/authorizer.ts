@@ -1,10 +1,11 @@
 /**
- * Answers a registry's challenge: Basic, or a Bearer token that another server gives.
+ * Answers a registry's challenge: Basic, or a Bearer token from another server.
  *
  *   request ──401──► challenge ──► Basic: credentials to the registry
  *                              └─► Bearer: credentials to the realm ──► token, kept until it expires ──► registry
  *
- * What a registry asked for is remembered, so that only the first request of a repository is refused. Nothing of it is written anywhere.
+ * The authorizer remembers the answer to a challenge, so that a registry refuses only the first request of a
+ * repository. It keeps everything in memory only.
  */
 import { createHmac, randomBytes } from 'node:crypto';
 import { z } from 'zod';
@@ -33,10 +34,10 @@ interface Authorization {
 }
 
 const MAX_KEPT = 1024;
-/** Of a token that does not say it, by the protocol. */
+/** Lifetime of a token that does not name one, by the protocol. */
 const DEFAULT_LIFETIME_S = 60;
 const MAX_LIFETIME_S = 3600;
-/** A token must not expire on its way. */
+/** Part of the lifetime that is used, so that a token does not expire in transit. */
 const LIFETIME_USED = 0.8;
 
 const TokenAnswer = z.object({
@@ -45,7 +46,7 @@ const TokenAnswer = z.object({
   expires_in: z.number().nullish(),
 });
 
-/** Tells accesses apart without holding a secret: the key is of this process alone. */
+/** Key of this process only: fingerprints tell accesses apart without holding a secret. */
 const fingerprintKey = randomBytes(32);
 
 export function fingerprint(credentials: RegistryCredentials | undefined): string {
@@ -65,15 +66,15 @@ export class Authorizer {
     this.#limits = limits;
   }
 
-  /** What an earlier challenge was answered with, if it still holds. */
+  /** Returns the header that answered an earlier challenge, if it is still valid. */
   find(ask: AuthorizationAsk): string | undefined {
     const kept = this.#kept.get(keyOf(ask));
     return kept !== undefined && kept.expiresAtMs > performance.now() ? kept.header : undefined;
   }
 
   /**
-   * Answers the challenge of a 401. Undefined when there is nothing new to say to it: no credentials for Basic.
-   * `refused` is the header that the registry did not take.
+   * Answers the challenge of a 401 with a header. Returns undefined when there is no new answer: no credentials for
+   * Basic. `refused` is the header that the registry rejected.
    */
   async answer(
     ask: AuthorizationAsk,
@@ -91,7 +92,7 @@ export class Authorizer {
     });
   }
 
-  /** For a header that was refused. */
+  /** Forgets a header that was refused. */
   forget(ask: AuthorizationAsk): void {
     this.#kept.delete(keyOf(ask));
   }
@@ -119,12 +120,12 @@ export class Authorizer {
 
   async #fetchToken(ask: AuthorizationAsk, { parameters }: Challenge): Promise<Authorization> {
     const { endpoint, credentials } = ask;
-    // Not a caller's: others wait for this token too.
+    // Not the signal of a caller: other callers wait for this token too.
     const signal = AbortSignal.timeout(this.#limits.headTimeoutMs);
     const url = parseRealm(endpoint, parameters.get('realm'));
     const service = parameters.get('service');
     if (service !== undefined) url.searchParams.set('service', service);
-    // Ours, not the challenge's: a registry decides nothing about other repositories.
+    // Always this repository, not the challenge's scope: a registry must not choose other repositories.
     url.searchParams.set('scope', `repository:${ask.repository}:pull`);
     const answer = await this.#follower.request({
       method: 'GET',
@@ -164,7 +165,7 @@ function translateTimeout(error: unknown): never {
   throw new RegistryFault('slow', 'the login server did not answer in time', { cause: error });
 }
 
-/** A realm is a stranger's wish of where to send credentials: in the clear only where the registry itself is. */
+/** Checks the realm, an untrusted URL to send credentials to: plain HTTP only if the registry itself uses it. */
 function parseRealm(endpoint: Endpoint, realm: string | undefined): URL {
   const { host, protocol } = new URL(endpoint.origin);
   const url = realm !== undefined && URL.canParse(realm) ? new URL(realm) : undefined;
@@ -173,12 +174,12 @@ function parseRealm(endpoint: Endpoint, realm: string | undefined): URL {
   throw new RegistryFault('challenge', `${host} names no login server with an https address`);
 }
 
-/** A token server says 401 or 403 to credentials that it does not know; that there is no such image it cannot mean. */
+/** Translates a token server's answer: 401 and 403 mean unknown credentials, 404 cannot mean a missing image. */
 function describeRefusal(fault: RegistryFault): RegistryFault {
   if (fault.kind === 'credentials-insufficient')
     return new RegistryFault('credentials-refused', fault.detail);
   if (fault.kind === 'not-found') {
-    return new RegistryFault('challenge', `the login server ${fault.detail} is none`);
+    return new RegistryFault('challenge', `the server ${fault.detail} is not a login server`);
   }
   return fault;
 }
@@ -188,7 +189,7 @@ function parseToken(body: Buffer, url: URL): Authorization {
   try {
     json = JSON.parse(body.toString('utf8'));
   } catch {
-    // What it says instead may be anything, and is not shown.
+    // The body may be anything, so it is not shown.
     json = undefined;
   }
   const parsed = TokenAnswer.safeParse(json);

@@ -1,6 +1,6 @@
 /**
- * The bytes of one blob, verified at their end. A connection that breaks is taken up again where it broke, a few times; who reads
- * sees one stream.
+ * Reads the bytes of one blob and verifies them at their end. After a broken connection the download resumes where it
+ * broke, a few times; the consumer sees one stream.
  */
 import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -24,7 +24,7 @@ export interface BlobReaderOptions {
   signal: AbortSignal;
 }
 
-/** The last chunk is given out before the digest is known: what was read is good only if the generator ends without an error. */
+/** Yields the last chunk before the digest is known: the data is valid only if the generator ends without an error. */
 export async function* readBlob(blob: Blob, options: BlobReaderOptions): AsyncGenerator<Buffer> {
   const { limits, signal } = options;
   const hash = createHash('sha256');
@@ -48,7 +48,7 @@ export async function* readBlob(blob: Blob, options: BlobReaderOptions): AsyncGe
 async function* readFrom(blob: Blob, offset: number, options: BlobReaderOptions): AsyncGenerator<Buffer> {
   const { limits, signal } = options;
   const answer = await options.request({
-    // What a server packs on its way has another size.
+    // A server that compresses the body in transit would change its size.
     'accept-encoding': 'identity',
     ...(offset === 0 ? {} : { range: `bytes=${offset}-` }),
   });
@@ -57,7 +57,7 @@ async function* readFrom(blob: Blob, offset: number, options: BlobReaderOptions)
   const isPart = message.statusCode === 206;
   if (isPart && message.headers['content-range']?.startsWith(`bytes ${offset}-`) !== true) {
     discard(message);
-    throw new RegistryFault('status', `${url.host} answered with another range than it was asked for`);
+    throw new RegistryFault('status', `${url.host} answered with another range than requested`);
   }
   let toSkip = isPart ? 0 : offset;
   let left = blob.size - offset;
@@ -70,7 +70,7 @@ async function* readFrom(blob: Blob, offset: number, options: BlobReaderOptions)
   }
 }
 
-/** Returns when it is time to try again; throws `error` when that is of no use. */
+/** Returns when it is time to try again; throws `error` when a retry is useless. */
 async function backOff(
   error: unknown,
   tries: number,
@@ -82,7 +82,7 @@ async function backOff(
   await pause(error, tries, limits, signal);
 }
 
-/** Waits twice as long each time, or as long as the registry asked for; throws `fault` if that is too long. */
+/** Waits twice as long each time, or as long as the registry requests; throws `fault` if that is too long. */
 export async function pause(
   fault: RegistryFault,
   tries: number,

@@ -1,4 +1,4 @@
-/** Reads bodies of answers with limits for bytes and for slowness. */
+/** Reads bodies of answers, with limits on their size and on slowness. */
 import type { IncomingMessage } from 'node:http';
 import { toFault } from './exchange.ts';
 import { RegistryFault } from './registry-fault.ts';
@@ -10,7 +10,7 @@ export interface BodyOptions {
   signal: AbortSignal;
 }
 
-/** The chunks of a body. A sender that drips is cut off: each span of time must bring its share. */
+/** Yields the chunks of a body. Cuts off slow senders: each interval must bring `minProgressBytes`. */
 export async function* readBody(answer: IncomingMessage, options: BodyOptions): AsyncGenerator<Buffer> {
   const { url, limits, signal } = options;
   let bytesInSpan = 0;
@@ -38,7 +38,7 @@ export async function* readBody(answer: IncomingMessage, options: BodyOptions): 
   }
 }
 
-/** A whole body in memory. */
+/** Reads a whole body into memory. Throws `too-large` beyond `maxBytes`. */
 export async function readSmallBody(
   answer: IncomingMessage,
   maxBytes: number,

@@ -1,4 +1,4 @@
-/** The WWW-Authenticate header: one or several challenges, each a scheme with parameters (RFC 9110, 11.6.1). */
+/** Parses the WWW-Authenticate header: challenges, each a scheme with parameters (RFC 9110, 11.6.1). */
 
 export interface Challenge {
   /** In lower case. */
@@ -9,13 +9,13 @@ export interface Challenge {
 
 const MAX_HEADER_LENGTH = 8192;
 const TOKEN = String.raw`[!#$%&'*+.^_\x60|~0-9A-Za-z-]+`;
-/** A name with its value, or else a scheme, alone or before what is neither. */
+/** Matches a name with its value, or else a scheme, alone or followed by a token68, which is skipped. */
 const PART = new RegExp(
   String.raw`[\s,]*(?:(${TOKEN})[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|(${TOKEN}))|(${TOKEN})(?:[ \t]+[A-Za-z0-9._~+/-]+=*(?=[ \t]*(?:,|$)))?)`,
   'uy',
 );
 
-/** What is malformed ends the reading; what came before it holds. */
+/** Parses the challenges up to the first malformed part. */
 export function parseChallenges(header: string): Challenge[] {
   const challenges: { scheme: string; parameters: Map<string, string> }[] = [];
   if (header.length > MAX_HEADER_LENGTH) return challenges;
@@ -28,7 +28,7 @@ export function parseChallenges(header: string): Challenge[] {
     }
     const value = quoted === undefined ? (bare ?? '') : quoted.replaceAll(/\\(.)/gu, '$1');
     const parameters = challenges.at(-1)?.parameters;
-    // The first of a name counts: a second one must not overrule what a reader before us saw.
+    // The first parameter of a name counts: a second one must not overrule what an earlier reader saw.
     if (parameters === undefined) return challenges;
     if (name !== undefined && !parameters.has(name.toLowerCase())) parameters.set(name.toLowerCase(), value);
   }

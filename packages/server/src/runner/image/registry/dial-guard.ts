@@ -1,7 +1,8 @@
 /**
- * Whoever may create a sandbox names registries: without a check the service would knock at any address of the operator's
- * network. Each name is resolved here, all of its addresses are checked, and exactly those are dialled: a name that changes its
- * address in between gains nothing. Who the operator named in the configuration may be on a private address.
+ * Keeps the service from connecting to private addresses. Any caller that may create a sandbox can name a registry, and
+ * without a check the service would connect to any address of the operator's network. The guard resolves each name,
+ * checks all of its addresses, and the dialer connects only to those, so a name that changes its address in between
+ * gains nothing. Parties that the operator named in the configuration may be on a private address.
  */
 import type { LookupAddress, LookupOptions } from 'node:dns';
 import { lookup } from 'node:dns/promises';
@@ -15,7 +16,7 @@ const PROXIED_LOOKUP_TIMEOUT_MS = 2_000;
 
 type LookupDone = Parameters<LookupFunction>[2];
 
-/** All addresses of a host name. */
+/** Resolves a host name to all of its addresses. */
 export type ResolveHost = (host: string) => Promise<LookupAddress[]>;
 
 export class DialGuard {
@@ -25,20 +26,20 @@ export class DialGuard {
     this.#resolve = resolve;
   }
 
-  /** Addresses need no look-up, and a connection to one would never ask {@link lookupFor}. */
+  /** Checks a URL with a literal address: its connection needs no look-up and so never calls {@link lookupFor}. */
   checkLiteral(url: URL, mayBePrivate: boolean): void {
     const host = url.hostname.replaceAll(/[[\]]/gu, '');
     if (!mayBePrivate && isIP(host) !== 0 && isPrivateAddress(host)) throw privateFault(url.host);
   }
 
-  /** The look-up of a connection to `url`. */
+  /** Returns the look-up function for a connection to `url`. */
   lookupFor(url: URL, mayBePrivate: boolean): LookupFunction {
     return (host, options, done) => {
       void this.#answer(url, mayBePrivate, { host, options, done });
     };
   }
 
-  /** A proxy looks names up, this machine may not even be able to. A name that it does know is checked all the same. */
+  /** Checks a URL behind a proxy, which resolves names itself. A name that this machine cannot resolve passes. */
   async checkProxied(url: URL): Promise<void> {
     this.checkLiteral(url, false);
     const found = await withDeadline(

@@ -1,4 +1,6 @@
-/** One HTTP request and the head of its answer, with a deadline for each step. Redirects and credentials are not its business. */
+/**
+ * Sends one HTTP request and awaits the head of its answer, with deadlines. Handles no redirects and no credentials.
+ */
 import http from 'node:http';
 import https from 'node:https';
 import type { Socket } from 'node:net';
@@ -21,12 +23,12 @@ export interface ExchangeRequest {
 export interface DialerOptions {
   guard: DialGuard;
   proxy: ProxySettings;
-  /** Whose certificates are believed. */
+  /** The trusted certificate authorities. */
   trust: SecureContext;
   limits: TransferLimits;
 }
 
-/** What stays of an answer that nobody reads is read away up to here, so that its connection can be used again. */
+/** The rest of an unwanted body is read and dropped up to this size, so that its connection can be reused. */
 const MAX_DISCARDED_BYTES = 64 * 1024;
 const DISCARD_TIMEOUT_MS = 5_000;
 const IDLE_TIMEOUT_MS = 30_000;
@@ -39,7 +41,7 @@ interface Pool {
 
 export class Dialer {
   readonly #options: DialerOptions;
-  /** Apart, so that a request that must not reach a private address never finds an open connection to one. */
+  /** Separate pools: a request that must not reach a private address never finds an open connection to one. */
   readonly #public = makePool();
   readonly #configured = makePool();
   readonly #proxied: Pool;
@@ -80,7 +82,7 @@ export class Dialer {
     const { url, method, headers, mayBePrivate, signal } = request;
     const { guard, limits, trust } = this.#options;
     const pool = viaProxy ? this.#proxied : mayBePrivate ? this.#configured : this.#public;
-    // Not the URL itself: Node would take user and password out of a hostile one and send them.
+    // The URL itself is not passed: Node would send the user and password in a hostile one.
     const options: https.RequestOptions = {
       method,
       host: url.hostname.replaceAll(/[[\]]/gu, ''),
@@ -114,14 +116,14 @@ function awaitHead(
       timeoutMs,
     );
   const headTimer = giveUp('answer', limits.headTimeoutMs);
-  const connectTimer = giveUp('take the connection', limits.connectTimeoutMs);
+  const connectTimer = giveUp('accept the connection', limits.connectTimeoutMs);
   const connected = () => clearTimeout(connectTimer);
   sent.once('socket', (socket: Socket) => {
     if (!socket.connecting) connected();
     else socket.once('connect', connected);
   });
   sent.once('response', resolve);
-  // Stays: an error of a later moment reaches who reads the body, and must not end the process.
+  // This listener stays: a later error reaches the reader of the body, and must not end the process.
   sent.on('error', reject);
   sent.end();
   return promise.finally(() => {
@@ -136,7 +138,7 @@ function makePool(proxyEnv?: Record<string, string>): Pool {
   return { http: new http.Agent(proxied), https: new https.Agent(proxied) };
 }
 
-/** Lets go of an answer whose body is of no interest. */
+/** Discards an answer whose body is not needed. */
 export function discard(answer: http.IncomingMessage): void {
   const timer = setTimeout(() => answer.destroy(), DISCARD_TIMEOUT_MS);
   let bytes = 0;
@@ -151,7 +153,7 @@ export function discard(answer: http.IncomingMessage): void {
 const CERTIFICATE_CODES =
   /^(?:CERT_|UNABLE_TO_|DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN|ERR_TLS_CERT|HOSTNAME_MISMATCH|INVALID_CA)/u;
 
-/** Of a failed connection, or of one that breaks while a body is read. */
+/** Translates the error of a failed connection, or of one that breaks while a body is read. */
 export function toFault(error: unknown, url: URL): RegistryFault {
   if (error instanceof RegistryFault) return error;
   const code = error instanceof Error ? ((error as NodeJS.ErrnoException).code ?? '') : '';

@@ -1,4 +1,4 @@
-/** Challenges, tokens and who gets to see credentials, with real servers on loopback ports. */
+/** Challenges, tokens and the parties that receive credentials, with real servers on loopback ports. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -20,7 +20,7 @@ test('credentials are sent when a registry asks for them, and not before', async
   assert.deepEqual(sent, [undefined, BASIC, BASIC]);
 });
 
-test('an image that is not shown may be private, and wrong credentials are told from none', async () => {
+test('an image that is not shown may be private, and wrong credentials get another error than none', async () => {
   await using server = await startServer(guarded(() => BASIC, 'Basic realm="x"', image));
   using client = openClient({ insecureRegistries: [server.name] });
   const name = `${server.name}/x:1`;
@@ -36,7 +36,7 @@ test('an image that is not shown may be private, and wrong credentials are told 
   );
 });
 
-test('one access is not another, and holds no secret', () => {
+test('identities of different accesses differ, and hold no secret', () => {
   using client = openClient();
   const identities = [undefined, CREDENTIALS, WRONG].map((credentials) =>
     client.identify(ask('r.example/x:1', credentials)),
@@ -61,7 +61,7 @@ async function startTokenServers(lifetimeS?: number, tokenStatus = 200) {
   return { login, registry };
 }
 
-test('a token is asked for once, for this repository, and used until it expires', async () => {
+test('a token is requested once, for this repository, and used until it expires', async () => {
   const { login, registry } = await startTokenServers(300);
   await using _login = login;
   await using _registry = registry;
@@ -78,7 +78,7 @@ test('a token is asked for once, for this repository, and used until it expires'
   assert.ok(registry.requests.every(({ authorization }) => authorization !== BASIC));
 });
 
-test('an expired token is replaced, and so is one that the registry does not take any more', async () => {
+test('an expired token is replaced, and so is one that the registry no longer accepts', async () => {
   const { login, registry } = await startTokenServers(0);
   await using _login = login;
   await using _registry = registry;
@@ -89,7 +89,7 @@ test('an expired token is replaced, and so is one that the registry does not tak
   assert.equal(login.requests.length, 3);
 });
 
-test('a login server that refuses, fails or talks nonsense is told apart', async () => {
+test('a login server that refuses, fails or answers nonsense gets its own error', async () => {
   for (const [status, code, pattern] of [
     [200, 'image_not_found', /refused the credentials stored for/u],
     [503, 'registry_unavailable', /status 503/u],
@@ -115,7 +115,7 @@ test('a login server that refuses, fails or talks nonsense is told apart', async
   }
 });
 
-test('a login server on a private address that nobody configured gets no request', async () => {
+test('a login server on a private address that the operator did not configure gets no request', async () => {
   await using login = await startServer((_, response) => response.end('{"token":"x"}'));
   await using registry = await startServer(
     guarded(() => 'never', `Bearer realm="${login.url}/token"`, image),
@@ -126,7 +126,7 @@ test('a login server on a private address that nobody configured gets no request
   assert.deepEqual(login.requests, []);
 });
 
-test('a registry asks for a login that nobody knows, or for none that can be read', async () => {
+test('an unsupported or malformed challenge of a registry is refused', async () => {
   for (const challenge of ['Negotiate', '', 'Bearer', 'Bearer realm="file:///etc/passwd"', 'Bearer realm=']) {
     await using registry = await startServer(guarded(() => 'never', challenge, image));
     using client = openClient({ insecureRegistries: [registry.name] });
@@ -135,7 +135,7 @@ test('a registry asks for a login that nobody knows, or for none that can be rea
   }
 });
 
-test('credentials go neither to a mirror nor to where a registry redirects', async () => {
+test('credentials are sent neither to a mirror nor to the target of a redirect', async () => {
   await using storage = await startServer(image);
   const redirect: Handler = (_, response) =>
     response.writeHead(307, { location: `${storage.url}/there/manifests/1?signature=4711` }).end();
@@ -158,7 +158,7 @@ test('credentials go neither to a mirror nor to where a registry redirects', asy
   assert.equal(mirrored.identify(asked), mirrored.identify(ask('r.example/x:1')));
 });
 
-test('with HTTPS nothing leads to plain HTTP, and a certificate must be good unless it is configured', async () => {
+test('HTTPS never falls back to plain HTTP, and a certificate must be valid unless configured otherwise', async () => {
   const tls = makeCertificate();
   await using plain = await startServer(image);
   await using login = await startServer(
@@ -184,7 +184,7 @@ test('with HTTPS nothing leads to plain HTTP, and a certificate must be good unl
   await assertRefused(getManifest(strict, spoken!), 'invalid_image', /does not speak HTTPS/u);
 });
 
-test('an authority that this machine trusts is trusted, for the names in its certificates', async () => {
+test('a certificate authority of this machine is trusted, for the names in its certificates', async () => {
   const tls = makeCertificate();
   const directory = mkdtempSync(join(tmpdir(), 'coppice-tls-'));
   try {

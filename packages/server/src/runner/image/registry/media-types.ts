@@ -1,4 +1,4 @@
-/** Kinds of documents and layers that are understood. */
+/** Supported media types of manifests. */
 import { RegistryFault } from './registry-fault.ts';
 
 export const MANIFEST_TYPES = [
@@ -8,7 +8,10 @@ export const MANIFEST_TYPES = [
   'application/vnd.docker.distribution.manifest.v2+json',
 ];
 
-/** Says early what the manifest itself would say in other words: its contents decide, and a registry may name no type at all. */
+/**
+ * Throws early, with a clearer error than the manifest itself would cause, for a type that is no manifest. The contents
+ * decide in the end, as a registry may name no type at all.
+ */
 export function checkManifestType(header: string | undefined, host: string): void {
   const type = header?.split(';')[0]?.trim().toLowerCase() ?? '';
   if (/^application\/vnd\.docker\.distribution\.manifest\.v1\b/u.test(type)) {

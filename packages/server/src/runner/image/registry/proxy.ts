@@ -1,6 +1,7 @@
 /**
- * The host's proxy settings, as other programs read them. What goes through a proxy is dialled by the proxy: it is the operator's,
- * and is to keep strangers' requests out of private networks itself. Addresses and names that this machine knows are checked all the same.
+ * The host's proxy settings, as other programs read them. The proxy belongs to the operator, dials on its own, and must
+ * itself keep untrusted requests out of private networks. The service still checks the addresses and names it can
+ * resolve.
  */
 export interface ProxySettings {
   httpProxy: string | undefined;
@@ -21,7 +22,9 @@ export function readProxySettings(environment: NodeJS.ProcessEnv): ProxySettings
   };
 }
 
-/** `host`, `.domain`, `*.domain`, `host:port` and `*` are exceptions; ranges of addresses are not read. */
+/**
+ * Whether a URL goes through the proxy. Exceptions are `host`, `.domain`, `*.domain`, `host:port` and `*`, no CIDRs.
+ */
 export function isProxied(settings: ProxySettings, url: URL): boolean {
   const proxy = url.protocol === 'https:' ? settings.httpsProxy : settings.httpProxy;
   if (proxy === undefined) return false;

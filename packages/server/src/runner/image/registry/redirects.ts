@@ -1,6 +1,7 @@
 /**
- * Follows redirects, each of them a request of its own to a party that is checked anew. Credentials go to the first origin only. A
- * redirect to a private address is followed only between parties that the operator named, or within one of them.
+ * Follows redirects; each is a new request to a party that is checked again. Credentials are sent to the first origin
+ * only. A redirect to a private address is followed only between parties that the operator named, or within one of
+ * them.
  */
 import type { IncomingMessage } from 'node:http';
 import { discard, type Dialer } from './exchange.ts';
@@ -11,16 +12,16 @@ export interface Request {
   method: 'GET' | 'HEAD';
   url: URL;
   headers: Readonly<Record<string, string>>;
-  /** For the first origin alone. */
+  /** Sent to the first origin only. */
   authorization?: string;
-  /** On whose behalf: its trust is what a redirect may use. */
+  /** The endpoint of the registry; its trust limits where a redirect may lead. */
   endpoint: Endpoint;
   signal: AbortSignal;
 }
 
 export interface Answer {
   message: IncomingMessage;
-  /** Where it came from in the end. */
+  /** The URL after all redirects. */
   url: URL;
 }
 
@@ -69,7 +70,7 @@ function findTarget(from: URL, location: string | undefined): URL {
   const target =
     location !== undefined && URL.canParse(location, from.href) ? new URL(location, from) : undefined;
   if (target === undefined || (target.protocol !== 'https:' && target.protocol !== 'http:')) {
-    throw new RegistryFault('redirect', `${from.host} redirected to what is no web address`);
+    throw new RegistryFault('redirect', `${from.host} redirected to a location that is no web address`);
   }
   if (from.protocol === 'https:' && target.protocol === 'http:') {
     throw new RegistryFault('redirect', `${from.host} redirected from HTTPS to plain HTTP at ${target.host}`);

@@ -1,4 +1,4 @@
-/** Good, slow, broken and hostile registries, as real servers on loopback ports. */
+/** Tests against good, slow, broken and hostile registries, as real servers on loopback ports. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ask, assertRefused, getBlob, getManifest, openClient } from './testing/test-client.ts';
@@ -9,7 +9,7 @@ const DATA = Buffer.alloc(300_000, 'data');
 const BLOB = { digest: digestOf(DATA), size: DATA.length };
 const image = serveImage('{"a":1}', [DATA]);
 
-test('a manifest comes byte for byte, and its digest without it', async () => {
+test('a manifest is returned byte for byte, and its digest can be fetched alone', async () => {
   await using server = await startServer(image);
   using client = openClient({ insecureRegistries: [server.name] });
   const asked = ask(`${server.name}/some/x:1`);
@@ -29,7 +29,7 @@ test("a mirror's path comes before the repository", async () => {
   assert.equal(server.requests[0]?.line, 'GET /v2/hub/library/node/manifests/22');
 });
 
-test('a redirect to a private address is not followed, and redirects have an end', async () => {
+test('a redirect to a private address is not followed, and the number of redirects is limited', async () => {
   await using secret = await startServer(image);
   const isPrivate = ['invalid_image', /leads to .* private address; the operator must allow both/u] as const;
   const isNoAddress = ['registry_unavailable', /no web address/u] as const;
@@ -56,7 +56,7 @@ test('a redirect to a private address is not followed, and redirects have an end
   await assertRefused(getManifest(client, asked), 'registry_unavailable', /more than 5 times/u);
 });
 
-test('the address that was checked is the one that is dialled', async () => {
+test('the client dials the address that it checked', async () => {
   await using server = await startServer(image);
   const port = server.name.split(':')[1];
   const name = `registry.example:${port}`;
@@ -110,7 +110,7 @@ async function manifestOf(handler: Handler): Promise<string> {
   return await getManifest(client, ask(`${server.name}/x:1`));
 }
 
-test('what is no registry, too large or too old is told in its own words', async () => {
+test('a server that is no registry, and a manifest that is too large or too old, get their own errors', async () => {
   const answer =
     (type: string, body: string, status = 200): Handler =>
     (_, response) =>
@@ -133,7 +133,7 @@ test('what is no registry, too large or too old is told in its own words', async
   }
 });
 
-test('what passes is tried again, what stays is told', async () => {
+test('temporary failures are retried, and lasting ones are reported', async () => {
   let failures = 2;
   const recovering: Handler = (request, response) =>
     failures-- > 0 ? void response.writeHead(503).end() : image(request, response);
@@ -150,7 +150,7 @@ test('what passes is tried again, what stays is told', async () => {
   await assertRefused(
     manifestOf(limited({ 'retry-after': '120' })),
     'registry_unavailable',
-    /limits our requests; try again in 120 s/u,
+    /limits the requests of this machine; try again in 120 s/u,
   );
   await assertRefused(manifestOf(limited({})), 'registry_unavailable', /try again later/u);
   await assertRefused(
@@ -160,7 +160,7 @@ test('what passes is tried again, what stays is told', async () => {
   );
 });
 
-test('a registry that says nothing, or drips, is given up', async () => {
+test('a request to a registry that does not answer, or answers too slowly, fails', async () => {
   await assertRefused(
     manifestOf(() => undefined),
     'registry_unavailable',
@@ -181,7 +181,7 @@ async function blobOf(handler: Handler): Promise<{ data: Buffer; ranges: (string
   return { data, ranges: server.requests.map(({ range }) => range) };
 }
 
-/** Sends a part of what is asked for and breaks off. */
+/** Sends a part of the requested bytes and breaks off. */
 function breaking(knowsRanges: boolean): Handler {
   return (request, response) => {
     const from = knowsRanges ? Number(/bytes=(\d+)-/u.exec(request.headers.range ?? '')?.[1] ?? 0) : 0;
@@ -193,7 +193,7 @@ function breaking(knowsRanges: boolean): Handler {
   };
 }
 
-test('a download that breaks is taken up where it broke', async () => {
+test('a broken download resumes where it broke', async () => {
   const { data, ranges } = await blobOf(breaking(true));
   assert.ok(data.equals(DATA));
   assert.deepEqual(ranges, [undefined, 'bytes=100000-', 'bytes=200000-']);
@@ -201,7 +201,7 @@ test('a download that breaks is taken up where it broke', async () => {
   assert.ok(whole.data.equals(DATA), 'a server without ranges sends all again');
 });
 
-test('a blob that is damaged, short, endless or of another range is refused', async () => {
+test('a blob that is damaged, short, endless or from another range is refused', async () => {
   const other = Buffer.from(DATA);
   other[12_345] = 0;
   await assertRefused(
@@ -233,7 +233,7 @@ test('a blob that is damaged, short, endless or of another range is refused', as
   );
 });
 
-test('a blob that drips is given up after a few tries', async () => {
+test('a download that is too slow fails after a few tries', async () => {
   let tries = 0;
   const drip: Handler = (_, response) => {
     tries++;
@@ -244,7 +244,7 @@ test('a blob that drips is given up after a few tries', async () => {
   assert.ok(tries <= 5);
 });
 
-test('blobs of one registry come three at a time', async () => {
+test('at most three blobs of one registry are downloaded at a time', async () => {
   let running = 0;
   let most = 0;
   const counting: Handler = (request, response) => {
@@ -262,7 +262,7 @@ test('blobs of one registry come three at a time', async () => {
   assert.equal(most, 3);
 });
 
-test('who stops waiting ends the download with his own reason', async () => {
+test('an abort ends the download with its own reason', async () => {
   await using server = await startServer((_, response) => void response.write('x'));
   using client = openClient({ mirrors: { 'docker.io': server.url } });
   const stop = new AbortController();

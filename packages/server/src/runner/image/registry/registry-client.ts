@@ -1,9 +1,9 @@
 /**
- * Speaks the OCI distribution protocol, as far as pulling needs it: manifests and blobs.
+ * A client of the OCI distribution protocol, for pulls only: manifests and blobs.
  *
- *   RegistryClient ─► Authorizer (challenges, tokens) ─► RedirectFollower ─► Dialer (deadlines) ─► DialGuard (addresses)
+ *  RegistryClient ─► Authorizer (challenges, tokens) ─► RedirectFollower ─► Dialer (deadlines) ─► DialGuard (addresses)
  *
- * Every error is an `AppError` in words for the caller; its cause is for the log and holds no secret.
+ * Every error is an `AppError` with a message for the caller; its cause is for the log and holds no secret.
  */
 import type { ImageReference } from '@coppice/contract';
 import type { RegistryCredentials } from '../../../lib/protocol/runner-protocol.ts';
@@ -23,18 +23,18 @@ import { RegistryEndpoints, type Endpoint, type RegistrySettings } from './regis
 import { DEFAULT_TRANSFER_LIMITS, type TransferLimits } from './transfer-limits.ts';
 import { readTrust } from '../../../lib/tls/trust.ts';
 
-/** One who asks for one image. */
+/** A request for one image. */
 export interface ImageAsk {
   reference: ImageReference;
-  /** Shown in errors. */
+  /** Name of the image in errors. */
   name: string;
   credentials: RegistryCredentials | undefined;
 }
 
 export interface RegistryClientOptions extends RegistrySettings {
-  /** Where proxy settings are read from. */
+  /** Environment variables with the proxy settings. */
   environment: NodeJS.ProcessEnv;
-  /** Of authorities that the operator trusts. */
+  /** File with the certificates of the authorities that the operator trusts. */
   certificatesPath: string;
   limits?: Partial<TransferLimits>;
   resolveHost?: ResolveHost;
@@ -42,7 +42,7 @@ export interface RegistryClientOptions extends RegistrySettings {
 
 interface Call {
   method: 'GET' | 'HEAD';
-  /** After the repository: `manifests/1`. */
+  /** Path after the repository: `manifests/1`. */
   path: string;
   headers: Readonly<Record<string, string>>;
   signal: AbortSignal;
@@ -57,7 +57,7 @@ export class RegistryClient {
   readonly #dialer: Dialer;
   readonly #follower: RedirectFollower;
   readonly #authorizer: Authorizer;
-  /** How an insecure registry was reached last. */
+  /** The endpoint at which each insecure registry was last reached. */
   readonly #chosen = new Map<string, Endpoint>();
   readonly #slots = new Map<string, Slots>();
 
@@ -78,12 +78,18 @@ export class RegistryClient {
     this.#authorizer = new Authorizer(this.#follower, this.#limits);
   }
 
-  /** Whose access `ask` is: two with equal answers are one to the registry. Credentials that are sent nowhere make no difference. */
+  /**
+   * Identifies the access of `ask`: the registry sees equal identities as one. Credentials that are not sent are
+   * ignored.
+   */
   identify(ask: ImageAsk): string {
     return fingerprint(this.#credentialsOf(ask));
   }
 
-  /** The digest that the registry says the tag or digest has; undefined if it does not say it. Costs no pull where pulls are counted. */
+  /**
+   * Returns the digest that the registry names for the tag or digest; undefined if it names none. Does not count as a
+   * pull on registries that count pulls.
+   */
   async findManifestDigest(
     ask: ImageAsk,
     tagOrDigest: string,
@@ -100,7 +106,7 @@ export class RegistryClient {
     return typeof digest === 'string' && DIGEST.test(digest) ? digest : undefined;
   }
 
-  /** The manifest byte for byte, so that its digest can be taken. */
+  /** Returns the manifest byte for byte, so that its digest can be computed. */
   async getManifest(
     ask: ImageAsk,
     tagOrDigest: string,
@@ -122,7 +128,7 @@ export class RegistryClient {
     }
   }
 
-  /** Verified at its end: what was read is good only if the generator ends without an error. */
+  /** Yields a blob and verifies it at its end: the data is valid only if the generator ends without an error. */
   async *readBlob(ask: ImageAsk, blob: Blob, signal: AbortSignal): AsyncGenerator<Buffer> {
     const release = await this.#slotsOf(ask.reference.registry).acquire(signal);
     try {
@@ -152,7 +158,7 @@ export class RegistryClient {
   #slotsOf(registry: string): Slots {
     const found = this.#slots.get(registry);
     if (found !== undefined) return found;
-    // As many as there are registries with a pull under way, and few more.
+    // The map grows with each registry name that callers use, so it is cleared at a limit.
     if (this.#slots.size > MAX_WAITING_BLOBS) this.#slots.clear();
     const made = new Slots('downloads', {
       maxRunning: this.#limits.maxConcurrentBlobs,
@@ -170,7 +176,7 @@ export class RegistryClient {
     return describeFault(error, { image: ask.name, registry, detail });
   }
 
-  /** Tries again what passes. */
+  /** Sends a request; retries temporary faults. */
   async #call(ask: ImageAsk, call: Call): Promise<Answer> {
     const { maxManifestTries } = this.#limits;
     try {
@@ -224,7 +230,7 @@ export class RegistryClient {
     const authorizationAsk = { endpoint, repository, credentials };
     const known = this.#authorizer.find(authorizationAsk);
     const answer = await this.#follower.request(withAuthorization(request, known));
-    // A 401 of a party that a redirect led to is no challenge of the registry's.
+    // A 401 from the target of a redirect is not a challenge of the registry.
     if (answer.message.statusCode !== 401 || answer.url.origin !== request.url.origin) return answer;
     discard(answer.message);
     const challenge = answer.message.headers['www-authenticate'] ?? '';
@@ -240,7 +246,7 @@ export class RegistryClient {
   }
 }
 
-/** A port for HTTPS may also be closed, or behind a firewall that drops. */
+/** Whether an endpoint has no TLS. The HTTPS port may also be closed, or behind a firewall that drops packets. */
 function speaksNoTls(error: unknown): boolean {
   return error instanceof RegistryFault && ['plain-http', 'connect', 'slow'].includes(error.kind);
 }

@@ -1,11 +1,11 @@
-/** A registry's faults in words for those who asked for an image. */
+/** Describes a registry's faults for the caller that requested an image. */
 import { AppError, type ErrorCode } from '@coppice/contract';
 import type { FaultKind, RegistryFault } from './registry-fault.ts';
 
 interface Context {
   image: string;
   registry: string;
-  /** The fault's, as it may be shown. */
+  /** Detail of the fault, in a form that callers may see. */
   detail: string;
 }
 
@@ -16,7 +16,7 @@ interface Rule {
 
 const STORE = (registry: string) => `credentials are stored with PUT /v1/registries/${registry}`;
 
-/** Only the operator can change it, so asking again does not help. */
+/** Only the operator can change this setting, so a retry does not help. */
 const ALLOW = (what: string) => `the operator must allow ${what} with COPPICE_INSECURE_REGISTRIES`;
 
 const RULES: Readonly<Record<FaultKind, Rule>> = {
@@ -37,7 +37,7 @@ const RULES: Readonly<Record<FaultKind, Rule>> = {
   'credentials-insufficient': {
     code: 'image_not_found',
     explain: ({ registry }) =>
-      `the registry ${registry} does not show it to the credentials stored for it; it does not exist, or they do not allow to pull it`,
+      `the registry ${registry} does not show it to the credentials stored for it; it does not exist, or they do not allow pulling it`,
   },
   lookup: {
     code: 'registry_unavailable',
@@ -71,7 +71,7 @@ const RULES: Readonly<Record<FaultKind, Rule>> = {
   },
   redirect: {
     code: 'registry_unavailable',
-    explain: ({ registry, detail }) => `the registry ${registry} is not followed: ${detail}`,
+    explain: ({ registry, detail }) => `a redirect of the registry ${registry} is not followed: ${detail}`,
   },
   'not-a-registry': {
     code: 'registry_unavailable',
@@ -89,7 +89,7 @@ const RULES: Readonly<Record<FaultKind, Rule>> = {
   'rate-limit': {
     code: 'registry_unavailable',
     explain: ({ registry, fault }) =>
-      `the registry ${registry} limits our requests; try again ${
+      `the registry ${registry} limits the requests of this machine; try again ${
         fault.retryAfterMs === undefined ? 'later' : `in ${Math.ceil(fault.retryAfterMs / 1000)} s`
       }`,
   },
@@ -114,7 +114,9 @@ export function describeFault(fault: RegistryFault, context: Context): AppError 
   return new AppError(code, `image ${context.image}: ${explain({ ...context, fault })}`, { cause: fault });
 }
 
-/** Its mirror, its login server or where it redirected to may be the one at fault. */
+/**
+ * Names the registry, and the party at fault if it is another: a mirror, a login server or the target of a redirect.
+ */
 function named(registry: string, detail: string): string {
   return isSameHost(registry, detail) ? registry : `${registry} (${detail})`;
 }

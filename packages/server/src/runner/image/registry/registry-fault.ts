@@ -1,28 +1,28 @@
-/** What can go wrong between us and a registry, before it is put into words for a caller. */
+/** Kinds of faults between the service and a registry, before they are described for a caller. */
 export type FaultKind =
-  /** The name of a host is not known, or not in time. */
+  /** The name of a host cannot be resolved, or not in time. */
   | 'lookup'
   /** A private address that the operator did not name. */
   | 'private'
   | 'connect'
   | 'certificate'
-  /** HTTP was spoken where TLS was expected. */
+  /** The server speaks HTTP where TLS was expected. */
   | 'plain-http'
   /** Too slow: connecting, answering, or delivering. */
   | 'slow'
   | 'redirect'
   | 'not-a-registry'
   | 'too-large'
-  /** 5xx, or a status that means nothing here. */
+  /** 5xx, or an unexpected status. */
   | 'status'
   | 'rate-limit'
   | 'not-found'
   /** 401 or 403 without credentials. */
   | 'not-shown'
   | 'credentials-refused'
-  /** The credentials are good, but not for this. */
+  /** The credentials are valid, but not for this image. */
   | 'credentials-insufficient'
-  /** A challenge that we cannot or may not answer. */
+  /** A challenge that the service cannot or may not answer. */
   | 'challenge'
   | 'digest'
   | 'short'
@@ -30,12 +30,14 @@ export type FaultKind =
 
 export interface FaultOptions {
   cause?: unknown;
-  /** May succeed when it is asked again at once. */
+  /** Whether an immediate retry may succeed. */
   isPassing?: boolean;
   retryAfterMs?: number;
 }
 
-/** `detail` goes into the text that strangers read: hosts and numbers, never a query string, a header or a body. */
+/**
+ * A fault. `detail` is shown to untrusted callers: it holds hosts and numbers, never a query string, header or body.
+ */
 export class RegistryFault extends Error {
   readonly kind: FaultKind;
   readonly detail: string;

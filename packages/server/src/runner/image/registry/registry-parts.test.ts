@@ -12,7 +12,7 @@ function challenges(header: string) {
   return parseChallenges(header).map(({ scheme, parameters }) => [scheme, Object.fromEntries(parameters)]);
 }
 
-test('challenges are read with quotes, commas and escapes, one or several', () => {
+test('one or several challenges are parsed, with quotes, commas and escapes', () => {
   assert.deepEqual(challenges('Bearer realm="https://a/t?x=1,2",service="s \\"q\\" s", scope=a:b'), [
     ['bearer', { realm: 'https://a/t?x=1,2', service: 's "q" s', scope: 'a' }],
   ]);
@@ -29,7 +29,7 @@ test('challenges are read with quotes, commas and escapes, one or several', () =
   for (const header of ['', '"', '=', 'realm="x"', ',,', 'x'.repeat(10_000)]) assert.ok(challenges(header));
 });
 
-test('any header is read, and quickly', () => {
+test('any header is parsed quickly', () => {
   const characters = fc.constantFrom('a', '"', '\\', '=', ',', ' ', 'Basic', 'realm', '\t', '==', ';');
   fc.assert(
     fc.property(fc.array(characters, { maxLength: 200 }), (parts) => {
@@ -40,7 +40,7 @@ test('any header is read, and quickly', () => {
   );
 });
 
-test('private, local, special and own addresses are nobody’s business', () => {
+test('private, local and special addresses, and those of this machine, are refused', () => {
   const own = Object.values(networkInterfaces()).flatMap((entries) => entries ?? []);
   const refused = [
     '127.0.0.1',
@@ -72,7 +72,7 @@ test('private, local, special and own addresses are nobody’s business', () => 
   }
 });
 
-test('a registry is found at its own name, at its mirror, or both ways', () => {
+test('a registry is reached under its own name, at its mirror, or with both schemes', () => {
   const endpoints = new RegistryEndpoints({
     mirrors: { 'docker.io': 'http://127.0.0.1:5000/hub/', 'ghcr.io': 'https://ghcr.io' },
     insecureRegistries: ['localhost:5001', '[::1]:5002', 'docker.io'],
@@ -81,7 +81,7 @@ test('a registry is found at its own name, at its mirror, or both ways', () => {
   assert.deepEqual(origins('docker.io'), ['http://127.0.0.1:5000']);
   assert.equal(endpoints.find('docker.io')[0].repositoryPrefix, 'hub/');
   assert.equal(endpoints.find('docker.io')[0].takesCredentials, false);
-  assert.equal(endpoints.find('ghcr.io')[0].takesCredentials, true, 'a mirror that is the registry itself');
+  assert.equal(endpoints.find('ghcr.io')[0].takesCredentials, true, 'the mirror is the registry itself');
   assert.deepEqual(origins('localhost:5001'), ['https://localhost:5001', 'http://localhost:5001']);
   assert.deepEqual(origins('[::1]:5002'), ['https://[::1]:5002', 'http://[::1]:5002']);
   assert.deepEqual(origins('quay.io'), ['https://quay.io']);
@@ -105,7 +105,7 @@ test('a registry is found at its own name, at its mirror, or both ways', () => {
   }
 });
 
-test('settings that cannot be used are refused by their name', () => {
+test('the error for an invalid setting names the setting', () => {
   const refuse = (mirrors: Record<string, string>, insecureRegistries: string[] = []) =>
     assert.throws(
       () => new RegistryEndpoints({ mirrors, insecureRegistries }),
@@ -123,7 +123,7 @@ test('settings that cannot be used are refused by their name', () => {
   refuse({}, ['x:99999']);
 });
 
-test('the host’s proxy settings are read as others read them', () => {
+test('the host’s proxy settings are read as other programs read them', () => {
   const settings = readProxySettings({
     http_proxy: 'http://small:1',
     HTTP_PROXY: 'http://big:1',

@@ -1,25 +1,25 @@
-/** Where a registry is found: itself, or the mirror that the operator set in its place. */
+/** The endpoints of registries: the registry itself, or the mirror that the operator set in its place. */
 import { AppError } from '@coppice/contract';
 
 export interface RegistrySettings {
   /**
-   * Registry host to the base URL that is asked in its place, `{"docker.io": "http://127.0.0.1:5000"}`. A mirror replaces its
-   * registry: nothing falls back to the original, so that what a company's mirror does not offer is not fetched behind its back.
-   * A path in the URL comes before the names of repositories.
+   * Maps a registry host to the base URL that replaces it, `{"docker.io": "http://127.0.0.1:5000"}`. Nothing falls back
+   * to the original registry: an image that a company's mirror does not offer is not fetched around the mirror. A path
+   * in the URL is prefixed to the names of repositories.
    */
   mirrors: Readonly<Record<string, string>>;
-  /** `host:port` of registries that speak plain HTTP or have a certificate of their own. */
+  /** `host:port` of registries that speak plain HTTP or have an untrusted certificate. */
   insecureRegistries: readonly string[];
 }
 
 export interface Endpoint {
   /** `https://registry-1.docker.io` */
   origin: string;
-  /** Of every repository: empty, or `hub/`. */
+  /** Prefix of every repository: empty, or such as `hub/`. */
   repositoryPrefix: string;
-  /** Named by the operator, who vouches for it: it may be on a private address. */
+  /** Whether the operator named the endpoint; if so, it may be on a private address. */
   isConfigured: boolean;
-  /** Whether credentials of the registry may be sent there; a mirror is another party. */
+  /** Whether the credentials for the registry may be sent here; a mirror is another party. */
   takesCredentials: boolean;
 }
 
@@ -32,7 +32,7 @@ const HUB_HOST = 'registry-1.docker.io';
 export class RegistryEndpoints {
   readonly #mirrors = new Map<string, Endpoint>();
   readonly #insecure: ReadonlySet<string>;
-  /** `host:port` of all that the operator named, and of those that may have a certificate of their own. */
+  /** `host:port` of all parties that the operator named, and of those whose certificates are not checked. */
   readonly #configured = new Set<string>();
   readonly #unchecked = new Set<string>();
 
@@ -54,7 +54,7 @@ export class RegistryEndpoints {
     }
   }
 
-  /** The ways to reach a registry, the better first: one that is configured as insecure may speak HTTPS all the same. */
+  /** Returns the endpoints of a registry, HTTPS first: a registry configured as insecure may still speak HTTPS. */
   find(registry: string): readonly [Endpoint, ...Endpoint[]] {
     const mirror = this.#mirrors.get(registry);
     if (mirror !== undefined) return [mirror];
@@ -74,13 +74,13 @@ export class RegistryEndpoints {
     return this.#configured.has(formatParty(url));
   }
 
-  /** Strangers are not told where the operator's mirrors are. */
+  /** Replaces the host of the operator's mirror in a text: untrusted callers must not see it. */
   hideMirror(registry: string, text: string): string {
     const mirror = this.#mirrors.get(registry);
     return mirror === undefined ? text : text.replaceAll(new URL(mirror.origin).host, 'its mirror');
   }
 
-  /** Whether the operator said that the certificate of this host and port proves nothing. */
+  /** Whether the operator disabled the certificate check for this host and port. */
   isUnchecked(url: URL): boolean {
     return this.#unchecked.has(formatParty(url));
   }
@@ -96,7 +96,7 @@ export class RegistryEndpoints {
   }
 }
 
-/** Host and port, the port always there. */
+/** Returns host and port, with the port always included. */
 export function formatParty(url: URL): string {
   const defaultPort = url.protocol === 'https:' ? '443' : '80';
   return `${url.hostname}:${url.port === '' ? defaultPort : url.port}`;
@@ -119,7 +119,7 @@ function parseMirror(registry: string, text: string): URL {
   if (url.username === '' && url.password === '') return url;
   throw new AppError(
     'invalid_request',
-    `mirrors: the URL for ${registry} must not hold credentials; a mirror is asked without any`,
+    `mirrors: the URL for ${registry} must not hold credentials; mirrors are used without credentials`,
   );
 }
 

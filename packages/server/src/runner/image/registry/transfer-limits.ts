@@ -1,18 +1,18 @@
-/** Registries are strangers: how long each of their steps may take, and how much they may say. */
+/** Limits of transfers from registries, which are untrusted: durations of each step, and sizes. */
 export interface TransferLimits {
   connectTimeoutMs: number;
   /** From the request to the head of its answer. */
   headTimeoutMs: number;
-  /** In each such time a body must bring `minProgressBytes`, or its end. */
+  /** In each interval of this length a body must bring `minProgressBytes`, or end. */
   progressTimeoutMs: number;
   minProgressBytes: number;
   maxRedirects: number;
   maxTokenBytes: number;
-  /** How often a blob is begun or taken up again. */
+  /** Number of times that the download of a blob is started or resumed. */
   maxBlobTries: number;
   maxManifestTries: number;
   firstBackOffMs: number;
-  /** A registry that asks for a longer pause is given up on. */
+  /** A request fails when the registry asks for a longer pause. */
   maxRetryAfterMs: number;
   maxConcurrentBlobs: number;
 }

@@ -3,11 +3,11 @@ import { AppError } from '@coppice/contract';
 import { z } from 'zod';
 import type { ImageConfig } from '../store/image-store.types.ts';
 
-/** What guests of this machine run. */
+/** The platform of this machine's guests. */
 export const PLATFORM = { os: 'linux', architecture: 'amd64' } as const;
 
 const MAX_ENV_VARIABLES = 1024;
-/** Linux limits arguments and environment of a new process together. */
+/** Linux limits the arguments and environment of a new process together. */
 const MAX_ENV_BYTES = 128 * 1024;
 const MAX_PATH_LENGTH = 4095;
 
@@ -33,7 +33,7 @@ export interface ParsedConfig {
   diffIds: string[];
 }
 
-/** Reads an image's config blob. Throws `invalid_image` if it is none or is of another platform. */
+/** Parses an image's config blob. Throws `invalid_image` if it is malformed or for another platform. */
 export function parseImageConfig(image: string, data: Buffer): ParsedConfig {
   const file = ConfigFile.safeParse(parseJson(image, data));
   if (!file.success) {
@@ -73,7 +73,7 @@ function parseJson(image: string, data: Buffer): unknown {
   }
 }
 
-/** An entry without "=" is Docker's way to unset a variable: it sets nothing here. */
+/** Parses the environment. An entry without "=" is Docker's way to unset a variable; it sets nothing here. */
 function parseEnv(image: string, entries: readonly string[]): Record<string, string> {
   const variables = new Map<string, string>();
   let bytes = 0;
@@ -91,7 +91,9 @@ function parseEnv(image: string, entries: readonly string[]): Record<string, str
   return Object.fromEntries(variables);
 }
 
-/** Builders write it absolute; one that does not means what the engines take it for, a path from the root. */
+/**
+ * Makes the working directory absolute. Most builders write it so; the engines resolve a relative one from the root.
+ */
 function absolute(workdir: string): string {
   return workdir === '' ? '' : posix.resolve('/', workdir);
 }

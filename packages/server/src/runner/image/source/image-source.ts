@@ -1,9 +1,9 @@
 import type { Blob } from '../registry/blob-reader.ts';
 
-/** Where an image's blobs come from. */
+/** The source of an image's blobs. */
 export interface ImageSource {
-  /** Of the image, for errors. */
+  /** Name of the image, for errors. */
   name: string;
-  /** Verified at its end: what was read is good only if the iteration ends without an error. */
+  /** Reads a blob and verifies it at its end: the data is valid only if the iteration ends without an error. */
   readBlob: (blob: Blob, signal: AbortSignal) => AsyncIterable<Buffer>;
 }

@@ -1,4 +1,4 @@
-/** Manifests as registries and OCI layouts hold them: of one image, or an index of images by platform. */
+/** Manifests of registries and OCI layouts: for one image, or an index of images by platform. */
 import { createHash } from 'node:crypto';
 import { AppError } from '@coppice/contract';
 import { z } from 'zod';
@@ -67,11 +67,11 @@ export function parseManifest(image: string, data: Buffer): ParsedManifest {
   if (manifest.success) return { kind: 'image', manifest: manifest.data };
   throw new AppError(
     'invalid_image',
-    `image ${image}: its manifest is of no known kind (Docker schema 2 and OCI are); schema 1 images must be pushed again`,
+    `image ${image}: its manifest is of an unknown kind (OCI and Docker schema 2 are known); schema 1 images must be pushed again`,
   );
 }
 
-/** The digest of the index's image for our platform. Entries without a platform are taken only if nothing else is there. */
+/** Returns the digest of the index's image for this platform, or of its only entry if that names no platform. */
 export function selectPlatform(image: string, index: ImageIndex): string {
   const { manifests } = index;
   const match = manifests.find(
@@ -86,7 +86,7 @@ export function selectPlatform(image: string, index: ImageIndex): string {
   throw wrongPlatform(image, offered.length === 0 ? ['no platform'] : [...new Set(offered)].slice(0, 8));
 }
 
-/** Refuses before anything is downloaded what is no container image or too large to become one. */
+/** Throws `invalid_image`, before any download, for a manifest that is no container image or is too large. */
 export function checkManifest(image: string, manifest: ImageManifest, limits: ImageLimits): void {
   const { config, layers } = manifest;
   if (!CONFIG_TYPES.has(config.mediaType)) {

@@ -1,4 +1,4 @@
-/** Built-in images: OCI layouts in a directory, made at set-up. */
+/** Built-in images: OCI layouts in directories, made at set-up. */
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { readFile } from 'node:fs/promises';
@@ -9,9 +9,9 @@ import type { Blob } from '../registry/blob-reader.ts';
 import type { LocalImages } from '../local/local-images.ts';
 
 export interface BuiltinImage {
-  /** `coppice/base:1` */
+  /** Canonical reference, such as `coppice/base:1`. */
   reference: string;
-  /** Directory of an OCI layout. Its image of the reference's tag, or its only one, is taken. */
+  /** Directory of an OCI layout, with an image of the reference's tag or with only one image. */
   layoutPath: string;
 }
 
@@ -27,14 +27,14 @@ const LayoutIndex = z.object({
   ),
 });
 
-/** By canonical reference. */
+/** Finds layouts by canonical reference. */
 export interface LayoutIndexer {
-  /** Undefined or `image_not_found` if there is none. */
+  /** Returns undefined or throws `image_not_found` if there is none. */
   get(name: string): BuiltinImage | undefined;
   keys(): Iterable<string>;
 }
 
-/** Those of the set-up and those that were imported since; the latter are looked up anew each time. */
+/** Joins the built-in layouts and the imported ones; the latter are read from disk at each look-up. */
 export function joinLayouts(builtins: readonly BuiltinImage[], local: LocalImages): LayoutIndexer {
   const known = indexBuiltins(builtins);
   return {
@@ -43,7 +43,7 @@ export function joinLayouts(builtins: readonly BuiltinImage[], local: LocalImage
   };
 }
 
-/** Throws on a reference that is none. */
+/** Indexes built-in images by canonical reference. Throws on a malformed reference. */
 function indexBuiltins(builtins: readonly BuiltinImage[]): Map<string, BuiltinImage> {
   return new Map(
     builtins.map(
@@ -52,7 +52,10 @@ function indexBuiltins(builtins: readonly BuiltinImage[]): Map<string, BuiltinIm
   );
 }
 
-/** The digest of a manifest or index, read from the layout's own index: a layout that was built anew is seen at once. */
+/**
+ * Returns the digest of a manifest or index from the layout's own index, read anew, so that a rebuilt layout is seen at
+ * once. Throws `internal` when the layout cannot be read.
+ */
 export async function findLayoutImage(layoutPath: string, image: string, tag: string): Promise<string> {
   const unreadable = (cause: unknown) =>
     new AppError('internal', `the built-in image ${image} cannot be read; run the set-up again`, { cause });
@@ -69,12 +72,12 @@ export async function findLayoutImage(layoutPath: string, image: string, tag: st
   return chosen.digest;
 }
 
-/** A manifest of the layout, unverified. */
+/** Reads a manifest of the layout, unverified. */
 export async function readLayoutManifest(layoutPath: string, digest: string): Promise<Buffer> {
   return readFile(blobPath(layoutPath, digest));
 }
 
-/** A blob of the layout, verified at its end. */
+/** Reads a blob of the layout and verifies it at its end. Throws `internal` when it is damaged. */
 export async function* readLayoutBlob(
   layoutPath: string,
   blob: Blob,

@@ -1,4 +1,4 @@
-/** From a manifest to unpacked layers: config first, as it says what the layers must unpack to, then the layers side by side. */
+/** Pulls an image: first the config, which names the digests of the unpacked layers, then all layers in parallel. */
 import { setMaxListeners } from 'node:events';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -12,11 +12,11 @@ import type { Blob } from '../registry/blob-reader.ts';
 import type { PullableImage } from './resolver.ts';
 
 export interface PullOptions {
-  /** Does not exist yet. */
+  /** Directory to create. */
   directory: string;
   limits: ImageLimits;
   signal: AbortSignal;
-  /** Called with the bytes of layers as they come, still compressed. */
+  /** Called with the number of bytes of each received chunk of a layer, still compressed. */
   onBytes: (bytes: number) => void;
 }
 
@@ -38,15 +38,15 @@ export async function pullImage(image: PullableImage, options: PullOptions): Pro
       const targetPath = layerPaths[index] ?? '';
       const maxBytes = maxUnpackedBytes(layer.size, limits);
       const diffId = await unpackLayer(source, { targetPath, maxBytes, signal });
-      if (diffId !== diffIds[index]) throw new LayerError('does not unpack to what its config names');
+      if (diffId !== diffIds[index]) throw new LayerError('its unpacked content does not match its config');
     });
     return { directory, layerPaths, config };
   });
 }
 
 /**
- * Downloads all blobs and keeps none. A manifest that is equal to a stored image's proves only that its digest is known: who delivers all
- * of its blobs has the image.
+ * Downloads all blobs and keeps none. A registry that delivers the manifest of a stored image proves only that it knows
+ * the digest; one that delivers all of its blobs has the image.
  */
 export async function proveImage(
   image: PullableImage,
@@ -80,7 +80,7 @@ async function withinTime<T>(
   }
 }
 
-/** All at once, the source bounds them; the first failure ends the others, and none is left running. */
+/** Runs `work` for all layers at once; the source limits downloads. The first failure ends the others; none runs on. */
 async function everyLayer(
   image: PullableImage,
   signal: AbortSignal,
@@ -89,7 +89,7 @@ async function everyLayer(
   const { layers } = image.manifest;
   const failed = new AbortController();
   const either = AbortSignal.any([signal, failed.signal]);
-  // Each layer listens: many are no leak.
+  // Each layer adds a listener, so many listeners are no leak.
   setMaxListeners(0, either);
   const results = await Promise.allSettled(
     layers.map(async (layer, index) => {
@@ -113,7 +113,7 @@ function describeLayerFailure(name: string, error: unknown, index: number, count
 async function readConfig(image: PullableImage, signal: AbortSignal): Promise<ParsedConfig> {
   const { name } = image.source;
   const chunks: Buffer[] = [];
-  // Its size is that of the manifest, which is checked against the limits.
+  // The manifest names the size of the config, and was checked against the limits.
   for await (const chunk of image.source.readBlob(image.manifest.config, signal)) chunks.push(chunk);
   const parsed = parseImageConfig(name, Buffer.concat(chunks));
   if (parsed.diffIds.length === image.manifest.layers.length) return parsed;

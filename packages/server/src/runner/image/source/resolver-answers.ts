@@ -1,24 +1,24 @@
 import type { ImageReference } from '@coppice/contract';
 import type { ImageLimits } from '../layers/image-limits.ts';
 
-/** What a registry said to one access. */
+/** The answer of a registry to one access. */
 export interface Answer {
-  /** Of the manifest for our platform. */
+  /** Digest of the manifest for this platform. */
   digest: string;
-  /** Of what the reference means itself, which may be an index. Undefined if it is not known any more. */
+  /** Digest that the reference itself points to, which may be an index. Undefined if it is no longer known. */
   topDigest: string | undefined;
-  /** When the registry said so last, on the monotonic clock; undefined for an earlier run of the service. */
+  /** Time of the registry's last answer, on the monotonic clock; undefined for an answer to an earlier run. */
   confirmedAtMs: number | undefined;
 }
 
 interface KeptAnswer extends Answer {
-  /** Until when nobody is asked. */
+  /** Until this time the answer is used without a request. */
   freshUntilMs: number;
 }
 
 const MAX_ANSWERS = 8192;
 
-/** Answers by access and name; of the oldest there are only so many. */
+/** Answers by access and name; beyond the limit the oldest one is dropped. */
 export class ResolverAnswers {
   readonly #limits: ImageLimits;
   readonly #answers = new Map<string, KeptAnswer>();
@@ -36,7 +36,7 @@ export class ResolverAnswers {
     return answer !== undefined && performance.now() < answer.freshUntilMs ? answer : undefined;
   }
 
-  /** Who was shown an image by its tag was shown what its digests mean. */
+  /** Stores an answer for the reference and for its digests: an access that sees a tag may also use its digests. */
   set(identity: string, reference: ImageReference, answer: Answer): void {
     const freshUntilMs =
       answer.confirmedAtMs === undefined ? 0 : answer.confirmedAtMs + this.#limits.tagTtlMs;
@@ -48,7 +48,9 @@ export class ResolverAnswers {
     this.#put(keyOf(identity, reference), { ...answer, freshUntilMs });
   }
 
-  /** For a registry that fails. Fresh again, so that it is asked once in a while and not by every create. */
+  /**
+   * Returns an old answer while a registry fails, and makes it fresh again, so that not every create asks the registry.
+   */
   recall(identity: string, reference: ImageReference, isAnonymous: boolean): Answer | undefined {
     const answer = this.#answers.get(keyOf(identity, reference));
     if (answer === undefined) return undefined;
@@ -58,7 +60,7 @@ export class ResolverAnswers {
     return answer;
   }
 
-  /** A registry that does not show one image of a repository any more may not show the others either. */
+  /** Forgets all answers for a repository: if it no longer shows one image, it may not show the others either. */
   forget(identity: string, { registry, repository }: ImageReference): void {
     const prefix = `${identity} ${registry}/${repository}`;
     for (const key of this.#answers.keys()) {

@@ -1,7 +1,8 @@
 /**
- * References to digests, for somebody: an answer of a registry is kept for the access that it was given to, and for no other. It holds for
- * a short time, so that warm creates ask nobody; a digest is asked for like a tag, as knowing one proves no right to it. When the
- * registry fails, the last answer to this access still serves if its image is stored.
+ * Resolves references to digests for one access. The resolver keeps an answer of a registry only for the access that
+ * got it. An answer is valid for a short time, so that warm creates need no request. A digest is checked with the
+ * registry like a tag, as knowing a digest proves no right to its image. When the registry fails, the last answer to
+ * this access still serves if its image is stored.
  */
 import { AppError, formatImageReference, isBuiltinImage, type ImageReference } from '@coppice/contract';
 import type { Logger } from 'pino';
@@ -21,12 +22,12 @@ export interface ResolverOptions {
   isStored: (digest: string) => boolean;
   /** Whether the image of this digest is stored and was pulled from this repository. */
   isStoredFrom: (digest: string, reference: ImageReference) => boolean;
-  /** Ends what is under way when the store is closed. */
+  /** Ends requests under way when the store is closed. */
   signal: AbortSignal;
   log: Logger;
 }
 
-/** An image that can be pulled, looked at before anything of it is downloaded. */
+/** An image that can be pulled; its manifest is checked before its blobs are downloaded. */
 export interface PullableImage {
   source: ImageSource;
   manifest: ImageManifest;
@@ -42,18 +43,18 @@ export class ImageResolver {
     this.#answers = new ResolverAnswers(options.limits);
   }
 
-  /** What an earlier run of the service learned for anonymous callers: used only when the registry does not answer. */
+  /** Restores an answer to anonymous callers from an earlier run; it is used only when the registry does not answer. */
   remember(reference: ImageReference, digest: string): void {
     const answer = { digest, topDigest: undefined, confirmedAtMs: undefined };
     this.#answers.set(this.#identify(reference, {}), reference, answer);
   }
 
-  /** Whether the access is an anonymous one to the registry, credentials or not. */
+  /** Whether the access is anonymous for the registry, with or without credentials. */
   isAnonymous(reference: ImageReference, access: ImageAccess): boolean {
     return isBuiltinImage(reference) || this.#identify(reference, access) === this.#identify(reference, {});
   }
 
-  /** The digest of the image's manifest for our platform. */
+  /** Resolves a reference to the digest of the image's manifest for this platform. */
   async resolve(reference: ImageReference, access: ImageAccess): Promise<string> {
     if (isBuiltinImage(reference)) return this.#resolveBuiltin(reference);
     const identity = this.#identify(reference, access);
@@ -64,7 +65,9 @@ export class ImageResolver {
     );
   }
 
-  /** Where `digest`, an answer of {@link resolve} for `reference`, is pulled from. Throws if its manifest rules it out. */
+  /**
+   * Finds the source of `digest`, an answer of {@link resolve}. Throws `invalid_image` if its manifest is not allowed.
+   */
   async findPullable(reference: ImageReference, digest: string, access: ImageAccess): Promise<PullableImage> {
     const pullable = isBuiltinImage(reference)
       ? await this.#findBuiltin(reference, digest)
@@ -90,7 +93,7 @@ export class ImageResolver {
       const known = this.#answers.recall(identity, reference, isAnonymous);
       if (known === undefined || !this.#options.isStoredFrom(known.digest, reference)) throw error;
       const context = { err: error, image: formatPinned(reference), digest: known.digest };
-      this.#options.log.warn(context, 'registry fails, the stored image is used');
+      this.#options.log.warn(context, 'the registry fails; the stored image is used');
       return known.digest;
     }
   }
@@ -155,7 +158,7 @@ export class ImageResolver {
     if (reference.digest !== undefined && reference.digest !== digest) {
       throw new AppError(
         'image_not_found',
-        `the built-in image ${name} does not have this digest, it is ${digest}`,
+        `the built-in image ${name} does not have this digest; its digest is ${digest}`,
       );
     }
     if (this.#options.isStored(digest)) return digest;
@@ -201,7 +204,7 @@ function askOf(reference: ImageReference, { credentials }: ImageAccess): ImageAs
   return { reference, name: formatPinned(reference), credentials };
 }
 
-/** What decides: a tag beside a digest means nothing and must not become a name of its own. */
+/** Formats the decisive part of a reference: next to a digest a tag means nothing and must not become a name. */
 export function formatPinned(reference: ImageReference): string {
   if (reference.digest === undefined) return formatImageReference(reference);
   const { tag: _, ...pinned } = reference;

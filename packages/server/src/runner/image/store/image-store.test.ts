@@ -1,4 +1,4 @@
-/** The whole store against a real registry on a loopback port. */
+/** Tests the whole store against a real registry on a loopback port. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdir, mkdtemp, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises';
@@ -93,7 +93,7 @@ test('a stored image needs neither registry nor pull, also after a restart', asy
   );
 });
 
-test('a tag that moves is followed when the last answer is old', async () => {
+test('a moved tag is followed when the last answer is old', async () => {
   const first = await push('test/moving:1', HELLO);
   await using cached = await openStore();
   await using asking = await openStore({ limits: { tagTtlMs: 0 } });
@@ -105,11 +105,11 @@ test('a tag that moves is followed when the last answer is old', async () => {
   assert.deepEqual(
     asking.list().map(({ digest }) => digest),
     [second.digest],
-    'the tag is listed with what it means now',
+    'the tag is listed with its present digest',
   );
 });
 
-test('an index gives the image for linux/amd64, by tag and by its digest', async () => {
+test('the image for linux/amd64 is selected from an index, by tag and by digest', async () => {
   const amd64 = await layout.addImage(HELLO);
   const arm64 = await layout.addImage({ ...HELLO, architecture: 'arm64' });
   const index = await push('test/multi:1', await layout.addIndex([arm64, amd64]));
@@ -123,7 +123,7 @@ test('an index gives the image for linux/amd64, by tag and by its digest', async
   await assertRefused(prepare(store, 'test/foreign:2'), 'invalid_image', /linux\/arm64/u);
 });
 
-test('many who ask at once share one preparation, and who leaves stops only its own waiting', async () => {
+test('simultaneous callers share one preparation, and a caller that leaves ends only its own wait', async () => {
   await push('test/shared:1', { ...HELLO, config: { User: 'shared' } });
   await using store = await openStore();
   const leaving = new AbortController();
@@ -142,7 +142,7 @@ test('many who ask at once share one preparation, and who leaves stops only its 
   assert.deepEqual(store.listPreparing(), []);
 });
 
-test('an image that nobody waits for any more is finished all the same', async () => {
+test('a preparation is finished even when its caller has left', async () => {
   await push('test/alone:1', { ...HELLO, config: { User: 'alone' } });
   await using store = await openStore();
   const leaving = new AbortController();
@@ -153,7 +153,7 @@ test('an image that nobody waits for any more is finished all the same', async (
   assert.equal(again.config.user, 'alone');
 });
 
-test('what a registry does not have or show is 404, one that does not answer is 502', async () => {
+test('an image that a registry does not have or show is 404, and a registry that does not answer is 502', async () => {
   const directory = await mkdtemp(join(root, 'store-'));
   const dead = '127.0.0.1:1';
   await using store = await openStore({ directory, insecureRegistries: [registry.name, dead] });
@@ -176,7 +176,7 @@ test('a digest is not shown under the name of a repository that does not have it
   await assertRefused(prepare(store, `test/other@${digest}`), 'image_not_found');
   const pinned = await prepare(store, `test/hello:anything@${digest}`);
   assert.equal(pinned.reference, `docker.io/test/hello:anything@${digest}`);
-  assert.equal(store.list().length, 2, 'the tag beside a digest becomes no name of its own');
+  assert.equal(store.list().length, 2, 'a tag next to a digest becomes no name of its own');
   assert.deepEqual(await prepare(store, `test/hello:else@${digest}`), {
     ...pinned,
     reference: `docker.io/test/hello:else@${digest}`,
@@ -184,14 +184,14 @@ test('a digest is not shown under the name of a repository that does not have it
   assert.equal(store.list().length, 2);
 });
 
-test('an image that is stored serves another repository only after that one has delivered it', async () => {
+test('a stored image serves another repository only after that repository has delivered it', async () => {
   const image = await push('test/owned:1', { layers: [{ entries: [{ path: 'a', content: 'owned' }] }] });
   const manifest = await readFile(layout.blobPath(image.digest), 'utf8');
   const { config, layers } = JSON.parse(manifest) as { config: Descriptor; layers: [Descriptor] };
   const [configBlob, layerBlob] = await Promise.all(
     [config, layers[0]].map(({ digest }) => readFile(layout.blobPath(digest))),
   );
-  // Who knows the manifest, and with it every digest, has not got the image.
+  // A registry that knows the manifest, and so every digest, need not have the image.
   await using knowing = await startServer(serveImage(manifest, [configBlob!]));
   await using lying = await startServer(serveImage(manifest, [configBlob!, Buffer.from('no such layer')]));
   await using having = await startServer(serveImage(manifest, [configBlob!, layerBlob!]));
@@ -207,10 +207,10 @@ test('an image that is stored serves another repository only after that one has 
   assert.deepEqual([same.path, same.preparedAt], [stored.path, stored.preparedAt]);
   const asked = having.requests.length;
   await prepare(store, `${having.name}/x@${image.digest}`);
-  assert.equal(having.requests.length, asked, 'what was shown by its tag is known by its digest');
+  assert.equal(having.requests.length, asked, 'an image shown by its tag is known by its digest');
 });
 
-test('who joins a preparation does not fail because its starter lost his access', async () => {
+test('a caller that joins a preparation does not fail when the caller that started it loses its access', async () => {
   const image = await layout.addImage({ layers: [{ entries: [{ path: 'a', content: 'joined' }] }] });
   const manifest = await readFile(layout.blobPath(image.digest), 'utf8');
   const { config, layers } = JSON.parse(manifest) as { config: Descriptor; layers: Descriptor[] };
@@ -230,13 +230,17 @@ test('who joins a preparation does not fail because its starter lost his access'
       access: { credentials: { username, password: 'x' } },
       onStep: (step) => (step === 'pull' ? pull() : undefined),
     });
-  const leaving = assertRefused(prepareAs('leaving', started.resolve), 'image_not_found', /do not allow/u);
+  const leaving = assertRefused(
+    prepareAs('leaving', started.resolve),
+    'image_not_found',
+    /do not allow pulling/u,
+  );
   await started.promise;
   assert.equal((await prepareAs('staying', joined.resolve)).digest, image.digest);
   await leaving;
 });
 
-test('a tag is asked for without its manifest as long as it means the same', async () => {
+test('a tag is checked without fetching its manifest as long as its digest stays', async () => {
   const image = await layout.addImage(HELLO);
   const manifest = await readFile(layout.blobPath(image.digest), 'utf8');
   const blobs = JSON.parse(manifest) as { config: Descriptor; layers: Descriptor[] };
@@ -254,13 +258,13 @@ test('a tag is asked for without its manifest as long as it means the same', asy
   );
 });
 
-test('a plain HTTP registry that is configured is used under its own name', async () => {
+test('a configured plain HTTP registry is used under its own name', async () => {
   await using store = await openStore({ mirrors: {} });
   const image = await prepare(store, `${registry.name}/test/hello:1`);
   assert.equal(image.reference, `${registry.name}/test/hello:1@${image.digest}`);
 });
 
-test('a built-in image comes from its layout, and a layout built anew is seen', async () => {
+test('a built-in image comes from its layout, and a rebuilt layout is seen', async () => {
   const own = await OciLayout.create(await mkdtemp(join(root, 'builtin-')));
   await own.tag('1', await own.addImage(HELLO));
   const builtin = [{ reference: 'coppice/base:1', layoutPath: own.directory }];
@@ -272,7 +276,7 @@ test('a built-in image comes from its layout, and a layout built anew is seen', 
   assert.equal((await prepare(store, 'coppice/base:1')).config.user, 'anew');
 });
 
-test('an imported image is prepared by a store that runs, and no other name of local/ is asked for anywhere', async () => {
+test('a running store prepares an imported image, and requests no other name under local/ from any registry', async () => {
   const localDirectory = join(root, 'imported');
   await using store = await openStore({ localDirectory, mirrors: {}, insecureRegistries: [] });
   await assertRefused(
@@ -298,7 +302,7 @@ test('an imported image is prepared by a store that runs, and no other name of l
   await assertRefused(prepare(store, 'local/app:1'), 'image_not_found', /no imported image/u);
 });
 
-test('damaged, hostile and oversized images are refused, and nothing of them stays', async () => {
+test('damaged, hostile and oversized images are refused and leave nothing', async () => {
   const directory = await mkdtemp(join(root, 'store-'));
   const limits = { maxEntries: 10, maxContentBytes: 1 << 20, maxLayers: 3 };
   await using store = await openStore({ directory, limits });
@@ -337,7 +341,7 @@ test('damaged, hostile and oversized images are refused, and nothing of them sta
   await assertNothingLeft(directory);
 });
 
-test('a blob that was changed in the registry is noticed', async () => {
+test('a blob that was changed in the registry is refused', async () => {
   const directory = await mkdtemp(join(root, 'store-'));
   const content = { path: 'a', content: 'tampered with' };
   const image = await push('test/tampered:1', { layers: [{ entries: [content], compression: 'none' }] });
@@ -375,7 +379,7 @@ test('an image whose config does not describe its layers is refused', async () =
   await assertRefused(
     prepare(store, 'test/mixed:1'),
     'invalid_image',
-    /does not unpack to what its config names/u,
+    /its unpacked content does not match its config/u,
   );
 });
 
@@ -396,7 +400,7 @@ test('too many different images at once are refused', async () => {
   assert.deepEqual(results.map(({ status }) => status).sort(), ['fulfilled', 'rejected']);
 });
 
-test('leftovers of a killed process and unreadable images are swept at the start', async () => {
+test('leftovers of a killed process and unreadable images are removed at the start', async () => {
   const directory = await mkdtemp(join(root, 'store-'));
   let image: StoredImage;
   {
@@ -412,7 +416,7 @@ test('leftovers of a killed process and unreadable images are swept at the start
   assert.equal((await readdir(join(directory, 'images'))).length, 1);
 });
 
-test('an image file that lost bytes is made again', async () => {
+test('a truncated image file is prepared again', async () => {
   const directory = await mkdtemp(join(root, 'store-'));
   let image: StoredImage;
   {
@@ -426,7 +430,7 @@ test('an image file that lost bytes is made again', async () => {
   assert.equal((await prepare(store, 'test/hello:1')).sizeBytes, image.sizeBytes);
 });
 
-test('closing ends what is under way and leaves nothing', async () => {
+test('closing the store ends preparations and leaves nothing', async () => {
   const directory = await mkdtemp(join(root, 'store-'));
   await push('test/closing:1', { ...HELLO, config: { User: 'closing' } });
   const store = await openStore({ directory });

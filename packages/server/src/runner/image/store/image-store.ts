@@ -3,11 +3,11 @@
  *
  *   prepare(reference) ──► resolve ──► stored? ──► answer
  *                                        │ no
- *                                        └──► one flight per digest: pull ──► flatten ──► publish ──► answer to all who wait
+ *                                        └──► one flight per digest: pull ──► flatten ──► publish ──► answer callers
  *
- * An image that is stored from one repository serves another only after that one has delivered it too: its registry may know no
- * more than the digest.
- * Flights are detached: a caller that leaves stops only its own waiting.
+ * An image stored from one repository serves another repository only after that one has delivered it too: its registry
+ * may know no more than the digest.
+ * Flights are detached: a caller that leaves ends only its own wait.
  */
 import { mkdir } from 'node:fs/promises';
 import {
@@ -43,16 +43,16 @@ import { Slots } from '../../../lib/waiting/slots.ts';
 import { StoredImages, newestHolder, type ImageEntry } from './stored-images.ts';
 
 export interface ImageStoreOptions extends RegistrySettings {
-  /** Of the store alone. One process at a time. */
+  /** Directory of this store only; one process at a time may use it. */
   directory: string;
   /** Programs, by name or path. */
   tools: { tar2sqfs: string };
   builtin: readonly BuiltinImage[];
-  /** Of the images that were imported. */
+  /** Directory of the imported images. */
   localDirectory: string;
   limits?: Partial<ImageLimits>;
   leases: CacheLeases;
-  /** Told of each image that was added to those on disk. */
+  /** Called after each image that is added to the disk. */
   onStored?: () => void;
   log: Logger;
 }
@@ -93,7 +93,7 @@ export class ImageStore implements AsyncDisposable {
     });
   }
 
-  /** Reads what is stored and sweeps what a killed process left. */
+  /** Opens the store: reads the stored images and removes the leftovers of a killed process. */
   static async open(options: ImageStoreOptions): Promise<ImageStore> {
     const { directory, tools, mirrors, insecureRegistries, leases, log } = options;
     const onStored = options.onStored ?? (() => undefined);
@@ -121,14 +121,14 @@ export class ImageStore implements AsyncDisposable {
     return new ImageStore({ client, resolver, images, tar2sqfs, limits, closing, leases, onStored, log });
   }
 
-  /** For whoever bounds what they take on disk. */
+  /** The stored images, for the evictor. */
   get stored(): StoredImages {
     return this.#parts.images;
   }
 
   /**
-   * Resolves the reference and makes its image if it is not stored. Rejects with an `AppError` of the contract's table, or with
-   * the signal's reason.
+   * Resolves the reference and prepares its image if it is not stored. Rejects with an `AppError` of the contract's
+   * table, or with the signal's reason.
    */
   async prepare(reference: ImageReference, options: PrepareOptions = {}): Promise<StoredImage> {
     const { signal, onStep, access = {} } = options;
@@ -152,7 +152,7 @@ export class ImageStore implements AsyncDisposable {
     return describe(entry, reference);
   }
 
-  /** One row for each reference that means a stored image now. */
+  /** Returns one row for each reference that points to a stored image now. */
   list(): StoredImage[] {
     const rows: StoredImage[] = [];
     for (const entry of this.#parts.images.values()) {
@@ -164,12 +164,12 @@ export class ImageStore implements AsyncDisposable {
     return rows.sort((a, b) => (a.reference < b.reference ? -1 : 1));
   }
 
-  /** What is being pulled or flattened, or waits for its turn. */
+  /** Lists the images that are pulled, flattened or wait for a slot. */
   listPreparing(): PreparingImage[] {
     return Array.from(this.#flights.values(), ({ info }) => ({ ...info }));
   }
 
-  /** Ends what is under way; nothing of it stays. */
+  /** Ends all preparations; they leave nothing. */
   async close(): Promise<void> {
     this.#parts.closing.abort(new AppError('unavailable', 'the image store is shutting down'));
     await Promise.allSettled([...this.#flights.values()].map(({ done }) => done));
@@ -203,7 +203,7 @@ export class ImageStore implements AsyncDisposable {
       for (const listener of listeners) listener.onProgress?.(progress);
     };
     const key = flightKey(reference, digest);
-    // The same image of another repository: it need not be made twice.
+    // Waits for flights of the same image from other repositories, so that it is not made twice.
     const earlier = [...this.#flights.values()].filter((other) => other.info.digest === digest);
     const done = Promise.allSettled(earlier.map((other) => other.done))
       .then(() =>
@@ -214,7 +214,7 @@ export class ImageStore implements AsyncDisposable {
         ),
       )
       .finally(() => this.#flights.delete(key));
-    // All callers may have left: then only the log hears of a failure.
+    // All callers may have left, so the failure is also logged.
     done.catch((error: unknown) =>
       this.#parts.log.warn({ err: error, image: info.reference }, 'image preparation failed'),
     );
@@ -228,7 +228,7 @@ export class ImageStore implements AsyncDisposable {
     try {
       if (underWay !== undefined) return await this.#join(underWay, options);
     } catch (error) {
-      // The access of who started it may have ended, which says nothing about ours.
+      // The access of the caller that started the flight may have ended, which says nothing about this caller's.
       if (!(error instanceof AppError && error.code === 'image_not_found')) throw error;
     }
     this.#checkOpen();
@@ -288,12 +288,12 @@ export class ImageStore implements AsyncDisposable {
   }
 }
 
-/** One preparation for all who may have the image of one repository. */
+/** Key of a flight: callers share it if they want the same image of the same repository. */
 function flightKey({ registry, repository }: ImageReference, digest: string): string {
   return `${registry}/${repository}@${digest}`;
 }
 
-/** Newest last, so that it is the one that is remembered. */
+/** Restores the anonymous references in order, so that the newest one is kept for each name. */
 function rememberReferences(resolver: ImageResolver, images: StoredImages): void {
   const known = [...images.values()].flatMap((entry) =>
     [...entry.anonymous].map((name) => ({ name, at: entry.references.get(name), digest: entry.digest })),

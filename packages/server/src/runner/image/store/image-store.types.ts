@@ -1,10 +1,10 @@
 import type { CacheLease } from '../../cache/cache-leases.ts';
 
-/** What the rest of the runner knows of images. */
+/** The types of images for the rest of the runner. */
 import type { ImageAccess } from '../../../lib/protocol/runner-protocol.ts';
 
 export interface ImageConfig {
-  /** The image's ENV, later entries winning. */
+  /** The image's ENV; later entries win. */
   env: Readonly<Record<string, string>>;
   /** USER, empty for root. */
   user: string;
@@ -37,21 +37,21 @@ export type PrepareStep = 'resolve' | 'pull' | 'flatten';
 export interface PrepareProgress {
   step: 'pull' | 'flatten';
   doneBytes: number;
-  /** In `pull` of the layers as they are stored, in `flatten` of the files. */
+  /** In `pull` the size of the layers as stored, in `flatten` the size of the files. */
   totalBytes: number;
 }
 
 export interface PrepareOptions {
-  /** Whose right to the image the registry is asked for; an anonymous caller's by default. */
+  /** The access that the registry checks; anonymous by default. */
   access?: ImageAccess;
-  /** Who asks; not looked into. Each gets a turn before another gets a second one. */
+  /** Opaque key of the caller's organization; organizations get queue slots round-robin. */
   organization?: string;
-  /** Holds the image from before it is looked for: without one it may be evicted as soon as the answer is given. */
+  /** Holds the image from before its look-up; without a lease it may be evicted as soon as `prepare` returns. */
   lease?: CacheLease;
-  /** Called when a step begins; joining a preparation under way begins with its current step. Must not throw. */
+  /** Called when a step begins; a caller that joins a preparation first gets its current step. Must not throw. */
   onStep?: (step: PrepareStep) => void;
   /** Called a few times a second at most. Must not throw. */
   onProgress?: (progress: PrepareProgress) => void;
-  /** Ends the waiting of this caller. The preparation goes on, for others and for the next time. */
+  /** Ends the wait of this caller. The preparation continues, for other callers and later ones. */
   signal?: AbortSignal;
 }

@@ -1,4 +1,4 @@
-/** From a manifest to a squashfs file, in a staging directory: pull → check → flatten. */
+/** Makes a squashfs file from a manifest, in a staging directory: pull → check → flatten. */
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
@@ -21,7 +21,7 @@ export interface PreparationOptions {
   /** The tar2sqfs program. */
   tar2sqfs: string;
   limits: ImageLimits;
-  /** An empty directory; whoever made it removes it. */
+  /** An empty directory; the caller removes it. */
   stagingPath: string;
   signal: AbortSignal;
   onStep: (step: PrepareStep) => void;
@@ -29,7 +29,7 @@ export interface PreparationOptions {
 }
 
 export interface Prepared {
-  /** A directory with nothing but the squashfs file. */
+  /** A directory that holds only the squashfs file. */
   path: string;
   sizeBytes: number;
   config: ImageConfig;
@@ -37,14 +37,14 @@ export interface Prepared {
   acls: number;
 }
 
-/** A layer compressed by three and its squashfs beside it: what is set aside before a download begins. */
+/** Free space required before a download, as a multiple of its size: layers compressed 3:1, and their squashfs. */
 const EXPANSION = 4;
 
 export async function prepareImage(image: PullableImage, options: PreparationOptions): Promise<Prepared> {
   const { limits, stagingPath, signal } = options;
   const totalBytes = compressedBytes(image.manifest);
   await checkFreeSpace(stagingPath, EXPANSION * totalBytes, limits.minFreeBytes);
-  // Layers and the squashfs made of them lie side by side for a while.
+  // The layers and the squashfs made from them exist at the same time for a while.
   const maxBytes = 2 * maxUnpackedBytes(compressedBytes(image.manifest), limits);
   const space = { maxBytes, minFreeBytes: limits.minFreeBytes };
   return withinSpace(stagingPath, space, signal, async (signal) => {

@@ -1,8 +1,8 @@
 /**
  * The images on disk:
  *
- *   <directory>/images/sha256-<hex>/image.squashfs, image.json    complete: made elsewhere and renamed to its name
- *   <directory>/staging/<unique>/                                 what is being made or removed; swept at the next start
+ *   <directory>/images/sha256-<hex>/image.squashfs, image.json    complete: made in staging and renamed
+ *   <directory>/staging/<unique>/                                 being made or removed; the next start removes it
  */
 import { renameSync } from 'node:fs';
 import { chmod, mkdir, mkdtemp, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
@@ -18,7 +18,7 @@ export const SQUASHFS_NAME = 'image.squashfs';
 const RECORD_NAME = 'image.json';
 /** A registry may give one image any number of names. */
 const MAX_REFERENCES = 256;
-/** VMMs open their image by its path, and may not look for those of others. */
+/** VMMs open their image by its path, but must not list the images of others. */
 const DIRECTORY_MODE = 0o711;
 
 const ImageRecord = z.object({
@@ -31,7 +31,7 @@ const ImageRecord = z.object({
     z.object({
       name: z.string(),
       resolved_at: z.iso.datetime(),
-      /** Whether its registry gave it to an anonymous caller. */
+      /** Whether the registry served it to an anonymous caller. */
       anonymous: z.boolean().default(false),
     }),
   ),
@@ -44,9 +44,9 @@ export interface ImageEntry {
   sizeBytes: number;
   config: ImageConfig;
   preparedAt: Date;
-  /** Canonical references as they were asked for, and when they last began to mean this image. */
+  /** Canonical references as requested, with the time at which each last began to point to this image. */
   references: Map<string, Date>;
-  /** Those of them that an anonymous caller was given: only these may serve one while the registry is down. */
+  /** The references that were served to an anonymous caller: only these may serve one while the registry is down. */
   anonymous: Set<string>;
   lastUse: LastUse;
 }
@@ -68,7 +68,7 @@ export class StoredImages {
     this.#stagingPath = join(directory, 'staging');
   }
 
-  /** Reads what is there. Removes what an earlier process left unfinished and what cannot be read. */
+  /** Reads the stored images. Removes those that an earlier process left unfinished or that cannot be read. */
   static async open(directory: string, log: Logger): Promise<StoredImages> {
     const images = new StoredImages(directory);
     await rm(images.#stagingPath, { recursive: true, force: true, maxRetries: 5 });
@@ -104,7 +104,7 @@ export class StoredImages {
     return this.#entries.values();
   }
 
-  /** A directory of its own on the file system of the images; it is gone when disposed. */
+  /** Makes a staging directory on the file system of the images; disposing it removes it. */
   async makeStaging(): Promise<AsyncDisposable & { path: string }> {
     const path = await mkdtemp(join(this.#stagingPath, 'image-'));
     return {
@@ -113,7 +113,7 @@ export class StoredImages {
     };
   }
 
-  /** Makes an image known. `path` is a directory in staging with nothing but its squashfs file, which is on disk. */
+  /** Publishes an image. `path` is a staging directory that holds only the squashfs file, which is synced to disk. */
   async publish(path: string, image: NewImage): Promise<ImageEntry> {
     const now = new Date();
     const target = join(this.#imagesPath, directoryName(image.digest));
@@ -135,7 +135,7 @@ export class StoredImages {
     return entry;
   }
 
-  /** Nobody finds the image from when this is called; it may be in no VM's hands. */
+  /** Removes an image; look-ups miss it at once. No VM may use it. */
   async evict(digest: string): Promise<void> {
     if (!this.#entries.has(digest)) return;
     const name = directoryName(digest);
@@ -145,7 +145,7 @@ export class StoredImages {
     await rm(trash, { recursive: true, force: true, maxRetries: 5 });
   }
 
-  /** Notes that `reference` means this image from now on. Writes only what is new. */
+  /** Records that `reference` points to this image from now on. Writes only changes. */
   async addReference(entry: ImageEntry, reference: NewReference): Promise<void> {
     const { name, isAnonymous } = reference;
     const isKnown = newestHolder(this.#entries.values(), name) === entry;
@@ -161,7 +161,7 @@ export class StoredImages {
   }
 }
 
-/** The image that a reference meant last. */
+/** Returns the image that a reference pointed to last. */
 export function newestHolder(entries: Iterable<ImageEntry>, reference: string): ImageEntry | undefined {
   let newest: ImageEntry | undefined;
   let newestAt = Number.NEGATIVE_INFINITY;

@@ -1,7 +1,7 @@
 import type { FileHandle } from 'node:fs/promises';
 
 /**
- * Reads a file at given places through one buffer, so that thousands of small neighbouring reads cost few system calls.
+ * Reads a file at given offsets through one buffer, so that thousands of small, nearby reads cost few system calls.
  */
 export class ByteWindow {
   readonly #file: FileHandle;
@@ -19,8 +19,8 @@ export class ByteWindow {
   }
 
   /**
-   * The bytes from `offset`, at most `length` (which is at most the window), fewer only at the end of the file. They
-   * are valid until the next call.
+   * Returns `length` bytes from `offset`, fewer only at the end of the file; `length` is at most the window. They are
+   * valid until the next call.
    */
   async view(offset: number, length: number): Promise<Buffer> {
     if (length > this.#buffer.length) throw new RangeError(`view of ${length} bytes`);

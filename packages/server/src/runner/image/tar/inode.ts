@@ -11,11 +11,11 @@ export interface Inode {
   gid: number;
   mtimeSeconds: number;
   xattrs: Xattrs;
-  /** Of a file; where the content is. */
+  /** Layer and offset of the content, for a file. */
   layer: number;
   dataOffset: number;
   sizeBytes: number;
-  /** Of a symbolic link. */
+  /** Target, for a symbolic link. */
   target: string;
   deviceMajor: number;
   deviceMinor: number;
@@ -29,7 +29,7 @@ const MAX_DEVICE_MAJOR = 0xfff;
 const MAX_DEVICE_MINOR = 0xf_ffff;
 const XATTR_NAMES = /^(?:user|trusted|security)\../u;
 
-/** A directory that no entry describes. */
+/** Makes the inode of a directory that no entry describes. */
 export function implicitDirectory(): Inode {
   return {
     type: 'directory',
@@ -47,7 +47,7 @@ export function implicitDirectory(): Inode {
   };
 }
 
-/** Throws {@link LayerError} on numbers and targets that no file system of ours can hold. */
+/** Makes the inode of an entry. Throws {@link LayerError} on numbers and targets that squashfs cannot hold. */
 export function buildInode(entry: TarEntry, type: InodeType, layer: number): Inode {
   checkNumber(entry, 'owner', entry.uid, MAX_ID);
   checkNumber(entry, 'group', entry.gid, MAX_ID);
@@ -85,8 +85,8 @@ function checkNumber(entry: TarEntry, what: string, value: number, max: number):
 }
 
 /**
- * Squashfs has these three kinds; what ACLs (`system.*`) leave is in the mode. `trusted.overlay.*` of an image would steer the guest's
- * overlay, whose lower layer it is.
+ * Keeps the three kinds of attributes that squashfs supports. ACLs (`system.*`) are dropped; the mode accounts for
+ * them. `trusted.overlay.*` is dropped too: the image is the lower layer of the guest's overlay, which would obey it.
  */
 function keepXattrs(xattrs: Xattrs): Xattrs {
   if (xattrs.size === 0) return xattrs;

@@ -1,4 +1,4 @@
-/** A layer that no well-meaning tool writes. The message says what is wrong, not in which layer or image. */
+/** A malformed or hostile layer. The message says what is wrong, but names neither layer nor image. */
 export class LayerError extends Error {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
@@ -6,7 +6,7 @@ export class LayerError extends Error {
   }
 }
 
-/** Names in layers are bytes and may hold anything: a printable, short form for messages. */
+/** Returns a short, printable form of a name for messages: names in layers may hold any bytes. */
 export function quoteName(name: string): string {
   const MAX_SHOWN = 100;
   const text = Buffer.from(name, 'latin1').toString('utf8');

@@ -5,8 +5,8 @@ export const MAX_NAME_BYTES = 255;
 export const MAX_PATH_BYTES = 4095;
 
 /**
- * The components of an entry's name, none for the root. A leading slash is dropped and `..` is taken back lexically, as
- * container engines do; a name that leads out of the root is refused.
+ * Splits an entry's name into components, none for the root. Drops a leading slash and resolves `..` lexically, as
+ * container engines do. Throws {@link LayerError} for a name that leads out of the root or is too long.
  */
 export function parseLayerPath(name: string): string[] {
   if (name.length > MAX_PATH_BYTES)

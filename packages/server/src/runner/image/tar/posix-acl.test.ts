@@ -18,7 +18,7 @@ const XATTR = Buffer.from(
 const KEY = 'SCHILY.xattr.system.posix_acl_access';
 const TEXT = 'user::rw-,user:app:rwx:1000,group::r--,mask::rwx,other::---\n';
 
-test("without its ACL a file gives its group what the ACL gave it, not the ACL's mask", () => {
+test("without its ACL a file gives its group the ACL's group permissions, not the ACL's mask", () => {
   for (const pax of [new Map([[KEY, XATTR]]), new Map([['SCHILY.acl.access', Buffer.from(TEXT)]])]) {
     const acl = findAcl('a', pax);
     assert.deepEqual(acl, { group: 4 });
@@ -30,13 +30,13 @@ test('a mask that is narrower than the group stays narrow', () => {
   assert.equal(modeWithoutAcl(0o640, { group: 7 }), 0o640);
 });
 
-test('what new files would inherit changes no mode, and most entries have no ACL', () => {
+test('a default ACL changes no mode, and most entries have no ACL', () => {
   const acl = findAcl('a', new Map([['SCHILY.xattr.system.posix_acl_default', XATTR]]));
   assert.equal(modeWithoutAcl(0o775, acl!), 0o775);
   assert.equal(findAcl('a', new Map([['path', Buffer.from('b')]])), undefined);
 });
 
-test('a malformed ACL is refused by the name of its entry', () => {
+test('the error for a malformed ACL names the entry', () => {
   const values = [
     Buffer.alloc(0),
     XATTR.subarray(0, 11),

@@ -1,10 +1,13 @@
 /**
- * POSIX ACLs in layers. Squashfs has none, so they are left out; but while a file has one, the group bits of its mode are
- * the ACL's mask. Left as they are they would give the owning group what only others named in the ACL were to have.
+ * POSIX ACLs in layers. Squashfs has none, so they are left out. But in a file with an ACL the group bits of the mode
+ * are the ACL's mask. Unchanged, they would give the owning group the permissions of other users and groups in the ACL.
  */
 import { LayerError, quoteName } from './layer-error.ts';
 
-/** As an extended attribute, linux/posix_acl_xattr.h, and as star and GNU tar write it: `user::rw-,group::r--,mask::rw-,…`. */
+/**
+ * Names of ACLs as extended attributes (linux/posix_acl_xattr.h) and as text of star and GNU tar:
+ * `user::rw-,group::r--,…`.
+ */
 const ACCESS_XATTR = 'system.posix_acl_access';
 const DEFAULT_XATTR = 'system.posix_acl_default';
 const ACCESS_RECORD = 'SCHILY.acl.access';
@@ -17,11 +20,11 @@ const GROUP_OBJECT = 0x04;
 const GROUP_MASK = 0o070;
 
 export interface EntryAcl {
-  /** Permissions of the owning group, 0 to 7; undefined if only new files would inherit an ACL. */
+  /** Permissions of the owning group, 0 to 7; undefined if the entry has only a default ACL, for new files. */
   group: number | undefined;
 }
 
-/** Of an entry's PAX records; undefined without an ACL. */
+/** Finds the ACL in an entry's PAX records; undefined without one. Throws {@link LayerError} if it is malformed. */
 export function findAcl(name: string, pax: ReadonlyMap<string, Buffer>): EntryAcl | undefined {
   const xattr = pax.get(`SCHILY.xattr.${ACCESS_XATTR}`);
   if (xattr !== undefined) return { group: parseXattr(name, xattr) };
@@ -31,7 +34,7 @@ export function findAcl(name: string, pax: ReadonlyMap<string, Buffer>): EntryAc
   return hasDefault ? { group: undefined } : undefined;
 }
 
-/** The mode that the file has without its ACL: never more for the group than with it. */
+/** Returns the mode of the file without its ACL; the group never gets more than with it. */
 export function modeWithoutAcl(mode: number, { group }: EntryAcl): number {
   if (group === undefined) return mode;
   return (mode & ~GROUP_MASK) | (mode & (group << 3));

@@ -28,11 +28,11 @@ export function isZeroBlock(block: Buffer): boolean {
   return block.every((byte) => byte === 0);
 }
 
-/** Throws {@link LayerError} if the checksum or a number is wrong. */
+/** Parses a header. Throws {@link LayerError} if the checksum or a number is wrong. */
 export function parseTarHeader(block: Buffer): TarHeader {
   checkSum(block);
   const magic = block.toString('latin1', 257, 263);
-  // GNU's own magic is "ustar " and has other fields where POSIX has the prefix.
+  // GNU's own magic is "ustar "; such headers have other fields in place of POSIX's prefix.
   const prefix = magic === 'ustar\0' ? readText(block, 345, 155) : '';
   const name = readText(block, 0, 100);
   return {
@@ -49,7 +49,7 @@ export function parseTarHeader(block: Buffer): TarHeader {
   };
 }
 
-/** The header's checksum counts its own eight bytes as spaces; old writers summed signed bytes. */
+/** Verifies the checksum, which counts its own eight bytes as spaces; old writers summed signed bytes. */
 function checkSum(block: Buffer): void {
   const stated = readNumber(block, 148, 8);
   let unsigned = 0;
@@ -68,7 +68,7 @@ function readText(block: Buffer, offset: number, length: number): string {
   return block.toString('latin1', offset, offset + (end === -1 ? length : end));
 }
 
-/** Octal digits, or big-endian two's complement when the top bit of the first byte is set. */
+/** Parses octal digits, or big-endian two's complement when the top bit of the first byte is set. */
 function readNumber(block: Buffer, offset: number, length: number): number {
   const first = block.readUInt8(offset);
   if ((first & 0x80) !== 0) return readBase256(block.subarray(offset, offset + length), first);
@@ -87,7 +87,7 @@ function readBase256(field: Buffer, first: number): number {
   return number;
 }
 
-/** PAX records `"%d %s=%s\n"`. A later record of one key wins. Values may hold any byte. */
+/** Parses PAX records `"%d %s=%s\n"`. The last record of a key wins. Values may hold any byte. */
 export function parsePaxRecords(data: Buffer): Map<string, Buffer> {
   const records = new Map<string, Buffer>();
   let offset = 0;
@@ -112,7 +112,7 @@ export function encodePaxRecord(key: string, value: Buffer): Buffer {
   return Buffer.concat([Buffer.from(String(length)), rest]);
 }
 
-/** Fields that fit the classic header; whoever needs more puts PAX records before it. */
+/** Encodes the fields that fit the classic header; for larger values the caller writes PAX records before it. */
 export function encodeTarHeader(header: TarHeader): Buffer {
   const block = Buffer.alloc(TAR_BLOCK_BYTES);
   block.write(header.name.slice(0, 100), 0, 'latin1');
@@ -136,7 +136,7 @@ export function fitsOctal(value: number, length: number): boolean {
   return value >= 0 && value < 8 ** (length - 1);
 }
 
-/** What does not fit is written as zero: a PAX record then holds it. */
+/** Writes a value that does not fit as zero: a PAX record then holds it. */
 function writeOctal(block: Buffer, value: number, offset: number, length: number): void {
   const shown = fitsOctal(value, length) ? value : 0;
   block.write(`${shown.toString(8).padStart(length - 1, '0')}\0`, offset, 'latin1');

@@ -109,7 +109,7 @@ test('long and UTF-8 names and targets come out of GNU and PAX archives byte for
 test('binary attributes, large numbers and fractions of PAX are read', async () => {
   const capability = Buffer.from([1, 0, 0, 2, 0x80, 0xff, 0, 10, 0x3d]);
   const [entry] = await readEntries(
-    extension('g', Buffer.from('garbage that nobody reads')),
+    extension('g', Buffer.from('garbage that is ignored')),
     pax(
       ['SCHILY.xattr.security.capability', capability],
       ['uid', '4000000000'],
@@ -123,7 +123,7 @@ test('binary attributes, large numbers and fractions of PAX are read', async () 
   assert.deepEqual([entry?.uid, entry?.mtimeSeconds, entry?.name], [4_000_000_000, -2, 'b']);
 });
 
-test('numbers in base 256 are read, headers of one entry do not reach the next', async () => {
+test('numbers in base 256 are read, and extended headers of one entry do not apply to the next', async () => {
   const big = encodeTarHeader(HEADER);
   big.fill(0, 108, 116);
   big.writeUInt8(0x80, 108);
@@ -140,13 +140,13 @@ test('numbers in base 256 are read, headers of one entry do not reach the next',
   );
 });
 
-test('an empty archive and one without an end have what they have', async () => {
+test('an empty archive and one without end blocks are read', async () => {
   assert.deepEqual(await readEntries(), []);
   assert.deepEqual(await readEntries(END), []);
   assert.equal((await readEntries(encodeTarHeader(HEADER))).length, 1);
 });
 
-test('what is malformed, cut or not supported is refused', async () => {
+test('a malformed, truncated or unsupported archive is refused', async () => {
   await assertRefused([Buffer.alloc(1024, '7')], /no tar archive/u);
   await assertRefused([encodeTarHeader(HEADER).subarray(0, 300)], /cut within a header/u);
   await assertRefused([encodeTarHeader({ ...HEADER, sizeBytes: 9999 }), END], /cut within "a"/u);
@@ -169,10 +169,10 @@ test('what is malformed, cut or not supported is refused', async () => {
     Array.from({ length: 17 }, () => pax(['path', 'b'])),
     /more than 16 extended headers/u,
   );
-  await assertRefused([Buffer.alloc(512), encodeTarHeader(HEADER), END], /empty block is amid/u);
+  await assertRefused([Buffer.alloc(512), encodeTarHeader(HEADER), END], /empty block is between/u);
 });
 
-test('no bytes make the reader do anything but answer or refuse', async () => {
+test('for any bytes the reader returns entries or throws LayerError', async () => {
   await using scratch = await makeScratchDirectory();
   const path = join(scratch.path, 'fuzz.tar');
   const sound = Buffer.concat([
@@ -197,7 +197,7 @@ test('no bytes make the reader do anything but answer or refuse', async () => {
   );
 });
 
-/** Else nearly every change would end at the checksum. */
+/** Repairs the checksums: without this, nearly every change would fail there. */
 function repairChecksums(bytes: Buffer): void {
   for (let offset = 0; offset + TAR_BLOCK_BYTES <= bytes.length; offset += TAR_BLOCK_BYTES) {
     const block = bytes.subarray(offset, offset + TAR_BLOCK_BYTES);
@@ -212,7 +212,7 @@ const byteString = (minLength: number, maxLength: number) =>
     .uint8Array({ minLength, maxLength })
     .map((bytes) => Buffer.from(bytes.map((byte) => byte || 1)).toString('latin1'));
 
-test('what the writer writes the reader reads', async () => {
+test('the reader reads back all that the writer writes', async () => {
   await using scratch = await makeScratchDirectory();
   const path = join(scratch.path, 'round.tar');
   const inode = fc.record({

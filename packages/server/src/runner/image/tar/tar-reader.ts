@@ -1,4 +1,4 @@
-/** Reads the entries of a tar archive (v7, ustar, GNU, PAX) without their contents: those are found again by offset. */
+/** Reads the entries of a tar archive (v7, ustar, GNU, PAX) without their contents, which are read later by offset. */
 import type { FileHandle } from 'node:fs/promises';
 import { ByteWindow } from './byte-window.ts';
 import { LayerError, quoteName } from './layer-error.ts';
@@ -16,7 +16,7 @@ export type TarEntryType = 'file' | 'directory' | 'symlink' | 'hardlink' | 'char
 
 export type Xattrs = ReadonlyMap<string, Buffer>;
 
-/** Names and targets are byte strings (latin1). */
+/** An entry of an archive. Names and targets are byte strings (latin1). */
 export interface TarEntry {
   name: string;
   type: TarEntryType;
@@ -24,7 +24,7 @@ export interface TarEntry {
   uid: number;
   gid: number;
   mtimeSeconds: number;
-  /** Of the content, which starts at `dataOffset` of the archive. 0 for all but files. */
+  /** Size of the content, which starts at `dataOffset` of the archive. 0 except for files. */
   sizeBytes: number;
   dataOffset: number;
   /** Target of a symbolic or hard link, else empty. */
@@ -32,15 +32,15 @@ export interface TarEntry {
   deviceMajor: number;
   deviceMinor: number;
   xattrs: Xattrs;
-  /** It had a POSIX ACL, which is left out; `mode` is what remains of it. */
+  /** Whether the entry had a POSIX ACL, which is left out; `mode` accounts for it. */
   hasAcl: boolean;
 }
 
-/** As in Go's archive/tar: the headers of a header are held in memory. */
+/** Limit of one extended header, which is held in memory; the same as in Go's archive/tar. */
 const MAX_EXTENSION_BYTES = 1 << 20;
-/** Of one archive: they are no entries, and parsing them costs more than reading. */
+/** Limit of all extended headers of an archive: they do not count as entries, and parsing them is expensive. */
 const MAX_EXTENSIONS_BYTES = 512 << 20;
-/** GNU tar writes up to three before an entry. */
+/** Most extended headers before one entry; GNU tar writes up to three. */
 const MAX_EXTENSIONS = 16;
 const WINDOW_BYTES = MAX_EXTENSION_BYTES;
 const XATTR_KEY = 'SCHILY.xattr.';
@@ -58,14 +58,14 @@ const TYPES: Readonly<Record<string, TarEntryType>> = {
   '6': 'fifo',
 };
 
-/** What the headers before an entry's own say about it. */
+/** The extended headers before an entry's own header. */
 interface Extensions {
   name?: string;
   linkName?: string;
   pax?: Map<string, Buffer>;
 }
 
-/** Throws {@link LayerError} on an archive that is malformed, cut or uses what images do not use. */
+/** Yields the entries. Throws {@link LayerError} on an archive that is malformed, truncated or not supported. */
 export async function* readTar(file: FileHandle): AsyncGenerator<TarEntry> {
   const { size: archiveBytes } = await file.stat();
   const window = new ByteWindow(file, WINDOW_BYTES);
@@ -97,13 +97,14 @@ export async function* readTar(file: FileHandle): AsyncGenerator<TarEntry> {
   await checkEnd(window, offset + TAR_BLOCK_BYTES);
 }
 
-/** Archives end with two empty blocks. One alone among the others ends them for some readers and not for others. */
+/** Checks that the archive ends with two empty blocks. A single empty block ends it for some readers only. */
 async function checkEnd(window: ByteWindow, offset: number): Promise<void> {
   const next = await window.view(offset, TAR_BLOCK_BYTES);
-  if (!isZeroBlock(next)) throw new LayerError(`an empty block is amid the entries, before byte ${offset}`);
+  if (!isZeroBlock(next))
+    throw new LayerError(`an empty block is between the entries, before byte ${offset}`);
 }
 
-/** What is wrong with a header, and where; its name may not be readable. */
+/** Adds the offset to an error in a header, as the name of the entry may not be readable. */
 function locate<T>(offset: number, parse: () => T): T {
   try {
     return parse();
@@ -149,7 +150,7 @@ async function readExtension(
   const { sizeBytes, typeFlag } = header;
   // Global headers are comments of the archive's maker (git archive); container engines ignore them too.
   if (typeFlag === 'g') return extensions;
-  // Copied, the window is reused.
+  // A copy, because the window is reused.
   const data = Buffer.from(await window.view(dataOffset, sizeBytes));
   if (data.length < sizeBytes) throw new LayerError('the archive is cut within an extended header');
   if (typeFlag === 'x')
@@ -200,7 +201,7 @@ function findXattrs(name: string, pax: Map<string, Buffer>): Xattrs {
   const xattrs = new Map<string, Buffer>();
   for (const [key, value] of pax) {
     if (key.startsWith('GNU.sparse.')) throw new LayerError(`${quoteName(name)} is stored as a sparse file`);
-    // Copied, or a short value would keep the whole header in memory.
+    // A copy, because a short view would keep the whole header in memory.
     if (key.startsWith(XATTR_KEY)) xattrs.set(key.slice(XATTR_KEY.length), Buffer.from(value));
   }
   return xattrs.size === 0 ? NO_XATTRS : xattrs;

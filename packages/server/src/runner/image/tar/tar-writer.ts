@@ -1,4 +1,4 @@
-/** Writes a tar archive for tar2sqfs: classic headers, PAX records where a value does not fit or is an attribute. */
+/** Writes a tar archive for tar2sqfs: classic headers, and PAX records for attributes and values that do not fit. */
 import type { ByteWindow } from './byte-window.ts';
 import type { Inode, InodeType } from './inode.ts';
 import { LayerError } from './layer-error.ts';
@@ -28,12 +28,12 @@ export class TarWriter {
   readonly #buffer = Buffer.allocUnsafe(BUFFER_BYTES);
   #used = 0;
 
-  /** A chunk belongs to `write` until its promise settles; then the memory is used again. */
+  /** `write` owns a chunk until its promise settles; then the memory is reused. */
   constructor(write: (chunk: Buffer) => Promise<void>) {
     this.#write = write;
   }
 
-  /** Everything about a name but the content, which follows by {@link writeContent}. */
+  /** Writes all of an inode except the content, which {@link writeContent} writes next. */
   async writeInode(path: string, inode: Inode): Promise<void> {
     const isRoot = path === '';
     const name = inode.type === 'directory' ? `${isRoot ? '.' : path}/` : path;
@@ -73,7 +73,7 @@ export class TarWriter {
     );
   }
 
-  /** Copies the bytes of a file out of its layer. */
+  /** Copies the content of a file from its layer. */
   async writeContent(source: ByteWindow, inode: Inode): Promise<void> {
     let done = 0;
     while (done < inode.sizeBytes) {

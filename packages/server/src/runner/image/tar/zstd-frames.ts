@@ -1,6 +1,6 @@
 /**
- * Cuts zstd data at the ends of its frames (RFC 8878, 3.1). Layers may have several, some of which are to be skipped; Node's decoder
- * drops what follows the end of a frame in the same chunk, and says nothing.
+ * Splits zstd data at the ends of its frames (RFC 8878, 3.1). Layers may have several frames, some of them skippable;
+ * Node's decoder silently drops the data that follows the end of a frame in the same chunk.
  */
 import { LayerError } from './layer-error.ts';
 
@@ -20,7 +20,7 @@ const HEADER_BYTES: Readonly<Record<Header, number>> = {
   block: 3,
 };
 
-/** The same bytes; no chunk has bytes of two frames. */
+/** Yields the same bytes, in chunks of one frame each at most. */
 export async function* splitZstdFrames(source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   const frames = new FrameReader();
   for await (const chunk of source) {
@@ -37,12 +37,12 @@ class FrameReader {
   readonly #collected = Buffer.alloc(MAX_HEADER_BYTES);
   #collectedBytes = 0;
   #header: Header = 'magic';
-  /** Before the next header. */
+  /** Number of bytes to pass before the next header. */
   #passingBytes = 0;
   #hasChecksum = false;
   #isLast = false;
 
-  /** Reads on until the end of the frame or of the chunk. */
+  /** Reads until the end of the frame or of the chunk, and returns that offset. */
   findEnd(chunk: Buffer, start: number): number {
     let at = start;
     while (at < chunk.length) {

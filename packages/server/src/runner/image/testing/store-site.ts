@@ -31,7 +31,7 @@ export class StoreSite {
     this.layout = layout;
   }
 
-  /** Its registry has {@link HELLO} as `test/hello:1`. */
+  /** Starts a registry that has {@link HELLO} as `test/hello:1`. */
   static async start(): Promise<StoreSite> {
     const root = await mkdtemp(join(tmpdir(), 'coppice-store-'));
     const registry = await startRegistry({ directory: await mkdtemp(join(root, 'registry-')) });
@@ -52,7 +52,7 @@ export class StoreSite {
     return descriptor;
   }
 
-  /** On a directory of its own unless told otherwise. */
+  /** Opens a store, by default in its own directory. */
   async openStore(change: Partial<ImageStoreOptions> = {}): Promise<ImageStore> {
     return ImageStore.open({
       directory: await mkdtemp(join(this.root, 'store-')),

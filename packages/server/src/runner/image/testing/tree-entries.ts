@@ -6,7 +6,7 @@ export const TEST_LIMITS = { maxEntries: 100_000, maxContentBytes: 1 << 30, maxM
 
 let nextOffset = 512;
 
-/** A file of one byte by default; every entry has a content place of its own. */
+/** Makes an entry, by default a file of one byte; each entry has its own content offset. */
 export function entry(name: string, values: Partial<TarEntry> = {}): TarEntry {
   nextOffset += 512;
   const type = values.type ?? (name.endsWith('/') ? 'directory' : 'file');
@@ -36,7 +36,7 @@ export function hardlink(name: string, target: string): TarEntry {
   return entry(name, { type: 'hardlink', linkName: target });
 }
 
-/** All names but the root's, sorted. */
+/** Returns all names except the root's, sorted. */
 export function names(tree: LayerTree): string[] {
   return [...tree.walk()]
     .map(({ path }) => path)

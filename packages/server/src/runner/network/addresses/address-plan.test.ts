@@ -10,7 +10,7 @@ import {
   parseOpenRanges,
 } from './address-plan.ts';
 
-test('the first /30 holds the resolver and slot n the (n+1)th', () => {
+test('the first /30 holds the resolver, and slot n owns the (n+1)th /30', () => {
   const plan = buildAddressPlan('10.202.0.0/16');
   assert.equal(plan.resolver, '10.202.0.1');
   assert.equal(plan.capacity, 16_383);
@@ -56,7 +56,7 @@ test('addresses survive formatting and parsing', () => {
   );
 });
 
-test('a range that cannot carry guests is refused with what to write instead', () => {
+test('the error for a range that cannot carry guests names the remedy', () => {
   const refused: [string, RegExp][] = [
     ['10.202.0.1/16', /host bits set; write 10\.202\.0\.0\/16/u],
     ['10.202.0.0', /not an IPv4 range/u],
@@ -74,7 +74,7 @@ test('a range that cannot carry guests is refused with what to write instead', (
   }
 });
 
-test('an operator opens parts of private ranges only, and overlapping ones become one', () => {
+test('an operator can open only parts of private ranges, and overlapping ones are merged', () => {
   assert.throws(() => parseOpenRanges(['169.254.0.0/16']), {
     code: 'invalid_request',
     message: /openPrivateRanges/u,
@@ -86,7 +86,7 @@ test('an operator opens parts of private ranges only, and overlapping ones becom
   assert.deepEqual(texts, ['10.0.0.0/8', '192.168.1.0/24']);
 });
 
-test('a CIDR spans its first to its last address', () => {
+test('a CIDR is parsed to its first and last address', () => {
   assert.deepEqual(parseCidr('x', '0.0.0.0/0'), {
     text: '0.0.0.0/0',
     first: 0,

@@ -1,12 +1,12 @@
 /**
- * Where everything of the guest network lies inside `guestCidr`. All of it follows from the index of a slot, so
- * that a restarted runner needs no record of its own: the first /30 holds the resolver, and slot n owns the
- * (n+1)th /30 with the gateway at its first host address and the guest at the second.
+ * The layout of the guest network inside `guestCidr`. All addresses are derived from the index of a slot, so that a
+ * restarted runner needs no record: the first /30 holds the resolver, and slot n owns the (n+1)th /30 with the gateway
+ * at its first host address and the guest at the second.
  */
 import { AppError, PRIVATE_RANGES } from '@coppice/contract';
 import { isIPv4 } from 'node:net';
 
-/** Conntrack zones are 16 bits wide and 0 is everybody's. */
+/** Conntrack zones are 16 bits wide, and 0 is the default zone of the host. */
 const MAX_SLOTS = 65_535;
 const SLOT_ADDRESSES = 4;
 /** Shorter prefixes leave no room for the range around them, longer ones hold fewer than three guests. */
@@ -37,7 +37,7 @@ export interface SlotAddresses {
   zone: number;
 }
 
-/** Parses `a.b.c.d/n`. `field` names the setting in the error. */
+/** Parses `a.b.c.d/n`. Throws `invalid_request`; `field` names the setting in the error. */
 export function parseCidr(field: string, text: string): Cidr {
   const [address = '', prefixText = ''] = text.split('/', 2);
   const prefix = Number(prefixText);
@@ -64,7 +64,7 @@ export function parseCidr(field: string, text: string): Cidr {
   return { text, first, last: first + size - 1, prefix };
 }
 
-/** Parses `guestCidr` and lays it out. Throws `invalid_request` when it cannot carry guests. */
+/** Parses `guestCidr` and plans its addresses. Throws `invalid_request` when it cannot carry guests. */
 export function buildAddressPlan(guestCidr: string): AddressPlan {
   const guests = parseCidr('guestCidr', guestCidr);
   if (guests.prefix < MIN_PREFIX || guests.prefix > MAX_PREFIX) {
@@ -90,8 +90,8 @@ export function buildSlotAddresses(plan: AddressPlan, index: number): SlotAddres
 }
 
 /**
- * The ranges an operator opens to guests. Only (parts of) private ranges: anything else is either open already or
- * never open.
+ * Parses the ranges that an operator opens to guests. Throws `invalid_request` for all but parts of private ranges:
+ * any other range is open already or can never be opened.
  */
 export function parseOpenRanges(ranges: readonly string[]): Cidr[] {
   const closed = PRIVATE_RANGES.map((range) => parseCidr('openPrivateRanges', range));
@@ -120,7 +120,9 @@ export function formatIpv4(value: number): string {
   return [24, 16, 8, 0].map((shift) => (value >>> shift) & 0xff).join('.');
 }
 
-/** An nft interval set refuses ranges that overlap; of two CIDRs that do, one holds the other. */
+/**
+ * Drops contained ranges: an nft interval set refuses overlaps, and of two CIDRs that overlap one contains the other.
+ */
 function withoutContained(ranges: readonly Cidr[]): Cidr[] {
   return ranges.filter((range, at) =>
     ranges.every(

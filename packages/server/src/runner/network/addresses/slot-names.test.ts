@@ -5,7 +5,7 @@ import { buildConnectionMark, buildInstanceNames, buildTapName, findTapIndex } f
 
 const names = buildInstanceNames('1a2b');
 
-test('a TAP name fits an interface name and gives its slot back', () => {
+test('a TAP name is short enough for an interface, and its slot can be parsed from it', () => {
   fc.assert(
     fc.property(fc.integer({ min: 0, max: 65_534 }), (index) => {
       const name = buildTapName(names, index);
@@ -15,7 +15,7 @@ test('a TAP name fits an interface name and gives its slot back', () => {
   );
 });
 
-test('interfaces of others are not taken for ours', () => {
+test('other interfaces are not taken for TAPs of this instance', () => {
   for (const name of [
     'eth0',
     'cop1a2b-',
@@ -29,7 +29,7 @@ test('interfaces of others are not taken for ours', () => {
   }
 });
 
-test('marks tell instances and slots apart and are never zero', () => {
+test('marks distinguish instances and slots and are never zero', () => {
   assert.equal(buildConnectionMark(names, 7), 0x1a_2b_00_07);
   assert.equal(buildConnectionMark(buildInstanceNames('ffff'), 65_535), 0xff_ff_ff_ff);
 });

@@ -1,6 +1,6 @@
 /**
- * The addresses of this host that no policy opens, the host's own among them: closed to guests, also where the egress
- * process would connect for them. A host may get new ones while it runs.
+ * The addresses on this host that no policy can open, including the host's own. They are closed to guests, also when
+ * the egress process would connect for them. A host may get new addresses while it runs.
  */
 import {
   compileClosedAddresses,
@@ -28,14 +28,14 @@ export class ClosedHere {
     this.#policy = compileNetworkPolicy(anything, compileClosedAddresses(input));
   }
 
-  /** Undefined for an address that a policy may open. */
+  /** Returns why the address is closed; undefined for an address that a policy may open. */
   findReason(address: string): BlockReason | undefined {
     const verdict = judgeAddress(this.#policy, address);
     return verdict?.action === 'deny' ? verdict.reason : undefined;
   }
 }
 
-/** Of interfaces without a carrier, too. The range of the guests stands for what is in it. */
+/** Lists the host's IPv4 addresses, also of interfaces without a carrier. The guest range stands for all in it. */
 export function listOwnAddresses(interfaces: readonly Interface[], { guests }: AddressPlan): string[] {
   const addresses = interfaces
     .flatMap((link) => link.addr_info)
@@ -46,12 +46,12 @@ export function listOwnAddresses(interfaces: readonly Interface[], { guests }: A
 
 export interface AddressWatchOptions {
   closed: () => ClosedHere;
-  /** Closes it. Called again and again as long as it is not. */
+  /** Closes the address. Called repeatedly until the address is closed. */
   onNew: (address: string) => Promise<void>;
   log: Logger;
 }
 
-/** Looks every 2 s whether the host has an address that is not closed. */
+/** Checks every 2 s whether the host has an address that is not closed. */
 export function watchOwnAddresses({ closed, onNew, log }: AddressWatchOptions): AsyncDisposable {
   let closing: Promise<void> | undefined;
   const look = (): void => {

@@ -1,12 +1,12 @@
 /**
- * The process that everything of guests passes which the kernel does not forward, kept running. It has no policy for an
- * address that it was not told of, and nothing is listening while it is away: closed, never open.
+ * Keeps the egress process running, which handles all traffic of guests that the kernel does not forward. It has no
+ * policy for an address that it did not receive, and nothing listens while it is down: guests are closed, never open.
  *
- *   start ──► ready ──► told all guests ──► its ports in the table ──► serving ──► ended
+ *   start ──► ready ──► sent all guests ──► its ports in the table ──► serving ──► ended
  *     ▲                                                                              │
  *     └───────────────────── pause: 0.1 s, doubling to 5 s ──────────────────────────┘
  *
- * What guests may do is remembered here, secrets too, in memory alone.
+ * The policies of guests and their secrets are kept here, in memory only.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
@@ -19,12 +19,12 @@ import { EgressEndedError, EgressSession, type EgressProgram } from './egress-se
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 5000;
 const STABLE_AFTER_MS = 3000;
-/** Of a change that waits for a process that is being started. */
+/** Time limit of a change, including the wait for a process that starts. */
 const CHANGE_TIMEOUT_MS = 15_000;
-/** Policies may have half a megabyte each. */
+/** Number of guests sent at once; a policy may have half a megabyte. */
 const TOLD_AT_ONCE = 16;
 
-/** A sandbox at its address. */
+/** A sandbox and its egress policy. */
 export interface EgressGuest {
   vmId: string;
   egress: VmEgress;
@@ -32,11 +32,11 @@ export interface EgressGuest {
 
 export interface EgressProcessOptions {
   program: EgressProgram;
-  /** What each process is told first. */
+  /** Builds the first message to each process. */
   start: () => Promise<Omit<EgressStart, 'type'>>;
-  /** Connections are led to these ports from when it settles. Not called for the first ones. */
+  /** Directs connections to these ports; settles when they do. Not called for the ports of the first process. */
   onPorts: (ports: EgressPorts) => Promise<void>;
-  /** Settles when they are durable; until then the process holds back what must not happen without a note. */
+  /** Settles when the notes are durable; until then the process delays actions that require a note. */
   onNotes: (notes: VmNote[]) => Promise<void>;
   log: Logger;
 }
@@ -45,7 +45,7 @@ export class EgressProcess implements AsyncDisposable {
   readonly #options: EgressProcessOptions;
   readonly #guests = new Map<string, EgressGuest>();
   readonly #closing = new AbortController();
-  /** That which serves, or will. */
+  /** The session that serves, or the next one. */
   #serving = Promise.withResolvers<EgressSession>();
   #session: EgressSession | undefined;
   #keeping: Promise<void> | undefined;
@@ -54,7 +54,7 @@ export class EgressProcess implements AsyncDisposable {
     this.#options = options;
   }
 
-  /** The first one is ready; its ports are the caller's to lead to. */
+  /** Starts the first process. When it settles, the process is ready; the caller directs connections to its ports. */
   static async open(options: EgressProcessOptions): Promise<{ process: EgressProcess; ports: EgressPorts }> {
     const egress = new EgressProcess(options);
     const { session, ports } = await egress.#start();
@@ -64,8 +64,8 @@ export class EgressProcess implements AsyncDisposable {
   }
 
   /**
-   * Settles when it is in force, open flows judged again. After a rejection the guest has nothing, or what it had before,
-   * until the process is told again: by its next start at the latest.
+   * Sets the policy of a guest; settles when it is in force and open flows are judged again. After a rejection the
+   * guest has no policy or its former one, until the policy is sent again: at the latest when the process restarts.
    */
   async setGuest(address: string, guest: EgressGuest): Promise<void> {
     this.#guests.set(address, guest);
@@ -74,7 +74,7 @@ export class EgressProcess implements AsyncDisposable {
       throw new AppError('internal', `the egress process refused the policy of ${guest.vmId}: ${said.error}`);
   }
 
-  /** Settles when all that the guest had open is closed and noted. One that is away has nothing of it. */
+  /** Settles when all flows of the guest are closed and noted. A process that is down has none. */
   async forget(address: string): Promise<void> {
     if (!this.#guests.delete(address)) return;
     try {
@@ -84,13 +84,13 @@ export class EgressProcess implements AsyncDisposable {
     }
   }
 
-  /** Undefined when it knows no guest at the address. */
+  /** Returns undefined when the process knows no guest at the address. */
   async readCounters(address: string): Promise<JudgedCounters | undefined> {
     const said = await this.#ask({ type: 'counters', address });
     return said.type === 'counters' ? (said.counters ?? undefined) : undefined;
   }
 
-  /** Settles when no policy opens them any more, open flows judged again. The next process is told by `start`. */
+  /** Closes addresses; settles when open flows are judged again. The next process gets them from `start`. */
   async setClosed(closed: EgressStart['closed']): Promise<void> {
     await this.#ask({ type: 'closed', closed });
   }
@@ -102,7 +102,7 @@ export class EgressProcess implements AsyncDisposable {
     await this.#keeping;
   }
 
-  /** Of the process that serves; of the next one when it ends meanwhile. */
+  /** Asks the process that serves, or the next one when it ends meanwhile. */
   #ask(question: Parameters<EgressSession['ask']>[0]): ReturnType<EgressSession['ask']> {
     const asking = async (): ReturnType<EgressSession['ask']> => {
       for (;;) {
@@ -119,7 +119,7 @@ export class EgressProcess implements AsyncDisposable {
     return withDeadline('the egress process', CHANGE_TIMEOUT_MS, asking());
   }
 
-  /** Whoever asks from now on waits for the next one. */
+  /** Forgets a session that ended: later requests wait for the next one. */
   #forgetSession(session: EgressSession): void {
     if (this.#session !== session) return;
     this.#session = undefined;
@@ -156,14 +156,14 @@ export class EgressProcess implements AsyncDisposable {
       if (session !== undefined) this.#forgetSession(session);
       if (signal.aborted) return;
       if (session !== undefined && performance.now() - servedFrom > STABLE_AFTER_MS) pauseMs = FIRST_PAUSE_MS;
-      log.warn({ how, pause_ms: pauseMs }, 'the egress process ended and is started again');
+      log.warn({ how, pause_ms: pauseMs }, 'the egress process ended; the runner restarts it');
       await delay(pauseMs, undefined, { signal }).catch(() => undefined);
       pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS);
       session = signal.aborted ? undefined : await this.#serveAgain();
     }
   }
 
-  /** Undefined, and no process, when it does not work out. */
+  /** Starts a new session. On a failure, leaves no process and returns undefined. */
   async #serveAgain(): Promise<EgressSession | undefined> {
     const { log, onPorts } = this.#options;
     let session: EgressSession | undefined;
@@ -175,14 +175,14 @@ export class EgressProcess implements AsyncDisposable {
       this.#serving.resolve(session);
       return session;
     } catch (error) {
-      log.error({ err: error }, 'the egress process cannot be started again');
+      log.error({ err: error }, 'the egress process cannot be restarted');
       session?.kill();
       if (session !== undefined) this.#forgetSession(session);
       return undefined;
     }
   }
 
-  /** Before anything is led to it. What changes meanwhile is told again by whoever changed it. */
+  /** Sends all guests, before connections reach the process. The caller of a change meanwhile sends it again. */
   async #tellAll(session: EgressSession): Promise<void> {
     const addresses = [...this.#guests.keys()];
     for (let from = 0; from < addresses.length; from += TOLD_AT_ONCE) {
@@ -191,7 +191,7 @@ export class EgressProcess implements AsyncDisposable {
     }
   }
 
-  /** One whose policy is refused has nothing; the others go on. */
+  /** Sends one guest. A guest whose policy is refused has none; the others are sent all the same. */
   async #tellOne(session: EgressSession, address: string): Promise<void> {
     const guest = this.#guests.get(address);
     if (guest === undefined) return;

@@ -15,7 +15,7 @@ interface Started {
   stop: AbortController;
 }
 
-/** A session with a program of that text, which is ended with the test. */
+/** Runs a test with a session of a program with this code, and ends it afterwards. */
 async function withProgram(
   code: string,
   use: (started: Started) => Promise<void>,
@@ -43,7 +43,7 @@ async function withProgram(
 
 const FORGET = { type: 'forget', address: '10.202.0.6' } as const;
 
-test('answers go to whoever asked, by number', async () => {
+test('answers are matched to requests by number', async () => {
   const code = `const held = [];
     process.on('message', ({ type, id }) => {
       if (type === 'start') { ${READY} return; }
@@ -59,7 +59,7 @@ test('answers go to whoever asked, by number', async () => {
   });
 });
 
-test('a process that says what it may not is ended, and whoever waits for it is told', async () => {
+test('a process that sends an invalid message is killed, and pending requests reject', async () => {
   const code = `process.on('message', ({ type }) => {
       if (type === 'start') { ${READY} return; }
       process.send({ type: 'notes', id: 1, notes: [{ vmId: 'run1', note: { event: 'other' } }] });
@@ -72,7 +72,7 @@ test('a process that says what it may not is ended, and whoever waits for it is 
   });
 });
 
-test('one that ends before it is ready, or closes its channel, is no session', async () => {
+test('a process that ends before it is ready, or closes its channel, gives no session', async () => {
   await assert.rejects(
     withProgram('process.exit(3);', async () => undefined),
     /ended before it was ready \(code 3\)/u,
@@ -83,8 +83,8 @@ test('one that ends before it is ready, or closes its channel, is no session', a
   );
 });
 
-test('one that has kept the rights of root serves nobody', async () => {
-  assert.equal(process.getuid?.(), 0, 'this test is of the service as root');
+test('a process that keeps root privileges is refused', async () => {
+  assert.equal(process.getuid?.(), 0, 'this test needs root, as the service has it');
   const code = `process.on('message', ({ type }) => { if (type === 'start') ${READY} });`;
   await assert.rejects(
     withProgram(code, async () => undefined, true),
@@ -94,7 +94,7 @@ test('one that has kept the rights of root serves nobody', async () => {
   await withProgram(dropping, async ({ session }) => assert.ok(session), true);
 });
 
-test('it has no secret of the operator in its environment', async () => {
+test('the process has no secret of the operator in its environment', async () => {
   process.env['COPPICE_BOOTSTRAP_KEY'] = 'canary-4';
   const code = `process.on('message', ({ type, id }) => {
       if (type === 'start') { ${READY} return; }

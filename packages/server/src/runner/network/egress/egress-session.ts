@@ -1,4 +1,4 @@
-/** One life of the egress process: started, asked, ended. What it says is checked: it reads what guests send. */
+/** One run of the egress process. Its messages are checked, as it reads untrusted data from guests. */
 import { fork, type ChildProcess } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { AppError } from '@coppice/contract';
@@ -13,7 +13,7 @@ import {
 import { withDeadline } from '../../../lib/waiting/deadline.ts';
 
 const READY_TIMEOUT_MS = 30_000;
-/** Open flows are judged again before it answers. */
+/** Includes the time in which the process judges open flows again before it answers. */
 const ANSWER_TIMEOUT_MS = 5000;
 
 type Notes = Extract<EgressMessage, { type: 'notes' }>;
@@ -22,7 +22,10 @@ type Answer = Extract<EgressMessage, { type: 'done' | 'counters' }>;
 export interface EgressProgram {
   path: string;
   args: readonly string[];
-  /** It gives up root's rights by itself when its code is loaded, which others may not read. One that has not is ended. */
+  /**
+   * Whether the process must run without root privileges. It drops them itself after it has loaded its code, which
+   * other users may not read. A process that still has them is killed.
+   */
   mustBeUnprivileged: boolean;
 }
 
@@ -30,15 +33,15 @@ export interface EgressSessionOptions {
   program: EgressProgram;
   start: Omit<EgressStart, 'type'>;
   onNotes: (notes: Notes, session: EgressSession) => void;
-  /** Ends it, ready or not. */
+  /** Ends the process, ready or not. */
   signal: AbortSignal;
   log: Logger;
 }
 
-/** The process ended before it answered: whoever asked asks the next one. */
+/** The process ended before it answered; the caller asks the next one. */
 export class EgressEndedError extends AppError {
   constructor() {
-    super('unavailable', 'the egress process ended; it is started again, try again later');
+    super('unavailable', 'the egress process ended; the runner restarts it, try again later');
   }
 }
 
@@ -54,7 +57,7 @@ export class EgressSession {
   private constructor(options: EgressSessionOptions) {
     const { program } = options;
     this.#options = options;
-    // A rejection is for whoever waits for it; nobody may.
+    // There may be no waiter, so an unhandled rejection must not end the runner.
     this.#ready.promise.catch(() => undefined);
     this.#child = fork(program.path, program.args, {
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
@@ -68,7 +71,7 @@ export class EgressSession {
     this.#send({ type: 'start', ...options.start });
   }
 
-  /** Ready to be asked. Rejects, and leaves no process, when it is not in time. */
+  /** Starts a process; settles when it is ready. Rejects, and leaves no process, when it is not ready in time. */
   static async start(options: EgressSessionOptions): Promise<{ session: EgressSession; ports: EgressPorts }> {
     const session = new EgressSession(options);
     try {
@@ -82,12 +85,12 @@ export class EgressSession {
     }
   }
 
-  /** Why it is no more, when it is. */
+  /** Settles when the process ends, with how it ended. */
   get ended(): Promise<string> {
     return this.#ended.promise;
   }
 
-  /** One that does not answer in time is ended: the next one is told everything again. */
+  /** Asks the process. Kills one that does not answer in time: the next one receives everything again. */
   async ask(question: Ask): Promise<Answer> {
     if (!this.#child.connected) throw new EgressEndedError();
     this.#lastId += 1;
@@ -106,7 +109,7 @@ export class EgressSession {
     );
   }
 
-  /** The notes of that message are durable. */
+  /** Tells the process that the notes of this message are durable. */
   acknowledge(id: number): void {
     this.#send({ type: 'noted', id });
   }
@@ -115,7 +118,7 @@ export class EgressSession {
     this.#child.kill('SIGKILL');
   }
 
-  /** An error here is followed by the end of the channel. */
+  /** Errors are ignored: the end of the channel follows. */
   #send(message: RunnerMessage): void {
     if (this.#child.connected) this.#child.send(message, () => undefined);
   }
@@ -123,7 +126,10 @@ export class EgressSession {
   #hear(message: unknown): void {
     const parsed = EgressMessage.safeParse(message);
     if (!parsed.success) {
-      this.#options.log.error({ err: parsed.error }, 'the egress process says what it may not; it is ended');
+      this.#options.log.error(
+        { err: parsed.error },
+        'the egress process sent an invalid message; it is killed',
+      );
       return this.kill();
     }
     const said = parsed.data;
@@ -147,13 +153,13 @@ export class EgressSession {
   }
 }
 
-/** Without the one secret that an operator may put there: who takes over that process finds it in its memory. */
+/** Removes the one secret that an operator may put there: an attacker in that process could read it from memory. */
 function environmentOf(own: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   const entries = Object.entries(own).filter(([name]) => name !== 'COPPICE_BOOTSTRAP_KEY');
   return Object.fromEntries(entries);
 }
 
-/** In any of its four identities. */
+/** Throws `internal` when any of the process's four user ids is root. */
 function assertUnprivileged(pid: number): void {
   const status = readFileSync(`/proc/${pid}/status`, 'latin1');
   const ids = /^Uid:\s+(.*)$/mu.exec(status)?.[1]?.split(/\s+/u) ?? ['0'];

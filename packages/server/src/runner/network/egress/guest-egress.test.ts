@@ -39,7 +39,7 @@ interface Setting {
   guest: Machine;
 }
 
-/** A guest `run1`, started under its policy, with an internet that serves TCP 80, UDP 5000 and DNS. */
+/** Starts a guest `run1` with its policy, and an internet that serves TCP 80, UDP 5000 and DNS. */
 async function start(site: TestSite, egress: VmEgress): Promise<Setting> {
   await site.internet.call('serve', { tcpPorts: [80], udpPorts: [5000] });
   await site.internet.call('serveDns', { answer: 'answered' });
@@ -70,7 +70,7 @@ function useHeld(guest: Machine, timeoutMs = ANSWER_TIMEOUT_MS): Promise<string>
   return guest.call('useHeldTcp', { payloadHex: STREAMED_HEX, timeoutMs });
 }
 
-/** What was noted of a destination, with its counts together. */
+/** Waits for notes of a destination and returns the sum of their counts. */
 async function waitForNote(site: TestSite, wanted: Record<string, unknown>): Promise<number> {
   const options = { step: `note ${JSON.stringify(wanted)}`, timeoutMs: 8000, intervalMs: 20 };
   return pollUntil(options, () => {
@@ -105,7 +105,7 @@ function countRules(): number {
   return [...text.matchAll(/# handle \d+/gu)].length;
 }
 
-test('all TCP of a guest with rules goes to the egress process, wherever the guest sends it', async () => {
+test('all TCP of a guest with rules goes to the egress process, for any destination', async () => {
   await using site = await TestSite.build(['10.9.9.9']);
   const { network, guest, slot } = await start(site, RESTRICTED);
   const other = await network.acquire('b');
@@ -125,7 +125,7 @@ test('all TCP of a guest with rules goes to the egress process, wherever the gue
   assert.equal((await network.readEgress('a')).names_resolved, 7);
 });
 
-test('nothing else of a guest with rules goes anywhere but to the resolver, and each refusal is noted', async () => {
+test('other packets of a guest with rules reach only the resolver, and each refusal is noted', async () => {
   await using site = await TestSite.build(['10.9.9.9']);
   const { network, guest, slot } = await start(site, RESTRICTED);
   for (let round = 0; round < 3; round += 1)
@@ -145,7 +145,7 @@ test('nothing else of a guest with rules goes anywhere but to the resolver, and 
   assert.ok(site.notes.every(({ vmId }) => vmId === 'run1'));
 });
 
-test('refusals of a guest without rules are noted with what closes the address', async () => {
+test('refusals of a guest without rules are noted with the reason why the address is closed', async () => {
   await using site = await TestSite.build(['10.9.9.9']);
   const { guest, slot } = await start(site, UNRESTRICTED);
   assert.equal(await get(guest, INTERNET, 80), HOST);
@@ -162,16 +162,16 @@ test('refusals of a guest without rules are noted with what closes the address',
   assert.notEqual(slot.gateway, INTERNET);
 });
 
-test('the credential port leads every guest to the egress process, and no other port of its address does', async () => {
+test('only the credential port of its address leads every guest to the egress process', async () => {
   await using site = await TestSite.build();
   const { network, guest } = await start(site, UNRESTRICTED);
   const other = await site.startGuest(await network.acquire('b'));
   assert.equal(await get(guest, CREDENTIALS.host, CREDENTIALS.port), 'credentials run1 0');
   assert.equal(await get(guest, CREDENTIALS.host, 80, REFUSED_TIMEOUT_MS), 'timeout');
-  assert.equal(await get(other, CREDENTIALS.host, CREDENTIALS.port), 'ECONNRESET', 'nobody has told of it');
+  assert.equal(await get(other, CREDENTIALS.host, CREDENTIALS.port), 'ECONNRESET', 'its policy was not set');
 });
 
-test('a policy that comes later ends what the kernel forwarded, and one that goes lets it forward again', async () => {
+test('a new policy ends flows that the kernel forwards, and its removal lets the kernel forward again', async () => {
   await using site = await TestSite.build();
   const { network, guest } = await start(site, UNRESTRICTED);
   const udp = { localPort: 7000, host: INTERNET, port: 5000 };
@@ -193,7 +193,7 @@ test('a policy that comes later ends what the kernel forwarded, and one that goe
   );
 });
 
-test('while the egress process is away connections are refused, and the next one knows every guest', async () => {
+test('while the egress process is down connections are refused, and the next process knows every guest', async () => {
   await using site = await TestSite.build();
   const { network, guest } = await start(site, RESTRICTED);
   const [pid] = listEgressPids();
@@ -208,19 +208,19 @@ test('while the egress process is away connections are refused, and the next one
   assert.notEqual(listEgressPids()[0], pid);
 });
 
-test('a new address of the host is told to the egress process, which goes on', async () => {
+test('the egress process receives a new address of the host and keeps running', async () => {
   await using site = await TestSite.build();
   const { network } = await start(site, RESTRICTED);
   const [pid] = listEgressPids();
   const before = (await network.readEgress('a')).names_refused;
   runIp('address add 198.51.100.7/32 dev lo', 'address add 10.9.9.9/32 dev lo');
-  await pollUntil({ step: 'word of it', timeoutMs: 10_000, intervalMs: 50 }, async () =>
+  await pollUntil({ step: 'the new addresses', timeoutMs: 10_000, intervalMs: 50 }, async () =>
     (await network.readEgress('a')).names_refused === before + 2 ? true : undefined,
   );
   assert.deepEqual(listEgressPids(), [pid]);
 });
 
-test('a policy that the egress process refuses, or does not answer to, leaves the guest closed', async () => {
+test('a policy that the egress process refuses or does not answer leaves the guest closed', async () => {
   await using site = await TestSite.build();
   const { network, guest } = await start(site, UNRESTRICTED);
   const named = (profile: string): VmEgress => ({
@@ -229,7 +229,7 @@ test('a policy that the egress process refuses, or does not answer to, leaves th
   });
   await assert.rejects(
     network.setEgress('a', { vmId: 'run1', egress: named('refused') }),
-    /it is not liked/u,
+    /the policy is refused/u,
   );
   assert.equal((await site.internet.call('seen', null)).connections, 0);
   const [pid] = listEgressPids();
@@ -241,7 +241,7 @@ test('a policy that the egress process refuses, or does not answer to, leaves th
   assert.equal((await site.internet.call('seen', null)).connections, 0);
 });
 
-test('a runner that starts again opens no closed slot and breaks no flow of an open one', async () => {
+test('a restarted runner opens no closed slot and breaks no flow of an open one', async () => {
   await using site = await TestSite.build();
   const { network, guest: open, slot } = await start(site, UNRESTRICTED);
   const closedSlot = await network.acquire('b');
@@ -253,18 +253,18 @@ test('a runner that starts again opens no closed slot and breaks no flow of an o
   assert.match(await get(closed, INTERNET, 80), /ECONN/u);
   assert.match(await useHeld(open), /12348100/u);
   const next = await site.openNetwork();
-  assert.match(await get(closed, INTERNET, 80), /ECONN/u, 'nobody has told of it yet');
+  assert.match(await get(closed, INTERNET, 80), /ECONN/u, 'its policy is not set yet');
   assert.match(await useHeld(open), /12348100/u);
   await next.adopt('a', slot.index, { vmId: 'run1', egress: UNRESTRICTED });
   await next.adopt('b', closedSlot.index, { vmId: 'run2', egress: RESTRICTED });
-  await pollUntil({ step: 'the guest to be told of', timeoutMs: 5000, intervalMs: 20 }, async () =>
+  await pollUntil({ step: 'the policy of the guest', timeoutMs: 5000, intervalMs: 20 }, async () =>
     (await get(closed, INTERNET, 80)) === 'proxy run2 0' ? true : undefined,
   );
   assert.match(await useHeld(open), /12348100/u);
   assert.deepEqual((await site.internet.call('seen', null)).datagrams, []);
 });
 
-test('what a guest sends and gets is counted under any policy, and through a restart of the runner', async () => {
+test('traffic of a guest is counted under any policy, and across a restart of the runner', async () => {
   await using site = await TestSite.build();
   const { network, guest, slot } = await start(site, UNRESTRICTED);
   await site.startGuest(await network.acquire('b'));
@@ -293,7 +293,7 @@ test('what a guest sends and gets is counted under any policy, and through a res
   await assert.rejects(next.readEgress('a'), { code: 'not_found' });
 });
 
-test('who takes a port that the egress process has left, on every address of the host, meets no guest', async () => {
+test('a program that takes a former port of the egress process on all addresses gets no guest traffic', async () => {
   await using site = await TestSite.build();
   const { network, guest } = await start(site, RESTRICTED);
   const [, port = ''] = /proxy \{.* \. (\d+) \}/su.exec(runNft('list map inet coppice_7e57 proxy')) ?? [];

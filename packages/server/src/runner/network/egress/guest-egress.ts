@@ -1,7 +1,7 @@
 /**
- * The way out of each guest, by the unit that its VM runs as: which path its packets take, what the egress process knows
- * of it, and what is told of packets that the kernel refused. A guest that nobody has set is unknown to the egress
- * process; its slot is open, as nobody's code runs there yet.
+ * The outbound network of each guest, by VM instance: the path of its packets, its policy in the egress process, and
+ * the notes about packets that the kernel refused. A guest whose policy is not set is unknown to the egress process;
+ * its slot is open, as no code of the sandbox runs yet.
  */
 import { AppError, findNetworkPath } from '@coppice/contract';
 import type { Logger } from 'pino';
@@ -16,15 +16,15 @@ import type { RefusedKind } from '../firewall/refused-packets.ts';
 import type { RefusedReader } from '../firewall/refused-reader.ts';
 import { readTapTraffic } from '../kernel/tap-traffic.ts';
 
-/** Notes of refused packets that wait for the disk; what is not taken is counted on. */
+/** Most notes of refused packets that wait for the disk; further packets are counted in later notes. */
 const MAX_WAITING_NOTES = 4096;
 
-/** A slot as the kernel has it. */
+/** A slot in the kernel. */
 export interface SlotPlace {
   index: number;
   tap: string;
   address: string;
-  /** Of its connections. */
+  /** Connection mark of the slot. */
   mark: number;
 }
 
@@ -34,7 +34,7 @@ export interface GuestEgressOptions {
   process: EgressProcess;
   refused: RefusedReader;
   closed: () => ClosedHere;
-  /** Settles when they are durable. */
+  /** Settles when the notes are durable. */
   onNotes: (notes: VmNote[]) => Promise<void>;
   log: Logger;
 }
@@ -57,8 +57,9 @@ export class GuestEgress {
   }
 
   /**
-   * Settles when it is in force: for a guest with rules nothing is forwarded any more, not even of connections that are
-   * open. After a rejection it is never wider than what was set last: closed, or unknown to the egress process.
+   * Sets the policy of a guest; settles when it is in force. For a guest with rules the kernel then forwards nothing,
+   * not even for open connections. After a rejection the guest is closed or unknown to the egress process: its access
+   * is never wider than the policy that was set last.
    */
   async set(unit: string, place: SlotPlace, guest: EgressGuest): Promise<void> {
     const { firewall, process } = this.#options;
@@ -70,20 +71,23 @@ export class GuestEgress {
   }
 
   /**
-   * As an earlier runner process had set it; the egress process is told in the background. Rejects when a slot that
-   * must be closed is not.
+   * Adopts a guest with the policy that an earlier runner process set; the egress process receives it in the
+   * background. Rejects when a slot that must be closed cannot be closed.
    */
   async adopt(unit: string, place: SlotPlace, guest: EgressGuest): Promise<void> {
     const { firewall, process, log } = this.#options;
     this.#keep(unit, place, guest);
     process.setGuest(place.address, guest).catch((error: unknown) => {
-      log.error({ err: error, unit }, 'the egress process has not been told of a guest; its next start will');
+      log.error(
+        { err: error, unit },
+        'the egress process did not get the policy of a guest; it gets it at its next start',
+      );
     });
     if (findNetworkPath(guest.egress.network) === 'kernel') await firewall.setOpen(place.index, true);
     else await this.#close(place);
   }
 
-  /** When it settles all connections of the guest through the egress process are closed, and all notes are on their way. */
+  /** Settles when the egress process has closed all connections of the guest and all notes are sent. */
   async end(unit: string): Promise<void> {
     const { process, refused, log } = this.#options;
     const way = this.#ways.get(unit);
@@ -100,10 +104,11 @@ export class GuestEgress {
     if (left.length > 0) this.#pass(left.map((note) => ({ vmId: way.guest.vmId, note })));
   }
 
-  /** Throws `not_found` when something of it cannot be had: what is not known is not 0. */
+  /** Throws `not_found` when a counter cannot be read: an unknown value is not reported as 0. */
   async readCounters(unit: string): Promise<EgressCounters> {
     const way = this.#ways.get(unit);
-    if (way === undefined) throw new AppError('not_found', 'the sandbox has no way out that is counted');
+    if (way === undefined)
+      throw new AppError('not_found', 'the outbound traffic of the sandbox is not counted');
     const { place, guest } = way;
     await this.#options.refused.read();
     const judged = await this.#options.process.readCounters(place.address);
@@ -120,14 +125,14 @@ export class GuestEgress {
     };
   }
 
-  /** Of guests that are still known; settles when they are durable. */
+  /** Passes on the notes of guests that are still known; settles when they are durable. */
   async passNotes(notes: readonly VmNote[]): Promise<void> {
     const known = new Set([...this.#ways.values()].map(({ guest }) => guest.vmId));
     const own = notes.filter(({ vmId }) => known.has(vmId));
     if (own.length > 0) await this.#options.onNotes(own);
   }
 
-  /** `count` packets were dropped; told like the refusals of the egress process. */
+  /** Reports `count` dropped packets, like the refusals of the egress process. */
   noteRefused(kind: RefusedKind, count: number): void {
     const way = this.#byTap.get(kind.tap);
     if (way === undefined) return;
@@ -155,11 +160,11 @@ export class GuestEgress {
     const { firewall, flusher } = this.#options;
     if (!firewall.isOpen(place.index)) return;
     await firewall.setOpen(place.index, false);
-    // Nothing of them is forwarded any more; what is sent next begins a connection to the egress process.
+    // The kernel forwards no open connection any more; the next packet starts a connection to the egress process.
     await flusher.flush(place.mark);
   }
 
-  /** A guest in the kernel's path has nothing refused but closed addresses; those that nothing else names are the host's. */
+  /** For a guest on the kernel path only closed addresses are refused; one without another reason is the host's. */
   #reasonOf({ guest }: Way, { ip, isSpoofed }: RefusedKind): string {
     if (isSpoofed) return 'source_not_own';
     const reason = ip === undefined ? undefined : this.#options.closed().findReason(ip);

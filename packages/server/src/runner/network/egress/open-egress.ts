@@ -1,4 +1,4 @@
-/** The way out of all guests: the process that judges, the table that leads to it, and what is told of both. */
+/** Opens the outbound network of all guests: the egress process, the table that leads to it, and the notes of both. */
 import type { Logger } from 'pino';
 import type { EgressStart, VmNote } from '../../../lib/protocol/egress-messages.ts';
 import type { AddressPlan, Cidr } from '../addresses/address-plan.ts';
@@ -14,12 +14,12 @@ import { RefusedReader } from '../firewall/refused-reader.ts';
 import type { InstanceNames } from '../addresses/slot-names.ts';
 
 export interface EgressOptions {
-  /** Private ranges that guests may reach all the same. */
+  /** Private ranges that guests may reach. */
   openPrivateRanges: readonly string[];
-  /** Where guests' DNS questions go; the host's own resolvers if absent. */
+  /** Resolvers for the guests' DNS queries; the host's own resolvers if absent. */
   upstreamResolvers?: readonly string[];
   egressProgram: EgressProgram;
-  /** Of guests, on their way to their audit logs; settles when they are durable. */
+  /** Receives notes for the audit logs of guests; settles when they are durable. */
   onNotes: (notes: VmNote[]) => Promise<void>;
   log: Logger;
 }
@@ -28,13 +28,13 @@ export interface EgressParts {
   names: InstanceNames;
   plan: AddressPlan;
   openRanges: readonly Cidr[];
-  /** Slots whose TAP was there already. */
+  /** Slots whose TAP existed already. */
   found: readonly number[];
   tools: KernelTools;
   flusher: ConnectionFlusher;
 }
 
-/** What is open is put into `opened`. The table is not installed yet. */
+/** Puts all that it opens into `opened`. Does not install the table yet. */
 export async function openEgress(
   opened: AsyncDisposableStack,
   options: EgressOptions,

@@ -1,4 +1,4 @@
-/** The instance's nftables table in the kernel, kept equal to what it must be. */
+/** Keeps the instance's nftables table in the kernel equal to its state here. */
 import type { Logger } from 'pino';
 import type { EgressPorts } from '../../../lib/protocol/egress-messages.ts';
 import { SerialQueue } from '../../../lib/waiting/serial-queue.ts';
@@ -24,12 +24,12 @@ export interface FirewallOptions {
 }
 
 /**
- * Changes happen one after the other, in memory first: a table that is replaced as a whole is built from what holds
- * then, so it never opens what was closed meanwhile.
+ * Makes changes one after the other, in memory first. A full replacement of the table is built from the state in
+ * memory, so it never opens a slot that was closed meanwhile.
  */
 export class Firewall {
   readonly #options: FirewallOptions;
-  /** Slots that are in the table's sets, and whether the kernel forwards for them. */
+  /** The slots in the table's sets, and whether the kernel forwards for them. */
   readonly #slots = new Map<number, { isOpen: boolean }>();
   #ports: EgressPorts;
   readonly #turns = new SerialQueue();
@@ -47,12 +47,12 @@ export class Firewall {
     return this.#slots.get(index)?.isOpen ?? false;
   }
 
-  /** Replaces the whole table in one transaction; connections that are open and still allowed go on. */
+  /** Replaces the whole table in one transaction; open connections that are still allowed continue. */
   install(): Promise<void> {
     return this.#turns.run(() => this.#install());
   }
 
-  /** New slots are open until somebody closes them: most sandboxes have no rules, and wait for none. */
+  /** Adds slots, which are open until closed: most sandboxes have no rules and need not wait for any. */
   admit(indexes: readonly number[]): Promise<void> {
     return this.#turns.run(async () => {
       for (const index of indexes) this.#slots.set(index, { isOpen: true });
@@ -73,8 +73,8 @@ export class Firewall {
   }
 
   /**
-   * Whether the kernel forwards for a slot; otherwise its TCP goes to the egress process. Nothing is done if it is so
-   * already. After a rejection a slot that was to be closed may be open.
+   * Sets whether the kernel forwards for a slot; otherwise its TCP goes to the egress process. Does nothing if that is
+   * so already. After a rejection a slot that was to be closed may still be open.
    */
   setOpen(index: number, isOpen: boolean): Promise<void> {
     return this.#turns.run(async () => {
@@ -95,7 +95,7 @@ export class Firewall {
     });
   }
 
-  /** Where the egress process listens from now on. */
+  /** Sets the ports on which the egress process listens from now on. */
   setPorts(ports: EgressPorts): Promise<void> {
     return this.#turns.run(async () => {
       this.#ports = ports;
@@ -104,13 +104,16 @@ export class Firewall {
     });
   }
 
-  /** Puts the table back if it is gone. */
+  /** Restores the table if it is gone. */
   restore(): Promise<void> {
     return this.#turns.run(async () => {
       const { tools, names, log } = this.#options;
       if (await tools.hasTable(names.table)) return;
       await this.#install();
-      log.warn({ table: names.table }, 'another program had removed our nftables table; it is back');
+      log.warn(
+        { table: names.table },
+        'another program removed the nftables table of this service; the runner restored it',
+      );
     });
   }
 
@@ -118,13 +121,13 @@ export class Firewall {
     return this.#turns.run(() => this.#options.tools.nft(buildTableRemoval(this.#options.names)));
   }
 
-  /** When the sets are not what we think, somebody else changed the table: then it is replaced as a whole. */
+  /** Changes the table. A failure means that another program changed it: then the whole table is replaced. */
   async #change(build: (slots: FirewallSlot[]) => string, slots: FirewallSlot[]): Promise<void> {
     const { tools, log } = this.#options;
     try {
       await tools.nft(build(slots));
     } catch (error) {
-      log.warn({ err: error }, 'the nftables table is not as we left it; replacing it');
+      log.warn({ err: error }, 'another program changed the nftables table of this service; replacing it');
       await this.#install();
     }
   }

@@ -1,14 +1,14 @@
-/** Which slots the table that a former runner process left has open. */
+/** Reads which slots are open in the table of a former runner process. */
 import { OPEN_SET } from './ruleset.ts';
 import { SetReader } from '../kernel/set-reader.ts';
 import { findTapIndex, type InstanceNames } from '../addresses/slot-names.ts';
 
-/** A table from before there were rules for guests has none that is closed. */
+/** The set in tables of earlier releases, which had no rules for guests: all its slots are open. */
 const FORMER_SET = 'guests';
 
 /**
- * Without a table nobody knows: then all are closed until their VMs are adopted, rather than that one with rules is open
- * for a moment.
+ * Without a table the state is unknown: then all slots are closed until their VMs are adopted, so that a slot with
+ * rules is never open for a moment.
  */
 export async function readOpenSlots(names: InstanceNames): Promise<(index: number) => boolean> {
   using reader = new SetReader(names.table);

@@ -1,15 +1,15 @@
 /**
- * What of guests' packets the kernel drops, so that it can be told: each kind is counted in a set of its own, for a
- * minute, by who sent it where. The sets are bounded, and so is how fast one guest may fill them: what it sends beyond
- * that is counted for the guest alone. Nothing here passes a packet.
+ * Rules that count the guest packets that the kernel drops, so that they can be reported. Each kind has its own set,
+ * with a counter for a minute by sender and destination. The size of the sets is bounded, and so is the rate at which
+ * one guest may add elements; packets beyond that are counted per guest only. No rule here accepts a packet.
  */
 import { type SetElement } from '../kernel/set-reader.ts';
 
-/** Elements of all guests; a kind that finds no room is counted for its guest alone. */
+/** Most elements of all guests; a kind that does not fit is counted per guest only. */
 const MAX_KINDS = 16_384;
 const KINDS_PER_SECOND = 16;
 const KINDS_AT_ONCE = 128;
-/** Not renewed: an element that lives longer than it did before is another one. */
+/** Lifetime of an element. It is never renewed, so an element with more time left than before is another one. */
 const KIND_LIFETIME = '1m';
 
 const INTERFACE_BYTES = 16;
@@ -17,7 +17,7 @@ const ADDRESS_OFFSET = 16;
 const PROTOCOL_OFFSET = 20;
 const PORT_OFFSET = 24;
 
-/** In the order in which they are read. */
+/** The sets in the order in which they are read. */
 export const REFUSED_SETS = [
   { name: 'refused_ports', isSpoofed: false },
   { name: 'refused_hosts', isSpoofed: false },
@@ -26,10 +26,10 @@ export const REFUSED_SETS = [
 ] as const;
 export type RefusedSet = (typeof REFUSED_SETS)[number];
 
-/** Counts all that is refused: nothing has to be read as long as it stays the same. */
+/** Counts all refused packets: as long as it does not change, the sets need not be read. */
 export const REFUSED_COUNTER = 'refused';
 
-/** Where packets went that were refused, as far as it is told apart. */
+/** The sender and destination of refused packets, as far as they are counted separately. */
 export interface RefusedKind {
   tap: string;
   ip?: string;
@@ -47,7 +47,7 @@ set refused_spoofed { type ifname; ${rest} }
 set newcomers { type ifname; size 65535; flags dynamic; }`;
 }
 
-/** A kind that is known is only counted: a guest that floods one port does not lose what it does elsewhere. */
+/** Builds the chains. Known kinds only count, so a guest that floods one port does not hide its other packets. */
 export function buildRefuseChain(logPrefix: string): string {
   const port = 'iifname . ip daddr . meta l4proto . th dport';
   const host = 'iifname . ip daddr . meta l4proto';
@@ -78,7 +78,7 @@ chain refuse {
 }`;
 }
 
-/** Undefined for a key that is none of ours. */
+/** Returns undefined for an unknown key. */
 export function parseRefusedKind(set: RefusedSet, { key }: Pick<SetElement, 'key'>): RefusedKind | undefined {
   if (key.length < INTERFACE_BYTES) return undefined;
   const [tap = ''] = key.toString('latin1', 0, INTERFACE_BYTES).split('\0', 1);

@@ -1,6 +1,6 @@
 /**
- * Reads what the kernel has dropped of guests' packets, and says what was new. Nothing is asked of the kernel but one
- * counter while nothing is dropped.
+ * Reads the counts of guest packets that the kernel dropped, and reports the new ones. While nothing is dropped it
+ * reads only one counter.
  */
 import type { Logger } from 'pino';
 import {
@@ -37,7 +37,7 @@ export class RefusedReader implements AsyncDisposable {
     this.#timer.unref();
   }
 
-  /** All that was dropped before the call is told when it settles. */
+  /** Settles when all packets dropped before the call are reported. */
   async read(): Promise<void> {
     await this.#reading;
     this.#reading ??= this.#readAll().finally(() => {
@@ -48,7 +48,7 @@ export class RefusedReader implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     clearInterval(this.#timer);
-    // The socket's number may be another's once it is closed.
+    // After the close another file may get the number of the socket.
     await this.#reading?.catch(() => undefined);
     this.#reader[Symbol.dispose]();
   }
@@ -58,13 +58,13 @@ export class RefusedReader implements AsyncDisposable {
     try {
       await this.read();
     } catch (error) {
-      this.#options.log.warn({ err: error }, 'what the kernel refused of guests cannot be read');
+      this.#options.log.warn({ err: error }, 'the counts of packets that the kernel refused cannot be read');
     }
   }
 
   async #readAll(): Promise<void> {
     const total = await this.#reader.readCounter(REFUSED_COUNTER);
-    // Without a table everything begins anew.
+    // Without a table there is nothing to read; a new table starts from zero.
     if (total === undefined || total === this.#total) return;
     this.#total = total;
     const seen = new Map<string, Seen>();
@@ -82,7 +82,7 @@ export class RefusedReader implements AsyncDisposable {
   }
 }
 
-/** An element that has longer to live than it had is another one, of which nothing was counted yet. */
+/** Returns the new packets of an element. One with more time left than before is a new element, counted from zero. */
 export function countNew(before: Seen | undefined, now: Seen): number {
   const isSame =
     before !== undefined && now.remainingMs <= before.remainingMs && now.packets >= before.packets;

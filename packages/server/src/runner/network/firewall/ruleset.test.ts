@@ -19,7 +19,7 @@ test('the number of rules does not grow with the number of sandboxes', () => {
   assert.equal(few.split('\n').length, many.split('\n').length);
 });
 
-test('the table is replaced in one transaction and no other is named', () => {
+test('the table is replaced in one transaction that names no other table', () => {
   const text = build(2);
   assert.ok(
     text.startsWith('add table inet coppice_1a2b\ndelete table inet coppice_1a2b\ntable inet coppice_1a2b {'),
@@ -31,7 +31,7 @@ test('the table is replaced in one transaction and no other is named', () => {
   );
 });
 
-test('every hook but masquerading looks at interfaces of this instance alone', () => {
+test('every hook except masquerading matches only interfaces of this instance', () => {
   const hooked = build(1)
     .split(/\n(?=chain )/u)
     .filter((chain) => chain.includes(' hook '));
@@ -39,7 +39,7 @@ test('every hook but masquerading looks at interfaces of this instance alone', (
   for (const chain of hooked) assert.match(chain, /[io]ifname (?:!= )?"cop1a2b-\*"/u);
 });
 
-test('what is never open is checked before what the operator opened', () => {
+test('ranges that are never open are checked before ranges that the operator opened', () => {
   const text = build(1, ['10.0.0.0/8']);
   assert.match(text, /set opened \{ type ipv4_addr; flags interval; elements = \{ 10\.0\.0\.0\/8 \}; \}/u);
   const [never, opened, closed] = ['daddr @never', 'daddr @opened', 'daddr @private'].map((rule) =>
@@ -50,7 +50,7 @@ test('what is never open is checked before what the operator opened', () => {
   assert.match(text, /set never [^\n]*169\.254\.0\.0\/16[^\n]*10\.202\.0\.0\/16/u);
 });
 
-test('elements are added with their values and deleted by key, and only open slots are in the set of those', () => {
+test('elements are added with their values and deleted by key, and the set of open slots has only those', () => {
   assert.equal(
     buildSlotElements('add', names, [slot(0, false), slot(3)]),
     'add element inet coppice_1a2b guests { "cop1a2b-0" . 10.202.0.6, "cop1a2b-3" . 10.202.0.18 }\n' +
@@ -66,7 +66,7 @@ test('elements are added with their values and deleted by key, and only open slo
   );
 });
 
-test('closing a slot and leading to other ports are transactions that name nothing else', () => {
+test('closing a slot and changing the ports are transactions that name nothing else', () => {
   assert.equal(
     buildOpenElements('delete', names, [slot(3)]),
     'delete element inet coppice_1a2b open { "cop1a2b-3" }\n',
@@ -86,7 +86,7 @@ test('closing a slot and leading to other ports are transactions that name nothi
     assert.match(text, new RegExp(`listeners [^\n]*tcp \\. ${port}`, 'u'));
 });
 
-test('looks up in no map whether it has a key, which Linux 6.1 refuses', () => {
+test('no rule tests a map for a key, which Linux 6.1 refuses', () => {
   const ruleset = build(1);
   const declared = (kind: string) =>
     [...ruleset.matchAll(new RegExp(`^${kind} (\\w+) \\{`, 'gm'))].map(([, name]) => name);

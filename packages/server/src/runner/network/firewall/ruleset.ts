@@ -1,23 +1,23 @@
 /**
- * The nftables table of one instance, as text for `nft -f -`. Everything that differs between sandboxes lives in
- * sets and maps keyed by interface; the rules match the wildcard of our TAP names, so an interface that is in no
- * set gets nothing through. One that is not in `open` has rules of its own for the way out: nothing of it is ever
- * forwarded, its TCP goes to the egress process, all else but DNS is refused.
+ * The nftables table of one instance, as text for `nft -f -`. All differences between sandboxes are in sets and maps
+ * keyed by interface. The rules match the wildcard of the instance's TAP names, so an interface that is in no set gets
+ * nothing through. An interface that is not in `open` belongs to a guest with network rules: the kernel never forwards
+ * its packets, its TCP goes to the egress process, and all else but DNS is refused.
  *
- * A guest's packet meets, in order:
+ * A guest's packet passes these chains, in order:
  * ```
  * raw      entry     IPv6, foreign source, refused destination as the guest wrote it: drop; conntrack zone
  * mangle   track     connection mark, limit of connections
  * dstnat   to_egress DNS to the resolver, the credential port, any TCP of a guest with rules → the egress process
- * input    to_host   only what that translation made; nothing else of the host
- * forward  outward   guests in `open` alone; destination again, now after anybody's translation; nothing invalid
+ * input    to_host   only flows from that translation; nothing else of the host
+ * forward  outward   only guests in `open`; destination again, now after every translation; nothing invalid
  * srcnat             masquerade
  * ```
- * A guest with rules may write any destination in its TCP: the egress process refuses what is closed to everybody, at
- * once and with a note. Established flows are forwarded for no longer than the guest is in `open`.
- * Checking the destination before translation as well is what keeps ports that the host publishes by its own
- * DNAT (containers) out of reach. Ours run before the usual priorities: the first translation of a flow wins.
- * An accept of ours does not overrule a drop in another table.
+ * A guest with rules may send TCP to any destination: the egress process refuses addresses that are closed to all
+ * guests, at once and with a note. Established flows are forwarded only while the guest is in `open`. The check of the
+ * destination before translation keeps ports that the host publishes by its own DNAT (containers) out of reach. The
+ * chains run before the usual priorities, as the first translation of a flow wins. An accept in this table does not
+ * overrule a drop in another table.
  */
 import { NEVER_RANGES, PRIVATE_RANGES } from '@coppice/contract';
 import type { EgressPorts } from '../../../lib/protocol/egress-messages.ts';
@@ -26,26 +26,26 @@ import type { AddressPlan, Cidr, SlotAddresses } from '../addresses/address-plan
 import { buildRefuseChain, buildRefusedSets, REFUSED_COUNTER } from './refused-packets.ts';
 import { buildConnectionMark, buildTapName, type InstanceNames } from '../addresses/slot-names.ts';
 
-/** Connections that one guest may have open through the host, so that it cannot fill the host's table. */
+/** Most open connections of one guest through the host, so that it cannot fill the host's table. */
 const MAX_FLOWS_PER_GUEST = 8192;
-/** Of connections to the egress process, which judges one after the other for all guests; more wait for their retry. */
+/** Limit for connections to the egress process, which judges those of all guests in sequence; others must retry. */
 const MAX_CONNECTS_PER_SECOND = 500;
 const CONNECT_BURST = 4000;
 export const OPEN_SET = 'open';
 
-/** In `open`: its packets are forwarded by the kernel. */
+/** A slot; the kernel forwards the packets of an open one. */
 export type FirewallSlot = SlotAddresses & { isOpen: boolean };
 
 export interface RulesetInput {
   names: InstanceNames;
   plan: AddressPlan;
   openRanges: readonly Cidr[];
-  /** Where the egress process listens on the resolver's address. */
+  /** Ports of the egress process on the resolver's address. */
   ports: EgressPorts;
   slots: readonly FirewallSlot[];
 }
 
-/** A transaction that makes the table what it must be, whatever it was before. */
+/** Builds a transaction that makes the table complete, from any former state. */
 export function buildRuleset(input: RulesetInput): string {
   const { names } = input;
   return [
@@ -66,7 +66,7 @@ export function buildRuleset(input: RulesetInput): string {
   ].join('\n');
 }
 
-/** Where the egress process listens from now on. */
+/** Builds a transaction that directs connections to new ports of the egress process. */
 export function buildPortChange(input: PortsInput): string {
   const { table } = input.names;
   return [
@@ -101,7 +101,7 @@ function buildPortElements({ names, plan, ports }: PortsInput): string {
   );
 }
 
-/** Adds slots to, or deletes them from, an existing table. */
+/** Builds a transaction that adds slots to, or deletes them from, an existing table. */
 export function buildSlotElements(
   verb: 'add' | 'delete',
   names: InstanceNames,
@@ -128,7 +128,7 @@ export function buildSlotElements(
     );
 }
 
-/** Lets the kernel forward for slots, or ends it. */
+/** Builds a transaction that starts or stops forwarding by the kernel for slots. */
 export function buildOpenElements(
   verb: 'add' | 'delete',
   names: InstanceNames,
@@ -143,7 +143,7 @@ export function buildTableRemoval(names: InstanceNames): string {
   return `add table inet ${names.table}\ndelete table inet ${names.table}\n`;
 }
 
-/** `services` has the keys of `redirects`, as Linux 6.1 refuses to look up in a map whether it has a key. */
+/** `services` has the keys of `redirects`, as Linux 6.1 refuses to test a map for a key. */
 function buildSets({ plan, openRanges }: RulesetInput): string {
   const opened = openRanges.map((range) => range.text);
   return `
@@ -168,7 +168,7 @@ function buildRangeSet(name: string, ranges: readonly string[]): string {
   return `set ${name} { type ipv4_addr; flags interval;${elements} }`;
 }
 
-/** Before connection tracking: who may send what where, by what the packet itself says. */
+/** Chains before connection tracking: they check source and destination in the packet itself. */
 function buildEntryChains({ names }: RulesetInput): string {
   return `
 ${buildRefuseChain(names.table)}
@@ -201,8 +201,8 @@ chain track {
 }
 
 /**
- * Between guests and the egress process, and nothing else of the host. A flow to one that is gone ends with a reset. Who
- * has taken its port since, for all addresses of the host, is not it.
+ * Chains that allow traffic between guests and the egress process, and nothing else of the host. A flow to a process
+ * that is gone ends with a reset. A program that has since taken its port, on all addresses of the host, gets nothing.
  */
 function buildHostChains({ names, plan }: RulesetInput): string {
   const guest = `iifname "${names.tapPattern}"`;

@@ -22,7 +22,7 @@ function message(type: number, attributes: [number, string][]): Buffer {
 const TABLE_ADDED = 0x0a_00;
 const TABLE_DELETED = 0x0a_02;
 
-test('deleted tables are named, wherever they stand in a datagram', () => {
+test('deleted tables are found anywhere in a datagram', () => {
   const datagram = Buffer.concat([
     message(TABLE_ADDED, [[1, 'added']]),
     message(TABLE_DELETED, [[1, 'first']]),
@@ -34,7 +34,7 @@ test('deleted tables are named, wherever they stand in a datagram', () => {
   assert.deepEqual(parseDeletedTables(datagram), ['first', 'second']);
 });
 
-test('cut or nonsensical datagrams end the list and never throw', () => {
+test('truncated or malformed datagrams end the list and never throw', () => {
   const datagram = message(TABLE_DELETED, [[1, 'table']]);
   assert.deepEqual(parseDeletedTables(datagram.subarray(0, datagram.length - 1)), []);
   const anyBytes = fc.uint8Array({ maxLength: 200 }).map((bytes) => Buffer.from(bytes));

@@ -1,7 +1,7 @@
 /**
- * Notices that somebody removed our table. Reloading a host's own firewall usually begins with `flush ruleset`, which
- * takes every table with it; guests would then be forwarded without any rule. The kernel announces each change of
- * the ruleset; `onRemoved` puts the table back.
+ * Notices that another program removed the instance's table. A reload of the host's own firewall usually begins with
+ * `flush ruleset`, which removes every table; the kernel would then forward for guests without any rule. The kernel
+ * announces each change of the ruleset; `onRemoved` restores the table.
  */
 import { listAttributes, parseMessages } from '../kernel/netlink-message.ts';
 import { NetlinkSocket, type Received } from '../kernel/netlink-socket.ts';
@@ -11,10 +11,10 @@ const NFTABLES_GROUP = 1 << 6;
 /** `NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_DELTABLE` */
 const TABLE_DELETED = 0x0a_02;
 const NFTA_TABLE_NAME = 1;
-/** Datagrams read in one turn of the event loop. */
+/** Most datagrams read in one iteration of the event loop. */
 const BATCH_LIMIT = 256;
 
-/** The names of the tables whose deletion a datagram announces. A message that is cut short ends the list. */
+/** Returns the names of the tables whose deletion a datagram announces. A truncated message ends the list. */
 export function parseDeletedTables(datagram: Buffer): string[] {
   return [...parseMessages(datagram)].flatMap(({ type, attributes }) =>
     type === TABLE_DELETED ? (findTableName(attributes) ?? []) : [],
@@ -26,7 +26,7 @@ export class TableWatch implements Disposable {
   readonly #table: string;
   readonly #onRemoved: () => void;
 
-  /** `onRemoved` may be called without cause (also by our own replacing of the table) and must not throw. */
+  /** `onRemoved` may be called without cause (also when the runner replaces the table) and must not throw. */
   constructor(table: string, onRemoved: () => void) {
     this.#table = table;
     this.#onRemoved = onRemoved;
@@ -47,7 +47,7 @@ export class TableWatch implements Disposable {
     if (isRemoved) this.#onRemoved();
   }
 
-  /** After an overflow nobody knows what was missed. */
+  /** Returns true after an overflow too, as the lost messages are unknown. */
   #tellsRemoval(received: Received): boolean {
     return received.kind !== 'datagram' || parseDeletedTables(received.bytes).includes(this.#table);
   }

@@ -35,7 +35,7 @@ test('TAPs with the right address are found, held or not', () => {
   assert.deepEqual(survey(interfaces), { found: [0, 2], staleTaps: [], staleResolvers: [], mtu: 1500 });
 });
 
-test('a TAP of another range is stale, but one that a sandbox holds forbids the change', () => {
+test('a TAP of another range is stale, but one that a sandbox holds prevents the change of the range', () => {
   assert.deepEqual(survey([link('cop1a2b-0', '10.99.0.5/30'), link('cop1a2b-1')]).staleTaps, [
     'cop1a2b-0',
     'cop1a2b-1',
@@ -43,14 +43,14 @@ test('a TAP of another range is stale, but one that a sandbox holds forbids the 
   assert.throws(() => survey([link('cop1a2b-0', '10.99.0.5/30', { isHeld: true })]), /set guestCidr back/u);
 });
 
-test('the resolver’s address of a former range is stale, the present one is not', () => {
+test('the resolver’s address in a former range is stale, the present one is not', () => {
   const label = names.resolverLabel;
   assert.deepEqual(survey([link('lo', '10.202.0.1/32', { label })]).staleResolvers, []);
   assert.deepEqual(survey([link('lo', '10.99.0.1/32', { label })]).staleResolvers, ['10.99.0.1/32']);
   assert.deepEqual(listResolverAddresses([link('lo', '10.202.0.1/32', { label })], names), ['10.202.0.1/32']);
 });
 
-test('addresses and routes of others inside the range are refused, wider routes are not', () => {
+test('foreign addresses and routes inside the range are refused, wider routes are not', () => {
   assert.throws(() => survey([link('cop9999-0', '10.202.0.5/30')]), {
     code: 'invalid_request',
     message: /on cop9999-0/u,
@@ -66,7 +66,7 @@ test('addresses and routes of others inside the range are refused, wider routes 
   );
 });
 
-test('guests get the MTU of the way out, at most that of Ethernet', () => {
+test('guests get the MTU of the uplink, at most that of Ethernet', () => {
   const routes = [{ dst: 'default', dev: 'eth0' }];
   assert.equal(survey([link('eth0', undefined, { mtu: 1400 })], routes).mtu, 1400);
   assert.equal(survey([link('eth0', undefined, { mtu: 9001 })], routes).mtu, 1500);

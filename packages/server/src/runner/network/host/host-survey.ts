@@ -1,4 +1,4 @@
-/** What the host's interfaces and routes mean for this instance: its own TAPs, and who else uses its addresses. */
+/** Surveys the host's interfaces and routes for an instance: its own TAPs, and other users of its addresses. */
 import { AppError } from '@coppice/contract';
 import {
   buildSlotAddresses,
@@ -12,27 +12,27 @@ import type { Interface, Route } from '../kernel/kernel-tools.ts';
 import { findTapIndex, type InstanceNames } from '../addresses/slot-names.ts';
 
 const ETHERNET_MTU = 1500;
-/** Below this IPv4 hosts need not accept a whole packet. */
+/** The packet size that every IPv4 host must accept. */
 const MIN_MTU = 576;
 
 export interface HostSurvey {
-  /** Slots whose TAP is there with the right address. */
+  /** Slots whose TAP exists with the right address. */
   found: number[];
-  /** Our TAPs that do not fit the plan and that nobody holds. */
+  /** TAPs of the instance that do not fit the plan and are not held. */
   staleTaps: string[];
-  /** Our addresses on `lo` that are not the plan's, as `a.b.c.d/n`. */
+  /** Addresses of the instance on `lo` that do not fit the plan, as `a.b.c.d/n`. */
   staleResolvers: string[];
-  /** For guests: that of the way out, so that their packets need no fragmentation. */
+  /** MTU of guests, that of the uplink, so that their packets need no fragmentation. */
   mtu: number;
 }
 
-/** As the kernel lists them. */
+/** Interfaces and routes as the kernel lists them. */
 export interface HostNetwork {
   interfaces: readonly Interface[];
   routes: readonly Route[];
 }
 
-/** Throws `invalid_request` when `guestCidr` cannot be used here as things are. */
+/** Throws `invalid_request` when `guestCidr` cannot be used on this host now. */
 export function surveyHost(host: HostNetwork, names: InstanceNames, plan: AddressPlan): HostSurvey {
   const use = findAddressUse(host, names, plan.guests);
   if (use !== undefined) throw inUse(plan, use);
@@ -50,7 +50,7 @@ export function surveyHost(host: HostNetwork, names: InstanceNames, plan: Addres
   return survey;
 }
 
-/** Addresses that this instance has put on `lo`, as `a.b.c.d/n`. */
+/** Lists the addresses that this instance has put on `lo`, as `a.b.c.d/n`. */
 export function listResolverAddresses(interfaces: readonly Interface[], names: InstanceNames): string[] {
   return interfaces
     .flatMap((link) => link.addr_info)
@@ -64,7 +64,7 @@ export interface AddressUse {
   interfaceName: string;
 }
 
-/** Who else on the host has addresses of the range. */
+/** Finds another user of addresses in the range on the host. */
 export function findAddressUse(
   host: HostNetwork,
   names: InstanceNames,
@@ -80,7 +80,7 @@ export function findAddressUse(
   }
   for (const { dst, dev } of host.routes) {
     if (dst === 'default' || dev === undefined || findTapIndex(names, dev) !== undefined) continue;
-    // A wider route (10.0.0.0/8 into a VPN) may stay: those of the slots are longer and win.
+    // A wider route (10.0.0.0/8 into a VPN) may stay: the routes of the slots have longer prefixes and win.
     if (contains(guests, parseCidr('route', dst.includes('/') ? dst : `${dst}/32`)))
       return { address: dst, interfaceName: dev };
   }
@@ -110,7 +110,7 @@ function findMtu({ interfaces, routes }: HostNetwork): number {
 }
 
 function inUse(plan: AddressPlan, { address, interfaceName }: AddressUse): AppError {
-  const message = `guestCidr: ${plan.guests.text} is in use on this host (${address} on ${interfaceName}); choose another range, or remove what a former instance left`;
+  const message = `guestCidr: ${plan.guests.text} is in use on this host (${address} on ${interfaceName}); choose another range, or remove the leftovers of a former instance`;
   return new AppError('invalid_request', message);
 }
 

@@ -7,7 +7,7 @@ import { openNetwork } from '../open-network.ts';
 import { execFileSync } from 'node:child_process';
 
 const isRoot = process.getuid?.() === 0;
-const REASON = { skip: isRoot ? false : 'needs root, for a network namespace of its own' };
+const REASON = { skip: isRoot ? false : 'needs root, for its own network namespace' };
 
 test('the right to change networking is read from the effective capabilities, not from the uid', () => {
   const status = (uid: number, effective: string): string =>
@@ -19,7 +19,7 @@ test('the right to change networking is read from the effective capabilities, no
 });
 
 test(
-  'what is looked for is there where the tests of the network run, and the search leaves nothing',
+  'a machine that runs the network tests meets all requirements, and the check leaves nothing',
   REASON,
   async () => {
     using _host = enterHostNamespace();
@@ -30,7 +30,7 @@ test(
   },
 );
 
-test('a tool that is absent, or that fails, is named with the remedy', REASON, async () => {
+test('a missing or failing tool is named with the remedy', REASON, async () => {
   using _host = enterHostNamespace();
   const absent = await findNetworkObstacle({ ...OPTIONS, tools: { nft: '/absent/nft', ip: 'ip' } });
   assert.match(absent ?? '', /\/absent\/nft.*; install nftables and iproute2/u);
@@ -39,7 +39,7 @@ test('a tool that is absent, or that fails, is named with the remedy', REASON, a
 });
 
 test(
-  'without nft, auto gives no TAP and no rule, on refuses by the setting’s option, off does not even look',
+  'without nft, "auto" makes no TAP and no rule, "on" fails with the name of the setting, and "off" checks nothing',
   REASON,
   async () => {
     using _host = enterHostNamespace();
@@ -56,7 +56,7 @@ test(
 );
 
 test(
-  'a range that cannot be used stops the start; it does not pass for a machine without a network',
+  'an unusable range makes the start fail; it does not look like a machine without a network',
   REASON,
   async () => {
     using _host = enterHostNamespace();

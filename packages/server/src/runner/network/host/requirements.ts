@@ -1,7 +1,7 @@
 /**
- * What a network for guests needs of this machine, tried without leaving anything behind: the right to change
- * networking, TAPs, our rules in this kernel, connection tracking that can be flushed, and kernel settings that can be
- * written. Whatever is missing, guests then get no network device: never one that is not filtered.
+ * Checks what a guest network needs of this machine, without leaving anything behind: the right to change networking,
+ * TAPs, the rules in this kernel, connection tracking that can be flushed, and writable kernel settings. If anything is
+ * missing, guests get no network device: never an unfiltered one.
  */
 import { AppError } from '@coppice/contract';
 import { accessSync, constants, readFileSync } from 'node:fs';
@@ -24,8 +24,8 @@ export interface RequirementsOptions {
 }
 
 /**
- * What is missing and what to do about it, in one line; undefined when nothing is. Throws when that cannot be told,
- * and for a `guestCidr` that is of no use anywhere.
+ * Returns the missing requirement and its remedy in one line; undefined when nothing is missing. Throws when that
+ * cannot be determined, and for a `guestCidr` that no machine can use.
  */
 export async function findNetworkObstacle(options: RequirementsOptions): Promise<string | undefined> {
   const names = buildInstanceNames(options.slug);
@@ -56,7 +56,7 @@ function findTapObstacle(names: InstanceNames): string | undefined {
     : `no TAP can be made (${problem}); load the kernel module tun, and let a container see /dev/net/tun`;
 }
 
-/** Our own table, checked by the kernel and not kept; and an answer of `ip`. */
+/** Has the kernel check the instance's table without keeping it, and runs `ip`. */
 async function findToolObstacle(
   tools: KernelTools,
   names: InstanceNames,
@@ -76,7 +76,7 @@ async function findToolObstacle(
   }
 }
 
-/** Zone 0 is no slot's: this only shows whether the kernel can. */
+/** Flushes zone 0, which belongs to no slot, to check that the kernel can flush. */
 async function findFlushObstacle(names: InstanceNames): Promise<string | undefined> {
   try {
     using flusher = new ConnectionFlusher();

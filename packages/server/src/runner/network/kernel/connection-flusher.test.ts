@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { buildFlushRequest, parseAcknowledgement } from './connection-flusher.ts';
 
-test('a request deletes by exactly one mark', () => {
+test('a request deletes the connections of exactly one mark', () => {
   assert.equal(
     buildFlushRequest(0x1a_2b_00_01, 5).toString('hex'),
     // length 36, ctnetlink delete, request+ack, sequence 5 | family IPv4 | mark | mask
@@ -19,7 +19,7 @@ test('a request deletes by exactly one mark', () => {
   );
 });
 
-test('an acknowledgement gives the error number, and anything else is refused', () => {
+test('an acknowledgement yields its error number, and any other message is refused', () => {
   const answer = Buffer.alloc(36);
   answer.writeUInt16LE(2, 4);
   answer.writeUInt32LE(5, 8);

@@ -1,7 +1,7 @@
 /**
- * Forgets the connections of a slot, so that the next guest with its address inherits none. The kernel's table has
- * no other interface for this than netlink (`conntrack -D --mark` does the same); the mark is put on every
- * connection of a guest by the ruleset. A filter by zone would need Linux 6.8.
+ * Deletes the connections of a slot, so that the next guest with its address inherits none. Netlink is the only
+ * interface to the kernel's table for this (`conntrack -D --mark` does the same). The ruleset puts the mark on every
+ * connection of a guest. A filter by zone would need Linux 6.8.
  */
 import { AppError } from '@coppice/contract';
 import koffi from 'koffi';
@@ -16,7 +16,7 @@ const CTA_MARK = 8;
 const CTA_MARK_MASK = 21;
 const ACKNOWLEDGEMENT_BYTES = 20;
 
-/** The request that deletes every IPv4 connection with exactly this mark. */
+/** Builds the request that deletes every IPv4 connection with exactly this mark. */
 export function buildFlushRequest(mark: number, sequence: number): Buffer {
   return buildRequest({
     type: CT_DELETE,
@@ -30,7 +30,7 @@ export function buildFlushRequest(mark: number, sequence: number): Buffer {
   });
 }
 
-/** The kernel's error number in its acknowledgement, 0 for success. Throws when it is no such message. */
+/** Returns the error number in the kernel's acknowledgement, 0 for success. Throws `internal` for another message. */
 export function parseAcknowledgement(answer: Buffer, sequence: number): number {
   const isAcknowledgement = answer.length >= ACKNOWLEDGEMENT_BYTES && answer.readUInt16LE(4) === NLMSG_ERROR;
   if (!isAcknowledgement || answer.readUInt32LE(8) !== sequence) {
@@ -48,7 +48,7 @@ export class ConnectionFlusher implements Disposable {
     return this.#turns.run(() => this.#flush(mark));
   }
 
-  /** One at a time: the answer is what the socket holds. */
+  /** Runs one at a time, as the next message in the socket must be its answer. */
   async #flush(mark: number): Promise<void> {
     this.#sequence += 1;
     await this.#socket.send(buildFlushRequest(mark, this.#sequence));

@@ -1,4 +1,4 @@
-/** Runs `nft` and `ip` with a script on standard input, so that one process does a whole batch. */
+/** Runs `nft` and `ip` with a script on standard input, so that one process handles a whole batch. */
 import { AppError } from '@coppice/contract';
 import { execFile } from 'node:child_process';
 import { z } from 'zod';
@@ -26,7 +26,7 @@ const Interface = z.object({
     }),
   ),
 });
-/** One interface of the host as `ip -json address` shows it. */
+/** One interface of the host in the output of `ip -json address`. */
 export type Interface = z.infer<typeof Interface>;
 
 const Route = z.object({ dst: z.string(), dev: z.string().optional() });
@@ -39,12 +39,14 @@ export class KernelTools {
     this.#paths = paths;
   }
 
-  /** One atomic transaction. Through `cat`: nft 1.0.9 takes no socket for its input, and that is what Node's pipes are. */
+  /**
+   * Runs one atomic transaction. Uses `cat`: nft 1.0.9 accepts no socket as its input, and Node's pipes are sockets.
+   */
   async nft(script: string): Promise<void> {
     await runWithInput('/bin/sh', ['-c', 'cat | "$0" -f -', this.#paths.nft], script);
   }
 
-  /** The kernel looks at the transaction, whether it has all that is used there too, and forgets it. */
+  /** Has the kernel check a transaction, and that it supports all features in it, without applying it. */
   async checkNft(script: string): Promise<void> {
     await runWithInput(this.#paths.nft, ['--check', '-f', '-'], script);
   }
@@ -53,7 +55,7 @@ export class KernelTools {
     await runWithInput(this.#paths.ip, ['-batch', '-'], `${commands.join('\n')}\n`);
   }
 
-  /** Goes on after a command that fails; the caller looks at what came of it. */
+  /** Continues after a command that fails, and returns the error; the caller checks the result. */
   async ipBatchForced(commands: readonly string[]): Promise<unknown> {
     try {
       await runWithInput(this.#paths.ip, ['-force', '-batch', '-'], `${commands.join('\n')}\n`);
@@ -81,7 +83,7 @@ export class KernelTools {
   }
 }
 
-/** `ip -json` prints nothing at all for an empty list, and `{}` in it for what a filter left out. */
+/** Parses a list. `ip -json` prints nothing for an empty list, and `{}` for an entry that a filter left out. */
 function parseJsonList(text: string): unknown[] {
   const list: unknown = text.trim() === '' ? [] : JSON.parse(text);
   if (!Array.isArray(list)) throw new TypeError('ip -json did not print a list');
@@ -100,7 +102,7 @@ async function runWithInput(path: string, args: readonly string[], input: string
     if (error === null) resolve(stdout);
     else reject(describeFailure([path, ...args].join(' '), error, stderr.trim() || pipeError?.message));
   });
-  // A tool that gives up before it has read everything breaks the pipe; what it says is the better reason.
+  // A tool that exits before it has read everything breaks the pipe; its error output is the better reason.
   child.stdin?.on('error', (error) => {
     pipeError = error;
   });
@@ -108,7 +110,7 @@ async function runWithInput(path: string, args: readonly string[], input: string
   return await promise;
 }
 
-/** True when a tool was ended before it could say what is wrong. */
+/** Whether a tool was killed before it could report an error. */
 export function wasCutOff(error: AppError): boolean {
   const { killed, signal } = (error.cause ?? {}) as { killed?: boolean; signal?: string | null };
   return killed === true || typeof signal === 'string';
@@ -120,6 +122,6 @@ function describeFailure(
   said: string | undefined,
 ): AppError {
   const detail =
-    error.killed === true ? `no end within ${stretched(TOOL_TIMEOUT_MS)} ms` : (said ?? error.message);
+    error.killed === true ? `not done within ${stretched(TOOL_TIMEOUT_MS)} ms` : (said ?? error.message);
   return new AppError('internal', `${path}: ${detail.slice(0, 1000)}`, { cause: error });
 }

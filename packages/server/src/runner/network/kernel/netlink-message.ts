@@ -6,15 +6,15 @@ export const NLMSG_ERROR = 2;
 const HEADER_BYTES = 16;
 const FAMILY_HEADER_BYTES = 4;
 const ATTRIBUTE_HEADER_BYTES = 4;
-/** Without the flags for nesting and byte order. */
+/** Masks the flags for nesting and byte order. */
 const ATTRIBUTE_TYPE_MASK = 0x3f_ff;
 
 export interface NetlinkMessage {
   type: number;
   sequence: number;
-  /** All after the header of netlink. */
+  /** All bytes after the netlink header. */
   body: Buffer;
-  /** … and after that of netfilter. */
+  /** All bytes after the netfilter header. */
   attributes: Buffer;
 }
 
@@ -51,14 +51,14 @@ function encodeAttribute(type: number, payload: Buffer): Buffer {
   return attribute;
 }
 
-/** In an attribute: big-endian, unlike the headers. */
+/** Encodes a number for an attribute: big-endian, unlike the headers. */
 export function encodeUint32(value: number): Buffer {
   const bytes = Buffer.alloc(4);
   bytes.writeUInt32BE(value);
   return bytes;
 }
 
-/** The messages of a datagram. One that is cut short ends the list. */
+/** Yields the messages of a datagram. A truncated message ends the list. */
 export function* parseMessages(datagram: Buffer): Generator<NetlinkMessage> {
   let offset = 0;
   while (offset + HEADER_BYTES <= datagram.length) {
@@ -75,7 +75,7 @@ export function* parseMessages(datagram: Buffer): Generator<NetlinkMessage> {
   }
 }
 
-/** One that is cut short ends the list. */
+/** Yields the attributes. A truncated one ends the list. */
 export function* listAttributes(attributes: Buffer): Generator<NetlinkAttribute> {
   let offset = 0;
   while (offset + ATTRIBUTE_HEADER_BYTES <= attributes.length) {
@@ -89,7 +89,7 @@ export function* listAttributes(attributes: Buffer): Generator<NetlinkAttribute>
   }
 }
 
-/** Netlink messages and attributes begin at multiples of four bytes. */
+/** Rounds up: netlink messages and attributes begin at multiples of four bytes. */
 function align(length: number): number {
   return (length + 3) & ~3;
 }

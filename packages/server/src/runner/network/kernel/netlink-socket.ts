@@ -11,7 +11,7 @@ const SOCK_RAW_CLOEXEC = 3 | 0o2_000_000;
 const NETLINK_NETFILTER = 12;
 const MSG_DONTWAIT = 0x40;
 const ADDRESS_BYTES = 12;
-/** The kernel never makes a datagram larger than this unless asked with a larger buffer. */
+/** The kernel sends no datagram larger than this, unless a caller reads with a larger buffer. */
 const DATAGRAM_LIMIT_BYTES = 1 << 16;
 
 const libc = koffi.load('libc.so.6');
@@ -32,7 +32,7 @@ export class NetlinkSocket implements Disposable {
   readonly #fd: number;
   #watch: node.PollHandle | undefined;
 
-  /** `groups` is the bit mask of multicast groups to hear. */
+  /** `groups` is the bit mask of multicast groups to join. */
   constructor(groups = 0) {
     this.#fd = openSocket(AF_NETLINK, SOCK_RAW_CLOEXEC, NETLINK_NETFILTER);
     if (this.#fd < 0) throw new AppError('internal', `opening a netlink socket: error ${koffi.errno()}`);
@@ -46,8 +46,8 @@ export class NetlinkSocket implements Disposable {
   }
 
   /**
-   * The kernel does the work inside the call and has queued its answer when it returns; as that may be a walk
-   * through a large table, it happens on another thread.
+   * Sends a message on another thread: the kernel does the work inside the call, which may walk through a large table.
+   * Its answer is queued when the call returns.
    */
   async send(message: Buffer): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<number>();
@@ -58,7 +58,7 @@ export class NetlinkSocket implements Disposable {
     if ((await promise) !== message.length) throw new AppError('internal', 'sending to netlink failed');
   }
 
-  /** Never waits. */
+  /** Receives a datagram without waiting. */
   receive(): Received {
     const buffer = Buffer.allocUnsafe(DATAGRAM_LIMIT_BYTES);
     const length = receiveFrom(this.#fd, buffer, buffer.length, MSG_DONTWAIT);

@@ -8,7 +8,7 @@ import { parseElements, SetReader } from './set-reader.ts';
 import { runNft } from '../testing/test-site.ts';
 import { enterHostNamespace } from '../testing/host-namespace.ts';
 
-test('a request asks for one set of one table', () => {
+test('a request reads one set of one table', () => {
   const attributes: [number, Buffer][] = [
     [1, Buffer.from('t\0')],
     [2, Buffer.from('s\0')],
@@ -29,7 +29,7 @@ test('a request asks for one set of one table', () => {
   );
 });
 
-test('elements of a real set are read with their keys, counts and lifetimes, and absent things are absent', async () => {
+test('elements of a real set are read with keys, counts and lifetimes; missing sets and counters are undefined', async () => {
   using _ = enterHostNamespace();
   using reader = new SetReader('t');
   assert.equal(await reader.readSet('plain'), undefined);
@@ -62,7 +62,7 @@ test('elements of a real set are read with their keys, counts and lifetimes, and
   assert.equal(await reader.readCounter('absent'), undefined);
 });
 
-test('whatever bytes come, reading them ends', () => {
+test('any bytes are parsed without an error', () => {
   const anyBytes = fc.uint8Array({ maxLength: 300 }).map((bytes) => Buffer.from(bytes));
   fc.assert(fc.property(anyBytes, (bytes) => Array.isArray(parseElements(bytes))));
   fc.assert(
@@ -72,11 +72,11 @@ test('whatever bytes come, reading them ends', () => {
   );
 });
 
-test('what was counted before is not new, unless the element is another one', () => {
+test('packets counted before are not new, unless the element is another one', () => {
   const now = { packets: 5, remainingMs: 40_000 };
   assert.equal(countNew(undefined, now), 5);
   assert.equal(countNew({ packets: 3, remainingMs: 41_000 }, now), 2);
   assert.equal(countNew({ packets: 5, remainingMs: 40_000 }, now), 0);
-  assert.equal(countNew({ packets: 5, remainingMs: 100 }, now), 5, 'it came back after its end');
+  assert.equal(countNew({ packets: 5, remainingMs: 100 }, now), 5, 'it was added again after its end');
   assert.equal(countNew({ packets: 9, remainingMs: 41_000 }, now), 5, 'the table was replaced');
 });

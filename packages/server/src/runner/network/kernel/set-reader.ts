@@ -1,6 +1,6 @@
 /**
- * Reads sets and counters of an nftables table without starting a process for it. Layout: linux/netfilter/nf_tables.h;
- * every number in an attribute is big-endian, those of headers are the machine's.
+ * Reads sets and counters of an nftables table without starting a process. Layout: linux/netfilter/nf_tables.h; numbers
+ * in attributes are big-endian, those in headers have the machine's byte order.
  */
 import { AppError } from '@coppice/contract';
 import koffi from 'koffi';
@@ -25,7 +25,7 @@ const OBJECT_COUNTER = 1;
 const ACK_BYTES = 4;
 const LONG_BYTES = 8;
 
-/** Of NFTA_SET_ELEM_LIST_*, NFTA_SET_ELEM_*, NFTA_OBJ_*, NFTA_COUNTER_*. */
+/** Attribute types: NFTA_SET_ELEM_LIST_*, NFTA_SET_ELEM_*, NFTA_OBJ_*, NFTA_COUNTER_*. */
 const LIST = { table: 1, set: 2, elements: 3 } as const;
 const ELEMENT = { key: 1, expiration: 5, expression: 7, expressions: 11 } as const;
 const OBJECT = { table: 1, name: 2, type: 3, data: 4 } as const;
@@ -34,9 +34,9 @@ const EXPRESSION_DATA = 2;
 
 export interface SetElement {
   key: Buffer;
-  /** 0 for one that counts nothing. */
+  /** 0 for an element without a counter. */
   packets: number;
-  /** Infinite for one that stays. */
+  /** Infinite for an element without a timeout. */
   remainingMs: number;
 }
 
@@ -50,7 +50,7 @@ export class SetReader implements Disposable {
     this.#table = table;
   }
 
-  /** Undefined when there is no such set, or no such table. */
+  /** Returns the elements of a set; undefined when there is no such set, or no such table. */
   readSet(name: string): Promise<SetElement[] | undefined> {
     return this.#turns.run(async () => {
       const messages = await this.#ask(GET_SET_ELEMENTS, NLM_F_REQUEST_DUMP, [
@@ -61,7 +61,7 @@ export class SetReader implements Disposable {
     });
   }
 
-  /** Packets that a named counter has seen; undefined when there is no such counter, or no such table. */
+  /** Returns the packets of a named counter; undefined when there is no such counter, or no such table. */
   readCounter(name: string): Promise<number | undefined> {
     return this.#turns.run(async () => {
       const messages = await this.#ask(GET_OBJECT, NLM_F_REQUEST_ACK, [
@@ -78,7 +78,7 @@ export class SetReader implements Disposable {
     this.#socket[Symbol.dispose]();
   }
 
-  /** One question at a time: its answer is what the socket holds. */
+  /** Sends one request at a time, as the next messages in the socket must be its answer. */
   async #ask(
     type: number,
     flags: number,
@@ -108,7 +108,7 @@ function finish({ body }: NetlinkMessage, messages: NetlinkMessage[]): NetlinkMe
   throw new AppError('internal', `reading nftables: the kernel refused with error ${code}`);
 }
 
-/** Elements of one message of a dump; what cannot be read ends the list. */
+/** Parses the elements of one message of a dump; a malformed one ends the list. */
 export function parseElements(attributes: Buffer): SetElement[] {
   const list = find(attributes, LIST.elements);
   if (list === undefined) return [];
@@ -123,7 +123,7 @@ export function parseElements(attributes: Buffer): SetElement[] {
   });
 }
 
-/** The only one, however the kernel writes it. */
+/** Returns the only expression, in either form that the kernel writes. */
 function findExpression(element: Buffer): Buffer | undefined {
   return find(element, ELEMENT.expression) ?? find(find(element, ELEMENT.expressions), 1);
 }

@@ -1,7 +1,7 @@
 /**
- * Opens a persistent TAP for QEMU's `-netdev tap,fd=N`. The interface exists already (made in the pool); attaching
- * to it takes an ioctl that Node has no function for. A TAP has one holder at a time and, being persistent, may be
- * opened again when that one is gone.
+ * Opens a persistent TAP for QEMU's `-netdev tap,fd=N`. The interface exists already (the pool made it); to attach to
+ * it takes an ioctl for which Node has no function. A TAP has one holder at a time. As it is persistent, it can be
+ * opened again when its holder is gone.
  */
 import { AppError } from '@coppice/contract';
 import koffi from 'koffi';
@@ -10,13 +10,13 @@ import { closeSync, constants, openSync } from 'node:fs';
 const TUN = '/dev/net/tun';
 /** From linux/if_tun.h: `_IOW('T', 202, int)`. */
 const TUNSETIFF = 0x40_04_54_ca;
-/** `_IOR('T', 210, unsigned int)`: name and flags as they are now. */
+/** `_IOR('T', 210, unsigned int)`: reads the present name and flags. */
 const TUNGETIFF = 0x80_04_54_d2;
 const IFF_TAP = 0x0002;
 const IFF_PERSIST = 0x0800;
-/** Without it each frame carries a 4-byte header that QEMU does not expect. */
+/** Without this flag each frame has a 4-byte header that QEMU does not expect. */
 const IFF_NO_PI = 0x1000;
-/** Lets QEMU hand checksum and segmentation work through instead of doing it per packet. */
+/** Lets QEMU offload checksums and segmentation instead of doing them for each packet. */
 const IFF_VNET_HDR = 0x4000;
 /** `struct ifreq`: name in 16 bytes, then a union of which the flags are the first two. */
 const IFREQ_BYTES = 40;
@@ -29,8 +29,8 @@ const ioctl = koffi
   .func('int ioctl(int fd, unsigned long request, void *argument)') as Ioctl;
 
 /**
- * Answers a new descriptor on the named TAP, close-on-exec; the caller closes it. Throws `internal` when the TAP is
- * gone or held by someone else.
+ * Returns a new descriptor of the named TAP, close-on-exec; the caller closes it. Throws `internal` when the TAP is
+ * gone or another process holds it.
  */
 export function openTapDevice(name: string): number {
   const request = buildRequest(name);
@@ -41,7 +41,7 @@ export function openTapDevice(name: string): number {
   throw new AppError('internal', `opening TAP ${name}: ${problem}`);
 }
 
-/** Why no TAP can be had here; undefined when one could. The one that is made goes at once. */
+/** Returns why no TAP can be made here; undefined when one can. Removes its test TAP at once. */
 export function findTapProblem(name: string): string | undefined {
   const request = buildRequest(name);
   let fd: number;
@@ -66,7 +66,7 @@ function buildRequest(name: string): Buffer {
   return request;
 }
 
-/** Where there is no such TAP the kernel makes one, which is not persistent; that one goes with the descriptor. */
+/** Attaches to the TAP. If there is none the kernel makes a non-persistent one, which is gone with the descriptor. */
 function attach(fd: number, request: Buffer): string | undefined {
   if (ioctl(fd, TUNSETIFF, request) !== 0) {
     const code = koffi.errno();

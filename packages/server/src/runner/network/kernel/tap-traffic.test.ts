@@ -9,7 +9,7 @@ cop7e57-1:123456789012      20    0    3    0     0          0         0 9876543
 cop7e57-11:       5       1    0    0    0     0          0         0        6       1    0    0    0     0       0          0
 `;
 
-test('the line of a TAP is found by its whole name, and its bytes are those of the guest', () => {
+test('the line of a TAP is found by its whole name, and its bytes are read from the guest’s side', () => {
   assert.deepEqual(parseTraffic(DEVICES, 'cop7e57-1'), {
     fromGuestBytes: 123_456_789_012,
     toGuestBytes: 987_654_321_098,
@@ -17,7 +17,7 @@ test('the line of a TAP is found by its whole name, and its bytes are those of t
   assert.deepEqual(parseTraffic(DEVICES, 'cop7e57-11'), { fromGuestBytes: 5, toGuestBytes: 6 });
 });
 
-test('a TAP that is not there, or a line that is cut short, has no counts', () => {
+test('a missing TAP or a truncated line has no counts', () => {
   assert.equal(parseTraffic(DEVICES, 'cop7e57-2'), undefined);
   assert.equal(parseTraffic('cop7e57-1: 5 6', 'cop7e57-1'), undefined);
   assert.equal(parseTraffic('', 'cop7e57-1'), undefined);

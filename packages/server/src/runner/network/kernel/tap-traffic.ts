@@ -1,12 +1,13 @@
 /**
- * What has passed a TAP, as the kernel counts it: every frame of the guest, those that the rules then drop too. The counts
- * live as long as the TAP, which is one guest's, so they survive this process and every change of a policy.
+ * Reads the kernel's counts of a TAP's traffic: every frame of the guest, even those that the rules then drop. The
+ * counts live as long as the TAP, which serves one guest only, so they survive this process and every change of a
+ * policy.
  */
 import { readFileSync } from 'node:fs';
 
-/** Of this process's network namespace, whatever is mounted at /sys. */
+/** The devices of this process's network namespace, independent of the mount at /sys. */
 const DEVICES_PATH = '/proc/net/dev';
-/** Columns behind the name: eight of what the host has received, eight of what it has sent. */
+/** Columns after the name: eight for frames that the host received, eight for frames that it sent. */
 const RECEIVED_COLUMN = 0;
 const SENT_COLUMN = 8;
 
@@ -15,7 +16,7 @@ export interface TapTraffic {
   toGuestBytes: number;
 }
 
-/** Undefined when there is no such TAP. */
+/** Returns undefined when there is no such TAP. */
 export function readTapTraffic(tap: string): TapTraffic | undefined {
   return parseTraffic(readFileSync(DEVICES_PATH, 'latin1'), tap);
 }

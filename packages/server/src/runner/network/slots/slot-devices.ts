@@ -1,4 +1,4 @@
-/** Makes and removes what a slot is on the host: its TAP with addresses and settings, and its place in the table. */
+/** Makes and removes a slot on the host: its TAP with addresses and settings, and its elements in the table. */
 import { AppError } from '@coppice/contract';
 import { GUEST_MAC } from '../../vm/shape.ts';
 import { buildSlotAddresses, type AddressPlan } from '../addresses/address-plan.ts';
@@ -8,7 +8,7 @@ import { writeTapSettings } from '../host/host-settings.ts';
 import type { KernelTools } from '../kernel/kernel-tools.ts';
 import { buildConnectionMark, buildTapName, type InstanceNames } from '../addresses/slot-names.ts';
 
-/** The same for every TAP: what a guest remembers of its gateway stays true wherever it is restored. */
+/** The same for every TAP, so that a restored guest's ARP entry for its gateway stays valid on any slot. */
 const GATEWAY_MAC = '06:00:00:00:00:02';
 
 export interface SlotDevicesOptions {
@@ -27,7 +27,7 @@ export class SlotDevices {
     this.#options = options;
   }
 
-  /** After a failure some of the slots may be half made; `remove` clears them. */
+  /** Makes slots. After a failure some may be half made; `remove` clears them. */
   async create(indexes: readonly number[]): Promise<void> {
     const { tools, firewall, names } = this.#options;
     await tools.ipBatch(indexes.flatMap((index) => this.#commandsToCreate(index)));
@@ -35,7 +35,7 @@ export class SlotDevices {
     await firewall.admit(indexes);
   }
 
-  /** Removes whatever there is of the slots, held by a VMM or not, and their connections. */
+  /** Removes all parts of the slots that exist, even if a VMM holds them, and their connections. */
   async remove(indexes: readonly number[]): Promise<void> {
     const { firewall, flusher, names, plan } = this.#options;
     await firewall.expel(indexes);
@@ -53,15 +53,15 @@ export class SlotDevices {
       `tuntap add dev ${tap} mode tap vnet_hdr`,
       `link set dev ${tap} address ${GATEWAY_MAC} mtu ${mtu} addrgenmode none up`,
       `address add ${gateway}/${prefix} dev ${tap}`,
-      // No ARP for guests: a full neighbour table, which is the whole host's, would cut off others.
+      // No ARP for guests: the neighbour table belongs to the whole host, and a full one would cut off others.
       `neighbour replace ${guest} lladdr ${GUEST_MAC} dev ${tap} nud permanent`,
     ];
   }
 }
 
 /**
- * Ones that are gone already are fine. Deleted as a group: one by one each would wait for its own RCU grace period
- * (16 TAPs: 320 ms against 30 ms).
+ * Removes interfaces; those already gone are fine. Deletes them as a group: one by one, each would wait for its own RCU
+ * grace period (16 TAPs: 320 ms against 30 ms).
  */
 export async function removeInterfaces(
   tools: KernelTools,

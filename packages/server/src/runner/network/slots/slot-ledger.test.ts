@@ -10,7 +10,7 @@ function makeLedger(found: number[] = []): SlotLedger {
   return new SlotLedger({ capacity: CAPACITY, quarantineMs: QUARANTINE_MS, found });
 }
 
-test('a slot goes from free to leased and, after its quarantine, to free again', () => {
+test('a slot is leased, released and, after its quarantine, free again', () => {
   const ledger = makeLedger();
   assert.deepEqual(ledger.reserve(1, 0), [0]);
   assert.equal(ledger.lease('vm'), undefined);
@@ -24,7 +24,7 @@ test('a slot goes from free to leased and, after its quarantine, to free again',
   assert.deepEqual(ledger.reserve(9, 4000), [0]);
 });
 
-test('only a found slot is adopted, once, and the same again is no error', () => {
+test('only a found slot can be adopted, by one VM, and adopting it again is no error', () => {
   const ledger = makeLedger([2]);
   assert.equal(ledger.adopt('vm', 1), false);
   assert.equal(ledger.adopt('vm', 2), true);
@@ -40,7 +40,7 @@ test('a found slot is never given to a new VM', () => {
   assert.deepEqual(ledger.list('removing'), [0, 1]);
 });
 
-test('steps out of order are bugs', () => {
+test('steps out of order throw', () => {
   const ledger = makeLedger();
   assert.throws(() => ledger.prepared(0), /slot 0 is free/u);
   assert.throws(() => ledger.removed(0, 0), /slot 0 is free/u);
@@ -50,7 +50,7 @@ test('steps out of order are bugs', () => {
   assert.throws(() => ledger.lease('vm'), /has a network slot already/u);
 });
 
-test('whatever happens, no slot has two VMs and none is used within its quarantine', () => {
+test('in any sequence of steps no slot has two VMs and none is used within its quarantine', () => {
   const step = fc.record({
     kind: fc.constantFrom('prepare', 'lease', 'release', 'remove', 'discard'),
     vm: fc.constantFrom('a', 'b', 'c', 'd', 'e'),

@@ -1,5 +1,5 @@
 /**
- * Which slot is whose. Pure bookkeeping; the caller does what it says.
+ * Records the state and the VM of each slot. Pure bookkeeping: the caller makes the changes on the host.
  * ```
  *            reserve            prepared           lease
  *   (free) ───────────► preparing ───────► ready ─────────► leased
@@ -8,9 +8,11 @@
  *     └──── quarantined ◄───┴────────────────┴─────────── removing ◄──── found
  *                          removed                           discard      │ adopt → leased
  * ```
- * `found` are TAPs of an earlier runner process. A TAP serves one guest only: it is deleted and made anew, because
- * an escaped VMM may have changed its address or filters. The lowest free slot is taken first, since uids go by it.
+ * `found` slots have TAPs of an earlier runner process. A TAP serves one guest only and is then deleted and made anew,
+ * because an escaped VMM may have changed its address or filters. The lowest free slot is taken first, since uids are
+ * derived from it.
  */
+import { invariant } from '../../../lib/invariant.ts';
 type Slot =
   | { state: 'preparing' | 'ready' | 'found' | 'removing' }
   | { state: 'leased'; vmId: string }
@@ -36,12 +38,12 @@ export class SlotLedger {
     return [...this.#slots].filter(([, slot]) => slot.state === state).map(([index]) => index);
   }
 
-  /** Slots whose TAP exists, or is about to. */
+  /** Lists the slots whose TAP exists or is about to exist. */
   listPresent(): number[] {
     return [...this.#slots].filter(([, slot]) => slot.state !== 'quarantined').map(([index]) => index);
   }
 
-  /** Takes up to `count` free slots for preparation; fewer when there are no more. */
+  /** Reserves up to `count` free slots for preparation; fewer when there are no more. */
   reserve(count: number, nowMs: number): number[] {
     const reserved: number[] = [];
     for (let index = 0; index < this.#capacity && reserved.length < count; index += 1) {
@@ -57,9 +59,9 @@ export class SlotLedger {
     this.#slots.set(index, { state: 'ready' });
   }
 
-  /** The lowest slot that is ready, another than `avoid` if there is one, now the VM's; undefined when none is ready. */
+  /** Leases the lowest ready slot to the VM, if possible not `avoid`. Returns undefined when none is ready. */
   lease(vmId: string, avoid?: number): number | undefined {
-    if (this.#byVm.has(vmId)) throw new Error(`VM ${vmId} has a network slot already`);
+    invariant(!this.#byVm.has(vmId), `VM ${vmId} has a network slot already`);
     const ready = this.list('ready');
     if (ready.length === 0) return undefined;
     const others = ready.filter((each) => each !== avoid);
@@ -68,7 +70,7 @@ export class SlotLedger {
     return index;
   }
 
-  /** False when the slot is not there to be adopted. */
+  /** Returns false when the slot cannot be adopted. */
   adopt(vmId: string, index: number): boolean {
     if (this.#byVm.get(vmId) === index) return true;
     if (this.#byVm.has(vmId) || this.#slots.get(index)?.state !== 'found') return false;
@@ -76,7 +78,7 @@ export class SlotLedger {
     return true;
   }
 
-  /** The slot that is to be removed now; undefined when the VM has none. */
+  /** Returns the slot to remove now; undefined when the VM has none. */
   release(vmId: string): number | undefined {
     const index = this.#byVm.get(vmId);
     if (index === undefined) return undefined;
@@ -98,7 +100,7 @@ export class SlotLedger {
     this.#slots.set(index, { state: 'quarantined', untilMs: nowMs + this.#quarantineMs });
   }
 
-  /** When the next quarantine ends; undefined when there is none. */
+  /** Returns the time at which the next quarantine ends; undefined when there is none. */
   nextFreeAtMs(): number | undefined {
     const ends = [...this.#slots.values()].flatMap((slot) =>
       slot.state === 'quarantined' ? [slot.untilMs] : [],
@@ -118,6 +120,9 @@ export class SlotLedger {
 
   #expect(index: number, ...states: Slot['state'][]): void {
     const state = this.#slots.get(index)?.state ?? 'free';
-    if (!states.some((expected) => expected === state)) throw new Error(`network slot ${index} is ${state}`);
+    invariant(
+      states.some((expected) => expected === state),
+      `network slot ${index} is ${state}`,
+    );
   }
 }

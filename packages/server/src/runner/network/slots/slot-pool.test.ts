@@ -4,7 +4,7 @@ import { pino } from 'pino';
 import { pollUntil } from '../../../lib/waiting/deadline.ts';
 import { SlotPool, type SlotPoolOptions } from './slot-pool.ts';
 
-/** Stands for the kernel: which slots exist, and what fails next. */
+/** A fake kernel: the slots that exist, and the steps that fail next. */
 class Kernel {
   readonly slots = new Set<number>();
   readonly batches: number[][] = [];
@@ -43,7 +43,7 @@ async function until(step: string, check: () => boolean): Promise<void> {
   await pollUntil({ step, timeoutMs: 5000, intervalMs: 5 }, () => (check() ? true : undefined));
 }
 
-test('slots are made in advance and made up for in batches', async () => {
+test('slots are made in advance and replaced in batches', async () => {
   const kernel = new Kernel();
   const pool = kernel.open();
   await until('a full pool', () => kernel.slots.size === 2);
@@ -54,7 +54,7 @@ test('slots are made in advance and made up for in batches', async () => {
   await pool.close();
 });
 
-test('a caller for whom no slot can be made learns why, and the half-made one is cleared', async () => {
+test('when no slot can be made the caller gets the reason, and the half-made slot is removed', async () => {
   const kernel = new Kernel();
   kernel.failures = ['create'];
   const pool = kernel.open({ size: 0 });
@@ -64,7 +64,7 @@ test('a caller for whom no slot can be made learns why, and the half-made one is
   await pool.close();
 });
 
-test('a removal that fails is reported and tried again', async () => {
+test('a failed removal is reported and retried', async () => {
   const kernel = new Kernel();
   const pool = kernel.open({ size: 0 });
   await pool.acquire('a');
@@ -75,7 +75,7 @@ test('a removal that fails is reported and tried again', async () => {
   await pool.close();
 });
 
-test('what is in doubt is restored before anything else, and until it succeeds', async () => {
+test('a restore runs before any other step, and is retried until it succeeds', async () => {
   const kernel = new Kernel();
   kernel.failures = ['restore'];
   const pool = kernel.open({ size: 0 });
@@ -101,7 +101,7 @@ test('two calls for one VM get the same slot', async () => {
   await pool.close();
 });
 
-test('closing keeps the slots and refuses whoever waits', async () => {
+test('closing keeps the slots and rejects waiting callers', async () => {
   const kernel = new Kernel();
   const pool = kernel.open({ size: 1 });
   await until('a full pool', () => kernel.slots.size === 1);

@@ -1,5 +1,5 @@
 /**
- * Keeps slots ready, hands them out and takes them back. All changes of the kernel's state are made by one worker, in
+ * Keeps slots ready, hands them out and takes them back. One worker makes all changes of the kernel's state, in
  * batches, the most urgent first; callers wait for its result.
  */
 import { AppError } from '@coppice/contract';
@@ -8,7 +8,7 @@ import type { Logger } from 'pino';
 import { withDeadline } from '../../../lib/waiting/deadline.ts';
 import { SlotLedger } from './slot-ledger.ts';
 
-/** Packets under way to the former owner of an address are gone by then. */
+/** After this time no packets for the former owner of an address are in transit. */
 const QUARANTINE_MS = 3000;
 const ACQUIRE_TIMEOUT_MS = 15_000;
 const RETRY_DELAY_MS = 1000;
@@ -16,14 +16,14 @@ const BATCH_LIMIT = 16;
 
 export interface SlotPoolOptions {
   capacity: number;
-  /** Slots kept ready. */
+  /** Number of slots kept ready. */
   size: number;
-  /** Slots that are on the host already. */
+  /** Slots that exist on the host already. */
   found: readonly number[];
   create(indexes: readonly number[]): Promise<void>;
-  /** Also of slots that were only half made. */
+  /** Removes slots, also half-made ones. */
   remove(indexes: readonly number[]): Promise<void>;
-  /** Checks what all slots have in common, before the first change and whenever it is in doubt. */
+  /** Checks the resources that all slots share, before the first change and whenever they are in doubt. */
   restore(): Promise<void>;
   log: Logger;
 }
@@ -45,7 +45,7 @@ export class SlotPool {
     this.#wake();
   }
 
-  /** The VM's slot, the same one if it has one already. Throws `capacity` when there are no more. */
+  /** Returns the VM's slot, the same one if it has one already. Throws `capacity` when no slot is free. */
   async acquire(vmId: string, avoid?: number): Promise<number> {
     this.#assertOpen();
     const index =
@@ -58,13 +58,13 @@ export class SlotPool {
     return this.#ledger.findByVm(vmId);
   }
 
-  /** False when the slot is not one that was found, or has another VM. */
+  /** Returns false when the slot was not found at the start, or belongs to another VM. */
   adopt(vmId: string, index: number): boolean {
     this.#assertOpen();
     return this.#ledger.adopt(vmId, index);
   }
 
-  /** Removes the found slots that nobody adopted; answers which. */
+  /** Removes the found slots that were not adopted, and returns them. */
   sweepUnadopted(): number[] {
     const unadopted = this.#ledger.list('found');
     this.#ledger.discard(unadopted);
@@ -72,7 +72,7 @@ export class SlotPool {
     return unadopted;
   }
 
-  /** Settles when the slot is removed; after a rejection it is tried again in the background. */
+  /** Settles when the slot is removed; after a rejection the removal is retried in the background. */
   async release(vmId: string): Promise<void> {
     this.#waiting
       .get(vmId)
@@ -86,7 +86,7 @@ export class SlotPool {
     await removal.promise;
   }
 
-  /** What all slots have in common may be gone. */
+  /** Reports that the resources that all slots share may be gone. */
   doubt(): void {
     this.#isInDoubt = true;
     this.#wake();
@@ -115,7 +115,7 @@ export class SlotPool {
     });
   }
 
-  /** Starts the worker, or has it look for work once more before it ends. */
+  /** Starts the worker, or makes it check for work once more before it ends. */
   #wake(): void {
     this.#isAsked = true;
     if (this.#isClosed || this.#work !== undefined) return;
@@ -124,19 +124,19 @@ export class SlotPool {
   }
 
   async #run(): Promise<void> {
-    // Starting a process takes milliseconds of this thread: the caller goes on first, and what it asks for next joins.
+    // Starting a process blocks this thread for milliseconds: let the caller continue, so that its next requests join.
     await setImmediate();
     const nextAtMs = await this.#workUntilDone();
     this.#work = undefined;
     if (this.#isClosed) return;
-    // Asked for between the worker's last look and now.
+    // A request came after the worker's last check.
     if (this.#isAsked) return this.#wake();
     if (nextAtMs === undefined) return;
     this.#retry = setTimeout(() => this.#wake(), Math.max(1, nextAtMs - performance.now()));
     this.#retry.unref();
   }
 
-  /** Answers when there will be more to do, if that is known. Never rejects. */
+  /** Works until nothing is left. Returns the time of the next work, if known. Never rejects. */
   async #workUntilDone(): Promise<number | undefined> {
     while (!this.#isClosed) {
       this.#isAsked = false;
@@ -151,7 +151,7 @@ export class SlotPool {
     return undefined;
   }
 
-  /** One step; false when there is nothing to do. */
+  /** Does one step; returns false when there is nothing to do. */
   async #workOnce(): Promise<boolean> {
     if (this.#isInDoubt) return await this.#restore();
     if (this.#waiting.size > 0 && (await this.#create(this.#waiting.size))) return true;
@@ -217,7 +217,7 @@ export class SlotPool {
     else removal?.reject(error);
   }
 
-  /** Whoever waits when no slot is free and none will be soon gets told so. */
+  /** Plans the next work. Rejects waiting callers when no slot is free and none will be soon. */
   #planNext(): number | undefined {
     const isShort = this.#waiting.size > 0 || this.#ledger.list('ready').length < this.#options.size;
     const nextFreeAtMs = this.#ledger.nextFreeAtMs();

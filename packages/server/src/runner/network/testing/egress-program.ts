@@ -1,7 +1,7 @@
 /**
- * Stands for the egress process: it listens as that one does and speaks with the runner as it does, but answers who
- * asks on which listener, and judges nothing. DNS questions go to the first resolver as they are. As the count of names
- * refused it gives the number of addresses that it was last told are the host's.
+ * A stand-in for the egress process, with the same listeners and messages. It judges nothing, and answers each
+ * connection with the listener and the guest. It forwards DNS queries unchanged to the first resolver. Its count of
+ * refused names is the number of host addresses that it received last.
  */
 import { createSocket, type RemoteInfo } from 'node:dgram';
 import { once } from 'node:events';
@@ -41,7 +41,7 @@ async function listenUdp(
   return socket.address().port;
 }
 
-/** Who an accepted connection is from, said to it and, as a refusal, to the runner. */
+/** Reports the guest of an accepted connection: to the guest, and to the runner as a refusal. */
 function tell(listener: string): (socket: Socket) => void {
   return (socket) => {
     const guest = guests.get(socket.remoteAddress ?? '');
@@ -85,8 +85,9 @@ function hear(message: RunnerMessage): void {
       return void start(message);
     case 'guest': {
       const { id, address, vmId, egress } = message;
-      if (egress.network.profile === 'refused') return say({ type: 'done', id, error: 'it is not liked' });
-      // As one that hangs.
+      if (egress.network.profile === 'refused')
+        return say({ type: 'done', id, error: 'the policy is refused' });
+      // Simulates a process that hangs.
       if (egress.network.profile === 'unanswered') return;
       guests.set(address, { vmId, grants: egress.grants.length });
       return say({ type: 'done', id });

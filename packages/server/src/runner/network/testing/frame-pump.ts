@@ -1,6 +1,6 @@
 /**
- * Worker thread: copies Ethernet frames between two TAP descriptors, as a wire would. Both carry the same
- * virtio-net header, so frames go through unread.
+ * Worker thread that copies Ethernet frames between two TAP descriptors, like a wire. Both use the same virtio-net
+ * header, so frames are copied without parsing.
  */
 import koffi from 'koffi';
 import { workerData } from 'node:worker_threads';
@@ -28,7 +28,7 @@ for (const [at, fd] of [left, right].entries()) {
   entries.writeInt16LE(POLLIN, at * POLL_ENTRY_BYTES + 4);
 }
 
-/** False when the interface is gone. */
+/** Returns false when the interface is gone. */
 function copyFrame(from: number, to: number): boolean {
   const length = read(from, frame, frame.length);
   if (length > 0) write(to, frame, length);

@@ -1,4 +1,4 @@
-/** A network namespace that stands for the host, so that a test touches nothing of the real one. */
+/** A network namespace that acts as the host, so that a test changes nothing on the real one. */
 import koffi from 'koffi';
 import { execFileSync } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
@@ -19,7 +19,7 @@ export function enterHostNamespace(): Disposable {
   execFileSync('ip', ['link', 'set', 'lo', 'up']);
   return {
     [Symbol.dispose]: () => {
-      // A test process that is lost in a namespace would make every later test lie.
+      // A test process that stays in the namespace would make the results of later tests wrong.
       if (setns(original, CLONE_NEWNET) !== 0) process.abort();
       closeSync(original);
     },

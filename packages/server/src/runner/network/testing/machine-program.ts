@@ -1,6 +1,6 @@
 /**
- * What runs inside a test machine (machine.ts): started in a network namespace of its own, it does one thing per
- * message from the test and answers with the result.
+ * The program inside a test machine (machine.ts). It runs in its own network namespace, handles one call per message
+ * from the test, and answers with the result.
  */
 import { execFileSync } from 'node:child_process';
 import { createSocket } from 'node:dgram';
@@ -12,7 +12,7 @@ import { encodeStreamMessage, DnsStreamDecoder } from '../../../egress/dns/dns-s
 import type { MachineCalls } from './machine.ts';
 import { sendRaw } from './raw-packet.ts';
 
-/** Where the test passes the descriptor of the guest's TAP, as it would to QEMU. */
+/** The number under which the test passes the descriptor of the guest's TAP, as it would to QEMU. */
 const TAP_FD = 4;
 
 const received: { from: string; text: string }[] = [];
@@ -48,7 +48,7 @@ const calls: MachineCalls = {
   holdTcp: async ({ host, port, timeoutMs }) => {
     const socket = connect({ host, port });
     await once(socket, 'connect', { signal: AbortSignal.timeout(timeoutMs) });
-    // Its end may come before anybody uses it.
+    // The connection may end before the test uses it.
     socket.on('error', () => socket.destroy());
     held = socket;
   },
@@ -75,7 +75,7 @@ async function serveUdp(port: number): Promise<void> {
   await new Promise<void>((resolve) => socket.bind(port, resolve));
 }
 
-/** The answer to any question: its own bytes with the answer bit and the given text as its tail. */
+/** Returns the answer to any query: its own bytes with the answer bit, and the given text as its tail. */
 function answerDns(query: Buffer, tail: string): Buffer {
   const answer = Buffer.concat([query, Buffer.from(tail)]);
   answer.writeUInt16BE(answer.readUInt16BE(2) | 0x8000, 2);

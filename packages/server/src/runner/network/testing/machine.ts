@@ -1,6 +1,7 @@
 /**
- * A machine on the test's network: a process in a network namespace of its own, which vanishes with it. It plays the
- * internet, or a guest: then it has the other end of a TAP exactly as QEMU has it, a descriptor passed at its start.
+ * A machine on the test's network: a process in its own network namespace, which vanishes with it. It acts as the
+ * internet or as a guest. As a guest it has the other end of a TAP exactly as QEMU has it, a descriptor passed at
+ * start.
  */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -21,22 +22,22 @@ export interface MachineCalls {
   ip(commands: string[]): Promise<void>;
   /** Makes `eth0` the guest's end of the TAP. */
   plugTap(link: { mac: string; mtu: number }): Promise<void>;
-  /** TCP: says the client's address and closes. UDP: answers the sender's address and port. */
+  /** Starts servers. TCP: sends the client's address and closes. UDP: answers with the sender's address and port. */
   serve(ports: { tcpPorts: number[]; udpPorts: number[] }): Promise<void>;
-  /** A DNS server on port 53 whose every answer is the question with `answer` behind it. */
+  /** Starts a DNS server on port 53 that answers with the query followed by `answer`. */
   serveDns(options: { answer: string }): Promise<void>;
-  /** What came back (as hex if a payload was sent), or 'timeout', 'closed', or an error code. */
+  /** Returns the answer (as hex if a payload was sent), or 'timeout', 'closed', or an error code. */
   connectTcp(options: Exchange & { payloadHex?: string }): Promise<string>;
-  /** What came back as hex, or 'timeout', or an error code. */
+  /** Returns the answer as hex, or 'timeout', or an error code. */
   sendUdp(options: Exchange & { payloadHex: string }): Promise<string>;
   sendUdpFrom(options: { localPort: number; host: string; port: number; text: string }): Promise<void>;
-  /** Opens a TCP connection that stays. */
+  /** Opens a TCP connection that stays open. */
   holdTcp(options: { host: string; port: number; timeoutMs: number }): Promise<void>;
-  /** What came back (as hex) on the connection of `holdTcp`, or 'timeout', 'closed', or an error code. */
+  /** Returns the answer (as hex) on the connection of `holdTcp`, or 'timeout', 'closed', or an error code. */
   useHeldTcp(options: { payloadHex: string; timeoutMs: number }): Promise<string>;
-  /** One packet of any protocol, with nothing in it. */
+  /** Sends one packet of any protocol, without data. */
   sendRaw(options: { host: string; protocol: number }): Promise<void>;
-  /** Everything the servers of `serve` have seen. */
+  /** Returns everything that the servers of `serve` have received. */
   seen(argument: null): Promise<{ datagrams: { from: string; text: string }[]; connections: number }>;
 }
 
@@ -59,7 +60,7 @@ export class Machine implements AsyncDisposable {
     });
   }
 
-  /** With a descriptor of a TAP, the machine is a guest; the descriptor stays the caller's. */
+  /** Starts a machine. With a descriptor of a TAP it is a guest; the caller still owns and closes the descriptor. */
   static async start(tapFd?: number): Promise<Machine> {
     const program = fileURLToPath(new URL('machine-program.ts', import.meta.url));
     const stdio = ['ignore', 'inherit', 'inherit', 'ipc', ...(tapFd === undefined ? [] : [tapFd])] as const;

@@ -13,7 +13,7 @@ const sendTo = libc.func(
   'intptr_t sendto(int fd, void *buffer, size_t length, int flags, void *address, uint32_t size)',
 ) as (...args: (number | Buffer)[]) => number;
 
-/** With eight zero bytes after the IP header. Needs root. */
+/** Sends a packet with eight zero bytes after the IP header. Needs root. */
 export function sendRaw(host: string, protocol: number): void {
   const fd = openSocket(AF_INET, SOCK_RAW, protocol);
   if (fd < 0) throw new Error(`a raw socket needs root (error ${koffi.errno()})`);

@@ -36,7 +36,7 @@ export const RESTRICTED: VmEgress = { network: { ...ANYTHING, default: 'deny' },
 export class TestSite implements AsyncDisposable {
   readonly #resources: AsyncDisposableStack;
   readonly internet: Machine;
-  /** What the networks of this site have told of their guests. */
+  /** The notes that the networks of this site sent about their guests. */
   readonly notes: VmNote[] = [];
 
   private constructor(resources: AsyncDisposableStack, internet: Machine) {
@@ -44,7 +44,7 @@ export class TestSite implements AsyncDisposable {
     this.internet = internet;
   }
 
-  /** `addresses` are further ones of the internet's machine, reached by the host's default route. */
+  /** Builds a site. `addresses` are further ones of the internet's machine, reached by the host's default route. */
   static async build(addresses: readonly string[] = []): Promise<TestSite> {
     await using resources = new AsyncDisposableStack();
     resources.use(enterHostNamespace());
@@ -56,7 +56,7 @@ export class TestSite implements AsyncDisposable {
     return new TestSite(resources.move(), internet);
   }
 
-  /** Disposed of together with the site, and everything of it removed. */
+  /** Opens a network; disposing the site destroys it. */
   async openNetwork(options: Partial<GuestNetworkOptions> = {}): Promise<GuestNetwork> {
     const network = await GuestNetwork.open({
       ...OPTIONS,

@@ -1,4 +1,4 @@
-/** The program `capture` and one with a VM's memory for it to read, built from their sources by the Go that set-up found. */
+/** Builds the program `capture` and one whose memory it reads in place of a VM's, with the Go that set-up found. */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
@@ -15,7 +15,7 @@ interface Prerequisites {
 const REPOSITORY = new URL('../../../../../../', import.meta.url);
 const MODULE = fileURLToPath(new URL('capture', REPOSITORY));
 const PREREQUISITES = new URL('scripts/setup/prerequisites.mjs', REPOSITORY).href;
-/** The standard library is compiled once a machine. */
+/** The standard library is compiled once per machine. */
 const BUILD_TIMEOUT_MS = 4 * 60_000;
 const ORDER_TIMEOUT_MS = 20_000;
 
@@ -39,11 +39,11 @@ export async function buildCapturePrograms(directory: string): Promise<CapturePr
 
 export interface TestVm extends AsyncDisposable {
   pid: number;
-  /** Sends a line that `capture/testing/mapper` knows and waits until it is done. */
+  /** Sends a command of `capture/testing/mapper` and waits until it is done. */
   order: (line: string) => Promise<void>;
 }
 
-/** Starts a process that has the whole file mapped as a VM has its RAM. */
+/** Starts a process that maps the whole file as a VM maps its RAM. */
 export async function startTestVm(program: string, ramPath: string, sizeBytes: number): Promise<TestVm> {
   const child = spawn(program, ['as-mapper', ramPath, String(sizeBytes)], {
     stdio: ['pipe', 'pipe', 'inherit'],

@@ -7,7 +7,7 @@ import { RegistryClient, type ImageAsk, type RegistryClientOptions } from '../re
 export const CREDENTIALS: RegistryCredentials = { username: 'ann', password: 'pass:word-4711' };
 export const BASIC = `Basic ${Buffer.from('ann:pass:word-4711').toString('base64')}`;
 
-/** Quick to lose patience. */
+/** Short limits. */
 export const HASTE = {
   connectTimeoutMs: 500,
   headTimeoutMs: 500,
@@ -49,7 +49,7 @@ export async function getBlob(
   return Buffer.concat(chunks);
 }
 
-/** Also that nothing secret is in the error or any of its causes. */
+/** Asserts the error, and that neither it nor its causes hold a secret. */
 export async function assertRefused(work: Promise<unknown>, code: ErrorCode, pattern: RegExp): Promise<void> {
   await assert.rejects(work, (error) => {
     assert(error instanceof AppError, String(error));

@@ -1,4 +1,4 @@
-/** A web server on a loopback port that plays a registry, a good one or not. */
+/** A web server on a loopback port that acts as a registry, good or hostile. */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import http from 'node:http';
@@ -11,7 +11,7 @@ export interface TestServer extends AsyncDisposable {
   /** `127.0.0.1:<port>` */
   name: string;
   url: string;
-  /** `GET /v2/x/manifests/1`, with what authorized it. */
+  /** Request lines such as `GET /v2/x/manifests/1`, with two of their headers. */
   requests: { line: string; authorization: string | undefined; range: string | undefined }[];
 }
 
@@ -67,7 +67,7 @@ export function serveImage(manifest: string, blobs: readonly Buffer[]): Handler 
   };
 }
 
-/** A handler that serves only who sends this header, and challenges others. */
+/** Serves only requests with this Authorization header, and challenges others. */
 export function guarded(expected: () => string, challenge: string, handler: Handler): Handler {
   return (request, response) => {
     if (request.headers.authorization === expected()) handler(request, response);
