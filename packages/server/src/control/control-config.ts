@@ -6,23 +6,23 @@ import type { PreviewDomain } from './ports/preview-origins.ts';
 export interface ControlLimits {
   /** Whole create: image pull and preparation included. */
   createDeadlineMs: number;
-  /** Whole fork, of whatever number of children. */
+  /** Whole fork, of any number of children. */
   forkDeadlineMs: number;
   /** Whole snapshot, hibernation, resume, restore or rollback. */
   captureDeadlineMs: number;
-  /** How long a create or another operation goes on while the runner cannot be reached. */
+  /** How long a create or another operation continues while the runner cannot be reached. */
   runnerOutageDeadlineMs: number;
   /** How long a shutdown waits for open requests. */
   shutdownDeadlineMs: number;
   /** How long a start waits for another control to leave the database. */
   databasePatienceMs: number;
-  /** For a JSON body to arrive. */
+  /** Deadline for a JSON body to arrive. */
   bodyDeadlineMs: number;
-  /** Longest time without a byte moving of an upload or a download. */
+  /** Longest time in which an upload or a download moves no byte. */
   transferStallMs: number;
-  /** How often what the records say is compared with what runs. */
+  /** How often the records are compared with the state of the runner. */
   reconcileIntervalMs: number;
-  /** How long a capture that no record names is left alone: its operation may be about to write one. */
+  /** How long a capture that no record names is kept: its operation may be about to write the record. */
   captureGraceMs: number;
   /** Requests to guests (exec, files) open at once, per organization. */
   openRequestsPerOrganization: number;
@@ -34,15 +34,15 @@ export interface ControlLimits {
   sandboxesPerOrganization: number;
   /** vCPUs of those that are creating or running, per organization; 0 for no limit. */
   vcpusPerOrganization: number;
-  /** The same for their memory. */
+  /** Memory of those in MiB, per organization; 0 for no limit. */
   memMiBPerOrganization: number;
-  /** Requests to the API in a second, per organization, in the long run; 0 for no limit. */
+  /** Average requests to the API per second, per organization; 0 for no limit. */
   requestsPerSecond: number;
   /** Requests at once after a pause, per organization. */
   requestBurst: number;
-  /** How long what runs goes on when the credit is used up. */
+  /** How long running sandboxes continue after the credit is used up. */
   creditGraceMs: number;
-  /** How often credit is looked at, and limits of single organizations are read again. */
+  /** How often credit is checked and the limits of single organizations are read again. */
   accountIntervalMs: number;
   /** Snapshots on disk, per organization, in bytes. */
   snapshotBytesPerOrganization: number;
@@ -90,7 +90,7 @@ export interface ControlConfig {
   corsOrigins: readonly string[];
   /** Region segment of this service's API keys. */
   region: string;
-  /** Where browsers see ports of sandboxes. */
+  /** Domain under which browsers see ports of sandboxes. */
   previewDomain: PreviewDomain;
   /** Absolute; holds `postgres/`. */
   dataDir: string;
@@ -99,19 +99,19 @@ export interface ControlConfig {
   runnerSocket: string;
   /** Directory of `initdb` and `postgres`, for example /usr/lib/postgresql/15/bin; unused with `databaseUrl`. */
   postgresBin: string;
-  /** A PostgreSQL to use instead of an own child. */
+  /** A PostgreSQL to use instead of a child process. */
   databaseUrl?: string;
   /** A fixed first API key, for automation; without it the first start generates one. */
   bootstrapKey?: string;
   /** A fixed invitation for an owner of the first organization, for automation, and where no owner can sign in. */
   bootstrapInvitation?: string;
-  /** For files with key and invitation of a new installation, where they must not be shown. */
+  /** Directory for files with key and invitation of a new installation, if they must not be shown. */
   bootstrapDir?: string;
-  /** Who may make an account; by default whoever is invited. */
+  /** The people who may create an account; default: `invited`. */
   signUp?: SignUpMode;
-  /** What every organization is granted; without it nobody's credit is looked at. */
+  /** Credit that every organization gets at first, in cents; without it credit is off. */
   creditCents?: number;
-  /** Without it only what is built in. */
+  /** Without it only built-in profiles and services. */
   egress?: EgressSettings;
   limits?: Partial<ControlLimits>;
 }

@@ -27,7 +27,7 @@ async function readPostmaster(harness: ControlHarness): Promise<number> {
   );
 }
 
-test('the first start makes a key and an invitation, shows them once, and they work', async () => {
+test('the first start creates a key and an invitation, shows them once, and they work', async () => {
   await using harness = await prepareHarness();
   await harness.runner.start();
   const { bootstrapKey, bootstrapInvitation: _, ...config } = harness.config;
@@ -47,7 +47,7 @@ test('the first start makes a key and an invitation, shows them once, and they w
   for (const secret of [apiKey, invitation]) assert.ok(!harness.logLines.join('').includes(secret));
 });
 
-test('a start that listens already tells nobody that the configured key is wrong', async () => {
+test('a start that already listens does not answer that the configured key is wrong', async () => {
   await using harness = await startHarness();
   await harness.stopControl();
   const port = await findFreePort();
@@ -73,7 +73,7 @@ test('a start that listens already tells nobody that the configured key is wrong
   for (const path of ['/healthz', '/v1/usage']) assert.equal(await ask(path), 200, path);
 });
 
-test('a sandbox from create to destroy: measures and cost are those of its life', async () => {
+test('a sandbox from create to destroy: usage and cost match its life', async () => {
   await using harness = await startHarness();
   const sandbox = await harness.create({ vcpus: 2, mem_mib: 2048 });
   assert.match(sandbox.image, /^registry\.test\/library\/node:22-slim@sha256:/);
@@ -100,13 +100,13 @@ test('a sandbox from create to destroy: measures and cost are those of its life'
   await waitFor('the end to be acknowledged', () => harness.runner.ends.size === 0);
 });
 
-test('a second control on the same data directory is refused, and the first serves on', async () => {
+test('a second control on the same data directory is refused, and the first keeps serving', async () => {
   await using harness = await startHarness();
   await assert.rejects(startControl(harness.config, harness.log), /another control works in .*data/);
   assert.equal((await harness.call('GET', '/v1/runs')).status, 200);
 });
 
-test('two destroys at once: one destroys, the other is told that it is destroyed', async () => {
+test('two destroys at once: one destroys, the other gets 409', async () => {
   await using harness = await startHarness();
   const { id } = await harness.create();
   const answers = await Promise.all([1, 2].map(() => harness.call('DELETE', `/v1/runs/${id}`)));
@@ -148,7 +148,7 @@ test('a sandbox that is destroyed while it is created ends destroyed, and its VM
   assert.equal((await harness.call('GET', `/v1/runs/${id}`)).body.status, 'destroyed');
 });
 
-test('a client that leaves in the middle of a create stops nothing', async () => {
+test('a client that leaves in the middle of a create does not stop it', async () => {
   await using harness = await startHarness();
   const gate = Promise.withResolvers<void>();
   harness.runner.onCreate = () => gate.promise;
@@ -166,7 +166,7 @@ test('a client that leaves in the middle of a create stops nothing', async () =>
   );
 });
 
-test('the runner restarting in the middle of a create is not seen by the caller', async () => {
+test('the caller does not notice a restart of the runner in the middle of a create', async () => {
   await using harness = await startHarness();
   harness.runner.onCreate = async () => {
     harness.runner.onCreate = () => undefined;
@@ -177,7 +177,7 @@ test('the runner restarting in the middle of a create is not seen by the caller'
   assert.equal(sandbox.status, 'running');
 });
 
-test('while the runner is away calls get 503 with Retry-After, and records stay true', async () => {
+test('while the runner is down, calls get 503 with Retry-After, and records stay correct', async () => {
   await using harness = await startHarness();
   const { id } = await harness.create();
   await harness.runner.stop();
@@ -198,7 +198,7 @@ test('while the runner is away calls get 503 with Retry-After, and records stay 
   assert.equal((await harness.call('DELETE', `/v1/runs/${id}`)).status, 200);
 });
 
-test('the health says the accelerator of new sandboxes, also when it changes while the runner runs', async () => {
+test('/healthz shows the accelerator of new sandboxes, even if it changes while the runner runs', async () => {
   await using harness = await startHarness();
   const readHealth = async () => (await harness.call('GET', '/healthz')).body;
   const { version, ...health } = await readHealth();
@@ -208,7 +208,7 @@ test('the health says the accelerator of new sandboxes, also when it changes whi
   await waitFor('the change', async () => (await readHealth()).accelerator === 'kvm');
 });
 
-test('a guest that powers off is destroyed, one that panics is failed, both at the time the runner tells', async () => {
+test('a guest that powers off is destroyed, one that panics is failed, both at the time that the runner reports', async () => {
   await using harness = await startHarness();
   for (const [reason, status] of [
     ['guest_shutdown', 'destroyed'],
@@ -225,7 +225,7 @@ test('a guest that powers off is destroyed, one that panics is failed, both at t
   await waitFor('the ends to be acknowledged', () => harness.runner.ends.size === 0);
 });
 
-test('what ended while control was away is known after its start', async () => {
+test('ends of sandboxes while control was down are known after its start', async () => {
   await using harness = await startHarness();
   const ids = [];
   for (let count = 0; count < 3; count += 1) ids.push((await harness.create()).id);
@@ -250,7 +250,7 @@ test('what ended while control was away is known after its start', async () => {
   );
 });
 
-test('a create whose control died ends failed, costs nothing and leaves no VM', async () => {
+test('a create whose control died ends as failed, costs nothing and leaves no VM', async () => {
   await using harness = await startHarness();
   const { id } = await harness.create();
   await harness.control?.[Symbol.asyncDispose]();
@@ -301,7 +301,7 @@ test('PATCH sets or restarts the idle timer, and a body is not needed', async ()
   assert.equal((await harness.call('PATCH', path)).status, 409);
 });
 
-test('max_lifetime ends a sandbox whatever is open', async () => {
+test('max_lifetime ends a sandbox even while requests are open', async () => {
   await using harness = await startHarness();
   const { id } = await harness.create({ max_lifetime: 1, timeout: 0 });
   harness.runner.onExec = () => undefined;
@@ -322,7 +322,7 @@ test('after a restart an idle sandbox has a minute of grace', async () => {
   assert.ok(Math.abs(Date.parse(body.expires_at) - Date.now() - 60_000) < 5_000);
 });
 
-test('a shutdown refuses what is new, lets what is open end, and leaves sandboxes alone', async () => {
+test('a shutdown refuses new requests, lets open ones end, and leaves sandboxes alone', async () => {
   await using harness = await startHarness({}, 'own');
   const { id } = await harness.create();
   let command: FakeCommand | undefined;
@@ -342,7 +342,7 @@ test('a shutdown refuses what is new, lets what is open end, and leaves sandboxe
   harness.control = undefined;
 });
 
-test('PostgreSQL that is killed is started again, and no record is lost', async () => {
+test('a killed PostgreSQL is started again, and no record is lost', async () => {
   await using harness = await startHarness({}, 'own');
   const { id } = await harness.create();
   const pid = await readPostmaster(harness);
@@ -357,7 +357,7 @@ test('PostgreSQL that is killed is started again, and no record is lost', async 
   assert.equal((await harness.call('DELETE', `/v1/runs/${id}`)).status, 200);
 });
 
-test('a start that cannot listen makes no key that nobody would see', async () => {
+test('a start that cannot listen creates no key, since nothing would show it', async () => {
   await using harness = await prepareHarness();
   await harness.runner.start();
   const { bootstrapKey: _key, bootstrapInvitation: _invitation, ...config } = harness.config;

@@ -1,4 +1,4 @@
-/** The control role, put together: the only place where its parts meet. */
+/** Assembles the control role. This is the only place where its parts meet. */
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { join } from 'node:path';
@@ -17,14 +17,16 @@ import { DEFAULT_CONTROL_LIMITS, type ControlConfig, type ControlLimits } from '
 import { connectDatabase } from './db/connect-database.ts';
 import { DatabaseLease } from './db/database-lease.ts';
 import { DatabaseHealth } from './db/database-health.ts';
-import { openDatabase } from './db/database.ts';
+import { openDatabase, type Database } from './db/database.ts';
 import { InstallationGuard } from './db/installation-guard.ts';
 import { migrateDatabase } from './schema/migrate.ts';
 import { BUILTIN_SERVICES } from '../lib/credential-services/builtin-services.ts';
 import { EgressRules, type EgressSettings } from './egress/egress-rules.ts';
 import { SecretDigest } from './egress/secret-digest.ts';
 import { OpenRequests } from './http/access/open-requests.ts';
+import type { App } from './http/app.ts';
 import { buildServer } from './http/server.ts';
+import type { LimitsOf } from './limits/organization-limits.ts';
 import { RateLimiter } from './limits/rate-limiter.ts';
 import { PortForwarder } from './ports/forward.ts';
 import { PreviewOrigins } from './ports/preview-origins.ts';
@@ -54,24 +56,24 @@ const PURGE_INTERVAL_MS = 3_600_000;
 export interface Control extends AsyncDisposable {
   /** `http://host:port` that it listens on; `https://` under TLS. */
   address: string;
-  /** New connections get this certificate. Only for a control that was started with one. */
+  /** Sets the certificate of new connections. Only for a control that was started with one. */
   setTls: (pair: TlsPair) => void;
-  /** What was made at this start, as nobody could know it: show it once. */
+  /** The secrets that this start created and did not get from the configuration: show them once. */
   bootstrap: Bootstrapped;
-  /** Settles when it may serve no longer, although nobody asked it to stop. */
+  /** Resolves when this control may no longer serve because another one has the database. */
   lost: Promise<Error>;
 }
 
-/** What configuration cannot hold. */
+/** Parts that a configuration cannot contain. */
 export interface ControlMeans {
   tls?: TlsPair | undefined;
-  /** By which sandboxes live, are billed and end; a simulation brings its own. */
+  /** The clock for the life, bill and end of sandboxes. A simulation provides its own. */
   clock?: Clock;
 }
 
 /**
- * Starts the control role; it serves when this resolves. Disposing it shuts down: new requests get 503, open ones may
- * end until the deadline, sandboxes live on, the database goes last.
+ * Starts the control role, which serves when this resolves. Disposing it shuts down: new requests get 503, open ones
+ * may end until the deadline, sandboxes keep running, and the database stops last.
  */
 export async function startControl(
   config: ControlConfig,
@@ -82,75 +84,44 @@ export async function startControl(
   await using stack = new AsyncDisposableStack();
   const lock = stack.use(await lockDirectories('control', config));
   const rules = openRules(config, log);
-  const { current: masterKey, older } = openMasterKeys(join(config.dataDir, MASTER_KEY_NAME));
-  const secrets = new SecretBox(masterKey, older);
-  const connection = await connectDatabase(config, stack, log);
-  const guard = new InstallationGuard(log);
-  const patienceMs = limits.databasePatienceMs;
-  const lease = stack.use(await DatabaseLease.acquire({ connection, guard, log, patienceMs }));
-  await migrateDatabase(connection, log, guard);
-  const assertUsable = (): void => lease.assertHeld();
-  const db = stack.adopt(openDatabase(connection, log, { assertUsable, guard }), (open) => open.destroy());
-  const databaseHealth = new DatabaseHealth({ connection, guard, log });
+  const storage = await openStorage(config, { limits, log }, stack);
+  const { db, secrets, lease, databaseHealth } = storage;
   const runner = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
   const objects = await DirectoryObjects.open(join(config.dataDir, OBJECTS_DIRECTORY));
   const { region, creditCents } = config;
   const base = { db, runner, secrets, objects, region, limits, creditCents, rules, clock, log };
   const live = await startSandboxes(base, stack);
-  const { link, limitsOf } = live;
-  await link.start();
-  const idempotency = new Idempotency(db, log);
-  let address = '';
-  const previewOrigins = new PreviewOrigins(config.previewDomain, () => new URL(address));
-  const previews = new Previews({ store: new PreviewStore(db), origins: previewOrigins, masterKey });
-  const forwarder = stack.use(new PortForwarder(runner));
-  const accounts = buildAccounts({ db, region, signUp: config.signUp ?? 'invited' });
-  const purged = [idempotency, previews, accounts.sessions];
-  const purge = setInterval(
-    () => void Promise.all(purged.map((kept) => kept.purge())).catch(logPurge(log)),
-    PURGE_INTERVAL_MS,
-  );
-  stack.defer(() => clearInterval(purge));
+  await live.link.start();
   const gate = new Gate(lease);
-  const openRequests = new OpenRequests(limitsOf);
+  let address = '';
   const { hstsSeconds, trustedProxies, corsOrigins } = config;
-  const tickets = new Tickets(masterKey);
+  const access = openAccess(config, { ...storage, gate, limits, limitsOf: live.limitsOf, log }, stack);
+  const exposed = openPorts(config, { ...storage, runner, ownAddress: () => new URL(address) }, stack);
+  const idempotency = new Idempotency(db, log);
+  purgeHourly([idempotency, exposed.previews, access.accounts.sessions], stack, log);
   const server = await buildServer(
     {
-      authenticate: authenticateWhile(gate, buildAuthenticator({ db, region, tickets })),
-      keyGuesses: new KeyGuesses(limits.wrongKeysPerMinute),
-      keyEnds: stack.use(new KeyEnds(db, log)),
-      keyUses: stack.use(new KeyUses(db, log)),
-      accounts,
-      assertServing: () => gate.assertOpen(),
-      tickets,
+      ...access,
       ...live,
+      ...exposed,
       rules,
-      secretDigest: new SecretDigest(masterKey),
+      secretDigest: new SecretDigest(storage.masterKey),
       runner,
-      forwarder,
-      previews,
-      previewOrigins,
       idempotency,
-      openRequests,
-      rateLimiter: new RateLimiter(limitsOf),
       outputBudget: new OutputBudget(limits.execOutputTotalBytes),
       limits,
       version: config.version,
       exposure: { tls, hstsSeconds, trustedProxies, corsOrigins },
-      checkHealth: () => checkHealth({ gate, databaseHealth, link }),
-      getAccelerator: () => link.accelerator,
+      assertServing: () => gate.assertOpen(),
+      checkHealth: () => checkHealth({ gate, databaseHealth, link: live.link }),
+      getAccelerator: () => live.link.accelerator,
     },
     log,
   );
-  stack.adopt(server.app, (open) => open.close());
-  stack.defer(async () => {
-    const isDrained = await openRequests.drain(limits.shutdownDeadlineMs);
-    if (!isDrained) log.warn('shutting down with requests still open');
-  });
+  closeInOrder(server.app, { openRequests: access.openRequests, limits, log }, stack);
   const listening = await server.app.listen(config.listen);
   address = tls === undefined ? listening : listening.replace(/^http:/u, 'https:');
-  // Only now: a key that is made by a start which then fails would be shown to nobody, and never again.
+  // Last: a key made by a start that then fails would never be shown.
   const bootstrap = await bootstrapOrganization(db, config);
   gate.open();
   log.info({ address, region: config.region, version: config.version }, 'control serves');
@@ -165,18 +136,117 @@ export async function startControl(
   };
 }
 
+/** On disposal requests in progress may finish until the deadline; then their connections close. */
+function closeInOrder(
+  app: App,
+  { openRequests, limits, log }: { openRequests: OpenRequests; limits: ControlLimits; log: Logger },
+  stack: AsyncDisposableStack,
+): void {
+  stack.adopt(app, (open) => open.close());
+  stack.defer(async () => {
+    const isDrained = await openRequests.drain(limits.shutdownDeadlineMs);
+    if (!isDrained) log.warn('shutting down with requests still open');
+  });
+}
+
+interface Storage {
+  db: Database;
+  lease: DatabaseLease;
+  databaseHealth: DatabaseHealth;
+  secrets: SecretBox;
+  masterKey: Buffer;
+}
+
+/** Opens the master key and the database, takes the lease and brings the schema up to date. */
+async function openStorage(
+  config: ControlConfig,
+  { limits, log }: { limits: ControlLimits; log: Logger },
+  stack: AsyncDisposableStack,
+): Promise<Storage> {
+  const { current: masterKey, older } = openMasterKeys(join(config.dataDir, MASTER_KEY_NAME));
+  const connection = await connectDatabase(config, stack, log);
+  const guard = new InstallationGuard(log);
+  const patienceMs = limits.databasePatienceMs;
+  const lease = stack.use(await DatabaseLease.acquire({ connection, guard, log, patienceMs }));
+  await migrateDatabase(connection, log, guard);
+  const assertUsable = (): void => lease.assertHeld();
+  const db = stack.adopt(openDatabase(connection, log, { assertUsable, guard }), (open) => open.destroy());
+  const databaseHealth = new DatabaseHealth({ connection, guard, log });
+  return { db, lease, databaseHealth, secrets: new SecretBox(masterKey, older), masterKey };
+}
+
+interface AccessBase extends Pick<Storage, 'db' | 'masterKey'> {
+  gate: Gate;
+  limits: ControlLimits;
+  limitsOf: LimitsOf;
+  log: Logger;
+}
+
+/** Everything that decides who may call, and how often. */
+function openAccess(
+  { region, signUp = 'invited' }: ControlConfig,
+  { db, masterKey, gate, limits, limitsOf, log }: AccessBase,
+  stack: AsyncDisposableStack,
+) {
+  const tickets = new Tickets(masterKey);
+  return {
+    tickets,
+    authenticate: authenticateWhile(gate, buildAuthenticator({ db, region, tickets })),
+    keyGuesses: new KeyGuesses(limits.wrongKeysPerMinute),
+    keyEnds: stack.use(new KeyEnds(db, log)),
+    keyUses: stack.use(new KeyUses(db, log)),
+    accounts: buildAccounts({ db, region, signUp }),
+    openRequests: new OpenRequests(limitsOf),
+    rateLimiter: new RateLimiter(limitsOf),
+  };
+}
+
+interface PortsBase extends Pick<Storage, 'db' | 'masterKey'> {
+  runner: RunnerClient;
+  ownAddress: () => URL;
+}
+
+/** The proxy to services in guests, and the preview links. */
+function openPorts(
+  { previewDomain }: ControlConfig,
+  { db, masterKey, runner, ownAddress }: PortsBase,
+  stack: AsyncDisposableStack,
+) {
+  const previewOrigins = new PreviewOrigins(previewDomain, ownAddress);
+  return {
+    previewOrigins,
+    previews: new Previews({ store: new PreviewStore(db), origins: previewOrigins, masterKey }),
+    forwarder: stack.use(new PortForwarder(runner)),
+  };
+}
+
+function purgeHourly(
+  purged: readonly { purge: () => Promise<unknown> }[],
+  stack: AsyncDisposableStack,
+  log: Logger,
+): void {
+  const purge = setInterval(
+    () => void Promise.all(purged.map((kept) => kept.purge())).catch(logPurge(log)),
+    PURGE_INTERVAL_MS,
+  );
+  stack.defer(() => clearInterval(purge));
+}
+
 function openRules(config: ControlConfig, log: Logger): EgressRules {
   const settings = config.egress ?? BUILTIN_EGRESS;
   const rules = new EgressRules(settings);
   if (settings.replacedServices.length > 0)
-    log.warn({ services: settings.replacedServices }, 'credential services are not where they usually are');
-  for (const warning of rules.warnings) log.warn({ warning }, 'a rule of a network profile changes nothing');
+    log.warn(
+      { services: settings.replacedServices },
+      'the operator has replaced built-in credential services',
+    );
+  for (const warning of rules.warnings) log.warn({ warning }, 'a rule of a network profile has no effect');
   return rules;
 }
 
 /**
- * Closed until the start is done, and while the database is not ours. A start listens before a configured key or invitation is
- * in the database: nobody is to be told meanwhile that it is wrong.
+ * Closed until the start is done, and while the lease of the database is not held. A start listens before a configured
+ * key or invitation is in the database; meanwhile control must not answer that it is wrong.
  */
 class Gate {
   readonly #lease: DatabaseLease;
@@ -196,7 +266,7 @@ class Gate {
   }
 }
 
-/** Also what needs no query to be let in. */
+/** Checks the gate first, so that it also holds for credentials that need no query. */
 function authenticateWhile(gate: Gate, authenticate: Authenticate): Authenticate {
   return async (credential) => {
     gate.assertOpen();
@@ -206,7 +276,7 @@ function authenticateWhile(gate: Gate, authenticate: Authenticate): Authenticate
 
 function logPurge(log: Logger): (error: unknown) => void {
   return (error) =>
-    log.warn({ err: error }, 'old Idempotency-Keys, preview links or sessions are still there');
+    log.warn({ err: error }, 'expired Idempotency-Keys, preview links or sessions could not be deleted');
 }
 
 interface HealthParts {

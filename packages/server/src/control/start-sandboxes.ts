@@ -1,4 +1,4 @@
-/** What control knows and does of sandboxes, put together. */
+/** Assembles the parts of control that manage sandboxes. */
 import type { Logger } from 'pino';
 import type { ObjectStore } from '../lib/objects/object-store.ts';
 import { AuditArchive } from './audit/audit-archive.ts';
@@ -44,7 +44,7 @@ export interface SandboxesBase {
   log: Logger;
 }
 
-/** Takes up the sandboxes that are alive, and what keeps them true to what runs; that is not started yet. */
+/** Loads the live sandboxes and builds the link that reconciles them with the runner. The link is not started yet. */
 export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposableStack) {
   const { db, runner, secrets, objects, region, limits, creditCents, rules, clock, log } = base;
   const ownLimits = stack.use(new OrganizationLimits({ db, defaults: limits, log }));

@@ -1,13 +1,13 @@
-/** Who may do what in an organization. What is another organization's is not there at all. */
+/** Checks what people may do in an organization. Other organizations appear not to exist (`not_found`). */
 import { AppError, type Role } from '@coppice/contract';
 import type { Database } from '../db/database.ts';
 
-/** Who a route is for: members, members of the team that its path names (and owners), or owners. */
+/** The people that a route admits: members, members of the team named in its path (and owners), or owners. */
 export type Audience = 'member' | 'team' | 'owner';
 
 export interface Place {
   organizationId: string;
-  /** If the path names one. */
+  /** Undefined if the path names no team. */
   teamId: string | undefined;
 }
 
@@ -18,7 +18,10 @@ export class Access {
     this.#db = db;
   }
 
-  /** Throws `not_found` for who is no member, or for a team of another organization, `forbidden` for who is not enough. */
+  /**
+   * Returns the person's role. Throws `not_found` for a non-member or a team of another organization, and `forbidden`
+   * for a member who is not in the audience.
+   */
   async check(userId: string, { organizationId, teamId }: Place, audience: Audience): Promise<Role> {
     const role = await this.#findRole(userId, organizationId);
     if (role === undefined) throw noOrganization();
@@ -58,5 +61,5 @@ export class Access {
 }
 
 export function noOrganization(): AppError {
-  return new AppError('not_found', 'there is no such organization, or you are no member of it');
+  return new AppError('not_found', 'there is no such organization, or you are not a member of it');
 }

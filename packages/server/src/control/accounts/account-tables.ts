@@ -7,7 +7,7 @@ export interface OrganizationTable {
   name: string;
   region: string;
   created_at: number;
-  /** Made by the first start: its owners run the installation. */
+  /** True for the organization that the first start created. Its owners run the installation. */
   is_first: Generated<boolean>;
 }
 
@@ -18,11 +18,11 @@ export interface TeamTable {
   created_at: number;
 }
 
-/** The newest of a team keys the audit chains that begin. */
+/** A team's newest secret keys each audit chain that begins. */
 export interface TeamSecretTable {
   id: string;
   team_id: string;
-  /** By the secret box, bound to organization and team. */
+  /** Sealed by the secret box, bound to organization and team. */
   sealed_secret: Buffer;
   created_at: number;
 }
@@ -52,12 +52,12 @@ export interface TeamMemberTable {
 export interface LoginSessionTable {
   /** SHA-256 of the cookie's token; the token itself is stored nowhere. */
   sha256: Buffer;
-  /** What its owner calls it by. */
+  /** Public id of the session. */
   id: string;
   user_id: string;
   created_at: number;
   expires_at: number;
-  /** To the minute. */
+  /** Accurate to a minute. */
   last_used_at: number;
   client_address: string;
   user_agent: string;
@@ -66,7 +66,7 @@ export interface LoginSessionTable {
 export interface InvitationTable {
   id: string;
   organization_id: string;
-  /** Whom it is for; null for whoever has its token. */
+  /** The invited address; null if any holder of the token may accept. */
   email: string | null;
   role: 'owner' | 'member';
   /** SHA-256 of its token. */
@@ -86,12 +86,12 @@ export interface ApiKeyTable {
   last4: string;
   created_at: number;
   revoked_at: number | null;
-  /** To the minute. */
+  /** Accurate to a minute. */
   last_used_at: Generated<number | null>;
-  /** As it was asked for, or set by a rotation: until then the old key and the new one are good. */
+  /** Requested at creation, or set by a rotation: until then both the old key and the new one are valid. */
   expires_at: Generated<number | null>;
   scope: Generated<KeyScope>;
-  /** It sees only what is its team's. */
+  /** The key reaches only the sandboxes of its own team. */
   team_only: Generated<boolean>;
 }
 

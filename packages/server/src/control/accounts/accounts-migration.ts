@@ -1,4 +1,4 @@
-/** What people's accounts need beyond teams-migration.ts. */
+/** Columns and indexes of people's accounts that teams-migration.ts lacks. */
 import { sql, type Kysely } from 'kysely';
 import type { Migration } from 'kysely/migration';
 
@@ -13,7 +13,10 @@ export const accountsMigration: Migration = {
   },
 };
 
-/** The first organization stays the first when it is renamed; and whose name another one has is nobody's business. */
+/**
+ * Marks the first organization, which may be renamed. Names need not be unique: a clash would disclose another
+ * organization's name.
+ */
 async function markFirstOrganization(db: Database): Promise<void> {
   await sql`ALTER TABLE organizations ADD COLUMN is_first boolean NOT NULL DEFAULT false`.execute(db);
   await sql`UPDATE organizations SET is_first = true WHERE name = 'default'`.execute(db);
@@ -21,7 +24,7 @@ async function markFirstOrganization(db: Database): Promise<void> {
   await sql`ALTER TABLE organizations DROP CONSTRAINT organizations_name_key`.execute(db);
 }
 
-/** Of those that there are it is not known where they were begun. */
+/** Adds where sessions began and when they were last used. The origin of existing sessions is unknown. */
 async function describeSessions(db: Database): Promise<void> {
   await sql`
     ALTER TABLE login_sessions

@@ -1,4 +1,4 @@
-/** What the calls below `/account` are made of. */
+/** The services behind the routes below `/account`. */
 import type { Database } from '../db/database.ts';
 import { Access } from './access.ts';
 import { Invitations } from './invitations.ts';

@@ -20,7 +20,7 @@ before(async () => {
 });
 after(() => harness[Symbol.asyncDispose]());
 
-test('an invitation is made while nobody owns the first organization and none is open, and shown', async () => {
+test('a start creates and shows an invitation while the first organization has no owner and no open invitation', async () => {
   await using db = harness.openDatabase();
   const start = () => bootstrapOrganization(db, { region: 'us' });
   assert.deepEqual(await start(), {});
@@ -33,7 +33,7 @@ test('an invitation is made while nobody owns the first organization and none is
   assert.deepEqual(await start(), {});
 });
 
-test('an invitation that is given is made once, whatever became of it', async () => {
+test('a configured invitation is created once, whatever happens to it later', async () => {
   await using db = harness.openDatabase();
   const given = `inv_${'g'.repeat(43)}`;
   const start = () =>
@@ -46,7 +46,7 @@ test('an invitation that is given is made once, whatever became of it', async ()
   assert.equal((await owner.call('GET', '/account/me')).body.organizations[0].role, 'owner');
 });
 
-test('one that an owner has taken back is not made again by the next start', async () => {
+test('the next start does not recreate a configured invitation that an owner has revoked', async () => {
   await using db = harness.openDatabase();
   const given = `inv_${'h'.repeat(43)}`;
   const start = () => bootstrapOrganization(db, { region: 'us', bootstrapInvitation: given });
@@ -66,11 +66,11 @@ test('one that an owner has taken back is not made again by the next start', asy
   await assert.rejects(AccountClient.signUp(harness, { invitation: given }), /expired, or was revoked/);
 });
 
-test('the invitation that the configuration gave no longer works once it has expired', async () => {
+test('a configured invitation stops working once it has expired', async () => {
   await assert.rejects(AccountClient.signUp(harness, { invitation: INVITATION }), /expired, or was revoked/);
 });
 
-test('with a key that is given an invitation is made and shown all the same, once', async () => {
+test('a start with a configured key still creates and shows an invitation, once', async () => {
   await using fresh = await prepareHarness();
   await fresh.runner.start();
   const { bootstrapInvitation: _, ...config } = fresh.config;
@@ -87,7 +87,7 @@ test('with a key that is given an invitation is made and shown all the same, onc
   assert.equal((await owner.call('GET', '/account/me')).body.organizations[0].role, 'owner');
 });
 
-test('where they must not be shown, key and invitation are in files that nobody else can read', async () => {
+test('with a bootstrap directory, key and invitation are written to files that only their owner can read', async () => {
   await using fresh = await prepareHarness();
   await fresh.runner.start();
   const { bootstrapKey: _key, bootstrapInvitation: _invitation, ...config } = fresh.config;
@@ -104,7 +104,7 @@ test('where they must not be shown, key and invitation are in files that nobody 
   assert.equal((await fresh.call('GET', '/v1/runs', { apiKey })).status, 200);
 });
 
-test('a start that cannot write the files makes no key that nobody would see', async () => {
+test('a start that cannot write the files creates no key, since nothing would show it', async () => {
   await using fresh = await prepareHarness();
   await fresh.runner.start();
   const { bootstrapKey: _key, bootstrapInvitation: _invitation, ...config } = fresh.config;

@@ -1,4 +1,4 @@
-/** The first organization, its first key and its first owner's invitation, so that a new installation can be used at once. */
+/** Creates the first organization, its first key and its owner's invitation, so that a new installation is usable. */
 import { generateApiKey } from '@coppice/contract';
 import { ensureInvitation, inviteFirstOwner } from './first-owner.ts';
 import { insertOrganization, type Owner } from './organization-store.ts';
@@ -12,15 +12,15 @@ export interface BootstrapOptions {
   region: string;
   /** From the configuration, for automation; must be a key of this region. */
   bootstrapKey?: string;
-  /** The same for the invitation. */
+  /** Invitation of the first owner, also from the configuration. */
   bootstrapInvitation?: string;
-  /** For files with what is made, where it must not be shown. */
+  /** Directory for files with the new secrets, for starts whose output must not show them. */
   bootstrapDir?: string;
 }
 
 /**
- * Makes organization `default` when there is no first one, with a key unless that is given. For as long as nobody owns it,
- * and no invitation to do so is open or given, it makes one.
+ * Creates organization `default` if there is no first one, with a key unless one is configured. Creates an invitation
+ * while the organization has no owner and no open or configured invitation. Returns the created secrets.
  */
 export async function bootstrapOrganization(db: Database, options: BootstrapOptions): Promise<Bootstrapped> {
   const { region, bootstrapKey, bootstrapInvitation, bootstrapDir } = options;
@@ -37,7 +37,7 @@ export async function bootstrapOrganization(db: Database, options: BootstrapOpti
       const invitation = await inviteFirstOwner(transaction, owner.organizationId);
       if (invitation !== undefined) shown.invitation = invitation;
     } else await ensureInvitation(transaction, owner.organizationId, bootstrapInvitation);
-    // Before the commit: only their hashes are in the database.
+    // Written before the commit: the database stores only their hashes.
     return bootstrapDir === undefined ? shown : keepBootstrapped(shown, bootstrapDir);
   });
 }

@@ -1,20 +1,20 @@
-/** Key and invitation that a start has made: shown once, or written to files where output is kept. */
+/** The key and invitation that a start has created: shown once, or written to files if the output is kept. */
 import { join } from 'node:path';
 import { writeDurably } from '../../lib/files/durable-file.ts';
 
-/** Without those that the configuration gave: the operator knows them. */
+/** Excludes configured secrets, which the operator knows. */
 export interface Bootstrapped {
   apiKey?: string;
   /** For the first owner. */
   invitation?: string;
-  /** Of the files that hold them; only where they must not be shown. */
+  /** Directory of the files that hold them; set only if they must not be shown. */
   directory?: string;
 }
 
-/** Each holds the secret and nothing else. */
+/** Each file holds one secret and nothing else. */
 const FILES = { apiKey: 'first-api-key', invitation: 'first-invitation' } as const;
 
-/** Writes the files, with mode 0600, and says where they are. An earlier secret is replaced. */
+/** Writes the files with mode 0600, replacing earlier secrets, and returns `made` with their directory. */
 export function keepBootstrapped(made: Bootstrapped, directory: string): Bootstrapped {
   for (const name of ['apiKey', 'invitation'] as const) {
     const secret = made[name];

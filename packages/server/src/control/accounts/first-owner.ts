@@ -1,10 +1,10 @@
-/** How the first person comes in: with an invitation to own the first organization. */
+/** Invitations to own the first organization, with which the first person signs up. */
 import { DEFAULT_INVITATION_S } from '@coppice/contract';
 import { newId } from '../../lib/new-id.ts';
 import type { Database } from '../db/database.ts';
 import { generateInvitation, hashInvitation } from './invitation-token.ts';
 
-/** A new invitation, unless somebody owns the organization or may still accept an earlier one. */
+/** Creates an owner's invitation. Returns undefined if the organization has an owner or an open invitation for one. */
 export async function inviteFirstOwner(db: Database, organizationId: string): Promise<string | undefined> {
   const isOwned = await hasOwner(db, organizationId);
   if (isOwned || (await hasOpenInvitation(db, organizationId))) return undefined;
@@ -13,7 +13,7 @@ export async function inviteFirstOwner(db: Database, organizationId: string): Pr
   return invitation;
 }
 
-/** An invitation with this token for an owner; one that is stored already stays as it is, accepted or not. */
+/** Stores an owner's invitation with this token. A stored invitation stays unchanged, accepted or not. */
 export async function ensureInvitation(
   db: Database,
   organizationId: string,

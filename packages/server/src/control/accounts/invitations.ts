@@ -50,7 +50,7 @@ export class Invitations {
     return { ...toRecord(row), invitation };
   }
 
-  /** Those that can still be accepted, newest first. */
+  /** Lists the invitations that can still be accepted, newest first. */
   async list(organizationId: string): Promise<InvitationRecord[]> {
     const rows = await this.#db
       .selectFrom('invitations')
@@ -64,7 +64,7 @@ export class Invitations {
     return rows.map(toRecord);
   }
 
-  /** Its row stays: one that the configuration gives must not be made anew by the next start. */
+  /** Expires an invitation. Its row stays, so that the next start does not recreate a configured one. */
   async revoke(organizationId: string, id: string): Promise<void> {
     const now = this.#now();
     const { numUpdatedRows } = await this.#db
@@ -79,7 +79,7 @@ export class Invitations {
       throw new AppError('not_found', 'there is no such invitation that could still be accepted');
   }
 
-  /** Throws `invalid_request` for one that `email` cannot accept. */
+  /** Throws `invalid_request` unless `email` can accept the invitation. */
   async assertOpen(db: Database, invitation: string, email: string): Promise<void> {
     await this.#findOpen(db, invitation, email);
   }
@@ -88,7 +88,7 @@ export class Invitations {
     await this.#db.transaction().execute((transaction) => this.acceptIn(transaction, invitation, invited));
   }
 
-  /** Of two who accept it at once one is refused. */
+  /** Accepts within `transaction`. Of two concurrent accepts, one throws `invalid_request`. */
   async acceptIn(transaction: Database, invitation: string, { userId, email }: Invited): Promise<void> {
     const { id, organization_id, role } = await this.#findOpen(transaction, invitation, email);
     const now = this.#now();
@@ -108,7 +108,7 @@ export class Invitations {
       .selectAll()
       .where('sha256', '=', hashInvitation(invitation))
       .executeTakeFirst();
-    if (row === undefined) throw unusable('there is none of this text');
+    if (row === undefined) throw unusable('there is no invitation with this text');
     if (row.accepted_at !== null) throw unusable('it was accepted before');
     if ((row.expires_at ?? Infinity) <= this.#now()) throw unusable('it has expired, or was revoked');
     if (row.email !== null && row.email !== email) throw unusable('it is for another e-mail address');

@@ -1,6 +1,6 @@
 /**
- * Sessions of people who are signed in. The browser holds a token of 256 random bits, the database its SHA-256. A session
- * ends two weeks after its last use, and 90 days after it was begun whatever its use.
+ * Sessions of people who are signed in. The browser holds a token of 256 random bits, the database its SHA-256. A
+ * session ends two weeks after its last use, and at the latest 90 days after its start.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { AppError, type SessionRecord } from '@coppice/contract';
@@ -11,11 +11,11 @@ const TOKEN_BYTES = 32;
 const DAY_MS = 86_400_000;
 const IDLE_MS = 14 * DAY_MS;
 const LONGEST_MS = 90 * DAY_MS;
-/** How much of its use is written down. */
+/** Uses of a session are stored at most this often. */
 const USE_WRITTEN_EVERY_MS = 60_000;
 const MAX_USER_AGENT_LENGTH = 200;
 
-/** Where a session is begun. */
+/** The client that begins a session. */
 export interface SessionOrigin {
   clientAddress: string;
   userAgent: string;
@@ -25,7 +25,7 @@ export interface LoginSession {
   id: string;
   userId: string;
   expiresAt: number;
-  /** Its end has moved: the browser should hear of it. */
+  /** True if this use has moved the expiry, so that the browser's cookie must be renewed. */
   isExtended: boolean;
 }
 
@@ -63,7 +63,7 @@ export class LoginSessions {
     return { token, expiresAt };
   }
 
-  /** The session of a token, extended by this use; undefined when there is none or it is over. */
+  /** Returns the session of a token and extends it. Returns undefined if there is none or it has expired. */
   async use(token: string): Promise<LoginSession | undefined> {
     const sha256 = hashToken(token);
     const now = this.#now();
@@ -86,7 +86,7 @@ export class LoginSessions {
     return { ...session, expiresAt, isExtended: true };
   }
 
-  /** Newest first. */
+  /** Lists the person's sessions, newest first. */
   async list(userId: string, currentId: string): Promise<SessionRecord[]> {
     const rows = await this.#db
       .selectFrom('login_sessions')
@@ -107,14 +107,14 @@ export class LoginSessions {
     }));
   }
 
-  /** AppError `not_found` when the person has none of that id. */
+  /** Throws `not_found` if the person has no session with this id. */
   async end(userId: string, id: string): Promise<void> {
     const { numDeletedRows } = await this.#db
       .deleteFrom('login_sessions')
       .where('user_id', '=', userId)
       .where('id', '=', id)
       .executeTakeFirst();
-    if (numDeletedRows === 0n) throw new AppError('not_found', 'there is no such session of yours');
+    if (numDeletedRows === 0n) throw new AppError('not_found', 'you have no such session');
   }
 
   async endOthers(userId: string, currentId: string): Promise<void> {

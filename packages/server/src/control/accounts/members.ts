@@ -10,7 +10,7 @@ export class Members {
     this.#db = db;
   }
 
-  /** In the order in which they joined. */
+  /** Lists members in the order in which they joined. */
   async list(organizationId: string): Promise<MemberRecord[]> {
     const rows = await this.#db
       .selectFrom('memberships')
@@ -42,11 +42,11 @@ export class Members {
     });
   }
 
-  /** Takes the person out of the organization's teams, too. The teams' keys stay. */
+  /** Removes the person from the organization and from its teams. The teams' keys stay. */
   async remove(organizationId: string, userId: string): Promise<void> {
     await this.#change(organizationId, userId, async (transaction, current) => {
       if (current === 'owner') await assertOtherOwner(transaction, organizationId, userId);
-      // First: who is being put into a team holds this row until that is done.
+      // Deleted first: adding the person to a team holds a lock on this row until that is committed.
       await transaction
         .deleteFrom('memberships')
         .where('organization_id', '=', organizationId)
@@ -62,7 +62,7 @@ export class Members {
     });
   }
 
-  /** One change of an organization's members after the other: two owners cannot go at once. */
+  /** Serializes changes of an organization's members, so that its last two owners cannot leave at the same time. */
   async #change(
     organizationId: string,
     userId: string,

@@ -3,10 +3,10 @@ import { sql } from 'kysely';
 import { newId } from '../../lib/new-id.ts';
 import type { Database } from '../db/database.ts';
 
-/** Of every organization, made with it. */
+/** Name of the team that is created with every organization. */
 export const FIRST_TEAM = 'default';
 
-/** Whom something belongs to. */
+/** The organization and team that own a resource. */
 export interface Owner {
   organizationId: string;
   teamId: string;
@@ -15,11 +15,14 @@ export interface Owner {
 export interface NewOrganization {
   name: string;
   region: string;
-  /** Of the installation; there is only one. */
+  /** True for the installation's first organization, of which there is only one. */
   isFirst?: boolean;
 }
 
-/** Makes an organization with its first team; undefined when it would be the first one and is not. Only in a transaction. */
+/**
+ * Creates an organization with its first team. Returns undefined if `isFirst` is set and there is a first one already.
+ * Call inside a transaction.
+ */
 export async function insertOrganization(
   transaction: Database,
   { name, region, isFirst = false }: NewOrganization,

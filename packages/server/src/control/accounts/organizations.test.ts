@@ -11,7 +11,7 @@ before(async () => {
 });
 after(() => harness[Symbol.asyncDispose]());
 
-test('owners of the first organization make others; members of it, and owners of those, do not', async () => {
+test('only owners of the first organization create others, not its members or the owners of others', async () => {
   const made = await owner.addOrganization('Second');
   assert.equal((await made.call('GET', made.organization)).body.role, 'owner');
   const member = await owner.invite('member');
@@ -22,14 +22,14 @@ test('owners of the first organization make others; members of it, and owners of
   }
 });
 
-test('two organizations may have one name', async () => {
+test('two organizations may have the same name', async () => {
   const [first, second] = [await owner.addOrganization('Twins'), await owner.addOrganization('Twins')];
   assert.notEqual(first.organizationId, second.organizationId);
   const renamed = await first.call('PATCH', first.organization, { name: 'Only Child' });
   assert.equal(renamed.body.name, 'Only Child');
 });
 
-test('the first organization stays the first under another name', async () => {
+test('the first organization stays the first after a rename', async () => {
   await using other = await startHarness();
   const client = await AccountClient.signUp(other, { invitation: INVITATION });
   await client.call('PATCH', client.organization, { name: 'Renamed' });
@@ -42,7 +42,7 @@ test('the first organization stays the first under another name', async () => {
   assert.equal((await db.selectFrom('organizations').select('id').execute()).length, 1);
 });
 
-test('an organization never loses its last owner, even if two go at once', async () => {
+test('an organization never loses its last owner, even if two leave at once', async () => {
   const first = await owner.addOrganization('Owned');
   const leave = (client: AccountClient) =>
     client.call('DELETE', `${client.organization}/members/${client.id}`);
@@ -58,7 +58,7 @@ test('an organization never loses its last owner, even if two go at once', async
   );
 });
 
-test('what an owner may, a member may not; all see who is there', async () => {
+test('members may not do what owners may, but see all members and teams', async () => {
   const boss = await owner.addOrganization('Ranks');
   const member = await boss.invite('member');
   const { organization, team } = boss;
@@ -91,7 +91,7 @@ test('what an owner may, a member may not; all see who is there', async () => {
   assert.equal((await member.call('GET', organization)).status, 404);
 });
 
-test('a member of a team manages its keys, and no longer after leaving the organization', async () => {
+test('a member of a team manages its keys until leaving the organization', async () => {
   const boss = await owner.addOrganization('Teams');
   const member = await boss.invite('member');
   const created = await boss.call('POST', `${boss.organization}/teams`, { name: 'Builders' });
@@ -112,7 +112,7 @@ test('a member of a team manages its keys, and no longer after leaving the organ
   assert.deepEqual((await boss.call('GET', `${team}/members`)).body, []);
 });
 
-test('a team has a name of its own in its organization, and only members of that', async () => {
+test('a team’s name is unique in its organization, and only the organization’s members can join it', async () => {
   const boss = await owner.addOrganization('Names');
   await boss.call('POST', `${boss.organization}/teams`, { name: 'Builders' });
   const again = await boss.call('POST', `${boss.organization}/teams`, { name: 'Builders' });
@@ -123,7 +123,7 @@ test('a team has a name of its own in its organization, and only members of that
   assert.equal((await boss.call('PUT', `${boss.team}/members/${stranger.id}`)).status, 404);
 });
 
-test('who has an account accepts an invitation with it, once', async () => {
+test('a person with an account accepts an invitation once', async () => {
   const boss = await owner.addOrganization('Joined');
   const person = await owner.invite('member');
   const invite = async () =>

@@ -1,11 +1,11 @@
-/** Organizations and who belongs to them. Each has an owner at any time. */
+/** Organizations and their members. Each organization always has an owner. */
 import { AppError, type AccountRecord, type OrganizationRecord, type Role } from '@coppice/contract';
 import type { Database } from '../db/database.ts';
 import { noOrganization } from './access.ts';
 import { insertOrganization } from './organization-store.ts';
 import type { SignUpMode } from './people.ts';
 
-/** Each comes with a credit of its own. */
+/** Limited because each organization comes with its own credit. */
 const MAX_OWNED = 10;
 
 export interface OrganizationsParts {
@@ -21,14 +21,17 @@ export class Organizations {
     this.#parts = parts;
   }
 
-  /** Where sign-up is by invitation only, the owners of the first organization make others. */
+  /** Creates an organization. If sign-up is by invitation, throws `forbidden` unless the person owns the first one. */
   async create(userId: string, name: string): Promise<OrganizationRecord> {
     const { db, signUp } = this.#parts;
     const isOperator = await ownsFirst(db, userId);
     if (signUp === 'invited' && !isOperator)
-      throw new AppError('forbidden', 'only owners of the first organization make others on this service');
+      throw new AppError(
+        'forbidden',
+        'only owners of the first organization may create others on this service',
+      );
     const id = await db.transaction().execute(async (transaction) => {
-      // Of two creates of a person one counts after the other.
+      // Serializes a person's creates, so that each counts the organizations of the one before.
       await transaction.selectFrom('users').select('id').where('id', '=', userId).forUpdate().execute();
       const owned = await countOwned(transaction, userId);
       if (owned >= MAX_OWNED && !isOperator)
@@ -38,10 +41,10 @@ export class Organizations {
     return this.get(userId, id);
   }
 
-  /** Its id. Only in a transaction. */
+  /** Creates an organization that the person owns, and returns its id. Call inside a transaction. */
   async insertOwned(transaction: Database, name: string, userId: string): Promise<string> {
     const owner = await insertOrganization(transaction, { name, region: this.#parts.region });
-    if (owner === undefined) throw new Error('an organization was taken for the first one');
+    if (owner === undefined) throw new Error('a new organization was mistaken for the first one');
     const { organizationId } = owner;
     const created_at = Date.now();
     await transaction
@@ -51,7 +54,7 @@ export class Organizations {
     return organizationId;
   }
 
-  /** As a member of it sees it. */
+  /** Returns the organization with the person's role. Throws `not_found` for a non-member. */
   async get(userId: string, organizationId: string): Promise<OrganizationRecord> {
     const row = await this.#parts.db
       .selectFrom('memberships')
@@ -72,7 +75,9 @@ export class Organizations {
       .execute();
   }
 
-  /** A person with all organizations and the teams that are the person's in them; undefined when there is no such person. */
+  /**
+   * Returns a person with their organizations and the teams that they manage there, or undefined for an unknown person.
+   */
   async findAccount(userId: string): Promise<AccountRecord | undefined> {
     const { db } = this.#parts;
     const user = await db
@@ -116,7 +121,7 @@ function listOrganizations(db: Database, userId: string): Promise<ListedOrganiza
     .execute();
 }
 
-/** All teams of the organizations that the person owns, of others those that the person is in. */
+/** Lists all teams of the organizations that the person owns, and the person's own teams in the others. */
 function listTeams(
   db: Database,
   userId: string,

@@ -3,7 +3,7 @@ import { argon2Sync } from 'node:crypto';
 import { test } from 'node:test';
 import { hashPassword, verifyPassword } from './password-hash.ts';
 
-test('a password is known again, another one is not, and no hash is like another', async () => {
+test('the right password is accepted, another one is not, and no two hashes are equal', async () => {
   const stored = await hashPassword('correct horse battery');
   assert.match(stored, /^\$argon2id\$v=19\$m=19456,t=2,p=1\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$/);
   assert.deepEqual(await verifyPassword('correct horse battery', stored), {
@@ -14,12 +14,12 @@ test('a password is known again, another one is not, and no hash is like another
   assert.notEqual(await hashPassword('correct horse battery'), stored);
 });
 
-test('it is one password however its letters are composed', async () => {
+test('the Unicode composition of a password’s letters makes no difference', async () => {
   const stored = await hashPassword('pass\u00e9 compos\u00e9');
   assert.equal((await verifyPassword('passe\u0301 compose\u0301', stored)).isRight, true);
 });
 
-test('a hash of other parameters is verified with those, and said to be outdated', async () => {
+test('a hash with other parameters is verified with those and reported as outdated', async () => {
   const nonce = Buffer.alloc(16, 7);
   const options = { memory: 64, passes: 1, parallelism: 2, tagLength: 32, nonce };
   const hash = argon2Sync('argon2id', { message: 'correct horse battery', ...options });
@@ -31,6 +31,6 @@ test('a hash of other parameters is verified with those, and said to be outdated
   });
 });
 
-test('what is no hash is an error, not a wrong password', async () => {
+test('a malformed hash is an error, not a wrong password', async () => {
   await assert.rejects(verifyPassword('x', 'plain'), /form that this version does not know/);
 });

@@ -1,4 +1,4 @@
-/** People: signing up and in, passwords, and what is theirs. */
+/** People: sign-up, sign-in and passwords. */
 import {
   AppError,
   type ChangePasswordRequest,
@@ -12,7 +12,7 @@ import type { Organizations } from './organizations.ts';
 import { hashPassword, pretendToVerify, verifyPassword } from './password-hash.ts';
 import type { SignInLimits } from './sign-in-limits.ts';
 
-/** Who may make an account: whoever is invited, or anybody. */
+/** The people who may create an account: invited ones, or everyone. */
 export type SignUpMode = 'invited' | 'open';
 
 export interface PeopleParts {
@@ -36,14 +36,14 @@ export class People {
     this.#parts = parts;
   }
 
-  /** The id of the new person, who belongs to an organization already. */
+  /** Creates a person who is a member of an organization from the start, and returns the person's id. */
   async signUp(request: SignUpRequest, clientAddress: string): Promise<string> {
     this.#assertMaySignUp(request);
     assertNotEmail(request.password, request.email, 'password');
     this.#parts.limits.takeSignUp(clientAddress);
     const { db, organizations, invitations } = this.#parts;
     const { invitation, organization } = request;
-    // Before the work of a hash, and with it once more.
+    // Checked before the costly hash, and once more when it is accepted.
     if (invitation !== undefined) await invitations.assertOpen(db, invitation, request.email);
     const passwordHash = await hashPassword(request.password);
     return db.transaction().execute(async (transaction) => {
@@ -55,7 +55,10 @@ export class People {
     });
   }
 
-  /** The id of the person; `unauthorized` says no more than that one of the two is wrong, and takes as long. */
+  /**
+   * Returns the person's id. Throws `unauthorized` with the same message, after the same time, for an unknown address
+   * and for a wrong password.
+   */
   async signIn({ email, password }: SignInRequest, clientAddress: string): Promise<string> {
     const { db, limits } = this.#parts;
     const attempt = limits.takeSignIn(email.toLowerCase(), clientAddress);
@@ -70,7 +73,7 @@ export class People {
   async changePassword(userId: string, request: ChangePasswordRequest, clientAddress: string): Promise<void> {
     const { db, limits } = this.#parts;
     const user = await findUser(db, 'id', userId);
-    if (user === undefined) throw new AppError('unauthorized', 'nobody is signed in');
+    if (user === undefined) throw new AppError('unauthorized', 'not signed in');
     assertNotEmail(request.new_password, user.email, 'new_password');
     const attempt = limits.takeSignIn(user.email, clientAddress);
     if (!(await this.#isRight(user, request.current_password)))
@@ -95,7 +98,7 @@ export class People {
     if (this.#parts.signUp === 'invited')
       throw new AppError(
         'invalid_request',
-        'invitation: is required; an owner of an organization can make one, or the operator allow sign-up without',
+        'invitation: is required; an owner of an organization can make one, or the operator can open sign-up',
       );
     if (organization === undefined)
       throw new AppError('invalid_request', 'organization: is required where no invitation is given');

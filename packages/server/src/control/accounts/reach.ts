@@ -1,6 +1,6 @@
 /**
- * What a key sees of an organization's sandboxes, with their snapshots, logs and costs. Every function that finds one
- * takes a `Reach`.
+ * The sandboxes of an organization that a key can see, with their snapshots, logs and costs. Every function that finds
+ * one takes a `Reach`.
  */
 import { sql, type RawBuilder } from 'kysely';
 
@@ -23,7 +23,7 @@ export function isWithin(
   return organization_id === organizationId && (onlyTeamId === null || team_id === onlyTeamId);
 }
 
-/** The same in SQL, for a table or an alias with both columns. */
+/** {@link isWithin} in SQL, for a table or an alias with both columns. */
 export function isWithinSql({ organizationId, onlyTeamId }: Reach, table: string): RawBuilder<boolean> {
   const ofOrganization = sql`${sql.ref(`${table}.organization_id`)} = ${organizationId}`;
   if (onlyTeamId === null) return sql<boolean>`(${ofOrganization})`;

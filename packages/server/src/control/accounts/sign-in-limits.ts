@@ -1,6 +1,6 @@
 /**
- * Guessed passwords are limited by the account that they are for, whoever guesses, and by the address that they come from,
- * whatever they are for. Only wrong ones stay counted.
+ * Limits guesses of passwords for each account, from all addresses, and for each client address, at all accounts. Only
+ * wrong passwords stay counted.
  */
 import { toAddressBlock } from '../auth/address-block.ts';
 import { AttemptLimiter } from '../auth/attempt-limiter.ts';
@@ -24,7 +24,7 @@ export class SignInLimits {
     this.#signUps = new AttemptLimiter({ ...signUps, limit: SIGN_UPS_PER_ADDRESS }, now);
   }
 
-  /** Counts an attempt, which is given back when it was right; AppError `rate_limited` after too many. */
+  /** Counts an attempt, which the caller gives back if the password was right. Throws `rate_limited` after too many. */
   takeSignIn(email: string, clientAddress: string): { giveBack: () => void } {
     const block = toAddressBlock(clientAddress);
     this.#addresses.assertBelow(block);

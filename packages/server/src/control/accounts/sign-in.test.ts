@@ -24,7 +24,7 @@ const signIn = (email: string, password: string) =>
     body: { email, password },
   });
 
-test('an invitation makes an account, a session, and a member', async () => {
+test('an invitation creates an account, a session and a membership', async () => {
   const { body } = await owner.call('GET', '/account/me');
   assert.equal(body.user.email, 'owner@example.test');
   const [organization] = body.organizations;
@@ -34,7 +34,7 @@ test('an invitation makes an account, a session, and a member', async () => {
   );
 });
 
-test('an invitation is good once, for whom it is made, until it expires or is taken back', async () => {
+test('an invitation is valid once, for the invited address, until it expires or is revoked', async () => {
   const signUp = (invitation: string, email: string) =>
     new AccountClient(harness).call('POST', '/account/sign-up', {
       email,
@@ -59,7 +59,7 @@ test('an invitation is good once, for whom it is made, until it expires or is ta
   assert.match((await signUp(old.invitation, 'late@example.test')).body.error.message, /it has expired/);
 });
 
-test('without an invitation nobody signs up, unless the service is open to anybody', async () => {
+test('sign-up requires an invitation unless the service is open', async () => {
   const person = { email: 'new@example.test', name: 'New', password: PASSWORD, organization: 'New Ones' };
   const refused = await new AccountClient(harness).call('POST', '/account/sign-up', person);
   assert.deepEqual([refused.status, refused.body.error.code], [400, 'invalid_request']);
@@ -74,7 +74,7 @@ test('without an invitation nobody signs up, unless the service is open to anybo
   assert.notEqual(twin.organizationId, client.organizationId);
 });
 
-test('passwords are of a length, and not the e-mail address', async () => {
+test('a password has 10 to 256 characters and differs from the e-mail address', async () => {
   const { body } = await owner.call('POST', `${owner.organization}/invitations`);
   const signUp = async (password: string) =>
     (
@@ -90,7 +90,7 @@ test('passwords are of a length, and not the e-mail address', async () => {
   assert.match(await signUp('Somebody@example.test'), /^password: must not be the e-mail address/);
 });
 
-test('an unknown address and a wrong password are told the same way, after the same work', async () => {
+test('an unknown address and a wrong password get the same answer after the same work', async () => {
   const unknown = await signIn('nobody@example.test', PASSWORD);
   const wrong = await signIn('owner@example.test', 'wrong password');
   for (const { status, body, headers } of [unknown, wrong]) {
@@ -99,7 +99,7 @@ test('an unknown address and a wrong password are told the same way, after the s
     assert.equal(headers.get('www-authenticate'), null);
     assert.equal(headers.get('cache-control'), 'no-store');
   }
-  // Of the processors, which the host's other work does not make longer; control runs in this process.
+  // CPU time, which other work on the host does not lengthen. Control runs in this process.
   const measureWork = async (email: string): Promise<number> => {
     const before = process.cpuUsage();
     await signIn(email, 'wrong password');
@@ -114,7 +114,7 @@ test('an unknown address and a wrong password are told the same way, after the s
   assert.ok(none > known / 2 && known > none / 2, `${known} ms and ${none} ms of a processor`);
 });
 
-test('guessing a password ends with 429 for that account, and for no other', async () => {
+test('guesses at a password get 429 after a while, for that account only', async () => {
   const { email } = await owner.invite('member');
   const statuses: number[] = [];
   for (let round = 0; round < 21; round += 1) statuses.push((await signIn(email, 'wrong password')).status);
@@ -125,7 +125,7 @@ test('guessing a password ends with 429 for that account, and for no other', asy
   assert.equal((await signIn('owner@example.test', PASSWORD)).status, 200);
 });
 
-test('the cookie is for the account calls and this site only, and ends with the session', async () => {
+test('the cookie is limited to the account routes and this site, and ends with the session', async () => {
   const answer = await signIn('owner@example.test', PASSWORD);
   const [cookie = ''] = answer.headers.getSetCookie();
   assert.match(
@@ -145,7 +145,7 @@ test('the cookie is for the account calls and this site only, and ends with the 
   assert.ok(!stored.includes(held.split('=')[1] ?? '-'));
 });
 
-test('a change of the password needs the old one, and ends all other sessions', async () => {
+test('changing the password requires the old one and ends all other sessions', async () => {
   const person = await owner.invite('member');
   const other = await AccountClient.signIn(harness, person.email);
   const change = (current_password: string) =>
@@ -159,7 +159,7 @@ test('a change of the password needs the old one, and ends all other sessions', 
   assert.equal((await signIn(person.email, 'another good one')).status, 200);
 });
 
-test('sessions are listed and ended one by one, and only the own ones', async () => {
+test('people list and end their own sessions one by one, and no others', async () => {
   const person = await owner.invite('member');
   const other = await AccountClient.signIn(harness, person.email);
   const { body } = await person.call('GET', '/account/sessions');
@@ -174,7 +174,7 @@ test('sessions are listed and ended one by one, and only the own ones', async ()
   assert.equal((await other.call('GET', '/account/me')).status, 401);
 });
 
-test('a session that is over is nobody, and a used one lasts on, to its longest', async () => {
+test('an expired session is rejected, and use extends a session up to its maximum age', async () => {
   const person = await owner.invite('member');
   await using db = harness.openDatabase();
   const set = (change: { expires_at?: number; created_at?: number; last_used_at?: number }) =>
@@ -198,7 +198,7 @@ test('a session that is over is nobody, and a used one lasts on, to its longest'
   assert.equal((await person.call('GET', '/account/me')).status, 401);
 });
 
-test('a change that a page of another origin asks for is refused, and one that a form could send', async () => {
+test('changes requested by a page of another origin, or in a form that HTML forms can send, are refused', async () => {
   const ask = (headers: Record<string, string>) =>
     owner.call('PATCH', owner.organization, { name: 'default' }, { headers });
   assert.equal((await ask({})).status, 200);
@@ -214,7 +214,7 @@ test('a change that a page of another origin asks for is refused, and one that a
   assert.match(bare.body.error.message, /^Origin: is missing; send it as browsers do, here "http:/);
 });
 
-test('an API key is nobody below /account, and a session nobody below /v1', async () => {
+test('an API key is rejected below /account, and a session below /v1', async () => {
   const headers = { cookie: owner.cookie };
   assert.equal((await harness.call('GET', '/account/me', { apiKey: API_KEY })).status, 401);
   assert.equal((await harness.call('GET', '/v1/runs', { apiKey: null, headers })).status, 401);

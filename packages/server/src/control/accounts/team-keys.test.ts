@@ -1,4 +1,4 @@
-/** API keys of teams, and what is open with one that is good no longer. */
+/** API keys of teams, and the end of open requests when their key is revoked or expires. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { ExecFrame } from '@coppice/contract';
@@ -13,7 +13,7 @@ let owner: AccountClient;
 before(async () => {
   harness = await startHarness();
   harness.runner.startsAtHead = true;
-  // Commands go on until they are killed.
+  // Commands run until they are killed.
   harness.runner.onExec = () => undefined;
   owner = await AccountClient.signUp(harness, { invitation: INVITATION });
 });
@@ -39,13 +39,13 @@ test('a key is shown once, listed by its last characters, and works until it is 
   assert.ok(!harness.logLines.join('').includes(key));
 });
 
-test('a key with an end is good until then', async () => {
+test('a key with an expiry is valid until then', async () => {
   const { key } = await makeKey({ name: 'short', expires_in: 1 });
   assert.equal(await list(key), 200);
   await waitFor('the end of the key', async () => (await list(key)) === 401);
 });
 
-test('a rotation gives a new key, and leaves the old one good for the overlap', async () => {
+test('a rotation creates a new key and keeps the old one valid for the overlap', async () => {
   const old = await makeKey({ name: 'rotated' });
   const rotate = (body?: object) => owner.call('POST', `${owner.team}/keys/${old.id}/rotate`, body);
   const { body } = await rotate({ overlap_seconds: 1 });
@@ -63,7 +63,7 @@ test('a rotation without an overlap revokes the old key at once', async () => {
   assert.deepEqual([await list(old.key), await list(body.key)], [401, 200]);
 });
 
-test('a key may do everything unless it is limited; its limits are listed, and kept by a rotation', async () => {
+test('a key has no limits unless they are set; lists show them, and a rotation keeps them', async () => {
   const limitsOf = ({ scope, team_only }: { scope: string; team_only: boolean }) => [scope, team_only];
   assert.deepEqual(limitsOf(await makeKey()), ['full', false]);
   const limited = await makeKey({ name: 'limited', scope: 'read', team_only: true });
@@ -76,7 +76,7 @@ test('a key may do everything unless it is limited; its limits are listed, and k
   assert.equal(await list(rotated.key), 200);
 });
 
-test('limits that there are not are refused by name', async () => {
+test('unknown limits are refused by name', async () => {
   for (const [body, pattern] of [
     [{ scope: 'write' }, /scope.*must be full or read/u],
     [{ scope: ['read'] }, /scope/u],
@@ -92,7 +92,7 @@ test('limits that there are not are refused by name', async () => {
   assert.equal(rotation.status, 400);
 });
 
-test('when a key was used last is written down, by the time control stops', async () => {
+test('the last use of a key is stored by the time control stops', async () => {
   const { id, key } = await makeKey();
   const find = async () =>
     (await owner.call('GET', `${owner.team}/keys`)).body.find((record: { id: string }) => record.id === id);
@@ -146,7 +146,7 @@ test('a socket ends when its key expires, also one that was opened with a ticket
   await assert.rejects(late.closed, /401/);
 });
 
-test('what does not end by itself is cut off', async () => {
+test('an open request that does not end by itself is cut off', async () => {
   const { id: keyId, key } = await makeKey();
   const { id } = await harness.create();
   const body = new ReadableStream({ start: (controller) => controller.enqueue(Buffer.from('begin')) });
@@ -180,7 +180,7 @@ test('a preview link ends with the key that it was made with', async () => {
   assert.equal(await open(), 401);
 });
 
-test('wrong keys of one address are looked up no more after a while; good ones are', async () => {
+test('after too many wrong keys from one address, further wrong ones get 429', async () => {
   await using small = await startHarness({ wrongKeysPerMinute: 5 });
   const wrong = `cop_live_us_${'0'.repeat(40)}`;
   const statuses: number[] = [];

@@ -1,4 +1,4 @@
-/** API keys of teams: made, listed, revoked, and replaced with a time in which both are good. */
+/** API keys of teams: create, list, revoke, and rotate with an overlap in which both keys are valid. */
 import {
   AppError,
   generateApiKey,
@@ -14,7 +14,7 @@ import type { ApiKeyTable } from './account-tables.ts';
 import type { Owner } from './organization-store.ts';
 
 const MAX_ACTIVE = 200;
-/** Old ones are left out. */
+/** Older keys are left out of lists. */
 const MAX_LISTED = 1000;
 
 type Row = Selectable<ApiKeyTable>;
@@ -35,7 +35,7 @@ export class TeamKeys {
     });
   }
 
-  /** Newest first, with those that are good no longer. */
+  /** Lists a team's keys, newest first, including revoked and expired ones. */
   async list(teamId: string): Promise<ApiKeyRecord[]> {
     const rows = await this.#db
       .selectFrom('api_keys')
@@ -48,7 +48,7 @@ export class TeamKeys {
     return rows.map(toRecord);
   }
 
-  /** Acts on the next request; what is open with it ends within seconds. One that is revoked stays so. */
+  /** Revokes a key from the next request on. Open requests end within seconds. A revoked key stays as it is. */
   async revoke(teamId: string, id: string): Promise<void> {
     await this.#db.transaction().execute(async (transaction) => {
       const row = await getForUpdate(transaction, teamId, id);
@@ -56,7 +56,10 @@ export class TeamKeys {
     });
   }
 
-  /** A new key of the same name and limits; the old one is good until the overlap ends, or it expires by itself. */
+  /**
+   * Creates a key with the same name and limits. The old key stays valid until the overlap ends or it expires,
+   * whichever is first. Throws `invalid_state` if the old key is revoked or has expired.
+   */
   async rotate(
     owner: Owner,
     id: string,
@@ -92,7 +95,7 @@ export class TeamKeys {
   }
 }
 
-/** One new key of a team after the other. */
+/** Throws `rate_limited` if the team has too many keys. Locks the team, so that its creates run one after the other. */
 async function assertRoom(transaction: Database, teamId: string): Promise<void> {
   await transaction.selectFrom('teams').select('id').where('id', '=', teamId).forNoKeyUpdate().execute();
   if ((await countActive(transaction, teamId)) < MAX_ACTIVE) return;

@@ -11,7 +11,7 @@ export const teamsMigration: Migration = {
   },
 };
 
-/** What there is belongs to a first team of its organization. */
+/** Existing keys and sandboxes become those of a first team of their organization. */
 async function createTeams(db: Database): Promise<void> {
   await sql`
     CREATE TABLE teams (

@@ -1,4 +1,4 @@
-/** Teams: their keys make sandboxes, and each has the secret of those sandboxes' audit logs. */
+/** Teams. A team's keys create sandboxes, and the team's secrets key the audit logs of those sandboxes. */
 import { AppError, type TeamMemberRecord, type TeamRecord } from '@coppice/contract';
 import { isTaken } from '../db/database-error.ts';
 import type { Database } from '../db/database.ts';
@@ -15,7 +15,7 @@ export class Teams {
     this.#db = db;
   }
 
-  /** In the order in which they were made. */
+  /** Lists teams in the order of their creation. */
   async list(organizationId: string): Promise<TeamRecord[]> {
     const rows = await this.#db
       .selectFrom('teams')
@@ -49,7 +49,7 @@ export class Teams {
     return this.get(teamId);
   }
 
-  /** The part of a reach that is one team's, by the team's id or name; `not_found` for a team out of reach. */
+  /** Narrows a reach to one team, given by its id or name. Throws `not_found` for a team outside the reach. */
   async narrow(reach: Reach, team: string): Promise<Reach> {
     const { organizationId, onlyTeamId } = reach;
     const rows = await this.#db
@@ -58,7 +58,7 @@ export class Teams {
       .where('organization_id', '=', organizationId)
       .where((where) => where.or([where('id', '=', team), where('name', '=', team)]))
       .execute();
-    // An id wins over a name that looks like it.
+    // An id takes precedence over a name that looks like it.
     const found = rows.find(({ id }) => id === team) ?? rows[0];
     if (found !== undefined && (onlyTeamId === null || onlyTeamId === found.id))
       return { organizationId, onlyTeamId: found.id };
@@ -91,7 +91,7 @@ export class Teams {
     }));
   }
 
-  /** Of the organization's members only; one who is in it stays. */
+  /** Adds a member of the organization to a team; adding twice changes nothing. Throws `not_found` for a non-member. */
   async addMember(organizationId: string, teamId: string, userId: string): Promise<void> {
     await this.#db.transaction().execute(async (transaction) => {
       const member = await transaction
@@ -121,7 +121,7 @@ export class Teams {
   }
 }
 
-/** Runs what gives a team its name, and says so when another one has it. */
+/** Runs `write`, which sets a team's name. Throws `already_exists` if another team has the name. */
 async function named<T>(name: string, write: () => Promise<T>): Promise<T> {
   try {
     return await write();

@@ -1,7 +1,7 @@
 /**
- * Puts the logs of ended sandboxes into the object store, where they outlive this machine. At its best effort: a log that
- * could not be put there stays in SQL, where it is anyway, keeps none that come after it, and is tried again with the next
- * end, every hour, and at the next start.
+ * Copies the logs of ended sandboxes to the object store, where they outlive this machine. Best effort: a log that
+ * cannot be stored stays in SQL, where all logs are anyway, and does not hold up later ones. It is retried when the
+ * next sandbox ends, every hour, and at the next start.
  */
 import type { Logger } from 'pino';
 import type { ObjectStore } from '../../lib/objects/object-store.ts';
@@ -13,7 +13,7 @@ import { readEntries } from './read-entries.ts';
 
 const PAGE_LOGS = 100;
 const RETRY_MS = 3_600_000;
-/** One after the other; then it is the store that fails, and not a log. */
+/** After this many failures in a row the cause is taken to be the store, not a log. */
 const MAX_FAILURES = 16;
 
 export interface AuditArchiveParts {
@@ -37,14 +37,14 @@ export class AuditArchive implements AsyncDisposable {
     this.#timer = setInterval(() => this.wake(), RETRY_MS);
   }
 
-  /** Some sandbox has ended. In the background all that is not there is put there, one after the other. */
+  /** Call after a sandbox has ended. Stores all unstored logs in the background, one after the other. */
   wake(): void {
     this.#isAsked = true;
     if (this.#isOver) return;
     this.#work ??= this.#run();
   }
 
-  /** Waits for the one that is under way. */
+  /** Stops. Waits for the log that is being stored. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isOver = true;
     clearInterval(this.#timer);
@@ -59,7 +59,10 @@ export class AuditArchive implements AsyncDisposable {
       }
     } catch (error) {
       this.#isAsked = false;
-      this.#parts.log.warn({ err: error }, 'audit logs could not be put into the object store; tried again');
+      this.#parts.log.warn(
+        { err: error },
+        'audit logs could not be put into the object store; they are tried again later',
+      );
     }
     this.#work = undefined;
   }
@@ -99,7 +102,7 @@ export class AuditArchive implements AsyncDisposable {
   }
 }
 
-/** Where the log of an ended sandbox is. */
+/** Object key of an ended sandbox's log. */
 export function auditKey(organizationId: string, sandboxId: string): string {
   return `audit/${organizationId}/${sandboxId}.ndjson`;
 }

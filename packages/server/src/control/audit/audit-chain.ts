@@ -1,4 +1,4 @@
-/** One sandbox's chain as it stands, and what comes next in it. No I/O. */
+/** The head of one sandbox's audit chain, and the construction of its next entries. No I/O. */
 import { createHmac } from 'node:crypto';
 import {
   AppError,
@@ -13,12 +13,12 @@ import {
 import type { Secret } from '../../lib/secret.ts';
 import type { AuditEntryRow } from './audit-tables.ts';
 
-/** What is to be written down. */
+/** An event to write to an audit log. */
 export type AuditNote = {
   [E in AuditEvent]: {
     event: E;
     data: AuditData<E>;
-    /** When it was, if that is not now: in Unix milliseconds. */
+    /** Time of the event in Unix milliseconds; default: now. */
     atMs?: number;
   };
 }[AuditEvent];
@@ -41,18 +41,18 @@ export class AuditChain {
     return this.#head !== undefined && isLastEvent(this.#head.event);
   }
 
-  /** What the next entry is chained to. */
+  /** The HMAC or seed that the next entry is chained to. */
   get previous(): string {
     return this.#head?.hmac ?? buildAuditSeed(this.#sandboxId);
   }
 
-  /** True when these rows are what it ends with. */
+  /** Returns whether the chain ends with these rows. */
   endsWith(rows: readonly AuditEntryRow[]): boolean {
     const last = rows.at(-1);
     return last !== undefined && last.seq === this.#head?.seq && last.hmac === this.#head.hmac;
   }
 
-  /** The entries that come next, not yet part of it. Throws `invalid_state` when there was a last one. */
+  /** Builds the next entries without adding them. Throws `invalid_state` if the chain is closed. */
   extend(notes: readonly AuditNote[], nowMs: number): AuditEntryRow[] {
     if (this.isClosed)
       throw new AppError('invalid_state', 'the sandbox has ended, and its audit log with it');
@@ -66,14 +66,14 @@ export class AuditChain {
     return rows;
   }
 
-  /** These rows are in SQL now. */
+  /** Moves the head to the last of these rows, which are now in SQL. */
   advance(rows: readonly AuditEntryRow[]): void {
     this.#head = rows.at(-1) ?? this.#head;
   }
 
   #build({ event, data, head, nowMs }: NextEntry): AuditEntryRow {
     const seq = (head?.seq ?? 0) + 1;
-    // A clock that was set back must not make a chain whose times go back.
+    // The times of a chain must not decrease, even if the clock was set back.
     const ts = Math.max(Math.round(nowMs), head?.ts ?? 0);
     const entry = { seq, ts: new Date(ts).toISOString(), sandbox_id: this.#sandboxId, event, data };
     const text = buildAuditText(head?.hmac ?? buildAuditSeed(this.#sandboxId), entry);
@@ -96,7 +96,7 @@ interface NextEntry {
   nowMs: number;
 }
 
-/** As it is sent. `data` is passed on as it was hashed. */
+/** Formats an entry as it is sent. `data` stays byte for byte as it was hashed. */
 export function formatEntry({ seq, ts, sandbox_id, event, data, hmac }: AuditEntryRow): string {
   const head = { seq, ts: new Date(ts).toISOString(), sandbox_id, event } satisfies Partial<AuditEntry>;
   return `${JSON.stringify(head).slice(0, -1)},"data":${data},"hmac":"${hmac}"}\n`;

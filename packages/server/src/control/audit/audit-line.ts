@@ -1,12 +1,12 @@
-/** What waits to be written to audit logs. */
+/** Entries that wait to be written to audit logs. */
 import type { AuditEntryRow } from './audit-tables.ts';
 import type { Database } from '../db/database.ts';
 import type { AuditChain, AuditNote } from './audit-chain.ts';
 
 export interface Waiting {
-  /** Written together. */
+  /** Entries that are written together. */
   notes: readonly AuditNote[];
-  /** What must be committed with it. */
+  /** The change to commit together with the entries. */
   work?: (transaction: Database) => Promise<unknown>;
   resolve: (written: Written) => void;
   reject: (error: unknown) => void;
@@ -17,20 +17,20 @@ export interface Written {
   result: unknown;
 }
 
-/** A sandbox whose entries pass here. */
+/** The entries of one sandbox that wait. */
 export interface Line {
   sandboxId: string;
-  /** Undefined when it is to be read from SQL. */
+  /** Undefined until it is read from SQL. */
   chain: AuditChain | undefined;
   waiting: Waiting[];
   isBusy: boolean;
 }
 
-/** What is written of one line at a time. */
+/** The items of one line that are written at the same time. */
 export interface Part {
   line: Line;
   items: Waiting[];
-  /** As they were tried last, and what they were chained to. */
+  /** Rows of the last attempt; `previous` is the HMAC or seed that they were chained to. */
   rows?: AuditEntryRow[];
   previous?: string;
 }

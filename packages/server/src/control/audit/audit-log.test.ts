@@ -1,4 +1,4 @@
-/** The writer of the chains, with a database that loses answers, goes away, and is written to by others. */
+/** The writer of the chains, with a database that loses answers, becomes unreachable, and has other writers. */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, beforeEach, test } from 'node:test';
@@ -21,7 +21,9 @@ import { TeamSecrets } from './team-secrets.ts';
 
 type Fault = 'none' | 'lost' | 'refused' | 'late';
 
-/** Fails as it is told to: with the statement carried out, not carried out, or carried out later. */
+/**
+ * Fails as `faults` says: with the statement executed (`lost`), not executed (`refused`), or executed later (`late`).
+ */
 class FaultyStore extends AuditStore {
   faults: Fault[] = [];
   inserts = 0;
@@ -58,7 +60,7 @@ after(async () => {
 const openLog = (): AuditLog =>
   new AuditLog({ db, store, secrets, clock: { wallMs: () => nowMs }, log: pino({ level: 'silent' }) });
 
-/** Three that are older than audit logs. */
+/** Inserts three sandboxes that are older than audit logs. */
 beforeEach(async () => {
   store = new FaultyStore(db);
   log = openLog();
@@ -85,7 +87,7 @@ async function readCommands(id: string): Promise<unknown[]> {
 
 const numbers = (count: number): string[] => Array.from({ length: count }, (_, index) => `${index}`);
 
-test('entries of all sandboxes that wait go in together, each sandbox’s in their order', async () => {
+test('the waiting entries of all sandboxes are inserted together, and each sandbox’s in order', async () => {
   const appended = numbers(300).map((command, index) => log.append(ids[index % 3] ?? '', exec(command)));
   const seqs = await Promise.all(appended);
   assert.deepEqual(seqs.slice(0, 6), [1, 1, 1, 2, 2, 2]);
@@ -96,7 +98,7 @@ test('entries of all sandboxes that wait go in together, each sandbox’s in the
   );
 });
 
-test('whatever answers are lost, what was answered is in an unbroken chain, in order and once', async () => {
+test('whatever answers are lost, acknowledged entries are in an unbroken chain, in order and once', async () => {
   const faults = fc.array(fc.constantFrom<Fault>('none', 'lost', 'refused', 'late'), { maxLength: 5 });
   await fc.assert(
     fc.asyncProperty(faults, async (planned) => {
@@ -117,7 +119,7 @@ test('whatever answers are lost, what was answered is in an unbroken chain, in o
   );
 });
 
-test('a change and its entry are there together, or neither is', async () => {
+test('a change and its entry are committed together or not at all', async () => {
   const [id = ''] = ids;
   const commit = (timeout: number, fails = false) =>
     log.commit(id, { event: 'sandbox.resumed', data: {} }, async (transaction) => {
@@ -134,7 +136,7 @@ test('a change and its entry are there together, or neither is', async () => {
   assert.equal(await log.append(id, exec('x')), 2);
 });
 
-test('a seq that another writer took is not taken again: the chain goes on behind it', async () => {
+test('a seq that another writer took is not used again: the chain continues after it', async () => {
   const [id = ''] = ids;
   await log.append(id, exec('first'));
   await openLog().append(id, exec('of another'));
@@ -142,7 +144,7 @@ test('a seq that another writer took is not taken again: the chain goes on behin
   assert.deepEqual(await readCommands(id), ['first', 'of another', 'third']);
 });
 
-test('one sandbox whose log cannot be written does not keep the others from theirs', async () => {
+test('a sandbox whose log cannot be written does not block the logs of others', async () => {
   const append = (id: string) => log.append(id, exec('x'));
   const [known = '', other = ''] = ids;
   const outcomes = await Promise.allSettled([append(known), append('run-of-nobody'), append(other)]);
@@ -152,7 +154,7 @@ test('one sandbox whose log cannot be written does not keep the others from thei
   );
 });
 
-test('the times of a chain never go back, although the clock does', async () => {
+test('the times of a chain never decrease, even if the clock is set back', async () => {
   const [id = ''] = ids;
   await log.append(id, exec('a'));
   nowMs -= 3_600_000;
@@ -162,7 +164,7 @@ test('the times of a chain never go back, although the clock does', async () => 
   await readCommands(id);
 });
 
-test('a long log is read in pages of bounded size, whole', async () => {
+test('a long log is read completely, in pages of bounded size', async () => {
   const [id = ''] = ids;
   const command = 'x'.repeat(300_000);
   for (const index of numbers(8)) await log.append(id, exec(`${index}${command}`));

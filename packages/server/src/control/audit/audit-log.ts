@@ -1,14 +1,14 @@
 /**
- * The one writer of all audit chains. What waits is written in one statement for all sandboxes (group commit); each sandbox's
- * entries keep the order in which they came:
+ * The only writer of all audit chains. It writes the waiting entries of all sandboxes in one statement (group commit).
+ * Each sandbox's entries keep the order in which they arrived:
  *
  *     append ──► waiting of sandbox A ─┐
- *     append ──► waiting of sandbox B ─┴─ batch ─► INSERT ─► heads move on, callers go on
+ *     append ──► waiting of sandbox B ─┴─ batch ─► INSERT ─► heads advance, callers continue
  *     commit ──► waiting of sandbox A ──── alone ─► BEGIN, the caller's change, INSERT, COMMIT
  *
- * When the answer to a statement is lost, it may have been carried out or not: the head is then read again, and what is not
- * in the chain is written once more, byte for byte, until the deadline. A statement that is carried out late meets the
- * primary key (sandbox, seq), so that no chain ever forks.
+ * When the answer to a statement is lost, the statement may have been executed or not. The writer then reads the head
+ * again and writes missing entries once more, byte for byte, until the deadline. A statement that is executed late
+ * violates the primary key (sandbox, seq), so no chain ever forks.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError, isLastEvent } from '@coppice/contract';
@@ -25,10 +25,10 @@ import { OpenProcesses } from './open-processes.ts';
 import type { TeamSecrets } from './team-secrets.ts';
 import { stretched } from '../../lib/waiting/deadline.ts';
 
-/** How long what has happened waits for a database that is away, before its caller is refused. */
+/** How long an entry waits for an unreachable database before its caller gets an error. */
 const WRITE_DEADLINE_MS = 10_000;
 const RETRY_DELAY_MS = 100;
-/** Of one statement. */
+/** Limit of one statement. */
 const MAX_BATCH_NOTES = 1_000;
 
 export interface AuditLogParts {
@@ -40,11 +40,11 @@ export interface AuditLogParts {
 }
 
 export class AuditLog {
-  /** What has an entry of its end to come. */
+  /** Processes whose closing entry is still to be written. */
   readonly processes = new OpenProcesses();
   readonly #parts: AuditLogParts;
   readonly #lines = new Map<string, Line>();
-  /** Those that have something to write, and are not being written. */
+  /** Lines that have entries to write and are not being written. */
   readonly #ready = new Set<Line>();
   readonly #watchers = new Map<string, Set<() => void>>();
   #isWriting = false;
@@ -54,14 +54,14 @@ export class AuditLog {
   }
 
   /**
-   * Resolves with the entry's `seq` when it is durable. Throws `invalid_state` when the sandbox's log has had its last
-   * entry, `unavailable` when the database does not take it.
+   * Resolves with the entry's `seq` when it is durable. Throws `invalid_state` if the sandbox's log already has its
+   * last entry, `unavailable` if the database does not accept it.
    */
   async append(sandboxId: string, note: AuditNote): Promise<number> {
     return (await this.#enqueue(sandboxId, { notes: [note] })).seq;
   }
 
-  /** Commits `work` and the entries together: all or nothing. Throws what `work` throws, else as {@link append}. */
+  /** Commits `work` and the entries together: all or nothing. Throws the errors of `work` and of {@link append}. */
   async commit<T>(
     sandboxId: string,
     notes: AuditNote | readonly AuditNote[],
@@ -70,12 +70,12 @@ export class AuditLog {
     return (await this.#enqueue(sandboxId, { notes: [notes].flat(), work })).result as T;
   }
 
-  /** Whether an entry says that this rollback was done. */
+  /** Returns whether an entry records that this rollback was done. */
   hasRollback(sandboxId: string, rollbackId: string): Promise<boolean> {
     return this.#parts.store.hasRollback(sandboxId, rollbackId);
   }
 
-  /** `listener` is called after each entry of this sandbox, until the result is disposed. */
+  /** Calls `listener` after each entry of this sandbox, until the result is disposed. */
   watch(sandboxId: string, listener: () => void): Disposable {
     const watchers = this.#watchers.get(sandboxId) ?? new Set();
     this.#watchers.set(sandboxId, watchers.add(listener));
@@ -105,7 +105,7 @@ export class AuditLog {
     this.#isWriting = false;
   }
 
-  /** Begins what is written alone, and returns what can be written together. */
+  /** Starts the parts that are written alone, and returns the parts that can be written together. */
   #takeBatch(): Part[] {
     const batch: Part[] = [];
     let notes = 0;
@@ -133,7 +133,7 @@ export class AuditLog {
       } catch (error) {
         for (const { line } of parts) line.chain = undefined;
         if (!isDatabaseAway(error) && parts.length > 1) {
-          // One of them is at fault: the others must not suffer for it.
+          // One of them is at fault. Each is written alone, so that the others do not fail with it.
           for (const part of parts) await this.#write([part]);
           return;
         }
@@ -146,7 +146,7 @@ export class AuditLog {
     }
   }
 
-  /** Builds what is to be inserted; those that turn out to be written, or cannot be, are settled and left out. */
+  /** Builds the rows to insert. Leaves out, and settles, parts that are already written or cannot be written. */
   async #prepare(parts: readonly Part[]): Promise<Part[]> {
     await this.#load(parts.map(({ line }) => line));
     return parts.filter((part) => {
@@ -161,7 +161,7 @@ export class AuditLog {
   #build(part: Part, chain: AuditChain): boolean {
     try {
       const notes = part.items.flatMap((item) => item.notes);
-      // At the same place of the same chain the same entry, so that the one tried before is known if it comes through.
+      // A retry at the same place of the chain reuses its rows, so that a late success of the first try is recognised.
       if (part.previous !== chain.previous) part.rows = chain.extend(notes, this.#parts.clock.wallMs());
       part.previous = chain.previous;
       return true;
@@ -198,7 +198,7 @@ export class AuditLog {
     }
   }
 
-  /** What nobody can write any more must not keep a sandbox from its end. False when that is not what happened. */
+  /** Ends a sandbox without its last entry if the chain's secret is unreadable. Returns false for any other cause. */
   async #endUnwritten(part: Part, cause: unknown): Promise<boolean> {
     const [item] = part.items;
     const last = item?.notes.at(-1);
@@ -215,7 +215,7 @@ export class AuditLog {
     return true;
   }
 
-  /** Only lines whose chain is not known. */
+  /** Loads the chains of those lines that have none in memory. */
   async #load(lines: readonly Line[]): Promise<void> {
     const unknown = new Map(
       lines.filter(({ chain }) => chain === undefined).map((line) => [line.sandboxId, line]),

@@ -1,4 +1,4 @@
-/** What audit logs need: a key for each chain, and entries that stay as they are. */
+/** Schema of audit logs: a key for each chain, and entries that never change. */
 import { sql, type Kysely } from 'kysely';
 import type { Migration } from 'kysely/migration';
 
@@ -21,7 +21,7 @@ async function addAuditKeys(db: Database): Promise<void> {
     WHERE audit_key_id IS NOT NULL AND audit_stored_at IS NULL AND ended_at IS NOT NULL`.execute(db);
 }
 
-/** Entries are only ever added: what is there cannot be changed or removed by any statement of the service. */
+/** Entries are only added: no statement of the service can change or remove one. */
 async function createEntries(db: Database): Promise<void> {
   await sql`
     CREATE TABLE audit_entries (

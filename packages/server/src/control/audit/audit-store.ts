@@ -6,11 +6,11 @@ import type { AuditEntryRow } from './audit-tables.ts';
 import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
 import type { ChainHead } from './audit-chain.ts';
 
-/** Of what is in memory for a reader: a command may have a megabyte. */
+/** Limits of what a reader holds in memory: a command may have a megabyte. */
 const MAX_PAGE_ENTRIES = 500;
 const MAX_PAGE_BYTES = 1 << 20;
 
-/** A sandbox's chain as SQL has it. */
+/** A sandbox's chain as stored in SQL. */
 export interface StoredChain {
   sandboxId: string;
   teamId: string;
@@ -29,11 +29,11 @@ export class AuditStore {
     this.#db = db;
   }
 
-  /** All of them or none. A `seq` that is taken is refused by the primary key, whoever took it. */
+  /** Inserts all rows or none. The primary key refuses a `seq` that any writer has taken. */
   async insert(rows: readonly AuditEntryRow[], db: Database = this.#db): Promise<void> {
     const column = <K extends keyof AuditEntryRow>(name: K): AuditEntryRow[K][] =>
       rows.map((row) => row[name]);
-    // One text for any number of rows, so that the server need not learn a new one for each.
+    // One text for any number of rows, so that PostgreSQL need not parse a new statement for each number.
     await sql`
       INSERT INTO audit_entries (sandbox_id, seq, ts, event, data, hmac)
       SELECT * FROM unnest(
@@ -41,7 +41,7 @@ export class AuditStore {
         ${column('event')}::text[], ${column('data')}::text[], ${column('hmac')}::text[])`.execute(db);
   }
 
-  /** Those of these sandboxes that there are. */
+  /** Lists the chains of those sandboxes that exist. */
   async listChains(sandboxIds: readonly string[]): Promise<StoredChain[]> {
     const { rows } = await sql<StoredRow>`
       SELECT sandboxes.id, team_id, audit_key_id, last.seq, last.hmac, last.ts, last.event FROM sandboxes
@@ -62,7 +62,7 @@ export class AuditStore {
     return (await this.listChains([sandboxId]))[0]?.head;
   }
 
-  /** Of a sandbox that has none yet. */
+  /** Sets the key of a sandbox that has none yet. */
   async setKey(sandboxId: string, keyId: string): Promise<void> {
     await this.#db
       .updateTable('sandboxes')
@@ -72,7 +72,7 @@ export class AuditStore {
       .execute();
   }
 
-  /** A page of what comes after `afterSeq`, in order; empty only when there is no more. */
+  /** Returns a page of the entries after `afterSeq`, in order. It is empty only if there are no more. */
   async listEntries(sandboxId: string, afterSeq: number): Promise<AuditEntryRow[]> {
     const { rows } = await sql<AuditEntryRow>`
       SELECT sandbox_id, seq, ts, event, data, hmac FROM (
@@ -93,7 +93,7 @@ export class AuditStore {
     return rows.length > 0;
   }
 
-  /** Ended sandboxes whose log is only here, the earliest end first; the first `skip` of them are left out. */
+  /** Lists ended sandboxes whose log is only in SQL, earliest end first, without the first `skip` of them. */
   listUnstored(limit: number, { skip = 0 } = {}): Promise<Pick<SandboxRow, 'id' | 'organization_id'>[]> {
     return this.#db
       .selectFrom('sandboxes')

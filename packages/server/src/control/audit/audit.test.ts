@@ -1,4 +1,4 @@
-/** The audit log from outside: what is done with sandboxes, and what their logs say of it. */
+/** Audit logs through the API: actions on sandboxes and the entries that record them. */
 import assert from 'node:assert/strict';
 import { mkdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -18,7 +18,7 @@ import { AuditLog } from './audit-log.ts';
 import { AuditStore } from './audit-store.ts';
 import { TeamSecrets } from './team-secrets.ts';
 
-/** Within which what is open with a key ends with it. */
+/** Time within which requests that are open with a key end after its revocation. */
 const KEY_END_MS = 5_000;
 
 let harness: ControlHarness;
@@ -42,7 +42,7 @@ async function readText(of = id, query = ''): Promise<string> {
   return response.text();
 }
 
-/** Each of them of the form that the contract gives its event. */
+/** Reads a log, and checks that each entry has the form that the contract gives its event. */
 async function readLog(of = id, query = ''): Promise<AuditEntry[]> {
   const lines = (await readText(of, query)).split('\n').filter((line) => line !== '');
   const entries = lines.map((line) => AuditEntry.parse(JSON.parse(line)));
@@ -67,7 +67,7 @@ async function getSecret(of: string): Promise<string> {
 
 const verify = (of = id): Promise<number> => verifyLog(harness, of);
 
-test('a life is written down, from the create to the end, and no output or content is in it', async () => {
+test('a log records a sandbox’s life from create to end, without output or file content', async () => {
   harness.runner.onExec = (command) => {
     command.stdout('SECRET output');
     command.exit(3);
@@ -114,7 +114,7 @@ test('a life is written down, from the create to the end, and no output or conte
   assert.equal(await verify(), 10);
 });
 
-test('children and restored sandboxes have chains of their own that name where they came from', async () => {
+test('children and restored sandboxes have their own chains, which name their origin', async () => {
   const children = (await call('POST', '/fork', { count: 3 })).body as { id: string; image: string }[];
   const snapshot = (await call('POST', '/snapshot')).body as { id: string };
   const restored = (await harness.call('POST', '/v1/runs/restore', { body: { snapshot_id: snapshot.id } }))
@@ -138,7 +138,7 @@ test('children and restored sandboxes have chains of their own that name where t
   assert.equal(await verify(), 5);
 });
 
-test('many execs at once make one unbroken chain in which each has its start and its exit', async () => {
+test('concurrent execs form one unbroken chain in which each has its start and its exit', async () => {
   const commands = Array.from({ length: 100 }, (_, index) => `echo ${index}`);
   const answered = await Promise.all(commands.map((command) => call('POST', '/exec', { command })));
   assert.ok(answered.every(({ status }) => status === 200));
@@ -152,7 +152,7 @@ test('many execs at once make one unbroken chain in which each has its start and
   assert.equal(await verify(), 201);
 });
 
-test('a command whose end nobody saw has an exit without a code', async () => {
+test('a command whose end was not observed has an exit without a code', async () => {
   harness.runner.onExec = () => undefined;
   const controller = new AbortController();
   const options = { body: { command: 'sleep 1000' }, signal: controller.signal };
@@ -163,7 +163,7 @@ test('a command whose end nobody saw has an exit without a code', async () => {
   assert.equal((await readLog())[2]?.data['exit_code'], null);
 });
 
-test('commands of a shell are execs, also the one that ends the shell; a terminal is opened and closed', async () => {
+test('a shell’s commands are logged as execs, even the one that ends the shell; a terminal is logged as opened and closed', async () => {
   const opened = Promise.withResolvers<FakeProcess>();
   harness.runner.onShell = opened.resolve;
   const shell = new SocketClient(harness, `/v1/runs/${id}/shell`);
@@ -205,7 +205,7 @@ test('a sandbox that ends by itself has its last entry once, and none after it',
   await assert.rejects(log.append(id, { event: 'sandbox.resumed', data: {} }), { code: 'invalid_state' });
 });
 
-test('a create that fails leaves a log of its own', async () => {
+test('a failed create leaves its own log', async () => {
   let failed = '';
   harness.runner.onCreate = (vm) => {
     failed = vm;
@@ -217,7 +217,7 @@ test('a create that fails leaves a log of its own', async () => {
   await verify(failed);
 });
 
-test('a reader that follows gets what comes, in order, until the sandbox has ended', async () => {
+test('a following reader gets new entries in order until the sandbox has ended', async () => {
   const followed = readLog(id, '?follow=true');
   for (let index = 0; index < 10; index += 1) await call('POST', '/exec', { command: `echo ${index}` });
   await call('DELETE', '');
@@ -227,7 +227,7 @@ test('a reader that follows gets what comes, in order, until the sandbox has end
   assert.deepEqual(await readLog(id, '?follow=true&after=20'), log.slice(20));
 });
 
-test('a reader that follows is sent no more once its key is revoked', async () => {
+test('a following reader gets no more entries once its key is revoked', async () => {
   const apiKey = generateApiKey('us');
   await using db = harness.openDatabase();
   const team = await db.selectFrom('teams').select(['id', 'organization_id']).executeTakeFirstOrThrow();
@@ -243,7 +243,7 @@ test('a reader that follows is sent no more once its key is revoked', async () =
   assert.equal(await verify(), 3);
 });
 
-test('another organization’s log is not there, and a wrong query is refused by name', async () => {
+test('another organization’s log is not found, and a wrong query is refused', async () => {
   const apiKey = await harness.addOrganization();
   for (const query of ['', '?head=true', '?follow=true']) {
     const answer = await harness.call('GET', `/v1/runs/${id}/audit${query}`, { apiKey });
@@ -259,7 +259,7 @@ async function isStored(sandboxId: string): Promise<boolean> {
   return row !== undefined && row.audit_stored_at !== null;
 }
 
-/** Of the log of `id`. */
+/** Returns the path of the stored log of `id`. */
 async function findPlace(): Promise<string> {
   await using db = harness.openDatabase();
   const { organization_id } = await db
@@ -270,14 +270,14 @@ async function findPlace(): Promise<string> {
   return join(harness.directory, 'data', 'objects', 'audit', organization_id, `${id}.ndjson`);
 }
 
-test('the log of a sandbox that has ended is put into the object store as it is sent', async () => {
+test('the log of an ended sandbox is put into the object store exactly as the API sends it', async () => {
   await call('POST', '/exec', { command: 'true' });
   await call('DELETE', '');
   await waitFor('the log to be stored', () => isStored(id));
   assert.equal(await readFile(await findPlace(), 'utf8'), await readText());
 });
 
-test('a log that cannot be stored keeps none that come after it, and is stored when it can be', async () => {
+test('a log that cannot be stored does not hold up later ones, and is stored once that is possible', async () => {
   const place = await findPlace();
   await mkdir(join(place, 'in-the-way'), { recursive: true });
   await call('DELETE', '');
@@ -308,7 +308,7 @@ test('no statement of the service can change or remove an entry', async () => {
   assert.equal(await verify(), 1);
 });
 
-test('the first sandboxes of a team, more at once than there are connections, have one secret', async () => {
+test('the first sandboxes of a team share one secret, even if more are created at once than there are connections', async () => {
   const body = { image: 'node:22-slim' };
   for (let team = 0; team < 5; team += 1) {
     const apiKey = await harness.addOrganization();
@@ -319,7 +319,7 @@ test('the first sandboxes of a team, more at once than there are connections, ha
   }
 });
 
-test('a rotated secret keys the chains that begin after it, and those before it keep theirs', async () => {
+test('a rotated secret keys the chains that begin after it, and earlier chains keep theirs', async () => {
   const old = await getSecret(id);
   {
     await using db = harness.openDatabase();

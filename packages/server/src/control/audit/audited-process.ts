@@ -1,10 +1,10 @@
 /**
- * The two entries of a process in a sandbox: one that it begins, one that it has ended.
+ * The two audit entries of a process in a sandbox: one for its start, one for its end.
  *
- *     begin ─► opening, durable before the caller is told that it runs ─► end ─► closing, durable before the exit is told
- *                                                                    └──► nobody saw the exit: closing without a code
+ *     begin ─► opening, durable before the caller learns of it ─► end ─► closing, durable before the exit is sent
+ *                                                              └──► exit not observed: closing without a code
  *
- * A closing entry is missing only where this service died, or where the sandbox's end came first.
+ * A closing entry is missing only if control died, or if the sandbox's end came first.
  */
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
@@ -13,14 +13,14 @@ import type { AuditLog } from './audit-log.ts';
 
 export interface AuditedProcessParts {
   audit: AuditLog;
-  /** The sandbox's. */
+  /** Id of the sandbox. */
   id: string;
   log: Pick<Logger, 'warn'>;
 }
 
-/** How a process ended, as the log has it. */
+/** The end of a process as the log records it. */
 export interface ProcessEnd {
-  /** Null when nobody saw it. */
+  /** Null if the exit was not observed. */
   exit_code: number | null;
   duration_ms: number;
   start_seq: number;
@@ -31,7 +31,7 @@ export interface ProcessNotes {
   closing: (end: ProcessEnd) => AuditNote;
 }
 
-/** Of a command, whatever it came by. */
+/** Entries of a command, however it was started. */
 export function commandNotes(command: string): ProcessNotes {
   return {
     opening: { event: 'exec.start', data: { command } },
@@ -39,7 +39,7 @@ export function commandNotes(command: string): ProcessNotes {
   };
 }
 
-/** Of a terminal; what is typed there is not seen. */
+/** Entries of a terminal. Its input is not recorded. */
 export function terminalNotes(command: string | undefined): ProcessNotes {
   return {
     opening: { event: 'terminal.opened', data: command === undefined ? {} : { command } },
@@ -52,7 +52,7 @@ export class AuditedProcess {
   readonly #notes: ProcessNotes;
   readonly #startSeq: Promise<number>;
   readonly #startedAtMs = performance.now();
-  /** It is not waited for any more. */
+  /** Ends the wait of the sandbox's last entry for this process. */
   readonly #forget: () => void;
   #isClosed = false;
 
@@ -64,12 +64,12 @@ export class AuditedProcess {
     this.#startSeq.catch(this.#forget);
   }
 
-  /** The opening entry is under way; {@link opened} tells when it is durable. */
+  /** Starts to write the opening entry; {@link opened} resolves when it is durable. */
   static begin(parts: AuditedProcessParts, notes: ProcessNotes): AuditedProcess {
     return new AuditedProcess(parts, notes);
   }
 
-  /** The opening entry is durable. */
+  /** Writes the opening entry, and resolves when it is durable. */
   static async open(parts: AuditedProcessParts, notes: ProcessNotes): Promise<AuditedProcess> {
     const process = new AuditedProcess(parts, notes);
     await process.#startSeq;
@@ -77,8 +77,8 @@ export class AuditedProcess {
   }
 
   /**
-   * Starts the process while its opening entry is written, and resolves when both are done. A process whose entry cannot be
-   * written is killed.
+   * Starts the process while its opening entry is written, and resolves when both are done. Kills the process if the
+   * entry cannot be written.
    */
   async opened<T extends { kill: () => void }>(start: () => Promise<T>): Promise<T> {
     const [process, noted] = await Promise.allSettled([start(), this.#startSeq]);
@@ -91,13 +91,13 @@ export class AuditedProcess {
     throw killedAtOnce(noted.reason);
   }
 
-  /** Resolves when the entry is durable: before that nobody may be told. */
+  /** Writes the closing entry, and resolves when it is durable. The exit must not be reported earlier. */
   async close(exitCode: number): Promise<void> {
     this.#isClosed = true;
     await this.#append(exitCode).finally(this.#forget);
   }
 
-  /** For an end that nobody saw, if {@link close} has not come. Does not throw: there is nobody to tell. */
+  /** Records an unobserved end unless {@link close} was called. Does not throw: no caller waits for it. */
   async abandon(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -118,7 +118,7 @@ export class AuditedProcess {
   }
 }
 
-/** It has run for a moment: whoever takes a refusal for "not started" would run it twice. */
+/** The process has run for a moment. A caller that took a refusal for "not started" would run it twice. */
 function killedAtOnce(cause: unknown): unknown {
   if (!(cause instanceof AppError) || cause.code !== 'unavailable') return cause;
   return new AppError(

@@ -1,6 +1,6 @@
 /**
- * What runs in sandboxes and has its closing entry yet to come. Once a VM is gone its processes are told so within moments:
- * the last entry of a log waits for theirs, so that whatever has a start in it has an end.
+ * Processes in sandboxes whose closing entry is still to be written. After the end of a VM its streams break within
+ * moments. The last entry of a log waits for their closing entries, so that each start in a log has an end.
  */
 import { withDeadline } from '../../lib/waiting/deadline.ts';
 
@@ -10,7 +10,7 @@ const CLOSING_DEADLINE_MS = 1_000;
 export class OpenProcesses {
   readonly #open = new Map<string, Set<Promise<void>>>();
 
-  /** The result is called when the closing entry is written, or will not be. */
+  /** Registers a process. Call the result when its closing entry is written, or never will be. */
   add(sandboxId: string): () => void {
     const { promise, resolve } = Promise.withResolvers<void>();
     const open = this.#open.get(sandboxId) ?? new Set();
@@ -22,7 +22,7 @@ export class OpenProcesses {
     };
   }
 
-  /** Resolves when all of a sandbox's are closed, or at the deadline. */
+  /** Resolves when all processes of a sandbox are closed, or at the deadline. */
   async closed(sandboxId: string): Promise<void> {
     const open = this.#open.get(sandboxId);
     if (open === undefined) return;

@@ -1,10 +1,10 @@
-/** An audit log as it is sent: in pages of bounded size, each read when the one before it has been taken. */
+/** Reads an audit log in pages of bounded size, each when the reader has consumed the one before it. */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { AuditEntryRow } from './audit-tables.ts';
 import type { AuditLog } from './audit-log.ts';
 import type { AuditStore } from './audit-store.ts';
 
-/** When nothing is added for so long, the reader is woken to show that it is alive. */
+/** After this time without a new entry, the reader gets an empty page as a sign of life. */
 const KEEP_ALIVE_MS = 15_000;
 
 export interface ReadEntries {
@@ -17,11 +17,11 @@ export interface FollowEntries extends ReadEntries {
   audit: AuditLog;
   /** True once nothing more can be added. */
   hasEnded: () => Promise<boolean>;
-  /** Aborted when nobody reads any more. */
+  /** Aborted when the reader has left. */
   left: AbortSignal;
 }
 
-/** All that there is now, page by page. */
+/** Yields all present entries, page by page. */
 export async function* readEntries({
   store,
   sandboxId,
@@ -36,7 +36,7 @@ export async function* readEntries({
   }
 }
 
-/** The same, and what is added, until the end; an empty page is a sign of life. */
+/** Yields all present entries and then new ones, until the end. An empty page is a sign of life. */
 export async function* followEntries(options: FollowEntries): AsyncGenerator<AuditEntryRow[]> {
   const { audit, sandboxId, hasEnded, left } = options;
   let news = Promise.withResolvers<void>();
@@ -53,7 +53,7 @@ export async function* followEntries(options: FollowEntries): AsyncGenerator<Aud
   }
 }
 
-/** True when nothing came before it was time for a sign of life. */
+/** Returns true if no entry came before a sign of life is due. */
 async function isQuiet(news: Promise<void>, left: AbortSignal): Promise<boolean> {
   const over = new AbortController();
   const signal = AbortSignal.any([left, over.signal]);

@@ -1,4 +1,4 @@
-/** Audit logs across controls: what one has answered, the next one finds in an unbroken chain, and goes on with. */
+/** Audit logs across restarts: the next control finds all answered commands in an unbroken chain, and continues it. */
 import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -19,7 +19,7 @@ async function readLog(harness: ControlHarness, id: string): Promise<AuditEntry[
 const exec = (harness: ControlHarness, id: string, command: string) =>
   harness.call('POST', `/v1/runs/${id}/exec`, { body: { command } });
 
-test('a control that is stopped in mid-burst leaves all that it answered to the next', async () => {
+test('a control that is stopped in mid-burst leaves all commands that it answered in the log', async () => {
   await using harness = await startHarness({ shutdownDeadlineMs: 20 });
   harness.runner.onExec = (command) => command.exit(0);
   const { id } = await harness.create();
@@ -47,7 +47,7 @@ test('a control that is stopped in mid-burst leaves all that it answered to the 
   assert.ok([...answered, 'echo afterwards'].every((command) => exits.has(command)));
 });
 
-test('an end that the runner tells while control is away is the last entry, once', async () => {
+test('an end that the runner reports while control is down is the last entry, once', async () => {
   await using harness = await startHarness();
   const { id } = await harness.create();
   await harness.stopControl();
@@ -66,7 +66,7 @@ test('an end that the runner tells while control is away is the last entry, once
   );
 });
 
-test('without the database nothing is answered that is not written down, and a short absence is waited for', async () => {
+test('an exec is answered only when its entries are written, and waits for a database that is blocked for a short time', async () => {
   await using harness = await startHarness();
   const { id } = await harness.create();
   await using db = harness.openDatabase();
@@ -91,7 +91,7 @@ test('without the database nothing is answered that is not written down, and a s
   assert.equal((await readLog(harness, id)).length, 3);
 });
 
-test('with another master key what runs still ends, without its last entry, and what is new has a log', async () => {
+test('with another master key, running sandboxes still end, without a last entry, and new ones have a log', async () => {
   await using harness = await startHarness();
   const { id } = await harness.create();
   const { id: ended } = await harness.create();

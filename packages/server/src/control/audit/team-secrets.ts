@@ -1,6 +1,6 @@
 /**
- * The secrets that key the audit chains of teams. A chain keeps the secret that it began with, so none is ever removed: a
- * rotation adds a newer one, which the chains that begin after it take.
+ * The secrets that key the audit chains of teams. A chain keeps the secret that it began with, so no secret is ever
+ * removed. A rotation adds a newer one for the chains that begin after it.
  */
 import { randomBytes } from 'node:crypto';
 import { AppError } from '@coppice/contract';
@@ -13,11 +13,11 @@ import { isUnreadable } from './write-errors.ts';
 
 const SECRET_BYTES = 32;
 const PREFIX = 'cts_';
-/** Opened secrets that are kept at hand. */
+/** Limit of opened secrets in memory. */
 const MAX_CACHED = 10_000;
 
 export interface TeamSecret {
-  /** `ask…`: what a sandbox's `audit_key_id` names. */
+  /** `ask…`; a sandbox's `audit_key_id` refers to it. */
   id: string;
   secret: Secret;
 }
@@ -39,8 +39,8 @@ export class TeamSecrets {
   }
 
   /**
-   * The newest secret of a team, made when it has none, or one that is sealed with another master key. Throws `not_found`
-   * when there is no such team.
+   * Returns the newest secret of a team. Adds one if there is none, or if the newest is sealed with another master key.
+   * Throws `not_found` if there is no such team.
    */
   async ensure(teamId: string): Promise<TeamSecret> {
     const newest = await this.#openNewest(this.#db, teamId);
@@ -52,12 +52,18 @@ export class TeamSecrets {
     });
   }
 
-  /** Any secret that a chain may name. Throws `not_found` when there is none, `secret_unreadable` without its master key. */
+  /**
+   * Returns a secret that a chain refers to. Throws `not_found` if there is none, `secret_unreadable` without its
+   * master key.
+   */
   get(id: string): Promise<TeamSecret> {
     return this.#get(this.#db, id);
   }
 
-  /** By the connection that the caller has: with one of its own for each, all that wait for a lock would keep it from them. */
+  /**
+   * Uses the caller's connection. With another one for each call, callers that wait for the team's lock could hold all
+   * connections, and its holder would get none.
+   */
   async #get(db: Database, id: string): Promise<TeamSecret> {
     const cached = this.#opened.get(id);
     if (cached !== undefined) return { id, secret: cached };
@@ -72,7 +78,7 @@ export class TeamSecrets {
     return this.#keep(id, this.#open(row.sealed_secret, bindTeamSecret(owner, id)));
   }
 
-  /** A new newest secret. Chains that have begun go on with theirs. Throws `not_found` when there is no such team. */
+  /** Adds a newest secret. Existing chains keep theirs. Throws `not_found` if there is no such team. */
   rotate(teamId: string): Promise<TeamSecret> {
     return this.#db.transaction().execute(async (transaction) => {
       const organizationId = await lockTeam(transaction, teamId);
@@ -80,7 +86,7 @@ export class TeamSecrets {
     });
   }
 
-  /** Newest first. */
+  /** Lists a team's secrets, newest first. */
   async list(teamId: string): Promise<TeamSecretInfo[]> {
     const rows = await this.#db
       .selectFrom('team_secrets')
@@ -92,7 +98,7 @@ export class TeamSecrets {
     return rows.map(({ id, created_at }) => ({ id, createdAt: created_at }));
   }
 
-  /** Undefined when there is none, or none that opens. */
+  /** Returns undefined if there is none, or if the newest cannot be opened. */
   async #openNewest(db: Database, teamId: string): Promise<TeamSecret | undefined> {
     const newest = await findNewest(db, teamId);
     if (newest === undefined) return undefined;
@@ -104,7 +110,7 @@ export class TeamSecrets {
     }
   }
 
-  /** In a transaction that has locked the team. */
+  /** Call inside a transaction that has locked the team. */
   async #add(transaction: Database, owner: TeamOwner): Promise<TeamSecret> {
     const newest = await findNewest(transaction, owner.teamId);
     const id = newId('ask');
@@ -115,7 +121,7 @@ export class TeamSecrets {
         id,
         team_id: owner.teamId,
         sealed_secret: this.#box.seal(secret, bindTeamSecret(owner, id)),
-        // The newest is known by its time, even after the clock was set back.
+        // The newest secret is the one with the latest time, even if the clock was set back.
         created_at: Math.max(Date.now(), (newest?.created_at ?? 0) + 1),
       })
       .execute();
@@ -146,7 +152,7 @@ interface TeamOwner {
   teamId: string;
 }
 
-/** What a team secret is sealed for. */
+/** The context that a team secret is bound to when sealed. */
 export function bindTeamSecret({ organizationId, teamId }: TeamOwner, id: string): SecretContext {
   return { organizationId, purpose: 'team secret', name: `${teamId}/${id}` };
 }
@@ -165,7 +171,7 @@ async function findNewest(
     .executeTakeFirst();
 }
 
-/** Its organization; two that would make a first secret come one after the other. */
+/** Locks a team, so that secrets are added to it one after the other, and returns its organization's id. */
 async function lockTeam(transaction: Database, teamId: string): Promise<string> {
   const team = await transaction
     .selectFrom('teams')

@@ -1,8 +1,8 @@
-/** What goes wrong when an audit log is written, and whether it may go right later. */
+/** Errors of writing an audit log, and whether a retry may succeed. */
 import { AppError } from '@coppice/contract';
 import { isDatabaseAway, isTaken } from '../db/database-error.ts';
 
-/** A `seq` that is taken was written by a statement of ours that came through late, or by a control that takes over. */
+/** A taken `seq` was written by an earlier statement that was executed late, or by a control that takes over. */
 export function mayRetry(error: unknown): boolean {
   return isDatabaseAway(error) || isTaken(error);
 }
@@ -17,7 +17,7 @@ export function gone(sandboxId: string): AppError {
   });
 }
 
-/** The secret of the chain was sealed with another master key: nobody can go on with it. */
+/** Returns whether the chain's secret was sealed with another master key, so that the chain cannot be continued. */
 export function isUnreadable(error: unknown): boolean {
   return error instanceof AppError && error.code === 'secret_unreadable';
 }

@@ -2,7 +2,9 @@ import { isIPv6 } from 'node:net';
 
 const PREFIX_GROUPS = 4;
 
-/** Whom an address stands for when attempts are counted: an IPv6 network (/64) is one household, with 2^64 addresses. */
+/**
+ * Returns the block that an address's attempts count for: an IPv6 network (/64) is one household with 2^64 addresses.
+ */
 export function toAddressBlock(address: string): string {
   if (!isIPv6(address)) return address;
   const [head = '', tail] = address.toLowerCase().split('::', 2);

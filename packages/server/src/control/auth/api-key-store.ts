@@ -1,4 +1,4 @@
-/** API keys in SQL. Only the SHA-256 of a key is there; the key is shown once, by whoever makes it. */
+/** API keys in SQL. Only the SHA-256 of a key is stored; the key itself is shown once, when it is created. */
 import type { KeyScope } from '@coppice/contract';
 import { sql, type Expression, type ExpressionBuilder, type Selectable, type SqlBool } from 'kysely';
 import { newId } from '../../lib/new-id.ts';
@@ -9,7 +9,7 @@ import type { Database } from '../db/database.ts';
 import type { Tables } from '../schema/tables.ts';
 import { hashApiKey } from './hash-api-key.ts';
 
-/** What a good key stands for. */
+/** The owner and rights of an active key. */
 export interface ActiveKey {
   id: string;
   owner: Owner;
@@ -20,7 +20,9 @@ export interface ActiveKey {
 const ACTIVE_KEY = ['id', 'organization_id', 'team_id', 'scope', 'team_only'] as const;
 type ActiveKeyRow = Pick<Selectable<ApiKeyTable>, (typeof ACTIVE_KEY)[number]>;
 
-/** The key with this hash if it is good. Asked on every request: revocation acts at once. */
+/**
+ * Returns the key with this hash if it is active. Control asks on every request, so revocation takes effect at once.
+ */
 export async function findActiveKey(
   db: Database,
   sha256: Buffer,
@@ -34,7 +36,7 @@ export async function findActiveKey(
   return row && { ...toActiveKey(row), sha256: row.sha256 };
 }
 
-/** The key with this id if it is good. */
+/** Returns the key with this id if it is active. */
 export async function findActiveKeyById(db: Database, id: string): Promise<ActiveKey | undefined> {
   const row = await db
     .selectFrom('api_keys')
@@ -45,7 +47,7 @@ export async function findActiveKeyById(db: Database, id: string): Promise<Activ
   return row && toActiveKey(row);
 }
 
-/** Those of `ids` that are good. */
+/** Returns those of `ids` that are active. */
 export async function listActiveKeys(db: Database, ids: readonly string[]): Promise<Set<string>> {
   const rows = await db
     .selectFrom('api_keys')
@@ -56,7 +58,7 @@ export async function listActiveKeys(db: Database, ids: readonly string[]): Prom
   return new Set(rows.map(({ id }) => id));
 }
 
-/** Neither revoked nor expired. */
+/** SQL condition: the key is neither revoked nor expired. */
 export function isActiveKey(where: ExpressionBuilder<Tables, 'api_keys'>): Expression<SqlBool> {
   return where.and([
     where('revoked_at', 'is', null),
@@ -73,7 +75,7 @@ function toActiveKey({ id, organization_id, team_id, scope, team_only }: ActiveK
   };
 }
 
-/** Stores a key of a team; one that is stored already stays as it is, revoked or not. */
+/** Stores a key of a team. A stored key stays unchanged, revoked or not. */
 export async function ensureApiKey(
   db: Database,
   { organizationId, teamId }: Owner,
@@ -86,7 +88,7 @@ export async function ensureApiKey(
     .execute();
 }
 
-/** What is stored of a new key. */
+/** Builds the row of a new key. */
 export function newKeyRow({ organizationId, teamId }: Owner, key: string) {
   return {
     id: newId('key'),
@@ -99,7 +101,7 @@ export function newKeyRow({ organizationId, teamId }: Owner, key: string) {
   };
 }
 
-/** Makes the key useless from the next request on. */
+/** Revokes the key from the next request on. */
 export async function revokeApiKey(db: Database, key: string): Promise<void> {
   await db
     .updateTable('api_keys')

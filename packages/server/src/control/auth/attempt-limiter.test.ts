@@ -22,14 +22,14 @@ test('the attempt beyond the limit is refused with the seconds until the window 
   limiter.take('b');
 });
 
-test('a window that is over is forgotten', () => {
+test('a new window begins when the last one is over', () => {
   const { clock, limiter } = build(1);
   limiter.take('a');
   clock.now += 60_000;
   limiter.take('a');
 });
 
-test('what is given back does not count', () => {
+test('an attempt that is given back does not count', () => {
   const { limiter } = build(1);
   for (let round = 0; round < 5; round += 1) {
     limiter.take('a');
@@ -39,7 +39,7 @@ test('what is given back does not count', () => {
   assert.throws(() => limiter.take('a'));
 });
 
-test('however many names there are, a bounded number is remembered, the newest', () => {
+test('only a bounded number of names is remembered: the newest', () => {
   const { limiter } = build(1);
   limiter.take('first');
   for (let name = 0; name < 100_000; name += 1) limiter.take(`name ${name}`);

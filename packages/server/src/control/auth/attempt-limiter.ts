@@ -1,10 +1,10 @@
 import { AppError } from '@coppice/contract';
 
-/** Names that are remembered; beyond them the one that came first is forgotten. */
+/** Limit of remembered names; beyond it the oldest is forgotten. */
 const MAX_NAMES = 100_000;
 
 export interface AttemptLimit {
-  /** What is counted, for the message. */
+  /** Plural noun for the attempts, for the message. */
   what: string;
   limit: number;
   windowMs: number;
@@ -15,7 +15,7 @@ interface Count {
   endsAt: number;
 }
 
-/** Counts attempts by name, an address for example, in windows that begin with a first one. Its memory is bounded. */
+/** Counts attempts by name, for example an address, in windows that begin with the first attempt. Memory is bounded. */
 export class AttemptLimiter {
   readonly #options: AttemptLimit;
   readonly #now: () => number;
@@ -26,7 +26,7 @@ export class AttemptLimiter {
     this.#now = now;
   }
 
-  /** Throws `rate_limited` when there were too many. */
+  /** Throws `rate_limited` after too many attempts. */
   assertBelow(name: string): void {
     const { what, limit } = this.#options;
     const count = this.#find(name);
@@ -50,13 +50,15 @@ export class AttemptLimiter {
     this.#counts.set(name, { attempts: 1, endsAt: this.#now() + this.#options.windowMs });
   }
 
-  /** Counts one, unless there were too many; before the attempt, so that many at once are no way around it. */
+  /**
+   * Counts an attempt, or throws as {@link assertBelow}. Call it before the attempt, so that parallel ones count, too.
+   */
   take(name: string): void {
     this.assertBelow(name);
     this.add(name);
   }
 
-  /** One that was taken and turned out to be right. */
+  /** Uncounts an attempt that turned out to be right. */
   giveBack(name: string): void {
     const count = this.#find(name);
     if (count !== undefined) count.attempts -= 1;

@@ -1,4 +1,4 @@
-/** Who is asking: from the `Authorization` header, or a ticket, to an organization. */
+/** Authenticates requests: from the `Authorization` header, or a ticket, to an organization. */
 import { timingSafeEqual } from 'node:crypto';
 import { AppError, parseApiKey, type KeyScope } from '@coppice/contract';
 import type { Owner } from '../accounts/organization-store.ts';
@@ -8,14 +8,14 @@ import { findActiveKey, findActiveKeyById, type ActiveKey } from './api-key-stor
 import { hashApiKey } from './hash-api-key.ts';
 import type { Tickets } from './tickets.ts';
 
-/** What a request may act for. */
+/** The owner and rights that a request acts with. */
 export interface Principal extends Owner {
   apiKeyId: string;
   scope: KeyScope;
   reach: Reach;
 }
 
-/** What a request shows: the header, or a ticket for the sandbox that its path names. */
+/** The credential of a request: the header, or a ticket for the sandbox named in its path. */
 export type Credential = { authorization: string | undefined } | { ticket: string; sandboxId: string };
 
 export type Authenticate = (credential: Credential) => Promise<Principal>;
@@ -26,7 +26,7 @@ export interface AuthenticatorParts {
   tickets: Tickets;
 }
 
-/** Rejects with AppError `unauthorized` for every key that is not a live one of this region. */
+/** Returns a function that rejects with `unauthorized` for every key that is not an active one of this region. */
 export function buildAuthenticator({ db, region, tickets }: AuthenticatorParts): Authenticate {
   const byKey = buildKeyAuthenticator(db, region);
   return async (credential) => {
@@ -34,10 +34,7 @@ export function buildAuthenticator({ db, region, tickets }: AuthenticatorParts):
     const { apiKeyId } = tickets.redeem(credential.ticket, credential.sandboxId);
     const key = await findActiveKeyById(db, apiKeyId);
     if (key === undefined)
-      throw new AppError(
-        'unauthorized',
-        'ticket: the API key that it was asked for with is revoked or has expired',
-      );
+      throw new AppError('unauthorized', 'ticket: the API key that requested it is revoked or has expired');
     return toPrincipal(key);
   };
 }
@@ -63,7 +60,7 @@ function buildKeyAuthenticator(
     }
     const sha256 = hashApiKey(key);
     const stored = await findActiveKey(db, sha256);
-    // The index found it by its hash already; the comparison itself must not depend on where they differ.
+    // The index found the key by its hash; the comparison itself must take the same time wherever two hashes differ.
     if (stored === undefined || !timingSafeEqual(stored.sha256, sha256)) {
       throw new AppError('unauthorized', 'the API key is unknown, revoked or expired');
     }

@@ -5,7 +5,7 @@ import { ExpiringSet } from './expiring-set.ts';
 
 const LIFE_MS = 300_000;
 
-test('whatever is added and forgotten, a value is taken once as long as it has not expired', () => {
+test('whatever is added and forgotten, a value is accepted once until it expires', () => {
   const step = fc.record({ value: fc.nat({ max: 30 }), passMs: fc.nat({ max: 20_000 }) });
   fc.assert(
     fc.property(fc.array(step, { maxLength: 200 }), (steps) => {
@@ -26,7 +26,7 @@ test('whatever is added and forgotten, a value is taken once as long as it has n
   );
 });
 
-test('what is looked at to forget does not grow with what is kept, and all that has expired is gone', () => {
+test('the work of forgetting does not grow with the number of values, and all expired values are gone', () => {
   const set = new ExpiringSet();
   const looked: number[] = [];
   const COUNT = 50_000;
@@ -41,7 +41,7 @@ test('what is looked at to forget does not grow with what is kept, and all that 
   assert.equal(set.size, 0);
 });
 
-test('a value that was forgotten is not taken again when the clock is set back', () => {
+test('a forgotten value is not accepted again when the clock is set back', () => {
   const set = new ExpiringSet();
   assert.equal(set.add('once', 15_000), true);
   set.forget(20_000);

@@ -1,4 +1,6 @@
-/** A value is kept for at most this long after its expiry. The longest life divided by this is the number of buckets. */
+/**
+ * A value is kept for at most this long after its expiry. The longest life divided by this is the number of buckets.
+ */
 const BUCKET_MS = 10_000;
 
 /**
@@ -13,12 +15,12 @@ export class ExpiringSet {
   /** Everything that expires before this is forgotten. Unix milliseconds. */
   #forgottenUntil = -Infinity;
 
-  /** How many values are kept. */
+  /** Number of values in the set. */
   get size(): number {
     return [...this.#buckets.values()].reduce((sum, bucket) => sum + bucket.size, 0);
   }
 
-  /** False when the value is there already, or when what expired at that time is forgotten. */
+  /** Adds a value. Returns false if it is in the set, or if values with its expiry are forgotten already. */
   add(value: string, expiresAt: number): boolean {
     if (expiresAt < this.#forgottenUntil) return false;
     const bucket = this.#buckets.get(bucketOf(expiresAt)) ?? new Set();
@@ -40,7 +42,7 @@ export class ExpiringSet {
   }
 }
 
-/** A bucket holds what expires from its begin on, up to and not including its end. */
+/** Returns the bucket of an expiry. A bucket holds the values that expire from its start until before its end. */
 function bucketOf(expiresAt: number): number {
   return Math.floor(expiresAt / BUCKET_MS);
 }

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 
-/** A key is 238 random bits, so a plain fast hash cannot be guessed backwards. */
+/** Returns the SHA-256 of a key. A key has 238 random bits, so guesses cannot invert even a plain fast hash. */
 export function hashApiKey(key: string): Buffer {
   return createHash('sha256').update(key).digest();
 }

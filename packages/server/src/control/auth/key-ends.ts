@@ -1,10 +1,10 @@
 /**
- * Ends what is open with an API key that is revoked or expires. Each request asks for its key when it comes; those that stay
- * open are asked again, all keys in one query:
+ * Ends open requests whose API key is revoked or expires. Each request's key is checked when the request arrives. The
+ * keys of requests that stay open are checked again, all keys in one query:
  *
- *   watch(key) ──► every 2 s: which of the watched are still good? ──► signal of the others is aborted
+ *   watch(key) ──► every 2 s: which watched keys are still active? ──► the signals of the others are aborted
  *
- * While the database does not answer nothing is known and nothing ended.
+ * While the database does not answer, no request is ended.
  */
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
@@ -13,9 +13,9 @@ import type { Database } from '../db/database.ts';
 
 const CHECK_INTERVAL_MS = 2_000;
 
-/** Something open. */
+/** An open request. */
 export interface KeyWatch extends Disposable {
-  /** Aborted, with an AppError as its reason, when the key is good no longer. */
+  /** Aborted, with an AppError as its reason, when the key is no longer active. */
   signal: AbortSignal;
 }
 
@@ -57,7 +57,7 @@ export class KeyEnds implements Disposable {
       const active = await listActiveKeys(this.#db, asked);
       for (const id of asked) if (!active.has(id)) this.#end(id);
     } catch (error) {
-      this.#log.debug({ err: error }, 'keys of open streams could not be looked at');
+      this.#log.debug({ err: error }, 'the keys of open streams could not be checked');
     } finally {
       this.#isChecking = false;
     }

@@ -30,7 +30,7 @@ async function guess(ask: (authorization: string) => Promise<string>, times: num
   return answers;
 }
 
-test('after too many wrong keys an address is not looked up any more, until a minute has passed', async () => {
+test('after too many wrong keys, keys from the address are not looked up until a minute has passed', async () => {
   const { clock, ask, lookUps } = build();
   assert.deepEqual(await guess(ask, 5), [
     'unauthorized',
@@ -45,7 +45,7 @@ test('after too many wrong keys an address is not looked up any more, until a mi
   assert.equal(await ask('Bearer good'), 'ok');
 });
 
-test('a key that was good lately is not refused for what others of its address did', async () => {
+test('a recently valid key is not refused because of wrong keys from the same address', async () => {
   const { clock, ask } = build();
   assert.equal(await ask('Bearer good'), 'ok');
   await guess(ask, 4);
@@ -55,7 +55,7 @@ test('a key that was good lately is not refused for what others of its address d
   assert.equal(await ask('Bearer good'), 'rate_limited');
 });
 
-test('a key that was good lately and is revoked counts as wrong from then on', async () => {
+test('a recently valid key counts as wrong once it is revoked', async () => {
   const { ask, good } = build();
   await ask('Bearer good');
   good.clear();
@@ -64,7 +64,7 @@ test('a key that was good lately and is revoked counts as wrong from then on', a
   assert.equal(await ask('Bearer good'), 'rate_limited');
 });
 
-test('who shows no key guesses none', async () => {
+test('a request without a key is not counted as a guess', async () => {
   const { ask } = build();
   for (let round = 0; round < 9; round += 1) assert.equal(await ask(undefined), 'unauthorized');
 });

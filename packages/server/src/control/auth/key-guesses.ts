@@ -1,12 +1,12 @@
 /**
- * Guessed API keys. A key has 238 random bits and cannot be guessed; what is limited is the work that guesses make, by the
- * address that they come from:
+ * Limits guesses of API keys. A key has 238 random bits and cannot be guessed; the limit is on the work that guesses
+ * cause, by the address that they come from:
  *
- *   key was good lately ──────────────────────────────► looked up
- *   else: address has failed too often ──► 429; has not ──► looked up ──► wrong: counted
+ *   key was valid recently ────────────────────────────► looked up
+ *   else: address failed too often ──► 429; otherwise ──► looked up ──► wrong: counted
  *
- * Many callers may share an address, behind a proxy for example: so a key that was good within the last hour is never
- * refused for what others did, and is looked up as ever, as it may be revoked by now.
+ * Many callers may share an address, for example behind a proxy. So a key that was valid within the last hour is never
+ * refused because of other callers. It is still looked up, as it may be revoked by now.
  */
 import { createHash } from 'node:crypto';
 import { AppError } from '@coppice/contract';
@@ -21,7 +21,7 @@ const MAX_GOOD = 50_000;
 export class KeyGuesses {
   readonly #failures: AttemptLimiter;
   readonly #now: () => number;
-  /** Digests of credentials, with when they were last good; the one that was good longest ago comes first. */
+  /** Digests of credentials and the time when each was last valid, oldest first. */
   readonly #good = new Map<string, number>();
 
   constructor(failuresPerMinute: number, now: () => number = Date.now) {
@@ -30,10 +30,10 @@ export class KeyGuesses {
     this.#now = now;
   }
 
-  /** Runs `authenticate`, unless the address has failed too often: then AppError `rate_limited`. */
+  /** Runs `authenticate`. Throws `rate_limited` instead if the address has failed too often. */
   async check<T>(address: string, credential: Credential, authenticate: () => Promise<T>): Promise<T> {
     const shown = 'ticket' in credential ? credential.ticket : credential.authorization;
-    // Who shows nothing guesses nothing.
+    // A request without a credential is no guess.
     if (shown === undefined) return authenticate();
     const digest = createHash('sha256').update(shown).digest('base64');
     const block = toAddressBlock(address);

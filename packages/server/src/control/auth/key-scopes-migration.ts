@@ -1,4 +1,4 @@
-/** Limits of keys, and the sums and the index that lists and usage of one team read. */
+/** Adds limits of keys, and the sums and the index for lists and usage of one team. */
 import { sql, type Kysely } from 'kysely';
 import type { Migration } from 'kysely/migration';
 

@@ -4,7 +4,7 @@ import type { Database } from '../db/database.ts';
 
 const WRITE_INTERVAL_MS = 60_000;
 
-/** When each API key was last used: gathered here and written once a minute for all, out of the requests' way. */
+/** Records when each API key was last used. It collects the times and writes them once a minute, outside requests. */
 export class KeyUses implements AsyncDisposable {
   readonly #db: Database;
   readonly #log: Logger;
@@ -22,14 +22,16 @@ export class KeyUses implements AsyncDisposable {
     this.#usedAt.set(apiKeyId, Date.now());
   }
 
-  /** What is lost with a write that fails is told by the next use. */
+  /** Writes the collected times. A failed write loses them until the next use of the key. */
   write(): Promise<void> {
     const used = this.#usedAt;
     if (used.size === 0) return this.#writing;
     this.#usedAt = new Map();
     this.#writing = this.#writing
       .then(() => writeUses(this.#db, used))
-      .catch((error: unknown) => this.#log.warn({ err: error }, 'when keys were used is not written'));
+      .catch((error: unknown) =>
+        this.#log.warn({ err: error }, 'the last uses of API keys could not be written'),
+      );
     return this.#writing;
   }
 

@@ -24,7 +24,7 @@ test('a ticket is redeemed once, for its sandbox, before it expires', () => {
   assert.throws(() => tickets.redeem(late, RUN), refused(/has expired/u));
 });
 
-test('a forged ticket touches nothing of what is remembered', (context) => {
+test('a forged ticket does not touch the set of used tickets', (context) => {
   const { tickets } = newTickets();
   const { ticket } = tickets.issue(HOLDER, 60);
   const forget = context.mock.method(ExpiringSet.prototype, 'forget');

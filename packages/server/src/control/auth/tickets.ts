@@ -1,6 +1,6 @@
 /**
- * Tickets open a WebSocket where no header can be sent, as from a browser: short-lived, for one sandbox, for one
- * connection, and worth no more than the API key that they were asked for with.
+ * Tickets open a WebSocket for clients that cannot send a header, such as browsers. A ticket is short-lived, for one
+ * sandbox and one connection, and grants no more than the API key that requested it.
  */
 import { randomBytes } from 'node:crypto';
 import { AppError, type Ticket } from '@coppice/contract';
@@ -26,7 +26,7 @@ export interface TicketHolder {
 export class Tickets {
   readonly #signer: TokenSigner<typeof Payload>;
   readonly #now: () => number;
-  /** Nonces of tickets that were used: needed until those expire, `MAX_TICKET_S` at most. */
+  /** Nonces of used tickets, kept until the tickets expire, at most `MAX_TICKET_S`. */
   readonly #used = new ExpiringSet();
 
   constructor(masterKey: Buffer, now: () => number = Date.now) {
@@ -41,7 +41,7 @@ export class Tickets {
     return { ticket: this.#signer.sign(payload), expires_at: new Date(expiresAt).toISOString() };
   }
 
-  /** Whose it is; AppError `unauthorized` for one that is used, expired or of another sandbox. */
+  /** Returns the ticket's holder. Throws `unauthorized` for a used or expired ticket, or one of another sandbox. */
   redeem(ticket: string, sandboxId: string): TicketHolder {
     // The signature first: a forged ticket costs no more than its hash, however many tickets were used.
     const payload = this.#signer.verify(ticket);

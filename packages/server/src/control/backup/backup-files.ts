@@ -15,18 +15,19 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip, createGzip } from 'node:zlib';
 import { BackupError } from './backup-format.ts';
+import { invariant } from '../../lib/invariant.ts';
 
 const DATABASE_FILE = 'database.gz';
 const KEY_FILE = 'master.key';
 
 /**
- * A directory to write to, opened while this process is still who may: what is written later goes to open files.
- * Throws {@link BackupError} when it is there already.
+ * A new backup directory. Create it while the process still has the rights to write there: later writes go to open
+ * files. Throws {@link BackupError} if the directory exists already.
  */
 export class NewBackup implements Disposable {
   readonly #directory: number;
   readonly #key: number;
-  /** Undefined once a stream has it, and closes it. */
+  /** Undefined once a stream owns it and will close it. */
   #database: number | undefined;
 
   constructor(path: string) {
@@ -61,10 +62,10 @@ export class NewBackup implements Disposable {
   }
 }
 
-/** A directory to read from, opened while this process is still who may. */
+/** A backup directory to read from. Open it while the process still has the rights to read there. */
 export class KeptBackup implements Disposable {
   #database: number | undefined;
-  /** Undefined when it is kept elsewhere. */
+  /** The master key; undefined if it is stored elsewhere. */
   readonly key: Buffer | undefined;
 
   constructor(path: string) {
@@ -79,7 +80,7 @@ export class KeptBackup implements Disposable {
     const text = createGunzip();
     const read = pipeline(createReadStream('', { fd: take(this.#database) }), text);
     this.#database = undefined;
-    // Its failure is that of the lines.
+    // The reader of the lines gets its failure.
     read.catch(() => undefined);
     try {
       yield* splitLines(text);
@@ -97,11 +98,11 @@ export class KeptBackup implements Disposable {
 }
 
 function take(descriptor: number | undefined): number {
-  if (descriptor === undefined) throw new Error('a backup is written and read once');
+  invariant(descriptor !== undefined, 'a backup is written and read once');
   return descriptor;
 }
 
-/** Only \n ends a line: what else Unicode takes for an end may stand in a row. */
+/** Splits only at \n: a row may contain other characters that Unicode treats as line ends. */
 async function* splitLines(bytes: AsyncIterable<Buffer>): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   let rest = '';

@@ -2,19 +2,19 @@
  * A backup of the database, lines of text:
  *
  *     {"format":"coppice-database","version":1,"migration":"0006_teams",…}
- *     organizations⇥{"id":"org…","name":"default",…}                        one line a row, tables in the order of need
+ *     organizations⇥{"id":"org…","name":"default",…}                        one line per row
  *     …
- *     {"rows":1234}                                                         a file without it is not whole
+ *     {"rows":1234}                                                         a file without it is incomplete
  *
- * Rows are JSON that PostgreSQL writes and PostgreSQL reads, whatever the versions of the two: nothing in between parses
- * them, so that no digit is lost.
+ * A table follows those that its rows refer to. PostgreSQL writes the rows as JSON and PostgreSQL reads them, whatever
+ * the versions of the two. Nothing in between parses them, so no digit is lost.
  */
 import { z } from 'zod';
 
 export const FORMAT = 'coppice-database';
 export const FORMAT_VERSION = 1;
 
-/** What an operator can do something about: told without a stack. */
+/** An error that the operator can resolve; shown without a stack. */
 export class BackupError extends Error {
   constructor(message: string, cause?: unknown) {
     super(message, { cause });
@@ -25,9 +25,9 @@ export class BackupError extends Error {
 export const BackupHead = z.object({
   format: z.literal(FORMAT),
   version: z.literal(FORMAT_VERSION),
-  /** Of Coppice. */
+  /** Version of Coppice. */
   service: z.string(),
-  /** The last one that the schema had. */
+  /** The last migration of the schema. */
   migration: z.string(),
   created_at: z.string(),
 });

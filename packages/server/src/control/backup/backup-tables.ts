@@ -1,10 +1,11 @@
-/** The tables of a database, as they are there: what a backup holds follows from the schema, not from a list to keep. */
+/** The tables of a database, read from its schema: backups need no list of tables that must be maintained. */
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { invariant } from '../../lib/invariant.ts';
 
 export interface BackupTable {
   name: string;
-  /** Without those that PostgreSQL computes. */
+  /** Without generated columns. */
   columns: string[];
 }
 
@@ -14,8 +15,9 @@ interface FoundTable extends BackupTable {
 }
 
 /**
- * All but the migrator's own and the database's id, each after those that its rows refer to. A database that a backup is
- * restored into keeps the id that its own migrations made: the one that the backup was taken of may still be in use.
+ * Lists all tables but the migrator's own and that of the database's id, each after those that its rows refer to. A
+ * database that a backup is restored into keeps the id that its own migrations made: the original database may still be
+ * in use.
  */
 export async function listTables(db: Database): Promise<BackupTable[]> {
   const { rows } = await sql<FoundTable>`
@@ -38,13 +40,13 @@ function sortByNeed(tables: readonly FoundTable[]): BackupTable[] {
     const ready = tables.filter(
       ({ name, needs }) => !sorted.has(name) && needs.every((need) => sorted.has(need)),
     );
-    if (ready.length === 0) throw new Error('there are tables that refer to each other in a circle');
+    invariant(ready.length > 0, 'tables refer to each other in a circle');
     for (const { name, columns } of ready) sorted.set(name, { name, columns });
   }
   return [...sorted.values()];
 }
 
-/** Sequences go on behind the rows that were put in. */
+/** Advances a table's sequences past the inserted rows. */
 export async function advanceSequences(db: Database, { name, columns }: BackupTable): Promise<void> {
   const { rows } = await sql<{ column: string; sequence: string | null }>`
     SELECT name AS column, pg_get_serial_sequence(quote_ident(${name}), name) AS sequence

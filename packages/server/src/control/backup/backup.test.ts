@@ -10,7 +10,7 @@ import { prepareHarness, waitFor } from '../testing/control-harness.ts';
 import { readDatabase } from '../testing/migrations/migration-database.ts';
 import { findPostgresBin, makeDatabase } from '../testing/test-postgres.ts';
 
-test('a backup of a service in use brings everything back that was answered before it', async () => {
+test('a backup of a service in use restores everything that was answered before it', async () => {
   await using harness = await prepareHarness({}, 'own');
   const change = configure(harness, await findPostgresBin());
   const id = await serveUsed(harness, change);
@@ -25,7 +25,7 @@ test('a backup of a service in use brings everything back that was answered befo
   assert.match(await coppice(harness, change, ['backup', backup]), /holds the database.*master key/u);
   during.abort();
   await Promise.all(users);
-  assert.ok(answered.length > before.length, 'it was in use meanwhile');
+  assert.ok(answered.length > before.length, 'the service was in use meanwhile');
   await harness.stopControl();
   await rm(join(harness.directory, 'control'), { recursive: true });
   const told = await coppice(harness, change, ['restore', backup]);
@@ -35,7 +35,7 @@ test('a backup of a service in use brings everything back that was answered befo
   await assertRestored(harness, id);
 });
 
-test('a backup is taken of a service that does not run, and leaves PostgreSQL stopped', async () => {
+test('a backup of a stopped service works and leaves PostgreSQL stopped', async () => {
   await using harness = await prepareHarness({}, 'own');
   const change = configure(harness, await findPostgresBin());
   const id = await serveUsed(harness, change);
@@ -53,7 +53,7 @@ test('a backup is taken of a service that does not run, and leaves PostgreSQL st
   await assertRestored(harness, id);
 });
 
-test('from the own PostgreSQL to a shared one, and back', async () => {
+test('backups move a service from its own PostgreSQL to a shared one, and back', async () => {
   await using harness = await prepareHarness({}, 'own');
   const bin = await findPostgresBin();
   const [own, shared] = [configure(harness, bin), configure(harness, bin, await makeDatabase())];
@@ -71,7 +71,7 @@ test('from the own PostgreSQL to a shared one, and back', async () => {
   await assertRestored(harness, id);
 });
 
-test('a master key that is kept apart is asked for, and another one is refused', async () => {
+test('a restore asks for a master key that is stored elsewhere, and refuses another one', async () => {
   await using harness = await prepareHarness({}, 'own');
   const change = configure(harness, await findPostgresBin());
   const id = await serveUsed(harness, change);
@@ -92,7 +92,7 @@ test('a master key that is kept apart is asked for, and another one is refused',
   await assertRestored(harness, id);
 });
 
-test('a backup that is cut off, damaged or of a newer version restores nothing, and says why', async () => {
+test('a backup that is truncated, damaged or of a newer version restores nothing and says why', async () => {
   await using harness = await prepareHarness({}, 'own');
   const url = await makeDatabase();
   const change = configure(harness, await findPostgresBin(), url);

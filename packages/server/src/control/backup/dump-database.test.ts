@@ -30,7 +30,7 @@ async function* each(lines: Iterable<string>): AsyncGenerator<string> {
 }
 
 for (const version of VERSIONS) {
-  test(`a backup of a database of ${version} is restored as it was, and brought up to date`, async () => {
+  test(`a backup of a database of ${version} is restored unchanged and then migrated`, async () => {
     await using source = await open();
     await runMigrations(source, { log, target: version });
     await fillDatabase(source, rowsAt(version));
@@ -45,7 +45,7 @@ for (const version of VERSIONS) {
   });
 }
 
-test('numbers that a table counts up go on behind those of the backup', async () => {
+test('sequences continue after the numbers of the backup', async () => {
   await using source = await open();
   await runMigrations(source, { log });
   await using copy = await open();
@@ -70,12 +70,12 @@ test('numbers that a table counts up go on behind those of the backup', async ()
   assert.equal(again.filter((line) => line.startsWith('counted\t')).length, 4);
 });
 
-test('a database that no service has used has no backup', async () => {
+test('a database that no service has used cannot be backed up', async () => {
   await using db = await open();
   await assert.rejects(dump(db), /the database is empty/u);
 });
 
-test('a database that a backup is restored into has an id of its own', async () => {
+test('a database that a backup is restored into has its own id', async () => {
   await using source = await open();
   await runMigrations(source, { log });
   const lines = await dump(source);

@@ -1,4 +1,4 @@
-/** The lines of a backup (backup-format.ts), all as of one moment, while others go on reading and writing. */
+/** Writes the lines of a backup (backup-format.ts), all as of one moment, while others read and write. */
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { listAppliedMigrations } from '../schema/migrate.ts';
@@ -7,7 +7,7 @@ import { listTables } from './backup-tables.ts';
 
 const ROWS_AT_ONCE = 500;
 
-/** Only in a transaction that {@link asOfOneMoment} began. */
+/** Yields the lines of a backup. Call inside a transaction of {@link asOfOneMoment}. Throws {@link BackupError}. */
 export async function* dumpDatabase(transaction: Database, service: string): AsyncGenerator<string> {
   const migration = (await listAppliedMigrations(transaction)).at(-1);
   if (migration === undefined)
@@ -25,7 +25,7 @@ export async function* dumpDatabase(transaction: Database, service: string): Asy
   yield `${JSON.stringify({ rows: count })}\n`;
 }
 
-/** Runs `work` on a view of the database that nobody changes. */
+/** Runs `work` in a read-only transaction that sees the database as of one moment. */
 export async function asOfOneMoment<T>(
   db: Database,
   work: (transaction: Database) => Promise<T>,
@@ -35,14 +35,16 @@ export async function asOfOneMoment<T>(
     .setIsolationLevel('repeatable read')
     .setAccessMode('read only')
     .execute(async (transaction) => {
-      // The forms that every version reads back, whatever the server's own settings are.
+      // Formats that every version reads back, whatever the server's settings are.
       await sql`SET LOCAL bytea_output = 'hex'`.execute(transaction);
       await sql`SET LOCAL extra_float_digits = 1`.execute(transaction);
       return work(transaction);
     });
 }
 
-/** A line break is only between tokens, in columns of type json: in texts JSON has it as \n. */
+/**
+ * Yields a table's rows as JSON. Raw line breaks occur only between tokens of json columns: strings have them as \n.
+ */
 async function* readTable(transaction: Database, name: string): AsyncGenerator<string[]> {
   await sql`
     DECLARE backup_rows NO SCROLL CURSOR FOR

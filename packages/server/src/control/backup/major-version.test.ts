@@ -6,7 +6,7 @@ import { assertRestored, configure, coppice, serve, serveUsed } from '../testing
 import { prepareHarness } from '../testing/control-harness.ts';
 import { findInstalledPostgres, findPostgresBin } from '../testing/test-postgres.ts';
 
-test('the own PostgreSQL goes to another major version by backup and restore', async () => {
+test('backup and restore move the own PostgreSQL to another major version', async () => {
   await using harness = await prepareHarness({}, 'own');
   const [from, to] = [await findInstalledPostgres(), await findPostgresBin()];
   const [earlier, later] = [configure(harness, from), configure(harness, to)];

@@ -1,4 +1,4 @@
-/** Puts a backup where there is nothing yet: the master key into the data directory, the database into an empty one. */
+/** Restores a backup: the master key into the data directory, the rows into an empty database. It replaces nothing. */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
@@ -12,11 +12,13 @@ import { BackupError } from './backup-format.ts';
 import { restoreDatabase, type Restored } from './restore-database.ts';
 
 export interface PutBack extends Restored {
-  /** Whether there is a master key now: without one a start makes a new one, which opens no secret of the backup. */
+  /**
+   * Whether there is a master key now. Without one, the next start creates a key that opens no secret of the backup.
+   */
   hasKey: boolean;
 }
 
-/** Only while no service runs on this data directory, nor on the database. */
+/** Restores a backup. Throws while a service runs on the data directory or the database. */
 export async function putBack(config: ControlConfig, backup: KeptBackup, log: Logger): Promise<PutBack> {
   await using stack = new AsyncDisposableStack();
   stack.use(await lockDirectories('control', config));

@@ -1,4 +1,4 @@
-/** Puts a backup into an empty database: the schema that it was taken with, its rows, then what migrations came since. */
+/** Restores a backup into an empty database: the schema it was taken with, its rows, then all later migrations. */
 import { sql } from 'kysely';
 import type { Logger } from 'pino';
 import type { Database } from '../db/database.ts';
@@ -15,7 +15,7 @@ export interface Restored {
   rows: number;
 }
 
-/** All or nothing is restored. Throws {@link BackupError} for what the operator can mend. */
+/** Restores everything or nothing. Throws {@link BackupError} for errors that the operator can resolve. */
 export async function restoreDatabase(
   db: Database,
   lines: AsyncIterable<string>,
@@ -42,7 +42,7 @@ async function assertEmpty(transaction: Database): Promise<void> {
   const [found] = rows;
   if (found === undefined) return;
   throw new BackupError(
-    `the database is in use (it has a table ${found.relname}), and nothing is restored over another one: ` +
+    `the database is in use (it has a table ${found.relname}), and a restore overwrites nothing: ` +
       'move the directory control/postgres of the data directory away, or make an empty database for DATABASE_URL',
   );
 }
@@ -57,7 +57,7 @@ async function makeSchema(transaction: Database, head: BackupHead, log: Logger):
   await runMigrations(transaction, { log, target: head.migration });
 }
 
-/** The number of rows, which is that of the backup's last line. */
+/** Inserts all rows and returns their number. Throws {@link BackupError} unless it equals that in the last line. */
 async function insertAll(
   transaction: Database,
   tables: readonly BackupTable[],
@@ -85,7 +85,7 @@ async function insertAll(
   throw new BackupError('the backup breaks off before its end; take another one');
 }
 
-/** Rows of one table that go in with one statement. */
+/** Rows of one table that are inserted in one statement. */
 class Batch {
   #table: BackupTable | undefined;
   readonly #rows: string[] = [];

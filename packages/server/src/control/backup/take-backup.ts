@@ -1,4 +1,6 @@
-/** A backup of control: of its database, whoever runs it, and of its master key. The service may run meanwhile. */
+/**
+ * Backs up control: its database, whether its own or a shared one, and its master key. The service may run meanwhile.
+ */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
@@ -10,7 +12,7 @@ import type { NewBackup } from './backup-files.ts';
 import { BackupError } from './backup-format.ts';
 import { asOfOneMoment, dumpDatabase } from './dump-database.ts';
 
-/** Resolves with the bytes that the database takes. */
+/** Resolves with the size of the backed-up database in bytes, compressed. */
 export async function takeBackup(config: ControlConfig, backup: NewBackup, log: Logger): Promise<number> {
   const keyPath = join(config.dataDir, MASTER_KEY_NAME);
   if (!existsSync(keyPath)) throw new BackupError(`there is no ${keyPath}: no service has been started here`);

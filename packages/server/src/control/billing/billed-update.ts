@@ -1,7 +1,7 @@
 /**
- * A change of a sandbox's row, and in the same statement what it means for the bill: a stretch of running that is over
- * becomes a segment, a sandbox that has ended is added to the sums of its organization and of its team, and loses its
- * secrets. Either all of it is made or nothing.
+ * Changes a sandbox's row and, in the same statement, its billing: a stretch of running that is over becomes a segment.
+ * A sandbox that has ended is added to the sums of its organization and of its team, and loses its secrets. Either all
+ * of it is committed or nothing.
  */
 import { sql, type QueryCreator, type RawBuilder } from 'kysely';
 import type { Database } from '../db/database.ts';
@@ -10,7 +10,7 @@ import type { Tables } from '../schema/tables.ts';
 import { HAS_RUN } from './has-run.ts';
 import { findClosedStretch, type Stretch } from './stretch.ts';
 
-/** Undefined when the sandbox is no longer in the state of `from`. */
+/** Returns the changed row, or undefined if the sandbox is no longer in the state of `from`. */
 export async function updateBilled(
   db: Database,
   from: SandboxRow,
@@ -56,7 +56,7 @@ function insertSegment(creator: QueryCreator<Changed>, stretch: Stretch = { star
     );
 }
 
-/** What nobody needs of a sandbox that has ended. */
+/** Deletes rows that are of no use once the sandbox has ended. */
 function forget(creator: QueryCreator<Changed>, table: 'sandbox_credentials' | 'egress_cursors') {
   return creator
     .deleteFrom(table)
@@ -65,7 +65,7 @@ function forget(creator: QueryCreator<Changed>, table: 'sandbox_credentials' | '
     );
 }
 
-/** Every end locks the row of its organization and that of its team in the same order: two ends never deadlock. */
+/** Every end locks the row of its organization and that of its team in the same order, so two ends never deadlock. */
 function addToSums(
   table: 'billing_accounts' | 'team_accounts',
   owner: 'organization_id' | 'team_id',

@@ -1,4 +1,4 @@
-/** What each organization has used and was granted, read in one statement: no sandbox is in it twice, or in between. */
+/** Reads the usage and grants of organizations in one statement: no sandbox is counted twice or missed. */
 import type { Consumption } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { HostMoment } from '../../lib/host-clock.ts';
@@ -13,7 +13,7 @@ export interface BillingAccount {
   live: readonly BillableRow[];
   grantedCents: number;
   hasWelcome: boolean;
-  /** Unix milliseconds; null while there is credit, or nobody has looked. */
+  /** Unix milliseconds; null while there is credit, or before the first check. */
   exhaustedAt: number | null;
 }
 
@@ -28,7 +28,7 @@ interface AccountRow {
   live: BillableRow[];
 }
 
-/** Those of the organizations that there are. */
+/** Returns the accounts of those organizations that exist. */
 export async function readAccounts(
   db: Database,
   organizationIds: readonly string[],
@@ -53,7 +53,7 @@ export async function readAccounts(
   return rows.map(toAccount);
 }
 
-/** What its sandboxes that are alive have used up to now. */
+/** Sums the consumption of an account's live sandboxes up to `now`. */
 export function sumLive({ live }: Pick<BillingAccount, 'live'>, now: HostMoment): Consumption {
   return live
     .map((row) => consumptionOf(row.vcpus, row.mem_mib, findBilledToDateMs(row, now)))

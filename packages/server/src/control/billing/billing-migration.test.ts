@@ -1,4 +1,4 @@
-/** What an earlier version has written is billed as it was, to the unit. */
+/** Records of an earlier version are billed as before, to the unit. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { computeCostUnits } from '@coppice/contract';
@@ -74,7 +74,7 @@ async function insertEarlier(): Promise<void> {
       .execute();
 }
 
-test('what has ended keeps its cost, and its uptime is divided to the millisecond', async () => {
+test('an ended sandbox keeps its cost, and its uptime is divided to the millisecond', async () => {
   const rows = await db.selectFrom('sandboxes').selectAll().orderBy('id').execute();
   assert.deepEqual(
     rows.map(({ id, billed_ms, hibernated_ms, uptime_ms }) => [id, billed_ms, hibernated_ms, uptime_ms]),
@@ -89,7 +89,7 @@ test('what has ended keeps its cost, and its uptime is divided to the millisecon
   for (const row of rows) if (row.ended_at !== null) assert.equal(row.cost_units, cost(row.billed_ms));
 });
 
-test('segments and sums are those of what has ended or is hibernated', async () => {
+test('segments cover ended and hibernated sandboxes, and sums cover ended ones', async () => {
   const segments = await db.selectFrom('billing_segments').selectAll().orderBy('sandbox_id').execute();
   assert.deepEqual(
     segments.map(({ sandbox_id, started_at, ended_at }) => [sandbox_id, started_at, ended_at]),

@@ -1,4 +1,4 @@
-/** What money needs: stretches that are billed, sums of what has ended, credit, and limits of single organizations. */
+/** Schema of billing: billed stretches, sums over ended sandboxes, credit, and limits of single organizations. */
 import { sql, type Kysely } from 'kysely';
 import type { Migration } from 'kysely/migration';
 
@@ -16,8 +16,9 @@ export const billingMigration: Migration = {
 };
 
 /**
- * Of what has ended the cost tells the time exactly. What runs has all its time still before it, and begins it where its
- * hibernations would have ended had they come first: the sum is right, only its place in the past is not known.
+ * The cost of an ended sandbox gives its billed time exactly. All time of a running sandbox is still to be billed. It
+ * begins where the hibernations would have ended had they come first: the sum is right, only its place in the past is
+ * unknown.
  */
 async function addBilledTime(db: Database): Promise<void> {
   await sql`ALTER TABLE sandboxes ADD COLUMN billed_ms bigint NOT NULL DEFAULT 0`.execute(db);
@@ -68,7 +69,7 @@ async function createBillingAccounts(db: Database): Promise<void> {
     FROM sandboxes WHERE ended_at IS NOT NULL GROUP BY organization_id`.execute(db);
 }
 
-/** An operator grants by SQL, so that all but the organization and the amount has a default. */
+/** Operators grant by SQL, so all columns but the organization and the amount have defaults. */
 async function createCreditGrants(db: Database): Promise<void> {
   await sql`
     CREATE TABLE credit_grants (

@@ -1,7 +1,7 @@
 /** Tables of money and limits: see tables.ts. */
 import type { Generated } from 'kysely';
 
-/** A stretch of running that is over: what it is billed for lies between its times. */
+/** A stretch of running that is over, billed from `started_at` to `ended_at`. */
 export interface BillingSegmentTable {
   sandbox_id: string;
   organization_id: string;
@@ -18,7 +18,7 @@ export interface BillingAccountTable {
   ended_sandboxes: number;
   vcpu_ms: string;
   mem_mib_ms: string;
-  /** Since when there is no credit left; null while there is. */
+  /** Time since which no credit is left, in Unix milliseconds; null while there is some. */
   exhausted_at: number | null;
 }
 
@@ -33,15 +33,15 @@ export interface TeamAccountTable extends Pick<
 export interface CreditGrantTable {
   id: Generated<string>;
   organization_id: string;
-  /** Whole cents; below 0 takes back. */
+  /** Whole cents; a negative amount takes credit back. */
   cents: number;
-  /** `welcome` once for each organization; `before` settles what it had cost until then. */
+  /** `welcome`: once for each organization. `before`: settles the organization's cost until then. */
   kind: Generated<'welcome' | 'before' | 'operator'>;
   note: Generated<string>;
   created_at: Generated<number>;
 }
 
-/** Null: as the settings say. 0: no limit. */
+/** Limits of one organization. Null: the settings apply. 0: no limit. */
 export interface OrganizationLimitsTable {
   organization_id: string;
   sandboxes: number | null;

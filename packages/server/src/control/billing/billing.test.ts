@@ -1,4 +1,4 @@
-/** Usage, history and statements over HTTP, of sandboxes that were really driven. */
+/** Usage, history and statements over HTTP, of sandboxes that the API created and destroyed. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { computeCostUnits, costCents, type HistoryRecord } from '@coppice/contract';
@@ -22,7 +22,7 @@ async function createIn(apiKey: string, body: object = {}): Promise<string> {
 const destroy = (id: string, apiKey: string) => harness.call('DELETE', `/v1/runs/${id}`, { apiKey });
 const month = () => new Date().toISOString().slice(0, 7);
 
-/** A month that ends in between has its part in the next one. */
+/** Sums the statements of this month and of the one an hour ago, in case a month ends during the test. */
 async function statedMs(apiKey: string): Promise<number> {
   const from = new Date();
   let total = 0;
@@ -33,7 +33,7 @@ async function statedMs(apiKey: string): Promise<number> {
   return total;
 }
 
-test('what a destroy answers is in the history, and the sums of both, of usage and of the statement are equal', async () => {
+test('the history repeats the answers of destroys, and its sums equal those of usage and statement', async () => {
   const apiKey = await harness.addOrganization();
   const ids = [await createIn(apiKey, { vcpus: 2, mem_mib: 512 }), await createIn(apiKey)];
   const [first = '', second = ''] = ids;
@@ -62,7 +62,7 @@ test('what a destroy answers is in the history, and the sums of both, of usage a
   assert.equal(usage.cpu_seconds, cpuMs / 1000);
 });
 
-test('what lives counts up to now, and hibernated it counts no further', async () => {
+test('a live sandbox costs up to now, and a hibernated one costs no more', async () => {
   const apiKey = await harness.addOrganization();
   const id = await createIn(apiKey);
   const running = (await get('/v1/usage', apiKey)).body;
@@ -75,7 +75,7 @@ test('what lives counts up to now, and hibernated it counts no further', async (
   assert.equal(body.cost_cents, asleep.active_cost_cents);
 });
 
-test('sandboxes that all end at once are all in the sums', async () => {
+test('sandboxes that end at the same time are all in the sums', async () => {
   const apiKey = await harness.addOrganization();
   const ids = await Promise.all(Array.from({ length: 12 }, () => createIn(apiKey)));
   const results = await Promise.all(ids.map((id) => destroy(id, apiKey)));
@@ -88,7 +88,7 @@ test('sandboxes that all end at once are all in the sums', async () => {
   assert.equal(usage.history_cost_cents, costCents(units.reduce((sum, one) => sum + one, 0n)));
 });
 
-test('the history is filtered, and comes in pages', async () => {
+test('the history is filtered and paged', async () => {
   const apiKey = await harness.addOrganization();
   const ids: string[] = [];
   for (let index = 0; index < 5; index += 1) {
@@ -120,7 +120,7 @@ test('the history is filtered, and comes in pages', async () => {
   assert.deepEqual(paged, [ids[4], ids[2], ids[0]]);
 });
 
-test('a query that cannot be understood is refused by name', async () => {
+test('a malformed query is refused with the name of the parameter', async () => {
   for (const [path, pattern] of [
     ['/v1/runs/history?from=yesterday', /from/],
     ['/v1/runs/history?status=running', /status/],
@@ -137,7 +137,7 @@ test('a query that cannot be understood is refused by name', async () => {
   }
 });
 
-test('another organization sees nothing of it', async () => {
+test('another organization sees no usage, history or statement of it', async () => {
   const apiKey = await harness.addOrganization();
   await destroy(await createIn(apiKey), apiKey);
   const other = await harness.addOrganization();
@@ -150,7 +150,7 @@ test('another organization sees nothing of it', async () => {
     assert.equal((await harness.call('GET', path, { apiKey: null })).status, 401, path);
 });
 
-test('a statement comes as CSV, too, with the same lines, and in pages as JSON', async () => {
+test('a statement has the same lines as CSV and in pages of JSON', async () => {
   const apiKey = await harness.addOrganization();
   for (let index = 0; index < 3; index += 1) await destroy(await createIn(apiKey), apiKey);
   const running = await createIn(apiKey);
@@ -178,7 +178,7 @@ test('a statement comes as CSV, too, with the same lines, and in pages as JSON',
   assert.equal(second.headers.get('link'), null);
 });
 
-test('a month that is over is complete, unless what runs may still turn out to have ended in it', async () => {
+test('a past month is complete unless a live sandbox may still turn out to have ended in it', async () => {
   const apiKey = await harness.addOrganization();
   const id = await createIn(apiKey);
   assert.equal((await get('/v1/statements/2020-01', apiKey)).body.complete, true);

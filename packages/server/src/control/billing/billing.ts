@@ -1,4 +1,4 @@
-/** What callers ask about their money: the rollup, the history, and the statement of a month. */
+/** Billing as callers see it: usage, history, and the statement of a month. */
 import { AppError, type HistoryRecord, type Statement, type UsageRecord } from '@coppice/contract';
 import type { Reach } from '../accounts/reach.ts';
 import type { Database } from '../db/database.ts';
@@ -26,7 +26,9 @@ export class Billing {
     this.#parts = parts;
   }
 
-  /** Credit belongs to the organization: it is shown only to keys that see all of it. */
+  /**
+   * Returns the usage in a reach. Credit belongs to the organization, so only keys that see all of it see the credit.
+   */
   async usage(reach: Reach): Promise<UsageRecord> {
     const { credit, db, clock } = this.#parts;
     if (reach.onlyTeamId !== null) {
@@ -38,7 +40,7 @@ export class Billing {
     return { ...buildUsage(balance.account, balance.now), ...(credit.isOn ? showCredit(balance) : {}) };
   }
 
-  /** The records, and when each ended, newest first. */
+  /** Returns records, newest first, and the end of each in Unix milliseconds. */
   async history(filter: HistoryFilter): Promise<{ records: HistoryRecord[]; endedAt: number[] }> {
     const rows = await listHistory(this.#parts.db, filter);
     return {
@@ -52,7 +54,7 @@ export class Billing {
     return buildStatement(month, await readMonth(this.#parts.db, { reach, month, now, ...page }), now);
   }
 
-  /** Its lines as CSV, however many: a reader that is slow is waited for. */
+  /** Yields the statement's lines as CSV, however many, at the speed of the reader. */
   async *statementCsv(reach: Reach, month: Month): AsyncGenerator<string, void, undefined> {
     const { db, clock } = this.#parts;
     yield CSV_HEAD;

@@ -1,4 +1,4 @@
-/** Billed time, weighed and summed. Pure. */
+/** Billed time, weighted by vCPUs and memory, and summed. Pure. */
 import { costCents, costOf, type Consumption } from '@coppice/contract';
 
 export const NOTHING_USED: Consumption = { vcpuMs: 0n, memMiBMs: 0n };
@@ -12,7 +12,7 @@ export function addConsumption(a: Consumption, b: Consumption): Consumption {
   return { vcpuMs: a.vcpuMs + b.vcpuMs, memMiBMs: a.memMiBMs + b.memMiBMs };
 }
 
-/** As answers show it. */
+/** Converts a consumption to the fields of API answers. */
 export function showConsumption(used: Consumption): {
   cpu_seconds: number;
   mem_seconds: number;

@@ -1,15 +1,15 @@
-/** Grants of credit, and since when there is none left, in SQL. */
+/** Grants of credit, and the time since which none is left, in SQL. */
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 
 export interface Welcome {
   organizationId: string;
   cents: number;
-  /** What it had cost before there was credit: settled, so that the welcome is whole. */
+  /** The organization's cost before credit was turned on; it is granted, too, so that the welcome credit is whole. */
   spentCents: number;
 }
 
-/** Once for each organization, whoever asks how often. */
+/** Grants the welcome credit once for each organization, however often it is called. */
 export async function grantWelcome(
   db: Database,
   { organizationId, cents, spentCents }: Welcome,
@@ -17,7 +17,7 @@ export async function grantWelcome(
   await db.transaction().execute(async (transaction) => {
     const made = await transaction
       .insertInto('credit_grants')
-      .values({ organization_id: organizationId, cents, kind: 'welcome', note: 'of every new organization' })
+      .values({ organization_id: organizationId, cents, kind: 'welcome', note: 'welcome credit' })
       .onConflict((conflict) => conflict.doNothing())
       .executeTakeFirst();
     if (made.numInsertedOrUpdatedRows !== 1n || spentCents === 0) return;
@@ -27,13 +27,13 @@ export async function grantWelcome(
         organization_id: organizationId,
         cents: spentCents,
         kind: 'before',
-        note: 'what it had cost before there was credit',
+        note: 'cost before credit was turned on',
       })
       .execute();
   });
 }
 
-/** More credit for an organization; below 0 takes some back. */
+/** Grants credit to an organization; a negative amount takes some back. */
 export async function grantCredit(
   db: Database,
   { organizationId, cents, note }: { organizationId: string; cents: number; note: string },
@@ -41,7 +41,7 @@ export async function grantCredit(
   await db.insertInto('credit_grants').values({ organization_id: organizationId, cents, note }).execute();
 }
 
-/** Null when there is credit again. The first time of several counts. */
+/** Sets the time of exhaustion, unless one is set already; null clears it. */
 export async function setExhausted(db: Database, organizationId: string, at: number | null): Promise<void> {
   await db
     .insertInto('billing_accounts')

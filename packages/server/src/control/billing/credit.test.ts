@@ -1,4 +1,4 @@
-/** Credit that is spent down, and what becomes of an organization without any. */
+/** Credit that is spent, and the effect on an organization that has none left. */
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { AppError } from '@coppice/contract';
@@ -64,7 +64,7 @@ async function grant({ organizationId }: Customer, cents: number): Promise<void>
 const statusOf = async (id: string, { apiKey }: Customer) =>
   (await harness.call('GET', `/v1/runs/${id}`, { apiKey })).body.status;
 
-test('a new organization has its credit, which what runs spends by the millisecond', async () => {
+test('a new organization has credit, which its running sandboxes spend by the millisecond', async () => {
   const customer = await addCustomer();
   assert.equal(await customer.leftCents(), WELCOME_CENTS);
   const id = await customer.create();
@@ -74,7 +74,7 @@ test('a new organization has its credit, which what runs spends by the milliseco
   assert.ok(Math.abs((await customer.leftCents()) - (WELCOME_CENTS - body.cost_cents)) < 1e-9);
 });
 
-test('without credit nothing new runs and what runs is hibernated, and with more all goes on', async () => {
+test('without credit no sandbox starts and running ones are hibernated; with more credit they can resume', async () => {
   const customer = await addCustomer();
   const { apiKey } = customer;
   const ids = await Promise.all(Array.from({ length: 6 }, () => customer.create({ auto_hibernate: false })));
@@ -96,7 +96,7 @@ test('without credit nothing new runs and what runs is hibernated, and with more
   assert.equal(await statusOf(id, customer), 'running');
 });
 
-test('what runs may still be used until the grace is over, but not forked', async () => {
+test('a running sandbox may be used until the grace is over, but not forked', async () => {
   await using patient = await startWith(WELCOME_CENTS, { creditGraceMs: HOUR_MS });
   const { id } = await patient.create();
   {
@@ -123,7 +123,7 @@ test('what runs may still be used until the grace is over, but not forked', asyn
   assert.equal((await patient.call('GET', `/v1/runs/${id}`)).body.status, 'running');
 });
 
-test('a sandbox that wakes by itself does not without credit', async () => {
+test('a sandbox does not wake by itself without credit', async () => {
   const customer = await addCustomer();
   const { apiKey } = customer;
   const id = await customer.create({ auto_hibernate: true });
@@ -134,7 +134,7 @@ test('a sandbox that wakes by itself does not without credit', async () => {
   assert.equal(await statusOf(id, customer), 'hibernated');
 });
 
-test('a hibernation that fails is tried again, and never two at once for one sandbox', async () => {
+test('a failed hibernation is retried, and a sandbox never has two at once', async () => {
   const customer = await addCustomer();
   const id = await customer.create();
   let attempts = 0;
@@ -147,7 +147,7 @@ test('a hibernation that fails is tried again, and never two at once for one san
   assert.equal(attempts, 3);
 });
 
-test('a refusal for want of credit is not kept under an Idempotency-Key', async () => {
+test('a refusal for lack of credit is not stored under an Idempotency-Key', async () => {
   const customer = await addCustomer();
   const options = { apiKey: customer.apiKey, headers: { 'idempotency-key': 'once' } };
   assert.equal(await customer.leftCents(), WELCOME_CENTS);
@@ -157,7 +157,7 @@ test('a refusal for want of credit is not kept under an Idempotency-Key', async 
   assert.equal((await post('/v1/runs', { image: 'node:22-slim' }, options)).status, 201);
 });
 
-test('credit that is turned on later settles what was used before', async () => {
+test('turning credit on later does not charge earlier use', async () => {
   await using later = await startWith(0);
   await later.stopControl();
   await later.startControl();

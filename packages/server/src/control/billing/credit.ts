@@ -1,4 +1,4 @@
-/** Credit, where the operator gives any: what may begin while it lasts. Without it everything may. */
+/** Credit, if the operator grants any: sandboxes may start while it lasts. If credit is off, all may. */
 import { AppError, COST_UNITS_PER_CENT } from '@coppice/contract';
 import type { HostMoment } from '../../lib/host-clock.ts';
 import type { Database } from '../db/database.ts';
@@ -10,7 +10,7 @@ import { grantWelcome } from './credit-store.ts';
 export interface CreditParts {
   db: Database;
   clock: Clock;
-  /** What every organization is given; undefined when there is no such thing as credit here. */
+  /** Credit that every organization gets at first, in cents; undefined if credit is off. */
   welcomeCents: number | undefined;
 }
 
@@ -31,18 +31,18 @@ export class Credit {
     return this.#parts.welcomeCents !== undefined;
   }
 
-  /** Throws `credit_exhausted`: nothing new may run. Asked before a create, a fork, a restore and a resume. */
+  /** Throws `credit_exhausted` if no credit is left. Call before a create, a fork, a restore and a resume. */
   async require(organizationId: string): Promise<void> {
     if (!this.isOn) return;
     const [balance] = await this.readBalances([organizationId]);
     if (balance !== undefined && balance.leftUnits > 0n) return;
     throw new AppError(
       'credit_exhausted',
-      "the organization's credit is used up: nothing new runs, and what runs is hibernated; it goes on when there is more credit",
+      "the organization's credit is used up: no sandbox can start, and running ones are hibernated; resume them when there is more credit",
     );
   }
 
-  /** Now, with the welcome of those that had none yet. */
+  /** Returns the current balances, and first grants the welcome credit to organizations that had none yet. */
   async readBalances(organizationIds: readonly string[]): Promise<Balance[]> {
     const accounts = await this.#read(organizationIds);
     const unwelcomed = accounts.filter(({ account }) => !account.hasWelcome);
@@ -51,7 +51,7 @@ export class Credit {
     return this.#read(organizationIds);
   }
 
-  /** The moment is taken first: what is read is billed no further than it was when it was read. */
+  /** Takes the moment before it reads, so that no sandbox is billed beyond the time of the read. */
   async #read(organizationIds: readonly string[]): Promise<Balance[]> {
     const now = momentOf(this.#parts.clock);
     const accounts = await readAccounts(this.#parts.db, organizationIds);

@@ -1,4 +1,4 @@
-/** What an earlier version has kept in its history is in the new one if it ran, or was billed. */
+/** A sandbox in the history of an earlier version stays in the history if it ran or was billed. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { sql } from 'kysely';
@@ -55,7 +55,7 @@ async function insertEarlier(): Promise<void> {
   await sql`INSERT INTO billing_accounts VALUES ('org1', 6, 5700, 729600, NULL)`.execute(db);
 }
 
-test('the history and its count have what ran and what was billed, and the sums stay', async () => {
+test('the history and its count keep sandboxes that ran or were billed, and the sums stay', async () => {
   const reach = { organizationId: 'org1', onlyTeamId: null };
   const rows = await listHistory(db, { reach, statuses: [], labels: {}, limit: 10 });
   assert.deepEqual(rows.map(({ id }) => id).toSorted(), ['billed-while-creating', 'lost-at-once', 'ran']);

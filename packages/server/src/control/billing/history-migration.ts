@@ -1,4 +1,4 @@
-/** The history without creates that never ran, and the indexes that history and lineage read. */
+/** Removes creates that never ran from the history, and builds the indexes of history and lineage. */
 import { sql, type Kysely } from 'kysely';
 import type { Migration } from 'kysely/migration';
 
@@ -12,7 +12,7 @@ export const historyMigration: Migration = {
   },
 };
 
-/** The caller was told that the create failed, although the record said for a moment that the sandbox runs. */
+/** Clears `create_ms` of creates that failed for the caller although the record was `running` for a moment. */
 async function clearUnstarted(db: Database): Promise<void> {
   await sql`
     UPDATE sandboxes SET create_ms = NULL

@@ -8,18 +8,18 @@ import { HAS_RUN } from './has-run.ts';
 
 export interface HistoryFilter {
   reach: Reach;
-  /** None: all. */
+  /** Empty: all statuses. */
   statuses: readonly ('destroyed' | 'failed')[];
-  /** All must be equal. */
+  /** The sandbox must have all of these labels. */
   labels: Readonly<Record<string, string>>;
   /** Unix milliseconds of the end, inclusive. */
   from?: number | undefined;
-  /** Not inclusive. */
+  /** Unix milliseconds of the end, exclusive. */
   to?: number | undefined;
-  /** Resolved, or as a create takes it. */
+  /** Image reference, resolved or as a create accepts it. */
   image?: string | undefined;
   limit: number;
-  /** Only those that ended before this one. */
+  /** Only sandboxes that ended before this one. */
   after?: { endedAt: number; id: string };
 }
 
@@ -66,7 +66,7 @@ export function buildHistoryRecord(row: SandboxRow): HistoryRecord {
   };
 }
 
-/** As it was asked for, or with the digest that it was resolved to. */
+/** Matches the image as requested, or with the digest that it was resolved to. */
 function isOfImage(image: string): RawBuilder<boolean> {
   const resolved = formatImageReference(parseImageReference(image));
   const prefix = resolved.replaceAll(/[\\%_]/g, '\\$&');

@@ -1,4 +1,7 @@
-/** Money against a slow exact model: whatever happens to sandboxes, clocks and hosts, history, usage and statements agree. */
+/**
+ * Billing against a slow exact model: history, usage and statements agree with it whatever happens to sandboxes, clocks
+ * and hosts.
+ */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import fc from 'fast-check';
@@ -84,7 +87,7 @@ function buildRow({ organizationId, teamId }: Organization, plan: Plan): NewSand
   };
 }
 
-/** Lives it in the database, by the statements of the service. */
+/** Carries out a plan in the database, with the statements of the service. */
 async function liveThrough(store: SandboxStore, organization: Organization, plan: Plan): Promise<BilledLife> {
   const [row] = await store.insert([buildRow(organization, plan)]);
   assert.ok(row);
@@ -102,7 +105,7 @@ async function get<T>(path: string, apiKey: string): Promise<T> {
   return answer.body as T;
 }
 
-/** Of every month that a run touches. */
+/** Lists the months that the runs touch. */
 function listMonths(lives: readonly BilledLife[]): string[] {
   const months = new Set<string>();
   for (const { runs } of lives)
@@ -150,7 +153,7 @@ async function checkAgreement(organization: Organization, plans: readonly Plan[]
   );
 }
 
-test('history, usage and statements are the slow exact bill, over hibernation, loss, clock steps, boots and months', async () => {
+test('history, usage and statements equal the exact bill, across hibernation, loss, clock steps, boots and months', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(life, { minLength: 1, maxLength: 4 }), async (plans) =>
       checkAgreement(await addOrganization(), plans),

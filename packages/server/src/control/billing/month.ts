@@ -1,14 +1,14 @@
 /** A calendar month in UTC. Pure. */
 export interface Month {
-  /** Such as 2026-11. */
+  /** For example 2026-11. */
   name: string;
   /** Unix milliseconds. */
   from: number;
-  /** Not included. */
+  /** Unix milliseconds, exclusive. */
   to: number;
 }
 
-/** `name` must be a year and a month, 01 to 12. */
+/** Parses `name`, which must be a year and a month, 01 to 12. */
 export function toMonth(name: string): Month {
   const [year = 0, month = 0] = name.split('-').map(Number);
   return { name, from: Date.UTC(year, month - 1), to: Date.UTC(year, month) };

@@ -1,4 +1,4 @@
-/** Creates that came to nothing: their records stay, and they are in no history, no count and no statement. */
+/** Creates that failed: their records stay, but they are in no history, count or statement. */
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { AppError, type HistoryRecord, type SandboxRecord } from '@coppice/contract';
@@ -28,12 +28,12 @@ function failCreates(): void {
   };
 }
 
-/** Ids of what failed, newest first. */
+/** Lists the ids of failed sandboxes, newest first. */
 async function listFailed(): Promise<string[]> {
   return ((await get('/v1/runs?status=failed')) as SandboxRecord[]).map(({ id }) => id);
 }
 
-/** None of them is told of anywhere, but each by its id. */
+/** Checks that no list, count or statement contains these sandboxes, and that each can be found by its id. */
 async function assertUncounted(ids: readonly string[], status: 'failed' | 'destroyed'): Promise<void> {
   assert.deepEqual(await listHistory(), []);
   const usage = await get('/v1/usage');
@@ -77,7 +77,7 @@ test('a sandbox that is destroyed while it is created costs nothing and is not i
   await assertUncounted([id], 'destroyed');
 });
 
-test('children and restores that fail are not in the history, beside those that ran', async () => {
+test('failed children and restores are not in the history, and those that ran are', async () => {
   apiKey = await harness.addOrganization();
   const { id } = (await create()).body;
   const snapshot = (await post(`/v1/runs/${id}/snapshot`)).body.id;
@@ -98,7 +98,7 @@ test('children and restores that fail are not in the history, beside those that 
   assert.equal((await listFailed()).length, 2);
 });
 
-test('pages and counts hold what ran, with failed creates in between', async () => {
+test('pages and counts include only sandboxes that ran, with failed creates in between', async () => {
   apiKey = await harness.addOrganization();
   const ran: string[] = [];
   for (let index = 0; index < 5; index += 1) {

@@ -1,5 +1,5 @@
 /**
- * What an organization's sandboxes ran in a month, from their segments and from what runs now, all of one moment: each
+ * The billed time of sandboxes in a month, from their segments and from running sandboxes, all as of one moment. Each
  * stretch is cut at the borders of the month, so that the months of a sandbox add up to its bill to the millisecond.
  */
 import type { Consumption } from '@coppice/contract';
@@ -14,11 +14,11 @@ import { BILLABLE_COLUMNS, findOpenStretch, type BillableRow } from './stretch.t
 export interface MonthQuery {
   reach: Reach;
   month: Month;
-  /** Before the query. */
+  /** A moment before the query. */
   now: HostMoment;
-  /** At most so many lines. */
+  /** Maximum number of lines. */
   limit: number;
-  /** Only those of sandboxes whose ids come after this one. */
+  /** Only lines of sandboxes whose ids come after this one. */
   after: string;
 }
 
@@ -39,7 +39,7 @@ export interface TeamSum extends Consumption {
 export interface MonthPage {
   lines: MonthLine[];
   teams: TeamSum[];
-  /** True when nothing that is alive can change it any more. */
+  /** True if no live sandbox can change it any more. */
   isSettled: boolean;
 }
 
@@ -59,7 +59,7 @@ export async function readMonth(db: Database, query: MonthQuery): Promise<MonthP
     });
 }
 
-/** Page after page, each of the moment when it is read. */
+/** Yields page after page, each as of the moment when it is read. */
 export async function* readMonthLines(
   db: Database,
   query: Omit<MonthQuery, 'after' | 'now'>,
@@ -86,13 +86,16 @@ function listUnsettled(db: Database, reach: Reach): Promise<BillableRow[]> {
     .execute();
 }
 
-/** What was seen to run after the month is billed for all of it, however it ends; a create may still come to nothing. */
+/**
+ * Returns whether a live sandbox can no longer change the month. One that was seen running after the month is billed
+ * for all of it, however it ends. A create may still fail and be billed nothing.
+ */
 function isSettled(row: BillableRow, { to }: Month): boolean {
   const seenAt = row.status === 'creating' ? row.created_at : row.created_at + findAgeWhenSeenMs(row);
   return seenAt >= to;
 }
 
-/** A relation: what each stretch has of the month. */
+/** Builds a SQL relation of the parts of all stretches that lie in the month. */
 function buildPieces({ reach, month, now }: MonthQuery, alive: readonly BillableRow[]) {
   const open = alive.flatMap((row) => {
     const stretch = findOpenStretch(row, now);

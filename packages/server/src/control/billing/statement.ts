@@ -1,4 +1,4 @@
-/** The statement of a month, as answers show it. Pure. */
+/** Builds the statement of a month for API answers. Pure. */
 import { costCents, costOf, formatCents, type Statement, type StatementLine } from '@coppice/contract';
 import type { HostMoment } from '../../lib/host-clock.ts';
 import { addConsumption, consumptionOf, NOTHING_USED, showConsumption } from './consumption.ts';

@@ -16,7 +16,7 @@ const row = buildSandboxRow({
   last_seen_boot_ms: 1_000_000.25,
 });
 
-/** A life in memory that notes its segments. */
+/** Returns a simulated life in memory and the segments that it produces. */
 function simulate(): { life: SimulatedLife; segments: Stretch[] } {
   const segments: Stretch[] = [];
   const write = async (from: SandboxRow, change: SandboxUpdate): Promise<SandboxRow> => {
@@ -30,7 +30,7 @@ function simulate(): { life: SimulatedLife; segments: Stretch[] } {
 const lengthOf = (stretches: readonly Stretch[]) =>
   stretches.reduce((sum, { startedAt, endedAt }) => sum + endedAt - startedAt, 0);
 
-test('segments follow each other and add up to the bill, though the boot clock has fractions of milliseconds', async () => {
+test('segments follow each other and add up to the bill, even if the boot clock has fractions of milliseconds', async () => {
   const times = fc.array(
     fc.tuple(fc.double({ min: 0, max: 1e7, noNaN: true }), fc.double({ min: 0, max: 1e7, noNaN: true })),
     { maxLength: 10 },
@@ -45,7 +45,7 @@ test('segments follow each other and add up to the bill, though the boot clock h
       await life.live({ do: 'run', ms: 1000.5 });
       const before = findBilledToDateMs(life.row, life.now);
       await life.destroy();
-      assert.equal(life.row.billed_ms, before, 'a bill up to now is what an end now costs');
+      assert.equal(life.row.billed_ms, before, 'the bill to date equals the cost of an end now');
       assert.equal(lengthOf(segments), life.row.billed_ms);
       assert.equal(life.row.uptime_ms, life.row.billed_ms + life.row.hibernated_ms);
       const ranMs = life.runs.reduce((sum, { from, to }) => sum + to - from, 0);
@@ -58,7 +58,7 @@ test('segments follow each other and add up to the bill, though the boot clock h
   );
 });
 
-test('only what runs is open, and what is being created is not billed yet', async () => {
+test('only a running sandbox has an open stretch; one that is being created is not billed yet', async () => {
   const { life } = simulate();
   await life.live({ do: 'run', ms: 5000 });
   assert.deepEqual(findOpenStretch(life.row, life.now), {
@@ -71,7 +71,7 @@ test('only what runs is open, and what is being created is not billed yet', asyn
   assert.equal(findBilledToDateMs(life.row, life.now), 5000);
 });
 
-test('a create that failed is no segment, whatever time it took', () => {
+test('a failed create has no segment, however long it took', () => {
   const now = { bootId: SimulatedLife.bootId(0), bootMs: 1_090_000, wallMs: CREATED_AT + 90_000 };
   const ending = buildEnding(
     { ...row, status: 'creating' },

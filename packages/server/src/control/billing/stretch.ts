@@ -1,6 +1,7 @@
 /**
- * Stretches of running on the wall clock, for months to divide. A sandbox's life is measured by the host's boot clock and
- * laid from its `created_at` on, so that however the wall clock is set meanwhile a stretch is as long as its bill. Pure.
+ * Stretches of running on the wall clock, which statements divide into months. A sandbox's life is measured by the
+ * host's boot clock and placed from its `created_at` on, so that a stretch is as long as its bill even if the wall
+ * clock is set meanwhile. Pure.
  *
  *     created_at ── runs ──┬── hibernated ──┬── runs ──┬ ended_at
  *        segment: billed_ms 0 → n           segment: n → m        ends where age = billed_ms + hibernated_ms
@@ -11,7 +12,7 @@ import { findAgeMs, findSettledAgeMs, findBilledMs } from '../time/lifetime.ts';
 
 type Lived = Pick<SandboxRow, 'created_at' | 'billed_ms' | 'hibernated_ms'>;
 
-/** What of a sandbox that is alive bears on its bill. */
+/** The columns that determine the bill of a live sandbox. */
 export const BILLABLE_COLUMNS = [
   'id',
   'team_id',
@@ -30,23 +31,26 @@ export const BILLABLE_COLUMNS = [
 
 export type BillableRow = Pick<SandboxRow, (typeof BILLABLE_COLUMNS)[number]>;
 
-/** Unix milliseconds; it is billed from the first to the last, not including that. */
+/** Unix milliseconds: billed from `startedAt`, inclusive, to `endedAt`, exclusive. */
 export interface Stretch {
   startedAt: number;
   endedAt: number;
 }
 
-/** What `change` ends; undefined when nothing of it is billed. */
+/** Returns the stretch that `change` ends, or undefined if nothing of it is billed. */
 export function findClosedStretch(from: Lived, change: SandboxUpdate): Stretch | undefined {
   return change.billed_ms === undefined ? undefined : buildStretch(from, change.billed_ms);
 }
 
-/** What runs now and is billed up to now. One that is being created is billed once it has been: nobody pays for a failure. */
+/**
+ * Returns the stretch of a running sandbox up to `now`. A sandbox that is being created is billed only after the create
+ * has succeeded: failures cost nothing.
+ */
 export function findOpenStretch(row: BillableRow, now: HostMoment): Stretch | undefined {
   return row.status === 'running' ? buildStretch(row, findBilledMs(row, findAgeMs(row, now))) : undefined;
 }
 
-/** What a sandbox that is alive would be billed if it ended now. */
+/** Returns the milliseconds that a live sandbox would be billed for if it ended now. */
 export function findBilledToDateMs(row: BillableRow, now: HostMoment): number {
   const open = findOpenStretch(row, now);
   return row.billed_ms + (open === undefined ? 0 : open.endedAt - open.startedAt);

@@ -1,4 +1,4 @@
-/** What one team has used, read in one statement, as the account of an organization is. */
+/** Reads the usage of one team in one statement, like the account of an organization. */
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { BILLABLE_COLUMNS, type BillableRow } from './stretch.ts';
@@ -11,7 +11,7 @@ interface AccountRow {
   live: BillableRow[];
 }
 
-/** All zero for an unknown team. */
+/** Returns all zero for an unknown team. */
 export async function readTeamAccount(db: Database, teamId: string): Promise<UsedAccount> {
   const { rows } = await sql<AccountRow>`
     SELECT

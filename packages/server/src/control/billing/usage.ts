@@ -1,4 +1,4 @@
-/** The rollup of an organization, or of one of its teams, up to a moment. Pure. */
+/** Builds the usage of an organization, or of one of its teams, up to a moment. Pure. */
 import { costCents, costOf, type Consumption, type UsageRecord } from '@coppice/contract';
 import type { HostMoment } from '../../lib/host-clock.ts';
 import { sumLive } from './billing-accounts.ts';
@@ -6,7 +6,7 @@ import { addConsumption, showConsumption } from './consumption.ts';
 import type { Balance } from './credit.ts';
 import type { BillableRow } from './stretch.ts';
 
-/** What the sandboxes used that have ended, and those that have not. */
+/** The consumption of ended sandboxes, and the rows of live ones. */
 export interface UsedAccount {
   endedSandboxes: number;
   ended: Consumption;

@@ -3,7 +3,7 @@ import type pg from 'pg';
 import type { ControlConfig } from '../control-config.ts';
 import { startPostgresChild } from './postgres/postgres-child.ts';
 
-/** Where the database is: the operator's, or the service's own, which `stack` stops again. */
+/** Returns the connection to the operator's database, or to the service's own, which it starts and `stack` stops. */
 export async function connectDatabase(
   config: ControlConfig,
   stack: AsyncDisposableStack,

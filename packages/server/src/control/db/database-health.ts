@@ -1,7 +1,7 @@
 /**
- * Whether the database can be reached, by a connection of its own: those of the pool may be to a server that no new one
- * would find. Callers are anonymous, so an answer serves all calls within a second, and there is one such connection at a
- * time.
+ * Checks over a connection of its own whether the database can be reached: the pool's connections may lead to a server
+ * that a new connection would not find. Callers are anonymous, so an answer serves all calls within a second, and there
+ * is one such connection at a time.
  */
 import { AppError } from '@coppice/contract';
 import pg from 'pg';
@@ -21,14 +21,14 @@ export interface DatabaseHealthOptions {
 export class DatabaseHealth {
   readonly #options: DatabaseHealthOptions;
   #answer: Promise<void> | undefined;
-  /** When the answer is too old; infinite while it is awaited. */
+  /** The `performance.now()` at which the answer is too old; infinite while it is awaited. */
   #staleAtMs = 0;
 
   constructor(options: DatabaseHealthOptions) {
     this.#options = options;
   }
 
-  /** Throws AppError `unavailable` that says what is wrong. */
+  /** Throws `unavailable`, with the cause in its message, if the database cannot be reached. */
   check(): Promise<void> {
     if (this.#answer !== undefined && performance.now() < this.#staleAtMs) return this.#answer;
     const noteAge = (): void => {

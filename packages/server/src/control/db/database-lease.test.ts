@@ -66,7 +66,7 @@ test('a lease whose connection broke is not held until it is granted again', asy
   await client.end();
 });
 
-test('a lease that another has meanwhile is lost for good', async () => {
+test('a lease that another control takes meanwhile is lost for good', async () => {
   await using lease = await acquire();
   const other = await connect();
   const client = await connect();

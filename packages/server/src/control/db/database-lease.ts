@@ -1,7 +1,7 @@
 /**
- * One control for a database: two would each run the timers of sandboxes whose VMs only the other's runner has, and
- * take them for lost. The lease is a lock of PostgreSQL's that belongs to one connection, which it gives back whenever
- * that connection ends.
+ * Allows only one control on a database. Two would each run the timers of sandboxes whose VMs only the other's runner
+ * has, and take these for lost. The lease is a PostgreSQL lock that belongs to one connection. PostgreSQL releases it
+ * whenever that connection ends.
  *
  *     acquire ── granted ─► held ── connection lost ─► not held: requests get 503 ── granted again ─► held
  *        └── another has it ─► refused                        └── another has it ─► `taken`: control must end
@@ -21,7 +21,7 @@ export interface LeaseOptions {
   connection: pg.PoolConfig;
   guard: InstallationGuard;
   log: Logger;
-  /** How long another's lock is waited for: PostgreSQL notices only after a while that its holder was killed elsewhere. */
+  /** How long to wait for another's lock: PostgreSQL notices late if its holder was killed on another machine. */
   patienceMs: number;
 }
 
@@ -34,7 +34,7 @@ export class DatabaseTakenError extends Error {
   }
 }
 
-/** Reads as a database that is away (database-error.ts): what needs it fails, or is tried again. */
+/** Counts as an unreachable database (database-error.ts): callers fail or try again. */
 class NotHeldError extends Error {
   readonly code = '57P03';
 
@@ -54,7 +54,7 @@ export class DatabaseLease implements AsyncDisposable {
     this.#options = options;
   }
 
-  /** Throws {@link DatabaseTakenError} when another control has it. */
+  /** Throws {@link DatabaseTakenError} if another control still has the lease after `patienceMs`. */
   static async acquire(options: LeaseOptions): Promise<DatabaseLease> {
     const lease = new DatabaseLease(options);
     const end = performance.now() + options.patienceMs;
@@ -69,12 +69,14 @@ export class DatabaseLease implements AsyncDisposable {
     return this.#client !== undefined;
   }
 
-  /** Asked before a connection is used: without the lease another control may be about to write the same records. */
+  /**
+   * Throws if the lease is not held. Call before using a connection: another control may be about to write the records.
+   */
   assertHeld(): void {
     if (!this.isHeld) throw new NotHeldError();
   }
 
-  /** Settles when the lease was lost and another control has it now. */
+  /** Resolves when the lease is lost and another control has it. */
   get taken(): Promise<DatabaseTakenError> {
     return this.#taken.promise;
   }
@@ -86,7 +88,7 @@ export class DatabaseLease implements AsyncDisposable {
     await client?.end();
   }
 
-  /** False when another has it; throws when the database does not answer. */
+  /** Returns false if another control has the lease. Throws if the database does not answer. */
   async #try(): Promise<boolean> {
     const client = new pg.Client({
       ...this.#options.connection,
@@ -135,7 +137,7 @@ export class DatabaseLease implements AsyncDisposable {
         if (performance.now() - refusedSince > this.#options.patienceMs)
           return this.#taken.resolve(new DatabaseTakenError());
       } catch (error) {
-        this.#options.log.debug({ err: error }, 'the database does not answer; the lease is asked for again');
+        this.#options.log.debug({ err: error }, 'the database does not answer; the lease is requested again');
       }
       await delay(RETRY_MS, undefined, { signal }).catch(() => undefined);
     }

@@ -1,4 +1,4 @@
-/** PostgreSQL that ends in the middle of a burst, in every way that it can. */
+/** PostgreSQL ends in the middle of a burst, in every possible way. */
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -16,12 +16,12 @@ interface Burst {
   created: string[];
   destroyed: string[];
   refused: number;
-  /** Answers that are neither what was asked for nor a 503. */
+  /** Answers that are neither the expected status nor a 503. */
   odd: string[];
   end: () => Promise<unknown>;
 }
 
-/** Creates, and destroys every other one, until its end. */
+/** Creates sandboxes, and destroys every other one, until its end. */
 function begin(harness: ControlHarness): Burst {
   const over = new AbortController();
   const users: Promise<void>[] = [];
@@ -61,7 +61,7 @@ for (const [signal, what] of [
   ['SIGKILL', 'a kill'],
   ['SIGINT', 'a fast stop'],
 ] as const) {
-  test(`${what} in mid-burst: everything that was answered is there, and all else is settled`, async () => {
+  test(`${what} in mid-burst: all answered requests are recorded, and all others are settled`, async () => {
     await using harness = await startHarness({}, 'own');
     const burst = begin(harness);
     await waitFor('a burst', () => burst.destroyed.length >= 20, BACK_MS);
@@ -70,7 +70,7 @@ for (const [signal, what] of [
     const isAnother = async (): Promise<boolean> => (await readPostmaster(harness).catch(() => pid)) !== pid;
     await waitFor('another postmaster', isAnother, BACK_MS);
     const before = burst.destroyed.length;
-    await waitFor('the burst to go on', () => burst.destroyed.length >= before + 20, BACK_MS);
+    await waitFor('the burst to continue', () => burst.destroyed.length >= before + 20, BACK_MS);
     await burst.end();
     assert.deepEqual(burst.odd, []);
     await waitFor(

@@ -11,11 +11,11 @@ export type Database = Kysely<Tables>;
 
 const POOL_SIZE = 10;
 const CONNECT_DEADLINE_MS = 5_000;
-/** All statements are small: a caller should rather hear early that the database does not answer. */
+/** All statements are small, so callers learn early that the database does not answer. */
 const STATEMENT_DEADLINE_MS = 5_000;
 
 export interface DatabaseOptions {
-  /** A statement that takes longer fails; 0 lets all take their time. */
+  /** A statement that takes longer fails; 0 means no deadline. */
   deadlineMs?: number;
   /** Throws when no connection may be used. */
   assertUsable?: () => void;
@@ -23,7 +23,7 @@ export interface DatabaseOptions {
   guard?: InstallationGuard;
 }
 
-/** A pool on the database, connecting when first used and again after a loss. Dispose with `destroy()`. */
+/** Opens a pool that connects when first used and again after a loss. Dispose with `destroy()`. */
 export function openDatabase(
   connection: pg.PoolConfig,
   log: Logger,
@@ -44,7 +44,8 @@ export function openDatabase(
     verify: callbackify((client: pg.PoolClient) => guard.check(client)),
   });
   pool.on('error', (error) => log.warn({ err: error }, 'an idle database connection was lost'));
-  // The pool does not listen to one that is lent out, and between two statements nobody else does: it would end control.
+  // The pool does not listen to a connection in use. Between two statements nothing else does: an error would end
+  // control.
   pool.on('connect', (client) =>
     client.on('error', (error) => log.debug({ err: error }, 'a database connection was lost')),
   );
@@ -59,7 +60,9 @@ export function openDatabase(
   return new Kysely<Tables>({ dialect: new PostgresDialect({ pool: guarded }) });
 }
 
-/** Every bigint in the tables is a time or a count below 2^53; one that is not would be silently rounded. */
+/**
+ * Parses bigints as numbers. All in the tables are times or counts below 2^53; a larger one throws, to avoid rounding.
+ */
 function parseTypes(): pg.TypeOverrides {
   const types = new pg.TypeOverrides();
   types.setTypeParser(pg.types.builtins.INT8, parseInt8);

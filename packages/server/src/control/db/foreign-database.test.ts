@@ -1,4 +1,4 @@
-/** A control whose socket directory comes to be that of another installation's PostgreSQL. */
+/** A control whose socket directory becomes that of another installation's PostgreSQL. */
 import assert from 'node:assert/strict';
 import { rename, symlink, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -20,7 +20,7 @@ const FOREIGN = /that of another installation/u;
 
 const socketsOf = (harness: ControlHarness): string => join(harness.config.runDir, 'postgres');
 
-/** As a second service did that was started in the run directory of the first. */
+/** Replaces the sockets, as a second service does that is started in the run directory of the first. */
 async function replaceSockets(victim: ControlHarness, other: ControlHarness): Promise<void> {
   await rename(socketsOf(victim), `${socketsOf(victim)}.before`);
   await symlink(socketsOf(other), socketsOf(victim));
@@ -43,13 +43,13 @@ async function breakConnections(connection: pg.PoolConfig, which: 'all' | 'pool'
   await client.end();
 }
 
-/** Statuses of as many calls at once as need every connection that the pool may have. */
+/** Returns the statuses of enough concurrent calls to need every connection of the pool. */
 async function callOften(harness: ControlHarness, apiKey: string): Promise<number[]> {
   const calls = Array.from({ length: 30 }, () => harness.call('GET', '/v1/runs', { apiKey }));
   return [...new Set((await Promise.all(calls)).map(({ status }) => status))];
 }
 
-test('a database of another installation is never asked: 503, /healthz says so, and neither key nor record is taken from it', async () => {
+test('the database of another installation is never used: calls get 503, /healthz reports it, no key or record is read', async () => {
   await using victim = await startHarness({}, 'own');
   await using other = await startHarness({}, 'own');
   const foreignKey = await other.addOrganization();
@@ -73,7 +73,7 @@ test('a database of another installation is never asked: 503, /healthz says so, 
   assert.equal((await other.call('GET', '/healthz')).status, 200);
 });
 
-test('/healthz says so when the socket of the database is gone, although the connections that there are work', async () => {
+test('/healthz reports that the database’s socket is gone, even if existing connections work', async () => {
   await using harness = await startHarness({}, 'own');
   await rename(socketsOf(harness), `${socketsOf(harness)}.gone`);
   const answer = async () => harness.call('GET', '/healthz');
@@ -83,7 +83,7 @@ test('/healthz says so when the socket of the database is gone, although the con
   await waitFor('/healthz to notice', async () => (await answer()).status === 200);
 });
 
-test('callers of /healthz, however many, open one connection a second', async () => {
+test('calls to /healthz, however many, open one connection a second', async () => {
   await using harness = await startHarness({}, 'own');
   const client = new pg.Client({ ...harness.connection, database: 'postgres' });
   await client.connect();
@@ -102,15 +102,15 @@ test('callers of /healthz, however many, open one connection a second', async ()
   const seconds = (performance.now() - startedAt) / 1000;
   const opened = (await countSessions()) - before;
   await client.end();
-  // Those of the pool's timers are among them.
+  // Connections that timers open through the pool are among them.
   assert.ok(opened <= 12 + seconds, `${opened} connections in ${seconds} s`);
 });
 
-test('a server that does not know the service is one that is away', async () => {
+test('a server that does not know the service’s database counts as unreachable', async () => {
   await using harness = await startHarness({}, 'own');
   const client = new pg.Client({ ...harness.connection, database: 'postgres' });
   await client.connect();
-  // Else control would be connected again before the rename, which needs a database without connections.
+  // Otherwise control would connect again before the rename, which needs a database without connections.
   await client.query('ALTER DATABASE coppice ALLOW_CONNECTIONS false');
   await breakConnections(harness.connection, 'all');
   const rename = () => client.query('ALTER DATABASE coppice RENAME TO elsewhere');
@@ -128,7 +128,7 @@ test('a server that does not know the service is one that is away', async () => 
   await waitFor('health', async () => (await harness.call('GET', '/healthz')).status === 200, LOSS_MS);
 });
 
-test('a command beside the service refuses the PostgreSQL of another installation', async () => {
+test('a command alongside the service refuses the PostgreSQL of another installation', async () => {
   await using harness = await startHarness({}, 'own');
   await using stranger = await prepareHarness({}, 'own');
   const config = { ...stranger.config, runDir: harness.config.runDir };
@@ -138,7 +138,7 @@ test('a command beside the service refuses the PostgreSQL of another installatio
   assert.equal(await findDataDirectory(found), join(harness.config.dataDir, 'postgres'));
 });
 
-test('the guard takes what it saw first for its own, and a database without an id for no other', async () => {
+test('the guard binds to the first id that it sees, and then refuses other ids and databases without one', async () => {
   await using harness = await startHarness({}, 'own');
   await using other = await startHarness({}, 'own');
   const empty = await startPostgresChild({

@@ -5,10 +5,13 @@ import { DatabaseLease } from './database-lease.ts';
 import { openDatabase, type Database } from './database.ts';
 import { InstallationGuard } from './installation-guard.ts';
 
-/** Another control on the database is to be stopped first. */
+/** Short, since the operator must stop another control on the database first. */
 const PATIENCE_MS = 2_000;
 
-/** For a command in the place of the service: with its lease, and as long as a statement takes. `stack` lets go again. */
+/**
+ * Opens the database for a command in place of the service: with its lease, without a statement deadline. `stack`
+ * releases both.
+ */
 export async function holdDatabase(
   config: ControlConfig,
   stack: AsyncDisposableStack,

@@ -1,15 +1,15 @@
 /**
- * Keeps every connection to the database that this process began with. A socket directory, a name or an address may lead
- * to another server tomorrow, with the keys and records of another installation: a connection that shows another id than
- * the first one is thrown away, and its query fails as if the database were away. A replica has the id of its primary; a
- * database that a backup is restored into has one of its own.
+ * Binds every connection to the database that this process began with. A socket directory, a name or an address may
+ * later lead to another server, with the keys and records of another installation. A connection with another id than
+ * the first one is closed, and its query fails as if the database were unreachable. A replica has the id of its
+ * primary; a database that a backup is restored into has its own.
  */
 import type pg from 'pg';
 import type { Logger } from 'pino';
 
 const UNDEFINED_TABLE = '42P01';
 
-/** Reads as a database that is away (database-error.ts): the right one may be back later. */
+/** Counts as an unreachable database (database-error.ts): the right one may come back. */
 export class ForeignDatabaseError extends Error {
   readonly code = '57P03';
 
@@ -21,7 +21,7 @@ export class ForeignDatabaseError extends Error {
 
 export class InstallationGuard {
   readonly #log: Logger;
-  /** Unknown until the first connection to a database that has one: migrations make it. */
+  /** Undefined until the first connection to a database that has an id, which migrations create. */
   #id: string | undefined;
   #isForeign = false;
 
@@ -29,12 +29,12 @@ export class InstallationGuard {
     this.#log = log;
   }
 
-  /** Of a new connection, before it is used otherwise. Throws {@link ForeignDatabaseError}. */
+  /** Checks a new connection. Call before any other use. Throws {@link ForeignDatabaseError}. */
   async check(client: pg.ClientBase): Promise<void> {
     const id = await findInstallationId(client);
     this.#id ??= id;
     const isForeign = id !== this.#id;
-    // Once: timers and callers try again and again.
+    // Logged once, since timers and callers try again and again.
     if (isForeign && !this.#isForeign)
       this.#log.error(
         { expected: this.#id, found: id ?? null },
@@ -45,7 +45,7 @@ export class InstallationGuard {
   }
 }
 
-/** Undefined for a database that no service of this version has used. */
+/** Returns undefined for a database that no service of this version has used. */
 async function findInstallationId(client: pg.ClientBase): Promise<string | undefined> {
   try {
     const { rows } = await client.query<{ id: string }>('SELECT id FROM installation');

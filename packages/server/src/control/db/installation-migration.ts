@@ -1,4 +1,4 @@
-/** An id that tells this database from that of another installation. Backups leave it out: see backup-tables.ts. */
+/** Adds an id that distinguishes this database from other installations'. Backups omit it: see backup-tables.ts. */
 import { sql, type Kysely } from 'kysely';
 import type { Migration } from 'kysely/migration';
 

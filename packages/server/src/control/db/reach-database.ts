@@ -1,4 +1,4 @@
-/** Control's database for a command beside the service, which may run meanwhile. */
+/** Connects a command to control's database, whether or not the service runs. */
 import { existsSync } from 'node:fs';
 import { realpath } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -10,7 +10,10 @@ import type { ControlConfig } from '../control-config.ts';
 import { connectDatabase } from './connect-database.ts';
 import { findDataDirectory, findPostgresChild, POSTGRES_DIRECTORY } from './postgres/postgres-child.ts';
 
-/** Its PostgreSQL is started for as long as `stack` lives if no control runs. Throws `not_found` if there never was one. */
+/**
+ * Returns the connection. If no control runs, starts its PostgreSQL, which `stack` stops. Throws `not_found` if no
+ * service was ever started, `conflicting_options` for the PostgreSQL of another installation.
+ */
 export async function reachDatabase(
   config: ControlConfig,
   stack: AsyncDisposableStack,
@@ -29,7 +32,7 @@ export async function reachDatabase(
   return await connectDatabase(config, stack, log);
 }
 
-/** False when it does not answer: it may be about to stop. */
+/** Returns false if it does not answer: it may be about to stop. */
 async function isOurs(connection: pg.PoolConfig, directory: string): Promise<boolean> {
   const found = await findDataDirectory(connection).catch(() => undefined);
   if (found === undefined) return false;
@@ -37,11 +40,11 @@ async function isOurs(connection: pg.PoolConfig, directory: string): Promise<boo
   throw new AppError(
     'conflicting_options',
     `the PostgreSQL in ${String(connection.host)} is that of another installation (${found}): leave COPPICE_RUN_DIR unset, ` +
-      'or set it as the service has it',
+      'or set it to the value that the service has',
   );
 }
 
-/** As PostgreSQL was told; of a directory that is absent the path itself. */
+/** Returns the path in the form that PostgreSQL was started with; an absent path stays as it is. */
 async function findRealPath(path: string): Promise<string> {
   return existsSync(path) ? realpath(path) : path;
 }

@@ -1,4 +1,4 @@
-/** Two controls on one database, whose runner is the same. */
+/** Two controls on one database, with the same runner. */
 import assert from 'node:assert/strict';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -14,11 +14,13 @@ import { spawnControl } from '../testing/spawn-control.ts';
 import { makeDatabase } from '../testing/test-postgres.ts';
 import { verifyLog } from '../testing/verify-log.ts';
 
-/** A killed control is noticed by its database at once: both are on this machine. */
+/** PostgreSQL notices at once that a control was killed: both are on this machine. */
 const TAKEOVER_MS = 5_000;
 const BURST_MS = 60_000;
 
-/** Each has a directory of its own, with the same master key: it opens what is sealed in the database that they share. */
+/**
+ * Configures a control with its own directory and the common master key, which opens secrets in the shared database.
+ */
 async function configOf(
   harness: ControlHarness,
   name: string,
@@ -44,7 +46,7 @@ async function call(address: string, method: string, path: string, body?: unknow
   return { status: response.status, body: (await response.json()) as SandboxRecord };
 }
 
-test('of two that start at once one serves, and the other is refused with the remedy', async () => {
+test('of two controls that start at once, one serves, and the other is refused with the remedy', async () => {
   await using harness = await prepareOn(await makeDatabase());
   await harness.runner.start();
   const started = await Promise.allSettled(
@@ -57,7 +59,7 @@ test('of two that start at once one serves, and the other is refused with the re
   await waitFor('healthz', async () => (await harness.call('GET', '/healthz')).status === 200);
 });
 
-test('one that is killed in mid-burst is taken over from: nothing answered is lost or done twice', async () => {
+test('a control takes over from one that is killed in mid-burst: no answered request is lost or done twice', async () => {
   await using harness = await prepareOn(await makeDatabase());
   await harness.runner.start();
   await using first = await spawnControl(await configOf(harness, 'one', 300));
@@ -87,7 +89,7 @@ test('one that is killed in mid-burst is taken over from: nothing answered is lo
       if (status === 200) executed.push(command);
     }
   };
-  // Whoever is not answered when it is killed.
+  // Ignores the failures of requests that are open when it is killed.
   const users = [execute, ...Array.from({ length: 8 }, () => use)].map((user) =>
     user().catch(() => undefined),
   );
@@ -107,7 +109,7 @@ test('one that is killed in mid-burst is taken over from: nothing answered is lo
   const { body } = await harness.call('GET', `/v1/runs/${kept.body.id}`);
   assert.equal(body.status, 'running');
   const leftMs = Date.parse(body.expires_at) - Date.now();
-  assert.ok(leftMs > 0 && leftMs <= 301_000, `its timer goes on: ${leftMs} ms`);
+  assert.ok(leftMs > 0 && leftMs <= 301_000, `its timer continues: ${leftMs} ms`);
   assert.equal((await harness.call('DELETE', `/v1/runs/${kept.body.id}`)).status, 200);
   for (const id of created) await verifyLog(harness, id, join(harness.directory, 'two'));
   const log = await (await harness.fetch('GET', `/v1/runs/${kept.body.id}/audit`)).text();
@@ -117,7 +119,7 @@ test('one that is killed in mid-burst is taken over from: nothing answered is lo
     assert.equal(exits.filter((line) => line.includes(`"command":"${command}"`)).length, 1, command);
 });
 
-/** Every create that was answered has its record, and the runner has the VMs of those that run and no other. */
+/** Checks that each answered create has its record, and that the runner has exactly the VMs of running sandboxes. */
 async function assertSettled(harness: ControlHarness, created: readonly string[]): Promise<void> {
   for (const id of created)
     assert.equal((await harness.call('GET', `/v1/runs/${id}`)).status, 200, `${id} is recorded`);
@@ -128,7 +130,7 @@ async function assertSettled(harness: ControlHarness, created: readonly string[]
   await waitFor('the ends to be acknowledged', () => harness.runner.ends.size === 0);
 }
 
-/** Ids of the sandboxes that run; of others that are alive, their state. */
+/** Lists the ids of running sandboxes, and the states of other live ones. */
 async function listRunning(harness: ControlHarness): Promise<string[]> {
   await using db = harness.openDatabase();
   const rows = await db
@@ -139,7 +141,7 @@ async function listRunning(harness: ControlHarness): Promise<string[]> {
   return rows.map(({ id, status }) => (status === 'running' ? id : status)).toSorted();
 }
 
-test('one whose lease another has writes nothing more, and ends', async () => {
+test('a control whose lease another one has writes nothing more and ends', async () => {
   await using harness = await prepareOn(await makeDatabase());
   await harness.runner.start();
   const one: Control = await startControl(await configOf(harness, 'one', 300), harness.log);
@@ -165,6 +167,6 @@ test('one whose lease another has writes nothing more, and ends', async () => {
   assert.match(String(await one.lost), /another control uses this database/u);
   const found = await other.query(`SELECT status FROM sandboxes WHERE id = '${id}'`);
   assert.deepEqual(found.rows, [{ status: 'running' }]);
-  assert.equal(harness.runner.ends.size, 1, 'its end waits for the other');
+  assert.equal(harness.runner.ends.size, 1, 'its end waits for the other control');
   await Promise.all([other.end(), locked.end()]);
 });

@@ -1,10 +1,10 @@
-/** What of networks and credentials goes into audit logs: rules and services, never a secret. */
+/** Audit entries of networks and credentials: they contain rules and services, never a secret. */
 import { createHash } from 'node:crypto';
 import { canonicalize, findNetworkPath, type AuditData, type NetworkPolicy } from '@coppice/contract';
 import type { AuditNote } from '../audit/audit-chain.ts';
 import type { Grant } from './grant.ts';
 
-/** More are told by their number and their hash. */
+/** A policy with more rules is logged only with their number and hash. */
 const MAX_TOLD_RULES = 100;
 
 export function buildPolicyNote(policy: NetworkPolicy): AuditNote {

@@ -1,10 +1,10 @@
-/** Cursors of notes belong to a generation of the runner's event spool: in the next one numbers begin anew. */
+/** Binds cursors of notes to a generation of the runner's event spool: each generation numbers its events anew. */
 import { sql, type Kysely } from 'kysely';
 import type { Migration } from 'kysely/migration';
 
 export const egressGenerationMigration: Migration = {
   async up(db: Kysely<unknown>) {
-    // What a runner had stored by then is of the generation that runner-protocol.ts calls FIRST_GENERATION.
+    // Events stored before belong to the generation that runner-protocol.ts calls FIRST_GENERATION.
     await sql`
       ALTER TABLE egress_cursors
         ADD COLUMN generation text NOT NULL DEFAULT 'first',

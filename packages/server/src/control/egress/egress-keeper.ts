@@ -1,6 +1,6 @@
 /**
- * Has runners told again what is stored of a sandbox's way out: after a runner was away, as it keeps no secrets on disk, and
- * after a change of which it is not known how far it got. What fails waits for the next round.
+ * Sends the stored policy and credentials of sandboxes to the runner again: after the runner was down, as it keeps no
+ * secrets on disk, and after a change whose outcome is unknown. Failed sends wait for the next round.
  */
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
@@ -9,12 +9,12 @@ const MAX_AT_ONCE = 8;
 
 export interface TellableSandbox {
   egress: {
-    /** False when it is to be tried again. */
+    /** Sends the stored policy and credentials. Resolves with false if it must be tried again. */
     tellAgain(): Promise<boolean>;
   };
 }
 
-/** Undefined when it has ended. */
+/** Returns undefined if the sandbox has ended. */
 type FindSandbox = (id: string) => TellableSandbox | undefined;
 
 export class EgressKeeper {
@@ -30,7 +30,7 @@ export class EgressKeeper {
     this.#stale.add(id);
   }
 
-  /** Joins the round that is under way. Never rejects. */
+  /** Sends for all marked sandboxes, or joins the round that is under way. Never rejects. */
   tell(find: FindSandbox): Promise<void> {
     this.#round ??= this.#tellAll(find).finally(() => (this.#round = undefined));
     return this.#round;
@@ -45,18 +45,21 @@ export class EgressKeeper {
   }
 
   async #tellOne(id: string, sandbox: TellableSandbox | undefined): Promise<void> {
-    // One that is marked meanwhile is told once more.
+    // A sandbox that is marked meanwhile waits for the next round.
     this.#stale.delete(id);
     try {
       if (sandbox !== undefined && !(await sandbox.egress.tellAgain())) this.#stale.add(id);
     } catch (error) {
       if (!isHopeless(error)) this.#stale.add(id);
-      this.#log.warn({ err: error, sandbox_id: id }, 'the runner could not be told what a sandbox may reach');
+      this.#log.warn(
+        { err: error, sandbox_id: id },
+        'the network policy of a sandbox could not be sent to the runner',
+      );
     }
   }
 }
 
-/** The VM is gone, which is found out elsewhere, or there is nothing that could be told. */
+/** Returns whether a retry is useless: the VM is gone, which is detected elsewhere, or there is nothing to send. */
 function isHopeless(error: unknown): boolean {
   const codes: ReadonlySet<string> = new Set(['not_found', 'invalid_request', 'secret_unreadable']);
   return error instanceof AppError && codes.has(error.code);

@@ -1,4 +1,4 @@
-/** Network policies, credentials, and how far their notes are written. */
+/** Adds network policies, credentials, and cursors of the written notes. */
 import { sql, type Kysely } from 'kysely';
 import type { Migration } from 'kysely/migration';
 
@@ -6,7 +6,7 @@ type Database = Kysely<unknown>;
 
 export const egressMigration: Migration = {
   async up(db: Database) {
-    // null: nothing is restricted, as it was before there were policies.
+    // null: unrestricted, as before there were policies.
     await sql`ALTER TABLE sandboxes ADD COLUMN network jsonb`.execute(db);
     await sql`ALTER TABLE snapshots ADD COLUMN network jsonb`.execute(db);
     await sql`

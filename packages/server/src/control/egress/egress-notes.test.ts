@@ -1,4 +1,4 @@
-/** Notes of the egress process on their way into audit logs, with a control and a runner that go away in the middle. */
+/** Notes of the egress process on their way into audit logs, with a control and a runner that stop in between. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { EgressNote } from '../../lib/protocol/egress-protocol.ts';
@@ -35,7 +35,7 @@ const listPorts = async (id: string) =>
   (await listEntries(id)).flatMap(({ data }) => (data.port === undefined ? [] : [data.port]));
 const acknowledged = () => waitFor('the acknowledgement', () => harness.runner.notes.size === 0);
 
-test('notes come into the log in their order, with the time at which it was', async () => {
+test('notes are written to the log in order, with the time of the event', async () => {
   const { id } = await harness.create();
   const ts = new Date(Date.now() + 5).toISOString();
   await waitFor('the time', () => Date.now() > Date.parse(ts));
@@ -52,7 +52,7 @@ test('notes come into the log in their order, with the time at which it was', as
   assert.equal(await verifyLog(harness, id), 302);
 });
 
-test('a note that is told again is written once', async () => {
+test('a note that the runner sends again is written once', async () => {
   const { id } = await harness.create();
   const { generation, seq } = harness.runner.note(id, blocked(1));
   await acknowledged();
@@ -66,7 +66,7 @@ test('a note that is told again is written once', async () => {
   assert.deepEqual(await listPorts(id), [1, 2]);
 });
 
-test('notes of a spool that begins anew are written, low as their numbers are, with a warning', async () => {
+test('notes of a new spool are written despite their low numbers, with a warning', async () => {
   const { id } = await harness.create();
   const other = await harness.create();
   for (let port = 1; port <= 5; port += 1) harness.runner.note(id, blocked(port));
@@ -87,7 +87,7 @@ test('notes of a spool that begins anew are written, low as their numbers are, w
   );
 });
 
-test('what was noted while control was away is written when it is back', async () => {
+test('notes from the time when control was down are written when it is back', async () => {
   const { id } = await harness.create();
   await harness.stopControl();
   harness.runner.note(id, blocked(7));
@@ -98,7 +98,7 @@ test('what was noted while control was away is written when it is back', async (
   assert.deepEqual(events, ['sandbox.created', 'network.blocked', 'sandbox.destroyed']);
 });
 
-test('a destroy waits for what was noted before', async () => {
+test('a destroy waits for earlier notes', async () => {
   const { id } = await harness.create();
   harness.runner.onDelete = (deleted) => {
     for (let port = 1; port <= 50; port += 1) harness.runner.note(deleted, blocked(port));
@@ -112,7 +112,7 @@ test('a destroy waits for what was noted before', async () => {
   assert.equal((await listEntries(id)).at(-1)?.event, 'sandbox.destroyed');
 });
 
-test('the first entry is that of the create, also when the guest was faster', async () => {
+test('the first entry is that of the create, even if the guest was faster', async () => {
   let made = '';
   harness.runner.onCreate = (id) => {
     made = id;
@@ -126,7 +126,7 @@ test('the first entry is that of the create, also when the guest was faster', as
   assert.deepEqual(events, ['sandbox.created', 'network.blocked']);
 });
 
-test('what comes after the end, or for nobody, is dropped with a line in the log', async () => {
+test('a note after the end, or of an unknown sandbox, is dropped with a line in the log', async () => {
   const { id } = await harness.create();
   await harness.call('DELETE', `/v1/runs/${id}`);
   const count = (await listEntries(id)).length;

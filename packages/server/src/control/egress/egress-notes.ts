@@ -1,11 +1,12 @@
 /**
- * Notes of the egress process, on their way from the runner into audit logs:
+ * Writes notes of the egress process, which the runner sends, to audit logs:
  *
  *     runner ─ egress_note … vm_ended ─► here ─► entries and cursor, in one transaction ─► acknowledged
  *
- * Each is written exactly once: the runner tells it until it is acknowledged, and the cursor of the sandbox says up to which
- * event they are in its log, for each generation of the runner's spool, as numbers begin anew in the next one. What comes for a log that is closed is dropped. So an end waits until the runner has told all
- * that was before it: its own event comes last.
+ * Each note is written exactly once. The runner sends it until it is acknowledged. The sandbox's cursor is the last
+ * event in its log, for each generation of the runner's spool, as each generation numbers its events anew. Notes for a
+ * closed log are dropped. So an end waits until the runner has sent everything before it: the event of the end comes
+ * last.
  */
 import { AppError } from '@coppice/contract';
 import { sql } from 'kysely';
@@ -17,9 +18,9 @@ import type { AuditNote } from '../audit/audit-chain.ts';
 import type { AuditLog } from '../audit/audit-log.ts';
 import type { Database } from '../db/database.ts';
 
-/** Of one transaction. */
+/** Limit of one transaction. */
 const MAX_BATCH = 256;
-/** How long an end waits for its event, which comes at once from a runner that is there. */
+/** How long an end waits for its event, which a running runner sends at once. */
 const END_DEADLINE_MS = 1_000;
 
 export interface NoteEvent extends EventPlace {
@@ -35,7 +36,7 @@ interface Waiting {
 
 interface Line {
   waiting: Waiting[];
-  /** Settles, never rejects, when nothing waits any more. */
+  /** Resolves when nothing waits any more. Never rejects. */
   work: Promise<void> | undefined;
 }
 
@@ -48,14 +49,14 @@ export interface EgressNotesParts {
 export class EgressNotes {
   readonly #parts: EgressNotesParts;
   readonly #lines = new Map<string, Line>();
-  /** VMs whose end the runner has told. */
+  /** VMs whose end the runner has reported, or for whose end a caller waits. */
   readonly #ended = new Map<string, PromiseWithResolvers<void>>();
 
   constructor(parts: EgressNotesParts) {
     this.#parts = parts;
   }
 
-  /** Resolves when it is in the log, or never will be. `begun`: the log has its first entry. */
+  /** Resolves when the note is in the log, or never will be. `begun` resolves when the log has its first entry. */
   take(event: NoteEvent, begun: Promise<void>): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const line = this.#lines.get(event.vm_id) ?? { waiting: [], work: undefined };
@@ -66,20 +67,20 @@ export class EgressNotes {
   }
 
   /**
-   * The runner has told the end of a VM, and so all that was before. What waits for a log to begin is not waited for: it
-   * may be this end that decides that it never will.
+   * Call when the runner has reported the end of a VM, and so everything before it. Does not wait for notes of a log
+   * that has not begun: this end may decide that it never begins.
    */
   async noteEnd(id: string, { hasBegun }: { hasBegun: boolean }): Promise<void> {
     if (hasBegun) await this.#lines.get(id)?.work;
     this.#endOf(id).resolve();
   }
 
-  /** The end has been taken up: nobody waits for it any more. */
+  /** Call when the end has been processed: nothing waits for it any more. */
   forgetEnd(id: string): void {
     this.#ended.delete(id);
   }
 
-  /** Resolves when all notes of a VM that has ended are in its log, or it has taken too long. */
+  /** Resolves when all notes of a VM that has ended are in its log, or at the deadline. */
   async ended(id: string): Promise<void> {
     const { promise } = this.#endOf(id);
     await withDeadline('the end of a VM', END_DEADLINE_MS, promise).catch(() => undefined);
@@ -122,7 +123,7 @@ export class EgressNotes {
       if (!isClosed(error)) throw error;
       this.#parts.log.warn(
         { err: error, sandbox_id: id, notes: events.length },
-        'what a sandbox tried to reach came too late for its audit log',
+        'notes of a sandbox came too late for its audit log',
       );
     }
   }
@@ -137,20 +138,22 @@ export class EgressNotes {
     if (row === undefined && rows.length > 0)
       this.#parts.log.warn(
         { sandbox_id: id, generation },
-        "the runner's event spool was lost and begins anew: what it held of the sandbox and had not told is missing",
+        "the runner's event spool was lost and begins anew: notes of the sandbox that it had not sent are missing",
       );
     return row?.seq ?? 0;
   }
 }
 
-/** Some of the first ones, of one generation. */
+/** Takes the first waiting notes, all of one generation. */
 function takeBatch(waiting: Waiting[]): Waiting[] {
   const generation = waiting[0]?.event.generation;
   const other = waiting.findIndex(({ event }) => event.generation !== generation);
   return waiting.splice(0, Math.min(MAX_BATCH, other === -1 ? waiting.length : other));
 }
 
-/** Fails when it is not where it was: the entries are in the log already, by a statement whose answer was lost. */
+/**
+ * Throws unless the cursor is at `from`. Otherwise a statement whose answer was lost has written the entries already.
+ */
 async function moveCursor(
   transaction: Database,
   { id, from, to: { generation, seq } }: { id: string; from: number; to: EventPlace },
@@ -167,7 +170,7 @@ function buildNote({ note: { event, data, ts } }: NoteEvent): AuditNote {
   return { event, data, atMs: Date.parse(ts) } as AuditNote;
 }
 
-/** The log is closed, there is none, or nobody can write it any more. */
+/** Returns whether the log is closed, does not exist, or cannot be written any more. */
 function isClosed(error: unknown): boolean {
   const codes: ReadonlySet<string> = new Set(['invalid_state', 'internal', 'secret_unreadable']);
   return error instanceof AppError && codes.has(error.code);

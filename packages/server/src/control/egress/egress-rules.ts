@@ -1,4 +1,7 @@
-/** What requests for networks and credentials are judged by: made once at start, of the operator's settings. */
+/**
+ * The rules that requests for networks and credentials are checked against, built at start from the operator's
+ * settings.
+ */
 import {
   buildProfileCatalogue,
   buildRuleContext,
@@ -17,18 +20,18 @@ import type { CredentialService } from '../../lib/credential-services/credential
 import { Secret } from '../../lib/secret.ts';
 import type { Grant } from './grant.ts';
 
-/** As the settings have it; plain JSON. */
+/** The settings as plain JSON. */
 export interface EgressSettings {
   openPrivateRanges: readonly string[];
   /** Hosts of each package registry, as set-up found them. */
   registries: Readonly<Record<string, readonly string[]>>;
-  /** Those of which it has not found all. */
+  /** Registries of which set-up has not found all hosts. */
   incompleteRegistries: readonly string[];
-  /** The operator's own. */
+  /** The operator's profiles. */
   profiles: NetworkProfilesFile['profiles'];
-  /** All that there are. */
+  /** All credential services. */
   services: readonly CredentialService[];
-  /** Built-in ones whose place others have taken, and with it where their secrets go. */
+  /** Built-in services that the operator has replaced, and with them the place where their secrets go. */
   replacedServices: readonly string[];
 }
 
@@ -37,7 +40,7 @@ export class EgressRules {
   readonly #services: ReadonlyMap<string, CredentialService>;
   readonly #grantable: readonly GrantableService[];
 
-  /** Throws `invalid_request` that names what of the settings is wrong. */
+  /** Throws `invalid_request`, which names the wrong setting. */
   constructor(settings: EgressSettings) {
     const { profiles, services } = settings;
     const context = buildRuleContext(settings);
@@ -46,7 +49,7 @@ export class EgressRules {
     this.#grantable = services.map(({ name, base_path }) => ({ name, basePath: base_path }));
   }
 
-  /** For the operator's log: rules of profiles that change nothing. */
+  /** Rules of profiles that have no effect, for the operator's log. */
   get warnings(): string[] {
     return [...this.#network.catalogue.values()].flatMap(({ warnings }) => warnings);
   }
@@ -55,12 +58,12 @@ export class EgressRules {
     return [...this.#network.catalogue.values()].map(({ record }) => record);
   }
 
-  /** Unrestricted when the request says nothing of it. Throws 400 with the field and the remedy. */
+  /** Returns the policy of a request; unrestricted if it names none. Throws 400 with the field and the remedy. */
   choosePolicy(request: NetworkRequest): BuiltPolicy {
     return choosePolicy(request, this.#network);
   }
 
-  /** Throws 400; no message holds a secret. */
+  /** Returns the grants of a request. Throws 400; no message contains a secret. */
   readGrants(request: PutCredentialsRequest): Grant[] {
     return collectGrants(request, this.#grantable).map(({ service, key, endpoints }) => ({
       service,
@@ -69,13 +72,13 @@ export class EgressRules {
     }));
   }
 
-  /** Undefined for one that the operator has taken out since it was granted. */
+  /** Returns undefined for a service that the operator has removed since it was granted. */
   findService(name: string): CredentialService | undefined {
     return this.#services.get(name);
   }
 }
 
-/** Whether a network that filters is needed for it. */
+/** Returns whether the policy needs a network that filters. */
 export function isRestricted({ policy }: BuiltPolicy): boolean {
   return findNetworkPath(policy) === 'proxy';
 }

@@ -1,4 +1,4 @@
-/** Tables of credentials and of what the runner has told of them: see tables.ts. */
+/** Tables of credentials and of the cursors of egress notes: see tables.ts. */
 import type { CredentialEndpoint } from '@coppice/contract';
 import type { ColumnType, Insertable, Selectable } from 'kysely';
 
@@ -7,15 +7,18 @@ export interface SandboxCredentialTable {
   service: string;
   /** null: any request. */
   endpoints: ColumnType<CredentialEndpoint[] | null, string | null, string | null>;
-  /** By the secret box, bound to organization, sandbox and service. */
+  /** Sealed by the secret box, bound to organization, sandbox and service. */
   sealed_secret: Buffer;
   updated_at: number;
 }
 
-/** Up to where notes of a sandbox's way out are in its audit log: a row for each spool of a runner that told some. */
+/**
+ * Position of a sandbox's egress notes in its audit log: one row for each spool generation of which the runner sent
+ * notes.
+ */
 export interface EgressCursorTable {
   sandbox_id: string;
-  /** Of the runner's event, both. */
+  /** Generation and number of the last written event, as the runner sent them. */
   generation: string;
   seq: number;
 }

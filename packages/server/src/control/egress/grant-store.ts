@@ -1,4 +1,6 @@
-/** Grants of sandboxes in SQL, the secrets sealed. They go with the statement that ends their sandbox: billed-update.ts. */
+/**
+ * Grants of sandboxes in SQL, with sealed secrets. The statement that ends a sandbox deletes them: billed-update.ts.
+ */
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import type { NewGrantRow, GrantRow } from './egress-tables.ts';
@@ -10,7 +12,7 @@ export class GrantStore {
     this.#db = db;
   }
 
-  /** By service. */
+  /** Lists the grants of a sandbox, sorted by service. */
   list(sandboxId: string): Promise<GrantRow[]> {
     return this.#db
       .selectFrom('sandbox_credentials')
@@ -20,7 +22,7 @@ export class GrantStore {
       .execute();
   }
 
-  /** Only of a sandbox that has not ended: one that has would keep them for ever. */
+  /** Inserts grants, but not of ended sandboxes, which would keep them forever. */
   async insert(rows: readonly NewGrantRow[]): Promise<void> {
     if (rows.length === 0) return;
     await this.#db.transaction().execute(async (transaction) => {
@@ -31,7 +33,7 @@ export class GrantStore {
     });
   }
 
-  /** In a transaction: these, and no others. */
+  /** Replaces all grants of a sandbox. Call inside a transaction. */
   async replace(transaction: Database, sandboxId: string, rows: readonly NewGrantRow[]): Promise<void> {
     const alive = await lockAlive(transaction, [sandboxId]);
     await transaction.deleteFrom('sandbox_credentials').where('sandbox_id', '=', sandboxId).execute();
@@ -40,7 +42,7 @@ export class GrantStore {
   }
 }
 
-/** Their end waits for this transaction, or has been seen by it. */
+/** Locks the live ones and returns their ids. Their end waits for this transaction, or this transaction sees it. */
 async function lockAlive(transaction: Database, ids: readonly string[]): Promise<string[]> {
   const { rows } = await sql<{ id: string }>`
     SELECT id FROM sandboxes WHERE id = ANY(${[...ids]}::text[]) AND ended_at IS NULL

@@ -1,4 +1,4 @@
-/** Which secrets the host adds for which sandbox. What is sealed for one opens for no other. */
+/** The secrets that the host adds for each sandbox. A secret sealed for one sandbox cannot be opened for another. */
 import type { CredentialRecord } from '@coppice/contract';
 import type { Database } from '../db/database.ts';
 import type { GrantRow, NewGrantRow } from './egress-tables.ts';
@@ -25,23 +25,23 @@ export class Grants {
     this.#secrets = secrets;
   }
 
-  /** Of a sandbox that has none yet. */
+  /** Adds grants to a sandbox that has none yet. */
   add(holder: GrantHolder, grants: readonly Grant[]): Promise<void> {
     return this.#store.insert(this.#seal(holder, grants));
   }
 
-  /** In a transaction: these, and no others. */
+  /** Replaces all grants of a sandbox. Call inside a transaction. */
   replace(transaction: Database, holder: GrantHolder, grants: readonly Grant[]): Promise<void> {
     return this.#store.replace(transaction, holder.id, this.#seal(holder, grants));
   }
 
-  /** Of a fork: the children get what the parent has, sealed for each. */
+  /** Copies the grants of a parent to the children of a fork, sealed for each. */
   async copy(parent: GrantHolder, children: readonly GrantHolder[]): Promise<void> {
     const grants = await this.open(parent);
     await this.#store.insert(children.flatMap((child) => this.#seal(child, grants)));
   }
 
-  /** Throws `secret_unreadable` without the master key that they were sealed with. */
+  /** Opens the grants of a sandbox. Throws `secret_unreadable` without the master key that they were sealed with. */
   async open(holder: GrantHolder): Promise<Grant[]> {
     const rows = await this.#store.list(holder.id);
     return rows.map(({ service, endpoints, sealed_secret }) => ({
@@ -67,7 +67,7 @@ export class Grants {
   }
 }
 
-/** What a secret of a sandbox is sealed for. */
+/** The context that a sandbox's secret is bound to when sealed. */
 export function bindGrant({ id, organization_id }: GrantHolder, service: string): SecretContext {
   return { organizationId: organization_id, purpose: 'credential', name: `${id}/${service}` };
 }

@@ -1,6 +1,6 @@
 /**
- * Stands for the secrets of a request where it is compared with an earlier one: a keyed hash, so that what is kept for the
- * comparison lets nobody try secrets out.
+ * Replaces the secrets of a request by keyed hashes, to compare it with an earlier request. Without the key, stored
+ * hashes cannot be used to guess secrets.
  */
 import { createHmac, hkdfSync } from 'node:crypto';
 import type { PutCredentialsRequest } from '@coppice/contract';
@@ -14,7 +14,7 @@ export class SecretDigest {
     this.#key = Buffer.from(hkdfSync('sha256', masterKey, '', 'coppice digest of secrets', KEY_BYTES));
   }
 
-  /** The same body without its secrets. */
+  /** Returns the body with hashes in place of its secrets. */
   hide(body: PutCredentialsRequest): unknown {
     const { credentials, credentials_v2, ...rest } = body;
     if (credentials === undefined && credentials_v2 === undefined) return body;

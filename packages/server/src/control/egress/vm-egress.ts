@@ -1,10 +1,13 @@
-/** What a sandbox's VM is told of its way out, from what is stored. */
+/** Builds the outbound network settings of a sandbox's VM from the stored policy and grants. */
 import { AppError, UNRESTRICTED_POLICY, type NetworkPolicy } from '@coppice/contract';
 import { hasNoRules, type VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import type { EgressRules } from './egress-rules.ts';
 import type { Grant } from './grant.ts';
 
-/** The only place where credentials leave this process: what it returns goes into the runner's socket, and nowhere else. */
+/**
+ * Reveals credentials. This is the only place where they leave this process: the result goes into the runner's socket
+ * and nowhere else. Throws `secret_unreadable` for a service that no longer exists.
+ */
 export function revealEgress(
   policy: NetworkPolicy | null,
   grants: readonly Grant[],
@@ -17,14 +20,14 @@ export function revealEgress(
       if (service === undefined)
         throw new AppError(
           'secret_unreadable',
-          `the service ${name} is no longer known here: the operator puts it back, or credentials are set anew`,
+          `the service ${name} no longer exists here: the operator can add it again, or you can set credentials again`,
         );
       return { service, endpoints: endpoints === null ? null : [...endpoints], secret: secret.reveal() };
     }),
   };
 }
 
-/** What a runner takes as said when nothing is said. */
+/** Returns whether these are the settings that a runner applies by default. */
 export function isDefaultEgress(egress: VmEgress): boolean {
   return hasNoRules(egress) && egress.network.allow.length === 0;
 }

@@ -20,7 +20,7 @@ after(() => harness[Symbol.asyncDispose]());
 const image = 'node:22-slim';
 const json = { 'content-type': 'application/json' };
 
-test('without a key, with a malformed and with an unknown one the answer is 401', async () => {
+test('a missing, a malformed and an unknown key get 401', async () => {
   for (const apiKey of [null, 'nonsense', generateApiKey('us'), `${API_KEY}x`]) {
     const answer = await harness.call('GET', '/v1/runs', { apiKey });
     assert.equal(answer.status, 401);
@@ -40,12 +40,12 @@ test('a key of another region gets 401 with the region it belongs to', async () 
   assert.match(answer.body.error.message, /belongs to region "eu"/);
 });
 
-test('a path that is spelt in escapes needs the key as well', async () => {
+test('a path written in escapes needs the key, too', async () => {
   const answer = await harness.call('GET', '/%76%31/runs', { apiKey: null });
   assert.equal(answer.status, 401);
 });
 
-test('a revoked key stops with the next request', async () => {
+test('a revoked key is refused from the next request on', async () => {
   const apiKey = await harness.addOrganization();
   assert.equal((await harness.call('GET', '/v1/runs', { apiKey })).status, 200);
   await using db = harness.openDatabase();
@@ -53,7 +53,7 @@ test('a revoked key stops with the next request', async () => {
   assert.equal((await harness.call('GET', '/v1/runs', { apiKey })).status, 401);
 });
 
-test('the sandboxes of another organization do not exist', async () => {
+test('sandboxes of another organization look absent', async () => {
   const sandbox = await harness.create();
   const apiKey = await harness.addOrganization();
   const path = `/v1/runs/${sandbox.id}`;
@@ -98,9 +98,9 @@ const BAD: [
   ['an unknown sandbox', 'GET', '/v1/runs/run00', {}, 404, 'not_found'],
   ['an id of 101 characters', 'GET', `/v1/runs/${'a'.repeat(101)}`, {}, 404, 'not_found'],
   ['an id of 201 characters', 'GET', `/v1/runs/${'a'.repeat(201)}`, {}, 400, 'invalid_request'],
-  ['a path longer than its head', 'GET', `/v1/runs/${'a'.repeat(16_000)}`, {}, 400, 'invalid_request'],
+  ['a path of 16 000 characters', 'GET', `/v1/runs/${'a'.repeat(16_000)}`, {}, 400, 'invalid_request'],
   ['QUERY without a type', 'QUERY', '/v1/runs', {}, 405, 'method_not_allowed'],
-  ['QUERY of what has none', 'QUERY', '/v1/runs', { body: {} }, 405, 'method_not_allowed'],
+  ['QUERY of a path without it', 'QUERY', '/v1/runs', { body: {} }, 405, 'method_not_allowed'],
   [
     'half a character in a label',
     'POST',
@@ -123,7 +123,7 @@ const BAD: [
     'invalid_request',
   ],
   ['no body', 'POST', '/v1/runs', { headers: json }, 400, 'invalid_request'],
-  ['a body that is no JSON by its type', 'POST', '/v1/runs', { raw: 'x' }, 400, 'invalid_request'],
+  ['a body whose type is not JSON', 'POST', '/v1/runs', { raw: 'x' }, 400, 'invalid_request'],
   ['an unknown field', 'POST', '/v1/runs', { body: { image, colour: 1 } }, 400, 'invalid_request'],
   ['a field of a later version', 'POST', '/v1/runs', { body: { image, disk: 'd' } }, 400, 'invalid_request'],
   ['a floating tag', 'POST', '/v1/runs', { body: { image: 'node:latest' } }, 400, 'image_not_pinned'],
@@ -154,7 +154,7 @@ const BAD: [
     'payload_too_large',
   ],
   ['null as the body', 'PATCH', '/v1/runs/run0', { raw: 'null', headers: json }, 400, 'invalid_request'],
-  ['a method that the path does not have', 'PUT', '/v1/runs', {}, 405, 'method_not_allowed'],
+  ['a method that the path lacks', 'PUT', '/v1/runs', {}, 405, 'method_not_allowed'],
   ['a foreign cursor', 'GET', '/v1/runs?cursor=abc', {}, 400, 'invalid_request'],
   ['an unknown query field', 'GET', '/v1/runs?offset=1', {}, 400, 'invalid_request'],
   [
@@ -180,19 +180,19 @@ for (const [what, method, path, options, status, code] of BAD) {
   });
 }
 
-test('a method that a path does not have is answered with those that it has', async () => {
+test('a method that a path lacks is answered with the methods that it has', async () => {
   const { headers } = await harness.call('PUT', '/v1/runs/run0');
   assert.equal(headers.get('allow'), 'DELETE, GET, PATCH');
   const history = await harness.call('PUT', '/v1/runs/history');
   assert.equal(history.headers.get('allow'), 'GET');
 });
 
-test('broken JSON is answered with the position of the fault', async () => {
+test('broken JSON is answered with the position of the error', async () => {
   const answer = await harness.call('POST', '/v1/runs', { raw: '{\n "image": x}', headers: json });
   assert.match(answer.body.error.message, /position 12 \(line 2, column 11\)/);
 });
 
-test('a body of another type is told the type, and an empty one is no body', async () => {
+test('a body of another type gets an error that names the right type, and an empty one is no body', async () => {
   for (const type of [
     'text/plain',
     'text/plain;charset=UTF-8',
@@ -215,20 +215,20 @@ test("the machine's own limit is in the message", async () => {
   assert.equal(answer.body.error.message, 'vcpus: must be at most 4 on this machine');
 });
 
-test('a create for which there is no room gets 429 with the time to wait, and leaves no record', async (t) => {
+test('a create without room gets 429 with the time to wait, and leaves no record', async (t) => {
   t.after(() => (harness.runner.onAdmission = () => undefined));
   harness.runner.onAdmission = () => {
-    throw new AppError('capacity', 'vcpus: 1 needed, 0 of 4 are free to promise');
+    throw new AppError('capacity', 'vcpus: 1 needed, 0 of 4 are unreserved');
   };
   const before = await harness.call('GET', '/v1/runs?status=failed');
   const answer = await harness.call('POST', '/v1/runs', { body: { image } });
   assert.equal(answer.status, 429);
-  assert.equal(answer.body.error.message, 'vcpus: 1 needed, 0 of 4 are free to promise');
+  assert.equal(answer.body.error.message, 'vcpus: 1 needed, 0 of 4 are unreserved');
   assert.ok(Number(answer.headers.get('retry-after')) > 0);
   assert.deepEqual((await harness.call('GET', '/v1/runs?status=failed')).body, before.body);
 });
 
-test('what is not HTTP gets the error body too', async () => {
+test('a request that is not HTTP gets the error body, too', async () => {
   const { port } = new URL(harness.control?.address ?? '');
   const socket = connect(Number(port), '127.0.0.1');
   socket.end('nonsense\r\n\r\n');
@@ -239,10 +239,10 @@ test('what is not HTTP gets the error body too', async () => {
   assert.match(text, /"code":"invalid_request"/);
 });
 
-test("a caller's request id comes back and is in the log, a bad one is replaced", async () => {
+test("a caller's request id is returned and logged, and a malformed one is replaced", async () => {
   const given = await harness.call('GET', '/healthz', { headers: { 'x-request-id': 'mine-1' } });
   assert.equal(given.headers.get('x-request-id'), 'mine-1');
-  // The line is written when the answer is out, which its reader may know before.
+  // The service writes the line after it sends the answer, which the client may receive first.
   await waitFor('the log line', () =>
     harness.logLines.some((line) => line.includes('"request_id":"mine-1"')),
   );
@@ -250,7 +250,7 @@ test("a caller's request id comes back and is in the log, a bad one is replaced"
   assert.match(bad.headers.get('x-request-id') ?? '', /^req[0-9a-f]{20}$/);
 });
 
-test('neither key nor command nor file name nor output gets into the log', async () => {
+test('the log contains no key, command, file name or output', async () => {
   const { id } = await harness.create();
   harness.runner.onExec = (command) => {
     command.stdout('secret-output');
@@ -305,7 +305,7 @@ test('a list is paged by its Link header and filtered by label and status', asyn
   assert.equal((await list('?status=destroyed&status=running')).body.length, 3);
 });
 
-test('the runner being full is 429 capacity with Retry-After', async () => {
+test('a full runner is 429 capacity with Retry-After', async () => {
   const { AppError } = await import('@coppice/contract');
   harness.runner.onCreate = () => {
     throw new AppError('capacity', 'the machine has no room');
@@ -317,7 +317,7 @@ test('the runner being full is 429 capacity with Retry-After', async () => {
   assert.equal(answer.headers.get('retry-after'), '5');
 });
 
-test('an upgrade that is refused before it has a route is answered, and its connection ends', async () => {
+test('an upgrade that is refused before routing is answered, and its connection ends', async () => {
   const { hostname, port } = new URL(harness.address);
   const socket = connect({ host: hostname, port: Number(port), timeout: 10_000 });
   socket.once('timeout', () => socket.destroy(new Error('the connection was left open')));
@@ -327,7 +327,7 @@ test('an upgrade that is refused before it has a route is answered, and its conn
   assert.match(heard, /^HTTP\/1\.1 400 .*"invalid_request"/su);
 });
 
-test('a fault inside is 500 with a text that tells nothing', async () => {
+test('an internal fault is 500 with a text that reveals nothing', async () => {
   harness.runner.onCreate = () => {
     throw new Error('secret internals');
   };

@@ -20,38 +20,38 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** The body is piped, not parsed, and has no deadline of its own. */
     hasRawBody?: boolean;
-    /** What is the guest's traffic is not counted against the rate of requests; how much of it is open at once is. */
+    /** The guest's traffic: it does not count against the rate of requests, but against the limit on open streams. */
     isUnlimited?: boolean;
-    /** Text messages of a WebSocket, for the description. */
+    /** Text messages of a WebSocket, for the API description. */
     frames?: { client: readonly z.ZodType[]; service: readonly z.ZodType[] };
-    /** The URL in the description, where the route is another one. */
+    /** URL in the API description, if it differs from the route's. */
     describedAs?: string;
-    /** What may stand for the `Authorization` header, in the query: browsers cannot send headers with a WebSocket. */
+    /** Credential that the query may carry instead of `Authorization`: browsers send no headers with a WebSocket. */
     credentialInQuery?: 'ticket' | 'ticket or key';
-    /** What a route below /v1 needs of the key. Every one declares it. */
+    /** Access that a route below /v1 needs of the key. Every such route declares it. */
     access?: KeyAccess;
-    /** Below /account/organizations/{organization}: who may use it. */
+    /** Members who may use a route below /account/organizations/{organization}. */
     audience?: Audience;
   }
   interface FastifyRequest {
-    /** Whose key it carries; empty outside /v1. */
+    /** Organization of the key or preview link, or, below /account, of the path; else empty. */
     organizationId: string;
-    /** Empty like it. */
+    /** Team of the key, or, below /account, of the path; else empty. */
     teamId: string;
     apiKeyId: string;
     keyScope: KeyScope;
-    /** What of the organization its key sees; unset outside /v1. */
+    /** Part of the organization that the key sees; unset outside /v1. */
     reach: Reach;
-    /** Aborted when the API key that it came with is good no longer; null where none counts. */
+    /** Aborts when the API key of the request is no longer valid; null where no key counts. */
     keyEnd: AbortSignal | null;
-    /** Who is signed in, and by which session; empty outside /account. */
+    /** The signed-in user and the session; empty outside /account. */
     userId: string;
     sessionId: string;
-    /** The person's in the organization that the path names, below /account. */
+    /** The user's role in the organization that the path names, below /account. */
     role: Role;
-    /** `scheme://host` that the client asked, seen through proxies that are trusted. */
+    /** `scheme://host` that the client requested, as trusted proxies report it. */
     ownOrigin: string;
-    /** IP address that it comes from, seen through proxies that are trusted. */
+    /** IP address of the client, as trusted proxies report it. */
     clientAddress: string;
   }
 }

@@ -1,4 +1,4 @@
-/** Texts that cannot be kept are refused at the edge; bytes that are the guest's are not looked at. */
+/** Text that cannot be stored is refused at the edge; bytes for the guest are not checked. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer, request as sendRequest, type IncomingMessage } from 'node:http';
@@ -38,14 +38,14 @@ const REFUSED: [method: string, path: string, options: () => CallOptions, messag
 ];
 
 for (const [method, path, options, message] of REFUSED) {
-  test(`${method} ${path} with "${message}" is refused before it is looked up`, async () => {
+  test(`${method} ${path} with "${message}" is refused before any lookup`, async () => {
     const { status, body } = await harness.call(method, path, options());
     assert.deepEqual([status, body.error.code], [400, 'invalid_request']);
     assert.equal(body.error.message, message);
   });
 }
 
-test('what is wrong with a path is told to nobody without a key', async () => {
+test('a caller without a key does not learn what is wrong with a path', async () => {
   const { status } = await harness.call('DELETE', '/v1/snapshots/%00', { apiKey: null });
   assert.equal(status, 401);
 });
@@ -66,7 +66,7 @@ test('standard input, uploads and proxied requests carry every byte', async () =
   assert.deepEqual(await echo('/a%00b?c=%00', bytes), ['/a%00b?c=%00', bytes]);
 });
 
-/** Target and body as a service in the sandbox sees them. */
+/** Returns the target and body that a service in the sandbox sees. */
 async function echo(target: string, content: Buffer): Promise<[string | undefined, Buffer]> {
   await using service = createServer((request, response) => {
     response.setHeader('x-seen', request.url ?? '');

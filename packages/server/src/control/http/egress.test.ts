@@ -1,4 +1,4 @@
-/** Networks and credentials by the API: what is refused, what the runner is told, and what nobody ever sees. */
+/** Networks and credentials in the API: refusals, the settings that the runner receives, and hidden secrets. */
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { AppError, NetworkPolicy } from '@coppice/contract';
@@ -45,7 +45,7 @@ async function listEvents(id: string): Promise<{ event: string; data: Record<str
 const secretsOf = (id: string): string[] =>
   (harness.runner.egress.get(id)?.grants ?? []).map(({ service, secret }) => `${service.name}=${secret}`);
 
-test('what a create says of the network and of credentials goes to the runner with the VM', async () => {
+test('a create sends its network and credentials to the runner with the VM', async () => {
   const { id } = await harness.create({
     network: ALLOW_LIST,
     credentials: { openai: CANARY },
@@ -61,7 +61,7 @@ test('what a create says of the network and of credentials goes to the runner wi
   assert.deepEqual((await get(plain.id, 'network')).body.network, { allow: [], deny: [] });
 });
 
-test('the record of the network says what is in force and what it has counted', async () => {
+test('the network record has the policy in force and its counters', async () => {
   const { id } = await harness.create({ network_profile: 'locked-down' });
   const { status, body } = await get(id, 'network');
   assert.equal(status, 200);
@@ -80,7 +80,7 @@ test('the record of the network says what is in force and what it has counted', 
   assert.match(profiles[4].description, /knows no hosts of: pypi, npm, crates/u);
 });
 
-test('bad rules, profiles and credentials are refused by field, and nothing is made of them', async () => {
+test('bad rules, profiles and credentials are refused by field, and create nothing', async () => {
   const before = (await harness.call('GET', '/v1/runs?status=failed&status=running&limit=500')).body.length;
   const endpoints = (paths: string[]) => ({ openai: { key: 'k', endpoints: [{ methods: [], paths }] } });
   const refused: [object, RegExp][] = [
@@ -116,14 +116,14 @@ test('bad rules, profiles and credentials are refused by field, and nothing is m
   assert.equal(after, before);
 });
 
-test('names are brought to one spelling: upper case, trailing dots, other scripts', async () => {
+test('host names are normalized: upper case, trailing dots, other scripts', async () => {
   const network = { allow: ['API.Test.', 'bücher.example', '*.Sub.Test'] };
   const { id } = await harness.create({ network });
   const { allow } = (await get(id, 'network')).body.network;
   assert.deepEqual(allow, ['api.test', 'xn--bcher-kva.example', '*.sub.test']);
 });
 
-test('where there is no network only what restricts and grants nothing is accepted', async () => {
+test('without a network, only requests that restrict and grant nothing are accepted', async () => {
   harness.runner.networkAbsence = 'the service runs as an ordinary user; run it as root';
   const reason = `sandboxes on this machine have no network at all: ${harness.runner.networkAbsence}`;
   const tried: [object, string][] = [
@@ -143,7 +143,7 @@ test('where there is no network only what restricts and grants nothing is accept
     assert.equal((await create(body)).status, 201, JSON.stringify(body));
 });
 
-test('a change is in force when it is answered, and stands in the audit log', async () => {
+test('a change is in force when it is answered, and is in the audit log', async () => {
   const { id } = await harness.create();
   const answer = await put(id, 'network', { network: { allow: ['api.test', 'api.test'] } });
   assert.equal(answer.status, 200);
@@ -155,7 +155,7 @@ test('a change is in force when it is answered, and stands in the audit log', as
   assert.deepEqual(changed?.data['allow'], ['api.test']);
   const { body: ipv6 } = await put(id, 'network', { network: { allow: ['2001:db8::/32', 'api.test'] } });
   assert.deepEqual(ipv6.warnings, [
-    'network.allow[0]: "2001:db8::/32" matches nothing, as sandboxes have no IPv6',
+    'network.allow[0]: "2001:db8::/32" matches nothing, because sandboxes have no IPv6',
   ]);
   assert.equal((await put(id, 'network', {})).status, 400);
   assert.equal(
@@ -166,7 +166,7 @@ test('a change is in force when it is answered, and stands in the audit log', as
   assert.equal(harness.runner.egress.get(id)?.network.default, 'allow');
 });
 
-test('a change that the runner does not take leaves the old policy, and says so', async () => {
+test('a change that the runner refuses leaves the old policy, and the answer says so', async () => {
   const { id } = await harness.create({ network: ALLOW_LIST, credentials: { openai: 'old' } });
   harness.runner.onEgress = () => {
     throw new AppError('internal', 'no');
@@ -202,7 +202,7 @@ test('credentials are replaced as a set, listed without secrets, and rotate whil
   assert.deepEqual((await get(id, 'credentials')).body, []);
 });
 
-test('a hibernated sandbox keeps what it is told, and has it from its resume on', async () => {
+test('a hibernated sandbox stores new settings, and has them from its resume', async () => {
   const { id } = await harness.create({ credentials: { openai: 'a' } });
   assert.equal((await post(`/v1/runs/${id}/hibernate`, {})).status, 200);
   harness.runner.egress.delete(id);
@@ -215,7 +215,7 @@ test('a hibernated sandbox keeps what it is told, and has it from its resume on'
   assert.deepEqual(secretsOf(id), ['github=g']);
 });
 
-test('children inherit both; a restore has the network of the snapshot and no credentials', async () => {
+test('children inherit network and credentials; a restore has the network of the snapshot and no credentials', async () => {
   const { id } = await harness.create({ network: ALLOW_LIST, credentials: { openai: 'a' } });
   const [child] = (await post(`/v1/runs/${id}/fork`, {})).body;
   assert.deepEqual((await get(child.id, 'network')).body.network, ALLOW_LIST);
@@ -232,7 +232,7 @@ test('children inherit both; a restore has the network of the snapshot and no cr
   assert.deepEqual(secretsOf(other.id), ['openai=b']);
 });
 
-test('one that has ended answers 409, and its secrets are gone from the database', async () => {
+test('a sandbox that has ended answers 409, and its secrets are gone from the database', async () => {
   const { id } = await harness.create({ credentials: { openai: CANARY } });
   assert.equal((await harness.call('DELETE', `/v1/runs/${id}`)).status, 200);
   for (const [method, what] of [
@@ -250,7 +250,7 @@ test('one that has ended answers 409, and its secrets are gone from the database
   assert.deepEqual(rows, []);
 });
 
-test('the same key with another secret is another request, the same secret the same', async () => {
+test('under one Idempotency-Key, another secret is another request, and the same secret is the same request', async () => {
   const headers = { 'idempotency-key': 'with-credentials' };
   const body = (secret: string) => ({ image: 'node:22-slim', credentials: { openai: secret } });
   const first = await post('/v1/runs', body('one'), headers);
@@ -259,7 +259,7 @@ test('the same key with another secret is another request, the same secret the s
   assert.equal((await post('/v1/runs', body('two'), headers)).status, 422);
 });
 
-test('a runner that was away is told again, with the secrets that it keeps nowhere', async () => {
+test('a runner that was away receives the settings again, with the secrets that it does not store', async () => {
   const { id } = await harness.create({ network: ALLOW_LIST, credentials: { openai: 'a' } });
   await harness.runner.stop();
   harness.runner.egress.clear();
@@ -271,11 +271,11 @@ test('a runner that was away is told again, with the secrets that it keeps nowhe
     }
   };
   await harness.runner.start();
-  await waitFor('the runner to know again', () => secretsOf(id)[0] === 'openai=a');
+  await waitFor('the runner to have the settings again', () => secretsOf(id)[0] === 'openai=a');
   assert.deepEqual(harness.runner.egress.get(id)?.network, STORED);
 });
 
-test('what a control that was killed had put in force and not recorded is taken back', async () => {
+test('a change that a killed control had applied but not recorded is reverted', async () => {
   const { id } = await harness.create({ network: ALLOW_LIST });
   await harness.stopControl();
   harness.runner.egress.set(id, { network: { ...STORED, allow: ['evil.test'] }, grants: [] });
@@ -286,7 +286,7 @@ test('what a control that was killed had put in force and not recorded is taken 
   );
 });
 
-test('a change that could not be recorded is taken back at the runner', async () => {
+test('a change that could not be recorded is reverted at the runner', async () => {
   const { id } = await harness.create({ network: ALLOW_LIST });
   await using db = harness.openDatabase();
   await sql`ALTER TABLE audit_entries ADD CONSTRAINT none CHECK (event <> 'policy.changed') NOT VALID`.execute(
@@ -301,7 +301,7 @@ test('a change that could not be recorded is taken back at the runner', async ()
   await waitFor('the policy of the record', () => harness.runner.egress.get(id)?.network.default === 'deny');
 });
 
-test('a change waits for a fork that is under way, and its children have what was before', async () => {
+test('a change waits for a running fork, and the children have the old policy', async () => {
   const { id } = await harness.create({ network: ALLOW_LIST });
   const forked = Promise.withResolvers<void>();
   harness.runner.captures.onFork = () => forked.promise;
@@ -317,7 +317,7 @@ test('a change waits for a fork that is under way, and its children have what wa
   assert.equal(harness.runner.egress.get(id)?.network.profile, 'locked-down');
 });
 
-test('a secret is in no answer, no log line and no row in clear', async () => {
+test('no answer, log line or row has a secret in clear text', async () => {
   const answers: string[] = [];
   const keep = (answer: Answer): Answer => {
     answers.push(JSON.stringify(answer.body ?? null));

@@ -1,4 +1,4 @@
-/** Memory for the output of commands: what one organization's commands hold cuts no other's short. */
+/** Memory for command output: the output that one organization holds does not cut short that of another. */
 import assert from 'node:assert/strict';
 import { connect, type Socket } from 'node:net';
 import { after, before, test } from 'node:test';
@@ -8,7 +8,7 @@ import type { FakeCommand } from '../testing/fakes/fake-runner.ts';
 import { API_KEY, startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
 
 const STREAM_BYTES = 512 << 10;
-/** Floors of 32 commands, of which one organization has at most 16. */
+/** The floors of 32 commands; one organization may use those of at most 16. */
 const TOTAL_BYTES = 64 * COMMAND_FLOOR_BYTES;
 const COMMANDS = 16;
 
@@ -26,7 +26,7 @@ async function createOf(apiKey: string): Promise<string> {
 const exec = (id: string, apiKey: string, command: string) =>
   harness.call('POST', `/v1/runs/${id}/exec`, { apiKey, body: { command } });
 
-test("commands of one organization that hold all they may leave another's answer whole", async () => {
+test("commands of one organization that fill its share leave another's answer whole", async () => {
   const greedy = await createOf(API_KEY);
   const strangersKey = await harness.addOrganization();
   const strangers = await createOf(strangersKey);
@@ -56,7 +56,7 @@ test("commands of one organization that hold all they may leave another's answer
   const refused = await exec(greedy, API_KEY, 'flood');
   assert.deepEqual([refused.status, refused.body.error.code], [429, 'capacity']);
   assert.ok(Number(refused.headers.get('retry-after')) > 0);
-  assert.equal(flooding.length, COMMANDS, 'a command that is refused is not started');
+  assert.equal(flooding.length, COMMANDS, 'a refused command is not started');
   for (const command of flooding) command.exit(0);
   const answers = await Promise.all(floods);
   for (const { body } of answers) {
@@ -86,7 +86,7 @@ function execUnread({ control }: ControlHarness, id: string): Socket {
   return socket.pause();
 }
 
-test('an answer that its client does not read holds its place among the open requests, until it leaves', async () => {
+test('an answer that its client does not read counts as an open request until the client leaves', async () => {
   await using small = await startHarness({ openRequestsPerOrganization: 1 });
   const { id } = await small.create();
   const ended: string[] = [];

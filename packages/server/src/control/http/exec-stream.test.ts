@@ -41,7 +41,7 @@ class Peer extends SocketClient<ExecFrame> {
   }
 }
 
-test('output is streamed as events, each as it comes, and the exit is the last', async () => {
+test('output is streamed as events, each at once, and the exit is the last', async () => {
   const started = nextCommand();
   const answered = stream({ command: 'x', stdin: 'in' });
   const command = await started;
@@ -57,7 +57,7 @@ test('output is streamed as events, each as it comes, and the exit is the last',
   assert.equal((await reader?.read())?.done, true);
 });
 
-test('a character in two pieces is one, and what is no UTF-8 is told before the exit', async () => {
+test('a split character arrives as one, and invalid UTF-8 is sent before the exit', async () => {
   harness.runner.onExec = (command) => {
     for (const byte of Buffer.from('é€')) command.stdout(Buffer.from([byte]));
     command.stdout(Buffer.from([0xf0, 0x9f]));
@@ -90,7 +90,7 @@ test('a client that leaves ends the command', async () => {
   assert.notEqual(command.stream.rstCode, 0);
 });
 
-test('a client that does not read makes the command wait, and the service hold little', async () => {
+test('a client that does not read makes the command wait, and the service buffers little', async () => {
   const started = nextCommand();
   const response = await Promise.all([stream({ command: 'yes' }), started]).then(([answer]) => answer);
   const command = await started;
@@ -101,14 +101,14 @@ test('a client that does not read makes the command wait, and the service hold l
     command.stdout(chunk);
     accepted += chunk.length;
     if (accepted % (1 << 20) === 0) await new Promise((resolve) => setTimeout(resolve, 20));
-    assert.ok(accepted < 256 << 20, 'the service takes without end what nobody reads');
+    assert.ok(accepted < 256 << 20, 'the service buffers unread output without limit');
   }
   assert.ok(process.memoryUsage().rss - before < 200 << 20);
   await response.body?.cancel();
   await waitFor('the end of the command', () => command.stream.closed);
 });
 
-test('a sandbox that is lost in the middle is an error event with its code', async () => {
+test('a sandbox that is lost during the command is an error event with its code', async () => {
   harness.runner.onExec = (command) => {
     command.stdout('some');
     command.stream.close(2);
@@ -118,7 +118,7 @@ test('a sandbox that is lost in the middle is an error event with its code', asy
   assert.match(JSON.stringify(received.at(-1)), /guest_unreachable/);
 });
 
-test('a runner that is lost in the middle is told as such: the command goes on', async () => {
+test('a runner that is lost during the command is reported as such: the command keeps running', async () => {
   const started = nextCommand();
   const response = stream({ command: 'sleep 1000' });
   (await started).stdout('some');
@@ -130,7 +130,7 @@ test('a runner that is lost in the middle is told as such: the command goes on',
   await waitFor('health', async () => (await harness.call('GET', '/healthz')).status === 200);
 });
 
-test('a request that cannot be used is refused before a stream begins', async () => {
+test('an invalid request is refused before a stream begins', async () => {
   assert.equal((await stream({ command: '' })).status, 400);
   assert.equal((await stream({ command: 'x', timeout: 0 })).status, 400);
   assert.equal(
@@ -140,7 +140,7 @@ test('a request that cannot be used is refused before a stream begins', async ()
   );
 });
 
-test('over a WebSocket a command gets input, its end and signals, in order', async () => {
+test('over a WebSocket a command gets input, the end of input and signals, in order', async () => {
   const started = nextCommand();
   const peer = new Peer();
   await peer.send(
@@ -170,7 +170,7 @@ test('over a WebSocket a command gets input, its end and signals, in order', asy
   ]);
 });
 
-test('a command may be named in the URL', async () => {
+test('the URL may contain the command', async () => {
   harness.runner.onExec = (command) => command.exit(command.head.command === 'echo a&b' ? 0 : 1);
   const peer = new Peer(`?command=${encodeURIComponent('echo a&b')}`);
   assert.equal((await peer.closed).code, 1000);
@@ -181,11 +181,11 @@ for (const [what, messages] of [
   ['not JSON', ['{']],
   ['binary', [Buffer.from('{}')]],
   ['of an unknown type', [{ command: 'x' }, { type: 'resize' }]],
-  ['a field too many', [{ command: 'x', shell: 'zsh' }]],
+  ['an extra field', [{ command: 'x', shell: 'zsh' }]],
   ['input of a wrong type', [{ command: 'x' }, { type: 'stdin', data: 1 }]],
   ['a signal without a name', [{ command: 'x' }, { type: 'signal', signal: '9; rm' }]],
 ] as const) {
-  test(`a message that is ${what} gets an error frame and close 1008, and ends the command`, async () => {
+  test(`a bad message (${what}) gets an error frame and close 1008, and ends the command`, async () => {
     const commands: FakeCommand[] = [];
     harness.runner.onExec = (command) => commands.push(command);
     const peer = new Peer();
@@ -215,7 +215,7 @@ test('a WebSocket client that leaves ends the command', async () => {
   await waitFor('the end of the command', () => command.stream.closed);
 });
 
-test('an upgrade without a key is 401, of no sandbox 404, and a plain GET is told what this is', async () => {
+test('an upgrade without a key is 401, of an unknown sandbox 404, and a plain GET is 400', async () => {
   await assert.rejects(new Peer('', { key: null }).closed, /401/);
   await assert.rejects(new Peer('?encoding=x').closed, /400/);
   assert.equal((await harness.call('GET', `/v1/runs/${id}/exec/ws`)).status, 400);
@@ -223,7 +223,7 @@ test('an upgrade without a key is 401, of no sandbox 404, and a plain GET is tol
   await assert.rejects(new Peer().closed, /404/);
 });
 
-test('sockets count among the open requests and are forgotten when they close', async () => {
+test('sockets count as open requests until they close', async () => {
   const peers: Peer[] = [];
   harness.runner.onExec = () => undefined;
   for (let index = 0; index < 4; index += 1) {

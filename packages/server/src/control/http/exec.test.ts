@@ -16,7 +16,7 @@ beforeEach(async () => {
 
 const exec = (body: Record<string, unknown>) => harness.call('POST', `/v1/runs/${id}/exec`, { body });
 
-test('a command gets all of its request and its answer has all of the output', async () => {
+test('a command gets its whole request, and its answer has the whole output', async () => {
   let seen: FakeCommand | undefined;
   harness.runner.onExec = (command) => {
     seen = command;
@@ -47,7 +47,7 @@ test('a command gets all of its request and its answer has all of the output', a
   assert.equal(head.timeout, 7);
 });
 
-test('the status line is there before the command has ended', async () => {
+test('the status line is sent before the command has ended', async () => {
   let command: FakeCommand | undefined;
   harness.runner.onExec = (started) => (command = started);
   const response = await harness.fetch('POST', `/v1/runs/${id}/exec`, { body: { command: 'sleep 1000' } });
@@ -56,7 +56,7 @@ test('the status line is there before the command has ended', async () => {
   assert.equal(((await response.json()) as { exit_code: number }).exit_code, 0);
 });
 
-test('output over the limit is cut at a character and says so, and the command is read to its end', async () => {
+test('output over the limit is cut at a character and marked so, and the command is read to its end', async () => {
   harness.runner.onExec = (command) => {
     command.stderr('small');
     for (let sent = 0; sent < 4 * CAP; sent += 3 * 1000) command.stdout('€'.repeat(1000));
@@ -111,7 +111,7 @@ test('a client that leaves does not stop the command', async () => {
   );
 });
 
-test('clients that leave give back their places among the open requests', async () => {
+test('requests of clients that have left stop counting as open', async () => {
   let command: FakeCommand | undefined;
   harness.runner.onExec = (started) => (command = started);
   const expires = async () => (await harness.call('GET', `/v1/runs/${id}`)).body.expires_at as string | null;
@@ -132,7 +132,7 @@ test('clients that leave give back their places among the open requests', async 
   assert.equal((await exec({ command: 'x' })).status, 200);
 });
 
-test('a sandbox that is lost in the middle breaks the answer off after an error object', async () => {
+test('a sandbox that is lost during the command breaks off the answer after an error object', async () => {
   harness.runner.onExec = (command) => {
     command.stdout('begun');
     command.stream.close(2);
@@ -160,7 +160,7 @@ test('an exec in a sandbox that has ended is 409 with its state', async () => {
   assert.match(answer.body.error.message, /destroyed/);
 });
 
-test('an exec while the VM is gone without a word is 409 and the record becomes failed', async () => {
+test('an exec whose VM is gone without an event is 409, and the record becomes failed', async () => {
   harness.runner.vms.delete(id);
   const answer = await exec({ command: 'x' });
   assert.equal(answer.status, 409);

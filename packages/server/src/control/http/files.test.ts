@@ -48,7 +48,7 @@ function postForm(path: string, parts: [name: string, content: Buffer<ArrayBuffe
   return harness.call('POST', `${base}/upload?path=${path}`, { raw: form });
 }
 
-test('of a form its file is stored, and the stored size is in the audit log', async () => {
+test('the file of a form is stored, and its size is in the audit log', async () => {
   const content = Buffer.alloc(3 << 20, 'ab\r\n--ÿ');
   const { body } = await postForm('/form', [['file', content]]);
   assert.deepEqual(body, { path: '/form', size: content.length });
@@ -57,7 +57,7 @@ test('of a form its file is stored, and the stored size is in the audit log', as
   assert.match(log.trim().split('\n').at(-1) ?? '', new RegExp(`"path":"/form","size":${content.length}`));
 });
 
-test('a form with another part is refused, and nothing of it is kept', async () => {
+test('a form with another part is refused, and nothing of it is stored', async () => {
   const content = Buffer.alloc(1 << 20, 'x');
   for (const parts of [
     [['path', '/x']],
@@ -74,7 +74,7 @@ test('a form with another part is refused, and nothing of it is kept', async () 
   assert.equal(harness.runner.files.uploads.findLast(({ path }) => path === '/refused')?.isBroken, true);
 });
 
-test('a form that the guest refuses gets its answer', async () => {
+test('a form that the guest refuses gets the answer of the guest', async () => {
   harness.runner.files.onUpload = () => {
     throw new AppError('disk_full', 'no space left on the disk');
   };
@@ -83,7 +83,7 @@ test('a form that the guest refuses gets its answer', async () => {
   assert.equal(status, 507);
 });
 
-test('a form whose client leaves keeps nothing', async () => {
+test('a form whose client leaves stores nothing', async () => {
   const form = '--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\nstart';
   await leaveUpload('/left', `content-type: multipart/form-data; boundary=b\r\n`, form);
 });
@@ -93,7 +93,7 @@ test('an empty body makes an empty file', async () => {
   assert.deepEqual(answer.body, { path: '/empty', size: 0 });
 });
 
-/** Begins an upload, and breaks the connection when the guest has got some of it. */
+/** Begins an upload, and breaks the connection when the guest has received some of it. */
 async function leaveUpload(path: string, headers: string, body: string): Promise<void> {
   const { port } = new URL(harness.control?.address ?? '');
   const socket = connect(Number(port), '127.0.0.1');
@@ -113,37 +113,33 @@ async function leaveUpload(path: string, headers: string, body: string): Promise
   assert.equal(harness.runner.files.contents.has(path), false);
 }
 
-test('an upload that breaks resets the stream to the guest, which keeps nothing', async () => {
+test('an upload that breaks off resets the stream to the guest, which stores nothing', async () => {
   await leaveUpload('/broken', '', 'x'.repeat(1000));
 });
 
-test(
-  'an upload that does not move is given up, as raw bytes and as a form',
-  { timeout: 20_000 },
-  async () => {
-    await using impatient = await startHarness({ transferStallMs: 300 });
-    const { id } = await impatient.create();
-    const { port } = new URL(impatient.control?.address ?? '');
-    const form = '--b\r\nContent-Disposition: form-data; name="file"\r\n\r\nstart';
-    for (const [headers, body] of [
-      ['', 'start'],
-      ['content-type: multipart/form-data; boundary=b\r\n', form],
-      ['content-type: multipart/form-data; boundary=b\r\n', '--b'],
-    ]) {
-      const socket = connect(Number(port), '127.0.0.1').setEncoding('utf8');
-      socket.write(
-        `POST /v1/runs/${id}/files/upload?path=/stalled HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${API_KEY}\r\n` +
-          `${headers}content-length: 1000\r\n\r\n${body}`,
-      );
-      const [answer] = (await once(socket, 'data')) as [string];
-      socket.destroy();
-      assert.match(answer, /^HTTP\/1\.1 502 [^]*the upload did not move for 0\.3 s/);
-    }
-    assert.equal(impatient.runner.files.contents.size, 0);
-  },
-);
+test('an upload that stalls is aborted, as raw bytes and as a form', { timeout: 20_000 }, async () => {
+  await using impatient = await startHarness({ transferStallMs: 300 });
+  const { id } = await impatient.create();
+  const { port } = new URL(impatient.control?.address ?? '');
+  const form = '--b\r\nContent-Disposition: form-data; name="file"\r\n\r\nstart';
+  for (const [headers, body] of [
+    ['', 'start'],
+    ['content-type: multipart/form-data; boundary=b\r\n', form],
+    ['content-type: multipart/form-data; boundary=b\r\n', '--b'],
+  ]) {
+    const socket = connect(Number(port), '127.0.0.1').setEncoding('utf8');
+    socket.write(
+      `POST /v1/runs/${id}/files/upload?path=/stalled HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${API_KEY}\r\n` +
+        `${headers}content-length: 1000\r\n\r\n${body}`,
+    );
+    const [answer] = (await once(socket, 'data')) as [string];
+    socket.destroy();
+    assert.match(answer, /^HTTP\/1\.1 502 [^]*the upload did not move for 0\.3 s/);
+  }
+  assert.equal(impatient.runner.files.contents.size, 0);
+});
 
-test('a refusal in the middle of an upload reaches the client', async () => {
+test('a refusal during an upload reaches the client', async () => {
   harness.runner.files.onUpload = () => {
     throw new AppError('disk_full', 'no space left on the disk');
   };
@@ -153,7 +149,7 @@ test('a refusal in the middle of an upload reaches the client', async () => {
   assert.equal(answer.body.error.code, 'disk_full');
 });
 
-test('a download has its size, honours a range, and cannot be taken for a page', async () => {
+test('a download has its size, honours a range, and cannot be rendered as a page', async () => {
   harness.runner.files.contents.set('/d', Buffer.from('0123456789'));
   const whole = await harness.fetch('GET', `${base}/download?path=/d`);
   assert.equal(whole.status, 200);
@@ -170,7 +166,7 @@ test('a download has its size, honours a range, and cannot be taken for a page',
   assert.equal(head.headers.get('content-length'), '10');
 });
 
-test('a file that is not there is 404 file_not_found', async () => {
+test('a missing file is 404 file_not_found', async () => {
   const answer = await harness.call('GET', `${base}/download?path=/missing`);
   assert.equal(answer.status, 404);
   assert.equal(answer.body.error.code, 'file_not_found');
@@ -198,7 +194,7 @@ test('paths with NUL, empty paths and unknown query fields are 400', async () =>
   }
 });
 
-test('a listing is passed on as the contract says', async () => {
+test('a listing is passed on in the form of the contract', async () => {
   harness.runner.files.contents.clear();
   harness.runner.files.contents.set('/w/a', Buffer.from('1'));
   const { body, headers } = await harness.call('GET', `${base}?path=/w`);
@@ -219,7 +215,7 @@ test('a listing that has more entries links to its next page', async () => {
   assert.equal(harness.runner.files.lists.at(-1)?.toString(), 'path=%2Fw%2F%26&limit=5&after=YQ');
 });
 
-test('a cursor that no agent would give is neither passed on nor taken', async () => {
+test('a cursor that no agent creates is neither passed on nor accepted', async () => {
   harness.runner.files.nextCursor = 'a>; rel="x", <b';
   const broken = await harness.call('GET', `${base}?path=/w`);
   harness.runner.files.nextCursor = undefined;
@@ -245,7 +241,7 @@ async function downloadUnsized(write: (stream: ServerHttp2Stream) => void): Prom
   }
 }
 
-test('a file without a size arrives whole, and its audit entry says so', async () => {
+test('a file without a size arrives whole, and its audit entry has no size', async () => {
   const content = Buffer.alloc(3 << 20, 'xyz');
   const response = await downloadUnsized((stream) => stream.end(content));
   assert.deepEqual([response.status, response.headers.get('content-length')], [200, null]);

@@ -1,4 +1,4 @@
-/** Agents that answer whatever they like, as far as the runner passes it on: it is the guest's fault, and control serves on. */
+/** Arbitrary agent answers, as far as the runner passes them on: the guest is at fault, and control keeps serving. */
 import assert from 'node:assert/strict';
 import type { ServerHttp2Stream } from 'node:http2';
 import { after, before, test } from 'node:test';
@@ -56,7 +56,7 @@ const agentAnswer: fc.Arbitrary<AgentAnswer> = fc.record({
   hasLength: fc.boolean(),
 });
 
-/** A length that is not the body's does not pass the runner (agent-tunnel.test.ts). */
+/** The runner does not pass on a length that differs from the body's (agent-tunnel.test.ts). */
 function answerWith(
   { status, headers, body, isReset, hasLength }: AgentAnswer,
   stream: ServerHttp2Stream,
@@ -71,7 +71,7 @@ function answerWith(
 
 const path = (rest: string): string => `/v1/runs/${id}${rest}`;
 
-/** The status that is seen, 0 where the answer breaks off in its middle. */
+/** Returns the status, or 0 when the answer breaks off. */
 async function call(method: string, rest: string, options: object = {}): Promise<number> {
   const signal = AbortSignal.timeout(DEADLINE_MS);
   const response = await harness.fetch(method, path(rest), { ...options, signal });
@@ -84,7 +84,7 @@ async function call(method: string, rest: string, options: object = {}): Promise
   );
 }
 
-/** 500 when it is told that the service failed. */
+/** Returns 500 when the client receives an `internal` error, else 0. */
 async function connect(rest: string, ...messages: unknown[]): Promise<number> {
   const client = new SocketClient<{ error?: { code: string } }>(harness, path(rest));
   await client.send(...messages).catch(() => undefined);

@@ -1,4 +1,4 @@
-/** Services in a guest that write whatever they like: the client gets an answer or a broken one, and control serves on. */
+/** Arbitrary answers of services in a guest: the client gets an answer or a broken one, and control keeps serving. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { Agent, request as sendRequest, type IncomingMessage } from 'node:http';
@@ -15,7 +15,7 @@ const PORT = 6666;
 const DEADLINE_MS = 10_000;
 const RUNS = 300;
 const SEED = 6666;
-/** On a machine that is busy with other things, fewer answers are tried. */
+/** A busy machine tries fewer answers. */
 const FUZZ_MS = 60_000;
 type Harness = Awaited<ReturnType<typeof startSpawnedHarness>>;
 let harness: Harness;
@@ -50,7 +50,7 @@ after(async () => {
   await harness[Symbol.asyncDispose]();
 });
 
-/** How the service is reached. */
+/** Path and headers of a request that reaches the service. */
 interface Way {
   path: string;
   headers: Record<string, string>;
@@ -85,11 +85,11 @@ interface Ask {
 interface Seen {
   status: number;
   phrase: string;
-  /** The field X. */
+  /** Value of the header field X. */
   x?: string;
 }
 
-/** Resolves when the answer has come, whole or not; rejects when none has in time. */
+/** Resolves when the answer has ended, whole or not. Rejects when it does not end in time. */
 async function ask({ agent, method, headers, body, way = proxied() }: Ask): Promise<Seen | undefined> {
   const { hostname, port } = new URL(harness.address);
   const sent = sendRequest({
@@ -136,17 +136,17 @@ const asks = fc.constantFrom<Ask>(
   { method: 'POST', headers: { ...UPGRADE, upgrade: 'x' }, body: 'hello' },
 );
 
-/** What a parser of HTTP must not be shown in a status line. */
+/** Characters that HTTP forbids in a status line. */
 // oxlint-disable-next-line no-control-regex -- they are the subject
 const FORBIDDEN = /[\0-\x08\x0a-\x1f\x7f]/u;
 
-test('no answer of a guest, however broken, ends control or leaves its client without an end', async () => {
+test('no answer of a guest, however broken, ends control or leaves its client waiting', async () => {
   await fc.assert(
     fc.asyncProperty(hostileAnswer, asks, fc.boolean(), async (hostile, asked, isPreview) => {
       answer = hostile;
       const seen = await ask({ ...asked, way: isPreview ? previewed : proxied() });
       harness.spawned.assertRunning();
-      assert.ok(seen === undefined || !FORBIDDEN.test(seen.phrase), 'a phrase that no parser takes');
+      assert.ok(seen === undefined || !FORBIDDEN.test(seen.phrase), 'the phrase has a forbidden character');
     }),
     { numRuns: RUNS, seed: SEED, endOnFailure: true, interruptAfterTimeLimit: FUZZ_MS },
   );
@@ -160,7 +160,7 @@ for (const [what, phrase] of [
   ['DEL', '\u007f'],
   ['an escape sequence', '\u001b[2J'],
 ] as const) {
-  test(`${what} in the phrase of a guest's status is not passed on, and its answer is`, async () => {
+  test(`${what} in a guest's status phrase is not passed on, but its answer is`, async () => {
     for (const [asked, code] of [
       [{ method: 'GET', headers: {} }, 200],
       [{ method: 'GET', headers: UPGRADE }, 101],
@@ -174,7 +174,7 @@ for (const [what, phrase] of [
   });
 }
 
-test("a phrase of the guest's own that HTTP allows is passed on, and so is each byte of a field", async () => {
+test("a guest's own phrase that HTTP allows is passed on, and so is each byte of a field", async () => {
   answer = {
     pieces: ['HTTP/1.1 404 Gone\tFishing caf\u00e9\r\nX: \u0080\u00ff\r\nContent-Length: 0\r\n\r\n'],
     isReset: false,
@@ -183,14 +183,14 @@ test("a phrase of the guest's own that HTTP allows is passed on, and so is each 
   assert.deepEqual(seen, { status: 404, phrase: 'Gone\tFishing caf\u00e9', x: '\u0080\u00ff' });
 });
 
-test('an answer that announces trailers where none can be is passed on without them', async () => {
+test('an answer that announces trailers where none are possible is passed on without them', async () => {
   for (const line of ['304 Not Modified', '204 No Content', '200 OK']) {
     answer = { pieces: [`HTTP/1.1 ${line}\r\nTrailer: X\r\n\r\n`], isReset: false };
     assert.equal((await ask({ method: 'GET', headers: {} }))?.status, Number(line.slice(0, 3)));
   }
 });
 
-test('what cannot be passed on is a whole error, on a connection that serves on', async () => {
+test('an answer that cannot be passed on is a whole error, and the connection stays usable', async () => {
   const keepAlive = new Agent({ keepAlive: true, maxSockets: 1 });
   for (const head of ['304 Not Modified\r\nX: \u0001', '101 Switching Protocols', '099 Odd']) {
     answer = { pieces: [`HTTP/1.1 ${head}\r\n\r\n`], isReset: false };

@@ -3,7 +3,7 @@ import type { App } from './app.ts';
 import type { HttpParts } from './parts.ts';
 import { buildServer } from './server.ts';
 
-/** A server that serves no request: its modules get loaded, and it can describe itself. The caller closes it. */
+/** Builds a server that serves no request: it loads its modules, and can describe itself. The caller closes it. */
 export async function buildIdleServer(version: string): Promise<App> {
   const exposure = { hstsSeconds: 0, trustedProxies: [], corsOrigins: [] };
   // No request is served, so no other part is used.

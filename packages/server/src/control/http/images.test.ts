@@ -52,7 +52,7 @@ async function listNames(apiKey: string): Promise<string[]> {
   return (body as { image: string }[]).map(({ image }) => image);
 }
 
-test('a build answers the record, or streams steps and progress with the record last', async () => {
+test('a build returns the record, or streams steps and progress with the record last', async () => {
   harness.runner.progress = [STEP, progressOf(50), ...finish(NODE)];
   assert.deepEqual((await build('node:22-slim')).body, NODE);
   const stream = await harness.fetch('POST', BUILD, { body: { image: 'node:22-slim' }, headers: AS_EVENTS });
@@ -61,7 +61,7 @@ test('a build answers the record, or streams steps and progress with the record 
   assert.deepEqual(readEvents(await stream.text()), [STEP, progressOf(50), { type: 'done', image: NODE }]);
 });
 
-test('a build that fails says why in both forms, as the last event', async () => {
+test('a build that fails gives the reason in both forms, as the last event', async () => {
   harness.runner.progress = [STEP, { type: 'error', error: { code: 'image_not_found', message: 'no such' } }];
   const failed = await build('node:22-slim');
   assert.deepEqual([failed.status, failed.body.error.code], [404, 'image_not_found']);
@@ -77,14 +77,14 @@ test('a build that fails says why in both forms, as the last event', async () =>
   assert.equal(last.error['request_id'], stream.headers.get('x-request-id'));
 });
 
-test('a runner that stops in the middle is told as an event too', async () => {
+test('a runner that stops during a build is reported as an event, too', async () => {
   harness.runner.progress = [STEP];
   const stream = await harness.fetch('POST', BUILD, { body: { image: 'node:22-slim' }, headers: AS_EVENTS });
   const last = readEvents(await stream.text()).at(-1) as { type: string; error: { code: string } };
   assert.deepEqual([last.type, last.error.code], ['error', 'unavailable']);
 });
 
-/** Starts a build and closes its connection after the event `before`. Resolves when the service has noticed. */
+/** Starts a build and closes its connection after the first event. Resolves when the build has ended. */
 async function buildAndLeave(
   apiKey: string,
   { before, after }: { before: PrepareProgress[]; after: PrepareProgress[] },
@@ -106,7 +106,7 @@ async function buildAndLeave(
   const closed = harness.runner.closedPreparations;
   const seen = harness.logLines.length;
   client.abort();
-  await waitFor('the service to see it', () =>
+  await waitFor('the service to notice', () =>
     harness.logLines
       .slice(seen)
       .some((line) => line.includes('ended before the answer') && line.includes(BUILD)),
@@ -124,21 +124,21 @@ const TEMPLATE_STEP: PrepareProgress = {
   elapsed_ms: 9,
 };
 
-test('an image is prepared to the end after its client has left, and the organization then has it', async () => {
+test('an image is prepared to the end after its client has left, and the organization has it then', async () => {
   const apiKey = await harness.addOrganization();
   const after: PrepareProgress[] = [progressOf(50), { type: 'prepared', image: NODE }];
   assert.deepEqual(await buildAndLeave(apiKey, { before: [STEP], after }), { isFollowed: true });
   assert.ok((await listNames(apiKey)).includes(NODE.image));
 });
 
-test('a client that leaves while templates are made ends that, and its image is the organization’s', async () => {
+test('a client that leaves while templates are made stops them, and the organization has the image', async () => {
   const apiKey = await harness.addOrganization();
   const before: PrepareProgress[] = [{ type: 'prepared', image: NODE }, TEMPLATE_STEP];
   await buildAndLeave(apiKey, { before, after: [] });
   assert.ok((await listNames(apiKey)).includes(NODE.image));
 });
 
-test('shapes are passed on with their defaults, for the organization that asks', async () => {
+test('shapes are passed on with their defaults, for the organization of the request', async () => {
   harness.runner.progress = [STEP, TEMPLATE_STEP, ...finish(NODE)];
   const body = { image: 'node:22-slim', shapes: [{ vcpus: 2, mem_mib: 512 }, { disk_mib: 8192 }] };
   const stream = await harness.fetch('POST', BUILD, { body, headers: AS_EVENTS });
@@ -153,7 +153,7 @@ test('shapes are passed on with their defaults, for the organization that asks',
   assert.match(asked.organization, /^org/u);
 });
 
-test('shapes are refused as those of a create are, by field', async () => {
+test('bad shapes are refused by field, as in a create', async () => {
   const nine = Array.from({ length: 9 }, () => ({}));
   for (const [shapes, message] of [
     [[{ vcpus: 0 }], /^shapes\[0\]\.vcpus: must be a whole number from 1 to 32/u],
@@ -168,7 +168,7 @@ test('shapes are refused as those of a create are, by field', async () => {
   }
 });
 
-test('an organization is shown what it built or created from, by its own names, and what is built in', async () => {
+test('an organization sees images that it built or created from, under its own names, and built-in images', async () => {
   const [mine, theirs] = [await harness.addOrganization(), await harness.addOrganization()];
   harness.runner.images = [APP, BASE, NODE];
   assert.deepEqual(await listNames(mine), [BASE.image]);
@@ -177,7 +177,7 @@ test('an organization is shown what it built or created from, by its own names, 
   assert.deepEqual(await listNames(mine), [BASE.image, NODE.image]);
   assert.deepEqual(await listNames(theirs), [BASE.image]);
 
-  // The same content under a name of theirs: each sees its own name only.
+  // The other organization has the same content under another name: each sees only its own name.
   const alias = { ...NODE, image: `registry.test/secret/name:1@${NODE.digest}` };
   harness.runner.progress = finish(alias);
   await build('registry.test/secret/name:1', { apiKey: theirs });
@@ -189,7 +189,7 @@ test('an organization is shown what it built or created from, by its own names, 
   assert.deepEqual(await listNames(mine), [BASE.image]);
 });
 
-test('a create makes its image one of the organization’s, a failed build does not', async () => {
+test('a create adds its image to the organization, a failed build does not', async () => {
   const apiKey = await harness.addOrganization();
   const answer = await harness.call('POST', '/v1/runs', { apiKey, body: { image: 'app:1' } });
   const created = describeImage('registry.test/library/app:1', 'a');
@@ -200,7 +200,7 @@ test('a create makes its image one of the organization’s, a failed build does 
   assert.deepEqual(await listNames(apiKey), [created.image]);
 });
 
-test('only the 1000 images that were used last are remembered', async () => {
+test('only the 1000 images that were used last are stored', async () => {
   const apiKey = await harness.addOrganization();
   await using db = harness.openDatabase();
   const { organization_id } = await db

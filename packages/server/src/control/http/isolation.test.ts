@@ -1,6 +1,6 @@
 /**
- * Every route of the API, asked for what is another organization's. The routes come from the API's own description, so a new
- * one is tested as soon as it is there; one that needs more than an empty body says so in `BODIES`.
+ * Requests every route of the API for objects of another organization. The routes come from the API's own description,
+ * so a new route is tested as soon as it exists. A route that needs more than an empty body has an entry in `BODIES`.
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -18,12 +18,12 @@ interface Ended {
   labels: { of?: string };
 }
 
-/** What a stranger must never read; none of it is in what a stranger sends. */
+/** Text that a stranger must never read. A stranger never sends it. */
 const MARK = 'victims-own';
 const NAME_OF_NONE = 'x';
-/** What their paths name everybody has of his own. */
+/** Operations whose path names something that each organization has of its own. */
 const NAMES_NO_ID: ReadonlySet<string> = new Set(['putRegistry', 'deleteRegistry', 'getStatement']);
-/** They would end the session that the next ones need. */
+/** Operations that would end the session that the next ones need. */
 const ENDS_SESSION: ReadonlySet<string> = new Set(['signOut']);
 
 let harness: ControlHarness;
@@ -31,7 +31,7 @@ let operations: Operation[] = [];
 let victim: AccountClient;
 let stranger: AccountClient;
 let strangersKey = '';
-/** Of the victim: what stands in place of the names in paths. */
+/** The victim's values of path parameters. */
 const ids: Record<string, string> = {
   port: '80',
   registry: 'registry.victim.test',
@@ -72,7 +72,7 @@ before(async () => {
 });
 after(() => harness[Symbol.asyncDispose]());
 
-/** One of everything that an organization can have. */
+/** Creates one of everything that an organization can have. */
 async function fill(owner: AccountClient): Promise<void> {
   const post = async (path: string, body: unknown) => (await owner.call('POST', path, body)).body;
   const { id: key, key: apiKey } = await post(`${owner.team}/keys`, { name: `${MARK} key` });
@@ -99,7 +99,7 @@ async function fill(owner: AccountClient): Promise<void> {
   Object.assign(ids, { key, invitation, secret, session: session.id });
 }
 
-/** In a GET there is none. */
+/** A GET has no body. */
 function bodyOf(operation: Operation): { body?: unknown } {
   return isReading(operation) ? {} : { body: BODIES[operation.id]?.() ?? {} };
 }
@@ -122,19 +122,19 @@ test('the description lists the routes of both kinds', () => {
   assert.ok(operations.filter((operation) => operation.path.startsWith('/v1/')).length >= 30);
 });
 
-test("what is another organization's is not there, for an API key and for a person", async () => {
+test("another organization's objects look absent, to an API key and to a person", async () => {
   for (const operation of operations) {
     if (ENDS_SESSION.has(operation.id)) continue;
     const headers: Record<string, string> = isAccount(operation) ? { cookie: stranger.cookie } : {};
     const answer = await ask(operation, headers, isAccount(operation) ? null : strangersKey);
-    assert.ok(!answer.text.includes(MARK), `${describeOperation(operation)} told ${answer.text}`);
+    assert.ok(!answer.text.includes(MARK), `${describeOperation(operation)} revealed ${answer.text}`);
     assert.ok(answer.status < 500, `${describeOperation(operation)} answered ${answer.status}`);
     const namesVictims = operation.path.includes('{') && !NAMES_NO_ID.has(operation.id);
     if (namesVictims) assert.equal(answer.status, 404, `${describeOperation(operation)}: ${answer.text}`);
   }
 });
 
-test('usage, history and statement tell only of the own organization', async () => {
+test('usage, history and statement cover only the own organization', async () => {
   const read = async (path: string) => (await harness.call('GET', path, { apiKey: strangersKey })).body;
   const usage = await read('/v1/usage');
   assert.deepEqual([usage.history_sandboxes, usage.history_cost_cents], [0, 0]);
@@ -165,7 +165,7 @@ test('a port of another organization is proxied by no method', async () => {
   }
 });
 
-test('an API key reaches nothing below /account, a session nothing below /v1, and nobody anything', async () => {
+test('an API key reaches nothing below /account, a session nothing below /v1, and an anonymous caller nothing', async () => {
   for (const operation of operations.filter((each) => !isOpen(each))) {
     const name = describeOperation(operation);
     const crossed = isAccount(operation)
@@ -176,7 +176,7 @@ test('an API key reaches nothing below /account, a session nothing below /v1, an
   }
 });
 
-test('the id of a team, a key or a secret is good only in the organization that it is of', async () => {
+test('the id of a team, a key or a secret is valid only in its own organization', async () => {
   const { organization } = stranger;
   const tries: [string, string][] = [
     ['GET', `${organization}/teams/${ids['team']}/keys`],
@@ -196,7 +196,7 @@ test('the id of a team, a key or a secret is good only in the organization that 
   }
 });
 
-test('after all that the victim has what it had', async () => {
+test('after all of this the victim has what it had', async () => {
   const read = async (path: string): Promise<Answer['body']> =>
     (await harness.call('GET', path, { apiKey: ids['apiKey'] ?? '' })).body;
   assert.equal((await read(`/v1/runs/${ids['run']}`)).status, 'running');

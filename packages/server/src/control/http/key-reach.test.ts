@@ -1,4 +1,4 @@
-/** What a key that is limited to its team sees of the organization: its team's sandboxes and what comes of them. */
+/** A key that is limited to its team sees only the team's sandboxes and what derives from them. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { HistoryRecord, SandboxRecord, SandboxTree, Statement } from '@coppice/contract';
@@ -12,9 +12,9 @@ import {
   type Operation,
 } from '../testing/requests/described-operations.ts';
 
-/** What the limited key must never read. */
+/** Text that the limited key must never read. */
 const MARK = 'other-teams-own';
-/** What their paths name is the organization's, or everybody's. */
+/** Operations whose path names something of the whole organization, or a month. */
 const NAMES_NO_SANDBOX: ReadonlySet<string> = new Set(['putRegistry', 'deleteRegistry', 'getStatement']);
 const IMAGE = 'node:22-slim';
 
@@ -31,7 +31,7 @@ let harness: ControlHarness;
 let owner: AccountClient;
 let first: Team;
 let second: Team;
-/** Of the second team. */
+/** The second team's values of path parameters. */
 const ids: Record<string, string> = { port: '80', registry: 'registry.one.test' };
 const BODIES: Record<string, () => unknown> = {
   createSandbox: () => ({ image: IMAGE }),
@@ -85,12 +85,12 @@ async function ask(operation: Operation, apiKey: string) {
   return { status: response.status, text: await response.text() };
 }
 
-test("another team's sandbox is not there, by any route", async () => {
+test("another team's sandbox looks absent on every route", async () => {
   const operations = (await listOperations(harness)).filter(({ path }) => path.startsWith('/v1/'));
   assert.ok(operations.length >= 40);
   for (const operation of operations) {
     const { status, text } = await ask(operation, first.own);
-    assert.ok(!text.includes(MARK), `${describeOperation(operation)} told ${text}`);
+    assert.ok(!text.includes(MARK), `${describeOperation(operation)} revealed ${text}`);
     const namesOne = operation.path.includes('{') && !NAMES_NO_SANDBOX.has(operation.id);
     if (namesOne || operation.id === 'restoreSandbox')
       assert.equal(status, 404, `${describeOperation(operation)}: ${text}`);
@@ -103,7 +103,7 @@ test("another team's sandbox is not there, by any route", async () => {
   assert.equal(rollback.status, 404);
 });
 
-test('what the team has is there, whichever of its keys made it', async () => {
+test('objects of the team are visible, whichever of its keys made them', async () => {
   const run = await create(first.wide);
   assert.equal(run.team_id, first.id);
   assert.equal(await statusOf(`/v1/runs/${run.id}`, first.own), 200);
@@ -123,7 +123,7 @@ test('what the team has is there, whichever of its keys made it', async () => {
   );
 });
 
-test('lists are of the team, for an id, a name, or a key that is limited to it', async () => {
+test('lists are limited to the team by its id, its name, or a key that is limited to it', async () => {
   const ofTeam = async (query: string, apiKey: string): Promise<Set<string>> =>
     new Set(((await get(`/v1/runs${query}`, apiKey)) as SandboxRecord[]).map(({ team_id }) => team_id));
   for (const status of ['', '&status=running&status=destroyed']) {
@@ -139,7 +139,7 @@ test('lists are of the team, for an id, a name, or a key that is limited to it',
   }
 });
 
-test('a team that the key does not see is the same as none, and a page keeps its team', async () => {
+test('a team that the key does not see looks absent, and the next page keeps its team', async () => {
   for (const [team, apiKey] of [
     ['nobody', first.wide],
     [`team${'0'.repeat(20)}`, first.wide],
@@ -160,7 +160,7 @@ test('a team that the key does not see is the same as none, and a page keeps its
   assert.ok(rest.length > 0 && rest.every(({ team_id }) => team_id === second.id));
 });
 
-test('usage, history and statement are of the team, and add up to those of the organization', async () => {
+test('usage, history and statement are those of the team, and add up to those of the organization', async () => {
   const ended = await create(first.own);
   await harness.call('DELETE', `/v1/runs/${ended.id}`, { apiKey: first.own });
   const teams = [first.own, second.own];
@@ -193,7 +193,7 @@ test('usage, history and statement are of the team, and add up to those of the o
   }
 });
 
-test('a family is shown as far as the team goes', async () => {
+test('a team-only key sees the part of a family that belongs to its team', async () => {
   const root = await create(first.wide);
   const snapshot = await post(`/v1/runs/${root.id}/snapshot`, first.wide);
   const theirs = await post('/v1/runs/restore', second.wide, { snapshot_id: snapshot.id });
@@ -209,7 +209,7 @@ test('a family is shown as far as the team goes', async () => {
   assert.equal(await statusOf(`/v1/runs/${theirs.id}/tree`, first.own), 404);
 });
 
-test("the answer to another team's request is not given again under the same Idempotency-Key", async () => {
+test("the same Idempotency-Key does not replay the answer to another team's request", async () => {
   const headers = { 'idempotency-key': 'the-same' };
   const body = { image: IMAGE };
   const make = async (apiKey: string) =>

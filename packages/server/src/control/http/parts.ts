@@ -27,7 +27,7 @@ import type { Snapshots } from '../snapshots/snapshots.ts';
 import type { Exposure } from './serving/exposure.ts';
 import type { OpenRequests } from './access/open-requests.ts';
 
-/** What the endpoints are made of; each names the ones it uses. */
+/** The parts that endpoints use; each endpoint picks its own. */
 export interface HttpParts {
   authenticate: Authenticate;
   keyGuesses: KeyGuesses;
@@ -57,10 +57,10 @@ export interface HttpParts {
   limits: ControlLimits;
   version: string;
   exposure: Exposure;
-  /** Throws AppError `unavailable` when another control may be about to write the same records; `authenticate` does, too. */
+  /** Throws `unavailable` when another control may be about to write the same records; so does `authenticate`. */
   assertServing: () => void;
   /** Throws AppError `unavailable` when the service cannot serve. */
   checkHealth: () => Promise<void>;
-  /** Of new sandboxes; throws `unavailable` while the runner has not said. */
+  /** Returns the accelerator of new sandboxes. Throws `unavailable` until the runner has reported it. */
   getAccelerator: () => Accelerator;
 }

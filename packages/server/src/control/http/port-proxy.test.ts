@@ -1,4 +1,4 @@
-/** The port proxy through a real control and real HTTP servers; only the way into the guest is short. */
+/** The port proxy through a real control and real HTTP servers; only the connection into the guest is a fake. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer, request as sendRequest, type IncomingMessage, type ServerResponse } from 'node:http';
@@ -46,7 +46,7 @@ interface Call {
   body?: string;
 }
 
-/** Not `fetch`, which normalizes paths and knows few methods. */
+/** Sends a request without `fetch`, which normalizes paths and knows few methods. */
 async function call(target: string, { method = 'GET', headers = {}, body }: Call = {}): Promise<Reply> {
   const { hostname, port } = new URL(harness.control?.address ?? '');
   const length = body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) };
@@ -68,7 +68,7 @@ async function readBody(request: IncomingMessage): Promise<string> {
   return text;
 }
 
-test('method, path, query and body arrive as they were sent, whatever they are', async () => {
+test('any method, path, query and body arrive as they were sent', async () => {
   onRequest = (request, response) => {
     void readBody(request).then((text) => response.end(`${request.method} ${request.url} ${text}`));
   };
@@ -86,14 +86,14 @@ test('method, path, query and body arrive as they were sent, whatever they are',
   assert.equal(json.text, 'POST /j not json');
 });
 
-test('HEAD has the length of what it does not send', async () => {
+test('the answer to HEAD has the length of the body that it does not send', async () => {
   onRequest = (_request, response) => response.setHeader('content-length', 1234).end();
   const reply = await call(path('/'), { method: 'HEAD' });
   assert.equal(reply.headers['content-length'], '1234');
   assert.equal(reply.text, '');
 });
 
-test('the guest learns who asked and under which name, and never the key', async () => {
+test('the guest learns the client address and the requested host, and never the key', async () => {
   let seen: IncomingMessage | undefined;
   onRequest = (request, response) => {
     seen = request;
@@ -124,7 +124,7 @@ test('the guest learns who asked and under which name, and never the key', async
   assert.ok(!rawHeaders.join('\n').includes(API_KEY));
 });
 
-test('answers come back with their order, case and repetitions, but not what belongs to a connection', async () => {
+test('answers keep the order, case and repetition of their headers, but lose those of the connection', async () => {
   onRequest = (_request, response) => {
     response.sendDate = false;
     const head = [
@@ -158,7 +158,7 @@ test('answers come back with their order, case and repetitions, but not what bel
   assert.equal(reply.text, 'short');
 });
 
-test('what is written is there at once, both ways, and trailers come last', async () => {
+test('data arrives at once in both directions, and trailers come last', async () => {
   onRequest = (request, response) => {
     response.writeHead(200, { 'content-type': 'text/event-stream', trailer: 'X-Sum' });
     response.write('hello');
@@ -185,7 +185,7 @@ test('what is written is there at once, both ways, and trailers come last', asyn
   assert.equal(answer.trailers['x-sum'], 'seven');
 });
 
-test('early hints pass, and the answer after them', async () => {
+test('early hints are passed on, and the answer after them', async () => {
   onRequest = (_request, response) => {
     response.writeEarlyHints({ link: '</a.css>; rel=preload' });
     response.end('done');
@@ -200,7 +200,7 @@ test('early hints pass, and the answer after them', async () => {
   assert.deepEqual(hints, [103, '</a.css>; rel=preload']);
 });
 
-test('hints that Node would not write, or that have no end, harm nobody', async () => {
+test('hints that Node would not write, or that do not end, do no harm', async () => {
   await using hinting = createTcpServer((socket) => {
     socket.on('error', () => undefined);
     socket.once('data', () => {
@@ -225,7 +225,7 @@ test('hints that Node would not write, or that have no end, harm nobody', async 
   assert.ok(hints > 0 && hints <= 16, `${hints} hints were passed on`);
 });
 
-test('a WebSocket is the guest’s from end to end', async () => {
+test('a WebSocket reaches the guest unchanged', async () => {
   webSockets.once('connection', (socket, request) => {
     socket.send(`${request.url} ${request.headers['sec-websocket-protocol'] ?? ''}`);
     socket.on('message', (data, isBinary) => socket.send(data, { binary: isBinary }));
@@ -247,7 +247,7 @@ test('a WebSocket is the guest’s from end to end', async () => {
   await waitFor('the close in the guest', () => closedWith === '4001 enough');
 });
 
-test('an upgrade that the service refuses is its plain answer', async () => {
+test('an upgrade that the service refuses gets the plain answer of the service', async () => {
   onRequest = (_request, response) => response.writeHead(426).end('no');
   service.removeAllListeners('upgrade');
   const url = `${harness.control?.address.replace('http', 'ws')}${path('/')}`;
@@ -256,7 +256,7 @@ test('an upgrade that the service refuses is its plain answer', async () => {
   assert.equal(answer.statusCode, 426);
 });
 
-test('without the key, of another organization, or with a port that is none, nothing is forwarded', async () => {
+test('without the key, for another organization, or with an invalid port, nothing is forwarded', async () => {
   const before = harness.runner.tunnels;
   assert.equal((await harness.fetch('GET', path('/'), { apiKey: null })).status, 401);
   const foreign = await harness.addOrganization();
@@ -269,7 +269,7 @@ test('without the key, of another organization, or with a port that is none, not
   assert.equal(harness.runner.tunnels, before);
 });
 
-test('nobody who listens, or who ends before an answer, is 502; in the middle the answer breaks off', async () => {
+test('no listener, or an end before the answer, is 502; an end during the answer breaks it off', async () => {
   assert.equal(errorOf(await call(path('/', 4999))), 'port_unreachable');
   onRequest = (request) => request.socket.destroy();
   const died = await call(path('/'), { method: 'POST', body: 'x' });
@@ -283,7 +283,7 @@ test('nobody who listens, or who ends before an answer, is 502; in the middle th
   await assert.rejects(call(path('/')));
 });
 
-test('a service that speaks no HTTP is 502, and one that upgrades unasked, too', async () => {
+test('a service that does not speak HTTP is 502, and so is one that upgrades without a request', async () => {
   await using rude = createTcpServer((socket) => {
     socket.on('error', () => undefined);
     socket.once('data', (data) =>
@@ -302,14 +302,14 @@ test('a service that speaks no HTTP is 502, and one that upgrades unasked, too',
   assert.equal((await call(path('/up', 22))).status, 502);
 });
 
-test('requests share kept connections, and one that the service closed meanwhile is not noticed', async () => {
+test('requests share kept connections, and a client does not notice that the service closed one', async () => {
   onRequest = (_request, response) => response.end('ok');
   await call(path('/'));
   const before = harness.runner.tunnels;
   for (let count = 0; count < 5; count += 1) await call(path('/'));
   assert.equal(harness.runner.tunnels, before);
   onRequest = (request, response) => {
-    // As a server does whose idle time runs out just when a request comes.
+    // Like a server whose idle timeout elapses just when a request arrives.
     if (stale.delete(request.socket)) request.socket.destroy();
     else response.end('ok');
     stale.add(request.socket);
@@ -334,7 +334,7 @@ test('a client that leaves ends the request in the guest', async () => {
   await waitFor('the end in the guest', () => isClosed);
 });
 
-test('a service that shuts down cuts off what has no end, and lets an answer come to its own', async () => {
+test('a shutdown cuts off endless answers, and other answers finish', async () => {
   await using other = await startHarness();
   other.runner.ports.set(PORT, (service.address() as AddressInfo).port);
   const sandbox = await other.create();
@@ -354,7 +354,7 @@ test('a service that shuts down cuts off what has no end, and lets an answer com
   await stopped;
 });
 
-test('a client that does not read makes the service wait, and control hold little', async () => {
+test('a client that does not read makes the service wait, and control buffers little', async () => {
   let written = 0;
   onRequest = (_request, response) => {
     const chunk = Buffer.alloc(64 << 10);
@@ -383,6 +383,6 @@ test('a client that does not read makes the service wait, and control hold littl
     },
     20_000,
   );
-  assert.ok(written < 64 << 20, `${written} bytes were taken for a client that reads nothing`);
+  assert.ok(written < 64 << 20, `${written} bytes were buffered for a client that reads nothing`);
   client.destroy();
 });

@@ -8,8 +8,8 @@ import type { LateLoads } from '../testing/requests/late-loads.ts';
 const PROGRAM = fileURLToPath(new URL('../testing/requests/late-loads.ts', import.meta.url));
 const OPTIONS = { timeout: 60_000, maxBuffer: 16 * 1024 * 1024 };
 
-test('a server that was preloaded is built, and makes its document, without a file of the checkout', async () => {
-  // In a process of its own: other tests have loaded here what a server needs.
+test('after a preload, a server and its document are built without loading a file of the checkout', async () => {
+  // In its own process: in this one, other tests have already loaded the modules of a server.
   const { stdout } = await promisify(execFile)(process.execPath, [PROGRAM], OPTIONS);
   const { byPreload, byServer, document } = JSON.parse(stdout) as LateLoads;
   assert.ok(byPreload.length > 0, 'no file was recorded while the server was preloaded');

@@ -46,7 +46,7 @@ interface Visit {
   method?: string;
 }
 
-/** As a browser: names below localhost are this machine. */
+/** Requests a page as a browser does: names below localhost are this machine. */
 async function visit(path: string, { host, cookie, headers = {}, method = 'GET' }: Visit = {}) {
   const { hostname, port } = new URL(harness.control?.address ?? '');
   const own = {
@@ -72,7 +72,7 @@ async function openLink(): Promise<{ cookie: string; preview: CreatedPreview }> 
   return { cookie: cookie.split(';')[0] ?? '', preview };
 }
 
-test('a link is of an origin of its own, and lives an hour unless told otherwise', async () => {
+test('a link has an origin of its own, and is valid for an hour by default', async () => {
   const { status, body } = await createPreview();
   assert.equal(status, 201);
   const { url, created_at, expires_at, port } = body as CreatedPreview;
@@ -82,7 +82,7 @@ test('a link is of an origin of its own, and lives an hour unless told otherwise
   assert.equal(Date.parse(expires_at) - Date.parse(created_at), 3_600_000);
 });
 
-test('who opened the link sees the port, with the path as it was asked for and without our cookie', async () => {
+test('a visitor who opened the link sees the port; the guest gets the path unchanged, without the preview cookie', async () => {
   const { cookie } = await openLink();
   seen = [];
   const { status, text, headers } = await visit('/v1/runs/../x?y=%2F', { cookie: `a=1; ${cookie}; b=2` });
@@ -94,7 +94,7 @@ test('who opened the link sees the port, with the path as it was asked for and w
   assert.deepEqual(headers['set-cookie'], ['theirs=1']);
 });
 
-test('an Authorization of the page is the guest’s, an API key is nobody’s', async () => {
+test('the guest receives an Authorization header of the page, but no API key', async () => {
   const { cookie } = await openLink();
   seen = [];
   await visit('/', { cookie, headers: { authorization: 'Basic dTpw' } });
@@ -105,7 +105,7 @@ test('an Authorization of the page is the guest’s, an API key is nobody’s', 
   );
 });
 
-test('without the cookie, with another port’s, or with an API key alone, nothing is shown', async () => {
+test('without the cookie, with that of another port, or with only an API key, nothing is shown', async () => {
   const { cookie } = await openLink();
   seen = [];
   const { port } = new URL(harness.control?.address ?? '');
@@ -120,7 +120,7 @@ test('without the cookie, with another port’s, or with an API key alone, nothi
   assert.equal(seen.length, 0);
 });
 
-test('a link opens no more than what its key may do', async () => {
+test('a link allows no more than its key', async () => {
   const { cookie } = await openLink();
   await using db = harness.openDatabase();
   const ofKey = async (change: { scope?: 'full' | 'read'; team_id?: string; team_only?: boolean }) => {
@@ -138,7 +138,7 @@ test('a link opens no more than what its key may do', async () => {
   assert.equal(await ofKey({ team_id, team_only: false }), 200);
 });
 
-test('the API is not served under the origin of a port, nor the origin under the API’s', async () => {
+test('the origin of a port does not serve the API, and the origin of the API does not serve a port', async () => {
   const { cookie } = await openLink();
   const { text } = await visit('/v1/runs', { cookie, headers: { authorization: `Bearer ${API_KEY}` } });
   assert.equal(text, 'GET /v1/runs');
@@ -146,7 +146,7 @@ test('the API is not served under the origin of a port, nor the origin under the
   assert.equal(direct.status, 404);
 });
 
-test('a page of another origin may not send in its visitor’s name, one of the same sandbox may', async () => {
+test('a page of another origin may not send requests for its visitor, a page of the same sandbox may', async () => {
   const { cookie, preview } = await openLink();
   const own = new URL(preview.url).origin;
   const from = (origin: string) => visit('/', { cookie, method: 'POST', headers: { origin } });
@@ -159,7 +159,7 @@ test('a page of another origin may not send in its visitor’s name, one of the 
   }
 });
 
-test('a WebSocket of the page passes, one of another page does not', async () => {
+test('a WebSocket of the page is passed on, one of another page is refused', async () => {
   const { cookie, preview } = await openLink();
   const { origin, host } = new URL(preview.url);
   const address = harness.control?.address.replace('http', 'ws') ?? '';
@@ -174,7 +174,7 @@ test('a WebSocket of the page passes, one of another page does not', async () =>
   assert.equal(answer.statusCode, 403);
 });
 
-test('a revoked link and its cookies open nothing from the next request on', async () => {
+test('a revoked link and its cookies are refused from the next request on', async () => {
   const { cookie, preview } = await openLink();
   const listed = (await harness.call('GET', `/v1/runs/${id}/previews`)).body as PreviewRecord[];
   assert.ok(listed.some((record) => record.id === preview.id));
@@ -202,7 +202,7 @@ test('an expired link opens nothing', async () => {
   assert.match(text, /expired/u);
 });
 
-test('links are of one’s own sandboxes, of real ports, and not more than a hundred', async () => {
+test('links are only for own sandboxes and valid ports, and at most a hundred for each sandbox', async () => {
   const foreign = await harness.addOrganization();
   const path = `/v1/runs/${id}/ports/${PORT}/preview`;
   assert.equal((await harness.call('POST', path, { apiKey: foreign })).status, 404);

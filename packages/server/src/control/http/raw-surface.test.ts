@@ -1,4 +1,4 @@
-/** Requests as bytes, from who has a key, a session or nothing: none gets an answer of 500 and above, and control serves on. */
+/** Raw requests, with a key, a session or nothing: none gets a status of 500 or above, and control keeps serving. */
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { connect } from 'node:net';
@@ -19,12 +19,12 @@ import {
 
 const RUNS = 2000;
 const SEED = 8008;
-/** On a machine that is busy with other things, fewer requests are tried. */
+/** A busy machine tries fewer requests. */
 const FUZZ_MS = 90_000;
-/** For a first byte to come, on a machine that is busy; then for the next one, of answers that do not end. */
+/** Timeouts for the first byte, on a busy machine, and then for each next byte, of answers that do not end. */
 const ANSWER_MS = 5_000;
 const QUIET_MS = 100;
-/** Of requests whose body does not come. */
+/** Deadline of requests whose body does not arrive. */
 const BODY_MS = 300;
 const DOCUMENT = new URL('../../../../../docs/reference/openapi.json', import.meta.url);
 
@@ -56,7 +56,7 @@ before(async () => {
 });
 after(() => harness[Symbol.asyncDispose]());
 
-/** Everything that is answered, as text of which each character is a byte. */
+/** Sends bytes, and returns the whole answer. Each character of both texts is a byte. */
 async function exchange(bytes: string): Promise<string> {
   const { hostname, port } = new URL(harness.address);
   const socket = connect(Number(port), hostname);
@@ -85,11 +85,11 @@ interface LogLine {
 }
 
 const WARNING = 40;
-/** Nothing listens on the guest's port: of all that is asked for here, the one thing that is not the client's mistake. */
+/** Nothing listens on the guest's port: the only failure of these requests that is not the client's mistake. */
 const isPortAbsent = ({ status, route = '' }: LogLine): boolean =>
   status === 502 && route.startsWith('/v1/runs/:id/proxy/');
 
-/** Destroys what the others use, once for all. */
+/** Paths that would end the session that the others use. */
 const LAST = new Set(['/account/sign-out', '/account/password']);
 
 async function prepareAttack(): Promise<Attacked> {
@@ -150,26 +150,26 @@ async function attack(bytes: string): Promise<void> {
   const statuses = statusesOf(await exchange(bytes));
   harness.spawned.assertRunning();
   for (const status of statuses) seen.set(status, (seen.get(status) ?? 0) + 1);
-  // Perhaps it has been destroyed.
+  // The sandbox may have been destroyed.
   if (statuses.includes(409)) ({ id } = await harness.create());
 }
 
 for (const [what, wrong] of [
   ['with a NUL', 'a\0b'],
-  ['that is no Unicode', '\ud800'],
+  ['that is not Unicode', '\ud800'],
   ['of 101 characters', 'a'.repeat(101)],
   ['of 300 characters', 'a'.repeat(300)],
   ['of 5000 characters', 'a'.repeat(5000)],
   ['that is empty', ''],
-  ['beyond every number', '99999999999999999999'],
+  ['that is too large a number', '99999999999999999999'],
 ] as const) {
-  test(`no parameter and no field ${what} is a fault of the service`, async () => {
+  test(`no parameter and no field ${what} causes a fault of the service`, async () => {
     for (const bytes of listWithOneWrong(attacked, wrong)) await attack(bytes);
     await assertNoFault();
   });
 }
 
-test('no request, however broken, is a fault of the service', async () => {
+test('no request, however broken, causes a fault of the service', async () => {
   const run = fc.asyncProperty(rawRequest(attacked), attack);
   await fc.assert(run, { numRuns: RUNS, seed: SEED, endOnFailure: true, interruptAfterTimeLimit: FUZZ_MS });
   for (const status of [200, 201, 400, 401, 404]) assert.ok(seen.has(status), `no ${status} was seen`);
@@ -180,7 +180,7 @@ test('no request, however broken, is a fault of the service', async () => {
 const UPGRADE =
   'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==';
 
-test('no frame of a WebSocket, however broken, is a fault of the service', async () => {
+test('no WebSocket frame, however broken, causes a fault of the service', async () => {
   harness.runner.onShell = harness.runner.onTerminal = ({ stream, send }) => {
     send(FRAME.stdout, 'hello');
     stream.end();
@@ -197,7 +197,7 @@ test('no frame of a WebSocket, however broken, is a fault of the service', async
   await bystander.assertUndisturbed();
 });
 
-/** The log knows also what a client that left was not told. */
+/** Checks the log, which also has faults of requests whose client had left. */
 async function assertNoFault(): Promise<void> {
   const until = harness.logLines.length;
   await harness.call('GET', '/healthz');

@@ -11,7 +11,7 @@ function read(path: string): string {
   return readFileSync(new URL(path, ROOT), 'utf8');
 }
 
-test('docs/reference/openapi.json is what the schemas say', async () => {
+test('docs/reference/openapi.json matches the schemas', async () => {
   const { version } = JSON.parse(read('packages/server/package.json')) as { version: string };
   assert.deepEqual(
     JSON.parse(read('docs/reference/openapi.json')),
@@ -20,7 +20,7 @@ test('docs/reference/openapi.json is what the schemas say', async () => {
   );
 });
 
-test('docs/reference/errors.md is the error table', () => {
+test('docs/reference/errors.md matches the error table', () => {
   // The formatter widens the columns of a table.
   const squeeze = (text: string) =>
     text
@@ -30,13 +30,13 @@ test('docs/reference/errors.md is the error table', () => {
   assert.equal(squeeze(read('docs/reference/errors.md')), squeeze(renderErrors()), REMEDY);
 });
 
-test('docs/reference/audit.md tells each reason for which a connection is refused', () => {
+test('docs/reference/audit.md lists each reason for which a connection is refused', () => {
   const text = read('docs/reference/audit.md').replaceAll(/ +/g, ' ');
   for (const [reason, meaning] of Object.entries(BLOCK_REASONS))
     assert.ok(text.includes(`| \`${reason}\` | ${meaning} |`), reason);
 });
 
-test('every reference in the OpenAPI document leads somewhere', async () => {
+test('every reference in the OpenAPI document resolves', async () => {
   const text = await renderOpenApi('0');
   const { components } = JSON.parse(text) as { components: { schemas: Record<string, unknown> } };
   for (const [, name] of text.matchAll(/#\/components\/schemas\/(\w+)/g)) {
@@ -44,7 +44,7 @@ test('every reference in the OpenAPI document leads somewhere', async () => {
   }
 });
 
-test('docs/guides/fork-and-hibernate.md says of every operation what the contract does', () => {
+test('docs/guides/fork-and-hibernate.md describes every operation as the contract does', () => {
   const guide = read('docs/guides/fork-and-hibernate.md');
   const words: Record<Admission, string> = { go: 'goes on', wait: 'waits', refuse: 'refused' };
   for (const operation of SANDBOX_OPERATIONS) {

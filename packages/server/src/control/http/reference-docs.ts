@@ -1,4 +1,4 @@
-/** The files of docs/reference that are made from code. A test keeps them equal to it. */
+/** Renders the files of docs/reference that are generated from code. A test keeps them up to date. */
 import { ERRORS } from '@coppice/contract';
 import { buildIdleServer } from './idle-server.ts';
 
@@ -21,10 +21,10 @@ export function renderErrors(): string {
   return [
     '# Errors',
     '',
-    'The body of every error is `{"error":{"code","message","request_id"}}`. The code is stable, the message is for people:',
-    'it names the field or the step that failed. A retryable one may succeed later without being changed. After 429 and 503',
-    'the request can be repeated as it is, in the number of seconds that `Retry-After` gives. After any other status from 500',
-    'up it may have been carried out: the service stopped, or a deadline passed, before the answer was there.',
+    'The body of every error is `{"error":{"code","message","request_id"}}`. The code is stable. The message is for people:',
+    'it names the field or the step that failed. A retryable request may succeed later unchanged. After 429 and 503, the',
+    'request can be repeated unchanged after the number of seconds in `Retry-After`. After any other status from 500 up,',
+    'the request may have been carried out: the service stopped, or a deadline passed, before the answer was ready.',
     '',
     '| code | status | retryable | meaning |',
     '|---|---|---|---|',

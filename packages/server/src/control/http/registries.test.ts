@@ -15,7 +15,7 @@ before(async () => {
 });
 after(() => harness[Symbol.asyncDispose]());
 
-/** A new organization's way to call the API. */
+/** Returns a function that calls the API for a new organization. */
 async function addCaller(): Promise<ControlHarness['call']> {
   const apiKey = await harness.addOrganization();
   return (method, path, options = {}) => harness.call(method, path, { apiKey, ...options });
@@ -40,7 +40,7 @@ test('credentials are stored, replaced, listed by registry and deleted, and no a
   assert.deepEqual([again.status, again.body.error.code], [404, 'not_found']);
 });
 
-test('a registry may have a name as long as names of hosts are', async () => {
+test('the name of a registry may be as long as that of a host', async () => {
   const call = await addCaller();
   const name = `${'a'.repeat(60)}.${'b'.repeat(60)}.registry.test:5000`;
   const path = `/v1/registries/${encodeURIComponent(name)}`;
@@ -49,7 +49,7 @@ test('a registry may have a name as long as names of hosts are', async () => {
   assert.equal((await call('DELETE', path)).status, 204);
 });
 
-test('what cannot be used is refused by its field, without showing what was sent', async () => {
+test('an invalid value is refused by its field, without showing the value', async () => {
   const call = await addCaller();
   const refused: [path: string, body: unknown, message: RegExp][] = [
     ['ghcr.io', { username: 'robot' }, /^password: is required/],
@@ -59,7 +59,7 @@ test('what cannot be used is refused by its field, without showing what was sent
     ['ghcr.io', { ...LOGIN, token: PASSWORD }, /^token: unknown field/],
     ['ghcr.io', PASSWORD, /^body: must be a JSON object/],
     ['myregistry', LOGIN, /^registry: "myregistry": .*dot or a port/],
-    ['https%3A%2F%2Fghcr.io', LOGIN, /^registry: .*no URL/],
+    ['https%3A%2F%2Fghcr.io', LOGIN, /^registry: .*not be a URL/],
     ['coppice', LOGIN, /^registry: .*built in/],
   ];
   for (const [registry, body, message] of refused) {
@@ -71,7 +71,7 @@ test('what cannot be used is refused by its field, without showing what was sent
   assert.deepEqual((await call('GET', '/v1/registries')).body, []);
 });
 
-test('creates and builds take along the credentials of the image’s registry and of no other', async () => {
+test('creates and builds use the credentials of the image’s registry and of no other', async () => {
   const call = await addCaller();
   const other = await addCaller();
   await call('PUT', '/v1/registries/registry.test:5000', { body: LOGIN });
@@ -94,7 +94,7 @@ test('creates and builds take along the credentials of the image’s registry an
   assert.deepEqual(await sent(call, PRIVATE_IMAGE), [{}, {}]);
 });
 
-test('one organization neither sees nor deletes what another has stored', async () => {
+test('an organization neither sees nor deletes the credentials of another', async () => {
   const [call, other] = [await addCaller(), await addCaller()];
   await call('PUT', '/v1/registries/ghcr.io', { body: LOGIN });
   assert.deepEqual((await other('GET', '/v1/registries')).body, []);
@@ -111,7 +111,7 @@ test('an organization has credentials for at most 100 registries, and can replac
   assert.equal((await call('PUT', '/v1/registries/r7.test', { body: LOGIN })).status, 200);
 });
 
-test('the password is in no log line and in no file of the service', async () => {
+test('no log line and no file of the service contains the password', async () => {
   const call = await addCaller();
   await call('PUT', '/v1/registries/registry.test:5000', { body: LOGIN });
   await call('POST', '/v1/runs', {
@@ -133,7 +133,7 @@ test('the password is in no log line and in no file of the service', async () =>
     assert.ok(!readFileSync(join(parentPath, name)).includes(PASSWORD), name);
 });
 
-test('under another master key a stored password is to be stored again, and all else goes on', async () => {
+test('under another master key a stored password must be stored again, and everything else keeps working', async () => {
   const call = await addCaller();
   await call('PUT', '/v1/registries/registry.test:5000', { body: LOGIN });
   await harness.stopControl();

@@ -1,4 +1,4 @@
-/** The public API: Fastify, its hooks in the order that they run, and the endpoints. */
+/** The public API: Fastify, its hooks in the order in which they run, and the endpoints. */
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { AppError } from '@coppice/contract';
@@ -35,10 +35,10 @@ import { addV1Routes } from './v1-routes.ts';
 import { compileValidator } from './requests/validator.ts';
 import { addWebSockets } from './access/web-socket-peer.ts';
 
-/** For a request's head to arrive. Bodies have no common limit: uploads are long. */
+/** Deadline for the head of a request. Bodies have no common limit: uploads are long. */
 const HEADERS_DEADLINE_MS = 30_000;
 const KEEP_ALIVE_MS = 75_000;
-/** No limit of its own: a head holds 16 KiB, and how long a parameter may be is for its schema to say. */
+/** No separate limit: a head holds 16 KiB, and the schema of a parameter limits its length. */
 const MAX_PARAM_LENGTH = 16_384;
 
 export interface Server {
@@ -49,7 +49,7 @@ export interface Server {
 
 type SchemaController = NonNullable<FastifyServerOptions['schemaController']>;
 
-/** Fastify does not load its own compilers then, which are for JSON Schema. Its type knows only those, hence the cast. */
+/** Keeps Fastify from loading its own compilers, for JSON Schema. Its type knows only those, hence the cast. */
 const SCHEMA_CONTROLLER = {
   compilersFactory: { buildValidator: () => compileValidator, buildSerializer: () => serializerCompiler },
 } as unknown as SchemaController;
@@ -81,7 +81,7 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
   app.decorateRequest('teamId', '');
   app.decorateRequest('apiKeyId', '');
   app.decorateRequest('keyScope', 'read');
-  // Fastify refuses to share an object between requests. Outside /v1 there is none, and using it fails.
+  // Fastify refuses to share an object between requests. Outside /v1 there is no reach, and using it fails.
   app.decorateRequest('reach', null as unknown as Reach);
   app.decorateRequest('keyEnd', null);
   app.decorateRequest('userId', '');
@@ -91,7 +91,7 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
   allowedMethods.watch(app);
   addExposure(app, parts.exposure);
   addRequestLog(app);
-  // A page is to read also why it was not admitted.
+  // Before the admission, so that a page can also read why it was refused.
   await addCrossOrigin(app, parts.exposure.corsOrigins);
   addAdmission(app, parts);
   addNotFound(app, parts, allowedMethods);
@@ -122,7 +122,7 @@ function addV1(v1: App, parts: HttpParts): void {
   addV1Routes(v1, parts);
 }
 
-/** No request begins once the service drains. */
+/** Counts requests, and refuses them once the service drains. */
 function addAdmission(app: App, { openRequests }: Pick<HttpParts, 'openRequests'>): void {
   app.addHook('onRequest', async (request, reply) => {
     if (openRequests.isDraining) {
@@ -134,7 +134,7 @@ function addAdmission(app: App, { openRequests }: Pick<HttpParts, 'openRequests'
   });
 }
 
-/** Before the body is looked at: Fastify has demands of its own on what it takes for a QUERY. */
+/** Refuses unknown routes before the body is read: Fastify has requirements of its own for a QUERY. */
 function addNotFound(
   app: App,
   parts: AuthenticationParts & Pick<HttpParts, 'rateLimiter'>,
@@ -151,7 +151,7 @@ function addNotFound(
       reply.header('allow', methods);
       throw new AppError(
         'method_not_allowed',
-        `there is no ${request.method} of this path; it has ${methods}`,
+        `this path does not support ${request.method}; it supports ${methods}`,
       );
     }
     throw new AppError('not_found', `there is no ${request.method} ${path.slice(0, 100)}; see /openapi.json`);
@@ -159,11 +159,11 @@ function addNotFound(
   app.addHook('onRequest', async (request, reply) => {
     if (request.is404) await refuse(request, reply);
   });
-  // For an OPTIONS that is no preflight.
+  // For an OPTIONS that is not a preflight.
   app.setNotFoundHandler(refuse);
 }
 
-/** What is not even HTTP: there is no request to answer, only a socket. */
+/** Answers input that is not HTTP: there is no request, only a socket. */
 function answerBrokenHttp(error: NodeJS.ErrnoException, socket: Socket): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();

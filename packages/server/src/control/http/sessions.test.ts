@@ -1,4 +1,4 @@
-/** Shells, terminals and tickets: what control does between a client's socket and the frames of the guest. */
+/** Shells, terminals and tickets: how control connects a client's socket to the frames of the guest. */
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -31,7 +31,7 @@ function nextProcess(kind: 'onShell' | 'onTerminal'): Promise<FakeProcess> {
 
 const exit = (code: number): string => JSON.stringify({ exit_code: code, timed_out: false });
 
-test('each command of a shell has its own output and exit, in the order that they were sent', async () => {
+test('each command of a shell has its own output and exit, in the order in which they were sent', async () => {
   const started = nextProcess('onShell');
   const client = open('shell?cwd=/tmp&user=nobody');
   await client.send(
@@ -77,7 +77,7 @@ for (const [what, message] of [
   ['a command with a NUL', { type: 'shell_run', id: 'a', command: 'a\0b' }],
   ['an empty command', { type: 'shell_run', id: 'a', command: '' }],
 ] as const) {
-  test(`a message to a shell that is ${what} gets an error frame and close 1008, and ends the shell`, async () => {
+  test(`a bad message to a shell (${what}) gets an error frame and close 1008, and ends the shell`, async () => {
     const started = nextProcess('onShell');
     const client = open('shell');
     await client.send(message);
@@ -88,7 +88,7 @@ for (const [what, message] of [
   });
 }
 
-test('whatever is sent to a shell, control answers with frames and serves on', async () => {
+test('control answers any message to a shell with frames, and keeps serving', async () => {
   const message = fc.oneof(
     fc.json(),
     fc.string(),
@@ -110,7 +110,7 @@ test('whatever is sent to a shell, control answers with frames and serves on', a
   assert.equal((await harness.call('GET', `/v1/runs/${id}`)).status, 200);
 });
 
-test('a guest that tells the end of a command which nobody ran is its own fault', async () => {
+test('a guest that reports the end of a command that was not run is at fault', async () => {
   const started = nextProcess('onShell');
   const client = open('shell');
   (await started).send(FRAME.done, '{"exit_code":0}');
@@ -187,7 +187,7 @@ test('a ticket opens one socket of its sandbox, once', async () => {
   assert.ok(!harness.logLines.join('').includes(ticket));
 });
 
-test('a ticket is worth no more than the key that it was asked for with', async () => {
+test('a ticket allows no more than the key that created it', async () => {
   const foreign = await harness.addOrganization();
   const created = await harness.call('POST', '/v1/runs', {
     body: { image: 'node:22-slim' },
@@ -201,7 +201,7 @@ test('a ticket is worth no more than the key that it was asked for with', async 
   assert.equal((await harness.call('POST', `/v1/runs/${id}/tickets`)).status, 404);
 });
 
-test('a ticket is for sockets, not for requests, and lives five minutes at most', async () => {
+test('a ticket is for sockets, not for requests, and is valid for at most five minutes', async () => {
   const ticket = await getTicket();
   assert.equal((await harness.call('GET', `/v1/runs/${id}?ticket=${ticket}`, { apiKey: null })).status, 401);
   assert.equal(
@@ -210,7 +210,7 @@ test('a ticket is for sockets, not for requests, and lives five minutes at most'
   );
 });
 
-test('a quiet socket lives on, a body that does not come in time does not', async () => {
+test('a quiet socket stays open, a request with a late body does not', async () => {
   await using impatient = await startHarness({ bodyDeadlineMs: 200 });
   const { id: sandboxId } = await impatient.create();
   const started = Promise.withResolvers<FakeProcess>();
@@ -226,14 +226,14 @@ test('a quiet socket lives on, a body that does not come in time does not', asyn
   client.socket.terminate();
 });
 
-test('a request without a body may take longer than a body', async () => {
+test('a request without a body may take longer than the body deadline', async () => {
   await using impatient = await startHarness({ bodyDeadlineMs: 200 });
   const { id: sandboxId } = await impatient.create();
   impatient.runner.onDelete = () => sleep(600);
   assert.equal((await impatient.call('DELETE', `/v1/runs/${sandboxId}`)).status, 200);
 });
 
-test('a service that shuts down closes sockets with 1012 and says so', async () => {
+test('a service that shuts down closes sockets with 1012 and an error frame', async () => {
   const started = nextProcess('onShell');
   const client = open('shell');
   const shell = await started;

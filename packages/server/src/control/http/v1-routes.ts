@@ -1,4 +1,4 @@
-/** All that is below `/v1`. */
+/** All routes below `/v1`. */
 import type { App } from './app.ts';
 import { addBuildImage } from './endpoints/images/build-image.ts';
 import { addCreatePreview } from './endpoints/ports/create-preview.ts';

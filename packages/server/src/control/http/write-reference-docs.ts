@@ -1,4 +1,4 @@
-/** `node packages/server/src/control/http/write-reference-docs.ts` after a change of schemas or of the error table. */
+/** Run `node packages/server/src/control/http/write-reference-docs.ts` after a change of schemas or of error codes. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { z } from 'zod';
 import { renderErrors, renderOpenApi } from './reference-docs.ts';

@@ -1,22 +1,22 @@
 /**
- * Which images an organization has asked for. The runner's images are everybody's, and their names tell what others
- * work with: each organization is shown its own, by the names that it used itself, and the built-in ones.
+ * Images that organizations have requested. The runner shares images among all organizations, and their names disclose
+ * what others work with. So each organization sees only its own, by the names that it used, and the built-in ones.
  */
 import { BUILTIN_REGISTRY, type ImageRecord } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { Database } from '../db/database.ts';
 import type { PreparedImage } from '../../lib/protocol/runner-protocol.ts';
 
-/** Kept for each organization; the one that was not asked for the longest goes first. */
+/** Limit for each organization; the image with the oldest use is dropped first. */
 const MAX_IMAGES = 1000;
-/** How exact the time of the last use is: a create of an image that is in use writes nothing. */
+/** Accuracy of the time of the last use: a create with a recently used image writes nothing. */
 const REMEMBERED_MS = 3_600_000;
 const MAX_REMEMBERED = 10_000;
 
 export class ImageUses {
   readonly #db: Database;
   readonly #log: Logger;
-  /** Uses that are in SQL, and since when. */
+  /** Uses that are in SQL, and when each was written. */
   readonly #remembered = new Map<string, number>();
 
   constructor(db: Database, log: Logger) {
@@ -25,8 +25,9 @@ export class ImageUses {
   }
 
   /**
-   * After a create or a build. `image` is the resolved reference, `registry/repository:tag@sha256:…`. Does not throw: a list that
-   * lacks an image is no reason to fail what has succeeded.
+   * Records the use of an image after a create or a build. `image` is the resolved reference,
+   * `registry/repository:tag@sha256:…`. Does not throw: a successful request must not fail because a list lacks an
+   * image.
    */
   async note(organizationId: string, image: string): Promise<void> {
     const digest = /@(sha256:[0-9a-f]{64})$/u.exec(image)?.[1];
@@ -39,12 +40,14 @@ export class ImageUses {
     } catch (error) {
       this.#log.warn(
         { err: error, organization_id: organizationId, image },
-        'the use of an image was not noted',
+        'the use of an image could not be stored',
       );
     }
   }
 
-  /** Of what the runner has: built-in images, and those that this organization asked for, by its own names. */
+  /**
+   * Selects from the runner's images the built-in ones and those that this organization requested, by its own names.
+   */
   async show(organizationId: string, prepared: readonly PreparedImage[]): Promise<ImageRecord[]> {
     const byDigest = new Map(prepared.map((image) => [image.digest, image]));
     const own = (await this.#list(organizationId)).flatMap(({ image, digest }) => {

@@ -1,4 +1,4 @@
-/** Limits of organizations over HTTP: how often they may ask, and how much they may have. */
+/** Limits of organizations over HTTP: on request rates and on resources. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { OrganizationLimitsTable } from '../billing/billing-tables.ts';
@@ -49,7 +49,7 @@ async function override(
     .execute();
 }
 
-test('answers tell what is left, and beyond it requests are 429 with the time to wait', async () => {
+test('answers show how many requests are left, and requests beyond the limit get 429 with the time to wait', async () => {
   const apiKey = await harness.addOrganization();
   const first = await get('/v1/runs', apiKey);
   assert.equal(first.headers.get('ratelimit-policy'), '"organization";q=20;w=20');
@@ -66,14 +66,14 @@ test('answers tell what is left, and beyond it requests are 429 with the time to
   assert.equal((await get('/v1/runs', other)).status, 200);
 });
 
-test('who is unknown is 401 and told nothing of limits', async () => {
+test('an unknown caller gets 401 and no limits', async () => {
   const { status, headers } = await get('/v1/runs', `cop_live_us_${'x'.repeat(40)}`);
   assert.equal(status, 401);
   assert.equal(headers.get('ratelimit'), null);
   assert.equal((await harness.call('GET', '/healthz')).headers.get('ratelimit'), null);
 });
 
-test("traffic to a guest's port uses up nothing", async () => {
+test("traffic to a guest's port does not count as requests", async () => {
   const apiKey = await harness.addOrganization();
   for (let index = 0; index < 40; index += 1) {
     const { status, headers } = await harness.fetch('GET', `/v1/runs/run${'0'.repeat(20)}/proxy/80/`, {
@@ -84,7 +84,7 @@ test("traffic to a guest's port uses up nothing", async () => {
   }
 });
 
-test('vCPUs and memory of what runs are bounded; what is hibernated holds none', async () => {
+test('vCPUs and memory of running sandboxes are limited, and hibernated ones hold none', async () => {
   const apiKey = await harness.addOrganization();
   const big = await create(apiKey, { vcpus: 3 });
   assert.equal(big.status, 201, JSON.stringify(big.body));
@@ -107,7 +107,7 @@ test('children of a fork are counted together', async () => {
   assert.equal((await post(`/v1/runs/${body.id}/fork`, apiKey, { count: 3 })).status, 201);
 });
 
-test('what is written for one organization holds for it within a moment, and 0 is no limit', async () => {
+test('limits stored for one organization apply within a moment, and 0 is no limit', async () => {
   const apiKey = await harness.addOrganization();
   await override(apiKey, { vcpus: 0, rate_limit_rps: 0, sandboxes: 1 });
   await waitFor(

@@ -1,22 +1,22 @@
-/** How much each organization may have at once: what the settings say, but for what the operator has written for it. */
+/** The limits of each organization: those of the settings, unless the operator has set others for it. */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { ControlLimits } from '../control-config.ts';
 import type { Database } from '../db/database.ts';
 import { ALWAYS_LIMITED, type LimitName, type OwnLimits } from './own-limits.ts';
 
-/** Infinity for what is not limited. */
+/** Infinity: no limit. */
 export interface Limits {
   /** Creating, running or hibernated. */
   sandboxes: number;
-  /** Of those that are creating or running. */
+  /** Sum over creating and running sandboxes. */
   vcpus: number;
   memMiB: number;
-  /** Open at once. */
+  /** Open at the same time. */
   openRequests: number;
   openStreams: number;
   snapshotBytes: number;
-  /** In the long run. */
+  /** Long-term average rate. */
   requestsPerSecond: number;
   requestBurst: number;
 }
@@ -41,10 +41,10 @@ export class OrganizationLimits implements AsyncDisposable {
     this.#defaults = readDefaults(parts.defaults);
   }
 
-  /** Asked on every request: it is in memory. */
+  /** Returns the limits of an organization, from memory: every request calls it. */
   readonly of: LimitsOf = (organizationId) => this.#own.get(organizationId) ?? this.#defaults;
 
-  /** Reads what is written, and goes on to every few seconds. */
+  /** Reads the stored limits, and again every few seconds. */
   async start(): Promise<void> {
     await this.#refresh();
     this.#loop = this.#run();

@@ -1,7 +1,7 @@
-/** What an operator may set for one organization, by the columns that it stands in. */
+/** The limits that an operator may set for one organization, by the names of their columns. */
 import type { OrganizationLimitsTable } from '../billing/billing-tables.ts';
 
-/** Null: as the settings say. 0: no limit, but for those in {@link ALWAYS_LIMITED}. */
+/** Null: the settings apply. 0: no limit, except for those in {@link ALWAYS_LIMITED}. */
 export type OwnLimits = Omit<OrganizationLimitsTable, 'organization_id'>;
 export type LimitName = keyof OwnLimits;
 
@@ -16,5 +16,5 @@ export const LIMIT_NAMES = [
   'rate_limit_burst',
 ] as const satisfies readonly LimitName[];
 
-/** There 0 is nothing at all. */
+/** Limits for which 0 means zero, not unlimited. */
 export const ALWAYS_LIMITED: ReadonlySet<LimitName> = new Set(['snapshot_bytes', 'rate_limit_burst']);

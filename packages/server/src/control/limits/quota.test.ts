@@ -20,11 +20,11 @@ const large = { vcpus: 3, mem_mib: 1024 };
 const refuses = (pattern: RegExp) => (error: unknown) =>
   error instanceof AppError && error.code === 'capacity' && pattern.test(error.message);
 
-test('what fits exactly is allowed', () => {
+test('a request that fits exactly is allowed', () => {
   checkQuota(LIMITS, { sandboxes: 2, held: [large], more: [small] });
 });
 
-test('each limit refuses by its name', () => {
+test('a refusal names its limit', () => {
   assert.throws(
     () => checkQuota(LIMITS, { sandboxes: 3, held: [], more: [small] }),
     refuses(/3 live sandboxes and asks for 1 more, the limit is 3/),
@@ -39,12 +39,12 @@ test('each limit refuses by its name', () => {
   );
 });
 
-test('a resume is judged by what it holds, not by the number of sandboxes', () => {
+test('a resume is checked for what it holds, not for the number of sandboxes', () => {
   checkQuota(LIMITS, { sandboxes: 9, held: [small], more: [] });
   assert.throws(() => checkQuota(LIMITS, { sandboxes: 1, held: [large, large], more: [] }), refuses(/vCPUs/));
 });
 
-test('what is hibernated holds nothing until it is about to run', () => {
+test('a hibernated sandbox holds nothing until it is about to run', () => {
   assert.equal(holdsMachine({ row: { status: 'hibernated' }, isResuming: false }), false);
   assert.equal(holdsMachine({ row: { status: 'hibernated' }, isResuming: true }), true);
   assert.equal(holdsMachine({ row: { status: 'creating' }, isResuming: false }), true);

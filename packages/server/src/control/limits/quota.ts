@@ -1,4 +1,4 @@
-/** Whether an organization may have more: of sandboxes, and of what those that run hold of the machine. Pure. */
+/** Checks whether an organization may have more sandboxes, vCPUs and memory. Pure. */
 import { AppError } from '@coppice/contract';
 import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
 import type { Limits } from './organization-limits.ts';
@@ -6,14 +6,14 @@ import type { Limits } from './organization-limits.ts';
 export type Shape = Pick<SandboxRow, 'vcpus' | 'mem_mib'>;
 
 export interface QuotaUse {
-  /** That are creating, running or hibernated. */
+  /** Creating, running or hibernated. */
   sandboxes: number;
-  /** Those of them that hold vCPUs and memory. */
+  /** Those of them that hold vCPUs and memory, including one that is about to resume. */
   held: readonly Shape[];
   more: readonly Shape[];
 }
 
-/** What is hibernated holds nothing, until it is about to run again. */
+/** Returns whether a sandbox holds vCPUs and memory. A hibernated one does only when it is about to run again. */
 export function holdsMachine({
   row,
   isResuming,
@@ -24,9 +24,9 @@ export function holdsMachine({
   return row.status !== 'hibernated' || isResuming;
 }
 
-/** Throws `capacity`, which names the limit. */
+/** Throws `capacity`, which names the limit, if `more` does not fit. */
 export function checkQuota(limits: Limits, { sandboxes, held, more }: QuotaUse): void {
-  // A resume adds none, even where the limit was lowered meanwhile.
+  // A resume adds no sandbox. It must not fail because the limit was lowered meanwhile.
   if (more.length > 0)
     check('live sandboxes', limits.sandboxes, { used: sandboxes, asked: more.length }, 'destroy some');
   const remedy = 'destroy or hibernate some';

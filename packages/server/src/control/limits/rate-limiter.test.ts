@@ -15,7 +15,7 @@ const limits = (requestsPerSecond: number, requestBurst: number): Limits => ({
   requestBurst,
 });
 
-test('a burst is allowed, then as many a second as the rate says', () => {
+test('a burst is allowed, then as many requests per second as the rate', () => {
   let nowMs = 0;
   const limiter = new RateLimiter(
     () => limits(10, 5),
@@ -31,7 +31,7 @@ test('a burst is allowed, then as many a second as the rate says', () => {
   assert.equal(allowed(), false);
 });
 
-test('one organization uses up nothing of another', () => {
+test('one organization does not use up the requests of another', () => {
   const limiter = new RateLimiter(
     () => limits(1, 1),
     () => 0,
@@ -41,7 +41,7 @@ test('one organization uses up nothing of another', () => {
   assert.equal(limiter.take('org2')?.isAllowed, true);
 });
 
-test('what is left and when there is more is told with each verdict', () => {
+test('each verdict says how many requests are left and when there are more', () => {
   let nowMs = 0;
   const limiter = new RateLimiter(
     () => limits(2, 4),
@@ -55,7 +55,7 @@ test('what is left and when there is more is told with each verdict', () => {
   assert.deepEqual(limiter.take('org1'), { isAllowed: false, burst: 4, perSecond: 2, left: 0, resetS: 1 });
 });
 
-test('without a limit there is no verdict and nothing is kept', () => {
+test('without a limit there is no verdict and no bucket', () => {
   const limiter = new RateLimiter(() => limits(Infinity, 1));
   assert.equal(limiter.take('org1'), undefined);
   assert.equal(limiter.size, 0);
@@ -74,7 +74,7 @@ test('buckets that are full again are forgotten', () => {
   assert.equal(limiter.size, 1);
 });
 
-test('in no span of time are more allowed than the burst and what the rate adds', () => {
+test('no span of time allows more requests than the burst plus the rate', () => {
   const gaps = fc.array(fc.integer({ min: 0, max: 500 }), { minLength: 1, maxLength: 200 });
   const rate = fc.integer({ min: 1, max: 100 });
   const burst = fc.integer({ min: 1, max: 50 });

@@ -1,27 +1,27 @@
 /**
- * How often each organization may ask: a bucket of tokens that fills evenly, one for each request. In memory, as only one
- * control acts on a database; a restart fills all buckets.
+ * Limits the request rate of each organization by a token bucket that fills evenly. Each request takes one token.
+ * Buckets are in memory, as only one control works on a database; a restart fills all of them.
  */
 import type { LimitsOf } from './organization-limits.ts';
 
-/** Buckets are looked through for full ones, which need not be kept, no more often than this. */
+/** Full buckets, which need not be kept, are removed at most this often. */
 const SWEEP_MS = 60_000;
 const MS_PER_S = 1000;
 
 interface Bucket {
   tokens: number;
-  /** When it had them, by the clock of `take`. */
+  /** Time at which it had them, by the clock of `take`. */
   atMs: number;
 }
 
 export interface Verdict {
   isAllowed: boolean;
-  /** Most that it holds. */
+  /** Most tokens that the bucket holds. */
   burst: number;
   perSecond: number;
   /** Whole requests left. */
   left: number;
-  /** Seconds until there is one more if there is none, else until all are there again; rounded up. */
+  /** Seconds, rounded up: until there is one request if none is left, else until the bucket is full. */
   resetS: number;
 }
 
@@ -36,12 +36,12 @@ export class RateLimiter {
     this.#nowMs = nowMs;
   }
 
-  /** How many buckets are kept. */
+  /** Number of buckets in memory. */
   get size(): number {
     return this.#buckets.size;
   }
 
-  /** Takes a token; undefined when the organization is not limited. */
+  /** Takes a token. Returns undefined if the organization is not limited. */
   take(organizationId: string): Verdict | undefined {
     const { requestsPerSecond: perSecond, requestBurst } = this.#limitsOf(organizationId);
     if (!Number.isFinite(perSecond)) return undefined;

@@ -1,4 +1,4 @@
-/** `coppice organization`, as an operator runs it beside the service. */
+/** `coppice organization`, as an operator runs it alongside the service. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { configure, coppice, serve } from '../testing/operator-commands.ts';
@@ -14,7 +14,7 @@ interface Listed {
   limits: Record<string, number | null>;
 }
 
-test('an operator sees organizations, grants them credit and limits them, beside the service and without it', async () => {
+test('an operator lists organizations, grants credit and sets limits, alongside the service and without it', async () => {
   await using harness = await prepareHarness({}, 'own');
   const change = configure(harness, await findPostgresBin());
   const settings = { COPPICE_CREDIT_USD: '50' };
@@ -34,7 +34,7 @@ test('an operator sees organizations, grants them credit and limits them, beside
   const [granted] = await list();
   assert.ok(granted);
   assert.equal(Math.round(granted.credit_left_cents + granted.cost_cents), 1000);
-  assert.equal((await harness.call('GET', '/v1/usage')).status, 200, 'the service goes on');
+  assert.equal((await harness.call('GET', '/v1/usage')).status, 200, 'the service continues');
 
   await run('limit', first.id, '--vcpus', '1', '--sandboxes', 'none', '--snapshot-bytes', '0');
   await run('limit', first.id, '--sandboxes', '7');
@@ -60,7 +60,7 @@ test('an operator sees organizations, grants them credit and limits them, beside
     await assert.rejects(run(...args), told);
 });
 
-test('where no service was ever started there is nothing to see, and nothing is made', async () => {
+test('where no service was ever started, the command fails and creates nothing', async () => {
   await using harness = await prepareHarness({}, 'own');
   const change = configure(harness, await findPostgresBin());
   await assert.rejects(
@@ -74,19 +74,19 @@ test('where no service was ever started there is nothing to see, and nothing is 
   );
 });
 
-test('what cannot be understood is told by what to write, before anything is looked at', async () => {
+test('a malformed command line is refused with the correct form, before any access to the database', async () => {
   await using harness = await prepareHarness({}, 'own');
   const change = configure(harness, await findPostgresBin());
   for (const [args, told] of [
-    [[], /unknown command "": it is list, grant or limit/u],
+    [[], /unknown command "": expected list, grant or limit/u],
     [['grant', 'org1'], /name an organization and an amount/u],
-    [['grant', 'org1', '1.005'], /"1\.005" is no amount in USD: write 50, 12\.50 or -5/u],
-    [['grant', 'org1', '-'], /"-" is no amount/u],
+    [['grant', 'org1', '1.005'], /"1\.005" is not an amount in USD: write 50, 12\.50 or -5/u],
+    [['grant', 'org1', '-'], /"-" is not an amount/u],
     [['grant', 'org1', '0'], /nothing would change/u],
     [['limit', 'org1'], /name a limit: --sandboxes, --vcpus/u],
     [['limit', '--vcpus', '5'], /name one organization/u],
-    [['limit', 'org1', '--vcpus', '0'], /--vcpus: "0" is no limit: write a number from 1, "none"/u],
-    [['limit', 'org1', '--vcpus', '2147483648'], /is no limit/u],
+    [['limit', 'org1', '--vcpus', '0'], /--vcpus: "0" is not a limit: write a number from 1, "none"/u],
+    [['limit', 'org1', '--vcpus', '2147483648'], /is not a limit/u],
     [['limit', 'org1', '--snapshot-bytes', 'none'], /write a number from 0, or "default"/u],
     [['limit', 'org1', '--cpus', '5'], /Unknown option '--cpus'/u],
   ] as const)

@@ -1,4 +1,7 @@
-/** What an operator sees of organizations and sets for them. The service, if it runs, takes it up within seconds. */
+/**
+ * Lists organizations for an operator and sets their credit and limits. A running service applies changes within
+ * seconds.
+ */
 import { AppError } from '@coppice/contract';
 import type { Insertable } from 'kysely';
 import type { HostMoment } from '../../lib/host-clock.ts';
@@ -15,13 +18,13 @@ export interface OrganizationSummary {
   region: string;
   /** Creating, running or hibernated. */
   sandboxes: number;
-  /** In cost units: all that it ever cost, and what is left of what it was granted. */
+  /** In cost units: the organization's whole cost so far, and the rest of its grants. */
   spentUnits: bigint;
   creditLeftUnits: bigint;
   limits: OwnLimits;
 }
 
-/** The earliest first. */
+/** Lists all organizations, earliest first. */
 export async function listOrganizations(db: Database, now: HostMoment): Promise<OrganizationSummary[]> {
   const rows = await db
     .selectFrom('organizations')
@@ -44,7 +47,7 @@ export async function listOrganizations(db: Database, now: HostMoment): Promise<
   });
 }
 
-/** Below 0 takes back. Throws `not_found`. */
+/** Grants credit; a negative amount takes some back. Throws `not_found`. */
 export async function grantByOperator(
   db: Database,
   grant: { organizationId: string; cents: number; note: string },
@@ -53,7 +56,7 @@ export async function grantByOperator(
   await grantCredit(db, grant);
 }
 
-/** Only those that are named change. Throws `not_found`. */
+/** Changes only the limits that are named. Throws `not_found`. */
 export async function setLimits(
   db: Database,
   organizationId: string,

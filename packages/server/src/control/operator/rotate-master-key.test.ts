@@ -13,7 +13,7 @@ import { MASTER_KEY_BYTES } from '../secrets/secret-box.ts';
 const keyPath = (harness: ControlHarness): string => join(harness.directory, 'data', 'master.key');
 const rotate = (harness: ControlHarness): Promise<Rotated> => rotateMasterKey(harness.config, harness.log);
 
-/** One of everything that is sealed, and a preview. */
+/** Creates one value for each sealed column, and a preview. Returns the id of the sandbox, which is hibernated. */
 async function fill(harness: ControlHarness): Promise<string> {
   const login = { username: 'u', password: 'of-a-registry' };
   await harness.call('PUT', '/v1/registries/registry.test', { body: login });
@@ -33,7 +33,7 @@ async function assertOpens(harness: ControlHarness, id: string): Promise<void> {
   assert.ok((await verifyLog(harness, id)) > 2);
 }
 
-test('everything that was sealed opens with the new key alone, and preview links end', async () => {
+test('all sealed values open with the new key alone, and preview links end', async () => {
   await using harness = await startHarness();
   const id = await fill(harness);
   await harness.stopControl();
@@ -47,7 +47,7 @@ test('everything that was sealed opens with the new key alone, and preview links
   assert.deepEqual((await harness.call('GET', `/v1/runs/${id}/previews`)).body, []);
 });
 
-test('killed after the key was added the service starts, and the next rotation finishes that one', async () => {
+test('after a kill once the key is added, the service starts, and the next rotation finishes the first', async () => {
   await using harness = await startHarness();
   const id = await fill(harness);
   await harness.stopControl();
@@ -62,7 +62,7 @@ test('killed after the key was added the service starts, and the next rotation f
   assert.equal(harness.runner.creates.at(-1)?.access?.credentials?.password, 'of-a-registry');
 });
 
-test('killed before the old key was forgotten nothing is left to seal anew', async () => {
+test('after a kill before the old key is removed, nothing is left to seal again', async () => {
   await using harness = await startHarness();
   const id = await fill(harness);
   await harness.stopControl();
@@ -74,7 +74,7 @@ test('killed before the old key was forgotten nothing is left to seal anew', asy
   await assertOpens(harness, id);
 });
 
-test('it is refused while the service runs, and where there is no key', async () => {
+test('a rotation is refused while the service runs, and where there is no key', async () => {
   await using harness = await startHarness({ databasePatienceMs: 100 });
   const before = readFileSync(keyPath(harness));
   await assert.rejects(rotate(harness), /another control works in/u);
@@ -83,7 +83,7 @@ test('it is refused while the service runs, and where there is no key', async ()
   await assert.rejects(rotateMasterKey(elsewhere, harness.log), MasterKeyError);
 });
 
-test('what no known key opens is counted and left as it is', async () => {
+test('values that no known key opens are counted and left unchanged', async () => {
   await using harness = await startHarness();
   await fill(harness);
   await harness.stopControl();
@@ -92,7 +92,7 @@ test('what no known key opens is counted and left as it is', async () => {
   assert.deepEqual([values, unreadable], [0, 3]);
 });
 
-test('the list of sealed values has every column that holds any', async () => {
+test('the list of sealed columns is complete', async () => {
   await using harness = await startHarness();
   await using db = harness.openDatabase();
   const { rows } = await sql<{ name: string }>`

@@ -1,9 +1,8 @@
 /**
- * Another master key in the place of the one that there is. Only while no control runs, which would go on sealing with the
- * old one; sandboxes run on meanwhile. Killed at any step it leaves what the service starts with, and is gone on with when
- * it is asked for again:
+ * Replaces the master key. No control may run meanwhile, as it would continue to seal with the old key; sandboxes keep
+ * running. A kill at any step leaves files that the service starts with, and the next rotation continues from there:
  *
- *     file [old] ─► file [new, old] ─► all sealed values anew, one transaction ─► file [new]
+ *     file [old] ─► file [new, old] ─► all values sealed again, one transaction ─► file [new]
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -24,9 +23,9 @@ import { resealAll, type Resealed } from './sealed-values.ts';
 import { SecretBox } from '../secrets/secret-box.ts';
 
 export interface Rotated extends Resealed {
-  /** A rotation that was begun before and killed. */
+  /** True if this finished an earlier rotation that was killed. */
   isContinued: boolean;
-  /** Preview links that are good no longer: they were signed with a key of the old one. */
+  /** Number of preview links that were revoked: they were signed with a key derived from the old one. */
   previews: number;
 }
 

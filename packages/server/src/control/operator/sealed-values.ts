@@ -1,4 +1,7 @@
-/** Everything that is sealed with the master key: where it is, and for whom. A test finds what is not listed. */
+/**
+ * All values that are sealed with the master key: their columns and contexts. A test detects columns that are not
+ * listed.
+ */
 import { sql } from 'kysely';
 import { bindTeamSecret } from '../audit/team-secrets.ts';
 import type { Database } from '../db/database.ts';
@@ -17,7 +20,7 @@ interface SealedColumn {
   table: string;
   column: string;
   key: readonly string[];
-  /** Where the organization is, if it is not a column of the table itself. */
+  /** The table that has the organization, and the column that refers to it, if the table itself has no such column. */
   through?: { table: string; column: string };
   bind: (row: SealedRow) => SecretContext;
 }
@@ -49,11 +52,11 @@ export const SEALED_COLUMNS: readonly SealedColumn[] = [
 
 export interface Resealed {
   values: number;
-  /** Sealed with keys that are not known: as unreadable as before. */
+  /** Values that are sealed with unknown keys; they stay unreadable. */
   unreadable: number;
 }
 
-/** In a transaction: seals with the current key what is sealed with an older one. */
+/** Seals values of older keys with the current key. Call inside a transaction. */
 export async function resealAll(transaction: Database, box: SecretBox): Promise<Resealed> {
   const sum: Resealed = { values: 0, unreadable: 0 };
   for (const column of SEALED_COLUMNS) {
@@ -75,7 +78,7 @@ function reseal(box: SecretBox, row: SealedRow, { bind }: SealedColumn): Buffer 
   try {
     return box.seal(box.open(row.sealed, context), context);
   } catch {
-    return undefined; // of a key that was lost before
+    return undefined; // sealed with a key that was lost earlier
   }
 }
 

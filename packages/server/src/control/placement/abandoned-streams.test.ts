@@ -17,7 +17,7 @@ const REQUEST: RunnerRequest = {
   headDeadlineMs: 60_000,
 };
 
-test('however often both ends give a stream up at once, the connection and its other streams hold', async () => {
+test('however often both ends abandon a stream at once, the connection and its other streams survive', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'cop-connection-'));
   const socketPath = join(directory, 'runner.sock');
   const server = http2.createServer(TRUSTED_PEER);

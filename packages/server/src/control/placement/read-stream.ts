@@ -1,4 +1,4 @@
-/** Reading what another process sends: never more than a limit, never longer than a deadline. */
+/** Reads what another process sends, up to a limit and a deadline. */
 import { StringDecoder } from 'node:string_decoder';
 import type { ClientHttp2Stream } from 'node:http2';
 import http2 from 'node:http2';
@@ -11,7 +11,7 @@ export interface ReadLimits {
   deadlineMs: number;
 }
 
-/** The whole body. Rejects with `guest_unreachable` when it is cut off, too long, or does not come in time. */
+/** Reads the whole body. Rejects with `guest_unreachable` if it is cut off, too long, or late. */
 export async function readBounded(stream: ClientHttp2Stream, limits: ReadLimits): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let size = 0;
@@ -24,7 +24,7 @@ export async function readBounded(stream: ClientHttp2Stream, limits: ReadLimits)
   return Buffer.concat(chunks);
 }
 
-/** The chunks of a body; a part is never taken for the whole. Leaving the loop early resets the stream. */
+/** Yields the chunks of a body. Throws if the body is cut off or late. Leaving the loop early resets the stream. */
 async function* readChunks(stream: ClientHttp2Stream, deadlineMs: number): AsyncGenerator<Buffer> {
   const late = new AppError('guest_unreachable', `the answer did not end within ${deadlineMs} ms`);
   const timer = setTimeout(() => stream.destroy(late), deadlineMs);
@@ -49,7 +49,7 @@ export interface LineLimits {
   signal?: AbortSignal | undefined;
 }
 
-/** The lines of an NDJSON body, empty ones (heartbeats) left out. */
+/** Yields the lines of an NDJSON body without empty ones, which are heartbeats. */
 export async function* readLines(stream: ClientHttp2Stream, limits: LineLimits): AsyncGenerator<string> {
   const decoder = new StringDecoder('utf8');
   const idleMs = stretched(limits.idleDeadlineMs);

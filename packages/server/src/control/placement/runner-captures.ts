@@ -1,6 +1,6 @@
 /**
- * Captures, as control sees them: VMs that are saved, copied, and brought back. Every call goes on at the runner when the
- * connection breaks, and is joined by asking again with the same ids.
+ * Calls of the runner that save, copy and restore VMs. The runner continues a call when the connection breaks; a second
+ * call with the same ids joins the first.
  */
 import { AppError } from '@coppice/contract';
 import type { VmEgress } from '../../lib/protocol/egress-protocol.ts';
@@ -33,17 +33,17 @@ export class RunnerCaptures {
     this.#connection = connection;
   }
 
-  /** Saves a VM, which runs on. */
+  /** Saves a VM, which keeps running. */
   snapshot(id: string, captureId: string, deadlineMs: number): Promise<CaptureInfo> {
     return this.#capture(`${vmPath(id)}/snapshot`, captureId, deadlineMs);
   }
 
-  /** Saves a VM, which is gone then. */
+  /** Saves a VM and ends it. */
   hibernate(id: string, captureId: string, deadlineMs: number): Promise<CaptureInfo> {
     return this.#capture(`${vmPath(id)}/hibernate`, captureId, deadlineMs);
   }
 
-  /** Copies a VM, which runs on; the answer has one entry for each child, in their order. */
+  /** Copies a VM, which keeps running. The answer has one entry for each child, in their order. */
   async fork(id: string, children: string[], deadlineMs: number): Promise<ForkedVms> {
     const body: ForkVm = { children };
     const request = send('POST', `${vmPath(id)}/fork`, body, deadlineMs);
@@ -52,13 +52,13 @@ export class RunnerCaptures {
     throw new AppError('internal', `the runner answered ${forked.children.length} children`);
   }
 
-  /** Puts what was saved into the place of a VM, once for each id. */
+  /** Replaces a VM by one restored from a capture, once for each rollback id. */
   rollBack(id: string, rollback: RollbackVm, deadlineMs: number): Promise<VmRollback> {
     const request = send('POST', `${vmPath(id)}/rollback`, rollback, deadlineMs);
     return callJson(this.#connection, request, VmRollback);
   }
 
-  /** Makes a VM of what was saved, which is kept. */
+  /** Restores a VM from a capture, which is kept. */
   restore(id: string, { captureId, egress }: Restore, deadlineMs: number): Promise<VmInfo> {
     const body: RestoreVm = { capture_id: captureId, ...(egress === undefined ? {} : { egress }) };
     return callJson(this.#connection, send('PUT', vmPath(id), body, deadlineMs), VmInfo);
@@ -68,7 +68,7 @@ export class RunnerCaptures {
     return callJson(this.#connection, get('/captures'), z.array(CaptureInfo));
   }
 
-  /** Idempotent: one that is not there is removed already. */
+  /** Removes a capture. Idempotent: succeeds if there is none. */
   async remove(captureId: string): Promise<void> {
     const path = `/captures/${encodeURIComponent(captureId)}`;
     try {

@@ -1,7 +1,7 @@
 /**
- * The runner, as control sees it (docs/reference/runner-protocol.md). Every call has a deadline and parses what comes
- * back; errors are AppErrors by the runner's own codes, `unavailable` when it was not asked, and
- * `outcome_unknown` when it was and did not answer.
+ * Client of the runner (docs/reference/runner-protocol.md). Every call has a deadline and validates the answer. Errors
+ * are AppErrors with the runner's own codes, `unavailable` if the request did not reach the runner, and
+ * `outcome_unknown` if it did and the runner did not answer.
  */
 import { constants, type ClientHttp2Stream } from 'node:http2';
 import type { Readable } from 'node:stream';
@@ -36,10 +36,12 @@ const MAX_LISTING_BYTES = 32 << 20;
 const MAX_LINE_BYTES = 1 << 20;
 /** The runner sends an empty line every 10 s. */
 const EVENTS_IDLE_MS = 25_000;
-/** A step is told when it begins; a pull, a flattening, or a turn to wait for may each take its 15 min. */
+/**
+ * The runner reports each step when it begins. A pull, a flattening, or the wait for a queue slot may take 15 min each.
+ */
 const PREPARE_IDLE_MS = 1_200_000;
 
-/** What is known of the caller's right to an image; without a login its registry is asked as anybody would. */
+/** The caller's access to an image. Without a login the registry is asked anonymously. */
 export interface ImageLogin {
   login?: RegistryLogin | undefined;
 }
@@ -52,7 +54,7 @@ export interface UploadOptions {
   mode?: string | undefined;
   user?: string | undefined;
   content: Readable;
-  /** Until the agent has answered, with all content written. */
+  /** Deadline for the whole upload, up to the agent's answer. */
   deadlineMs: number;
   signal: AbortSignal;
 }
@@ -65,13 +67,13 @@ export interface DownloadOptions {
 export interface ListOptions {
   path: string;
   limit: number;
-  /** Of the page before. */
+  /** Cursor from the previous page. */
   cursor?: string | undefined;
 }
 
 export interface FilesPage {
   entries: FileEntry[];
-  /** Of the next page, if there is one. */
+  /** Cursor of the next page, if there is one. */
   cursor: string | undefined;
 }
 
@@ -91,8 +93,8 @@ export class RunnerClient {
   }
 
   /**
-   * Holds a place for a create until it is disposed: at the end of the create, or with this process. Throws
-   * `invalid_request` or `capacity` when there is none.
+   * Reserves capacity for a create until the result is disposed, at the end of the create, or this process ends. Throws
+   * `invalid_request` or `capacity` if there is none.
    */
   async admitVm(id: string, { vcpus, mem_mib, disk_mib }: VmShape): Promise<Disposable> {
     const request = send('POST', `${vmPath(id)}/admission`, { vcpus, mem_mib, disk_mib });
@@ -101,13 +103,13 @@ export class RunnerClient {
     return { [Symbol.dispose]: () => stream.close(constants.NGHTTP2_CANCEL) };
   }
 
-  /** Resolves when a first command could run. The same id again joins the create under way. */
+  /** Creates a VM, and resolves when a first command could run. A second call with the same id joins the create. */
   createVm(id: string, { login, ...vm }: NewVm, deadlineMs: number): Promise<VmInfo> {
     const create: CreateVm = { ...vm, access: revealAccess({ login }) };
     return callJson(this.#connection, send('PUT', vmPath(id), create, deadlineMs), VmInfo);
   }
 
-  /** Resolves when it is in force, for connections that are open, too. */
+  /** Sets policy and credentials, and resolves when they apply, also to open connections. */
   async setEgress(id: string, egress: VmEgress): Promise<void> {
     const request = send('PUT', egressPath(id), egress);
     await callBytes(this.#connection, { ...request, isRepeatable: true });
@@ -121,13 +123,13 @@ export class RunnerClient {
     return callJson(this.#connection, get('/vms'), z.array(VmInfo));
   }
 
-  /** Kills the VM whatever it does. AppError `not_found` when it never was, or its end was acknowledged. */
+  /** Kills the VM in any state. Throws `not_found` if it never existed or its end was acknowledged. */
   deleteVm(id: string): Promise<VmEnd> {
     const request = { method: 'DELETE', path: vmPath(id), headDeadlineMs: DELETE_DEADLINE_MS } as const;
     return callJson(this.#connection, request, VmEnd);
   }
 
-  /** Starts a process of the agent's; `frames` is its input, the answer's body its output, both as frames. */
+  /** Starts a process in the guest. `frames` is its input, the answer's body its output, both as frames. */
   async openProcess(id: string, kind: ProcessKind, frames: Readable): Promise<RunnerAnswer> {
     return this.#guest({
       method: 'POST',
@@ -138,7 +140,7 @@ export class RunnerClient {
     });
   }
 
-  /** A TCP connection to a port in the guest, as a stream both ways; AppError `port_unreachable` when none is made. */
+  /** Opens a TCP connection to a port in the guest, as a two-way stream. Throws `port_unreachable` if that fails. */
   async openTunnel(id: string, port: number): Promise<ClientHttp2Stream> {
     const answer = await this.#guest({
       method: 'POST',
@@ -165,7 +167,7 @@ export class RunnerClient {
     return parseGuestBody(answer, UploadResult, MAX_RESULT_BYTES);
   }
 
-  /** 200 or 206 with the content as the stream. */
+  /** Returns an answer of 200 or 206 with the content as its stream. */
   async downloadFile(id: string, { path, range }: DownloadOptions): Promise<RunnerAnswer> {
     return this.#guest({
       method: 'GET',
@@ -192,8 +194,8 @@ export class RunnerClient {
   }
 
   /**
-   * Pulls and prepares an image, and makes templates of it; the last element has type `done` or `error`. `signal` ends it
-   * early: no more templates are made then.
+   * Pulls and prepares an image, and makes templates of it. The last element has type `done` or `error`. `signal` ends
+   * it early: the runner then makes no more templates.
    */
   async *prepareImage({ login, ...image }: NewImage, signal?: AbortSignal): AsyncGenerator<PrepareProgress> {
     const prepare: PrepareImage = { ...image, access: revealAccess({ login }) };
@@ -203,14 +205,14 @@ export class RunnerClient {
     yield* parseLines(readLines(stream, limits), PrepareProgress);
   }
 
-  /** Opens the stream of ended VMs: those not acknowledged yet, then live ones until `signal`. */
+  /** Opens the stream of events: first those that are not acknowledged yet, then new ones until `signal`. */
   async openEvents(signal: AbortSignal): Promise<AsyncIterable<RunnerEvent>> {
     const { stream } = await this.#connection.request({ ...get('/events'), signal });
     const lines = readLines(stream, { maxLineBytes: MAX_LINE_BYTES, idleDeadlineMs: EVENTS_IDLE_MS, signal });
     return parseLines(lines, RunnerEvent);
   }
 
-  /** Lets the runner forget events up to this one: only when they are committed. */
+  /** Allows the runner to forget events up to this one. Call only when they are committed. */
   async acknowledgeEvents({ generation, seq }: EventPlace): Promise<void> {
     const ack = send('POST', '/events/ack', { generation, seq });
     await callBytes(this.#connection, { ...ack, isRepeatable: true });
@@ -229,7 +231,7 @@ function egressPath(id: string): string {
   return `${vmPath(id)}/egress`;
 }
 
-/** The only place where a password leaves this process: into the runner's socket. */
+/** Reveals a password. This is the only place where one leaves this process: into the runner's socket. */
 function revealAccess({ login }: ImageLogin): ImageAccess {
   if (login === undefined) return {};
   return { credentials: { username: login.username, password: login.password.reveal() } };
@@ -249,10 +251,10 @@ async function parseGuestBody<T>(answer: RunnerAnswer, schema: z.ZodType<T>, max
 }
 
 function brokenProtocol(cause: unknown): AppError {
-  return new AppError('guest_unreachable', 'the agent sent what its protocol does not allow', { cause });
+  return new AppError('guest_unreachable', 'the agent violated its protocol', { cause });
 }
 
-/** What is undefined is left out. */
+/** Formats a query string without undefined fields. */
 function formatQuery(fields: Record<string, string | undefined>): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(fields)) if (value !== undefined) query.set(name, value);

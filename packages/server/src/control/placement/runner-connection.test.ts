@@ -15,7 +15,7 @@ const DEADLINE_MS = 100;
 const directory = mkdtempSync(join(tmpdir(), 'coppice-runner-'));
 after(() => rmSync(directory, { recursive: true }));
 
-/** A runner that takes each request and then does this. */
+/** Starts a runner that accepts each request and then calls `act`. */
 async function startRunner(
   name: string,
   act: (stream: ServerHttp2Stream) => void,
@@ -46,7 +46,7 @@ async function startRunner(
   };
 }
 
-/** The codes that a read, a change and a change that may be repeated are answered with. */
+/** Returns the error codes of a read, a change, and a change that may be repeated. */
 async function findCodes(connection: RunnerConnection): Promise<string[]> {
   const change = send('POST', '/vms/run1/rollback', {}, DEADLINE_MS);
   const requests = [
@@ -65,12 +65,12 @@ async function findCodes(connection: RunnerConnection): Promise<string[]> {
 
 const UNHEARD = ['unavailable', 'outcome_unknown', 'unavailable'];
 
-test('a runner that is not there was not asked: everything may be asked for again', async () => {
+test('an absent runner has received nothing: everything may be tried again', async () => {
   using connection = new RunnerConnection(join(directory, 'nobody'), pino({ level: 'silent' }));
   assert.deepEqual(await findCodes(connection), ['unavailable', 'unavailable', 'unavailable']);
 });
 
-test('a change that the runner took and did not answer in time may have been made', async () => {
+test('a change that the runner accepted and did not answer in time may have been made', async () => {
   await using runner = await startRunner('silent', () => undefined);
   assert.deepEqual(await findCodes(runner.connection), UNHEARD);
 });
@@ -88,13 +88,13 @@ test('a change whose answer is cut off may have been made, whatever its status l
   assert.deepEqual(await findCodes(runner.connection), UNHEARD);
 });
 
-test('a stream that the runner refused unseen was not carried out', async () => {
+test('a request on a stream that the runner refused was not carried out', async () => {
   const { NGHTTP2_REFUSED_STREAM } = http2.constants;
   await using runner = await startRunner('refusing', (stream) => stream.close(NGHTTP2_REFUSED_STREAM));
   assert.deepEqual(await findCodes(runner.connection), ['unavailable', 'unavailable', 'unavailable']);
 });
 
-test('a guest that does not answer is not said to have done nothing', async () => {
+test('the error for a guest that does not answer leaves open whether the request was carried out', async () => {
   await using runner = await startRunner('guest', () => undefined);
   const request = send('POST', '/vms/run1/agent/exec', {}, DEADLINE_MS);
   await assert.rejects(runner.connection.request(request), (error: AppError) => {
@@ -104,6 +104,6 @@ test('a guest that does not answer is not said to have done nothing', async () =
   });
 });
 
-test('what may have been carried out is never called retryable', () => {
+test('an unknown outcome is never retryable', () => {
   assert.equal(ERRORS.outcome_unknown.retryable, false);
 });

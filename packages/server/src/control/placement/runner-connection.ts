@@ -1,6 +1,6 @@
 /**
- * One HTTP/2 session to the runner's Unix socket, made when it is needed and made again after it is lost. Streams are
- * handed out as they are, so that a body is piped with back-pressure from the guest to the client.
+ * One HTTP/2 session to the runner's Unix socket, opened when needed and again after a loss. Callers get the streams
+ * themselves, so that a body is piped with back-pressure from the guest to the client.
  */
 import http2, { type ClientHttp2Session, type ClientHttp2Stream, type IncomingHttpHeaders } from 'node:http2';
 import { connect as connectSocket } from 'node:net';
@@ -13,7 +13,7 @@ import { stretched } from '../../lib/waiting/deadline.ts';
 
 const CONNECT_DEADLINE_MS = 5_000;
 const STREAM_WINDOW_BYTES = 256 << 10;
-/** As wide as it goes: a stream that nobody reads must not hold up the others. */
+/** The largest possible: a stream that is not read must not hold up the others. */
 const SESSION_WINDOW_BYTES = 2 ** 31 - 1;
 
 export interface RunnerRequest {
@@ -21,17 +21,17 @@ export interface RunnerRequest {
   path: string;
   headers?: Record<string, string>;
   /**
-   * Sent as it comes; when it breaks the stream is reset, so that the far end never takes a part for the whole. If it
-   * breaks with an AppError, the request fails with that.
+   * Sent as it arrives. If it breaks, the stream is reset, so that the far end never takes a part for the whole. If it
+   * breaks with an AppError, the request fails with that error.
    */
   body?: Readable | Buffer | 'written by the caller';
-  /** Until the answer's head is there. */
+  /** Deadline for the answer's head. */
   headDeadlineMs: number;
-  /** Gives the request up before its answer's head is there; its reason is the error if it is an AppError. */
+  /** Cancels the request before the answer's head arrives. If its reason is an AppError, the request fails with it. */
   signal?: AbortSignal;
   /**
-   * Doing it twice is doing it once, also for whoever asked control for it: when no answer comes it may be asked for
-   * again. Default: of GET and DELETE.
+   * The request is idempotent, also for control's caller: without an answer it may be sent again. Default: true for GET
+   * and DELETE.
    */
   isRepeatable?: boolean;
 }
@@ -86,7 +86,7 @@ export class RunnerConnection implements Disposable {
       settings: { enablePush: false, initialWindowSize: STREAM_WINDOW_BYTES },
     });
     const forget = (error?: Error) => {
-      // By the time that it has closed there may be another one.
+      // There may be another session by the time this one has closed.
       if (this.#session === promise) this.#session = undefined;
       reject(unreachable(error));
       session.destroy();
@@ -123,7 +123,7 @@ function startStream(session: ClientHttp2Session, request: RunnerRequest): Clien
   } catch (error) {
     throw unreachable(error);
   }
-  // Its end is seen by whoever waits for the head or reads the body; without a listener an error ends the process.
+  // The wait for the head or the reader of the body sees the end. Without a listener an error ends the process.
   stream.on('error', () => undefined);
   if (Buffer.isBuffer(body)) {
     stream.end(body);
@@ -134,10 +134,10 @@ function startStream(session: ClientHttp2Session, request: RunnerRequest): Clien
 }
 
 /**
- * `pipe` with an end for both sides. stream.pipeline would destroy the source, a client's request, when the far end
- * refuses early, and with it the connection on which the refusal is to be answered: here the rest is thrown away.
- * A broken body must be answered by destroy(): close() first ends the writable side, and with it the guest would take
- * the part that it has for the whole file.
+ * Pipes, and handles the end of both sides. When the far end refuses early, stream.pipeline would destroy the source, a
+ * client's request, and with it the connection on which the refusal must be sent. This function discards the rest
+ * instead. A broken body needs destroy(): close() ends the writable side first, so the guest would take the part that
+ * it has for the whole file.
  */
 function pipeBody(body: Readable, stream: ClientHttp2Stream): void {
   const cancel = () => {
@@ -163,7 +163,7 @@ function isRepeatable({
   return isRepeatable;
 }
 
-/** Who did not answer: the agent in a guest, or the runner itself. */
+/** Builds the error for a missing answer, of the agent in a guest or of the runner itself. */
 function unanswered(request: RunnerRequest): AppError {
   const isGuest = request.path.includes('/agent/');
   const what = `the ${isGuest ? 'sandbox' : 'runner of this machine'} gave no answer within ${stretched(request.headDeadlineMs)} ms`;
@@ -173,14 +173,14 @@ function unanswered(request: RunnerRequest): AppError {
   return new AppError('guest_unreachable', `${what}; whether the request was carried out is not known`);
 }
 
-/** The connection, or the stream, ended when the request was under way. */
+/** Builds the error for a connection or stream that ended while the request was under way. */
 export function cutOff(request: RunnerRequest, cause: unknown): AppError {
   return isRepeatable(request)
     ? unreachable(cause)
     : unheard('the connection to the runner of this machine broke', cause);
 }
 
-/** https://www.rfc-editor.org/rfc/rfc9113#section-8.7: nothing of the request was looked at. */
+/** Returns whether the runner has not processed the request: https://www.rfc-editor.org/rfc/rfc9113#section-8.7. */
 function isRefused({ rstCode }: ClientHttp2Stream): boolean {
   return rstCode === http2.constants.NGHTTP2_REFUSED_STREAM;
 }

@@ -8,10 +8,13 @@ import { readBounded } from './read-stream.ts';
 const MAX_ERROR_BYTES = 64 << 10;
 const ERROR_BODY_DEADLINE_MS = 5_000;
 
-/** The runner wraps its errors; what it pipes from the agent is bare (docs/reference/agent-protocol.md). */
+/**
+ * The runner wraps its own errors. Those that it pipes from the agent are not wrapped
+ * (docs/reference/agent-protocol.md).
+ */
 const ErrorAnswer = z.union([z.object({ error: RunnerError }).transform((body) => body.error), RunnerError]);
 
-/** The error of an answer with a status of 400 or more. */
+/** Reads the error from an answer with a status of 400 or more. */
 export async function errorFromAnswer(status: number, stream: ClientHttp2Stream): Promise<AppError> {
   const text = await readBounded(stream, {
     maxBytes: MAX_ERROR_BYTES,
@@ -23,13 +26,13 @@ export async function errorFromAnswer(status: number, stream: ClientHttp2Stream)
   return parseError(status, text);
 }
 
-/** The runner is away, not started or restarting: it has not been asked. */
+/** Builds the error for a runner that is down or restarting: it has not received the request. */
 export function unreachable(cause?: unknown): AppError {
   if (cause instanceof AppError) return cause;
   return new AppError('unavailable', 'the runner of this machine cannot be reached; try again', { cause });
 }
 
-/** No answer came to a request that was sent. It may be carried out all the same, now or later. */
+/** Builds the error for a request without an answer. The runner may still carry it out, now or later. */
 export function unheard(what: string, cause?: unknown): AppError {
   if (cause instanceof AppError) return cause;
   return new AppError('outcome_unknown', `${what}; whether the request was carried out is not known`, {
@@ -37,19 +40,19 @@ export function unheard(what: string, cause?: unknown): AppError {
   });
 }
 
-/** Nothing is known of what was asked for: it was not begun, or it may have been. */
+/** Returns whether no answer came: the request was not begun, or it may have been. */
 export function isUnanswered(error: unknown): error is AppError {
   return error instanceof AppError && (error.code === 'unavailable' || error.code === 'outcome_unknown');
 }
 
-/** For what has been taken back: it may be asked for again, whatever became of it. */
+/** Converts the error of an operation that was undone: it may be tried again, whatever its outcome. */
 export function takenBack(error: unknown, what: string): unknown {
   if (!(error instanceof AppError) || error.code !== 'outcome_unknown') return error;
   const message = `the runner of this machine gave no answer, and ${what} was given up; try again`;
   return new AppError('unavailable', message, { cause: error });
 }
 
-/** What a guest may be blamed for. Its agent cannot make the service answer 401 or 429. */
+/** Errors that a guest can cause. Its agent cannot make the service answer 401 or 429. */
 const GUEST_CODES: ReadonlySet<ErrorCode> = new Set([
   'invalid_request',
   'invalid_image',
@@ -65,7 +68,7 @@ const GUEST_CODES: ReadonlySet<ErrorCode> = new Set([
   'outcome_unknown',
 ]);
 
-/** Narrows an error of a request that was piped to the agent to the codes that can be meant. */
+/** Converts an error of a request to the agent: codes that a guest cannot cause become `guest_unreachable`. */
 export function fromGuest(error: unknown): unknown {
   if (!(error instanceof AppError) || GUEST_CODES.has(error.code)) return error;
   return new AppError('guest_unreachable', 'the agent in the sandbox failed', { cause: error });

@@ -15,13 +15,13 @@ export async function callJson<T>(
   schema: z.ZodType<T>,
 ): Promise<T> {
   const text = (await callBytes(connection, request)).toString('utf8');
-  // A runner that stops ends its streams without an error: a part of an object is no JSON.
+  // A runner that stops ends its streams without an error. A part of an object is no valid JSON.
   if (!isJson(text))
     throw cutOff(request, new Error(`the answer of the runner ends after ${text.length} characters`));
   return parseRunnerJson(text, schema);
 }
 
-/** The body of an answer; an error like that of a lost connection when it does not come whole and in time. */
+/** Returns the body of an answer. Throws the error of a lost connection if the body is cut off or late. */
 export async function callBytes(connection: RunnerConnection, request: RunnerRequest): Promise<Buffer> {
   const { stream } = await connection.request(request);
   try {
@@ -52,7 +52,7 @@ export function parseRunnerJson<T>(text: string, schema: z.ZodType<T>): T {
   try {
     return schema.parse(JSON.parse(text));
   } catch (error) {
-    throw new AppError('internal', 'the runner sent what its protocol does not allow', { cause: error });
+    throw new AppError('internal', 'the runner violated its protocol', { cause: error });
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * One request of a client, carried to a service in a guest and its answer back, both as they come: nothing is held but
- * what the windows of the streams hold. Whoever leaves ends the other side, by a reset where something is cut off.
+ * Carries one request of a client to a service in a guest, and the answer back, both as they arrive: only the windows
+ * of the streams buffer. When one side leaves, the other side is ended, by a reset if something is cut off.
  *
  *   client ──request──► head rewritten ──► connection to the port ──► service
  *          ◄─ 1xx, answer, trailers; or 101 and then bytes both ways ◄──
@@ -21,20 +21,20 @@ import {
 import { PortAgent, toRequestTarget, type GuestPort } from './port-agent.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 
-/** Of an answer's head; a guest may send larger ones than the API takes. */
+/** Limit of an answer's head. A guest may send larger heads than the API accepts. */
 const MAX_HEAD_BYTES = 64 << 10;
-/** Interim answers that are passed on; they have no back-pressure, and a guest could send them for ever. */
+/** Limit of interim answers that are passed on: they have no back-pressure, and a guest could send them forever. */
 const MAX_HINTS = 16;
 const CLIENT_PROBE_MS = 30_000;
-/** Sent without a body they can be sent again, so a kept connection may be tried for them. */
+/** Without a body, requests of these methods can be sent again, so a kept connection may be tried for them. */
 const REPEATABLE = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE', 'PROPFIND', 'REPORT', 'SEARCH']);
 
 export interface Exchange extends Asked {
   target: GuestPort;
-  /** As the guest gets them, byte for byte. */
+  /** Path and query as the guest gets them, byte for byte. */
   path: string;
   clientAddress: string;
-  /** Aborted when what has no end of its own, upgrades and event streams, is to be cut off. */
+  /** Aborted to cut off exchanges without an end of their own: upgrades and event streams. */
   over: AbortSignal;
 }
 
@@ -52,7 +52,7 @@ export class PortForwarder implements Disposable {
     this.#fresh.destroy();
   }
 
-  /** Resolves when nothing passes any more; rejects, with an AppError, only while nothing has been sent to the client. */
+  /** Resolves when the exchange is over. Rejects, with an AppError, only if nothing has been sent to the client. */
   async forward(exchange: Exchange): Promise<void> {
     exchange.request.socket.setKeepAlive(true, CLIENT_PROBE_MS);
     const { request, upgradeHead } = exchange;
@@ -62,7 +62,7 @@ export class PortForwarder implements Disposable {
     await this.#attempt(exchange, this.#fresh);
   }
 
-  /** `stale` when a kept connection had been closed by the service: nothing was answered, and it can be done again. */
+  /** Returns `stale` if the service had closed a kept connection: no answer came, and the request can be sent again. */
   async #attempt(exchange: Exchange, agent: PortAgent): Promise<'done' | 'stale'> {
     const { response } = exchange;
     const upstream = send(exchange, agent);
@@ -129,7 +129,7 @@ function sendBody(request: IncomingMessage, upstream: ClientRequest): void {
 
 type Answer = { message: IncomingMessage } | UpgradeAnswer;
 
-/** Whoever waited for the head before he listened to the rest could miss the end of an answer that breaks at once. */
+/** Listens to all events from the start: otherwise the end of an answer that breaks at once could be missed. */
 function carryAnswer(
   upstream: ClientRequest,
   exchange: Exchange,
@@ -161,7 +161,7 @@ function isEndless(answer: Answer): boolean {
   return 'socket' in answer || /^text\/event-stream/iu.test(answer.message.headers['content-type'] ?? '');
 }
 
-/** When it must end, unless it has ended before. */
+/** Cuts the exchange off when `over` is aborted, unless it has ended before. */
 function cutOff({ request, over }: Exchange, ended: AbortSignal): void {
   const cut = (): void => void request.socket.destroy();
   if (over.aborted) cut();
@@ -172,7 +172,7 @@ function explain(error: unknown, port: number): AppError {
   if (error instanceof AppError) return error;
   const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined;
   const isBroken = error instanceof UnusableAnswer || (typeof code === 'string' && code.startsWith('HPE_'));
-  const what = isBroken ? 'answered with what is not HTTP' : 'ended the connection before it answered';
+  const what = isBroken ? 'did not answer with valid HTTP' : 'ended the connection before it answered';
   return new AppError('port_unreachable', `the service on port ${port} in the sandbox ${what}`, {
     cause: error,
   });

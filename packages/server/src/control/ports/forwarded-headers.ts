@@ -1,12 +1,12 @@
 /**
- * Heads as they pass the port proxy: order, case and repetitions of the fields stay, what belongs to one connection only
- * (RFC 9110, 7.6.1) goes, and so does what is between the client and this service. All as flat lists of names and values,
- * the form of `rawHeaders`.
+ * Rewrites heads for the port proxy. Order, case and repetitions of the fields stay. Fields of a single connection (RFC
+ * 9110, 7.6.1) and fields between the client and this service are removed. All heads are flat lists of names and
+ * values, the form of `rawHeaders`.
  */
 import { STATUS_CODES, type IncomingMessage } from 'node:http';
 
 export const PREVIEW_COOKIE = 'coppice_preview';
-/** Names of cookies of this service, which no guest gets and none may set. */
+/** Names of cookies of this service, which guests neither get nor set. */
 const OWN_COOKIE = /^(?:__Host-|__Secure-)?coppice_/iu;
 const OWN_KEY = /^Bearer\s+cop_/iu;
 
@@ -20,7 +20,7 @@ const HOP_BY_HOP = new Set([
 ]);
 const TO_SERVICE = new Set(['host', 'expect', 'forwarded', 'proxy-authorization']);
 const SET_BY_PROXY = /^x-(?:forwarded-|real-ip$)/iu;
-/** They speak for the whole origin, which is the service's: a guest may not. */
+/** Fields that apply to the whole origin, which is the service's: a guest may not set them. */
 const SPEAKS_FOR_ORIGIN =
   /^(?:strict-transport-security|clear-site-data|alt-svc|service-worker-allowed|access-control-.*)$/u;
 
@@ -28,7 +28,7 @@ export interface RequestHead {
   request: IncomingMessage;
   port: number;
   clientAddress: string;
-  /** The client authenticates to this service by `Authorization`: it is not the guest's. */
+  /** True if the client authenticates to this service by `Authorization`: the guest must not get it. */
   isAuthorizationOurs: boolean;
 }
 
@@ -68,15 +68,15 @@ export function buildRequestHead({
   ].flat();
 }
 
-/** The phrase of a guest's status; the usual one in place of what HTTP does not allow. */
+/** Returns the phrase of a guest's status, or the usual one if HTTP does not allow the guest's. */
 export function readReason({ statusCode = 0, statusMessage = '' }: IncomingMessage): string {
   return REASON_PHRASE.test(statusMessage) ? statusMessage : (STATUS_CODES[statusCode] ?? '');
 }
 
 export interface AnswerHead {
-  /** The answer is shown under this service's own origin, not under one of the sandbox's. */
+  /** True if the answer appears under this service's origin instead of one of the sandbox's. */
   ownOrigin: boolean;
-  /** Else it announces none. */
+  /** If false, the head announces no trailers. */
   mayHaveTrailers: boolean;
 }
 
@@ -94,7 +94,7 @@ export function buildAnswerHead(
     );
 }
 
-/** Of an upgrade: `Connection` and `Upgrade` are what it is about. */
+/** Builds the head of an upgrade, which keeps `Connection` and `Upgrade`. */
 export function buildUpgradeHead(answer: IncomingMessage): string[] {
   const { upgrade = '' } = answer.headers;
   return [
@@ -106,7 +106,7 @@ export function buildUpgradeHead(answer: IncomingMessage): string[] {
   ];
 }
 
-/** As Node's `addTrailers` takes them. */
+/** Builds the trailers in the form of Node's `addTrailers`. */
 export function buildTrailers(rawTrailers: readonly string[]): Field[] {
   return readFields(rawTrailers, new Set());
 }
@@ -123,11 +123,13 @@ function readFields(raw: readonly string[], alsoDropped: ReadonlySet<string>): F
 
 function namedByConnection(connection: string | undefined): ReadonlySet<string> {
   const names = (connection ?? '').split(',').map((name) => name.trim().toLowerCase());
-  // A client that names these would have them dropped on the way to whom they are meant for.
+  // A client that names these would have them dropped before they reach their recipient.
   return new Set(names.filter((name) => !/^(?:|cookie|content-length|content-type|host)$/u.test(name)));
 }
 
-/** How long the body is and which parts of the old framing the new connection has to repeat. */
+/**
+ * Builds the fields for the length of the body and the parts of the old framing that the new connection must repeat.
+ */
 function buildFraming({ headers, method }: IncomingMessage): Field[] {
   const fields: Field[] = [];
   if (/\btrailers\b/iu.test(String(headers.te ?? ''))) fields.push(['TE', 'trailers']);
@@ -147,7 +149,7 @@ function withoutOwnCookies(value: string): string {
   return cookies.filter((cookie) => !OWN_COOKIE.test(cookie)).join('; ');
 }
 
-/** Without its domain, so that a guest sets cookies for its own origin and for no other. */
+/** Removes a cookie's domain, so that a guest sets cookies for its own origin only. Drops cookies of this service. */
 function keepCookie(name: string, value: string): string[] {
   if (OWN_COOKIE.test(value.trim())) return [];
   return [name, value.replace(/;\s*domain\s*=[^;]*/giu, '')];

@@ -1,21 +1,22 @@
 /**
- * What a service in a guest answers, on its way to the client. The service may be hostile, and Node's parser takes more
- * than its writer gives on: whatever cannot be written is found before anything of it is, and answered with an error.
+ * Passes the answer of a service in a guest to the client. The service may be hostile, and Node's parser accepts more
+ * than its writer. So an answer that cannot be written is detected before any of it is written, and the client gets an
+ * error.
  */
 import { ServerResponse, type IncomingMessage, type InformationEvent, type OutgoingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { formatSwitch, joinSockets } from '../../lib/streams/join-sockets.ts';
 import { buildAnswerHead, buildTrailers, buildUpgradeHead, readReason } from './forwarded-headers.ts';
 
-/** The side that the answer is for. */
+/** The client's side of an exchange. */
 export interface Asked {
   request: IncomingMessage;
   response: ServerResponse;
-  /** Under the API's origin, with the API's key; else under an origin of the port's own. */
+  /** True under the API's origin, with an API key. False under the port's own origin. */
   ownOrigin: boolean;
-  /** Fields of the answer's head that are not the guest's: names and values in turn. */
+  /** Fields that the service adds to the answer's head: alternating names and values. */
   added: readonly string[];
-  /** What has come behind the head of a request that asks for an upgrade. */
+  /** Bytes that followed the head of an upgrade request. */
   upgradeHead?: Buffer | undefined;
 }
 
@@ -25,22 +26,22 @@ export interface UpgradeAnswer {
   head: Buffer;
 }
 
-/** Nothing of it has been passed on. */
+/** An answer that cannot be passed on. The client has received nothing of it. */
 export class UnusableAnswer extends Error {}
 
-/** Handlers of events must not throw whatever the guest has written: nobody would catch it. */
+/** Passes on an interim answer. Must not throw, whatever the guest sends: nothing catches errors of event handlers. */
 export function passHint({ statusCode, headers }: InformationEvent, response: ServerResponse): void {
   const { link } = headers;
   try {
     if (statusCode === 103 && link !== undefined) response.writeEarlyHints({ link });
     else if (statusCode === 102) response.writeProcessing();
   } catch (error) {
-    // Node takes fewer forms of a link than its parser lets through; an answer does without.
+    // Node's writer accepts fewer forms of a link than its parser. The answer then goes without the hint.
     if (!(error instanceof TypeError)) response.destroy(error as Error);
   }
 }
 
-/** Resolves when all of it is written, or the client has left. */
+/** Passes on an answer. Resolves when all of it is written, or the client has left. */
 export async function passAnswer(answer: IncomingMessage, asked: Asked): Promise<void> {
   passHead(answer, asked);
   const { response } = asked;
@@ -59,8 +60,8 @@ export async function passAnswer(answer: IncomingMessage, asked: Asked): Promise
 }
 
 /**
- * A head that fails leaves marks in its response, such as that a 304 has no body, with which no error could be answered any
- * more. So each is written to a response without a connection first.
+ * Writes the head. A head that fails leaves marks in its response, such as that a 304 has no body, and then no error
+ * can be answered any more. So each head is first written to a response without a connection.
  */
 function passHead(answer: IncomingMessage, { response, ownOrigin, added }: Asked): void {
   const { statusCode = 0 } = answer;
@@ -69,7 +70,7 @@ function passHead(answer: IncomingMessage, { response, ownOrigin, added }: Asked
   const mayTrail = mayHaveTrailers(answer, response);
   const head = [...buildAnswerHead(answer, { ownOrigin, mayHaveTrailers: mayTrail }), ...added];
   orUnusable(() => new ServerResponse(response.req).writeHead(statusCode, phrase, head));
-  // The guest's clock, or none.
+  // The date comes from the guest's clock, or is absent.
   response.sendDate = false;
   response.writeHead(statusCode, phrase, head);
   flushHead(response);
@@ -83,18 +84,18 @@ function orUnusable<T>(write: () => T): T {
   }
 }
 
-/** Where they cannot be, Node refuses a head that announces them. */
+/** Returns whether trailers are possible. If not, Node refuses a head that announces them. */
 function mayHaveTrailers({ headers, statusCode = 0 }: IncomingMessage, { req }: ServerResponse): boolean {
   const hasBody = req.method !== 'HEAD' && statusCode !== 204 && statusCode !== 304;
   return hasBody && headers['transfer-encoding'] !== undefined && req.httpVersionMinor > 0;
 }
 
-/** Not `flushHeaders`, which writes the head as UTF-8: each byte of a field's value above 127 would become two. */
+/** Sends the head. `flushHeaders` would write it as UTF-8: each byte above 127 in a field's value would become two. */
 export function flushHead(message: OutgoingMessage): void {
   message.write('', 'latin1');
 }
 
-/** False, and the message is broken off, when Node would not write them. */
+/** Adds trailers. If Node refuses them, destroys the message and returns false. */
 export function addTrailers(message: OutgoingMessage, rawTrailers: readonly string[]): boolean {
   try {
     if (rawTrailers.length > 0) message.addTrailers(buildTrailers(rawTrailers));
@@ -105,14 +106,14 @@ export function addTrailers(message: OutgoingMessage, rawTrailers: readonly stri
   }
 }
 
-/** Resolves when both sides are closed. */
+/** Passes on an upgrade. Resolves when both sides are closed. */
 export async function passUpgrade(
   { request, upgradeHead }: Asked,
   { message, socket, head }: UpgradeAnswer,
 ): Promise<void> {
   const client = request.socket;
   try {
-    if (upgradeHead === undefined) throw new UnusableAnswer('an upgrade that nobody asked for');
+    if (upgradeHead === undefined) throw new UnusableAnswer('an upgrade that the client did not request');
     const switchHead = orUnusable(() => formatSwitch(buildUpgradeHead(message)));
     client.setTimeout(0);
     client.setNoDelay(true);

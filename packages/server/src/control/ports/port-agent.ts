@@ -1,13 +1,15 @@
-/** Connections to services in guests, made through the runner and kept for a moment for the next request to the same port. */
+/**
+ * Connections to services in guests, made through the runner and briefly kept for the next request to the same port.
+ */
 import { Agent, type AgentOptions, type ClientRequest, type ClientRequestArgs } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { TunnelSocket } from './tunnel-socket.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 
-/** Below the 2 s after which the most impatient of the usual servers closes an idle connection. */
+/** Below 2 s, the shortest time after which common servers close an idle connection. */
 const IDLE_MS = 1_500;
 const MAX_IDLE_EACH = 16;
-/** To one port at once; further requests wait their turn. */
+/** Limit of connections to one port; further requests wait in a queue. */
 const MAX_CONNECTIONS_EACH = 512;
 
 /** A port of a sandbox. */
@@ -27,7 +29,9 @@ export class PortAgent extends Agent {
     this.#runner = runner;
   }
 
-  /** One connection for each request: for what may not be sent twice when a kept connection turns out to be closed. */
+  /**
+   * Makes a connection for each request: for requests that must not be sent again if a kept connection is found closed.
+   */
   static withoutReuse(runner: RunnerClient): PortAgent {
     return new PortAgent(runner, { keepAlive: false, maxSockets: Infinity });
   }
@@ -36,7 +40,7 @@ export class PortAgent extends Agent {
     const { id, port } = toGuestPort(options);
     this.#runner.openTunnel(id, port).then(
       (stream) => onConnection?.(null, new TunnelSocket(stream)),
-      // Node's type wants a socket even beside an error.
+      // Node's type requires a socket even with an error.
       (error: unknown) => onConnection?.(error as Error, undefined as unknown as Duplex),
     );
     return undefined;
@@ -59,7 +63,7 @@ export class PortAgent extends Agent {
   }
 }
 
-/** Where node:http takes a host name, this one takes a sandbox. */
+/** Returns the target for node:http: the sandbox's id is in the place of a host name. */
 export function toRequestTarget({ id, port }: GuestPort): { host: string; port: number } {
   return { host: id, port };
 }

@@ -1,16 +1,16 @@
 /**
- * Names of the origins under which browsers see ports of sandboxes: `<port>-<sandbox id>.<domain>`. Each is an origin of
- * its own, so that a page of a guest can neither act as the user of the API nor read another sandbox's.
+ * Names of the origins under which browsers see ports of sandboxes: `<port>-<sandbox id>.<domain>`. Each is an origin
+ * of its own, so that a page of a guest can neither act as the user of the API nor read another sandbox's pages.
  */
 import type { GuestPort } from './port-agent.ts';
 
 const LABEL = /^(\d{1,5})-(run[0-9a-f]{20})$/u;
 
-/** Where previews are served. */
+/** The domain of previews. */
 export interface PreviewDomain {
-  /** `localhost` and what ends with it are this machine to every browser. */
+  /** Every browser resolves `localhost` and names below it to this machine. */
   name: string;
-  /** As users see it; undefined for what control itself listens with. */
+  /** Scheme that users see; default: the one that control listens with. */
   scheme?: 'http' | 'https' | undefined;
   port?: number | undefined;
 }
@@ -19,13 +19,13 @@ export class PreviewOrigins {
   readonly #domain: PreviewDomain;
   readonly #listening: () => URL;
 
-  /** `listening` is asked only when something is served. */
+  /** Calls `listening` only while requests are served. */
   constructor(domain: PreviewDomain, listening: () => URL) {
     this.#domain = domain;
     this.#listening = listening;
   }
 
-  /** Which port a `Host` header names; undefined for the API's own names. */
+  /** Returns the port that a `Host` header names, or undefined for the API's own names. */
   find(host: string | undefined): GuestPort | undefined {
     const name = (host ?? '').toLowerCase().replace(/:\d*$/u, '');
     const suffix = `.${this.#domain.name}`;
@@ -35,7 +35,7 @@ export class PreviewOrigins {
     return { id, port: Number(port) };
   }
 
-  /** `scheme://host[:port]` */
+  /** Builds the origin of a port: `scheme://host[:port]`. */
   build({ id, port }: GuestPort): string {
     const listening = this.#listening();
     const { name, scheme = listening.protocol.replace(':', ''), port: shown } = this.#domain;
@@ -44,7 +44,7 @@ export class PreviewOrigins {
     return origin.origin;
   }
 
-  /** Whether a page of `origin` may ask in the name of its visitor: one of the same sandbox may, on any port. */
+  /** Returns whether a page of `origin` may act for its visitor: pages of the same sandbox may, on any port. */
   isOwn(origin: string, id: string): boolean {
     if (!URL.canParse(origin)) return false;
     const { host, protocol } = new URL(origin);

@@ -1,11 +1,11 @@
-/** Preview links in SQL: what they open, until when, and whether they were taken back. */
+/** Preview links in SQL: their targets, expiry and revocation. */
 import type { KeyScope } from '@coppice/contract';
 import type { Database } from '../db/database.ts';
 import type { PreviewTable } from './preview-tables.ts';
 
 export type PreviewRow = PreviewTable;
 
-/** With the ends and the limits of its key; null for a preview without one. */
+/** A preview with the revocation, expiry and limits of its key; null for a preview without a key. */
 export interface FoundPreview extends PreviewRow {
   key_revoked_at: number | null;
   key_expires_at: number | null;
@@ -25,7 +25,7 @@ export class PreviewStore {
     await this.#db.insertInto('previews').values(row).execute();
   }
 
-  /** Those that still open something, newest first. */
+  /** Lists the links that still open something, newest first. */
   listLive(sandboxId: string, now: number): Promise<PreviewRow[]> {
     return this.#db
       .selectFrom('previews')
@@ -54,7 +54,7 @@ export class PreviewStore {
       .executeTakeFirst();
   }
 
-  /** False when there is none of this sandbox, or it was revoked before. */
+  /** Revokes a link. Returns false if the sandbox has no such link, or it was revoked before. */
   async revoke(sandboxId: string, id: string, now: number): Promise<boolean> {
     const { numUpdatedRows } = await this.#db
       .updateTable('previews')

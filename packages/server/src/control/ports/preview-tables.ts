@@ -6,6 +6,6 @@ export interface PreviewTable {
   created_at: number;
   expires_at: number;
   revoked_at: number | null;
-  /** The key that it was asked for with, and ends with; null for one of an earlier version. */
+  /** The key that requested the link; the link ends with it. Null for a link of an earlier version. */
   api_key_id: string | null;
 }

@@ -1,6 +1,6 @@
 /**
- * Preview links: signed, expiring, revocable, and worth no more than the API key that they were asked for with. The link leads to an origin of the port's own and leaves its token there in
- * a cookie, which every later request shows:
+ * Preview links. A link is signed, expires, can be revoked, and grants no more than the API key that requested it. It
+ * leads to the port's own origin and leaves its token there in a cookie, which every later request sends:
  *
  *   POST …/preview ─► link ── opened ─► cookie on <port>-<id>.<domain> ── each request ─► signature, SQL ─► the guest
  */
@@ -76,7 +76,7 @@ export class Previews {
     return (await this.#store.listLive(sandboxId, this.#now())).map(toRecord);
   }
 
-  /** Acts on the next request. */
+  /** Revokes a link from the next request on. Throws `not_found`. */
   async revoke(sandboxId: string, previewId: string): Promise<void> {
     if (await this.#store.revoke(sandboxId, previewId, this.#now())) return;
     throw new AppError(
@@ -85,7 +85,9 @@ export class Previews {
     );
   }
 
-  /** What a token opens, within the reach of its key; AppError `unauthorized` unless it opens `target`. */
+  /**
+   * Returns the preview of a token, with the reach of its key. Throws `unauthorized` unless the token opens `target`.
+   */
   async open(token: string, target: GuestPort): Promise<OpenedPreview> {
     const payload = this.#signer.verify(token);
     const row = payload === undefined ? undefined : await this.#store.find(payload.preview_id);

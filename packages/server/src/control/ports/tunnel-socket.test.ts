@@ -19,7 +19,7 @@ after(() => {
   server.close();
 });
 
-/** Both ends of a tunnel that is made. */
+/** Opens a tunnel and returns both ends. */
 async function open(): Promise<{ socket: TunnelSocket; guest: ServerHttp2Stream }> {
   const accepted = once(server, 'stream') as Promise<[ServerHttp2Stream]>;
   const stream: ClientHttp2Stream = session.request({ ':method': 'POST' }, { endStream: false });
@@ -46,7 +46,7 @@ test('bytes pass both ways, and each half ends by itself', async () => {
   assert.equal(said, 'still here');
 });
 
-test('a reset by the guest is an error of the socket, and of nobody else', async () => {
+test('a reset by the guest is an error of the socket and of nothing else', async () => {
   const { socket, guest } = await open();
   guest.close(http2.constants.NGHTTP2_CANCEL);
   await waitFor('the end', () => socket.destroyed);
@@ -57,7 +57,7 @@ test('a reset by the guest is an error of the socket, and of nobody else', async
   await waitFor('the end', () => late.socket.destroyed);
 });
 
-test('a socket that is thrown away resets the tunnel, so that no part is taken for the whole', async () => {
+test('a destroyed socket resets the tunnel, so that no part is taken for the whole', async () => {
   const { socket, guest } = await open();
   socket.write('half of');
   let hasEnded = false;

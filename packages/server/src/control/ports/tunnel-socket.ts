@@ -1,4 +1,4 @@
-/** A TCP connection into a guest, carried by a stream of the runner, as node:http takes it in place of a socket. */
+/** A TCP connection into a guest, carried by a stream of the runner. node:http uses it in place of a socket. */
 import type { ClientHttp2Stream } from 'node:http2';
 import { Duplex } from 'node:stream';
 
@@ -11,7 +11,7 @@ export class TunnelSocket extends Duplex {
   constructor(stream: ClientHttp2Stream) {
     super({ allowHalfOpen: true });
     this.#stream = stream;
-    // Between two users of the socket nobody listens, and a guest must not end this process by a reset at that moment.
+    // Between two uses the socket has no listener, and a guest's reset at that moment must not end this process.
     this.on('error', () => undefined);
     stream.on('data', (chunk: Buffer) => {
       if (this.#isResting) this.destroy();
@@ -23,13 +23,15 @@ export class TunnelSocket extends Duplex {
       if (this.#isResting) this.destroy();
     });
     stream.once('error', (error) => this.destroy(error));
-    // A reset without an error code is no error to Node; of a connection it is one.
+    // Node reports no error for a reset without an error code; for a connection it is one.
     stream.once('close', () => {
       if (stream.rstCode !== 0 || !stream.readableEnded) this.destroy(connectionReset());
     });
   }
 
-  /** It is of no use to anybody for `idleMs`, and then no more; nor when the service writes what nobody asked for. */
+  /**
+   * Keeps the unused socket for `idleMs`, then closes it. Closes it at once if the service writes or ends meanwhile.
+   */
   rest(idleMs: number): void {
     this.#idleTimer = setTimeout(() => this.destroy(), idleMs);
     this.#stream.resume();
@@ -59,7 +61,9 @@ export class TunnelSocket extends Duplex {
     done();
   }
 
-  /** Not `close()`, which ends the writable half first: the service would take a part for the whole. */
+  /**
+   * Destroys the stream. `close()` would end the writable half first, and the service would take a part for the whole.
+   */
   override _destroy(error: Error | null, done: Done): void {
     clearTimeout(this.#idleTimer);
     if (!this.#stream.closed) this.#stream.destroy(connectionReset());
@@ -76,7 +80,7 @@ export class TunnelSocket extends Duplex {
     this.#stream.once('drain', drained).once('close', closed);
   }
 
-  // What node:http asks of a net.Socket, and what has no meaning here: the connection is the guest's own.
+  // Methods that node:http calls on a net.Socket. They have no effect here: the connection is inside the guest.
   setKeepAlive(): this {
     return this;
   }

@@ -1,4 +1,4 @@
-/** What each organization may say to image registries. A change counts from the next create or build on. */
+/** The logins of each organization at image registries. A change applies from the next create or build on. */
 import {
   AppError,
   isBuiltinImage,
@@ -12,7 +12,7 @@ import { Secret } from '../../lib/secret.ts';
 import type { SecretBox, SecretContext } from '../secrets/secret-box.ts';
 import type { RegistryRow, RegistryStore } from './registry-store.ts';
 
-/** What a registry is told. */
+/** The login at a registry. */
 export interface RegistryLogin {
   username: string;
   password: Secret;
@@ -37,7 +37,7 @@ export class Registries {
     this.#log = log;
   }
 
-  /** Stores or replaces. `name` may be any spelling of the registry. */
+  /** Stores or replaces a login. `name` may be any spelling of the registry. */
   async put(organizationId: string, name: string, request: PutRegistryRequest): Promise<RegistryRecord> {
     const registry = parseRegistryName(name);
     const context = bindRegistryPassword(organizationId, registry);
@@ -56,7 +56,7 @@ export class Registries {
     );
   }
 
-  /** By name of the registry. */
+  /** Lists the logins, sorted by registry. */
   async list(organizationId: string): Promise<RegistryRecord[]> {
     return (await this.#store.list(organizationId)).map(buildRegistryRecord);
   }
@@ -67,7 +67,7 @@ export class Registries {
     throw new AppError('not_found', `there are no credentials for the registry ${JSON.stringify(registry)}`);
   }
 
-  /** Undefined when the registry is to be asked as anybody would. AppError `secret_unreadable` without the right key. */
+  /** Returns undefined for anonymous access. Throws `secret_unreadable` without the right master key. */
   async findLogin(organizationId: string, reference: ImageReference): Promise<RegistryLogin | undefined> {
     if (isBuiltinImage(reference)) return undefined;
     const row = await this.#store.find(organizationId, reference.registry);
@@ -88,7 +88,7 @@ export class Registries {
   }
 }
 
-/** What the password of a registry is sealed for. */
+/** The context that a registry's password is bound to when sealed. */
 export function bindRegistryPassword(organizationId: string, registry: string): SecretContext {
   return { organizationId, purpose: 'registry password', name: registry };
 }

@@ -1,4 +1,4 @@
-/** Registry credentials in SQL, the passwords sealed. */
+/** Registry credentials in SQL, with sealed passwords. */
 import type { Database } from '../db/database.ts';
 import type { RegistryCredentialTable } from './registry-tables.ts';
 
@@ -11,10 +11,10 @@ export class RegistryStore {
     this.#db = db;
   }
 
-  /** Inserts or replaces; undefined, and nothing is done, when the organization has `limit` other registries. */
+  /** Inserts or replaces. Returns undefined and changes nothing if the organization has `limit` other registries. */
   async put(row: RegistryRow, limit: number): Promise<RegistryRow | undefined> {
     return this.#db.transaction().execute(async (transaction) => {
-      // One writer at a time for each organization, so that the count stays true; creates are not held up.
+      // One writer at a time for each organization, so that the count stays true. Creates are not blocked.
       await transaction
         .selectFrom('organizations')
         .select('id')
@@ -60,7 +60,7 @@ export class RegistryStore {
       .execute();
   }
 
-  /** False when there was nothing to remove. */
+  /** Returns false if there was nothing to remove. */
   async remove(organizationId: string, registry: string): Promise<boolean> {
     const removed = await this.#db
       .deleteFrom('registry_credentials')

@@ -1,9 +1,9 @@
 export interface RegistryCredentialTable {
   organization_id: string;
-  /** As `parseRegistryName` spells it. */
+  /** In the spelling of `parseRegistryName`. */
   registry: string;
   username: string;
-  /** By the secret box, bound to organization and registry. */
+  /** Sealed by the secret box, bound to organization and registry. */
   sealed_password: Buffer;
   updated_at: number;
 }

@@ -1,4 +1,4 @@
-/** Brings the schema of a database up to date, or to what an earlier version made of it. */
+/** Brings the schema of a database up to date, or to that of an earlier version. */
 import { sql } from 'kysely';
 import { Migrator } from 'kysely/migration';
 import type pg from 'pg';
@@ -15,15 +15,15 @@ export class SchemaError extends Error {
 }
 
 /**
- * Brings the schema up to date. Safe when several processes do it at once: one does, the others wait.
- * Throws {@link SchemaError} for a database that a newer version has used; nothing is changed then.
+ * Brings the schema up to date. Several processes may call it at once: one migrates, the others wait. Throws
+ * {@link SchemaError}, and changes nothing, for a database that a newer version has used.
  */
 export async function migrateDatabase(
   connection: pg.PoolConfig,
   log: Logger,
   guard = new InstallationGuard(log),
 ): Promise<void> {
-  // Migrations of large tables take their time, and so does waiting for another process that runs them.
+  // No deadline: migrations of large tables take long, and so does waiting for another process that runs them.
   const db = openDatabase(connection, log, { deadlineMs: 0, guard });
   try {
     await runMigrations(db, { log });
@@ -32,7 +32,7 @@ export async function migrateDatabase(
   }
 }
 
-/** In a transaction all or none are done; `target` is the last one to do. */
+/** Runs the migrations up to `target`, by default all. Inside a transaction, all or none of them are done. */
 export async function runMigrations(
   db: Database,
   { log, target }: { log: Logger; target?: string },
@@ -47,7 +47,7 @@ export async function runMigrations(
   if (error !== undefined) throw new SchemaError('the database schema cannot be brought up to date', error);
 }
 
-/** Names of the migrations that a database has had, in their order; none for an empty one. */
+/** Lists the migrations that a database has had, in their order; none for an empty one. */
 export async function listAppliedMigrations(db: Database): Promise<string[]> {
   const { rows: tables } = await sql<{ found: boolean }>`
     SELECT to_regclass('kysely_migration') IS NOT NULL AS found`.execute(db);
@@ -56,7 +56,7 @@ export async function listAppliedMigrations(db: Database): Promise<string[]> {
   return rows.map((row) => row.name);
 }
 
-/** For who reads and writes beside the service. Throws `SchemaError` unless the schema is that of this version. */
+/** Throws {@link SchemaError} unless the schema is that of this version. For commands alongside the service. */
 export async function assertUpToDate(db: Database): Promise<void> {
   const applied = await listAppliedMigrations(db);
   assertNotNewer(applied);
@@ -69,6 +69,6 @@ function assertNotNewer(applied: readonly string[]): void {
   if (unknown === undefined) return;
   throw new SchemaError(
     `a newer version of Coppice has used this database (its migration ${unknown} is unknown here): ` +
-      'install that version again, or restore a backup of before its first start',
+      'install that version again, or restore a backup from before its first start',
   );
 }

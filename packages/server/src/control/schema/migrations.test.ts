@@ -1,4 +1,4 @@
-/** Databases of every earlier version, as they come to this one. */
+/** Databases of every earlier version, migrated to this one. */
 import assert from 'node:assert/strict';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -52,7 +52,7 @@ function assertFilled(tables: Contents, version: string): void {
   }
 }
 
-/** A service on the database, whose runner has what the records say. */
+/** Starts a service on the database, with a runner that has the VMs and captures of the records. */
 async function serve(url: string, version: string): Promise<ControlHarness> {
   const harness = await prepareOn(url);
   const data = join(harness.directory, 'data');
@@ -115,7 +115,7 @@ async function assertServes(harness: ControlHarness, version: string): Promise<v
   await assertBilled(harness);
 }
 
-/** The one that an earlier control had begun. */
+/** Checks that the rollback that an earlier control had begun is done. */
 async function assertRolledBack(harness: ControlHarness): Promise<void> {
   await harness.waitForRecord(RUNNING_ID, ({ operation }) => operation === null);
   const done = harness.runner.captures.rollbacks.get(RUNNING_ID) ?? [];
@@ -125,17 +125,17 @@ async function assertRolledBack(harness: ControlHarness): Promise<void> {
   );
 }
 
-/** What had ended costs what it did, and the sums have it. */
+/** Checks that an ended sandbox costs what it did, and that the sums include it. */
 async function assertBilled(harness: ControlHarness): Promise<void> {
   const { body: history } = await harness.call('GET', '/v1/runs/history');
   const ended = history.find(({ id }: { id: string }) => id === `run${'2'.repeat(20)}`);
   assert.deepEqual([ended.uptime_ms, ended.billed_ms], [LIFE_MS, BILLED_MS]);
   const { history_cost_cents } = (await harness.call('GET', '/v1/usage')).body;
   const others = history_cost_cents - ended.cost_cents;
-  assert.ok(others > 0 && others < 10, `${others} cents for an hour of a small one`);
+  assert.ok(others > 0 && others < 10, `${others} cents for an hour of a small sandbox`);
 }
 
-test('every migration says what a database of its version holds', () => {
+test('every migration has test rows for its version', () => {
   assert.deepEqual(Object.keys(CHANGES), VERSIONS);
   assert.deepEqual(VERSIONS, VERSIONS.toSorted());
 });
@@ -155,14 +155,14 @@ for (const version of VERSIONS) {
   });
 }
 
-test('two that migrate at once: one does, the other waits, and nothing is done twice', async () => {
+test('of processes that migrate at once, one migrates and the others wait, and nothing is done twice', async () => {
   const connection = { connectionString: await makeDatabase() };
   await Promise.all(Array.from({ length: 4 }, () => migrateDatabase(connection, log)));
   await using db = open(connection.connectionString);
   assert.deepEqual(await listAppliedMigrations(db), VERSIONS);
 });
 
-test('a database that a newer version has used is refused with the remedy, and left as it is', async () => {
+test('a database that a newer version has used is refused with the remedy and left unchanged', async () => {
   const url = await makeDatabase();
   await migrateDatabase({ connectionString: url }, log);
   await using db = open(url);
@@ -177,7 +177,7 @@ test('a database that a newer version has used is refused with the remedy, and l
   await harness[Symbol.asyncDispose]();
 });
 
-test('a migration may take its time', async () => {
+test('a migration has no statement timeout', async () => {
   const url = await makeDatabase();
   const seen: string[] = [];
   const newest = MIGRATIONS[NEWEST]!;

@@ -1,4 +1,4 @@
-/** Numbered migrations, run in order at start. One that was released is never edited: what it did stays done. */
+/** Numbered migrations, run in order at start. A released migration is never edited: databases have run it already. */
 import type { Kysely } from 'kysely';
 import type { Migration } from 'kysely/migration';
 import { accountsMigration } from '../accounts/accounts-migration.ts';

@@ -1,4 +1,4 @@
-/** All tables, as kysely sees them; each is declared by the folder that owns it. */
+/** All tables, in the types of kysely. The folder that owns a table declares it. */
 import type {
   ApiKeyTable,
   InvitationTable,

@@ -13,7 +13,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(directory, { recursive: true }));
 
-test('the first start makes a key that only its owner can read, and later ones find it', () => {
+test('the first start creates a key that only its owner can read, and later starts find it', () => {
   const key = openMasterKeys(path);
   assert.equal(key.current.length, 32);
   assert.deepEqual(key.older, []);
@@ -26,14 +26,14 @@ test('two installations have two keys', () => {
   assert.notDeepEqual(openMasterKeys(path), openMasterKeys(`${path}-2`));
 });
 
-test('a key that others could read is closed to them', () => {
+test('a key that others could read becomes readable only to its owner', () => {
   openMasterKeys(path);
   chmodSync(path, 0o644);
   openMasterKeys(path);
   assert.equal(statSync(path).mode & 0o777, 0o600);
 });
 
-test('a file that is no key is refused and stays as it is', () => {
+test('a file that is no key is refused and stays unchanged', () => {
   writeFileSync(path, 'half a key');
   assert.throws(
     () => openMasterKeys(path),
@@ -46,7 +46,7 @@ test('a file that is no key is refused and stays as it is', () => {
   assert.equal(statSync(path).size, 10);
 });
 
-test('a key that is added is the current one, and the one before still opens until it is forgotten', () => {
+test('an added key becomes the current one, and the one before still opens until it is removed', () => {
   const { current: first } = openMasterKeys(path);
   const added = addMasterKey(path);
   assert.notDeepEqual(added.current, first);

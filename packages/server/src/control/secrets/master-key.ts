@@ -1,24 +1,24 @@
 /**
- * The keys under which this service seals what it stores for its users. They never leave their file and this process.
+ * The keys with which this service seals the stored secrets of its users. They never leave their file and this process.
  *
  *     current (32) │ older (32) │ …        sizes in bytes
  *
- * There is more than one only while a rotation is under way (rotate-master-key.ts): all of them open what they sealed, the
- * first seals. One file, so that it is replaced at once or not at all.
+ * There is more than one key only while a rotation is under way (rotate-master-key.ts): the first seals, and each opens
+ * what it sealed. All are in one file, so that they are replaced atomically.
  */
 import { randomBytes } from 'node:crypto';
 import { chmodSync, existsSync, readFileSync } from 'node:fs';
 import { writeDurably } from '../../lib/files/durable-file.ts';
 import { MASTER_KEY_BYTES } from './secret-box.ts';
 
-/** In control's data directory. */
+/** File name in control's data directory. */
 export const MASTER_KEY_NAME = 'master.key';
-/** Rotations that were begun one after the other and never finished. */
+/** Limit of keys. There are several only if rotations were begun one after the other and never finished. */
 const MAX_KEYS = 8;
 
 export interface MasterKeys {
   current: Buffer;
-  /** Newest first; empty but for a rotation that is not finished. */
+  /** Newest first; empty unless a rotation is unfinished. */
   older: Buffer[];
 }
 
@@ -30,8 +30,9 @@ export class MasterKeyError extends Error {
 }
 
 /**
- * Reads the keys, or makes one when there is none: on disk, directory entry and all, before anything is sealed with it.
- * Throws {@link MasterKeyError} for a file that holds no keys; it is left as it is, since it may be all that is left of one.
+ * Reads the keys, or creates one if there is none. A new key and its directory entry are on disk before anything is
+ * sealed with it. Throws {@link MasterKeyError} for a file without keys. That file stays unchanged, since it may be the
+ * rest of a key.
  */
 export function openMasterKeys(path: string): MasterKeys {
   if (!existsSync(path)) writeDurably(path, randomBytes(MASTER_KEY_BYTES));
@@ -50,7 +51,7 @@ export function openMasterKeys(path: string): MasterKeys {
   return { current, older };
 }
 
-/** Makes a new key the current one; those that were there before still open. Durable when it returns. */
+/** Makes a new key the current one. Earlier keys still open. The file is durable when this returns. */
 export function addMasterKey(path: string): MasterKeys {
   const { current, older } = openMasterKeys(path);
   const keys = { current: randomBytes(MASTER_KEY_BYTES), older: [current, ...older] };
@@ -58,14 +59,14 @@ export function addMasterKey(path: string): MasterKeys {
   return keys;
 }
 
-/** Only when nothing is sealed with the older ones any more. */
+/** Removes the older keys. Call only when nothing is sealed with them any more. */
 export function forgetOlderKeys(path: string): void {
   writeDurably(path, openMasterKeys(path).current);
 }
 
 function readKeys(path: string): Buffer {
   try {
-    // One that was put back from a backup may have lost its mode.
+    // A file that was restored from a backup may have lost its mode.
     chmodSync(path, 0o600);
     return readFileSync(path);
   } catch (error) {

@@ -14,18 +14,18 @@ function isUnreadable(error: unknown): boolean {
   );
 }
 
-test('what is sealed opens again, whatever characters it has', () => {
+test('a sealed secret opens again, whatever characters it has', () => {
   for (const value of ['hunter2', 'pässwörd 🔑', 'x'.repeat(16_384), ''])
     assert.equal(box.open(box.seal(new Secret(value), CONTEXT), CONTEXT).reveal(), value);
 });
 
-test('the same secret never looks the same, and its text is nowhere in it', () => {
+test('two envelopes of the same secret differ, and neither contains its text', () => {
   const [a, b] = [box.seal(new Secret('hunter2'), CONTEXT), box.seal(new Secret('hunter2'), CONTEXT)];
   assert.ok(!a.equals(b));
   assert.ok(!a.includes('hunter2'));
 });
 
-test('it opens for no other organization, purpose or name, also where the texts together are the same', () => {
+test('a secret opens for no other organization, purpose or name, even if the joined texts are the same', () => {
   const sealed = box.seal(new Secret('hunter2'), CONTEXT);
   const others: SecretContext[] = [
     { ...CONTEXT, organizationId: 'org2' },
@@ -36,7 +36,7 @@ test('it opens for no other organization, purpose or name, also where the texts 
   for (const other of others) assert.throws(() => box.open(sealed, other), isUnreadable);
 });
 
-test('another key, a changed byte anywhere and a cut envelope are told as a secret to store again', () => {
+test('another key, a changed byte anywhere and a cut envelope are reported as a secret to store again', () => {
   const sealed = box.seal(new Secret('hunter2'), CONTEXT);
   assert.throws(() => new SecretBox(randomBytes(MASTER_KEY_BYTES)).open(sealed, CONTEXT), isUnreadable);
   for (let index = 0; index < sealed.length; index += 1) {
@@ -47,7 +47,7 @@ test('another key, a changed byte anywhere and a cut envelope are told as a secr
   }
 });
 
-test('what an older key has sealed opens as long as that is known, and what is sealed anew does not need it', () => {
+test('a secret of an older key opens while that key is known, and a secret that is sealed again does not need it', () => {
   const [older, current] = [randomBytes(MASTER_KEY_BYTES), randomBytes(MASTER_KEY_BYTES)];
   const sealed = new SecretBox(older).seal(new Secret('hunter2'), CONTEXT);
   const both = new SecretBox(current, [older]);

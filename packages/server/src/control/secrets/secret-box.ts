@@ -3,19 +3,19 @@
  *
  *     version (1) │ key id (8) │ nonce (12) │ ciphertext │ tag (16)        sizes in bytes
  *
- * The tag also covers version, key id and whose secret it is for what: a row that is copied to another organization,
- * name or purpose does not open. A nonce is 96 random bits; at the limits of what is stored here none comes twice.
+ * The tag also covers version, key id and the context of the secret: a row that is copied to another organization, name
+ * or purpose does not open. A nonce has 96 random bits; within the limits on stored secrets none repeats.
  */
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto';
 import { AppError } from '@coppice/contract';
 import { Secret } from '../../lib/secret.ts';
 
-/** Whose secret it is, and what for. */
+/** The organization and the purpose of a secret. */
 export interface SecretContext {
   organizationId: string;
   /** Kind of secret, for example `registry password`. */
   purpose: string;
-  /** Which one of that kind, for example the registry. */
+  /** Name of the secret within that kind, for example the registry. */
   name: string;
 }
 
@@ -37,7 +37,7 @@ export class SecretBox {
     this.#keys = [this.#key, ...older.map(buildKey)];
   }
 
-  /** Whether it was sealed with another key than the current one. */
+  /** Returns whether an envelope was sealed with another key than the current one. */
   isOutdated(envelope: Buffer): boolean {
     return !envelope.subarray(0, HEADER_BYTES).equals(this.#key.header);
   }
@@ -50,7 +50,7 @@ export class SecretBox {
     return Buffer.concat([this.#key.header, nonce, sealed, cipher.getAuthTag()]);
   }
 
-  /** Throws AppError `secret_unreadable`, which says no more than what is to be done. */
+  /** Opens an envelope. Throws `secret_unreadable`, whose message names only the remedy. */
   open(envelope: Buffer, context: SecretContext): Secret {
     try {
       return this.#open(envelope, context);
@@ -80,7 +80,7 @@ export class SecretBox {
   }
 }
 
-/** JSON, so that no two contexts are one text. */
+/** Builds the authenticated data. It is JSON, so that no two contexts have the same text. */
 function bind({ header }: Key, { organizationId, purpose, name }: SecretContext): Buffer {
   return Buffer.concat([header, Buffer.from(JSON.stringify([organizationId, purpose, name]))]);
 }
@@ -95,7 +95,7 @@ function buildKey(bytes: Buffer): Key {
   return { bytes, header: Buffer.concat([Buffer.of(VERSION), identifyKey(bytes)]) };
 }
 
-/** Tells keys apart without telling anything of them. */
+/** Returns an id that distinguishes keys and discloses nothing about them. */
 function identifyKey(key: Buffer): Buffer {
   return createHash('sha256').update('coppice-key-id\0').update(key).digest().subarray(0, KEY_ID_BYTES);
 }

@@ -9,7 +9,7 @@ const KEY = randomBytes(32);
 const schema = z.strictObject({ n: z.int(), text: z.string() });
 const build = (purpose: string, key = KEY) => new TokenSigner(key, { purpose, schema });
 
-test('what was signed is known again, in a form that can stand in a URL and in a cookie', () => {
+test('a signed token is verified, and its form is valid in a URL and in a cookie', () => {
   fc.assert(
     fc.property(fc.integer(), fc.string({ unit: 'grapheme', maxLength: 100 }), (n, text) => {
       const token = build('a').sign({ n, text });
@@ -19,7 +19,7 @@ test('what was signed is known again, in a form that can stand in a URL and in a
   );
 });
 
-test('a token of another purpose, of another key, or changed by a character is none', () => {
+test('a token of another purpose, of another key, or with a changed character is invalid', () => {
   const token = build('a').sign({ n: 1, text: 'x' });
   assert.equal(build('b').verify(token), undefined);
   assert.equal(build('a', randomBytes(32)).verify(token), undefined);
@@ -29,7 +29,7 @@ test('a token of another purpose, of another key, or changed by a character is n
   }
 });
 
-test('whatever somebody sends in place of a token is none', () => {
+test('any other text is an invalid token', () => {
   fc.assert(fc.property(fc.string({ maxLength: 300 }), (text) => build('a').verify(text) === undefined));
   assert.equal(build('a').verify(''), undefined);
   assert.equal(build('a').verify('.'), undefined);

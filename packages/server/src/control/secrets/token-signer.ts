@@ -1,10 +1,10 @@
 /**
- * Short texts that this service gives away and knows again: a JSON object and a keyed hash over it, each as base64url.
+ * Signed tokens that this service gives out and verifies: a JSON object and a keyed hash of it, each as base64url.
  *
  *     <payload>.<HMAC-SHA256(key of the purpose, payload)>
  *
- * Each purpose has a key of its own, derived from the master key, so that a token of one is none of another. A payload is
- * readable by whoever holds the token.
+ * Each purpose has its own key, derived from the master key, so that a token of one purpose is invalid for another. The
+ * holder of a token can read its payload.
  */
 import { createHmac, hkdfSync, timingSafeEqual } from 'node:crypto';
 import type { z } from 'zod';
@@ -26,7 +26,7 @@ export class TokenSigner<T extends z.ZodType> {
     return `${text}.${this.#mac(text).toString('base64url')}`;
   }
 
-  /** Undefined for what was not signed here for this purpose. */
+  /** Returns the payload, or undefined for a text that this service has not signed for this purpose. */
   verify(token: string): z.infer<T> | undefined {
     const [text = '', mac = '', ...rest] = token.slice(0, MAX_TOKEN_LENGTH).split('.');
     const given = Buffer.from(mac, 'base64url');

@@ -1,4 +1,4 @@
-/** What a control that was killed in the middle leaves, and how the next one puts it right. */
+/** The state that a killed control leaves, and how the next control repairs it. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AppError, type SandboxRecord } from '@coppice/contract';
@@ -17,7 +17,7 @@ async function setRow(harness: ControlHarness, id: string, change: SandboxUpdate
   await db.updateTable('sandboxes').set(change).where('id', '=', id).execute();
 }
 
-/** A hibernated sandbox, and the id of its capture. */
+/** Creates a hibernated sandbox. Returns its id and the id of its capture. */
 async function hibernate(harness: ControlHarness): Promise<{ id: string; captureId: string }> {
   const { id } = await harness.create();
   await post(harness, id, 'hibernate');
@@ -30,7 +30,7 @@ async function restart(harness: ControlHarness): Promise<void> {
   await harness.startControl();
 }
 
-/** As if control had not heard that it was saved: nothing of that is written, and no stretch is billed. */
+/** Resets the record as if control had not learned of the hibernation: nothing is stored, and no stretch is billed. */
 async function unhibernate(harness: ControlHarness, id: string, captureId: string): Promise<void> {
   {
     await using db = harness.openDatabase();
@@ -40,7 +40,7 @@ async function unhibernate(harness: ControlHarness, id: string, captureId: strin
   await setRow(harness, id, { status: 'running', hibernation_id: captureId, ...unwritten });
 }
 
-test('a hibernation that was done unheard is found, and its use of the machine counted once', async () => {
+test('a hibernation whose answer was lost is found, and its use of the machine is counted once', async () => {
   await using harness = await startHarness();
   const { id, captureId } = await hibernate(harness);
   await unhibernate(harness, id, captureId);
@@ -51,7 +51,7 @@ test('a hibernation that was done unheard is found, and its use of the machine c
   assert.equal(body.cpu_ms, STRETCH_USAGE.cpu_ms + 1234);
 });
 
-/** A control that is stopped when the runner has done what it asked for, and before it is answered; then the next one. */
+/** Stops control when the runner has carried out its request but not answered, and then starts the next control. */
 async function dieUnanswered(harness: ControlHarness, id: string, what: string): Promise<void> {
   const done = Promise.withResolvers<void>();
   const gate = Promise.withResolvers<void>();
@@ -79,7 +79,7 @@ test('a control that dies in the middle of a hibernation leaves a hibernated san
   assert.equal((await exec(harness, id)).status, 200);
 });
 
-test('a control that dies in the middle of a resume leaves a sandbox that runs', async () => {
+test('a control that dies in the middle of a resume leaves a running sandbox', async () => {
   await using harness = await startHarness(SOON);
   const { id } = await hibernate(harness);
   await dieUnanswered(harness, id, 'resume');
@@ -95,7 +95,7 @@ test('a control that dies in the middle of a snapshot or a fork leaves nothing o
   assert.deepEqual((await harness.call('GET', '/v1/snapshots')).body, []);
   await dieUnanswered(harness, id, 'fork');
   await waitFor('the child to be removed', () => harness.runner.vms.size === 1);
-  // Its VM goes first, then its record says so.
+  // The VM is removed first, then the record is updated.
   let failed: SandboxRecord[] = [];
   await waitFor('the record of the child', async () => {
     failed = (await harness.call('GET', '/v1/runs?status=failed')).body as SandboxRecord[];
@@ -105,7 +105,7 @@ test('a control that dies in the middle of a snapshot or a fork leaves nothing o
   assert.equal((await exec(harness, id)).status, 200);
 });
 
-test('a sandbox whose hibernation was never made runs on, and can be hibernated', async () => {
+test('a sandbox whose hibernation was never made keeps running and can be hibernated', async () => {
   await using harness = await startHarness();
   const { id } = await harness.create();
   await setRow(harness, id, { hibernation_id: `hib${'a'.repeat(20)}` });
@@ -115,7 +115,7 @@ test('a sandbox whose hibernation was never made runs on, and can be hibernated'
   assert.equal((await post(harness, id, 'resume')).status, 200);
 });
 
-test('a VM that was lost after a hibernation was asked for is lost', async () => {
+test('a VM that was lost after a hibernation was requested is lost', async () => {
   await using harness = await startHarness();
   const { id } = await harness.create();
   await setRow(harness, id, { hibernation_id: `hib${'a'.repeat(20)}` });
@@ -125,7 +125,7 @@ test('a VM that was lost after a hibernation was asked for is lost', async () =>
   await harness.waitForRecord(id, (record) => record.status_reason === 'vm_lost');
 });
 
-test('a resume that was done unheard is found, and its capture removed', async () => {
+test('a resume whose answer was lost is found, and its capture is removed', async () => {
   await using harness = await startHarness();
   const { id, captureId } = await hibernate(harness);
   await harness.runner.captures.restore(id, { capture_id: captureId });
@@ -134,7 +134,7 @@ test('a resume that was done unheard is found, and its capture removed', async (
   await waitFor('the capture to be removed', () => !harness.runner.captures.has(id));
 });
 
-test('a VM that is still being resumed is not taken for one that runs', async () => {
+test('a VM that is still being resumed does not count as running', async () => {
   await using harness = await startHarness();
   const { id, captureId } = await hibernate(harness);
   const vm = await harness.runner.captures.restore(id, { capture_id: captureId });
@@ -146,7 +146,7 @@ test('a VM that is still being resumed is not taken for one that runs', async ()
   await harness.waitForRecord(id, (record) => record.status === 'running');
 });
 
-test('destroyed right after that, it is billed for what it used all the same', async () => {
+test('a sandbox that is destroyed right after a hibernation without an answer is billed for what it used', async () => {
   await using harness = await startHarness();
   const { id, captureId } = await hibernate(harness);
   await unhibernate(harness, id, captureId);
@@ -157,7 +157,7 @@ test('destroyed right after that, it is billed for what it used all the same', a
   assert.ok(!harness.runner.captures.has(id));
 });
 
-test('captures that no record names are removed after a grace, those of records stay', async () => {
+test('captures that no record names are removed after a grace, and those of records stay', async () => {
   await using harness = await startHarness();
   const { id, captureId } = await hibernate(harness);
   const other = await harness.create();
@@ -182,7 +182,7 @@ test('captures that no record names are removed after a grace, those of records 
   assert.equal((await post(harness, id, 'resume')).status, 200);
 });
 
-test('one capture that cannot be removed yet keeps nobody else from it', async () => {
+test('a capture that cannot be removed yet does not hold up the removal of others', async () => {
   await using harness = await startHarness();
   const { id } = await harness.create();
   const ids: string[] = [];
@@ -199,7 +199,7 @@ test('one capture that cannot be removed yet keeps nobody else from it', async (
   await waitFor('it to be removed', () => !harness.runner.captures.saved.has(used));
 });
 
-test('a capture of a hibernation under way is nobody else’s', async () => {
+test('the capture of a hibernation under way is not removed as an orphan', async () => {
   await using harness = await startHarness();
   const { id } = await harness.create();
   const gate = Promise.withResolvers<void>();
@@ -215,7 +215,7 @@ test('a capture of a hibernation under way is nobody else’s', async () => {
 });
 
 for (const status of ['creating', 'deleting'] as const) {
-  test(`a snapshot that was left ${status} is removed, with its capture or without`, async () => {
+  test(`a snapshot that was left ${status} is removed, with or without its capture`, async () => {
     await using harness = await startHarness();
     const { id } = await harness.create();
     const ids: string[] = [];
@@ -238,7 +238,7 @@ for (const status of ['creating', 'deleting'] as const) {
   });
 }
 
-test('a whole snapshot whose files are not there is kept: they may come back', async () => {
+test('a complete snapshot whose files are missing is kept: they may come back', async () => {
   await using harness = await startHarness();
   const { id } = await harness.create();
   const snapshot = (await post(harness, id, 'snapshot')).body.id as string;

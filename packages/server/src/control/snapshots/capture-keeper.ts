@@ -1,8 +1,8 @@
 /**
- * Keeps what the runner has saved true to the records: a capture that no record names, of a snapshot that was never
- * finished or of a sandbox that was resumed or destroyed, is removed after a grace; so is a snapshot's record that somebody
- * left in the middle. A finished record whose capture is not there stays, and says so when it is used: a disk that is not
- * mounted yet must not cost anybody a snapshot.
+ * Reconciles the runner's captures with the records. A capture that no record names, of an unfinished snapshot or of a
+ * sandbox that was resumed or destroyed, is removed after a grace. Unfinished records of snapshots are removed, too. A
+ * finished record whose capture is missing stays, and its use fails with the cause: a disk that is not mounted yet must
+ * not cost a user a snapshot.
  */
 import type { Logger } from 'pino';
 import type { CaptureInfo } from '../../lib/protocol/runner-protocol.ts';
@@ -24,7 +24,7 @@ export interface CaptureKeeperParts {
 
 export class CaptureKeeper {
   readonly #parts: CaptureKeeperParts;
-  /** Captures that no record names, and since when. */
+  /** Captures that no record names, and the monotonic time at which each was first seen. */
   #orphans = new Map<string, number>();
 
   constructor(parts: CaptureKeeperParts) {
@@ -46,7 +46,7 @@ export class CaptureKeeper {
     return captures.filter((one) => !known.has(one.id) && !this.#isHibernation(one));
   }
 
-  /** Of a sandbox that is hibernated, or that something is being done to. */
+  /** Returns whether a capture belongs to a hibernated sandbox, or to a sandbox with an operation under way. */
   #isHibernation({ kind, id, vm_id }: CaptureInfo): boolean {
     const driver = this.#parts.drivers.find(vm_id);
     if (kind !== 'hibernation' || driver === undefined) return false;
@@ -60,7 +60,7 @@ export class CaptureKeeper {
       await captures.remove(id);
       this.#orphans.delete(id);
     } catch (error) {
-      log.warn({ err: error, capture_id: id }, 'it could not be removed; tried again');
+      log.warn({ err: error, capture_id: id }, 'the capture could not be removed; control tries again');
     }
   }
 }

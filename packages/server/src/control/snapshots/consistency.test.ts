@@ -1,6 +1,6 @@
 /**
- * Whatever is asked for at once, and whatever goes wrong in between, records and what the runner has agree in the end, and
- * nothing is left over.
+ * After any concurrent requests and any faults, the records and the state of the runner agree in the end, and nothing
+ * is left over.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -9,7 +9,7 @@ import { AppError, type SandboxRecord, type SnapshotRecord } from '@coppice/cont
 import fc from 'fast-check';
 import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
 
-/** Longer than a control that is stopped waits for it. */
+/** Longer than a control that is stopped waits for an answer. */
 const UNANSWERED_MS = 300;
 
 const ACTIONS = [
@@ -23,7 +23,7 @@ const ACTIONS = [
   'destroy',
   'delete',
 ] as const;
-/** What a caller may be told; anything else is a fault of the service's. */
+/** Statuses that a caller may get. Any other status is a fault of the service. */
 const EXPECTED = new Set([200, 201, 204, 207, 404, 409, 429, 502, 503, 504]);
 const MISHAPS = ['none', 'none', 'none', 'refused', 'unheard', 'restart runner', 'restart control'] as const;
 type Mishap = (typeof MISHAPS)[number];
@@ -87,7 +87,7 @@ class World {
     assert.ok(EXPECTED.has(status), `${action}: ${status} ${JSON.stringify(body)}`);
   }
 
-  /** What is there, sorted: VMs, hibernations, snapshots. By the records first, by the runner second. */
+  /** Lists VMs, hibernations and snapshots, sorted: first those of the records, then those of the runner. */
   async compare(): Promise<[recorded: string[], real: string[]]> {
     const records = await this.listRecords();
     const { vms, captures } = this.harness.runner;
@@ -110,7 +110,7 @@ class World {
   }
 }
 
-/** Rollbacks by id and snapshot, of all sandboxes: those in their audit logs, and those that were really done. */
+/** Checks that the rollbacks in the audit logs are those that the runner has done, by id and snapshot. */
 async function compareRollbacks({ harness, key: apiKey }: World, ids: readonly string[]): Promise<void> {
   for (const id of ids) {
     const log = await (await harness.fetch('GET', `/v1/runs/${id}/audit`, { apiKey })).text();
@@ -124,13 +124,13 @@ async function compareRollbacks({ harness, key: apiKey }: World, ids: readonly s
   }
 }
 
-/** The status line of a command is sent when it starts: with the runner gone, the rest of the answer does not come. */
+/** Accepts an answer that is cut off: the status line of a command is sent at its start, before the runner is gone. */
 function takeCut(error: unknown): { status: number; body: unknown } {
   if (error instanceof TypeError && error.message === 'terminated') return { status: 200, body: undefined };
   throw error;
 }
 
-/** Resolves when something was done that is not answered yet, if the mishap is one to come just then. */
+/** Prepares a mishap. For `restart control`, resolves when an operation is done but not answered yet. */
 function arm({ runner }: ControlHarness, mishap: Mishap): Promise<void> {
   const { captures } = runner;
   const reached = Promise.withResolvers<void>();
@@ -157,7 +157,7 @@ function arm({ runner }: ControlHarness, mishap: Mishap): Promise<void> {
   return reached.promise;
 }
 
-test('after any requests at once and any mishaps, records and what is there agree', async () => {
+test('after any concurrent requests and mishaps, the records and the runner agree', async () => {
   const limits = { captureGraceMs: 100, shutdownDeadlineMs: 50, runnerOutageDeadlineMs: 2_000 };
   await using harness = await startHarness(limits);
   await fc.assert(
@@ -179,7 +179,7 @@ test('after any requests at once and any mishaps, records and what is there agre
         if (failed !== undefined && mishap !== 'restart control') throw failed.reason;
         harness.runner.captures.reset();
       }
-      await waitFor('records and what is there to agree', async () => {
+      await waitFor('the records and the runner to agree', async () => {
         const [recorded, real] = await world.compare();
         const isSettled = (await world.listRecords()).every(({ operation }) => operation === null);
         return isSettled && JSON.stringify(recorded) === JSON.stringify(real);

@@ -1,4 +1,4 @@
-/** Snapshots in SQL: what was saved of which sandbox, and what is still being made or removed. */
+/** Snapshots in SQL, including those that are still being made or removed. */
 import { sql, type RawBuilder } from 'kysely';
 import type { Reach } from '../accounts/reach.ts';
 import type { Database } from '../db/database.ts';
@@ -29,12 +29,12 @@ export class SnapshotStore {
     await this.#db.insertInto('snapshots').values(row).execute();
   }
 
-  /** The same, in a transaction. */
+  /** Returns the same store in a transaction. */
   within(transaction: Database): SnapshotStore {
     return new SnapshotStore(transaction);
   }
 
-  /** Undefined when it is not being made any more. */
+  /** Marks a snapshot as ready. Returns undefined if it is not being made any more. */
   complete(id: string, { sizeBytes, boundTo }: SavedSnapshot): Promise<SnapshotRow | undefined> {
     return this.#db
       .updateTable('snapshots')
@@ -45,7 +45,7 @@ export class SnapshotStore {
       .executeTakeFirst();
   }
 
-  /** In whatever state it is. */
+  /** Finds a snapshot in any state. */
   find(reach: Reach, id: string): Promise<SnapshotRow | undefined> {
     return this.#db
       .selectFrom('snapshots')
@@ -55,7 +55,7 @@ export class SnapshotStore {
       .executeTakeFirst();
   }
 
-  /** Those that are ready, newest first. */
+  /** Lists the snapshots that are ready, newest first. */
   list({ reach, runId, limit, after }: SnapshotFilter): Promise<SnapshotRow[]> {
     let query = this.#db
       .selectFrom('snapshots')
@@ -71,7 +71,7 @@ export class SnapshotStore {
     return query.execute();
   }
 
-  /** Bytes of those that are ready. */
+  /** Sums the bytes of the snapshots that are ready. */
   async sumBytes(organizationId: string): Promise<number> {
     const { bytes } = await this.#db
       .selectFrom('snapshots')
@@ -82,7 +82,7 @@ export class SnapshotStore {
     return Number(bytes);
   }
 
-  /** From here on it is nobody's. False when it was in no state of `from`. */
+  /** Marks a snapshot as `deleting`: callers no longer see it. Returns false if it was in no state of `from`. */
   async condemn(id: string, from: readonly SnapshotRow['status'][]): Promise<boolean> {
     const { numUpdatedRows } = await this.#db
       .updateTable('snapshots')
@@ -93,7 +93,7 @@ export class SnapshotStore {
     return numUpdatedRows > 0n;
   }
 
-  /** Those that are being made or removed, of every organization. */
+  /** Lists the ids of snapshots that are being made or removed, of every organization. */
   async listUnsettled(): Promise<string[]> {
     const rows = await this.#db
       .selectFrom('snapshots')
@@ -103,7 +103,7 @@ export class SnapshotStore {
     return rows.map((row) => row.id);
   }
 
-  /** Those of the ids that are in SQL, in whatever state. */
+  /** Returns those of the ids that are in SQL, in any state. */
   async findKnown(ids: readonly string[]): Promise<Set<string>> {
     if (ids.length === 0) return new Set();
     const rows = await this.#db

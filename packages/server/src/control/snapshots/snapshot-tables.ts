@@ -4,7 +4,7 @@ import type { NetworkColumn } from '../sandbox/record/sandbox-tables.ts';
 export interface SnapshotTable {
   id: string;
   organization_id: string;
-  /** Only `ready` ones are anybody's; the others are being made or removed. */
+  /** Callers see only `ready` snapshots; the others are being made or removed. */
   status: 'creating' | 'ready' | 'deleting';
   run_id: string;
   name: string | null;
@@ -15,7 +15,7 @@ export interface SnapshotTable {
   size_bytes: number;
   bound_to: JSONColumnType<Record<string, string>>;
   created_at: number;
-  /** Of the sandbox, for those that are restored. */
+  /** This and the fields below: settings of the sandbox, for sandboxes that are restored from it. */
   timeout_s: number;
   max_lifetime_s: number | null;
   labels: JSONColumnType<Record<string, string>>;

@@ -19,7 +19,7 @@ const remove = (id: string) => harness.call('DELETE', `/v1/snapshots/${id}`);
 const list = (query = '') => harness.call('GET', `/v1/snapshots${query}`);
 const idsOf = ({ body }: Answer) => (body as SnapshotRecord[]).map(({ id }) => id);
 
-test('a snapshot says what it is of and what it is bound to, and its sandbox runs on', async () => {
+test('a snapshot names its sandbox and what it is bound to, and its sandbox keeps running', async () => {
   const { id, image } = await harness.create({ vcpus: 2, mem_mib: 512, disk_mib: 2048 });
   const { status, body } = await snapshot(id, { name: 'before the upgrade' });
   assert.equal(status, 201);
@@ -41,7 +41,7 @@ test('a snapshot says what it is of and what it is bound to, and its sandbox run
   assert.equal((await snapshot(id)).body.name, null);
 });
 
-test('a restored sandbox is a new one, with what its origin had unless it is told otherwise', async () => {
+test('a restored sandbox is a new one, with the settings of its origin unless the request sets others', async () => {
   const { id } = await harness.create({
     timeout: 77,
     max_lifetime: 900,
@@ -68,7 +68,7 @@ test('a restored sandbox is a new one, with what its origin had unless it is tol
   assert.equal(exec.status, 200);
 });
 
-test('a restore of nothing is 404, of what cannot be used here 409, without room 429', async () => {
+test('a restore of an unknown snapshot gets 404, and of one that cannot be used here 409', async () => {
   const { id } = await harness.create();
   const { body: saved } = await snapshot(id);
   assert.equal((await restore({ snapshot_id: `snap${'0'.repeat(20)}` })).status, 404);
@@ -87,7 +87,7 @@ test('a restore of nothing is 404, of what cannot be used here 409, without room
   assert.deepEqual(idsOf(await list(`?run_id=${id}`)), [saved.id]);
 });
 
-test('a restore for which there is no room leaves no record', async (t) => {
+test('a restore without room for it leaves no record', async (t) => {
   const { id } = await harness.create();
   const { body: saved } = await snapshot(id);
   t.after(() => (harness.runner.onAdmission = () => undefined));
@@ -107,7 +107,7 @@ test('options of later versions are refused by name', async () => {
   }
 });
 
-test('a list is newest first, by pages, of one sandbox or all, and of nobody else', async () => {
+test('a list is newest first, in pages, of one sandbox or all, and never of another organization', async () => {
   const apiKey = await harness.addOrganization();
   const create = async () =>
     (await harness.call('POST', '/v1/runs', { apiKey, body: { image: 'node:22-slim' } })).body.id as string;
@@ -149,7 +149,7 @@ test('two deletes at once: one deletes, the other finds nothing', async () => {
   assert.deepEqual(new Set(statuses), new Set([204, 404]));
 });
 
-test('a delete is done for its caller when the runner is away, and by the runner when it is back', async () => {
+test('a delete succeeds while the runner is down, and the runner removes the files when it is back', async () => {
   const { id } = await harness.create();
   const { body: saved } = await snapshot(id);
   harness.runner.captures.onRemove = () => {
@@ -162,7 +162,7 @@ test('a delete is done for its caller when the runner is away, and by the runner
   await waitFor('its files to be gone', () => !harness.runner.captures.saved.has(saved.id));
 });
 
-test('a snapshot is listed only when it is whole, and one that fails leaves nothing', async () => {
+test('a snapshot is listed only when it is complete, and one that fails leaves nothing', async () => {
   const { id } = await harness.create();
   const gate = Promise.withResolvers<void>();
   harness.runner.captures.onSnapshot = () => gate.promise;
@@ -185,7 +185,7 @@ test('a snapshot is listed only when it is whole, and one that fails leaves noth
   assert.deepEqual(rows, [{ id: saved.id }]);
 });
 
-test('the same Idempotency-Key gets the same snapshot, the same restore', async () => {
+test('the same Idempotency-Key gets the same snapshot and the same restore', async () => {
   const { id } = await harness.create();
   const headers = { 'idempotency-key': 'once' };
   const first = await snapshot(id, { name: 'a' }, headers);
@@ -204,7 +204,7 @@ test('the same Idempotency-Key gets the same snapshot, the same restore', async 
   assert.equal((await restore(request, headers)).body.id, restored.body.id);
 });
 
-test('snapshots beyond the quota are refused with what is used, and deleting one makes room', async () => {
+test('snapshots beyond the quota are refused with the bytes in use, and deleting one makes room', async () => {
   const MEBIBYTE = 1 << 20;
   await using small = await startHarness({ snapshotBytesPerOrganization: 3 * MEBIBYTE });
   const { id } = await small.create();

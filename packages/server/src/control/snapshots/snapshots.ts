@@ -1,10 +1,11 @@
 /**
- * Snapshots of each organization. A snapshot is a row in SQL and a capture at the runner, made and removed in this order,
- * so that a capture is never without a row and a row that is `ready` never without a capture:
+ * Snapshots of each organization. A snapshot is a row in SQL and a capture at the runner, made and removed in this
+ * order, so that a capture is never without a row and a row that is `ready` never without a capture:
  *
  *     row `creating` ─► capture ─► row `ready`   …   row `deleting` ─► capture removed ─► row removed
  *
- * A row that is found `creating` or `deleting` with nobody at work is removed, with its capture (capture-keeper.ts).
+ * The reconciler (capture-keeper.ts) removes a row that is `creating` or `deleting` without an operation, with its
+ * capture.
  */
 import { AppError, type CreateSnapshotRequest, type SnapshotRecord } from '@coppice/contract';
 import type { Logger } from 'pino';
@@ -42,9 +43,9 @@ export interface NewSnapshot {
 export class Snapshots {
   readonly #parts: SnapshotsParts;
   readonly #store: SnapshotStore;
-  /** Those that somebody here is making or removing. */
+  /** Snapshots that this process is making or removing. */
   readonly #underWay = new Set<string>();
-  /** One snapshot after the other becomes ready, so that two cannot use up the same rest of a quota. */
+  /** Completes one snapshot after the other, so that two cannot use up the same rest of a quota. */
   readonly #completions = new SerialQueue();
 
   constructor(parts: SnapshotsParts) {
@@ -52,7 +53,7 @@ export class Snapshots {
     this.#store = parts.store;
   }
 
-  /** Resolves when it is safe on disk. The sandbox runs on, but for a moment. */
+  /** Makes a snapshot, and resolves when it is safe on disk. The sandbox pauses for a moment and keeps running. */
   async create({ id, driver, request }: NewSnapshot): Promise<SnapshotRecord> {
     await using _ = await driver.copies.begin('snapshotting');
     return await this.#whileUnderWay(id, async () => {
@@ -64,7 +65,7 @@ export class Snapshots {
         await enterRecordStep('record.saved');
         return buildSnapshotRecord(await this.#completions.run(() => this.#complete(driver.row, capture)));
       } catch (error) {
-        // Also when it was completed unheard: whoever asked is told that it was not.
+        // Also if it was completed and the answer was lost: the caller gets an error.
         await this.#eraseOrLeave(id, ['creating', 'ready']);
         throw takenBack(error, 'the snapshot');
       }
@@ -83,14 +84,14 @@ export class Snapshots {
     return { records: rows.map(buildSnapshotRecord), createdAt: rows.map((row) => row.created_at) };
   }
 
-  /** What a snapshot has come to, for its Idempotency-Key. */
+  /** Returns the state of a snapshot, for its Idempotency-Key. */
   async findSubject(reach: Reach, id: string): Promise<Subject<SnapshotRecord>> {
     const row = await this.#store.find(reach, id);
     if (row === undefined) return 'nothing';
     return row.status === 'ready' ? { status: 201, body: buildSnapshotRecord(row) } : 'begun';
   }
 
-  /** It is gone for everybody when this resolves, although its space may come back later. */
+  /** Deletes a snapshot. No caller sees it when this resolves, although its space may be freed later. */
   delete(reach: Reach, id: string): Promise<void> {
     return this.#whileUnderWay(id, async () => {
       await this.get(reach, id);
@@ -99,7 +100,7 @@ export class Snapshots {
     });
   }
 
-  /** Removes what was left in the middle by somebody who is gone, or could not be removed while it was in use. */
+  /** Removes snapshots that an earlier process left unfinished, or that could not be removed while they were in use. */
   async resolveInterrupted(): Promise<void> {
     for (const id of await this.#store.listUnsettled()) {
       if (this.#underWay.has(id)) continue;
@@ -129,7 +130,7 @@ export class Snapshots {
     );
   }
 
-  /** For what has been decided already: the reconciler finds what is left. */
+  /** Erases a snapshot. Does not throw, as the decision is made: the reconciler removes what is left. */
   async #eraseOrLeave(id: string, from: readonly SnapshotRow['status'][]): Promise<void> {
     try {
       await this.#erase(id, from);

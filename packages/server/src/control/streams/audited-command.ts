@@ -3,7 +3,7 @@ import { AuditedProcess, commandNotes, type AuditedProcessParts } from '../audit
 
 export type StartAuditedCommand = StartCommand & AuditedProcessParts;
 
-/** A command whose start and exit are in the audit log before they are told. */
+/** A command whose start and exit are in the audit log before the caller learns of them. */
 export class AuditedCommand implements AsyncIterable<CommandOutput> {
   readonly command: RunningCommand;
   readonly #process: AuditedProcess;
@@ -13,7 +13,9 @@ export class AuditedCommand implements AsyncIterable<CommandOutput> {
     this.#process = process;
   }
 
-  /** As {@link RunningCommand.start}; also rejects with `unavailable` when it cannot be audited. */
+  /**
+   * As {@link RunningCommand.start}. Also kills the command and rejects with `outcome_unknown` if it cannot be audited.
+   */
   static async start(options: StartAuditedCommand): Promise<AuditedCommand> {
     const process = AuditedProcess.begin(options, commandNotes(options.request.command));
     return new AuditedCommand(await process.opened(() => RunningCommand.start(options)), process);
@@ -30,7 +32,7 @@ export class AuditedCommand implements AsyncIterable<CommandOutput> {
     }
   }
 
-  /** Idempotent; nothing happens to a command that has ended. */
+  /** Kills the command. Idempotent; has no effect on a command that has ended. */
   kill(): void {
     this.command.kill();
   }

@@ -1,4 +1,6 @@
-/** Text messages of clients on WebSockets: JSON of a known form, or an `invalid_request` that says what is wrong. */
+/**
+ * Parses text messages of clients on WebSockets: JSON of a known form. Others throw `invalid_request` with the cause.
+ */
 import { AppError, invalidRequest } from '@coppice/contract';
 import type { z } from 'zod';
 
@@ -15,7 +17,7 @@ export function parseMessage<T extends z.ZodType>(schema: T, message: ClientMess
 }
 
 function readJson({ data, isBinary }: ClientMessage): unknown {
-  if (isBinary) throw new AppError('invalid_request', 'message: must be text that is JSON, not binary');
+  if (isBinary) throw new AppError('invalid_request', 'message: must be JSON text, not binary');
   try {
     return JSON.parse(data.toString('utf8'));
   } catch {

@@ -1,4 +1,4 @@
-/** What a client sends to a command over a WebSocket: first what to run, then standard input and signals, in order. */
+/** A client's messages to a command over a WebSocket: first the request, then standard input and signals, in order. */
 import { AppError, ExecInput, ExecRequest } from '@coppice/contract';
 import { parseMessage, type ClientMessage } from './client-message.ts';
 import type { RunningCommand } from './running-command.ts';
@@ -17,18 +17,21 @@ export class CommandInput {
     this.#command.promise.catch(() => undefined);
   }
 
-  /** Stands for the first message. */
+  /** Sets the request in place of a first message. */
   begin(request: ExecRequest): void {
     this.#isRequested = true;
     this.#request.resolve(request);
   }
 
-  /** The first message; `invalid_request` when it does not come in time. */
+  /** Resolves with the first message. Rejects with `invalid_request` if it does not arrive in time. */
   async readRequest(): Promise<ExecRequest> {
     const timer = setTimeout(() => {
       const seconds = FIRST_MESSAGE_DEADLINE_MS / 1000;
       this.fail(
-        new AppError('invalid_request', `no message says what to run within ${seconds} s of the connection`),
+        new AppError(
+          'invalid_request',
+          `the first message, with the command, did not arrive in ${seconds} s`,
+        ),
       );
     }, FIRST_MESSAGE_DEADLINE_MS);
     try {
@@ -38,7 +41,7 @@ export class CommandInput {
     }
   }
 
-  /** From here on, input has somewhere to go. */
+  /** Sets the command that input is passed to. */
   attach(command: RunningCommand): void {
     this.#running = command;
     this.#command.resolve(command);

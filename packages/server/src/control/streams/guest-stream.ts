@@ -1,8 +1,8 @@
 /**
- * Frames to and from a process in a sandbox. What it writes is read as fast as the reader asks for more: one who stops
- * reading stops the process by its full pipe, through the windows of both HTTP/2 hops; what is sent waits the same way.
+ * Frames to and from a process in a sandbox. Output is read only as fast as the reader requests more. A reader that
+ * stops reading stops the process by its full pipe, through the windows of both HTTP/2 hops. Input waits likewise.
  *
- *   open ─► frames …, the last one told by the reader ─► finish     the reader leaves, or `kill` ─► the process is killed
+ *   open ─► frames …, up to the last one ─► finish     the reader leaves, or `kill` ─► the process is killed
  *      └──► send …, end
  */
 import http2, { type ClientHttp2Session, type ClientHttp2Stream } from 'node:http2';
@@ -13,21 +13,21 @@ import type { z } from 'zod';
 import { encodeFrame, FrameDecoder, MAX_FRAME_BYTES, type Frame } from '../../lib/protocol/frames.ts';
 import type { RunnerAnswer } from '../placement/runner-connection.ts';
 
-/** After its last frame the agent ends the stream itself: a reset would kill what the process left running. */
+/** Time for the agent to end the stream after its last frame: a reset would kill what the process left running. */
 const STREAM_END_MS = 10_000;
 
 export interface OpenGuestStream {
-  /** Sends the request, with what is written here as its body, and waits for the head of the answer. */
+  /** Sends the request with `body`, and waits for the head of the answer. */
   request: (body: Readable) => Promise<RunnerAnswer>;
-  /** Sent with the request. */
+  /** Frames that are sent with the request. */
   first: readonly Buffer[];
-  /** There is nothing to send after `first`. */
+  /** True if nothing is sent after `first`. */
   isEnded?: boolean;
 }
 
 export class GuestStream {
   readonly #stream: ClientHttp2Stream;
-  /** To the runner; a stream that is lost does not know it any more. */
+  /** The session to the runner. A stream that is lost has no reference to it any more. */
   readonly #session: ClientHttp2Session | undefined;
   readonly #input: PassThrough;
   readonly #decoder = new FrameDecoder();
@@ -55,9 +55,9 @@ export class GuestStream {
   }
 
   /**
-   * Ends after the frame for which `isLast` holds; when there is none it throws `guest_unreachable`, or `unavailable`
-   * if it was the runner that is gone, while the process goes on. To be read once.
-   * Leaving it kills the process. `waitMs` says how long silence may last, for ever unless given; then it ends, too.
+   * Yields frames up to the one for which `isLast` holds. Without such a frame it throws `guest_unreachable`, or
+   * `unavailable` if the runner is gone while the process continues. Read it only once. Leaving the loop kills the
+   * process. `waitMs` limits silence, which may last forever by default; after it the frames end, too.
    */
   async *frames(isLast: (frame: Frame) => boolean, waitMs?: () => number): AsyncGenerator<Frame> {
     const chunks = this.#stream.iterator({ destroyOnReturn: false }) as AsyncIterator<Buffer>;
@@ -80,7 +80,7 @@ export class GuestStream {
     }
   }
 
-  /** Resolves when there is room for more. What comes after the end is thrown away. */
+  /** Sends a frame, and resolves when there is room for more. Frames after the end are discarded. */
   async send(type: number, payload?: Buffer): Promise<void> {
     if (!this.#input.writable || this.#input.write(encodeFrame(type, payload))) return;
     const closed = new AbortController();
@@ -95,14 +95,14 @@ export class GuestStream {
     }
   }
 
-  /** Any number of bytes, as frames of one type. */
+  /** Sends any number of bytes as frames of one type. */
   async sendBytes(type: number, data: Buffer): Promise<void> {
     for (const part of splitPayload(data)) await this.send(type, part);
   }
 
   /**
-   * Idempotent; nothing happens to a process that has ended. Input that is still open is broken off, not closed:
-   * `close(code)` would end it first, and a program could take what it has for all.
+   * Kills the process. Idempotent; has no effect on a process that has ended. Input that is still open is cut off, not
+   * closed: `close(code)` would end it first, and a program could take a part for the whole.
    */
   kill(): void {
     if (this.#input.writableEnded) this.#stream.close(http2.constants.NGHTTP2_CANCEL);
@@ -111,7 +111,7 @@ export class GuestStream {
 
   #explainLoss(cause: unknown): AppError {
     return this.#session?.destroyed === true
-      ? new AppError('unavailable', 'the runner restarts; what ran goes on in the sandbox, unheard', {
+      ? new AppError('unavailable', 'the runner restarts; the process continues, but its output is lost', {
           cause,
         })
       : new AppError('guest_unreachable', 'the sandbox was lost while the command ran', { cause });
@@ -126,12 +126,12 @@ export class GuestStream {
   }
 }
 
-/** JSON that a guest wrote. */
+/** Parses JSON that a guest wrote. Throws `guest_unreachable` if it is invalid. */
 export function parsePayload<T extends z.ZodType>(schema: T, payload: Buffer): z.infer<T> {
   try {
     return schema.parse(JSON.parse(payload.toString('utf8')));
   } catch (cause) {
-    throw new AppError('guest_unreachable', 'the agent sent what its protocol does not allow', { cause });
+    throw new AppError('guest_unreachable', 'the agent violated its protocol', { cause });
   }
 }
 
@@ -140,7 +140,9 @@ export function* splitPayload(data: Buffer): Generator<Buffer> {
     yield data.subarray(start, start + MAX_FRAME_BYTES);
 }
 
-/** Only silence counts: output that a slow reader has yet to fetch may come long after the time is up. */
+/**
+ * Returns the next chunk, or `overdue` after `waitMs` of silence. A slow reader may fetch output long after a deadline.
+ */
 async function next(chunks: AsyncIterator<Buffer>, waitMs: number | undefined): Promise<Buffer | 'overdue'> {
   const overdue = Promise.withResolvers<'overdue'>();
   const timer = waitMs === undefined ? undefined : setTimeout(() => overdue.resolve('overdue'), waitMs);

@@ -1,4 +1,6 @@
-/** Output of a command as frames for a client: text is cut only between characters, whatever pieces the guest sends. */
+/**
+ * Converts output of a command to frames for a client. Text is cut only between characters, however the guest cuts it.
+ */
 import { StringDecoder } from 'node:string_decoder';
 import { ExecFrame, type OutputEncoding } from '@coppice/contract';
 import type { CommandOutput } from './running-command.ts';
@@ -6,13 +8,13 @@ import type { CommandOutput } from './running-command.ts';
 type Channel = 'stdout' | 'stderr';
 
 export interface FrameReceiver {
-  /** Resolves when there is room for the next. */
+  /** Resolves when there is room for the next frame. */
   send(frame: ExecFrame): Promise<void>;
-  /** Aborted when nobody is there any more. */
+  /** Aborted when the receiver has left. */
   left: AbortSignal;
 }
 
-/** Sends all that a command writes, and its exit; stops when the receiver leaves. */
+/** Sends all output of a command, and its exit. Stops when the receiver leaves. */
 export async function sendOutput(
   command: AsyncIterable<CommandOutput>,
   encoding: OutputEncoding,
@@ -33,7 +35,7 @@ class OutputFrames {
     this.#encoding = encoding;
   }
 
-  /** None for a piece of a character, several at the end, when what is left of one is told before the exit. */
+  /** Returns no frame for a part of a character. At the end, the rest of an incomplete character precedes the exit. */
   encode(output: CommandOutput): ExecFrame[] {
     if (output.type !== 'exit') return this.#encodeData(output.type, this.#decode(output.type, output.data));
     const { exit_code, timed_out } = output;

@@ -5,7 +5,7 @@ import { encodeFrame, FRAME } from '../../lib/protocol/frames.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import { GuestStream, parsePayload, splitPayload } from './guest-stream.ts';
 
-/** The agent kills at the timeout; this much later the host no longer believes that it will. */
+/** The agent kills the command at the timeout. If it has not done so after this time, the host does. */
 const AGENT_GRACE_MS = 10_000;
 const TIMED_OUT: Exit = { exit_code: 124, timed_out: true };
 
@@ -16,10 +16,10 @@ export type CommandOutput = { type: 'stdout' | 'stderr'; data: Buffer } | ({ typ
 
 export interface StartCommand {
   runner: RunnerClient;
-  /** The sandbox's. */
+  /** Id of the sandbox. */
   id: string;
   request: ExecRequest;
-  /** Standard input stays open for {@link RunningCommand.writeStdin}, behind what the request gives. */
+  /** Keeps standard input open for {@link RunningCommand.writeStdin}, after the input of the request. */
   isInteractive: boolean;
 }
 
@@ -42,7 +42,9 @@ export class RunningCommand implements AsyncIterable<CommandOutput> {
     return new RunningCommand(stream, request.timeout * 1000);
   }
 
-  /** Ends with the exit; throws `guest_unreachable` when there is none. To be read once. Leaving it kills the command. */
+  /**
+   * Ends with the exit. Throws `guest_unreachable` without one. Read it only once. Leaving the loop kills the command.
+   */
   async *[Symbol.asyncIterator](): AsyncGenerator<CommandOutput> {
     const leftMs = (): number => Math.max(0, this.#endsAtMs - performance.now()) + AGENT_GRACE_MS;
     for await (const { type, payload } of this.#stream.frames(({ type: of }) => of === FRAME.exit, leftMs)) {
@@ -56,7 +58,7 @@ export class RunningCommand implements AsyncIterable<CommandOutput> {
     yield { type: 'exit', ...TIMED_OUT };
   }
 
-  /** Resolves when there is room for more. What comes after the end is thrown away. */
+  /** Writes input, and resolves when there is room for more. Input after the end is discarded. */
   async writeStdin(data: Buffer): Promise<void> {
     await this.#stream.sendBytes(FRAME.stdin, data);
   }
@@ -65,18 +67,18 @@ export class RunningCommand implements AsyncIterable<CommandOutput> {
     await this.#stream.send(FRAME.stdinEnd);
   }
 
-  /** A name without SIG, to the command's process group. It waits behind input that the process does not read. */
+  /** Sends a signal, named without SIG, to the command's process group. It waits behind input that is not read yet. */
   async signal(name: string): Promise<void> {
     await this.#stream.send(FRAME.signal, Buffer.from(JSON.stringify({ signal: name })));
   }
 
-  /** Idempotent; nothing happens to a command that has ended. */
+  /** Kills the command. Idempotent; has no effect on a command that has ended. */
   kill(): void {
     this.#stream.kill();
   }
 }
 
-/** Head and the standard input that the request has. */
+/** Builds the frames of the head and of the request's standard input. */
 function buildFirstFrames(request: ExecRequest, isInteractive: boolean): Buffer[] {
   const { command, cwd, env, user, timeout, stdin } = request;
   const hasInput = isInteractive || stdin !== undefined;

@@ -1,7 +1,7 @@
 /**
- * A shell in a sandbox that runs one command after the other. The agent takes the next command when the one before it is
- * done; those that wait stand in the stream and, when it is full, hold their sender up. Here only their ids are kept,
- * and what of them is to be audited.
+ * A shell in a sandbox that runs one command after the other. The agent reads the next command when the one before it
+ * is done. Waiting commands stay in the stream and, when it is full, block their sender. Control keeps only their ids
+ * and their audit entries.
  *
  *   run id, command ─► ids: [running, waiting …] ─► shell_out, shell_err … shell_exit of the first ─► the next
  */
@@ -21,7 +21,7 @@ export interface OpenShell extends AuditedProcessParts {
 }
 
 interface ShellCommand {
-  /** The client's. */
+  /** Id from the client. */
   id: string;
   process: AuditedProcess;
 }
@@ -31,7 +31,7 @@ export class ShellSession implements AsyncIterable<ShellFrame> {
   readonly #decoders = { shell_out: new StringDecoder('utf8'), shell_err: new StringDecoder('utf8') };
   readonly #parts: AuditedProcessParts;
   readonly #commands: ShellCommand[] = [];
-  /** Whose output it is while no command runs: what was left in the background writes on. */
+  /** The command that output belongs to while none runs: processes in the background may still write. */
   #lastId = '';
 
   private constructor(stream: GuestStream, parts: AuditedProcessParts) {
@@ -47,7 +47,7 @@ export class ShellSession implements AsyncIterable<ShellFrame> {
     return new ShellSession(stream, parts);
   }
 
-  /** Resolves when it is audited, and there is room for the next. */
+  /** Sends a command. Resolves when it is audited and there is room for the next. */
   async run({ id, command }: Pick<ShellRun, 'id' | 'command'>): Promise<void> {
     const process = await AuditedProcess.open(this.#parts, commandNotes(command));
     this.#commands.push({ id, process });
@@ -58,7 +58,7 @@ export class ShellSession implements AsyncIterable<ShellFrame> {
     this.#stream.kill();
   }
 
-  /** Ends with `shell_closed`. To be read once. Leaving it ends the shell. */
+  /** Ends with `shell_closed`. Read it only once. Leaving the loop ends the shell. */
   async *[Symbol.asyncIterator](): AsyncGenerator<ShellFrame> {
     try {
       for await (const frame of this.#stream.frames(({ type }) => type === FRAME.exit))
@@ -88,19 +88,19 @@ export class ShellSession implements AsyncIterable<ShellFrame> {
     const { exit_code } = parsePayload(Done, payload);
     const finished = this.#commands.shift();
     if (finished === undefined)
-      throw new AppError('guest_unreachable', 'the agent told the end of a command that does not run');
+      throw new AppError('guest_unreachable', 'the agent reported the end of a command that does not run');
     const { id, process } = finished;
     this.#lastId = id;
     await process.close(exit_code);
     return { type: 'shell_exit', id, code: exit_code };
   }
 
-  /** The shell is gone, and with it what it ran and what waited. */
+  /** Abandons all commands: the shell is gone, and with it those that ran and those that waited. */
   async #abandonAll(): Promise<void> {
     await Promise.all(this.#commands.splice(0).map(({ process }) => process.abandon()));
   }
 
-  /** What is left of a character that will not be whole any more. */
+  /** Returns the rests of characters that will not be completed any more. */
   #tellRest(): ShellFrame[] {
     const { shell_out, shell_err } = this.#decoders;
     return [...this.#tell('shell_out', shell_out.end()), ...this.#tell('shell_err', shell_err.end())];

@@ -1,4 +1,4 @@
-/** A terminal in a sandbox: bytes both ways, nothing between them is understood here. */
+/** A terminal in a sandbox: bytes in both directions, which control does not interpret. */
 import type { TerminalQuery, TerminalResize } from '@coppice/contract';
 import { encodeFrame, FRAME } from '../../lib/protocol/frames.ts';
 import { AuditedProcess, terminalNotes, type AuditedProcessParts } from '../audit/audited-process.ts';
@@ -35,7 +35,7 @@ export class TerminalSession implements AsyncIterable<TerminalOutput> {
     return new TerminalSession(stream, audited);
   }
 
-  /** Resolves when there is room for more. */
+  /** Sends input, and resolves when there is room for more. */
   async type(data: Buffer): Promise<void> {
     await this.#stream.sendBytes(FRAME.stdin, data);
   }
@@ -49,7 +49,7 @@ export class TerminalSession implements AsyncIterable<TerminalOutput> {
     this.#stream.kill();
   }
 
-  /** Ends with the exit. To be read once. Leaving it hangs up. */
+  /** Ends with the exit. Read it only once. Leaving the loop hangs up. */
   async *[Symbol.asyncIterator](): AsyncGenerator<TerminalOutput> {
     try {
       for await (const { type, payload } of this.#stream.frames((frame) => frame.type === FRAME.exit)) {

@@ -1,4 +1,4 @@
-/** Another tenant, with a stream and a shell open while a test attacks the service: it must notice nothing. */
+/** Another tenant with an open stream and an open shell, which must not notice an attack on the service. */
 import assert from 'node:assert/strict';
 import { FRAME } from '../../lib/protocol/frames.ts';
 import { waitFor, type ControlHarness } from './control-harness.ts';
@@ -20,7 +20,7 @@ export class Bystander {
     this.#parts = parts;
   }
 
-  /** Takes the runner's `onExec` and `onShell` for a moment. */
+  /** Opens the stream and the shell. Replaces the runner's `onExec` and `onShell` for a moment. */
   static async open(harness: ControlHarness): Promise<Bystander> {
     const apiKey = await harness.addOrganization();
     const { runner } = harness;
@@ -43,7 +43,7 @@ export class Bystander {
     return new Bystander(parts);
   }
 
-  /** Both connections still carry what the guest writes. */
+  /** Throws unless both connections still carry what the guest writes. */
   async assertUndisturbed(): Promise<void> {
     const { command, stream, shell, socket } = this.#parts;
     const text = `still here ${(this.#said += 1)}`;

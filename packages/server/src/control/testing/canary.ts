@@ -1,11 +1,11 @@
-/** A secret that is planted by tests, and looked for where it must not be. */
+/** A secret that tests plant, and then search where it must not be. */
 import { sql } from 'kysely';
 import { listTables } from '../backup/backup-tables.ts';
 import type { ControlHarness } from './control-harness.ts';
 
 export const CANARY = 'sk-canary-7f3a91c2d4e5b6a8';
 
-/** Where it is in clear, in whatever form a row or a line could hold it. */
+/** Returns the places that have the canary in clear text, in any encoding that a row or a line could have. */
 export async function findCanary(harness: ControlHarness, answers: readonly string[]): Promise<string[]> {
   const found = answers.filter((text) => holdsCanary(text)).map((text) => `answer ${text.slice(0, 100)}`);
   found.push(...harness.logLines.filter((line) => holdsCanary(line)).map((line) => `log ${line}`));

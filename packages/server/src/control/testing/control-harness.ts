@@ -1,4 +1,4 @@
-/** A real control for tests: real HTTP, a real PostgreSQL (test-postgres.ts), and a fake runner at the declared seam. */
+/** A real control for tests: real HTTP, real PostgreSQL (test-postgres.ts), and a fake runner. */
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -18,7 +18,7 @@ import { findPostgresBin, makeMigratedDatabase } from './test-postgres.ts';
 export { findPostgresBin } from './test-postgres.ts';
 
 export const API_KEY = `cop_live_us_${'k'.repeat(40)}`;
-/** For an owner of the first organization. */
+/** Invitation for an owner of the first organization. */
 export const INVITATION = `inv_${'i'.repeat(43)}`;
 
 export interface Answer {
@@ -33,14 +33,14 @@ const MAX_POLL_MS = 100;
 
 export interface CallOptions {
   body?: unknown;
-  /** Sent as it is instead of `body`. */
+  /** Sent unchanged instead of `body`. */
   raw?: string | Uint8Array | ReadableStream | FormData;
   headers?: Record<string, string>;
   apiKey?: string | null;
   signal?: AbortSignal;
 }
 
-/** `own`: a child of control. */
+/** `own`: control starts one as its child. `shared`: all controls of a test file use one. */
 export type PostgresChoice = 'own' | 'shared';
 
 type HarnessPostgres = Pick<ControlConfig, 'postgresBin' | 'databaseUrl'>;
@@ -53,7 +53,7 @@ export class ControlHarness implements AsyncDisposable {
   readonly #limits: Partial<ControlLimits>;
   readonly #postgres: HarnessPostgres;
   control: Control | undefined;
-  /** In place of `control`, where a test watches the process. */
+  /** Used instead of `control` when a test watches the process. */
   spawned: SpawnedControl | undefined;
 
   constructor(directory: string, postgres: HarnessPostgres, limits: Partial<ControlLimits>) {
@@ -92,7 +92,7 @@ export class ControlHarness implements AsyncDisposable {
     return this.control;
   }
 
-  /** `http://host:port` of the control that runs. */
+  /** `http://host:port` of the running control. */
   get address(): string {
     const address = this.control?.address ?? this.spawned?.address;
     if (address === undefined) throw new Error('no control runs');
@@ -144,7 +144,7 @@ export class ControlHarness implements AsyncDisposable {
     return answer.body as SandboxRecord;
   }
 
-  /** A second organization, as the dashboard would make it; returns its key. */
+  /** Adds another organization, as the dashboard would, and returns its key. */
   async addOrganization(): Promise<string> {
     const key = generateApiKey('us');
     await using db = this.openDatabase();
@@ -162,12 +162,12 @@ export class ControlHarness implements AsyncDisposable {
     return { host: join(this.directory, 'run', 'postgres'), user: 'coppice', database: 'coppice' };
   }
 
-  /** The database of the control that runs. */
+  /** Opens the database of the running control. */
   openDatabase(): Database & AsyncDisposable {
     return openDatabase(this.connection, this.#log);
   }
 
-  /** Waits until the record of a sandbox fits. */
+  /** Waits until `fits` accepts the record of a sandbox, and returns the record. */
   async waitForRecord(id: string, fits: (record: SandboxRecord) => boolean): Promise<SandboxRecord> {
     let record: SandboxRecord | undefined;
     await waitFor(`the record of ${id}`, async () => {
@@ -179,7 +179,7 @@ export class ControlHarness implements AsyncDisposable {
   }
 }
 
-/** A control that serves, with its runner connected. */
+/** Starts a control that serves, with its runner connected. */
 export async function startHarness(
   limits: Partial<ControlLimits> = {},
   postgres: PostgresChoice = 'shared',
@@ -191,7 +191,7 @@ export async function startHarness(
   return harness;
 }
 
-/** The same, with other settings. */
+/** Like {@link startHarness}, with other settings. */
 export async function startHarnessWith(change: Partial<ControlConfig>): Promise<ControlHarness> {
   const harness = await prepareHarness();
   await harness.runner.start();
@@ -200,11 +200,11 @@ export async function startHarnessWith(change: Partial<ControlConfig>): Promise<
   return harness;
 }
 
-/** The same, with control in a process of its own: an exception that ends it does not end the test. */
+/** Like {@link startHarness}, with control in its own process: an exception that ends it does not end the test. */
 export async function startSpawnedHarness(
   limits: Partial<ControlLimits> = {},
 ): Promise<ControlHarness & { spawned: SpawnedControl }> {
-  // Not a PostgreSQL of its own, which a control that is killed leaves behind.
+  // Not with its own PostgreSQL, which a killed control would leave behind.
   const harness = await prepareOn(await makeMigratedDatabase(), limits);
   await harness.runner.start();
   const spawned = await spawnControl(harness.config, { onLog: (line) => harness.logLines.push(line) });
@@ -213,7 +213,7 @@ export async function startSpawnedHarness(
   return Object.assign(harness, { spawned });
 }
 
-/** The same, with nothing started. */
+/** Prepares a harness with nothing started. */
 export async function prepareHarness(
   limits: Partial<ControlLimits> = {},
   postgres: PostgresChoice = 'shared',
@@ -221,7 +221,7 @@ export async function prepareHarness(
   return prepareOn(postgres === 'own' ? undefined : await makeMigratedDatabase(), limits);
 }
 
-/** The same on a certain database; without one, on a PostgreSQL of its own. */
+/** Like {@link prepareHarness}, on the given database; without one, control starts its own PostgreSQL. */
 export async function prepareOn(
   databaseUrl: string | undefined,
   limits: Partial<ControlLimits> = {},
@@ -243,7 +243,7 @@ export async function waitFor(
   while (!(await condition())) {
     const elapsedMs = performance.now() - startedAt;
     if (elapsedMs > deadlineMs) throw new Error(`waited ${deadlineMs} ms for ${what}`);
-    // Who asks for something slow all the time makes it slower.
+    // Polling a slow condition all the time would make it slower.
     await delay(Math.min(MAX_POLL_MS, Math.max(MIN_POLL_MS, elapsedMs / 10)));
   }
 }

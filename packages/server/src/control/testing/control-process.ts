@@ -1,7 +1,7 @@
 /**
- * A control that can be killed: a process of its own. It loads all modules, which is most of a start, and then waits for its
- * parent to say how to serve: see {@link ServeRequest}. It writes its address in a line once it serves, and then its log.
- * With a moment of a host its time stands still but for what its parent tells it: see {@link ClockRequest}.
+ * A control in its own process, which a test can kill. It loads all modules, which is most of a start, and then waits
+ * for a {@link ServeRequest} of its parent. Once it serves, it writes its address in a line, and then its log. With a
+ * moment of a host, its clock stands still and moves only by a {@link ClockRequest}.
  */
 import pino from 'pino';
 import { armFaults } from '../../lib/fault-directory.ts';
@@ -10,15 +10,15 @@ import type { ControlConfig } from '../control-config.ts';
 import { startControl } from '../control.ts';
 import { ManualClock } from './manual-clock.ts';
 
-/** The first message. */
+/** The first message from the parent. */
 export interface ServeRequest {
   config: ControlConfig;
-  /** Of its log. */
+  /** Level of its log. */
   level: string;
   moment?: HostMoment;
 }
 
-/** Each is answered by `nextInMs` of the clock afterwards, null for never. */
+/** Moves the clock. The answer is the `nextInMs` of the clock afterwards, null for never. */
 export type ClockRequest = { advanceMs: number } | { wallMs: number };
 
 const lines: string[] = [];

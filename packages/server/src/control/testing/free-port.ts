@@ -1,8 +1,8 @@
-/** For whoever has to know its port before it listens. */
+/** Finds ports for servers that must know their port before they listen. */
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 
-/** A port of 127.0.0.1 that was free a moment ago. */
+/** Returns a port of 127.0.0.1 that was free a moment ago. */
 export async function findFreePort(): Promise<number> {
   const server = createServer();
   server.listen(0, '127.0.0.1');

@@ -3,11 +3,11 @@ import type { Clock } from '../time/clock.ts';
 
 const START: HostMoment = { bootId: 'manual', bootMs: 0, wallMs: 1_700_000_000_000 };
 
-/** A clock that stands still until it is told to go on. */
+/** A clock that stands still until a test advances it. */
 export class ManualClock implements Clock {
   readonly bootId: string;
   #nowMs: number;
-  /** Unix milliseconds at the boot, by a clock that may be set. */
+  /** Unix milliseconds at the boot, by the wall clock, which may be set. */
   #bootWallMs: number;
   readonly #timers = new Set<{ at: number; action: () => void }>();
 
@@ -25,7 +25,7 @@ export class ManualClock implements Clock {
     return this.#bootWallMs + this.#nowMs;
   }
 
-  /** As an administrator does it; no interval becomes longer or shorter. */
+  /** Sets the wall clock, as an administrator does; no interval becomes longer or shorter. */
   setWall(wallMs: number): void {
     this.#bootWallMs = wallMs - this.#nowMs;
   }
@@ -36,12 +36,12 @@ export class ManualClock implements Clock {
     return () => this.#timers.delete(timer);
   }
 
-  /** In how many milliseconds something falls due; Infinity when nothing is scheduled. */
+  /** Milliseconds until the next timer falls due; Infinity when nothing is scheduled. */
   get nextInMs(): number {
     return Math.max(0, Math.min(...[...this.#timers].map(({ at }) => at)) - this.#nowMs);
   }
 
-  /** Goes on by `ms`, calling what falls due in its order. */
+  /** Advances the clock by `ms`, and calls the timers that fall due, in their order. */
   advance(ms: number): void {
     const end = this.#nowMs + ms;
     for (let next = this.#findNext(end); next !== undefined; next = this.#findNext(end)) {

@@ -1,11 +1,14 @@
-/** Sandboxes that have ended, by the hundred thousand, as the service would have written them. */
+/** Hundreds of thousands of ended sandboxes, as the service would have written them. */
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 
-/** So that each statement is well within its deadline. */
+/** Keeps each statement well within its deadline. */
 const CHUNK = 5_000;
 
-/** Of the first organization: one every 30 s up to now, each of 1 to 100 s, one in a thousand with the label `rare`. */
+/**
+ * Inserts ended sandboxes of the first organization: one every 30 s up to now, each of 1 to 100 s, one in a thousand
+ * with the label `rare`.
+ */
 export async function insertEnded(db: Database, count: number): Promise<void> {
   for (let from = 0; from < count; from += CHUNK) await insertChunk(db, from, Math.min(count, from + CHUNK));
   await sql`

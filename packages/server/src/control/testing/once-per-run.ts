@@ -1,4 +1,4 @@
-/** What all processes of a test run share, made by the first that needs it, in COPPICE_TEST_RUN. */
+/** Directories in COPPICE_TEST_RUN that the processes of a test run share. The first that needs one makes it. */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { mkdir, rename } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -9,7 +9,7 @@ const POLL_MS = 50;
 const RUN_DIRECTORY = process.env['COPPICE_TEST_RUN'];
 
 /**
- * @param make  fills the directory that it is given
+ * @param make  fills the given directory
  * @returns the directory of that name; undefined in a process that is started by hand, outside a run
  */
 export async function makeOncePerRun(
@@ -41,7 +41,7 @@ export async function makeOncePerRun(
   return path;
 }
 
-/** False where it is there already. */
+/** Returns false when the directory already exists. */
 async function makeDirectory(path: string): Promise<boolean> {
   try {
     await mkdir(path, { mode: 0o711 });

@@ -1,4 +1,4 @@
-/** Commands for the server itself as an operator runs them, and a service whose data they hold. */
+/** Server commands as an operator runs them, and a service whose data they work on. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { mkdir, writeFile } from 'node:fs/promises';
@@ -16,10 +16,10 @@ const COMMANDS = {
 const PASSWORD = 'a password of a registry';
 const run = promisify(execFile);
 
-/** Which PostgreSQL the service uses, and where its files are. */
+/** The PostgreSQL that the service uses, and the places of its files. */
 export type Change = Pick<ControlConfig, 'postgresBin'> & Partial<ControlConfig>;
 
-/** Where the service has its files under `COPPICE_DATA_DIR` and `COPPICE_RUN_DIR`. */
+/** Places the files where the service has them under `COPPICE_DATA_DIR` and `COPPICE_RUN_DIR`. */
 export function configure(harness: ControlHarness, postgresBin: string, databaseUrl?: string): Change {
   return {
     postgresBin,
@@ -34,7 +34,7 @@ export async function serve(harness: ControlHarness, change: Change): Promise<vo
   await waitFor('healthz', async () => (await harness.call('GET', '/healthz')).status === 200);
 }
 
-/** Runs a command with the configuration of the service; rejects with what it wrote when it fails. */
+/** Runs a command with the configuration of the service, and returns its output. Rejects with the output on failure. */
 export async function coppice(
   harness: ControlHarness,
   change: Change,
@@ -68,7 +68,7 @@ export async function coppice(
   return stdout;
 }
 
-/** A service with a secret and some records, one of a sandbox that runs. */
+/** Starts a service with a secret and some records. Returns the id of its running sandbox. */
 export async function serveUsed(harness: ControlHarness, change: Change): Promise<string> {
   await harness.runner.start();
   await serve(harness, change);

@@ -2,7 +2,7 @@ import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
 
 const CREATED_AT = 1_700_000_000_000;
 
-/** A sandbox that has run from the start: created at 1 700 000 000 000, 1000 s after the boot `this`, and seen then. */
+/** The row of a running sandbox, created and last seen at 1 700 000 000 000, 1000 s after the boot `this`. */
 export function buildSandboxRow(change: Partial<SandboxRow> = {}): SandboxRow {
   return {
     id: 'run00000000000000000001',

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 
-/** The same choices for the same seed: a linear congruential generator modulo 2^32, of which the upper bits are used. */
+/** Makes the same choices for the same seed: the upper bits of a linear congruential generator modulo 2^32. */
 export class SeededChoice {
   #state: number;
 

@@ -1,6 +1,6 @@
 /**
- * The life of a sandbox as its driver writes it down, on a host whose clock may be set and that may boot; and beside it,
- * kept in the slowest and plainest way, when it truly ran.
+ * The life of a sandbox as its driver records it, on a host whose clock may be set and that may reboot. It also keeps,
+ * in the slowest and plainest way, when the sandbox truly ran.
  */
 import type { HostMoment } from '../../lib/host-clock.ts';
 import { toBootMoment, type CaptureInfo } from '../../lib/protocol/runner-protocol.ts';
@@ -10,9 +10,9 @@ import { buildHibernated, buildResumed } from '../sandbox/record/hibernation.ts'
 
 export type LifeStep =
   | { do: 'run'; ms: number }
-  /** Hibernated, and resumed after that time; over a boot of the host if `boots`. */
+  /** Hibernated, and resumed after that time; over a reboot of the host if `boots`. */
   | { do: 'sleep'; ms: number; boots: boolean }
-  /** Hibernated while control was away; it finds that out after that time, and resumes it. */
+  /** Hibernated while control was away; after that time, control finds out and resumes it. */
   | { do: 'sleep unseen'; ms: number }
   | { do: 'set the clock'; ms: number };
 
@@ -22,7 +22,7 @@ export interface TrueRun {
   to: number;
 }
 
-/** Writes a change down; the row afterwards. */
+/** Records a change, and returns the changed row. */
 export type WriteDown = (row: SandboxRow, change: SandboxUpdate) => Promise<SandboxRow>;
 
 const CAPTURE: CaptureInfo = {
@@ -55,7 +55,7 @@ export class SimulatedLife {
   #boot = 0;
   #bootMs: number;
   #wallMs: number;
-  /** Since the create, as truly lived. */
+  /** True time since the create. */
   #ageMs = 0;
 
   constructor(row: SandboxRow, write: WriteDown) {
@@ -103,7 +103,7 @@ export class SimulatedLife {
     return this.#change(buildEnding(this.row, { status: 'destroyed', reason: 'requested', now: this.now }));
   }
 
-  /** After it was seen last it went on for `ms`, for which nobody pays. */
+  /** Loses the VM `ms` after it was last seen. That time is not billed. */
   async lose(ms: number): Promise<void> {
     this.#seen();
     this.#pass(ms);
@@ -134,7 +134,7 @@ export class SimulatedLife {
     this.#wallMs += ms;
   }
 
-  /** Only the wall clock is left to tell how long that was; it cannot have been less than nothing. */
+  /** Only the wall clock can tell how long that was. It cannot have been less than zero. */
   #sleepOverBoot(ms: number): void {
     this.#boot += 1;
     this.#bootMs = 5000;

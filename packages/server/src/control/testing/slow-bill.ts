@@ -1,4 +1,4 @@
-/** A bill as one would write it by hand, in fractions, from when sandboxes truly ran: what the real one is held against. */
+/** A bill in fractions, as written by hand, from when sandboxes truly ran. Tests compare the real bill with it. */
 import type { TrueRun } from './simulated-life.ts';
 
 export interface BilledLife {
@@ -10,7 +10,7 @@ export interface BilledLife {
 const DAY_MS = 86_400_000;
 const SHOWN = 10n ** 12n;
 
-/** Milliseconds that it ran in a month such as 2026-11, day after day. */
+/** Counts the milliseconds of `runs` in a month such as 2026-11, day by day; without one, in all time. */
 export function countMs(runs: readonly TrueRun[], month?: string): number {
   let total = 0;
   for (const run of runs) {
@@ -24,7 +24,7 @@ export function countMs(runs: readonly TrueRun[], month?: string): number {
   return total;
 }
 
-/** Cents, in 12 decimals rounded half up: 0.025 USD for a vCPU and 0.015 USD for a GiB in an hour. */
+/** Returns cents, with 12 decimals rounded half up: 0.025 USD for a vCPU and 0.015 USD for a GiB in an hour. */
 export function billCents(lives: readonly BilledLife[], month?: string): number {
   let numerator = 0n;
   for (const { vcpus, memMiB, runs } of lives) {

@@ -14,30 +14,30 @@ const SOURCE = fileURLToPath(new URL('control-process.ts', import.meta.url));
 export interface SpawnedControl extends AsyncDisposable {
   address: string;
   pid: number;
-  /** Throws, with how it ended, unless it is the same process that still runs. */
+  /** Throws, with its exit code or signal, unless the same process still runs. */
   assertRunning: () => void;
-  /** As a crash does it: at once, with nothing written. Resolves when it is gone. */
+  /** Kills the process like a crash: at once, with nothing written. Resolves when it is gone. */
   kill: () => Promise<void>;
-  /** Of one with a clock of its own: goes on by so much, or is set. Resolves with when something falls due next. */
+  /** Advances or sets the clock of a control that has a `moment`. Resolves with the ms until its next timer is due. */
   tellClock: (request: ClockRequest) => Promise<number>;
 }
 
 export interface SpawnOptions {
-  /** Told each line of its log. */
+  /** Called with each line of its log. */
   onLog?: (line: string) => void;
-  /** Where its clock stands, which then goes only as it is told. */
+  /** Start of its clock, which then moves only by `tellClock`. */
   moment?: HostMoment;
   /** See lib/fault-directory.ts. */
   faultDirectory?: string;
 }
 
-/** A process that has loaded what a control needs. */
+/** A process that has loaded the modules of a control. */
 export interface StandbyControl extends AsyncDisposable {
-  /** Once it serves. */
+  /** Resolves once it serves. */
   serve: (config: ControlConfig, options?: Omit<SpawnOptions, 'faultDirectory'>) => Promise<SpawnedControl>;
 }
 
-/** A control in a process of its own, once it serves. */
+/** Starts a control in its own process. Resolves once it serves. */
 export async function spawnControl(
   config: ControlConfig,
   { faultDirectory, ...options }: SpawnOptions = {},
@@ -69,7 +69,7 @@ async function spawnProgram(faultDirectory: string | undefined): Promise<Spawned
 
 let program: Promise<string> | undefined;
 
-/** A run of all tests starts it more than a hundred times: then its 900 files are made one. */
+/** A run of all tests starts it more than a hundred times, so its 900 files are then bundled into one. */
 async function makeProgram(): Promise<string> {
   const shared = await makeOncePerRun('control-process', (directory) => buildProgram(SOURCE, directory));
   return shared === undefined ? SOURCE : join(shared, 'control-process.mjs');

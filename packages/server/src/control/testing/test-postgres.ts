@@ -1,6 +1,6 @@
 /**
- * Which PostgreSQL the tests use: one for each test file, with a database in it for each control, by DATABASE_URL. It is
- * the newest that is installed; `npm test` runs what leans on it twice, the second time with the programs in
+ * The PostgreSQL of the tests: one for each test file, with a database in it for each control, by DATABASE_URL. It is
+ * the newest that is installed. `npm test` runs the tests that depend on it twice, the second time with the programs in
  * COPPICE_TEST_POSTGRES_BIN.
  */
 import { execFile, spawn } from 'node:child_process';
@@ -23,12 +23,12 @@ const MIGRATED = 'migrated';
 const COPY_TIMEOUT_MS = 60_000;
 const log = pino({ level: 'silent' });
 
-/** The programs that tests run. */
+/** Returns the directory of the programs that tests run. */
 export async function findPostgresBin(): Promise<string> {
   return process.env['COPPICE_TEST_POSTGRES_BIN'] ?? findInstalledPostgres();
 }
 
-/** The newest that is installed: another version than {@link findPostgresBin} where that is set to one. */
+/** Returns the newest installed version, which may differ from {@link findPostgresBin}. Throws without any. */
 export async function findInstalledPostgres(): Promise<string> {
   const majors = (await readdir(INSTALLED_DIRS))
     .map(Number)
@@ -39,15 +39,15 @@ export async function findInstalledPostgres(): Promise<string> {
   return join(INSTALLED_DIRS, String(majors[0]), 'bin');
 }
 
-/** An empty database in a PostgreSQL that is no control's, and ends with this process. */
+/** Makes an empty database in a PostgreSQL that belongs to no control and ends with this process. Returns its URL. */
 export async function makeDatabase(): Promise<string> {
   return (await createDatabase('template1')).url;
 }
 
-/** The same, with the schema of this version: a copy, as its migrations take far longer. */
+/** Like {@link makeDatabase}, with the schema of this version: a copy, as the migrations take far longer. */
 export async function makeMigratedDatabase(): Promise<string> {
   const { url } = await createDatabase(MIGRATED);
-  // No two installations are one.
+  // Each installation has an id of its own.
   await runQuery({ connectionString: url }, 'UPDATE installation SET id = gen_random_uuid()');
   return url;
 }
@@ -90,7 +90,7 @@ async function startServer(): Promise<{ connection: pg.PoolConfig }> {
   const child = await startPostgresChild(options);
   if (prepared === undefined) await makeMigrated(child.connection);
   const pid = await findPostmaster(join(dataDir, 'postgres'));
-  // An exit waits for nothing: the directory is removed behind it, once PostgreSQL has let go.
+  // An exit waits for nothing: a detached process removes the directory once PostgreSQL has stopped.
   process.once('exit', () => {
     const script = 'kill -QUIT "$1"; sleep 2; rm -rf "$2"';
     spawn('sh', ['-c', script, 'sh', String(pid), directory], { detached: true, stdio: 'ignore' });
@@ -98,18 +98,18 @@ async function startServer(): Promise<{ connection: pg.PoolConfig }> {
   return child;
 }
 
-/** Other programs make other data. */
+/** Names data by the programs that make it: other programs make other data. */
 function nameData(postgresBin: string): string {
   return `postgres-${createHash('sha256').update(postgresBin).digest('hex').slice(0, 8)}`;
 }
 
-/** initdb and the migrations take longer than most tests. */
+/** Prepares data once for all tests: initdb and the migrations take longer than most tests. */
 async function prepareData(options: PostgresChildOptions): Promise<void> {
   await using child = await startPostgresChild(options);
   await makeMigrated(child.connection);
 }
 
-/** Databases of tests that are over would be vacuumed, and would cost more than those that are used. */
+/** Makes the template. Autovacuum is off: on databases of finished tests it would cost more than those in use. */
 async function makeMigrated(connection: pg.PoolConfig): Promise<void> {
   for (const text of ['ALTER SYSTEM SET autovacuum = off', 'SELECT pg_reload_conf()'])
     await runQuery({ ...connection, database: 'postgres' }, text);

@@ -1,4 +1,4 @@
-/** Whether a sandbox's audit log is one unbroken chain, and all of it there: by the client's own check. */
+/** Checks, with the client's own code, that a sandbox's audit log is one complete unbroken chain. */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import type { AuditHead } from '@coppice/contract';
@@ -10,15 +10,15 @@ import { SecretBox } from '../secrets/secret-box.ts';
 import type { ControlHarness } from './control-harness.ts';
 
 export interface ReadLog {
-  /** As the service answers it. */
+  /** The log as the service returns it. */
   text: string;
   head: AuditHead;
-  /** Of the team. */
+  /** Audit secret of the team. */
   secret: string;
   sandboxId: string;
 }
 
-/** Returns how many entries it has. `dataDir` is that of the control that serves. */
+/** Verifies a log, and returns its number of entries. `dataDir` is that of the control that serves. */
 export async function verifyLog(
   harness: ControlHarness,
   sandboxId: string,
@@ -32,7 +32,7 @@ export async function verifyLog(
   return verifyEntries({ text, head, secret, sandboxId });
 }
 
-/** Returns how many there are. */
+/** Verifies entries, and returns their number. */
 export async function verifyEntries({ text, head, secret, sandboxId }: ReadLog): Promise<number> {
   const lines = text.trimEnd().split('\n').map(parseAuditLine);
   const verdict = await verifyAudit(lines, secret, { head, sandboxId });

@@ -1,13 +1,13 @@
 import { wallMs } from '../../lib/fault-directory.ts';
 import { bootMs, hostBootId, type HostMoment } from '../../lib/host-clock.ts';
 
-/** Time, as the timers see it; tests bring their own. */
+/** The source of time. Tests provide their own. */
 export interface Clock {
-  /** Of the host's present boot. */
+  /** Id of the host's present boot. */
   readonly bootId: string;
-  /** Milliseconds since that boot, in all processes: what intervals are measured with, as they never step. */
+  /** Milliseconds since that boot, the same in all processes. They never step, so intervals are measured with them. */
   monotonicMs(): number;
-  /** Unix milliseconds: what is stored and shown. */
+  /** Unix milliseconds, for times that are stored and shown. */
   wallMs(): number;
   /** Calls `action` once after `delayMs`; the result cancels it. */
   schedule(delayMs: number, action: () => void): () => void;

@@ -52,14 +52,14 @@ for (const stepMs of [0, HOUR_MS, -HOUR_MS]) {
   });
 }
 
-test('after a boot of the host only the wall clock is left, and nothing is negative', () => {
+test('after a boot of the host only the wall clock counts, and no time is negative', () => {
   assert.equal(findAgeMs(row, later(0, 'next')), 100_000);
   assert.equal(findAgeMs(row, later(-HOUR_MS, 'next')), 0);
   assert.equal(findIdleMs(row, later(-HOUR_MS, 'next')), 20_000);
   assert.equal(findAgeWhenSeenMs(row), 60_000);
 });
 
-test('what a boot of the host ended is billed until it was seen last, however late that is told', () => {
+test('a sandbox that a boot of the host ended is billed until it was seen last, however late the end is reported', () => {
   const now = { bootId: 'next', bootMs: 20_000, wallMs: CREATED_AT + 5 * HOUR_MS };
   const end = {
     id: row.id,
@@ -71,7 +71,7 @@ test('what a boot of the host ended is billed until it was seen last, however la
   };
   const endings = [
     { status: 'failed', reason: 'vm_lost' },
-    // Due, or asked for, before the runner's event came.
+    // Due, or requested, before the runner's event came.
     { status: 'destroyed', reason: 'max_lifetime' },
     { status: 'destroyed', reason: 'requested' },
   ] as const;
@@ -81,7 +81,7 @@ test('what a boot of the host ended is billed until it was seen last, however la
   }
 });
 
-test('a record of a version that did not measure is judged by the wall clock', () => {
+test('a record of a version without boot times is measured by the wall clock', () => {
   const old = { ...row, boot_id: null, created_boot_ms: null, last_seen_boot_ms: null };
   assert.equal(findAgeMs(old, later(0)), 100_000);
   assert.equal(findAgeWhenSeenMs(old), 60_000);
@@ -121,7 +121,7 @@ const hibernateAt = (life: SandboxRow, now: HostMoment): object =>
 
 const apply = (life: SandboxRow, change: object): SandboxRow => ({ ...life, ...change });
 
-test('whatever is hibernated and resumed when, and however the clock is set, all that is billed is running', () => {
+test('only running time is billed, whenever a sandbox is hibernated and resumed and however the clock is set', () => {
   const stretch = fc.record({
     runsMs: fc.integer({ min: 0, max: 1e6 }),
     sleepsMs: fc.integer({ min: 0, max: 1e9 }),
@@ -153,7 +153,7 @@ test('whatever is hibernated and resumed when, and however the clock is set, all
   );
 });
 
-test('a hibernation that outlasts a boot of the host is told by the wall clock, and the age goes on', () => {
+test('a hibernation that outlasts a boot of the host is measured by the wall clock, and the age continues', () => {
   const asleep = apply(row, hibernateAt(row, at(100_000)));
   const awake = apply(asleep, buildResumed(asleep, at(HOUR_MS, { bootId: 'next' })));
   assert.equal(awake.boot_id, 'next');
@@ -165,7 +165,7 @@ test('a hibernation that outlasts a boot of the host is told by the wall clock, 
   assert.equal(findAgeWhenSeenMs(awake), HOUR_MS);
 });
 
-test('a hibernation that is told later counts from when its capture was made, however the clock is set', () => {
+test('a hibernation that is reported late counts from the time of its capture, however the clock is set', () => {
   const saved = { ...capture, created_on_boot: toBootMoment(at(70_000)) };
   for (const stepMs of [0, HOUR_MS, -HOUR_MS]) {
     const now = at(100_000, { stepMs });
@@ -175,14 +175,14 @@ test('a hibernation that is told later counts from when its capture was made, ho
   }
 });
 
-test('one that does not tell the time since the boot counts by the clock, since it was seen to run', () => {
+test('a capture without the time since boot counts by the wall clock, but not from before the VM was seen to run', () => {
   const found = (now: HostMoment) => findHibernatedMs(apply(row, buildHibernated(row, capture, now)), now);
   assert.equal(found(at(100_000)), 30_000);
   assert.equal(found(at(100_000, { stepMs: HOUR_MS })), 40_000, 'not before it was seen to run');
   assert.equal(found(at(100_000, { stepMs: -HOUR_MS })), 0, 'not after now');
 });
 
-test('destroyed while it is hibernated, the hibernation up to then is not billed', () => {
+test('a sandbox that is destroyed while hibernated is not billed for the hibernation', () => {
   const asleep = apply(row, hibernateAt(row, at(60_000)));
   assert.equal(billedMs(asleep, at(HOUR_MS)), 60_000);
   const ending = buildEnding(asleep, { status: 'destroyed', reason: 'requested', now: at(HOUR_MS) });

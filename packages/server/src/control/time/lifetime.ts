@@ -1,6 +1,6 @@
 /**
- * How long a sandbox has lived and been idle, whatever is done to the host's clock meanwhile: by the time since the
- * host's boot, which all processes share, and only across a boot by the wall clock. Never negative. Pure.
+ * Computes how long a sandbox has lived and been idle, whatever is done to the host's clock meanwhile: from the time
+ * since the host's boot, which all processes share, and only across a boot from the wall clock. Never negative. Pure.
  */
 import type { HostMoment } from '../../lib/host-clock.ts';
 import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
@@ -17,18 +17,18 @@ export type LifeTimes = Pick<
   | 'hibernated_ms'
 >;
 
-/** Since the create began; never less than what is written down of it. */
+/** Returns the time since the create began; never less than the time that is recorded as billed or hibernated. */
 export function findAgeMs(row: LifeTimes, now: HostMoment): number {
   const ageMs = elapsed(row.boot_id === now.bootId ? row.created_boot_ms : null, row.created_at, now);
   return Math.max(ageMs, findSettledAgeMs(row));
 }
 
-/** At which it was resumed or hibernated last: what went before is divided into both, to the millisecond. */
+/** Returns the age at the last resume or hibernation: time before that is billed or hibernated, to the millisecond. */
 export function findSettledAgeMs(row: Pick<SandboxRow, 'billed_ms' | 'hibernated_ms'>): number {
   return row.billed_ms + row.hibernated_ms;
 }
 
-/** At the last time that the VM was known to run. */
+/** Returns the age at the last time that the VM was known to run. */
 export function findAgeWhenSeenMs(row: LifeTimes): number {
   const { created_boot_ms: createdMs, last_seen_boot_ms: seenMs } = row;
   const ageMs =
@@ -36,22 +36,22 @@ export function findAgeWhenSeenMs(row: LifeTimes): number {
   return Math.max(findSettledAgeMs(row), Math.round(ageMs));
 }
 
-/** Since the last request: what it was when the VM was seen last, and the time since. */
+/** Returns the time since the last request: the idle time when the VM was seen last, and the time since. */
 export function findIdleMs(row: LifeTimes, now: HostMoment): number {
   return Math.max(0, row.last_seen_at - row.last_active_at) + findUnseenMs(row, now);
 }
 
-/** How much of its age it was hibernated, with the hibernation that still goes on. */
+/** Returns how much of its age it was hibernated, including a hibernation that continues. */
 export function findHibernatedMs(row: LifeTimes & Pick<SandboxRow, 'status'>, now: HostMoment): number {
   return row.status === 'hibernated' ? findAgeMs(row, now) - row.billed_ms : row.hibernated_ms;
 }
 
-/** Since the VM was known to run. */
+/** Returns the time since the VM was last known to run. */
 export function findUnseenMs(row: LifeTimes, now: HostMoment): number {
   return elapsed(row.boot_id === now.bootId ? row.last_seen_boot_ms : null, row.last_seen_at, now);
 }
 
-/** What it has run of its life up to `ageMs`: the one measure of every bill, of the living and of the dead. */
+/** Returns how long it ran until the age `ageMs`: the only measure of every bill, of live and of ended sandboxes. */
 export function findBilledMs(
   row: Pick<SandboxRow, 'status' | 'billed_ms' | 'hibernated_ms'>,
   ageMs: number,

@@ -10,8 +10,8 @@ export interface Account {
 }
 
 /**
- * Owner of an existing data directory, else the user `postgres`, else `nobody`. When we are not root there is no
- * choice: ourselves.
+ * Returns the owner of an existing data directory, else the user `postgres`, else `nobody`. If this process is not
+ * root, returns its own account.
  */
 export async function findPostgresAccount(postgresDir: string): Promise<Account> {
   if (process.getuid?.() !== 0) return findOwnAccount();
@@ -31,21 +31,21 @@ export async function findPostgresAccount(postgresDir: string): Promise<Account>
   return named('postgres') ?? requireAccount(accounts, (account) => account.name === 'nobody', 'nobody');
 }
 
-/** By whatever the system knows its users from; PostgreSQL asks the same and starts for nobody without a name. */
+/** Asks the system's user database, as PostgreSQL does, which refuses to start for a user without a name. */
 function findOwnAccount(): Account {
   try {
     const { username, uid, gid } = userInfo();
     return { name: username, uid, gid };
   } catch (error) {
     throw new Error(
-      `uid ${process.getuid?.()} has no name on this machine, and PostgreSQL runs for no user without one: ` +
-        'give it an entry in /etc/passwd, or set DATABASE_URL to a PostgreSQL of yours',
+      `uid ${process.getuid?.()} has no name on this machine, and PostgreSQL does not run without one: ` +
+        'give it an entry in /etc/passwd, or set DATABASE_URL to your own PostgreSQL',
       { cause: error },
     );
   }
 }
 
-/** Throws when `account` could not reach `directory`, naming the parent that is in the way. */
+/** Throws if `account` cannot reach `directory`; the message names the parent that is in the way. */
 export async function checkReachable(directory: string, account: Account): Promise<void> {
   for (let path = directory; path !== dirname(path); path = dirname(path)) {
     const found = await stat(path);

@@ -35,7 +35,7 @@ async function query(connection: pg.PoolConfig, text: string): Promise<unknown[]
 const readPid = async (options: PostgresChildOptions) =>
   Number((await readFile(join(options.dataDir, 'postgres/postmaster.pid'), 'utf8')).split('\n')[0]);
 
-test('it is made, is not root, listens on no port, is durable, and keeps its data over a stop', async () => {
+test('PostgreSQL is created, is not root, listens on no port, is durable, and keeps its data across a stop', async () => {
   await using options = await setUp();
   {
     await using postgres = await startPostgresChild(options);
@@ -51,7 +51,7 @@ test('it is made, is not root, listens on no port, is durable, and keeps its dat
   assert.deepEqual(await query(postgres.connection, 'SELECT * FROM kept'), []);
 });
 
-test('a postmaster that is alive already is used, not joined by a second one', async () => {
+test('a live postmaster is reused, and no second one is started', async () => {
   await using options = await setUp();
   await using first = await startPostgresChild(options);
   const pid = await readPid(options);
@@ -70,7 +70,7 @@ test('a data directory of another major version is refused with the remedy', asy
   });
 });
 
-test('a lock file that names a foreign process does not stop it', async () => {
+test('a lock file that names a foreign process does not prevent the start', async () => {
   await using options = await setUp();
   await (await startPostgresChild(options))[Symbol.asyncDispose]();
   await writeFile(join(options.dataDir, 'postgres/postmaster.pid'), `${process.pid}\n`);

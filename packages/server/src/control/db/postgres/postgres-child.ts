@@ -1,8 +1,8 @@
 /**
- * PostgreSQL as a child of control: made on first use, on a Unix socket only, watched and started again when it
+ * PostgreSQL as a child of control: created on first use, reachable only over a Unix socket, started again when it
  * dies, stopped with control.
  *
- *     start ── a postmaster lives? ── yes ─► answers? ─► ready
+ *     start ── a live postmaster? ─── yes ─► answers? ─► ready
  *                    │ no                       │ no (starting, or shutting down after control was killed): wait
  *                    ▼                          ▼
  *              initdb if empty ─► spawn ─► answers? ─► ready ── dies ─► spawn …
@@ -29,13 +29,13 @@ const READY_DEADLINE_MS = 60_000;
 const READY_POLL_MS = 50;
 const CONNECT_DEADLINE_MS = 5_000;
 const QUERY_DEADLINE_MS = 30_000;
-/** The first may fail because a killed postmaster's processes still hold its shared memory. */
+/** The first start may fail because a killed postmaster's processes still hold its shared memory. */
 const MAX_STARTS = 3;
 const STOP_DEADLINE_MS = 10_000;
 const WATCH_INTERVAL_MS = 500;
-/** In the data directory. */
+/** Name in the data directory. */
 export const POSTGRES_DIRECTORY = 'postgres';
-/** In the run directory. */
+/** Name in the run directory. */
 const SOCKET_DIRECTORY = 'postgres';
 const SOCKET_NAME = '.s.PGSQL.5432';
 /** sun_path has 108 bytes with its NUL. */
@@ -48,33 +48,33 @@ export interface PostgresChildOptions {
   log: Logger;
 }
 
-/** Starts PostgreSQL, or takes over one that outlived the control before us, and waits until it answers. */
+/** Starts PostgreSQL, or takes over one that outlived the previous control, and waits until it answers. */
 export async function startPostgresChild(options: PostgresChildOptions): Promise<PostgresChild> {
   const child = new PostgresChild(await prepare(options), options.log);
   await child.start();
   return child;
 }
 
-/** How to reach one that a control runs, if one does; it may be about to stop. */
+/** Returns the connection to the PostgreSQL that a control runs, if one does. It may be about to stop. */
 export function findPostgresChild(runDir: string): pg.PoolConfig | undefined {
   const socketDir = join(runDir, SOCKET_DIRECTORY);
   return existsSync(join(socketDir, SOCKET_NAME)) ? describeConnection(socketDir) : undefined;
 }
 
-/** Of the PostgreSQL that answers; a socket may be that of another installation's. */
+/** Returns the data directory of the PostgreSQL that answers: the socket may be another installation's. */
 export async function findDataDirectory(connection: pg.PoolConfig): Promise<string> {
   const [row] = await query(connection, 'SHOW data_directory');
   return String(row?.['data_directory']);
 }
 
-/** Rows that `text` gives, in the database that is always there. */
+/** Runs `text` in the database that always exists, and returns its rows. */
 async function query(connection: pg.PoolConfig, text: string): Promise<Record<string, unknown>[]> {
   const deadlines = {
     connectionTimeoutMillis: stretched(CONNECT_DEADLINE_MS),
     query_timeout: stretched(QUERY_DEADLINE_MS),
   };
   const client = new pg.Client({ ...connection, database: 'postgres', ...deadlines });
-  // What broke is told by the query that waits; without a listener it would end the process.
+  // The waiting query reports the error. Without a listener the error would end the process.
   client.on('error', () => undefined);
   try {
     await client.connect();
@@ -142,7 +142,7 @@ export class PostgresChild implements AsyncDisposable {
 
   async #spawn(): Promise<number> {
     const { socketDir, account } = this.#options;
-    // A socket and its lock file that a killed postmaster left would stop the new one.
+    // A socket and lock file that a killed postmaster left would prevent the start of the new one.
     await rm(socketDir, { recursive: true, force: true });
     await mkdir(socketDir, { mode: 0o700 });
     if (process.getuid?.() === 0) await chown(socketDir, account.uid, account.gid);

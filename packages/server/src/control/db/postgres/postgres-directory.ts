@@ -1,4 +1,4 @@
-/** The data directory of our own PostgreSQL: made once, bound to the major version that made it. */
+/** The data directory of the service's own PostgreSQL: created once, bound to the major version that created it. */
 import { execFile } from 'node:child_process';
 import { chown, mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { userInfo } from 'node:os';
@@ -23,14 +23,14 @@ export class PostgresMajorError extends Error {
   constructor({ directory, bin }: PostgresDirectory, { made, found }: { made: string; found: string }) {
     super(
       `${directory} was made by PostgreSQL ${made}, but ${bin} is ${found}: set COPPICE_POSTGRES_BIN to the programs of ` +
-        `PostgreSQL ${made} (such as /usr/lib/postgresql/${made}/bin) and run "npm run setup" to go on with it, ` +
+        `PostgreSQL ${made} (such as /usr/lib/postgresql/${made}/bin) and run "npm run setup" to continue with it, ` +
         'or move the data with "coppice backup" and "coppice restore" (docs/guides/backup.md)',
     );
     this.name = 'PostgresMajorError';
   }
 }
 
-/** Makes the data directory if it is not there. One that was left half made is thrown away. */
+/** Creates the data directory if it does not exist. Removes one that an earlier attempt left incomplete. */
 export async function ensurePostgresDirectory(options: PostgresDirectory): Promise<void> {
   const made = await readMajor(options.directory);
   if (made === undefined) await initialize(options);
@@ -54,7 +54,7 @@ async function checkMajor(options: PostgresDirectory, made: string): Promise<voi
   throw new PostgresMajorError(options, { made, found: major ?? stdout.trim() });
 }
 
-/** initdb works beside the final name, which appears only when all is on disk. */
+/** Runs initdb under a temporary name. The final name appears only when all is on disk. */
 async function initialize({ directory, bin, account }: PostgresDirectory): Promise<void> {
   const draft = `${directory}.new`;
   await rm(draft, { recursive: true, force: true });
@@ -84,7 +84,7 @@ function isRoot(): boolean {
   return process.getuid?.() === 0;
 }
 
-/** What anybody else makes is the account's already. */
+/** Changes the owner if this process is root. Files of any other user belong to the account already. */
 async function giveTo(path: string, { uid, gid }: Account): Promise<void> {
   if (isRoot()) await chown(path, uid, gid);
 }
@@ -95,8 +95,8 @@ function failureText(error: unknown): string {
 }
 
 /**
- * Only the operating-system user that control runs as may log in. Other processes of PostgreSQL's own account (a
- * system-wide PostgreSQL, for example) reach the socket and are refused.
+ * Allows only the operating-system user that control runs as to log in. Other processes of PostgreSQL's account (for
+ * example a system-wide PostgreSQL) reach the socket and are refused.
  */
 async function writeAccessRules({ directory, account }: PostgresDirectory): Promise<void> {
   const files = {

@@ -1,4 +1,4 @@
-/** Finding, starting and stopping the postmaster of a data directory. Never a second one: the first is reused. */
+/** Finds, starts and stops the postmaster of a data directory. There is never a second one: the first is reused. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { open, readFile, readlink, rename, rm, stat } from 'node:fs/promises';
@@ -14,7 +14,9 @@ export interface PostmasterOptions extends PostgresDirectory {
   logFile: string;
 }
 
-/** Process id of the live postmaster of `directory`, whoever started it. */
+/**
+ * Returns the process id of the live postmaster of `directory`, if there is one, even if another process started it.
+ */
 export async function findPostmaster(directory: string): Promise<number | undefined> {
   const text = await readFile(join(directory, 'postmaster.pid'), 'utf8').catch(() => '');
   const pid = Number(text.split('\n')[0]);
@@ -26,7 +28,7 @@ export async function findPostmaster(directory: string): Promise<number | undefi
 
 /**
  * Starts a postmaster and returns its process id. It gets SIGQUIT from the kernel when control dies, so that it never
- * outlives its owner for long; PostgreSQL takes that as a crash and recovers at the next start.
+ * outlives its owner for long; PostgreSQL treats that as a crash and recovers at the next start.
  */
 export async function startPostmaster(options: PostmasterOptions): Promise<number> {
   await rm(join(options.directory, 'postmaster.pid'), { force: true });
@@ -48,7 +50,7 @@ export async function startPostmaster(options: PostmasterOptions): Promise<numbe
   }
 }
 
-/** Asks for a fast shutdown (open transactions are rolled back), after `deadlineMs` for an immediate one. */
+/** Requests a fast shutdown (open transactions are rolled back), and after `deadlineMs` an immediate one. */
 export async function stopPostmaster(pid: number, deadlineMs: number): Promise<void> {
   if (!signal(pid, 'SIGINT')) return;
   if (await waitForEnd(pid, deadlineMs)) return;
@@ -56,7 +58,7 @@ export async function stopPostmaster(pid: number, deadlineMs: number): Promise<v
   if (!(await waitForEnd(pid, deadlineMs))) throw new Error(`postmaster ${pid} does not stop`);
 }
 
-/** True while `pid` runs and has not ended unreaped. */
+/** Returns whether `pid` runs. A zombie does not. */
 export async function isAlive(pid: number): Promise<boolean> {
   const status = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => undefined);
   return status !== undefined && !/^\d+ \(.*\) [ZX]/s.test(status);
@@ -99,7 +101,7 @@ async function rotateLog(logFile: string): Promise<void> {
   if (size > MAX_LOG_BYTES) await rename(logFile, `${logFile}.1`);
 }
 
-/** False when there is no such process any more. */
+/** Sends a signal. Returns false if the process no longer exists. */
 function signal(pid: number, name: NodeJS.Signals): boolean {
   try {
     return process.kill(pid, name);

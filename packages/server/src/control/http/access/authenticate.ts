@@ -1,4 +1,4 @@
-/** Whose request it is, by its API key or a ticket. */
+/** Authenticates requests by an API key or a ticket. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Credential } from '../../auth/authenticator.ts';
 import { endWithKey } from './end-with-key.ts';
@@ -6,6 +6,7 @@ import type { HttpParts } from '../parts.ts';
 
 export type AuthenticationParts = Pick<HttpParts, 'authenticate' | 'keyGuesses' | 'keyEnds' | 'keyUses'>;
 
+/** Puts the caller's key on the request. Throws `unauthorized`, or `rate_limited` after too many wrong keys. */
 export async function authenticate(
   request: FastifyRequest,
   reply: FastifyReply,

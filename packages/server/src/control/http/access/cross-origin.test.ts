@@ -1,4 +1,4 @@
-/** What browsers are told about pages of other origins: the API may be used with a key, and nothing with a cookie. */
+/** CORS: pages of other origins may use the API with a key, and nothing with a cookie. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer, request as sendRequest, type IncomingMessage, type Server } from 'node:http';
@@ -55,7 +55,7 @@ interface Call {
   harness?: ControlHarness;
 }
 
-/** As a page of another origin; not `fetch`, which does not send the headers that only a browser may set. */
+/** Sends a request as a page of another origin. `fetch` would not send the headers that only a browser may set. */
 async function ask(
   method: string,
   path: string,
@@ -108,7 +108,7 @@ const EXPOSED =
   'accept-ranges, content-disposition, content-length, content-range, idempotency-replayed, link, location, ratelimit, ' +
   'ratelimit-policy, retry-after, www-authenticate, x-request-id';
 
-test('every answer below /v1 may be read, errors and streams as well, and none allows cookies', async () => {
+test('pages may read every answer below /v1, errors and streams included, and no answer allows cookies', async () => {
   const calls: [method: string, path: string, status: number, call?: Call][] = [
     ['GET', '/v1/runs', 200],
     ['GET', `/v1/runs/${id}/files/download?path=/a`, 200],
@@ -129,7 +129,7 @@ test('every answer below /v1 may be read, errors and streams as well, and none a
   }
 });
 
-test('a streamed answer may be read, too', async () => {
+test('pages may read a streamed answer', async () => {
   const options: CallOptions = { body: { command: 'x' }, headers: { origin: ORIGIN } };
   for (const path of ['exec', 'exec/stream']) {
     const answer = await harness.fetch('POST', `/v1/runs/${id}/${path}`, options);
@@ -138,7 +138,7 @@ test('a streamed answer may be read, too', async () => {
   }
 });
 
-test('what is not below /v1 stays closed', async () => {
+test('paths outside /v1 stay closed', async () => {
   for (const path of [
     '/account/me',
     '/account/sign-in',
@@ -154,7 +154,7 @@ test('what is not below /v1 stays closed', async () => {
   assert.equal((await preflight('/account/me')).status, 405);
 });
 
-test('below the port proxy the service answers preflights, and a guest says nothing about other origins', async () => {
+test('below the port proxy the service answers preflights, and drops CORS headers of the guest', async () => {
   const path = `/v1/runs/${id}/proxy/${PORT}/x`;
   asked.length = 0;
   const allowed = await preflight(path);
@@ -176,7 +176,7 @@ test('below the port proxy the service answers preflights, and a guest says noth
   assert.deepEqual([refused.status, refused.headers['access-control-allow-origin']], [401, '*']);
 });
 
-test('under an origin of its own a guest speaks for itself', async () => {
+test('under a preview origin the guest sets its own CORS headers', async () => {
   const { body } = await harness.call('POST', `/v1/runs/${id}/ports/${PORT}/preview`, { body: {} });
   const { host, pathname, search, origin } = new URL((body as CreatedPreview).url);
   const opened = await ask('GET', `${pathname}${search}`, { headers: { host } });
@@ -188,7 +188,7 @@ test('under an origin of its own a guest speaks for itself', async () => {
   assert.deepEqual([foreign.status, corsOf(foreign)], [403, {}]);
 });
 
-test('a WebSocket is opened by a ticket whatever the origin, and by nothing that a browser adds', async () => {
+test('a ticket opens a WebSocket from any origin, and headers that a browser adds do not', async () => {
   const connect = async (query: string): Promise<number> => {
     const url = `${harness.address.replace('http', 'ws')}/v1/runs/${id}/shell${query}`;
     const socket = new WebSocket(url, { headers: { origin: ORIGIN, cookie: 'coppice_session=x' } });
@@ -205,7 +205,7 @@ test('a WebSocket is opened by a ticket whatever the origin, and by nothing that
   assert.equal(await connect(`?ticket=${encodeURIComponent((body as Ticket).ticket)}`), 101);
 });
 
-test('with a list only pages of these origins may, and without any none', async () => {
+test('with a list only pages of these origins may use the API, and with an empty list none', async () => {
   await using listed = await startHarnessWith({ corsOrigins: [ORIGIN, 'http://localhost:3000'] });
   const own = await ask('GET', '/v1/runs', { harness: listed });
   assert.equal(own.headers['access-control-allow-origin'], ORIGIN);

@@ -1,10 +1,10 @@
 /**
- * Which pages of other origins may use the API. Below `/v1` only a key counts, which the page itself has to send, so by
- * default pages of any origin may; browsers are never told that they may send cookies. `/account`, where cookies count,
- * and origins of previews, where one does, stay closed.
+ * CORS: the pages of other origins that may use the API. Below `/v1` only a key counts, and the page itself must send
+ * it. So by default pages of any origin may use it; no answer allows browsers to send cookies. `/account`, where
+ * cookies count, and preview origins, where one cookie counts, stay closed.
  *
- * The port proxy is below `/v1`, too: there the service answers preflights, which carry no key, and speaks for its origin
- * in place of the guest.
+ * The port proxy is also below `/v1`. There the service answers preflights, which carry no key, and sets the CORS
+ * headers in place of the guest.
  */
 import cors, { type FastifyCorsOptions } from '@fastify/cors';
 import type { FastifyReply, FastifyRequest } from 'fastify';
@@ -12,7 +12,7 @@ import type { App } from '../app.ts';
 import { isProxied } from './proxied-route.ts';
 import { toHeaders } from '../answers/raw-answer.ts';
 
-/** What a page may read of an answer beside what every page may. */
+/** Response headers that a page may read in addition to those that every page may. */
 const EXPOSED_HEADERS = [
   'accept-ranges',
   'content-disposition',
@@ -28,10 +28,10 @@ const EXPOSED_HEADERS = [
   'x-request-id',
 ];
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'];
-/** No browser remembers a preflight for longer. */
+/** No browser caches a preflight for longer. */
 const MAX_AGE_S = 7200;
 
-/** `origins`: as browsers send them; `*` is any. */
+/** Adds CORS. `origins`: as browsers send them; `*` allows any. */
 export async function addCrossOrigin(app: App, origins: readonly string[]): Promise<void> {
   await app.register(cors, {
     delegator: (request, done) => done(null, buildOptions(request, origins)),
@@ -51,7 +51,7 @@ function buildOptions(request: FastifyRequest, origins: readonly string[]): Fast
   };
 }
 
-/** One with a key is no browser's: below the port proxy it is for the guest, like any other method. */
+/** An OPTIONS with a key is not from a browser: below the port proxy it is for the guest, like any other method. */
 function isPreflight({ method, headers }: FastifyRequest): boolean {
   return (
     method === 'OPTIONS' &&
@@ -61,7 +61,7 @@ function isPreflight({ method, headers }: FastifyRequest): boolean {
   );
 }
 
-/** What an answer that is passed on says of other origins: names and values in turn. */
+/** Returns the CORS and `Vary` headers of a forwarded answer: names and values alternate. */
 export function listCrossOriginFields(reply: FastifyReply): string[] {
   return Object.entries(toHeaders(reply))
     .filter(([name]) => name === 'vary' || name.startsWith('access-control-'))

@@ -1,9 +1,9 @@
-/** What is open with an API key ends with it: streams are told why, and what does not end by itself is cut off. */
+/** Open requests end with their API key: streams report why, and requests that do not end by themselves are cut off. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { KeyEnds } from '../../auth/key-ends.ts';
 import type { OpenRequests } from './open-requests.ts';
 
-/** For a stream to say why, once its key is found to be good no longer. */
+/** Time for a stream to report why it ends, once its key is no longer valid. */
 const FAREWELL_MS = 1_500;
 
 export function endWithKey(
@@ -23,7 +23,7 @@ export function endWithKey(
   });
 }
 
-/** Aborted when what has no end of its own must end: the service shuts down, or the key is good no longer. */
+/** Aborts when an endless request must end: the service shuts down, or the key is no longer valid. */
 export function endOf({ keyEnd }: FastifyRequest, { draining }: Pick<OpenRequests, 'draining'>): AbortSignal {
   return keyEnd === null ? draining : AbortSignal.any([draining, keyEnd]);
 }

@@ -1,4 +1,4 @@
-/** What every POST that creates something, or loses something, has in common: its `Idempotency-Key`, and its place among the limited requests. */
+/** Shared by every POST that creates or discards something: the `Idempotency-Key`, and the limit on open requests. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import type { IdempotentRequest, KeptAnswer } from '../../sandbox/idempotency.ts';
@@ -11,7 +11,7 @@ export const IdempotencyHeaders = z.looseObject({
     .string()
     .regex(KEY, { error: 'must be 1 to 255 visible ASCII characters' })
     .optional()
-    .describe('The answer to a repetition with the same key and body is that of the first, for 24 hours.'),
+    .describe('For 24 hours, a repeated request with the same key and body gets the answer of the first.'),
 });
 
 type IdempotentCall = Pick<FastifyRequest, 'organizationId' | 'reach' | 'method' | 'originalUrl'> & {
@@ -21,11 +21,11 @@ type IdempotentCall = Pick<FastifyRequest, 'organizationId' | 'reach' | 'method'
 export type IdempotencyParts = Pick<HttpParts, 'idempotency' | 'openRequests'>;
 
 export interface Creation<T> extends Pick<IdempotentRequest<T>, 'newSubjectId' | 'create' | 'find'> {
-  /** Everything in it that may not differ under the same key. */
+  /** The content that must be the same under the same key. */
   body: unknown;
 }
 
-/** Sets the headers that tell about it; the status of the answer is for the endpoint to send. */
+/** Runs `creation` once for each `Idempotency-Key`. Sets `Idempotency-Replayed`; the endpoint sends the status. */
 export async function createOnce<T>(
   { idempotency, openRequests }: IdempotencyParts,
   request: IdempotentCall,
@@ -37,7 +37,7 @@ export async function createOnce<T>(
   const path = request.originalUrl.split('?', 1)[0] ?? '';
   return openRequests.limit(organizationId, async () => {
     if (key === undefined) return creation.create(creation.newSubjectId());
-    // A key that is limited to its team must not be given the answer of another team's request.
+    // A key that is limited to its team must not receive the answer to another team's request.
     const scope = reach.onlyTeamId === null ? '' : ` ${reach.onlyTeamId}`;
     const route = `${request.method} ${path}${scope}`;
     const answer = await idempotency.run({ organizationId, route, key, ...creation });

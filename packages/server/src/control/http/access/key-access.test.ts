@@ -1,6 +1,6 @@
 /**
- * What keys of each kind may do, on every route of the API. The routes come from its description. A route that changes
- * something is expected to refuse a key with the scope `read`, whatever the route declares.
+ * The access of each kind of key to every route of the API. The routes come from its description. A route that changes
+ * something must refuse a key with the scope `read`, whatever the route declares.
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -21,7 +21,7 @@ import type { App } from '../app.ts';
 import { checkKeyAccess, requireKeyAccess } from './key-access.ts';
 import { PROXIED_METHODS } from './proxied-route.ts';
 
-/** GET requests that run something in the guest, or speak to what runs there. */
+/** GET and HEAD operations that run something in the guest, or reach a process there. */
 const OPENS_GUEST: ReadonlySet<string> = new Set([
   'execWebSocket',
   'shellWebSocket',
@@ -29,9 +29,9 @@ const OPENS_GUEST: ReadonlySet<string> = new Set([
   'proxyGet',
   'proxyHead',
 ]);
-/** Changes of what all teams use. */
+/** Operations that change something all teams use. */
 const OF_ORGANIZATION: ReadonlySet<string> = new Set(['putRegistry', 'deleteRegistry']);
-/** Those that would end the sandbox that the others need. */
+/** Operations that would remove what the others need. */
 const ENDS: ReadonlySet<string> = new Set(['destroySandbox', 'deleteSnapshot']);
 
 let harness: ControlHarness;
@@ -74,7 +74,7 @@ const isForbidden = ({ status, text }: { status: number; text: string }): boolea
   // The answer to a HEAD has no body.
   status === 403 && (text === '' || JSON.parse(text).error.code === 'forbidden');
 
-/** What a request that changes something would leave behind. */
+/** Reads everything that a request could have changed. */
 async function readEverything(): Promise<unknown> {
   const read = async (path: string) => (await call('GET', path, keys.full)).body;
   const { expires_at: _, ...record } = await read(`/v1/runs/${ids['run']}`);
@@ -92,7 +92,7 @@ async function readEverything(): Promise<unknown> {
   };
 }
 
-test('a key that only reads is refused by every route that changes or runs something, and by no other', async () => {
+test('every route that changes or runs something refuses a read-only key, and no other route does', async () => {
   const before = await readEverything();
   assert.ok(operations.length >= 40);
   for (const operation of operations) {
@@ -104,7 +104,7 @@ test('a key that only reads is refused by every route that changes or runs somet
   assert.deepEqual(await readEverything(), before);
 });
 
-test('nothing of a port is reached by a key that only reads, by whatever method', async () => {
+test('a read-only key reaches no port, by any method', async () => {
   for (const method of PROXIED_METHODS.filter((one) => !['GET', 'TRACE', 'CONNECT'].includes(one))) {
     const response = await harness.fetch(method, `/v1/runs/${ids['run']}/proxy/80/`, { apiKey: keys.read });
     assert.equal(response.status, 403, method);
@@ -117,19 +117,19 @@ test('nothing of a port is reached by a key that only reads, by whatever method'
     );
 });
 
-test('the size of a file may be asked for by a key that only reads', async () => {
+test('a read-only key may read the size of a file', async () => {
   const path = `/v1/runs/${ids['run']}/files/download?path=/etc/hostname`;
   assert.equal((await harness.fetch('HEAD', path, { apiKey: keys.read })).status, 200);
 });
 
-test('a key that only reads learns by no refusal what there is', async () => {
+test('no refusal tells a read-only key whether a sandbox exists', async () => {
   const known = await call('POST', `/v1/runs/${ids['run']}/exec`, keys.read, { command: 'true' });
   const unknown = await call('POST', `/v1/runs/run${'0'.repeat(20)}/exec`, keys.read, { command: 'true' });
   assert.deepEqual([known.status, known.body.error.message], [unknown.status, unknown.body.error.message]);
   assert.match(known.body.error.message, /scope "read"/u);
 });
 
-test('a key of a team changes nothing that all teams use, and is refused nothing else', async () => {
+test('a team-only key may not change what all teams use, and may do everything else', async () => {
   for (const operation of operations) {
     if (ENDS.has(operation.id)) continue;
     const answer = await ask(operation, keys.teamOnly);
@@ -138,7 +138,7 @@ test('a key of a team changes nothing that all teams use, and is refused nothing
   }
 });
 
-test('a sandbox that sleeps is not woken for a key that only reads', async () => {
+test('a read-only key does not wake a hibernated sandbox', async () => {
   const body = { image: 'node:22-slim', auto_hibernate: true };
   const { id } = (await call('POST', '/v1/runs', keys.full, body)).body;
   await call('POST', `/v1/runs/${id}/hibernate`, keys.full);
@@ -153,7 +153,7 @@ test('a sandbox that sleeps is not woken for a key that only reads', async () =>
   assert.equal(await status(), 'running');
 });
 
-test('a ticket is worth no more than what its key may do', async () => {
+test('a ticket allows no more than its key', async () => {
   const path = `/v1/runs/${ids['run']}`;
   const ask = async () => (await call('POST', `${path}/tickets`, keys.teamOnly, {})).body.ticket as string;
   const open = (ticket: string) =>
@@ -170,7 +170,7 @@ test('a ticket is worth no more than what its key may do', async () => {
   await limit({ team_id: owner.teamId });
 });
 
-test('a route that does not declare what it needs keeps the service from starting, and is refused', async () => {
+test('a route that does not declare its access keeps the service from starting, and its requests are refused', async () => {
   const build = (): App => Fastify().withTypeProvider<ZodTypeProvider>();
   const silent = build();
   await assert.rejects(async () => {
@@ -179,7 +179,7 @@ test('a route that does not declare what it needs keeps the service from startin
       v1.get('/v1/new', async () => 'served');
     });
     await silent.ready();
-  }, /GET \/v1\/new does not declare what it needs of a key/u);
+  }, /GET \/v1\/new does not declare the access that it needs/u);
   const unchecked = build();
   unchecked.decorateRequest('keyScope', 'read');
   unchecked.addHook('onRequest', async (request) => checkKeyAccess(request));

@@ -1,13 +1,13 @@
 /**
- * What a request needs of its key, checked in one place. Every route below `/v1` declares it in `access`; a route without
- * a declaration keeps the service from starting, and is refused:
+ * Checks in one place that a key allows a request. Every route below `/v1` declares the access that it needs in
+ * `access`. A route without a declaration keeps the service from starting, and its requests are refused:
  *
  *     access          the route                                     key: read   full   team_only
  *     read            returns what is stored, changes nothing            yes    yes    of its team
  *     full            changes something, or runs in a guest              403    yes    of its team
  *     organization    changes what all teams use                         403    yes    403
  *
- * Which sandboxes a key sees is decided where they are found: every function that finds one takes the request's `reach`.
+ * Lookups decide which sandboxes a key sees: every function that finds one takes the request's `reach`.
  */
 import { AppError, ErrorAnswer } from '@coppice/contract';
 import type { FastifyRequest } from 'fastify';
@@ -15,12 +15,12 @@ import type { App } from '../app.ts';
 
 export type KeyAccess = 'read' | 'full' | 'organization';
 
-/** To be called before the first route is added. */
+/** Makes adding a route without `access` throw. Call before adding the first route. */
 export function requireKeyAccess(v1: App): void {
   v1.addHook('onRoute', ({ url, method, config, schema }) => {
     const access = config?.access;
     if (access === undefined)
-      throw new Error(`${String(method)} ${url} does not declare what it needs of a key`);
+      throw new Error(`${String(method)} ${url} does not declare the access that it needs`);
     if (access !== 'read') describeRefusal(schema);
   });
 }
@@ -41,7 +41,7 @@ export function checkKeyAccess({ routeOptions, keyScope, reach }: FastifyRequest
     );
 }
 
-/** In the description of the API. */
+/** Adds the 403 answer to the API description of a route. */
 function describeRefusal(schema: { response?: unknown } | undefined): void {
   const { response } = schema ?? {};
   if (typeof response === 'object' && response !== null && !('default' in response))

@@ -1,7 +1,7 @@
 import { AppError } from '@coppice/contract';
 import type { LimitsOf } from '../../limits/organization-limits.ts';
 
-/** Counts requests in progress: all of them, for shutdown, and the expensive ones of each organization, to limit them. */
+/** Counts open requests: all of them, for the shutdown, and the expensive ones of each organization, to limit them. */
 export class OpenRequests {
   readonly #requests: Counter;
   readonly #streams: Counter;
@@ -18,12 +18,12 @@ export class OpenRequests {
     return this.#draining.signal.aborted;
   }
 
-  /** Aborted when the service begins to shut down: what would go on without end must end by itself. */
+  /** Aborts when the service begins to shut down: endless requests must then end by themselves. */
   get draining(): AbortSignal {
     return this.#draining.signal;
   }
 
-  /** Every request passes here, once when it comes and once when its answer is out. */
+  /** Counts a request when it arrives; {@link leave} counts it out when its answer is sent. */
   enter(): void {
     this.#all += 1;
   }
@@ -33,17 +33,17 @@ export class OpenRequests {
     if (this.#all === 0) for (const wake of this.#waiting) wake();
   }
 
-  /** Runs `task` as one of the limited requests of an organization; `rate_limited` when there are too many. */
+  /** Runs `task` as one of the limited requests of an organization. Throws `rate_limited` when too many are open. */
   limit<T>(organizationId: string, task: () => Promise<T>): Promise<T> {
     return this.#requests.run(organizationId, task);
   }
 
-  /** The same for what flows and costs little while it is quiet: sessions, streamed commands, proxied requests. */
+  /** Like {@link limit}, for streams that cost little while idle: sessions, streamed commands, proxied requests. */
   stream<T>(organizationId: string, task: () => Promise<T>): Promise<T> {
     return this.#streams.run(organizationId, task);
   }
 
-  /** From now on new requests are refused; resolves when none is open, or at the deadline. True when none is. */
+  /** Begins the shutdown; waits until no request is open, or for `deadlineMs`. Returns whether none is open. */
   async drain(deadlineMs: number): Promise<boolean> {
     this.#draining.abort();
     if (this.#all === 0) return true;
@@ -56,7 +56,7 @@ export class OpenRequests {
   }
 }
 
-/** How many of a kind each organization has open. */
+/** Counts the open requests of one kind for each organization. */
 class Counter {
   readonly #open = new Map<string, number>();
   readonly #what: string;

@@ -1,8 +1,8 @@
 /**
- * Routes whose request goes to a guest as it came: any method that Node's parser knows, the body untouched, the path not
- * decoded, upgrades included. They are served in their `onRequest` hook, before Fastify looks at the body, and before the
- * plugin for WebSockets takes an upgrade for its own; Fastify sees a path of fixed length in place of the real one, so
- * that its router neither decodes nor refuses what is the guest's.
+ * Routes that forward a request to a guest unchanged: any method that Node's parser knows, the body untouched, the path
+ * not decoded, upgrades included. Their `onRequest` hook serves them, before Fastify looks at the body, and before the
+ * WebSocket plugin takes an upgrade for its own. Fastify sees a path of fixed length in place of the real one, so that
+ * its router neither decodes nor refuses the guest's part.
  */
 import { METHODS, type IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
@@ -12,14 +12,14 @@ import type { PreviewOrigins } from '../../ports/preview-origins.ts';
 import type { Exchange } from '../../ports/forward.ts';
 import type { App } from '../app.ts';
 
-/** A tunnel request of HTTP (CONNECT) has no path; Node hands it to nobody here, and closes. */
+/** Without CONNECT, whose requests have no path: no handler receives them here, and Node closes the connection. */
 export const PROXIED_METHODS = METHODS.filter((method) => method !== 'CONNECT');
 export const PREVIEW_ROUTE = '/.well-known/coppice/preview-origin';
 
 const PROXY_PREFIX = /^\/v1\/runs\/[^/?#]+\/proxy\/[^/?#]+/u;
 const upgradeHeads = new WeakMap<IncomingMessage, Buffer>();
 
-/** For Fastify's option `rewriteUrl`. */
+/** Builds Fastify's option `rewriteUrl`. */
 export function buildRewrite(
   origins: () => PreviewOrigins | undefined,
 ): (request: IncomingMessage) => string {
@@ -29,19 +29,19 @@ export function buildRewrite(
   };
 }
 
-/** Below the port proxy, whose path is a route's with or without a key. */
+/** Whether a request is below the port proxy, with or without a key. */
 export function isProxied({ url }: Pick<FastifyRequest, 'url'>): boolean {
   return PROXY_PREFIX.test(url);
 }
 
-/** What of the URL is the guest's, from its first slash on, as it was sent. */
+/** Returns the guest's part of the URL, from its first slash, as the client sent it. */
 export function guestPath(request: FastifyRequest): string {
   const url = request.originalUrl;
   const rest = url.slice(PROXY_PREFIX.exec(url)?.[0].length ?? 0);
   return rest.startsWith('/') ? rest : `/${rest}`;
 }
 
-/** To be called before the plugin for WebSockets adds its listener. */
+/** Adds the methods that Fastify lacks. Call before the WebSocket plugin adds its listener. */
 export function addProxiedMethods(app: App): void {
   for (const method of PROXIED_METHODS) {
     if (!app.supportedMethods.includes(method)) app.addHttpMethod(method, { hasBody: true });
@@ -51,7 +51,7 @@ export function addProxiedMethods(app: App): void {
   });
 }
 
-/** What the forwarder needs of the request itself. */
+/** Returns the parts of an exchange that come from the request itself. */
 export function toExchange(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -64,7 +64,7 @@ export function toExchange(
   };
 }
 
-/** What follows the hook, and is never reached. */
+/** Handler of routes whose hook answers. It never runs. Throws `internal`. */
 export async function unreachable(): Promise<never> {
-  throw new AppError('internal', 'a proxied request came to its handler');
+  throw new AppError('internal', 'a proxied request reached its handler');
 }

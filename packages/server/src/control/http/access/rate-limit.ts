@@ -1,9 +1,9 @@
-/** The rate limit, as answers tell it: the fields of the IETF's draft on rate limits, in its 11th revision. */
+/** Applies the rate limit and reports it in the header fields of the IETF's draft on rate limits, revision 11. */
 import { AppError } from '@coppice/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { HttpParts } from '../parts.ts';
 
-/** Throws `rate_limited`. Only after authentication: who is unknown has no share to use up. */
+/** Throws `rate_limited`. Call after authentication: an unknown caller has no share to use up. */
 export function limitRate(
   { organizationId }: FastifyRequest,
   reply: FastifyReply,
@@ -18,6 +18,6 @@ export function limitRate(
   if (isAllowed) return;
   throw new AppError(
     'rate_limited',
-    `the organization may ask ${perSecond} times a second, ${burst} times at once; try again in ${resetS} s`,
+    `the organization is limited to ${perSecond} requests a second and bursts of ${burst}; try again in ${resetS} s`,
   );
 }

@@ -1,4 +1,4 @@
-/** What every WebSocket of a sandbox has in common, from the upgrade to the message that says how it ended. */
+/** Serves the WebSockets of sandboxes, from the upgrade to the message that says how one ended. */
 import { AppError } from '@coppice/contract';
 import type { WebSocket } from '@fastify/websocket';
 import type { FastifyRequest } from 'fastify';
@@ -12,20 +12,20 @@ export type SocketParts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'op
 
 export interface ServeSocket {
   request: FastifyRequest;
-  /** The sandbox's. */
+  /** Id of the sandbox. */
   id: string;
   parts: SocketParts;
   /**
-   * Resolves when all is told. `over` is aborted when it must end early: the client has left, its key
-   * is good no longer, or the service shuts down.
-   * A message that cannot be used is told by the peer's fault, whatever this rejects with.
+   * Resolves when everything is sent. `over` aborts when the socket must end early: the client has left, its key is no
+   * longer valid, or the service shuts down. After an unusable message the client receives the peer's `fault`, whatever
+   * this rejects with.
    */
   run: (peer: WebSocketPeer, over: AbortSignal) => Promise<void>;
 }
 
-/** The idle timer waits for as long as `run` takes. */
+/** Serves a WebSocket. The sandbox's idle timer waits for as long as `run` takes. */
 export function serveSocket(socket: WebSocket, options: ServeSocket): void {
-  // Only what fails while a failure is told ends here, and with it this socket and nothing else.
+  // Only a failure to report a failure arrives here. It ends this socket and nothing else.
   serve(new WebSocketPeer(socket), options).catch((error: unknown) => {
     logError(toAppError(error), options.request);
     socket.terminate();
@@ -52,7 +52,7 @@ interface Killable {
   kill: () => void;
 }
 
-/** Runs `task` with something that is killed as soon as `over` is aborted. */
+/** Runs `task`, and kills `process` as soon as `over` aborts. */
 export async function killedWhen<T>(
   over: AbortSignal,
   process: Killable,
@@ -68,7 +68,7 @@ export async function killedWhen<T>(
   }
 }
 
-/** What such a route does with a request before its upgrade, when a client still learns by the status what is wrong. */
+/** Returns the handlers that run before the upgrade, while the status can still tell the client what is wrong. */
 export function beforeUpgrade({ sandboxes }: Pick<SocketParts, 'sandboxes'>): BeforeUpgrade {
   return {
     preHandler: async ({ reach, params }) => {
@@ -82,6 +82,6 @@ export function beforeUpgrade({ sandboxes }: Pick<SocketParts, 'sandboxes'>): Be
 
 interface BeforeUpgrade {
   preHandler: (request: FastifyRequest) => Promise<void>;
-  /** Of a request that asks for none. */
+  /** Refuses a request without an upgrade. */
   handler: () => Promise<never>;
 }

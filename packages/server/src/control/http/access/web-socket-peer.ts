@@ -1,6 +1,6 @@
 /**
- * A client on a WebSocket. Messages are handled one after the other, and no more are read meanwhile; what is sent waits for
- * a client that does not read. Pings keep a quiet connection open through proxies and find a peer that is gone.
+ * A client on a WebSocket. Messages are handled one after the other, and no more are read meanwhile. Sending waits for
+ * a client that does not read. Pings keep a quiet connection open through proxies and detect a peer that is gone.
  */
 import { ERRORS, type ErrorCode } from '@coppice/contract';
 import fastifyWebSocket, { type WebSocket } from '@fastify/websocket';
@@ -9,15 +9,15 @@ import type { ClientMessage } from '../../streams/client-message.ts';
 import type { App } from '../app.ts';
 import { logError, toAppError } from '../answers/error-mapper.ts';
 
-/** Of one message; input is split by clients long before that. */
+/** Limit of one message. Clients split input into far smaller messages. */
 export const MAX_MESSAGE_BYTES = 1 << 20;
 const PING_INTERVAL_MS = 20_000;
 const STALL_DEADLINE_MS = 15 * 60_000;
-/** Below it, a message is taken as sent although the kernel has yet to take it. */
+/** Below this buffered size, a message counts as sent although the kernel has yet to take it. */
 const HIGH_WATER_BYTES = 256 << 10;
 const MAX_REASON_BYTES = 123;
 
-/** https://www.rfc-editor.org/rfc/rfc6455#section-7.4.1 and the registry that it founded. */
+/** Close codes of https://www.rfc-editor.org/rfc/rfc6455#section-7.4.1 and of the registry that it founded. */
 export const CLOSE = {
   normal: 1000,
   policy: 1008,
@@ -26,7 +26,7 @@ export const CLOSE = {
   tryAgainLater: 1013,
 } as const;
 
-/** Whose fault it was, in the language of close codes. */
+/** Returns the close code of an error: it tells which side is at fault, and whether a retry helps. */
 export function closeCodeOf(code: ErrorCode): number {
   const { status, retryable } = ERRORS[code];
   if (code === 'unavailable') return CLOSE.serviceRestart;
@@ -41,7 +41,7 @@ export async function addWebSockets(app: App): Promise<void> {
   });
 }
 
-/** Frames that break the protocol, and connections that break, are the client's; `ws` closes them with the code that fits. */
+/** Frames that violate the protocol, and broken connections, are the client's fault; `ws` closes the socket. */
 function handleSocketError(error: Error, socket: WebSocket, request: FastifyRequest): void {
   const code: unknown = Reflect.get(error, 'code');
   if (typeof code === 'string' && /^(?:WS_ERR_|ECONNRESET$|EPIPE$|ETIMEDOUT$)/u.test(code)) {
@@ -60,7 +60,7 @@ export class WebSocketPeer {
   #fault: unknown;
   #tail: Promise<void> = Promise.resolve();
 
-  /** Messages wait until {@link receive} says what is to be done with them. */
+  /** Messages wait until {@link receive} sets their handler. */
   constructor(socket: WebSocket) {
     this.#socket = socket;
     socket.pause();
@@ -73,17 +73,17 @@ export class WebSocketPeer {
     });
   }
 
-  /** Aborted when the connection is closed, by whomever. */
+  /** Aborts when the connection is closed, by either side. */
   get left(): AbortSignal {
     return this.#left.signal;
   }
 
-  /** Why a message of the client could not be used, if one could not. */
+  /** The error of the first message that could not be handled, if any. */
   get fault(): unknown {
     return this.#fault;
   }
 
-  /** `handle` is called for one message at a time; its failure is the `fault`, goes to `onError`, and ends the reading. */
+  /** Calls `handle` for one message at a time. The first error becomes `fault`, goes to `onError`, and ends this. */
   receive(handle: (message: ClientMessage) => Promise<void>, onError: (error: unknown) => void): void {
     const take = async (message: ClientMessage): Promise<void> => {
       if (this.#fault !== undefined || this.left.aborted) return;
@@ -103,7 +103,7 @@ export class WebSocketPeer {
     this.#read(true);
   }
 
-  /** Resolves when the client has room for more, or is gone. */
+  /** Sends a message. Resolves when the client has room for more, or is gone. */
   async send(data: string | Buffer): Promise<void> {
     if (this.left.aborted) return;
     const sent = Promise.withResolvers<void>();
@@ -114,9 +114,9 @@ export class WebSocketPeer {
     clearTimeout(timer);
   }
 
-  /** Says why, cut to what a close frame holds. */
+  /** Closes the socket with `reason`, cut to the size of a close frame. */
   close(code: number, reason = ''): void {
-    // Or the client's answer to it would not be read, and the connection stay until it times out.
+    // A paused socket would not read the client's close frame, and would stay open until it times out.
     this.#socket.resume();
     this.#socket.close(
       code,
@@ -131,8 +131,8 @@ export class WebSocketPeer {
   }
 
   /**
-   * Of a peer that does not read its pongs cannot come, and while nothing is read here none is seen: then the ping only
-   * finds out whether the connection still is one.
+   * A peer that does not read cannot send pongs, so it gets no ping. While this side does not read, it sees no pongs:
+   * then the ping only checks that the connection still exists.
    */
   #ping(): void {
     if (this.#socket.bufferedAmount > 0) return;

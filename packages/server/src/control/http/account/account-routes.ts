@@ -1,8 +1,8 @@
 /**
- * All below `/account`: for people who are signed in, by cookie. An API key counts for nothing here, as a cookie does below
- * `/v1`. In their order:
+ * Routes below `/account`, for people who are signed in by cookie. An API key is not accepted here, and a cookie is not
+ * accepted below `/v1`. Checks, in their order:
  *
- *   own origin, JSON ─► session ─► body, path ─► membership and role (what the route's `audience` says) ─► endpoint
+ *   own origin, JSON ─► session ─► body, path ─► membership and role (the route's `audience`) ─► endpoint
  */
 import { AppError } from '@coppice/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
@@ -40,6 +40,7 @@ import { readSessionToken, setSessionCookie } from './session/session-cookie.ts'
 import { addSignIn } from './people/sign-in.ts';
 import { addSignOut } from './people/sign-out.ts';
 import { addSignUp } from './people/sign-up.ts';
+import { invariant } from '../../../lib/invariant.ts';
 
 export async function addAccountRoutes(app: App, parts: HttpParts): Promise<void> {
   app.addHook('onRequest', async (request, reply) => {
@@ -67,7 +68,7 @@ async function addSignedIn(app: App, parts: HttpParts): Promise<void> {
 
 function addOrganization(app: App, parts: HttpParts): void {
   app.addHook('onRoute', ({ url, config }) => {
-    if (config?.audience === undefined) throw new Error(`${url} does not say who it is for`);
+    invariant(config?.audience, `${url} does not declare its audience`);
   });
   app.addHook('preHandler', (request) => checkAccess(request, parts));
   addGetOrganization(app, parts);
@@ -103,7 +104,7 @@ async function requireSession(
   if (token === undefined || session === undefined)
     throw new AppError(
       'unauthorized',
-      'nobody is signed in: POST /account/sign-in first; API keys do not count here',
+      'not signed in: call POST /account/sign-in first; API keys are not accepted here',
     );
   request.userId = session.userId;
   request.sessionId = session.id;

@@ -1,4 +1,4 @@
-/** Whatever fails while an error is answered, its request ends and the process runs on. */
+/** If anything fails while an error is answered, the request ends and the process keeps running. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { request as sendRequest, type IncomingMessage } from 'node:http';
@@ -17,11 +17,11 @@ type Handler = (request: FastifyRequest, reply: FastifyReply) => unknown;
 interface Seen {
   status: number;
   phrase: string;
-  /** Undefined when it broke off. */
+  /** Undefined when the answer broke off. */
   body: { error: { code: string; request_id: string } } | undefined;
 }
 
-/** The answer of `handler`; undefined when the connection was closed in place of one. */
+/** Returns the answer of `handler`; undefined when the connection was closed without one. */
 async function ask(handler: Handler, change: (app: FastifyInstance) => void = () => undefined) {
   app = Fastify({ frameworkErrors: answerError });
   app.setErrorHandler(answerError);
@@ -30,7 +30,7 @@ async function ask(handler: Handler, change: (app: FastifyInstance) => void = ()
   app.get('/alive', async () => 'yes');
   await app.listen({ host: '127.0.0.1', port: 0 });
   const seen = await get('/');
-  assert.ok(await get('/alive'), 'the process serves on');
+  assert.ok(await get('/alive'), 'the process keeps serving');
   return seen;
 }
 
@@ -61,13 +61,13 @@ const broken = (): never => {
   throw new Error('it is broken, too');
 };
 
-test('a phrase that a head has left behind is not used for the error', async () => {
+test('the error does not reuse the phrase of a head that failed', async () => {
   const seen = await ask((_request, reply) => reply.raw.writeHead(200, 'O\u0001K').end());
   assert.equal(seen?.phrase, 'Internal Server Error');
   assert.equal(seen?.body?.error.code, 'internal');
 });
 
-test('a header that Node will not write costs the headers, and not the answer', async () => {
+test('a header that Node refuses to write costs the headers, but not the answer', async () => {
   for (const fail of [refuse, () => 'all is well']) {
     const seen = await ask((_request, reply) => {
       reply.header('x-broken', 'a\u0001b');
@@ -78,7 +78,7 @@ test('a header that Node will not write costs the headers, and not the answer', 
   }
 });
 
-test('an error that the log cannot take is answered all the same', async () => {
+test('an error that cannot be logged is still answered', async () => {
   const seen = await ask(refuse, (changed) => {
     changed.addHook('onRequest', async (request) => {
       Object.assign(request.log, { debug: broken, warn: broken, error: broken });
@@ -88,12 +88,12 @@ test('an error that the log cannot take is answered all the same', async () => {
 });
 
 for (const [what, error] of [
-  ['a value that throws when it is looked at', Proxy.revocable({}, {})],
+  ['a value that throws when it is read', Proxy.revocable({}, {})],
   ['an error whose code throws', undefined],
   ['nothing', undefined],
   ['a text', 'text'],
 ] as const) {
-  test(`thrown, ${what} is a 500`, async () => {
+  test(`throwing ${what} is a 500`, async () => {
     const seen = await ask(() => {
       if (typeof error === 'object') {
         error.revoke();
@@ -108,7 +108,7 @@ for (const [what, error] of [
   });
 }
 
-test('a hook on the way of the answer that throws stops no error', async () => {
+test('a response hook that throws does not stop the error answer', async () => {
   const seen = await ask(refuse, (changed) => {
     changed.addHook('onSend', broken);
     changed.addHook('onError', broken);
@@ -123,7 +123,7 @@ test('a hook on the way of the answer that throws stops no error', async () => {
   assert.equal(other?.status, 500);
 });
 
-test('a head of an answer without a body that has failed leaves no client waiting for one', async () => {
+test('after a failed head of an answer without a body, the client does not wait for a body', async () => {
   const seen = await ask((_request, reply) => reply.raw.writeHead(304, 'O\u0001K'));
   assert.equal(seen?.status, 500);
 });
@@ -136,7 +136,7 @@ test('an error in the middle of an answer breaks it off', async () => {
   assert.deepEqual([seen?.status, seen?.body], [200, undefined]);
 });
 
-test('when nothing can be written the connection is closed', async () => {
+test('when nothing can be written, the connection is closed', async () => {
   const seen = await ask((_request, reply) => {
     Object.assign(reply.raw, { writeHead: broken });
     return refuse();
@@ -144,7 +144,7 @@ test('when nothing can be written the connection is closed', async () => {
   assert.equal(seen, undefined);
 });
 
-test('what Fastify refuses before it has a route is answered in the same form', async () => {
+test('a request that Fastify refuses before routing is answered in the same form', async () => {
   await ask(refuse);
   assert.equal((await get('/%zz'))?.status, 400);
 });

@@ -1,10 +1,10 @@
 /**
- * Where an error becomes an answer. Total: whatever fails in here, the request ends with an answer or a closed
- * connection, and nothing is thrown. An exception out of an error handler would end the process, and with it every
- * tenant's requests. So the answer is written here, to the end: behind `reply.send` are hooks, serializers and Fastify's
- * own fallback, which repeats what failed, such as a status line with a phrase that Node refuses.
+ * Turns an error into an answer, and never throws: whatever fails in here, the request ends with an answer or a closed
+ * connection. An exception out of an error handler would end the process, and with it every tenant's requests. So this
+ * module writes the whole answer itself: `reply.send` would run hooks, serializers and Fastify's own fallback, which
+ * repeats the failed step, such as a status line with a phrase that Node refuses.
  *
- *   error ─► mapped, logged, written with what hooks have set ─ fails ─► a bare 500 ─ fails ─► connection closed
+ *   error ─► mapped, logged, written with the headers of hooks ─ fails ─► a plain 500 ─ fails ─► connection closed
  */
 import { STATUS_CODES, type OutgoingHttpHeaders, type ServerResponse } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
@@ -18,7 +18,7 @@ interface ErrorAnswer {
   body: string;
 }
 
-/** Fastify's error handler, also for the requests that it refuses before it has a route for them. */
+/** Fastify's error handler, also for requests that it refuses before routing. Never throws. */
 export function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const { raw } = reply;
   try {
@@ -36,7 +36,7 @@ function buildAnswer(error: unknown, request: FastifyRequest, reply: FastifyRepl
   const headers = toHeaders(reply);
   const retryAfter = retryAfterS(mapped);
   if (retryAfter !== undefined) headers['retry-after'] = String(retryAfter);
-  // It names a scheme, and browsers have none for the cookies of people.
+  // The header names a scheme, and browsers have none for the cookies of people.
   const isForPeople = request.routeOptions.url?.startsWith('/account') === true;
   if (mapped.code === 'unauthorized' && !isForPeople) headers['www-authenticate'] = 'Bearer';
   return toErrorAnswer(mapped, request, headers);
@@ -53,7 +53,7 @@ function toErrorAnswer(
     body,
     headers: {
       ...headers,
-      // Before the hooks have run it is not there yet.
+      // A hook sets it, but may not have run yet.
       'x-request-id': id,
       'content-type': 'application/json; charset=utf-8',
       'content-length': Buffer.byteLength(body),
@@ -62,8 +62,8 @@ function toErrorAnswer(
 }
 
 /**
- * A head that was tried before and failed has left marks in `raw`: its phrase, which is replaced, and perhaps that there is
- * no body, so that only the end of the connection ends this answer for certain.
+ * Writes the answer. An earlier head that failed has left marks in `raw`: its phrase, which is replaced, and perhaps
+ * that there is no body. Then only the end of the connection ends this answer for certain.
  */
 function write(raw: ServerResponse, { status, headers, body }: ErrorAnswer): void {
   const { 'content-length': _, ...unframed } = headers;
@@ -71,11 +71,11 @@ function write(raw: ServerResponse, { status, headers, body }: ErrorAnswer): voi
   const sent = isMarked ? { ...unframed, connection: 'close' } : headers;
   raw.writeHead(status, STATUS_CODES[status] ?? '', sent);
   raw.end(body);
-  // Node has handed such a connection over, and reads no further request from it.
+  // Node has handed over the connection of an upgrade, and reads no further request from it.
   if (Reflect.get(raw.req, 'upgrade') === true) raw.once('finish', () => raw.socket?.end());
 }
 
-/** The error handler itself has failed: its caller learns that much, if there is still a way. */
+/** Answers 500 when the error handler itself has failed, or closes the connection when the head is already sent. */
 function answerFault(failure: unknown, request: FastifyRequest, raw: ServerResponse): void {
   try {
     const fault = toAppError(failure);

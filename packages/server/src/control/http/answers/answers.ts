@@ -1,4 +1,4 @@
-/** Response schemas: what an endpoint answers when all is well, and the error statuses that it can have besides. */
+/** Response schemas: the successful answer of an endpoint, and the error statuses that it can return. */
 import { ErrorAnswer } from '@coppice/contract';
 import { z } from 'zod';
 
@@ -19,7 +19,7 @@ export function contents(
   return { description, content };
 }
 
-/** To a schema that the document names. One with defaults is another one in requests: `suffix` tells them apart. */
+/** Refers to a schema that the document names. With defaults it has another form in requests: `suffix` selects it. */
 export function referTo(schema: z.ZodType, suffix = ''): { $ref: string } {
   return { $ref: `#/components/schemas/${z.globalRegistry.get(schema)?.id}${suffix}` };
 }
@@ -32,7 +32,7 @@ export function eventOf(schema: z.ZodType): z.ZodType {
     .describe('An event. Lines that begin with a colon keep the connection open.');
 }
 
-/** Of an answer without a body. */
+/** Schema of an answer without a body. */
 export const NOTHING = z.null().describe('Done.');
 
 export function answers<S extends 200 | 201 | 204, T extends z.ZodType>(

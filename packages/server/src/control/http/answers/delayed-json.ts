@@ -1,6 +1,6 @@
 /**
- * A JSON answer whose status line goes out long before its body is known. White space, which JSON allows before a value, is
- * sent meanwhile, so that no time limit on silence between here and the client ends a long command.
+ * A JSON answer whose status line is sent long before its body is known. Meanwhile it sends white space, which JSON
+ * allows before a value, so that no idle timeout between here and the client ends a long command.
  */
 import type { ErrorBody } from '@coppice/contract';
 import { finished } from 'node:stream/promises';
@@ -9,7 +9,7 @@ import { destroyWhenStalled } from './destroy-when-stalled.ts';
 import { beginRawAnswer } from './raw-answer.ts';
 
 const KEEP_ALIVE_MS = 15_000;
-/** Longest time without a byte of the answer leaving. */
+/** Longest time in which no byte of the answer is sent. */
 const STALL_MS = 120_000;
 
 export class DelayedJson {
@@ -24,7 +24,7 @@ export class DelayedJson {
     return this.#timer !== undefined;
   }
 
-  /** Sends status 200. From here on an error can only break the answer off. */
+  /** Sends status 200. After this, an error can only break off the answer. */
   begin(): void {
     const raw = beginRawAnswer(this.#reply, 200, { 'content-type': 'application/json; charset=utf-8' });
     raw.flushHeaders();
@@ -32,7 +32,7 @@ export class DelayedJson {
     raw.once('close', () => clearInterval(this.#timer));
   }
 
-  /** Resolves when the answer has left this process, which holds it until then, or when the client has left. */
+  /** Sends the body. Resolves when it has left this process, which holds it until then, or when the client has left. */
   async end(value: unknown): Promise<void> {
     clearInterval(this.#timer);
     const { raw, log } = this.#reply;
@@ -42,8 +42,8 @@ export class DelayedJson {
   }
 
   /**
-   * Says what went wrong and breaks the connection without the end of the body: a person reads the text, and no client
-   * takes it for a result.
+   * Sends the error and breaks the connection without ending the body: a person can read the text, and no client takes
+   * it for a result.
    */
   fail(body: ErrorBody): void {
     clearInterval(this.#timer);

@@ -10,7 +10,7 @@ import { destroyWhenStalled } from './destroy-when-stalled.ts';
 const STALL_MS = 60_000;
 const DEADLINE_MS = 10_000;
 
-test('a connection that is kept after an answer is closed when it stays idle', async () => {
+test('a connection that is kept alive after an answer is closed when it stays idle', async () => {
   const server = createServer({ keepAliveTimeout: 50 }, (_request, response) => {
     void (async () => {
       using _stall = destroyWhenStalled(response, STALL_MS);

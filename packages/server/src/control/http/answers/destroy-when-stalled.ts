@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 
-/** Until it is disposed, breaks the answer off when no byte of it leaves for `stallMs`. */
+/** Breaks off the answer when no byte of it is sent for `stallMs`, until the result is disposed. */
 export function destroyWhenStalled(raw: ServerResponse, stallMs: number): Disposable {
   const { socket } = raw;
   const stalled = (): void => void raw.destroy();
@@ -8,7 +8,7 @@ export function destroyWhenStalled(raw: ServerResponse, stallMs: number): Dispos
   return {
     [Symbol.dispose]: () => {
       socket?.off('timeout', stalled);
-      // After the answer it has the time limit of a connection that is kept for the next request.
+      // After the answer, the socket has the timeout of a connection that is kept for the next request.
       if (raw.socket === socket) socket?.setTimeout(0);
     },
   };

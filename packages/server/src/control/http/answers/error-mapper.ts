@@ -1,9 +1,9 @@
-/** What a caller and the log are told about an error. */
+/** Maps errors to the answer that a caller receives and to the lines of the log. */
 import { AppError, type ErrorBody } from '@coppice/contract';
 import type { FastifyRequest } from 'fastify';
 import { isDatabaseAway } from '../../db/database-error.ts';
 
-/** Seconds after which a retry makes sense, unless `details.retryAfterS` of the error knows better. */
+/** Seconds after which a retry makes sense, unless the error gives `details.retryAfterS`. */
 const RETRY_AFTER_S: Partial<Record<AppError['code'], number>> = {
   rate_limited: 1,
   capacity: 5,
@@ -16,7 +16,7 @@ const INTERNAL_TEXT = 'the service failed; its log has the details under the req
 export const JSON_BODY_BYTES = MEBIBYTE;
 export const NOT_JSON = 'Content-Type: must be application/json';
 
-/** Fastify's own errors that need words of ours; {@link isClientFault} finds the others. */
+/** Fastify's errors that need a message of this service; {@link isClientFault} finds the others. */
 const FASTIFY_ERRORS: Record<string, () => AppError> = {
   FST_ERR_CTP_BODY_TOO_LARGE: () =>
     new AppError(
@@ -32,7 +32,7 @@ const FASTIFY_ERRORS: Record<string, () => AppError> = {
   FST_ERR_MAX_PARAM_LENGTH: () => new AppError('invalid_request', 'path: a segment is too long'),
 };
 
-/** What the caller is told about any error; what is nobody's business but the operator's becomes `internal`. */
+/** Returns the error that the caller receives. Errors that concern only the operator become `internal`. */
 export function toAppError(error: unknown): AppError {
   if (error instanceof AppError) return error;
   const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined;
@@ -45,7 +45,7 @@ export function toAppError(error: unknown): AppError {
   return new AppError('internal', INTERNAL_TEXT, { cause: error });
 }
 
-/** Only Fastify and its plugins give errors a status: of a body that breaks off, or of a request that they refuse. */
+/** Only Fastify and its plugins set a status on errors: for a body that breaks off, or a request that they refuse. */
 function isClientFault(error: unknown): boolean {
   const status: unknown = error instanceof Error ? Reflect.get(error, 'statusCode') : undefined;
   return typeof status === 'number' && status >= 400 && status < 500;
@@ -56,15 +56,15 @@ export function buildErrorBody(error: AppError, requestId: string): ErrorBody {
   return { error: { code: error.code, message, request_id: requestId } };
 }
 
-/** Seconds after which the same request may be tried again; undefined where that does not help. */
+/** Seconds after which the same request may be retried; undefined when a retry does not help. */
 export function retryAfterS({ code, details }: AppError): number | undefined {
   const own: unknown = details?.['retryAfterS'];
   return typeof own === 'number' ? own : RETRY_AFTER_S[code];
 }
 
 /**
- * 5xx with everything, for the operator; what the caller did wrong is in the request's own line. Never throws: an error
- * that the log cannot show must not keep its caller from an answer.
+ * Logs a 5xx with all details, for the operator. A caller's mistake is in the log line of its request. Never throws: an
+ * error that cannot be logged must not keep its caller from an answer.
  */
 export function logError(error: AppError, request: FastifyRequest): void {
   try {

@@ -6,11 +6,11 @@ import { text } from 'node:stream/consumers';
 import Fastify from 'fastify';
 import { EventStream } from './event-stream.ts';
 
-/** More than the kernel keeps for a connection that nobody reads. */
+/** More than the kernel buffers for a connection that is not read. */
 const EVENTS = 500;
 const DATA = 'x'.repeat(64 << 10);
 
-test('what can be spared is left out for a reader that does not keep up, the rest is not', async () => {
+test('a reader that does not keep up misses only the events that the next one replaces', async () => {
   const app = Fastify();
   const sent = Promise.withResolvers<undefined>();
   app.get('/', async (_request, reply) => {

@@ -1,17 +1,17 @@
 /**
- * An answer of server-sent events. What is sent waits for a client that does not read, so that its source waits, too;
- * comments keep a quiet one open through proxies that end silent connections.
+ * An answer of server-sent events. Sending waits for a client that does not read, so that the source waits, too.
+ * Comments keep a quiet stream open through proxies that end silent connections.
  */
 import { once } from 'node:events';
 import type { FastifyReply } from 'fastify';
 import { beginRawAnswer } from './raw-answer.ts';
 
 const KEEP_ALIVE_MS = 15_000;
-/** What may wait for a slow reader before events that can be spared are left out. */
+/** Bytes that may wait for a slow reader before replaceable events are left out. */
 const MAX_WAITING_BYTES = 64 << 10;
-/** A client that takes nothing for so long is taken for gone. */
+/** A client that reads nothing for this long counts as gone. */
 const STALL_DEADLINE_MS = 15 * 60_000;
-/** The last one keeps a proxy from holding events back. */
+/** The last one keeps proxies from buffering events. */
 const HEADERS = {
   'content-type': 'text/event-stream',
   'cache-control': 'no-store',
@@ -23,7 +23,7 @@ export class EventStream {
   readonly #left = new AbortController();
   readonly #timer: NodeJS.Timeout;
 
-  /** Sends status 200. From here on an error can only be the last event. */
+  /** Sends status 200. After this, an error can only be the last event. */
   constructor(reply: FastifyReply) {
     this.#reply = reply;
     const raw = beginRawAnswer(reply, 200, HEADERS);
@@ -35,12 +35,12 @@ export class EventStream {
     });
   }
 
-  /** Aborted when the client has left, or the answer has ended. */
+  /** Aborts when the client has left, or the answer has ended. */
   get left(): AbortSignal {
     return this.#left.signal;
   }
 
-  /** Resolves when the client has room for more, or is gone. */
+  /** Sends an event. Resolves when the client has room for more, or is gone. */
   async send(event: unknown): Promise<void> {
     const { raw } = this.#reply;
     if (this.left.aborted || raw.write(`data: ${JSON.stringify(event)}\n\n`)) return;
@@ -53,7 +53,7 @@ export class EventStream {
     }
   }
 
-  /** For an event that the next one replaces: it is left out when the reader does not keep up. */
+  /** Sends an event that the next one replaces: it is left out when the reader does not keep up. */
   sendIfRead(event: unknown): void {
     const { raw } = this.#reply;
     if (!this.left.aborted && raw.writableLength < MAX_WAITING_BYTES)
@@ -65,7 +65,7 @@ export class EventStream {
     this.#reply.raw.end();
   }
 
-  /** Not to a client that has yet to read: what waits for it is sign of life enough. */
+  /** Sends no comment to a client that has yet to read: the waiting data keeps the connection alive. */
   #keepAlive(): void {
     if (!this.#reply.raw.writableNeedDrain) this.#reply.raw.write(':\n\n');
   }

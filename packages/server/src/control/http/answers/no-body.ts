@@ -1,4 +1,4 @@
 import { z } from 'zod';
 
-/** Of a request that takes none: an empty object will do, a field in it is a mistake that must not pass. */
+/** Body of a request that takes none: an empty object is accepted, and a field in it is refused as a mistake. */
 export const NoBody = z.preprocess((body) => body ?? {}, z.strictObject({}));

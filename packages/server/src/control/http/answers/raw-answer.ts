@@ -1,10 +1,10 @@
-/** Answers that are written without Fastify, because they are not there as a whole: streams, files, what a guest sends. */
+/** Answers that are written without Fastify, because they come in pieces: streams, files, answers of a guest. */
 import type { OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import type { FastifyReply } from 'fastify';
 
 /**
- * Sends the head, with what hooks have set. Throws while Fastify can still answer with an error; after it all that goes
- * wrong can only break the answer off, which is for the caller to do.
+ * Sends the head, with the headers that hooks have set. It throws only while Fastify can still answer with an error.
+ * After it, a failure can only break off the answer, and the caller must do that.
  */
 export function beginRawAnswer(
   reply: FastifyReply,
@@ -18,7 +18,7 @@ export function beginRawAnswer(
   return raw;
 }
 
-/** Headers that hooks have set. */
+/** Returns the headers that hooks have set. */
 export function toHeaders(reply: FastifyReply): OutgoingHttpHeaders {
   const headers: OutgoingHttpHeaders = {};
   for (const [name, value] of Object.entries(reply.getHeaders()))

@@ -6,13 +6,13 @@ import { beginRawAnswer } from './raw-answer.ts';
 export interface BodyOptions {
   status: number;
   headers: OutgoingHttpHeaders;
-  /** A client that takes nothing for so long is taken for gone. */
+  /** A client that reads nothing for this long counts as gone. */
   stallMs: number;
 }
 
 /**
- * Answers with what is written, as it comes. Resolves when all is over: whatever fails now, the status is out, and the client
- * sees a body that is cut off.
+ * Sends the head, and the body as `write` produces it. Resolves when the answer is over. If `write` fails, the status
+ * is already sent, and the client sees a body that is cut off.
  */
 export async function sendBody(
   reply: FastifyReply,

@@ -1,4 +1,4 @@
-/** What a client is told in the middle of a stream, where no status can be sent any more. */
+/** Error frames for a client in the middle of a stream, where no status can be sent any more. */
 import { AppError, type ExecFrame } from '@coppice/contract';
 import type { FastifyRequest } from 'fastify';
 import { buildErrorBody, logError, toAppError } from './error-mapper.ts';
@@ -15,7 +15,7 @@ export function buildErrorFrame(
   return { type: 'error', data: body.error.message, ...body };
 }
 
-/** What was ended on purpose fails in some way of its own, which is not what the client should hear. */
+/** Returns the reason of a stream that was ended on purpose, in place of the secondary error that the end causes. */
 function explain(
   error: unknown,
   { keyEnd }: FastifyRequest,
@@ -23,6 +23,6 @@ function explain(
 ): AppError {
   if (keyEnd?.aborted === true) return toAppError(keyEnd.reason);
   if (!isDraining) return toAppError(error);
-  const text = 'the service restarts, and the command was ended; run it again';
+  const text = 'the service is restarting and has ended the command; run it again';
   return new AppError('unavailable', text, { cause: error });
 }

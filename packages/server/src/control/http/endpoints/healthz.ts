@@ -12,7 +12,7 @@ export function addHealthz(
     url: '/healthz',
     schema: {
       operationId: 'getHealth',
-      summary: 'Whether the service can serve',
+      summary: 'Check whether the service can serve',
       security: [],
       response: answers(200, HealthStatus, [503]),
     },

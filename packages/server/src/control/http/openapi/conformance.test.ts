@@ -1,5 +1,5 @@
 /**
- * The API against its own description: schemathesis makes requests from the document, right and wrong ones, and checks
+ * Tests the API against its own description: schemathesis makes valid and invalid requests from the document and checks
  * every answer. `npm test` installs it; by hand, `COPPICE_TEST_API_PYTHON` names an interpreter that has it.
  */
 import assert from 'node:assert/strict';
@@ -19,13 +19,13 @@ import { API_KEY, startHarness, type ControlHarness } from '../../testing/contro
 const CONFIGURATION = fileURLToPath(new URL('schemathesis.toml', import.meta.url));
 const DOCUMENT = fileURLToPath(new URL('../../../../../../docs/reference/openapi.json', import.meta.url));
 const DEADLINE_MS = 8 * 60_000;
-/** Requests with generated content for each operation, beside those at the edges of every schema. */
+/** Requests with generated content for each operation, in addition to those at the edges of every schema. */
 const EXAMPLES = 3;
 const UNLIMITED = 1_000_000;
-/** Of control's log, where a check fails. */
+/** Lines of control's log to show when a check fails. */
 const SHOWN_WARNINGS = 10;
 
-/** For what schemathesis keeps of its runs. */
+/** Directory for files that schemathesis keeps of its runs. */
 const directory = mkdtempSync(join(tmpdir(), 'coppice-conformance-'));
 const python = process.env['COPPICE_TEST_API_PYTHON'];
 let harness: ControlHarness;
@@ -44,7 +44,7 @@ before(async () => {
 after(() => harness?.[Symbol.asyncDispose]());
 after(() => rmSync(directory, { recursive: true }));
 
-test('the document is one of OpenAPI 3.1 to two validators', async () => {
+test('two validators accept the document as OpenAPI 3.1', async () => {
   assert.deepEqual(await new Validator().validate(DOCUMENT), { valid: true });
   const { code, output } = await runPython(
     'import sys, runpy; runpy.run_module("openapi_spec_validator", run_name="__main__")',
@@ -53,7 +53,7 @@ test('the document is one of OpenAPI 3.1 to two validators', async () => {
   assert.equal(code, 0, output);
 });
 
-test('every answer of /v1 is one that the document describes, and none is a fault', async () => {
+test('the document describes every answer of /v1, and no answer is a fault', async () => {
   await using service = createServer((_request, response) => {
     response.setHeader('content-type', 'text/plain').end('hello');
   });
@@ -95,7 +95,7 @@ function describeImage(image: string): PreparedImage {
   };
 }
 
-/** Without the generated content, of which a line may have a mebibyte. */
+/** Cuts off generated content, of which a line may have a mebibyte. */
 function shorten(output: string): string {
   return output
     .split('\n')

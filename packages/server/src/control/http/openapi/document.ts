@@ -1,4 +1,4 @@
-/** Makes the document that @fastify/swagger and zod build one that readers and generators of clients can use. */
+/** Turns the document of @fastify/swagger and zod into one that readers and client generators can use. */
 import type { jsonSchemaTransformObject } from 'fastify-type-provider-zod';
 import { describeStatus, OPTIONAL_BODY } from './operations.ts';
 
@@ -21,11 +21,11 @@ interface Parts {
 }
 
 const INPUT = 'Input';
-/** What @fastify/swagger writes where a schema has no description. */
+/** Text that @fastify/swagger writes where a schema has no description. */
 const NO_DESCRIPTION = 'Default Response';
 
 const FORM_TYPE = 'multipart/form-data';
-/** Fastify describes a body by one schema for all of its types, and an uploaded form is more than its bytes. */
+/** Schema of an uploaded form. Fastify describes all types of a body by one schema, but a form is more than bytes. */
 const FILE_FORM = {
   schema: {
     type: 'object',
@@ -49,7 +49,7 @@ function finishOperation(operation: Operation, refusals: Answers): void {
   if (requestBody !== undefined && operation[OPTIONAL_BODY] === true) requestBody.required = false;
   if (requestBody?.content[FORM_TYPE] !== undefined) requestBody.content[FORM_TYPE] = FILE_FORM;
   delete operation[OPTIONAL_BODY];
-  // @fastify/swagger takes each HEAD for one that Fastify has added to a GET, under the same id.
+  // @fastify/swagger assumes that Fastify has added each HEAD to a GET with the same id.
   operation.operationId = operation.operationId.replace(/-head$/, '');
   const answers = operation.responses ?? {};
   for (const [status, answer] of Object.entries(answers)) {
@@ -61,7 +61,7 @@ function finishOperation(operation: Operation, refusals: Answers): void {
   }
 }
 
-/** All refusals with one status are the same answer: the document holds it once. */
+/** All refusals with the same status are the same answer: the document contains it once. */
 function shareRefusal(status: string, answer: Answer, refusals: Answers): Answer {
   const name = `Error${status}`;
   refusals[name] ??= answer;
@@ -96,7 +96,7 @@ function referTo(whole: string, name: string, named: Schemas): string {
   return Object.hasOwn(named, name) ? whole : `"#/components/schemas/${name.slice(0, -INPUT.length)}"`;
 }
 
-/** Names that these parts refer to, directly or through another schema. */
+/** Returns the names that these parts refer to, directly or through another schema. */
 function findUsed(schemas: Schemas, parts: unknown): Set<string> {
   const used = new Set<string>();
   const visit = (part: unknown) => {
@@ -110,7 +110,7 @@ function findUsed(schemas: Schemas, parts: unknown): Set<string> {
   return new Set([...used].sort());
 }
 
-/** Leaves out what says nothing (the limits of a safe integer) or too much. */
+/** Removes the limits of a safe integer, which say nothing, and `additionalProperties: false`. */
 function openUp(schema: unknown): unknown {
   return JSON.parse(JSON.stringify(schema), (key, value: unknown) => {
     const isNoise =

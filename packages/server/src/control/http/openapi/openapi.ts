@@ -1,4 +1,4 @@
-/** The OpenAPI 3.1 document, made from the schemas that requests are checked and answers are written with. */
+/** The OpenAPI 3.1 document, made from the schemas that check requests and serialize answers. */
 import swagger from '@fastify/swagger';
 import { jsonSchemaTransformObject } from 'fastify-type-provider-zod';
 import { z } from 'zod';
@@ -20,7 +20,12 @@ export async function addOpenApi(app: App, version: string): Promise<void> {
       components: {
         securitySchemes: {
           apiKey: { type: 'http', scheme: 'bearer', description: 'An API key: `cop_live_<region>_…`' },
-          ticket: { type: 'apiKey', in: 'query', name: 'ticket', description: 'Of `POST …/tickets`, once.' },
+          ticket: {
+            type: 'apiKey',
+            in: 'query',
+            name: 'ticket',
+            description: 'A ticket of `POST …/tickets`, valid once.',
+          },
           token: {
             type: 'apiKey',
             in: 'query',
@@ -33,7 +38,8 @@ export async function addOpenApi(app: App, version: string): Promise<void> {
       tags: [
         {
           name: 'account',
-          description: 'For people who are signed in. Changes need the header `Origin` of this service.',
+          description:
+            'For people who are signed in. Changes need an `Origin` header with the origin of this service.',
         },
       ],
       security: [{ apiKey: [] }],
@@ -47,7 +53,7 @@ export async function addOpenApi(app: App, version: string): Promise<void> {
     url: '/openapi.json',
     schema: {
       operationId: 'getOpenApi',
-      summary: 'This document',
+      summary: 'Get this document',
       security: [],
       response: { 200: z.looseObject({ openapi: z.string() }).describe('An OpenAPI 3.1 document.') },
     },

@@ -1,4 +1,4 @@
-/** What every operation of the OpenAPI document has besides what its route says of itself. */
+/** Adds to each operation of the OpenAPI document what its route does not declare itself. */
 import { ERRORS, ErrorAnswer, type ErrorCode } from '@coppice/contract';
 import type { FastifySchema, RouteOptions } from 'fastify';
 import { jsonSchemaTransform } from 'fastify-type-provider-zod';
@@ -15,10 +15,10 @@ interface ZodSchema extends FastifySchema {
 /** Set on operations whose body may be left out, until the document is finished. */
 export const OPTIONAL_BODY = 'x-optional-body';
 
-/** Refusals that any call may get: a malformed request or head, a wrong credential, a limit, a fault, a start or stop. */
+/** Errors of any call: a malformed request or head, a wrong credential, a limit, a fault, a start or stop. */
 const COMMON_ERRORS = [400, 401, 429, 431, 500, 503];
 
-/** For @fastify/swagger: a route as it is described. */
+/** Transforms a route for @fastify/swagger. */
 export function describeRoute(input: Input): ReturnType<Transform> {
   const schema = input.schema as ZodSchema | undefined;
   if (schema === undefined || schema.hide === true) return jsonSchemaTransform(input);
@@ -38,7 +38,7 @@ export function describeRoute(input: Input): ReturnType<Transform> {
 }
 
 function describeAnswers({ response = {} }: ZodSchema, { url, route }: Input): Record<string, unknown> {
-  // A guest's answers are its own.
+  // The guest defines its own answers.
   if ('default' in response) return response;
   const isOpen = url === '/healthz' || url === '/openapi.json';
   const common = isOpen ? [400, 431, 500, 503] : COMMON_ERRORS;
@@ -56,7 +56,7 @@ function describeCredentials({ config }: RouteOptions): Pick<FastifySchema, 'sec
   return { security: [{ apiKey: [] }, ...names.map((name) => ({ [name]: [] }))] };
 }
 
-/** OpenAPI has no place for the messages of a WebSocket: they are named in an extension, and described as schemas. */
+/** OpenAPI has no place for WebSocket messages: an extension names them, and schemas describe them. */
 function describeFrames({ config }: RouteOptions): object {
   if (config?.frames === undefined) return {};
   const { client, service } = config.frames;

@@ -1,7 +1,7 @@
 /**
- * Who a request comes from. A proxy appends the address that it was called from to `X-Forwarded-For`; whatever stands
- * further left may have been written by the caller. So the header is read from the right, for as long as what wrote
- * the entry is a proxy that the operator named:
+ * Finds the address of a request's client. A proxy appends the address of its caller to `X-Forwarded-For`; the caller
+ * may have written anything further left. So the header is read from the right, for as long as a proxy that the
+ * operator named wrote the entry:
  *
  *     X-Forwarded-For: <anything>, <client>, <inner proxy>        connection from <outer proxy>
  *                                  ▲ first that is not trusted
@@ -10,7 +10,7 @@ import { BlockList, isIP } from 'node:net';
 
 export type FindClientAddress = (connectedFrom: string, forwardedFor: string | undefined) => string;
 
-/** `trusted` are addresses and ranges that `parseAddressRange` knows. */
+/** `trusted`: addresses and ranges that `parseAddressRange` accepts. Throws a RangeError for other text. */
 export function buildClientAddress(trusted: readonly string[]): FindClientAddress {
   const isProxy = buildIsProxy(trusted);
   return (connectedFrom, forwardedFor) => {
@@ -18,7 +18,7 @@ export function buildClientAddress(trusted: readonly string[]): FindClientAddres
     const entries = forwardedFor?.split(',') ?? [];
     for (let entry = entries.pop(); entry !== undefined && isProxy(address); entry = entries.pop()) {
       const next = toPlainAddress(entry.trim());
-      // What a proxy wrote is no address: who called it cannot be told, but the proxy itself can.
+      // The proxy did not write an address: its caller is unknown, but the proxy itself is known.
       if (next === undefined) return address;
       address = next;
     }
@@ -26,7 +26,7 @@ export function buildClientAddress(trusted: readonly string[]): FindClientAddres
   };
 }
 
-/** Whether an address, as a socket tells it, is one of `trusted`. */
+/** Builds a check whether an address, in the form of a socket, is one of `trusted`. Throws like the above. */
 export function buildIsProxy(trusted: readonly string[]): (address: string) => boolean {
   const proxies = new BlockList();
   for (const text of trusted) addRange(proxies, text);
@@ -36,7 +36,7 @@ export function buildIsProxy(trusted: readonly string[]): (address: string) => b
   };
 }
 
-/** Address and length of the prefix; undefined for what is neither an address nor a range (CIDR). */
+/** Returns address and prefix length, or undefined for text that is neither an address nor a range (CIDR). */
 export function parseAddressRange(text: string): { address: string; prefix: number } | undefined {
   const [address = '', length, ...rest] = text.split('/');
   const bits = { 0: 0, 4: 32, 6: 128 }[isIP(address)] ?? 0;
@@ -47,7 +47,7 @@ export function parseAddressRange(text: string): { address: string; prefix: numb
 
 function addRange(list: BlockList, text: string): void {
   const range = parseAddressRange(text);
-  if (range === undefined) throw new RangeError(`${text} is no address and no range`);
+  if (range === undefined) throw new RangeError(`${text} is neither an address nor a range`);
   list.addSubnet(range.address, range.prefix, isIP(range.address) === 6 ? 'ipv6' : 'ipv4');
 }
 

@@ -1,11 +1,11 @@
 /**
- * Texts that no part of the service can keep. PostgreSQL stores no NUL and no half of a surrogate pair, a log entry that has
- * one cannot be hashed, and no program can be started with a NUL in an argument. Found once for all, at the edge: each of
- * them would be a fault of the service wherever it arrives.
+ * Finds text that no part of the service can store. PostgreSQL stores no NUL and no half of a surrogate pair, a log
+ * entry with one cannot be hashed, and no program can be started with a NUL in an argument. The edge checks for all of
+ * them: anywhere else, such text would cause a fault of the service.
  */
 import { z } from 'zod';
 
-/** Of a body: bytes for a program to read, where a NUL is as good as any. */
+/** Body fields with bytes for a program to read, where a NUL is allowed. */
 const MAY_HAVE_NUL = new Set(['stdin']);
 
 interface Place {
@@ -13,7 +13,7 @@ interface Place {
   path: readonly PropertyKey[];
 }
 
-/** The first such text in what was parsed, with its place; undefined when there is none. */
+/** Returns an error with the path of the first such text, or undefined when there is none. */
 export function findBadText(parsed: unknown): z.ZodError | undefined {
   const places: Place[] = [{ value: parsed, path: [] }];
   for (let place = places.pop(); place !== undefined; place = places.pop()) {
@@ -22,8 +22,8 @@ export function findBadText(parsed: unknown): z.ZodError | undefined {
     if (fault !== undefined) return toError(fault, path);
     if (typeof value !== 'object' || value === null) continue;
     for (const [name, inner] of Object.entries(value)) {
-      // The name itself is not shown.
-      if (describeFault(name, []) !== undefined) return toError('has a name that is no valid text', path);
+      // The error does not show the name itself.
+      if (describeFault(name, []) !== undefined) return toError('has a name that is not valid text', path);
       places.push({ value: inner, path: [...path, Array.isArray(value) ? Number(name) : name] });
     }
   }

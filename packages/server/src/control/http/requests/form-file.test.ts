@@ -53,7 +53,7 @@ async function assertRefused(body: Buffer, says: RegExp, contentType?: string): 
 }
 
 const Places = fc.array(fc.nat({ max: 10_000 }), { maxLength: 20 });
-/** Bytes that look like borders of parts, as well as any others. */
+/** Bytes that look like boundaries of parts, and any others. */
 const Content = fc
   .array(
     fc.oneof(
@@ -76,11 +76,11 @@ test('the file arrives byte for byte, however the body is cut into pieces', asyn
   );
 });
 
-test('a form that is cut off anywhere never looks whole', async () => {
+test('a form that is cut off anywhere is never accepted as whole', async () => {
   await fc.assert(
     fc.asyncProperty(Content, Places, fc.nat(), async (content, places, length) => {
       const whole = form(part(content));
-      // The line break behind the closing boundary says nothing more.
+      // The line break after the closing boundary carries no information.
       const body = whole.subarray(0, length % (whole.length - '\r\n'.length));
       await assert.rejects(read(cut(body, places)), AppError);
     }),
@@ -88,7 +88,7 @@ test('a form that is cut off anywhere never looks whole', async () => {
   );
 });
 
-test('a damaged form is read or refused, and never waited for', { timeout: 60_000 }, async () => {
+test('a damaged form is read or refused, and never hangs', { timeout: 60_000 }, async () => {
   await fc.assert(
     fc.asyncProperty(
       Content,
@@ -111,7 +111,7 @@ test('a part without a file name is a file, too', async () => {
   assert.equal(String(await read([form(part('', 'form-data; name=file'))])), '');
 });
 
-test('what surrounds the part is thrown away', async () => {
+test('preamble and epilogue are discarded', async () => {
   const body = Buffer.concat([Buffer.from('preamble\r\n'), form(part('text')), Buffer.from('epilogue')]);
   assert.equal(String(await read(cut(body, [3, 15, body.length - 3]))), 'text');
 });
@@ -133,7 +133,7 @@ test('a form with anything but one part "file" is refused', async () => {
   );
 });
 
-test('a form that never comes to its file is refused', async () => {
+test('a form whose file does not begin is refused', async () => {
   const filler = Buffer.alloc(1 << 20, 'x');
   await assertRefused(filler, /in its first 64 KiB/);
   await assertRefused(
@@ -169,7 +169,7 @@ test('only multipart/form-data is a form', () => {
     assert.equal(isForm(type), false, type);
 });
 
-test('a reader that stops holds the body up', { timeout: 10_000 }, async () => {
+test('a reader that stops makes the body wait', { timeout: 10_000 }, async () => {
   let sentBytes = 0;
   const source = new Readable({
     read() {
@@ -180,12 +180,12 @@ test('a reader that stops holds the body up', { timeout: 10_000 }, async () => {
   });
   using opened = await FormFile.open(toRequest(source), NEVER);
   for (let turn = 0; turn < 1000; turn += 1) await nextTurn();
-  assert.ok(sentBytes < 1 << 20, `${sentBytes} bytes were taken in`);
+  assert.ok(sentBytes < 1 << 20, `${sentBytes} bytes were read`);
   source.destroy();
   assert.equal(opened.content.readableEnded, false);
 });
 
-test('a form whose client leaves, and one that is given up, break the content', async () => {
+test('a client that leaves, and an aborted upload, break the content', async () => {
   const leave = (source: Readable) => source.destroy();
   const reason = new AppError('guest_unreachable', 'too slow');
   const controller = new AbortController();

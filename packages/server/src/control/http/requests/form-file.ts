@@ -1,7 +1,7 @@
 /**
- * The file of a `multipart/form-data` body, which is how browsers and `curl -F` upload: one part, named `file`. Its content
- * is passed on as it comes, and ends only when the whole form was well formed: a form that is cut off, or has more parts
- * than one, breaks the content, so that nothing of it is kept.
+ * The file of a `multipart/form-data` body, as browsers and `curl -F` upload it: one part, named `file`. Its content is
+ * passed on as it comes. It ends only when the whole form was well formed: a form that is cut off, or has more than one
+ * part, breaks the content, so that nothing of it is stored.
  *
  *     request ─► parser ─► part "file" ─► content ─► guest        each waits for the next one
  */
@@ -10,10 +10,10 @@ import { PassThrough, type Readable } from 'node:stream';
 import { Busboy, type BusboyInstance } from '@fastify/busboy';
 import { AppError } from '@coppice/contract';
 
-/** Within so many bytes the file has to begin: before it come the boundary and the part's headers. */
+/** The file must begin within this many bytes: before it come the boundary and the part's headers. */
 const MAX_HEAD_BYTES = 64 << 10;
 const MAX_PART_HEADERS_BYTES = 16 << 10;
-/** Names that a caller chose are shown up to here. */
+/** Longest text of a caller that an error shows, in characters. */
 const MAX_SHOWN = 60;
 /** Other encodings would store the encoded text. RFC 7578 has deprecated them. */
 const PLAIN_ENCODINGS: ReadonlySet<string> = new Set(['7bit', '8bit', 'binary']);
@@ -32,7 +32,7 @@ export class FormFile implements Disposable {
   #headBytes = 0;
   #hasFile = false;
 
-  /** Resolves when the file begins; AppError `invalid_request` when the form has none. The caller disposes of it. */
+  /** Resolves when the file begins. Throws `invalid_request` when the form has none. The caller disposes of it. */
   static async open(request: IncomingMessage, signal: AbortSignal): Promise<FormFile> {
     const form = new FormFile(request, signal);
     try {
@@ -65,7 +65,7 @@ export class FormFile implements Disposable {
     parser.on('finish', () => this.#finish());
   }
 
-  /** Stops reading. What the client still sends is thrown away, so that it can read its answer. */
+  /** Stops reading. Discards what the client still sends, so that the client can read its answer. */
   [Symbol.dispose](): void {
     this.#signal.removeEventListener('abort', this.#abort);
     this.#request.off('close', this.#noteClose).off('data', this.#countHead);
@@ -98,7 +98,7 @@ export class FormFile implements Disposable {
 
   readonly #abort = (): void => {
     const reason: unknown = this.#signal.reason;
-    this.#content.destroy(reason instanceof Error ? reason : new Error('the upload was given up'));
+    this.#content.destroy(reason instanceof Error ? reason : new Error('the upload was aborted'));
   };
 
   readonly #noteClose = (): void => {
@@ -117,7 +117,7 @@ function createParser({ headers }: IncomingMessage): BusboyInstance {
     return new Busboy({
       headers: { 'content-type': headers['content-type'] ?? '' },
       limits: { parts: 1, headerSize: MAX_PART_HEADERS_BYTES },
-      // Also a part without a file name is a file: its content is streamed, not kept.
+      // A part without a file name is also a file: its content is streamed, not buffered.
       isPartAFile: () => true,
     });
   } catch (error) {

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { findJsonError } from './json-body.ts';
 
-test('the fault is found where it is', () => {
+test('the position of an error is found', () => {
   const faults: [text: string, position: number][] = [
     ['{"a":x}', 5],
     ['[1,]', 3],
@@ -17,7 +17,7 @@ test('the fault is found where it is', () => {
   for (const [text, position] of faults) assert.equal(findJsonError(text), position, text);
 });
 
-test('JSON has no fault, and no beginning of JSON has one before its end', () => {
+test('JSON has no error, and a prefix of JSON has none before its end', () => {
   fc.assert(
     fc.property(fc.json(), fc.nat(), (text, at) => {
       assert.equal(findJsonError(text), undefined);
@@ -28,7 +28,7 @@ test('JSON has no fault, and no beginning of JSON has one before its end', () =>
   );
 });
 
-test('a character that no JSON has is found wherever it stands outside a string', () => {
+test('a character that JSON does not have is found anywhere outside a string', () => {
   fc.assert(
     fc.property(fc.array(fc.integer(), { minLength: 1 }), fc.nat(), (numbers, at) => {
       const texts = numbers.map(String);

@@ -1,35 +1,35 @@
-/** JSON bodies, with an error that says where they break. */
+/** Parses JSON bodies, with errors that give the position of the mistake. */
 import { AppError } from '@coppice/contract';
 import { JSON_BODY_BYTES, NOT_JSON } from '../answers/error-mapper.ts';
 import type { App } from '../app.ts';
 import type { HttpParts } from '../parts.ts';
 
-const NULL_BODY = new AppError('invalid_request', 'body: must be an object, not null; or send none');
+const NULL_BODY = new AppError('invalid_request', 'body: must be an object, not null; or send no body');
 
-/** A JSON body has to arrive in time, so that nobody holds a request open a byte at a time. */
+/** A JSON body must arrive before a deadline, so that no client can hold a request open by sending single bytes. */
 export function addJsonBody(app: App, { limits }: Pick<HttpParts, 'limits'>): void {
   const parse = app.getDefaultJsonParser('error', 'error');
   const options = { parseAs: 'string', bodyLimit: JSON_BODY_BYTES } as const;
   app.addContentTypeParser<string>('application/json', options, (request, text, done) => {
     if (text === '') return done(null, undefined);
-    // Fastify's parser also refuses "__proto__", with which later code could be tricked.
+    // Fastify's parser also refuses "__proto__", which could trick later code.
     void parse(request, text, (error, value) => {
       if (error) done(explainBrokenJson(text, error));
-      // An endpoint that takes no body, or an optional one, would take null for its absence.
+      // An endpoint that takes no body, or an optional one, would treat null as no body.
       else done(value === null ? NULL_BODY : null, value);
     });
     return undefined;
   });
-  // Fastify reads text by itself, and the schema would then miss an object. Browsers send this type with no body, too.
+  // Fastify itself parses text, and the schema would then miss an object. Browsers also send this type without a body.
   app.removeContentTypeParser('text/plain');
   app.addContentTypeParser<string>('text/plain', options, (_request, text, done) =>
     done(text === '' ? null : new AppError('invalid_request', NOT_JSON), undefined),
   );
   app.addHook('preParsing', async (request, _reply, payload) => {
-    // What follows the head of an upgrade is no body, and never ends.
+    // The data after the head of an upgrade is not a body, and never ends.
     if (request.routeOptions.config.hasRawBody === true || request.ws) return payload;
     const { raw } = request;
-    // A stream that has no body, and that therefore nobody reads, does not end before its answer.
+    // The stream of a request without a body is not read, and so does not end before the answer.
     const end = () => (raw.complete ? undefined : raw.destroy());
     const timer = setTimeout(end, limits.bodyDeadlineMs);
     const stop = () => clearTimeout(timer);
@@ -52,8 +52,8 @@ function explainBrokenJson(text: string, cause: Error): AppError {
 }
 
 /**
- * Index of the character with which `text` stops being the beginning of any JSON; its length if only the end is
- * missing; undefined if it is JSON. V8 tells the position for some faults only, so the longest good prefix is sought.
+ * Returns the index of the character at which `text` stops being a prefix of JSON; its length if only the end is
+ * missing; undefined if it is JSON. V8 gives the position of some errors only, so this finds the longest good prefix.
  */
 export function findJsonError(text: string): number | undefined {
   if (isJson(text)) return undefined;

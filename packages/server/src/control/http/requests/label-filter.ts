@@ -1,6 +1,6 @@
 import { AppError } from '@coppice/contract';
 
-/** Of `label=name:value` in a query, all of which must hold. */
+/** Parses `label=name:value` of a query; all labels must match. Throws `invalid_request` for contradicting ones. */
 export function parseLabels(filters: readonly string[]): Record<string, string> {
   const labels = new Map<string, string>();
   for (const filter of filters) {
@@ -8,7 +8,7 @@ export function parseLabels(filters: readonly string[]): Record<string, string> 
     const name = filter.slice(0, colon);
     const value = filter.slice(colon + 1);
     if (labels.has(name) && labels.get(name) !== value) {
-      throw new AppError('invalid_request', `label: "${name}" is asked for with two values`);
+      throw new AppError('invalid_request', `label: "${name}" is given with two values`);
     }
     labels.set(name, value);
   }

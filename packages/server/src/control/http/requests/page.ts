@@ -2,7 +2,7 @@ import type { FastifyReply } from 'fastify';
 import { formatCursor } from './cursor.ts';
 
 export interface Listed<T> {
-  /** One more than a page holds, if there are that many. */
+  /** One record more than a page holds, if there are that many. */
   records: T[];
   createdAt: number[];
 }
@@ -10,11 +10,11 @@ export interface Listed<T> {
 export interface PageOf {
   path: string;
   limit: number;
-  /** What the next page is to be filtered by, too. */
+  /** Query fields by which the next page is filtered, too. */
   filter: URLSearchParams;
 }
 
-/** The page, with a `Link` to the next one in its head. */
+/** Returns the page, and sets a `Link` header to the next one. */
 export function sendPage<T extends { id: string }>(
   reply: FastifyReply,
   { records, createdAt }: Listed<T>,
@@ -29,7 +29,7 @@ export function sendPage<T extends { id: string }>(
   return page;
 }
 
-/** Relative, so that it holds behind any proxy. */
+/** Sets a `Link` header to the next page. The link is relative, so that it works behind any proxy. */
 export function linkNext(reply: FastifyReply, path: string, query: URLSearchParams): void {
   reply.header('link', `<${path}?${query.toString()}>; rel="next"`);
 }

@@ -1,12 +1,15 @@
 import { PortText } from '@coppice/contract';
 import { z } from 'zod';
 
-/** An id of any shape may be asked for; one that does not exist is 404, not 400. */
+/** Accepts an id of any shape: one that does not exist is 404, not 400. */
 export const SandboxParams = z.strictObject({ id: z.string().max(200) });
 
-/** Of every WebSocket of a sandbox. */
+/** Query of every WebSocket of a sandbox. */
 export const TicketQuery = z.strictObject({
-  ticket: z.string().optional().describe('Of `POST …/tickets`, where no header can be sent.'),
+  ticket: z
+    .string()
+    .optional()
+    .describe('A ticket of `POST …/tickets`, for clients that cannot send headers.'),
 });
 
 export const PortParams = SandboxParams.extend({ port: PortText });
@@ -15,5 +18,5 @@ export const PreviewParams = SandboxParams.extend({ previewId: z.string().max(20
 
 export const SnapshotParams = z.strictObject({ id: z.string().max(200) });
 
-/** Any text: which ones name a registry is said in words, not by a pattern. */
+/** Accepts any text: an error in words explains which text names a registry, instead of a pattern. */
 export const RegistryParams = z.strictObject({ registry: z.string().max(1024) });

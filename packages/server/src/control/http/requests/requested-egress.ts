@@ -1,4 +1,4 @@
-/** What a create or a restore asks for of the outside, checked against this machine. */
+/** Reads the network and the credentials that a request asks for, and checks them against this machine. */
 import {
   AppError,
   type CreateSandboxRequest,
@@ -21,7 +21,7 @@ export async function readRequestedEgress(
   request: CreateSandboxRequest | RestoreSandboxRequest,
   { rules, runner }: EgressRequestParts,
 ): Promise<RequestedEgress> {
-  // Once for both.
+  // One status request serves both.
   let asked: ReturnType<RunnerClient['status']> | undefined;
   const parts = { rules, runner: { status: () => (asked ??= runner.status()) } };
   const saysNetwork = request.network !== undefined || request.network_profile !== undefined;
@@ -30,12 +30,12 @@ export async function readRequestedEgress(
 }
 
 export interface RequestedPolicy {
-  /** null: nothing is restricted, and nothing is to be said about it. */
+  /** Null for the default policy, which restricts nothing. */
   network: NetworkPolicy | null;
   warnings: string[];
 }
 
-/** Of a request that says nothing of it: unrestricted. */
+/** Returns the requested policy, which is unrestricted by default. Throws `invalid_request`. */
 export async function readPolicy(
   request: NetworkRequest,
   { rules, runner }: EgressRequestParts,

@@ -12,7 +12,7 @@ const PART_NAMES: Record<string, Where> = {
   headers: 'header',
 };
 
-/** Fastify's validator compiler: of every part of a request that a route has a schema for. */
+/** Fastify's validator compiler, for every part of a request that has a schema. */
 export function compileValidator({ schema, httpPart }: { schema: z.ZodType; httpPart?: string }) {
   const where = PART_NAMES[httpPart ?? 'body'] ?? 'request';
   return (input: unknown) => {
@@ -24,7 +24,7 @@ export function compileValidator({ schema, httpPart }: { schema: z.ZodType; http
   };
 }
 
-/** Throws `invalid_request`. */
+/** Parses one part of a request. Throws `invalid_request`. */
 export function parsePart<T extends z.ZodType>(
   schema: T,
   { where, input }: { where: Where; input: unknown },

@@ -2,19 +2,19 @@ import type { App } from '../app.ts';
 
 interface Route {
   pattern: RegExp;
-  /** Names in its URL that stand for anything. */
+  /** Number of parameters in its URL. */
   parameters: number;
   method: string;
 }
 
-/** @fastify/cors takes OPTIONS of every path, also of one that has nothing else. */
+/** Route of @fastify/cors: OPTIONS of every path, even of one without another method. */
 const PREFLIGHTS = '*';
 
-/** The methods of a path that was asked for with another one. */
+/** Finds the methods of a path that was requested with another method. */
 export class AllowedMethods {
   readonly #routes: Route[] = [];
 
-  /** To be called before the first route is added. */
+  /** Records the routes of `app`. Call before adding the first route. */
   watch(app: App): void {
     app.addHook('onRoute', ({ url, method }) => {
       if (url === PREFLIGHTS) return;
@@ -24,7 +24,7 @@ export class AllowedMethods {
     });
   }
 
-  /** Empty for a path that has none. `/v1/runs/history` is not a sandbox, though `/v1/runs/:id` would fit. */
+  /** Returns the methods of a path, or none. `/v1/runs/history` is not a sandbox, though `/v1/runs/:id` matches. */
   of(path: string): string[] {
     const fitting = this.#routes.filter(({ pattern }) => pattern.test(path));
     const fewest = Math.min(...fitting.map(({ parameters }) => parameters));
@@ -33,7 +33,7 @@ export class AllowedMethods {
   }
 }
 
-/** `/v1/runs/:id` fits a path that Fastify would find for it. */
+/** Returns a pattern for the paths that Fastify routes to a URL such as `/v1/runs/:id`. */
 function toPattern(url: string): RegExp {
   const segments = url
     .split('/')

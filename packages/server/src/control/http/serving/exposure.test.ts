@@ -69,16 +69,16 @@ test('under TLS the address is https, and a client that trusts the authority is 
   assert.deepEqual([answer.status, answer.body, answer.certificate.subject.CN], [200, '[]', 'first']);
 });
 
-test('every answer tells browsers to stay with TLS, errors as well', async () => {
+test('every answer tells browsers to stay with TLS, including errors', async () => {
   for (const path of ['/healthz', '/v1/runs', '/nothing'])
     assert.equal((await get(path)).headers['strict-transport-security'], 'max-age=3600', path);
 });
 
-test('nothing older than TLS 1.2 is spoken, and no plain HTTP', async () => {
+test('TLS older than 1.2 and plain HTTP are refused', async () => {
   const { hostname: host, port } = address();
   const attempt = (maxVersion: 'TLSv1.1' | 'TLSv1.2') => {
     const { promise, resolve, reject } = Promise.withResolvers<string | null>();
-    // Without the level OpenSSL would refuse on the client's side already.
+    // Without this level, OpenSSL would already refuse on the client's side.
     const ciphers = 'DEFAULT@SECLEVEL=0';
     const socket = connect({ host, port: Number(port), ca, minVersion: 'TLSv1', maxVersion, ciphers }, () => {
       resolve(socket.getProtocol());
@@ -91,7 +91,7 @@ test('nothing older than TLS 1.2 is spoken, and no plain HTTP', async () => {
   await assert.rejects(fetch(`http://${address().host}/healthz`));
 });
 
-test('a new pair is for new connections; the service knows itself by the one that is served', async () => {
+test('a new pair is for new connections, and the service recognizes itself by the pair in use', async () => {
   const open = await connectPinned(address(), first, DEADLINE_MS);
   harness.control?.setTls(second);
   try {
@@ -106,7 +106,7 @@ test('a new pair is for new connections; the service knows itself by the one tha
   }
 });
 
-/** Written when the answer is out, which its reader may know before. */
+/** Waits for the log line, which the service writes after the answer: the client may receive the answer first. */
 async function logLineOf({ logLines }: ControlHarness, requestId: string): Promise<string> {
   const find = (): string | undefined =>
     logLines.find((line) => line.includes(`"request_id":"${requestId}"`));
@@ -114,13 +114,13 @@ async function logLineOf({ logLines }: ControlHarness, requestId: string): Promi
   return find() ?? '';
 }
 
-test('the log names the client that a trusted proxy names', async () => {
+test('the log has the client address that a trusted proxy reports', async () => {
   const id = 'through-a-proxy';
   await get('/healthz', { 'x-request-id': id, 'x-forwarded-for': '10.6.6.6, 198.51.100.9' });
   assert.match(await logLineOf(harness, id), /"client_address":"198\.51\.100\.9"/u);
 });
 
-test('plain HTTP sends no HSTS, and believes no X-Forwarded-For when no proxy is named', async () => {
+test('plain HTTP sends no HSTS, and ignores X-Forwarded-For without trusted proxies', async () => {
   await using plain = await startHarness();
   const headers = { 'x-request-id': 'direct', 'x-forwarded-for': '198.51.100.9' };
   const answer = await plain.call('GET', '/healthz', { headers });

@@ -1,4 +1,4 @@
-/** How the API meets the network: plain or under TLS, and whose word counts for where a request comes from. */
+/** Exposure of the API to the network: plain or under TLS, and the proxies that are trusted to report the client. */
 import type { IncomingHttpHeaders } from 'node:http';
 import { createServer, type Server } from 'node:https';
 import { toSecureContext, type TlsPair } from '../../../lib/tls/tls-pair.ts';
@@ -10,7 +10,7 @@ export interface Exposure {
   tls?: TlsPair | undefined;
   /** `max-age` of Strict-Transport-Security; 0 sends none. */
   hstsSeconds: number;
-  /** Addresses and ranges of proxies whose X-Forwarded-For is believed. */
+  /** Addresses and ranges of proxies whose X-Forwarded-* headers are trusted. */
   trustedProxies: readonly string[];
   /** Origins whose pages may use the API, `*` for any. */
   corsOrigins: readonly string[];
@@ -56,7 +56,7 @@ export class TlsServers {
   }
 }
 
-/** First of all hooks: what later ones log and answer needs it. */
+/** Adds the first of all hooks: later ones need its values for logs and answers. */
 export function addExposure(
   app: App,
   { tls, hstsSeconds, trustedProxies }: Omit<Exposure, 'corsOrigins'>,
@@ -83,7 +83,7 @@ interface Connection {
   isBehindProxy: boolean;
 }
 
-/** A proxy may end TLS, and may ask in another name than it was asked in; it says so, and a stranger's word does not count. */
+/** A proxy may end TLS, and may send another host than it received. Only a trusted proxy's headers about that count. */
 function findOwnOrigin(headers: IncomingHttpHeaders, { isOverTls, isBehindProxy }: Connection): string {
   const told = (name: 'x-forwarded-proto' | 'x-forwarded-host'): string | undefined =>
     isBehindProxy ? readHeader(headers[name])?.split(',').at(-1)?.trim() : undefined;
@@ -91,7 +91,7 @@ function findOwnOrigin(headers: IncomingHttpHeaders, { isOverTls, isBehindProxy 
   return `${scheme === 'https' ? 'https' : 'http'}://${told('x-forwarded-host') ?? headers.host ?? ''}`;
 }
 
-/** Several such headers are one list. */
+/** Joins repeated headers to one list. */
 function readHeader(value: string | string[] | undefined): string | undefined {
   return Array.isArray(value) ? value.join(',') : value;
 }

@@ -1,10 +1,13 @@
-/** The id that every answer carries, and one line per request, with nothing secret in it: no headers, no query, no bodies, no commands, no file names. */
+/**
+ * Sets the id of every answer, and logs one line per request with nothing secret in it: no headers, no query, no
+ * bodies, no commands, no file names.
+ */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { App } from '../app.ts';
 
 const CALLER_ID = /^[A-Za-z0-9._-]{1,64}$/;
 
-/** The caller's own `x-request-id` if it is one, so that both logs can be joined. */
+/** Returns the caller's own `x-request-id` if it is valid, so that both logs can be joined; else a new id. */
 export function readRequestId(header: string | string[] | undefined, generate: () => string): string {
   return typeof header === 'string' && CALLER_ID.test(header) ? header : generate();
 }
@@ -35,7 +38,7 @@ function buildTarget(request: FastifyRequest): Record<string, unknown> {
   const { id } = (request.params ?? {}) as { id?: unknown };
   return {
     method: request.method,
-    // The pattern of the route: what was asked for when there is none, without its query.
+    // The pattern of the route, or, without a route, the requested path without its query.
     route: request.routeOptions.url ?? request.url.split('?', 1)[0]?.slice(0, 200),
     client_address: request.clientAddress,
     ...(request.organizationId === '' ? {} : { organization_id: request.organizationId }),

@@ -1,4 +1,4 @@
-/** What every answer of the fake runner is made with. */
+/** Helpers that make the answers of the fake runner. */
 import type { ServerHttp2Stream } from 'node:http2';
 import { AppError } from '@coppice/contract';
 

@@ -1,4 +1,4 @@
-/** Captures and forks of the fake runner: entries in a map, as its VMs are. */
+/** Captures and forks of the fake runner: entries in a map, like its VMs. */
 import type { ServerHttp2Stream } from 'node:http2';
 import { AppError } from '@coppice/contract';
 import type { VmEgress } from '../../../lib/protocol/egress-protocol.ts';
@@ -16,39 +16,39 @@ import {
 } from '../../../lib/protocol/runner-protocol.ts';
 import { answer, noVm, readAll } from './fake-answers.ts';
 
-/** What every stretch of running has used. */
+/** Usage of every period of running. */
 export const STRETCH_USAGE = { cpu_ms: 1000, mem_peak_bytes: 90_000_000 };
 
 const NOTHING = (): void => undefined;
 
 export type CaptureHook = (id: string, captureId: string) => Promise<void> | void;
 
-/** Gives a VM its way out: one that was told, or that of another VM. */
+/** Sets the outbound network of a VM: a given one, or that of another VM. */
 type Inherit = (id: string, from: VmEgress | string | undefined) => void;
 
 export interface FakeCapturesParts {
   vms: Map<string, VmInfo>;
   inherit: Inherit;
-  /** The moment of a simulated host. */
+  /** Returns the moment of a simulated host. */
   host: () => HostMoment | undefined;
 }
 
 export class FakeCaptures {
   readonly saved = new Map<string, CaptureInfo>();
-  /** Those that were done, of each sandbox in their order. */
+  /** Completed rollbacks of each sandbox, in their order. */
   readonly rollbacks = new Map<string, VmRollback[]>();
-  /** Of captures that are made from now on. */
+  /** Size of captures that are made from now on. */
   sizeBytes = 1 << 20;
-  /** Called before the thing is done; each throws what is to be answered instead. */
+  /** Called before the action; each may throw the error to answer instead. */
   onSnapshot: CaptureHook = NOTHING;
   onHibernate: CaptureHook = NOTHING;
   onRollback: CaptureHook = NOTHING;
   onRestore: CaptureHook = NOTHING;
   onFork: (id: string, children: string[]) => Promise<void> | void = NOTHING;
-  /** Called for each child; throws what its place in the answer is to hold. */
+  /** Called for each child; may throw the error for its place in the answer. */
   onChild: (id: string, index: number) => void = NOTHING;
   onRemove: (captureId: string) => Promise<void> | void = NOTHING;
-  /** Called when it is done, before it is answered. */
+  /** Called after the action, before it is answered. */
   beforeAnswer: (what: string) => Promise<void> | void = NOTHING;
   readonly #vms: Map<string, VmInfo>;
   readonly #inherit: Inherit;
@@ -61,7 +61,7 @@ export class FakeCaptures {
     this.#host = host;
   }
 
-  /** Nothing goes wrong from now on. */
+  /** Removes all hooks, so that nothing fails from now on. */
   reset(): void {
     this.onSnapshot = NOTHING;
     this.onHibernate = NOTHING;
@@ -74,12 +74,12 @@ export class FakeCaptures {
     this.sizeBytes = 1 << 20;
   }
 
-  /** Whether anything is saved of this sandbox. */
+  /** Whether any capture of this sandbox exists. */
   has(sandboxId: string): boolean {
     return [...this.saved.values()].some((capture) => capture.vm_id === sandboxId);
   }
 
-  /** Answers what is about captures, and says whether it was. */
+  /** Answers a request about captures. Returns false for any other request. */
   async take(stream: ServerHttp2Stream, request: string): Promise<boolean> {
     if (request === 'GET /captures') {
       answer(stream, 200, [...this.saved.values()]);
@@ -142,7 +142,7 @@ export class FakeCaptures {
     return capture;
   }
 
-  /** Each id once, as the runner does; one that is under way is joined. */
+  /** Does each id once, as the runner does; a second request joins a running rollback. */
   #rollBack(id: string, asked: RollbackVm): Promise<VmRollback> {
     const { rollback_id } = asked;
     const rolling =

@@ -7,19 +7,19 @@ export interface Upload {
   path: string;
   mode: string | null;
   user: string | null;
-  /** Empty while it is not whole. */
+  /** Empty until the upload is complete. */
   content: Buffer;
   receivedBytes: number;
-  /** The stream was reset before its end: nothing may be kept. */
+  /** Whether the stream was reset before its end: then nothing may be stored. */
   isBroken: boolean;
 }
 
 export class FakeFiles {
   readonly contents = new Map<string, Buffer>();
   readonly uploads: Upload[] = [];
-  /** Called with each piece of an upload; throws what is to be answered instead. */
+  /** Called for each chunk of an upload; may throw the error to answer instead. */
   onUpload: () => void = () => undefined;
-  /** Answers a download itself, as an agent would that does something odd; true if it did. */
+  /** Answers a download as an agent with odd behaviour would. Returns true if it did. */
   onDownload: (stream: ServerHttp2Stream, path: string) => boolean = () => false;
   /** Header `coppice-next` of lists. */
   nextCursor: string | undefined;

@@ -1,6 +1,6 @@
 /**
  * A runner for tests of control: the real protocol (docs/reference/runner-protocol.md) over a real HTTP/2 socket, with
- * VMs that are entries in a map. What a test wants to go wrong it puts into `onCreate`, `onExec` and the like.
+ * VMs that are entries in a map. Tests inject failures through `onCreate`, `onExec` and similar hooks.
  */
 import { once } from 'node:events';
 import { rm } from 'node:fs/promises';
@@ -41,11 +41,11 @@ const DIGEST = `sha256:${'a'.repeat(64)}`;
 
 type EndEvent = Extract<RunnerEvent, { type: 'vm_ended' }>;
 
-/** What a fake command can do. */
+/** A fake command, under the control of a test. */
 export interface FakeCommand {
   head: { command: string; timeout_ms: number; cwd?: string; env?: Record<string, string>; user?: string };
   stdin: string;
-  /** What comes after the head, as it comes; only with `startsAtHead`. */
+  /** Frames after the head, as they arrive; only with `startsAtHead`. */
   input: Frame[];
   stream: ServerHttp2Stream;
   stdout: (bytes: string | Buffer) => void;
@@ -55,7 +55,7 @@ export interface FakeCommand {
 
 export interface FakeProcess {
   head: Record<string, unknown>;
-  /** What comes after the head, as it comes. */
+  /** Frames after the head, as they arrive. */
   input: Frame[];
   stream: ServerHttp2Stream;
   send: (type: number, payload: string | Buffer) => void;
@@ -72,53 +72,53 @@ export class FakeRunner implements AsyncDisposable {
   readonly files = new FakeFiles();
   readonly requests: string[] = [];
   readonly ends = new Map<string, EndEvent>();
-  /** Notes that were not acknowledged. */
+  /** Notes that are not acknowledged. */
   readonly notes = new Map<number, RunnerEvent>();
   readonly acknowledged: EventPlace[] = [];
-  /** The host that it runs on, where that is simulated: its ends and captures are of that time. */
+  /** Returns the moment of a simulated host, from which ends and captures take their time. */
   host: (() => HostMoment) | undefined;
-  /** What each VM was told of its way out last; nothing for the default. */
+  /** The last outbound network of each VM; none for the default. */
   readonly egress = new Map<string, VmEgress>();
   counters: EgressCounters = { ...NO_JUDGED_COUNTERS, bytes_sent: 0, bytes_received: 0 };
-  /** Called before a VM's way out is changed; throws what is to be answered instead. */
+  /** Called before a VM's outbound network changes; may throw the error to answer instead. */
   onEgress: (id: string, egress: VmEgress) => Promise<void> | void = () => undefined;
-  /** Ports of guests, and where on this machine their services really listen. */
+  /** Ports of guests, and the ports of this machine where their services really listen. */
   readonly ports = new Map<number, number>();
   maxVcpus = 32;
   maxMemMib = 262_144;
-  /** Why sandboxes have no network. */
+  /** Reason why sandboxes have no network; empty when they have one. */
   networkAbsence = '';
   accelerator: Accelerator = 'tcg';
   images: PreparedImage[] = [];
-  /** What a preparation tells; one that is an async iterable takes its time. */
+  /** Events of a preparation; an async iterable can delay them. */
   progress: Iterable<PrepareProgress> | AsyncIterable<PrepareProgress> = [];
-  /** What was asked for, newest last. */
+  /** Received requests, newest last. */
   readonly creates: CreateVm[] = [];
   readonly preparations: PrepareImage[] = [];
-  /** Those whose connection has ended, from either side. */
+  /** Number of preparations whose connection has ended, from either side. */
   closedPreparations = 0;
-  /** Called before a VM is made; throws what the create should answer. */
+  /** Called before a VM is made; may throw the error that the create answers. */
   onCreate: (id: string, vm: CreateVm) => Promise<void> | void = () => undefined;
-  /** Called before a VM is removed; throws what the removal should answer. */
+  /** Called before a VM is removed; may throw the error that the removal answers. */
   onDelete: (id: string) => Promise<void> | void = () => undefined;
   onExec: (command: FakeCommand) => void = (command) => {
     command.stdout(`ran ${command.head.command}\n`);
     command.exit(0);
   };
-  /** Called when a shell or a terminal has been asked for. */
+  /** Called when a shell or a terminal is requested. */
   onShell: (process: FakeProcess) => void = () => undefined;
   onTerminal: (process: FakeProcess) => void = () => undefined;
-  /** Connections that were made to ports so far. */
+  /** Number of connections to ports so far. */
   tunnels = 0;
-  /** Commands start before their input has ended, as they really do. */
+  /** Whether commands start before their input has ended, as real ones do. */
   startsAtHead = false;
-  /** Places that are held for creates. */
+  /** Number of open admissions of creates. */
   holds = 0;
-  /** Throws what a create is to be refused with before it begins. */
+  /** May throw the error with which a create is refused before it begins. */
   onAdmission: () => void = () => undefined;
-  /** Of the spool. */
+  /** Generation of the event spool. */
   #generation = 'fake-1';
-  /** Called before an agent's answer is made; true when it has answered by itself. */
+  /** Called before the agent answers. Returns true when it has answered itself. */
   onAgent: (id: string, stream: ServerHttp2Stream) => boolean = () => false;
   readonly #sessions = new Set<ServerHttp2Session>();
   readonly #listeners = new Set<ServerHttp2Stream>();
@@ -151,7 +151,7 @@ export class FakeRunner implements AsyncDisposable {
     this.#server = server;
   }
 
-  /** As a killed process: all connections break at once; VMs stay. */
+  /** Stops like a killed process: all connections break at once; VMs stay. */
   async stop(): Promise<void> {
     const closed = this.#server?.listening === true ? once(this.#server, 'close') : undefined;
     this.#server?.close();
@@ -164,7 +164,7 @@ export class FakeRunner implements AsyncDisposable {
     return this.stop();
   }
 
-  /** Ends a VM as the runner would: kept until acknowledged, and told to whoever listens. */
+  /** Ends a VM as the runner would: the event is kept until acknowledged, and sent to all listeners. */
   endVm(id: string, reason: VmEnd['reason'], endedAt: Date = this.#now()): VmEnd {
     const moment = this.host?.();
     const rollback = this.captures.rollbacks.get(id)?.at(-1);
@@ -185,7 +185,7 @@ export class FakeRunner implements AsyncDisposable {
     return end;
   }
 
-  /** Tells a note of the egress process; kept until it is acknowledged. */
+  /** Sends a note of the egress process, and keeps it until it is acknowledged. */
   note(id: string, note: EgressNote): EventPlace {
     const event: RunnerEvent = { ...this.#nextPlace(), type: 'egress_note', vm_id: id, note };
     this.notes.set(event.seq, event);
@@ -193,7 +193,7 @@ export class FakeRunner implements AsyncDisposable {
     return event;
   }
 
-  /** As when the directory of the spool was removed while the runner was away: numbers begin anew. */
+  /** Acts as if the spool directory was removed while the runner was away: sequence numbers start again. */
   loseSpool(): void {
     this.ends.clear();
     this.notes.clear();
@@ -339,7 +339,7 @@ export class FakeRunner implements AsyncDisposable {
     for (const event of events) stream.write(`${JSON.stringify(event)}\n`);
     stream.write('\n');
     this.#listeners.add(stream);
-    // As the real one: control gives up a stream on which nothing has come for 25 s.
+    // Like the real runner: control abandons a stream on which nothing has arrived for 25 s.
     const heartbeat = setInterval(() => stream.write('\n'), HEARTBEAT_MS).unref();
     stream.on('close', () => {
       clearInterval(heartbeat);
@@ -395,7 +395,7 @@ export class FakeRunner implements AsyncDisposable {
     });
   }
 
-  /** The process begins when its head is there. */
+  /** Begins the process when its head has arrived. */
   async #openProcess(stream: ServerHttp2Stream, begin: (process: FakeProcess) => void): Promise<void> {
     const decoder = new FrameDecoder();
     const input: Frame[] = [];

@@ -1,17 +1,17 @@
 /**
- * Answers of a hostile service, as the bytes that it writes: nearly HTTP, so that most get past a parser, with every byte
- * where a text is free, and a share of pure noise.
+ * Answers of a hostile service, as the bytes that it writes: nearly HTTP, so that most get past a parser, with any byte
+ * where text is free, and a share of pure noise.
  */
 import fc from 'fast-check';
 
 export interface HostileAnswer {
-  /** Written one after the other, each once the one before is on its way. A character is a byte. */
+  /** Chunks, written one after the other, each after the previous one is on its way. A character is a byte. */
   pieces: string[];
-  /** By a reset in place of an end. */
+  /** Whether the connection ends with a reset. */
   isReset: boolean;
 }
 
-/** All but what ends a line: control characters, DEL and what is no ASCII included. */
+/** All bytes except line ends, including control characters, DEL and bytes outside ASCII. */
 const freeText = fc
   .array(fc.integer({ min: 0, max: 255 }), { maxLength: 12 })
   .map((bytes) => Buffer.from(bytes.filter((byte) => byte !== 10 && byte !== 13)).toString('latin1'));

@@ -1,4 +1,4 @@
-/** Databases with the rows of migration-rows.ts: filling them, reading them, comparing what is read. */
+/** Fills, reads and compares databases with the rows of migration-rows.ts. */
 import assert from 'node:assert/strict';
 import { sql } from 'kysely';
 import { listTables } from '../../backup/backup-tables.ts';
@@ -23,7 +23,7 @@ export async function fillDatabase(db: Database, rows: Rows): Promise<void> {
   }
 }
 
-/** Every value as PostgreSQL writes it, so that none is rounded here. */
+/** Reads every value as PostgreSQL writes it, so that none is rounded here. */
 export async function readDatabase(db: Database): Promise<Contents> {
   const found = new Map<string, Texts[]>();
   for (const { name } of await listTables(db)) {
@@ -38,7 +38,7 @@ export async function readDatabase(db: Database): Promise<Contents> {
   return found;
 }
 
-/** Fails unless every row of then is there now, with all its values but those of columns that were dropped. */
+/** Fails unless every row of `then` is in `now`, with all its values except those of dropped columns. */
 export function assertKept(then: Contents, now: Contents, version: string): void {
   for (const [table, rows] of then) {
     const left = [...(now.get(table) ?? [])];

@@ -1,7 +1,7 @@
-/** What the changes of migration-rows.ts add up to. */
+/** Sums up the changes of migration-rows.ts. */
 import { CHANGES, type Row, type Rows } from './migration-rows.ts';
 
-/** The rows of a database that was made and used by a version. */
+/** Returns the rows of a database that a version made and used. */
 export function rowsAt(version: string): Rows {
   const rows: Rows = {};
   for (const [name, change] of Object.entries(CHANGES)) {
@@ -20,7 +20,7 @@ export function rowsAt(version: string): Rows {
   return rows;
 }
 
-/** What a column of a version is called now; undefined when it is there no longer. */
+/** Returns the current name of a version's column; undefined when the column was dropped. */
 export function currentName(version: string, table: string, column: string): string | undefined {
   let current = column;
   for (const [name, { renames, drops }] of Object.entries(CHANGES)) {

@@ -1,11 +1,11 @@
-/** What in the rows of migration-rows.ts tests look for. */
+/** Names and values in the rows of migration-rows.ts that tests look for. */
 import { Secret } from '../../../lib/secret.ts';
 import { SecretBox } from '../../secrets/secret-box.ts';
 
 export const HOUR_MS = 3_600_000;
 export const DAY_MS = 24 * HOUR_MS;
 export const NOW = Date.now();
-/** Of what has ended: how long it was there, and how long of that it ran. */
+/** Times of ended sandboxes: how long each existed, and how long of that it ran. */
 export const LIFE_MS = 400 * DAY_MS + 1;
 export const BILLED_MS = LIFE_MS - 5000;
 
@@ -20,7 +20,7 @@ export const ROLLBACK_ID = `roll${'1'.repeat(20)}`;
 export const SNAPSHOT_ID = `snap${'1'.repeat(20)}`;
 export const REGISTRY = 'registry.test';
 
-/** As SQL takes bytes. */
+/** Formats bytes as SQL accepts them. */
 export function toHex(bytes: Uint8Array): string {
   return `\\x${Buffer.from(bytes).toString('hex')}`;
 }

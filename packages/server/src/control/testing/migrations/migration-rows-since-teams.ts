@@ -1,4 +1,4 @@
-/** What migration-rows.ts says of the versions with teams: their people, audit logs, and money. */
+/** The part of migration-rows.ts for versions with teams: people, audit logs, and money. */
 import { AuditChain, type AuditNote } from '../../audit/audit-chain.ts';
 import { bindTeamSecret } from '../../audit/team-secrets.ts';
 import { bindGrant } from '../../egress/grants.ts';
@@ -45,7 +45,7 @@ function buildLog(sandboxId: string, organizationId: string, notes: AuditNote[])
   return chain.extend(notes, NOW - HOUR_MS / 4).map((row) => Object.assign({}, row));
 }
 
-/** Of a sandbox: how long it has been billed for. */
+/** Returns for how many milliseconds a sandbox has been billed. */
 function findBilledMs({ status }: Row): number {
   if (status === 'hibernated') return HOUR_MS / 2;
   return status === 'running' ? 1000 : BILLED_MS;
@@ -229,7 +229,7 @@ const EGRESS: Change = {
   },
 };
 
-/** Control was killed in the middle of one. */
+/** Control was killed during a rollback. */
 const ROLLBACKS: Change = {
   columns: {
     sandboxes: (row) => ({
@@ -257,7 +257,7 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0008_accounts': ACCOUNTS,
   '0009_billing': BILLING,
   '0010_egress': EGRESS,
-  // The id of the database is no row that is kept.
+  // The id of the database is not a row that is kept.
   '0011_installation': {},
   '0012_key_scopes': KEY_SCOPES,
   '0013_rollbacks': ROLLBACKS,

@@ -1,6 +1,6 @@
 /**
- * What a database of every version holds: rows in each of its tables, a value in each of its columns. A new migration has
- * its own entry here; db/migrations.test.ts fails until it has, and until its tables and columns are filled.
+ * The contents of a database of every version: rows in each of its tables, a value in each of its columns. A new
+ * migration needs an entry here; schema/migrations.test.ts fails until its tables and columns are filled.
  */
 import { computeCostUnits } from '@coppice/contract';
 import { hashApiKey } from '../../auth/hash-api-key.ts';
@@ -25,13 +25,13 @@ export type Row = Record<string, unknown>;
 export type Rows = Record<string, Row[]>;
 
 export interface Change {
-  /** Rows that there are from this version on. */
+  /** Rows that exist from this version on. */
   adds?: Rows;
-  /** Columns that the earlier rows of a table get, as its migration fills them or as the service does since. */
+  /** Columns that earlier rows of a table get, as the migration fills them, or as the service has since. */
   columns?: Record<string, Row | ((row: Row) => Row)>;
-  /** Columns by their earlier name, for each table. */
+  /** New names of columns by their earlier names, for each table. */
   renames?: Record<string, Record<string, string>>;
-  /** Columns that are there no longer, of each table. */
+  /** Columns that are dropped, of each table. */
   drops?: Record<string, string[]>;
 }
 
@@ -63,7 +63,7 @@ const sandbox = (digit: string, row: Row): Row => ({
   ...row,
 });
 
-/** Big and old, and odd in each number: its cost is none of JavaScript's numbers. */
+/** Large, old and odd in each number: JavaScript's numbers cannot represent its cost. */
 const ENDED = {
   status: 'destroyed',
   status_reason: 'requested',

@@ -1,4 +1,4 @@
-/** A person with a browser: keeps the session's cookie and says where its page is from. */
+/** A person with a browser: keeps the session cookie and sends the origin of its page. */
 import { randomBytes } from 'node:crypto';
 import type { Answer, CallOptions, ControlHarness } from '../control-harness.ts';
 
@@ -68,7 +68,7 @@ export class AccountClient {
     return answer;
   }
 
-  /** Somebody else, in this person's organization. */
+  /** Signs up another person in this person's organization. */
   async invite(role: 'owner' | 'member'): Promise<AccountClient> {
     const { body } = await this.call('POST', `${this.organization}/invitations`, { role });
     const client = await AccountClient.signUp(this.#harness, { invitation: body.invitation });
@@ -77,7 +77,7 @@ export class AccountClient {
     return client;
   }
 
-  /** An organization of this person's, and the person in it. */
+  /** Creates an organization, and returns a client of this person in it. */
   async addOrganization(name: string): Promise<AccountClient> {
     const { body } = await this.call('POST', '/account/organizations', { name });
     const client = new AccountClient(this.#harness);

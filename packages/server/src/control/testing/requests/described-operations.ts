@@ -1,12 +1,12 @@
-/** Every operation of the API, from its own description, so that a new route is tested as soon as it is there. */
+/** Lists every operation of the API from its own description, so that a new route is tested as soon as it exists. */
 import type { ControlHarness } from '../control-harness.ts';
 
 export interface Operation {
   method: string;
-  /** With names in braces. */
+  /** Path with parameter names in braces. */
   path: string;
   id: string;
-  /** Of the parameters that it cannot do without. */
+  /** Query with the required parameters. */
   query: string;
 }
 
@@ -15,11 +15,11 @@ interface Described {
   parameters?: { in: string; name: string; required?: boolean }[];
 }
 
-/** Stands for a required parameter that is not in {@link QUERIES}. */
+/** Value of a required parameter that is not in {@link QUERIES}. */
 const ANYTHING = 'x';
-/** Of a service in the guest. */
+/** Path of a service in the guest. */
 const GUEST_PATH = 'index.html';
-/** `fetch` does not send it. */
+/** A method that `fetch` does not send. */
 const NOT_SENT = 'trace';
 const QUERIES: Record<string, string> = { path: '/etc/hostname' };
 
@@ -39,12 +39,12 @@ function readOperation(method: string, path: string, { operationId, parameters =
   return { method: method.toUpperCase(), path, id: operationId, query };
 }
 
-/** The path with these ids in it: `run` or `snapshot` for `{id}`. Throws for a name that has none. */
+/** Fills these ids into the path: `run` or `snapshot` for `{id}`. Throws for a name without an id. */
 export function fillPath({ path, query }: Operation, ids: Readonly<Record<string, string>>): string {
   const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => {
     if (name === 'path') return GUEST_PATH;
     const value = name === 'id' ? ids[path.startsWith('/v1/snapshots') ? 'snapshot' : 'run'] : ids[name];
-    if (value === undefined) throw new Error(`${path}: there is no ${name} to ask for`);
+    if (value === undefined) throw new Error(`${path}: the parameter ${name} has no value`);
     return value;
   });
   return query === '' ? filled : `${filled}?${query}`;

@@ -1,4 +1,4 @@
-/** What clients with mistakes send, and attackers: of each kind what has broken services before. */
+/** Input of faulty clients and of attackers: values of each kind that have broken services before. */
 import { METHODS } from 'node:http';
 
 export const NASTY_TEXTS = [

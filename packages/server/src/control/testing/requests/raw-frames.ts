@@ -1,4 +1,4 @@
-/** Frames of WebSockets as bytes: every opcode and flag, lengths that lie, payloads of all forms of message. */
+/** WebSocket frames as bytes: every opcode and flag, wrong lengths, payloads of all forms of message. */
 import fc from 'fast-check';
 
 const payload = fc.oneof(
@@ -36,7 +36,7 @@ const frame: fc.Arbitrary<Frame> = fc.record({
   payload,
 });
 
-/** Several in a row; a character is a byte. The mask is all zeros, so that payloads are as they are. */
+/** Several frames in a row; a character is a byte. The mask is all zeros, so that payloads stay unchanged. */
 export const rawFrames: fc.Arbitrary<string> = fc
   .array(frame, { maxLength: 6 })
   .map((frames) => frames.map(toBytes).join(''));

@@ -1,6 +1,6 @@
 /**
- * Requests as bytes, each valid but for one to three things. Made from the description of the API, so that an endpoint that
- * is added is attacked, too. A request is a text of which each character is a byte.
+ * Requests as bytes, each valid except for up to three changes. They are made from the description of the API, so that
+ * a new endpoint is attacked, too. A request is a text of which each character is a byte.
  */
 import fc from 'fast-check';
 import {
@@ -15,7 +15,7 @@ import {
   VERSIONS,
 } from './nasty-input.ts';
 
-/** As far as it is read here. */
+/** The part of the document that is read here. */
 export interface ApiDocument {
   paths: Record<string, Record<string, Operation>>;
   components: { schemas: Record<string, Schema> };
@@ -34,24 +34,24 @@ interface Schema {
 export interface Attacked {
   document: ApiDocument;
   host: string;
-  /** What a valid request is made of, by the name of the field or parameter; read when a request is made. */
+  /** Values of a valid request, by the name of the field or parameter; read when a request is made. */
   known: Record<string, unknown>;
-  /** Header lines with which a caller is known, below `/v1` and below `/account`. */
+  /** Header lines that authenticate a caller, below `/v1` and below `/account`. */
   credentials: { key: string[]; session: string[] };
 }
 
-/** A request before it is bytes. */
+/** A request before it becomes bytes. */
 interface Draft {
   method: string;
   path: string;
   params: Record<string, string>;
   query: [name: string, value: string][];
-  /** In place of path, parameters and query. */
+  /** Replaces path, parameters and query. */
   target?: string;
   version: string;
   headers: string[];
   fields: Record<string, unknown> | undefined;
-  /** In place of the fields. */
+  /** Replaces the fields. */
   body?: string;
   tail: string;
 }
@@ -63,7 +63,7 @@ const escaped = text.map(escapeText);
 const value = fc.constantFrom(...NASTY_VALUES);
 const at = fc.nat({ max: 12 });
 
-/** Of texts that are no Unicode, what UTF-8 can say of them. */
+/** Escapes a text for a URL. Lone surrogates, which UTF-8 cannot encode, become U+FFFD. */
 function escapeText(one: string): string {
   return encodeURIComponent(one.toWellFormed());
 }
@@ -161,7 +161,7 @@ function inChunks(draft: Draft, tail: string): Draft {
   return { ...draft, body: '', tail, headers: [...draft.headers, 'Transfer-Encoding: chunked'] };
 }
 
-/** Any operation, from who may and who may not, with up to three changes. */
+/** Makes requests of any operation, with or without credentials, with up to three changes. */
 export function rawRequest(attacked: Attacked): fc.Arbitrary<string> {
   return fc
     .tuple(fc.constantFrom(...listDrafts(attacked)), fc.boolean(), fc.array(change, { maxLength: 3 }))
@@ -171,7 +171,7 @@ export function rawRequest(attacked: Attacked): fc.Arbitrary<string> {
     });
 }
 
-/** Each operation, with each of its parameters, query fields and body fields replaced by `wrong` in turn. */
+/** Lists each operation with each of its parameters, query fields and body fields replaced by `wrong` in turn. */
 export function listWithOneWrong(attacked: Attacked, wrong: string): string[] {
   const inTarget = escapeText(wrong);
   const inBody = [wrong, [wrong], { [wrong]: wrong }, { a: wrong }];
@@ -219,7 +219,7 @@ function listDrafts({ document, host, known, credentials }: Attacked): (() => Dr
   );
 }
 
-/** Of a parameter; one that is not known is any text. */
+/** Returns the text of a parameter; an unknown one is any text. */
 function asText(value: unknown): string {
   return typeof value === 'string' ? value : 'x';
 }

@@ -1,4 +1,4 @@
-/** A client on a WebSocket of the API: what it received, and how it was closed. */
+/** A client on a WebSocket of the API. It keeps what it received, and how it was closed. */
 import { once } from 'node:events';
 import { WebSocket } from 'ws';
 import { API_KEY, type ControlHarness } from '../control-harness.ts';
@@ -14,9 +14,9 @@ export class SocketClient<Message = Record<string, unknown>> {
   readonly socket: WebSocket;
   /** Text messages. */
   readonly received: Message[] = [];
-  /** Binary messages, one after the other. */
+  /** Binary messages, concatenated. */
   bytes = Buffer.alloc(0);
-  /** Rejects with the status of an upgrade that was refused. */
+  /** Resolves when the socket is closed. Rejects with the status of a refused upgrade. */
   readonly closed: Promise<Closing>;
 
   constructor(harness: ControlHarness, path: string, options: { key?: string | null } = {}) {
@@ -35,7 +35,7 @@ export class SocketClient<Message = Record<string, unknown>> {
     this.socket.on('error', closed.reject);
   }
 
-  /** Text and bytes as they are, anything else as JSON. */
+  /** Sends text and bytes unchanged, anything else as JSON. */
   async send(...messages: unknown[]): Promise<void> {
     if (this.socket.readyState === WebSocket.CONNECTING) await once(this.socket, 'open');
     for (const message of messages)

@@ -1,17 +1,17 @@
-/** Whether SQL and the runner tell the same story of a service at rest; of a simulated one and of a real one alike. */
+/** Compares the state of a service at rest in SQL with that of its runner, for a simulated or a real service. */
 
 export interface Story {
-  /** `<id> <status>` of all records that are not final, as the API tells them. */
+  /** `<id> <status>` of all records that are not final, from the API. */
   records: readonly string[];
-  /** Ids of all snapshots, as the API tells them. */
+  /** Ids of all snapshots, from the API. */
   snapshots: readonly string[];
-  /** `<id> running`, as the runner tells them. */
+  /** `<id> running`, from the runner. */
   vms: readonly string[];
-  /** As the runner tells them. */
+  /** All captures, from the runner. */
   captures: readonly { id: string; kind: string; vmId: string }[];
 }
 
-/** What is on both sides, and the ids or names on each. */
+/** Two sides to compare: what each side is, and the ids or names on it. */
 export type Pair = readonly [
   left: string,
   lefts: readonly (string | number)[],
@@ -37,7 +37,7 @@ export function compareStories({ records, snapshots, vms, captures }: Story): Pa
   ];
 }
 
-/** A line for each pair that is not the same on both sides, in whatever order. */
+/** Returns a line for each pair whose sides differ, whatever their order. */
 export function findDifferences(pairs: readonly Pair[]): string[] {
   return pairs.flatMap(([what, left, as, right]) =>
     sorted(left) === sorted(right)

@@ -1,4 +1,4 @@
-/** What sandboxes are billed, as the database has it, and whether its parts add up. */
+/** Reads the bills of sandboxes from the database, and checks that their parts add up. */
 import { sql, type RawBuilder } from 'kysely';
 import type { Database } from '../../db/database.ts';
 
@@ -10,13 +10,13 @@ export interface Bill {
 }
 
 export interface Bills {
-  /** Of those that were asked for. */
+  /** Bills of the requested sandboxes. */
   bills: Bill[];
-  /** A line for each that does not add up; none in a service that is in order. */
+  /** A line for each bill that does not add up; none in a consistent service. */
   contradictions: string[];
 }
 
-/** Without `ids`, of all: a linear scan. The sums over all that ended are compared in any case. */
+/** Reads the bills of `ids`, or all by a linear scan. Compares the sums over all ended sandboxes in any case. */
 export async function readBills(db: Database, ids: readonly string[] | 'all'): Promise<Bills> {
   const { rows: bills } = await sql<Bill>`
     SELECT id, status, status_reason, billed_ms FROM sandboxes WHERE ${isOneOf('id', ids)}`.execute(db);
@@ -35,7 +35,7 @@ function isOneOf(column: string, ids: readonly string[] | 'all'): RawBuilder<boo
   return ids === 'all' ? sql<boolean>`true` : sql<boolean>`${sql.ref(column)} = ANY(${ids}::text[])`;
 }
 
-/** Two of its segments overlap. */
+/** Finds sandboxes of which two segments overlap. */
 async function findBilledTwice(db: Database, ids: readonly string[] | 'all'): Promise<string[]> {
   const { rows } = await sql<{ id: string }>`
     SELECT DISTINCT sandbox_id AS id FROM (
@@ -47,7 +47,7 @@ async function findBilledTwice(db: Database, ids: readonly string[] | 'all'): Pr
   return rows.map(({ id }) => `${id} is billed twice for the same time`);
 }
 
-/** The parts of a bill that has ended. */
+/** Finds ended sandboxes whose bill is not the sum of its parts. */
 async function findOtherSums(db: Database, ids: readonly string[] | 'all'): Promise<string[]> {
   const { rows } = await sql<{ id: string; billed: string; sum: string }>`
     SELECT id, billed_ms::text AS billed, coalesce(sum(segment.ended_at - segment.started_at), 0)::text AS sum

@@ -1,9 +1,9 @@
-/** What callers ask of a service, simulated or real, and write into the ledger when it is answered. */
+/** Sends the requests of callers to a simulated or real service, and writes their answers into the ledger. */
 import type { SandboxRecord } from '@coppice/contract';
 import type { Ledger } from './ledger.ts';
 import { parseReply, type Reply } from './resting-service.ts';
 
-/** For a while, or because the sandbox is not in that state any more: what a fault may cost a caller. */
+/** Statuses that a fault may cause: temporarily, or because the sandbox is no longer in the required state. */
 const BEARABLE = new Set([404, 409, 429, 502, 503, 504]);
 
 export interface Request {
@@ -14,10 +14,10 @@ export interface Request {
   key?: string;
 }
 
-/** Undefined when no answer came. */
+/** Sends a request. Resolves to undefined when no answer came. */
 export type Ask = (request: Request) => Promise<Reply | undefined>;
 
-/** Throws unless the answer is one that a caller was promised. */
+/** Throws unless the API allows this answer. */
 export function assertBearable({ method, path }: Request, { status, text }: Reply): void {
   if (status >= 300 && !BEARABLE.has(status)) throw new Error(`${method} ${path} answered ${status} ${text}`);
 }
@@ -31,7 +31,7 @@ export class Caller {
     this.#ledger = ledger;
   }
 
-  /** Returns the sandbox's id; undefined when the create has to be asked for again, with the same key. */
+  /** Returns the sandbox's id; undefined when the create must be repeated with the same key. */
   async create(body: object, key: string): Promise<string | undefined> {
     const path = '/v1/runs';
     const asked = performance.now();
@@ -77,7 +77,7 @@ export class Caller {
     if (reply?.status === 200) this.#ledger.noteRunning(id);
   }
 
-  /** Returns the ids of the children that were answered. */
+  /** Returns the ids of the children in the answer. */
   async fork(id: string, count: number): Promise<string[]> {
     const asked = performance.now();
     const reply = await this.#post(`/v1/runs/${id}/fork`, { count });

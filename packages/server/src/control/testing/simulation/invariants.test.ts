@@ -1,4 +1,4 @@
-/** Each invariant fails on a service, or a ledger, that is broken in exactly that. */
+/** Each invariant fails on a service, or a ledger, that violates exactly this invariant. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { sql, type RawBuilder } from 'kysely';
@@ -18,7 +18,7 @@ before(async () => {
 });
 after(() => world[Symbol.asyncDispose]());
 
-/** A sandbox that has run for a while, as its caller knows it. */
+/** Returns a sandbox that has run for a while, with its caller and ledger. */
 async function begin(): Promise<{ ledger: Ledger; caller: Caller; id: string }> {
   const ledger = new Ledger();
   const caller = new Caller(
@@ -53,7 +53,7 @@ function differing(change: Partial<RestingService>): RestingService {
   };
 }
 
-test('all hold in a service that is in order, before and after a sandbox has ended', async () => {
+test('all invariants hold in a consistent service, before and after a sandbox has ended', async () => {
   const { ledger, caller, id } = await begin();
   await caller.exec(id);
   await caller.snapshot(id);
@@ -68,7 +68,7 @@ test('all hold in a service that is in order, before and after a sandbox has end
   await assertKept(world, ledger);
 });
 
-test('all hold when a sandbox is resumed and no control is there to see it for a while', async () => {
+test('all invariants hold when a sandbox is resumed and no control runs for a while', async () => {
   const { ledger, caller, id } = await begin();
   const hibernated = await world.call('POST', `/v1/runs/${id}/hibernate`);
   assert.equal(hibernated?.status, 200, hibernated?.text);
@@ -86,7 +86,7 @@ test('all hold when a sandbox is resumed and no control is there to see it for a
   assert.ok(bill !== undefined && bill.billed_ms >= 2 * RUN_MS, JSON.stringify(bill));
 });
 
-test('all hold when much time goes by after a request that lets a sandbox fall due soon', async () => {
+test('all invariants hold when much time passes after a request that makes a sandbox due soon', async () => {
   const { ledger, caller, id } = await begin();
   await caller.change(id, { timeout: 60 });
   await world.pass(60 * RUN_MS);
@@ -105,19 +105,19 @@ test('a record that is gone', async () => {
   );
 });
 
-test('a sandbox that ended though no caller asked for it', async () => {
+test('a sandbox that ended although no caller requested it', async () => {
   const { ledger, id } = await begin();
   world.harness.runner.endVm(id, 'vmm_lost');
   await world.harness.waitForRecord(id, ({ status }) => status === 'failed');
-  await assert.rejects(assertInvariants(world, ledger), /is failed \(vm_lost\), it was told to be running/u);
+  await assert.rejects(assertInvariants(world, ledger), /is failed \(vm_lost\), expected is running/u);
   ledger.noteVmKilled(id);
   await assertInvariants(world, ledger);
 });
 
-test('a sandbox that runs though its caller was told that it ended', async () => {
+test('a sandbox that runs although the answer to its caller says that it ended', async () => {
   const { ledger, id } = await begin();
   ledger.noteDestroyed(id);
-  await assert.rejects(assertInvariants(world, ledger), /is running \(null\), it was told to be destroyed/u);
+  await assert.rejects(assertInvariants(world, ledger), /is running \(null\), expected is destroyed/u);
 });
 
 test('a VM that no record names and that is not removed', async () => {
@@ -134,14 +134,14 @@ test('a VM that no record names and that is not removed', async () => {
   await assertInvariants(world, ledger);
 });
 
-test('a snapshot that was answered and is gone', async () => {
+test('a snapshot that was answered but is gone', async () => {
   const { ledger, caller, id } = await begin();
   await caller.snapshot(id);
   for (const snapshotId of ledger.snapshots) await world.call('DELETE', `/v1/snapshots/${snapshotId}`);
   await assert.rejects(assertInvariants(world, ledger), /snapshots that were answered are gone/u);
 });
 
-test('a command and a rollback that were answered and are not in the audit log', async () => {
+test('a command and a rollback that were answered but are not in the audit log', async () => {
   for (const [note, pattern] of [
     ['noteExec', /1 commands were answered, 0 are in its log/u],
     ['noteRollback', /rollbacks are missing/u],
@@ -173,7 +173,7 @@ test('an entry of an audit log that was changed, and one that was removed', asyn
   }
 });
 
-test('two creates by one Idempotency-Key that make two sandboxes', async () => {
+test('two creates with one Idempotency-Key that make two sandboxes', async () => {
   const { ledger } = await begin();
   ledger.noteAsked('key-2', {
     path: '/v1/runs',
@@ -186,7 +186,7 @@ test('two creates by one Idempotency-Key that make two sandboxes', async () => {
   await assert.rejects(assertInvariants(forgetful, ledger), /Expected values to be strictly equal/u);
 });
 
-test('a stretch that is billed twice', async () => {
+test('a period that is billed twice', async () => {
   const { ledger, caller, id } = await begin();
   await caller.destroy(id);
   await change(sql`INSERT INTO billing_segments
@@ -198,7 +198,7 @@ test('a stretch that is billed twice', async () => {
   await assertInvariants(world, ledger);
 });
 
-test('a bill that is not the sum of its parts, also of a sandbox that ended long ago', async () => {
+test('a bill that is not the sum of its parts, even of a sandbox that ended long ago', async () => {
   const { ledger, caller, id } = await begin();
   await caller.destroy(id);
   const addMs = (ms: number) =>
@@ -212,7 +212,7 @@ test('a bill that is not the sum of its parts, also of a sandbox that ended long
   await addMs(-5);
 });
 
-test('sums of an organization and of a team that are not those of what ended', async () => {
+test('sums of an organization and of a team that are not those of the ended sandboxes', async () => {
   for (const table of ['billing_accounts', 'team_accounts']) {
     const { ledger, caller, id } = await begin();
     await caller.destroy(id);
@@ -235,12 +235,12 @@ test('a bill for longer, or for less, than the VM ran', async () => {
       /ran for \d+ to \d+ ms and is billed for 10000 ms/u,
     );
   }
-  // In real time the answers came within less than it is billed for.
+  // In real time, the answers came within less time than is billed.
   const unmeasured = differing({ findRanFor: () => undefined });
   await assert.rejects(assertInvariants(unmeasured, ledger), /ran for [\d.]+ to [\d.]+ ms and is billed/u);
 });
 
-test('a sandbox that is ended as idle before it can have been', async () => {
+test('a sandbox that is ended as idle before it can have been idle', async () => {
   const { ledger, caller, id } = await begin();
   await caller.change(id, { timeout: 60 });
   await world.pass(70_000);
@@ -251,7 +251,7 @@ test('a sandbox that is ended as idle before it can have been', async () => {
   await assertInvariants(world, ledger);
 });
 
-test('a record that changes, or goes, after its sandbox has ended', async () => {
+test('a record that changes, or disappears, after its sandbox has ended', async () => {
   const { ledger, caller, id } = await begin();
   await caller.destroy(id);
   await assertInvariants(world, ledger);

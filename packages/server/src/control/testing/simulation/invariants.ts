@@ -1,6 +1,6 @@
 /**
- * What must hold whenever nothing is under way, whatever happened before: in a simulation and in the soak on the real
- * service. A rest costs as much as is alive; all that has ended is read again once, at the end.
+ * Invariants that must hold whenever no operation is running, whatever happened before: in a simulation and in the soak
+ * on the real service. The cost of a rest grows with the live sandboxes; ended ones are read again once, at the end.
  */
 import assert from 'node:assert/strict';
 import type { AuditHead, SandboxRecord, SnapshotRecord } from '@coppice/contract';
@@ -11,11 +11,11 @@ import type { Bounds } from './ran-for.ts';
 import { parseReply, type CallOptions, type Reply, type RestingService } from './resting-service.ts';
 
 const FINAL: ReadonlySet<string> = new Set(['destroyed', 'failed']);
-/** No caller asked for these ends, but the limits that the sandbox was given. */
+/** Ends that no caller requested, but that the limits of the sandbox cause. */
 const BY_TIME: ReadonlySet<string | null> = new Set(['idle_timeout', 'max_lifetime']);
 const PAGE = 'limit=500';
 
-/** No record lost, nothing leaked, audit chains whole, nothing billed twice: of all that did not end before. */
+/** Checks all that had not ended before: no record lost, nothing leaked, audit chains whole, nothing billed twice. */
 export async function assertInvariants(service: RestingService, ledger: Ledger): Promise<void> {
   await service.assertAgreement();
   if (ledger.asked.size > 0) {
@@ -34,7 +34,10 @@ export async function assertInvariants(service: RestingService, ledger: Ledger):
   ledger.noteRested();
 }
 
-/** At the end: the records of ended sandboxes have not changed since they were first read, their audit logs are whole, and bills add up. */
+/**
+ * Checks at the end that the records of ended sandboxes have not changed since they were first read, that their audit
+ * logs are whole, and that bills add up.
+ */
 export async function assertKept(service: RestingService, ledger: Ledger): Promise<void> {
   const path = `/v1/runs?${PAGE}&status=destroyed&status=failed`;
   const left = new Map(ledger.ended);
@@ -49,7 +52,7 @@ export async function assertKept(service: RestingService, ledger: Ledger): Promi
   assertAddUp(await service.readBills('all'));
 }
 
-/** A caller that asks again with the same Idempotency-Key gets one sandbox, however often. */
+/** Checks that a caller gets one sandbox, however often it repeats a create with the same Idempotency-Key. */
 async function askAgain(service: RestingService, ledger: Ledger): Promise<void> {
   for (const [key, { path, body, atMs }] of ledger.asked) {
     const options = { body, headers: { 'idempotency-key': key } };
@@ -64,7 +67,7 @@ async function askAgain(service: RestingService, ledger: Ledger): Promise<void> 
   }
 }
 
-/** Snapshots that were answered are there; sandboxes of which no caller was told are watched from now on. */
+/** Checks that answered snapshots exist. Watches sandboxes that no caller knows of from now on. */
 async function assertListed(service: RestingService, ledger: Ledger): Promise<void> {
   for (const { id } of await list<SandboxRecord>(service, `/v1/runs?${PAGE}`)) ledger.noteFound(id);
   const kept = new Set((await list<SnapshotRecord>(service, `/v1/snapshots?${PAGE}`)).map(({ id }) => id));
@@ -74,7 +77,7 @@ async function assertListed(service: RestingService, ledger: Ledger): Promise<vo
 
 function assertTold(record: SandboxRecord, { status, isVmKilled }: Told): void {
   const { id, status_reason: reason, auto_hibernate: isAuto, timeout, max_lifetime } = record;
-  // A control that was killed in the middle cannot tell the next one why it had the VM removed.
+  // A control that was killed during a removal cannot tell the next one why it removed the VM.
   const isExpired = reason === 'requested' && (timeout > 0 || max_lifetime !== null);
   const isByTime = record.status === 'destroyed' && (BY_TIME.has(reason) || isExpired);
   const isExcused = isByTime || (isVmKilled && FINAL.has(record.status));
@@ -84,11 +87,11 @@ function assertTold(record: SandboxRecord, { status, isVmKilled }: Told): void {
     destroyed: record.status === 'destroyed' || isExcused,
     unknown: true,
   }[status ?? 'unknown'];
-  assert.ok(allowed, `${id} is ${record.status} (${reason}), it was told to be ${status}`);
-  if (FINAL.has(record.status)) assert.ok(reason !== null, `${id} does not say why it ended`);
+  assert.ok(allowed, `${id} is ${record.status} (${reason}), expected is ${status}`);
+  if (FINAL.has(record.status)) assert.ok(reason !== null, `${id} has no reason for its end`);
 }
 
-/** Nobody is idle for longer than it has run. That a VM was killed may be heard of after its sandbox was due. */
+/** Checks that no sandbox was idle for longer than it ran. Control may learn of a killed VM after its due time. */
 function assertNotEarly(
   { id, status_reason: reason, timeout }: SandboxRecord,
   { isVmKilled }: Told,
@@ -98,7 +101,7 @@ function assertNotEarly(
   assert.ok(atMostMs >= timeout * 1000, `${id} ran for ${atMostMs} ms and was idle for ${timeout} s`);
 }
 
-/** One unbroken chain, and all of it there; with what callers were told that was done. */
+/** Checks that the audit log is one complete unbroken chain, with all actions that were answered to callers. */
 async function assertAudit(
   service: RestingService,
   { id, audit_key_id: keyId }: SandboxRecord,
@@ -116,7 +119,7 @@ async function assertAudit(
   assert.ok(count('sandbox.rolled_back') >= rollbacks, `${id}: rollbacks are missing in its log`);
 }
 
-/** Nothing is billed twice, or for a time in which there was no VM; sums are those of their parts. */
+/** Checks that nothing is billed twice or for a time without a VM, and that sums are those of their parts. */
 async function assertBills(service: RestingService, ledger: Ledger): Promise<void> {
   const read = await service.readBills([...ledger.told.keys()]);
   assertAddUp(read);
@@ -145,7 +148,7 @@ async function readRecord(service: RestingService, id: string): Promise<SandboxR
   return parseReply(await read(service, `/v1/runs/${id}`)) as SandboxRecord;
 }
 
-/** All pages. */
+/** Reads all pages of a list. */
 async function list<T>(service: RestingService, path: string): Promise<T[]> {
   const found: T[] = [];
   for (let next: string | undefined = path; next !== undefined;) {

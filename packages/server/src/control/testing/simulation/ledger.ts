@@ -1,16 +1,16 @@
 /**
- * What callers of a service were told, and what therefore must hold from then on. Callers write it (caller.ts), and at
- * rest invariants.ts compares the service with it, and settles what has ended.
+ * The answers that callers of a service received, and the state that must hold from then on. Callers write the ledger
+ * (caller.ts). At rest, invariants.ts compares the service with it, and settles ended sandboxes.
  */
 import type { SandboxRecord } from '@coppice/contract';
 import { RanFor } from './ran-for.ts';
 
 export interface Told {
-  /** What its record must say at rest; undefined when that depends on which of two was faster. */
+  /** Status that its record must have at rest; undefined when that depends on a race. */
   status: 'running' | 'hibernated' | 'destroyed' | undefined;
-  /** Its VM was killed since the last rest: it may have ended. */
+  /** Whether its VM was killed since the last rest: then it may have ended. */
   isVmKilled: boolean;
-  /** Commands, and rollbacks, that were answered. */
+  /** Numbers of commands and of rollbacks that were answered. */
   execs: number;
   rollbacks: number;
   ranFor: RanFor;
@@ -19,27 +19,27 @@ export interface Told {
 export interface Asked {
   path: string;
   body: object;
-  /** By `performance.now()`, for the first time. */
+  /** Time of the first request, by `performance.now()`. */
   atMs: number;
 }
 
 export class Ledger {
-  /** All that have not ended, and those that have since the last rest. */
+  /** All sandboxes that have not ended, and those that have ended since the last rest. */
   readonly told = new Map<string, Told>();
-  /** The records of all others, as JSON. */
+  /** The records of all other sandboxes, as JSON. */
   readonly ended = new Map<string, string>();
-  /** Those that were answered, and that no caller has asked to delete. */
+  /** Snapshots that were answered, and that no caller has asked to delete. */
   readonly snapshots = new Set<string>();
-  /** By their Idempotency-Key, creates that were not answered well. */
+  /** Creates that were not answered with success, by their Idempotency-Key. */
   readonly asked = new Map<string, Asked>();
   #restedAt = performance.now();
 
-  /** Sandboxes whose end no caller was told. */
+  /** Sandboxes whose end was not answered to a caller. */
   get alive(): string[] {
     return [...this.told].filter(([, { status }]) => status !== 'destroyed').map(([id]) => id);
   }
 
-  /** `asked`: when the caller began to ask for it, by `performance.now()`. */
+  /** `asked`: when the caller sent the request for it, by `performance.now()`. */
   noteRunning(id: string, asked?: number): void {
     this.#change(id, { status: 'running' })?.ranFor.noteRunning(performance.now(), asked);
   }
@@ -60,7 +60,7 @@ export class Ledger {
     this.#change(id, { isVmKilled: true })?.ranFor.noteUncertain(performance.now());
   }
 
-  /** One of which no caller was told: begun since the last rest. */
+  /** Notes a sandbox that no caller knows of: it began since the last rest. */
   noteFound(id: string): void {
     if (!this.told.has(id)) this.#change(id, {})?.ranFor.noteRunning(performance.now(), this.#restedAt);
   }
@@ -77,14 +77,14 @@ export class Ledger {
     if (!this.asked.has(key)) this.asked.set(key, asked);
   }
 
-  /** Returns what it was asked. */
+  /** Removes a create from `asked`, and returns it. */
   noteAnswered(key: string): Asked | undefined {
     const asked = this.asked.get(key);
     this.asked.delete(key);
     return asked;
   }
 
-  /** At rest, when the record was found to be right: it is believed from then on. */
+  /** Takes over a record that was found to be right at rest: it counts from then on. */
   settle(record: SandboxRecord): void {
     const { id, status } = record;
     this.#change(id, { isVmKilled: false });
@@ -100,7 +100,7 @@ export class Ledger {
     this.#restedAt = performance.now();
   }
 
-  /** Undefined for an ended sandbox: its record does not change any more. */
+  /** Returns undefined for an ended sandbox: its record does not change any more. */
   #change(id: string, change: Partial<Told>): Told | undefined {
     if (this.ended.has(id)) return undefined;
     const told = this.told.get(id) ?? {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { RanFor } from './ran-for.ts';
 
-test('between an ask and its answer a sandbox may have run, between two answers it must have', () => {
+test('between a request and its answer a sandbox may have run, between two answers it must have run', () => {
   const ranFor = new RanFor();
   ranFor.noteRunning(100, 40);
   assert.deepEqual(ranFor.countTo(150), { atLeastMs: 50, atMostMs: 110 });
@@ -14,7 +14,7 @@ test('between an ask and its answer a sandbox may have run, between two answers 
   assert.deepEqual(ranFor.countTo(1020), { atLeastMs: 110, atMostMs: 210 });
 });
 
-test('a sandbox whose VM is killed before its create is answered may have run since that was asked', () => {
+test('a sandbox whose VM is killed before its create is answered may have run since the request', () => {
   const ranFor = new RanFor();
   ranFor.noteUncertain(100);
   ranFor.noteRunning(110, 40);

@@ -1,4 +1,4 @@
-/** For how long a sandbox has run, as far as its callers can tell: from their questions and answers alone. Times in ms. */
+/** Bounds for how long a sandbox has run, from the requests and answers of its callers alone. Times in ms. */
 
 export interface Bounds {
   atLeastMs: number;
@@ -8,12 +8,12 @@ export interface Bounds {
 export class RanFor {
   #atLeastMs = 0;
   #atMostMs = 0;
-  /** It was told to run then, and nothing has been asked since that could end that. */
+  /** When an answer said that it runs; undefined after a request that could end that. */
   #runsSince: number | undefined;
-  /** It was asked to run then, and was not told that it no longer does. */
+  /** When a request to run it was sent; undefined after an answer that it no longer runs. */
   #mayRunSince: number | undefined;
 
-  /** `asked`: when the caller began to ask for it. */
+  /** `asked`: when the caller sent the request for it. */
   noteRunning(now: number, asked = now): void {
     this.#mayRunSince = Math.min(this.#mayRunSince ?? asked, asked);
     this.#runsSince ??= now;

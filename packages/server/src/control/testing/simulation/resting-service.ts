@@ -1,4 +1,4 @@
-/** A service in which nothing is under way, as the invariants look at it: a simulated one and a real one alike. */
+/** A simulated or real service in which no operation is running, as the invariants see it. */
 import type { Bills } from './bills.ts';
 import type { Bounds } from './ran-for.ts';
 
@@ -14,15 +14,15 @@ export interface CallOptions {
 }
 
 export interface RestingService {
-  /** As one organization's key. Undefined when no answer came. */
+  /** Sends a request with the key of one organization. Resolves to undefined when no answer came. */
   call(method: string, path: string, options?: CallOptions): Promise<Reply | undefined>;
-  /** Throws, with what differs, unless records, VMs and captures become the same on all sides within a deadline. */
+  /** Throws the differences unless records, VMs and captures become the same on all sides within a deadline. */
   assertAgreement(): Promise<void>;
   /** `keyId`: the record's `audit_key_id`. */
   readAuditSecret(keyId: string): Promise<string>;
-  /** See {@link Bills}: in SQL, as no client may read. */
+  /** Reads {@link Bills} by SQL, as no client may do. */
   readBills(ids: readonly string[] | 'all'): Promise<Bills>;
-  /** For how long a VM of a sandbox truly ran; undefined when only its callers' ledger can tell. */
+  /** Returns for how long a VM of a sandbox truly ran; undefined when only its callers' ledger can tell. */
   findRanFor(id: string): Bounds | undefined;
 }
 

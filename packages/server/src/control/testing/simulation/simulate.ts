@@ -1,4 +1,4 @@
-/** What `npm run soak -- --simulated` runs: one seed after the other, each from an empty installation. */
+/** The program of `npm run soak -- --simulated`: one seed after the other, each from an empty installation. */
 import { parseArgs } from 'node:util';
 import { Simulation } from './simulation.ts';
 
@@ -15,7 +15,7 @@ try {
     const { steps, rests, simulatedHours } = await Simulation.run(seed, () => performance.now() > seedEndAt);
     const hours = simulatedHours.toFixed(1);
     process.stdout.write(
-      `seed ${seed}: ${steps} steps in ${hours} simulated hours, ${rests} times all in order\n`,
+      `seed ${seed}: ${steps} steps in ${hours} simulated hours, all invariants held ${rests} times\n`,
     );
   }
 } catch (error) {

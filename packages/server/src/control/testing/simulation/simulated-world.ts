@@ -1,6 +1,6 @@
 /**
- * What surrounds the real control in a simulation, and what can go wrong with it: a host with its clocks, the runner and
- * its VMs, and the control itself, which is a process that is killed. It keeps how long each VM truly ran.
+ * The surroundings of the real control in a simulation, and their faults: a host with its clocks, the runner and its
+ * VMs, and control itself, a process that can be killed. It keeps how long each VM truly ran.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { existsSync } from 'node:fs';
@@ -28,16 +28,16 @@ const LIMITS: Partial<ControlLimits> = {
 };
 const FIRST_BOOT_MS = 60_000;
 const START_WALL_MS = Date.UTC(2026, 0, 1);
-/** In which a control that has something to do asks the runner, or the database answers it. */
+/** Time in which a control with work to do sends a request to the runner, or gets an answer of the database. */
 const QUIET_MS = 40;
 const SETTLE_MS = 30_000;
 const REACH_MS = 500;
-/** In which what control does by itself, each 50 ms, comes to a step twice. */
+/** Time in which the work that control does by itself, every 50 ms, reaches a step twice. */
 const REACH_AFTERWARDS_MS = 120;
 const POLL_MS = 2;
-/** Captures that no record names are removed after a grace, and events are told again after a pause. */
+/** Captures that no record names are removed after a grace period, and events are sent again after a pause. */
 const AGREE_MS = 15_000;
-/** What is billed is measured by control, which hears of things a moment later. */
+/** Control measures billed time, and learns of changes a moment later. */
 const BILL_TOLERANCE_MS = 1000;
 const ALIVE = '/v1/runs?limit=500&status=creating&status=running&status=hibernated';
 
@@ -45,12 +45,12 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
   readonly harness: ControlHarness;
   /** Milliseconds for which a VM of each sandbox ran. */
   readonly ranMs = new Map<string, number>();
-  /** Of that, while no control was there to write down that it had been resumed: that is not billed. */
+  /** The part of it in which no control ran that could record the resume: it is not billed. */
   readonly #unheardMs = new Map<string, number>();
   readonly #auditSecrets = new Map<string, string>();
-  /** Where controls are told to stand still. */
+  /** The fault directory, whose files make controls hold at a step. */
   readonly #faults: string;
-  /** The next control: most of a start is loading modules, which it does while this one serves. */
+  /** The next control: it loads its modules, which is most of a start, while this one serves. */
   #standby: StandbyControl | undefined;
   readonly #agreeMs: number;
   #boots = 0;
@@ -98,8 +98,8 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
   }
 
   /**
-   * Kills the control when it comes to `step` in what `act` begins, or soon after all of that has ended, if it does not.
-   * Returns whether it stood there.
+   * Kills control when it reaches `step` in the work that `act` begins, or, if it does not, soon after `act` has ended.
+   * Returns whether control reached the step.
    */
   async killControlAt(step: RecordStep, act: () => Promise<unknown>): Promise<boolean> {
     const arrived = join(this.#faults, `at-${step}`);
@@ -127,7 +127,7 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
     }
   }
 
-  /** Time goes by, and what falls due meanwhile is done at its time. */
+  /** Lets time pass. Work that falls due meanwhile is done at its time. */
   async pass(ms: number): Promise<void> {
     await this.#waitUntilHeard();
     const { spawned } = this.harness;
@@ -149,7 +149,7 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
     if (!this.isServing) for (const id of this.#findResumed()) addMs(this.#unheardMs, id, ms);
   }
 
-  /** VMs that run again beside what was saved of them: control has that removed once it has written down that they run. */
+  /** Finds VMs that run again while their hibernation exists: control removes it once it has recorded the resume. */
   #findResumed(): string[] {
     const { vms, captures } = this.harness.runner;
     const saved = [...captures.saved.values()].filter(({ kind }) => kind === 'hibernation');
@@ -157,8 +157,8 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
   }
 
   /**
-   * A control that was started, or connected to the runner again, sees within milliseconds which hibernated sandboxes run.
-   * If hours passed in these, they would rightly not be billed.
+   * Waits until control has seen which hibernated sandboxes run. It sees that within milliseconds after it has started,
+   * or connected to the runner again. If simulated hours passed meanwhile, they would rightly not be billed.
    */
   async #waitUntilHeard(): Promise<void> {
     const { vms } = this.harness.runner;
@@ -178,14 +178,14 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
     await this.harness.spawned?.tellClock({ wallMs: this.#host.wallMs });
   }
 
-  /** All connections to it end; it takes new ones. */
+  /** Ends all connections to the database, which accepts new ones. */
   async breakDatabase(): Promise<void> {
     await using db = this.harness.openDatabase();
     await sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
       WHERE datname = current_database() AND pid <> pg_backend_pid()`.execute(db);
   }
 
-  /** Everything stops at once, and is there again after `ms`: the VMs are not. */
+  /** Stops everything at once, and starts it again after `ms`, without the VMs. */
   async reboot(ms: number): Promise<void> {
     const { runner } = this.harness;
     await this.killControl();
@@ -199,7 +199,7 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
     await this.startControl();
   }
 
-  /** Control and runner agree, and nothing is under way. */
+  /** Waits until control and runner agree, and no operation is running. */
   async settle(): Promise<void> {
     const { runner } = this.harness;
     let seen = -1;
@@ -219,7 +219,7 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
     );
   }
 
-  /** Also one that has fallen due, before anything is seen to be done about it. Control's clock is the host's. */
+  /** Whether a sandbox is busy, or has fallen due, even before control acts on it. Control's clock is the host's. */
   #isBusy({ status, operation, expires_at: end }: SandboxRecord): boolean {
     const isDue = end !== null && Date.parse(end) <= this.#host.wallMs;
     return status === 'creating' || operation !== null || isDue;

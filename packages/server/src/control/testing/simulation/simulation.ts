@@ -1,7 +1,7 @@
 /**
- * Random operations and faults on a real control with a real PostgreSQL, over many simulated hours, and after each few of
- * them rest, in which nothing that was answered may be missing (invariants.ts). The same seed makes the same choices;
- * what is still open when somebody is killed may end otherwise.
+ * Runs random operations and faults on a real control with a real PostgreSQL, over many simulated hours. After every
+ * few of them the service rests, and nothing that was answered may be missing (invariants.ts). The same seed makes the
+ * same choices; requests that are open when a process is killed may end differently.
  */
 import { RECORD_STEPS, type RecordStep } from '../../sandbox/record/steps.ts';
 import { SeededChoice } from '../seeded-choice.ts';
@@ -33,7 +33,7 @@ export class Simulation {
   readonly #choice: SeededChoice;
   readonly #ledger = new Ledger();
   readonly #caller: Caller;
-  /** What was done, for people. */
+  /** The steps so far, for people. */
   readonly #trace: string[] = [];
   readonly #summary: Summary;
 
@@ -44,7 +44,7 @@ export class Simulation {
     this.#summary = { seed, steps: 0, rests: 0, simulatedHours: 0 };
   }
 
-  /** Throws, with what was done last, when an invariant does not hold. */
+  /** Runs until `isOver`. Throws, with the last steps, when an invariant does not hold. */
   static async run(seed: number, isOver: (summary: Summary) => boolean): Promise<Summary> {
     await using world = await SimulatedWorld.start();
     const simulation = new Simulation(world, seed);
@@ -58,8 +58,8 @@ export class Simulation {
   }
 
   /**
-   * What does not hold comes first: a report of many failures shows the first lines of each. Then all faults and what was
-   * asked of the sandboxes that the reason names, and everything of the last steps.
+   * Builds an error that begins with the broken invariant: a report of many failures shows the first lines of each.
+   * Then come all faults, the requests to the sandboxes that the reason names, and everything of the last steps.
    */
   #explain(error: unknown): Error {
     const { seed, steps } = this.#summary;
@@ -111,7 +111,7 @@ export class Simulation {
     await Promise.all(this.#chooseActs(1 + this.#choice.below(MAX_AT_ONCE)).map((act) => act()));
   }
 
-  /** Each about another sandbox: who of two was first nobody could tell. */
+  /** Chooses acts on different sandboxes: the order of two acts on one would be unknown. */
   #chooseActs(count: number): Act[] {
     const taken = new Set<string>();
     return Array.from({ length: count }, () => this.#chooseAct(taken));
@@ -181,7 +181,7 @@ export class Simulation {
   async #killIn(step: RecordStep): Promise<void> {
     const acts = this.#chooseActs(MAX_AT_ONCE);
     const isThere = await this.#world.killControlAt(step, () => Promise.all(acts.map((act) => act())));
-    if (isThere) this.#note('it stood there');
+    if (isThere) this.#note('control reached the step');
   }
 
   async #withoutRunner(): Promise<void> {
@@ -191,7 +191,7 @@ export class Simulation {
     await runner.start();
   }
 
-  /** The thing is done, and nobody hears of it. */
+  /** The runner does the work, but its answer is lost. */
   async #withLostAnswers(): Promise<void> {
     const { runner } = this.#world.harness;
     runner.captures.beforeAnswer = async () => {

@@ -12,7 +12,7 @@ export function addCreateApiKey(app: App, { accounts }: Pick<HttpParts, 'account
     schema: {
       ...ACCOUNT,
       operationId: 'createApiKey',
-      summary: 'Make an API key of a team; it is shown this once',
+      summary: 'Create an API key of a team; it is shown only once',
       params: TeamParams,
       body: CreateApiKeyRequest,
       response: answers(201, CreatedApiKey, [400, 401, 403, 404, 429, 503]),

@@ -12,14 +12,14 @@ export function addGetAuditSecret(app: App, { teamSecrets }: Pick<HttpParts, 'te
     schema: {
       ...ACCOUNT,
       operationId: 'getAuditSecret',
-      summary: 'A secret with which audit logs of a team are verified',
+      summary: 'Get a secret that verifies audit logs of a team',
       params: AuditSecretParams,
       response: answers(200, ShownAuditSecret, [401, 403, 404, 409, 503]),
     },
     handler: async ({ teamId, params }) => {
       const own = await teamSecrets.list(teamId);
       if (!own.some(({ id }) => id === params.secret))
-        throw new AppError('not_found', 'there is no such secret of this team');
+        throw new AppError('not_found', 'the team has no such secret');
       const { id, secret } = await teamSecrets.get(params.secret);
       return { id, secret: secret.reveal() };
     },

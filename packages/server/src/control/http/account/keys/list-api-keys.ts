@@ -13,7 +13,7 @@ export function addListApiKeys(app: App, { accounts }: Pick<HttpParts, 'accounts
     schema: {
       ...ACCOUNT,
       operationId: 'listApiKeys',
-      summary: 'API keys of a team, newest first; those that are good no longer, too',
+      summary: 'List the API keys of a team, newest first, including revoked and expired keys',
       params: TeamParams,
       response: answers(200, z.array(ApiKeyRecord), [401, 403, 404, 503]),
     },

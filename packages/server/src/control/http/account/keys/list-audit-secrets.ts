@@ -13,7 +13,7 @@ export function addListAuditSecrets(app: App, { teamSecrets }: Pick<HttpParts, '
     schema: {
       ...ACCOUNT,
       operationId: 'listAuditSecrets',
-      summary: 'Secrets of the audit logs of a team, newest first, by their ids',
+      summary: 'List the ids of the audit log secrets of a team, newest first',
       params: TeamParams,
       response: answers(200, z.array(AuditSecretRecord), [401, 403, 404, 503]),
     },

@@ -11,7 +11,7 @@ export function addRevokeApiKey(app: App, { accounts }: Pick<HttpParts, 'account
     schema: {
       ...ACCOUNT,
       operationId: 'revokeApiKey',
-      summary: 'Revoke an API key: it fails from the next request on, and what is open with it ends',
+      summary: 'Revoke an API key: new requests with it fail, and open requests end',
       params: KeyParams,
       response: answers(204, NOTHING, [401, 403, 404, 503]),
     },

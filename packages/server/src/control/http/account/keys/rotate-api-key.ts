@@ -15,7 +15,7 @@ export function addRotateApiKey(app: App, { accounts }: Pick<HttpParts, 'account
     schema: {
       ...ACCOUNT,
       operationId: 'rotateApiKey',
-      summary: 'Replace an API key by a new one; both are good until the overlap ends',
+      summary: 'Replace an API key with a new one; both are valid until the overlap ends',
       params: KeyParams,
       body: Body,
       response: answers(201, CreatedApiKey, [400, 401, 403, 404, 409, 429, 503]),

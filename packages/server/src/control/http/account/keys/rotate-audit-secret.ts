@@ -13,7 +13,7 @@ export function addRotateAuditSecret(app: App, { teamSecrets }: Pick<HttpParts, 
     schema: {
       ...ACCOUNT,
       operationId: 'rotateAuditSecret',
-      summary: 'A new secret for the audit logs that begin from now on; older ones are verified with theirs',
+      summary: 'Create a new secret for audit logs that begin from now on; older logs keep their secrets',
       params: TeamParams,
       body: NoBody,
       response: answers(201, ShownAuditSecret, [400, 401, 403, 404, 503]),

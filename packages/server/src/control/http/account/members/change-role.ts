@@ -13,7 +13,7 @@ export function addChangeRole(app: App, { accounts }: Pick<HttpParts, 'accounts'
       ...ACCOUNT,
       operationId: 'changeRole',
       summary: 'Make a member an owner, or an owner a member',
-      description: 'The last owner stays one.',
+      description: 'The last owner cannot become a member.',
       params: MemberParams,
       body: ChangeRoleRequest,
       response: answers(204, NOTHING, [400, 401, 403, 404, 409, 503]),

@@ -15,7 +15,7 @@ export function addCreateInvitation(app: App, { accounts }: Pick<HttpParts, 'acc
     schema: {
       ...ACCOUNT,
       operationId: 'createInvitation',
-      summary: 'Invite somebody to an organization; the invitation is shown this once',
+      summary: 'Invite a person to an organization; the invitation is shown only once',
       params: OrganizationParams,
       body: Body,
       response: answers(201, CreatedInvitation, [400, 401, 403, 404, 429, 503]),

@@ -13,7 +13,7 @@ export function addListInvitations(app: App, { accounts }: Pick<HttpParts, 'acco
     schema: {
       ...ACCOUNT,
       operationId: 'listInvitations',
-      summary: 'Invitations that can still be accepted',
+      summary: 'List the invitations that can still be accepted',
       params: OrganizationParams,
       response: answers(200, z.array(InvitationRecord), [401, 403, 404, 503]),
     },

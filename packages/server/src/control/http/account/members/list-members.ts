@@ -13,7 +13,7 @@ export function addListMembers(app: App, { accounts }: Pick<HttpParts, 'accounts
     schema: {
       ...ACCOUNT,
       operationId: 'listMembers',
-      summary: 'Who belongs to an organization',
+      summary: 'List the members of an organization',
       params: OrganizationParams,
       response: answers(200, z.array(MemberRecord), [401, 404, 503]),
     },

@@ -12,8 +12,9 @@ export function addRemoveMember(app: App, { accounts }: Pick<HttpParts, 'account
     schema: {
       ...ACCOUNT,
       operationId: 'removeMember',
-      summary: 'Take a member out of an organization, or leave it',
-      description: 'Members may go, owners may take out anybody; the last owner stays.',
+      summary: 'Remove a member from an organization, or leave it',
+      description:
+        'Members may remove themselves; owners may remove any member. The last owner cannot be removed.',
       params: MemberParams,
       response: answers(204, NOTHING, [401, 403, 404, 409, 503]),
     },

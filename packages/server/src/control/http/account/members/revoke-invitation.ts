@@ -11,7 +11,7 @@ export function addRevokeInvitation(app: App, { accounts }: Pick<HttpParts, 'acc
     schema: {
       ...ACCOUNT,
       operationId: 'revokeInvitation',
-      summary: 'Take an invitation back',
+      summary: 'Revoke an invitation',
       params: InvitationParams,
       response: answers(204, NOTHING, [401, 403, 404, 503]),
     },

@@ -11,8 +11,9 @@ export function addCreateOrganization(app: App, { accounts }: Pick<HttpParts, 'a
     schema: {
       ...ACCOUNT,
       operationId: 'createOrganization',
-      summary: 'Make an organization, and own it',
-      description: 'Where sign-up is by invitation only: for owners of the first organization.',
+      summary: 'Create an organization, and become its owner',
+      description:
+        'If sign-up is by invitation only, only owners of the first organization may create others.',
       body: CreateOrganizationRequest,
       response: answers(201, OrganizationRecord, [400, 401, 403, 429, 503]),
     },

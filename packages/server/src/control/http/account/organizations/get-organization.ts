@@ -12,7 +12,7 @@ export function addGetOrganization(app: App, { accounts }: Pick<HttpParts, 'acco
     schema: {
       ...ACCOUNT,
       operationId: 'getOrganization',
-      summary: 'An organization of yours',
+      summary: 'Get an organization that you belong to',
       params: OrganizationParams,
       response: answers(200, OrganizationRecord, [401, 404, 503]),
     },

@@ -11,7 +11,7 @@ export function addChangePassword(app: App, { accounts }: Pick<HttpParts, 'accou
     schema: {
       ...ACCOUNT,
       operationId: 'changePassword',
-      summary: 'Change the password; ends all other sessions',
+      summary: 'Change your password, and end all your other sessions',
       body: ChangePasswordRequest,
       response: answers(204, NOTHING, [400, 401, 403, 429, 503]),
     },

@@ -10,7 +10,7 @@ export function addEndSession(app: App, { accounts }: Pick<HttpParts, 'accounts'
     schema: {
       ...ACCOUNT,
       operationId: 'endSession',
-      summary: 'End a session of yours',
+      summary: 'End one of your sessions',
       params: SessionParams,
       response: answers(204, NOTHING, [401, 403, 404, 503]),
     },

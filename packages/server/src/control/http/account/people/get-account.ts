@@ -12,7 +12,7 @@ export function addGetAccount(app: App, { accounts }: Pick<HttpParts, 'accounts'
     schema: {
       ...ACCOUNT,
       operationId: 'getAccount',
-      summary: 'Who is signed in, with organizations and teams',
+      summary: 'Get the signed-in user, with organizations and teams',
       response: answers(200, AccountRecord, [401, 503]),
     },
     handler: ({ userId }) => getAccount(accounts, userId),

@@ -12,7 +12,7 @@ export function addListSessions(app: App, { accounts }: Pick<HttpParts, 'account
     schema: {
       ...ACCOUNT,
       operationId: 'listSessions',
-      summary: 'Where you are signed in',
+      summary: 'List your sessions',
       response: answers(200, z.array(SessionRecord), [401, 503]),
     },
     handler: ({ userId, sessionId }) => accounts.sessions.list(userId, sessionId),

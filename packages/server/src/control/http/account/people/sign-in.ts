@@ -12,7 +12,7 @@ export function addSignIn(app: App, { accounts }: Pick<HttpParts, 'accounts'>): 
     schema: {
       ...NO_SESSION,
       operationId: 'signIn',
-      summary: 'Sign in: the answer sets the session cookie',
+      summary: 'Sign in; the answer sets the session cookie',
       body: SignInRequest,
       response: answers(200, AccountRecord, [400, 401, 403, 429, 503]),
     },

@@ -12,9 +12,8 @@ export function addSignUp(app: App, { accounts }: Pick<HttpParts, 'accounts'>): 
     schema: {
       ...NO_SESSION,
       operationId: 'signUp',
-      summary: 'Make an account, and be signed in',
-      description:
-        'With an invitation, or with the name of an organization to be made where the service is open to anybody.',
+      summary: 'Create an account, and sign in',
+      description: 'Requires an invitation, or, if sign-up is open, the name of an organization to create.',
       body: SignUpRequest,
       response: answers(201, AccountRecord, [400, 403, 409, 429, 503]),
     },

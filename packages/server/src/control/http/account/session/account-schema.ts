@@ -1,11 +1,11 @@
-/** What the description of every account route has in common, and the parts of their paths. */
+/** Schema parts that account routes share, and the parameters of their paths. */
 import { z } from 'zod';
 
 export const ACCOUNT = { tags: ['account'], security: [{ session: [] }] };
-/** Of those that begin a session. */
+/** For routes that begin a session. */
 export const NO_SESSION = { tags: ['account'], security: [] };
 
-/** An id of any shape may be asked for; one that does not exist is 404, not 400. */
+/** Accepts an id of any shape: one that does not exist is 404, not 400. */
 const Id = z.string().max(200);
 
 export const SessionParams = z.strictObject({ session: Id });

@@ -5,7 +5,7 @@ import { setSessionCookie } from './session-cookie.ts';
 
 type Accounts = HttpParts['accounts'];
 
-/** Sets the cookie of a new session, and tells who is signed in by it. */
+/** Begins a session, sets its cookie, and returns the user's account. */
 export async function beginSession(
   reply: FastifyReply,
   accounts: Accounts,
@@ -17,8 +17,9 @@ export async function beginSession(
   return getAccount(accounts, userId);
 }
 
+/** Throws `unauthorized` when the user does not exist. */
 export async function getAccount({ organizations }: Accounts, userId: string): Promise<AccountRecord> {
   const account = await organizations.findAccount(userId);
-  if (account === undefined) throw new AppError('unauthorized', 'nobody is signed in');
+  if (account === undefined) throw new AppError('unauthorized', 'not signed in');
   return account;
 }

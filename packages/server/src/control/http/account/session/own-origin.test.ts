@@ -19,7 +19,7 @@ after(() => harness[Symbol.asyncDispose]());
 const signIn = (headers: Record<string, string>) =>
   harness.call('POST', '/account/sign-in', { apiKey: null, body: { email, password: PASSWORD }, headers });
 
-test('behind a trusted proxy the own origin is what the proxy was asked for, and the cookie is for TLS', async () => {
+test('behind a trusted proxy the own origin is the one that the proxy reports, and the cookie is Secure', async () => {
   const { status, headers } = await signIn({
     origin: 'https://sandboxes.example',
     'x-forwarded-proto': 'https',
@@ -29,7 +29,7 @@ test('behind a trusted proxy the own origin is what the proxy was asked for, and
   assert.match(headers.getSetCookie()[0] ?? '', /; Secure$/);
 });
 
-test('what a client wrote before the proxy did does not count', async () => {
+test('an entry that the client wrote in front of the proxy does not count', async () => {
   const { body } = await signIn({
     origin: 'https://evil.example',
     'x-forwarded-proto': 'https',
@@ -38,7 +38,7 @@ test('what a client wrote before the proxy did does not count', async () => {
   assert.equal(body.error.code, 'forbidden_origin');
 });
 
-test('without a trusted proxy no header tells what the own origin is', async () => {
+test('without a trusted proxy no header changes the own origin', async () => {
   await using other = await startHarness();
   const headers = { origin: 'https://sandboxes.example', 'x-forwarded-proto': 'https' };
   const forwarded = { ...headers, 'x-forwarded-host': 'sandboxes.example' };

@@ -1,6 +1,6 @@
 /**
- * Which origin pages of this service have, as their visitor's browser sees it. A cookie comes along whoever's page asks, so
- * what changes something is asked by a page of this origin or by none.
+ * Protects `/account` against cross-site requests. A browser sends the cookie whichever page makes the request, so only
+ * pages of this service's own origin, as their visitor's browser sees it, may make requests that change something.
  */
 import { AppError } from '@coppice/contract';
 import type { FastifyRequest } from 'fastify';
@@ -8,7 +8,7 @@ import type { FastifyRequest } from 'fastify';
 const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS']);
 const BODY_METHODS = new Set(['POST', 'PUT', 'PATCH']);
 
-/** Throws `forbidden_origin` for a change that a page of another origin asks for, or nobody knows who. */
+/** Throws `forbidden_origin` for a change that a page of another or an unknown origin requests. */
 export function assertOwnOrigin(request: FastifyRequest): void {
   if (SAFE_METHODS.has(request.method)) return;
   const { origin } = request.headers;
@@ -18,11 +18,11 @@ export function assertOwnOrigin(request: FastifyRequest): void {
   if (URL.canParse(origin) && URL.canParse(own) && new URL(origin).origin === new URL(own).origin) return;
   throw new AppError(
     'forbidden_origin',
-    `Origin: is "${origin.slice(0, 200)}", this service is "${own}"; name a proxy in COPPICE_TRUSTED_PROXIES if it is between`,
+    `Origin: is "${origin.slice(0, 200)}", but this service is "${own}"; list a proxy in front of it in COPPICE_TRUSTED_PROXIES`,
   );
 }
 
-/** No form of a page can send it, whatever its origin. */
+/** Throws `invalid_request` for a body of another type than JSON, which no form of a page can send. */
 export function assertJson({ method, headers }: FastifyRequest): void {
   if (!BODY_METHODS.has(method) || /^application\/json\s*(?:;|$)/iu.test(headers['content-type'] ?? ''))
     return;

@@ -4,7 +4,7 @@ import { readCookie } from '../../requests/read-cookie.ts';
 export const SESSION_COOKIE = 'coppice_session';
 const FORM = /^[A-Za-z0-9_-]{43}$/u;
 
-/** The token, if the request carries one that could be. */
+/** Returns the token of the request, or undefined when it has none of the right form. */
 export function readSessionToken({ headers }: FastifyRequest): string | undefined {
   const token = readCookie(headers.cookie, SESSION_COOKIE);
   return token !== undefined && FORM.test(token) ? token : undefined;
@@ -22,7 +22,7 @@ export function clearSessionCookie(reply: FastifyReply): void {
   reply.header('set-cookie', buildCookie(reply.request, '', 0));
 }
 
-/** Sent to `/account` only, so that neither `/v1` nor a service in a sandbox behind it ever sees it. */
+/** Browsers send the cookie to `/account` only, so that neither `/v1` nor a service in a sandbox behind it sees it. */
 function buildCookie({ ownOrigin }: FastifyRequest, value: string, maxAgeS: number): string {
   const cookie = `${SESSION_COOKIE}=${value}; Path=/account; HttpOnly; SameSite=Strict; Max-Age=${maxAgeS}`;
   return ownOrigin.startsWith('https:') ? `${cookie}; Secure` : cookie;

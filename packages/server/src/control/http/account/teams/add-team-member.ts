@@ -12,7 +12,7 @@ export function addAddTeamMember(app: App, { accounts }: Pick<HttpParts, 'accoun
     schema: {
       ...ACCOUNT,
       operationId: 'addTeamMember',
-      summary: 'Put a member of the organization into a team',
+      summary: 'Add a member of the organization to a team',
       params: TeamMemberParams,
       body: NoBody,
       response: answers(204, NOTHING, [401, 403, 404, 503]),

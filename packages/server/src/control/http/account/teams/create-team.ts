@@ -12,7 +12,7 @@ export function addCreateTeam(app: App, { accounts }: Pick<HttpParts, 'accounts'
     schema: {
       ...ACCOUNT,
       operationId: 'createTeam',
-      summary: 'Make a team',
+      summary: 'Create a team',
       params: OrganizationParams,
       body: CreateTeamRequest,
       response: answers(201, TeamRecord, [400, 401, 403, 404, 409, 429, 503]),

@@ -13,7 +13,7 @@ export function addListTeamMembers(app: App, { accounts }: Pick<HttpParts, 'acco
     schema: {
       ...ACCOUNT,
       operationId: 'listTeamMembers',
-      summary: 'Who is in a team',
+      summary: 'List the members of a team',
       params: TeamParams,
       response: answers(200, z.array(TeamMemberRecord), [401, 404, 503]),
     },

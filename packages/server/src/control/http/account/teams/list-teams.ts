@@ -13,7 +13,7 @@ export function addListTeams(app: App, { accounts }: Pick<HttpParts, 'accounts'>
     schema: {
       ...ACCOUNT,
       operationId: 'listTeams',
-      summary: 'Teams of an organization',
+      summary: 'List the teams of an organization',
       params: OrganizationParams,
       response: answers(200, z.array(TeamRecord), [401, 404, 503]),
     },

@@ -11,7 +11,7 @@ export function addRemoveTeamMember(app: App, { accounts }: Pick<HttpParts, 'acc
     schema: {
       ...ACCOUNT,
       operationId: 'removeTeamMember',
-      summary: 'Take a member out of a team',
+      summary: 'Remove a member from a team',
       params: TeamMemberParams,
       response: answers(204, NOTHING, [401, 403, 404, 503]),
     },

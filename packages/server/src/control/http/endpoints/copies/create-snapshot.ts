@@ -20,7 +20,8 @@ export function addCreateSnapshot(
     config: { access: 'full' },
     schema: {
       operationId: 'createSnapshot',
-      summary: 'Save a snapshot of a sandbox, which keeps running; answers when the snapshot is safely on disk',
+      summary:
+        'Save a snapshot of a sandbox, which keeps running; answers when the snapshot is safely on disk',
       params: SandboxParams,
       headers: IdempotencyHeaders,
       body: Body,

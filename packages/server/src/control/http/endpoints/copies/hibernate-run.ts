@@ -15,7 +15,8 @@ export function addHibernateRun(
     config: { access: 'full' },
     schema: {
       operationId: 'hibernateSandbox',
-      summary: 'Save a sandbox to disk and free its memory and processors; a hibernated sandbox costs nothing',
+      summary:
+        'Save a sandbox to disk and free its memory and processors; a hibernated sandbox costs nothing',
       params: SandboxParams,
       body: NoBody,
       response: answers(200, SandboxRecord, [400, 401, 404, 409, 429, 502, 503, 504]),

@@ -17,7 +17,8 @@ export function addCreateTicket(
     config: { access: 'full' },
     schema: {
       operationId: 'createTicket',
-      summary: 'A short-lived ticket for one WebSocket of the sandbox, for where no header can be sent',
+      summary:
+        'Create a short-lived ticket for one WebSocket of the sandbox, for clients that cannot send headers',
       params: SandboxParams,
       body: Body,
       response: answers(201, Ticket, [400, 401, 404, 409, 503]),

@@ -10,7 +10,7 @@ import { SandboxParams } from '../../requests/params.ts';
 import type { HttpParts } from '../../parts.ts';
 import { buildErrorFrame } from '../../answers/stream-error.ts';
 
-const EVENTS = contents('Output as it comes, then how the command ended.', {
+const EVENTS = contents('Output as the command writes it, then how the command ended.', {
   'text/event-stream': eventOf(ExecFrame),
 });
 
@@ -26,8 +26,8 @@ export function addExecStream(app: App, { sandboxes, runner, audit, openRequests
       operationId: 'execStream',
       summary: 'Run a command and stream its output',
       description:
-        'Server-sent events, one ExecFrame per `data:` line; `exit` or `error` is the last. A client that leaves ends ' +
-        'the command; one that stops reading makes it wait.',
+        'Server-sent events, one ExecFrame per `data:` line; `exit` or `error` is the last. The command is killed when ' +
+        'the client disconnects, and waits when the client stops reading.',
       params: SandboxParams,
       querystring: z.strictObject({ encoding: OutputEncoding.default('utf8') }),
       body: ExecRequest,

@@ -19,8 +19,8 @@ const Query = TicketQuery.extend({
  *   client: ExecRequest ─► ExecInput …          (no first message with `?command=`)
  *   service:               ExecFrame … exit ─► close 1000
  *
- * A message that cannot be used is answered by an error frame and close 1008; the command is killed, as it is when the
- * client leaves.
+ * An unusable message is answered with an error frame and close 1008, and the command is killed. The command is also
+ * killed when the client leaves.
  */
 export function addExecWebSocket(app: App, parts: SocketParts): void {
   app.route({
@@ -35,8 +35,8 @@ export function addExecWebSocket(app: App, parts: SocketParts): void {
       operationId: 'execWebSocket',
       summary: 'Run a command over a WebSocket, with standard input and signals',
       description:
-        'The first text message is an ExecRequest (or `?command=` stands for it), later ones are ExecInput; the ' +
-        'service sends ExecFrame. `exit` or `error` is the last, then the socket is closed.',
+        'The first text message is an ExecRequest, unless `?command=` gives the command; later messages are ExecInput. ' +
+        'The service sends ExecFrame. After `exit` or `error` it closes the socket.',
       params: SandboxParams,
       querystring: Query,
     },

@@ -9,7 +9,7 @@ import type { HttpParts } from '../../parts.ts';
 
 type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests' | 'outputBudget' | 'limits'>;
 
-/** The command goes on to its end when the client leaves: nothing here listens for that. */
+/** The command runs to its end when the client leaves: nothing here listens for that. */
 export function addExec(app: App, parts: Parts): void {
   const { sandboxes, runner, audit, openRequests, outputBudget, limits } = parts;
   app.route({
@@ -20,9 +20,9 @@ export function addExec(app: App, parts: Parts): void {
       operationId: 'exec',
       summary: 'Run a command and wait for its end',
       description:
-        'The status line is sent when the command starts. Of each stream at least 64 KiB and at most 16 MiB are kept; ' +
-        'a command for which 64 KiB cannot be kept is refused with 429 before it starts. Should the sandbox be lost ' +
-        'after the start, the connection is broken off in the middle of the body, after an error object.',
+        'The status line is sent when the command starts. The answer has at least 64 KiB and at most 16 MiB of each stream; ' +
+        'a command for which 64 KiB cannot be kept is refused with 429 before it starts. If the sandbox is lost after the ' +
+        'start, the service sends an error object and breaks the connection in the middle of the body.',
       params: SandboxParams,
       body: ExecRequest,
       response: answers(200, ExecResponse, [400, 401, 404, 409, 413, 429, 502, 503, 504]),
@@ -35,7 +35,7 @@ export function addExec(app: App, parts: Parts): void {
       const onStarted = () => answer.begin();
       try {
         await openRequests.limit(organizationId, async () => {
-          // Held until the answer is sent: a client that does not read must not get around the budget.
+          // Held until the answer is sent: a client that does not read must not bypass the budget.
           using output = outputBudget.open(organizationId, limits.execOutputBytes);
           const command = { runner, audit, log: request.log, id, request: body, output, onStarted };
           await answer.end(ExecResponse.parse(await driver.use(() => runCommand(command))));

@@ -14,8 +14,8 @@ const Query = TicketQuery.extend(ShellQuery.shape);
  *   client:  shell_run …
  *   service: shell_out, shell_err … shell_exit of one command after the other … shell_closed ─► close 1000
  *
- * A message that cannot be used is answered by an error frame and close 1008, and ends the shell as a client that leaves
- * does, with what it left in the foreground.
+ * An unusable message is answered with an error frame and close 1008. It ends the shell and its foreground process, as
+ * does a client that leaves.
  */
 export function addShellWebSocket(app: App, parts: SocketParts): void {
   app.route({
@@ -28,10 +28,10 @@ export function addShellWebSocket(app: App, parts: SocketParts): void {
     },
     schema: {
       operationId: 'shellWebSocket',
-      summary: 'A shell over a WebSocket that keeps its state from command to command',
+      summary: 'Open a shell over a WebSocket; it keeps its state from command to command',
       description:
-        'One long-lived bash (sh, where the image has none). The client sends ShellRun as text messages, the service ' +
-        'ShellFrame. Commands run in their order; `shell_closed` or `error` is the last, then the socket is closed.',
+        'One long-lived bash, or sh if the image has no bash. The client sends ShellRun as text messages; the service sends ' +
+        'ShellFrame. Commands run in the order in which they are sent. After `shell_closed` or `error` the socket is closed.',
       params: SandboxParams,
       querystring: Query,
     },

@@ -9,7 +9,10 @@ import type { WebSocketPeer } from '../../access/web-socket-peer.ts';
 
 const Query = TicketQuery.extend({
   ...TerminalQuery.shape,
-  token: z.string().optional().describe('The API key, where no header can be sent. A ticket is better.'),
+  token: z
+    .string()
+    .optional()
+    .describe('The API key, for clients that cannot send headers. A ticket is safer.'),
 });
 
 /** One terminal for each socket. It is hung up when the client leaves, as when a modem loses its line. */
@@ -24,10 +27,10 @@ export function addTerminalWebSocket(app: App, parts: SocketParts): void {
     },
     schema: {
       operationId: 'terminalWebSocket',
-      summary: 'A terminal (PTY) over a WebSocket',
+      summary: 'Open a terminal (PTY) over a WebSocket',
       description:
-        'Binary messages are raw bytes both ways. Text messages are JSON: TerminalResize of the client, TerminalEnd of ' +
-        'the service, which is the last; then the socket is closed.',
+        'Binary messages are raw bytes in both directions. Text messages are JSON: the client sends TerminalResize; the ' +
+        'service sends TerminalEnd as the last message, and then closes the socket.',
       params: SandboxParams,
       querystring: Query,
     },

@@ -26,9 +26,9 @@ export function addDownloadFile(app: App, { sandboxes, runner, audit, openReques
       config: { access: 'read' },
       schema: {
         operationId: method === 'GET' ? 'downloadFile' : 'statFile',
-        summary: method === 'GET' ? 'Read a file, as raw bytes' : 'Size of a file',
+        summary: method === 'GET' ? 'Read a file as raw bytes' : 'Get the size of a file',
         description:
-          'One `Range: bytes=a-b` is honoured with 206. A file that the kernel writes while it is read, such as ' +
+          'One `Range: bytes=a-b` is honoured with 206. A file that the kernel generates during the read, such as ' +
           '`/proc/kallsyms`, has no Content-Length when it is longer than 256 KiB; a range of it is ignored.',
         params: SandboxParams,
         querystring: FilePathQuery,
@@ -39,7 +39,7 @@ export function addDownloadFile(app: App, { sandboxes, runner, audit, openReques
         const { path } = request.query;
         const driver = await sandboxes.getDriver(request.reach, id);
         const range = readRange(request.headers.range);
-        // Also for HEAD, whose refusals have no body that tells which one it is.
+        // Also for HEAD: its refusals have no body that explains them, so the status must be that of the GET.
         const download = { path, ...(range === undefined ? {} : { range }) };
         await openRequests.limit(request.organizationId, () =>
           driver.use(
@@ -61,17 +61,17 @@ export function addDownloadFile(app: App, { sandboxes, runner, audit, openReques
   route('HEAD');
 }
 
-/** What is not one plain range is ignored, as RFC 9110 allows, and the whole file is sent. */
+/** Accepts one plain range only. Other values are ignored, as RFC 9110 allows, and the whole file is sent. */
 function readRange(header: string | undefined): string | undefined {
   return header !== undefined && /^bytes=(\d{1,15}-\d{0,15}|-\d{1,15})$/.test(header) ? header : undefined;
 }
 
-/** The size is logged before the body is sent: a client that leaves early has got less. */
+/** The size is logged before the body is sent: a client that leaves early has received less. */
 function buildNote(path: string, { sizeBytes }: Head): AuditNote {
   return { event: 'file.download', data: { path, size: sizeBytes } };
 }
 
-/** Without its entry nothing is read. */
+/** Cancels the download when its audit entry cannot be appended: nothing is read without an entry. */
 async function noteDownload({ stream }: RunnerAnswer, append: () => Promise<unknown>): Promise<void> {
   try {
     await append();
@@ -88,18 +88,18 @@ function sendHead(reply: FastifyReply, { stream, status }: RunnerAnswer, { heade
 
 interface Head {
   headers: Record<string, string>;
-  /** Null when it is unknown until the end. */
+  /** Null when the size is unknown until the end. */
   sizeBytes: number | null;
 }
 
 const SAFE_HEADERS = {
   'content-type': 'application/octet-stream',
-  // The content is the guest's: no browser may take it for a page of this origin.
+  // The content is the guest's: a browser must not render it as a page of this origin.
   'content-disposition': 'attachment',
   'x-content-type-options': 'nosniff',
 };
 
-/** The guest chooses these headers, so only what has the right form is passed on. */
+/** The guest chooses these headers, so only valid ones are passed on. Throws `guest_unreachable` for others. */
 function buildHead({ status, headers, stream }: RunnerAnswer): Head {
   const length = headers['content-length'];
   const range = headers['content-range'];
@@ -120,7 +120,7 @@ function buildHead({ status, headers, stream }: RunnerAnswer): Head {
   };
 }
 
-/** Fails unless exactly the announced bytes pass, or, where none were announced, the far end itself ended the stream. */
+/** Fails unless exactly the announced bytes pass, or, without an announced size, the agent itself ended the stream. */
 function whole({ stream }: RunnerAnswer, { sizeBytes }: Head): Transform {
   const endsByItself = watchEnd(stream);
   let left = sizeBytes ?? Infinity;

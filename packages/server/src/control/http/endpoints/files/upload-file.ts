@@ -6,14 +6,14 @@ import { FormFile, isForm } from '../../requests/form-file.ts';
 import { SandboxParams } from '../../requests/params.ts';
 import type { HttpParts } from '../../parts.ts';
 
-/** Longest whole upload. */
+/** Deadline of a whole upload. */
 const UPLOAD_DEADLINE_MS = 24 * 3_600_000;
-/** How long a client may go on sending after it was answered with an error. */
+/** Time for which a client may keep sending after it was answered with an error. */
 const LINGER_MS = 10_000;
 
 type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests' | 'limits'>;
 
-/** The body is piped to the guest as it comes. When it breaks, its stream is reset and the guest keeps nothing of it. */
+/** The body is piped to the guest as it comes. If it breaks off, its stream is reset and the guest keeps nothing. */
 export function addUploadFile(app: App, { sandboxes, runner, audit, openRequests, limits }: Parts): void {
   void app.register(async (scope: App) => {
     scope.removeAllContentTypeParsers();
@@ -26,9 +26,9 @@ export function addUploadFile(app: App, { sandboxes, runner, audit, openRequests
         operationId: 'uploadFile',
         summary: 'Write a file',
         description:
-          'The body is the content, as raw bytes of any content type; of `multipart/form-data` it is the one part, which ' +
-          'is named `file`. The file appears when it is whole. It and the directories that are created on the way belong to ' +
-          '`user`; a file that it replaces changes its owner, and keeps its mode unless `mode` is given.',
+          'The body is the content, as raw bytes of any content type. A `multipart/form-data` body has exactly one part, ' +
+          'named `file`. The file appears when the upload is complete. The file and the directories created for it belong to ' +
+          '`user`. Replacing a file changes its owner, and keeps its mode unless `mode` is given.',
         consumes: ['application/octet-stream', 'multipart/form-data'],
         body: CONTENT,
         params: SandboxParams,
@@ -56,7 +56,7 @@ export function addUploadFile(app: App, { sandboxes, runner, audit, openRequests
   });
 }
 
-/** Before the sandbox is used: a body that is refused wakes none. */
+/** Opens the form before the sandbox is used: a body that is refused wakes no sandbox. */
 async function openForm(
   { headers, raw }: FastifyRequest,
   signal: AbortSignal,
@@ -64,7 +64,7 @@ async function openForm(
   return isForm(headers['content-type']) ? FormFile.open(raw, signal) : undefined;
 }
 
-/** Gives up when no byte has moved for so long, in either direction. */
+/** Aborts `signal` when no byte has moved for `stallMs`, in either direction. */
 function watchForStall({ raw }: FastifyRequest, stallMs: number): Disposable & { signal: AbortSignal } {
   const controller = new AbortController();
   const stalled = () => {
@@ -81,7 +81,7 @@ function watchForStall({ raw }: FastifyRequest, stallMs: number): Disposable & {
   };
 }
 
-/** Node reads on and throws away what a refused client still sends, so that it can read the answer: not for ever. */
+/** Node discards what a refused client still sends, so that the client can read the answer. This sets a time limit. */
 function cutOff({ raw }: FastifyRequest): void {
   if (raw.complete) return;
   const { socket } = raw;

@@ -13,7 +13,7 @@ import { buildErrorBody, logError, toAppError } from '../../answers/error-mapper
 import { EventStream } from '../../answers/event-stream.ts';
 import type { HttpParts } from '../../parts.ts';
 
-const OK = contents('The image; or what happens until it is prepared.', {
+const OK = contents('The image, or the events until it is prepared.', {
   'application/json': ImageRecord,
   'text/event-stream': eventOf(BuildImageEvent),
 });
@@ -21,8 +21,8 @@ const OK = contents('The image; or what happens until it is prepared.', {
 type Parts = Pick<HttpParts, 'runner' | 'openRequests' | 'registries' | 'imageUses'>;
 
 /**
- * The image is made ready also when the client leaves: the next create has use of it. Its templates are not: whoever asks
- * for them and leaves would keep others waiting.
+ * The image is prepared to the end even if the client leaves, because the next create can use it. Its templates are
+ * not: a client that requests them and leaves would keep others waiting.
  */
 export function addBuildImage(app: App, parts: Parts): void {
   app.route({
@@ -31,12 +31,12 @@ export function addBuildImage(app: App, parts: Parts): void {
     config: { access: 'full' },
     schema: {
       operationId: 'buildImage',
-      summary: 'Prepare an image and shapes, so that creates of them are fast',
+      summary: 'Prepare an image and its shapes, so that later creates are fast',
       description:
-        'Pulls and prepares the image, and makes what sandboxes of it start from: for the default shape and for those that ' +
-        'are given. A create of one of them afterwards takes the fast path. ' +
-        'With `Accept: text/event-stream` the answer streams BuildImageEvent, one per `data:` line: steps as they ' +
-        'begin, how far they are, and `done` or `error` last.',
+        'Pulls and prepares the image, and makes the templates from which its sandboxes start: for the default shape and for ' +
+        'the given shapes. Later creates with one of these shapes take the fast path. ' +
+        'With `Accept: text/event-stream` the answer streams BuildImageEvent, one per `data:` line: each step as it ' +
+        'begins, its progress, and `done` or `error` last.',
       body: BuildImageRequest,
       response: { ...answers(200, ImageRecord, [404, 409, 502]), 200: OK },
     },
@@ -57,7 +57,7 @@ interface Build {
   body: BuildImageRequest;
 }
 
-/** Throws before anything is sent what is wrong with the request itself. */
+/** Starts the build. Throws before anything is sent when the request itself is wrong. */
 async function startBuild(
   { runner, registries, imageUses }: Parts,
   { organizationId, body }: Build,
@@ -81,7 +81,7 @@ async function waitForImage(progress: AsyncIterable<BuildImageEvent>): Promise<P
 
 const STOPPED = new AppError('unavailable', 'the runner stopped in the middle of the preparation; try again');
 
-/** Steps and progress, then `done`; throws what went wrong instead. */
+/** Yields steps and progress, then `done`. Throws the error of a build that fails. */
 async function* follow(
   progress: AsyncIterable<PrepareProgress>,
   onPrepared: (image: PreparedImage) => Promise<void>,
@@ -95,7 +95,7 @@ async function* follow(
   throw STOPPED;
 }
 
-/** Follows the build to its end. */
+/** Sends the events of the build, to its end. */
 async function forward(
   progress: AsyncIterable<BuildImageEvent>,
   stream: EventStream,

@@ -10,7 +10,7 @@ export function addDeleteRegistry(app: App, { registries }: Pick<HttpParts, 'reg
     config: { access: 'organization' },
     schema: {
       operationId: 'deleteRegistry',
-      summary: 'Delete your credentials for an image registry; the next create does without',
+      summary: 'Delete your credentials for an image registry; later creates pull without them',
       params: RegistryParams,
       response: answers(204, NOTHING, [400, 401, 404, 503]),
     },

@@ -14,10 +14,10 @@ export function addListImages(
     config: { access: 'read' },
     schema: {
       operationId: 'listImages',
-      summary: 'Images of yours that are prepared, and their shapes that are ready',
+      summary: 'List your prepared images and their ready shapes',
       description:
-        'Those that your organization built or created sandboxes from, and the built-in ones. A create of one needs no ' +
-        'pull, and one of a shape that is listed boots nothing.',
+        'Lists the images that your organization built or created sandboxes from, and the built-in images. A create from ' +
+        'one of them needs no pull; with a listed shape, it needs no boot.',
       response: answers(200, z.array(ImageRecord), [401, 503]),
     },
     handler: async (request) => imageUses.show(request.organizationId, await runner.listImages()),

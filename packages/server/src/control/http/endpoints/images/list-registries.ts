@@ -11,7 +11,7 @@ export function addListRegistries(app: App, { registries }: Pick<HttpParts, 'reg
     config: { access: 'read' },
     schema: {
       operationId: 'listRegistries',
-      summary: 'The image registries that you stored credentials for; passwords are never shown',
+      summary: 'List the image registries for which you stored credentials; passwords are never shown',
       response: answers(200, z.array(RegistryRecord), [401, 503]),
     },
     handler: ({ organizationId }) => registries.list(organizationId),

@@ -13,8 +13,8 @@ export function addPutRegistry(app: App, { registries }: Pick<HttpParts, 'regist
       operationId: 'putRegistry',
       summary: 'Store or replace your credentials for an image registry',
       description:
-        'Creates and builds of images from this registry use them from now on. `registry` is host or host:port as in ' +
-        'image references, such as ghcr.io; docker.io for images without one.',
+        'Creates and builds of images from this registry use the credentials from now on. `registry` is host or host:port ' +
+        'as in image references, such as ghcr.io; for images without a registry it is docker.io.',
       params: RegistryParams,
       body: PutRegistryRequest,
       response: answers(200, RegistryRecord, [400, 401, 429, 503]),

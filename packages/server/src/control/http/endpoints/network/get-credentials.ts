@@ -16,7 +16,7 @@ export function addGetCredentials(
     schema: {
       operationId: 'listCredentials',
       summary: 'List the services whose requests the host signs for a sandbox',
-      description: 'By service, with the rules of each. No answer holds a secret.',
+      description: 'Sorted by service, with the rules of each. No answer contains a secret.',
       params: SandboxParams,
       response: answers(200, z.array(CredentialRecord), [401, 404, 409, 503]),
     },

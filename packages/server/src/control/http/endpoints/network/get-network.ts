@@ -12,7 +12,7 @@ export function addGetNetwork(app: App, { sandboxes }: Pick<HttpParts, 'sandboxe
     config: { access: 'read' },
     schema: {
       operationId: 'getNetwork',
-      summary: 'Get the network policy of a sandbox, and what it has let pass and refused',
+      summary: 'Get the network policy of a sandbox, with counters of allowed and refused traffic',
       params: SandboxParams,
       response: answers(200, NetworkRecord, [401, 404, 409, 503]),
     },

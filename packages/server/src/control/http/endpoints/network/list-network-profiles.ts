@@ -11,7 +11,7 @@ export function addListNetworkProfiles(app: App, { rules }: Pick<HttpParts, 'rul
     config: { access: 'read' },
     schema: {
       operationId: 'listNetworkProfiles',
-      summary: 'List network profiles, as they are enforced here',
+      summary: 'List network profiles, as this service enforces them',
       response: answers(200, z.array(NetworkProfileRecord), [401, 503]),
     },
     handler: async () => rules.listProfiles(),

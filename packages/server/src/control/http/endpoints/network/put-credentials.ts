@@ -17,10 +17,10 @@ export function addPutCredentials(
     config: { access: 'full' },
     schema: {
       operationId: 'setCredentials',
-      summary: 'Replace the credentials of a sandbox while it lives',
+      summary: 'Replace the credentials of a live sandbox',
       description:
-        'What it names is granted from now on, all else is taken back; an empty body takes back everything. In force when ' +
-        'this answers; of a hibernated sandbox from the resume on. When it fails, what held before holds.',
+        'Grants the credentials in the body and revokes all others; an empty body revokes all. The change is in force when ' +
+        'this answers; for a hibernated sandbox, from its resume. If the request fails, the old credentials stay in force.',
       params: SandboxParams,
       body: PutCredentialsRequest,
       response: answers(200, z.array(CredentialRecord), [400, 401, 404, 409, 413, 429, 503]),

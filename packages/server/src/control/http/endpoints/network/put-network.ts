@@ -13,10 +13,10 @@ export function addPutNetwork(app: App, parts: Pick<HttpParts, 'sandboxes' | 'ru
     config: { access: 'full' },
     schema: {
       operationId: 'setNetwork',
-      summary: 'Change the network policy of a sandbox while it lives',
+      summary: 'Change the network policy of a live sandbox',
       description:
-        'In force when this answers, for connections that are open, too: those that it refuses end. Of a hibernated sandbox ' +
-        'it holds from the resume on. When it fails, what held before holds.',
+        'The policy is in force when this answers, also for open connections: those that it refuses end. For a hibernated ' +
+        'sandbox it is in force from its resume. If the request fails, the old policy stays in force.',
       params: SandboxParams,
       body: PutNetworkRequest,
       response: answers(200, NetworkRecord, [400, 401, 404, 409, 413, 429, 503]),

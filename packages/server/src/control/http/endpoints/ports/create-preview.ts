@@ -17,7 +17,7 @@ export function addCreatePreview(
     config: { access: 'full' },
     schema: {
       operationId: 'createPreview',
-      summary: 'A link that shows a port of the sandbox to a browser, under an origin of its own',
+      summary: 'Create a link that shows a port of the sandbox in a browser, under an origin of its own',
       params: PortParams,
       body: Body,
       response: answers(201, CreatedPreview, [400, 401, 404, 409, 429, 503]),

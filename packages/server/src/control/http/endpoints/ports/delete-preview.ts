@@ -13,7 +13,7 @@ export function addDeletePreview(
     config: { access: 'full' },
     schema: {
       operationId: 'revokePreview',
-      summary: 'Take a preview link back; it opens nothing from the next request on',
+      summary: 'Revoke a preview link; later requests with it are refused',
       params: PreviewParams,
       response: answers(204, NOTHING, [401, 404, 503]),
     },

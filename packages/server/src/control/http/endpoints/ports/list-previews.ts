@@ -15,7 +15,7 @@ export function addListPreviews(
     config: { access: 'read' },
     schema: {
       operationId: 'listPreviews',
-      summary: 'Preview links of the sandbox that still open something, newest first',
+      summary: 'List the preview links of the sandbox that are still valid, newest first',
       params: SandboxParams,
       response: answers(200, z.array(PreviewRecord), [401, 404, 503]),
     },

@@ -11,11 +11,11 @@ import { parsePart } from '../../requests/validator.ts';
 
 type Parts = Pick<HttpParts, 'sandboxes' | 'forwarder' | 'openRequests'>;
 
-/** A port of the sandbox, for whoever has the API key. */
+/** Forwards requests to a port of the sandbox, for callers with an API key. */
 export function addPortProxy(app: App, { sandboxes, forwarder, openRequests }: Parts): void {
   const serve = async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
     const { organizationId, reach } = request;
-    // Fastify would check them only after the hook.
+    // Fastify would check the parameters only after the hook.
     const { id, port } = parsePart(PortParams, { where: 'path', input: request.params });
     const driver = await sandboxes.getDriver(reach, id);
     const exchange = {
@@ -47,12 +47,12 @@ function describe(method: string): FastifySchema {
   if (!DESCRIBED_METHODS.has(method)) return { hide: true };
   return {
     operationId: `proxy${method.charAt(0)}${method.slice(1).toLowerCase()}`,
-    summary: `${method} of a service that listens in the sandbox`,
+    summary: `${method} request to a service that listens in the sandbox`,
     description:
-      'Method, path, query, header fields and body are forwarded as they are to localhost:{port} in the sandbox, the ' +
-      'answer comes back as it is written; any method passes, and so do WebSockets. The API key does not. Refusals of ' +
-      'this service, such as 401, 404, 409 and 502, are JSON as everywhere.',
+      'The API forwards method, path, query, header fields and body unchanged to localhost:{port} in the sandbox, and ' +
+      'returns the answer as it is written. Any method passes, and so do WebSockets; the API key does not. Errors of the ' +
+      'API itself, such as 401, 404, 409 and 502, are JSON as everywhere.',
     params: PortParams.extend({ path: z.string().describe('Any path, with its slashes.') }),
-    response: { default: contents('What the service answers.', { '*/*': z.any() }) },
+    response: { default: contents('The answer of the service in the sandbox.', { '*/*': z.any() }) },
   };
 }

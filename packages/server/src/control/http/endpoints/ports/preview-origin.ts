@@ -14,7 +14,7 @@ type Parts = Pick<
   'sandboxes' | 'forwarder' | 'openRequests' | 'previews' | 'previewOrigins' | 'keyEnds'
 >;
 
-/** All that is asked for under the origin of a port. Nobody's API key counts here, only what a preview link left. */
+/** Serves all requests under the origin of a port. No API key counts here, only the cookie of a preview link. */
 export function addPreviewOrigin(app: App, parts: Parts): void {
   app.route({
     method: PROXIED_METHODS,
@@ -22,7 +22,7 @@ export function addPreviewOrigin(app: App, parts: Parts): void {
     schema: { hide: true },
     onRequest: async (request, reply) => {
       const target = parts.previewOrigins.find(request.headers.host);
-      if (target === undefined) throw new AppError('not_found', 'this is no origin of a sandbox');
+      if (target === undefined) throw new AppError('not_found', 'this is not the origin of a sandbox');
       const visit = { request, reply, target, parts };
       const [path, query] = request.originalUrl.split('?', 2);
       if (path !== PREVIEW_LINK_PATH) return pass(visit);
@@ -39,7 +39,7 @@ interface Visit {
   parts: Parts;
 }
 
-/** The token is out of the address before the guest's page is there, and in no `Referer`. */
+/** Moves the token into a cookie, so that the guest's page has it neither in its address nor in a `Referer`. */
 async function openLink({ request, reply, target, parts }: Visit, token: string): Promise<FastifyReply> {
   if (request.method !== 'GET' && request.method !== 'HEAD')
     throw new AppError('invalid_request', 'a preview link is opened with GET');
@@ -60,7 +60,7 @@ async function pass({ request, reply, target, parts }: Visit): Promise<FastifyRe
   if (token === undefined)
     throw new AppError(
       'unauthorized',
-      'this page needs a preview link: open the one that you were given first',
+      'this page needs a preview link: open the link that you received first',
     );
   const { organization_id, api_key_id: apiKeyId, reach } = await previews.open(token, target);
   if (apiKeyId !== null) endWithKey(request, reply, { keyEnds: parts.keyEnds, apiKeyId });
@@ -79,7 +79,7 @@ async function pass({ request, reply, target, parts }: Visit): Promise<FastifyRe
   return reply.hijack();
 }
 
-/** The cookie comes along whoever asks: a page of another origin must not send or connect in its visitor's name. */
+/** Browsers send the cookie for any page, but a page of another origin must not send or connect for its visitor. */
 function assertOwnPage(origin: string | undefined, { target, parts }: Pick<Visit, 'target' | 'parts'>): void {
   if (origin === undefined || parts.previewOrigins.isOwn(origin, target.id)) return;
   throw new AppError('forbidden_origin', `a page of ${origin.slice(0, 200)} may not use this preview`);

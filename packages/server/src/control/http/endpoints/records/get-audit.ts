@@ -10,15 +10,15 @@ import { SandboxParams } from '../../requests/params.ts';
 import type { HttpParts } from '../../parts.ts';
 import { sendBody } from '../../answers/send-body.ts';
 
-/** A log that nobody reads is left alone for as long as streams of output are. */
+/** An unread log is cut off after the same time as unread streams of output. */
 const STALL_MS = 15 * 60_000;
-/** The last one keeps a proxy from holding entries back. */
+/** The last one keeps proxies from buffering entries. */
 const HEADERS = {
   'content-type': 'application/x-ndjson',
   'cache-control': 'no-store',
   'x-accel-buffering': 'no',
 };
-const OK = contents('Entries, one JSON object a line; with `head` one AuditHead.', {
+const OK = contents('Entries, one JSON object per line; with `head`, one AuditHead.', {
   'application/x-ndjson': AuditEntry,
   'application/json': AuditHead,
 });
@@ -32,10 +32,10 @@ export function addGetAudit(app: App, { sandboxes, audit, auditStore, openReques
     config: { access: 'read' },
     schema: {
       operationId: 'getAuditLog',
-      summary: 'The audit log of a sandbox, also of one that has ended, or what its last entry is',
+      summary: 'Get the audit log of a sandbox, even after its end, or only its head',
       description:
-        'NDJSON. With `follow` an empty line is sent now and then while nothing happens. How the entries are chained, and ' +
-        'how to verify them: docs/reference/audit.md.',
+        'NDJSON. With `follow`, an empty line is sent now and then while nothing happens. docs/reference/audit.md says how ' +
+        'the entries are chained and how to verify them.',
       params: SandboxParams,
       querystring: AuditQuery,
       response: { ...answers(200, AuditHead, [400, 401, 404, 429, 503]), 200: OK },

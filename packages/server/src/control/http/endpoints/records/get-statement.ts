@@ -11,7 +11,7 @@ import { beginRawAnswer } from '../../answers/raw-answer.ts';
 
 const OK = contents('The statement, or its lines as CSV.', {
   'application/json': Statement,
-  'text/csv': z.string().describe('One line for each sandbox, after a header.'),
+  'text/csv': z.string().describe('A header, then one line for each sandbox.'),
 });
 
 export function addGetStatement(
@@ -24,7 +24,8 @@ export function addGetStatement(
     config: { access: 'read' },
     schema: {
       operationId: 'getStatement',
-      summary: 'What the organization owes for a month in UTC, with a line for each sandbox that ran in it',
+      summary:
+        'Get what the organization owes for a month in UTC, with a line for each sandbox that ran in it',
       description:
         'The next page of lines is in the header `Link: <…>; rel="next"`. With `format=csv` all lines come as CSV.',
       params: StatementParams,
@@ -53,7 +54,7 @@ function cutPage(reply: FastifyReply, statement: Statement, limit: number): Stat
   return { ...statement, lines };
 }
 
-/** The first lines are read before the status goes out, so that what fails at once is still an error. */
+/** Reads the first lines before the status is sent, so that an immediate failure is still an error answer. */
 async function sendCsv(reply: FastifyReply, parts: AsyncGenerator<string>): Promise<FastifyReply> {
   const head = await parts.next();
   const first = await parts.next();
@@ -61,7 +62,7 @@ async function sendCsv(reply: FastifyReply, parts: AsyncGenerator<string>): Prom
   try {
     await pipeline(Readable.from(join([head, first], parts)), raw);
   } catch (error) {
-    // Broken off, so that nobody takes it for the whole month.
+    // Broken off, so that no client takes it for the whole month.
     reply.log.warn({ err: error }, 'a statement was cut off');
     raw.destroy();
   }

@@ -10,9 +10,9 @@ export function addGetUsage(app: App, { billing }: Pick<HttpParts, 'billing'>): 
     config: { access: 'read' },
     schema: {
       operationId: 'getUsage',
-      summary: 'What the organization has used and what it costs, up to now',
+      summary: 'Get the usage of the organization and its cost, up to now',
       description:
-        'For a key that is limited to its team: what the team has, without the credit, which is shared.',
+        'A key that is limited to its team gets the usage of the team, without the credit, which is shared.',
       response: answers(200, UsageRecord, [401, 429, 503]),
     },
     handler: ({ reach }) => billing.usage(reach),

@@ -11,7 +11,7 @@ export function addGetRun(app: App, { sandboxes }: Pick<HttpParts, 'sandboxes'>)
     config: { access: 'read' },
     schema: {
       operationId: 'getSandbox',
-      summary: 'Get a sandbox, also one that has ended',
+      summary: 'Get a sandbox, even after its end',
       params: SandboxParams,
       response: answers(200, SandboxRecord, [401, 404, 503]),
     },

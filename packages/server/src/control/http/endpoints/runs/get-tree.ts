@@ -11,7 +11,8 @@ export function addGetTree(app: App, { sandboxes }: Pick<HttpParts, 'sandboxes'>
     config: { access: 'read' },
     schema: {
       operationId: 'getSandboxTree',
-      summary: 'The family of a sandbox: all that descend from the same one by forks and snapshots',
+      summary:
+        'Get the family of a sandbox: all sandboxes that descend from the same root by forks and snapshots',
       params: SandboxParams,
       response: answers(200, SandboxTree, [401, 404, 503]),
     },

@@ -16,9 +16,9 @@ export function addListHistory(app: App, { billing }: Pick<HttpParts, 'billing'>
     config: { access: 'read' },
     schema: {
       operationId: 'listHistory',
-      summary: 'List sandboxes that have ended, with what they used and cost, newest end first',
+      summary: 'List ended sandboxes, with their usage and cost, latest end first',
       description:
-        'Without creates that never ran, whose records `GET /v1/runs/{id}` still answers. The next page is in the ' +
+        'Excludes creates that never ran; `GET /v1/runs/{id}` still returns their records. The next page is in the ' +
         'header `Link: <…>; rel="next"`.',
       querystring: ListHistoryQuery,
       response: answers(200, z.array(HistoryRecord), [400, 401, 429, 503]),

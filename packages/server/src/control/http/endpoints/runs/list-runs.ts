@@ -18,9 +18,9 @@ export function addListRuns(
     config: { access: 'read' },
     schema: {
       operationId: 'listSandboxes',
-      summary: 'List sandboxes, newest first; active ones unless a status is given',
+      summary: 'List sandboxes, newest first; only live ones unless a status is given',
       description:
-        'Those that the key may see: of every team, or of its own if it is limited to it. The next page is in the ' +
+        'Lists sandboxes of every team, or, if the key is limited to its team, of that team. The next page is in the ' +
         'header `Link: <…>; rel="next"`.',
       querystring: ListSandboxesQuery,
       response: answers(200, z.array(SandboxRecord), [400, 401, 404, 503]),

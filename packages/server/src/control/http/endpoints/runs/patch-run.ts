@@ -5,7 +5,7 @@ import type { App } from '../../app.ts';
 import { SandboxParams } from '../../requests/params.ts';
 import type { HttpParts } from '../../parts.ts';
 
-/** No body at all only restarts the timer. */
+/** A request without a body only restarts the timer. */
 const Body = z.preprocess((body) => body ?? {}, PatchSandboxRequest);
 
 export function addPatchRun(app: App, { sandboxes }: Pick<HttpParts, 'sandboxes'>): void {
