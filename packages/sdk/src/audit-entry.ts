@@ -1,32 +1,36 @@
 import { readNumber, readObject, readString } from './transport/wire.ts';
 
-/** One entry of a sandbox's audit log. */
+/** One entry of the audit log of a sandbox. */
 export interface AuditEntry {
   /** Position in the chain, from 1. */
   seq: number;
-  /** ISO 8601 UTC. */
+  /** Time of the event, ISO 8601 UTC. */
   ts: string;
+  /** Id of the sandbox. */
   sandboxId: string;
-  /** For example `exec.start`. */
+  /** Name of the event, for example `exec.start`. */
   event: string;
-  /** As the service wrote it, with its own names of fields: it is what was hashed. */
+  /**
+   * Fields of the event, with the names that the service uses (snake_case), because the hash covers them as written.
+   */
   data: Record<string, unknown>;
-  /** `sha256:` and the chained hash, in hexadecimal digits. */
+  /** Chained hash of the entry: `sha256:` and 64 hexadecimal digits. */
   hmac: string;
 }
 
-/** The last entry of an audit log. */
+/** Position and hash of the last entry of an audit log. */
 export interface AuditHead {
-  /** 0 when there is no entry yet. */
+  /** Position of the last entry. 0 when there is no entry yet. */
   seq: number;
-  /** Null when there is no entry yet. */
+  /** Hash of the last entry. Null when there is no entry yet. */
   hmac: string | null;
 }
 
 const FIELDS = new Set(['seq', 'ts', 'sandbox_id', 'event', 'data', 'hmac']);
 
 /**
- * Reads one line of an audit log. A field that no entry has is refused: it would not be covered by the hash.
+ * Parses one line of an audit log. Throws `SyntaxError` for text that is not JSON, and `TypeError` for a missing field,
+ * a field of the wrong type or an unknown field; the hash does not cover unknown fields.
  *
  * @example
  * const entries = readFileSync('audit.ndjson', 'utf8').trimEnd().split('\n').map(parseAuditLine);
@@ -35,6 +39,7 @@ export function parseAuditLine(line: string): AuditEntry {
   return parseAuditEntry(JSON.parse(line));
 }
 
+/** Parses an audit entry from its wire form. Throws `TypeError` as {@link parseAuditLine} does. */
 export function parseAuditEntry(value: unknown): AuditEntry {
   const entry = readObject(value, 'the audit entry');
   const unknown = Object.keys(entry).find((field) => !FIELDS.has(field));
@@ -49,6 +54,7 @@ export function parseAuditEntry(value: unknown): AuditEntry {
   };
 }
 
+/** Parses an audit head from its wire form. Throws `TypeError` for another shape. */
 export function parseAuditHead(value: unknown): AuditHead {
   const head = readObject(value, 'the audit head');
   return { seq: readNumber(head, 'seq'), hmac: head['hmac'] === null ? null : readString(head, 'hmac') };

@@ -20,7 +20,7 @@ async function collect(entries: AsyncIterable<AuditEntry>): Promise<AuditEntry[]
   return all;
 }
 
-test('entries come one by one, signs of life between them are passed over, their data is left as it is', async () => {
+test('entries are yielded one by one with their data unchanged, and empty lines are skipped', async () => {
   await using server = await LoopbackServer.start((_, response) => {
     response.writeHead(200, { 'content-type': 'application/x-ndjson' });
     const line = `${JSON.stringify(WIRE)}\n`;
@@ -34,12 +34,12 @@ test('entries come one by one, signs of life between them are passed over, their
   assert.equal(server.last.url, `/v1/runs/${SANDBOX_ID}/audit`);
 });
 
-test('a line that is no entry is an error that says so', async () => {
+test('a line that is not an entry is an error with code invalid_response', async () => {
   await using server = await LoopbackServer.start((_, response) => void response.end('{"seq":1}\n'));
   await assert.rejects(collect(server.sandbox().audit()), { code: 'invalid_response' });
 });
 
-test('the head is the number and the hash of the last entry, or none', async () => {
+test('the head has number and hash of the last entry, or null as hash for an empty log', async () => {
   await using server = await LoopbackServer.answering(200, { seq: 0, hmac: null });
   assert.deepEqual(await server.sandbox().auditHead(), { seq: 0, hmac: null });
   assert.equal(server.last.url, `/v1/runs/${SANDBOX_ID}/audit?head=true`);

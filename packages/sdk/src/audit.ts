@@ -5,20 +5,23 @@ import { readLines } from './streams/event-stream.ts';
 import { labelOf, type Transport } from './transport/transport.ts';
 import { buildQuery } from './transport/wire.ts';
 
-/** How to read an audit log. */
+/** Options of `sandbox.audit()`. */
 export interface AuditOptions extends CallOptions {
-  /** Goes on with entries as they come, until the sandbox has ended. */
+  /** Yields new entries as they are written, until the sandbox has ended. Default false. */
   follow?: boolean | undefined;
-  /** Begins behind the entry of this `seq`. */
+  /** Starts after the entry with this `seq`. Default: starts with the first entry. */
   after?: number | undefined;
 }
 
-/** In characters: a command, which an entry holds, is at most 1 MiB, and more when it is escaped. */
+/** In characters. An entry holds a command of at most 1 MiB, which JSON escapes make longer. */
 const MAX_LINE_LENGTH = 16 << 20;
-/** While nothing happens the service sends a sign of life every 15 s. */
+/** The service sends an empty line every 15 s while there are no entries. */
 const FOLLOW_STALL_MS = 60_000;
 
-/** `path` is that of the sandbox. */
+/**
+ * Yields the audit entries of the sandbox at `path`. Throws {@link CoppiceError} with code `invalid_response` for a
+ * line that is not an audit entry.
+ */
 export async function* readAudit(
   transport: Transport,
   path: string,
@@ -38,6 +41,7 @@ export async function* readAudit(
   }
 }
 
+/** Fetches the audit head of the sandbox at `path`. */
 export async function fetchAuditHead(
   transport: Transport,
   path: string,
@@ -55,7 +59,7 @@ function parseLine(line: string, label: string): AuditEntry {
     return parseAuditEntry(JSON.parse(line));
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause);
-    throw new CoppiceError(`${label}: a line is no audit entry (${why})`, {
+    throw new CoppiceError(`${label}: a line is not an audit entry (${why})`, {
       status: 200,
       code: 'invalid_response',
       cause,

@@ -32,7 +32,7 @@ const ENTRY = {
   cost_cents: 0.01,
 };
 
-test('usage is shown in camelCase, and credit is null where there is none', async () => {
+test('usage has fields in camelCase, and credit is null if the service sends none', async () => {
   await using server = await LoopbackServer.answering(200, USAGE);
   const usage = await server.client().usage();
   assert.deepEqual(usage, {
@@ -50,7 +50,7 @@ test('usage is shown in camelCase, and credit is null where there is none', asyn
   assert.equal(`${server.last.method} ${server.last.url}`, 'GET /v1/usage');
 });
 
-test('credit is shown where there is any', async () => {
+test('usage includes the credit that the service sends', async () => {
   await using server = await LoopbackServer.answering(200, {
     ...USAGE,
     credit_cents: 5000,
@@ -60,7 +60,7 @@ test('credit is shown where there is any', async () => {
   assert.deepEqual([creditCents, creditLeftCents], [5000, -0.5]);
 });
 
-test('the history is listed over all pages, with its filters', async () => {
+test('the history is listed over all pages with its filters', async () => {
   await using server = await LoopbackServer.start(({ url }, response) => {
     const headers = url.includes('cursor') ? {} : { link: '</v1/runs/history?limit=1&cursor=x>; rel="next"' };
     sendJson(response, { status: 200, body: [ENTRY], headers });
@@ -95,7 +95,7 @@ test('the history is listed over all pages, with its filters', async () => {
   });
 });
 
-test('a statement has the lines of all its pages', async () => {
+test('a statement has the lines of all pages', async () => {
   const line = (id: string) => ({
     sandbox_id: id,
     team_id: 'team1',

@@ -17,104 +17,140 @@ import {
 
 const STATEMENT_PAGE_LINES = 1000;
 
-/** What your organization has used and what it costs, up to now. Amounts are exact; fractions of cents are normal. */
+/**
+ * Usage and cost of your organization up to `asOf`; for a key that is limited to its team, those of the team. Amounts
+ * are exact; fractions of cents are normal.
+ */
 export interface Usage {
-  /** Creating, running or hibernated. */
+  /** Number of sandboxes that are creating, running or hibernated. */
   activeSandboxes: number;
-  /** Destroyed or failed. */
+  /** Number of sandboxes that were destroyed or have failed, without creates that never ran. */
   historySandboxes: number;
+  /** Cost of the active sandboxes up to now, in cents. */
   activeCostCents: number;
+  /** Cost of the ended sandboxes, in cents. */
   historyCostCents: number;
+  /** Sum of both costs, in cents. */
   totalCostCents: number;
   /** vCPU-seconds of billed time. */
   cpuSeconds: number;
   /** GiB-seconds of billed time. */
   memSeconds: number;
-  /** All credit that was ever granted; null where there is no such thing as credit. */
+  /** All credit ever granted, in cents. Null when the service has no credit, or the key is limited to its team. */
   creditCents: number | null;
-  /** What is left of it; below 0 when it is exhausted. */
+  /** Remaining credit, in cents. Below 0 when it is exhausted; null as for `creditCents`. */
   creditLeftCents: number | null;
-  /** ISO 8601 UTC. */
+  /** Time of these figures, ISO 8601 UTC. */
   asOf: string;
 }
 
 /** A sandbox that has ended. Times are ISO 8601 UTC. */
 export interface HistoryEntry {
+  /** Id of the sandbox. */
   id: string;
+  /** `destroyed` or `failed`. */
   status: string;
+  /** Reason why the sandbox ended. */
   statusReason: string | null;
-  /** Of the key that made it. */
+  /** Id of the team of the key that created the sandbox. */
   teamId: string;
+  /** Resolved image reference. */
   image: string;
+  /** Number of virtual CPUs. */
   vcpus: number;
+  /** Memory in MiB. */
   memMiB: number;
+  /** Labels of the sandbox. */
   labels: Record<string, string>;
-  /** Null if an earlier version of the service billed a create that did not finish. */
+  /** Duration of the create in milliseconds. Null if an earlier service version billed a create that did not finish. */
   createMs: number | null;
+  /** Time of the create. */
   createdAt: string;
+  /** Time when the sandbox ended. */
   destroyedAt: string;
+  /** Time from create to end in milliseconds, hibernation included. */
   uptimeMs: number;
-  /** Uptime without hibernation: what the cost is computed from. */
+  /** Uptime without hibernation in milliseconds. The cost is computed from it. */
   billedMs: number;
+  /** CPU time of the whole VM in milliseconds. */
   cpuMs: number;
+  /** Peak resident memory of the whole VM in bytes. */
   memPeakBytes: number;
+  /** Cost in cents: the exact amount, so fractions are normal. */
   costCents: number;
 }
 
-/** Which ended sandboxes to list. */
+/** Filters for a list of ended sandboxes. */
 export interface HistoryOptions extends CallOptions {
-  /** Only `destroyed` or only `failed` ones. */
+  /** Lists only sandboxes with this status, `destroyed` or `failed`. Default: both. */
   status?: string | undefined;
-  /** Only those that have all these labels. */
+  /** Lists only sandboxes that have all these labels. */
   labels?: Record<string, string> | undefined;
-  /** Only those that ended then or later. */
+  /** Lists only sandboxes that ended at this time or later. */
   from?: Date | undefined;
-  /** Only those that ended before. */
+  /** Lists only sandboxes that ended before this time. */
   to?: Date | undefined;
-  /** Only those of this image, as it is given to a create, or resolved. */
+  /** Lists only sandboxes of this image: a reference as given to a create, or a resolved one. */
   image?: string | undefined;
-  /** At most this many in all. Default: every one. */
+  /** Maximum number of sandboxes over all pages, an integer above 0. Default: no limit. */
   limit?: number | undefined;
 }
 
-/** Sums over sandboxes in one month. */
+/** Sums over the sandboxes of one month. */
 export interface StatementSums {
+  /** Number of sandboxes that ran in the month. */
   sandboxes: number;
+  /** vCPU-seconds of billed time. */
   cpuSeconds: number;
+  /** GiB-seconds of billed time. */
   memSeconds: number;
+  /** Cost in cents: the exact amount, so fractions are normal. */
   costCents: number;
 }
 
-/** What one sandbox ran in the month. */
+/** The share of one sandbox in the statement of a month. */
 export interface StatementLine {
+  /** Id of the sandbox. */
   sandboxId: string;
+  /** Id of the team that owns the sandbox. */
   teamId: string;
+  /** Resolved image reference. */
   image: string;
+  /** Number of virtual CPUs. */
   vcpus: number;
+  /** Memory in MiB. */
   memMiB: number;
+  /** Billed time within this month, in milliseconds. */
   billedMs: number;
+  /** Cost within this month in cents: the exact amount, so fractions are normal. */
   costCents: number;
 }
 
-/** What your organization owes for a month in UTC. */
+/** The amount that your organization owes for a month in UTC. Times are ISO 8601 UTC. */
 export interface Statement extends StatementSums {
-  /** Such as `2026-11`. */
+  /** The month, for example `2026-11`. */
   month: string;
+  /** Start of the month, inclusive. */
   from: string;
-  /** Not included. */
+  /** End of the month, exclusive. */
   to: string;
+  /** Time of these figures. */
   asOf: string;
-  /** True when nothing of it can change any more. */
+  /** True when the statement can no longer change. */
   complete: boolean;
+  /** Sums of each team. */
   teams: (StatementSums & { teamId: string })[];
+  /** One line for each sandbox that ran in the month, ordered by sandbox id. */
   lines: StatementLine[];
 }
 
+/** Fetches the usage. Rejects with {@link CoppiceError}. */
 export async function fetchUsage(transport: Transport, { signal }: CallOptions): Promise<Usage> {
   const request = { method: 'GET', path: '/v1/usage', idempotent: true, signal } as const;
   return (await transport.callJson(request, parseUsage)).value;
 }
 
+/** Lists ended sandboxes. Throws `TypeError` for an invalid `limit`. */
 export function listHistory(transport: Transport, options: HistoryOptions): PagedList<HistoryEntry> {
   const { status, labels, from, to, image, limit, signal } = options;
   requireLimit(limit);
@@ -135,7 +171,7 @@ export function listHistory(transport: Transport, options: HistoryOptions): Page
   });
 }
 
-/** With all its lines; the sums are those of the first page's moment. */
+/** Fetches the statement of a month (`2026-11`) with the lines of all pages. The sums are those of the first page. */
 export async function fetchStatement(
   transport: Transport,
   month: string,

@@ -17,7 +17,11 @@ import { Snapshots } from './snapshots.ts';
 import { Transport } from './transport/transport.ts';
 
 /**
- * The client. Throws `TypeError` at once when there is no API key, neither as option nor in `SANDBOX_API_KEY`.
+ * The client of one Coppice service. The constructor throws `TypeError` when there is no API key (option `apiKey` or
+ * environment variable `SANDBOX_API_KEY`), or when an option or such a variable is invalid.
+ *
+ * Every call rejects with {@link CoppiceError} when it fails, with `TypeError` when an argument is invalid, and with
+ * the reason of the caller's signal when it is aborted.
  *
  * @example
  * const client = new Coppice({ baseUrl: 'http://127.0.0.1:8080', apiKey: 'cop_live_us_…' });
@@ -27,9 +31,13 @@ import { Transport } from './transport/transport.ts';
 export class Coppice {
   /** Address of the service, without a slash at its end. */
   readonly baseUrl: string;
+  /** Creates, restores, finds and lists sandboxes. */
   readonly sandboxes: Sandboxes;
+  /** Lists and deletes snapshots. */
   readonly snapshots: Snapshots;
+  /** Lists images and prepares them ahead of their first use. */
   readonly images: Images;
+  /** Stores credentials for private image registries. */
   readonly registries: Registries;
   readonly #transport: Transport;
 
@@ -44,7 +52,8 @@ export class Coppice {
   }
 
   /**
-   * What your organization has used and what it costs, up to now.
+   * Fetches the usage and the cost of your organization, up to now. A key that is limited to its team gets those of the
+   * team.
    *
    * @example
    * const { totalCostCents, creditLeftCents } = await client.usage();
@@ -54,7 +63,8 @@ export class Coppice {
   }
 
   /**
-   * Lists sandboxes that have ended, newest end first: await it for all, or iterate.
+   * Lists sandboxes that have ended, newest end first. Await the list for all entries, or iterate over it. Throws
+   * `TypeError` for an invalid `limit`.
    *
    * @example
    * for await (const { id, costCents } of client.history({ labels: { job: 'nightly' } })) console.log(id, costCents);
@@ -64,7 +74,7 @@ export class Coppice {
   }
 
   /**
-   * The network profiles of the service, as they are enforced there.
+   * Lists the network profiles of the service, with the rules that it enforces.
    *
    * @example
    * for (const { name, description } of await client.networkProfiles()) console.log(name, description);
@@ -74,7 +84,8 @@ export class Coppice {
   }
 
   /**
-   * What your organization owes for a month in UTC, with a line for each sandbox that ran in it.
+   * Fetches what your organization owes for a month in UTC, with a line for each sandbox that ran in that month.
+   * `month` has the form `2026-11`. Throws `TypeError` if `month` is empty.
    *
    * @example
    * const { costCents, complete } = await client.statement('2026-11');

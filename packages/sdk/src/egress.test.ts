@@ -24,14 +24,14 @@ const EGRESS = {
   credentialsV2: { github: { key: 'g', endpoints: [{ methods: ['GET'], paths: ['/repos/a/*'] }] } },
 };
 
-/** A service with one sandbox, whose other answer is `body`. */
+/** Starts a service with one sandbox. It answers all other requests with `body`. */
 async function startWith(body: unknown): Promise<LoopbackServer> {
   return LoopbackServer.start((request, response) =>
     sendJson(response, request.method === 'POST' ? { status: 201, body: wireRecord() } : { body }),
   );
 }
 
-test('create and restore send what may be reached, names of services as they are', async () => {
+test('create and restore send the network options, with service names unchanged', async () => {
   await using server = await LoopbackServer.answering(201, wireRecord());
   const { sandboxes } = server.client();
   const wire = {
@@ -47,7 +47,7 @@ test('create and restore send what may be reached, names of services as they are
   assert.deepEqual(server.lastJson, { image: 'a:1', network_profile: 'locked-down' });
 });
 
-test('the network is read and changed, by rules or by the name of a profile', async () => {
+test('the network policy is read, and replaced by rules or by the name of a profile', async () => {
   await using server = await startWith(NETWORK);
   const sandbox = await server.client().sandboxes.create();
   const { network, counters, warnings } = await sandbox.network();
@@ -61,7 +61,7 @@ test('the network is read and changed, by rules or by the name of a profile', as
   assert.deepEqual(server.lastJson, { network_profile: 'packages' });
 });
 
-test('counters that cannot be had are null', async () => {
+test('counters that are not available are null', async () => {
   await using server = await startWith({ ...NETWORK, counters: null });
   const sandbox = await server.client().sandboxes.create();
   assert.equal((await sandbox.network()).counters, null);
@@ -71,7 +71,7 @@ test('counters that cannot be had are null', async () => {
   assert.deepEqual([other?.connectionsOpen, other?.connectionsAllowed, other?.bytesSent], [null, null, 4]);
 });
 
-test('credentials are replaced, and listed without secrets', async () => {
+test('credentials are replaced and are listed without secrets', async () => {
   const endpoints = [{ methods: ['GET'], paths: [] }];
   await using server = await startWith([
     { service: 'github', endpoints, updated_at: 't' },
@@ -89,7 +89,7 @@ test('credentials are replaced, and listed without secrets', async () => {
   assert.deepEqual(await sandbox.credentials(), listed);
 });
 
-test('network profiles come resolved', async () => {
+test('network profiles are listed with resolved rules', async () => {
   const profile = { name: 'locked-down', allow: [], deny: ['0.0.0.0/0'] };
   await using server = await startWith([profile]);
   assert.deepEqual(await server.client().networkProfiles(), [{ ...profile, description: null }]);

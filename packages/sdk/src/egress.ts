@@ -12,86 +12,115 @@ import {
 } from './transport/wire.ts';
 
 /**
- * What a sandbox may connect to: CIDR ranges, addresses, host names and `*.domain`. What is denied is refused even where it
- * is allowed. With something allowed, or `0.0.0.0/0` denied, all else is refused; without, all else passes.
+ * The rules for outbound connections of a sandbox: CIDR ranges, addresses, host names, `*.domain` and `registry:name`.
+ * A deny rule overrides every allow rule. If there is an allow rule, or `0.0.0.0/0` is denied, the policy refuses all
+ * other connections; otherwise it allows them.
  */
 export interface NetworkRules {
+  /** Allowed destinations. Default: none. */
   allow?: string[] | undefined;
+  /** Denied destinations. Default: none. */
   deny?: string[] | undefined;
 }
 
-/** What may be asked of a service. An empty list of methods, or of paths, means any. */
+/** Requests to a service that a credential may sign: each of the methods with each of the paths. */
 export interface CredentialEndpoint {
+  /** HTTP methods. An empty list means any method. */
   methods: string[];
-  /** A plain path is a prefix of whole segments, `*` stays within a segment, a trailing `/*` is everything below. */
+  /**
+   * Paths of the service. An empty list means any path. A plain path is a prefix of whole segments. `*` matches within
+   * one segment. A trailing `/*` matches everything below.
+   */
   paths: string[];
 }
 
-/** A secret with rules about what it may be used for. */
+/** A secret, and the requests that it may sign. */
 export interface CredentialWithRules {
+  /** The secret. */
   key: string;
-  /** Empty: nothing. */
+  /** Requests that the secret may sign. An empty list means none. */
   endpoints: CredentialEndpoint[];
 }
 
-/** Secrets by service: `openai`, `anthropic`, `google`, `github`, `huggingface`, and what the operator added. */
+/**
+ * Secrets by service name: `openai`, `anthropic`, `google`, `github`, `huggingface`, and services that the operator
+ * added.
+ */
 export interface CredentialOptions {
-  /** Any request to the service is signed. */
+  /** Secrets that sign any request to their service. */
   credentials?: Record<string, string> | undefined;
-  /** Only what the rules allow. */
+  /** Secrets that sign only the requests that their rules allow; others are answered 403. */
   credentialsV2?: Record<string, CredentialWithRules> | undefined;
 }
 
-/** What of the outside a new sandbox may reach, and the secrets that the host adds to its requests. */
+/** The outbound network of a new sandbox, and the secrets that the host adds to its requests. */
 export interface EgressOptions extends CredentialOptions {
+  /** Network rules. Default: no restriction. Excludes `networkProfile`. */
   network?: NetworkRules | undefined;
-  /** One of `client.networkProfiles()`, in place of `network`. */
+  /** Name of a profile of `client.networkProfiles()`. Excludes `network`. */
   networkProfile?: string | undefined;
 }
 
-/** One of `client.networkProfiles()`. */
+/** A named set of network rules that the service offers. */
 export interface NetworkProfile {
+  /** Name of the profile, for `networkProfile` and `setNetwork()`. */
   name: string;
+  /** Description for people. Null if there is none. */
   description: string | null;
+  /** Allowed destinations, as the service enforces them. */
   allow: string[];
+  /** Denied destinations, as the service enforces them. */
   deny: string[];
 }
 
-/** Since the sandbox was started or resumed. */
+/**
+ * Counters since the sandbox was started, resumed or rolled back. All but the bytes restart at 0 when the runner or its
+ * egress process is restarted.
+ */
 export interface NetworkCounters {
-  /** That a policy has let pass; null while it restricts nothing: the kernel of the host then counts none. */
+  /**
+   * Open connections that the policy allowed. Null while the policy restricts nothing, because the host's kernel then
+   * counts no connections.
+   */
   connectionsOpen: number | null;
-  /** As `connectionsOpen`, and those that have ended. */
+  /** Connections that the policy allowed, including ended ones. Null as for `connectionsOpen`. */
   connectionsAllowed: number | null;
-  /** Connections that the policy has refused, and packets that the host has dropped. */
+  /** Connections that the policy refused, and packets that the host dropped. */
   connectionsBlocked: number;
-  /** Of all packets on the sandbox's network interface, headers, DNS and those that were refused included. */
+  /**
+   * Bytes of all packets that the sandbox sent on its network interface, including headers, DNS and refused packets.
+   * Commands, files and ports of the API do not use that interface.
+   */
   bytesSent: number;
+  /** Bytes of all packets that the sandbox received, counted as `bytesSent`. */
   bytesReceived: number;
+  /** DNS questions that were answered without an error. */
   namesResolved: number;
+  /** DNS questions that the policy refused. */
   namesRefused: number;
-  /** With a credential. */
+  /** Requests that the host signed with a credential. */
   requestsProxied: number;
 }
 
 /** The network policy of a sandbox. */
 export interface NetworkInfo {
-  /** The profile that the rules were made from. */
+  /** Name of the profile that the rules come from. Null if they come from `network`. */
   networkProfile: string | null;
-  /** What is in force. */
+  /** The rules in force, with registries and profiles resolved. */
   network: { allow: string[]; deny: string[] };
-  /** Null while the sandbox is hibernated, or when they cannot be had. */
+  /** Traffic counters. Null while the sandbox is hibernated, or when they are not available. */
   counters: NetworkCounters | null;
-  /** Of a change: rules that change nothing. */
+  /** Rules of a change that have no effect. Empty for `sandbox.network()`. */
   warnings: string[];
 }
 
-/** A service whose requests the host signs. The secret is never shown. */
+/** A service whose requests the host signs. It never includes the secret. */
 export interface CredentialInfo {
+  /** Name of the service. */
   service: string;
-  /** Null: any request. */
+  /** Requests that the host signs. Null means any request. */
   endpoints: CredentialEndpoint[] | null;
-  /** ISO 8601 UTC. */
+  /** Time of the last change, ISO 8601 UTC. */
   updatedAt: string;
 }
 
@@ -100,12 +129,14 @@ const CREDENTIAL_FIELDS = {
   credentialsV2: 'credentials_v2',
 } as const satisfies Record<keyof CredentialOptions, string>;
 
+/** Wire names of the egress options. */
 export const EGRESS_FIELDS = {
   ...CREDENTIAL_FIELDS,
   network: 'network',
   networkProfile: 'network_profile',
 } as const satisfies Record<keyof EgressOptions, string>;
 
+/** Lists the network profiles of the service. */
 export async function fetchNetworkProfiles(
   transport: Transport,
   call: CallOptions,
@@ -117,6 +148,7 @@ export async function fetchNetworkProfiles(
   return answer.value;
 }
 
+/** Fetches policy and counters of the sandbox at `sandboxPath`. */
 export async function fetchNetwork(
   transport: Transport,
   sandboxPath: string,
@@ -131,6 +163,7 @@ export async function fetchNetwork(
   return (await transport.callJson(request, parseNetwork)).value;
 }
 
+/** Replaces the policy of the sandbox at `path` by rules, or by the profile of this name. */
 export async function putNetwork(
   transport: Transport,
   { path, network }: { path: string; network: NetworkRules | string },
@@ -141,6 +174,7 @@ export async function putNetwork(
   return answer.value;
 }
 
+/** Lists the services for which the sandbox at `sandboxPath` has a credential. */
 export async function fetchCredentials(
   transport: Transport,
   sandboxPath: string,
@@ -155,6 +189,7 @@ export async function fetchCredentials(
   return (await transport.callJson(request, parseCredentials)).value;
 }
 
+/** Replaces all credentials of the sandbox at `path`. Throws `TypeError` for an unknown option. */
 export async function putCredentials(
   transport: Transport,
   { path, options }: { path: string; options: CredentialOptions },

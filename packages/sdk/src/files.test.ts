@@ -7,7 +7,7 @@ import { errorBody, LoopbackServer, SANDBOX_ID, sendJson } from './testing/loopb
 
 const WRITTEN = { path: '/a', size: 1 };
 
-/** Keeps what is uploaded under its path and gives it back. */
+/** Starts a service that stores uploads by path and returns them. */
 async function startStore(): Promise<LoopbackServer> {
   const files = new Map<string | null, Buffer>();
   return LoopbackServer.start((request, response) => {
@@ -45,7 +45,7 @@ test('every kind of content arrives byte for byte', async () => {
   }
 });
 
-test('text and path make the round trip whatever characters they hold', async () => {
+test('text and path with any characters survive the round trip', async () => {
   await using server = await startStore();
   const sandbox = server.sandbox();
   await fc.assert(
@@ -58,7 +58,7 @@ test('text and path make the round trip whatever characters they hold', async ()
   );
 });
 
-test('an empty file is an empty file', async () => {
+test('an empty file is uploaded and downloaded as an empty file', async () => {
   await using server = await startStore();
   const sandbox = server.sandbox();
   for (const content of ['', new Uint8Array(0), new Blob([]), streamOf()]) {
@@ -84,7 +84,7 @@ test('the mode is sent in octal', async () => {
   await assert.rejects(sandbox.upload('/a', 'x', { mode: 6.5 }), /mode/);
 });
 
-test('the owner is sent as it is given', async () => {
+test('the owner is sent unchanged', async () => {
   await using server = await LoopbackServer.answering(200, WRITTEN);
   await server.sandbox().upload('/a', 'x', { user: 'app:www data' });
   assert.equal(server.last.url, `/v1/runs/${SANDBOX_ID}/files/upload?path=%2Fa&user=app%3Awww%20data`);
@@ -111,7 +111,7 @@ test('a long directory is listed page by page', async () => {
   assert.throws(() => sandbox.listFiles('/d', { limit: 0 }), /limit/);
 });
 
-test('content of another kind and a path that is no Unicode are refused by name', async () => {
+test('content of another type and a path that is not valid Unicode are refused by name', async () => {
   await using server = await startStore();
   const sandbox = server.sandbox();
   await assert.rejects(sandbox.upload('/a', { pipe: true } as unknown as string), /content.*toWeb/);
@@ -135,7 +135,7 @@ test('a missing file is an error with its code, for text, bytes and stream alike
   await assert.rejects(sandbox.downloadStream('/none'), expected);
 });
 
-test('a file over the limit is refused instead of filling the memory', async () => {
+test('a file over the limit is refused before it fills the memory', async () => {
   await using server = await startStore();
   const sandbox = server.sandbox();
   await sandbox.upload('/big', 'x'.repeat(2000));
@@ -143,7 +143,7 @@ test('a file over the limit is refused instead of filling the memory', async () 
   assert.equal((await sandbox.download('/big', { maxBytes: 2000 })).length, 2000);
 });
 
-test('a large stream goes up and comes down in pieces', async () => {
+test('a large stream is uploaded and downloaded in pieces', async () => {
   const hashOf = (chunks: Uint8Array[]): string =>
     chunks.reduce((hash, chunk) => hash.update(chunk), createHash('sha256')).digest('hex');
   const chunks = Array.from({ length: 64 }, (_, index) => new Uint8Array(262_144).fill(index));
@@ -157,7 +157,7 @@ test('a large stream goes up and comes down in pieces', async () => {
   assert.equal(hashOf(read), hashOf(chunks));
 });
 
-test('an upload whose source fails breaks the request and rejects with the source’s error', async () => {
+test('an upload whose source fails aborts the request and rejects with the source’s error', async () => {
   let onBroken: (complete: boolean) => void;
   const broken = new Promise<boolean>((resolve) => (onBroken = resolve));
   await using server = await LoopbackServer.raw((request) => {
@@ -177,7 +177,7 @@ test('an upload whose source fails breaks the request and rejects with the sourc
   assert.equal(await broken, false);
 });
 
-test('an upload that is aborted ends its source', async () => {
+test('an aborted upload cancels its source', async () => {
   await using server = await LoopbackServer.raw(
     (request) => void request.resume().on('error', () => undefined),
   );
@@ -196,7 +196,7 @@ test('an upload that is aborted ends its source', async () => {
   await cancelled;
 });
 
-test('a refusal before the content is read is reported with its status, and ends the source', async () => {
+test('a refusal before the content is read is reported with its status and cancels the source', async () => {
   await using server = await LoopbackServer.raw((_, response) => {
     sendJson(response, { status: 409, body: errorBody('invalid_state', 'the sandbox is hibernated') });
   });
@@ -213,13 +213,13 @@ test('a refusal before the content is read is reported with its status, and ends
   assert.ok(cancelled);
 });
 
-test('an upload that the network does not take runs into the deadline', async () => {
+test('an upload that makes no progress rejects with code timeout', async () => {
   await using server = await LoopbackServer.raw((request) => void request.pause());
   const endless = new ReadableStream<Uint8Array>({ pull: (to) => to.enqueue(new Uint8Array(65_536)) });
   await assert.rejects(server.sandbox({ timeoutMs: 100 }).upload('/a', endless), { code: 'timeout' });
 });
 
-test('a source that takes longer than the deadline is waited for', async () => {
+test('an upload waits for a source that takes longer than the deadline', async () => {
   await using server = await startStore();
   let pulls = 0;
   const slow = new ReadableStream<Uint8Array>(
@@ -244,7 +244,7 @@ test('a download that breaks off is an error, not a shorter file', async () => {
   await assert.rejects(server.sandbox().download('/a'), { code: 'connection_failed' });
 });
 
-test('a download that stands still runs into the deadline, a reader that does so does not', async () => {
+test('a stalled download rejects with code timeout, and a stalled reader does not', async () => {
   await using server = await LoopbackServer.start((_, response) => {
     response.writeHead(200, { 'content-length': '1000' });
     response.write('half');
@@ -255,7 +255,7 @@ test('a download that stands still runs into the deadline, a reader that does so
   await assert.rejects(reader.read(), { code: 'timeout' });
 });
 
-test('a download can be aborted under way, and cancelling it frees the connection', async () => {
+test('a running download can be aborted, and cancelling it closes the connection', async () => {
   const closed: Promise<unknown>[] = [];
   await using server = await LoopbackServer.start((_, response) => {
     closed.push(once(response, 'close'));
@@ -272,7 +272,7 @@ test('a download can be aborted under way, and cancelling it frees the connectio
   await Promise.all(closed);
 });
 
-test('a directory is listed in camelCase', async () => {
+test('directory entries have fields in camelCase', async () => {
   const mtime = '2026-11-21T06:30:00.000Z';
   await using server = await LoopbackServer.answering(200, [
     { name: 'a', path: '/d/a', type: 'symlink', size: 3, mode: '0777', mtime, target: 'b c' },

@@ -12,62 +12,68 @@ import {
   readString,
 } from './transport/wire.ts';
 
-/** A body of known size may take this long: slower than any link that is of use. */
+/** Bounds the time of an upload of known size. Every usable link is faster. */
 const SLOWEST_UPLOAD_BYTES_PER_SECOND = 32_768;
 
-/** The service's own default. */
+/** The default page size of the service. */
 const MAX_PAGE_FILES = 1000;
 
-/** What can be written into a sandbox. Text is written as UTF-8. */
+/** Content of an upload. A string is written as UTF-8. */
 export type FileContent = string | Uint8Array | Blob | ReadableStream<Uint8Array>;
 
-/** How to write a file. */
+/** Options of `sandbox.upload()`. */
 export interface UploadOptions extends CallOptions {
-  /** Permissions, as a number (`0o755`) or octal text (`'755'`). Default: those of the file it replaces, else 644. */
-  mode?: number | string | undefined;
   /**
-   * Owner of the file and of directories that are created: name, uid, `name:group` or `uid:gid`. Default: the image's USER.
+   * Permissions, as a number (`0o755`) or as octal text (`'755'`), at most `0o7777`. Default: those of the replaced
+   * file, else 644.
    */
+  mode?: number | string | undefined;
+  /** Owner of the file and of created directories: name, uid, `name:group` or `uid:gid`. Default: the image's USER. */
   user?: string | undefined;
 }
 
-/** What was written. */
+/** Result of an upload. */
 export interface UploadResult {
-  /** Absolute path. */
+  /** Absolute path of the file in the sandbox. */
   path: string;
-  /** Bytes. */
+  /** Size of the file in bytes. */
   size: number;
 }
 
-/** How to read a file into memory. */
+/** Options of `sandbox.download()` and `sandbox.downloadBytes()`. */
 export interface DownloadOptions extends CallOptions {
-  /** A larger file is refused with `response_too_large`. Default 256 MiB. */
+  /** Maximum size in bytes. A larger file rejects with code `response_too_large`. Default 256 MiB. */
   maxBytes?: number | undefined;
 }
 
-/** How much of a directory to list. */
+/** Options of `sandbox.listFiles()`. */
 export interface ListFilesOptions extends CallOptions {
-  /** At most this many in all. Default: every one. */
+  /** Maximum number of entries over all pages, an integer above 0. Default: no limit. */
   limit?: number | undefined;
 }
 
 /** One entry of a directory. */
 export interface FileEntry {
+  /** Name within the directory. */
   name: string;
-  /** Absolute path. */
+  /** Absolute path in the sandbox. */
   path: string;
+  /** Type of the entry. */
   type: 'file' | 'dir' | 'symlink' | 'other';
-  /** Bytes. */
+  /** Size in bytes. */
   size: number;
   /** Permissions as octal text, for example `0644`. */
   mode: string;
-  /** Last change, ISO 8601 UTC. */
+  /** Time of the last change, ISO 8601 UTC. */
   mtime: string;
-  /** Where a symbolic link points; null for all else. */
+  /** Target of a symbolic link. Null for other types. */
   target: string | null;
 }
 
-/** `path` in all functions here is that of the sandbox, `file` that inside it. */
+/**
+ * Writes a file. In all functions here, `path` is that of the sandbox below the base URL, and `file` that of the file
+ * in the sandbox. Throws `TypeError` for content of another type or an invalid mode.
+ */
 export async function uploadFile(
   transport: Transport,
   path: string,
@@ -97,7 +103,7 @@ async function uploadStream(
   const deadline = new Deadline(labelOf(request), transport.timeoutMs, request.signal);
   const upload = watchUpload(source, deadline, transport.timeoutMs);
   try {
-    // A stream can be read once only, so there is no second try.
+    // A stream can be read only once, so the request cannot be retried.
     const once = { ...request, body: upload.body, idempotent: false };
     return (await transport.callJsonWithin(once, deadline, parseUploadResult)).value;
   } catch (error) {
@@ -109,6 +115,7 @@ async function uploadStream(
   }
 }
 
+/** Reads a file as a stream. */
 export async function downloadStream(
   transport: Transport,
   path: string,
@@ -124,6 +131,7 @@ export async function downloadStream(
   });
 }
 
+/** Reads a file into memory. Throws {@link CoppiceError} with code `response_too_large` for a file over the limit. */
 export async function downloadBytes(
   transport: Transport,
   path: string,
@@ -134,6 +142,7 @@ export async function downloadBytes(
   return collectBytes(stream, options.maxBytes ?? MAX_BUFFERED_BYTES);
 }
 
+/** Lists a directory of the sandbox. Throws `TypeError` for an invalid `limit`. */
 export function listDirectory(
   transport: Transport,
   path: string,
@@ -151,7 +160,7 @@ export function listDirectory(
   });
 }
 
-/** How many entries to ask for at once, of `limit` in all; undefined leaves it to the service. */
+/** Returns the page size for a list of at most `limit` entries. Undefined leaves the size to the service. */
 function toFilesPage(limit: number | undefined): number | undefined {
   return limit === undefined ? undefined : Math.min(limit, MAX_PAGE_FILES);
 }
@@ -159,7 +168,7 @@ function toFilesPage(limit: number | undefined): number | undefined {
 function requireBytes(content: unknown): Uint8Array | Blob {
   if (content instanceof Uint8Array || content instanceof Blob) return content;
   throw new TypeError(
-    'content must be a string, Uint8Array, Blob or ReadableStream; make the last of a Node stream with Readable.toWeb()',
+    'content must be a string, Uint8Array, Blob or ReadableStream; convert a Node stream with Readable.toWeb()',
   );
 }
 

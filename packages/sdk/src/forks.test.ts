@@ -8,7 +8,7 @@ function child(nth: number): { id: string } & Record<string, unknown> {
   return wireRecord({ id: `run${nth}`, parent_id: SANDBOX_ID });
 }
 
-test('a fork makes one child, which is a sandbox of its own', async () => {
+test('a fork creates one child, which is another sandbox', async () => {
   await using server = await LoopbackServer.answering(201, [child(1)]);
   const [forked] = await server.sandbox().fork();
   assert.equal(`${server.last.method} ${server.last.url}`, `POST /v1/runs/${SANDBOX_ID}/fork`);
@@ -18,7 +18,7 @@ test('a fork makes one child, which is a sandbox of its own', async () => {
   assert.equal(server.last.url, '/v1/runs/run1');
 });
 
-test('children come in order', async () => {
+test('children are returned in order', async () => {
   await using server = await LoopbackServer.answering(201, [3, 1, 2].map(child));
   const children = await server.sandbox().fork(3);
   assert.deepEqual(
@@ -28,7 +28,7 @@ test('children come in order', async () => {
   assert.deepEqual(server.lastJson, { count: 3 });
 });
 
-test('each fork has an idempotency key, which its tries share', async () => {
+test('each fork has one idempotency key, which all its attempts share', async () => {
   await using server = await LoopbackServer.start((_, response) => {
     const isFirst = server.seen.length === 1;
     const busy = { status: 503, headers: { 'retry-after': '0' }, body: errorBody('unavailable', 'x') };
@@ -45,7 +45,7 @@ test('each fork has an idempotency key, which its tries share', async () => {
   assert.equal(mine, 'mine');
 });
 
-test('when some children could not be made, the error holds those that run and why the others do not', async () => {
+test('when some children fail, the error has the running children and the errors of the others', async () => {
   const full = errorBody('capacity', 'no room');
   const deaf = errorBody('guest_unreachable', 'silent');
   await using server = await LoopbackServer.answering(207, [child(1), full, child(3), deaf]);
@@ -69,21 +69,21 @@ test('when some children could not be made, the error holds those that run and w
   });
 });
 
-test('when no child could be made, there is no ForkError', async () => {
+test('when all children fail, the error is not a ForkError', async () => {
   await using server = await LoopbackServer.answering(409, errorBody('invalid_state', 'it is hibernated'));
   await assert.rejects(server.sandbox().fork(2), (error) => {
     return error instanceof CoppiceError && !(error instanceof ForkError) && error.code === 'invalid_state';
   });
 });
 
-test('an answer with too few children, or with what is none, is no success', async () => {
+test('an answer with too few or invalid children is an error', async () => {
   for (const body of [[], [child(1)], [child(1), {}], [child(1), null], child(1)]) {
     await using server = await LoopbackServer.answering(201, body);
     await assert.rejects(server.sandbox().fork(2), { code: 'invalid_response' }, JSON.stringify(body));
   }
 });
 
-test('a fork is aborted by its signal, and a count that JSON lacks is refused', async () => {
+test('a fork is aborted by its signal, and a count of NaN or infinity is refused', async () => {
   await using server = await LoopbackServer.start(() => undefined);
   const controller = new AbortController();
   const reason = new Error('enough');
@@ -93,7 +93,7 @@ test('a fork is aborted by its signal, and a count that JSON lacks is refused', 
   await assert.rejects(server.sandbox().fork(Number.NaN), /count/);
 });
 
-test('the tree is shown in camelCase', async () => {
+test('the tree has fields in camelCase', async () => {
   const root = { id: 'run1', status: 'destroyed', created_at: 'then', ended_at: 'later' };
   const nodes = [
     { ...root, parent_id: null },

@@ -13,12 +13,12 @@ import {
   requireJsonNumber,
 } from './transport/wire.ts';
 
-/** Some of a fork's answers are errors. */
+/** The service answers 207 when some children of a fork are errors. */
 const PARTIAL_STATUS = 207;
 
 /**
- * Thrown by `fork()` when not all children could be made. Those that could run on and are yours to use or destroy. Its
- * `code` and `detail` are those of the first of `errors`, its `status` is 207.
+ * Error of `fork()` when some of the children could not be created. The other children run; the caller uses or destroys
+ * them. `code` and `detail` are those of the first of `errors`; `status` is 207.
  *
  * @example
  * try {
@@ -30,11 +30,12 @@ const PARTIAL_STATUS = 207;
  * }
  */
 export class ForkError extends CoppiceError {
-  /** Those that run, in order. */
+  /** The children that run, in order. */
   readonly children: Sandbox[];
-  /** One for each child that could not be made, in order. */
+  /** One error for each child that could not be created, in order. */
   readonly errors: CoppiceError[];
 
+  /** Called by the client only. */
   constructor(children: Sandbox[], errors: CoppiceError[]) {
     const [first] = errors;
     const all = children.length + errors.length;
@@ -50,33 +51,37 @@ export class ForkError extends CoppiceError {
   }
 }
 
-/** A sandbox in its family. Times are ISO 8601 UTC. */
+/** A sandbox of a family. Times are ISO 8601 UTC. */
 export interface SandboxTreeNode {
+  /** Id of the sandbox. */
   id: string;
+  /** State of the sandbox. */
   status: SandboxStatus;
-  /** Null for the root. */
+  /** Id of the sandbox that was forked, or whose snapshot was restored. Null for the root. */
   parentId: string | null;
+  /** Time of the create. */
   createdAt: string;
-  /** Null while it lives. */
+  /** Time when the sandbox was destroyed or failed. Null until then. */
   endedAt: string | null;
 }
 
-/** All sandboxes that descend from the same one by forks and snapshots. */
+/** The family of a sandbox: all sandboxes that descend, by forks and snapshots, from the same root. */
 export interface SandboxTree {
-  /** The one that was made from an image. */
+  /** Id of the sandbox that was created from an image. */
   rootId: string;
-  /** In order of creation, at most 1000: the generations nearest to the root. */
+  /** The sandboxes in order of creation, at most 1000: the generations nearest to the root. */
   nodes: SandboxTreeNode[];
-  /** There are more: later ones of the last generation, or further generations. */
+  /** True if there are more: later sandboxes of the last generation, or further generations. */
   truncated: boolean;
 }
 
-/** What became of the children, each list in order. */
+/** Records and errors of the children, each list in order. */
 interface ForkOutcome {
   records: SandboxInfo[];
   errors: CoppiceError[];
 }
 
+/** Forks the sandbox at `sandboxPath`. Throws `TypeError` for a count of NaN or infinity. */
 export async function forkSandbox(
   transport: Transport,
   sandboxPath: string,
@@ -88,11 +93,12 @@ export async function forkSandbox(
   const label = labelOf({ method: 'POST', path });
   return postOnce(transport, { path, body: { count }, call }, (value) => {
     const children = readArray(value, 'the list of children', (child) => child);
-    if (children.length !== count) throw new TypeError(`${children.length} children in place of ${count}`);
+    if (children.length !== count) throw new TypeError(`${children.length} children instead of ${count}`);
     return parseChildren(children, label);
   });
 }
 
+/** Fetches the family of the sandbox at `sandboxPath`. */
 export async function fetchTree(
   transport: Transport,
   sandboxPath: string,
@@ -115,7 +121,7 @@ function parseChildren(children: unknown[], label: string): ForkOutcome {
   return outcome;
 }
 
-/** Undefined for a child that runs. */
+/** Returns the error of a child, or undefined for a child that runs. */
 function parseChildError(child: unknown, label: string): CoppiceError | undefined {
   const { code, message, requestId } = readErrorFields(child);
   if (code === undefined) return undefined;

@@ -20,13 +20,13 @@ const SHOWN = {
   shapes: [{ vcpus: 1, memMiB: 1024, diskMiB: 4096, maxDiskMiB: 16_383 }],
 };
 
-test('images are listed in camelCase', async () => {
+test('images have fields in camelCase', async () => {
   await using server = await LoopbackServer.answering(200, [WIRE]);
   assert.deepEqual(await server.client().images.list(), [SHOWN]);
   assert.equal(server.last.url, '/v1/images');
 });
 
-test('build names the image and answers its record', async () => {
+test('build sends the image and returns its record', async () => {
   await using server = await LoopbackServer.answering(200, WIRE);
   assert.deepEqual(await server.client().images.build('a:1'), SHOWN);
   assert.equal(`${server.last.method} ${server.last.url}`, 'POST /v1/images/build');
@@ -47,7 +47,7 @@ test('shapes are sent in snake_case, and a typo in one is refused', async () => 
   });
 });
 
-test('a record of a service that tells no shapes has none', async () => {
+test('the record of a service that sends no shapes has no shapes', async () => {
   const { shapes: _, ...older } = WIRE;
   await using server = await LoopbackServer.answering(200, [older]);
   assert.deepEqual(await server.client().images.list(), [{ ...SHOWN, shapes: [] }]);
@@ -61,7 +61,7 @@ test('a refused image is an error with the service’s code', async () => {
   });
 });
 
-/** Answers with these pieces, each in a chunk of its own. */
+/** Starts a service that answers with these pieces, each in its own chunk. */
 function streaming(...pieces: string[]): Promise<LoopbackServer> {
   return LoopbackServer.start(async (_, response) => {
     response.writeHead(200, { 'content-type': 'text/event-stream' });
@@ -77,7 +77,7 @@ const STEP = 'data: {"type":"step","step":"pull","elapsed_ms":5}\n\n';
 const PROGRESS = 'data: {"type":"progress","step":"pull","done_bytes":3,"total_bytes":9,"elapsed_ms":7}\n\n';
 const DONE = `data: ${JSON.stringify({ type: 'done', image: WIRE })}\n\n`;
 
-test('a build with onProgress tells steps and bytes and answers the record, however the stream is cut', async () => {
+test('a build with onProgress reports steps and bytes and returns the record for any split of the stream', async () => {
   const all = `:\n\n${STEP}:\n\ndata: {"type":"of a newer service"}\n\n${PROGRESS}${DONE}`;
   for (const pieces of [[all], Array.from(all), [all.replaceAll('\n', '\r\n')]]) {
     await using server = await streaming(...pieces);
@@ -93,7 +93,7 @@ test('a build with onProgress tells steps and bytes and answers the record, howe
   }
 });
 
-test('a build with onProgress that fails is an error with the service’s code, before and under way', async () => {
+test('a failed build with onProgress is an error with the service’s code, before and after its start', async () => {
   const onProgress = (): void => undefined;
   const event = { type: 'error', ...errorBody('image_not_found', 'no such image') };
   await using server = await streaming(STEP, `data: ${JSON.stringify(event)}\n\n`);
@@ -107,7 +107,7 @@ test('a build with onProgress that fails is an error with the service’s code, 
   await assert.rejects(refused.client().images.build('a', { onProgress }), { code: 'image_not_pinned' });
 });
 
-test('a stream that ends early or makes no sense is no success', async () => {
+test('a stream that ends early or is invalid is an error', async () => {
   const onProgress = (): void => undefined;
   for (const text of [STEP, DONE.trimEnd(), 'data: {"type":"done"}\n\n', 'data: nonsense\n\n', '']) {
     await using server = await streaming(text);
@@ -119,7 +119,7 @@ test('a stream that ends early or makes no sense is no success', async () => {
   }
 });
 
-test('a build that is followed ends with the caller’s signal, or with what onProgress throws', async () => {
+test('a build with onProgress ends with the caller’s signal, or with the error of onProgress', async () => {
   await using server = await LoopbackServer.start((_, response) => {
     response.writeHead(200, { 'content-type': 'text/event-stream' }).write(STEP);
   });

@@ -12,21 +12,25 @@ import {
   readString,
 } from './transport/wire.ts';
 
-/** What sandboxes have of the machine. */
+/** CPUs, memory and disk of a sandbox. */
 export interface Shape {
-  /** Default 1. */
+  /** Number of virtual CPUs, 1–32. Default 1. */
   vcpus?: number | undefined;
-  /** Memory. Default 1024. */
+  /** Memory in MiB, 128–262 144. Default 1024. */
   memMiB?: number | undefined;
-  /** Scratch disk. Default 4096. */
+  /** Size of the scratch disk in MiB, 64–1 048 576. Default 4096. */
   diskMiB?: number | undefined;
 }
 
-/** A create of these vCPUs and memory, with a disk from `diskMiB` to `maxDiskMiB`, takes the fast path. */
+/** A prepared shape. A create with these vCPUs and memory, and a disk from `diskMiB` to `maxDiskMiB`, is fast. */
 export interface ReadyShape {
+  /** Number of virtual CPUs. */
   vcpus: number;
+  /** Memory in MiB. */
   memMiB: number;
+  /** Smallest scratch disk in MiB. */
   diskMiB: number;
+  /** Largest scratch disk in MiB. */
   maxDiskMiB: number;
 }
 
@@ -36,42 +40,48 @@ const SHAPE_FIELDS = {
   diskMiB: 'disk_mib',
 } as const satisfies Record<keyof Shape, string>;
 
-/** An image as the service holds it. */
+/** An image that the service stores. */
 export interface ImageInfo {
-  /** Resolved reference. */
+  /** Resolved reference, `registry/repository:tag@sha256:…`. */
   image: string;
+  /** Digest of the image, `sha256:…`. */
   digest: string;
+  /** Size of the prepared image in bytes. */
   sizeBytes: number;
-  /** ISO 8601 UTC; null while it is being prepared. */
+  /** Time when the image was prepared, ISO 8601 UTC. Null until then. */
   preparedAt: string | null;
-  /** `ready` or `preparing`; a newer service may know more. */
+  /** `ready` or `preparing`. A newer service may have more values. */
   status: string;
-  /** The first create of any other shape takes longer. */
+  /** The prepared shapes. The first create with any other shape takes longer. */
   shapes: ReadyShape[];
 }
 
-/** How to make the build call. */
+/** Options of `client.images.build()`. */
 export interface BuildOptions extends CallOptions {
-  /** Made ready besides the default shape; at most 8. */
+  /** Shapes to prepare in addition to the default shape, at most 8. */
   shapes?: readonly Shape[] | undefined;
   /**
-   * Called as the build progresses, a few times a second at most. What it throws ends the call; the service still
-   * prepares the image, but no more shapes.
+   * Called with the progress of the build, at most a few times a second. If it throws, the call rejects with that
+   * error; the service still prepares the image, but no further shapes.
    */
   onProgress?: ((progress: BuildProgress) => void) | undefined;
 }
 
-/** The images that the service has prepared. Reached as `client.images`. */
+/**
+ * The images that the service has prepared for your organization. Available as `client.images`. Calls reject with
+ * {@link CoppiceError}.
+ */
 export class Images {
   readonly #transport: Transport;
 
-  /** Made by {@link Coppice}. */
+  /** Called by {@link Coppice} only. */
   constructor(transport: Transport) {
     this.#transport = transport;
   }
 
   /**
-   * Lists images: await it for all, or iterate.
+   * Lists the images that your organization built or used, and the built-in ones. Await the list for all of them, or
+   * iterate over it.
    *
    * @example
    * for (const { image, sizeBytes } of await client.images.list()) console.log(image, sizeBytes);
@@ -87,8 +97,10 @@ export class Images {
   }
 
   /**
-   * Pulls and prepares an image, and makes the default shape and those that are given ready, so that no create of them has
-   * to wait for that. Each shape may take seconds; with `onProgress` the call has no time limit but for silence.
+   * Pulls and prepares an image, the default shape and the given shapes, so that later creates with them are fast. Each
+   * shape may take seconds. With `onProgress` the call has no time limit while the service sends events. Rejects with
+   * {@link CoppiceError}, for example with code `image_not_pinned` or `image_not_found`, and with `TypeError` for an
+   * unknown field of a shape.
    *
    * @example
    * await client.images.build('python:3.12-slim');
@@ -106,7 +118,7 @@ export class Images {
       method: 'POST' as const,
       path: '/v1/images/build',
       body: JSON.stringify({ image, shapes: wanted }),
-      // Preparing what is prepared already does nothing.
+      // Preparing a prepared image again does nothing.
       idempotent: true,
       signal,
       timeoutMs: slowTimeoutMs(this.#transport),

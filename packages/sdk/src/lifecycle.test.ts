@@ -19,7 +19,7 @@ const DESTROYED = {
   cost_cents: 0.00507,
 };
 
-/** A sandbox whose DELETE answers 409 and whose record then shows `status`. */
+/** Starts a service with a sandbox whose DELETE answers 409 and whose record then has `status`. */
 async function startRefusing(status: string): Promise<LoopbackServer> {
   return LoopbackServer.start((request, response) => {
     if (request.method === 'GET') sendJson(response, { body: wireRecord({ status }) });
@@ -27,7 +27,7 @@ async function startRefusing(status: string): Promise<LoopbackServer> {
   });
 }
 
-test('create sends every option under its wire name and leaves labels alone', async () => {
+test('create sends every option under its wire name and does not change labels', async () => {
   await using server = await LoopbackServer.answering(201, wireRecord());
   const labels = { camelCase: 'a', snake_case: 'b', __proto__x: 'c' };
   const size = { vcpus: 2, memMiB: 512, diskMiB: 64 };
@@ -47,13 +47,13 @@ test('create sends every option under its wire name and leaves labels alone', as
   });
 });
 
-test('create without options asks for node:22-slim and leaves the rest to the service', async () => {
+test('create without options sends node:22-slim and leaves all other settings to the service', async () => {
   await using server = await LoopbackServer.answering(201, wireRecord());
   await server.client().sandboxes.create({ vcpus: undefined, image: undefined });
   assert.deepEqual(server.lastJson, { image: 'node:22-slim' });
 });
 
-test('an idempotency key of your own is sent, else each create has a new one', async () => {
+test('create sends the given idempotency key, or a new one for each call', async () => {
   await using server = await LoopbackServer.answering(201, wireRecord());
   const { sandboxes } = server.client();
   await sandboxes.create({}, { idempotencyKey: 'mine' });
@@ -64,7 +64,7 @@ test('an idempotency key of your own is sent, else each create has a new one', a
   assert.notEqual(first, second);
 });
 
-test('a misspelt option and a number that JSON lacks are refused before a request', async () => {
+test('a misspelt option, NaN and infinity are refused before a request is sent', async () => {
   await using server = await LoopbackServer.answering(201, wireRecord());
   const misspelt = { memMib: 512 } as object;
   await assert.rejects(server.client().sandboxes.create(misspelt), /memMib.*memMiB/);
@@ -73,7 +73,7 @@ test('a misspelt option and a number that JSON lacks are refused before a reques
   assert.equal(server.seen.length, 0);
 });
 
-test('a record is shown in camelCase, with null for what is not there', async () => {
+test('a record has fields in camelCase, with null for missing values', async () => {
   await using server = await LoopbackServer.answering(
     200,
     wireRecord({ labels: { a_b: 'c' }, team_id: 'team1', future: 1 }),
@@ -104,14 +104,14 @@ test('a record is shown in camelCase, with null for what is not there', async ()
   });
 });
 
-test('get gives null on 404 and throws on all else', async () => {
+test('get returns null on 404 and throws on every other error', async () => {
   await using missing = await LoopbackServer.answering(404, errorBody('not_found', 'no such sandbox'));
   assert.equal(await missing.client().sandboxes.get('run1'), null);
   await using refusing = await LoopbackServer.answering(401, errorBody('unauthorized', 'revoked'));
   await assert.rejects(refusing.client().sandboxes.get('run1'), CoppiceError);
 });
 
-test('an id can address nothing but a sandbox', async () => {
+test('an id cannot change the path of a request', async () => {
   await using server = await LoopbackServer.answering(404, '');
   const { sandboxes } = server.client();
   for (const id of ['', '.', '..']) await assert.rejects(sandboxes.get(id), /sandbox id/);
@@ -120,7 +120,7 @@ test('an id can address nothing but a sandbox', async () => {
   assert.equal(server.last.url, '/v1/runs/..%2Fimages%3Fx%23y');
 });
 
-test('Sandbox.create and Sandbox.get bring their own client', async () => {
+test('Sandbox.create and Sandbox.get use a new client', async () => {
   await using server = await LoopbackServer.answering(201, wireRecord());
   const call = { apiKey: TEST_KEY, baseUrl: server.url };
   const sandbox = await Sandbox.create({ image: 'a:1' }, { ...call, idempotencyKey: 'k1' });
@@ -129,7 +129,7 @@ test('Sandbox.create and Sandbox.get bring their own client', async () => {
   assert.equal((await Sandbox.get(SANDBOX_ID, call))?.status, 'running');
 });
 
-test('setTimeout patches the timer and takes over the record', async () => {
+test('setTimeout patches the timer and stores the new record', async () => {
   await using server = await LoopbackServer.answering(200, wireRecord({ timeout: 0, expires_at: null }));
   const sandbox = server.sandbox();
   const info = await sandbox.setTimeout(0);
@@ -139,7 +139,7 @@ test('setTimeout patches the timer and takes over the record', async () => {
   assert.equal(sandbox.record.timeout, 0);
 });
 
-test('hibernate and resume take no body and take over the record', async () => {
+test('hibernate and resume send no body and store the new record', async () => {
   const hibernatedAt = '2026-11-21T06:31:00.000Z';
   await using server = await LoopbackServer.start((request, response) => {
     const isHibernate = request.url.endsWith('/hibernate');
@@ -157,14 +157,14 @@ test('hibernate and resume take no body and take over the record', async () => {
   );
 });
 
-test('a state that cannot be had is refused with the service’s code, and the record stays', async () => {
+test('a refused change of state rejects with the service’s code and keeps the record', async () => {
   await using server = await LoopbackServer.answering(409, errorBody('invalid_state', 'it is running'));
   const sandbox = server.sandbox();
   await assert.rejects(sandbox.resume(), { code: 'invalid_state', detail: 'it is running' });
   assert.equal(sandbox.status, 'running');
 });
 
-test('a change of state that an earlier try has made is no error, any other refusal is', async () => {
+test('a change of state that an earlier attempt made is not an error, every other refusal is', async () => {
   let status = 'hibernated';
   await using server = await LoopbackServer.start(({ method }, response) => {
     if (method === 'GET') return sendJson(response, { body: wireRecord({ status }) });
@@ -180,7 +180,7 @@ test('a change of state that an earlier try has made is no error, any other refu
   assert.equal(server.seen.length, 9);
 });
 
-test('await using destroys a hibernated sandbox, too', async () => {
+test('await using also destroys a hibernated sandbox', async () => {
   await using server = await LoopbackServer.start((request, response) => {
     const body = request.method === 'DELETE' ? DESTROYED : wireRecord({ status: 'hibernated' });
     sendJson(response, { body });
@@ -192,7 +192,7 @@ test('await using destroys a hibernated sandbox, too', async () => {
   assert.equal(server.last.method, 'DELETE');
 });
 
-test('info and refresh ask the service', async () => {
+test('info and refresh fetch the record', async () => {
   await using server = await LoopbackServer.answering(
     200,
     wireRecord({ status: 'failed', status_reason: 'x' }),
@@ -204,7 +204,7 @@ test('info and refresh ask the service', async () => {
   assert.equal(sandbox.status, 'failed');
 });
 
-test('destroy answers what was used', async () => {
+test('destroy returns the used resources', async () => {
   await using server = await LoopbackServer.answering(200, DESTROYED);
   const sandbox = server.sandbox();
   assert.deepEqual(await sandbox.destroy(), {
@@ -218,7 +218,7 @@ test('destroy answers what was used', async () => {
   assert.equal(sandbox.status, 'destroyed');
 });
 
-test('destroying twice is an error, but not at the end of an await using block', async () => {
+test('destroying twice is an error, except at the end of an await using block', async () => {
   await using server = await startRefusing('destroyed');
   const refused = { code: 'invalid_state', status: 409 };
   await assert.rejects(server.sandbox().destroy(), refused);

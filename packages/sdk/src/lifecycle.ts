@@ -11,26 +11,35 @@ import {
 import type { Transport } from './transport/transport.ts';
 import { buildWireBody, encodeSegment, requireJsonNumber } from './transport/wire.ts';
 
-/** Image of a sandbox for which none is named. */
+/** Image of a sandbox when `CreateOptions.image` is left out. */
 export const DEFAULT_IMAGE = 'node:22-slim';
 
-/** What to create. The service fills in what is left out. */
+/** Settings of a new sandbox. The service uses defaults for those left out. */
 export interface CreateOptions extends EgressOptions {
-  /** Pinned OCI image reference; `latest`, `lts`, `stable` and no tag are refused. Default `node:22-slim`. */
+  /**
+   * Pinned OCI image reference. The service refuses a reference without a tag, or with the tag `latest`, `lts` or
+   * `stable` (code `image_not_pinned`). Default `node:22-slim`.
+   */
   image?: string | undefined;
-  /** Default 1. */
+  /** Number of virtual CPUs, 1–32. Default 1. */
   vcpus?: number | undefined;
-  /** Memory. Default 1024. */
+  /** Memory in MiB, 128–262 144. Default 1024. */
   memMiB?: number | undefined;
-  /** Scratch disk, which grows on write. Default 4096. */
+  /** Size of the scratch disk in MiB, 64–1 048 576. Disk space is used only as it is written. Default 4096. */
   diskMiB?: number | undefined;
-  /** Idle time in seconds after which the sandbox is destroyed, or hibernated; 0 means never. Default 300. */
+  /**
+   * Idle time in seconds (0–2 592 000) after which the sandbox is destroyed, or hibernated with `autoHibernate`. 0
+   * means never. Default 300.
+   */
   timeout?: number | undefined;
-  /** Your own marks, to find it again. */
+  /** Up to 32 labels of your choice, by which lists can be filtered. Default: none. */
   labels?: Record<string, string> | undefined;
-  /** Seconds after which the sandbox ends whatever happens. Default: no such limit. */
+  /** Seconds (1–31 536 000) after which the sandbox is destroyed even if it is in use. Default: no limit. */
   maxLifetime?: number | undefined;
-  /** Idle, it is hibernated instead of destroyed, and the next call that uses it resumes it. Default false. */
+  /**
+   * If true, the idle sandbox is hibernated instead of destroyed, and resumed by the next call that uses it. Default
+   * false.
+   */
   autoHibernate?: boolean | undefined;
 }
 
@@ -46,6 +55,7 @@ const CREATE_FIELDS = {
   ...EGRESS_FIELDS,
 } as const satisfies Record<keyof CreateOptions, string>;
 
+/** Creates a sandbox. Throws `TypeError` for an unknown option. */
 export async function createSandbox(
   transport: Transport,
   options: CreateOptions,
@@ -55,11 +65,12 @@ export async function createSandbox(
   return postOnce(transport, { path: '/v1/runs', body, call }, parseSandboxInfo);
 }
 
-/** The address of a sandbox, below the base URL. */
+/** Returns the path of a sandbox below the base URL. Throws `TypeError` for an empty id, `.` or `..`. */
 export function sandboxPath(id: string): string {
   return `/v1/runs/${encodeSegment(id, 'the sandbox id')}`;
 }
 
+/** Fetches the record of the sandbox at `path`. */
 export async function fetchSandbox(
   transport: Transport,
   path: string,
@@ -72,6 +83,7 @@ export async function fetchSandbox(
   return answer.value;
 }
 
+/** Sets the idle timeout of the sandbox at `path`. Throws `TypeError` for NaN and infinity. */
 export async function setIdleTimeout(
   transport: Transport,
   path: string,
@@ -93,6 +105,7 @@ export async function setIdleTimeout(
   return answer.value;
 }
 
+/** Destroys the sandbox at `path`. */
 export async function destroySandbox(
   transport: Transport,
   path: string,
@@ -108,8 +121,9 @@ export async function destroySandbox(
 const STATE_AFTER = { hibernate: 'hibernated', resume: 'running' } as const;
 
 /**
- * Hibernates or resumes. An earlier try may have done it although it was answered 503; the next one is then refused, as the
- * sandbox has the state already, which is what was asked for.
+ * Hibernates or resumes the sandbox at `path`. An earlier attempt may have succeeded although the service answered 503.
+ * The service then refuses the retry with 409 because the sandbox already has the requested state. This counts as
+ * success.
  */
 export async function changeState(
   transport: Transport,
@@ -136,7 +150,7 @@ export async function changeState(
   }
 }
 
-/** Carried out once, however often it is tried. */
+/** Rolls the sandbox at `path` back to a snapshot. The service does so once, however often the request is retried. */
 export async function rollBack(
   transport: Transport,
   path: string,

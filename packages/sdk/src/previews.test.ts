@@ -11,7 +11,7 @@ const RECORD = {
 const INFO = { id: 'prev01', port: 3000, createdAt: RECORD.created_at, expiresAt: RECORD.expires_at };
 const BASE = `/v1/runs/${SANDBOX_ID}`;
 
-test('url() makes no call, keeps path and query as they are, and holds no key', async () => {
+test('url() makes no call, keeps path and query unchanged, and does not include the key', async () => {
   await using server = await LoopbackServer.answering(200, {});
   const sandbox = server.sandbox();
   const root = `${server.url}${BASE}/proxy/3000/`;
@@ -33,7 +33,7 @@ test('a port is an integer from 1 to 65535', async () => {
   assert.deepEqual(server.seen, []);
 });
 
-test('a preview is made with its time to live, and shows its link', async () => {
+test('a preview is created with its time to live and includes its link', async () => {
   const url = 'http://3000-run0.localhost:8080/.well-known/coppice/preview?token=t';
   await using server = await LoopbackServer.answering(201, { ...RECORD, url });
   const preview = await server.sandbox().preview(3000, { expiresIn: 600 });
@@ -45,7 +45,7 @@ test('a preview is made with its time to live, and shows its link', async () => 
   await assert.rejects(server.sandbox().preview(3000, { expires: 1 } as object), /"expires"/);
 });
 
-test('previews are listed without links, and revoked by their id', async () => {
+test('previews are listed without links and revoked by id', async () => {
   await using server = await LoopbackServer.start((request, response) => {
     if (request.method === 'GET') sendJson(response, { body: [RECORD] });
     else if (request.url.endsWith('/prev01')) response.writeHead(204).end();
@@ -59,7 +59,7 @@ test('previews are listed without links, and revoked by their id', async () => {
   await assert.rejects(server.sandbox().revokePreview('..'), TypeError);
 });
 
-test('a ticket is made with its time to live, and made again when the service asks for a wait', async () => {
+test('a ticket is created with its time to live, and retried when the service asks for a wait', async () => {
   let calls = 0;
   await using server = await LoopbackServer.start((_, response) => {
     calls += 1;

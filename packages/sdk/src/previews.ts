@@ -11,23 +11,30 @@ import {
 
 const MAX_PORT = 65_535;
 
-/** Access to a port of a sandbox for those who hold its link. Times are ISO 8601 UTC. */
+/** A preview: a link that gives its holder access to a port of a sandbox. Times are ISO 8601 UTC. */
 export interface PreviewInfo {
+  /** Id of the preview, for `sandbox.revokePreview()`. */
   id: string;
+  /** Port in the sandbox, 1–65 535. */
   port: number;
+  /** Time when the preview was created. */
   createdAt: string;
+  /** Time when the link expires. */
   expiresAt: string;
 }
 
-/** A preview as it is made: only then is its link shown. */
+/** A new preview. The service shows the link only in the answer that creates it. */
 export interface Preview extends PreviewInfo {
-  /** For a browser. Whoever has it has the port, until the preview expires or is revoked. */
+  /**
+   * The link for a browser. Treat it as a password: anyone who has it reaches the port until the preview expires or is
+   * revoked.
+   */
   url: string;
 }
 
-/** What kind of preview. */
+/** Options of `sandbox.preview()`. */
 export interface PreviewOptions extends CallOptions {
-  /** Seconds for which it can be used, 60–2 592 000 (30 days). Default 3600. */
+  /** Seconds until the link expires, 60–2 592 000 (30 days). Default 3600. */
   expiresIn?: number | undefined;
 }
 
@@ -36,11 +43,15 @@ const PREVIEW_FIELDS = { expiresIn: 'expires_in' } as const satisfies Record<
   string
 >;
 
-/** Address of a port through the service. `sandboxPath` is below `baseUrl`; `path` may hold a query and stays as it is. */
+/**
+ * Returns the URL of a port through the service. `sandboxPath` is below `baseUrl`. `path` is used unchanged and may
+ * include a query. Throws `TypeError` for an invalid port.
+ */
 export function buildPortUrl(baseUrl: string, sandboxPath: string, port: number, path: string): string {
   return `${baseUrl}${sandboxPath}/proxy/${requirePort(port)}/${path.replace(/^\//, '')}`;
 }
 
+/** Creates a preview of a port. Throws `TypeError` for an invalid port or an unknown option. */
 export async function createPreview(
   transport: Transport,
   path: string,
@@ -53,7 +64,7 @@ export async function createPreview(
       path: `${path}/ports/${requirePort(port)}/preview`,
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify(buildWireBody(options, PREVIEW_FIELDS, 'preview')),
-      // A link that nobody has seen gives nobody anything.
+      // If the answer is lost, its link was never seen, so a retry may create another preview.
       idempotent: true,
       signal,
     },
@@ -65,6 +76,7 @@ export async function createPreview(
   return answer.value;
 }
 
+/** Lists the previews of the sandbox at `path`. */
 export async function listPreviews(
   transport: Transport,
   path: string,
@@ -77,6 +89,7 @@ export async function listPreviews(
   return answer.value;
 }
 
+/** Revokes a preview of the sandbox at `path`. Throws `TypeError` for an empty id. */
 export async function revokePreview(
   transport: Transport,
   path: string,

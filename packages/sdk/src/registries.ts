@@ -2,18 +2,21 @@ import type { CallOptions } from './transport/client-options.ts';
 import type { Transport } from './transport/transport.ts';
 import { buildWireBody, encodeSegment, readArray, readObject, readString } from './transport/wire.ts';
 
-/** What a registry is told: a name with a password or an access token. */
+/** Credentials that the service sends to a registry. */
 export interface RegistryLogin {
+  /** User name. */
   username: string;
+  /** Password or access token. */
   password: string;
 }
 
-/** Credentials that the service holds for your organization. */
+/** Credentials that the service stores for your organization, without the password. */
 export interface RegistryInfo {
-  /** `host` or `host:port`; `docker.io` for images without one. */
+  /** `host` or `host:port` of the registry; `docker.io` for image references without a registry. */
   registry: string;
+  /** User name. */
   username: string;
-  /** ISO 8601 UTC. */
+  /** Time of the last change, ISO 8601 UTC. */
   updatedAt: string;
 }
 
@@ -22,17 +25,21 @@ const LOGIN_FIELDS = {
   password: 'password',
 } as const satisfies Record<keyof RegistryLogin, string>;
 
-/** Your organization's credentials for private image registries. Reached as `client.registries`. */
+/**
+ * Your organization's credentials for private image registries. Available as `client.registries`. Calls reject with
+ * {@link CoppiceError}, and with `TypeError` for an empty registry name or an unknown field.
+ */
 export class Registries {
   readonly #transport: Transport;
 
-  /** Made by {@link Coppice}. */
+  /** Called by {@link Coppice} only. */
   constructor(transport: Transport) {
     this.#transport = transport;
   }
 
   /**
-   * Stores credentials for a registry, or replaces them. Creates and builds of its images use them from now on.
+   * Stores the credentials for a registry, or replaces them. Later creates and builds of its images use them.
+   * `registry` is `host` or `host:port`, or `docker.io` for image references without a registry.
    *
    * @example
    * await client.registries.set('ghcr.io', { username: 'robot', password: process.env.REGISTRY_TOKEN });
@@ -53,7 +60,7 @@ export class Registries {
   }
 
   /**
-   * Lists the registries that there are credentials for; passwords are never shown.
+   * Lists the registries for which the service stores credentials. The list never includes passwords.
    *
    * @example
    * for (const { registry, username } of await client.registries.list()) console.log(registry, username);
@@ -67,7 +74,8 @@ export class Registries {
   }
 
   /**
-   * Deletes the credentials for a registry: the next create does without. Rejects with `not_found` when there are none.
+   * Deletes the credentials for a registry: the next create does not use them. Rejects with code `not_found` when there
+   * are none.
    *
    * @example
    * await client.registries.delete('ghcr.io');

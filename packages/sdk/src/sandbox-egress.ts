@@ -12,12 +12,15 @@ import {
 import { SandboxGuest } from './sandbox-guest.ts';
 import type { Transport } from './transport/transport.ts';
 
-/** The way out of a sandbox: its network policy, and the secrets that the host adds to its requests. */
+/**
+ * The part of {@link Sandbox} for its outbound network: the network policy, and the secrets that the host adds to
+ * requests. Calls reject with {@link CoppiceError}.
+ */
 export abstract class SandboxEgress extends SandboxGuest {
   readonly #transport: Transport;
   readonly #path: string;
 
-  /** Made as part of a sandbox; `path` is its address below the base URL. */
+  /** Called by {@link Sandbox} only. `path` is the path of the sandbox below the base URL. */
   constructor(transport: Transport, path: string) {
     super(transport, path);
     this.#transport = transport;
@@ -25,7 +28,7 @@ export abstract class SandboxEgress extends SandboxGuest {
   }
 
   /**
-   * The network policy that is in force, and what it has let pass and refused.
+   * Fetches the network policy in force, and counters of the allowed and refused traffic.
    *
    * @example
    * const { network, counters } = await sandbox.network();
@@ -35,8 +38,10 @@ export abstract class SandboxEgress extends SandboxGuest {
   }
 
   /**
-   * Changes the network policy, to rules or to a profile of this name. It is in force when this resolves, for connections
-   * that are open, too; of a hibernated sandbox from its resume on.
+   * Replaces the network policy with the given rules, or with the profile of the given name. The policy is in force
+   * when the call resolves and also ends open connections that it refuses. For a hibernated sandbox it is in force from
+   * the resume. If the call fails, the previous policy stays in force. Rejects with code `invalid_request` for invalid
+   * rules.
    *
    * @example
    * await sandbox.setNetwork({ allow: ['api.example.com', '*.example.org'] });
@@ -49,7 +54,7 @@ export abstract class SandboxEgress extends SandboxGuest {
   }
 
   /**
-   * Lists the services whose requests the host signs. Secrets are never shown.
+   * Lists the services whose requests the host signs with a credential. The list never includes secrets.
    *
    * @example
    * for (const { service, updatedAt } of await sandbox.credentials()) console.log(service, updatedAt);
@@ -59,7 +64,8 @@ export abstract class SandboxEgress extends SandboxGuest {
   }
 
   /**
-   * Replaces the credentials: what is named is granted from now on, all else is taken back.
+   * Replaces all credentials of the sandbox: the named ones are granted, all others are revoked. The change is in force
+   * when the call resolves; for a hibernated sandbox, from the resume. Rejects with `TypeError` for an unknown option.
    *
    * @example
    * await sandbox.setCredentials({ credentials: { openai: process.env.OPENAI_API_KEY } });

@@ -30,21 +30,25 @@ import { openTerminal, type Terminal, type TerminalOptions } from './streams/ter
 import { createTicket, type Ticket, type TicketOptions } from './streams/tickets.ts';
 import type { Transport } from './transport/transport.ts';
 
-/** The calls of a sandbox that reach into it: commands, shells, terminals, files and ports. */
+/**
+ * The part of {@link Sandbox} that acts inside the guest: commands, shells, terminals, files and ports. Calls reject
+ * with {@link CoppiceError}, for example with code `invalid_state` when the sandbox is not running, or
+ * `guest_unreachable` when its agent does not answer.
+ */
 export abstract class SandboxGuest {
   readonly #transport: Transport;
   readonly #path: string;
 
-  /** Made as part of a sandbox; `path` is its address below the base URL. */
+  /** Called by {@link Sandbox} only. `path` is the path of the sandbox below the base URL. */
   constructor(transport: Transport, path: string) {
     this.#transport = transport;
     this.#path = path;
   }
 
   /**
-   * Runs a command with `/bin/sh -c` and waits for its end. An exit code other than zero does not throw. If you
-   * abort, the command still runs to its end or timeout; with `onStdout` or `onStderr`, which are called with what the
-   * command writes as it comes, it is killed.
+   * Runs a command with `/bin/sh -c` and waits for its end. An exit code other than zero is a result, not an error.
+   * With `onStdout` or `onStderr`, each is called with output as it arrives. Aborting such a call kills the command;
+   * without these listeners an aborted command runs to its end or timeout. The call is never retried.
    *
    * @example
    * const { exitCode, stdout } = await sandbox.exec('npm test', { cwd: '/workspace', timeout: 120 });
@@ -60,8 +64,8 @@ export abstract class SandboxGuest {
   }
 
   /**
-   * Runs a command and yields what it writes as it comes; the return value says how it ended. Leaving the loop kills the
-   * command, and one who is slow to ask for more makes it wait.
+   * Runs a command with `/bin/sh -c` and yields its output as it arrives. The return value of the generator says how
+   * the command ended. Leaving the loop kills the command. A slow reader makes the command wait.
    *
    * @example
    * for await (const { type, data } of sandbox.stream('npm run build', { timeout: 600 })) process[type].write(data);
@@ -71,8 +75,9 @@ export abstract class SandboxGuest {
   }
 
   /**
-   * Starts a command with `/bin/sh -c` to which you write while it runs; its standard input is open until you end it.
-   * Leaving it, an abort, and the end of `timeout` (30 s unless you say otherwise) kill the command.
+   * Starts a command with `/bin/sh -c` that reads input while it runs. Its standard input stays open until
+   * `stdin.end()`. The command is killed by `close()`, by an abort, and when `timeout` elapses (default 30 s). Rejects
+   * with `TypeError` for the option `stdin`.
    *
    * @example
    * await using command = await sandbox.spawn('sort');
@@ -85,7 +90,8 @@ export abstract class SandboxGuest {
   }
 
   /**
-   * Starts a bash that keeps its directory and variables from one command to the next. Leaving it, or an abort, ends it.
+   * Starts a bash (`sh` if the image has no bash) that keeps its directory and variables from one command to the next.
+   * `close()` or an abort ends it.
    *
    * @example
    * await using shell = await sandbox.shell();
@@ -97,7 +103,8 @@ export abstract class SandboxGuest {
   }
 
   /**
-   * Starts a program on a terminal, an interactive bash if none is named. Leaving it, or an abort, hangs up.
+   * Starts a program on a terminal (PTY), by default an interactive bash. `close()` or an abort hangs up, which ends
+   * the program. Rejects with `TypeError` for `cols` or `rows` outside 1–1000.
    *
    * @example
    * await using terminal = await sandbox.terminal({ cols: 120, rows: 40, command: 'top' });
@@ -108,8 +115,9 @@ export abstract class SandboxGuest {
   }
 
   /**
-   * Writes a file, whole or not at all. The file and the directories that are created on the way belong to the image's
-   * USER, or to `user`. A stream is sent as it comes and is not tried again when the connection fails.
+   * Writes a file: it appears complete or not at all. Missing parent directories are created. They and the file belong
+   * to `user`, by default the image's USER. A stream is sent as it is read and is never retried. Rejects with the error
+   * of the stream if reading it fails, and with `TypeError` for content of another type or an invalid `mode`.
    *
    * @example
    * await sandbox.upload('/workspace/run.sh', '#!/bin/sh\necho hi\n', { mode: 0o755 });
@@ -119,7 +127,8 @@ export abstract class SandboxGuest {
   }
 
   /**
-   * Reads a file as UTF-8 text; bytes that are not UTF-8 become U+FFFD.
+   * Reads a file as UTF-8 text. Bytes that are not UTF-8 become U+FFFD. Rejects with code `file_not_found`, or
+   * `response_too_large` for a file over `maxBytes`.
    *
    * @example
    * const text = await sandbox.download('/etc/os-release');
@@ -129,7 +138,7 @@ export abstract class SandboxGuest {
   }
 
   /**
-   * Reads a file as it is.
+   * Reads a file as bytes. Rejects with code `file_not_found`, or `response_too_large` for a file over `maxBytes`.
    *
    * @example
    * const png = await sandbox.downloadBytes('/workspace/plot.png');
@@ -139,7 +148,8 @@ export abstract class SandboxGuest {
   }
 
   /**
-   * Reads a file of any size. Read the stream to its end or cancel it, or the connection stays open.
+   * Reads a file of any size as a stream. Read the stream to its end or cancel it; otherwise the connection stays open.
+   * Rejects with code `file_not_found`. The stream itself fails with {@link CoppiceError} if the connection breaks.
    *
    * @example
    * const stream = await sandbox.downloadStream('/workspace/big.tar');
@@ -153,7 +163,8 @@ export abstract class SandboxGuest {
   }
 
   /**
-   * Lists a directory, sorted by name: await it for all entries, or iterate.
+   * Lists a directory, sorted by name. Await the list for all entries, or iterate over it. Throws `TypeError` for an
+   * invalid `limit`; the list rejects with code `file_not_found` if there is no such directory.
    *
    * @example
    * for await (const entry of sandbox.listFiles('/workspace')) console.log(entry.type, entry.path);
@@ -163,8 +174,9 @@ export abstract class SandboxGuest {
   }
 
   /**
-   * The address of a port of the sandbox, without a call. `path` may hold a query. Requests need the API key as bearer;
-   * for a browser make a `preview()`.
+   * Returns the URL of a port of the sandbox. It makes no request. `path` may include a query. Requests to the URL need
+   * the API key as bearer token; for a browser use `preview()`. Throws `TypeError` unless `port` is an integer from 1
+   * to 65 535.
    *
    * @example
    * await fetch(sandbox.url(3000, '/health?full=1'), { headers: { authorization: `Bearer ${apiKey}` } });
@@ -174,7 +186,8 @@ export abstract class SandboxGuest {
   }
 
   /**
-   * Makes a link with which a browser reaches a port, without a key, until it expires or is revoked.
+   * Creates a link that opens a port in a browser without the API key, until it expires or is revoked. Rejects with
+   * `TypeError` unless `port` is an integer from 1 to 65 535.
    *
    * @example
    * const { url } = await sandbox.preview(3000, { expiresIn: 600 });
@@ -184,7 +197,7 @@ export abstract class SandboxGuest {
   }
 
   /**
-   * Lists the previews, without their links.
+   * Lists the previews of the sandbox. The list does not include their links.
    *
    * @example
    * for (const { id, port, expiresAt } of await sandbox.previews()) console.log(id, port, expiresAt);
@@ -194,7 +207,8 @@ export abstract class SandboxGuest {
   }
 
   /**
-   * Ends a preview: the next request is refused.
+   * Revokes a preview: the service refuses the next request with its link. Rejects with code `not_found` when there is
+   * no such preview.
    *
    * @example
    * await sandbox.revokePreview(preview.id);
@@ -204,8 +218,8 @@ export abstract class SandboxGuest {
   }
 
   /**
-   * Makes a ticket with which somebody without the key, such as a browser, opens one WebSocket of this sandbox, once.
-   * `spawn`, `shell` and `terminal` get theirs themselves.
+   * Creates a ticket that opens one WebSocket of this sandbox, once. A client without the API key, such as a browser,
+   * uses it. `spawn`, `shell` and `terminal` fetch their own tickets.
    *
    * @example
    * const { ticket } = await sandbox.createTicket({ expiresIn: 30 });

@@ -9,7 +9,7 @@ import {
   readStringMap,
 } from './transport/wire.ts';
 
-/** A state of a sandbox. A newer service may know more of them. */
+/** State of a sandbox. A newer service may have more states. */
 export type SandboxStatus =
   | 'creating'
   | 'running'
@@ -20,52 +20,65 @@ export type SandboxStatus =
 
 /** The service's record of a sandbox. Times are ISO 8601 UTC. */
 export interface SandboxInfo {
+  /** Id of the sandbox, for example `run0123456789abcdef0123`. */
   id: string;
+  /** State of the sandbox. */
   status: SandboxStatus;
-  /** The team that it belongs to: that of the key that made it. Null from a service that does not tell. */
+  /**
+   * Id of the team that owns the sandbox: the team of the key that created it. Null if the service does not send it.
+   */
   teamId: string | null;
   /** Resolved image reference. */
   image: string;
+  /** Region of the service. */
   region: string;
+  /** Number of virtual CPUs. */
   vcpus: number;
+  /** Memory in MiB. */
   memMiB: number;
+  /** Size of the scratch disk in MiB. */
   diskMiB: number;
-  /** How long the create took on the service's side; null while it is under way. */
+  /** Duration of the create in milliseconds, measured by the service. Null until the create is done. */
   createMs: number | null;
+  /** Time of the create. */
   createdAt: string;
-  /** Null while it lives. */
+  /** Time when the sandbox was destroyed or failed. Null until then. */
   endedAt: string | null;
-  /** Since when it is hibernated; null while it is not. */
+  /** Time of the hibernation. Null unless the sandbox is hibernated. */
   hibernatedAt: string | null;
-  /** Idle time in seconds after which the sandbox is destroyed, or hibernated; 0 means never. */
+  /** Idle time in seconds after which the sandbox is destroyed, or hibernated with `autoHibernate`. 0 means never. */
   timeout: number;
-  /** When it ends, or is hibernated, if nothing more is asked of it; null if never. */
+  /** Time when the sandbox is destroyed or hibernated if no call uses it before. Null means never. */
   expiresAt: string | null;
-  /** Seconds after which the sandbox ends whatever happens; null when there is no such limit. */
+  /** Seconds from creation after which the sandbox is destroyed even if it is in use. Null means no limit. */
   maxLifetime: number | null;
-  /** Idle, it is hibernated instead of destroyed, and the next call that uses it resumes it. */
+  /** True if the idle sandbox is hibernated instead of destroyed, and resumed by the next call that uses it. */
   autoHibernate: boolean;
+  /** Labels that the caller chose. */
   labels: Record<string, string>;
-  /** The sandbox it was forked from, or the snapshot of which it came from; null if it was made from an image. */
+  /**
+   * Id of the sandbox that was forked, or whose snapshot was restored. Null if the sandbox was created from an image.
+   */
   parentId: string | null;
-  /** Names the team secret that keys its audit log. */
+  /** Id of the team secret that keys the audit log. Null if the log has no entry yet. */
   auditKeyId: string | null;
-  /** Why it failed or was destroyed. */
+  /** Reason why the sandbox failed or was destroyed. Null until then. */
   statusReason: string | null;
-  /** What is being done to it right now, for example `hibernating`. */
+  /** Operation in progress, for example `hibernating`. Null if there is none. */
   operation: string | null;
 }
 
-/** What a sandbox used, answered by its destruction. */
+/** Resources that a destroyed sandbox used, and their cost. */
 export interface DestroyResult {
+  /** State of the sandbox after the call. */
   status: string;
-  /** CPU time of the whole virtual machine, read on the host. */
+  /** CPU time of the whole VM in milliseconds, read on the host. */
   cpuMs: number;
-  /** Peak resident memory of the whole virtual machine, read on the host. */
+  /** Peak resident memory of the whole VM in bytes, read on the host. */
   memPeakBytes: number;
-  /** Wall-clock time from create to destroy. */
+  /** Wall-clock time from create to destroy in milliseconds. */
   uptimeMs: number;
-  /** Exact amount; fractions are normal. */
+  /** Cost in cents: the exact amount, so fractions are normal. */
   costCents: number;
 }
 

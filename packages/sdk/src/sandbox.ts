@@ -26,7 +26,10 @@ import {
 import { Transport } from './transport/transport.ts';
 
 /**
- * A microVM of yours. It keeps the service's record as it was last seen; `refresh()` brings it up to date.
+ * One microVM sandbox. The object holds the record that the service sent last; `refresh()` fetches it again.
+ *
+ * Calls reject with {@link CoppiceError} when they fail, with `TypeError` when an argument is invalid, and with the
+ * reason of the caller's signal when they are aborted.
  *
  * @example
  * await using sandbox = await Sandbox.create({ image: 'node:22-slim' });
@@ -37,7 +40,7 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
   readonly #path: string;
   #record: SandboxInfo;
 
-  /** Made by the client: use `Sandbox.create()`, `Sandbox.get()` or {@link Coppice}. */
+  /** Called by the client only: use `Sandbox.create()`, `Sandbox.get()` or {@link Coppice}. */
   constructor(transport: Transport, record: SandboxInfo) {
     super(transport, sandboxPath(record.id));
     this.#transport = transport;
@@ -46,7 +49,8 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
   }
 
   /**
-   * Creates a sandbox with a client of its own, configured by the environment or by the second argument.
+   * Creates a sandbox with a new client, which the environment or the second argument configures. Otherwise the same as
+   * `client.sandboxes.create()`. Rejects with `TypeError` when there is no API key.
    *
    * @example
    * const sandbox = await Sandbox.create({ memMiB: 2048 }, { baseUrl: 'http://127.0.0.1:8080' });
@@ -60,7 +64,8 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
   }
 
   /**
-   * Creates a sandbox from a snapshot with a client of its own; else as `client.sandboxes.restore()`.
+   * Creates a sandbox from a snapshot with a new client. Otherwise the same as `client.sandboxes.restore()`. Rejects
+   * with `TypeError` when there is no API key.
    *
    * @example
    * const sandbox = await Sandbox.restore('snap0123456789abcdef0123', { timeout: 600 });
@@ -75,7 +80,8 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
   }
 
   /**
-   * Finds a sandbox with a client of its own; null when there is none with this id.
+   * Finds a sandbox by its id with a new client. Resolves with null when there is none. Rejects with `TypeError` when
+   * there is no API key.
    *
    * @example
    * const sandbox = await Sandbox.get('run0123456789abcdef0123');
@@ -84,22 +90,24 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
     return findSandbox(new Transport(resolveClientOptions(call)), id, call);
   }
 
+  /** Id of the sandbox, for example `run0123456789abcdef0123`. */
   get id(): string {
     return this.#record.id;
   }
 
-  /** As last seen. */
+  /** State of the sandbox in the record that the service sent last. */
   get status(): SandboxStatus {
     return this.#record.status;
   }
 
-  /** The whole record as last seen. */
+  /** The record that the service sent last. */
   get record(): Readonly<SandboxInfo> {
     return this.#record;
   }
 
   /**
-   * Sets the idle time after which the sandbox is destroyed, or hibernated, and restarts the timer. 0 turns it off.
+   * Sets the idle timeout in seconds (0–2 592 000) and restarts the idle timer. When the timer expires, the service
+   * destroys the sandbox, or hibernates it if it has `autoHibernate`. 0 turns the timer off.
    *
    * @example
    * await sandbox.setTimeout(3600);
@@ -110,8 +118,9 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
   }
 
   /**
-   * Copies the running sandbox, with its memory, its processes and its files, into `count` new ones (1–100), each of
-   * which goes its own way; this one runs on. Rejects with {@link ForkError} when only some of them could be made.
+   * Copies the running sandbox, with its memory, its processes and its files, into `count` new sandboxes (1–100,
+   * default 1). The copies are independent of each other, and this sandbox continues to run. Rejects with {@link
+   * ForkError} when only some of the copies could be created, and with {@link CoppiceError} when none could.
    *
    * @example
    * const [child] = await sandbox.fork();
@@ -131,8 +140,9 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
   }
 
   /**
-   * Saves the sandbox, which runs on, until the snapshot is deleted. `Sandbox.restore()` makes new sandboxes of it,
-   * `rollback()` takes this one back to it.
+   * Saves the sandbox as a snapshot, which is kept until it is deleted. The sandbox continues to run.
+   * `Sandbox.restore()` creates new sandboxes from the snapshot; `rollback()` returns this sandbox to it. Rejects with
+   * code `capacity` when the snapshots of the organization exceed their quota.
    *
    * @example
    * const snapshot = await sandbox.snapshot({ name: 'installed' });
@@ -142,9 +152,10 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
   }
 
   /**
-   * Takes the sandbox back to a snapshot of it or of an ancestor of the same size, under the same id. What it did since
-   * is lost, and its open connections end. If it fails, the sandbox runs on as it was. With the code `outcome_unknown`
-   * the service finishes it when it can: repeat the call with the same `idempotencyKey` to learn how it went.
+   * Returns the sandbox, under the same id, to a snapshot of itself or of an ancestor of the same size. All changes
+   * since that snapshot are lost, and open connections end. If the rollback fails, the sandbox continues to run
+   * unchanged. If the call rejects with code `outcome_unknown`, the service finishes the rollback later: repeat the
+   * call with the same `idempotencyKey` to get the result.
    *
    * @example
    * const { id } = await sandbox.snapshot();
@@ -157,8 +168,8 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
   }
 
   /**
-   * Saves the sandbox to disk and gives back its memory and processors; it costs nothing until `resume()`. Its open
-   * connections end.
+   * Saves the sandbox to disk and releases its memory and processors. Open connections end. The sandbox costs nothing
+   * until `resume()`.
    *
    * @example
    * await sandbox.hibernate();
@@ -168,8 +179,9 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
   }
 
   /**
-   * Brings a hibernated sandbox back as it was, with its processes and what they listen on. With `autoHibernate` the
-   * next call that uses it does so itself.
+   * Resumes a hibernated sandbox with its memory, its processes and their listening ports. A sandbox with
+   * `autoHibernate` is also resumed by the next call that uses it. Rejects with code `invalid_state` when the sandbox
+   * is not hibernated.
    *
    * @example
    * await sandbox.resume();
@@ -179,7 +191,7 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
   }
 
   /**
-   * Lists the family: all that descend from the same sandbox by forks and snapshots.
+   * Fetches the family of the sandbox: all sandboxes that descend, by forks and snapshots, from the same root.
    *
    * @example
    * const { rootId, nodes } = await sandbox.tree();
@@ -190,8 +202,10 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
   }
 
   /**
-   * Reads the audit log, also of a sandbox that has ended: what was done with it, each entry chained to the one before
-   * it (`verifyAudit`). With `follow` it goes on until the sandbox has ended; leave the loop to stop.
+   * Yields the entries of the audit log, which records every action on the sandbox. It works for a sandbox that has
+   * ended, too. Each entry is chained to the one before it; `verifyAudit` checks the chain. With `follow`, new entries
+   * are yielded until the sandbox has ended; leave the loop to stop earlier. Throws {@link CoppiceError} with code
+   * `invalid_response` for a line that is not an audit entry.
    *
    * @example
    * for await (const { ts, event, data } of sandbox.audit()) console.log(ts, event, data);
@@ -201,7 +215,8 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
   }
 
   /**
-   * What the last entry of the audit log is. Kept elsewhere it shows when a log was cut off behind it.
+   * Fetches number and hash of the last entry of the audit log. Keep it outside the service: `verifyAudit` then detects
+   * a log whose end was cut off before this entry.
    *
    * @example
    * const { seq, hmac } = await sandbox.auditHead();
@@ -211,7 +226,8 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
   }
 
   /**
-   * Destroys the sandbox with all that is in it. One that is destroyed already rejects with `invalid_state`.
+   * Destroys the sandbox and everything in it, and resolves with what it used. Rejects with code `invalid_state` when
+   * the sandbox has already ended.
    *
    * @example
    * const { costCents, cpuMs } = await sandbox.destroy();
@@ -223,7 +239,7 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
   }
 
   /**
-   * Asks the service for the record of now. A destroyed sandbox still has one.
+   * Fetches the current record and stores it in `record`. A destroyed sandbox still has a record.
    *
    * @example
    * const { status, expiresAt } = await sandbox.info();
@@ -234,7 +250,7 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
   }
 
   /**
-   * Brings `status` and `record` up to date.
+   * Fetches the current record, as `info()` does, and resolves with this sandbox.
    *
    * @example
    * if ((await sandbox.refresh()).status === 'failed') console.error(sandbox.record.statusReason);
@@ -244,7 +260,7 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
     return this;
   }
 
-  /** Destroys the sandbox at the end of an `await using` block; one that has ended already is no error. */
+  /** Destroys the sandbox at the end of an `await using` block. A sandbox that has already ended is not an error. */
   async [Symbol.asyncDispose](): Promise<void> {
     if (hasEnded(this.#record)) return;
     try {
@@ -259,7 +275,9 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
     return this.#record;
   }
 
-  /** A 409 may also mean that another operation is under way, so the record decides. */
+  /**
+   * Returns true when the sandbox has ended. A 409 can also mean that another operation runs, so the record decides.
+   */
   async #isGone(error: unknown): Promise<boolean> {
     if (!(error instanceof CoppiceError)) return false;
     if (error.status === 404) return true;
@@ -267,7 +285,7 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
   }
 }
 
-/** Null when the service answers 404. */
+/** Finds a sandbox by its id. Resolves with null when the service answers 404. */
 export async function findSandbox(
   transport: Transport,
   id: string,

@@ -8,30 +8,34 @@ import { restoreSandbox, type RestoreOptions } from './snapshots.ts';
 import type { Transport } from './transport/transport.ts';
 import { buildQuery } from './transport/wire.ts';
 
-/** Which sandboxes to list. */
+/** Filters for a list of sandboxes. */
 export interface ListOptions extends CallOptions {
-  /** Only those in this state, or in one of these. Default: those that have not ended. */
+  /** Lists only sandboxes in this state, or in one of these. Default: all that have not ended. */
   status?: SandboxStatus | SandboxStatus[] | undefined;
-  /** Only those that have all these labels. */
+  /** Lists only sandboxes that have all these labels. */
   labels?: Record<string, string> | undefined;
-  /** Only those of this team: its id or its name. Default: all that the API key may see. */
+  /** Lists only sandboxes of this team, given by id or name. Default: all that are visible to the API key. */
   team?: string | undefined;
-  /** At most this many in all. Default: every one. */
+  /** Maximum number of sandboxes over all pages, an integer above 0. Default: no limit. */
   limit?: number | undefined;
 }
 
-/** The sandboxes that your API key may see: your organization's, or your team's. Reached as `client.sandboxes`. */
+/**
+ * The sandboxes visible to your API key: those of your organization, or those of your team. Available as
+ * `client.sandboxes`.
+ */
 export class Sandboxes {
   readonly #transport: Transport;
 
-  /** Made by {@link Coppice}. */
+  /** Called by {@link Coppice} only. */
   constructor(transport: Transport) {
     this.#transport = transport;
   }
 
   /**
-   * Creates a sandbox; resolves when it runs. The first use of an image on a machine takes longer, because the
-   * image is pulled and prepared.
+   * Creates a sandbox and resolves when it can run a command. The first use of an image on a machine takes longer,
+   * because the service pulls and prepares the image. Rejects with {@link CoppiceError}, for example with code
+   * `image_not_found` or `capacity`, and with `TypeError` for an unknown option.
    *
    * @example
    * const sandbox = await client.sandboxes.create({ image: 'python:3.12-slim', vcpus: 2, memMiB: 2048 });
@@ -41,8 +45,10 @@ export class Sandboxes {
   }
 
   /**
-   * Creates a sandbox from a snapshot, with the memory, the processes and the files of that moment; resolves when it
-   * runs. What `options` leaves out is as in the sandbox that the snapshot was taken of.
+   * Creates a sandbox from a snapshot and resolves when it can run a command. The sandbox has the memory, the processes
+   * and the files of the snapshot. A setting that `options` leaves out has the value of the snapshot's sandbox, except
+   * credentials. Rejects with {@link CoppiceError}, for example with code `not_found`, `snapshot_unusable` or
+   * `capacity`, and with `TypeError` for an unknown option.
    *
    * @example
    * const sandbox = await client.sandboxes.restore(snapshot.id, { timeout: 600 });
@@ -56,7 +62,8 @@ export class Sandboxes {
   }
 
   /**
-   * Finds a sandbox; null when there is none with this id. A destroyed one is still found.
+   * Finds a sandbox by its id. Resolves with null when there is none; a destroyed sandbox is still found. Rejects with
+   * {@link CoppiceError} for any answer but 404, and with `TypeError` for an empty id.
    *
    * @example
    * const sandbox = await client.sandboxes.get('run0123456789abcdef0123');
@@ -66,7 +73,8 @@ export class Sandboxes {
   }
 
   /**
-   * Lists sandboxes: await it for all, or iterate.
+   * Lists sandboxes, newest first. Await the list for all of them, or iterate over it. Throws `TypeError` for an
+   * invalid `limit`; the list rejects with {@link CoppiceError}.
    *
    * @example
    * for await (const sandbox of client.sandboxes.list({ labels: { job: 'nightly' } })) await sandbox.destroy();

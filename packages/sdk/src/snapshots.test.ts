@@ -37,7 +37,7 @@ const SHOWN: SnapshotInfo = {
   createdAt: '2026-11-21T06:32:00.000Z',
 };
 
-test('a snapshot is taken with a name and a key, or without', async () => {
+test('a snapshot is taken with or without a name and a key', async () => {
   await using server = await LoopbackServer.answering(201, WIRE);
   const sandbox = server.sandbox();
   assert.deepEqual(await sandbox.snapshot({ name: 'installed', idempotencyKey: 'mine' }), SHOWN);
@@ -50,12 +50,12 @@ test('a snapshot is taken with a name and a key, or without', async () => {
   assert.match(String(its), /^[0-9a-f]{32}$/);
 });
 
-test('a full quota is an error with the service’s code', async () => {
+test('an exceeded quota is an error with the service’s code', async () => {
   await using server = await LoopbackServer.answering(429, errorBody('capacity', '100 of 100 GiB'));
   await assert.rejects(server.sandbox().snapshot(), { code: 'capacity', detail: '100 of 100 GiB' });
 });
 
-test('snapshots are listed in camelCase, over all pages', async () => {
+test('snapshots are listed over all pages with fields in camelCase', async () => {
   await using server = await LoopbackServer.start(({ url }, response) => {
     const isLast = url.includes('cursor');
     const link = '</v1/snapshots?run_id=run1&cursor=a>; rel="next"';
@@ -75,7 +75,7 @@ test('snapshots are listed in camelCase, over all pages', async () => {
   assert.throws(() => snapshots.list({ limit: 0 }), /limit/);
 });
 
-test('deleting answers nothing, and addresses nothing but a snapshot', async () => {
+test('delete returns nothing, and its id cannot change the path of the request', async () => {
   await using server = await LoopbackServer.start((_, response) => void response.writeHead(204).end());
   const { snapshots } = server.client();
   assert.equal(await snapshots.delete(SNAPSHOT_ID), undefined);
@@ -85,7 +85,7 @@ test('deleting answers nothing, and addresses nothing but a snapshot', async () 
   await assert.rejects(empty.client().snapshots.delete(SNAPSHOT_ID), { code: 'not_found' });
 });
 
-test('restore sends the snapshot and what is to be other', async () => {
+test('restore sends the snapshot and the changed settings', async () => {
   await using server = await LoopbackServer.answering(201, wireRecord({ parent_id: 'run1' }));
   const { sandboxes } = server.client();
   const options = { timeout: 0, labels: { a_b: 'c' }, maxLifetime: null, autoHibernate: false };
@@ -103,14 +103,14 @@ test('restore sends the snapshot and what is to be other', async () => {
   await assert.rejects(sandboxes.restore(SNAPSHOT_ID, { snapshotId: 'x' } as object), /snapshotId/);
 });
 
-test('Sandbox.restore brings its own client', async () => {
+test('Sandbox.restore uses a new client', async () => {
   await using server = await LoopbackServer.answering(201, wireRecord());
   const sandbox = await Sandbox.restore(SNAPSHOT_ID, {}, { apiKey: TEST_KEY, baseUrl: server.url });
   assert.equal(sandbox.id, SANDBOX_ID);
   assert.deepEqual(server.lastJson, { snapshot_id: SNAPSHOT_ID });
 });
 
-test('rollback names the snapshot, has a key of its own or yours, and takes over the record', async () => {
+test('rollback sends the snapshot and a new or the given key, and stores the new record', async () => {
   await using server = await LoopbackServer.answering(200, wireRecord({ timeout: 7 }));
   const sandbox = server.sandbox();
   assert.equal((await sandbox.rollback(SNAPSHOT_ID)).timeout, 7);
@@ -122,7 +122,7 @@ test('rollback names the snapshot, has a key of its own or yours, and takes over
   assert.equal(server.last.headers['idempotency-key'], 'mine');
 });
 
-test('a rollback is tried again with the same key when it was not begun, and not when it may have been', async () => {
+test('a rollback is retried with the same key when it was not started, and not when it may have been', async () => {
   await using server = await LoopbackServer.start((_, response) => {
     const [status, code]: [number, string] =
       server.seen.length === 1 ? [503, 'unavailable'] : [504, 'outcome_unknown'];

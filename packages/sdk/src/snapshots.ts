@@ -16,48 +16,59 @@ import {
   readStringMap,
 } from './transport/wire.ts';
 
-/** A saved sandbox: its memory, its processes and its disk, until it is deleted. */
+/** A saved sandbox: its memory, its processes and its disk. The service keeps it until it is deleted. */
 export interface SnapshotInfo {
+  /** Id of the snapshot, for example `snap0123456789abcdef0123`. */
   id: string;
-  /** The sandbox that it was taken of. */
+  /** Id of the sandbox that was saved. */
   runId: string;
+  /** Name that the caller chose. Null if there is none. */
   name: string | null;
   /** Resolved image reference. */
   image: string;
+  /** Number of virtual CPUs. */
   vcpus: number;
+  /** Memory in MiB. */
   memMiB: number;
+  /** Size of the scratch disk in MiB. */
   diskMiB: number;
-  /** On disk; what it shares with others is counted, too. */
+  /** Size on disk in bytes, including the parts that it shares with others. */
   sizeBytes: number;
-  /** What a machine must have to restore it: versions of QEMU, kernel and the like. */
+  /** Properties that a machine needs to restore the snapshot, for example versions of QEMU and of the kernel. */
   boundTo: Record<string, string>;
-  /** ISO 8601 UTC. */
+  /** Time of the snapshot, ISO 8601 UTC. */
   createdAt: string;
 }
 
-/** How to take a snapshot. */
+/** Options of `sandbox.snapshot()`. */
 export interface SnapshotOptions extends CreateCallOptions {
-  /** For people; need not be unique. */
+  /** Name for people. It need not be unique. */
   name?: string | undefined;
 }
 
-/** What is to be other than in the sandbox that the snapshot was taken of. Credentials are not taken over. */
+/**
+ * Settings of a restored sandbox. Those left out have the values that the snapshot's sandbox had when it was saved,
+ * except credentials: a restored sandbox has only the credentials given here.
+ */
 export interface RestoreOptions extends EgressOptions {
-  /** Idle time in seconds after which the sandbox is destroyed, or hibernated; 0 means never. */
+  /**
+   * Idle time in seconds (0–2 592 000) after which the sandbox is destroyed, or hibernated with `autoHibernate`. 0
+   * means never.
+   */
   timeout?: number | undefined;
-  /** All labels: none is taken over. */
+  /** All labels of the new sandbox: they replace those of the snapshot's sandbox. */
   labels?: Record<string, string> | undefined;
-  /** Seconds after which the sandbox ends whatever happens; null for no such limit. */
+  /** Seconds (1–31 536 000) after which the sandbox is destroyed even if it is in use. Null means no limit. */
   maxLifetime?: number | null | undefined;
-  /** Idle, it is hibernated instead of destroyed, and the next call that uses it resumes it. */
+  /** If true, the idle sandbox is hibernated instead of destroyed, and resumed by the next call that uses it. */
   autoHibernate?: boolean | undefined;
 }
 
-/** Which snapshots to list. */
+/** Filters for a list of snapshots. */
 export interface ListSnapshotsOptions extends CallOptions {
-  /** Only those of this sandbox. */
+  /** Lists only snapshots of the sandbox with this id. */
   runId?: string | undefined;
-  /** At most this many in all. Default: every one. */
+  /** Maximum number of snapshots over all pages, an integer above 0. Default: no limit. */
   limit?: number | undefined;
 }
 
@@ -74,17 +85,18 @@ const RESTORE_FIELDS = {
   ...EGRESS_FIELDS,
 } as const satisfies Record<keyof RestoreOptions, string>;
 
-/** The snapshots of your organization. Reached as `client.snapshots`. */
+/** The snapshots of your organization. Available as `client.snapshots`. Calls reject with {@link CoppiceError}. */
 export class Snapshots {
   readonly #transport: Transport;
 
-  /** Made by {@link Coppice}. */
+  /** Called by {@link Coppice} only. */
   constructor(transport: Transport) {
     this.#transport = transport;
   }
 
   /**
-   * Lists snapshots, newest first: await it for all, or iterate.
+   * Lists snapshots, newest first. Await the list for all of them, or iterate over it. Throws `TypeError` for an
+   * invalid `limit`.
    *
    * @example
    * for await (const { id, name, sizeBytes } of client.snapshots.list()) console.log(id, name, sizeBytes);
@@ -103,7 +115,8 @@ export class Snapshots {
   }
 
   /**
-   * Deletes a snapshot; sandboxes that were restored from it live on. Rejects with `not_found` when there is none.
+   * Deletes a snapshot. Sandboxes that were restored from it continue to run. Rejects with code `not_found` when there
+   * is no such snapshot.
    *
    * @example
    * await client.snapshots.delete('snap0123456789abcdef0123');
@@ -118,6 +131,7 @@ export class Snapshots {
   }
 }
 
+/** Takes a snapshot of the sandbox at `sandboxPath`. Throws `TypeError` for an unknown option. */
 export async function takeSnapshot(
   transport: Transport,
   sandboxPath: string,
@@ -128,6 +142,7 @@ export async function takeSnapshot(
   return postOnce(transport, request, parseSnapshotInfo);
 }
 
+/** Creates a sandbox from a snapshot. Throws `TypeError` for an unknown option. */
 export async function restoreSandbox(
   transport: Transport,
   snapshotId: string,

@@ -8,7 +8,7 @@ import { verifyAudit, type AuditVerdict } from './verify-audit.ts';
 const SECRET = `cts_${'s'.repeat(43)}`;
 const SANDBOX = 'run0123456789abcdef0123';
 
-/** A log as the service writes it: by the documented formula, whose keys stand here in the order of canonical JSON. */
+/** Builds a log with the documented formula. The keys here are in the order of canonical JSON. */
 function buildLog(events: readonly string[], { sandboxId = SANDBOX, secret = SECRET } = {}): AuditEntry[] {
   const log: AuditEntry[] = [];
   for (const [index, event] of events.entries()) {
@@ -31,12 +31,12 @@ const renumber = (log: readonly AuditEntry[]): AuditEntry[] =>
   log.map((entry, place) => Object.assign({}, entry, { seq: place + 1 }));
 
 function assertFault(verdict: AuditVerdict, problem: string, seq: number): void {
-  assert.ok(!verdict.valid, 'it was taken for good');
+  assert.ok(!verdict.valid, 'the log counted as valid');
   assert.deepEqual([verdict.problem, verdict.seq], [problem, seq], verdict.message);
   assert.equal(verdict.entries, seq - 1);
 }
 
-test('a whole log is valid and complete, and any prefix valid, however it comes', async () => {
+test('a whole log is valid and complete, and every prefix is valid', async () => {
   assert.deepEqual(await verifyAudit(LOG, SECRET), { valid: true, entries: 8, complete: true });
   assert.deepEqual(await verifyAudit(LOG, SECRET, { head: HEAD }), {
     valid: true,
@@ -49,7 +49,7 @@ test('a whole log is valid and complete, and any prefix valid, however it comes'
   }
 });
 
-test('any change of any field of any entry is found at that entry', async () => {
+test('every change of a field of an entry is found at that entry', async () => {
   const changes = fc.constantFrom<(entry: AuditEntry) => AuditEntry>(
     (entry) => ({ ...entry, ts: new Date(Date.parse(entry.ts) + 1).toISOString() }),
     (entry) => ({ ...entry, event: 'exec.exit' }),
@@ -66,19 +66,19 @@ test('any change of any field of any entry is found at that entry', async () => 
   );
 });
 
-test('an entry that was left out is found where it belongs, also the first', async () => {
+test('a missing entry is found at its place, including the first entry', async () => {
   for (let index = 0; index < LOG.length - 1; index += 1)
     assertFault(await verifyAudit(LOG.toSpliced(index, 1), SECRET), 'missing', index + 1);
 });
 
-test('two entries that changed places are found at the first of them', async () => {
+test('two swapped entries are found at the first of them', async () => {
   for (let index = 0; index < LOG.length - 1; index += 1) {
     const swapped = LOG.with(index, LOG[index + 1]!).with(index + 1, LOG[index]!);
     assertFault(await verifyAudit(swapped, SECRET), 'reordered', index + 1);
   }
 });
 
-test('an entry that was put in is found there, with the number of another or with one of its own', async () => {
+test('an inserted entry is found at its place, with a repeated number or with its own number', async () => {
   for (let index = 0; index < LOG.length - 1; index += 1) {
     const twice = LOG.toSpliced(index + 1, 0, LOG[index]!);
     assertFault(await verifyAudit(twice, SECRET), 'inserted', index + 2);
@@ -88,7 +88,7 @@ test('an entry that was put in is found there, with the number of another or wit
   }
 });
 
-test('an end that was cut off shows against the head, and only there', async () => {
+test('a cut-off end is found by the head, and only by the head', async () => {
   for (let length = 0; length < LOG.length; length += 1)
     assertFault(await verifyAudit(LOG.slice(0, length), SECRET, { head: HEAD }), 'missing', length + 1);
   const early = { seq: 3, hmac: LOG[2]!.hmac };
@@ -99,7 +99,7 @@ test('an end that was cut off shows against the head, and only there', async () 
   assert.deepEqual(none, { valid: true, entries: 0, complete: true });
 });
 
-test('entries of another sandbox are not taken, even under the same secret', async () => {
+test('entries of another sandbox are refused, even with the same secret', async () => {
   const other = buildLog(names(8), { sandboxId: 'runffffffffffffffffffff' });
   assertFault(await verifyAudit(LOG.with(4, other[4]!), SECRET), 'other_sandbox', 5);
   assertFault(await verifyAudit(other, SECRET, { sandboxId: SANDBOX }), 'other_sandbox', 1);
@@ -107,14 +107,14 @@ test('entries of another sandbox are not taken, even under the same secret', asy
   assertFault(await verifyAudit(renamed, SECRET), 'altered', 1);
 });
 
-test('another secret opens nothing, and is named as what may be wrong', async () => {
+test('another secret verifies no entry, and the message names it as a possible reason', async () => {
   const verdict = await verifyAudit(LOG, `${SECRET}x`);
   assertFault(verdict, 'altered', 1);
   assert.match(verdict.valid ? '' : verdict.message, /secret/u);
   await assert.rejects(verifyAudit(LOG, ''), /empty/u);
 });
 
-test('a line with a field that no hash covers is refused', () => {
+test('a line with a field that the hash does not cover is refused', () => {
   const line = { seq: 1, ts: '', sandbox_id: SANDBOX, event: 'exec.start', data: {}, hmac: '' };
   assert.equal(parseAuditLine(JSON.stringify(line)).sandboxId, SANDBOX);
   assert.throws(() => parseAuditLine(JSON.stringify({ ...line, note: 'approved' })), /no field "note"/u);

@@ -1,55 +1,63 @@
 /**
- * Verifies an audit log with the team's secret, without the service. Each entry is hashed with the hash before it, so the
- * first entry that does not fit is where the log was changed; what was cut off at the end shows only against a head.
+ * Verifies an audit log offline with the team's secret. The hash of each entry covers the hash of the previous entry,
+ * so the log was changed at the first entry whose hash does not match. A log that was cut off at its end is detected
+ * only by comparison with a head.
  */
 import type { AuditEntry, AuditHead } from './audit-entry.ts';
 import { canonicalize } from './transport/canonical-json.ts';
 
 /**
- * What is wrong with a log:
- * `altered`: the entry is not what was written, or the secret is not that of this log;
- * `missing`: entries are left out before this one, or before the head;
- * `reordered`: the entry stands before one that belongs in front of it;
+ * The fault in an invalid log:
+ * `altered`: the entry was changed, or the secret is not that of this log;
+ * `missing`: entries are missing before this one, or before the head;
+ * `reordered`: the entry precedes an entry that belongs before it;
  * `inserted`: the entry does not belong here, and the next one fits in its place;
- * `other_sandbox`: the entry is of another sandbox's log;
- * `other_head`: the log is good in itself, but not the one that the head was read from.
+ * `other_sandbox`: the entry belongs to the log of another sandbox;
+ * `other_head`: the log is valid, but the head was read from another log.
  */
 export type AuditProblem = 'altered' | 'missing' | 'reordered' | 'inserted' | 'other_sandbox' | 'other_head';
 
+/** Result of {@link verifyAudit}. */
 export type AuditVerdict =
   | {
       valid: true;
       /** Number of entries. */
       entries: number;
-      /** True when nothing can be missing at the end: the head was reached, or the sandbox had ended. */
+      /**
+       * True when no entry can be missing at the end: the log reaches the head, or ends with the end of the sandbox.
+       */
       complete: boolean;
     }
   | {
       valid: false;
-      /** How many entries before the fault are good. */
+      /** Number of valid entries before the fault. */
       entries: number;
       /** The `seq` at which the chain breaks. */
       seq: number;
+      /** Kind of the fault. */
       problem: AuditProblem;
-      /** For people. */
+      /** Description of the fault for people. */
       message: string;
     };
 
-/** What else is known of the log. */
+/** Options of {@link verifyAudit}. */
 export interface VerifyAuditOptions {
-  /** Of `sandbox.auditHead()`, from a time when the log was trusted: then a tail that was cut off shows. */
+  /**
+   * Head from an earlier `sandbox.auditHead()`, kept where it is trusted. It detects a log that was cut off before it.
+   */
   head?: AuditHead | undefined;
-  /** Whose log it must be. Default: that of the first entry. */
+  /** Id of the sandbox whose log it must be. Default: that of the first entry. */
   sandboxId?: string | undefined;
 }
 
-/** Named so, as not every runtime's types have a name for it. */
+/** Type of an imported key. The types of some runtimes have no name for it. */
 type HmacKey = Awaited<ReturnType<typeof crypto.subtle.importKey>>;
 
 const LAST_EVENTS = new Set(['sandbox.destroyed', 'sandbox.failed']);
 
 /**
- * Checks a whole log, or its beginning, with the team's secret. It does not call the service.
+ * Verifies a whole log, or a prefix of it, with the team's secret. It makes no request. Resolves with a verdict for any
+ * log; rejects with `TypeError` when the secret is empty, and with the error of `entries` if reading them fails.
  *
  * @example
  * const verdict = await verifyAudit(sandbox.audit(), teamSecret, { head: await sandbox.auditHead() });
@@ -61,7 +69,7 @@ export async function verifyAudit(
   options: VerifyAuditOptions = {},
 ): Promise<AuditVerdict> {
   const verifier = new Verifier(await importSecret(secret), options);
-  // One entry is looked at with the next one known.
+  // Each entry is checked together with the next one, which tells an inserted entry from an altered one.
   let current: AuditEntry | undefined;
   for await (const next of entries) {
     if (current !== undefined) await verifier.take(current, next);
@@ -86,7 +94,7 @@ class Verifier {
   #hmacAtHead: string | null = null;
   #lastEvent = '';
   #fault: Fault | undefined;
-  /** An entry that is missing where the chain breaks: if it comes later, the order was changed. */
+  /** The `seq` of the entry that is missing where the chain breaks. If it comes later, the order was changed. */
   #sought: number | undefined;
 
   constructor(key: HmacKey, { head, sandboxId }: VerifyAuditOptions) {
@@ -125,17 +133,17 @@ class Verifier {
     const seq = this.#good + 1;
     const fault = (problem: AuditProblem, message: string): Fault => ({ seq, problem, message });
     if (entry.sandboxId !== this.#sandboxId)
-      return fault('other_sandbox', `entry ${seq} is of ${entry.sandboxId}, not of ${this.#sandboxId}`);
+      return fault('other_sandbox', `entry ${seq} belongs to ${entry.sandboxId}, not to ${this.#sandboxId}`);
     if (entry.seq > seq) {
       this.#sought = seq;
-      return fault('missing', `entry ${seq} is missing: number ${entry.seq} stands in its place`);
+      return fault('missing', `entry ${seq} is missing: entry ${entry.seq} is in its place`);
     }
     if (entry.seq < seq)
-      return fault('inserted', `entry ${seq}: a second number ${entry.seq} stands in its place`);
+      return fault('inserted', `entry ${seq} is replaced by a second entry ${entry.seq} in its place`);
     if (await this.#fits(entry)) return undefined;
     if (next !== undefined && (await this.#fits({ ...next, seq })))
-      return fault('inserted', `entry ${seq} was put in: the one behind it fits in its place`);
-    const doubt = seq === 1 ? ', or the secret is not the one of this log (audit_key_id)' : '';
+      return fault('inserted', `entry ${seq} was inserted: the next entry fits in its place`);
+    const doubt = seq === 1 ? ', or the secret is not that of this log (see audit_key_id)' : '';
     return fault('altered', `entry ${seq} is not what was written${doubt}`);
   }
 
@@ -144,11 +152,11 @@ class Verifier {
     if (head === undefined) return undefined;
     if (head.seq > this.#good) {
       const seq = this.#good + 1;
-      const message = `the end is missing: ${this.#good} entries are there and good, the head is number ${head.seq}`;
+      const message = `the end is missing: ${this.#good} entries are present and valid, the head is entry ${head.seq}`;
       return { seq, problem: 'missing', message };
     }
     if (head.hmac === this.#hmacAtHead) return undefined;
-    const message = `entry ${head.seq} is not the one of the head: they are not of the same log`;
+    const message = `entry ${head.seq} differs from the head: the head belongs to another log`;
     return { seq: head.seq, problem: 'other_head', message };
   }
 
@@ -159,7 +167,7 @@ class Verifier {
 }
 
 function reordered(seq: number, found: number): Fault {
-  const message = `entry ${seq}: the order was changed, number ${found} comes later than its place`;
+  const message = `entry ${seq}: the order was changed, entry ${found} comes after its place`;
   return { seq, problem: 'reordered', message };
 }
 

@@ -1,4 +1,4 @@
-/** The events of a build that is followed, from server-sent events to one callback and one result. */
+/** Turns the server-sent events of a build into calls of one callback and one result. */
 import { CoppiceError, readErrorFields } from '../transport/errors.ts';
 import { readEventData } from './event-stream.ts';
 import { labelOf, type CallRequest, type Transport } from '../transport/transport.ts';
@@ -10,27 +10,32 @@ import {
   type WireObject,
 } from '../transport/wire.ts';
 
-/** The service sends something every 15 s. */
+/** The service sends an event or a comment at least every 15 s. */
 const SILENCE_MS = 60_000;
 const MAX_EVENT_LENGTH = 1 << 20;
 
-/** How far a build is. */
+/** Progress of a build. */
 export interface BuildProgress {
-  /** `resolve`, `pull`, `flatten`, or `template` for each shape; a newer service may know more. */
+  /** `resolve`, `pull`, `flatten`, or `template` for each shape. A newer service may have more steps. */
   step: string;
-  /** Null when a step has begun and nothing is known yet. */
+  /** Bytes done in this step. Null when the step has started and nothing is known yet. */
   doneBytes: number | null;
+  /** Total bytes of this step. Null if not known. */
   totalBytes: number | null;
-  /** Since the service began. */
+  /** Milliseconds since the service started the build. */
   elapsedMs: number;
 }
 
+/** Callback and parser of {@link followBuild}. */
 export interface FollowOptions<Image> {
   onProgress: (progress: BuildProgress) => void;
   parseImage: (value: unknown) => Image;
 }
 
-/** Resolves with the image of the `done` event. */
+/**
+ * Sends a build request, reports its progress, and resolves with the image of the `done` event. Throws
+ * {@link CoppiceError} with the code of the `error` event, or `invalid_response` for an unexpected stream.
+ */
 export async function followBuild<Image>(
   transport: Transport,
   request: CallRequest,
@@ -48,7 +53,7 @@ export async function followBuild<Image>(
     if (type === 'error') throw buildEventError(request, event);
     if (type === 'step' || type === 'progress') onProgress(readInto(request, () => parseProgress(event)));
   }
-  throw brokenStream(request, 'it ended before the image was ready');
+  throw brokenStream(request, 'the stream ended before the image was ready');
 }
 
 function parseEvent(request: CallRequest, data: string): WireObject {
@@ -70,7 +75,7 @@ function buildEventError(request: CallRequest, event: WireObject): CoppiceError 
     message = 'the service gave no reason',
     requestId,
   } = readErrorFields(event);
-  return new CoppiceError(`${labelOf(request)} failed under way: ${code}: ${message}`, {
+  return new CoppiceError(`${labelOf(request)} failed during the build: ${code}: ${message}`, {
     status: 200,
     code,
     detail: message,
@@ -87,7 +92,7 @@ function readInto<Value>(request: CallRequest, read: () => Value): Value {
 }
 
 function brokenStream(request: CallRequest, why: string, cause?: unknown): CoppiceError {
-  return new CoppiceError(`${labelOf(request)}: the events are not those of the service: ${why}`, {
+  return new CoppiceError(`${labelOf(request)}: invalid stream of build events: ${why}`, {
     status: 200,
     code: 'invalid_response',
     cause,

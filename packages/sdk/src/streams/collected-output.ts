@@ -1,19 +1,26 @@
-/** A piece of what a command writes: text, cut between characters. */
+/** A piece of the output of a command. */
 export interface OutputChunk {
+  /** Stream to which the command wrote. */
   type: 'stdout' | 'stderr';
+  /** Text, cut between characters. */
   data: string;
 }
 
-/** Called with each piece in order; a promise is waited for, and the command waits with it. */
+/**
+ * Callbacks for the output of a command, called with its pieces in order. If a callback returns a promise, the client
+ * waits for it, and the command waits in turn.
+ */
 export interface OutputListeners {
+  /** Called with each piece of standard output. */
   onStdout?: ((data: string) => void | Promise<void>) | undefined;
+  /** Called with each piece of standard error. */
   onStderr?: ((data: string) => void | Promise<void>) | undefined;
 }
 
-/** Of each of the two streams, in characters, as the service keeps of a buffered command. */
+/** Limit for each of the two streams in characters. It is the service's limit for a buffered command. */
 const MAX_COLLECTED = 16 * 2 ** 20;
 
-/** What a command has written so far. */
+/** Collects the output of a command up to a limit. */
 export class CollectedOutput {
   readonly #texts = { stdout: '', stderr: '' };
   #isTruncated = false;
@@ -24,12 +31,13 @@ export class CollectedOutput {
     this.#isTruncated ||= data.length > room;
   }
 
-  /** `truncated`: output beyond the limit was dropped. */
+  /** The collected output. `truncated` is true if output beyond the limit was dropped. */
   get all(): { stdout: string; stderr: string; truncated: boolean } {
     return { ...this.#texts, truncated: this.#isTruncated };
   }
 }
 
+/** Calls the listener for a piece of output, if there is one, and waits for its promise. */
 export async function tellListener(listeners: OutputListeners, { type, data }: OutputChunk): Promise<void> {
   await (type === 'stdout' ? listeners.onStdout : listeners.onStderr)?.(data);
 }

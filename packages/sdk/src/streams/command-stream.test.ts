@@ -31,7 +31,7 @@ test('a streamed command yields its output in order and returns how it ended', a
   assert.deepEqual(server.lastJson, { command: 'make', timeout: 5, stdin: 'in' });
 });
 
-test('frames that come in pieces are put together, characters as well', async () => {
+test('frames and characters that arrive in pieces are joined', async () => {
   const bytes = Buffer.from(
     `data: ${JSON.stringify(out('äö€😀'))}\n\ndata: ${JSON.stringify(exit('0'))}\n\n`,
   );
@@ -48,7 +48,7 @@ test('frames that come in pieces are put together, characters as well', async ()
   assert.equal(seen.join(''), 'äö€😀');
 });
 
-test('exec with listeners calls them as output comes and still answers with all of it', async () => {
+test('exec calls its listeners as output arrives and returns all of the output', async () => {
   await using server = await LoopbackServer.start((_, response) => {
     send(response, out('one'), err('two'), out('three'), exit('0'));
     response.end();
@@ -71,7 +71,7 @@ test('exec with listeners calls them as output comes and still answers with all 
   });
 });
 
-test('leaving the loop, a listener that throws, and an abort each end the request', async () => {
+test('leaving the loop, a throwing listener and an abort each end the request', async () => {
   const leave = {
     loop: async (server: LoopbackServer) => {
       for await (const { data } of server.sandbox().stream('x')) if (data !== '') break;
@@ -100,11 +100,11 @@ test('leaving the loop, a listener that throws, and an abort each end the reques
       send(response, out('y'));
     });
     await act(server);
-    await within(5000, closed, `${how}: the request goes on`);
+    await within(5000, closed, `${how}: the request continues`);
   }
 });
 
-test('an error frame is an error with its code, and a stream that just ends is one, too', async () => {
+test('an error frame is an error with its code, and a stream without an end frame is an error', async () => {
   const error = { code: 'guest_unreachable', message: 'the sandbox was lost', request_id: 'req1' };
   await using failing = await LoopbackServer.start((_, response) => {
     send(response, out('y'), { type: 'error', data: error.message, error });
@@ -122,7 +122,7 @@ test('an error frame is an error with its code, and a stream that just ends is o
   await assert.rejects(cut.sandbox().exec('x', { onStdout: () => undefined }), { code: 'connection_failed' });
 });
 
-test('a refusal before the stream is the service’s error', async () => {
+test('a refusal before the stream rejects with the service’s error', async () => {
   await using server = await LoopbackServer.answering(409, {
     error: { code: 'invalid_state', message: 'the sandbox is destroyed' },
   });

@@ -6,15 +6,16 @@ import { parseFrame, type FrameSource, type StreamFrame } from './stream-frame.t
 import { labelOf, type Transport } from '../transport/transport.ts';
 import { readFlag, readString } from '../transport/wire.ts';
 
-/** How a streamed command ended. */
+/** Result of a streamed command: exit code, and whether the timeout elapsed. */
 export type CommandExit = Pick<ExecResult, 'exitCode' | 'timedOut'>;
 
-/** A frame holds at most 1 MiB of output, which JSON can make six times as long. */
+/** In characters. A frame holds at most 1 MiB of output, which JSON can make six times as long. */
 const MAX_FRAME_LENGTH = 8 * 2 ** 20;
 
 /**
- * Yields output as it comes and returns how the command ended. Leaving the loop, or an abort, kills the command; one who
- * is slow to ask for more makes it wait. `path` is that of the sandbox.
+ * Runs a command in the sandbox at `path`, yields its output as it arrives, and returns how it ended. Leaving the loop
+ * or an abort kills the command. A slow reader makes it wait. Throws {@link CoppiceError}; the code is
+ * `connection_failed` if the stream ends before the command.
  */
 export async function* streamCommand(
   transport: Transport,
@@ -31,13 +32,16 @@ export async function* streamCommand(
     if ('final' in frame) return frame.final;
     yield frame.item;
   }
-  throw new CoppiceError(`${source.label}: the stream ended before the command did`, {
+  throw new CoppiceError(`${source.label}: the stream ended before the command`, {
     status: 0,
     code: 'connection_failed',
   });
 }
 
-/** Undefined for a frame of a type that a newer service may send. */
+/**
+ * Parses a frame of a command. Returns undefined for a type that only a newer service sends. Throws the error of an
+ * error frame.
+ */
 export function parseExecFrame(
   text: string,
   source: FrameSource,
@@ -48,7 +52,7 @@ export function parseExecFrame(
   return { final: { exitCode: Number(readString(frame, 'data')), timedOut: readFlag(frame, 'timed_out') } };
 }
 
-/** Runs a command to its end, telling what it writes meanwhile. */
+/** Runs a command to its end, passes its output to the listeners, and returns the collected output. */
 export async function execWithListeners(
   chunks: AsyncGenerator<OutputChunk, CommandExit>,
   listeners: OutputListeners,
@@ -62,7 +66,7 @@ export async function execWithListeners(
       await tellListener(listeners, next.value);
     }
   } catch (error) {
-    // A listener that throws ends the command.
+    // If a listener throws, the command is killed.
     await chunks.return({ exitCode: -1, timedOut: false });
     throw error;
   }

@@ -18,7 +18,9 @@ import { getWebSocket, type WebSocketConstructor } from './web-socket.ts';
 
 const TICKET = 'secret-ticket';
 
-/** Gives a ticket with which nothing can be done at the address that it is then used for. */
+/**
+ * Returns a sandbox whose `fetch` always answers with a ticket. The service at `baseUrl` does not accept that ticket.
+ */
 function sandboxAt(baseUrl: string, WebSocket?: WebSocketConstructor): Sandbox {
   const fetch = async (): Promise<Response> =>
     Response.json({ ticket: TICKET, expires_at: '2026-11-21T06:31:00.000Z' });
@@ -28,7 +30,7 @@ function sandboxAt(baseUrl: string, WebSocket?: WebSocketConstructor): Sandbox {
   return new Sandbox(transport, parseSandboxInfo(wireRecord()));
 }
 
-test('what the service says of the ticket is said clearly: a WebSocket would not tell', async () => {
+test('a refused ticket rejects with the service’s error, which a WebSocket would not report', async () => {
   for (const [status, code] of [
     [401, 'unauthorized'],
     [404, 'not_found'],
@@ -42,12 +44,12 @@ test('what the service says of the ticket is said clearly: a WebSocket would not
   }
 });
 
-test('a service that nobody runs is told apart from one that refuses the WebSocket', async () => {
+test('a refused connection has another code than a refused WebSocket', async () => {
   const url = await findRefusingUrl();
   await assert.rejects(sandboxAt(url, WsWebSocket).spawn('x'), { code: 'connection_refused', status: 0 });
   await assert.rejects(sandboxAt(url).spawn('x'), (error) => {
     assert.ok(error instanceof CoppiceError);
-    // Not every WebSocket says why it has no connection.
+    // Not every WebSocket reports why it has no connection.
     assert.match(error.code, /^connection_(refused|failed)$/);
     return true;
   });
@@ -55,7 +57,7 @@ test('a service that nobody runs is told apart from one that refuses the WebSock
   await assert.rejects(sandboxAt(service.url).spawn('x'), { code: 'connection_failed', status: 0 });
 });
 
-test('a connection that does not open in time is given up', async () => {
+test('a connection that does not open in time rejects with code timeout', async () => {
   await using server = await LoopbackServer.raw(() => undefined);
   const held: { destroy: () => void }[] = [];
   server.onUpgrade((_, socket) => {
@@ -66,7 +68,7 @@ test('a connection that does not open in time is given up', async () => {
   for (const socket of held) socket.destroy();
 });
 
-test('the path of the base URL is kept, https becomes wss, and no error shows a ticket', async () => {
+test('the path of the base URL is kept, https becomes wss, and no error includes a ticket', async () => {
   const urls: string[] = [];
   function Refusing(url: string): void {
     urls.push(url);
@@ -83,7 +85,7 @@ test('the path of the base URL is kept, https becomes wss, and no error shows a 
   assert.deepEqual(urls, [`wss://a.example/b/v1/runs/${wireRecord().id}/shell?ticket=${TICKET}`]);
 });
 
-test('without any WebSocket the error says what to do, and no ticket is asked for', async () => {
+test('without a WebSocket class the error names the remedies, and no ticket is requested', async () => {
   const holder = globalThis as { WebSocket?: unknown };
   const saved = Object.getOwnPropertyDescriptor(globalThis, 'WebSocket');
   delete holder.WebSocket;
@@ -102,7 +104,7 @@ test('without any WebSocket the error says what to do, and no ticket is asked fo
   }
 });
 
-test('the standard WebSocket and that of the package ws both are what the option takes', () => {
+test('the option accepts the standard WebSocket and that of the package ws', () => {
   type Standard = typeof globalThis extends { WebSocket: infer Class } ? Class : never;
   const accept = (WebSocket: WebSocketConstructor): WebSocketConstructor => WebSocket;
   const acceptsStandard = (WebSocket: Standard): WebSocketConstructor => accept(WebSocket);

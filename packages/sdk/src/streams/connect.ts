@@ -7,20 +7,21 @@ import { getWebSocket } from './web-socket.ts';
 import { buildQuery } from '../transport/wire.ts';
 
 interface ConnectRequest<Item, Final> {
-  /** Of the sandbox. */
+  /** Path of the sandbox. */
   path: string;
-  /** Below it. */
+  /** Path of the endpoint below that of the sandbox. */
   endpoint: string;
   query?: Readonly<Record<string, string | number | undefined>>;
-  /** Of the whole connection. */
+  /** Aborts the connection at any time, not only while it opens. */
   signal: AbortSignal | undefined;
   parse: StreamProtocol<Item, Final>['parse'];
   silenceMs?: number | undefined;
 }
 
 /**
- * Opens a WebSocket of a sandbox. A standard one sends no headers, so each takes a ticket first, which works once; that
- * the key may not, or that there is no such sandbox, is the answer to that call: a WebSocket does not tell.
+ * Opens a WebSocket of a sandbox. A standard WebSocket cannot send headers, so the client fetches a ticket first, which
+ * works once. An error such as `forbidden` or `not_found` is the answer to that request: a WebSocket does not report
+ * the reason of a refusal.
  */
 export async function connect<Item, Final>(
   transport: Transport,
@@ -33,7 +34,7 @@ export async function connect<Item, Final>(
   const deadline = new Deadline(label, transport.timeoutMs, signal);
   try {
     const ticket = await fetchTicket(transport, request.path, { deadline, signal });
-    // Some runtimes put the address into the text of an error.
+    // Some runtimes include the address in the message of an error.
     const redact = (text: string): string => text.replaceAll(ticket, '…');
     const url = `${transport.baseUrl.replace(/^http/, 'ws')}${path}${buildQuery({ ...request.query, ticket })}`;
     const protocol = { parse, silenceMs, stallMs: silenceMs ?? transport.timeoutMs };
@@ -47,7 +48,7 @@ export async function connect<Item, Final>(
   }
 }
 
-/** A page that came over https may open no ws, for one. */
+/** Constructs the socket. The constructor throws, for example, for a `ws:` address on a page loaded over HTTPS. */
 function construct<Socket>(
   make: () => Socket,
   { label, redact }: { label: string; redact: (text: string) => string },

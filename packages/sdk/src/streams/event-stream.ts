@@ -1,9 +1,10 @@
 import { CoppiceError } from '../transport/errors.ts';
 
 /**
- * The `data:` of server-sent events, one for each event. Comments, which keep the connection alive, and other fields are
- * passed over. Leaving the loop early ends the stream. An answer without line ends must not fill the memory:
- * `maxLineLength`, in characters, is far above any event of the endpoint.
+ * Yields the `data:` of server-sent events, one text for each event. It skips other fields, and comments, which keep
+ * the connection alive. Leaving the loop early cancels the stream. `maxLineLength`, in characters, keeps an answer
+ * without line ends from filling the memory; it is far above any event of the endpoint. Throws {@link CoppiceError}
+ * with code `invalid_response` for a longer line.
  */
 export async function* readEventData(
   stream: ReadableStream<Uint8Array>,
@@ -18,7 +19,10 @@ export async function* readEventData(
   }
 }
 
-/** What follows the last line end is no line: it was cut off. */
+/**
+ * Yields the lines of a stream. Text after the last line end is dropped because it was cut off. Throws
+ * {@link CoppiceError} with code `invalid_response` for a line over `maxLength` characters.
+ */
 export async function* readLines(
   stream: ReadableStream<Uint8Array>,
   maxLength: number,
@@ -41,7 +45,7 @@ export async function* readLines(
 }
 
 function tooLong(maxLength: number): CoppiceError {
-  return new CoppiceError(`a line is over ${maxLength} characters`, {
+  return new CoppiceError(`a line has over ${maxLength} characters`, {
     status: 200,
     code: 'invalid_response',
   });

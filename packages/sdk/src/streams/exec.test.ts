@@ -5,7 +5,7 @@ import { errorBody, LoopbackServer, SANDBOX_ID } from '../testing/loopback-serve
 
 const RESULT = { exit_code: 3, stdout: 'ä\u0000\n', stderr: 'no', timed_out: false, truncated: true };
 
-test('exec sends the command with its options, environment names untouched', async () => {
+test('exec sends the command with its options and does not change environment names', async () => {
   await using server = await LoopbackServer.answering(200, RESULT);
   const env = { someName: '1', OTHER_NAME: '2' };
   await server.sandbox().exec('cat', { timeout: 5, cwd: '/tmp', env, user: 'node', stdin: 'in' });
@@ -20,7 +20,7 @@ test('exec sends the command with its options, environment names untouched', asy
   });
 });
 
-test('exec gives the command 30 seconds unless told otherwise', async () => {
+test('exec gives the command 30 seconds by default', async () => {
   await using server = await LoopbackServer.answering(200, RESULT);
   await server.sandbox().exec('true');
   assert.deepEqual(server.lastJson, { command: 'true', timeout: 30 });
@@ -37,7 +37,7 @@ test('an exit code other than zero is a result', async () => {
   });
 });
 
-test('a command may take its timeout on top of the client’s own', async () => {
+test('a command may take its timeout in addition to the client’s timeout', async () => {
   let finish = (): void => undefined;
   await using server = await LoopbackServer.start((_, response) => {
     response.flushHeaders();
@@ -50,7 +50,7 @@ test('a command may take its timeout on top of the client’s own', async () => 
   assert.equal(result.exitCode, 3);
 });
 
-test('a command whose service hangs runs into timeout plus deadline', async () => {
+test('an exec without an answer rejects after the timeout of the command plus that of the client', async () => {
   await using server = await LoopbackServer.start((_, response) => response.flushHeaders());
   const call = server.sandbox({ timeoutMs: 50 }).exec('hang', { timeout: 0.05 });
   await assert.rejects(call, { code: 'timeout', status: 0 });

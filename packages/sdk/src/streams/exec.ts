@@ -4,29 +4,31 @@ import { buildWireBody, readFlag, readNumber, readObject, readString } from '../
 
 const DEFAULT_EXEC_TIMEOUT_SECONDS = 30;
 
-/** How to run a command. */
+/** Options of a command. */
 export interface ExecOptions extends CallOptions {
-  /** Seconds after which the command is killed. Default 30. */
+  /** Seconds (1–86 400) after which the command is killed. Default 30. */
   timeout?: number | undefined;
-  /** Working directory. Default: the image's, else `/workspace`. */
+  /** Working directory. Default: the image's WORKDIR, else `/workspace`. */
   cwd?: string | undefined;
-  /** Added to the environment of the image. */
+  /** Environment variables that are added to those of the image. */
   env?: Record<string, string> | undefined;
-  /** Name or uid, with `:group` if you like. Default: the image's user, else root. */
+  /** User that runs the command: name, uid, `name:group` or `uid:gid`. Default: the image's USER, else root. */
   user?: string | undefined;
-  /** What the command reads on standard input. Default: nothing. */
+  /** Text that the command reads on standard input. Default: no input. */
   stdin?: string | undefined;
 }
 
-/** How a command ended. An exit code other than zero is a result, not an error. */
+/** Result of a command. An exit code other than zero is a result, not an error. */
 export interface ExecResult {
-  /** 124 when the timeout elapsed, 128 + n when signal n ended it. */
+  /** Exit code of the command: 124 when the timeout elapsed, 128 + n when signal n ended it. */
   exitCode: number;
+  /** Standard output. */
   stdout: string;
+  /** Standard error. */
   stderr: string;
-  /** The timeout elapsed and the command was killed. */
+  /** True if the timeout elapsed and the command was killed. */
   timedOut: boolean;
-  /** Output beyond the service's cap (16 MiB a stream by default) was dropped. */
+  /** True if output beyond the service's limit (at most 16 MiB for each stream) was dropped. */
   truncated: boolean;
 }
 
@@ -38,7 +40,9 @@ const EXEC_FIELDS = {
   stdin: 'stdin',
 } as const satisfies Record<Exclude<keyof ExecOptions, 'signal'>, string>;
 
-/** `path` is that of the sandbox. The deadline leaves the command its whole timeout. */
+/**
+ * Runs a command in the sandbox at `path`. The deadline is the timeout of the command plus the client's `timeoutMs`.
+ */
 export async function execCommand(
   transport: Transport,
   path: string,
@@ -49,7 +53,7 @@ export async function execCommand(
   return (await transport.callJson(request, parseExecResult)).value;
 }
 
-/** What a buffered and a streamed command send alike. */
+/** Returns the request of a buffered or streamed command. Throws `TypeError` for an unknown option. */
 export function buildExecRequest(
   transport: Transport,
   path: string,
@@ -70,7 +74,7 @@ export function buildExecRequest(
   };
 }
 
-/** A timeout that is no number is left for the service to refuse. */
+/** Returns the timeout in milliseconds. The service, not the client, refuses a timeout that is not a number. */
 function commandMs(timeoutSeconds: number): number {
   return Number.isFinite(timeoutSeconds) ? Math.max(0, timeoutSeconds) * 1000 : 0;
 }

@@ -19,7 +19,7 @@ async function nextRun(peer: ServicePeer): Promise<RunMessage> {
   return (await peer.next()) as RunMessage;
 }
 
-test('a shell runs commands in order and gives each what it wrote', async () => {
+test('a shell runs commands in order and returns to each its output', async () => {
   await using service = await LoopbackSockets.start(async (peer) => {
     const runs = [await nextRun(peer), await nextRun(peer), await nextRun(peer)];
     for (const { type, id, command } of runs)
@@ -47,7 +47,7 @@ test('a shell runs commands in order and gives each what it wrote', async () => 
   assert.deepEqual([url.searchParams.get('cwd'), url.searchParams.get('user')], ['/a b', 'node']);
 });
 
-test('after the end of a shell the run that ended it is answered, and all others are not', async () => {
+test('the run that ends a shell resolves, and all other runs reject', async () => {
   await using service = await LoopbackSockets.start(async (peer) => {
     const { id } = await nextRun(peer);
     await nextRun(peer);
@@ -62,7 +62,7 @@ test('after the end of a shell the run that ended it is answered, and all others
   await shell.close();
 });
 
-test('a run that comes while the end is still to be read rejects as those after it do', async () => {
+test('a run that starts before the end of the shell is read rejects like later ones', async () => {
   let left: Promise<unknown> = Promise.resolve();
   await using service = await LoopbackSockets.start(async (peer) => {
     left = peer.left();
@@ -79,7 +79,7 @@ test('a run that comes while the end is still to be read rejects as those after 
   await late;
 });
 
-test('closing a shell rejects what it runs with shell_closed, and is no failure', async () => {
+test('closing a shell rejects its runs with shell_closed and resolves closed', async () => {
   await using service = await LoopbackSockets.start(() => undefined);
   const shell = await service.sandbox().shell();
   const running = shell.run('sleep 60');
@@ -89,7 +89,7 @@ test('closing a shell rejects what it runs with shell_closed, and is no failure'
   await within(5000, shell.closed, 'the shell is open');
 });
 
-test('a connection that is lost, an error frame and an abort each reject runs and closed alike', async () => {
+test('a lost connection, an error frame and an abort each reject both the runs and closed', async () => {
   const controller = new AbortController();
   const reason = new Error('no longer wanted');
   const error = { code: 'invalid_request', message: 'message: is not JSON', request_id: 'req1' };
@@ -118,7 +118,7 @@ test('a connection that is lost, an error frame and an abort each reject runs an
   }
 });
 
-test('a listener that throws fails its own run; the shell goes on', async () => {
+test('a throwing listener fails only its own run, and the shell continues', async () => {
   await using service = await LoopbackSockets.start(async (peer) => {
     for (;;) {
       const { id } = await nextRun(peer);
@@ -137,7 +137,7 @@ test('a listener that throws fails its own run; the shell goes on', async () => 
   assert.deepEqual(heard, ['one', 'two']);
 });
 
-test('output that is collected has a limit, listeners hear all of it', async () => {
+test('the collected output has a limit, and listeners receive all of it', async () => {
   const text = 'x'.repeat(2 ** 20);
   await using service = await LoopbackSockets.start(async (peer) => {
     const { id } = await nextRun(peer);

@@ -1,5 +1,5 @@
 /**
- * Commands of one bash, one after the other. Messages of the service carry the id of the run that they belong to:
+ * Runs commands in one bash, one after the other. Each message of the service carries the id of its run:
  *
  *   shell_run ─► (shell_out | shell_err)* ─► shell_exit      for each run, in the order of the calls
  *                                            shell_closed    once, when the shell itself has ended
@@ -14,20 +14,23 @@ import { parseFrame, type FrameSource, type StreamFrame } from './stream-frame.t
 import type { Transport } from '../transport/transport.ts';
 import { buildWireBody, readNumber, readString } from '../transport/wire.ts';
 
-/** Where and as whom a shell runs. */
+/** Working directory and user of a shell. */
 export interface ShellOptions extends CallOptions {
-  /** Working directory. Default: the image's, else `/workspace`. */
+  /** Working directory. Default: the image's WORKDIR, else `/workspace`. */
   cwd?: string | undefined;
-  /** Name or uid, with `:group` if you like. Default: the image's user, else root. */
+  /** User that runs the shell: name, uid, `name:group` or `uid:gid`. Default: the image's USER, else root. */
   user?: string | undefined;
 }
 
-/** How a command of a shell ended. An exit code other than zero is a result, not an error. */
+/** Result of a command in a shell. An exit code other than zero is a result, not an error. */
 export interface ShellResult {
+  /** Exit code of the command. */
   exitCode: number;
+  /** Standard output. */
   stdout: string;
+  /** Standard error. */
   stderr: string;
-  /** Output beyond 16 Mi characters of a stream was dropped; listeners were told all of it. */
+  /** True if output beyond 16 Mi characters of a stream was dropped. Listeners still received all of it. */
   truncated: boolean;
 }
 
@@ -47,7 +50,7 @@ const SHELL_FIELDS = { cwd: 'cwd', user: 'user' } as const satisfies Record<
 const CLOSED = 'shell_closed';
 
 /**
- * A bash that keeps its directory, variables, functions and background jobs from one command to the next. Made by
+ * A bash that keeps its directory, variables, functions and background jobs from one command to the next. Created by
  * `sandbox.shell()`.
  *
  * @example
@@ -56,14 +59,14 @@ const CLOSED = 'shell_closed';
  * const { exitCode, stdout } = await shell.run('npm test');
  */
 export class Shell implements AsyncDisposable {
-  /** Resolves when the shell has ended or was closed; rejects when the connection was lost or aborted. */
+  /** Resolves when the shell has ended or was closed. Rejects when the connection was lost or aborted. */
   readonly closed: Promise<void>;
   readonly #connection: StreamConnection<ShellFrame, void>;
   readonly #runs = new Map<string, Run>();
   #lastId = 0;
   #end: { error: unknown } | undefined;
 
-  /** Made by `sandbox.shell()`. */
+  /** Called by `sandbox.shell()` only. */
   constructor(connection: StreamConnection<ShellFrame, void>) {
     this.#connection = connection;
     this.closed = this.#serve();
@@ -71,10 +74,11 @@ export class Shell implements AsyncDisposable {
   }
 
   /**
-   * Runs a command, after those before it, and waits for its end. There is no time limit: `close()` ends a shell whose
-   * command does not. What a background job writes after its command has ended is lost: send it to a file. If a
-   * listener throws, the call rejects with that and the command goes on. Once the shell has ended it rejects with code
-   * `shell_closed`.
+   * Runs a command after the earlier ones and waits for its end. There is no time limit: to stop a command that does
+   * not end, `close()` the shell. Output that a background job writes after the end of its command is lost: redirect it
+   * to a file. If a listener throws, the call rejects with that error and the command continues. Rejects with
+   * `TypeError` for a command that is empty, contains NUL or exceeds 1 MiB; with code `shell_closed` once the shell has
+   * ended; and with {@link CoppiceError} when the connection is lost.
    *
    * @example
    * const { exitCode } = await shell.run('make', { onStdout: (text) => process.stdout.write(text) });
@@ -88,14 +92,14 @@ export class Shell implements AsyncDisposable {
     });
     const sent = this.#connection.send(JSON.stringify({ type: 'shell_run', id, command }));
     sent.catch((error: unknown) => {
-      // If the connection has ended, what came before that is read first, and says why there will be no more.
+      // If the connection has ended, `#serve` first reads the remaining frames and then reports the reason of the end.
       if (!this.#connection.hasEnded) this.#giveUp(id, error);
     });
     return result;
   }
 
   /**
-   * Ends the shell with what runs in it. Runs that are not done reject with code `shell_closed`.
+   * Ends the shell and its foreground command. Unfinished runs reject with code `shell_closed`.
    *
    * @example
    * await shell.close();
@@ -104,6 +108,7 @@ export class Shell implements AsyncDisposable {
     await this.#connection.close(CLOSED);
   }
 
+  /** Closes the shell at the end of an `await using` block. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
@@ -118,7 +123,7 @@ export class Shell implements AsyncDisposable {
     }
   }
 
-  /** Passes over what comes for a run that is done. */
+  /** Handles a frame. Frames of a finished run are ignored. */
   async #take(frame: ShellFrame): Promise<void> {
     const run = this.#runs.get(frame.id);
     if (run === undefined) return;
@@ -147,7 +152,7 @@ export class Shell implements AsyncDisposable {
   }
 }
 
-/** `path` is that of the sandbox. */
+/** Opens a shell in the sandbox at `path`. Throws `TypeError` for an unknown option. */
 export async function openShell(
   transport: Transport,
   path: string,
@@ -176,8 +181,8 @@ function parseShellFrame(
   return { item: { id: readString(frame, 'id'), chunk } };
 }
 
-/** Here, because the service would close the whole shell. */
+/** Throws `TypeError` for a command that the service refuses, because the service would close the whole shell. */
 function requireCommand(command: string): void {
   if (typeof command === 'string' && command !== '' && !command.includes('\0')) return;
-  throw new TypeError('command must be text, not empty and without NUL');
+  throw new TypeError('command must be a non-empty string without NUL');
 }

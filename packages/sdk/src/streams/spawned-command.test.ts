@@ -11,7 +11,7 @@ const err = (data: string) => ({ type: 'stderr', data });
 const exit = (data: string) => ({ type: 'exit', data, timed_out: false });
 const ERROR = { code: 'guest_unreachable', message: 'the sandbox was lost', request_id: 'req1' };
 
-/** As a standard WebSocket is: it cannot be paused. */
+/** Behaves like a standard WebSocket, which cannot be paused. */
 class UnpausableWebSocket extends WsWebSocket {}
 Object.defineProperty(UnpausableWebSocket.prototype, 'pause', { value: undefined });
 
@@ -21,7 +21,7 @@ async function readAll(command: AsyncIterable<{ data: string }>): Promise<string
   return text;
 }
 
-/** A service that begins with the request and keeps quiet. */
+/** Starts a service that reads the request and then sends nothing. */
 async function startQuiet(): Promise<{ service: LoopbackSockets; peer: Promise<ServicePeer> }> {
   let found: (peer: ServicePeer) => void;
   const peer = new Promise<ServicePeer>((resolve) => (found = resolve));
@@ -32,7 +32,7 @@ async function startQuiet(): Promise<{ service: LoopbackSockets; peer: Promise<S
   return { service, peer };
 }
 
-test('a spawned command yields its output in order, and tells its end to the loop and to wait()', async () => {
+test('a spawned command yields its output in order, and both the loop and wait() return its result', async () => {
   let request: unknown;
   await using service = await LoopbackSockets.start(async (peer) => {
     request = await peer.next();
@@ -51,7 +51,7 @@ test('a spawned command yields its output in order, and tells its end to the loo
   assert.deepEqual(request, { command: 'make', timeout: 5, cwd: '/tmp', env, user: 'node' });
 });
 
-test('each WebSocket takes a ticket of its own, and the key is in no address', async () => {
+test('each WebSocket uses its own ticket, and no address includes the key', async () => {
   await using service = await LoopbackSockets.start(async (peer) => {
     await peer.next();
     peer.end(exit('0'));
@@ -65,7 +65,7 @@ test('each WebSocket takes a ticket of its own, and the key is in no address', a
   }
 });
 
-test('standard input is sent in pieces that end between characters, whatever the caller’s chunks are', async () => {
+test('standard input is sent in pieces that end between characters, for any chunks of the caller', async () => {
   const messages: { type: string; data?: string }[] = [];
   await using service = await LoopbackSockets.start(async (peer) => {
     await peer.next();
@@ -90,7 +90,7 @@ test('standard input is sent in pieces that end between characters, whatever the
   }
 });
 
-test('bytes that are not UTF-8 are refused, as is half a character at the end', async () => {
+test('bytes that are not UTF-8, and half a character at the end, are refused', async () => {
   const { service, peer } = await startQuiet();
   await using _ = service;
   await using command = await service.sandbox().spawn('cat');
@@ -102,7 +102,7 @@ test('bytes that are not UTF-8 are refused, as is half a character at the end', 
   assert.deepEqual(await (await peer).next(), { type: 'stdin_eof' });
 });
 
-test('writing waits while the service takes nothing, and fails when that lasts', async () => {
+test('writing waits while the service accepts no input, and fails after the time limit', async () => {
   const { service, peer } = await startQuiet();
   await using _ = service;
   await using command = await service.sandbox({ timeoutMs: 300 }).spawn('cat', { timeout: 0.2 });
@@ -134,7 +134,7 @@ test('kill sends the signal by its name, and nothing once the command has ended'
   await assert.rejects(command.stdin.write('late'), { code: 'closed' });
 });
 
-test('an abort leaves, and rejects with the reason of the signal, before and after the connection', async () => {
+test('an abort closes the connection and rejects with the reason of the signal, also before it opens', async () => {
   const { service, peer } = await startQuiet();
   await using _ = service;
   const controller = new AbortController();
@@ -152,7 +152,7 @@ test('an abort leaves, and rejects with the reason of the signal, before and aft
   await assert.rejects(late, reason);
 });
 
-test('close and the end of a block leave, after which waiting and reading say so', async () => {
+test('close and the end of a block close the connection, and waiting and reading then reject', async () => {
   for (const leave of ['close', 'dispose']) {
     const { service, peer } = await startQuiet();
     await using _ = service;
@@ -167,7 +167,7 @@ test('close and the end of a block leave, after which waiting and reading say so
   }
 });
 
-test('a loop that is left can be taken up again', async () => {
+test('a new loop continues where the last one stopped', async () => {
   const { service, peer } = await startQuiet();
   await using _ = service;
   await using command = await service.sandbox().spawn('server');
@@ -179,7 +179,7 @@ test('a loop that is left can be taken up again', async () => {
   assert.equal(await readAll(command), '');
 });
 
-test('a close without an exit is an error with its code and reason, after what came before it', async () => {
+test('a close without an exit frame is an error with its code and reason, after the earlier output', async () => {
   const expected = { 1006: 'connection_failed', 1011: 'connection_failed', 1012: 'unavailable' };
   for (const [close, code] of Object.entries(expected)) {
     await using service = await LoopbackSockets.start(async (peer) => {
@@ -219,7 +219,7 @@ test('an error frame is an error with the service’s code', async () => {
   });
 });
 
-test('a message that is not one of the service ends the connection', async () => {
+test('an invalid message ends the connection', async () => {
   const unusable: ((peer: ServicePeer) => void)[] = [
     (peer) => peer.socket.send('no JSON'),
     (peer) => peer.send({ type: 'stdout' }),
@@ -234,7 +234,7 @@ test('a message that is not one of the service ends the connection', async () =>
   }
 });
 
-test('a service that stays silent for longer than the command may take is given up', async () => {
+test('a service that stays silent for longer than the command may take causes a timeout', async () => {
   const { service, peer } = await startQuiet();
   await using _ = service;
   const command = await service.sandbox({ timeoutMs: 200 }).spawn('x', { timeout: 0.1 });
@@ -251,7 +251,7 @@ test('a WebSocket that can be paused makes the command wait for a slow reader', 
   const items = command[Symbol.asyncIterator]();
   let sent = 0;
   const deadline = Date.now() + 10_000;
-  // Until the kernel has taken nothing for a while.
+  // Sends until the kernel accepts no more data.
   for (let held = 0; held < 20 && Date.now() < deadline; held += 1) {
     if (socket.bufferedAmount === 0) {
       socket.send(JSON.stringify(out(text)));
@@ -269,7 +269,7 @@ test('a WebSocket that can be paused makes the command wait for a slow reader', 
   assert.equal(length, sent * text.length);
 });
 
-test('a standard WebSocket of a reader that is too slow is given up at 64 MiB, with advice', async () => {
+test('a standard WebSocket of a slow reader is closed at 64 MiB, and the error gives advice', async () => {
   const { service, peer } = await startQuiet();
   await using _ = service;
   const command = await service.sandbox({ WebSocket: UnpausableWebSocket }).spawn('yes');
@@ -288,7 +288,7 @@ test('a standard WebSocket of a reader that is too slow is given up at 64 MiB, w
   assert.ok(read >= 60 && read <= 66, `${read} MiB were kept`);
 });
 
-test('to wait needs no reader: what nobody reads is let go, and reading it later says so', async () => {
+test('wait() needs no reader: unread output is dropped, and reading it later is an error', async () => {
   for (const WebSocket of [WsWebSocket, UnpausableWebSocket]) {
     const { service, peer } = await startQuiet();
     await using _ = service;
@@ -303,7 +303,7 @@ test('to wait needs no reader: what nobody reads is let go, and reading it later
   }
 });
 
-test('spawn refuses what the service would, and says where standard input goes', async () => {
+test('spawn refuses invalid arguments, and the message names the use of standard input', async () => {
   const { service } = await startQuiet();
   await using _ = service;
   const sandbox = service.sandbox();

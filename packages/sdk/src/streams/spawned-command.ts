@@ -6,15 +6,15 @@ import { buildExecRequest, type ExecOptions } from './exec.ts';
 import type { StreamConnection } from './stream-connection.ts';
 import type { Transport } from '../transport/transport.ts';
 
-/** How to run a command whose input comes later. */
+/** Options of `sandbox.spawn()`. Input is written to {@link SpawnedCommand}. */
 export type SpawnOptions = Omit<ExecOptions, 'stdin'>;
 
 const SIGNAL_NAME = /^(?:SIG)?[A-Z][A-Z0-9]{1,9}$/;
 
 /**
- * A command that runs while you write to it and read from it. Iterate over it for its output, in one loop at a time: the
- * next goes on where the last was left. Output that is not read makes the command wait, see the README. Made by
- * `sandbox.spawn()`.
+ * A running command with open standard input. Iterate over it for its output, in one loop at a time; a later loop
+ * continues where the last one stopped. Unread output makes the command wait if the WebSocket can be paused; see
+ * "Back-pressure" in the README. Created by `sandbox.spawn()`.
  *
  * @example
  * await using command = await sandbox.spawn('python3 -iq', { timeout: 600 });
@@ -24,18 +24,21 @@ const SIGNAL_NAME = /^(?:SIG)?[A-Z][A-Z0-9]{1,9}$/;
  * const { exitCode } = await command.wait();
  */
 export class SpawnedCommand implements AsyncIterable<OutputChunk>, AsyncDisposable {
+  /** Standard input of the command. */
   readonly stdin: CommandStdin;
   readonly #connection: StreamConnection<OutputChunk, CommandExit>;
 
-  /** Made by `sandbox.spawn()`. */
+  /** Called by `sandbox.spawn()` only. */
   constructor(connection: StreamConnection<OutputChunk, CommandExit>) {
     this.#connection = connection;
     this.stdin = new CommandStdin(connection);
   }
 
   /**
-   * Sends a signal, by its name with or without SIG, to the command and its children. It takes its turn behind what was
-   * written to standard input: a command that does not read that is ended by `close()`. Nothing happens once it has ended.
+   * Sends a signal to the command and its children. `signal` is a name with or without `SIG`, for example `INT`. The
+   * signal is delivered after the input that was written before it. A command that does not read its input must
+   * therefore be ended with `close()`. After the end of the command the call has no effect. Throws `TypeError` for
+   * another name.
    *
    * @example
    * command.kill('INT');
@@ -46,8 +49,9 @@ export class SpawnedCommand implements AsyncIterable<OutputChunk>, AsyncDisposab
   }
 
   /**
-   * Waits for the end. It needs no loop beside it: what nobody reads is let go when it is over 64 MiB. Do not wait for it
-   * inside of a loop over the output.
+   * Waits for the end of the command and resolves with its exit code. No loop over the output is needed: unread output
+   * is dropped once it exceeds 64 MiB. Do not wait inside a loop over the output. Rejects with {@link CoppiceError}
+   * when the connection is lost, and with code `closed` after `close()`.
    *
    * @example
    * const { exitCode, timedOut } = await command.wait();
@@ -56,12 +60,17 @@ export class SpawnedCommand implements AsyncIterable<OutputChunk>, AsyncDisposab
     return this.#connection.final();
   }
 
+  /**
+   * Yields the output of the command and returns how it ended. Throws {@link CoppiceError} when the connection is lost,
+   * and with code `reader_too_slow` when unread output was dropped.
+   */
   [Symbol.asyncIterator](): AsyncGenerator<OutputChunk, CommandExit> {
     return this.#connection.items();
   }
 
   /**
-   * Leaves, which kills the command. Whoever still waits gets a {@link CoppiceError} with code `closed`.
+   * Closes the connection, which kills the command. Pending waits and loops reject with {@link CoppiceError} of code
+   * `closed`.
    *
    * @example
    * await command.close();
@@ -70,12 +79,13 @@ export class SpawnedCommand implements AsyncIterable<OutputChunk>, AsyncDisposab
     await this.#connection.close('closed');
   }
 
+  /** Closes the connection at the end of an `await using` block. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
 }
 
-/** `path` is that of the sandbox. */
+/** Starts a command in the sandbox at `path`. Throws `TypeError` for an unknown option, and for `stdin`. */
 export async function spawnCommand(
   transport: Transport,
   path: string,
@@ -89,7 +99,7 @@ export async function spawnCommand(
     path,
     endpoint: '/exec/ws',
     signal: options.signal,
-    // The command has ended by then, so that silence means that nobody is there.
+    // By then the command has ended, so silence means that the connection is dead.
     silenceMs: request.timeoutMs,
     parse: (message, source) => (typeof message === 'string' ? parseExecFrame(message, source) : undefined),
   });

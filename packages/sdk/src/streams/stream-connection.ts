@@ -1,9 +1,10 @@
 /**
- * One WebSocket of a sandbox: what comes is queued for a reader, what goes waits for room, and the end has one reason.
+ * One WebSocket of a sandbox. Received items are queued for a reader, sent messages wait for room, and the connection
+ * ends with one reason.
  *
- *   ticket ─► connect ─► open ─┬─ final frame ─────────────► final resolves, what is queued can be read, then done
- *                              ├─ error frame, close ──────► final rejects, what is queued can be read, then throws
- *                              └─ abort, silence, close() ─► final rejects, the queue is dropped
+ *   ticket ─► connect ─► open ─┬─ final frame ─────────────► final resolves; queued items can be read, then it is done
+ *                              ├─ error frame, close ──────► final rejects; queued items can be read, then it throws
+ *                              └─ abort, silence, close() ─► final rejects; the queue is dropped
  */
 import {
   buildCloseError,
@@ -18,35 +19,42 @@ import type { FrameSource, StreamFrame } from './stream-frame.ts';
 import { UnreadQueue } from './unread-queue.ts';
 import type { WebSocketLike, WebSocketLikeEvent } from './web-socket.ts';
 
-/** Of one message, in the service: it closes with 1009 on a larger one. */
+/** Largest message that the service accepts. It closes the connection with 1009 on a larger one. */
 const MAX_MESSAGE_BYTES = 2 ** 20;
-/** What may wait in the socket; the standard has no event for when it is less. */
+/** Bytes that may wait in the socket. It is polled, because the standard has no event for when they become fewer. */
 const MAX_BUFFERED_BYTES = 2 ** 20;
 const BUFFER_POLL_MS = 10;
-/** For the other side's answer to a close. */
+/** Time to wait for the other side's answer to a close. */
 const CLOSE_DEADLINE_MS = 3000;
 const NORMAL_CLOSE = 1000;
 
+/** Message format and time limits of a connection. */
 export interface StreamProtocol<Item, Final> {
-  /** Undefined for what is to be passed over; throws what a message says or why it cannot be used. */
+  /**
+   * Parses a message. Returns undefined for a message to ignore. Throws the error of an error frame, or an error for an
+   * invalid message.
+   */
   parse: (
     message: string | Uint8Array<ArrayBuffer>,
     source: FrameSource,
   ) => StreamFrame<Item, Final> | undefined;
-  /** How long nothing may come before the connection counts as dead. Default: a quiet one is none. */
+  /** Milliseconds without a message after which the connection counts as dead. Default: no limit. */
   silenceMs?: number | undefined;
-  /** How long what is sent may find no room. */
+  /** Milliseconds after which sending fails if the service accepts no data. */
   stallMs: number;
 }
 
+/** Name, deadline and redaction of a connection. */
 export interface ConnectionSource {
+  /** Method and path, for messages. */
   label: string;
-  /** Of the whole connection; ended by it. */
+  /** Deadline of the whole connection. The connection ends it. */
   deadline: Deadline;
-  /** Takes out of a text what nobody should read in a log. */
+  /** Removes the ticket from a text, so that no log includes it. */
   redact: (text: string) => string;
 }
 
+/** One WebSocket of a sandbox with a queue of received items. See the comment at the top of this file. */
 export class StreamConnection<Item, Final> {
   readonly #socket: WebSocketLike;
   readonly #protocol: StreamProtocol<Item, Final>;
@@ -76,31 +84,39 @@ export class StreamConnection<Item, Final> {
       resume: () => this.#resume(),
       onOverflow: () => this.#fail(buildSlowError(this.label), { drop: false }),
     });
-    // Who only reads learns of a failure there; it is not unhandled because nobody waits here.
+    // A caller that only reads learns of a failure from its loop. Without this handler, Node would report the rejection
+    // as unhandled.
     this.#final.catch(() => undefined);
     this.#listen();
   }
 
+  /** Method and path, for messages. */
   get label(): string {
     return this.#source.label;
   }
 
+  /** True after the final frame, a failure or `close()`. */
   get hasEnded(): boolean {
     return this.#hasEnded;
   }
 
-  /** Resolves when messages can be sent. */
+  /** Resolves when messages can be sent. Rejects when the connection fails first. */
   async opened(): Promise<void> {
     await Promise.race([this.#opened, this.#final]);
   }
 
-  /** What the final frame says. To wait for it does not need a reader. */
+  /**
+   * Waits for the result in the final frame. It needs no reader: unread items are dropped once they exceed the limit.
+   */
   final(): Promise<Final> {
     this.#unread.expectEnd();
     return this.#final;
   }
 
-  /** What comes; ends with the final frame. One reader at a time; the next goes on where the last has left off. */
+  /**
+   * Yields the received items and returns the result in the final frame. There may be one reader at a time; the next
+   * reader continues where the last one stopped. Throws code `reader_too_slow` when items were dropped.
+   */
   async *items(): AsyncGenerator<Item, Final> {
     const endReading = this.#unread.beginReading();
     try {
@@ -115,7 +131,7 @@ export class StreamConnection<Item, Final> {
     }
   }
 
-  /** Sends messages one after the other, when there is room. */
+  /** Sends a message after the earlier ones, when there is room. Throws `TypeError` for a message over 1 MiB. */
   async send(data: string | Uint8Array<ArrayBuffer>): Promise<void> {
     requireMessageSize(data);
     const turn = this.#sendAfter(this.#sending, data);
@@ -123,15 +139,15 @@ export class StreamConnection<Item, Final> {
     await turn;
   }
 
-  /** Sends a small message at once. */
+  /** Sends a small message at once. Throws the reason of the end, or code `closed`, once the connection has ended. */
   sendNow(data: string | Uint8Array<ArrayBuffer>): void {
     if (this.#hasEnded) throw this.#failure?.error ?? buildStreamError(this.label, 'closed', 'it has ended');
     this.#socket.send(data);
   }
 
-  /** Leaves. `code` is that of the error for whoever still waits. */
+  /** Closes the connection. Pending waits and reads reject with an error of this code. */
   async close(code: string): Promise<void> {
-    this.#fail(buildStreamError(this.label, code, 'it was closed by this client'), { drop: true });
+    this.#fail(buildStreamError(this.label, code, 'this client closed the connection'), { drop: true });
     let timer: ReturnType<typeof setTimeout> | undefined;
     const expired = new Promise<void>((resolve) => {
       timer = setTimeout(() => {
@@ -184,7 +200,7 @@ export class StreamConnection<Item, Final> {
     this.#leave({ drop: false });
   }
 
-  /** Without effect once there is an end. */
+  /** Ends the connection with an error. Has no effect once it has ended. */
   #fail(error: unknown, { drop }: { drop: boolean }): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
@@ -231,20 +247,22 @@ export class StreamConnection<Item, Final> {
       }
       if (Date.now() > stalledAtMs) {
         const seconds = Math.round(this.#protocol.stallMs / 1000);
-        throw buildStreamError(this.label, 'timeout', `the service has taken no input for ${seconds} s`);
+        throw buildStreamError(this.label, 'timeout', `the service accepted no input for ${seconds} s`);
       }
       await this.#source.deadline.sleep(BUFFER_POLL_MS);
     }
   }
 }
 
-/** Here, because the service would close the connection and end what runs on it. */
+/**
+ * Throws `TypeError` for a message that is too large, because the service would close the connection and its command.
+ */
 function requireMessageSize(data: string | Uint8Array): void {
-  // At most three bytes of UTF-8 for a UTF-16 unit.
+  // A UTF-16 code unit has at most three bytes of UTF-8.
   if (data.length * 3 <= MAX_MESSAGE_BYTES) return;
   const sizeBytes = typeof data === 'string' ? new TextEncoder().encode(data).length : data.length;
   if (sizeBytes <= MAX_MESSAGE_BYTES) return;
   throw new TypeError(
-    `a message of ${sizeBytes} bytes is over the ${MAX_MESSAGE_BYTES} that the service takes; upload a file, and use that`,
+    `a message of ${sizeBytes} bytes exceeds the service's limit of ${MAX_MESSAGE_BYTES} bytes; upload a file instead`,
   );
 }

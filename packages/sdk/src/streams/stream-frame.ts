@@ -1,10 +1,10 @@
 import { CoppiceError } from '../transport/errors.ts';
 import { readObject, readString, type WireObject } from '../transport/wire.ts';
 
-/** What a message of a stream brings: something to read, or the result with which the stream ends. */
+/** Content of a message of a stream: an item to read, or the result that ends the stream. */
 export type StreamFrame<Item, Final> = { item: Item } | { final: Final };
 
-/** Where a frame came from, for the text of an error. */
+/** Origin of a frame, for the message of an error. */
 export interface FrameSource {
   /** Method and path. */
   label: string;
@@ -12,7 +12,9 @@ export interface FrameSource {
   status: number;
 }
 
-/** Throws the service's error if the frame is one. */
+/**
+ * Parses a frame. Throws {@link CoppiceError} for an error frame, and `SyntaxError` or `TypeError` for another text.
+ */
 export function parseFrame(text: string, source: FrameSource): { type: string; frame: WireObject } {
   const frame = readObject(JSON.parse(text), 'a frame');
   const type = readString(frame, 'type');
@@ -24,7 +26,7 @@ function buildFrameError(frame: WireObject, { label, status }: FrameSource): Cop
   const error = readObject(frame['error'], 'error');
   const detail = readString(error, 'message');
   const requestId = error['request_id'];
-  return new CoppiceError(`HTTP ${status} from ${label}, which failed under way: ${detail}`, {
+  return new CoppiceError(`HTTP ${status} from ${label}, which failed later: ${detail}`, {
     status,
     code: readString(error, 'code'),
     requestId: typeof requestId === 'string' ? requestId : undefined,

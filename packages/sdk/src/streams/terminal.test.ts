@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { SANDBOX_ID } from '../testing/loopback-server.ts';
 import { LoopbackSockets } from '../testing/loopback-sockets.ts';
 
-test('a terminal carries bytes both ways as they are, and tells how its program ended', async () => {
+test('a terminal carries bytes unchanged in both directions and returns the exit code of its program', async () => {
   const typed: Buffer[] = [];
   const bytes = randomBytes(200_000);
   await using service = await LoopbackSockets.start(async (peer) => {
@@ -29,7 +29,7 @@ test('a terminal carries bytes both ways as they are, and tells how its program 
   assert.deepEqual(query, { ...options, cols: '120', rows: '40' });
 });
 
-test('a terminal is resized by a text message, within what the service takes', async () => {
+test('a terminal is resized by a text message, within the limits of the service', async () => {
   let message: unknown;
   await using service = await LoopbackSockets.start(async (peer) => {
     message = await peer.next();
@@ -50,7 +50,7 @@ test('a terminal is resized by a text message, within what the service takes', a
   await assert.rejects(service.sandbox().terminal({ cols: 0 }), /cols/);
 });
 
-test('a terminal that is left, restarted or aborted says which', async () => {
+test('a closed, restarted or aborted terminal rejects with the matching reason', async () => {
   const reason = new Error('no longer wanted');
   for (const [how, expected] of [
     ['close', { code: 'closed' }],

@@ -5,23 +5,26 @@ import { parseFrame, type FrameSource, type StreamFrame } from './stream-frame.t
 import type { Transport } from '../transport/transport.ts';
 import { buildWireBody, readNumber } from '../transport/wire.ts';
 
-/** What a terminal runs, and its size. */
+/** Size and program of a terminal. */
 export interface TerminalOptions extends CallOptions {
   /** Columns, 1–1000. Default 80. */
   cols?: number | undefined;
   /** Rows, 1–1000. Default 24. */
   rows?: number | undefined;
-  /** Of at most some KiB: it is part of an address. Default: an interactive bash, or `sh` where there is none. */
+  /**
+   * Command for `/bin/sh -c`, at most a few KiB because it is part of a URL. Default: an interactive bash, or `sh` if
+   * the image has no bash.
+   */
   command?: string | undefined;
-  /** Working directory. Default: the image's, else `/workspace`. */
+  /** Working directory. Default: the image's WORKDIR, else `/workspace`. */
   cwd?: string | undefined;
-  /** Name or uid, with `:group` if you like. Default: the image's user, else root. */
+  /** User that runs the program: name, uid, `name:group` or `uid:gid`. Default: the image's USER, else root. */
   user?: string | undefined;
 }
 
-/** How the program in a terminal ended. */
+/** Result of the program in a terminal. */
 export interface TerminalExit {
-  /** 128 + n when signal n ended it. */
+  /** Exit code of the program: 128 + n when signal n ended it. */
   exitCode: number;
 }
 
@@ -34,12 +37,12 @@ const TERMINAL_FIELDS = {
 } as const satisfies Record<Exclude<keyof TerminalOptions, 'signal'>, string>;
 
 const MAX_SIDE = 1000;
-/** Far below the 1 MiB of a message. */
+/** Far below the limit of 1 MiB for a message. */
 const MAX_MESSAGE_BYTES = 65_536;
 
 /**
- * A terminal of a sandbox, for a program that wants one. Iterate over it for its output, in one loop at a time; a
- * character or an escape sequence may be split over two pieces. Made by `sandbox.terminal()`.
+ * A program that runs on a terminal (PTY) of a sandbox. Iterate over it for its output, in one loop at a time; a
+ * character or an escape sequence may be split over two pieces. Created by `sandbox.terminal()`.
  *
  * @example
  * await using terminal = await sandbox.terminal({ cols: process.stdout.columns, rows: process.stdout.rows });
@@ -50,13 +53,15 @@ const MAX_MESSAGE_BYTES = 65_536;
 export class Terminal implements AsyncIterable<Uint8Array<ArrayBuffer>>, AsyncDisposable {
   readonly #connection: StreamConnection<Uint8Array<ArrayBuffer>, TerminalExit>;
 
-  /** Made by `sandbox.terminal()`. */
+  /** Called by `sandbox.terminal()` only. */
   constructor(connection: StreamConnection<Uint8Array<ArrayBuffer>, TerminalExit>) {
     this.#connection = connection;
   }
 
   /**
-   * Types: text goes as UTF-8. Resolves when there is room for more.
+   * Sends input to the terminal; text is sent as UTF-8. Resolves when there is room for more. Rejects with {@link
+   * CoppiceError} of code `closed` once the program has ended, or `timeout` when the service accepted no input for
+   * `timeoutMs`.
    *
    * @example
    * await terminal.write('ls -l\r');
@@ -66,14 +71,15 @@ export class Terminal implements AsyncIterable<Uint8Array<ArrayBuffer>>, AsyncDi
     const bytes = typeof data === 'string' ? new TextEncoder().encode(data) : data;
     const sent: Promise<void>[] = [];
     for (let start = 0; start < bytes.length; start += MAX_MESSAGE_BYTES) {
-      // A copy: the caller may use its buffer again before there is room.
+      // Send a copy: the caller may reuse its buffer before there is room.
       sent.push(this.#connection.send(bytes.slice(start, start + MAX_MESSAGE_BYTES)));
     }
     await Promise.all(sent);
   }
 
   /**
-   * Tells the program the size of its window. Nothing happens once it has ended.
+   * Sets the size of the terminal in columns and rows. Has no effect once the program has ended. Throws `TypeError`
+   * unless both are integers from 1 to 1000.
    *
    * @example
    * process.stdout.on('resize', () => terminal.resize(process.stdout.columns, process.stdout.rows));
@@ -85,8 +91,9 @@ export class Terminal implements AsyncIterable<Uint8Array<ArrayBuffer>>, AsyncDi
   }
 
   /**
-   * Waits for the end. It needs no loop beside it: what nobody reads is let go when it is over 64 MiB. Do not wait for it
-   * inside of a loop over the output.
+   * Waits for the end of the program and resolves with its exit code. No loop over the output is needed: unread output
+   * is dropped once it exceeds 64 MiB. Do not wait inside a loop over the output. Rejects with {@link CoppiceError}
+   * when the connection is lost, and with code `closed` after `close()`.
    *
    * @example
    * const { exitCode } = await terminal.wait();
@@ -95,12 +102,16 @@ export class Terminal implements AsyncIterable<Uint8Array<ArrayBuffer>>, AsyncDi
     return this.#connection.final();
   }
 
+  /**
+   * Yields the output of the terminal and returns how the program ended. Throws {@link CoppiceError} when the
+   * connection is lost, and with code `reader_too_slow` when unread output was dropped.
+   */
   [Symbol.asyncIterator](): AsyncGenerator<Uint8Array<ArrayBuffer>, TerminalExit> {
     return this.#connection.items();
   }
 
   /**
-   * Hangs up, which ends the program. Whoever still waits gets a {@link CoppiceError} with code `closed`.
+   * Hangs up, which ends the program. Pending waits and loops reject with {@link CoppiceError} of code `closed`.
    *
    * @example
    * await terminal.close();
@@ -109,12 +120,13 @@ export class Terminal implements AsyncIterable<Uint8Array<ArrayBuffer>>, AsyncDi
     await this.#connection.close('closed');
   }
 
+  /** Closes the terminal at the end of an `await using` block. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
 }
 
-/** `path` is that of the sandbox. */
+/** Opens a terminal in the sandbox at `path`. Throws `TypeError` for an unknown option or an invalid size. */
 export async function openTerminal(
   transport: Transport,
   path: string,

@@ -3,16 +3,17 @@ import type { Deadline } from '../transport/deadline.ts';
 import type { CallRequest, Transport } from '../transport/transport.ts';
 import { buildWireBody, readObject, readString } from '../transport/wire.ts';
 
-/** Opens one WebSocket of a sandbox, once, in place of the API key. */
+/** A ticket that opens one WebSocket of a sandbox, once, instead of the API key. */
 export interface Ticket {
+  /** Value of the query parameter `ticket`. */
   ticket: string;
-  /** ISO 8601 UTC. */
+  /** Time when the ticket expires, ISO 8601 UTC. */
   expiresAt: string;
 }
 
-/** What kind of ticket. */
+/** Options of `sandbox.createTicket()`. */
 export interface TicketOptions extends CallOptions {
-  /** Seconds for which it can be used, 1–300. Default 60. */
+  /** Seconds until the ticket expires, 1–300. Default 60. */
   expiresIn?: number | undefined;
 }
 
@@ -21,6 +22,7 @@ const TICKET_FIELDS = { expiresIn: 'expires_in' } as const satisfies Record<
   string
 >;
 
+/** Creates a ticket for the sandbox at `path`. Throws `TypeError` for an unknown option. */
 export async function createTicket(
   transport: Transport,
   path: string,
@@ -29,7 +31,7 @@ export async function createTicket(
   return (await transport.callJson(buildTicketRequest(path, options), parseTicket)).value;
 }
 
-/** The ticket of a WebSocket that is being opened, under the deadline of the opening. */
+/** Fetches the ticket of a WebSocket, under the deadline for opening it. */
 export async function fetchTicket(
   transport: Transport,
   path: string,
@@ -39,7 +41,7 @@ export async function fetchTicket(
   return (await transport.callJsonWithin(request, call.deadline, parseTicket)).value.ticket;
 }
 
-/** A ticket too many is harmless: it expires. So this may be tried again. */
+/** Returns the request for a ticket. It may be retried: a surplus ticket is harmless because it expires. */
 function buildTicketRequest(path: string, { signal, ...options }: TicketOptions): CallRequest {
   return {
     method: 'POST',

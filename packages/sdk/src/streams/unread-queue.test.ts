@@ -14,7 +14,7 @@ function makeQueue(canPause: boolean): { queue: UnreadQueue<string>; calls: stri
   return { queue, calls };
 }
 
-test('a sender is paused while much is unread, and goes on when it has been read', async () => {
+test('a sender is paused while much is unread, and continues when it has been read', async () => {
   const { queue, calls } = makeQueue(true);
   queue.push('a', MIB);
   queue.push('b', MIB);
@@ -27,7 +27,7 @@ test('a sender is paused while much is unread, and goes on when it has been read
   assert.equal(await queue.take(), undefined);
 });
 
-test('a paused sender is let in bit by bit, so that its pings are answered, up to the limit', () => {
+test('a paused sender is resumed from time to time up to the limit, so that its pings are answered', () => {
   mock.timers.enable({ apis: ['setTimeout'] });
   try {
     const { queue, calls } = makeQueue(true);
@@ -49,7 +49,7 @@ test('a paused sender is let in bit by bit, so that its pings are answered, up t
   }
 });
 
-test('without a pause the limit is the end, small messages counted with what they take in memory', () => {
+test('without a pause the queue overflows at the limit, which counts the memory of small messages', () => {
   const { queue, calls } = makeQueue(false);
   for (let count = 0; count < 500_000; count += 1) queue.push('x', 1);
   assert.deepEqual(calls, []);
@@ -57,13 +57,13 @@ test('without a pause the limit is the end, small messages counted with what the
   assert.equal(calls[0], 'overflow');
 });
 
-test('a sender that does not heed its pause is given up', () => {
+test('a sender that ignores its pause causes an overflow', () => {
   const { queue, calls } = makeQueue(true);
   queue.push('a', 2 * UNREAD_LIMIT_BYTES);
   assert.deepEqual(calls, ['overflow']);
 });
 
-test('while somebody only waits for the end nothing is paused, and what is over the limit is let go', () => {
+test('while a caller only waits for the end, the sender is not paused, and items over the limit are dropped', () => {
   const { queue, calls } = makeQueue(true);
   queue.push('a', 2 * MIB);
   queue.expectEnd();

@@ -1,28 +1,28 @@
 /**
- * What has come of a stream and is not read yet, bounded. A socket that can be paused is: its sender then waits. A
- * standard WebSocket cannot, and is given up at the limit. If nobody reads while somebody waits for the end, what is over
- * the limit is let go.
+ * A bounded queue of received items that are not read yet. If the socket can be paused, the queue pauses it, and the
+ * sender waits. A standard WebSocket cannot be paused, so its connection is closed at the limit. If a caller waits for
+ * the end and none reads, the queue drops its items, and all later ones, once they exceed the limit.
  *
  *   push ─► unread > pauseAt ─► pause ── read below half, or time passes (pauseAt grows) ──► resume
- *       └─► unread > limit, no pause ──► somebody only waits ? let go : overflow
+ *       └─► unread > limit, no pause ──► a caller only waits ? drop : overflow
  */
 export const UNREAD_LIMIT_BYTES = 64 * 2 ** 20;
 const PAUSE_AT_BYTES = 2 ** 20;
 /**
- * A paused socket does not see the service's pings either, which come every 20 s and may lie behind what the buffers of
- * both kernels hold. So every now and then this much more is taken in, up to the limit.
+ * A paused socket does not receive the service's pings either. They come every 20 s and may be queued behind data in
+ * the buffers of both kernels. So from time to time the queue accepts this many more bytes, up to the limit.
  */
 const PAUSE_STEP_BYTES = 8 * 2 ** 20;
 const PAUSE_STEP_MS = 10_000;
-/** What an entry takes beyond its message: a million of one byte each is not a megabyte. */
+/** Memory of an entry in addition to its message: a million entries of one byte each take more than a megabyte. */
 const ENTRY_BYTES = 128;
 
-/** The other side of the queue. */
+/** The calls by which the queue controls its socket. */
 export interface UnreadGate {
-  /** Undefined when the socket cannot. */
+  /** Pauses the socket. Undefined if the socket cannot be paused. */
   pause: (() => void) | undefined;
   resume: () => void;
-  /** Called once, when more is unread than may be. */
+  /** Called once when the unread items exceed the limit. */
   onOverflow: () => void;
 }
 
@@ -32,6 +32,7 @@ interface Entry<Item> {
   next?: Entry<Item>;
 }
 
+/** The queue described at the top of this file. */
 export class UnreadQueue<Item> {
   readonly #gate: UnreadGate;
   #first: Entry<Item> | undefined;
@@ -49,11 +50,12 @@ export class UnreadQueue<Item> {
     this.#gate = gate;
   }
 
-  /** Whether something was let go because nobody read. */
+  /** True if items were dropped because no caller read them. */
   get hasLetGo(): boolean {
     return this.#hasLetGo;
   }
 
+  /** Appends an item. `messageBytes` is the size of its message. */
   push(item: Item, messageBytes: number): void {
     if (this.#hasEnded || this.#hasLetGo) return;
     const entry = { item, sizeBytes: messageBytes + ENTRY_BYTES };
@@ -65,9 +67,9 @@ export class UnreadQueue<Item> {
     this.#limit();
   }
 
-  /** Undefined at the end. Of one reader at a time. */
+  /** Waits for the next item. Resolves with undefined at the end. Throws `TypeError` for a second reader. */
   async take(): Promise<Item | undefined> {
-    if (this.#wake !== undefined) throw new TypeError('somebody else is reading this already');
+    if (this.#wake !== undefined) throw new TypeError('another loop is already reading this stream');
     while (this.#first === undefined && !this.#hasEnded) {
       await new Promise<void>((resolve) => (this.#wake = resolve));
       this.#wake = undefined;
@@ -75,7 +77,7 @@ export class UnreadQueue<Item> {
     return this.#shift();
   }
 
-  /** No more will come. What is there can still be read, unless it is dropped. */
+  /** Marks the end of the stream. Queued items can still be read unless `drop` is true. */
   end({ drop }: { drop: boolean }): void {
     this.#hasEnded = true;
     if (drop) this.#clear();
@@ -83,7 +85,7 @@ export class UnreadQueue<Item> {
     this.#wake?.();
   }
 
-  /** Says that somebody reads, until the function that it gives is called. */
+  /** Registers a reader. The returned function unregisters it. */
   beginReading(): () => void {
     this.#readers += 1;
     return () => {
@@ -92,7 +94,7 @@ export class UnreadQueue<Item> {
     };
   }
 
-  /** Says that somebody waits for the end, and perhaps reads nothing. */
+  /** Registers a caller that waits for the end and perhaps reads nothing. */
   expectEnd(): void {
     this.#isAwaited = true;
     this.#limit();
@@ -117,7 +119,7 @@ export class UnreadQueue<Item> {
     } else if (this.#gate.pause === undefined) {
       if (isOver) this.#gate.onOverflow();
     } else if (this.#unreadBytes > 2 * UNREAD_LIMIT_BYTES) {
-      // It says that it can be paused, and was not.
+      // The socket offers a pause but ignores it.
       this.#gate.onOverflow();
     } else if (this.#unreadBytes > this.#pauseAtBytes) this.#pause(this.#gate.pause);
   }

@@ -1,6 +1,6 @@
 import { CoppiceError } from '../transport/errors.ts';
 
-/** The part of an event that the client reads; which fields there are depends on its type. */
+/** The part of an event that the client reads. Its fields depend on its type. */
 export interface WebSocketLikeEvent {
   readonly type: string;
   readonly data?: unknown;
@@ -10,27 +10,36 @@ export interface WebSocketLikeEvent {
   readonly error?: unknown;
 }
 
-/** The part of the standard `WebSocket` that the client uses, and what the package `ws` adds to it. */
+/** The part of the standard `WebSocket` that the client uses, and the methods that the package `ws` adds to it. */
 export interface WebSocketLike {
+  /** The client sets it to `arraybuffer`. */
   binaryType: string;
+  /** Bytes that were passed to `send()` and are not yet sent. */
   readonly bufferedAmount: number;
+  /** Sends a text or binary message. */
   send(data: string | Uint8Array<ArrayBuffer>): void;
+  /** Starts the closing handshake. */
   close(code?: number, reason?: string): void;
+  /** Registers a listener. */
   addEventListener(
     type: 'open' | 'message' | 'error' | 'close',
     listener: (event: WebSocketLikeEvent) => void,
   ): void;
-  /** With `resume`: makes the sender wait. The standard has nothing like it. */
+  /** Stops reading until `resume()`, so that the sender waits. The standard `WebSocket` has no such method. */
   pause?(): void;
+  /** Continues reading after `pause()`. */
   resume?(): void;
-  /** Ends the connection without asking the other side. */
+  /** Ends the connection at once, without a closing handshake. */
   terminate?(): void;
 }
 
-/** A class such as the standard `WebSocket` or that of the package `ws`. */
+/** A class such as the standard `WebSocket`, or the `WebSocket` of the package `ws`. */
 export type WebSocketConstructor = new (url: string) => WebSocketLike;
 
-/** The option, else the global, else the package `ws`: Node.js 20 has no global one. */
+/**
+ * Returns the class of the option, else the global one, else that of the package `ws`; Node.js 20 has no global one.
+ * Throws {@link CoppiceError} with code `no_websocket` if there is none.
+ */
 export async function getWebSocket(
   option: WebSocketConstructor | undefined,
   importPackage: () => Promise<unknown> = importWs,
@@ -43,13 +52,13 @@ export async function getWebSocket(
     return WebSocket;
   } catch (cause) {
     throw new CoppiceError(
-      'there is no WebSocket here: use Node.js >= 22, install the package ws, or pass { WebSocket } to the client',
+      'this runtime has no WebSocket: use Node.js >= 22, install the package ws, or pass { WebSocket } to the client',
       { status: 0, code: 'no_websocket', cause },
     );
   }
 }
 
-/** Not a literal: bundlers for browsers and compilers must not look for a package that need not be there. */
+/** Not a literal type: compilers and bundlers for browsers must not resolve this optional package. */
 const WS_PACKAGE: string = 'ws';
 
 function importWs(): Promise<unknown> {

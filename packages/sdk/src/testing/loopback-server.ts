@@ -11,6 +11,7 @@ import { Transport } from '../transport/transport.ts';
 export const TEST_KEY = `cop_live_us_${'k'.repeat(40)}`;
 export const SANDBOX_ID = 'run0123456789abcdef0123';
 
+/** A request that the server received. */
 export interface SeenRequest {
   method: string;
   /** Path and query as sent. */
@@ -32,14 +33,14 @@ export class LoopbackServer implements AsyncDisposable {
     this.#server = createServer(listener);
   }
 
-  /** Hands over requests as node:http gives them, and keeps none. */
+  /** Starts a server that passes requests to `listener` unchanged and records none. */
   static async raw(listener: RequestListener): Promise<LoopbackServer> {
     const server = new LoopbackServer(listener);
     await new Promise<void>((resolve) => server.#server.listen(0, '127.0.0.1', resolve));
     return server;
   }
 
-  /** Reads each request whole and keeps it in `seen` before it is answered. */
+  /** Starts a server that reads each request completely and records it in `seen` before it is answered. */
   static async start(handler: Handler): Promise<LoopbackServer> {
     const server = await LoopbackServer.raw((request, response) => {
       server.#answer(request, response, handler).catch(() => response.destroy());
@@ -47,7 +48,7 @@ export class LoopbackServer implements AsyncDisposable {
     return server;
   }
 
-  /** Gives the same JSON answer to everything. */
+  /** Starts a server that gives the same JSON answer to every request. */
   static async answering(
     status: number,
     body: unknown,
@@ -56,7 +57,7 @@ export class LoopbackServer implements AsyncDisposable {
     return LoopbackServer.start((_, response) => sendJson(response, { status, body, headers }));
   }
 
-  /** Hands over requests to become another protocol. Their connections are the listener's to close. */
+  /** Passes upgrade requests to `listener`, which must close their connections. */
   onUpgrade(listener: (request: IncomingMessage, socket: Duplex, head: Buffer) => void): void {
     this.#server.on('upgrade', listener);
   }
@@ -67,7 +68,7 @@ export class LoopbackServer implements AsyncDisposable {
 
   get last(): SeenRequest {
     const request = this.seen.at(-1);
-    if (request === undefined) throw new Error('no request has come');
+    if (request === undefined) throw new Error('the server received no request');
     return request;
   }
 
@@ -79,7 +80,7 @@ export class LoopbackServer implements AsyncDisposable {
     return new Coppice({ apiKey: TEST_KEY, baseUrl: this.url, ...options });
   }
 
-  /** A handle on the sandbox of `wireRecord()`, made without a request. */
+  /** Returns a handle on the sandbox of `wireRecord()` without a request. */
   sandbox(options: TestClientOptions = {}): Sandbox {
     const transport = new Transport(
       resolveClientOptions({ apiKey: TEST_KEY, baseUrl: this.url, ...options }),
@@ -113,7 +114,7 @@ export function errorBody(code: string, message: string): { error: Record<string
   return { error: { code, message, request_id: 'req0a1b' } };
 }
 
-/** A sandbox record as the service sends it. */
+/** Returns a sandbox record in its wire form. */
 export function wireRecord(changes: Record<string, unknown> = {}): { id: string } & Record<string, unknown> {
   return {
     id: SANDBOX_ID,
@@ -139,7 +140,7 @@ export function wireRecord(changes: Record<string, unknown> = {}): { id: string 
   };
 }
 
-/** A port of loopback on which nobody listens. */
+/** Returns the URL of a loopback port on which no process listens. */
 export async function findRefusingUrl(): Promise<string> {
   const server = await LoopbackServer.raw(() => undefined);
   const { url } = server;

@@ -27,12 +27,12 @@ export class ServicePeer {
     });
   }
 
-  /** The next message: text as the JSON that it holds, else bytes. */
+  /** Returns the next message: the parsed JSON of a text message, else bytes. */
   async next(): Promise<unknown> {
     if (this.#messages.length === 0) {
       const come = new Promise<void>((resolve) => (this.#wake = resolve));
-      await within(DEADLINE_MS, Promise.race([come, this.closed]), 'no message has come');
-      if (this.#messages.length === 0) throw new ClientLeftError('the client has left');
+      await within(DEADLINE_MS, Promise.race([come, this.closed]), 'the client sent no message');
+      if (this.#messages.length === 0) throw new ClientLeftError('the client closed the connection');
     }
     return this.#messages.shift();
   }
@@ -47,14 +47,15 @@ export class ServicePeer {
     this.socket.close(1000);
   }
 
+  /** Waits until the client closes the connection, and returns its close code. */
   async left(): Promise<number> {
-    return within(DEADLINE_MS, this.closed, 'the client stays');
+    return within(DEADLINE_MS, this.closed, 'the client did not close the connection');
   }
 }
 
-/** A service on loopback that gives tickets and takes WebSockets, each ticket for one of them. */
+/** A service on loopback that issues tickets and accepts WebSockets, one for each ticket. */
 export class LoopbackSockets implements AsyncDisposable {
-  /** Path and query of each WebSocket that was asked for. */
+  /** Path and query of each requested WebSocket. */
   readonly upgrades: string[] = [];
   readonly #tickets = new Set<string>();
   readonly #sockets = new WebSocketServer({ noServer: true });
@@ -84,7 +85,7 @@ export class LoopbackSockets implements AsyncDisposable {
     return this.#server.sandbox(options);
   }
 
-  /** A client that leaves ends what the service does for it. */
+  /** Runs `serve` until it ends or the client closes the connection. */
   async #serve(peer: ServicePeer, serve: (peer: ServicePeer) => void | Promise<void>): Promise<void> {
     try {
       await serve(peer);

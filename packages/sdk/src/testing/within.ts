@@ -1,4 +1,4 @@
-/** What `work` gives, or an error that says `otherwise` if that takes too long. */
+/** Returns the result of `work`. Throws an error with the message `otherwise` after `timeoutMs`. */
 export async function within<Value>(
   timeoutMs: number,
   work: Promise<Value>,

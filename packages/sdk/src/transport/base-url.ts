@@ -1,31 +1,35 @@
 /**
- * Where the service is. The first of these that is set counts:
+ * Resolves the address of the service. The first of these that is set is used:
  *
  *   baseUrl ─► SANDBOX_BASE_URL ─► baseUrlTemplate ─► SANDBOX_BASE_URL_TEMPLATE ─► {@link DEFAULT_BASE_URL}
  *                                  └── with the region of the key ──┘
  *
- * Without any of them the key stays on this machine: no public name stands in for a forgotten setting.
+ * If none is set, the key stays on this machine: a forgotten setting never sends it to a public host.
  */
 import { readEnvironment } from './environment.ts';
 
-/** Address of a service on this machine with the default `COPPICE_LISTEN`. */
+/** Default address: a service on this machine with the default `COPPICE_LISTEN`. */
 export const DEFAULT_BASE_URL = 'http://127.0.0.1:8080';
 
 const REGION_PLACEHOLDER = '{region}';
 
+/** The options of the client that decide its base URL. */
 export interface BaseUrlOptions {
   baseUrl?: string | undefined;
   baseUrlTemplate?: string | undefined;
   allowPlainHttp?: boolean | undefined;
 }
 
-/** A text that is set, and the option or variable that it is from. */
+/** The text of a setting, and the option or environment variable that it comes from. */
 interface Setting {
   name: string;
   text: string;
 }
 
-/** Without a slash at its end. Throws `TypeError` naming the option or variable at fault; never shows the key. */
+/**
+ * Returns the base URL without a trailing slash. Throws `TypeError` with the name of the invalid option or variable;
+ * the message never includes the key.
+ */
 export function resolveBaseUrl(options: BaseUrlOptions, apiKey: string): string {
   const setting =
     findSetting('baseUrl', options.baseUrl, 'SANDBOX_BASE_URL') ?? findOfRegion(options, apiKey);
@@ -34,13 +38,13 @@ export function resolveBaseUrl(options: BaseUrlOptions, apiKey: string): string 
   if (url.protocol === 'http:' && !isLoopback(url.hostname) && !allowsPlainHttp(options)) {
     throw new TypeError(
       `${setting.name}: ${url.origin} is plain HTTP, so every host on the way could read the API key; ` +
-        'use https, or set allowPlainHttp or SANDBOX_ALLOW_PLAIN_HTTP=true in a network that is encrypted otherwise',
+        'use https, or set allowPlainHttp or SANDBOX_ALLOW_PLAIN_HTTP=true in a network that is otherwise encrypted',
     );
   }
   return `${url.origin}${url.pathname}`.replace(/\/+$/, '');
 }
 
-/** An empty text counts as not set. */
+/** Returns the option, else the environment variable. An empty text counts as not set. */
 function findSetting(option: string, given: string | undefined, variable: string): Setting | undefined {
   if (given !== undefined && given !== '') return { name: option, text: given };
   const text = readEnvironment(variable);
@@ -53,7 +57,7 @@ function findOfRegion({ baseUrlTemplate }: BaseUrlOptions, apiKey: string): Sett
   const { name, text } = template;
   if (!text.includes(REGION_PLACEHOLDER)) {
     throw new TypeError(
-      `${name} must hold ${REGION_PLACEHOLDER}, as in https://${REGION_PLACEHOLDER}.api.example.com`,
+      `${name} must hold ${REGION_PLACEHOLDER}, for example https://${REGION_PLACEHOLDER}.api.example.com`,
     );
   }
   const region = /^cop_live_([a-z0-9-]+)_[A-Za-z0-9]+$/.exec(apiKey)?.[1];
@@ -72,12 +76,12 @@ function parseBaseUrl({ name, text }: Setting): URL {
     throw new TypeError(`${name} must be an http or https address such as ${DEFAULT_BASE_URL}, not ${text}`);
   }
   if (url.username !== '' || url.password !== '' || url.search !== '' || url.hash !== '') {
-    throw new TypeError(`${name} must not hold a user, a password, a query or a fragment`);
+    throw new TypeError(`${name} must not contain a user, a password, a query or a fragment`);
   }
   return url;
 }
 
-/** `hostname` as the URL parser writes it: an IPv4 address in decimal, an IPv6 address in brackets. */
+/** Expects `hostname` in the form of the URL parser: an IPv4 address in decimal, an IPv6 address in brackets. */
 function isLoopback(hostname: string): boolean {
   return /^(?:localhost|.+\.localhost|127(?:\.\d{1,3}){3}|\[::1\])$/.test(hostname);
 }

@@ -1,12 +1,13 @@
 import type { Deadline } from './deadline.ts';
 import { CoppiceError } from './errors.ts';
 
-/** Answers held in memory at once; a larger file has to be read as a stream. */
+/** Largest answer that is held in memory. A larger file must be read as a stream. */
 export const MAX_BUFFERED_BYTES = 256 * 2 ** 20;
 
 /**
- * Reads a body whole. Throws `response_too_large` past `limitBytes`, and gives up the rest of the body. A body that
- * breaks off rejects with what `explainBreak` makes of the break and of the bytes that came before it.
+ * Reads a whole body. Throws {@link CoppiceError} with code `response_too_large` and cancels the body if it exceeds
+ * `limitBytes`. If the body breaks off, throws the result of `explainBreak`, which gets the error and the bytes read so
+ * far.
  */
 export async function collectBytes(
   body: ReadableStream<Uint8Array> | null,
@@ -24,18 +25,18 @@ export async function collectBytes(
   });
 }
 
-/** Reads at most `limitBytes` of a body and gives up the rest, or what came before it broke off. */
+/** Reads at most `limitBytes` of a body and cancels the rest. Returns the bytes read so far if the body breaks off. */
 export async function collectPrefix(
   body: ReadableStream<Uint8Array> | null,
   limitBytes: number,
 ): Promise<Uint8Array<ArrayBuffer>> {
   const chunks: Uint8Array[] = [];
-  // The status of an error is worth more than the break: a service that refuses an upload may close at once.
+  // The caller reports the status of the error, not the break: a service that refuses an upload may close at once.
   await readUpTo(body, limitBytes, chunks).catch(() => false);
   return joinChunks(chunks).subarray(0, limitBytes);
 }
 
-/** Puts the body into `chunks`; false if it is longer than the limit. */
+/** Appends the body to `chunks`. Returns false if it is longer than the limit. */
 async function readUpTo(
   body: ReadableStream<Uint8Array> | null,
   limitBytes: number,
@@ -66,8 +67,8 @@ function joinChunks(chunks: Uint8Array[]): Uint8Array<ArrayBuffer> {
 }
 
 /**
- * A download as the caller reads it. The deadline runs only while a chunk is awaited from the network, so a slow
- * reader is no fault; it ends with the stream. `mapError` turns a broken connection into the client's own error.
+ * Wraps a download for the caller. The deadline runs only while a chunk is awaited from the network, so a slow reader
+ * never exceeds it. The deadline ends with the stream. `mapError` converts a broken connection to the client's error.
  */
 export function watchDownload(
   body: ReadableStream<Uint8Array> | null,
@@ -101,19 +102,20 @@ export function watchDownload(
   );
 }
 
-/** An upload stream in the hands of fetch. */
+/** An upload stream that fetch reads. */
 export interface WatchedUpload {
+  /** The stream to pass to fetch. */
   body: ReadableStream<Uint8Array>;
-  /** What the caller's stream failed with, because fetch reports only that it failed. */
+  /** Returns the error of the caller's stream, because fetch reports only that the stream failed. */
   failure: () => { error: unknown } | undefined;
-  /** To be called when the call is over: ends the caller's stream if it was not read to its end. */
+  /** Cancels the caller's stream if it was not read to its end. Call it when the request is over. */
   abandon: (reason: unknown) => void;
 }
 
 /**
- * An upload as fetch reads it. The deadline runs while the network takes a chunk and is held while the caller's
- * stream is awaited. Node's fetch does not cancel a stream that it is reading, hence `abandon`; what it then still
- * reads must be an error, as an end would make a cut file look whole.
+ * Wraps an upload for fetch. The deadline runs while the network takes a chunk and is held while the caller's stream is
+ * awaited. Node's fetch does not cancel a stream that it reads, hence `abandon`. After that, fetch must read an error:
+ * an end of stream would make a truncated file look complete.
  */
 export function watchUpload(
   source: ReadableStream<Uint8Array>,

@@ -26,14 +26,14 @@ afterEach(() => {
   });
 });
 
-test('construction fails without a key and says where one can come from', () => {
+test('construction fails without a key and names the sources of a key', () => {
   assert.throws(() => new Coppice(), /SANDBOX_API_KEY/);
   process.env['SANDBOX_API_KEY'] = '';
   assert.throws(() => new Coppice(), /SANDBOX_API_KEY/);
   assert.throws(() => new Coppice({ apiKey: '' }), TypeError);
 });
 
-test('the key of the environment is sent as bearer, and the option wins over it', async () => {
+test('the key of the environment is sent as bearer, and the option overrides it', async () => {
   await using server = await LoopbackServer.answering(200, wireRecord());
   process.env['SANDBOX_API_KEY'] = 'cop_live_us_fromtheenvironment';
   process.env['SANDBOX_BASE_URL'] = server.url;
@@ -43,7 +43,7 @@ test('the key of the environment is sent as bearer, and the option wins over it'
   assert.equal(server.last.headers.authorization, `Bearer ${TEST_KEY}`);
 });
 
-test('without any address the key goes to this machine and nowhere else, whatever its region', async () => {
+test('without an address the key is sent only to this machine, for any region', async () => {
   const urls: string[] = [];
   const fetch = async (url: string): Promise<Response> => {
     urls.push(url);
@@ -59,7 +59,7 @@ test('without any address the key goes to this machine and nowhere else, whateve
   assert.equal(new Coppice({ apiKey: TEST_KEY, baseUrl: '' }).baseUrl, 'http://127.0.0.1:8080');
 });
 
-test('in a page without an environment the default is this machine as well', () => {
+test('in a page without an environment the default is also this machine', () => {
   const { process } = globalThis;
   Reflect.deleteProperty(globalThis, 'process');
   try {
@@ -69,7 +69,7 @@ test('in a page without an environment the default is this machine as well', () 
   }
 });
 
-test('the base URL comes from the option, the environment, the template, in this order', () => {
+test('the base URL comes from the option, the environment or the template, in this order', () => {
   const apiKey = 'cop_live_eu_abc';
   const urlOf = (options: ClientOptions = {}): string => new Coppice({ apiKey, ...options }).baseUrl;
   process.env['SANDBOX_BASE_URL_TEMPLATE'] = 'https://{region}.env.example/{region}/';
@@ -81,7 +81,7 @@ test('the base URL comes from the option, the environment, the template, in this
   assert.equal(urlOf({ ...template, baseUrl: 'https://h/coppice//' }), 'https://h/coppice');
 });
 
-test('a template needs a place for the region, and a key that names one', () => {
+test('a template needs a placeholder for the region and a key that contains a region', () => {
   const baseUrlTemplate = 'https://{region}.api.example';
   const odd = { apiKey: 'cop_live_us.evil.example_x', baseUrlTemplate };
   assert.throws(() => new Coppice(odd), /names no region for baseUrlTemplate.*SANDBOX_BASE_URL/);
@@ -90,7 +90,7 @@ test('a template needs a place for the region, and a key that names one', () => 
   assert.throws(() => new Coppice({ apiKey: TEST_KEY }), /SANDBOX_BASE_URL_TEMPLATE must hold \{region\}/);
 });
 
-test('a key goes over plain HTTP to this machine only, unless that is allowed', () => {
+test('a key is sent over plain HTTP only to this machine, unless other hosts are allowed', () => {
   const apiKey = TEST_KEY;
   for (const host of ['127.0.0.1', '127.8.8.8', '[::1]', 'localhost:8080', 'coppice.localhost', '2130706433'])
     assert.doesNotThrow(() => new Coppice({ apiKey, baseUrl: `http://${host}` }), host);
@@ -106,7 +106,7 @@ test('a key goes over plain HTTP to this machine only, unless that is allowed', 
   assert.throws(() => new Coppice({ apiKey, allowPlainHttp: false }), /plain HTTP/);
 });
 
-test('a base URL that cannot be used is refused', () => {
+test('an unusable base URL is refused', () => {
   for (const baseUrl of ['localhost:8080', 'ftp://h', 'nonsense', 'http://h/?a=1', 'http://u:p@h']) {
     assert.throws(() => new Coppice({ apiKey: TEST_KEY, baseUrl }), /baseUrl/, baseUrl);
   }
@@ -118,21 +118,21 @@ test('timeouts and retries out of range are refused by name', () => {
   assert.throws(() => new Coppice({ apiKey: TEST_KEY, maxRetries: -1 }), /maxRetries/);
 });
 
-test('a key that no header can carry is refused without being shown', () => {
+test('a key that is invalid in a header is refused, and the message does not include it', () => {
   assert.throws(
     () => new Coppice({ apiKey: 'cop_live_us_sec\nret', baseUrl: 'http://127.0.0.1:1' }),
     (error) => error instanceof TypeError && !error.message.includes('sec'),
   );
 });
 
-test('a client that is printed shows no key', async () => {
+test('a printed client does not include the key', async () => {
   await using server = await LoopbackServer.answering(200, wireRecord());
   const client = server.client();
   const printed = inspect([client, await client.sandboxes.get('run1')], { depth: 9, showHidden: true });
   assert.ok(!printed.includes(TEST_KEY) && !JSON.stringify(client).includes(TEST_KEY));
 });
 
-test('a fetch of your own is used for every call', async () => {
+test('the option fetch is used for every call', async () => {
   const urls: string[] = [];
   const client = new Coppice({
     apiKey: TEST_KEY,

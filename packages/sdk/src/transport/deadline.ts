@@ -1,12 +1,13 @@
 import { CoppiceError } from './errors.ts';
 
-/** The longest delay a timer takes; a longer one would fire at once. */
+/** Longest delay of a timer. A longer one would fire at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /**
- * The one signal of a call: aborted when its time is up or when the caller's signal is. The time can be set anew
- * (a transfer that moves) or held (while the caller's own stream is awaited). `AbortSignal.any` is not used: Node
- * has it only since 20.3, and on a long-lived signal of the caller it leaves something behind for every call.
+ * The single signal of a call. It is aborted when the time of the call has elapsed or when the caller's signal is
+ * aborted. The time can be restarted (a transfer makes progress) or held (the caller's own stream is awaited).
+ * `AbortSignal.any` is not used: Node has it only since 20.3, and it leaks memory on a long-lived caller signal with
+ * every call.
  */
 export class Deadline {
   readonly #label: string;
@@ -17,6 +18,7 @@ export class Deadline {
   #endsAtMs = Infinity;
   #ended = false;
 
+  /** Starts the time. `label` is the method and path of the call, for the message of the error. */
   constructor(label: string, timeoutMs: number, callerSignal: AbortSignal | undefined) {
     this.#label = label;
     this.#callerSignal = callerSignal;
@@ -29,10 +31,12 @@ export class Deadline {
     return this.#controller.signal;
   }
 
+  /** Milliseconds until the time has elapsed. Infinity while the deadline is held. */
   get remainingMs(): number {
     return this.#endsAtMs - Date.now();
   }
 
+  /** Restarts the time with `timeoutMs`. Has no effect after `end()`. */
   restart(timeoutMs: number): void {
     this.hold();
     if (this.#ended) return;
@@ -40,23 +44,25 @@ export class Deadline {
     this.#timer = setTimeout(() => this.#expire(timeoutMs), Math.min(timeoutMs, MAX_TIMER_MS));
   }
 
+  /** Stops the time until the next `restart()`. */
   hold(): void {
     clearTimeout(this.#timer);
     this.#endsAtMs = Infinity;
   }
 
-  /** Ends the watch for good. Must be called once the call is over, or the timer keeps the process alive. */
+  /** Ends the deadline for good. Call it when the call is over; otherwise the timer keeps the process alive. */
   end(): void {
     this.#ended = true;
     this.hold();
     this.#callerSignal?.removeEventListener('abort', this.#onCallerAbort);
   }
 
-  /** Why the call ended: the abort's reason if there was one, else the error at hand. */
+  /** Returns the reason of the abort if the signal is aborted, else the given error. */
   reasonFor(error: unknown): unknown {
     return this.signal.aborted ? this.signal.reason : error;
   }
 
+  /** Waits. Rejects with the reason of the abort if the signal is aborted first. */
   sleep(ms: number): Promise<void> {
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {

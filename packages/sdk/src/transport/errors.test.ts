@@ -12,7 +12,7 @@ function failed(status: number, body: string, headers: Record<string, string> = 
   });
 }
 
-test('an error carries status, code, request id and the whole explanation', async () => {
+test('an error has status, code, request id and the full explanation', async () => {
   const long = `image is unknown: ${'x'.repeat(400)}`;
   await using server = await LoopbackServer.answering(404, errorBody('image_not_found', long));
   await assert.rejects(server.client().sandboxes.create(), (error) => {
@@ -30,18 +30,18 @@ test('an error carries status, code, request id and the whole explanation', asyn
   });
 });
 
-test('a body that is not the service’s own gives a code made of the status', () => {
+test('a body that is not from the service results in a code with the status', () => {
   for (const body of ['<html>', '', '[]', 'null', '{"error":"text"}', '{"error":{"code":7}}']) {
     const error = failed(502, body, { 'x-request-id': 'req7' });
     assert.deepEqual([error.code, error.requestId, error.detail], ['http_502', 'req7', undefined], body);
   }
 });
 
-test('a redirect is reported with where it points', () => {
+test('a redirect is reported with its target', () => {
   assert.match(failed(301, '', { location: 'https://h/v1/runs' }).message, /301.*https:\/\/h\/v1\/runs/);
 });
 
-test('the first bytes of a body are cut at a character border', () => {
+test('the first bytes of a body are cut between characters', () => {
   assert.equal(firstBytes(new TextEncoder().encode(`${'a'.repeat(199)}€`)), 'a'.repeat(199));
   assert.equal(firstBytes(new TextEncoder().encode(`${'a'.repeat(197)}€€`)), `${'a'.repeat(197)}€`);
   fc.assert(

@@ -1,6 +1,6 @@
 const MESSAGE_BODY_BYTES = 200;
 
-/** What a {@link CoppiceError} is made of. */
+/** The fields of a {@link CoppiceError}. */
 export interface CoppiceErrorFields {
   status: number;
   code: string;
@@ -11,8 +11,8 @@ export interface CoppiceErrorFields {
 }
 
 /**
- * Every failure of a call, except an abort by your own signal, which rejects with that signal's reason, and an
- * unusable argument, which is a `TypeError`.
+ * The error of every failed call. There are two exceptions: a call aborted by your signal rejects with that signal's
+ * reason, and an invalid argument is a `TypeError`.
  *
  * Codes of the service are listed in docs/reference/errors.md. The client adds `connection_refused`,
  * `connection_failed`, `timeout`, `invalid_response` and `response_too_large`; for a spawned command, a shell and a
@@ -27,17 +27,18 @@ export interface CoppiceErrorFields {
  * }
  */
 export class CoppiceError extends Error {
-  /** HTTP status of the answer; 0 when there was none. */
+  /** HTTP status of the answer. 0 when there was none. */
   readonly status: number;
-  /** Machine-readable cause, for example `not_found`. */
+  /** Machine-readable cause, for example `not_found`. `http_<status>` if the answer did not come from the service. */
   readonly code: string;
-  /** Finds the request in the service's log. */
+  /** Id of the request in the service's log. */
   readonly requestId: string | undefined;
-  /** The service's explanation in full; `message` holds only the first 200 bytes of the body. */
+  /** The full explanation of the service. `message` includes only the first 200 bytes of the body. */
   readonly detail: string | undefined;
-  /** How long the service asks to wait before another try. */
+  /** Milliseconds that the service asks to wait before a retry. */
   readonly retryAfterMs: number | undefined;
 
+  /** Called by the client. */
   constructor(message: string, fields: CoppiceErrorFields) {
     super(message, fields.cause === undefined ? undefined : { cause: fields.cause });
     this.name = 'CoppiceError';
@@ -49,14 +50,14 @@ export class CoppiceError extends Error {
   }
 }
 
-/** What the error mapper needs of an answer. */
+/** The parts of an answer that {@link buildAnswerError} reads. */
 export interface FailedAnswer {
   status: number;
   headers: Headers;
   body: Uint8Array;
 }
 
-/** Maps an answer other than 2xx. `label` is the method and path, for the message. */
+/** Returns the error for an answer other than 2xx. `label` is the method and path, for the message. */
 export function buildAnswerError(label: string, answer: FailedAnswer): CoppiceError {
   const error = parseErrorBody(answer.body);
   const location = answer.status >= 300 && answer.status < 400 ? answer.headers.get('location') : null;
@@ -71,15 +72,18 @@ export function buildAnswerError(label: string, answer: FailedAnswer): CoppiceEr
   });
 }
 
-/** The first 200 bytes as text, cut at a character border. */
+/** Returns the first 200 bytes as text, cut between characters. */
 export function firstBytes(body: Uint8Array): string {
   const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
   const cut = body.length > MESSAGE_BODY_BYTES;
-  // With `stream` the decoder keeps back the bytes of a character that is not complete.
+  // With `stream` the decoder holds back the bytes of an incomplete character.
   return decoder.decode(body.subarray(0, MESSAGE_BODY_BYTES), { stream: cut });
 }
 
-/** Seconds or an HTTP date, as milliseconds from now. */
+/**
+ * Parses a Retry-After header, given in seconds or as an HTTP date. Returns milliseconds from now, or undefined for a
+ * missing or invalid header.
+ */
 export function parseRetryAfterMs(header: string | null): number | undefined {
   if (header === null) return undefined;
   if (/^\s*\d+\s*$/.test(header)) return Number(header) * 1000;
@@ -87,13 +91,14 @@ export function parseRetryAfterMs(header: string | null): number | undefined {
   return Number.isNaN(at) ? undefined : Math.max(0, at - Date.now());
 }
 
+/** The fields of an error of the service, `{"error": {...}}`. */
 export interface ErrorFields {
   code?: string;
   message?: string;
   requestId?: string;
 }
 
-/** The fields of `{"error": {...}}`, each undefined where the body is not of that shape. */
+/** Returns the fields of `{"error": {...}}`. A field is undefined if the value has another shape. */
 export function readErrorFields(value: unknown): ErrorFields {
   const error = isObject(value) ? value['error'] : undefined;
   if (!isObject(error)) return {};
@@ -105,12 +110,12 @@ export function readErrorFields(value: unknown): ErrorFields {
   };
 }
 
-/** The same of a body that may be anything. */
+/** Parses the body of an error as {@link readErrorFields} does. The body may be anything. */
 export function parseErrorBody(body: Uint8Array): ErrorFields {
   try {
     return readErrorFields(JSON.parse(new TextDecoder().decode(body)));
   } catch {
-    // A proxy in between answers with HTML or text; the status and the first bytes then say what there is to say.
+    // A proxy in between answered with HTML or text. The error then reports its status and first bytes.
     return {};
   }
 }

@@ -3,18 +3,18 @@ import { test } from 'node:test';
 import { parseNextQuery } from './paged-list.ts';
 import { LoopbackServer, sendJson, wireRecord } from '../testing/loopback-server.ts';
 
-/** Three pages: run0 and run1, run2 and run3, run4. */
+/** Starts a service with three pages: run0 and run1, run2 and run3, run4. */
 async function startPages(): Promise<LoopbackServer> {
   return LoopbackServer.start((request, response) => {
     const cursor = Number(new URL(request.url, 'http://h').searchParams.get('cursor') ?? 0);
     const body = [cursor, cursor + 1].filter((n) => n < 5).map((n) => wireRecord({ id: `run${n}` }));
-    // The address is one behind a proxy, which the client cannot reach.
+    // The address is behind a proxy, and the client cannot reach it.
     const link = `<http://10.255.255.1/v1/runs?cursor=${cursor + 2}>; rel="next"`;
     sendJson(response, { body, headers: cursor < 4 ? { link } : {} });
   });
 }
 
-test('a list that is awaited has the items of all pages', async () => {
+test('an awaited list has the items of all pages', async () => {
   await using server = await startPages();
   const sandboxes = await server.client().sandboxes.list();
   assert.deepEqual(
@@ -23,7 +23,7 @@ test('a list that is awaited has the items of all pages', async () => {
   );
 });
 
-test('a loop fetches a page only when it gets there, and none when it does not start', async () => {
+test('a loop fetches a page only when it reaches it, and none before it starts', async () => {
   await using server = await startPages();
   const list = server.client().sandboxes.list();
   assert.equal(server.seen.length, 0);
@@ -31,7 +31,7 @@ test('a loop fetches a page only when it gets there, and none when it does not s
   assert.equal(server.seen.length, 1);
 });
 
-test('pages can be taken one by one', async () => {
+test('pages can be read one by one', async () => {
   await using server = await startPages();
   const sizes: number[] = [];
   for await (const page of server.client().sandboxes.list().pages()) sizes.push(page.length);
@@ -45,7 +45,7 @@ test('the limit counts items over all pages', async () => {
   assert.throws(() => server.client().sandboxes.list({ limit: 0 }), /limit/);
 });
 
-test('filters are sent as the service names them', async () => {
+test('filters are sent under the names of the service', async () => {
   await using server = await LoopbackServer.answering(200, []);
   const { sandboxes } = server.client();
   await sandboxes.list({ status: 'running', labels: { job: 'a b', os: 'x:y' }, limit: 1000 });
@@ -58,7 +58,7 @@ test('filters are sent as the service names them', async () => {
   assert.equal(server.last.url, '/v1/runs');
 });
 
-test('a list that points back at itself ends with an error', async () => {
+test('a list whose next page is the same page ends with an error', async () => {
   await using server = await LoopbackServer.answering(200, [wireRecord()], {
     link: '</v1/runs?cursor=1>; rel="next"',
   });
@@ -73,7 +73,7 @@ test('an error rejects both the await and the loop', async () => {
   await assert.rejects(list.pages().next(), { status: 401 });
 });
 
-test('the next page is found in a Link header whatever else is in it', () => {
+test('the next page is found in a Link header with other content', () => {
   assert.equal(parseNextQuery('</v1/runs?cursor=a%2C>; rel="next"'), '?cursor=a%2C');
   assert.equal(parseNextQuery('<http://h/a?p=0>; rel="prev", <http://h/a?p=2>; rel=next'), '?p=2');
   assert.equal(parseNextQuery('<?c=1>; title="x"; rel="next"; x=y'), '?c=1');

@@ -1,19 +1,21 @@
 import { CoppiceError } from './errors.ts';
 import type { Transport } from './transport.ts';
 
-/** A cursor that never ends would otherwise be followed for ever. */
+/** Limits the number of pages: a service whose cursor never ends must not make the client loop forever. */
 const MAX_PAGES = 10_000;
 const MAX_PAGE_ITEMS = 100;
 
-/** One page and the query of the next one; undefined after the last. */
+/** One page of a list. */
 export interface Page<Item> {
   items: Item[];
+  /** Query of the next page. Undefined after the last one. */
   nextQuery: string | undefined;
 }
 
 /**
- * A list that the service hands out in pages. Await it for all items, iterate over it for one after the other, or
- * over `pages()`; a page is fetched only when it is needed. Every await and every loop starts at the first page.
+ * A list that the client fetches page by page. Await it for all items, or iterate over it or over `pages()`. A page is
+ * fetched only when it is needed. Every await and every loop starts at the first page. Both reject with
+ * {@link CoppiceError}; the code is `invalid_response` for a list without an end.
  *
  * @example
  * const all = await client.sandboxes.list();
@@ -25,11 +27,11 @@ export class PagedList<Item> implements PromiseLike<Item[]>, AsyncIterable<Item>
   readonly #fetchPage: (query: string) => Promise<Page<Item>>;
   readonly #limit: number;
 
-  /** Made by the client. */
+  /** Called by the client only. */
   constructor(options: {
     firstQuery: string;
     fetchPage: (query: string) => Promise<Page<Item>>;
-    /** At most this many items in all. */
+    /** Maximum number of items over all pages. */
     limit?: number | undefined;
   }) {
     this.#firstQuery = options.firstQuery;
@@ -37,7 +39,7 @@ export class PagedList<Item> implements PromiseLike<Item[]>, AsyncIterable<Item>
     this.#limit = options.limit ?? Infinity;
   }
 
-  /** The pages as they come, none of them empty. */
+  /** Yields one page after the other. No page is empty. */
   async *pages(): AsyncGenerator<Item[], void, undefined> {
     let query: string | undefined = this.#firstQuery;
     let left = this.#limit;
@@ -52,11 +54,12 @@ export class PagedList<Item> implements PromiseLike<Item[]>, AsyncIterable<Item>
     }
   }
 
+  /** Yields one item after the other. */
   async *[Symbol.asyncIterator](): AsyncGenerator<Item, void, undefined> {
     for await (const page of this.pages()) yield* page;
   }
 
-  // Lazy on purpose: a promise would fetch a page that a loop does not want.
+  // A thenable fetches nothing until it is awaited. A promise would fetch a page that a loop does not need.
   // oxlint-disable-next-line unicorn/no-thenable
   then<Result = Item[], Failure = never>(
     onFulfilled?: ((items: Item[]) => Result | PromiseLike<Result>) | null,
@@ -72,7 +75,7 @@ export class PagedList<Item> implements PromiseLike<Item[]>, AsyncIterable<Item>
   }
 }
 
-/** Asks for one page of a list. */
+/** Fetches one page of a list. */
 export async function fetchPage<Item>(
   transport: Transport,
   { path, query, signal }: { path: string; query: string; signal: AbortSignal | undefined },
@@ -84,8 +87,8 @@ export async function fetchPage<Item>(
 }
 
 /**
- * The query of the `rel="next"` address in a Link header. Only the query is taken: behind a reverse proxy the
- * address may be one that cannot be reached, and the key must go to no other host.
+ * Returns the query of the `rel="next"` address in a Link header, or undefined if there is none. Only the query is
+ * used: behind a reverse proxy the address may be unreachable, and the key must not be sent to another host.
  */
 export function parseNextQuery(link: string | null): string | undefined {
   for (const [, address, parameters] of (link ?? '').matchAll(/<([^>]*)>([^,<]*)/g)) {
@@ -96,18 +99,21 @@ export function parseNextQuery(link: string | null): string | undefined {
   return undefined;
 }
 
-/** Throws TypeError on a number of items that cannot be had; at once, and not when the first page is fetched. */
+/**
+ * Throws `TypeError` unless `limit` is undefined or an integer above 0. Lists call it at once, not when they fetch the
+ * first page.
+ */
 export function requireLimit(limit: number | undefined): void {
   if (limit === undefined || (Number.isInteger(limit) && limit > 0)) return;
   throw new TypeError(`list: limit must be a whole number above 0, not ${limit}`);
 }
 
-/** As the service takes them in a query: `key:value`, each of which must hold. */
+/** Returns labels in the form of a query, `key:value`. A sandbox must have all of them to match. */
 export function formatLabels(labels: Record<string, string> = {}): string[] {
   return Object.entries(labels).map(([key, value]) => `${key}:${value}`);
 }
 
-/** How many items to ask for at once, of `limit` in all; undefined leaves it to the service. */
+/** Returns the page size for a list of at most `limit` items. Undefined leaves the size to the service. */
 export function toPageItems(limit: number | undefined): number | undefined {
   return limit === undefined ? undefined : Math.min(limit, MAX_PAGE_ITEMS);
 }

@@ -2,21 +2,22 @@ import type { CallOptions } from './client-options.ts';
 import type { Transport } from './transport.ts';
 
 /**
- * Of calls that pull an image or write a sandbox's memory to disk. Below the 300 s after which Node's fetch gives up
- * waiting for headers, so that the error is the client's own.
+ * Timeout of calls that pull an image or write the memory of a sandbox to disk. It is below the 300 s after which
+ * Node's fetch stops waiting for headers, so that the error is the client's own.
  */
 const SLOW_CALL_TIMEOUT_MS = 290_000;
 
-/** How to make a call that is not to be carried out twice: it creates something, or takes a sandbox back. */
+/** Options of a call that the service must not carry out twice: it creates something, or rolls a sandbox back. */
 export interface CreateCallOptions extends CallOptions {
   /**
-   * Calls with the same key and the same options are carried out once only, for 24 hours. Default: a new key for each
-   * call, which covers the client's own retries. Give one to repeat a call whose answer was lost.
+   * Idempotency key. For 24 hours the service carries out calls with the same key and the same options only once; other
+   * options reject with code `idempotency_mismatch`. Default: a new key for each call, which covers the client's own
+   * retries. Pass a key to be able to repeat a call whose answer was lost.
    */
   idempotencyKey?: string | undefined;
 }
 
-/** Sends a POST that can be tried again because its key makes one of all tries. */
+/** Sends a POST with an idempotency key. It can be retried because the service carries out all attempts only once. */
 export async function postOnce<Value>(
   transport: Transport,
   request: { path: string; body: object; call: CreateCallOptions },
@@ -41,11 +42,12 @@ export async function postOnce<Value>(
   return answer.value;
 }
 
+/** Returns the timeout in milliseconds of a slow call: at least 290 s, more if the client's `timeoutMs` is larger. */
 export function slowTimeoutMs(transport: Transport): number {
   return Math.max(transport.timeoutMs, SLOW_CALL_TIMEOUT_MS);
 }
 
-/** 128 random bits; `crypto.randomUUID` is missing on web pages without TLS. */
+/** Returns 128 random bits in hexadecimal digits. `crypto.randomUUID` is missing on web pages without TLS. */
 function generateIdempotencyKey(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');

@@ -1,14 +1,15 @@
 import type { CoppiceError } from './errors.ts';
 
-/** A service that asks for a longer wait than this gets no retry: the caller should know at once. */
+/** If the service asks for a longer wait, the client does not retry, so that the caller learns of the error at once. */
 const MAX_RETRY_AFTER_MS = 30_000;
 const FIRST_BACKOFF_MS = 200;
 const MAX_CAUSE_DEPTH = 5;
 
 /**
- * How long to wait before trying again, or undefined when another try may do harm or is no use. Only answers that say when
- * to come back (429 and 503 with Retry-After) and refused connections count: the service gives them when it has not carried
- * the request out, or has taken it back. After 504, a deadline or a connection that broke it may have been carried out.
+ * Returns the milliseconds to wait before a retry, or undefined when a retry may do harm or is useless. The client
+ * retries only refused connections, and 429 and 503 with Retry-After: the service sends these answers when it has not
+ * carried out the request, or has undone it. After a 504, a deadline or a broken connection the service may have
+ * carried out the request.
  */
 export function retryDelayMs(error: CoppiceError, attempt: number): number | undefined {
   const backoffMs = FIRST_BACKOFF_MS * 2 ** attempt * (1 + Math.random() / 4);
@@ -18,7 +19,10 @@ export function retryDelayMs(error: CoppiceError, attempt: number): number | und
   return Math.max(error.retryAfterMs, backoffMs);
 }
 
-/** Whether fetch failed before a byte was sent. Each runtime says it in its own way; a browser does not say it. */
+/**
+ * Returns true when fetch failed before it sent a byte. Each runtime reports this differently; a browser does not
+ * report it.
+ */
 export function isConnectionRefused(error: unknown): boolean {
   let current = error;
   for (let depth = 0; depth < MAX_CAUSE_DEPTH && current instanceof Error; depth += 1) {

@@ -12,7 +12,7 @@ import {
   wireRecord,
 } from '../testing/loopback-server.ts';
 
-/** Fails the first `failures` requests, then answers with a record. */
+/** Starts a service that fails the first `failures` requests and then answers with a record. */
 async function startFailing(failures: number, status: number, retryAfter?: string): Promise<LoopbackServer> {
   const headers: Record<string, string> = retryAfter === undefined ? {} : { 'retry-after': retryAfter };
   const server: LoopbackServer = await LoopbackServer.start((_, response) => {
@@ -29,7 +29,7 @@ function isError(code: string, status = 0): (error: unknown) => boolean {
   return (error) => error instanceof CoppiceError && error.code === code && error.status === status;
 }
 
-test('429 and 503 with Retry-After are tried again', async () => {
+test('requests answered 429 or 503 with Retry-After are retried', async () => {
   for (const status of [429, 503]) {
     await using server = await startFailing(2, status, '0');
     await server.client().sandboxes.get('run1');
@@ -37,7 +37,7 @@ test('429 and 503 with Retry-After are tried again', async () => {
   }
 });
 
-test('a create that is tried again repeats its idempotency key and body', async () => {
+test('a retried create repeats its idempotency key and body', async () => {
   await using server = await startFailing(1, 429, '0');
   await server.client().sandboxes.create();
   const [first, second] = server.seen;
@@ -67,13 +67,13 @@ test('there is no retry without Retry-After, with a long one, past the deadline,
   }
 });
 
-test('an exec is never tried again', async () => {
+test('an exec is never retried', async () => {
   await using server = await startFailing(1, 503, '0');
   await assert.rejects(server.sandbox().exec('true'), isError('unavailable', 503));
   assert.equal(server.seen.length, 1);
 });
 
-test('a refused connection is tried again and then reported as such', async () => {
+test('a refused connection is retried and then reported with its code', async () => {
   let calls = 0;
   const client = new Coppice({
     apiKey: TEST_KEY,
@@ -88,7 +88,7 @@ test('a refused connection is tried again and then reported as such', async () =
   assert.equal(calls, 2);
 });
 
-test('a connection that breaks is reported and not tried again', async () => {
+test('a broken connection is reported and not retried', async () => {
   await using server = await LoopbackServer.start((_, response) => void response.destroy());
   await assert.rejects(server.client().sandboxes.create(), isError('connection_failed'));
   assert.equal(server.seen.length, 1);
@@ -102,7 +102,7 @@ test('an answer that breaks off in its body is an error', async () => {
   await assert.rejects(server.client().sandboxes.get('run1'), isError('connection_failed'));
 });
 
-test('a service that does not answer, or stops in its answer, runs into the deadline', async () => {
+test('a service that does not answer, or stops within its answer, causes a timeout', async () => {
   await using silent = await LoopbackServer.start(() => undefined);
   await assert.rejects(silent.client({ timeoutMs: 50 }).sandboxes.get('run1'), isError('timeout'));
   await using halting = await LoopbackServer.start((_, response) => {
@@ -112,7 +112,7 @@ test('a service that does not answer, or stops in its answer, runs into the dead
   await assert.rejects(halting.client({ timeoutMs: 50 }).sandboxes.get('run1'), isError('timeout'));
 });
 
-test('an abort rejects with the reason of the signal, before, during and between tries', async () => {
+test('an abort rejects with the reason of the signal, before, during and between attempts', async () => {
   await using server = await LoopbackServer.start(() => undefined);
   const reason = new Error('enough');
   const client = server.client();
@@ -138,14 +138,14 @@ test('a call leaves no listener on a long-lived signal', async () => {
   assert.equal(getEventListeners(signal, 'abort').length, 0);
 });
 
-test('a redirect is not followed, so that the key goes nowhere else', async () => {
+test('a redirect is not followed, so that the key is sent to no other host', async () => {
   await using other = await LoopbackServer.answering(200, wireRecord());
   await using server = await LoopbackServer.answering(307, '', { location: `${other.url}/v1/runs` });
   await assert.rejects(server.client().sandboxes.create(), isError('http_307', 307));
   assert.equal(other.seen.length, 0);
 });
 
-test('an answer that is not JSON, or not of the service’s shape, is named with its first bytes', async () => {
+test('an answer that is not JSON, or has another shape, is reported with its first bytes', async () => {
   for (const body of ['<html>hello', '[]', '{"id":7}', 'null', '']) {
     await using server = await LoopbackServer.answering(200, body);
     await assert.rejects(server.client().sandboxes.get('run1'), (error) => {
@@ -156,7 +156,7 @@ test('an answer that is not JSON, or not of the service’s shape, is named with
   }
 });
 
-test('the status of an error survives a body that breaks off', async () => {
+test('the status of an error is reported even if its body breaks off', async () => {
   await using server = await LoopbackServer.start((_, response) => {
     response.writeHead(413, { 'content-length': '100' });
     response.write('{', () => response.destroy());
@@ -164,7 +164,7 @@ test('the status of an error survives a body that breaks off', async () => {
   await assert.rejects(server.client().sandboxes.get('run1'), isError('http_413', 413));
 });
 
-test('of a huge error body only the beginning is read', async () => {
+test('only the beginning of a huge error body is read', async () => {
   await using server = await LoopbackServer.start(async (_, response) => {
     response.writeHead(500);
     const chunk = Buffer.alloc(65_536, 'x');

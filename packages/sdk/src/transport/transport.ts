@@ -1,5 +1,5 @@
 /**
- * One call of the service: address, bearer header, deadline, retries, and errors of one kind.
+ * Makes the HTTP calls of the service: address, bearer header, deadline, retries, and uniform errors.
  *
  *   call ──► attempt ──► 2xx ──► body, read under the same deadline
  *              ▲  └────► 429/503 with Retry-After, or connection refused ──► wait ─┐
@@ -19,42 +19,46 @@ import {
 import { isConnectionRefused, retryDelayMs } from './retry.ts';
 import type { WebSocketConstructor } from '../streams/web-socket.ts';
 
-/** Enough for every error body of the service; what a proxy adds beyond it is not read. */
+/** Large enough for every error body of the service. A longer body of a proxy is not read further. */
 const MAX_ERROR_BODY_BYTES = 65_536;
 
-/** `duplex` is missing in the DOM's type; Node and Chrome demand it for a body that is a stream. */
+/** Adds `duplex`, which the DOM type lacks. Node and Chrome require it for a body that is a stream. */
 type StreamingRequestInit = RequestInit & { duplex?: 'half' };
 
+/** One request to the service. */
 export interface CallRequest {
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
-  /** Below the base URL, with encoded segments. */
+  /** Path below the base URL, with encoded segments. */
   path: string;
+  /** Query with its `?`, or an empty text. */
   query?: string;
   headers?: Record<string, string>;
   body?: string | Uint8Array | Blob | ReadableStream<Uint8Array> | undefined;
-  /** Whether doing it twice is the same as doing it once; only such a request is tried again. */
+  /** True if carrying out the request twice has the same effect as once. Only such a request is retried. */
   idempotent: boolean;
-  /** Called before each further try. */
+  /** Called before each retry. */
   onRetry?: () => void;
   signal?: AbortSignal | undefined;
-  /** Default: the client's `timeoutMs`. */
+  /** Timeout in milliseconds. Default: the client's `timeoutMs`. */
   timeoutMs?: number | undefined;
-  /** How long an answer that is read as it comes may stand still. Default: the client's `timeoutMs`. */
+  /** Maximum time in milliseconds between two chunks of a streamed answer. Default: the client's `timeoutMs`. */
   stallMs?: number | undefined;
 }
 
+/** A parsed answer with its headers. */
 export interface Answer<Value> {
   value: Value;
   headers: Headers;
 }
 
+/** Sends requests to one service with one API key. Failed calls throw {@link CoppiceError}. */
 export class Transport {
   readonly #apiKey: string;
   readonly #baseUrl: string;
   readonly #fetch: FetchFunction;
   readonly #maxRetries: number;
   readonly timeoutMs: number;
-  /** The client's option. */
+  /** The client's option `WebSocket`. */
   readonly webSocket: WebSocketConstructor | undefined;
 
   constructor(options: ResolvedClientOptions) {
@@ -70,7 +74,10 @@ export class Transport {
     return this.#baseUrl;
   }
 
-  /** Sends a request and parses its JSON answer. `parse` throws TypeError on a value of the wrong shape. */
+  /**
+   * Sends a request and parses its JSON answer. `parse` throws `TypeError` for a value of the wrong shape, which the
+   * call reports as {@link CoppiceError} with code `invalid_response`.
+   */
   async callJson<Value>(request: CallRequest, parse: (value: unknown) => Value): Promise<Answer<Value>> {
     const deadline = this.#startDeadline(request);
     try {
@@ -80,7 +87,7 @@ export class Transport {
     }
   }
 
-  /** As `callJson`, under a deadline that the caller made and ends. */
+  /** Does the same as `callJson` under a deadline that the caller creates and ends. */
   async callJsonWithin<Value>(
     request: CallRequest,
     deadline: Deadline,
@@ -97,7 +104,7 @@ export class Transport {
     return { value: parseJsonAnswer(request, response, { body, parse }), headers: response.headers };
   }
 
-  /** Sends a request whose answer has no body that counts. */
+  /** Sends a request and ignores the body of its answer. */
   async callEmpty(request: CallRequest): Promise<void> {
     const deadline = this.#startDeadline(request);
     try {
@@ -108,7 +115,7 @@ export class Transport {
     }
   }
 
-  /** Sends a request whose answer is read as it comes. */
+  /** Sends a request and returns the body of its answer as a stream. */
   async callStream(request: CallRequest): Promise<ReadableStream<Uint8Array<ArrayBuffer>>> {
     const deadline = this.#startDeadline(request);
     try {
@@ -127,7 +134,7 @@ export class Transport {
     return new Deadline(labelOf(request), request.timeoutMs ?? this.timeoutMs, request.signal);
   }
 
-  /** Resolves with a 2xx answer whose body is still to be read. */
+  /** Resolves with a 2xx answer whose body is not yet read. */
   async #send(request: CallRequest, deadline: Deadline): Promise<Response> {
     for (let attempt = 0; ; attempt += 1) {
       const outcome = await this.#attempt(request, deadline);
@@ -163,7 +170,7 @@ export class Transport {
       method: request.method,
       headers: { ...request.headers, authorization: `Bearer ${this.#apiKey}` },
       signal: deadline.signal,
-      // A redirect would turn a POST into a GET, and the key belongs to no other host.
+      // A redirect would turn a POST into a GET, and would send the key to another host.
       redirect: 'manual',
     };
     if (request.body !== undefined) init.body = request.body as NonNullable<RequestInit['body']>;
@@ -172,6 +179,7 @@ export class Transport {
   }
 }
 
+/** Returns the name of a request for messages: method and path, without the query. */
 export function labelOf(request: Pick<CallRequest, 'method' | 'path'>): string {
   return `${request.method} ${request.path}`;
 }
@@ -203,8 +211,9 @@ function parseJsonAnswer<Value>(
 }
 
 /**
- * The status line of an exec leaves when the command starts. What fails later arrives as an error body under it, after
- * which the service breaks the connection off. Undefined if the body is no such error.
+ * Returns the error of a body that follows a success status, or undefined if the body is not an error. The service
+ * sends the status line of an exec when the command starts. If something fails later, it sends an error as the body and
+ * then closes the connection.
  */
 function buildLateError(
   request: CallRequest,
@@ -214,7 +223,7 @@ function buildLateError(
   const { code, message, requestId } = late.fields;
   if (code === undefined) return undefined;
   return new CoppiceError(
-    `HTTP ${response.status} from ${labelOf(request)}, which failed under way: ${firstBytes(late.body)}`,
+    `HTTP ${response.status} from ${labelOf(request)}, which failed later: ${firstBytes(late.body)}`,
     {
       status: response.status,
       code,
@@ -224,7 +233,7 @@ function buildLateError(
   );
 }
 
-/** Leaves alone what already says why: the client's own errors and the reason of the caller's abort. */
+/** Returns the error for a failed connection. The client's own errors and the reason of an abort are returned as is. */
 function buildConnectionError(request: CallRequest, error: unknown): unknown {
   const isAbort = request.signal?.aborted === true && error === request.signal.reason;
   if (isAbort || error instanceof CoppiceError) return error;
@@ -237,7 +246,7 @@ function buildConnectionError(request: CallRequest, error: unknown): unknown {
   });
 }
 
-/** Node's fetch says only "fetch failed"; the reason is in the cause. */
+/** Returns the message of an error with that of its cause, because Node's fetch itself says only "fetch failed". */
 function describeCause(error: Error): string {
   const { cause } = error;
   if (!(cause instanceof Error)) return error.message;

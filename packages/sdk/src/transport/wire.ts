@@ -1,15 +1,19 @@
 /**
- * From the wire's snake_case to the client's camelCase and back. Each field is named by hand: keys of the caller's
- * own data (labels, environment variables) pass through untouched.
+ * Converts between the wire's snake_case and the client's camelCase. Each field is listed explicitly, so that keys of
+ * the caller's data (labels, environment variables) are not changed. The `read` functions throw `TypeError` for a value
+ * of another type.
  */
 
+/** A JSON object as received. */
 export type WireObject = Readonly<Record<string, unknown>>;
 
+/** Returns the value as an object. `what` names it in the message of the error. */
 export function readObject(value: unknown, what: string): WireObject {
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as WireObject;
   throw new TypeError(`${what} is not an object`);
 }
 
+/** Returns the value as an array of parsed items. `what` names it in the message of the error. */
 export function readArray<Item>(value: unknown, what: string, readItem: (item: unknown) => Item): Item[] {
   if (Array.isArray(value)) return value.map((item: unknown) => readItem(item));
   throw new TypeError(`${what} is not an array`);
@@ -27,30 +31,31 @@ export function readNumber(object: WireObject, field: string): number {
   throw new TypeError(`${field} is not a number`);
 }
 
-/** Null where the field is absent or null. */
+/** Returns null if the field is absent or null. */
 export function readOptionalString(object: WireObject, field: string): string | null {
   return object[field] === undefined || object[field] === null ? null : readString(object, field);
 }
 
-/** Null where the field is absent or null. */
+/** Returns null if the field is absent or null. */
 export function readOptionalNumber(object: WireObject, field: string): number | null {
   return object[field] === undefined || object[field] === null ? null : readNumber(object, field);
 }
 
-/** Absent or null counts as false. */
+/** Returns true if the field is `true`. Absent and null count as false. */
 export function readFlag(object: WireObject, field: string): boolean {
   return object[field] === true;
 }
 
+/** Returns an object of strings, empty if the field is absent or null. */
 export function readStringMap(object: WireObject, field: string): Record<string, string> {
   const map = readObject(object[field] ?? {}, field);
-  // fromEntries and not assignment: a key named __proto__ stays a key.
+  // With fromEntries a key named __proto__ stays a key; an assignment would set the prototype.
   return Object.fromEntries(Object.keys(map).map((key) => [key, readString(map, key)]));
 }
 
 /**
- * Renames the caller's options for the wire. An option that is not in the table is refused, so that a typo in
- * plain JavaScript does not pass silently.
+ * Renames the caller's options for the wire. Throws `TypeError` for an option that is not in `fields`, so that a typo
+ * in plain JavaScript is not ignored, and for NaN and infinity.
  */
 export function buildWireBody(
   options: object,
@@ -70,21 +75,24 @@ export function buildWireBody(
   return body;
 }
 
-/** JSON has no NaN and no Infinity: both would be sent as null. */
+/** Throws `TypeError` for NaN and infinity. JSON has neither: both would be sent as null. */
 export function requireJsonNumber(value: unknown, what: string): void {
   if (typeof value !== 'number' || Number.isFinite(value)) return;
   throw new TypeError(`${what} must be a finite number, not ${value}`);
 }
 
-/** One segment of a path, encoded. An empty one, `.` or `..` would make another address of it. */
+/**
+ * Returns one encoded segment of a path. Throws `TypeError` for an empty text, `.` and `..`, which would change the
+ * path.
+ */
 export function encodeSegment(value: string, what: string): string {
   if (typeof value !== 'string' || value === '' || value === '.' || value === '..') {
-    throw new TypeError(`${what} must be a string that names one, not ${JSON.stringify(value)}`);
+    throw new TypeError(`${what} must be a text other than "", "." and "..", not ${JSON.stringify(value)}`);
   }
   return encodeComponent(value, what);
 }
 
-/** `?a=b&c=d` without what is undefined; an array repeats its name. Empty when nothing is left. */
+/** Returns `?a=b&c=d` without undefined parameters, or an empty text. An array repeats its parameter. */
 export function buildQuery(
   parameters: Readonly<Record<string, string | number | readonly string[] | undefined>>,
 ): string {

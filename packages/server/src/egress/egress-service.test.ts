@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import { EgressSite, GUEST, OTHER_GUEST, OTHER_SERVER, RESOLVER, SERVER } from './testing/egress-site.ts';
 import { hearFirst, hearOut, httpGet } from './testing/first-words.ts';
 
-/** As a guest's own. */
+/** Returns a resolver that works like the one in the guest. */
 function resolverOf(address = GUEST): Resolver {
   const resolver = new Resolver({ timeout: 2000, tries: 1 });
   resolver.setServers([RESOLVER]);
@@ -15,7 +15,7 @@ function resolverOf(address = GUEST): Resolver {
   return resolver;
 }
 
-/** A datagram as it is, from the guest. */
+/** Sends a raw datagram from the guest and returns the answer. */
 async function askRaw(query: Buffer): Promise<Buffer> {
   const socket = createSocket('udp4');
   socket.bind(0, GUEST, () => socket.send(query, 53, RESOLVER));
@@ -33,7 +33,7 @@ const codeOf = (asking: Promise<unknown>) =>
     (error: NodeJS.ErrnoException) => error.code,
   );
 
-test('under an allow list only names that could be allowed are asked for; the others do not exist', async () => {
+test('under an allow list only names that could be allowed are sent upstream; the others do not exist', async () => {
   await using site = await EgressSite.open();
   site.names.set('good.test', [SERVER]);
   site.names.set('secret.evil.test', [SERVER]);
@@ -53,7 +53,7 @@ test('under an allow list only names that could be allowed are asked for; the ot
   assert.equal(counters?.names_refused, 2);
 });
 
-test('under a deny list all but the denied are, under a lock none, and a new policy holds at once', async () => {
+test('under a deny list other names are asked for, under a lock none, and a new policy applies at once', async () => {
   await using site = await EgressSite.open();
   site.names.set('good.test', [SERVER]);
   await site.setGuest({ deny: ['bad.test'] });
@@ -66,7 +66,7 @@ test('under a deny list all but the denied are, under a lock none, and a new pol
   assert.deepEqual(await resolver.resolve4('good.test'), [SERVER]);
 });
 
-test('under address rules a name resolves to the addresses that they allow, which can then be dialled', async () => {
+test('under address rules a name resolves to the allowed addresses, which can then be dialled', async () => {
   await using site = await EgressSite.open();
   const port = await site.serve((socket) => socket.end('here'));
   site.names.set('both.test', [OTHER_SERVER, SERVER]);
@@ -86,7 +86,7 @@ test('under address rules a name resolves to the addresses that they allow, whic
   assert.deepEqual([counters?.names_resolved, counters?.names_refused], [1, 1]);
 });
 
-test('under address rules a guest learns addresses alone: no alias, and no record of another type', async () => {
+test('under address rules a guest receives only addresses: no alias and no record of another type', async () => {
   await using site = await EgressSite.open();
   site.aliases.set('alias.test', 'words.stranger.test');
   site.names.set('words.stranger.test', [SERVER]);
@@ -99,7 +99,7 @@ test('under address rules a guest learns addresses alone: no alias, and no recor
     resolver.resolvePtr('10.113.0.203.in-addr.arpa'),
   ];
   for (const code of await Promise.all(asks.map(codeOf))) assert.equal(code, 'ENODATA');
-  assert.deepEqual(site.asked, [], 'nobody is asked for other types');
+  assert.deepEqual(site.asked, [], 'questions for other types are not sent upstream');
   assert.deepEqual(await resolver.resolve4('alias.test', { ttl: true }), [{ address: SERVER, ttl: 300 }]);
   assert.deepEqual([...site.askedTypes], [1]);
   const question = Buffer.from('123401000001000000000000', 'hex');
@@ -107,7 +107,7 @@ test('under address rules a guest learns addresses alone: no alias, and no recor
   assert.equal(answer.includes('stranger'), false);
 });
 
-test('under names and addresses a name that is allowed has all its addresses, another one those allowed', async () => {
+test('under name and address rules an allowed name has all its addresses, others only the allowed ones', async () => {
   await using site = await EgressSite.open();
   for (const name of ['good.test', 'else.test', 'bad.test', 'to-bad.test'])
     site.names.set(name, [SERVER, OTHER_SERVER]);
@@ -125,14 +125,14 @@ test('under names and addresses a name that is allowed has all its addresses, an
   );
 });
 
-test('a guest that we were not told of gets a failure, so that it asks again', async () => {
+test('an unregistered guest gets a failure, so that it asks again', async () => {
   await using site = await EgressSite.open();
   site.names.set('good.test', [SERVER]);
   assert.equal(await codeOf(resolverOf(OTHER_GUEST).resolve4('good.test')), 'ESERVFAIL');
   assert.deepEqual(site.asked, []);
 });
 
-test('what a guest was answered is what its connection is dialled by', async () => {
+test('a connection is dialled with the DNS answer that the guest received', async () => {
   await using site = await EgressSite.open();
   const port = await site.serve((socket) => socket.end('here'));
   site.names.set('good.test', [SERVER]);
@@ -145,7 +145,7 @@ test('what a guest was answered is what its connection is dialled by', async () 
   assert.deepEqual(site.asked, ['good.test']);
 });
 
-test('HTTP/2 without TLS, requests to a proxy and silence show no name, and are refused as such', async () => {
+test('HTTP/2 without TLS, requests to a proxy and silence have no name and are refused for that reason', async () => {
   await using site = await EgressSite.open();
   await site.setGuest({ allow: ['good.test'] });
   const clear = site.connect(80);
@@ -163,7 +163,7 @@ test('HTTP/2 without TLS, requests to a proxy and silence show no name, and are 
   );
 });
 
-test('a new address of the host is closed to flows that are open too, and nothing else ends', async () => {
+test('a new address of the host is also closed to open flows, and nothing else ends', async () => {
   await using site = await EgressSite.open();
   const echo = (socket: Socket): void => void socket.pipe(socket);
   const port = await site.serve(echo);
@@ -180,7 +180,7 @@ test('a new address of the host is closed to flows that are open too, and nothin
   assert.equal(await hearFirst(there!), 'second');
   assert.equal(await hearOut(site.connect(port)), 'ECONNRESET');
   await site.setGuest({ allow: [SERVER] }, OTHER_GUEST);
-  assert.equal(await hearOut(site.connect(port, { from: OTHER_GUEST })), 'ECONNRESET', 'who comes later');
+  assert.equal(await hearOut(site.connect(port, { from: OTHER_GUEST })), 'ECONNRESET', 'a later connection');
   for (const note of await site.blocked(2))
     assert.deepEqual(note, { ip: SERVER, port, reason: 'host_address', count: 1 });
   await site.setHostAddresses();
@@ -189,7 +189,7 @@ test('a new address of the host is closed to flows that are open too, and nothin
   assert.equal(await hearFirst(again), 'third');
 });
 
-test('notes go on when they are acknowledged, and those of a guest that leaves come before it has left', async () => {
+test('notes continue when they are acknowledged, and those of a guest arrive before it is forgotten', async () => {
   await using site = await EgressSite.open();
   site.acknowledges = false;
   await site.setGuest({ allow: [OTHER_SERVER] });
@@ -203,7 +203,7 @@ test('notes go on when they are acknowledged, and those of a guest that leaves c
   assert.ok(site.unacknowledged.length > 0);
 });
 
-test('nothing that guests break off, in any order, ends the process or leaves something open', async () => {
+test('no order of broken connections ends the process or leaves a connection open', async () => {
   await using site = await EgressSite.open();
   const port = await site.serve((socket) => void socket.resume().on('end', () => socket.end()));
   site.names.set('good.test', [SERVER]);

@@ -1,4 +1,6 @@
-/** The parts of the egress process put together: what the runner says goes to the table of guests, which all listeners ask. */
+/**
+ * Assembles the parts of the egress process. The runner's messages update the guest table, which all listeners query.
+ */
 import { AppError, compileClosedAddresses } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { DnsServer } from './dns/dns-server.ts';
@@ -22,7 +24,7 @@ import type { Upstream } from './upstream/upstream.ts';
 
 const QUOTA: QuotaLimits = { ratePerSecond: 100, burst: 500, inFlight: 64, connections: 16 };
 
-/** What a listener needs to serve guests. */
+/** The parts that a listener needs to serve guests. */
 export interface ListenerParts {
   address: string;
   guests: GuestTable;
@@ -30,6 +32,7 @@ export interface ListenerParts {
   log: Logger;
 }
 
+/** Options of {@link openEgressService}. `maxFlows` is the maximum number of relayed TCP connections of all guests. */
 export interface EgressServiceOptions {
   start: EgressStart;
   send: (message: EgressMessage) => void;
@@ -38,12 +41,14 @@ export interface EgressServiceOptions {
   log: Logger;
 }
 
+/** The running listeners of the egress process. */
 export interface EgressService extends AsyncDisposable {
   ports: EgressPorts;
-  /** What it asks for is in force, and answered, when it returns. */
+  /** Applies a message of the runner. The change is in force, and the answer is sent, when it returns. */
   hear(message: Exclude<RunnerMessage, EgressStart>): void;
 }
 
+/** Opens the resolver, the TCP proxy and the credential proxy. Rejects if an address cannot be bound. */
 export async function openEgressService(options: EgressServiceOptions): Promise<EgressService> {
   const { start, send, log } = options;
   const address = start.resolver;
@@ -103,7 +108,7 @@ function hear(message: Exclude<RunnerMessage, EgressStart>, { guests, outbox, se
   }
 }
 
-/** Only of errors whose texts are ours: they hold rules of the policy, and no secret. */
+/** Returns the message of an `AppError`, which may contain rules of the policy but no secret. Rethrows other errors. */
 function catchMessage(work: () => void): string | undefined {
   try {
     work();

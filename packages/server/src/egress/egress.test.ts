@@ -12,7 +12,7 @@ import { buildEgress } from './testing/egress-site.ts';
 
 const MAIN = fileURLToPath(new URL('../main.ts', import.meta.url));
 const TIMEOUT_MS = 30_000;
-/** Nobody's. */
+/** User id that no account of the host has. */
 const UID = 61_234;
 const START: EgressStart = {
   type: 'start',
@@ -54,7 +54,7 @@ function uidsOf(pid: number): string[] {
   return /^Uid:\t(.*)$/mu.exec(status)?.[1]?.split('\t') ?? [];
 }
 
-test('the role serves on ports that it tells, never as root, and ends with its runner', async () => {
+test('the role reports its ports, never serves as root, and ends with its runner', async () => {
   await using runner = new Runner();
   runner.tell(START);
   const ready = await runner.hear();
@@ -81,7 +81,7 @@ test('the role serves on ports that it tells, never as root, and ends with its r
   assert.deepEqual(await withDeadline('end of the process', TIMEOUT_MS, ended), [0, null]);
 });
 
-test('a policy that cannot be read leaves the guest with nothing, and says so without its secrets', async () => {
+test('a policy that cannot be parsed allows nothing, and its error contains no secret', async () => {
   await using runner = new Runner();
   runner.tell(START);
   await runner.hear();
@@ -96,7 +96,7 @@ test('a policy that cannot be read leaves the guest with nothing, and says so wi
   assert.deepEqual(await runner.hear(), { type: 'counters', id: 3, counters: null });
 });
 
-test('what is no message of the runner ends the process, and is not shown', async () => {
+test('an invalid message of the runner ends the process and is not printed', async () => {
   await using runner = new Runner();
   runner.tell(START);
   await runner.hear();

@@ -1,7 +1,7 @@
 /**
- * The role that everything of guests passes which the kernel does not forward: it judges connections and names, and adds
- * credentials. The runner starts it, tells it everything, and starts it again when it ends; it ends when the runner does.
- * It keeps nothing on disk, and logs nothing that the runner tells it.
+ * The egress role handles all guest traffic that the kernel does not forward: it judges connections and names, and adds
+ * credentials. The runner starts this process, sends it all state, and restarts it when it ends. The process ends with
+ * the runner. It keeps nothing on disk, and never logs a message of the runner.
  */
 import { readFileSync } from 'node:fs';
 import type { Logger } from 'pino';
@@ -12,20 +12,23 @@ import { openEgressService, type EgressService } from './egress-service.ts';
 import { RunnerMessage, type EgressMessage, type EgressStart } from '../lib/protocol/egress-messages.ts';
 
 const STOP_TIMEOUT_MS = 5000;
-/** For listeners, resolvers, credentials and what else is open. */
+/** Descriptors reserved for listeners, resolvers, credentials and other open files. */
 const DESCRIPTORS_KEPT = 1024;
 const DESCRIPTORS_PER_FLOW = 2;
 const DESCRIPTORS_IF_UNKNOWN = 4096;
 
-/** Resolves when the channel to the runner has closed. `uid`: who root is to become, user and group. */
+/**
+ * Runs the egress role and resolves when the channel to the runner has closed. If the process is root, it changes to
+ * `uid` as user and group. Throws if the runner did not start this process.
+ */
 export async function runEgressRole(uid: number, log: Logger): Promise<void> {
-  if (process.send === undefined) throw new Error('the egress role is started by the runner only');
+  if (process.send === undefined) throw new Error('only the runner can start the egress role');
   const left = Promise.withResolvers<undefined>();
   process.once('disconnect', () => left.resolve(undefined));
-  // Who stops the service stops the runner, which then leaves us.
+  // A signal that stops the service also stops the runner, which then closes the channel.
   for (const signal of ['SIGINT', 'SIGHUP', 'SIGTERM'] as const) process.on(signal, () => undefined);
   const trust = readTrust(SYSTEM_CERTIFICATES);
-  // Nothing is served as root, and all modules are loaded by now.
+  // All modules are loaded by now, and the process must not serve as root.
   if (process.getuid?.() === 0) become({ uid, gid: uid });
   const messages = new RunnerChannel();
   const start = await Promise.race([messages.start, left.promise]);
@@ -42,16 +45,18 @@ export async function runEgressRole(uid: number, log: Logger): Promise<void> {
   log.info({ ports: service.ports }, 'egress process serves');
   await left.promise;
   setTimeout(() => process.exit(1), STOP_TIMEOUT_MS).unref();
-  // Guests that nobody is left to tell of are cut off: the channel is what keeps their policies true.
+  // Without the channel the policies can no longer be updated, so all connections of guests are closed.
   await service[Symbol.asyncDispose]();
 }
 
-/** A failure means that the channel is closing, and with it this process. */
+/**
+ * Sends a message to the runner. A failure is ignored: it means that the channel closes, and this process then ends.
+ */
 function tell(message: EgressMessage): void {
   if (process.connected) process.send?.(message, () => undefined);
 }
 
-/** What comes before the service is open waits for it. */
+/** Receives the runner's messages and holds them back until the service is open. */
 class RunnerChannel {
   readonly #start = Promise.withResolvers<EgressStart>();
   #early: Exclude<RunnerMessage, EgressStart>[] = [];
@@ -78,14 +83,14 @@ class RunnerChannel {
   }
 }
 
-/** Of what is wrong only the place is told: the rest may be a secret. */
+/** Parses a message of the runner. Its error names only the invalid field, because the values may be secrets. */
 function parseMessage(message: unknown): RunnerMessage {
   const parsed = RunnerMessage.safeParse(message);
   if (parsed.success) return parsed.data;
-  throw new Error(`the runner sent what is no message (${parsed.error.issues[0]?.path.join('.') ?? ''})`);
+  throw new Error(`the runner's data is no message (${parsed.error.issues[0]?.path.join('.') ?? ''})`);
 }
 
-/** By the limit of this process, which Node has raised to the highest that it may have. */
+/** Derives the number of flows from the limit of open files, which Node has raised to the hard limit. */
 function findMaxFlows(): number {
   const limits = readFileSync('/proc/self/limits', 'utf8');
   const descriptors = Number(/^Max open files\s+(\d+)/mu.exec(limits)?.[1] ?? DESCRIPTORS_IF_UNKNOWN);

@@ -1,33 +1,41 @@
-/** Who may send what, as the runner told it: the only thing that the listeners of this process ask about a guest. */
+/** The rights of each guest, as the runner sent them. The listeners of this process have no other source of rights. */
 import type { CompiledPolicy } from '@coppice/contract';
 import type { JudgedCounters, EgressNote } from '../lib/protocol/egress-protocol.ts';
 import type { HeldCredential } from './credentials/request/outbound-request.ts';
 
 export interface GuestTable {
-  /** By the source address of a connection, which the ruleset has checked. undefined: refuse everything. */
+  /**
+   * Finds a guest by the source address of a connection, which the ruleset has checked. undefined: refuse everything.
+   */
   findByAddress(address: string): Guest | undefined;
 }
 
 export type CounterName = keyof JudgedCounters;
 
-/** One sandbox at its address, until it is forgotten. `policy` and `grants` change under whoever holds it. */
+/** One sandbox at its address, until it is forgotten. `policy` and `grants` change during its life. */
 export interface Guest {
   readonly address: string;
   readonly vmId: string;
   readonly policy: CompiledPolicy;
-  /** By the service's name. */
+  /** Credentials by the name of their service. */
   readonly grants: ReadonlyMap<string, HeldCredential>;
 
-  /** Calls `close` once, when the guest is forgotten. At once if it is already. What it answers takes the wish back. */
+  /**
+   * Calls `close` once when the guest is forgotten, or at once if it is already forgotten. Returns a function that
+   * unsubscribes.
+   */
   onForget(close: () => void): () => void;
 
-  /** Calls `judgeAgain` when the policy or the grants are other ones, before the runner hears that they are in force. */
+  /**
+   * Calls `judgeAgain` when the policy or the grants have changed, before the runner is informed that they are in
+   * force. Returns a function that unsubscribes.
+   */
   onChange(judgeAgain: () => void): () => void;
 
-  /** `network.blocked` is coalesced, with its count. Never waits and never loses one. */
+  /** Records a note. `network.blocked` notes are coalesced with their count. It never waits and never loses a note. */
   note(note: EgressNote): void;
 
-  /** Resolves when the note is on the host's disk; rejects when that takes too long, or too many wait. */
+  /** Resolves when the note is on the host's disk. Rejects when that takes too long, or when too many notes wait. */
   noteDurably(note: EgressNote): Promise<void>;
 
   count(counter: CounterName, by?: number): void;

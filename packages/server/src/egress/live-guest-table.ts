@@ -6,13 +6,14 @@ import { LiveGuest } from './live-guest.ts';
 import type { NoteOutbox } from './notes/note-outbox.ts';
 
 export interface LiveGuestTableOptions {
-  /** To begin with. */
+  /** The closed addresses at the start. */
   closed: ClosedAddresses;
   outbox: NoteOutbox;
-  /** The address is nobody's any more, or another's. */
+  /** Called when an address is free, or belongs to another guest. */
   onForget(address: string): void;
 }
 
+/** The guest table that the runner's messages update. */
 export class LiveGuestTable implements GuestTable {
   readonly #options: Omit<LiveGuestTableOptions, 'closed'>;
   readonly #guests = new Map<string, LiveGuest>();
@@ -27,7 +28,10 @@ export class LiveGuestTable implements GuestTable {
     return this.#guests.get(address);
   }
 
-  /** In force when it returns. When it throws, nobody is at the address: a policy that is not understood opens nothing. */
+  /**
+   * Adds or changes the guest at an address; the change is in force when it returns. If it throws, the address has no
+   * guest: a policy that cannot be parsed allows nothing.
+   */
   set({ address, vmId, egress }: Pick<EgressGuest, 'address' | 'vmId' | 'egress'>): void {
     try {
       const known = this.#guests.get(address);
@@ -42,7 +46,7 @@ export class LiveGuestTable implements GuestTable {
     }
   }
 
-  /** Of all guests, those that come too; in force when it returns. */
+  /** Replaces the closed addresses of all guests, including later ones. The change is in force when it returns. */
   setClosed(closed: ClosedAddresses): void {
     this.#closed = closed;
     for (const guest of this.#guests.values()) guest.setClosed(closed);

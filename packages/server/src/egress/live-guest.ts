@@ -19,7 +19,7 @@ export interface LiveGuestOptions {
   outbox: NoteOutbox;
 }
 
-/** Everything that is known of one guest. Throws `internal` when the policy is not one that control could have made. */
+/** The state of one guest. The constructor throws `internal` for a policy that control could not have created. */
 export class LiveGuest implements Guest {
   readonly address: string;
   readonly vmId: string;
@@ -53,7 +53,10 @@ export class LiveGuest implements Guest {
     return { ...this.#counters };
   }
 
-  /** All or nothing; what is open has been judged again, or closed, when it returns. */
+  /**
+   * Replaces policy and grants, or neither if it throws. All open connections are judged again, or closed, when it
+   * returns.
+   */
   change(egress: VmEgress): void {
     const policy = compileNetworkPolicy(egress.network, this.#policy.closed);
     const grants = compileGrants(egress.grants);
@@ -62,13 +65,13 @@ export class LiveGuest implements Guest {
     for (const judgeAgain of this.#judges) judgeAgain();
   }
 
-  /** What no policy opens; what is open has been judged again when it returns. */
+  /** Replaces the addresses that no policy opens. All open connections are judged again when it returns. */
   setClosed(closed: ClosedAddresses): void {
     this.#policy = { ...this.#policy, closed };
     for (const judgeAgain of this.#judges) judgeAgain();
   }
 
-  /** The address is another's from now on, or nobody's. */
+  /** Ends the guest: its address is free or belongs to another guest. Its connections close and its notes are sent. */
   end(): void {
     this.#hasEnded = true;
     const forgets = [...this.#forgets];

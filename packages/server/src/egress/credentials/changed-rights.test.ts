@@ -8,12 +8,12 @@ const OPENAI = 'api.openai.com';
 
 interface Open {
   client: RawClient;
-  /** The service goes on. */
+  /** Lets the service finish its answer. */
   finish: () => void;
   isCutAtService: () => boolean;
 }
 
-/** A stream of events that has begun. */
+/** Opens a stream of events and waits for its first event. */
 async function openStream(fixture: ProxyFixture): Promise<Open> {
   const arrived = Promise.withResolvers<ServerResponse>();
   await fixture.network.serve(OPENAI, (_request, response) => {
@@ -31,7 +31,7 @@ async function openStream(fixture: ProxyFixture): Promise<Open> {
 
 const GOES_ON: [what: string, change: (guest: TestGuest) => void][] = [
   ['the secret is replaced', (guest) => guest.grant(grantOf('openai', { secret: 'sk-rotated-secret' }))],
-  ['the secret is not there after a restart', (guest) => guest.grant(grantOf('openai', { secret: null }))],
+  ['the secret is missing after a restart', (guest) => guest.grant(grantOf('openai', { secret: null }))],
   ['another service is granted', (guest) => guest.grant(grantOf('openai'), grantOf('github'))],
   ['a policy allows the host', (guest) => guest.restrict({ default: 'deny', allow: [OPENAI] })],
   [
@@ -41,7 +41,7 @@ const GOES_ON: [what: string, change: (guest: TestGuest) => void][] = [
 ];
 
 for (const [what, change] of GOES_ON)
-  test(`an open request goes on when ${what}`, async () => {
+  test(`an open request continues when ${what}`, async () => {
     await using fixture = await ProxyFixture.start();
     const { client, finish } = await openStream(fixture);
     change(fixture.guest);
@@ -52,8 +52,8 @@ for (const [what, change] of GOES_ON)
   });
 
 const IS_CUT: [what: string, change: (guest: TestGuest) => void][] = [
-  ['its service is taken back', (guest) => guest.grant(grantOf('github'))],
-  ['everything is taken back', (guest) => guest.grant()],
+  ['its service is revoked', (guest) => guest.grant(grantOf('github'))],
+  ['everything is revoked', (guest) => guest.grant()],
   ['a rule no longer allows it', (guest) => guest.grant(grantOf('openai', { endpoints: [] }))],
   [
     'the service is at another host',
@@ -71,7 +71,7 @@ for (const [what, change] of IS_CUT)
     await using fixture = await ProxyFixture.start();
     const { client, isCutAtService } = await openStream(fixture);
     fixture.guest.grant(grantOf('openai', { secret: 'sk-rotated-secret' }));
-    // The wish to hear of the next change is made again after the one before.
+    // Subscriptions must still be in place after the first change.
     await Promise.resolve();
     change(fixture.guest);
     assert.doesNotMatch(await client.closed(), /\r\n0\r\n\r\n$/u);
@@ -79,16 +79,16 @@ for (const [what, change] of IS_CUT)
     assert.deepEqual(fixture.guest.proxied, ['openai POST /v1/responses 200']);
   });
 
-test('an address that the new policy refuses ends the request that is open to it', async () => {
+test('a new policy ends an open request to an address that it refuses', async () => {
   await using fixture = await ProxyFixture.start();
-  // Where the tests' servers really are.
+  // The policy below refuses this address.
   fixture.network.address = '198.51.100.7';
   const { client } = await openStream(fixture);
   fixture.guest.restrict({ deny: ['198.51.100.0/24'] });
   await client.closed();
 });
 
-test('a new secret is sent from the next request on, and the old one no more', async () => {
+test('the next request sends the new secret and no longer the old one', async () => {
   const seen: (string | undefined)[] = [];
   await using fixture = await ProxyFixture.start();
   await fixture.network.serve(OPENAI, (request, response) => {
@@ -102,7 +102,7 @@ test('a new secret is sent from the next request on, and the old one no more', a
   assert.deepEqual(seen, [`Bearer ${CANARY}`, 'Bearer sk-rotated-secret']);
 });
 
-test('idle connections of a guest that is forgotten are closed', async () => {
+test('idle connections of a forgotten guest are closed', async () => {
   await using fixture = await ProxyFixture.start();
   const client = await fixture.open();
   client.write('GET /proxy/openai/models HTTP/1.1\r\nHost: x\r\n\r\n');
@@ -114,7 +114,7 @@ test('idle connections of a guest that is forgotten are closed', async () => {
   assert.equal(fixture.guest.watches, 0);
 });
 
-test('a request that is cut before it is answered is noted all the same', async () => {
+test('a request that is cut before its answer is noted, too', async () => {
   const arrived = Promise.withResolvers<void>();
   await using fixture = await ProxyFixture.start();
   await fixture.network.serve(OPENAI, () => arrived.resolve());

@@ -14,7 +14,7 @@ async function startWith(handler: RequestListener): Promise<ProxyFixture> {
 
 const ok: RequestListener = (_request, response) => void response.end('ok');
 
-test('a request goes to the host of the service with the secret, and its answer comes back', async () => {
+test('a request is sent to the host of the service with the secret, and its answer is returned', async () => {
   const seen: IncomingMessage[] = [];
   await using fixture = await startWith((request, response) => {
     seen.push(request);
@@ -66,7 +66,7 @@ test('an answer whose note fails is withheld', async () => {
   assert.equal(answer.headers['retry-after'], '2');
 });
 
-test('a service that is not granted is not found', async () => {
+test('a service without a grant is answered 404', async () => {
   await using fixture = await startWith(ok);
   const answer = await fixture.ask('anthropic/v1/messages');
   assert.equal(answer.status, 404);
@@ -74,7 +74,7 @@ test('a service that is not granted is not found', async () => {
   assert.deepEqual(fixture.network.dialled, []);
 });
 
-test('what an endpoint rule refuses is forbidden and noted, and nothing is sent', async () => {
+test('a request that an endpoint rule refuses is answered 403 and noted, and nothing is sent', async () => {
   await using fixture = await startWith(ok);
   const endpoints = [{ methods: ['POST' as const], paths: ['/v1/chat/completions'] }];
   fixture.guest.grant(grantOf('openai', { endpoints }));
@@ -85,7 +85,7 @@ test('what an endpoint rule refuses is forbidden and noted, and nothing is sent'
   assert.deepEqual(fixture.network.dialled, []);
 });
 
-test('a host that the network policy refuses is forbidden, and seen as blocked', async () => {
+test('a host that the network policy refuses is answered 403 and noted as blocked', async () => {
   await using fixture = await startWith(ok);
   fixture.guest.restrict({ deny: [OPENAI] });
   const answer = await fixture.ask('openai/models');
@@ -97,7 +97,7 @@ test('a host that the network policy refuses is forbidden, and seen as blocked',
   assert.equal((await fixture.ask('openai/models')).status, 200);
 });
 
-test('an address that the network policy refuses is forbidden, too', async () => {
+test('an address that the network policy refuses is also answered 403', async () => {
   await using fixture = await startWith(ok);
   fixture.network.address = '10.1.2.3';
   const answer = await fixture.ask('openai/models');
@@ -125,7 +125,7 @@ test('a host that no name rule allows is reached at an address that an address r
   );
 });
 
-test('a grant whose secret is not there is to be tried again', async () => {
+test('a grant without its secret is answered with a retry time', async () => {
   await using fixture = await startWith(ok);
   fixture.guest.grant(grantOf('openai', { secret: undefined }));
   const answer = await fixture.ask('openai/models');
@@ -134,14 +134,14 @@ test('a grant whose secret is not there is to be tried again', async () => {
   assert.equal(answer.headers['retry-after'], '2');
 });
 
-test('a guest is told from another by its address, and one that is unknown gets nothing', async () => {
+test('guests are distinguished by address, and an unknown guest gets no answer', async () => {
   await using fixture = await startWith(ok);
   assert.equal((await fixture.ask('openai/models', { localAddress: '127.0.0.2' })).status, 404);
   const client = await fixture.open('127.0.0.3');
   assert.equal(await client.closed(), '');
 });
 
-test('services whose certificate is of another name or authority are not believed', async () => {
+test('services whose certificate has another name or authority are refused', async () => {
   await using fixture = await startWith(ok);
   await using strange = await ProxyFixture.start();
   await fixture.network.serve('api.github.com', ok, { subjectAltName: 'DNS:evil.example' });
@@ -159,7 +159,7 @@ test('services whose certificate is of another name or authority are not believe
   assert.deepEqual(fixture.guest.proxied.at(-1), 'huggingface GET /x 502');
 });
 
-test('a service that is not there is a bad gateway', async () => {
+test('an unreachable service is answered 502', async () => {
   await using fixture = await startWith(ok);
   fixture.guest.grant(grantOf('anthropic'));
   const answer = await fixture.ask('anthropic/v1/messages');
@@ -167,7 +167,7 @@ test('a service that is not there is a bad gateway', async () => {
   assert.equal(JSON.parse(answer.body).error.code, 'upstream_unreachable');
 });
 
-test('a redirect is passed on and not followed', async () => {
+test('a redirect is forwarded and not followed', async () => {
   await using fixture = await startWith((_request, response) => {
     response.writeHead(302, { location: 'https://elsewhere.example/x' }).end();
   });
@@ -177,7 +177,7 @@ test('a redirect is passed on and not followed', async () => {
   assert.deepEqual(fixture.network.dialled, [OPENAI]);
 });
 
-test('fields of a session, of an origin and of the connection do not reach the guest', async () => {
+test('session, origin and hop-by-hop fields do not reach the guest', async () => {
   await using fixture = await startWith((_request, response) => {
     response.writeHead(200, [
       ['Set-Cookie', 'a=1'],
@@ -197,7 +197,7 @@ test('fields of a session, of an origin and of the connection do not reach the g
   assert.equal(rawHeaders.filter((name) => name === 'X-Kept').length, 2);
 });
 
-test('a service that repeats the secret in its head or trailers does not show it to the guest', async () => {
+test('a secret that a service repeats in its head or trailers does not reach the guest', async () => {
   const token = Buffer.from(`x-access-token:${CANARY}`).toString('base64');
   const echo: RequestListener = (request, response) => {
     response.writeHead(200, `OK ${CANARY}`, {
@@ -226,7 +226,7 @@ test('a service that repeats the secret in its head or trailers does not show it
   }
 });
 
-test('answers without a body stay without one', async () => {
+test('answers without a body are forwarded without one', async () => {
   await using fixture = await startWith((request, response) => {
     if (request.method === 'HEAD') response.writeHead(200, { 'content-length': '1234' }).end();
     else response.writeHead(request.url?.includes('304') === true ? 304 : 204, { etag: '"a"' }).end();
@@ -240,7 +240,7 @@ test('answers without a body stay without one', async () => {
   assert.equal(unchanged.headers.etag, '"a"');
 });
 
-test('events reach the guest one by one, while the service still speaks', async () => {
+test('events reach the guest one by one while the service still sends', async () => {
   const streams: ServerResponse[] = [];
   await using fixture = await startWith((_request, response) => {
     response.writeHead(200, { 'content-type': 'text/event-stream' });
@@ -258,7 +258,7 @@ test('events reach the guest one by one, while the service still speaks', async 
   client.socket.destroy();
 });
 
-test('a guest that leaves ends the request at the service, and what was sent is noted', async () => {
+test('a guest that closes its connection ends the request at the service, and the request is noted', async () => {
   const arrived = Promise.withResolvers<void>();
   const closed = Promise.withResolvers<void>();
   await using fixture = await startWith((request) => {
@@ -274,7 +274,7 @@ test('a guest that leaves ends the request at the service, and what was sent is 
   assert.deepEqual(fixture.guest.proxied, ['openai POST /v1/responses 499']);
 });
 
-test('a service that leaves in the middle of its answer ends the connection of the guest', async () => {
+test('a service that breaks off its answer ends the connection of the guest', async () => {
   await using fixture = await startWith((_request, response) => {
     response.writeHead(200, { 'content-length': '100' });
     response.write('half');
@@ -285,7 +285,7 @@ test('a service that leaves in the middle of its answer ends the connection of t
   assert.match(await client.closed(), /content-length: 100/iu);
 });
 
-test('a service that ends the connection before it answers, or answers nonsense, is a bad gateway', async () => {
+test('a service that closes the connection before its answer, or sends invalid data, is answered 502', async () => {
   await using fixture = await startWith((request) => {
     if (request.url === '/v1/gone') request.socket.destroy();
     else request.socket.end(`nonsense ${request.headers.authorization}\r\n\r\n`);
@@ -300,10 +300,10 @@ test('a service that ends the connection before it answers, or answers nonsense,
     assert.ok(!answer.body.includes(CANARY));
   }
   assert.ok(fixture.log.length >= 2);
-  assert.ok(!fixture.log.join('').includes(CANARY), 'the log has the secret');
+  assert.ok(!fixture.log.join('').includes(CANARY), 'the log contains the secret');
 });
 
-test('who asks before it sends its body is told to go on once there is a connection', async () => {
+test('a guest that expects 100-continue gets it once the service is connected', async () => {
   await using fixture = await startWith((request, response) => {
     request.resume().once('end', () => response.end('taken'));
   });
@@ -320,7 +320,7 @@ test('who asks before it sends its body is told to go on once there is a connect
   refused.socket.destroy();
 });
 
-test('bodies without a length pass in chunks', async () => {
+test('bodies without a length are sent in chunks', async () => {
   await using fixture = await startWith((request, response) => {
     request.pipe(response.writeHead(200, { 'x-framing': request.headers['transfer-encoding'] }));
   });
@@ -333,14 +333,14 @@ test('bodies without a length pass in chunks', async () => {
   assert.equal(answer.body, 'in chunks');
 });
 
-test('a connection to the service is kept for the same guest and service, and for no other', async () => {
+test('a connection to a service is kept for the same guest and service only', async () => {
   const ports = new Set<number | undefined>();
   await using fixture = await startWith((request, response) => {
     ports.add(request.socket.remotePort);
     response.end('ok');
   });
   for (let round = 0; round < 3; round += 1) await fixture.ask('openai/models');
-  assert.equal(ports.size, 3, 'a guest that has closed all of its connections keeps none');
+  assert.equal(ports.size, 3, 'no connection is kept for a guest that has closed all of its own');
   const client = await fixture.open();
   for (let round = 1; round <= 3; round += 1) {
     client.write('GET /proxy/openai/models HTTP/1.1\r\nHost: x\r\n\r\n');
@@ -357,7 +357,7 @@ test('a connection to the service is kept for the same guest and service, and fo
   client.socket.destroy();
 });
 
-test('a kept connection that the service has closed meanwhile costs no request that can be repeated', async () => {
+test('a repeatable request survives a kept connection that the service has closed', async () => {
   let served = 0;
   await using fixture = await startWith((request, response) => {
     served += 1;
@@ -373,13 +373,13 @@ test('a kept connection that the service has closed meanwhile costs no request t
   client.socket.destroy();
 });
 
-test('nothing of a guest is kept when it has left', async () => {
+test('no state of a guest is kept after its last connection', async () => {
   await using fixture = await startWith(ok);
   await fixture.ask('openai/models');
   await waitFor('the end of the session', () => fixture.guest.watches === 0);
 });
 
-test('the built-in services get their own form of header', async () => {
+test('each built-in service gets its own form of header', async () => {
   await using fixture = await startWith(ok);
   const seen: Record<string, IncomingMessage['headers']> = {};
   for (const name of ['anthropic', 'google', 'github', 'acme'])

@@ -1,12 +1,14 @@
 /**
- * The server at which a guest's clients arrive as http://169.254.169.254:8014/proxy/<service>/…, with a placeholder where their
- * secret would be. It adds the secret that the host holds and sends what the guest may send to the one host of the service:
+ * The HTTP server that a guest's clients reach as http://169.254.169.254:8014/proxy/<service>/…, with a placeholder
+ * instead of their secret. It adds the secret that the host holds and forwards allowed requests to the one host of the
+ * service:
  *
  *     connection ── guest by its address ──► requests ── judged one by one ──► exchanges with services
  *                   (unknown: destroyed)
  *
- * Everything that arrives is hostile: heads and times are limited, one request at a time is taken on a connection, and only
- * what has been judged is sent. Bodies are not looked into: a service that repeats a secret in one tells it to the guest.
+ * All input is treated as hostile: heads and times are limited, a connection has one request at a time, and the proxy
+ * sends only what it has judged. It does not inspect bodies: a service that repeats a secret in a body reveals it to
+ * the guest.
  */
 import { once } from 'node:events';
 import { createServer, ServerResponse, type IncomingMessage, type Server } from 'node:http';
@@ -36,7 +38,7 @@ export interface CredentialProxyOptions {
   address: string;
   guests: GuestTable;
   upstream: Upstream;
-  /** Authorities by which services are believed. */
+  /** Certificate authorities that services are verified with. */
   trust: SecureContext;
   log: Logger;
   limits?: Partial<ProxyLimits>;
@@ -49,6 +51,7 @@ interface Incoming {
   upgradeHead?: Buffer;
 }
 
+/** The server described above. */
 export class CredentialProxy implements AsyncDisposable {
   readonly #options: CredentialProxyOptions;
   readonly #limits: ProxyLimits;
@@ -56,7 +59,7 @@ export class CredentialProxy implements AsyncDisposable {
   readonly #server: Server;
   readonly #sessions = new Map<Guest, GuestSession>();
   readonly #sessionOf = new WeakMap<Socket, GuestSession>();
-  /** On which a request has not been answered to its end. */
+  /** Connections with a request whose answer is not complete. */
   readonly #busy = new WeakSet<Socket>();
 
   private constructor(options: CredentialProxyOptions) {
@@ -73,7 +76,7 @@ export class CredentialProxy implements AsyncDisposable {
     return proxy;
   }
 
-  /** Chosen by the kernel. */
+  /** The port, which the kernel chose. */
   get port(): number {
     return (this.#server.address() as AddressInfo).port;
   }
@@ -93,14 +96,14 @@ export class CredentialProxy implements AsyncDisposable {
       insecureHTTPParser: false,
       requireHostHeader: true,
       headersTimeout: headTimeoutMs,
-      // A body may take as long as something of it moves.
+      // A body may take any time while its bytes arrive.
       requestTimeout: 0,
       keepAliveTimeout: keepAliveMs,
       connectionsCheckingInterval: Math.min(CHECK_INTERVAL_MS, headTimeoutMs),
       keepAlive: true,
       keepAliveInitialDelay: PROBE_MS,
       noDelay: true,
-      // Other upgrades are offers that stay unanswered.
+      // Other upgrades are offers that the proxy ignores.
       shouldUpgradeCallback: ({ rawHeaders }) => wantsWebSocket(rawHeaders),
     });
     server.maxConnections = maxConnections;
@@ -156,7 +159,7 @@ export class CredentialProxy implements AsyncDisposable {
     if (this.#sessions.get(session.guest) === session) this.#sessions.delete(session.guest);
   }
 
-  /** node:http has taken its hands off the connection; it ends with the answer, if it is no 101. */
+  /** Handles an upgrade. node:http no longer manages the connection, so it is closed after any answer but 101. */
   #takeUpgrade(request: IncomingMessage, upgradeHead: Buffer): void {
     const { socket } = request;
     socket.on('error', () => socket.destroy());
@@ -171,7 +174,7 @@ export class CredentialProxy implements AsyncDisposable {
     const { request, response } = incoming;
     const { socket } = request;
     const session = this.#sessionOf.get(socket);
-    // A second request before the answer to the first is what no client of today sends, and without end it would fill memory.
+    // Current clients send no second request before the answer to the first. Accepting them could fill the memory.
     if (session === undefined || session.isOver || this.#busy.has(socket)) {
       socket.destroy();
       return;

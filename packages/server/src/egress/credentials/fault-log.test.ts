@@ -4,7 +4,7 @@ import { pino } from 'pino';
 import { FaultLog } from './fault-log.ts';
 import { ProxyFault } from './request/proxy-fault.ts';
 
-test('a kind of fault of a service is told now and then, without what the service said', () => {
+test('each kind of fault of a service is logged at most once per interval, without data of the service', () => {
   const lines: string[] = [];
   const faults = new FaultLog(pino({}, { write: (line: string) => void lines.push(line) }));
   const cause = Object.assign(new Error('canary'), { code: 'HPE_INVALID_CONSTANT', rawPacket: 'canary' });

@@ -5,21 +5,24 @@ const EVERY_MS = 10_000;
 
 interface Told {
   atMs: number;
-  /** Since then. */
+  /** Number of faults since then that were not logged. */
   untold: number;
 }
 
-/** Faults in the operator's log: each kind of each service now and then, as a guest could fill the log with them. */
+/**
+ * Writes faults to the operator's log, each kind of each service at most once every 10 s, because a guest could fill
+ * the log with them.
+ */
 export class FaultLog {
   readonly #log: Logger;
-  /** Bounded by services and kinds. */
+  /** Last log line of each service and kind, which bound its size. */
   readonly #told = new Map<string, Told>();
 
   constructor(log: Logger) {
     this.#log = log;
   }
 
-  /** Of errors only codes are told: an error of a parser holds what the service has sent. */
+  /** Logs a fault. It logs only the codes of errors: an error of the parser contains data that the service sent. */
   tell(vm: string, service: string, fault: ProxyFault): void {
     const line = { vm, service, fault: fault.code, cause: describeCause(fault) };
     if (fault.code === 'ended') {

@@ -1,6 +1,7 @@
 /**
- * What one guest has open at the credential proxy: its connections, its requests, and the connections kept for it. It lasts
- * from the guest's first connection to its last, and asks again about every open request when the guest's rights change.
+ * The open state of one guest at the credential proxy: its connections, its requests, and the idle connections to
+ * services kept for it. It lasts from the guest's first connection to its last. When the guest's rights change, it
+ * judges every open request again.
  */
 import type { Socket } from 'node:net';
 import type { SecureContext } from 'node:tls';
@@ -18,6 +19,7 @@ export interface SessionParts {
   maxConnections: number;
 }
 
+/** The session described above. */
 export class GuestSession implements Disposable {
   readonly guest: Guest;
   readonly #parts: SessionParts;
@@ -44,7 +46,7 @@ export class GuestSession implements Disposable {
     return this.#isOver || this.#parts.guests.findByAddress(this.guest.address) !== this.guest;
   }
 
-  /** False when the guest has as many connections as it may. */
+  /** Registers a connection. Returns false if the guest already has the maximum number of connections. */
   admit(socket: Socket): boolean {
     if (this.#sockets.size >= this.#parts.maxConnections) return false;
     this.#sockets.add(socket);
@@ -73,7 +75,7 @@ export class GuestSession implements Disposable {
     return agent;
   }
 
-  /** All that the guest has open ends now. */
+  /** Ends everything that the guest has open. */
   [Symbol.dispose](): void {
     this.#isOver = true;
     for (const takeBack of this.#takeBack) takeBack();
@@ -82,7 +84,7 @@ export class GuestSession implements Disposable {
     for (const socket of this.#sockets) socket.destroy();
   }
 
-  /** A request may go on with a secret that has been replaced, but not with a right that was taken back. */
+  /** Judges open requests again. A request continues if its secret was replaced, but not if its right was revoked. */
   #judgeAgain(): void {
     this.#retireAgents();
     for (const exchange of this.#exchanges) if (!this.#mayGoOn(exchange)) exchange.cut();
@@ -90,7 +92,7 @@ export class GuestSession implements Disposable {
 
   #mayGoOn({ request, accepted, remoteAddress }: ServiceExchange): boolean {
     const judgement = judgeRequest(request, this.guest);
-    // Not told again is not taken back.
+    // A secret that the runner has not sent again is not revoked.
     if (judgement.kind === 'refused' && judgement.answer.code === 'secret_missing') return true;
     if (judgement.kind !== 'accepted') return false;
     const { host, port, target } = judgement.outbound;

@@ -14,7 +14,7 @@ interface Seen {
   body: string;
 }
 
-/** A service that keeps what it was sent. */
+/** Starts a service that records the requests it receives. */
 async function startWitness(
   limits: Partial<ProxyLimits> = {},
 ): Promise<{ fixture: ProxyFixture; seen: Seen[] }> {
@@ -96,13 +96,13 @@ const REFUSED: [what: string, request: string, answer: RegExp][] = [
     /^HTTP\/1\.1 403 /u,
   ],
   [
-    'an expectation that nobody knows',
+    'an unknown expectation',
     `POST /proxy/openai/x HTTP/1.1\r\n${HEAD}Expect: 200-ok\r\nContent-Length: 0\r\n\r\n`,
     /^HTTP\/1\.1 417 /u,
   ],
 ];
 
-test('malformed and hostile requests are refused, and nothing of them is sent', async (t) => {
+test('malformed and hostile requests are refused, and no part of them is sent', async (t) => {
   const { fixture, seen } = await startWitness();
   await using _ = fixture;
   for (const [what, request, expected] of REFUSED)
@@ -128,7 +128,7 @@ test('a guest cannot make the proxy connect it to a host', async () => {
   assert.deepEqual(fixture.network.dialled, []);
 });
 
-test('an offer of HTTP/2 in the clear stays unanswered', async () => {
+test('an offer of HTTP/2 without TLS is ignored', async () => {
   const { fixture, seen } = await startWitness();
   await using _ = fixture;
   const client = await fixture.open();
@@ -140,7 +140,7 @@ test('an offer of HTTP/2 in the clear stays unanswered', async () => {
   client.socket.destroy();
 });
 
-test('requests that are sent before the answer to the first are not taken', async () => {
+test('requests sent before the answer to the first one are not accepted', async () => {
   const { fixture, seen } = await startWitness();
   await using _ = fixture;
   const client = await fixture.open();
@@ -151,7 +151,7 @@ test('requests that are sent before the answer to the first are not taken', asyn
   assert.ok(fixture.network.dialled.length <= 1);
 });
 
-test('what follows a body of a length is the next request, and is judged by itself', async () => {
+test('data after a body with a length is the next request and is judged separately', async () => {
   const { fixture, seen } = await startWitness();
   await using _ = fixture;
   fixture.guest.grant(grantOf('openai', { endpoints: [{ methods: ['POST'], paths: ['/v1/chat'] }] }));
@@ -170,7 +170,7 @@ test('what follows a body of a length is the next request, and is judged by itse
   client.socket.destroy();
 });
 
-test('a head that does not come to its end is not waited for', async () => {
+test('an incomplete head is answered after its time limit', async () => {
   const { fixture } = await startWitness({ headTimeoutMs: 200 });
   await using _ = fixture;
   const slow = await fixture.open();
@@ -180,7 +180,7 @@ test('a head that does not come to its end is not waited for', async () => {
   await silent.closed();
 });
 
-test('a body of which nothing more comes is not waited for', async () => {
+test('a stalled body is answered after its time limit', async () => {
   const { fixture } = await startWitness({ bodyIdleMs: 200 });
   await using _ = fixture;
   const client = await fixture.open();
@@ -190,7 +190,7 @@ test('a body of which nothing more comes is not waited for', async () => {
   client.socket.destroy();
 });
 
-test('a service that does not answer is a gateway timeout', async () => {
+test('a service that does not answer is answered 504', async () => {
   await using fixture = await ProxyFixture.start({ answerIdleMs: 200 });
   await fixture.network.serve(OPENAI, () => undefined);
   fixture.guest.grant(grantOf('openai'));
@@ -200,7 +200,7 @@ test('a service that does not answer is a gateway timeout', async () => {
   assert.deepEqual(fixture.guest.proxied, ['openai GET /v1/models 504']);
 });
 
-test('a guest has only so many connections, and others have theirs', async () => {
+test('a guest has a limited number of connections, and other guests have their own limit', async () => {
   const { fixture } = await startWitness({ maxConnectionsPerGuest: 2 });
   await using _ = fixture;
   const held = [await fixture.open(), await fixture.open()];
@@ -234,7 +234,7 @@ const headerValue = fc.oneof(
   fc.constantFrom('close', 'x-a, upgrade', 'websocket', '100-continue', 'a b'),
 );
 
-test('what a service gets is exactly what was judged and noted, whatever the guest writes', async () => {
+test('a service gets exactly the judged and noted request for any input of the guest', async () => {
   const { fixture, seen } = await startWitness();
   await using _ = fixture;
   fixture.guest.grant(grantOf('openai', { endpoints: [{ methods: ['POST'], paths: ['/v1/chat/*'] }] }));

@@ -6,7 +6,7 @@ import fc from 'fast-check';
 import { buildHeaderList } from './request/outbound-request.ts';
 import { build, SECRET } from './testing/proxied-request.ts';
 
-test('the secret shows in nothing that is logged', () => {
+test('no logged value contains the secret', () => {
   const result = build('openai', { rest: '/x' });
   assert.ok(result.ok);
   for (const text of [
@@ -54,7 +54,7 @@ const hostileName = fc.oneof(
   ),
 );
 
-test('whatever a guest sends, one host is dialled, one secret is sent and none is told', () => {
+test('for any input of the guest, one host is dialled, one secret is sent and none is revealed', () => {
   const headers = fc.array(fc.tuple(hostileName, hostileText), { maxLength: 6 });
   const rest = fc.array(hostileText, { maxLength: 8 });
   const endpoints: CredentialEndpoint[] = [{ methods: ['POST'], paths: ['/v1/safe/*'] }];

@@ -7,7 +7,7 @@ import { parseProxyTarget } from './request/proxy-target.ts';
 const { services } = buildServiceCatalogue();
 const all = [...services.values()];
 
-test('the guest finds the variables that the clients of each service read', () => {
+test('the environment has the variables that the clients of each service read', () => {
   const environment = buildGuestEnvironment({ sandboxId: 'run01', services: all, port: 8123 });
   const base = (name: string): string => `http://169.254.169.254:8123/proxy/${name}`;
   assert.deepEqual(environment, {
@@ -33,18 +33,18 @@ test('the guest finds the variables that the clients of each service read', () =
   });
 });
 
-test('nothing is set for what is not granted', () => {
+test('no variables are set for services without a grant', () => {
   assert.deepEqual(buildGuestEnvironment({ sandboxId: 'run01', services: [], port: 1 }), {});
 });
 
-test('each sandbox has a placeholder of its own for each service', () => {
+test('each sandbox has its own placeholder for each service', () => {
   const placeholders = ['run01', 'run02'].flatMap((id) =>
     all.map((service) => buildPlaceholder(id, service)),
   );
   assert.equal(new Set(placeholders).size, 10);
 });
 
-test('the base URL leads to the service, with any path and query behind', () => {
+test('the base URL reaches the service with any path and query', () => {
   for (const { name } of all) {
     const { pathname } = new URL(
       buildGuestEnvironment({ sandboxId: 'r', services: all, port: 1 })[`${name.toUpperCase()}_BASE_URL`] ??

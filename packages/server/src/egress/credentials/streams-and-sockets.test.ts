@@ -14,7 +14,7 @@ const OPENAI = 'api.openai.com';
 const MIB = 1 << 20;
 const LOOKS = 5;
 
-/** Large in all, small at a time. */
+/** Sends a large body in small pieces. */
 async function sendLarge(
   fixture: ProxyFixture,
   sizeMiB: number,
@@ -38,7 +38,7 @@ async function sendLarge(
 setFlagsFromString('--expose-gc');
 const collectGarbage = runInNewContext('gc') as () => void;
 
-/** What is garbage is freed in the background, some time after it was found; what is held stays, however often one looks. */
+/** Returns the least of several measurements, because garbage is freed in the background after its collection. */
 async function measureBytes(): Promise<number> {
   let least = Infinity;
   for (let look = 0; look < LOOKS; look += 1) {
@@ -50,7 +50,7 @@ async function measureBytes(): Promise<number> {
   return least;
 }
 
-test('an upload of 64 MiB passes without being held', async () => {
+test('an upload of 64 MiB is forwarded without buffering it', async () => {
   await using fixture = await ProxyFixture.start();
   await fixture.network.serve(OPENAI, (request, response) => {
     const hash = createHash('sha256');
@@ -63,7 +63,7 @@ test('an upload of 64 MiB passes without being held', async () => {
   assert.ok(peak < 16 * MIB, `${peak} bytes were held at once`);
 });
 
-test('a service that does not read stops the guest that sends', async () => {
+test('a service that does not read makes the sending guest wait', async () => {
   await using fixture = await ProxyFixture.start({ bodyIdleMs: 1_500 });
   await fixture.network.serve(OPENAI, (request) => void request.pause());
   fixture.guest.grant(grantOf('openai'));
@@ -71,16 +71,16 @@ test('a service that does not read stops the guest that sends', async () => {
   request.on('error', () => undefined);
   const chunk = randomBytes(MIB);
   let taken = 0;
-  // As much as the buffers of four sockets hold.
+  // The buffers of four sockets accept some data.
   while (taken < 64) {
     const hasRoom =
       request.write(chunk) || (await Promise.race([once(request, 'drain'), stalled()])) !== 'stalled';
     if (!hasRoom) break;
     taken += 1;
   }
-  assert.ok(taken < 40, `${taken} MiB were taken`);
+  assert.ok(taken < 40, `${taken} MiB were accepted`);
   request.destroy();
-  // Of a connection that is not read, the end is not seen.
+  // The end of a connection that is not read is not detected.
   await waitFor('the note', () => fixture.guest.proxied.length === 1);
   assert.deepEqual(fixture.guest.proxied, ['openai POST /v1/files 408']);
 });
@@ -91,7 +91,7 @@ async function stalled(): Promise<'stalled'> {
   return promise;
 }
 
-test('a guest that does not read stops the service that sends', async () => {
+test('a guest that does not read makes the sending service wait', async () => {
   let sent = 0;
   await using fixture = await ProxyFixture.start();
   await fixture.network.serve(OPENAI, (_request, response) => {
@@ -117,7 +117,7 @@ test('a guest that does not read stops the service that sends', async () => {
   client.socket.destroy();
 });
 
-test('a service that answers before it has the whole body is heard', async () => {
+test('the answer of a service that has not read the whole body is forwarded', async () => {
   await using fixture = await ProxyFixture.start();
   await fixture.network.serve(OPENAI, (_request, response) => {
     response.writeHead(413, { 'content-type': 'text/plain' }).end('too large');
@@ -132,7 +132,7 @@ test('a service that answers before it has the whole body is heard', async () =>
   client.socket.destroy();
 });
 
-/** A service that echoes messages of WebSockets. */
+/** Starts a service that echoes messages of WebSockets. */
 async function startEcho(fixture: ProxyFixture): Promise<{ server: Server; heads: IncomingMessage[] }> {
   const heads: IncomingMessage[] = [];
   const server = await fixture.network.serve(OPENAI, (_request, response) => {
@@ -152,7 +152,7 @@ async function startEcho(fixture: ProxyFixture): Promise<{ server: Server; heads
   return { server, heads };
 }
 
-test('a WebSocket of a service that has them carries messages both ways', async () => {
+test('a WebSocket carries messages in both directions if the service supports it', async () => {
   await using fixture = await ProxyFixture.start();
   const { heads } = await startEcho(fixture);
   fixture.guest.grant(grantOf('openai'));
@@ -172,7 +172,7 @@ test('a WebSocket of a service that has them carries messages both ways', async 
   await once(webSocket, 'close');
 });
 
-test('a WebSocket that the service refuses is answered as the service did', async () => {
+test('a WebSocket that the service refuses gets the answer of the service', async () => {
   await using fixture = await ProxyFixture.start();
   await startEcho(fixture);
   fixture.guest.grant(grantOf('openai'), grantOf('github'));
@@ -184,7 +184,7 @@ test('a WebSocket that the service refuses is answered as the service did', asyn
   assert.match(other.message, /400/u);
 });
 
-test('a WebSocket ends with its grant, and with its guest', async () => {
+test('a WebSocket ends with its grant and with its guest', async () => {
   await using fixture = await ProxyFixture.start();
   await startEcho(fixture);
   for (const end of [() => fixture.guest.grant(), () => fixture.guest.forget()]) {
@@ -200,7 +200,7 @@ test('a WebSocket ends with its grant, and with its guest', async () => {
   }
 });
 
-test('a WebSocket in which nothing moves is ended', async () => {
+test('an idle WebSocket is closed', async () => {
   await using fixture = await ProxyFixture.start({ webSocketIdleMs: 200 });
   await startEcho(fixture);
   fixture.guest.grant(grantOf('openai'));

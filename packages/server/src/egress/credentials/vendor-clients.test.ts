@@ -1,4 +1,4 @@
-/** The vendors' own clients, as they are in guests: with nothing set but what the guest's environment says. */
+/** Tests with the vendors' own clients, configured as in guests only by the environment. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
@@ -28,7 +28,7 @@ function startEvents(response: ServerResponse): (event: string | undefined, data
   };
 }
 
-/** Speaks as api.openai.com does, to who has the secret. */
+/** Answers as api.openai.com does to clients with the secret. */
 const speakOpenAi: RequestListener = (request, response) => {
   if (request.headers.authorization !== `Bearer ${CANARY}`) {
     answerJson(response, 401, { error: { message: 'wrong key', type: 'invalid_request_error', code: null } });
@@ -71,7 +71,7 @@ async function complete(request: IncomingMessage, response: ServerResponse): Pro
   }
 }
 
-/** Speaks as api.anthropic.com does. */
+/** Answers as api.anthropic.com does. */
 const speakAnthropic: RequestListener = (request, response) => {
   if (request.headers['x-api-key'] !== CANARY || request.headers['anthropic-version'] === undefined) {
     answerJson(response, 401, {
@@ -118,7 +118,7 @@ async function speakMessage(request: IncomingMessage, response: ServerResponse):
   response.end();
 }
 
-/** As a process of the guest finds them, but for the address of the proxy. */
+/** Returns the variables that a process of the guest has, except the address of the proxy. */
 function environmentOf(fixture: ProxyFixture, name: string): { apiKey: string; baseURL: string } {
   const variables = buildGuestEnvironment({
     sandboxId: 'run-1',
@@ -140,7 +140,7 @@ async function startVendors(): Promise<ProxyFixture> {
   return fixture;
 }
 
-test("OpenAI's client completes, streams, lists, uploads and is told of errors", async () => {
+test("OpenAI's client completes, streams, lists, uploads and receives errors", async () => {
   await using fixture = await startVendors();
   const client = new OpenAI({ ...environmentOf(fixture, 'openai'), maxRetries: 0 });
   const messages = [{ role: 'user' as const, content: 'hello' }];
@@ -186,7 +186,7 @@ test("Anthropic's client completes and streams", async () => {
   ]);
 });
 
-test('the clients tell what the proxy refuses, and try again what may succeed later', async () => {
+test('the clients report refusals of the proxy and retry requests that may succeed later', async () => {
   await using fixture = await startVendors();
   fixture.guest.grant(
     grantOf('openai', { endpoints: [{ methods: ['GET'], paths: ['/v1/models'] }] }),
@@ -204,7 +204,7 @@ test('the clients tell what the proxy refuses, and try again what may succeed la
   assert.equal((await answered).stop_reason, 'end_turn');
 });
 
-test('a stream that the client gives up is given up at the vendor', async () => {
+test('a stream that the client closes is closed at the vendor', async () => {
   await using fixture = await ProxyFixture.start();
   const left = Promise.withResolvers<void>();
   await fixture.network.serve('api.openai.com', (_request, response) => {

@@ -37,7 +37,7 @@ const cname = (owner: string | Buffer, target: string | Buffer): RecordText => (
   data: dnsName(target),
 });
 
-test('addresses of the name asked for are collected and passed on', () => {
+test('addresses of the requested name are collected and forwarded', () => {
   const { addresses, names, message, ttl } = accept({
     answers: [a('a.com'), a(TO_QUESTION, 203, 0, 113, 8), a('A.COM', 203, 0, 113, 9)],
   });
@@ -52,14 +52,14 @@ test('addresses of the name asked for are collected and passed on', () => {
   );
 });
 
-test('IPv6 addresses come in one spelling', () => {
+test('IPv6 addresses have one spelling', () => {
   const data = Buffer.from('20010db8000000000000000000000001', 'hex');
   const mapped = Buffer.from('00000000000000000000ffff7f000001', 'hex');
   const answers = [data, mapped].map((bytes) => ({ owner: 'a.com', type: DNS_TYPE.aaaa, data: bytes }));
   assert.deepEqual(accept({ type: DNS_TYPE.aaaa, answers }).addresses, ['2001:db8::1', '::ffff:7f00:1']);
 });
 
-test('aliases are followed in whatever order they come', () => {
+test('aliases are followed in any order', () => {
   const answers = [
     a('c.com', 203, 0, 113, 9),
     cname('b.com', 'C.com'),
@@ -71,7 +71,7 @@ test('aliases are followed in whatever order they come', () => {
   assert.deepEqual(addresses, ['203.0.113.9']);
   assert.equal(message.readUInt16BE(6), 3);
   const again = filterDnsAnswer(queryFor(), message, BOUNDS);
-  assert.ok(again.kind === 'answer' && again.message.equals(message), 'what is written is read the same');
+  assert.ok(again.kind === 'answer' && again.message.equals(message), 'the message is read back unchanged');
 });
 
 test('records of other names, of other types and the additional section are left out', () => {
@@ -85,7 +85,7 @@ test('records of other names, of other types and the additional section are left
   assert.deepEqual(message, dnsMessage({ flags: 0x81_80 }));
 });
 
-test('a chain that loops, forks, is too long or leads to no host name is refused', () => {
+test('a chain that loops, forks, is too long or does not end at a host name is refused', () => {
   assert.deepEqual(filter({ answers: [cname('a.com', 'a.com')] }), MALFORMED);
   assert.deepEqual(filter({ answers: [cname('a.com', 'b.com'), cname('b.com', 'A.com')] }), MALFORMED);
   assert.deepEqual(filter({ answers: [cname('a.com', 'b.com'), cname('a.com', 'c.com')] }), MALFORMED);
@@ -112,7 +112,7 @@ test('a negative answer keeps the SOA of a zone above, and no other', () => {
   assert.equal(accept({ authorities: [soa('')] }).message.readUInt16BE(8), 1);
 });
 
-test('names inside of records are written out', () => {
+test('names inside records are written uncompressed', () => {
   const mx = { owner: 'a.com', type: DNS_TYPE.mx, data: Buffer.concat([u16(10), TO_QUESTION]) };
   const { message } = accept({ type: DNS_TYPE.mx, answers: [mx] });
   assert.ok(message.includes(Buffer.concat([u16(8 + 1), u16(10), dnsName('a.com')])));
@@ -136,7 +136,7 @@ test('times to live are kept within bounds', () => {
   );
 });
 
-test('another question, a query or half a message is no answer', () => {
+test('another question, a query or half a message is refused as an answer', () => {
   const good = { answers: [a('a.com'), a('a.com')] };
   assert.deepEqual(filter({ ...good, name: 'b.com' }), MALFORMED);
   assert.deepEqual(filter({ ...good, type: 28 }, queryFor()), MALFORMED);
@@ -150,7 +150,7 @@ test('another question, a query or half a message is no answer', () => {
   assert.deepEqual(filterDnsAnswer(queryFor(), counted, BOUNDS), MALFORMED);
 });
 
-test('a truncated answer is to be asked again, and a failure passed on without records', () => {
+test('a truncated answer requires another attempt, and a failure is forwarded without records', () => {
   assert.deepEqual(filter({ flags: 0x83_80, answers: [a('a.com')] }), { kind: 'truncated' });
   const failed = accept({ flags: 0x81_82, answers: [a('a.com')] });
   assert.deepEqual([failed.rcode, failed.addresses, failed.ttl], [DNS_RCODE.serverFailure, [], undefined]);
@@ -162,13 +162,13 @@ test('an answer for one guest’s spelling serves another’s', () => {
   assert.deepEqual(message, dnsMessage({ flags: 0x81_80, name: 'A.Com', answers: [a(TO_QUESTION)] }));
 });
 
-test('the number of records that are kept is bounded', () => {
+test('the number of kept records is limited', () => {
   const many = (count: number) => Array.from({ length: count }, () => a(TO_QUESTION));
   assert.equal(accept({ answers: many(1000) }).addresses.length, 128);
   assert.deepEqual(filter({ answers: many(1025) }), MALFORMED);
 });
 
-test('no bytes make the filter fail, and what it writes it reads again', () => {
+test('the filter never throws and can read the messages that it writes', () => {
   const anyBytes = fc.uint8Array({ maxLength: 60 }).map((bytes) => Buffer.from(bytes));
   const anyOwner = fc.oneof(
     fc.constantFrom<string | Buffer>('a.com', 'b.com', 'c.com', 'com', '', TO_QUESTION),

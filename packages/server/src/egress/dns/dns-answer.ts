@@ -1,7 +1,8 @@
 /**
- * An upstream's answer, reduced to what answers the question: the chain of aliases from its name, the records of the type
- * asked for at the chain's end, and the SOA that says how long a "no" holds. The message is written anew from these, so
- * records of other names, HTTPS and SVCB records and everything in the additional section do not reach the guest.
+ * Reduces an upstream's answer to the records that answer the question: the chain of aliases from its name, the records
+ * of the requested type at the end of the chain, and the SOA with the lifetime of a negative answer. The message is
+ * written anew from these. Records of other names, HTTPS and SVCB records and the additional section therefore do not
+ * reach the guest.
  */
 import {
   DNS_FLAG,
@@ -21,12 +22,12 @@ const MAX_MESSAGE_BYTES = 0xff_ff;
 const MAX_RECORDS_READ = 1024;
 const MAX_RECORDS_KEPT = 128;
 const MAX_ALIASES = 16;
-/** The question's name begins behind the header; most owners are that name. */
+/** The name of the question follows the header. Most records have that name as owner. */
 const POINTER_TO_QUESTION = Buffer.from([0xc0, HEADER_BYTES]);
 const MAX_TTL = 0x7f_ff_ff_ff;
 
+/** Bounds of times to live, in seconds. */
 export interface TtlBounds {
-  /** Seconds. */
   min: number;
   max: number;
 }
@@ -36,19 +37,20 @@ export type DnsAnswerResult =
       kind: 'answer';
       message: Buffer;
       rcode: number;
-      /** The question's name and those that it is an alias of, folded. */
+      /** The folded name of the question, and the names at which its aliases point. */
       names: string[];
-      /** Of A and AAAA questions. */
+      /** Addresses in the answer, for A and AAAA questions. */
       addresses: string[];
-      /** Seconds, the least of the records; undefined when there are none. */
+      /** Smallest TTL of the records in seconds. undefined when there are none. */
       ttl: number | undefined;
     }
-  /** To be asked again over TCP. */
+  /** The question must be sent again over TCP. */
   | { kind: 'truncated' }
   | { kind: 'malformed' };
 
 const MALFORMED: DnsAnswerResult = { kind: 'malformed' };
 
+/** Parses and filters an answer to `query`, and limits its TTLs to `bounds`. */
 export function filterDnsAnswer(query: DnsQuery, message: Buffer, bounds: TtlBounds): DnsAnswerResult {
   if (!isAnswerToQuestion(query, message)) return MALFORMED;
   if ((readFlags(message) & DNS_FLAG.truncated) !== 0) return { kind: 'truncated' };
@@ -70,8 +72,8 @@ export function filterDnsAnswer(query: DnsQuery, message: Buffer, bounds: TtlBou
 }
 
 /**
- * Of an answer to a question for A only the addresses, at the name asked for: names of aliases and of zones are words
- * of a stranger's, and reach no guest that may know only addresses.
+ * Builds an answer to an A question with only addresses, at the requested name. Names of aliases and zones are data of
+ * another server: they must not reach a guest that may learn only addresses.
  */
 export function buildAddressAnswer(query: DnsQuery, addresses: readonly string[], ttl: number): Buffer {
   const records = addresses.map((address) =>
@@ -99,7 +101,7 @@ interface Sections {
   authorities: DnsRecord[];
 }
 
-/** Of a message whose question has been checked. The additional section is not read at all. */
+/** Reads the sections of a message whose question has been checked. It never reads the additional section. */
 function readSections(message: Buffer): Sections | undefined {
   const [, answerCount = 0, authorityCount = 0] = readCounts(message);
   if (answerCount + authorityCount > MAX_RECORDS_READ) return undefined;
@@ -112,11 +114,14 @@ function readSections(message: Buffer): Sections | undefined {
 interface AliasChain {
   names: string[];
   aliases: DnsRecord[];
-  /** Key of the name at the end. */
+  /** Key of the name at the end of the chain. */
   end: string;
 }
 
-/** undefined for a name with two aliases, a loop, an overlong chain, or an alias of what is no host name. */
+/**
+ * Follows the aliases of the question's name. Returns undefined for a name with two aliases, a loop, a chain of over 16
+ * aliases, or an alias that is not a host name.
+ */
 function followAliases(query: DnsQuery, answers: readonly DnsRecord[]): AliasChain | undefined {
   const chain: AliasChain = { names: [query.hostName], aliases: [], end: query.name.key };
   if (query.type === DNS_TYPE.cname) return chain;
@@ -133,7 +138,7 @@ function followAliases(query: DnsQuery, answers: readonly DnsRecord[]): AliasCha
   return undefined;
 }
 
-/** Whether the name is the zone's or below it, label by label. */
+/** Returns true if the name is that of the zone or below it. It compares whole labels. */
 function isWithin(nameKey: string, zoneKey: string): boolean {
   for (let offset = 0; ;) {
     if (nameKey.slice(offset) === zoneKey) return true;
@@ -149,7 +154,7 @@ interface Kept extends Sections {
 
 function clampTtls({ names, answers, authorities }: Kept, { min, max }: TtlBounds): Kept {
   const clamp = (record: DnsRecord): DnsRecord => {
-    // The upper half of the range counts as nothing (RFC 2181, 8).
+    // A value in the upper half of the range counts as 0 (RFC 2181, 8).
     const ttl = record.ttl > MAX_TTL ? 0 : record.ttl;
     return { ...record, ttl: Math.min(Math.max(ttl, min), max) };
   };

@@ -1,6 +1,7 @@
 /**
- * One question to one upstream resolver. Each uses a fresh connected socket (the kernel picks a random source port
- * and drops what comes from elsewhere) and a random id, so that an answer cannot be forged by guessing.
+ * Sends one question to one upstream resolver. Each exchange uses a random id and a new connected socket, for which the
+ * kernel picks a random source port and drops packets from other addresses. An answer thus cannot be forged by
+ * guessing.
  */
 import { randomInt } from 'node:crypto';
 import { createSocket } from 'node:dgram';
@@ -16,7 +17,7 @@ const MAX_ANSWER_BYTES = 0xff_ff;
 
 export type Transport = 'udp' | 'tcp';
 
-/** Answers the upstream's message with the id of `query`. Rejects when there is none in time. */
+/** Returns the upstream's answer with the id of `query`. Rejects when there is none within `timeoutMs`. */
 export async function exchange(
   transport: Transport,
   upstream: UpstreamResolver,

@@ -1,4 +1,4 @@
-/** The twelve bytes that every DNS message begins with (RFC 1035, 4.1.1). */
+/** The twelve bytes at the start of every DNS message (RFC 1035, 4.1.1). */
 export const HEADER_BYTES = 12;
 export const OPCODE_MASK = 0x7800;
 const RCODE_MASK = 0x000f;
@@ -35,12 +35,12 @@ export function readRcode(message: Buffer): number {
   return readFlags(message) & RCODE_MASK;
 }
 
-/** Of questions, answers, authorities and additional records, as the message claims. */
+/** Returns the numbers of questions, answers, authorities and additional records that the message claims. */
 export function readCounts(message: Buffer): number[] {
   return [4, 6, 8, 10].map((offset) => message.readUInt16BE(offset));
 }
 
-/** Of an answer that we make, with what of the query's own flags is kept in it. */
+/** Returns the flags of an answer built here. `kept` has the flags that are copied from the query. */
 export function buildAnswerFlags(kept: number, rcode: number): number {
   return DNS_FLAG.answer | DNS_FLAG.recursionAvailable | kept | rcode;
 }

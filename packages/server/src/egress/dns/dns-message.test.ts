@@ -18,7 +18,7 @@ function buildQuery(labels: string[], options: { id?: number; flags?: number; ta
 const anyBytes = fc.uint8Array({ maxLength: 600 }).map((bytes) => Buffer.from(bytes));
 const anyLabel = fc.string({ unit: 'binary-ascii', minLength: 1, maxLength: 63 });
 
-test('a question is found whatever follows it', () => {
+test('a question is found with any data after it', () => {
   const anyLabels = fc.array(anyLabel, { maxLength: 3 });
   fc.assert(
     fc.property(anyLabels, anyBytes, (labels, tail) => {
@@ -29,7 +29,7 @@ test('a question is found whatever follows it', () => {
   );
 });
 
-test('no bytes make the parser fail or answer an answer', () => {
+test('the parser never throws and never answers an answer', () => {
   fc.assert(
     fc.property(anyBytes, anyBytes, (bytes, other) => {
       const verdict = classifyQuery(bytes);
@@ -42,7 +42,7 @@ test('no bytes make the parser fail or answer an answer', () => {
   );
 });
 
-test('queries that cannot be forwarded are refused with the fitting code', () => {
+test('queries that cannot be forwarded are refused with the matching code', () => {
   const whole = buildQuery(['example', 'com']);
   const refuse = (rcode: number) => ({ kind: 'refuse', rcode });
   assert.deepEqual(classifyQuery(whole.subarray(0, whole.length - 1)), refuse(DNS_RCODE.formatError));
@@ -58,15 +58,15 @@ test('queries that cannot be forwarded are refused with the fitting code', () =>
 test('an answer belongs to a query when id and question agree', () => {
   const query = buildQuery(['Example', 'com']);
   assert.ok(isAnswerTo(query, buildQuery(['eXAMPLE', 'com'], { flags: 0x81_80 })));
-  assert.ok(!isAnswerTo(query, buildQuery(['example', 'com'])), 'a query is no answer');
+  assert.ok(!isAnswerTo(query, buildQuery(['example', 'com'])), 'a query is not an answer');
   assert.ok(!isAnswerTo(query, buildQuery(['example', 'org'], { flags: 0x81_80 })));
   assert.ok(!isAnswerTo(query, withId(buildQuery(['example', 'com'], { flags: 0x81_80 }), 1)));
   const bareError = Buffer.from('123481820000000000000000', 'hex');
-  assert.ok(isAnswerTo(query, bareError), 'an error may come without the question');
+  assert.ok(isAnswerTo(query, bareError), 'an error may omit the question');
   assert.ok(!isAnswerTo(query, Buffer.from('123481800000000000000000', 'hex')));
 });
 
-test('our own error repeats id, question and the wish for recursion', () => {
+test('an error answer repeats id, question and the recursion-desired flag', () => {
   const query = buildQuery(['example']);
   const answer = buildErrorAnswer(query, DNS_RCODE.serverFailure);
   assert.equal(answer.readUInt16BE(2), 0x81_82);

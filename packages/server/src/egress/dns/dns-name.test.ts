@@ -8,7 +8,7 @@ const bytes = (...parts: (string | number[])[]) =>
     parts.map((part) => (typeof part === 'string' ? Buffer.from(part, 'latin1') : Buffer.from(part))),
   );
 
-test('a compressed name is read as if it were written out', () => {
+test('a compressed name is read like an uncompressed one', () => {
   const message = bytes('\u0003com\0', '\u0001A', [0xc0, 0], '\u0001b', [0xc0, 5], 'x');
   const name = readDnsName(message, 9);
   assert.equal(name?.wire.toString('latin1'), '\u0001b\u0001A\u0003com\0');
@@ -16,7 +16,7 @@ test('a compressed name is read as if it were written out', () => {
   assert.equal(name && toHostName(name), 'b.a.com');
 });
 
-test('pointers go back only, and not for ever', () => {
+test('pointers only point backwards, and their number is limited', () => {
   assert.equal(readDnsName(bytes([0xc0, 0]), 0), undefined);
   assert.equal(readDnsName(bytes([0, 0xc0, 3, 0]), 1), undefined);
   assert.equal(readDnsName(bytes([1, 97, 0xc0, 0]), 0), undefined);
@@ -26,7 +26,7 @@ test('pointers go back only, and not for ever', () => {
   assert.equal(readDnsName(chain(17), 34), undefined);
 });
 
-test('labels and names have the lengths that they may have', () => {
+test('the lengths of labels and names are limited', () => {
   const label = (length: number) => bytes([length], 'a'.repeat(length));
   assert.ok(readDnsName(bytes('\u003f', 'a'.repeat(63), [0]), 0));
   assert.equal(readDnsName(bytes([64], 'a'.repeat(64), [0]), 0), undefined);
@@ -37,7 +37,7 @@ test('labels and names have the lengths that they may have', () => {
   assert.equal(readDnsName(bytes('\u0003com'), 0), undefined, 'no end');
 });
 
-test('what only looks like a host name is none', () => {
+test('a name that only looks like a host name is refused', () => {
   const host = (...parts: (string | number[])[]) => {
     const name = readDnsName(bytes(...parts), 0);
     assert.ok(name);
@@ -51,7 +51,7 @@ test('what only looks like a host name is none', () => {
   assert.equal(host('\u0003127\u00011\0'), undefined);
 });
 
-test('no bytes make the reader fail or give a name that is too long', () => {
+test('the reader never throws and returns no overlong name', () => {
   const anyBytes = fc.uint8Array({ maxLength: 400 });
   const anyPointers = fc.array(fc.constantFrom(0xc0, 0, 1, 2, 4, 8, 97), { maxLength: 60 });
   fc.assert(

@@ -1,25 +1,26 @@
 /**
- * Names in DNS messages (RFC 1035, 3.1 and 4.1.4) as uncompressed bytes. Written here because the libraries hand out text,
- * in which a dot inside a label, or a byte that is no UTF-8, looks like another name than the server's.
+ * Reads names in DNS messages (RFC 1035, 3.1 and 4.1.4) as uncompressed bytes. No library is used because libraries
+ * return text, in which a dot inside a label, or a byte that is not UTF-8, looks like another name than the server's.
  */
 import { parseHostName } from '../names/host-name.ts';
 
 const MAX_NAME_BYTES = 255;
 const MAX_LABEL_BYTES = 63;
 const POINTER_MARK = 0xc0;
-/** Compressors point to a name once, some twice. */
+/** Compressors use one pointer for a name, some use two. */
 const MAX_POINTERS = 16;
 
+/** A name in a DNS message. */
 export interface DnsName {
-  /** Uncompressed, as spelt in the message. */
+  /** Uncompressed bytes, in the spelling of the message. */
   wire: Buffer;
-  /** Equal for names that are the same; length bytes are below the letters, so folding leaves them alone. */
+  /** Equal for equal names. Length bytes are smaller than letters, so folding does not change them. */
   key: string;
-  /** Where the next field begins. */
+  /** Offset of the next field. */
   end: number;
 }
 
-/** undefined when there is no whole, well-formed name. Pointers may only point to before where they stand. */
+/** Reads the name at `start`. Returns undefined if it is incomplete or malformed. Pointers may only point backwards. */
 export function readDnsName(message: Buffer, start: number): DnsName | undefined {
   const parts: Buffer[] = [];
   let length = 0;
@@ -49,7 +50,10 @@ export function readDnsName(message: Buffer, start: number): DnsName | undefined
   return undefined;
 }
 
-/** As rules know it; undefined for a name that is no host name (the root, other characters, dots inside a label). */
+/**
+ * Returns the name in the spelling of the rules. Returns undefined if it is not a host name (the root, other
+ * characters, dots inside a label).
+ */
 export function toHostName({ wire }: DnsName): string | undefined {
   const labels: string[] = [];
   for (let offset = 0; ;) {

@@ -29,7 +29,7 @@ function rcodeOf(message: Buffer): number {
   return readRcode(result.answer);
 }
 
-test('a question is read and its name folded', () => {
+test('a question is parsed and its name folded', () => {
   const query = parse({ name: 'WwW.a.Com', type: DNS_TYPE.aaaa });
   assert.equal(query.hostName, 'www.a.com');
   assert.deepEqual([query.id, query.type, query.isForwarded], [ID, 28, true]);
@@ -39,14 +39,14 @@ test('a question is read and its name folded', () => {
   assert.equal(parse({ additionals: [edns(65_535)] }).maxDatagramBytes, 1232);
 });
 
-test('types that could hide names from us, and unknown ones, are not forwarded', () => {
+test('types that could hide names, and unknown types, are not forwarded', () => {
   for (const type of [DNS_TYPE.https, DNS_TYPE.svcb, DNS_TYPE.any, 10, 252, 99])
     assert.equal(parse({ type }).isForwarded, false, `type ${type}`);
   for (const type of [DNS_TYPE.a, DNS_TYPE.aaaa, DNS_TYPE.txt, DNS_TYPE.srv, DNS_TYPE.ptr])
     assert.equal(parse({ type }).isForwarded, true, `type ${type}`);
 });
 
-test('only name and type of a guest’s message go upstream', () => {
+test('only name and type of a guest’s message are sent upstream', () => {
   const options = Buffer.from('000a0008736563726574212121', 'hex').subarray(0, 12);
   const texts: MessageText[] = [
     { name: 'SeCrEt.a.com' },
@@ -86,13 +86,13 @@ test('other classes and names that no host can have are refused', () => {
   assert.equal(rcodeOf(dnsMessage({ name: '127.0.0.1' })), DNS_RCODE.refused);
 });
 
-test('answers and what is too short or too long are not answered', () => {
+test('answers, and messages that are too short or too long, are not answered', () => {
   assert.deepEqual(parseDnsQuery(dnsMessage({ flags: 0x81_80 })), { kind: 'ignore' });
   assert.deepEqual(parseDnsQuery(Buffer.alloc(11)), { kind: 'ignore' });
   assert.deepEqual(parseDnsQuery(dnsMessage({ tail: Buffer.alloc(4096) })), { kind: 'ignore' });
 });
 
-test('an answer of ours repeats the question as the guest spelt it', () => {
+test('an answer repeats the question in the guest’s spelling', () => {
   const message = dnsMessage({ name: 'A.cOm', type: DNS_TYPE.https });
   const query = parse({ name: 'A.cOm', type: DNS_TYPE.https });
   for (const rcode of [DNS_RCODE.noError, DNS_RCODE.noSuchName, DNS_RCODE.refused]) {
@@ -105,7 +105,7 @@ test('an answer of ours repeats the question as the guest spelt it', () => {
   assert.equal(buildDnsAnswer(parse({ flags: 0 }), 0).readUInt16BE(2), 0x80_80);
 });
 
-test('no bytes make the parser fail, and what it takes can be asked and answered', () => {
+test('the parser never throws, and an accepted question can be asked and answered', () => {
   const anyBytes = fc.uint8Array({ maxLength: 200 }).map((bytes) => Buffer.from(bytes));
   const shaped = fc
     .tuple(anyBytes, fc.nat(3), fc.nat(2), anyBytes)

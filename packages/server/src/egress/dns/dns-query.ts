@@ -1,6 +1,6 @@
 /**
- * A guest's question to the resolver, under a policy. Nothing of the guest's message goes further but the name and the
- * type: the question that goes upstream is written anew, for every other byte of it would be a way out.
+ * Parses a guest's question to the resolver under a policy. Only the name and the type of the guest's message are sent
+ * upstream: the question is written anew, because every other byte of it could carry data out of the sandbox.
  */
 import {
   buildAnswerFlags,
@@ -17,7 +17,7 @@ import { type DnsName, readDnsName, toHostName } from './dns-name.ts';
 
 export const MAX_DNS_QUERY_BYTES = 4096;
 const MIN_DATAGRAM_BYTES = 512;
-/** Fits every path undivided (RFC 9715). */
+/** A datagram of this size needs no fragmentation on any path (RFC 9715). */
 const MAX_DATAGRAM_BYTES = 1232;
 const CLASS_INTERNET = 1;
 
@@ -38,7 +38,7 @@ export const DNS_TYPE = {
   caa: 257,
 } as const;
 
-/** Not among them: SVCB and HTTPS (they carry keys that hide names in TLS), ANY, transfers, and what nobody needs. */
+/** Forwarded types. Excluded are SVCB and HTTPS (their keys hide names in TLS), ANY, transfers and unneeded types. */
 const FORWARDED_TYPES: ReadonlySet<number> = new Set([
   DNS_TYPE.a,
   DNS_TYPE.ns,
@@ -52,24 +52,26 @@ const FORWARDED_TYPES: ReadonlySet<number> = new Set([
   DNS_TYPE.caa,
 ]);
 
+/** A parsed question of a guest. */
 export interface DnsQuery {
   id: number;
   name: DnsName;
   hostName: string;
   type: number;
-  /** False: to be answered with `buildDnsAnswer(query, DNS_RCODE.noError)` once the name is allowed. */
+  /** If false, an allowed name is answered with `buildDnsAnswer(query, DNS_RCODE.noError)`. */
   isForwarded: boolean;
   isRecursionDesired: boolean;
-  /** The largest answer that may be sent in a datagram. */
+  /** Largest answer in bytes that may be sent in a datagram. */
   maxDatagramBytes: number;
 }
 
 export type DnsQueryResult =
   | { kind: 'query'; query: DnsQuery }
-  /** Not a query: answering could start two servers talking to each other for ever. */
+  /** Not a query. An answer could start an endless exchange between two servers. */
   | { kind: 'ignore' }
   | { kind: 'refuse'; answer: Buffer };
 
+/** Parses a guest's message. Only a single plain question of class IN is a query. */
 export function parseDnsQuery(message: Buffer): DnsQueryResult {
   if (message.length < HEADER_BYTES || message.length > MAX_DNS_QUERY_BYTES) return { kind: 'ignore' };
   if (isAnswer(message)) return { kind: 'ignore' };
@@ -98,7 +100,7 @@ export function parseDnsQuery(message: Buffer): DnsQueryResult {
   return { kind: 'query', query };
 }
 
-/** What is asked upstream: name folded, no options, recursion wanted. */
+/** Builds the upstream query: folded name, no EDNS options, recursion desired. */
 export function buildUpstreamQuery({ name, type }: DnsQuery, id: number): Buffer {
   const header = buildHeader(id, DNS_FLAG.recursionDesired);
   header.writeUInt16BE(1, 10);
@@ -107,12 +109,12 @@ export function buildUpstreamQuery({ name, type }: DnsQuery, id: number): Buffer
   return Buffer.concat([header, buildQuestion(Buffer.from(name.key, 'latin1'), type), options]);
 }
 
-/** An answer with no records: a refusal, or `noError` for "the name has none of this type". */
+/** Builds an answer without records: a refusal, or `noError` if the name has no records of this type. */
 export function buildDnsAnswer(query: DnsQuery, rcode: number): Buffer {
   return Buffer.concat([buildAnswerHeader(query, rcode), buildQuestion(query.name.wire, query.type)]);
 }
 
-/** Tells the guest to ask again over TCP. */
+/** Builds an answer after which the guest repeats the question over TCP. */
 export function buildTruncatedAnswer(query: DnsQuery): Buffer {
   const answer = buildDnsAnswer(query, DNS_RCODE.noError);
   answer.writeUInt16BE(readFlags(answer) | DNS_FLAG.truncated, 2);
@@ -139,14 +141,17 @@ function buildQuestion(wireName: Buffer, type: number): Buffer {
   return Buffer.concat([wireName, tail]);
 }
 
-/** The only additional record of a query may be EDNS (RFC 6891), at the root and at the end of the message. */
+/**
+ * Reads the size limit of the EDNS record (RFC 6891). Returns undefined unless it is the only additional record, at the
+ * root, and ends the message.
+ */
 function readDatagramBytes(record: Buffer): number | undefined {
   const isOptions = record.length >= 11 && record[0] === 0 && record.readUInt16BE(1) === DNS_TYPE.opt;
   if (!isOptions || record.length !== 11 + record.readUInt16BE(9)) return undefined;
   return Math.min(Math.max(record.readUInt16BE(3), MIN_DATAGRAM_BYTES), MAX_DATAGRAM_BYTES);
 }
 
-/** The question is left out: it may be what is wrong. */
+/** Builds a refusal without the question, because the question may be malformed. */
 function refuse(message: Buffer, rcode: number): DnsQueryResult {
   const desired = readFlags(message) & (OPCODE_MASK | DNS_FLAG.recursionDesired);
   const answer = buildHeader(readId(message), buildAnswerFlags(desired, rcode));

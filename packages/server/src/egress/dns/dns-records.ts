@@ -1,17 +1,21 @@
-/** Records of a DNS message with the names in them uncompressed, so that they can be written into another message. */
+/**
+ * Reads records of a DNS message and decompresses the names in them, so that they can be written into another message.
+ */
 import { type DnsName, readDnsName } from './dns-name.ts';
 import { DNS_TYPE } from './dns-query.ts';
 
 const FIXED_BYTES = 10;
 const CLASS_INTERNET = 1;
 
+/** A record of class IN. */
 export interface DnsRecord {
   owner: DnsName;
   type: number;
-  /** Seconds. */
+  /** Time to live in seconds. */
   ttl: number;
+  /** Data with uncompressed names. */
   data: Buffer;
-  /** The first name in the data, of the types that have one. */
+  /** First name in the data. undefined for types without names. */
   target: DnsName | undefined;
 }
 
@@ -23,7 +27,7 @@ interface Layout {
 
 const NAME_ONLY: Layout = { bytesBefore: 0, names: 1, bytesAfter: 0 };
 
-/** Types whose data may hold compressed names (RFC 3597, 4). The data of every other type means the same anywhere. */
+/** Types whose data may contain compressed names (RFC 3597, 4). Data of other types can be copied unchanged. */
 const LAYOUTS: ReadonlyMap<number, Layout> = new Map([
   [DNS_TYPE.cname, NAME_ONLY],
   [DNS_TYPE.ns, NAME_ONLY],
@@ -39,12 +43,12 @@ const ADDRESS_BYTES: ReadonlyMap<number, number> = new Map([
 ]);
 
 export interface RecordsRead {
-  /** Those of class IN; others are left out. */
+  /** Records of class IN. Other classes are left out. */
   records: DnsRecord[];
   end: number;
 }
 
-/** `count` records from `start` on; undefined when any of them is malformed. */
+/** Reads `count` records from offset `start`. Returns undefined if any of them is malformed. */
 export function readDnsRecords(message: Buffer, start: number, count: number): RecordsRead | undefined {
   const records: DnsRecord[] = [];
   let offset = start;
@@ -63,7 +67,7 @@ export function readDnsRecords(message: Buffer, start: number, count: number): R
   return { records, end: offset };
 }
 
-/** `message` ends where the record does, so that no name reaches beyond it. */
+/** Reads the data of a record. `message` must end with the record, so that no name reads beyond it. */
 function readData(
   message: Buffer,
   start: number,

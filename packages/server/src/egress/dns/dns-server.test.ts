@@ -28,7 +28,7 @@ function answerTo(query: Buffer, tail = 'answer'): Buffer {
 
 type Upstream = UpstreamResolver & AsyncDisposable & { socket: Socket; queries: Buffer[] };
 
-/** Answers over UDP as `answer` says. */
+/** Starts an upstream that answers over UDP with `answer`. */
 async function startUpstream(
   answer: (query: Buffer, socket: Socket, from: RemoteInfo) => void,
 ): Promise<Upstream> {
@@ -57,7 +57,7 @@ interface ServerOptions {
   listUpstreams?: () => Promise<readonly UpstreamResolver[]>;
 }
 
-/** For guests that no policy holds: messages pass as they are. */
+/** Opens a server for guests without restrictions, whose messages are forwarded unchanged. */
 function openServer(
   upstreams: readonly UpstreamResolver[],
   { limits = LIMITS, listUpstreams = async () => upstreams }: ServerOptions = {},
@@ -81,7 +81,7 @@ async function ask(port: number, query: Buffer, timeoutMs = TIMEOUT_MS): Promise
   }
 }
 
-test('a question goes on with an id of our own and comes back with the guest’s', async () => {
+test('a question is forwarded with a new id, and its answer has the guest’s id', async () => {
   await using upstream = await startUpstream(echo);
   await using server = await openServer([upstream]);
   for (let round = 0; round < 4; round += 1) {
@@ -92,7 +92,7 @@ test('a question goes on with an id of our own and comes back with the guest’s
   assert.deepEqual(upstream.queries[0]?.subarray(2), QUERY.subarray(2));
 });
 
-test('answers with another id or question are passed over', async () => {
+test('answers with another id or question are ignored', async () => {
   await using upstream = await startUpstream((query, socket, from) => {
     const forged = answerTo(query, 'forged');
     forged.writeUInt16BE(forged.readUInt16BE(0) ^ 1, 0);
@@ -106,7 +106,7 @@ test('answers with another id or question are passed over', async () => {
   assert.deepEqual(await ask(server.ports.udp, QUERY), answerTo(QUERY));
 });
 
-test('a resolver that refuses is passed over for the next, and none at all is a server failure', async () => {
+test('after a refusing resolver the next one is asked, and with no resolver the answer is a failure', async () => {
   await using upstream = await startUpstream(echo);
   const closed = await startUpstream(echo);
   await closed[Symbol.asyncDispose]();
@@ -120,7 +120,7 @@ test('a resolver that refuses is passed over for the next, and none at all is a 
   assert.equal(readRcode(await ask(unreadable.ports.udp, QUERY)), DNS_RCODE.serverFailure);
 });
 
-test('a malformed question is refused without asking anybody, and an answer is never answered', async () => {
+test('a malformed question is refused without an upstream query, and an answer is never answered', async () => {
   await using upstream = await startUpstream(echo);
   await using server = await openServer([upstream]);
   assert.equal(readRcode(await ask(server.ports.udp, QUERY.subarray(0, 20))), DNS_RCODE.formatError);
@@ -140,7 +140,7 @@ test('a guest over its quota is not answered', async () => {
   await ask(server.ports.udp, QUERY);
 });
 
-test('over TCP several questions of one connection are answered in order', async () => {
+test('several questions on one TCP connection are answered in order', async () => {
   const upstream = createServer((socket) => {
     const decoder = new DnsStreamDecoder(4096);
     socket.on('data', (chunk: Buffer) => {
@@ -169,7 +169,7 @@ test('over TCP several questions of one connection are answered in order', async
   upstream.close();
 });
 
-test('a TCP guest that sends nonsense, or too many connections, is cut off', async () => {
+test('a TCP guest that sends invalid data or opens too many connections is disconnected', async () => {
   const limits = { ratePerSecond: 10, burst: 10, inFlight: 10, connections: 1 };
   await using server = await openServer([], { limits });
   const first = connect(server.ports.tcp, LOOPBACK);

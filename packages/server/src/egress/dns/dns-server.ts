@@ -1,8 +1,8 @@
 /**
- * The only resolver a guest has. It listens on the instance's resolver address, on ports of its own to which the
- * ruleset translates port 53. What it answers is another's business (`GuestAnswers`); here is who may ask how much.
+ * The only resolver of a guest. It listens on the resolver address of the instance, on kernel-chosen ports to which the
+ * ruleset translates port 53. `GuestAnswers` decides the answers; this server enforces the limits of each guest.
  *
- * A question over a guest's quota is dropped, not refused: the guest's own retry is then the brake.
+ * A question over a guest's quota is dropped and not refused, so that the guest waits for its own retry timer.
  */
 import { once } from 'node:events';
 import { createSocket, type RemoteInfo, type Socket as UdpSocket } from 'node:dgram';
@@ -16,10 +16,10 @@ import type { GuestQuota } from './guest-quota.ts';
 
 const MAX_IN_FLIGHT = 1024;
 const MAX_CONNECTIONS = 512;
-/** An idle or slow TCP client is cut off; also the longest a pipelined question waits to be read. */
+/** Closes idle and slow TCP connections. It also limits how long a pipelined question waits to be read. */
 const CONNECTION_IDLE_MS = 10_000;
 
-/** undefined when the guest gets no answer. */
+/** Answers a question. Resolves with undefined when the guest gets no answer. */
 export type AnswerQuestion = (
   transport: Transport,
   query: Buffer,
@@ -27,13 +27,14 @@ export type AnswerQuestion = (
 ) => Promise<Buffer | undefined>;
 
 export interface DnsServerOptions {
-  /** Where to listen. */
+  /** Address to listen on. */
   address: string;
   answer: AnswerQuestion;
   quota: GuestQuota;
   log: Logger;
 }
 
+/** The server described above. */
 export class DnsServer implements AsyncDisposable {
   readonly #options: DnsServerOptions;
   readonly #udp: UdpSocket;
@@ -58,7 +59,7 @@ export class DnsServer implements AsyncDisposable {
     return { udp: this.#udp.address().port, tcp: (this.#tcp.address() as AddressInfo).port };
   }
 
-  /** The address has no guest any more. */
+  /** Closes the connections of a guest and deletes its quota, when its address becomes free. */
   forgetGuest(address: string): void {
     this.#options.quota.forget(address);
     for (const socket of this.#connections) if (socket.remoteAddress === address) socket.destroy();
@@ -108,7 +109,7 @@ export class DnsServer implements AsyncDisposable {
     );
   }
 
-  /** One question at a time: what the guest pipelines waits in its socket. */
+  /** Answers one question at a time. Pipelined questions wait in the guest's socket. */
   async *#answerStream(chunks: AsyncIterable<Buffer>, guest: string): AsyncGenerator<Buffer> {
     const decoder = new DnsStreamDecoder(MAX_DNS_QUERY_BYTES);
     for await (const chunk of chunks) {

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { DnsStreamDecoder, encodeStreamMessage } from './dns-stream.ts';
 
-test('messages come back whole however the stream is cut', () => {
+test('messages are complete however the stream is split', () => {
   const anyMessages = fc.array(fc.uint8Array({ maxLength: 300 }), { maxLength: 8 });
   fc.assert(
     fc.property(anyMessages, fc.integer({ min: 1, max: 50 }), (messages, chunkBytes) => {

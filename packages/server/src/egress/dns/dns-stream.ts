@@ -1,4 +1,4 @@
-/** DNS over TCP: every message is preceded by its length in two bytes (RFC 1035, 4.2.2). */
+/** DNS over TCP: two bytes with its length precede each message (RFC 1035, 4.2.2). */
 const LENGTH_BYTES = 2;
 
 export function encodeStreamMessage(message: Buffer): Buffer {
@@ -8,7 +8,7 @@ export function encodeStreamMessage(message: Buffer): Buffer {
   return framed;
 }
 
-/** Splits a byte stream into messages. Throws RangeError for one longer than `limitBytes`. */
+/** Splits a byte stream into messages. Throws `RangeError` for a message longer than `limitBytes`. */
 export class DnsStreamDecoder {
   readonly #limitBytes: number;
   #pending = Buffer.alloc(0);

@@ -1,13 +1,13 @@
 /**
- * What a guest's question is answered. Under a policy that judges, only names that a connection could be allowed by are
- * asked for upstream, by a question written anew, and of the answer only what answers it comes back. Otherwise messages
- * are passed on unread but for their header and question.
+ * Answers the questions of guests. Under a policy that the proxy enforces, the resolver asks upstream only for names to
+ * which the policy could allow a connection. It writes the question anew and returns only records that answer it.
+ * Without such a policy, messages are forwarded, and only their header and question are read.
  *
- * Where only an address rule could allow what a name leads to, the answer holds the addresses that are allowed and nothing
- * else; questions for other types are answered empty, and asked of nobody.
+ * If only an address rule could allow the addresses of a name, the answer contains the allowed addresses and nothing
+ * else. Questions for other types get an empty answer and are not sent upstream.
  *
- * A refused name does not exist (NXDOMAIN): programs give up at once, where some take REFUSED for a reason to wait. There
- * is no SOA with it, so nobody remembers it after the policy has changed. A name without an allowed address is refused.
+ * A refused name is answered NXDOMAIN: programs then fail at once, while some wait after REFUSED. The answer has no
+ * SOA, so that no client caches it beyond a change of the policy. A name without an allowed address is refused.
  */
 import {
   isNameDenied,
@@ -25,7 +25,7 @@ import { buildDnsAnswer, buildTruncatedAnswer, DNS_TYPE, type DnsQuery, parseDns
 import { askFiltered, type DnsAnswer, type NameLookups } from './name-lookups.ts';
 import type { UpstreamQueries } from './upstream-queries.ts';
 
-/** Seconds. Connections are dialled by our own answers, so a guest gains nothing by keeping old ones. */
+/** In seconds. Connections are dialled by the host's own look-ups, so a guest gains nothing by keeping old answers. */
 const TTL_BOUNDS: TtlBounds = { min: 1, max: 300 };
 
 export interface GuestAnswersOptions {
@@ -34,6 +34,7 @@ export interface GuestAnswersOptions {
   lookups: NameLookups;
 }
 
+/** The answers described above. */
 export class GuestAnswers {
   readonly #options: GuestAnswersOptions;
 
@@ -41,14 +42,14 @@ export class GuestAnswers {
     this.#options = options;
   }
 
-  /** undefined when the guest gets no answer. */
+  /** Answers a message of a guest. Resolves with undefined when the guest gets no answer. */
   async answer(transport: Transport, message: Buffer, guestAddress: string): Promise<Buffer | undefined> {
     const guest = this.#options.guests.findByAddress(guestAddress);
     if (guest?.policy.path === 'proxy') return this.#answerJudged(guest, transport, message);
     const verdict = classifyQuery(message);
     if (verdict.kind === 'ignore') return undefined;
     if (verdict.kind === 'refuse') return buildErrorAnswer(message, verdict.rcode);
-    // A guest that we were not told of yet asks again.
+    // The runner has not yet registered this guest. A failure makes the guest ask again.
     const answer = guest && (await this.#options.queries.ask(transport, message, (received) => received));
     if (guest === undefined || answer === undefined)
       return buildErrorAnswer(message, DNS_RCODE.serverFailure);
@@ -74,7 +75,7 @@ export class GuestAnswers {
   }
 }
 
-/** Under the policy as it is by now. */
+/** Builds the answer under the current policy, which may have changed since the question. */
 function buildServed(guest: Guest, query: DnsQuery, answer: DnsAnswer): Buffer {
   const resolution = judgeQuestion(guest.policy, query.hostName);
   if (resolution === 'refused') return refuse(guest, query, findReason(guest, query));
@@ -89,9 +90,9 @@ function isAsked({ type, isForwarded }: DnsQuery, resolution: NameResolution): b
   return isForwarded && (resolution === 'any_address' || type === DNS_TYPE.a);
 }
 
-/** To the addresses that an address rule allows. */
+/** Restricts an answer to the addresses that an address rule allows. */
 function restrict(guest: Guest, query: DnsQuery, { rcode, addresses, ttl = 0 }: DnsAnswer): Buffer {
-  // The policy has changed since another type was asked for.
+  // The policy has changed since this question for another type was sent upstream.
   if (query.type !== DNS_TYPE.a) return buildDnsAnswer(query, DNS_RCODE.noError);
   const [first] = addresses;
   if (first === undefined) return buildDnsAnswer(query, rcode);
@@ -102,7 +103,9 @@ function restrict(guest: Guest, query: DnsQuery, { rcode, addresses, ttl = 0 }: 
   return refuse(guest, query, verdict?.action === 'deny' ? verdict.reason : 'not_allowed', first);
 }
 
-/** What is no host name cannot be told in an event, and could be a way out all the same. */
+/**
+ * Refuses a name that is not a host name. It is noted without the name, because it could carry data out all the same.
+ */
 function refuseUnread(guest: Guest, answer: Buffer): Buffer {
   if (readRcode(answer) === DNS_RCODE.refused) noteRefused(guest, { reason: 'name_invalid' });
   return answer;

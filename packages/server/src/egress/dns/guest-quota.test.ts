@@ -19,17 +19,17 @@ test('a guest may ask in a burst and then at its rate', () => {
   assert.deepEqual([ask(), ask(), ask(), ask()], [true, true, true, false]);
 });
 
-test('questions in flight and connections are counted for each guest by itself', () => {
+test('questions in flight and connections are counted separately for each guest', () => {
   const quota = new GuestQuota(LIMITS, () => 0);
   const first = quota.takeQuestion('a');
   assert.ok(quota.takeQuestion('a') && !quota.takeQuestion('a') && quota.takeQuestion('b'));
   first?.();
   first?.();
-  assert.ok(quota.takeQuestion('a') && !quota.takeQuestion('a'), 'giving back twice counts once');
+  assert.ok(quota.takeQuestion('a') && !quota.takeQuestion('a'), 'a second release has no effect');
   assert.ok(quota.takeConnection('a') && !quota.takeConnection('a') && quota.takeConnection('b'));
 });
 
-test('the next owner of an address starts afresh', () => {
+test('the next owner of an address starts with a full quota', () => {
   const quota = new GuestQuota(LIMITS, () => 0);
   quota.takeConnection('a');
   quota.forget('a');

@@ -1,12 +1,15 @@
 /**
- * What one guest may ask of the DNS forwarder. The source address of a packet from a guest is checked by the
- * ruleset, so that one guest cannot use up another's share.
+ * Limits on the use of the DNS forwarder by one guest. The ruleset checks the source address of each packet, so that
+ * one guest cannot use up the share of another.
  */
 export interface QuotaLimits {
-  /** Questions per second over time, and how many at once after a pause: a package manager asks in bursts. */
+  /** Average questions per second. */
   ratePerSecond: number;
+  /** Questions at once after a pause: a package manager asks in bursts. */
   burst: number;
+  /** Unanswered questions. */
   inFlight: number;
+  /** Open TCP connections. */
   connections: number;
 }
 
@@ -17,6 +20,7 @@ interface Use {
   connections: number;
 }
 
+/** Tracks the use of each guest by its address. */
 export class GuestQuota {
   readonly #limits: QuotaLimits;
   readonly #nowMs: () => number;
@@ -27,7 +31,7 @@ export class GuestQuota {
     this.#nowMs = nowMs;
   }
 
-  /** Takes a place for one question; undefined when there is none, else the function that gives it back. */
+  /** Takes a slot for one question. Returns the function that releases it, or undefined if there is no free slot. */
   takeQuestion(guest: string): (() => void) | undefined {
     const use = this.#useOf(guest);
     if (use.tokens < 1 || use.inFlight >= this.#limits.inFlight) return undefined;
@@ -38,6 +42,7 @@ export class GuestQuota {
     });
   }
 
+  /** Takes a slot for one connection. Returns the function that releases it, or undefined if there is no free slot. */
   takeConnection(guest: string): (() => void) | undefined {
     const use = this.#useOf(guest);
     if (use.connections >= this.#limits.connections) return undefined;
@@ -47,7 +52,7 @@ export class GuestQuota {
     });
   }
 
-  /** The address is free: its next owner starts afresh. */
+  /** Deletes the use of an address that becomes free, so that its next owner starts with a full quota. */
   forget(guest: string): void {
     this.#uses.delete(guest);
   }

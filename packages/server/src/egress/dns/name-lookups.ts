@@ -1,14 +1,16 @@
 /**
- * Names that this process dials by, resolved for all guests together: what an upstream says of a name depends on no
- * policy, and each guest's own judges it. A guest that has just asked its resolver for a name is dialled from the same
- * answer, so that the address it chose is one of those that the name has.
+ * Resolves the names that this process dials, with one cache for all guests: an upstream's answer depends on no policy,
+ * and the policy of each guest judges it. After a guest has asked the resolver for a name, its connection is dialled
+ * from the same answer, so that the address it chose is one of the name's addresses.
  */
 import { SingleFlight } from '../../lib/waiting/single-flight.ts';
 import { filterDnsAnswer, type DnsAnswerResult, type TtlBounds } from './dns-answer.ts';
 import { buildUpstreamQuery, DNS_TYPE, type DnsQuery, parseDnsQuery } from './dns-query.ts';
 import type { UpstreamQueries } from './upstream-queries.ts';
 
-/** Seconds. A name that moves is followed soon; one with a TTL of 0 still serves the connection it was asked for. */
+/**
+ * In seconds. The maximum follows a moved name soon. The minimum lets a TTL of 0 serve the connection it was asked for.
+ */
 const TTL_BOUNDS: TtlBounds = { min: 5, max: 60 };
 const MAX_NAMES = 4096;
 const HEADER = Buffer.from('000001000001000000000000', 'hex');
@@ -16,10 +18,11 @@ const A_IN_INTERNET = Buffer.from([0, DNS_TYPE.a, 0, 1]);
 
 export type DnsAnswer = Extract<DnsAnswerResult, { kind: 'answer' }>;
 
+/** A resolved name. */
 export interface FoundName {
-  /** The name and those that it is an alias of. */
+  /** The name, and the names at which its aliases point. */
   names: readonly string[];
-  /** IPv4; none when the name has none. */
+  /** IPv4 addresses. Empty if the name has none. */
   addresses: readonly string[];
 }
 
@@ -27,7 +30,10 @@ interface CachedName extends FoundName {
   staleAtMs: number;
 }
 
-/** Over UDP, and over TCP when that does not hold the answer. undefined: no resolver answered. */
+/**
+ * Sends a question over UDP, and again over TCP if the answer was truncated. Resolves with undefined if no resolver
+ * answered.
+ */
 export async function askFiltered(
   queries: UpstreamQueries,
   query: DnsQuery,
@@ -43,6 +49,7 @@ export async function askFiltered(
   return result?.kind === 'answer' ? result : undefined;
 }
 
+/** The look-ups described above. */
 export class NameLookups {
   readonly #queries: UpstreamQueries;
   readonly #nowMs: () => number;
@@ -59,14 +66,16 @@ export class NameLookups {
     return cached !== undefined && cached.staleAtMs > this.#nowMs() ? cached : undefined;
   }
 
-  /** undefined when nobody answered. Callers that ask for the same name wait for one answer. */
+  /**
+   * Resolves a name. Concurrent calls for a name share one question. Resolves with undefined if no resolver answered.
+   */
   lookUp(name: string): Promise<FoundName | undefined> {
     const cached = this.findCached(name);
     if (cached !== undefined) return Promise.resolve(cached);
     return this.#flights.run(name, () => this.#ask(name));
   }
 
-  /** What a guest was answered. */
+  /** Caches an answer that a guest received. */
   learn(query: DnsQuery, answer: DnsAnswer): void {
     if (query.type !== DNS_TYPE.a || answer.addresses.length === 0) return;
     const ttl = Math.min(Math.max(answer.ttl ?? 0, TTL_BOUNDS.min), TTL_BOUNDS.max);

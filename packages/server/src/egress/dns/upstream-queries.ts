@@ -2,7 +2,10 @@ import type { Logger } from 'pino';
 import { exchange, type Transport } from './dns-exchange.ts';
 import type { UpstreamResolver } from './upstream-resolvers.ts';
 
-/** A guest's own resolver gives up after 5 s: two resolvers, each asked twice, must fit. */
+/**
+ * Timeout for one attempt. A guest's own resolver gives up after 5 s, which must suffice for two attempts at two
+ * resolvers.
+ */
 const ATTEMPT_TIMEOUT_MS = 1200;
 const MAX_ATTEMPTS = 4;
 
@@ -14,14 +17,16 @@ export interface UpstreamQueriesOptions {
 /** Asks the upstream resolvers in turn, each twice. */
 export class UpstreamQueries {
   readonly #options: UpstreamQueriesOptions;
-  /** Address that answered last; asked first, so that a dead one costs its timeout only once. */
+  /**
+   * Address of the resolver that answered last. It is asked first, so that a dead resolver costs its timeout only once.
+   */
   #lastGood: string | undefined;
 
   constructor(options: UpstreamQueriesOptions) {
     this.#options = options;
   }
 
-  /** The first answer that `read` makes something of; undefined when there is none. */
+  /** Resolves with the first result of `read` other than undefined, or with undefined if no answer has one. */
   async ask<T>(
     transport: Transport,
     query: Buffer,

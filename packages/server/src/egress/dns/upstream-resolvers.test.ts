@@ -47,13 +47,13 @@ test('a resolver is an address with or without a port', () => {
   }
 });
 
-test('resolv.conf is read as resolvers read it', () => {
+test('resolv.conf is read as other resolvers read it', () => {
   const text =
     '# nameserver 192.0.2.9\nsearch example\nnameserver 192.0.2.1\n nameserver\t2001:db8::1 \nnameserver name\nnameserver\n';
   assert.deepEqual(parseResolvConf(text), ['192.0.2.1', '2001:db8::1']);
 });
 
-test('behind the stub of systemd-resolved the true resolvers are taken', async () => {
+test('the real resolvers behind the stub of systemd-resolved are used', async () => {
   const stub = 'nameserver 127.0.0.53\n';
   assert.deepEqual(await listFrom({ resolvConf: stub, systemd: 'nameserver 192.0.2.1\n' }), ['192.0.2.1']);
   assert.deepEqual(await listFrom({ resolvConf: stub }), ['127.0.0.53']);
@@ -63,7 +63,7 @@ test('behind the stub of systemd-resolved the true resolvers are taken', async (
   );
 });
 
-test('our own address is left out, the list is short, and no file is no resolver', async () => {
+test('the forwarder’s own address is left out, the list is short, and no file means no resolver', async () => {
   const many = [1, 2, 3, 4, 5].map((n) => `nameserver 192.0.2.${n}`).join('\n');
   assert.deepEqual(await listFrom({ resolvConf: many }, ['192.0.2.1']), [
     '192.0.2.2',
@@ -73,7 +73,7 @@ test('our own address is left out, the list is short, and no file is no resolver
   assert.deepEqual(await listFrom({}), []);
 });
 
-test('configured resolvers are taken instead of the host’s', async () => {
+test('configured resolvers are used instead of the host’s', async () => {
   const resolvers = new UpstreamResolvers({ configured: ['127.0.0.1:5300'], excluded: [], log });
   assert.deepEqual(await resolvers.list(), [{ address: '127.0.0.1', port: 5300 }]);
 });

@@ -1,6 +1,6 @@
 /**
- * The resolvers that guests' questions go to: those of the configuration, else those the host itself uses. That
- * one of them is a loopback or private address is the host's own choice and fine; guests never reach it directly.
+ * Lists the resolvers for guests' questions: those of the configuration, else those that the host itself uses. A
+ * loopback or private address among them is fine: it is the host's own choice, and guests never reach it directly.
  */
 import { AppError } from '@coppice/contract';
 import { readFile } from 'node:fs/promises';
@@ -8,11 +8,11 @@ import { isIP } from 'node:net';
 import type { Logger } from 'pino';
 
 const DNS_PORT = 53;
-/** A laptop changes its network now and then; this is how long an old list may be used. */
+/** Maximum age of the list, because a laptop changes its network now and then. */
 const MAX_AGE_MS = 5000;
-/** glibc reads three; more would only lengthen the wait of a guest whose name no resolver knows. */
+/** glibc reads three. More would only lengthen the wait for a name that no resolver knows. */
 const MAX_RESOLVERS = 3;
-/** systemd-resolved's stub; it names the true ones in a file of its own. */
+/** The stub of systemd-resolved, which lists the real resolvers in another file. */
 const STUB_ADDRESSES: ReadonlySet<string> = new Set(['127.0.0.53', '127.0.0.54']);
 
 export interface UpstreamResolver {
@@ -20,7 +20,7 @@ export interface UpstreamResolver {
   port: number;
 }
 
-/** Parses `1.2.3.4`, `1.2.3.4:5353`, `fd00::1` or `[fd00::1]:5353`. */
+/** Parses `1.2.3.4`, `1.2.3.4:5353`, `fd00::1` or `[fd00::1]:5353`. Throws `invalid_request` for another text. */
 export function parseResolver(text: string): UpstreamResolver {
   if (isIP(text) !== 0) return { address: text, port: DNS_PORT };
   const groups = /^(?:\[(?<v6>[^\]]+)\]|(?<v4>[^:]+)):(?<port>\d{1,5})$/u.exec(text)?.groups;
@@ -29,13 +29,13 @@ export function parseResolver(text: string): UpstreamResolver {
   if (isIP(address) === 0 || !(port >= 1 && port <= 65_535)) {
     throw new AppError(
       'invalid_request',
-      `upstreamResolvers: "${text}" is no resolver; write 192.0.2.1 or [2001:db8::1]:53`,
+      `upstreamResolvers: "${text}" is not a resolver; write 192.0.2.1 or [2001:db8::1]:53`,
     );
   }
   return { address, port };
 }
 
-/** The addresses of the `nameserver` lines; others, and lines that hold no address, are passed over. */
+/** Returns the addresses of the `nameserver` lines. Other lines, and lines without an address, are ignored. */
 export function parseResolvConf(text: string): string[] {
   return text
     .split('\n')
@@ -45,7 +45,7 @@ export function parseResolvConf(text: string): string[] {
 
 export interface UpstreamResolversOptions {
   configured: readonly string[] | undefined;
-  /** Addresses that are our own forwarder: asking them would ask ourselves. */
+  /** Addresses of this forwarder, which would forward questions to itself. */
   excluded: readonly string[];
   log: Logger;
   resolvConfPath?: string;

@@ -1,4 +1,4 @@
-/** Reads big-endian fields from hostile bytes. Nothing throws: a field that is not wholly there is undefined. */
+/** Reads big-endian fields from hostile bytes. It never throws: an incomplete field is undefined. */
 export class ByteReader {
   readonly #bytes: Buffer;
   #offset = 0;
@@ -11,7 +11,7 @@ export class ByteReader {
     return this.#offset === this.#bytes.length;
   }
 
-  /** An unsigned number of 1 to 6 bytes. */
+  /** Reads an unsigned number of 1 to 6 bytes. */
   uint(byteCount: number): number | undefined {
     const field = this.take(byteCount);
     return field?.readUIntBE(0, byteCount);
@@ -25,7 +25,7 @@ export class ByteReader {
     return field;
   }
 
-  /** A field that is preceded by its length, itself a number of `lengthBytes` bytes. */
+  /** Reads a field after its length, which is a number of `lengthBytes` bytes. */
   vector(lengthBytes: number): Buffer | undefined {
     const length = this.uint(lengthBytes);
     return length === undefined ? undefined : this.take(length);

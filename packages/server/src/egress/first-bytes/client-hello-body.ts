@@ -8,11 +8,11 @@ const MAX_SESSION_ID_BYTES = 32;
 
 const SERVER_NAME = 0;
 const ENCRYPTED_CLIENT_HELLO = 0xfe_0d;
-/** The draft before it. */
+/** The earlier draft of encrypted ClientHello. */
 const ENCRYPTED_SERVER_NAME = 0xff_ce;
 const HOST_NAME = 0;
 
-/** The body of a whole ClientHello; undefined when its structure is wrong. */
+/** Parses the body of a complete ClientHello. Returns undefined if its structure is invalid. */
 export function parseClientHello(body: Buffer): ClientHelloResult | undefined {
   const reader = new ByteReader(body);
   if (!skipToExtensions(reader)) return undefined;
@@ -52,7 +52,7 @@ function readExtensions(list: Buffer): Map<number, Buffer> | undefined {
   return extensions;
 }
 
-/** Exactly one entry, of the only type there is. */
+/** Reads the server name. The list must have exactly one entry, of type host_name (the only defined type). */
 function readServerName(extension: Buffer): string | undefined {
   const reader = new ByteReader(extension);
   const list = reader.vector(2);

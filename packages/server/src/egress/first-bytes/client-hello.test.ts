@@ -20,7 +20,7 @@ const named = (name: string | undefined, encryptedName = false) => ({ kind: 'tls
 const malformed = (fault: string) => ({ kind: 'malformed', fault });
 const EXAMPLE = serverName(nameEntry('example.com'));
 
-test('the name is read from the hello of a real client, of every version', async () => {
+test('the name is read from the hello of a real client for every version', async () => {
   for (const maxVersion of ['TLSv1.2', 'TLSv1.3'] as const) {
     const bytes = await catchClientHello({
       servername: 'WWW.Example.com',
@@ -32,7 +32,7 @@ test('the name is read from the hello of a real client, of every version', async
   assert.deepEqual(read(await catchClientHello({})), named(undefined));
 });
 
-test('a real hello that is split over records is put together', async () => {
+test('a real hello that is split over records is reassembled', async () => {
   const bytes = await catchClientHello({ servername: 'example.com' });
   const message = bytes.subarray(5);
   for (const size of [1 + Math.floor(message.length / MAX_CLIENT_HELLO_RECORDS), 100, message.length - 1]) {
@@ -43,7 +43,7 @@ test('a real hello that is split over records is put together', async () => {
   assert.deepEqual(read(first), named('example.com'));
 });
 
-test('a part of a real hello is never a verdict', async () => {
+test('a part of a real hello never has a result', async () => {
   const bytes = await catchClientHello({ servername: 'example.com' });
   for (let length = 0; length < bytes.length; length += 1)
     assert.deepEqual(open().push(bytes.subarray(0, length)), { kind: 'needs-more' });
@@ -54,14 +54,14 @@ test('a hello without extensions has no name', () => {
   assert.deepEqual(read(record(helloWith())), named(undefined));
 });
 
-test('an encrypted hello is seen beside its outer name', () => {
+test('an encrypted hello is detected together with its outer name', () => {
   const ech = extension(0xfe_0d, Buffer.from([0, 1, 2, 3]));
   assert.deepEqual(read(record(helloWith(ech, EXAMPLE))), named('example.com', true));
   assert.deepEqual(read(record(helloWith(ech))), named(undefined, true));
   assert.deepEqual(read(record(helloWith(extension(0xff_ce, Buffer.alloc(9))))), named(undefined, true));
 });
 
-test('names are folded, and what is no host name is refused', () => {
+test('names are folded, and invalid host names are refused', () => {
   assert.deepEqual(read(record(helloWith(serverName(nameEntry('ExAmPlE.CoM.'))))), named('example.com'));
   for (const name of [
     '',
@@ -82,7 +82,7 @@ test('names are folded, and what is no host name is refused', () => {
   );
 });
 
-test('a second name, in whatever way, is refused', () => {
+test('a second name is refused in every form', () => {
   const [one, other] = [nameEntry('a.com'), nameEntry('b.com')];
   assert.deepEqual(read(record(helloWith(serverName(one, other)))), malformed('server-name'));
   assert.deepEqual(read(record(helloWith(serverName(one, nameEntry('b.com', 1))))), malformed('server-name'));
@@ -93,7 +93,7 @@ test('a second name, in whatever way, is refused', () => {
   assert.deepEqual(read(record(helloWith(trailed))), malformed('server-name'));
 });
 
-test('lengths have to add up', () => {
+test('lengths must add up', () => {
   const message = helloWith(EXAMPLE);
   assert.deepEqual(read(record(Buffer.concat([message, Buffer.from([0])]))), malformed('structure'));
   assert.deepEqual(read(record(hello(Buffer.from([0, 1])))), malformed('structure'));
@@ -101,7 +101,7 @@ test('lengths have to add up', () => {
   assert.deepEqual(read(record(hello(Buffer.alloc(0), 33))), malformed('structure'));
 });
 
-test('records that no hello comes in are refused or of another protocol', () => {
+test('records that cannot contain a hello are refused or belong to another protocol', () => {
   const message = helloWith(EXAMPLE);
   const alert = Buffer.concat([record(message.subarray(0, 9)), record(Buffer.from([1, 0]), 21)]);
   assert.deepEqual(read(alert), malformed('record'));
@@ -115,7 +115,7 @@ test('records that no hello comes in are refused or of another protocol', () => 
   assert.deepEqual(read(Buffer.from([0x80, 0x2e, 2])), { kind: 'not-tls' });
 });
 
-test('size and number of records are bounded', () => {
+test('size and number of records are limited', () => {
   const padding = (bytes: number) => extension(21, Buffer.alloc(bytes));
   const bare = helloWith(padding(0)).length;
   const largest = helloWith(padding(MAX_CLIENT_HELLO_BYTES - bare));
@@ -131,7 +131,7 @@ test('size and number of records are bounded', () => {
   assert.deepEqual(read(split(MAX_CLIENT_HELLO_RECORDS + 1)), malformed('too-many-records'));
 });
 
-test('no bytes make the reader fail, and no cut changes what it says', async () => {
+test('the reader never throws, and no split changes its result', async () => {
   const real = await catchClientHello({ servername: 'example.com' });
   const edit = fc.tuple(fc.nat(real.length - 1), fc.nat(255));
   const damaged = fc.array(edit, { maxLength: 4 }).map((edits) => {

@@ -1,11 +1,12 @@
 /**
- * The server name in the first flight of a TLS client (RFC 8446, 5.1 and 4.1.2; RFC 6066, 3). The hello may come in any
- * chunks and be split over records; it is put together within fixed bounds and read once, when it is whole.
+ * Reads the server name from the first flight of a TLS client (RFC 8446, 5.1 and 4.1.2; RFC 6066, 3). The hello may
+ * arrive in any chunks and may be split over records. The reader assembles it within fixed bounds and parses it once,
+ * when it is complete.
  *
- *   record header (5) → fragment → … → handshake message whole → parsed
+ *   record header (5) → fragment → … → complete handshake message → parsed
  *
- * Stricter than a server has to be, so that no server reads another name than we do: extensions do not repeat, the name
- * list has one entry, lengths add up exactly, and nothing follows the hello in its record.
+ * The parser is stricter than servers have to be, so that no server reads another name: extensions must not repeat, the
+ * name list has one entry, lengths add up exactly, and nothing follows the hello in its record.
  */
 import { parseClientHello } from './client-hello-body.ts';
 
@@ -17,7 +18,9 @@ const MAJOR_VERSION = 3;
 const MAX_RECORD_BYTES = 0x40_00;
 /** A hello with the largest key shares in use takes under 4 KiB. */
 export const MAX_CLIENT_HELLO_BYTES = 16 * 1024;
-/** Clients that hide the name by splitting their hello use a few records; one byte in each is an attack on us. */
+/**
+ * Clients that split their hello to hide the name use a few records. One byte per record is an attack on this reader.
+ */
 export const MAX_CLIENT_HELLO_RECORDS = 16;
 
 export type ClientHelloFault =
@@ -31,24 +34,28 @@ export type ClientHelloFault =
 
 export type ClientHelloResult =
   | { kind: 'needs-more' }
-  /** `encryptedName`: an ECH or ESNI extension is there (browsers send a meaningless one too); `name` is the outer one. */
+  /**
+   * `encryptedName`: the hello has an ECH or ESNI extension (browsers also send meaningless ones). `name` is the outer
+   * name.
+   */
   | { kind: 'tls'; name: string | undefined; encryptedName: boolean }
   | { kind: 'not-tls' }
   | { kind: 'malformed'; fault: ClientHelloFault };
 
 const NEEDS_MORE: ClientHelloResult = { kind: 'needs-more' };
 
+/** The reader described above. */
 export class ClientHelloReader {
   readonly #header = Buffer.alloc(RECORD_HEADER_BYTES);
   #headerBytes = 0;
   #recordCount = 0;
-  /** Of the current record. */
+  /** Bytes left in the current record. */
   #bytesLeft = 0;
   #message = Buffer.alloc(0);
   #messageBytes = 0;
   #result: ClientHelloResult = NEEDS_MORE;
 
-  /** Once the result is another than `needs-more` it stays, and further bytes are not looked at. */
+  /** Reads a chunk. A result other than `needs-more` is final, and later bytes are ignored. */
   push(chunk: Uint8Array): ClientHelloResult {
     let offset = 0;
     while (this.#result.kind === 'needs-more' && offset < chunk.length) {
@@ -79,13 +86,14 @@ export class ClientHelloReader {
     if (this.#messageBytes < HANDSHAKE_HEADER_BYTES) return NEEDS_MORE;
     const end = HANDSHAKE_HEADER_BYTES + this.#message.readUIntBE(1, 3);
     if (end > MAX_CLIENT_HELLO_BYTES) return malformed('too-large');
-    // By the record's declared end, not by what has come of it: the verdict is not to depend on chunking.
+    // This uses the declared end of the record and not the received bytes, so that the verdict does not depend on
+    // chunks.
     if (this.#messageBytes + this.#bytesLeft > end) return malformed('structure');
     if (this.#messageBytes < end) return NEEDS_MORE;
     return parseClientHello(this.#message.subarray(HANDSHAKE_HEADER_BYTES, end)) ?? malformed('structure');
   }
 
-  /** The buffer doubles, so that copying stays linear. A record's bound and the check of the length bound it. */
+  /** Appends to a buffer that doubles, so that copying stays linear. The record limit and the length check bound it. */
   #append(fragment: Uint8Array): void {
     const needed = this.#messageBytes + fragment.length;
     if (needed > this.#message.length) {
@@ -98,7 +106,9 @@ export class ClientHelloReader {
   }
 }
 
-/** Byte by byte, so that a client of another protocol that waits for its answer is not waited for. */
+/**
+ * Judges the header byte by byte, so that a client of another protocol, which may wait for an answer, is found at once.
+ */
 function judgeHeader(header: Buffer, isFirst: boolean): ClientHelloResult {
   const [type = 0, major] = header;
   if (isFirst && (type & 0x80) !== 0) return judgeOldHeader(header);
@@ -106,11 +116,13 @@ function judgeHeader(header: Buffer, isFirst: boolean): ClientHelloResult {
   if (type !== HANDSHAKE_RECORD || (major !== undefined && major !== MAJOR_VERSION)) return otherwise;
   if (header.length < RECORD_HEADER_BYTES) return NEEDS_MORE;
   const length = header.readUInt16BE(3);
-  // Empty handshake records are forbidden, and would be a way to make us wait for ever.
+  // Empty handshake records are forbidden, and would make this reader wait forever.
   return length === 0 || length > MAX_RECORD_BYTES ? malformed('record') : NEEDS_MORE;
 }
 
-/** A hello in SSL 2 framing: a length with its first bit set, the message type 1, a version. It can carry no name. */
+/**
+ * Judges a hello in SSL 2 framing: a length with its first bit set, message type 1, a version. It cannot carry a name.
+ */
 function judgeOldHeader(header: Buffer): ClientHelloResult {
   const [, , type, major, minor] = header;
   if (type !== undefined && type !== CLIENT_HELLO) return { kind: 'not-tls' };

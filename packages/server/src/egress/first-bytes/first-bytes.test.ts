@@ -19,7 +19,7 @@ const named = (protocol: string, name: string) => ({
 });
 const GET = 'GET / HTTP/1.1\r\nHost: a.com\r\n\r\n';
 
-test('a protocol is known by its bytes, whatever the port', async () => {
+test('a protocol is recognized by its bytes on any port', async () => {
   assert.deepEqual(read(await catchClientHello({ servername: 'a.com' })), named('tls', 'a.com'));
   assert.deepEqual(read(await catchHttpHead({ headers: { Host: 'a.com' } })), named('http', 'a.com'));
   assert.deepEqual(read(record(helloWith(extension(0xfe_0d, Buffer.alloc(4))))), unnamed('tls', true));
@@ -32,25 +32,25 @@ test('a protocol is known by its bytes, whatever the port', async () => {
   assert.deepEqual(read(Buffer.from([22, 3, 1, 0, 0])), refused('tls-record'));
 });
 
-test('an address in the Host field names no name', () => {
+test('an address in the Host field is not a name', () => {
   const result = read('GET / HTTP/1.1\r\nHost: 203.0.113.7\r\n\r\n');
   assert.ok(result.kind === 'named' && result.host.kind === 'address');
 });
 
-test('the bytes are kept for the server', () => {
+test('the bytes are kept to be forwarded to the server', () => {
   const reader = open();
   for (const chunk of cut(Buffer.from(GET), 7)) reader.push(chunk);
   assert.equal(reader.takeBytes().toString(), GET);
   assert.equal(reader.takeBytes().length, 0);
 });
 
-test('silence is judged by the address, half a hello is refused', () => {
+test('silence is judged by the address, and half a hello is refused', () => {
   assert.deepEqual(open().endWait(), unnamed('other'));
   for (const begun of ['G', 'GET / HTTP/1.1\r\n', '\u0016', '\u0016\u0003\u0001', '\r\n']) {
     const reader = open();
     assert.deepEqual(reader.push(Buffer.from(begun, 'latin1')), { kind: 'needs-more' });
     assert.deepEqual(reader.endWait(), refused('incomplete'));
-    assert.deepEqual(reader.push(Buffer.from(GET)), refused('incomplete'), 'and stays so');
+    assert.deepEqual(reader.push(Buffer.from(GET)), refused('incomplete'), 'the result stays');
   }
 });
 
@@ -74,13 +74,13 @@ test('a name that is held back until the wait is over is refused', async () => {
   assert.deepEqual(half.endWait(), refused('incomplete'));
 });
 
-test('an ended wait changes nothing that has been decided', () => {
+test('the end of a wait does not change a decided result', () => {
   const reader = open();
   const result = reader.push(Buffer.from(GET));
   assert.deepEqual(reader.endWait(), result);
 });
 
-test('no bytes make it fail, and at most one protocol claims them', () => {
+test('the reader never throws, and at most one protocol matches', () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 100 }), fc.boolean(), (bytes, isSilentFirst) => {
       const [whole, single] = [open(), open()];
@@ -93,7 +93,7 @@ test('no bytes make it fail, and at most one protocol claims them', () => {
   );
 });
 
-test('nothing is waited for when no name could matter', () => {
+test('there is no wait when no name could matter', () => {
   assert.deepEqual(planFirstBytesWait({ port: 443, couldNameMatter: false, isAddressAllowed: true }), {
     kind: 'none',
   });

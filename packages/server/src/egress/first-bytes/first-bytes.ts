@@ -1,11 +1,11 @@
 /**
- * What a guest says first on a connection, and which name it says. Both readers look at the same bytes; the first that
- * knows its protocol decides. The bytes are kept, to be sent on when the connection is allowed.
+ * Reads the first bytes of a guest on a connection and finds the name in them. Both readers read the same bytes; the
+ * first that recognizes its protocol decides. The bytes are kept and are forwarded if the connection is allowed.
  *
  *   bytes → named | unnamed | refused
- *   silence → unnamed, but the reading goes on: a name that comes late is refused, for another address has been dialled
+ *   silence → unnamed, but reading continues: a late name is refused, because another address has been dialled
  *
- * Without that last rule a guest would only have to hold its first bytes back until the wait is over.
+ * Without that last rule a guest could bypass name rules by holding its first bytes back until the wait is over.
  */
 import { ClientHelloReader, type ClientHelloFault, type ClientHelloResult } from './client-hello.ts';
 import type { Host } from '../names/host-name.ts';
@@ -17,21 +17,22 @@ export type FirstBytesRefusal =
   | `tls-${ClientHelloFault}`
   | `http-${HttpFault}`
   | 'proxy-request'
-  /** Bytes came that begin a hello or a request, and then no more. */
+  /** The bytes start a hello or a request but do not complete it. */
   | 'incomplete'
-  /** A name came after the connection had been judged without one. */
+  /** A name arrived after the connection was judged without one. */
   | 'late-name';
 
 export type FirstBytesResult =
   | { kind: 'needs-more' }
-  /** `host` may be an address literal (of a Host field): it names nothing, but is what the guest asked for. */
+  /** `host` may be an address literal of a Host field: not a name, but the destination that the guest requested. */
   | { kind: 'named'; protocol: 'tls' | 'http'; host: Host; encryptedName: boolean }
-  /** No name can be known: to be judged by the address alone. */
+  /** No name can be found. The connection is judged by its address alone. */
   | { kind: 'unnamed'; protocol: FirstBytesProtocol; encryptedName: boolean }
   | { kind: 'refused'; reason: FirstBytesRefusal };
 
 const NEEDS_MORE: FirstBytesResult = { kind: 'needs-more' };
 
+/** The reader described above. */
 export class FirstBytesReader {
   readonly #hello = new ClientHelloReader();
   readonly #head = new HttpHeadReader();
@@ -40,7 +41,9 @@ export class FirstBytesReader {
   #wasSilent = false;
   #result: FirstBytesResult = NEEDS_MORE;
 
-  /** Hold the bytes back while the result is `needs-more`. Once it is decided by bytes, push no more. */
+  /**
+   * Reads a chunk. Hold the bytes back while the result is `needs-more`. Do not call it after bytes decided the result.
+   */
   push(chunk: Uint8Array): FirstBytesResult {
     if (chunk.length === 0) return this.#result;
     this.#chunks.push(chunk);
@@ -50,7 +53,7 @@ export class FirstBytesReader {
     return this.#result;
   }
 
-  /** The wait is over (see `planFirstBytesWait`), or the guest has ended its direction. */
+  /** Ends the wait: its time is over (see `planFirstBytesWait`), or the guest has closed its direction. */
   endWait(): FirstBytesResult {
     if (this.#result.kind !== 'needs-more') return this.#result;
     this.#wasSilent ||= !this.#hasBytes;
@@ -60,14 +63,14 @@ export class FirstBytesReader {
     return this.#result;
   }
 
-  /** All that was pushed since it was last called; bounded by the readers' limits and one chunk. */
+  /** Returns the bytes pushed since the last call. Their size is bounded by the readers' limits and one chunk. */
   takeBytes(): Buffer {
     const bytes = Buffer.concat(this.#chunks);
     this.#chunks = [];
     return bytes;
   }
 
-  /** After silence the first bytes are still to come. */
+  /** Returns true if the wait ended in silence and the first bytes have not yet arrived. */
   #isListeningOn(): boolean {
     return this.#wasSilent && !this.#hasBytes;
   }
@@ -79,7 +82,7 @@ export class FirstBytesReader {
   }
 }
 
-/** No byte begins both a hello and a request, so at most one of the two has something to say. */
+/** Combines both results. No byte starts both a hello and a request, so at most one reader recognizes its protocol. */
 function judge(hello: ClientHelloResult, head: HttpHeadResult): FirstBytesResult {
   return hello.kind === 'not-tls' ? judgeHead(head) : judgeHello(hello);
 }

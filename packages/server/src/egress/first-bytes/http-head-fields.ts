@@ -7,12 +7,12 @@ const MAX_BODY_DIGITS = 15;
 const FIELD = /^(?<name>[!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*(?<value>[^\r\n]*)$/u;
 const ABSOLUTE_FORM = /^(?<scheme>[a-z][a-z0-9+.-]*):\/\/(?<authority>[^/?#]*)(?<rest>[/?#].*)?$/iu;
 
-/** A server that hands fields to programs as variables takes these for the real ones. */
+/** Servers that pass fields to programs as variables read these names as the real ones. */
 const DISGUISES: ReadonlySet<string> = new Set(['content_length', 'transfer_encoding']);
 
 type Fields = Map<string, string[]>;
 
-/** A whole head, its end included, whose request line is well formed and whose lines end as they should. */
+/** Parses a complete head including its end. The caller has checked the request line and the line endings. */
 export function parseHttpHead(head: string): HttpHeadResult {
   const [requestLine = '', ...lines] = head.slice(0, -4).split('\r\n');
   const [method = '', target = '', version = ''] = requestLine.split(' ');
@@ -42,14 +42,17 @@ function parseFields(lines: readonly string[]): Fields | HttpFault {
   return fields;
 }
 
-/** A plain `trim` would take away more than blanks. */
+/** Removes spaces and tabs at the end. `trim` would remove other characters, too. */
 function trimBlanks(value: string): string {
   let end = value.length;
   while (end > 0 && (value[end - 1] === ' ' || value[end - 1] === '\t')) end -= 1;
   return value.slice(0, end);
 }
 
-/** The host in the target wins (RFC 9112, 3.2.2), but not every server keeps to it: both have to agree. */
+/**
+ * Finds the authority. The host in the target overrides the Host field (RFC 9112, 3.2.2), but not every server
+ * complies, so both must agree.
+ */
 function findAuthority(
   method: string,
   target: string,
@@ -68,7 +71,7 @@ function findAuthority(
   return named;
 }
 
-/** One way only to tell where the body ends; undefined where two servers could differ. */
+/** Finds the framing of the body. Returns undefined if two servers could read it differently. */
 function findBody(fields: Fields, isChunkedKnown: boolean): HttpBody | undefined {
   const lengths = fields.get('content-length');
   const encodings = fields.get('transfer-encoding');

@@ -33,7 +33,7 @@ test('the host is read from the head of a real client', async () => {
   });
 });
 
-test('what comes after the head is not looked at', async () => {
+test('data after the head is not read', async () => {
   const bytes = await catchHttpHead(
     { method: 'POST', headers: { Host: 'a.com' } },
     'GET / HTTP/1.1\nHost: b.com\0',
@@ -45,14 +45,14 @@ test('what comes after the head is not looked at', async () => {
   assert.deepEqual(read(text + get('Host: b.com')), read(text));
 });
 
-test('the Host field is an authority, blanks around it aside', () => {
+test('the Host field is an authority, with blanks around it allowed', () => {
   assert.deepEqual(readAuthority(get('hOsT:\t A.com.:81 \t')), name('a.com', 81));
   assert.deepEqual(readAuthority(get('Host: 203.0.113.7')), address('203.0.113.7'));
   for (const host of ['', 'a b', 'u@a.com', 'a.com,b.com', '127.1', 'a\u00e4.com'])
     assert.deepEqual(read(get(`Host: ${host}`)), malformed('host'), host);
 });
 
-test('one host exactly', () => {
+test('exactly one Host field is required', () => {
   assert.deepEqual(read(get('Host: a.com', 'Host: a.com')), malformed('host'));
   assert.deepEqual(read(get('Host: a.com', 'X: y', 'hOST: b.com')), malformed('host'));
   assert.deepEqual(read(get()), malformed('host'));
@@ -60,7 +60,7 @@ test('one host exactly', () => {
   assert.deepEqual(readAuthority('GET / HTTP/1.0\r\nHost: a.com\r\n\r\n'), name('a.com'));
 });
 
-test('a host in the target has to be the one of the field', () => {
+test('a host in the target must equal that of the Host field', () => {
   const target = (text: string, ...fields: string[]) =>
     [`GET ${text} HTTP/1.1`, ...fields, '', ''].join('\r\n');
   assert.deepEqual(readAuthority(target('http://A.com/', 'Host: a.com')), name('a.com'));
@@ -76,14 +76,14 @@ test('a host in the target has to be the one of the field', () => {
   assert.deepEqual(readAuthority(target('//b.com/', 'Host: a.com')), name('a.com'));
 });
 
-test('proxy requests and HTTP/2 with prior knowledge are told apart', () => {
+test('proxy requests and HTTP/2 with prior knowledge are distinguished', () => {
   assert.deepEqual(read('CONNECT a.com:443 HTTP/1.1\r\n'), { kind: 'proxy-request' });
   assert.deepEqual(read('connect a.com:443 http/1.1\r\n'), { kind: 'proxy-request' });
   assert.deepEqual(read('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'), { kind: 'h2c' });
   assert.deepEqual(read('PRI * HTTP/2.0\n'), malformed('request-line'));
 });
 
-test('lines that a lenient server would understand are refused', () => {
+test('malformed lines that a lenient server would accept are refused', () => {
   const lines = [
     'GET / HTTP/1.1',
     ' GET / HTTP/1.1\r',
@@ -109,7 +109,7 @@ test('lines that a lenient server would understand are refused', () => {
   assert.deepEqual(read('GET / HTTP/1.1\r\nHost: a.com\r\n\r\r\n'), malformed('line-ending'));
 });
 
-test('fields that servers read in two ways are refused', () => {
+test('fields that servers read differently are refused', () => {
   assert.deepEqual(read(get('Host: a.com', ' b.com')), malformed('folded-field'));
   assert.deepEqual(read('GET / HTTP/1.1\r\n Host: a.com\r\n\r\n'), malformed('folded-field'));
   for (const field of [
@@ -126,7 +126,7 @@ test('fields that servers read in two ways are refused', () => {
     assert.deepEqual(read(get(`X: a${byte}b`, 'Host: a.com')), malformed('control-character'));
 });
 
-test('the end of the body can be told in one way only', () => {
+test('the body must have exactly one framing', () => {
   const body = (...fields: string[]) => {
     const result = read(get('Host: a.com', ...fields));
     return result.kind === 'http' ? result.body : result;
@@ -151,7 +151,7 @@ test('the end of the body can be told in one way only', () => {
   assert.deepEqual(read(old), malformed('framing'));
 });
 
-test('other protocols are known as such by their first line or byte', () => {
+test('other protocols are recognized by their first line or byte', () => {
   for (const text of [
     'SSH-2.0-OpenSSH_9.6 x\r\n',
     'EHLO a.com\r\n',
@@ -169,7 +169,7 @@ test('other protocols are known as such by their first line or byte', () => {
     assert.deepEqual(read(text), NOT_HTTP, JSON.stringify(text));
 });
 
-test('the size is bounded', () => {
+test('the size is limited', () => {
   const fits = get('Host: a.com', `X: ${'a'.repeat(MAX_HTTP_HEAD_BYTES - get('Host: a.com', 'X: ').length)}`);
   assert.equal(open().push(Buffer.from(fits)).kind, 'http');
   for (const endless of [get('Host: a.com').slice(0, -2) + 'X: ', 'GET /', 'GET / HTTP/1.1\r\nA: b\r\n'])
@@ -184,7 +184,7 @@ test('the size is bounded', () => {
   );
 });
 
-test('no bytes make the reader fail, and no cut changes what it says', () => {
+test('the reader never throws, and no split changes its result', () => {
   const piece = fc.oneof(
     fc.constantFrom(
       'GET',

@@ -1,11 +1,11 @@
 /**
- * The first request head of a plain HTTP connection (RFC 9112), taken byte by byte within fixed bounds and read once,
- * when it is whole. What is relayed are the bytes themselves, so nothing may be in them that a lenient server could read
- * in another way than we do: what the RFC lets a server forgive is refused here.
+ * Reads the first request head of a plain HTTP connection (RFC 9112) byte by byte within fixed bounds, and parses it
+ * once, when it is complete. The proxy relays the bytes unchanged, so they must contain nothing that a lenient server
+ * could read differently: deviations that the RFC lets a server accept are refused.
  *
  *   lead → method → rest of the request line → fields → parsed
  *
- * Anything that does not become an HTTP request line is `not-http`, as soon as that is certain.
+ * Bytes that cannot become an HTTP request line are `not-http` as soon as that is certain.
  */
 import { parseHttpHead } from './http-head-fields.ts';
 import type { Authority } from '../names/host-name.ts';
@@ -32,15 +32,16 @@ export type HttpFault =
   | 'host-mismatch'
   | 'framing';
 
-/** What follows the head and is its body. */
+/** The body after the head. */
 export type HttpBody = { kind: 'none' } | { kind: 'length'; bytes: number } | { kind: 'chunked' };
 
+/** A parsed request head. */
 export interface HttpHead {
   method: string;
   /** undefined only for HTTP/1.0, which needs no Host. */
   authority: Authority | undefined;
   body: HttpBody;
-  /** After an answer that agrees, what follows is another protocol. */
+  /** True if the request offers an upgrade. If the server accepts it, another protocol follows. */
   upgrade: boolean;
   headBytes: number;
 }
@@ -48,9 +49,9 @@ export interface HttpHead {
 export type HttpHeadResult =
   | { kind: 'needs-more' }
   | ({ kind: 'http' } & HttpHead)
-  /** HTTP/2 without TLS and with prior knowledge: its names are compressed and change from stream to stream. */
+  /** HTTP/2 without TLS and with prior knowledge. Its names are compressed and differ between streams. */
   | { kind: 'h2c' }
-  /** CONNECT: the guest takes us, or a server, for a proxy. */
+  /** CONNECT: the guest treats the host, or a server, as a proxy. */
   | { kind: 'proxy-request' }
   | { kind: 'not-http' }
   | { kind: 'malformed'; fault: HttpFault };
@@ -59,6 +60,7 @@ type State = 'lead' | 'method' | 'request-line' | 'fields';
 
 const NEEDS_MORE: HttpHeadResult = { kind: 'needs-more' };
 
+/** The reader described above. */
 export class HttpHeadReader {
   #bytes = Buffer.alloc(INITIAL_BYTES);
   #length = 0;
@@ -67,7 +69,7 @@ export class HttpHeadReader {
   #state: State = 'lead';
   #result: HttpHeadResult = NEEDS_MORE;
 
-  /** Once the result is another than `needs-more` it stays, and further bytes are not looked at. */
+  /** Reads a chunk. A result other than `needs-more` is final, and later bytes are ignored. */
   push(chunk: Uint8Array): HttpHeadResult {
     for (const byte of chunk) {
       if (this.#result.kind !== 'needs-more') break;
@@ -91,7 +93,7 @@ export class HttpHeadReader {
     return this.#state === 'method' ? this.#readMethod(byte) : this.#readLine(byte);
   }
 
-  /** Some servers skip white space before a request: it is skipped here too, to refuse what follows. */
+  /** Skips white space before a request as some servers do, so that a request after it is found and refused. */
   #readLead(byte: number): HttpHeadResult {
     if (byte === CR || byte === LF || byte === SPACE || byte === TAB) {
       this.#hasLead = true;
@@ -129,11 +131,11 @@ export class HttpHeadReader {
 
 const REQUEST_LINE = /^[A-Z][A-Z-]* [\u0021-\u007e\u0080-\u00ff]+ HTTP\/1\.[01]\r\n$/u;
 const H2C_PREFACE_LINE = 'PRI * HTTP/2.0\r\n';
-/** What some server could take for a request line: it names a version, or has the three parts and a usual method. */
+/** A line that some server could read as a request line names a version, or has three parts and a usual method. */
 const NAMES_A_VERSION = /HTTP\//iu;
 const HAS_THREE_PARTS = /^(?:CONNECT|DELETE|GET|HEAD|OPTIONS|PATCH|POST|PUT|TRACE)\s+\S+\s+\S/u;
 
-/** undefined when the fields that follow are to be read. */
+/** Judges a request line. Returns undefined if the fields must be read next. */
 function judgeRequestLine(line: string, hasLead: boolean): HttpHeadResult | undefined {
   if (!NAMES_A_VERSION.test(line) && !HAS_THREE_PARTS.test(line)) return { kind: 'not-http' };
   if (line === H2C_PREFACE_LINE && !hasLead) return { kind: 'h2c' };
@@ -147,7 +149,7 @@ function judgeByte(byte: number, previous: number): HttpHeadResult {
   return isControl || byte === DELETE ? malformed('control-character') : NEEDS_MORE;
 }
 
-/** What servers have been seen to take for the space of a request line (RFC 9112, 3). */
+/** Returns true for bytes that some servers accept as the space of a request line (RFC 9112, 3). */
 function isBlank(byte: number): boolean {
   return byte === SPACE || (byte >= TAB && byte <= CR && byte !== LF);
 }

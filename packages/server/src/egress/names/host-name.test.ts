@@ -10,7 +10,7 @@ test('names are folded to one form', () => {
   assert.equal(parseHostName('localhost'), 'localhost');
 });
 
-test('what is no name, or an address to somebody, is refused', () => {
+test('a text that is not a name, or that some parser reads as an address, is refused', () => {
   const texts = [
     '',
     '.',
@@ -44,7 +44,7 @@ test('what is no name, or an address to somebody, is refused', () => {
   assert.equal(parseHostName(`a${longest}`), undefined);
 });
 
-test('an authority is a host and perhaps a port', () => {
+test('an authority is a host with an optional port', () => {
   const name = (text: string, port: number) => ({ host: { kind: 'name', name: text }, port });
   const address = (text: string, port: number) => ({ host: { kind: 'address', address: text }, port });
   assert.deepEqual(parseAuthority('A.com.', 80), name('a.com', 80));
@@ -76,7 +76,7 @@ test('an authority is a host and perhaps a port', () => {
   for (const text of [...wrong, ...strange]) assert.equal(parseAuthority(text, 80), undefined, text);
 });
 
-test('authorities are the same whatever their spelling', () => {
+test('authorities are equal in every spelling', () => {
   const isSame = (one: string, other: string) => {
     const [a, b] = [parseAuthority(one, 80), parseAuthority(other, 80)];
     assert.ok(a && b);
@@ -86,7 +86,7 @@ test('authorities are the same whatever their spelling', () => {
   assert.ok(!isSame('a.com', 'b.com') && !isSame('a.com', 'a.com:81') && !isSame('203.0.113.7', '[::1]'));
 });
 
-test('no text makes the parsers fail, and a folded name stays as it is', () => {
+test('the parsers never throw, and a folded name does not change again', () => {
   const anyText = fc.oneof(
     fc.string({ unit: 'binary' }),
     fc.string({ unit: fc.constantFrom('a', 'Z', 'n', '0', 'x', '9', '.', '-', '_', ':', '[', ']') }),
@@ -97,7 +97,7 @@ test('no text makes the parsers fail, and a folded name stays as it is', () => {
       const name = parseHostName(text);
       if (name === undefined) return;
       assert.equal(parseHostName(name), name);
-      assert.equal(new URL(`http://${name}/`).hostname, name, 'a URL parser takes it for the same name');
+      assert.equal(new URL(`http://${name}/`).hostname, name, 'a URL parser reads the same name');
     }),
     { numRuns: 5000 },
   );

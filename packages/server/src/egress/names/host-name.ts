@@ -1,12 +1,12 @@
 /**
- * Names as they stand in a ClientHello, a Host field or a URL, folded to the one form that rules are compared with:
- * lower case, no trailing dot, A-labels. What some resolver or server could read as something else is no name:
- * other characters, and whatever a C library takes for an address (`127.1`, `0x7f000001`, `2130706433`).
+ * Folds names from a ClientHello, a Host field or a URL to the form that rules are compared with: lower case, no
+ * trailing dot, A-labels. A text that some resolver or server could read differently is not a name: one with other
+ * characters, or one that a C library reads as an address (`127.1`, `0x7f000001`, `2130706433`).
  */
 import { foldSeenName } from '@coppice/contract';
 import { isIPv4, isIPv6 } from 'node:net';
 
-/** Which no label of a machine's name has. */
+/** Matches a label that starts or ends with a hyphen, which host names do not allow. */
 const HYPHEN_AT_END = /^-|-$/u;
 const AUTHORITY = /^(?<host>\[[0-9a-f:.]{2,45}\]|[^:[\]]{1,254})(?::(?<port>\d{1,5}))?$/iu;
 const MAX_PORT = 65_535;
@@ -18,13 +18,18 @@ export interface Authority {
   port: number;
 }
 
-/** In the spelling of the rules, or undefined; stricter than they are. An address literal is no name. */
+/**
+ * Returns the name in the spelling of the rules, or undefined for an invalid name. It is stricter than the rules are.
+ * An address literal is not a name.
+ */
 export function parseHostName(text: string): string | undefined {
   const name = foldSeenName(text);
   return name?.split('.').some((label) => HYPHEN_AT_END.test(label)) === true ? undefined : name;
 }
 
-/** `host`, `host:port` or `[v6]:port`; undefined when it is not exactly that. User information is refused. */
+/**
+ * Parses `host`, `host:port` or `[v6]:port`. Returns undefined for any other text, including one with user information.
+ */
 export function parseAuthority(text: string, defaultPort: number): Authority | undefined {
   const { host: hostText, port: portText } = AUTHORITY.exec(text)?.groups ?? {};
   const host = hostText === undefined ? undefined : parseHost(hostText);
@@ -44,7 +49,7 @@ function parseHost(text: string): Host | undefined {
   return name === undefined ? undefined : { kind: 'name', name };
 }
 
-/** The URL parser writes every spelling of an IPv6 address in the same way. */
+/** Normalizes an IPv6 address with the URL parser, which has one spelling for each address. */
 function parseIpv6(text: string): Host | undefined {
   if (!isIPv6(text)) return undefined;
   return { kind: 'address', address: new URL(`http://[${text}]/`).hostname.slice(1, -1) };

@@ -16,7 +16,7 @@ function open(options: { maxUnacknowledged?: number; durableTimeoutMs?: number }
   return { outbox, sent };
 }
 
-test('notes of one moment go together, in messages of bounded length and in their order', async () => {
+test('notes of one moment are sent together, in order and in messages of bounded length', async () => {
   const { outbox, sent } = open();
   for (let index = 0; index < MAX_NOTES_PER_MESSAGE + 1; index += 1) outbox.offer(`vm-${index}`, NOTE);
   assert.equal(sent.length, 0);
@@ -41,7 +41,7 @@ test('a durable note waits for the acknowledgement of its own batch', async () =
   assert.equal(isDurable, true);
 });
 
-test('one that nobody acknowledges is given up in time', async () => {
+test('a durable note without acknowledgement rejects after its time limit', async () => {
   const { outbox, sent } = open({ durableTimeoutMs: 20 });
   const waiting = outbox.offerDurably('vm', NOTE);
   outbox.flush();
@@ -49,7 +49,7 @@ test('one that nobody acknowledges is given up in time', async () => {
   assert.equal(sent.length, 1);
 });
 
-test('when too many wait nothing more is taken, until some are acknowledged', async () => {
+test('when too many notes wait, new ones are rejected until some are acknowledged', async () => {
   const { outbox, sent } = open({ maxUnacknowledged: 2 });
   assert.ok(outbox.offer('vm', NOTE));
   assert.ok(outbox.offer('vm', NOTE));

@@ -1,12 +1,12 @@
 /**
- * Notes on their way to the runner: sent in batches, kept until it says that they are durable. What is full says no, and
- * whoever counts goes on counting (`BlockedNotes`); nothing is dropped here.
+ * Sends notes to the runner in batches and keeps them until the runner reports that they are durable. A full outbox
+ * rejects new notes, and the caller (`BlockedNotes`) keeps counting them. The outbox drops nothing.
  */
 import type { EgressNote } from '../../lib/protocol/egress-protocol.ts';
 import { MAX_NOTES_PER_MESSAGE, type VmNote } from '../../lib/protocol/egress-messages.ts';
 import { withDeadline } from '../../lib/waiting/deadline.ts';
 
-/** Not yet acknowledged, of all guests together. */
+/** Maximum number of notes of all guests that are not yet acknowledged. */
 const MAX_UNACKNOWLEDGED = 8192;
 const DURABLE_TIMEOUT_MS = 10_000;
 
@@ -21,6 +21,7 @@ interface Waiting {
   onDurable: (() => void) | undefined;
 }
 
+/** The queue of notes described above. */
 export class NoteOutbox {
   readonly #options: NoteOutboxOptions;
   readonly #max: number;
@@ -35,19 +36,25 @@ export class NoteOutbox {
     this.#max = options.maxUnacknowledged ?? MAX_UNACKNOWLEDGED;
   }
 
-  /** False when it is full and nothing was taken. */
+  /** Accepts a note. Returns false if the outbox is full. */
   offer(vmId: string, note: EgressNote): boolean {
     if (this.#unacknowledged >= this.#max) return false;
     this.#take({ note: { vmId, note }, onDurable: undefined });
     return true;
   }
 
-  /** For what cannot be offered again, and is bounded by its caller. */
+  /**
+   * Accepts a note even if the outbox is full. For notes that cannot be offered again; their callers bound their
+   * number.
+   */
   force(vmId: string, note: EgressNote): void {
     this.#take({ note: { vmId, note }, onDurable: undefined });
   }
 
-  /** Resolves once the note is durable. It is sent in any case, unless the outbox is full. */
+  /**
+   * Resolves when the note is durable. Rejects if the outbox is full, in which case the note is not sent, or if the
+   * runner does not acknowledge the note in time.
+   */
   async offerDurably(vmId: string, note: EgressNote): Promise<void> {
     if (this.#unacknowledged >= this.#max) throw new Error('too many notes wait for the runner');
     const { promise, resolve } = Promise.withResolvers<undefined>();
@@ -56,7 +63,7 @@ export class NoteOutbox {
     await withDeadline('acknowledgement of a note by the runner', timeoutMs, promise);
   }
 
-  /** The runner has the batch on its disk. Unknown ids are passed over. */
+  /** Marks a batch as durable: the runner has it on its disk. Unknown ids are ignored. */
   acknowledge(id: number): void {
     const batch = this.#batches.get(id);
     if (batch === undefined) return;
@@ -65,7 +72,7 @@ export class NoteOutbox {
     for (const { onDurable } of batch) onDurable?.();
   }
 
-  /** Sends what waits now: before an answer that must come after it. */
+  /** Sends all waiting notes now. Call it before an answer that must follow them. */
   flush(): void {
     while (this.#queue.length > 0) {
       const batch = this.#queue.slice(0, MAX_NOTES_PER_MESSAGE);

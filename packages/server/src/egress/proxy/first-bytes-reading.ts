@@ -1,26 +1,29 @@
-/** Holds a guest's first bytes back until it is known whether they show a name. Reads no more than that needs. */
+/**
+ * Holds a guest's first bytes back until it is known whether they contain a name. It reads no more bytes than needed.
+ */
 import { isIP, type Socket } from 'node:net';
 import type { FirstBytesWait } from '../first-bytes/first-bytes-wait.ts';
 import { FirstBytesReader, type FirstBytesResult } from '../first-bytes/first-bytes.ts';
 
-/** For `judge`. */
+/** The name in the first bytes, as input of `judge`. */
 export interface ShownName {
   name?: string;
   isNameHidden?: boolean;
-  /** The name came after the connection was judged without one. */
+  /** True if the name arrived after the connection was judged without one. */
   isLate?: boolean;
 }
 
 export interface FirstBytes {
   shown: ShownName;
-  /** To be sent on. */
+  /** Bytes to forward. */
   bytes: Buffer;
-  /** The guest has sent nothing yet: what it sends must be read by `readLate`. */
+  /** True if the guest has sent nothing yet. Its first bytes must then be read with `readLate`. */
   isSilent: boolean;
 }
 
 type Waiting = Extract<FirstBytesWait, { kind: 'wait' }>;
 
+/** Reads the first bytes of one connection. */
 export class FirstBytesReading {
   readonly #socket: Socket;
   readonly #wait: Waiting;
@@ -32,7 +35,7 @@ export class FirstBytesReading {
     this.#wait = wait;
   }
 
-  /** undefined when the connection has ended. */
+  /** Waits for the first bytes. Resolves with undefined when the connection has ended. */
   async read(): Promise<FirstBytes | undefined> {
     const result = await this.#readUntil(this.#wait.firstByteMs);
     if (result === undefined) return undefined;
@@ -40,7 +43,7 @@ export class FirstBytesReading {
     return { shown: readShown(result), bytes, isSilent: bytes.length === 0 };
   }
 
-  /** After silence: waits for the first bytes for as long as the connection lasts. */
+  /** Waits for the first bytes after a silent `read`, until the connection ends. */
   async readLate(): Promise<FirstBytes | undefined> {
     const result = await this.#readUntil(undefined);
     return result && { shown: readShown(result), bytes: this.#reader.takeBytes(), isSilent: false };
@@ -75,7 +78,7 @@ export class FirstBytesReading {
   }
 }
 
-/** A protocol that shows names, and shows none that we can read, hides it. */
+/** Returns the name. If a protocol has names but this reader cannot read the name, the name counts as hidden. */
 function readShown(result: FirstBytesResult): ShownName {
   if (result.kind === 'named') {
     const { host } = result;

@@ -1,12 +1,12 @@
 /**
- * One connection of a guest, from its accept to its end.
+ * Handles one connection of a guest from its accept to its end.
  *
  *     accepted ─ by address ─┬─ first bytes ─┬─ verdict ─ dial ─ verdict ─ relay ─ closed
  *                            └───────────────┘                              │
  *                                          late first bytes, new policy ────┴─ cut
  *
- * The verdict is asked for again after every wait: the policy may have changed meanwhile. Whatever is refused ends with a
- * reset, so that no program in the guest waits.
+ * The connection is judged again after every wait, because the policy may have changed meanwhile. A refused connection
+ * ends with a reset, so that no program in the guest waits.
  */
 import {
   judge,
@@ -28,7 +28,7 @@ import { joinEnds, resetSocket } from './relay.ts';
 
 export interface FlowOptions {
   guest: Guest;
-  /** Paused, and with a listener for its errors. */
+  /** The guest's socket. It must be paused and have a listener for errors. */
   socket: Socket;
   original: Endpoint;
   upstream: Upstream;
@@ -39,6 +39,7 @@ interface OpenEnd extends DialledEnd {
   socket: Socket;
 }
 
+/** One connection of a guest. */
 export class Flow {
   readonly #guest: Guest;
   readonly #socket: Socket;
@@ -56,7 +57,7 @@ export class Flow {
     this.#original = options.original;
   }
 
-  /** Resolves when it has ended, whatever the guest or the network did. */
+  /** Handles the connection and resolves when it has ended. Rejects only for a fault of this process. */
   async run(): Promise<void> {
     const takeBack = [
       this.#guest.onForget(() => this.#cut()),
@@ -80,7 +81,10 @@ export class Flow {
     else if (await this.#dial(verdict)) await this.#relay(first);
   }
 
-  /** undefined when the guest has left. Where no name could change the verdict nothing is read. */
+  /**
+   * Reads the first bytes, or none if no name could change the verdict. Resolves with undefined when the guest has
+   * closed the connection.
+   */
   async #readFirst(): Promise<FirstBytes | undefined> {
     const { policy } = this.#guest;
     const { address, port } = this.#original;
@@ -96,7 +100,7 @@ export class Flow {
     return this.#reading.read();
   }
 
-  /** Whether the connection is open and allowed. */
+  /** Dials the destination. Resolves with true if the connection is open and still allowed. */
   async #dial(verdict: Verdict & { action: 'allow' }): Promise<boolean> {
     const name = verdict.dial === 'name' ? verdict.name : undefined;
     const target = name === undefined ? this.#original : { ...this.#original, name };
@@ -139,7 +143,10 @@ export class Flow {
     this.#socket.pipe(upstream);
   }
 
-  /** A name that comes now cannot be dialled any more. Where none matters by now, it may come. */
+  /**
+   * Judges late first bytes. A late name cannot be dialled any more, so it is refused unless the current policy needs
+   * no name for this address.
+   */
   #admitLate({ shown }: FirstBytes): boolean {
     const { policy } = this.#guest;
     this.#shown = shown;
@@ -153,7 +160,10 @@ export class Flow {
     return { address: this.#original.address, ...this.#shown };
   }
 
-  /** Before there is a connection only its address is known; the name's verdict is still to come. */
+  /**
+   * Judges the flow under the current policy. Before it is dialled, only its address is judged; the name is judged
+   * later.
+   */
   #judgeAgain(): void {
     const open = this.#open;
     const verdict =
@@ -161,7 +171,7 @@ export class Flow {
     if (verdict?.action === 'deny') this.#refuse(verdict.reason);
   }
 
-  /** Of a connection whose first bytes were passed on unread nobody knows the name any more. */
+  /** Judges an open connection. If its first bytes were forwarded unread, its name is unknown. */
   #judgeOpen(open: OpenEnd): Verdict {
     const { policy } = this.#guest;
     const isUnread = this.#reading === undefined;
@@ -175,7 +185,7 @@ export class Flow {
     const { address, port } = this.#original;
     const { name } = this.#shown;
     const ip = resolvedAddress === undefined ? {} : { ip: resolvedAddress };
-    // An address in place of a name is none.
+    // An address literal is not a name.
     const domain = name === undefined ? undefined : parseHostName(name);
     const destination = domain === undefined ? { ip: address } : { domain, ...ip };
     this.#guest.count('connections_blocked');

@@ -1,4 +1,4 @@
-/** Where a redirected connection was meant to go: the kernel remembers it with its translation (linux/netfilter_ipv4.h). */
+/** Finds the original destination of a redirected connection, which the kernel keeps (linux/netfilter_ipv4.h). */
 import koffi from 'koffi';
 import type { Socket } from 'node:net';
 
@@ -18,7 +18,10 @@ const getSocketOption = libc.func(
   'int getsockopt(int fd, int level, int name, void *value, void *length)',
 ) as (...values: [fd: number, level: number, name: number, value: Buffer, length: Buffer]) => number;
 
-/** undefined for a connection that was not redirected, or whose translation is forgotten. */
+/**
+ * Returns the original destination, or undefined for a connection that was not redirected, or whose translation the
+ * kernel has dropped.
+ */
 export function findOriginalDestination(socket: Socket): Endpoint | undefined {
   const fd = findDescriptor(socket);
   if (fd === undefined) return undefined;
@@ -30,7 +33,7 @@ export function findOriginalDestination(socket: Socket): Endpoint | undefined {
   return { address: value.subarray(4, 8).join('.'), port: value.readUInt16BE(2) };
 }
 
-/** Node has no public way to it. */
+/** Returns the file descriptor of a socket, for which Node has no public API. */
 function findDescriptor(socket: Socket): number | undefined {
   const { _handle: handle } = socket as unknown as { _handle?: { fd?: number } | null };
   const fd = handle?.fd;

@@ -1,4 +1,4 @@
-/** A guest in a namespace of its own, at the other end of a wire, and the internet in another: as packets really come. */
+/** Tests with a guest and the internet in separate namespaces, connected by virtual wires, so that packets are real. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { test } from 'node:test';
@@ -75,7 +75,7 @@ class Wires implements AsyncDisposable {
     this.#service?.hear({ ...guest, id: 1 });
   }
 
-  /** What the internet's server says is whom it sees. */
+  /** Returns the answer of the internet's server: the address of its client. */
   async request(host: string, payload?: string): Promise<string> {
     const exchange = { host, port: PORT, timeoutMs: TIMEOUT_MS };
     if (payload === undefined) return this.guest.call('connectTcp', exchange);
@@ -108,7 +108,7 @@ class Wires implements AsyncDisposable {
   }
 }
 
-/** As in the runner's table: a zone in the original direction, translation, nothing forwarded. */
+/** Builds rules as in the runner's table: a zone in the original direction, translation, nothing forwarded. */
 function buildRules(port: number): string {
   return `table inet site {
   chain raw {
@@ -129,7 +129,7 @@ function buildRules(port: number): string {
 `;
 }
 
-test('a guest is led to the proxy, which knows where it wanted to go and dials from the host', async () => {
+test('a guest is redirected to the proxy, which finds the original destination and dials from the host', async () => {
   await using wires = await Wires.open();
   wires.names.names.set('good.test', [SERVER]);
   await wires.allow({ allow: [SERVER, 'good.test'] });

@@ -1,21 +1,24 @@
 /**
- * Bytes between two sockets, both ways, with back pressure and half-close: what one ends, the other hears as an end, and
- * what one breaks off, the other hears as a reset.
+ * Joins two sockets in both directions, with back pressure and half-close. If one side ends, the other receives an end;
+ * if one side breaks off, the other receives a reset.
  */
 import type { Socket } from 'node:net';
 
-/** Long enough for what waits on purpose (a shell, a queue); ends what both ends have forgotten. */
+/**
+ * Long enough for connections that wait on purpose (a shell, a queue). It ends connections that both sides have
+ * forgotten.
+ */
 const IDLE_MS = 3_600_000;
 const KEEP_ALIVE_MS = 60_000;
 
-/** Breaks off at once: the peer is not left waiting for anything. */
+/** Resets a socket at once, so that its peer does not wait. */
 export function resetSocket(socket: Socket): void {
   if (socket.destroyed) return;
   if (socket.connecting) socket.destroy();
   else socket.resetAndDestroy();
 }
 
-/** Resolves when both are closed. Moves no bytes yet. */
+/** Joins the ends of two sockets. Resolves when both are closed. The caller pipes the bytes. */
 export async function joinEnds(one: Socket, other: Socket, idleMs: number = IDLE_MS): Promise<void> {
   const closed = [follow(one, other), follow(other, one)];
   for (const socket of [one, other]) {
@@ -32,7 +35,7 @@ function follow(socket: Socket, other: Socket): Promise<undefined> {
     if (!isWhole) resetSocket(other);
     resolve(undefined);
   };
-  // What was wrong does not matter: a close follows.
+  // The error does not matter: a close follows.
   socket.on('error', () => undefined);
   if (socket.closed) onClose();
   else socket.once('close', onClose);

@@ -8,13 +8,13 @@ import { EgressSite, GUEST, OTHER_GUEST, OTHER_SERVER, SERVER } from '../testing
 import { hearFirst, hearOut, httpGet } from '../testing/first-words.ts';
 import type { Socket } from 'node:net';
 
-/** Loopback takes 64 MiB in a tenth of it. */
+/** Loopback transfers 64 MiB in a tenth of this time. */
 const STALL_MS = 1500;
 
 const echo = (socket: Socket) => void socket.pipe(socket);
 const sayWho = (who: string) => (socket: Socket) => void socket.once('data', () => socket.end(who));
 
-test('a connection is allowed by its address, without a byte being read before it is open', async () => {
+test('a connection is allowed by its address, and no byte is read before it is open', async () => {
   await using site = await EgressSite.open();
   const port = await site.serve((socket) => socket.end('greeting'));
   await site.setGuest({ allow: [SERVER] });
@@ -23,7 +23,7 @@ test('a connection is allowed by its address, without a byte being read before i
   assert.equal(counters?.connections_allowed, 1);
 });
 
-test('what is not allowed, and what comes from an unknown guest, ends with a reset', async () => {
+test('a connection that is not allowed, or comes from an unknown guest, ends with a reset', async () => {
   await using site = await EgressSite.open();
   const port = await site.serve(sayWho('never'));
   await site.setGuest({ allow: [OTHER_SERVER] });
@@ -33,14 +33,14 @@ test('what is not allowed, and what comes from an unknown guest, ends with a res
   assert.equal((await site.counters())?.connections_blocked, 1);
 });
 
-test('the host and other guests are closed to every policy', async () => {
+test('no policy opens the host or other guests', async () => {
   await using site = await EgressSite.open();
   await site.setGuest({ deny: ['bad.test'] });
   assert.equal(await hearOut(site.connect(80, { to: OTHER_GUEST })), 'ECONNRESET');
   assert.deepEqual(await site.blocked(), [{ ip: OTHER_GUEST, port: 80, reason: 'host_address', count: 1 }]);
 });
 
-test('a name is dialled by our resolver, wherever the guest connects to', async () => {
+test('a name is dialled with the host’s resolver for any address that the guest connects to', async () => {
   await using site = await EgressSite.open();
   const port = await site.serve(sayWho('the named one'));
   await site.serve(sayWho('one of the guest’s'), OTHER_SERVER, port);
@@ -51,7 +51,7 @@ test('a name is dialled by our resolver, wherever the guest connects to', async 
   assert.equal(await hearOut(socket), 'the named one');
 });
 
-test('an address in place of a name is no name, and another one than that of the connection is refused', async () => {
+test('an address literal is not a name, and one that differs from the connection’s address is refused', async () => {
   await using site = await EgressSite.open();
   await site.setGuest({ allow: ['good.test'] });
   for (const host of [SERVER, OTHER_SERVER]) {
@@ -65,7 +65,7 @@ test('an address in place of a name is no name, and another one than that of the
   ]);
 });
 
-test('a guest has no more connections than it may, and is told of it', async () => {
+test('the connections of a guest are limited, and refusals are noted', async () => {
   await using site = await EgressSite.open({ maxFlows: 2 });
   const port = await site.serve(echo);
   await site.setGuest({ allow: [SERVER] });
@@ -105,7 +105,7 @@ test('a name that resolves to a closed or denied address is refused with that ad
   ]);
 });
 
-test('a server that speaks first is heard, and a name that comes after the wait cuts the connection', async () => {
+test('data of a server that sends first is forwarded, and a name after the wait cuts the connection', async () => {
   await using site = await EgressSite.open();
   const port = await site.serve((socket) => {
     socket.write('220 ready\r\n');
@@ -123,7 +123,7 @@ test('a server that speaks first is heard, and a name that comes after the wait 
   assert.deepEqual(await site.blocked(), [{ ip: SERVER, port, reason: 'name_late', count: 1 }]);
 });
 
-test('half-close passes both ways, and a reset too', async () => {
+test('half-close and reset are forwarded in both directions', async () => {
   await using site = await EgressSite.open();
   const served: Socket[] = [];
   const port = await site.serve((socket) => {
@@ -146,7 +146,7 @@ test('half-close passes both ways, and a reset too', async () => {
   assert.equal(error.code, 'ECONNRESET');
 });
 
-test('a server that cannot be reached is a reset, and no refusal', async () => {
+test('an unreachable server causes a reset and is not noted as a refusal', async () => {
   await using site = await EgressSite.open();
   const probe = createServer().listen(0, SERVER);
   await once(probe, 'listening');
@@ -160,7 +160,7 @@ test('a server that cannot be reached is a reset, and no refusal', async () => {
   assert.equal((await site.counters())?.connections_blocked, 0);
 });
 
-test('what a guest sends faster than the server reads waits in the guest', async () => {
+test('data that the guest sends faster than the server reads waits in the guest', async () => {
   await using site = await EgressSite.open();
   const port = await site.serve((socket) => void socket.pause());
   await site.setGuest({ allow: [SERVER] });
@@ -198,7 +198,7 @@ test('a new policy cuts the open connections that it refuses, and no others', as
   await site.untilClosed();
 });
 
-test('a connection whose name nobody read is cut by the first policy that asks for names', async () => {
+test('a connection whose name was not read is cut by the first policy with name rules', async () => {
   await using site = await EgressSite.open();
   const port = await site.serve(echo);
   await site.setGuest({ deny: [OTHER_SERVER] });
@@ -209,7 +209,7 @@ test('a connection whose name nobody read is cut by the first policy that asks f
   assert.equal(await hearOut(socket), 'ECONNRESET');
 });
 
-test('a new policy ends what still waits for its name, and late names are no matter where none are asked for', async () => {
+test('a new policy ends connections that wait for a name, and late names pass where no name matters', async () => {
   await using site = await EgressSite.open();
   const port = await site.serve((socket) => {
     socket.write('220 ready');
@@ -230,7 +230,7 @@ test('a new policy ends what still waits for its name, and late names are no mat
   assert.deepEqual(await Promise.all(ends), ['ECONNRESET', 'ECONNRESET']);
 });
 
-test('a guest that is forgotten has nothing open, and its address serves the next one', async () => {
+test('a forgotten guest has nothing open, and the next guest can use its address', async () => {
   await using site = await EgressSite.open();
   const port = await site.serve(echo);
   await site.setGuest({ allow: [SERVER] });

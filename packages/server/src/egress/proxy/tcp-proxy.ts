@@ -1,6 +1,7 @@
 /**
- * The listener to which the ruleset redirects every TCP connection of a guest whose policy is not the kernel's. The source
- * address, which the ruleset has checked, names the guest; a guest that we were not told of gets a reset.
+ * The listener to which the ruleset redirects every TCP connection of a guest whose policy the kernel cannot enforce.
+ * The source address, which the ruleset has checked, identifies the guest. A guest that the runner has not registered
+ * gets a reset.
  */
 import { once } from 'node:events';
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
@@ -11,24 +12,28 @@ import { Flow } from './flow.ts';
 import { findOriginalDestination, type Endpoint } from './original-destination.ts';
 import { resetSocket } from './relay.ts';
 
-/** Open or being opened. Fewer than the ruleset lets through, so that the refusal is told. */
+/**
+ * Maximum number of open and opening flows of a guest. It is below the limit of the ruleset, so that refusals are
+ * recorded.
+ */
 const MAX_FLOWS_PER_GUEST = 2048;
 const BACKLOG = 4096;
-/** Before the verdict no more than this, and one chunk, is taken from a guest. */
+/** Before the verdict, at most this many bytes and one chunk are read from a guest. */
 const READ_AHEAD_BYTES = 16 * 1024;
 
 export interface TcpProxyOptions {
-  /** Where to listen. */
+  /** Address to listen on. */
   address: string;
   guests: GuestTable;
   upstream: Upstream;
   log: Logger;
-  /** Of all guests together; each connection takes two descriptors. */
+  /** Maximum number of flows of all guests. Each flow takes two descriptors. */
   maxFlows: number;
   maxFlowsPerGuest?: number;
   findDestination?: (socket: Socket) => Endpoint | undefined;
 }
 
+/** The listener described above. */
 export class TcpProxy implements AsyncDisposable {
   readonly #options: TcpProxyOptions;
   readonly #server: Server;
@@ -63,10 +68,10 @@ export class TcpProxy implements AsyncDisposable {
     await closed;
   }
 
-  /** What it throws is a fault of ours, and ends the process. */
+  /** Serves a connection. An error that it throws is a fault of this process and ends it. */
   async #serve(socket: Socket): Promise<void> {
     const { guests, upstream, findDestination = findOriginalDestination } = this.#options;
-    // What goes wrong with a connection ends that connection, and nothing else: a close follows.
+    // An error of a connection ends only that connection: a close follows.
     socket.on('error', () => undefined);
     const guest = guests.findByAddress(socket.remoteAddress ?? '');
     const original = guest && findDestination(socket);

@@ -1,6 +1,7 @@
 /**
- * The egress process's service in a namespace that plays host, guests and internet at once: all are addresses of its
- * loopback, and connections of guests are redirected by real rules, with a zone in the original direction as the runner's.
+ * The service of the egress process in a namespace that is host, guests and internet at once. All of them are addresses
+ * on its loopback. Real rules redirect the connections of guests, with a zone in the original direction, as the
+ * runner's do.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -29,7 +30,7 @@ export interface Rules {
   deny?: string[];
 }
 
-/** What control would store. */
+/** Builds the policy and grants as control stores them. */
 export function buildEgress(rules: Rules, grants: VmEgress['grants'] = []): VmEgress {
   const context = buildRuleContext({ openPrivateRanges: [], registries: {} });
   const options = { field: 'network', context };
@@ -43,7 +44,7 @@ export class EgressSite implements AsyncDisposable {
   #service: EgressService | undefined;
   #lastId = 0;
   readonly notes: { vmId: string; note: EgressNote }[] = [];
-  /** Batches that were not acknowledged. */
+  /** Ids of batches that were not acknowledged. */
   readonly unacknowledged: number[] = [];
   readonly #nameServer = new NameServer();
   acknowledges = true;
@@ -53,7 +54,7 @@ export class EgressSite implements AsyncDisposable {
     return this.#nameServer.names;
   }
 
-  /** Name → the one that it is an alias of. */
+  /** Alias → target name. */
   get aliases(): Map<string, string> {
     return this.#nameServer.aliases;
   }
@@ -96,7 +97,7 @@ export class EgressSite implements AsyncDisposable {
     await this.#ask({ type: 'forget', address });
   }
 
-  /** Besides the guests. */
+  /** Sets the closed addresses of the host, in addition to those of the guests. */
   async setHostAddresses(...addresses: string[]): Promise<void> {
     const answer = await this.#ask({ type: 'closed', closed: closedWith(...addresses) });
     assert.equal(answer.type, 'done');
@@ -111,14 +112,14 @@ export class EgressSite implements AsyncDisposable {
     this.#service?.hear(message);
   }
 
-  /** As a guest; it is redirected. */
+  /** Opens a connection as a guest. It is redirected to the proxy. */
   connect(port: number, { from = GUEST, to = SERVER } = {}): Socket {
     const socket = connect({ host: to, port, localAddress: from, noDelay: true, allowHalfOpen: true });
     this.#resources.defer(() => void socket.destroy());
     return socket;
   }
 
-  /** A server of the internet. */
+  /** Starts a server of the internet and returns its port. */
   async serve(onConnection: (socket: Socket) => void, address = SERVER, port = 0): Promise<number> {
     const server: Server = createServer({ allowHalfOpen: true }, (socket) => {
       socket.on('error', () => socket.destroy());
@@ -131,7 +132,7 @@ export class EgressSite implements AsyncDisposable {
     return (server.address() as AddressInfo).port;
   }
 
-  /** The `data` of the refusals that were told of, once there are as many. */
+  /** Waits for `count` noted refusals and returns the `data` of all of them. */
   async blocked(count = 1): Promise<object[]> {
     const list = () =>
       this.notes.flatMap(({ note }) => (note.event === 'network.blocked' ? [note.data] : []));

@@ -1,4 +1,4 @@
-/** What guests' programs say first and hear back. */
+/** Requests of guests' programs, and helpers to read the answers. */
 import type { Socket } from 'node:net';
 import { withDeadline } from '../../lib/waiting/deadline.ts';
 
@@ -8,7 +8,7 @@ export function httpGet(host: string, path = '/'): string {
   return `GET ${path} HTTP/1.1\r\nHost: ${host}\r\n\r\n`;
 }
 
-/** All that comes until the end, or the code of the error that ended it. */
+/** Returns all data until the end of the connection, or the code of the error that ended it. */
 export function hearOut(socket: Socket): Promise<string> {
   const { promise, resolve } = Promise.withResolvers<string>();
   const chunks: Buffer[] = [];
@@ -21,7 +21,7 @@ export function hearOut(socket: Socket): Promise<string> {
   return withDeadline('end of the connection', TIMEOUT_MS, promise);
 }
 
-/** What comes first, or the code of the error. */
+/** Returns the first data, the code of an error, or `closed`. */
 export function hearFirst(socket: Socket): Promise<string> {
   const { promise, resolve } = Promise.withResolvers<string>();
   socket.once('data', (chunk: Buffer) => resolve(chunk.toString('latin1')));

@@ -2,7 +2,7 @@ import { compileClosedAddresses, UNRESTRICTED_POLICY } from '@coppice/contract';
 import { LiveGuest } from '../live-guest.ts';
 import { NoteOutbox } from '../notes/note-outbox.ts';
 
-/** A guest that no policy holds, whose notes go nowhere. */
+/** A guest without restrictions, whose notes are dropped. */
 export const OPEN_GUEST = new LiveGuest({
   address: '127.0.0.1',
   vmId: 'open',

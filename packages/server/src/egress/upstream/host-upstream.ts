@@ -6,13 +6,13 @@ import type { FoundName, NameLookups } from '../dns/name-lookups.ts';
 import type { Guest } from '../guest-table.ts';
 import { UnreachableError, RefusedError, type Dialled, type DialTarget, type Upstream } from './upstream.ts';
 
-/** All resolvers, UDP and then TCP, take longer only when none of them is well. */
+/** Trying all resolvers, first by UDP and then by TCP, takes longer only when none of them works. */
 const RESOLVE_TIMEOUT_MS = 10_000;
-/** Of one address. With a name that has several, the next one has its turn. */
+/** Timeout for one address. If the name has several, the next one is tried. */
 const CONNECT_TIMEOUT_MS = 10_000;
 const MAX_ADDRESSES_TRIED = 3;
 
-/** What waits for a guest that does not read is one chunk of 64 KiB, and this. */
+/** For a guest that does not read, at most one chunk of 64 KiB and `highWaterMark` bytes wait. */
 const SOCKET_OPTIONS = { family: 4, allowHalfOpen: true, noDelay: true, highWaterMark: 16 * 1024 };
 
 export interface HostUpstreamOptions {
@@ -21,7 +21,7 @@ export interface HostUpstreamOptions {
   connectTimeoutMs?: number;
 }
 
-/** Sockets of this host, names by its resolvers. */
+/** Dials with sockets of this host, and resolves names with its resolvers. */
 export class HostUpstream implements Upstream {
   readonly #options: HostUpstreamOptions;
 
@@ -65,20 +65,20 @@ export class HostUpstream implements Upstream {
     const cached = this.#options.lookups.findCached(name);
     if (cached !== undefined) return cached;
     const giveBack = this.#options.quota.takeQuestion(guest.address);
-    if (giveBack === undefined) throw new UnreachableError(`the guest asks for too many names`);
+    if (giveBack === undefined) throw new UnreachableError(`the guest resolves too many names`);
     try {
       const lookup = this.#options.lookups.lookUp(name);
       const found = await withDeadline(`resolving ${name}`, RESOLVE_TIMEOUT_MS, lookup);
       if (found !== undefined) return found;
     } catch (error) {
-      throw new UnreachableError(`${name} was not resolved`, { cause: error });
+      throw new UnreachableError(`${name} could not be resolved`, { cause: error });
     } finally {
       giveBack();
     }
     throw new UnreachableError(`no resolver answered for ${name}`);
   }
 
-  /** The guest chose among the addresses that it was told: the same one first. */
+  /** Lists the addresses to try. The address that the guest chose from its DNS answer comes first. */
   async #listCandidates(guest: Guest, { name, address }: DialTarget): Promise<string[]> {
     if (name === undefined) return address === undefined ? [] : [address];
     const addresses = await this.resolveName(guest, name);
@@ -100,7 +100,7 @@ export class HostUpstream implements Upstream {
         promise,
       );
     } catch (error) {
-      // It may fail once more on its way out.
+      // The socket may emit another error while it is destroyed.
       socket.on('error', () => undefined).destroy();
       throw error;
     } finally {

@@ -1,16 +1,21 @@
-/** The way from this process to what guests may reach: names by our own resolvers, connections from the host. */
+/** Outbound connections of this process for guests: the host's resolvers resolve names, and the host's sockets dial. */
 import type { BlockReason } from '@coppice/contract';
 import type { Socket } from 'node:net';
 import type { Guest } from '../guest-table.ts';
 
+/** A destination to dial. */
 export interface DialTarget {
   port: number;
-  /** The folded name to resolve. Its addresses are judged; that the name is allowed has been judged before. */
+  /** The folded name to resolve. The caller has judged the name; `dial` judges its addresses. */
   name?: string;
-  /** Dialled as it is, having been judged; with a name, only the one to try first if the name has it. */
+  /**
+   * Without a name: the address to dial, which the caller has judged. With a name: the address to try first if the name
+   * resolves to it.
+   */
   address?: string;
 }
 
+/** An open connection, and the address to which it was dialled. */
 export interface Dialled {
   socket: Socket;
   address: string;
@@ -18,22 +23,23 @@ export interface Dialled {
 
 export interface Upstream {
   /**
-   * The IPv4 addresses of the name that the guest's policy does not refuse, at least one. Throws `RefusedError` when it
-   * refuses all of them, or a name on the way to them, and `UnreachableError` when there are none in time.
+   * Resolves a name and returns its IPv4 addresses that the guest's policy does not refuse, at least one. Throws
+   * `RefusedError` when the policy refuses all of them, or an alias on the way to them, and `UnreachableError` when no
+   * address arrives in time.
    */
   resolveName(guest: Guest, name: string): Promise<string[]>;
 
   /**
-   * A connection that has been made, paused, with half-close and without delay of small writes. Throws as `resolveName`
-   * does; the caller judges once more what has changed meanwhile, and owns the socket.
+   * Opens a connection. The socket is paused, allows half-close and does not delay small writes. The caller owns it,
+   * and must judge again because the policy may have changed meanwhile. Throws as `resolveName` does.
    */
   dial(guest: Guest, target: DialTarget, signal?: AbortSignal): Promise<Dialled>;
 }
 
-/** A policy says no. */
+/** Thrown when the policy refuses the destination. */
 export class RefusedError extends Error {
   readonly reason: BlockReason;
-  /** undefined when it is a name on the way that is refused. */
+  /** The refused address. undefined when an alias is refused. */
   readonly address: string | undefined;
 
   constructor(reason: BlockReason, address?: string) {
@@ -44,7 +50,7 @@ export class RefusedError extends Error {
   }
 }
 
-/** The network, or a name server, says no or nothing. */
+/** Thrown when the network or a name server refuses, or does not answer. */
 export class UnreachableError extends Error {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);

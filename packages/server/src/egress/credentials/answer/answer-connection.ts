@@ -1,4 +1,4 @@
-/** What a connection is told on which no request can be read, or none is taken. It is over with it. */
+/** Answers a connection whose request cannot be read or is not accepted, and closes it. */
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { formatBody, RETRY_AFTER_S, type ErrorAnswer } from '../request/answer-error.ts';
@@ -18,7 +18,7 @@ const BROKEN_BY_CODE: Readonly<Record<string, ErrorAnswer>> = {
   ERR_HTTP_REQUEST_TIMEOUT: {
     status: 408,
     code: 'head_timeout',
-    message: 'The request did not come in time.',
+    message: 'The request did not arrive in time.',
   },
 };
 
@@ -27,7 +27,9 @@ export function answerTooMany(socket: Socket): void {
   socket.destroySoon();
 }
 
-/** In the middle of another request's answer there is nothing that could be said. */
+/**
+ * Answers a parser error. During the answer to another request no error can be sent, so the connection is destroyed.
+ */
 export function answerBroken(error: NodeJS.ErrnoException, socket: Socket, isBusy: boolean): void {
   if (isBusy || !socket.writable || error.code === 'ECONNRESET') {
     socket.destroy();

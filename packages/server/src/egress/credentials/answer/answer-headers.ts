@@ -1,12 +1,15 @@
 /**
- * Header fields of a service's answer on their way to the guest, as flat lists of names and values, the form of `rawHeaders`.
- * Those of one connection go, those that speak for an origin or a session that is not the guest's go, and so does any that
- * holds the secret. The framing is written anew.
+ * Selects the header fields of a service's answer for the guest, as flat lists of names and values (the form of
+ * `rawHeaders`). It removes hop-by-hop fields, fields about an origin or a session that is not the guest's, and fields
+ * that contain the secret. Node writes the framing anew.
  */
 import { listValues, type Field } from '../request/outbound-headers.ts';
 import type { SecretTraces } from '../request/secret-traces.ts';
 
-/** `trailer` says what the proxy does not promise; `keep-alive` and the rest are of the connection (RFC 9110, 7.6.1). */
+/**
+ * `trailer` announces trailers, which the proxy does not guarantee. `keep-alive` and the like are hop-by-hop fields
+ * (RFC 9110, 7.6.1).
+ */
 const DROPPED: ReadonlySet<string> = new Set([
   'connection',
   'keep-alive',
@@ -33,7 +36,7 @@ export function selectAnswerHeaders({ statusCode, rawHeaders }: AnswerHead, trac
     .flat();
 }
 
-/** Of a taken upgrade: `Connection` and `Upgrade` are what it is about. */
+/** Selects the fields of an accepted upgrade, which needs `Connection` and `Upgrade`. */
 export function selectUpgradeHeaders(rawHeaders: readonly string[], traces: SecretTraces): string[] {
   const kept = selectFields(rawHeaders, traces).filter(([name]) => name.toLowerCase() !== 'content-length');
   return ['Connection', 'Upgrade', 'Upgrade', 'websocket', ...kept.flat()];
@@ -51,7 +54,7 @@ function selectFields(raw: readonly string[], traces: SecretTraces): Field[] {
     const name = raw[index] ?? '';
     const value = raw[index + 1] ?? '';
     const lower = name.toLowerCase();
-    // Who named the length so would have the body delimited in another way than it was read.
+    // A service that lists content-length as hop-by-hop would change how the body is delimited.
     const isDropped =
       DROPPED.has(lower) || DROPPED_FAMILY.test(lower) || (hopByHop.has(lower) && lower !== 'content-length');
     if (!isDropped && !traces.holds(name) && !traces.holds(value)) kept.push([name, value]);

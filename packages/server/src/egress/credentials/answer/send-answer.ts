@@ -7,16 +7,18 @@ export interface AnswerOptions {
   message: IncomingMessage;
   response: ServerResponse;
   traces: SecretTraces;
-  /** Bytes have passed. */
+  /** Called when bytes pass. */
   onMove: () => void;
 }
 
-/** Resolves when the guest's side has taken all of it; rejects when one of the sides has left. Nothing is held back. */
+/**
+ * Sends an answer to the guest as it arrives. Resolves when all of it is sent; rejects when one of the sides closes.
+ */
 export async function sendAnswer({ message, response, traces, onMove }: AnswerOptions): Promise<void> {
   const { statusCode = 0, rawHeaders } = message;
-  // The service's clock, or none.
+  // The guest gets the date of the service, or none.
   response.sendDate = false;
-  // The service's own words for its status could be the secret.
+  // The service's own reason phrase could contain the secret.
   const phrase = STATUS_CODES[statusCode] ?? 'Unknown';
   response.writeHead(statusCode, phrase, selectAnswerHeaders({ statusCode, rawHeaders }, traces));
   response.flushHeaders();
@@ -29,7 +31,7 @@ export async function sendAnswer({ message, response, traces, onMove }: AnswerOp
   await promise;
 }
 
-/** Not `pipeline`, which aborts a signal of its own for each answer that comes to its end. */
+/** Pipes the body. `pipeline` is not used because it creates and aborts a signal for each complete answer. */
 function pass(message: IncomingMessage, response: ServerResponse): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const leave = (): void => reject(new ProxyFault('ended'));

@@ -1,9 +1,9 @@
-/** Answers of the proxy itself, in the form of all errors of this service. */
+/** Answers of the proxy itself, in the form of all errors of the API. */
 import type { ServerResponse } from 'node:http';
 import type { ProxyFault } from './proxy-fault.ts';
 import type { Refusal } from './refusal.ts';
 
-/** By then control has told the secrets again. */
+/** After this time control has sent the secrets again. */
 export const RETRY_AFTER_S = 2;
 const UNAVAILABLE = 503;
 

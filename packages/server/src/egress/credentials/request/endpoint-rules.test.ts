@@ -55,7 +55,7 @@ for (const [rule, allowed, refused] of MATCHES) {
   });
 }
 
-test('empty methods or paths are any, no endpoints nothing, no rules everything', () => {
+test('empty methods or paths allow any, an empty list of endpoints allows nothing, no rules allow everything', () => {
   assert.equal(judge([], 'GET', '/'), 'endpoint-rule');
   assert.equal(judge(null, 'DELETE', '/a%2Fb'), 'allowed');
   assert.equal(judge([{ methods: [], paths: [] }], 'DELETE', '/x'), 'allowed');
@@ -64,7 +64,7 @@ test('empty methods or paths are any, no endpoints nothing, no rules everything'
   assert.equal(judge([{ methods: ['POST'], paths: ['/a'] }], 'GET', '/a'), 'endpoint-rule');
 });
 
-test('methods and paths of two entries are not mixed', () => {
+test('methods and paths of two entries are not combined', () => {
   const endpoints: CredentialEndpoint[] = [
     { methods: ['GET'], paths: ['/a'] },
     { methods: ['POST'], paths: ['/b'] },
@@ -73,13 +73,13 @@ test('methods and paths of two entries are not mixed', () => {
   assert.equal(judge(endpoints, 'POST', '/a'), 'endpoint-rule');
 });
 
-test('an encoded slash passes only where paths are not looked at', () => {
+test('an encoded slash is allowed only by a rule without paths', () => {
   assert.equal(judge([{ methods: [], paths: ['/*'] }], 'GET', '/a%2Fb'), 'encoded-slash');
   assert.equal(judge([{ methods: ['GET'], paths: [] }], 'GET', '/a%2Fb'), 'allowed');
   assert.equal(judge([{ methods: ['POST'], paths: [] }], 'GET', '/a%2Fb'), 'endpoint-rule');
 });
 
-/** The rules as regular expressions over what is sent: slower, and written from the description alone. */
+/** A model of the rules as regular expressions over the sent path: slower, and written from the documentation alone. */
 function matchesByModel(rule: string, sent: string): boolean {
   const source = rule
     .split('*')
@@ -114,7 +114,7 @@ test('rules and the model agree', () => {
   assert.ok(matched > 500, `only ${matched} matched`);
 });
 
-test('whatever a request spells, nothing outside its rule is sent', () => {
+test('no spelling of a request is sent outside its rule', () => {
   const piece = fc.constantFrom(
     '/',
     '..',

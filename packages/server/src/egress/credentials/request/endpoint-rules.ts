@@ -1,15 +1,17 @@
-/** Whether a credential may be used for a request: `credentials_v2` compiled once, matched in linear time. */
+/**
+ * Decides whether a credential may sign a request. `credentials_v2` rules are compiled once and match in linear time.
+ */
 import { parsePathRule, type CredentialEndpoint, type PathRule, type SegmentRule } from '@coppice/contract';
 import type { NormalizedPath } from './normalize-path.ts';
 import { accept, refuse, type Checked } from './refusal.ts';
 
 interface EndpointRule {
-  /** undefined for any. */
+  /** Allowed methods. undefined means any. */
   methods: ReadonlySet<string> | undefined;
   paths: readonly PathRule[] | undefined;
 }
 
-/** null for a credential without rules, which may be used for anything; an empty list allows nothing. */
+/** The rules of a credential. null means no rules, which allows any request. An empty list allows none. */
 export type EndpointRules = readonly EndpointRule[] | null;
 
 export function compileEndpointRules(endpoints: readonly CredentialEndpoint[] | null): EndpointRules {
@@ -20,7 +22,7 @@ export function compileEndpointRules(endpoints: readonly CredentialEndpoint[] | 
   }));
 }
 
-/** `path` is the one at the service, base path included. */
+/** Judges a request. `path` is the path at the service, including the base path. */
 export function judgeEndpoint(
   rules: EndpointRules,
   method: string,
@@ -44,7 +46,7 @@ function matchesPath({ segments: rule, tail }: PathRule, segments: readonly stri
   return rule.every((pieces, index) => matchesSegment(pieces, segments[index] ?? ''));
 }
 
-/** Leftmost match of each piece between the wildcards: no backtracking, whatever the guest sends. */
+/** Takes the leftmost match of each piece between the wildcards, so it never backtracks for any input of the guest. */
 function matchesSegment(pieces: SegmentRule, segment: string): boolean {
   const [first = '', ...rest] = pieces;
   const last = rest.pop();

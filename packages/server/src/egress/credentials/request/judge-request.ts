@@ -1,4 +1,6 @@
-/** Everything that is asked of a request before a connection is made for it: form, grant, rules, and the policy by name. */
+/**
+ * Judges a request before a connection is opened for it: form, grant, endpoint rules, and the policy for the host name.
+ */
 import type { IncomingMessage } from 'node:http';
 import { isNameDenied, judgeQuestion, type BlockReason, type CompiledPolicy } from '@coppice/contract';
 import { toErrorAnswer, type ErrorAnswer } from './answer-error.ts';
@@ -11,11 +13,11 @@ import { traceSecrets, type SecretTraces } from './secret-traces.ts';
 
 const FORBIDDEN = 403;
 
-/** What the audit log says about a request, besides its status. */
+/** The fields of a request in the audit log, except its status. */
 export interface RequestName {
   service: string;
   method: string;
-  /** At the service, without query. */
+  /** Path at the service, without the query. */
   path: string;
 }
 
@@ -28,11 +30,11 @@ export interface AcceptedRequest {
 
 export type Judgement =
   | AcceptedRequest
-  /** `name` where the audit log is to have it. */
+  /** `name` is set if the refusal goes to the audit log. */
   | { kind: 'refused'; answer: ErrorAnswer; name?: RequestName }
   | { kind: 'blocked'; answer: ErrorAnswer; host: string; port: number; reason: BlockReason };
 
-/** Of the guest that asks, as of now. */
+/** The current rights of the guest that sends the request. */
 export interface Rights {
   policy: CompiledPolicy;
   grants: ReadonlyMap<string, HeldCredential>;
@@ -67,7 +69,7 @@ export function judgeRequest(
   };
 }
 
-/** What is forbidden, rather than malformed, is the audit log's business. */
+/** Returns the judgement of a refused request. Only forbidden requests, not malformed ones, go to the audit log. */
 function refused(
   refusal: Refusal,
   method: string,
@@ -81,7 +83,7 @@ function refused(
   return { kind: 'refused', answer, name: { service: service.name, method, path: text } };
 }
 
-/** Why the policy refuses to have the name resolved, wherever it leads. */
+/** Returns the reason why the policy refuses the name for every address, or undefined if it does not. */
 export function judgeName(policy: CompiledPolicy, host: string): BlockReason | undefined {
   if (judgeQuestion(policy, host) !== 'refused') return undefined;
   return isNameDenied(policy, host) ? 'denied_by_rule' : 'not_allowed';

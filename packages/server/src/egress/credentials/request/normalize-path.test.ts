@@ -132,7 +132,7 @@ const hostilePath = fc
   )
   .map((pieces) => `/${pieces.join('')}`);
 
-/** What the most obliging server could make of a path: decodes until nothing changes, then resolves. */
+/** Returns how the most lenient server could read a path: it decodes until nothing changes, then resolves. */
 function resolveObligingly(path: string): string[] {
   let text = path;
   for (;;) {
@@ -151,7 +151,7 @@ function resolveObligingly(path: string): string[] {
   return resolved;
 }
 
-test('what is accepted is sent in one spelling, which means the same to every server', () => {
+test('an accepted path is sent in one spelling, which every server reads the same way', () => {
   let accepted = 0;
   fc.assert(
     fc.property(hostilePath, (raw) => {
@@ -173,7 +173,7 @@ test('what is accepted is sent in one spelling, which means the same to every se
   assert.ok(accepted > 1000, `only ${accepted} were accepted`);
 });
 
-test('no input makes it throw', () => {
+test('the normalization never throws', () => {
   fc.assert(
     fc.property(fc.string({ unit: 'binary', maxLength: 200 }), (text) => {
       for (const raw of [text, `/${text}`, encodeURI(`/${text.toWellFormed()}`)]) normalizePath(raw);
@@ -182,7 +182,7 @@ test('no input makes it throw', () => {
   );
 });
 
-test('a path made to be slow is judged at once', () => {
+test('a path designed to be slow is judged at once', () => {
   const startedAt = performance.now();
   for (const piece of ['%25', '%2525', ';', '%C3%A9', '*a', '%EF%B7%BA'])
     normalizePath(`/${piece.repeat(Math.floor(8000 / piece.length))}`);

@@ -1,7 +1,7 @@
 /**
- * The one spelling of a path. What comes out is what rules are compared with and, letter by letter, what is sent upstream, so
- * that the service cannot read another path than the one that was judged. What servers disagree about (dot segments,
- * backslashes, double encoding) is refused rather than resolved: clients resolve it before they send.
+ * Normalizes a path to one spelling. The result is compared with the rules and is sent upstream byte for byte, so that
+ * the service cannot read another path than the judged one. Forms that servers read differently (dot segments,
+ * backslashes, double encoding) are refused and not resolved: clients resolve them before they send.
  */
 import { decodeSegment, hasHiddenSeparator, isDotSegment } from '@coppice/contract';
 import { accept, refuse, type Checked } from './refusal.ts';
@@ -11,19 +11,20 @@ const MAX_SEGMENTS = 128;
 
 const PATH_CHARACTERS = /^\/[\x21\x22\x24-\x3e\x40-\x5b\x5d-\x7e]*$/u;
 const BACKSLASH_OR_CONTROL = /[\\\p{Cc}]/u;
-/** Sub-delimiters and the like that may stand as they are. Not ";": parameters are taken off by some servers. */
+/** Sub-delimiters and similar characters that need no encoding. Not ";": some servers remove path parameters. */
 const NEEDLESSLY_ENCODED = /%(?:24|26|2B|2C|3A|3D|40)/gu;
 
+/** A path in its only spelling. */
 export interface NormalizedPath {
-  /** As it is sent. Letters keep their case: a rule for another case does not match. */
+  /** The path as it is sent. Letters keep their case: a rule in another case does not match. */
   text: string;
-  /** Decoded; one may hold a slash. At least one; the last is empty if the path ends in a slash. */
+  /** Decoded segments, at least one. A segment may contain a slash. The last is empty if the path ends in a slash. */
   segments: readonly string[];
-  /** Some servers take `%2F` for a border of segments and some do not. */
+  /** True if a segment contains `%2F`, which only some servers read as a separator. */
   hasEncodedSlash: boolean;
 }
 
-/** `raw`: the path of the request's target, without query; empty or beginning with a slash. */
+/** Normalizes `raw`, the path of the request target without the query. It is empty or starts with a slash. */
 export function normalizePath(raw: string): Checked<NormalizedPath> {
   if (raw.length > MAX_PATH_BYTES) return refuse('path-too-long');
   if (raw === '') return accept(buildPath(['']));
@@ -40,7 +41,7 @@ export function normalizePath(raw: string): Checked<NormalizedPath> {
   return accept(buildPath(segments));
 }
 
-/** A guest may write the base path of the service or leave it out. */
+/** Adds the base path of the service if the guest has left it out. */
 export function placeUnderBase(path: NormalizedPath, basePath: string): NormalizedPath {
   if (basePath === '') return path;
   const base = basePath.slice(1).split('/');
@@ -50,7 +51,7 @@ export function placeUnderBase(path: NormalizedPath, basePath: string): Normaliz
 
 function isPlain(segment: string): boolean {
   if (BACKSLASH_OR_CONTROL.test(segment)) return false;
-  // Compatibility forms of slashes, which some servers fold.
+  // Some servers fold compatibility forms of slashes.
   const folded = segment.normalize('NFKC');
   if (folded.includes('\\') || countSlashes(folded) !== countSlashes(segment)) return false;
   return segment.split('/').every((part) => !isDotSegment(part) && !hasHiddenSeparator(part));

@@ -1,7 +1,7 @@
 /**
- * Header fields on their way to the service: those of one connection go, those by which a guest would authenticate as somebody
- * else go, and those that would make the service do something else than what was judged are refused. As flat lists of names
- * and values, the form of `rawHeaders`.
+ * Selects the header fields of a guest's request for the service, from flat lists of names and values (the form of
+ * `rawHeaders`). It removes hop-by-hop fields and fields that would authenticate the guest with another identity. It
+ * refuses fields that would make the service do something other than the judged request.
  */
 import type { CredentialService } from '../../../lib/credential-services/credential-service.ts';
 import { accept, refuse, type Checked } from './refusal.ts';
@@ -14,7 +14,7 @@ const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/u;
 /** Node reads header bytes as Latin-1. */
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/u;
 
-/** Of the connection (RFC 9110, 7.6.1), or built anew for the next one. `trailer`: trailers are not forwarded. */
+/** Hop-by-hop fields (RFC 9110, 7.6.1), and fields that are built anew. `trailer`: trailers are not forwarded. */
 const OF_CONNECTION: ReadonlySet<string> = new Set([
   'connection',
   'keep-alive',
@@ -35,7 +35,7 @@ const OF_CONNECTION: ReadonlySet<string> = new Set([
   'x-original-host',
   'x-real-ip',
 ]);
-/** Cookies are of a browser's session, which no use of a key needs. */
+/** Fields that carry secrets. Cookies belong to a browser's session, which requests with a key do not need. */
 const SECRET_HEADERS: ReadonlySet<string> = new Set([
   'authorization',
   'cookie',
@@ -56,7 +56,7 @@ const DROPPED_FAMILY = /^(?:proxy-|x-forwarded-|x-original-forwarded-|sec-websoc
 const OVERRIDE =
   /^(?:x-http-method(?:-override)?|x-method-override|x-http-path-override|x-original-(?:ur[il]|method)|x-rewrite-ur[il]|x-override-ur[il])$/u;
 
-/** End-to-end fields of the guest that the service may see; neither framing nor secret are among them. */
+/** Returns the end-to-end fields of the guest that the service may receive, without framing and secrets. */
 export function selectHeaders(raw: readonly string[], service: CredentialService): Checked<Field[]> {
   const fields = readFields(raw);
   if (!fields.ok) return fields;
@@ -79,7 +79,7 @@ export function selectHeaders(raw: readonly string[], service: CredentialService
   return accept(addRowHeaders(kept, service));
 }
 
-/** All values of a field, in order. */
+/** Returns all values of a field, in order. */
 export function listValues(raw: readonly string[], wanted: string): string[] {
   const values: string[] = [];
   for (let index = 0; index + 1 < raw.length; index += 2)
@@ -87,7 +87,7 @@ export function listValues(raw: readonly string[], wanted: string): string[] {
   return values;
 }
 
-/** How the body is delimited upstream; what two servers could read in two ways is refused (request smuggling). */
+/** Returns the framing of the body. It refuses framing that two servers could read differently (request smuggling). */
 export function buildFraming(raw: readonly string[]): Checked<Field[]> {
   const lengths = listValues(raw, 'content-length');
   const encodings = listValues(raw, 'transfer-encoding');
@@ -119,7 +119,7 @@ function readFields(raw: readonly string[]): Checked<Field[]> {
   return accept(fields);
 }
 
-/** As servers that make variables of header names see them: without case, and "_" is "-". */
+/** Folds a name as servers do that turn header names into variables: without case, and with "_" as "-". */
 function foldName(name: string): string {
   return name.toLowerCase().replaceAll('_', '-');
 }

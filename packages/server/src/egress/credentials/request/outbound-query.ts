@@ -1,4 +1,7 @@
-/** The query as it goes upstream: without what would authenticate the guest as somebody else, or change the request. */
+/**
+ * Builds the query for the service. It removes parameters that would authenticate the guest with another identity, and
+ * refuses those that would change the request.
+ */
 import { accept, refuse, type Checked } from './refusal.ts';
 
 const MAX_QUERY_BYTES = 8192;
@@ -13,10 +16,10 @@ const SECRET_PARAMETERS: ReadonlySet<string> = new Set([
   'x-api-key',
   'x-goog-api-key',
 ]);
-/** By which frameworks take another method or other headers than those that rules have judged. */
+/** Parameters by which frameworks use another method or other headers than the judged ones. */
 const OVERRIDE_PARAMETER = /^(?:_method|x-http-method(?:-override)?|\$httpmethod|\$httpheaders|\$req.*)$/u;
 
-/** `dropped`: names of the service's own parameters for secrets, decoded and in lower case. */
+/** Builds the query. `dropped` has the names of the service's parameters for secrets, decoded and in lower case. */
 export function buildOutboundQuery(raw: string, dropped: readonly string[]): Checked<string> {
   if (raw.length > MAX_QUERY_BYTES) return refuse('path-too-long');
   if (!QUERY_CHARACTERS.test(raw)) return refuse('query');
@@ -30,13 +33,16 @@ export function buildOutboundQuery(raw: string, dropped: readonly string[]): Che
   return accept(kept.join('&'));
 }
 
-/** More than one where a semicolon stands, as some servers split there, too. undefined if one cannot be decoded. */
+/**
+ * Returns the names of a parameter: more than one if it contains a semicolon, where some servers split, too. Returns
+ * undefined if a name cannot be decoded.
+ */
 function listNames(parameter: string): string[] | undefined {
   const names: string[] = [];
   for (const part of parameter.split(';')) {
     const encoded = part.split('=', 1)[0] ?? '';
     try {
-      // Some frameworks take off what follows a NUL, blanks and brackets.
+      // Some frameworks remove blanks, brackets, and everything after a NUL.
       const decoded = decodeURIComponent(encoded.replaceAll('+', ' ')).split('\0', 1)[0] ?? '';
       names.push(decoded.trim().toLowerCase().split('[', 1)[0] ?? '');
     } catch {

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { CredentialEndpoint } from '@coppice/contract';
 import { accepted, build, refused, SECRET } from '../testing/proxied-request.ts';
 
-test("each service gets the secret in its own header, and the guest's own is gone", () => {
+test("each service gets the secret in its own header, and the guest's value is removed", () => {
   const forms: [name: string, host: string, header: string, value: string][] = [
     ['openai', 'api.openai.com', 'authorization', `Bearer ${SECRET}`],
     ['anthropic', 'api.anthropic.com', 'x-api-key', SECRET],
@@ -39,7 +39,7 @@ test("each service gets the secret in its own header, and the guest's own is gon
   }
 });
 
-test('the base path of OpenAI is there once, whichever way its client was told the base URL', () => {
+test('the base path of OpenAI occurs once for every form of the client’s base URL', () => {
   const endpoints: CredentialEndpoint[] = [{ methods: ['POST'], paths: ['/v1/chat/completions'] }];
   for (const rest of ['/chat/completions', '/v1/chat/completions', '/v1//chat/%63ompletions'])
     assert.equal(accepted('openai', { rest, endpoints }).target, '/v1/chat/completions');
@@ -48,7 +48,7 @@ test('the base path of OpenAI is there once, whichever way its client was told t
   assert.equal(refused('openai', { rest: '/chat/completions', endpoints, method: 'GET' }), 'endpoint-rule');
 });
 
-test('what the guest says of host, connection and route stays behind', () => {
+test('host, hop-by-hop and routing fields of the guest are not forwarded', () => {
   const names = [
     'Host',
     'Connection',
@@ -93,13 +93,13 @@ test('what the guest says of host, connection and route stays behind', () => {
   ]);
 });
 
-test('defaults of a service are only for what the guest does not say', () => {
+test('defaults of a service are used only for fields that the guest does not send', () => {
   assert.deepEqual(accepted('anthropic', {}).headers.get('anthropic-version'), ['2023-06-01']);
   const own = accepted('anthropic', { headers: ['Anthropic-Version', '2024-01-01'] });
   assert.deepEqual(own.headers.get('anthropic-version'), ['2024-01-01']);
 });
 
-test('keys in the query are dropped however they are spelt, the rest is not touched', () => {
+test('keys in the query are dropped in every spelling, and other parameters are not changed', () => {
   const query = (name: string, raw: string): string => accepted(name, { rest: `/x?${raw}` }).target;
   assert.equal(query('google', 'key=evil&alt=sse&KEY=evil&%6bey=evil'), '/x?alt=sse');
   assert.equal(query('google', 'a=1;key=evil&b=2'), '/x?b=2');
@@ -109,7 +109,7 @@ test('keys in the query are dropped however they are spelt, the rest is not touc
   assert.equal(accepted('google', { rest: '/x?key=evil' }).path, '/x');
 });
 
-test('nothing takes another method, path or header than the one that was judged', () => {
+test('no request can override its judged method, path or headers', () => {
   for (const name of [
     'X-HTTP-Method-Override',
     'X_HTTP_Method_Override',
@@ -125,7 +125,7 @@ test('nothing takes another method, path or header than the one that was judged'
     assert.equal(refused('github', { method }), 'method');
 });
 
-test('a body is delimited in one way', () => {
+test('a body has exactly one framing', () => {
   const framing = (...headers: string[]): string => {
     const result = build('openai', { headers });
     if (!result.ok) return result.refusal.reason;
@@ -179,7 +179,7 @@ const UPGRADE = [
   'AAAAAAAAAAAAAAAAAAAAAA==',
 ];
 
-test('a WebSocket is forwarded where the service has them, without the keys in its subprotocols', () => {
+test('a WebSocket is forwarded if the service supports it, without the keys in its subprotocols', () => {
   const headers = [
     ...UPGRADE,
     'Sec-WebSocket-Protocol',

@@ -1,6 +1,7 @@
 /**
- * From the head of a guest's request to the head of the one upstream. Pure: the caller has found the sandbox by the address
- * that the connection came to, asks the network policy about `host` and `port`, and dials with TLS verified.
+ * Builds the head of the upstream request from the head of a guest's request. It is pure: the caller finds the sandbox
+ * by the source address of the connection, checks `host` and `port` against the network policy, and dials with verified
+ * TLS.
  *
  *     target ─ parseProxyTarget ─ service, grant ─ buildOutboundRequest ─ policy ─ buildHeaderList ─ upstream
  */
@@ -16,37 +17,38 @@ import { accept, refuse, type Checked } from './refusal.ts';
 import { buildUpgrade, wantsWebSocket } from './web-socket-upgrade.ts';
 
 const METHODS: ReadonlySet<string> = new Set(CREDENTIAL_METHODS);
-/** Of these, a request without a body says so: else node:http would announce one in chunks. */
+/** Methods for which a request without a body must state that; otherwise node:http would announce a chunked body. */
 const METHODS_WITH_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH']);
 const NO_BODY: Field = ['content-length', '0'];
 const DEFAULT_PORT = 443;
 
+/** The head of a guest's request. */
 export interface GuestRequest {
   method: string;
   target: ProxyTarget;
-  /** Names and values in turn, as they came. */
+  /** Alternating names and values, as received. */
   rawHeaders: readonly string[];
 }
 
-/** What a sandbox may do at one service. */
+/** The credential of a sandbox for one service. */
 export interface HeldCredential {
   service: CredentialService;
-  /** undefined: it is granted, but the secret has not been told again since the runner was started. */
+  /** undefined if the credential is granted, but control has not sent the secret again since the runner started. */
   secret: Secret | undefined;
   rules: EndpointRules;
 }
 
-/** Holds the secret only as a `Secret`: it may be logged. */
+/** The head of an upstream request. It holds the secret only as a `Secret`, so it may be logged. */
 export interface OutboundRequest {
   method: string;
   host: string;
   port: number;
   /** Path and query. */
   target: string;
-  /** For the audit log: without the query. */
+  /** Path without the query, for the audit log. */
   path: string;
   isUpgrade: boolean;
-  /** Those of the connection included, without authentication. */
+  /** All fields, including hop-by-hop ones, except the authentication. */
   fields: readonly Field[];
   authentication: { name: string; value: Secret };
 }
@@ -78,7 +80,7 @@ export function buildOutboundRequest(
   });
 }
 
-/** For the connection upstream and nothing else: here the secret shows. */
+/** Returns the header list in plain text with the secret. Use it only for the upstream connection. */
 export function buildHeaderList({ fields, authentication }: OutboundRequest): string[] {
   return [...fields.flat(), authentication.name, authentication.value.reveal()];
 }

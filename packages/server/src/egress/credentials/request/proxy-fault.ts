@@ -1,23 +1,22 @@
-/** Of the errors below a fault, as many are named. */
+/** Maximum number of nested causes that are named. */
 const MAX_CAUSES = 4;
 
 /**
- * Why a request that was not refused by its form has no answer of the service. Its texts are fixed ones but for the name of
- * the service's host: neither a secret nor what a server said gets into a log or to the guest by them. What only the operator
- * may see is the `cause`.
+ * The reasons why an accepted request has no answer of the service. The texts are fixed, so they carry neither a secret
+ * nor data of a server into a log or to the guest. Details for the operator are in `cause`.
  */
 export const PROXY_FAULTS = {
   network_policy: {
     status: 403,
     message: "The sandbox's network policy does not allow the host of this service.",
   },
-  body_timeout: { status: 408, message: 'Nothing more of the body came for too long.' },
-  /** Never sent: the guest has left, or what it may do was taken back. */
+  body_timeout: { status: 408, message: 'The body of the request did not arrive in time.' },
+  /** Never sent: the guest has left, or its right was revoked. */
   ended: { status: 499, message: 'The request was ended before it was answered.' },
   upstream_unreachable: { status: 502, message: 'The service cannot be reached.' },
   upstream_untrusted: { status: 502, message: "The service's certificate cannot be verified." },
   upstream_failed: { status: 502, message: 'The service ended the connection before it answered.' },
-  upstream_malformed: { status: 502, message: 'The service answered with what is not HTTP/1.1.' },
+  upstream_malformed: { status: 502, message: "The service's answer is not valid HTTP/1.1." },
   secret_missing: {
     status: 503,
     message: 'The host is starting and does not have the secret of this service yet.',
@@ -28,6 +27,7 @@ export const PROXY_FAULTS = {
 
 export type ProxyFaultCode = keyof typeof PROXY_FAULTS;
 
+/** A fault of a request to a service. */
 export class ProxyFault extends Error {
   readonly code: ProxyFaultCode;
 
@@ -42,7 +42,7 @@ export class ProxyFault extends Error {
   }
 }
 
-/** Of whatever has ended a request. */
+/** Returns the fault for any error that ended a request. */
 export function toProxyFault(error: unknown): ProxyFault {
   if (error instanceof ProxyFault) return error;
   const code = findCode(error);
@@ -50,7 +50,7 @@ export function toProxyFault(error: unknown): ProxyFault {
   return new ProxyFault('upstream_failed', { cause: error });
 }
 
-/** The codes or names of the errors below it; nothing of their texts. */
+/** Returns the codes or names of the nested causes, without their messages. Returns undefined if there are none. */
 export function describeCause(fault: ProxyFault): string | undefined {
   const names: string[] = [];
   for (let cause = fault.cause; cause instanceof Error && names.length < MAX_CAUSES; cause = cause.cause)

@@ -1,14 +1,15 @@
-/** What a guest may hold of the credential proxy, and for how long while nothing moves. */
+/** Limits on the connections of guests to the credential proxy, and on their idle times. */
 export interface ProxyLimits {
   maxConnectionsPerGuest: number;
   maxConnections: number;
   headTimeoutMs: number;
-  /** Between requests. */
+  /** Maximum idle time between requests. */
   keepAliveMs: number;
-  /** In which nothing of the request's body moves. */
+  /** Maximum time without progress of the request's body. */
   bodyIdleMs: number;
-  /** In which the service thinks, or nothing of its answer moves. */
+  /** Maximum time until the service's answer starts, and maximum time without progress of the answer. */
   answerIdleMs: number;
+  /** Maximum time without bytes in either direction. */
   webSocketIdleMs: number;
 }
 
@@ -16,10 +17,10 @@ export const PROXY_LIMITS: ProxyLimits = {
   maxConnectionsPerGuest: 128,
   maxConnections: 8_192,
   headTimeoutMs: 15_000,
-  // Above the 90 s for which the most patient of the usual clients keeps an idle connection.
+  // Above 90 s, the longest time for which a usual client keeps an idle connection.
   keepAliveMs: 120_000,
   bodyIdleMs: 60_000,
-  // Models think for minutes before the first byte of an answer.
+  // Models may take minutes until the first byte of an answer.
   answerIdleMs: 15 * 60_000,
   webSocketIdleMs: 60 * 60_000,
 };

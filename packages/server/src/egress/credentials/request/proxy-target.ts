@@ -1,4 +1,4 @@
-/** Targets of requests to the credential proxy: `/proxy/<service>/<path>?<query>`. */
+/** Parses targets of requests to the credential proxy: `/proxy/<service>/<path>?<query>`. */
 import { SERVICE_NAME } from '@coppice/contract';
 import { MAX_PATH_BYTES } from './normalize-path.ts';
 import { accept, refuse, type Checked } from './refusal.ts';
@@ -8,13 +8,13 @@ const TARGET = /^\/proxy\/(?<service>[^/?]+)(?<path>\/[^?]*)?(?:\?(?<query>.*))?
 
 export interface ProxyTarget {
   service: string;
-  /** As it was sent; empty or beginning with a slash. */
+  /** The path as received. It is empty or starts with a slash. */
   rawPath: string;
-  /** Without the question mark; undefined if there is none. */
+  /** The query without the question mark. undefined if there is none. */
   rawQuery: string | undefined;
 }
 
-/** Only the origin form: the absolute one could name another host. */
+/** Parses a target. It accepts only the origin form, because the absolute form could name another host. */
 export function parseProxyTarget(target: string): Checked<ProxyTarget> {
   if (target.length > MAX_TARGET_BYTES) return refuse('path-too-long');
   const groups = TARGET.exec(target)?.groups;

@@ -1,6 +1,6 @@
 /**
- * What the credential proxy refuses. A value and not an error: each is an expected answer to a hostile guest. Its texts are
- * fixed ones, so that neither a secret nor what the guest wrote can get into a log by them.
+ * The refusals of the credential proxy. They are values and not errors, because each is an expected answer to a hostile
+ * guest. The texts are fixed, so that they carry neither a secret nor input of the guest into a log.
  */
 export const REFUSALS = {
   target: { status: 400, message: 'The target must be /proxy/<service>/<path>.' },
@@ -16,10 +16,10 @@ export const REFUSALS = {
   method: { status: 405, message: 'The credential proxy does not forward this method.' },
   headers: { status: 400, message: 'The headers are malformed.' },
   'headers-too-large': { status: 431, message: 'The headers are too large for the credential proxy.' },
-  framing: { status: 400, message: 'The length of the body is stated in more than one way.' },
+  framing: { status: 400, message: 'The length of the body is not stated in exactly one valid way.' },
   upgrade: {
     status: 400,
-    message: 'The service takes no upgrade, or the request for a WebSocket is malformed.',
+    message: 'The service does not accept WebSockets, or the upgrade request is malformed.',
   },
   'endpoint-rule': {
     status: 403,
@@ -27,7 +27,7 @@ export const REFUSALS = {
   },
   'encoded-slash': {
     status: 403,
-    message: 'No rule for paths allows an encoded slash; only a rule without paths does.',
+    message: 'Rules with paths do not allow an encoded slash; only a rule without paths does.',
   },
 } as const satisfies Record<string, { status: number; message: string }>;
 
@@ -35,7 +35,7 @@ export type RefusalReason = keyof typeof REFUSALS;
 
 export interface Refusal {
   reason: RefusalReason;
-  /** Of the answer to the guest. */
+  /** HTTP status of the answer to the guest. */
   status: number;
   message: string;
 }

@@ -2,7 +2,7 @@ import type { Guest } from '../../guest-table.ts';
 import type { RequestName } from './judge-request.ts';
 import { ProxyFault, toProxyFault } from './proxy-fault.ts';
 
-/** What the audit log is told of one request, once. */
+/** The note of one request in the audit log. It is written once. */
 export class RequestNote {
   readonly #guest: Guest;
   readonly #name: RequestName;
@@ -17,7 +17,7 @@ export class RequestNote {
     return this.#isMade;
   }
 
-  /** Resolves when it is durable. Throws the fault `unrecorded`. */
+  /** Writes the note and resolves when it is durable. Throws the fault `unrecorded`. */
   async make(status: number): Promise<void> {
     this.#isMade = true;
     const ts = new Date().toISOString();
@@ -28,11 +28,14 @@ export class RequestNote {
     }
   }
 
-  /** Of a request that came to nothing. Resolves to what the guest is told: what it could have been told is not taken back. */
+  /**
+   * Writes the note of a failed request. Resolves to the fault to answer the guest with. After an earlier note this is
+   * `ended`: the noted answer is not replaced by another one.
+   */
   async makeOf(fault: ProxyFault): Promise<ProxyFault> {
     if (fault.code === 'unrecorded') return fault;
     if (this.#isMade) return new ProxyFault('ended', { cause: fault });
-    // `network.blocked` says it.
+    // The note `network.blocked` already records it.
     if (fault.code === 'network_policy') return fault;
     try {
       await this.make(fault.status);

@@ -9,7 +9,7 @@ function holds(text: string, key = KEY, sent = `Bearer ${key}`): boolean {
   return traceSecrets(new Secret(key), new Secret(sent)).holds(text);
 }
 
-test('a secret is found in all forms in which a server would repeat it', () => {
+test('a secret is found in every form in which a server would repeat it', () => {
   for (const text of [
     KEY,
     `Bearer ${KEY}`,
@@ -23,12 +23,12 @@ test('a secret is found in all forms in which a server would repeat it', () => {
   assert.ok(holds(`was ${pair}`, KEY, `Basic ${pair}`));
 });
 
-test('other texts are let pass', () => {
+test('other texts pass', () => {
   for (const text of ['', 'Bearer', 'sk-Canary', 'text/event-stream', 'Basic realm="x"'])
     assert.ok(!holds(text), text);
 });
 
-test('a short secret is found as a word, so that it does not hide half of the headers', () => {
+test('a short secret is found only as a whole word, so that most headers still pass', () => {
   assert.ok(holds('test', 'test'));
   assert.ok(holds('key "test"', 'test'));
   assert.ok(!holds('latest', 'test'));

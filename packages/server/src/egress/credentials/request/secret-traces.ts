@@ -1,16 +1,16 @@
-/** Whether a text of the service's answer would tell the guest its secret. */
+/** Finds the secret in texts of the service's answer, so that the guest does not receive it. */
 import type { Secret } from '../../../lib/secret.ts';
 
-/** A shorter one stands in other words by chance: it is looked for as a whole word. */
+/** A shorter secret occurs in other words by chance, so only whole words are compared with it. */
 const MIN_PART_CHARACTERS = 8;
 const WORD_BORDER = /[^\w+/=.~-]+/u;
 
-/** `holds` is about one text; it looks for the forms in which a server would repeat what it was sent. */
+/** `holds` returns true if a text contains the secret in a form in which a server would repeat it. */
 export interface SecretTraces {
   holds: (text: string) => boolean;
 }
 
-/** `sent`: the value of the header that carries the secret, with its prefix. */
+/** Returns the traces of a secret. `sent` is the value of the header that carries the secret, with its prefix. */
 export function traceSecrets(secret: Secret, sent: Secret): SecretTraces {
   const bare = secret.reveal();
   const token = sent.reveal().replace(/^\S+ /u, '');

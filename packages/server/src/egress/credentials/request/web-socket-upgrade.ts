@@ -1,6 +1,6 @@
 /**
- * The one upgrade that is forwarded, RFC 6455. Others are offers that a server may leave unanswered (RFC 9110, 7.8), as clients
- * make them for HTTP/2 on their own; taken up, they would pass by the rules.
+ * Builds the only upgrade that the proxy forwards, WebSocket (RFC 6455). Other upgrades, such as the HTTP/2 offers of
+ * some clients, are ignored, as RFC 9110, 7.8 permits: an accepted one would bypass the rules.
  */
 import type { CredentialService } from '../../../lib/credential-services/credential-service.ts';
 import { listValues, type Field } from './outbound-headers.ts';
@@ -15,7 +15,7 @@ export function wantsWebSocket(rawHeaders: readonly string[]): boolean {
   return listValues(rawHeaders, 'upgrade').some((value) => /websocket/iu.test(value));
 }
 
-/** Fields to add for the upgrade; none for a plain request. */
+/** Returns the fields to add for the upgrade, or none for a plain request. */
 export function buildUpgrade(request: {
   method: string;
   rawHeaders: readonly string[];
@@ -51,7 +51,7 @@ export function buildUpgrade(request: {
   ]);
 }
 
-/** Clients in browsers cannot set headers and put their key into a subprotocol. */
+/** Removes subprotocols that carry a key: clients in browsers cannot set headers and put their key there. */
 function keepProtocols(rawHeaders: readonly string[], dropped: readonly string[]): Checked<Field[]> {
   const offered = listValues(rawHeaders, 'sec-websocket-protocol').flatMap((value) => value.split(','));
   const protocols = offered.map((protocol) => protocol.trim());

@@ -1,4 +1,4 @@
-/** A connection to a service for one guest: allowed by its policy, and to whom the certificate says that it is. */
+/** Connects to a service for one guest. The guest's policy must allow it, and its certificate must be valid. */
 import { once } from 'node:events';
 import { connect, type SecureContext, type TLSSocket } from 'node:tls';
 import { judgeResolved, type BlockReason } from '@coppice/contract';
@@ -7,9 +7,9 @@ import type { Guest } from '../../guest-table.ts';
 import { RefusedError, UnreachableError, type Dialled, type Upstream } from '../../upstream/upstream.ts';
 import { ProxyFault } from '../request/proxy-fault.ts';
 
-/** For look-up, connection and handshake together. */
+/** Timeout for name resolution, connection and handshake together. */
 const CONNECT_TIMEOUT_MS = 15_000;
-/** The one that requests are judged in. */
+/** The only protocol that the proxy judges requests in. */
 const PROTOCOL = 'http/1.1';
 
 export interface ServiceRoute {
@@ -22,11 +22,11 @@ export interface ServiceRoute {
 
 export interface ServiceConnection {
   socket: TLSSocket;
-  /** To which the name was resolved, and which the policy has let pass. */
+  /** The address to which the name was resolved, and which the policy allowed. */
   address: string;
 }
 
-/** Throws a `ProxyFault`. */
+/** Opens a TLS connection to the service. Throws a `ProxyFault`. */
 export async function connectService(route: ServiceRoute, signal?: AbortSignal): Promise<ServiceConnection> {
   const timeout = AbortSignal.timeout(stretched(CONNECT_TIMEOUT_MS));
   const either = signal === undefined ? timeout : AbortSignal.any([signal, timeout]);
@@ -51,14 +51,14 @@ async function dialJudged(route: ServiceRoute, signal: AbortSignal): Promise<Dia
       ? new ProxyFault('upstream_unreachable', { cause: error })
       : error;
   }
-  // The policy may be another one than when the name was judged.
+  // The policy may have changed since the name was judged.
   const verdict = judgeResolved(guest.policy, host, dialled.address);
   if (verdict.action === 'allow') return dialled;
   dialled.socket.destroy();
   throw block(route, verdict.reason, dialled.address);
 }
 
-/** Tells the audit log, too. */
+/** Returns the fault for a refused destination, and records it in the counters and the audit log. */
 export function block(
   { guest, host, port }: Pick<ServiceRoute, 'guest' | 'host' | 'port'>,
   reason: BlockReason,
@@ -81,14 +81,14 @@ async function secure(
     ALPNProtocols: [PROTOCOL],
     minVersion: 'TLSv1.2',
     secureContext: route.trust,
-    // Said outright, as a variable of the environment could turn the default off.
+    // Set explicitly, because an environment variable could turn the default off.
     rejectUnauthorized: true,
   });
   try {
     await once(socket, 'secureConnect', { signal });
   } catch (error) {
     destroyBoth(socket, raw);
-    // Typed as an Error, it is null, or a code.
+    // Its type is Error, but its value is null or a code.
     const isUntrusted = Boolean(socket.authorizationError);
     throw isUntrusted ? new ProxyFault('upstream_untrusted', { cause: error }) : error;
   }
@@ -103,5 +103,5 @@ function destroyBoth(socket: TLSSocket, raw: Dialled['socket']): void {
   raw.destroy();
 }
 
-/** What a connection that has been given up still has to say. */
+/** Ignores errors of a closed connection. */
 function ignore(): void {}

@@ -3,8 +3,8 @@ import type { IncomingMessage } from 'node:http';
 const DRAIN_TIMEOUT_MS = 10_000;
 
 /**
- * Reads off what is left of a request that has been answered: a connection that is closed with something unread is reset, and
- * the guest may lose the answer. One that does not come to its end is cut.
+ * Reads the rest of an answered request. If a connection is closed with unread data, the kernel resets it, and the
+ * guest may lose the answer. The connection is destroyed if the request does not end within 10 s.
  */
 export function drainRequest(request: IncomingMessage): void {
   if (request.complete || request.destroyed) return;

@@ -1,4 +1,4 @@
-/** Ends what nothing moves in any more. */
+/** Calls `onIdle` when no progress is reported within the timeout. */
 export class IdleLimit implements Disposable {
   readonly #onIdle: () => void;
   #timer: NodeJS.Timeout;
@@ -8,12 +8,12 @@ export class IdleLimit implements Disposable {
     this.#timer = setTimeout(onIdle, timeoutMs);
   }
 
-  /** Something has moved. */
+  /** Reports progress: restarts the timeout. */
   refresh(): void {
     this.#timer.refresh();
   }
 
-  /** From now on another limit holds. */
+  /** Restarts with another timeout. */
   change(timeoutMs: number): void {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(this.#onIdle, timeoutMs);

@@ -6,18 +6,18 @@ import { selectUpgradeHeaders } from '../answer/answer-headers.ts';
 import type { SecretTraces } from '../request/secret-traces.ts';
 
 export interface WebSocketOptions {
-  /** `head`: what has come behind the head of the request, or of the answer. */
+  /** `head`: bytes that arrived after the head of the request, or of the answer. */
   guest: { socket: Socket; head: Buffer };
   service: { socket: Duplex; head: Buffer };
   message: IncomingMessage;
   response: ServerResponse;
   traces: SecretTraces;
-  /** Bytes have passed, in either direction. */
+  /** Called when bytes pass in either direction. */
   onMove: () => void;
   signal: AbortSignal;
 }
 
-/** From the service's 101 on only bytes pass. Resolves when both sides are closed. */
+/** Forwards the service's 101 and then only bytes. Resolves when both sides are closed. */
 export async function joinWebSocket(options: WebSocketOptions): Promise<void> {
   const { guest, service, message, response, traces, onMove, signal } = options;
   const cut = (): void => {

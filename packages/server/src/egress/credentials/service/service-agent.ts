@@ -1,20 +1,21 @@
 /**
- * Connections of one guest to one service, kept for a moment for its next request: a handshake costs two round trips. They
- * are never shared between guests, nor kept over a change of what the guest may do.
+ * Keeps connections of one guest to one service for a short time for its next request, because a handshake costs two
+ * round trips. They are never shared between guests, and never kept after a change of the guest's rights.
  */
 import { Agent, type ClientRequestArgs, type RequestOptions } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { connectService, type ServiceConnection, type ServiceRoute } from './connect-service.ts';
 
-/** Below the 5 s after which the most impatient of the usual servers closes an idle connection. */
+/** Below 5 s: of the usual servers, the fastest closes an idle connection after 5 s. */
 const IDLE_MS = 4_000;
 const MAX_IDLE = 4;
 
 type OnConnection = (error: Error | null, socket: Duplex) => void;
 
-/** node:http takes the signal of a request away before it asks for a connection. */
+/** Adds a signal for dialling, because node:http removes `signal` before it requests a connection. */
 export type ServiceRequestOptions = RequestOptions & { dialSignal: AbortSignal };
 
+/** The agent of one guest and one service. */
 export class ServiceAgent extends Agent {
   readonly #route: ServiceRoute;
   readonly #addresses = new WeakMap<Duplex, string>();
@@ -25,7 +26,7 @@ export class ServiceAgent extends Agent {
     this.#route = route;
   }
 
-  /** What is in use may finish, and nothing is kept. */
+  /** Stops keeping connections. Those in use may finish. */
   retire(): void {
     this.#isRetired = true;
     this.dropIdle();
@@ -36,7 +37,7 @@ export class ServiceAgent extends Agent {
       for (const socket of sockets ?? []) socket.destroy();
   }
 
-  /** As it was judged when the connection was made. */
+  /** Returns the address that was judged when the connection was opened. */
   addressOf(socket: Duplex): string | undefined {
     return this.#addresses.get(socket);
   }
@@ -52,7 +53,7 @@ export class ServiceAgent extends Agent {
     try {
       connection = await connectService(this.#route, signal);
     } catch (error) {
-      // Node's type wants a socket even beside an error.
+      // Node's type requires a socket even with an error.
       onConnection?.(error as Error, undefined as unknown as Duplex);
       return;
     }
@@ -61,7 +62,7 @@ export class ServiceAgent extends Agent {
   }
 
   override keepSocketAlive(socket: Duplex): boolean {
-    // Node's type says that it answers nothing; it says whether the socket may be kept.
+    // Node's type declares no result, but the method returns whether the socket may be kept.
     return !this.#isRetired && (super.keepSocketAlive(socket) as unknown as boolean);
   }
 }

@@ -1,11 +1,11 @@
 /**
- * One request of a guest, carried to a service with the secret, and the answer back, both as they come. Whoever leaves ends
- * the other side. What became of it is on the host's disk before the guest hears of it:
+ * Forwards one request of a guest to a service with the secret, and the answer back, both as they arrive. If one side
+ * closes, the other is closed too. The result is on the host's disk before the guest receives the answer:
  *
  *     guest ──request──► judged ──► connection, TLS ──► service
  *           ◄─ head, body, trailers; or 101 and then bytes both ways ◄── note durable ◄── status
  *
- * A request that was judged leaves one note, also when nobody is left to hear the answer (499).
+ * Each judged request leaves one note, even if the guest has left before the answer (499).
  */
 import {
   request as sendRequest,
@@ -28,27 +28,31 @@ import { sendAnswer } from '../answer/send-answer.ts';
 import type { ProxyLimits } from '../request/proxy-limits.ts';
 import type { ServiceRequestOptions } from './service-agent.ts';
 
-/** Of an answer's head. */
+/** Maximum size of the head of an answer. */
 const MAX_HEAD_BYTES = 64 << 10;
-/** Sent without a body they can be sent again, so another connection is tried when a kept one turns out to be closed. */
+/**
+ * Methods that can be sent again if they have no body. They are retried when a kept connection turns out to be closed.
+ */
 const REPEATABLE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
 
+/** A judged request of a guest, and the parts that its exchange needs. */
 export interface Arrival {
   session: GuestSession;
   request: IncomingMessage;
   response: ServerResponse;
   accepted: AcceptedRequest;
-  /** The guest waits for 100 before it sends the body. */
+  /** True if the guest waits for 100 before it sends the body. */
   awaitsContinue: boolean;
-  /** What has come behind the head of a request for a WebSocket. */
+  /** Bytes that arrived after the head of a WebSocket request. */
   upgradeHead?: Buffer | undefined;
   limits: ProxyLimits;
   faults: FaultLog;
 }
 
-/** Of an upgrade, with the connection and what has come behind the head. */
+/** The head of an answer. For an upgrade it also has the connection and the bytes that arrived after the head. */
 type ServiceAnswer = { message: IncomingMessage; socket?: Duplex; head?: Buffer };
 
+/** The exchange described above. */
 export class ServiceExchange {
   readonly #arrival: Arrival;
   readonly #over = new AbortController();
@@ -71,19 +75,19 @@ export class ServiceExchange {
     return this.#arrival.accepted;
   }
 
-  /** Of the service; undefined until there is a connection. */
+  /** Address of the service. undefined until it is connected. */
   get remoteAddress(): string | undefined {
     return this.#remoteAddress;
   }
 
-  /** Ends it on both sides, whatever it is at. */
+  /** Ends the exchange on both sides in any state. */
   cut(): void {
     this.#over.abort(new ProxyFault('ended'));
     this.#arrival.response.destroy();
     this.request.socket.destroy();
   }
 
-  /** Resolves when nothing of it moves any more; never rejects. */
+  /** Runs the exchange to its end. It never rejects. */
   async run(): Promise<void> {
     const { session, request, response } = this.#arrival;
     const left = (): void => {
@@ -113,7 +117,7 @@ export class ServiceExchange {
       const isStale = first.reusedSocket && !this.#isAnswering && !this.#over.signal.aborted;
       if (!isStale || !REPEATABLE.has(this.accepted.name.method) || hasBody(this.accepted.outbound))
         throw error;
-      // Where one was closed, others may be.
+      // If one kept connection was closed, others may be closed too.
       this.#arrival.session.agentFor(this.accepted).dropIdle();
       await this.#carry(this.#send());
     }
@@ -140,7 +144,9 @@ export class ServiceExchange {
     return upstream;
   }
 
-  /** Listens to everything at once: an answer may break while its head is still being noted. */
+  /**
+   * Sends the request and handles the answer. It listens to all events at once: the answer may break during its note.
+   */
   async #carry(upstream: ClientRequest): Promise<void> {
     const answer = Promise.withResolvers<ServiceAnswer>();
     upstream.once('response', (message: IncomingMessage) => {
@@ -158,7 +164,7 @@ export class ServiceExchange {
     this.#sendBody(upstream);
     try {
       await this.#answer(await answer.promise);
-      // It has answered before it had the whole body.
+      // The service answered before it received the whole body.
       if (!upstream.writableFinished) upstream.destroy();
       drainRequest(this.request);
     } catch (error) {
@@ -167,7 +173,7 @@ export class ServiceExchange {
     }
   }
 
-  /** The guest is told to go on once somebody is there to read what it sends. */
+  /** Sends the body. The guest gets 100 Continue once the service is connected and can receive the body. */
   #sendBody(upstream: ClientRequest): void {
     const { request, response, awaitsContinue, limits } = this.#arrival;
     upstream.once('socket', () => {
@@ -235,5 +241,5 @@ export class ServiceExchange {
   }
 }
 
-/** A stream that is given up later says so then, too. */
+/** Ignores errors of a stream that is destroyed later. */
 function ignore(): void {}

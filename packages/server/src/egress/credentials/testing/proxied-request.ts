@@ -1,4 +1,4 @@
-/** A guest's request on its way through the pure parts of the credential proxy. */
+/** Passes a guest's request through the pure parts of the credential proxy. */
 import assert from 'node:assert/strict';
 import type { CredentialEndpoint } from '@coppice/contract';
 import type { CredentialService } from '../../../lib/credential-services/credential-service.ts';
@@ -9,7 +9,7 @@ import { buildHeaderList, buildOutboundRequest, type OutboundRequest } from '../
 import { parseProxyTarget } from '../request/proxy-target.ts';
 import type { Checked } from '../request/refusal.ts';
 
-/** To be looked for where no secret may be. */
+/** Secret that tests look for where no secret may occur. */
 export const SECRET = 'canary-0f1e2d3c4b5a';
 const OWN = {
   name: 'acme',

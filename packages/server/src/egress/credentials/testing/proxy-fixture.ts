@@ -1,6 +1,6 @@
 /**
- * The credential proxy with a guest at 127.0.0.1, servers at the names of services, and a log that is kept. Whatever a test is
- * about, it fails when the secret is in the log, in a note or in anything that the guest was sent.
+ * The credential proxy with a guest at 127.0.0.1, servers for the names of services, and a captured log. Every test
+ * fails if the secret occurs in the log, in a note or in data that the guest received.
  */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -22,7 +22,7 @@ import type { ProxyLimits } from '../request/proxy-limits.ts';
 import { TestGuest, TestGuests } from './test-guest.ts';
 import { VendorNetwork } from './vendor-server.ts';
 
-/** To be looked for where no secret may be. */
+/** Secret that tests look for where no secret may occur. */
 export const CANARY = 'sk-canary-7f3a9b1c5d';
 const TIMEOUT_MS = 5_000;
 
@@ -40,7 +40,7 @@ export interface Asked extends RequestOptions {
 
 export class ProxyFixture implements AsyncDisposable {
   readonly guest = new TestGuest('127.0.0.1');
-  /** Has no grants. */
+  /** A guest without grants. */
   readonly other = new TestGuest('127.0.0.2');
   readonly network = new VendorNetwork();
   readonly log: string[] = [];
@@ -87,7 +87,7 @@ export class ProxyFixture implements AsyncDisposable {
     return answer;
   }
 
-  /** A connection on which the test writes what it likes. */
+  /** Opens a connection on which the test writes raw bytes. */
   async open(localAddress = '127.0.0.1'): Promise<RawClient> {
     const socket = connect({ port: this.port, host: '127.0.0.1', localAddress });
     const client = new RawClient(socket);
@@ -100,7 +100,7 @@ export class ProxyFixture implements AsyncDisposable {
     await this.#proxy?.[Symbol.asyncDispose]();
     await this.network[Symbol.asyncDispose]();
     for (const text of [...this.log, ...this.#received, ...this.#clients.map(({ received }) => received)])
-      assert.ok(!text.includes(CANARY), 'the secret was told');
+      assert.ok(!text.includes(CANARY), 'the secret was revealed');
     assert.ok(!inspect(this.guest.notes, { depth: 9 }).includes(CANARY), 'the secret was noted');
   }
 }

@@ -1,4 +1,4 @@
-/** A guest as the guest table of the egress process has it, without the process. */
+/** A guest as in the guest table of the egress process, without the process. */
 import { compileNetworkPolicy, type CompiledPolicy, type NetworkPolicy } from '@coppice/contract';
 import { compileClosedAddresses } from '@coppice/contract';
 import type { EgressNote } from '../../../lib/protocol/egress-protocol.ts';
@@ -7,7 +7,7 @@ import { compileGrants, type ToldGrant } from '../request/compile-grants.ts';
 
 const OPEN: NetworkPolicy = { version: 1, profile: null, default: 'allow', allow: [], deny: [] };
 
-/** With loopback, where the tests' servers are, in no closed range. */
+/** Compiles a policy in which loopback, where the tests' servers are, is not closed. */
 export function compilePolicy(policy: Partial<NetworkPolicy> = {}): CompiledPolicy {
   return compileNetworkPolicy(
     { ...OPEN, ...policy },
@@ -22,7 +22,7 @@ export class TestGuest implements Guest {
   readonly counts = new Map<CounterName, number>();
   policy = compilePolicy();
   grants = compileGrants([]);
-  /** What a durable note waits for. */
+  /** A durable note waits for this promise. */
   recorded: Promise<void> = Promise.resolve();
   isForgotten = false;
   readonly #forgets = new Set<() => void>();
@@ -73,7 +73,7 @@ export class TestGuest implements Guest {
     for (const close of forgets) close();
   }
 
-  /** `service method path status` of each request that was noted. */
+  /** `service method path status` of each noted request. */
   get proxied(): string[] {
     return this.notes.flatMap((note) =>
       note.event === 'credential.proxied'

@@ -1,4 +1,4 @@
-/** TLS servers on loopback ports that stand at the names of services, and the way to them. */
+/** TLS servers on loopback ports for the names of services, and an upstream that dials them. */
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import type { RequestListener } from 'node:http';
@@ -16,9 +16,9 @@ export class VendorNetwork implements Upstream, AsyncDisposable {
   /** Names in the order in which they were dialled. */
   readonly dialled: string[] = [];
   readonly trust: SecureContext;
-  /** Of the authority. */
+  /** Certificate of the authority. */
   readonly ca: string;
-  /** Said of every address, for the policy. Where the connection goes is up to the test. */
+  /** The address reported for every name, for the policy. It does not affect where the connection goes. */
   address = '203.0.113.10';
 
   constructor() {
@@ -26,7 +26,7 @@ export class VendorNetwork implements Upstream, AsyncDisposable {
     this.trust = createSecureContext({ ca: this.ca });
   }
 
-  /** A server whose certificate is made out to `name`, unless `certificate` says another thing. */
+  /** Starts a server with a certificate for `name`. `certificate` overrides its options. */
   async serve(name: string, handler: RequestListener, certificate: CertificateOptions = {}): Promise<Server> {
     const { certPath, keyPath } = this.#authority.issue(name, {
       subjectAltName: `DNS:${name}`,

@@ -1,4 +1,4 @@
-/** DNS messages, right and wrong, for tests of what reads them. */
+/** Builds valid and invalid DNS messages for tests of parsers. */
 export const ID = 0x12_34;
 
 export interface RecordText {
@@ -24,7 +24,7 @@ export function u16(...values: number[]): Buffer {
   return Buffer.from(values.flatMap((value) => [value >> 8, value & 0xff]));
 }
 
-/** `a.com` without compression; a buffer is taken as it is. */
+/** Returns `a.com` without compression. A buffer is returned unchanged. */
 export function dnsName(name: string | Buffer): Buffer {
   if (typeof name !== 'string') return name;
   const labels = name.split('.').filter((label) => label !== '');

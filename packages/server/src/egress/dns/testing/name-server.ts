@@ -8,12 +8,12 @@ const PORT = 53;
 const TYPE_A = 1;
 const TYPE_CNAME = 5;
 
-/** An upstream resolver of a test. A name that it does not know has no address. */
+/** An upstream resolver for tests. Unknown names have no address. */
 export class NameServer implements Disposable {
   readonly #socket = createSocket('udp4');
   /** Name → addresses. */
   readonly names = new Map<string, string[]>();
-  /** Name → the one that it is an alias of. */
+  /** Alias → target name. */
   readonly aliases = new Map<string, string>();
   readonly asked: string[] = [];
   readonly askedTypes = new Set<number>();

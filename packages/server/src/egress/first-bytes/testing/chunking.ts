@@ -1,11 +1,13 @@
-/** Readers have to come to the same result however the bytes are cut. */
+/** Checks that readers return the same result however the bytes are split into chunks. */
 import assert from 'node:assert/strict';
 
 export interface ChunkReader<Result> {
   push(chunk: Uint8Array): Result;
 }
 
-/** Answers the result of all bytes at once, after trying each cut in two and all bytes one by one. */
+/**
+ * Returns the result of all bytes in one chunk. Asserts that each split in two, and single bytes, give the same result.
+ */
 export function readInAnyChunks<Result>(open: () => ChunkReader<Result>, bytes: Uint8Array): Result {
   const whole = open().push(bytes);
   assert.deepEqual(pushAll(open(), cut(bytes, 1)), whole, 'byte by byte');

@@ -1,4 +1,4 @@
-/** What real clients of Node send first, caught on a local socket that never answers. */
+/** Captures the first bytes of real Node clients on a local socket that never answers. */
 import { once } from 'node:events';
 import { request, type RequestOptions } from 'node:http';
 import { type AddressInfo, createServer, type Socket } from 'node:net';

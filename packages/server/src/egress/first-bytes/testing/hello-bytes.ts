@@ -1,4 +1,4 @@
-/** Client hellos that no library would send. */
+/** Builds client hellos that no library sends. */
 export function u16(value: number): Buffer {
   return Buffer.from([value >> 8, value & 0xff]);
 }
@@ -20,7 +20,7 @@ export function serverName(...entries: Uint8Array[]): Buffer {
   return extension(0, vector16(...entries));
 }
 
-/** The handshake message. `tail` follows the compression methods. */
+/** Builds the handshake message. `tail` follows the compression methods. */
 export function hello(tail: Uint8Array, sessionIdBytes = 32): Buffer {
   const body = Buffer.concat([
     Buffer.from([3, 3]),
