@@ -178,3 +178,16 @@ test('comments and pages are written in plain English', () => {
   );
   assert.deepEqual(found, []);
 });
+
+test('every file on the paths of ARCHITECTURE.md exists', () => {
+  const roles: Readonly<Record<string, string>> = { C: 'control', R: 'runner', E: 'egress' };
+  const text = readFileSync(join(ROOT, 'ARCHITECTURE.md'), 'utf8');
+  const named = [...text.matchAll(/`([CRE])\/([\w./-]+\.ts)`/gu)].map(
+    ([, role = '', path = '']) => `packages/server/src/${roles[role]}/${path}`,
+  );
+  assert.ok(named.length > 50, 'the paths are found');
+  assert.deepEqual(
+    named.filter((path) => !FILES.includes(path)),
+    [],
+  );
+});
