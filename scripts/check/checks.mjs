@@ -74,6 +74,7 @@ async function listChecks() {
       'packages/sdk/tsconfig.test.json',
     ]),
     nodeCheck('types of the scripts (tsc)', 'tsc', ['--noEmit', '-p', 'scripts']),
+    nodeCheck('unused exports and dependencies (knip)', 'knip', ['--no-progress']),
     { name: 'layers of folders', run: async () => checkAllLayers() },
     ...goChecks(go, 'agent', AGENT_DIRECTORY),
     ...goChecks(go, 'jail', JAIL_DIRECTORY),

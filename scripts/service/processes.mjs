@@ -33,7 +33,7 @@ function findStat(pid) {
 }
 
 /** @param {Process} target */
-export function isAlive({ pid, startTicks }) {
+function isAlive({ pid, startTicks }) {
   const stat = findStat(pid);
   return stat !== undefined && stat.startTicks === startTicks && stat.state !== 'Z' && stat.state !== 'X';
 }

@@ -11,7 +11,7 @@ import { readFile } from 'node:fs/promises';
  * @param {string} text content of os-release(5)
  * @returns {OperatingSystem}
  */
-export function parseOsRelease(text) {
+function parseOsRelease(text) {
   const values = new Map(
     text.split('\n').flatMap((line) => {
       const match = /^([A-Z_]+)=["']?(.*?)["']?$/.exec(line.trim());

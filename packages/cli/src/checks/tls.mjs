@@ -19,7 +19,7 @@ export function inspectTls() {
  * @param {number} nowMs
  * @returns {Row}
  */
-export function judgeCertificate(pem, nowMs) {
+function judgeCertificate(pem, nowMs) {
   const { validTo, subject } = new X509Certificate(pem);
   const days = Math.floor((Date.parse(validTo) - nowMs) / DAY_MS);
   const remedy = 'renew it, and replace the files that COPPICE_TLS_CERT and COPPICE_TLS_KEY name';

@@ -27,7 +27,7 @@ export function parseIpAddress(text: string): bigint | undefined {
   return findMappedIpv4(address) ?? address;
 }
 
-export function parseIpv4(text: string): bigint | undefined {
+function parseIpv4(text: string): bigint | undefined {
   const parts = IPV4.exec(text);
   if (parts === null) return undefined;
   let value = 0;

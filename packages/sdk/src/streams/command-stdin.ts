@@ -72,7 +72,7 @@ export class CommandStdin {
 }
 
 /** Splits text, between characters, into pieces that fit into a message. */
-export function splitText(text: string): string[] {
+function splitText(text: string): string[] {
   const pieces: string[] = [];
   for (let start = 0; start < text.length;) {
     let end = Math.min(start + MAX_TEXT_LENGTH, text.length);

@@ -41,9 +41,9 @@ export interface CallOptions {
 }
 
 /** Default of `timeoutMs`, in milliseconds. */
-export const DEFAULT_TIMEOUT_MS = 60_000;
+const DEFAULT_TIMEOUT_MS = 60_000;
 /** Default of `maxRetries`. */
-export const DEFAULT_MAX_RETRIES = 3;
+const DEFAULT_MAX_RETRIES = 3;
 
 /** Validated options, with defaults filled in. */
 export interface ResolvedClientOptions {

@@ -25,7 +25,7 @@ import type { Upstream } from './upstream/upstream.ts';
 const QUOTA: QuotaLimits = { ratePerSecond: 100, burst: 500, inFlight: 64, connections: 16 };
 
 /** The parts that a listener needs to serve guests. */
-export interface ListenerParts {
+interface ListenerParts {
   address: string;
   guests: GuestTable;
   upstream: Upstream;

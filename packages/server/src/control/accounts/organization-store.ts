@@ -4,7 +4,7 @@ import { newId } from '../../lib/new-id.ts';
 import type { Database } from '../db/database.ts';
 
 /** Name of the team that is created with every organization. */
-export const FIRST_TEAM = 'default';
+const FIRST_TEAM = 'default';
 
 /** The organization and team that own a resource. */
 export interface Owner {

@@ -103,6 +103,6 @@ export class AuditArchive implements AsyncDisposable {
 }
 
 /** Object key of an ended sandbox's log. */
-export function auditKey(organizationId: string, sandboxId: string): string {
+function auditKey(organizationId: string, sandboxId: string): string {
   return `audit/${organizationId}/${sandboxId}.ndjson`;
 }

@@ -19,7 +19,7 @@ export interface AuditedProcessParts {
 }
 
 /** The end of a process as the log records it. */
-export interface ProcessEnd {
+interface ProcessEnd {
   /** Null if the exit was not observed. */
   exit_code: number | null;
   duration_ms: number;

@@ -9,7 +9,7 @@ import { hashApiKey } from './hash-api-key.ts';
 import type { Tickets } from './tickets.ts';
 
 /** The owner and rights that a request acts with. */
-export interface Principal extends Owner {
+interface Principal extends Owner {
   apiKeyId: string;
   scope: KeyScope;
   reach: Reach;

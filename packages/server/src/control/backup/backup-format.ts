@@ -33,7 +33,7 @@ export const BackupHead = z.object({
 });
 export type BackupHead = z.infer<typeof BackupHead>;
 
-export const BackupEnd = z.object({ rows: z.number().int().nonnegative() });
+const BackupEnd = z.object({ rows: z.number().int().nonnegative() });
 
 export function formatRow(table: string, row: string): string {
   return `${table}\t${row}\n`;

@@ -42,7 +42,7 @@ const EVENTS_IDLE_MS = 25_000;
 const PREPARE_IDLE_MS = 1_200_000;
 
 /** The caller's access to an image. Without a login the registry is asked anonymously. */
-export interface ImageLogin {
+interface ImageLogin {
   login?: RegistryLogin | undefined;
 }
 

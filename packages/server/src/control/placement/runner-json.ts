@@ -4,7 +4,7 @@ import type { z } from 'zod';
 import { readBounded } from './read-stream.ts';
 import { cutOff, type RunnerConnection, type RunnerRequest } from './runner-connection.ts';
 
-export const CALL_DEADLINE_MS = 10_000;
+const CALL_DEADLINE_MS = 10_000;
 const MAX_BODY_BYTES = 8 << 20;
 
 const JSON_HEADERS = { 'content-type': 'application/json' };

@@ -20,7 +20,7 @@ const MAX_CONNECTIONS = 512;
 const CONNECTION_IDLE_MS = 10_000;
 
 /** Answers a question. Resolves with undefined when the guest gets no answer. */
-export type AnswerQuestion = (
+type AnswerQuestion = (
   transport: Transport,
   query: Buffer,
   guestAddress: string,

@@ -11,9 +11,9 @@ import { ClientHelloReader, type ClientHelloFault, type ClientHelloResult } from
 import type { Host } from '../names/host-name.ts';
 import { HttpHeadReader, type HttpFault, type HttpHeadResult } from './http-head.ts';
 
-export type FirstBytesProtocol = 'tls' | 'http' | 'h2c' | 'other';
+type FirstBytesProtocol = 'tls' | 'http' | 'h2c' | 'other';
 
-export type FirstBytesRefusal =
+type FirstBytesRefusal =
   | `tls-${ClientHelloFault}`
   | `http-${HttpFault}`
   | 'proxy-request'

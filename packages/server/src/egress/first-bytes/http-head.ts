@@ -36,7 +36,7 @@ export type HttpFault =
 export type HttpBody = { kind: 'none' } | { kind: 'length'; bytes: number } | { kind: 'chunked' };
 
 /** A parsed request head. */
-export interface HttpHead {
+interface HttpHead {
   method: string;
   /** undefined only for HTTP/1.0, which needs no Host. */
   authority: Authority | undefined;

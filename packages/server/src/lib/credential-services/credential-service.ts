@@ -113,7 +113,7 @@ export const CredentialService = z.strictObject({
 export type CredentialService = z.infer<typeof CredentialService>;
 
 /** Returns `<SERVICE>` as it appears in variable names. */
-export function variablePrefix(service: string): string {
+function variablePrefix(service: string): string {
   return service.toUpperCase().replaceAll('-', '_');
 }
 

@@ -7,10 +7,10 @@ import { CredentialService, listVariables } from './credential-service.ts';
 const MAX_OWN_SERVICES = 64;
 
 /** `replace` must be set to replace a built-in row, because that changes the host that receives its secrets. */
-export const ServiceFile = z.strictObject({
+const ServiceFile = z.strictObject({
   services: z.array(CredentialService.extend({ replace: z.boolean().default(false) })).max(MAX_OWN_SERVICES),
 });
-export type ServiceFile = z.infer<typeof ServiceFile>;
+type ServiceFile = z.infer<typeof ServiceFile>;
 
 export interface ServiceCatalogue {
   services: ReadonlyMap<string, CredentialService>;

@@ -8,7 +8,7 @@ const DEFAULT_TIMEOUT_MS = 60_000;
 const execFileAsync = promisify(execFile);
 
 /** A tool failed; the message contains its output. */
-export class CommandError extends Error {
+class CommandError extends Error {
   constructor(command: string, detail: string, options?: ErrorOptions) {
     super(`${command}: ${detail.trim().slice(-1000)}`, options);
     this.name = 'CommandError';

@@ -8,7 +8,7 @@
  */
 import type { EgressNote } from './egress-protocol.ts';
 
-export const NOTE_INTERVAL_MS = 5000;
+const NOTE_INTERVAL_MS = 5000;
 const MAX_DESTINATIONS = 256;
 
 type BlockedNote = Extract<EgressNote, { event: 'network.blocked' }>;

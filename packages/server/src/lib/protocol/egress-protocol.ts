@@ -10,14 +10,14 @@ import { CredentialService } from '../credential-services/credential-service.ts'
 const MAX_GRANTS = 16;
 
 /** A secret that the host adds to the sandbox's requests to one service. */
-export const EgressGrant = z.strictObject({
+const EgressGrant = z.strictObject({
   service: CredentialService,
   /** null: any request. */
   endpoints: z.array(CredentialEndpoint).nullable(),
   /** null: the runner was restarted, and control has not sent the secret yet. */
   secret: z.string().min(1).nullable(),
 });
-export type EgressGrant = z.infer<typeof EgressGrant>;
+type EgressGrant = z.infer<typeof EgressGrant>;
 
 /** The complete policy and grants of one sandbox; a service without a grant is not granted. */
 export const VmEgress = z.strictObject({

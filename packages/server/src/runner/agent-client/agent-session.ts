@@ -33,7 +33,7 @@ export interface SessionOptions {
 }
 
 /** Thrown when the agent's status is not 2xx. The guest controls the body, and so the message. */
-export class AgentAnswerError extends Error {
+class AgentAnswerError extends Error {
   readonly status: number;
   readonly body: Buffer;
 

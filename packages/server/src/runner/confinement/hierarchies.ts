@@ -6,7 +6,7 @@
 import { readFileSync } from 'node:fs';
 import { posix } from 'node:path';
 
-export const CONTROLLERS = ['cpu', 'cpuacct', 'memory', 'pids'] as const;
+const CONTROLLERS = ['cpu', 'cpuacct', 'memory', 'pids'] as const;
 export type Controller = (typeof CONTROLLERS)[number];
 
 export interface Hierarchy {

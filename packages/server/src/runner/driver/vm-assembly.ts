@@ -76,7 +76,7 @@ export interface TemplateBlueprint extends Blueprint {
 }
 
 /** The files under the VM's own overlay, which is a copy of `topPath`, or empty without one. */
-export interface ScratchSource {
+interface ScratchSource {
   basePath: string;
   frozen: readonly string[];
   topPath?: string;

@@ -247,6 +247,6 @@ export class QemuVm implements VmHandle {
   }
 }
 
-export function socketPath(directory: string, name: string): string {
+function socketPath(directory: string, name: string): string {
   return join(directory, name);
 }

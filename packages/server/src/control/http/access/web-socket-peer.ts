@@ -10,7 +10,7 @@ import type { App } from '../app.ts';
 import { logError, toAppError } from '../answers/error-mapper.ts';
 
 /** Limit of one message. Clients split input into far smaller messages. */
-export const MAX_MESSAGE_BYTES = 1 << 20;
+const MAX_MESSAGE_BYTES = 1 << 20;
 const PING_INTERVAL_MS = 20_000;
 const STALL_DEADLINE_MS = 15 * 60_000;
 /** Below this buffered size, a message counts as sent although the kernel has yet to take it. */

@@ -84,7 +84,7 @@ function refused(
 }
 
 /** Returns the reason why the policy refuses the name for every address, or undefined if it does not. */
-export function judgeName(policy: CompiledPolicy, host: string): BlockReason | undefined {
+function judgeName(policy: CompiledPolicy, host: string): BlockReason | undefined {
   if (judgeQuestion(policy, host) !== 'refused') return undefined;
   return isNameDenied(policy, host) ? 'denied_by_rule' : 'not_allowed';
 }

@@ -5,7 +5,7 @@ const MAX_CAUSES = 4;
  * The reasons why an accepted request has no answer of the service. The texts are fixed, so they carry neither a secret
  * nor data of a server into a log or to the guest. Details for the operator are in `cause`.
  */
-export const PROXY_FAULTS = {
+const PROXY_FAULTS = {
   network_policy: {
     status: 403,
     message: "The sandbox's network policy does not allow the host of this service.",

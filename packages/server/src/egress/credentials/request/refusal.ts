@@ -2,7 +2,7 @@
  * The refusals of the credential proxy. They are values and not errors, because each is an expected answer to a hostile
  * guest. The texts are fixed, so that they carry neither a secret nor input of the guest into a log.
  */
-export const REFUSALS = {
+const REFUSALS = {
   target: { status: 400, message: 'The target must be /proxy/<service>/<path>.' },
   service: { status: 404, message: 'No credential of this service is granted to the sandbox.' },
   path: {

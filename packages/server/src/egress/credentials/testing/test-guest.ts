@@ -8,7 +8,7 @@ import { compileGrants, type ToldGrant } from '../request/compile-grants.ts';
 const OPEN: NetworkPolicy = { version: 1, profile: null, default: 'allow', allow: [], deny: [] };
 
 /** Compiles a policy in which loopback, where the tests' servers are, is not closed. */
-export function compilePolicy(policy: Partial<NetworkPolicy> = {}): CompiledPolicy {
+function compilePolicy(policy: Partial<NetworkPolicy> = {}): CompiledPolicy {
   return compileNetworkPolicy(
     { ...OPEN, ...policy },
     compileClosedAddresses({ openPrivateRanges: [], own: [] }),

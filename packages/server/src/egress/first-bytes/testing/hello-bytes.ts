@@ -1,5 +1,5 @@
 /** Builds client hellos that no library sends. */
-export function u16(value: number): Buffer {
+function u16(value: number): Buffer {
   return Buffer.from([value >> 8, value & 0xff]);
 }
 

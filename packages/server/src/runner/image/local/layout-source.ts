@@ -17,7 +17,7 @@ export interface LayoutSource extends AsyncDisposable {
   find(name: string): Promise<LayoutFile | undefined>;
 }
 
-export interface LayoutFile {
+interface LayoutFile {
   sizeBytes: number;
   read(): AsyncIterable<Buffer>;
 }

@@ -97,7 +97,7 @@ export class RegistryEndpoints {
 }
 
 /** Returns host and port, with the port always included. */
-export function formatParty(url: URL): string {
+function formatParty(url: URL): string {
   const defaultPort = url.protocol === 'https:' ? '443' : '80';
   return `${url.hostname}:${url.port === '' ? defaultPort : url.port}`;
 }

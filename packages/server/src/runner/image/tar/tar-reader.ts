@@ -12,7 +12,7 @@ import {
   type TarHeader,
 } from './tar-format.ts';
 
-export type TarEntryType = 'file' | 'directory' | 'symlink' | 'hardlink' | 'character' | 'block' | 'fifo';
+type TarEntryType = 'file' | 'directory' | 'symlink' | 'hardlink' | 'character' | 'block' | 'fifo';
 
 export type Xattrs = ReadonlyMap<string, Buffer>;
 

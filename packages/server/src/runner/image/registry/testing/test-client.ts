@@ -8,7 +8,7 @@ export const CREDENTIALS: RegistryCredentials = { username: 'ann', password: 'pa
 export const BASIC = `Basic ${Buffer.from('ann:pass:word-4711').toString('base64')}`;
 
 /** Short limits. */
-export const HASTE = {
+const HASTE = {
   connectTimeoutMs: 500,
   headTimeoutMs: 500,
   progressTimeoutMs: 200,

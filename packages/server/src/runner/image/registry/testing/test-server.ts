@@ -47,7 +47,7 @@ export function digestOf(data: Buffer | string): string {
   return `sha256:${createHash('sha256').update(data).digest('hex')}`;
 }
 
-export const MANIFEST_TYPE = 'application/vnd.oci.image.manifest.v1+json';
+const MANIFEST_TYPE = 'application/vnd.oci.image.manifest.v1+json';
 
 /** Answers like a registry with one manifest for every name, and these blobs. */
 export function serveImage(manifest: string, blobs: readonly Buffer[]): Handler {
