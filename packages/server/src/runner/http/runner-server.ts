@@ -5,68 +5,17 @@ import net from 'node:net';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { z, ZodError } from 'zod';
-import { VmEgress } from '../../lib/protocol/egress-protocol.ts';
-import {
-  CaptureId,
-  CaptureRequest,
-  CreateVm,
-  EventPlace,
-  ForkVm,
-  PrepareImage,
-  RestoreVm,
-  RollbackVm,
-  VmShape,
-  type RunnerStatus,
-} from '../../lib/protocol/runner-protocol.ts';
 import { explainFullDisk } from '../host/full-disk.ts';
 import { TRUSTED_PEER } from '../../lib/process/trusted-peer.ts';
-import type { EventSpool } from '../driver/event-spool.ts';
-import type { AgentSession } from '../agent-client/agent-session.ts';
-import type { Fleet } from '../driver/fleet.ts';
-import type { VmDriver } from '../driver/vm-driver.ts';
-import type { VmCopies } from '../driver/vm-copies.ts';
-import type { VmRollbacks } from '../driver/vm-rollbacks.ts';
-import type { ImageBuilds } from '../driver/image-builds.ts';
-import type { TemplatePlan } from '../driver/template-plan.ts';
-import type { ImageStore } from '../image/store/image-store.ts';
-import { holdPlace, readJson, respondEmpty, respondError, respondJson } from './exchange.ts';
-import { streamEvents } from './event-stream.ts';
-import { streamPreparation, toWire } from './prepare-stream.ts';
-import { tunnelToAgent } from './agent-tunnel.ts';
+import { respondError } from './exchange.ts';
+import { findRoute, type RouteParts } from './routes.ts';
 import { WillingSocket } from './willing-socket.ts';
 
-const VM_ID = /^run[0-9a-f]{20}$/u;
 const STREAM_WINDOW_BYTES = 1 << 20;
 /** High, because the number of shells and proxied connections is not limited. */
 const MAX_STREAMS = 100_000;
-const AGENT_ROUTES: Record<string, readonly string[]> = {
-  exec: ['POST'],
-  shell: ['POST'],
-  terminal: ['POST'],
-  tunnel: ['POST'],
-  files: ['PUT', 'GET'],
-  list: ['GET'],
-  metrics: ['GET'],
-};
-
-export interface RunnerServerParts {
-  fleet: Fleet;
-  copies: VmCopies;
-  rollbacks: VmRollbacks;
-  spool: EventSpool;
-  images: ImageStore;
-  builds: ImageBuilds;
-  plan: TemplatePlan;
-  status: () => RunnerStatus;
+export interface RunnerServerParts extends RouteParts {
   log: Logger;
-}
-
-interface Exchange {
-  stream: http2.ServerHttp2Stream;
-  headers: http2.IncomingHttpHeaders;
-  method: string;
-  segments: string[];
-  url: URL;
 }
 
 export class RunnerServer {
@@ -129,8 +78,9 @@ export class RunnerServer {
     if (!URL.canParse(path, 'http://runner'))
       throw new AppError('invalid_request', 'the path cannot be parsed');
     const url = new URL(path, 'http://runner');
-    const segments = url.pathname.split('/').slice(1);
-    await this.#route({ stream, headers, method: headers[':method'] ?? 'GET', segments, url });
+    const method = headers[':method'] ?? 'GET';
+    const { handle, parameters } = findRoute(method, url.pathname);
+    await handle(this.#parts, { stream, headers, method, url, ...parameters });
   }
 
   #toAppError(cause: unknown, path: string): AppError {
@@ -142,132 +92,5 @@ export class RunnerServer {
     if (error instanceof ZodError) return new AppError('invalid_request', z.prettifyError(error));
     this.#parts.log.error({ err: error, path }, 'request of control failed');
     return new AppError('internal', 'the runner failed; its log has the details');
-  }
-
-  async #route(exchange: Exchange): Promise<void> {
-    const { stream, method, segments } = exchange;
-    switch (segments[0]) {
-      case 'status':
-        return respondJson(stream, 200, this.#parts.status());
-      case 'vms':
-        return segments.length === 1
-          ? respondJson(stream, 200, this.#parts.fleet.vms.list())
-          : this.#routeVm(exchange);
-      case 'captures':
-        return this.#routeCaptures(exchange);
-      case 'events':
-        return this.#routeEvents(exchange);
-      case 'images':
-        return this.#routeImages(exchange);
-      default:
-        throw new AppError('not_found', `no route ${method} ${exchange.url.pathname}`);
-    }
-  }
-
-  async #routeVm(exchange: Exchange): Promise<void> {
-    const { stream, method, segments } = exchange;
-    const { fleet, copies } = this.#parts;
-    const id = segments[1] ?? '';
-    if (!VM_ID.test(id)) throw new AppError('invalid_request', 'the VM id is malformed');
-    if (segments[2] === 'agent') return this.#routeAgent(exchange, id, segments[3] ?? '');
-    if (segments[2] === 'admission') {
-      return holdPlace(stream, fleet.admit(id, VmShape.parse(await readJson(stream))));
-    }
-    if (segments[2] === 'egress') return this.#routeEgress(exchange, id);
-    if (segments[2] !== undefined) return this.#routeCopy(exchange, id, segments[2]);
-    if (method === 'PUT') {
-      const request = z.union([RestoreVm, CreateVm]).parse(await readJson(stream));
-      const made =
-        'capture_id' in request
-          ? copies.restore(id, request.capture_id, request.egress)
-          : fleet.create(id, request);
-      return respondJson(stream, 201, await made);
-    }
-    if (method === 'DELETE') return respondJson(stream, 200, await fleet.destroy(id));
-    return respondJson(stream, 200, fleet.vms.get(id).info);
-  }
-
-  async #routeEgress({ stream, method }: Exchange, id: string): Promise<void> {
-    const { fleet } = this.#parts;
-    if (method === 'GET') return respondJson(stream, 200, await fleet.readEgress(id));
-    if (method !== 'PUT') throw new AppError('not_found', `no route ${method} egress`);
-    await fleet.setEgress(id, VmEgress.parse(await readJson(stream)));
-    return respondEmpty(stream);
-  }
-
-  /** Answers without a deadline of its own: control has one, and repeats the request if this runner was killed. */
-  async #routeCopy({ stream, method }: Exchange, id: string, what: string): Promise<void> {
-    const { copies, rollbacks } = this.#parts;
-    if (method !== 'POST') throw new AppError('not_found', `no route ${method} ${what}`);
-    const body = await readJson(stream);
-    const captureId = (): string => CaptureRequest.parse(body).capture_id;
-    switch (what) {
-      case 'snapshot':
-        return respondJson(stream, 201, await copies.snapshot(id, captureId()));
-      case 'hibernate':
-        return respondJson(stream, 200, await copies.hibernate(id, captureId()));
-      case 'rollback':
-        return respondJson(stream, 200, await rollbacks.rollBack(id, RollbackVm.parse(body)));
-      case 'fork':
-        return respondJson(stream, 200, await copies.fork(id, ForkVm.parse(body).children));
-      default:
-        throw new AppError('not_found', `no route ${what}`);
-    }
-  }
-
-  async #routeCaptures({ stream, method, segments }: Exchange): Promise<void> {
-    const { copies } = this.#parts;
-    const [, id] = segments;
-    if (id === undefined) return respondJson(stream, 200, copies.listCaptures());
-    if (method !== 'DELETE') throw new AppError('not_found', `no route ${method} captures`);
-    await copies.removeCapture(CaptureId.parse(id));
-    return respondJson(stream, 200, {});
-  }
-
-  async #routeAgent(exchange: Exchange, id: string, route: string): Promise<void> {
-    const { stream, headers, method, url } = exchange;
-    if (AGENT_ROUTES[route]?.includes(method) !== true)
-      throw new AppError('not_found', `no agent route ${method} ${route}`);
-    const driver = this.#parts.fleet.vms.get(id);
-    if (!driver.isUp) throw new AppError('invalid_state', `the sandbox is ${driver.phase}`);
-    if (driver.isPaused) throw paused();
-    const session = await openSession(driver);
-    const passed: http2.OutgoingHttpHeaders = {};
-    for (const name of ['range', 'content-length'] as const) {
-      if (headers[name] !== undefined) passed[name] = headers[name];
-    }
-    return tunnelToAgent(stream, session, { method, path: `/${route}${url.search}`, headers: passed });
-  }
-
-  async #routeEvents(exchange: Exchange): Promise<void> {
-    const { stream, segments } = exchange;
-    const { spool } = this.#parts;
-    if (segments[1] !== 'ack') return streamEvents(stream, spool);
-    spool.acknowledge(EventPlace.parse(await readJson(stream)));
-    return respondJson(stream, 200, {});
-  }
-
-  async #routeImages(exchange: Exchange): Promise<void> {
-    const { stream, segments } = exchange;
-    const { images, plan } = this.#parts;
-    if (segments[1] === 'prepare')
-      return streamPreparation(stream, this.#parts, PrepareImage.parse(await readJson(stream)));
-    const prepared = images.list().map((image) => toWire(image, plan.listReady(image)));
-    return respondJson(stream, 200, prepared);
-  }
-}
-
-function paused(): AppError {
-  return new AppError(
-    'unavailable',
-    'the sandbox is paused because the disk of its host is full; it continues when there is room; try again later',
-  );
-}
-
-async function openSession(driver: VmDriver): Promise<AgentSession> {
-  try {
-    return await driver.session();
-  } catch (error) {
-    throw new AppError('guest_unreachable', 'the agent in the sandbox does not answer', { cause: error });
   }
 }

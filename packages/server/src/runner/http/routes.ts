@@ -1,0 +1,222 @@
+/**
+ * The routes of docs/reference/runner-protocol.md. Handlers have no deadline of their own: control has one, and repeats a
+ * request if this runner was killed.
+ */
+import type http2 from 'node:http2';
+import { AppError } from '@coppice/contract';
+import { z } from 'zod';
+import { VmEgress } from '../../lib/protocol/egress-protocol.ts';
+import {
+  CaptureId,
+  CaptureRequest,
+  CreateVm,
+  EventPlace,
+  ForkVm,
+  PrepareImage,
+  RestoreVm,
+  RollbackVm,
+  VmShape,
+  type RunnerStatus,
+} from '../../lib/protocol/runner-protocol.ts';
+import type { AgentSession } from '../agent-client/agent-session.ts';
+import type { EventSpool } from '../driver/event-spool.ts';
+import type { Fleet } from '../driver/fleet.ts';
+import type { ImageBuilds } from '../driver/image-builds.ts';
+import type { TemplatePlan } from '../driver/template-plan.ts';
+import type { VmCopies } from '../driver/vm-copies.ts';
+import type { VmDriver } from '../driver/vm-driver.ts';
+import type { VmRollbacks } from '../driver/vm-rollbacks.ts';
+import type { ImageStore } from '../image/store/image-store.ts';
+import { tunnelToAgent } from './agent-tunnel.ts';
+import { streamEvents } from './event-stream.ts';
+import { holdPlace, readJson, respondEmpty, respondJson } from './exchange.ts';
+import { streamPreparation, toWire } from './prepare-stream.ts';
+
+const VM_ID = /^run[0-9a-f]{20}$/u;
+
+export interface RouteParts {
+  fleet: Fleet;
+  copies: VmCopies;
+  rollbacks: VmRollbacks;
+  spool: EventSpool;
+  images: ImageStore;
+  builds: ImageBuilds;
+  plan: TemplatePlan;
+  status: () => RunnerStatus;
+}
+
+export interface Exchange {
+  stream: http2.ServerHttp2Stream;
+  headers: http2.IncomingHttpHeaders;
+  method: string;
+  url: URL;
+  /** Of a VM or a capture, from the path; empty where the path has none. */
+  id: string;
+  /** The last part of a path below `agent`. */
+  agentRoute: string;
+}
+
+type Handler = (parts: RouteParts, exchange: Exchange) => Promise<void> | void;
+
+/** Method and path; `:vm`, `:capture` and `:route` stand for one part each. The first match counts. */
+const ROUTES: readonly (readonly [methods: readonly string[], path: string, handle: Handler])[] = [
+  [['GET'], '/status', ({ status }, { stream }) => respondJson(stream, 200, status())],
+  [['GET'], '/vms', ({ fleet }, { stream }) => respondJson(stream, 200, fleet.vms.list())],
+  [['GET'], '/vms/:vm', ({ fleet }, { stream, id }) => respondJson(stream, 200, fleet.vms.get(id).info)],
+  [['PUT'], '/vms/:vm', startVm],
+  [
+    ['DELETE'],
+    '/vms/:vm',
+    async ({ fleet }, { stream, id }) => respondJson(stream, 200, await fleet.destroy(id)),
+  ],
+  [['POST'], '/vms/:vm/admission', admitVm],
+  [
+    ['GET'],
+    '/vms/:vm/egress',
+    async ({ fleet }, { stream, id }) => respondJson(stream, 200, await fleet.readEgress(id)),
+  ],
+  [['PUT'], '/vms/:vm/egress', setEgress],
+  [['POST'], '/vms/:vm/snapshot', takeSnapshot],
+  [['POST'], '/vms/:vm/hibernate', hibernate],
+  [['POST'], '/vms/:vm/rollback', rollBack],
+  [['POST'], '/vms/:vm/fork', fork],
+  [
+    ['POST'],
+    '/vms/:vm/agent/:route',
+    (parts, exchange) => joinAgent(parts, exchange, ['exec', 'shell', 'terminal', 'tunnel']),
+  ],
+  [['PUT'], '/vms/:vm/agent/:route', (parts, exchange) => joinAgent(parts, exchange, ['files'])],
+  [
+    ['GET'],
+    '/vms/:vm/agent/:route',
+    (parts, exchange) => joinAgent(parts, exchange, ['files', 'list', 'metrics']),
+  ],
+  [['GET'], '/captures', ({ copies }, { stream }) => respondJson(stream, 200, copies.listCaptures())],
+  [['DELETE'], '/captures/:capture', removeCapture],
+  [['GET'], '/events', ({ spool }, { stream }) => streamEvents(stream, spool)],
+  [['POST'], '/events/ack', acknowledgeEvents],
+  [['GET'], '/images', listImages],
+  [['POST'], '/images/prepare', prepareImage],
+];
+
+/** Throws `not_found` for an unknown route, `invalid_request` for a malformed VM id. */
+export function findRoute(
+  method: string,
+  path: string,
+): { handle: Handler; parameters: Pick<Exchange, 'id' | 'agentRoute'> } {
+  const parts = path.split('/');
+  for (const [methods, pattern, handle] of ROUTES) {
+    const parameters = methods.includes(method) ? matchPath(pattern.split('/'), parts) : undefined;
+    if (parameters === undefined) continue;
+    const { vm, capture, route = '' } = parameters;
+    if (vm !== undefined && !VM_ID.test(vm)) throw new AppError('invalid_request', 'the VM id is malformed');
+    return { handle, parameters: { id: vm ?? capture ?? '', agentRoute: route } };
+  }
+  throw new AppError('not_found', `no route ${method} ${path}`);
+}
+
+function matchPath(pattern: readonly string[], parts: readonly string[]): Record<string, string> | undefined {
+  if (pattern.length !== parts.length) return undefined;
+  const parameters: Record<string, string> = {};
+  for (const [index, expected] of pattern.entries()) {
+    const part = parts[index] ?? '';
+    if (expected.startsWith(':')) parameters[expected.slice(1)] = part;
+    else if (expected !== part) return undefined;
+  }
+  return parameters;
+}
+
+async function startVm({ fleet, copies }: RouteParts, { stream, id }: Exchange): Promise<void> {
+  const request = z.union([RestoreVm, CreateVm]).parse(await readJson(stream));
+  const info =
+    'capture_id' in request
+      ? await copies.restore(id, request.capture_id, request.egress)
+      : await fleet.create(id, request);
+  respondJson(stream, 201, info);
+}
+
+async function admitVm({ fleet }: RouteParts, { stream, id }: Exchange): Promise<void> {
+  return holdPlace(stream, fleet.admit(id, VmShape.parse(await readJson(stream))));
+}
+
+async function setEgress({ fleet }: RouteParts, { stream, id }: Exchange): Promise<void> {
+  await fleet.setEgress(id, VmEgress.parse(await readJson(stream)));
+  respondEmpty(stream);
+}
+
+async function readCaptureId(stream: http2.ServerHttp2Stream): Promise<string> {
+  return CaptureRequest.parse(await readJson(stream)).capture_id;
+}
+
+async function takeSnapshot({ copies }: RouteParts, { stream, id }: Exchange): Promise<void> {
+  respondJson(stream, 201, await copies.snapshot(id, await readCaptureId(stream)));
+}
+
+async function hibernate({ copies }: RouteParts, { stream, id }: Exchange): Promise<void> {
+  respondJson(stream, 200, await copies.hibernate(id, await readCaptureId(stream)));
+}
+
+async function rollBack({ rollbacks }: RouteParts, { stream, id }: Exchange): Promise<void> {
+  respondJson(stream, 200, await rollbacks.rollBack(id, RollbackVm.parse(await readJson(stream))));
+}
+
+async function fork({ copies }: RouteParts, { stream, id }: Exchange): Promise<void> {
+  respondJson(stream, 200, await copies.fork(id, ForkVm.parse(await readJson(stream)).children));
+}
+
+async function removeCapture({ copies }: RouteParts, { stream, id }: Exchange): Promise<void> {
+  await copies.removeCapture(CaptureId.parse(id));
+  respondJson(stream, 200, {});
+}
+
+async function acknowledgeEvents({ spool }: RouteParts, { stream }: Exchange): Promise<void> {
+  spool.acknowledge(EventPlace.parse(await readJson(stream)));
+  respondJson(stream, 200, {});
+}
+
+async function prepareImage(parts: RouteParts, { stream }: Exchange): Promise<void> {
+  return streamPreparation(stream, parts, PrepareImage.parse(await readJson(stream)));
+}
+
+function listImages({ images, plan }: RouteParts, { stream }: Exchange): void {
+  respondJson(
+    stream,
+    200,
+    images.list().map((image) => toWire(image, plan.listReady(image))),
+  );
+}
+
+/** Joins the stream with one to the agent, for one of the `allowed` routes. */
+async function joinAgent(
+  { fleet }: RouteParts,
+  exchange: Exchange,
+  allowed: readonly string[],
+): Promise<void> {
+  const { stream, headers, method, url, id, agentRoute } = exchange;
+  if (!allowed.includes(agentRoute))
+    throw new AppError('not_found', `no agent route ${method} ${agentRoute}`);
+  const driver = fleet.vms.get(id);
+  if (!driver.isUp) throw new AppError('invalid_state', `the sandbox is ${driver.phase}`);
+  if (driver.isPaused) throw paused();
+  const session = await openSession(driver);
+  const passed: http2.OutgoingHttpHeaders = {};
+  for (const name of ['range', 'content-length'] as const) {
+    if (headers[name] !== undefined) passed[name] = headers[name];
+  }
+  return tunnelToAgent(stream, session, { method, path: `/${agentRoute}${url.search}`, headers: passed });
+}
+
+function paused(): AppError {
+  return new AppError(
+    'unavailable',
+    'the sandbox is paused because the disk of its host is full; it continues when there is room; try again later',
+  );
+}
+
+async function openSession(driver: VmDriver): Promise<AgentSession> {
+  try {
+    return await driver.session();
+  } catch (error) {
+    throw new AppError('guest_unreachable', 'the agent in the sandbox does not answer', { cause: error });
+  }
+}
