@@ -177,7 +177,7 @@ test('a change that the runner refuses leaves the old policy, and the answer say
   ] as const) {
     const answer = await put(id, what, body);
     assert.equal(answer.status, 503);
-    assert.match(answer.body.error.message, /what held before holds/u);
+    assert.match(answer.body.error.message, /the previous settings still hold/u);
   }
   harness.runner.onEgress = () => undefined;
   assert.deepEqual((await get(id, 'network')).body.network, ALLOW_LIST);

@@ -1,4 +1,4 @@
-/** The place that the runner holds for a create is held for exactly as long as the create is under way. */
+/** The runner reserves capacity for a create for exactly as long as the create is under way. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { AppError } from '@coppice/contract';
@@ -16,9 +16,9 @@ before(async () => {
 });
 after(() => harness[Symbol.asyncDispose]());
 
-const released = (): Promise<void> => waitFor('no place to be held', () => harness.runner.holds === 0);
+const released = (): Promise<void> => waitFor('no reservation to be held', () => harness.runner.holds === 0);
 
-test('a place is held until the VM is there, and given back with the answer', async () => {
+test('capacity is reserved until the VM exists, and released with the answer', async () => {
   let heldMeanwhile = 0;
   harness.runner.onCreate = () => void (heldMeanwhile = harness.runner.holds);
   await harness.create();
@@ -26,7 +26,7 @@ test('a place is held until the VM is there, and given back with the answer', as
   await released();
 });
 
-test('a create that fails gives its place back', async (t) => {
+test('a create that fails releases its reservation', async (t) => {
   t.after(() => (harness.runner.onCreate = () => undefined));
   harness.runner.onCreate = () => {
     throw new AppError('image_not_found', 'no such image');
@@ -36,7 +36,7 @@ test('a create that fails gives its place back', async (t) => {
   await released();
 });
 
-test('a control that is gone holds nothing', async () => {
+test('the reservations of a control that is gone are released', async () => {
   const connection = new RunnerConnection(harness.runner.socketPath, pino({ level: 'silent' }));
   await new RunnerClient(connection).admitVm(ID, SHAPE);
   assert.equal(harness.runner.holds, 1);

@@ -1,4 +1,4 @@
-/** Sandboxes that are hibernated when nobody uses them, and resumed when somebody does. */
+/** Sandboxes with auto_hibernate: hibernated when idle, resumed by the next use. */
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { once } from 'node:events';
@@ -21,7 +21,7 @@ const exec = (id: string) => post(id, 'exec', { command: 'true' });
 const hibernated = (id: string) => harness.waitForRecord(id, (record) => record.status === 'hibernated');
 const resumes = () => harness.runner.requests.filter((request) => request.startsWith('PUT /vms')).length;
 
-test('idle it is hibernated, not destroyed, and the next command resumes it', async () => {
+test('an idle sandbox is hibernated, not destroyed, and the next command resumes it', async () => {
   const { id, auto_hibernate } = await harness.create({ timeout: 1, auto_hibernate: true });
   assert.equal(auto_hibernate, true);
   await hibernated(id);
@@ -30,7 +30,7 @@ test('idle it is hibernated, not destroyed, and the next command resumes it', as
   await hibernated(id);
 });
 
-test('many requests at once resume it once', async () => {
+test('many requests at once resume a sandbox once', async () => {
   const { id } = await harness.create({ timeout: 0, auto_hibernate: true });
   await post(id, 'hibernate');
   const before = resumes();
@@ -39,7 +39,7 @@ test('many requests at once resume it once', async () => {
   assert.equal(resumes(), before + 1);
 });
 
-test('files, a shell, a terminal and a port resume it, a look at its record does not', async (t) => {
+test('files, a shell, a terminal and a port resume a sandbox; reading its record does not', async (t) => {
   const { id } = await harness.create({ timeout: 0, auto_hibernate: true });
   const server = createServer((_request, response) => response.end('here')).listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -71,7 +71,7 @@ test('files, a shell, a terminal and a port resume it, a look at its record does
   }
 });
 
-test('a command that comes while it is being hibernated waits, and has it resumed', async () => {
+test('a command that comes during the hibernation waits, and resumes the sandbox', async () => {
   const { id } = await harness.create({ timeout: 0, auto_hibernate: true });
   const gate = Promise.withResolvers<void>();
   harness.runner.captures.onHibernate = () => gate.promise;
@@ -83,7 +83,7 @@ test('a command that comes while it is being hibernated waits, and has it resume
   assert.equal((await used).status, 200);
 });
 
-test('a use that cannot resume it is told why, and it stays hibernated', async () => {
+test('a use that cannot resume the sandbox receives the reason, and the sandbox stays hibernated', async () => {
   const { id } = await harness.create({ timeout: 0, auto_hibernate: true });
   await post(id, 'hibernate');
   harness.runner.captures.onRestore = () => {
@@ -95,7 +95,7 @@ test('a use that cannot resume it is told why, and it stays hibernated', async (
   assert.equal((await harness.call('GET', `/v1/runs/${id}`)).body.status, 'hibernated');
 });
 
-test('a fork, a snapshot and a rollback need it to be resumed first', async () => {
+test('a fork, a snapshot and a rollback are refused until the sandbox is resumed', async () => {
   const { id } = await harness.create({ timeout: 0, auto_hibernate: true });
   const snapshot = (await post(id, 'snapshot')).body.id as string;
   await post(id, 'hibernate');
@@ -107,7 +107,7 @@ test('a fork, a snapshot and a rollback need it to be resumed first', async () =
     assert.equal((await post(id, what, body)).status, 409, what);
 });
 
-test('its lifetime destroys it all the same', async () => {
+test('the end of its lifetime destroys a hibernated sandbox', async () => {
   const { id } = await harness.create({ timeout: 0, max_lifetime: 1, auto_hibernate: true });
   await post(id, 'hibernate');
   const record = await harness.waitForRecord(id, ({ status }) => status === 'destroyed');

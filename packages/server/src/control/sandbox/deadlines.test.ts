@@ -1,4 +1,4 @@
-/** What callers are told when the runner is too late: whether they may ask again as if nothing had been. */
+/** Answers to callers when the runner is too late: they say whether the request can be repeated safely. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AppError } from '@coppice/contract';
@@ -7,7 +7,7 @@ import type { AuditLog } from '../audit/audit-log.ts';
 import { AuditedProcess, commandNotes } from '../audit/audited-process.ts';
 import { startHarness } from '../testing/control-harness.ts';
 
-test('a command that cannot resume it in time was not begun, and says so; a resume of its own may have been', async () => {
+test('a command whose resume is too late is answered as not begun, a late resume request as unknown', async () => {
   await using slow = await startHarness({ captureDeadlineMs: 1_000 });
   const { id } = await slow.create({ timeout: 0, auto_hibernate: true });
   const call = (what: string, body: object = {}) => slow.call('POST', `/v1/runs/${id}/${what}`, { body });
@@ -23,7 +23,7 @@ test('a command that cannot resume it in time was not begun, and says so; a resu
   await slow.waitForRecord(id, ({ status }) => status === 'running');
 });
 
-test('a hibernation past its deadline may be done, and is when it turns out so', async () => {
+test('a hibernation past its deadline has an unknown outcome, and is committed if it was done', async () => {
   await using slow = await startHarness({ captureDeadlineMs: 1_000 });
   const { id } = await slow.create({ timeout: 0 });
   const gate = Promise.withResolvers<void>();
@@ -34,7 +34,7 @@ test('a hibernation past its deadline may be done, and is when it turns out so',
   await slow.waitForRecord(id, ({ status }) => status === 'hibernated');
 });
 
-test('a snapshot and a create past their deadlines are taken back: they can be asked for again', async () => {
+test('a snapshot and a create past their deadlines are undone: they can be requested again', async () => {
   await using slow = await startHarness({ captureDeadlineMs: 1_000, createDeadlineMs: 1_000 });
   const { id } = await slow.create({ timeout: 0 });
   const gate = Promise.withResolvers<void>();
@@ -53,7 +53,7 @@ test('a snapshot and a create past their deadlines are taken back: they can be a
   gate.resolve();
 });
 
-test('a command that was started and killed, as its audit entry could not be written, may have done something', async () => {
+test('a command that was killed because its audit entry could not be written has an unknown outcome', async () => {
   for (const [refusal, told] of [
     ['unavailable', 'outcome_unknown'],
     ['secret_unreadable', 'secret_unreadable'],

@@ -4,7 +4,7 @@ import { EventAcknowledger } from './event-acknowledger.ts';
 
 const place = (seq: number, generation = 'a') => ({ generation, seq });
 
-test('nothing is acknowledged before all that came earlier is handled, and much by one call', async () => {
+test('an event is acknowledged after all earlier events are handled, many events by one call', async () => {
   const acknowledged: number[] = [];
   const acknowledger = new EventAcknowledger(async ({ seq }) => {
     await new Promise(setImmediate);
@@ -21,7 +21,7 @@ test('nothing is acknowledged before all that came earlier is handled, and much 
   assert.ok(acknowledged.length < 10, `${acknowledged.length} calls`);
 });
 
-test('what comes as the last acknowledgement ends is acknowledged, too', async () => {
+test('an event that arrives as the last acknowledgement ends is acknowledged, too', async () => {
   const acknowledged: number[] = [];
   const acknowledger = new EventAcknowledger(async ({ seq }) => void acknowledged.push(seq));
   for (let seq = 1; seq <= 100; seq += 1) await acknowledger.take(place(seq), Promise.resolve());
@@ -31,7 +31,7 @@ test('what comes as the last acknowledgement ends is acknowledged, too', async (
   );
 });
 
-test('after one that could not be handled nothing is acknowledged any more', async () => {
+test('after an event that could not be handled, no event is acknowledged', async () => {
   const acknowledged: number[] = [];
   const acknowledger = new EventAcknowledger(async ({ seq }) => void acknowledged.push(seq));
   const outcomes = await Promise.allSettled([
@@ -46,7 +46,7 @@ test('after one that could not be handled nothing is acknowledged any more', asy
   assert.deepEqual(acknowledged, [1]);
 });
 
-test('the first event of a new spool is acknowledged, low as its number is, and by its generation', async () => {
+test('the first event of a new spool is acknowledged by its generation, although its number is lower', async () => {
   const acknowledged: string[] = [];
   const acknowledger = new EventAcknowledger(async ({ generation, seq }) => {
     acknowledged.push(`${generation} ${seq}`);

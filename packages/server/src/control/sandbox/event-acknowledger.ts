@@ -2,12 +2,12 @@ import type { EventPlace } from '../../lib/protocol/runner-protocol.ts';
 import { enterRecordStep } from './record/steps.ts';
 
 /**
- * Acknowledges events of one connection to the runner. Each is handled without waiting for others; acknowledged they are in
- * their order, as each acknowledgement covers all before it, and many that are handled together by one.
+ * Acknowledges events of one connection to the runner. Events are handled in parallel but acknowledged in their order,
+ * as an acknowledgement covers all earlier events. One acknowledgement can cover many handled events.
  */
 export class EventAcknowledger {
   readonly #acknowledge: (place: EventPlace) => Promise<void>;
-  /** Settles when all that came so far are handled. */
+  /** Settles when all events so far are handled. */
   #handled: Promise<unknown> = Promise.resolve();
   #last: EventPlace | undefined;
   #acknowledged: EventPlace | undefined;
@@ -17,7 +17,7 @@ export class EventAcknowledger {
     this.#acknowledge = acknowledge;
   }
 
-  /** Rejects when it, or one before it, could not be handled or acknowledged: it will be told again. */
+  /** Rejects if this event or an earlier one could not be handled or acknowledged: the runner sends it again. */
   async take(place: EventPlace, handling: Promise<void>): Promise<void> {
     const handled = Promise.all([this.#handled, handling]);
     this.#handled = handled;
@@ -36,7 +36,7 @@ export class EventAcknowledger {
         this.#acknowledged = place;
       }
     } finally {
-      // At once, so that whoever comes next begins anew.
+      // Synchronous with the end of the loop, so that the next event starts a new one.
       this.#work = undefined;
     }
   }

@@ -1,4 +1,4 @@
-/** Who descends from whom, and which of their snapshots a sandbox can be put back to. */
+/** Families of sandboxes, and the snapshots of a family to which a sandbox can be rolled back. */
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { AppError, type SandboxRecord, type SandboxTree } from '@coppice/contract';
@@ -18,7 +18,7 @@ const forkOne = async (id: string) => ((await post(id, 'fork')).body as SandboxR
 const snapshotOf = async (id: string) => (await post(id, 'snapshot')).body.id as string;
 const rollBack = (id: string, snapshot: string) => post(id, 'rollback', { snapshot_id: snapshot });
 
-test('every member of a family sees the same tree, from the first ancestor down, the ended ones included', async () => {
+test('every member of a family sees the same tree, from the first ancestor down, with the ended members', async () => {
   const { id } = await harness.create();
   const child = await forkOne(id);
   const grandchild = await forkOne(child);
@@ -43,14 +43,14 @@ test('every member of a family sees the same tree, from the first ancestor down,
   }
 });
 
-test('a tree of somebody else or of nobody is 404', async () => {
+test('the tree of a sandbox of another organization, or of an unknown one, is 404', async () => {
   const { id } = await harness.create();
   const apiKey = await harness.addOrganization();
   assert.equal((await harness.call('GET', `/v1/runs/${id}/tree`, { apiKey })).status, 404);
   assert.equal((await harness.call('GET', `/v1/runs/run${'0'.repeat(20)}/tree`)).status, 404);
 });
 
-test('a large family is cut off where it says so', async () => {
+test('the tree of a large family is truncated and says so', async () => {
   const { id } = await harness.create();
   {
     await using db = harness.openDatabase();
@@ -72,7 +72,7 @@ test('a large family is cut off where it says so', async () => {
   assert.equal(tree.truncated, true);
 });
 
-test('a rollback is in place: the same id runs on, and what the VM before has used counts', async () => {
+test('a rollback is in place: the sandbox keeps its id, and the usage of the replaced VM counts', async () => {
   const { id } = await harness.create();
   const snapshot = await snapshotOf(id);
   const answer = await rollBack(id, snapshot);
@@ -87,7 +87,7 @@ test('a rollback is in place: the same id runs on, and what the VM before has us
   assert.equal(body.mem_peak_bytes, STRETCH_USAGE.mem_peak_bytes);
 });
 
-test('a fork can be put back to a snapshot of its ancestors, a parent not to one of its children', async () => {
+test('a fork can be rolled back to a snapshot of an ancestor, a parent not to a snapshot of a child', async () => {
   const { id } = await harness.create();
   const ofParent = await snapshotOf(id);
   const child = await forkOne(id);
@@ -103,7 +103,7 @@ test('a fork can be put back to a snapshot of its ancestors, a parent not to one
   assert.equal((await rollBack(stranger.id, ofParent)).status, 409);
 });
 
-test('a rollback to what is not there is 404, of somebody else is 404', async () => {
+test('a rollback to an unknown snapshot, or of a sandbox of another organization, is 404', async () => {
   const { id } = await harness.create();
   const snapshot = await snapshotOf(id);
   assert.equal((await rollBack(id, `snap${'0'.repeat(20)}`)).status, 404);
@@ -112,7 +112,7 @@ test('a rollback to what is not there is 404, of somebody else is 404', async ()
   assert.equal((await harness.call('POST', `/v1/runs/${id}/rollback`, options)).status, 404);
 });
 
-test('a rollback that fails leaves it as it was, and a snapshot whose files are gone is told so', async () => {
+test('a failed rollback leaves the sandbox as it was, and missing files of a snapshot are reported', async () => {
   const { id } = await harness.create();
   const snapshot = await snapshotOf(id);
   harness.runner.captures.onRollback = () => {
@@ -128,7 +128,7 @@ test('a rollback that fails leaves it as it was, and a snapshot whose files are 
   assert.equal((await post(id, 'exec', { command: 'true' })).status, 200);
 });
 
-test('a rollback of a VM that is gone finds that out', async () => {
+test('a rollback of a VM that is gone detects the loss', async () => {
   const { id } = await harness.create();
   const snapshot = await snapshotOf(id);
   harness.runner.captures.onRollback = () => {
@@ -139,7 +139,7 @@ test('a rollback of a VM that is gone finds that out', async () => {
   await harness.waitForRecord(id, (record) => record.status_reason === 'vm_lost');
 });
 
-test('while it is rolled back a use waits', async () => {
+test('a use waits for a rollback under way', async () => {
   const { id } = await harness.create();
   const snapshot = await snapshotOf(id);
   const gate = Promise.withResolvers<void>();

@@ -1,4 +1,4 @@
-/** Forks: what children are, what becomes of those that fail, and of a parent meanwhile. */
+/** Forks: properties of the children, children that fail, and the parent meanwhile. */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, afterEach, before, test } from 'node:test';
@@ -26,7 +26,7 @@ const exec = (id: string) => harness.call('POST', `/v1/runs/${id}/exec`, { body:
 const get = async (id: string) => (await harness.call('GET', `/v1/runs/${id}`)).body as SandboxRecord;
 const forks = () => harness.runner.requests.filter((request) => request.endsWith('/fork')).length;
 
-test('without a body one child is made; it is what its parent is, and has an age of its own', async () => {
+test('without a body one child is made; it inherits everything from its parent except the age', async () => {
   const parent = await harness.create({
     vcpus: 2,
     mem_mib: 512,
@@ -60,7 +60,7 @@ test('without a body one child is made; it is what its parent is, and has an age
   assert.equal((await exec(parent.id)).status, 200);
 });
 
-test('children come in the order that the runner was asked for them, and can be forked in turn', async () => {
+test('children are returned in the order of the request to the runner, and can be forked themselves', async () => {
   const parent = await harness.create();
   const { status, body } = await fork(parent.id, { body: { count: 5 } });
   assert.equal(status, 201);
@@ -95,7 +95,7 @@ test('a child that fails has its error in its place, and the answer is 207', asy
   ]);
 });
 
-test('when no child comes to run, the answer is the error of the first', async () => {
+test('if no child runs, the answer is the error of the first', async () => {
   const parent = await harness.create();
   harness.runner.captures.onChild = () => {
     throw new AppError('capacity', 'no room');
@@ -112,7 +112,7 @@ test('when no child comes to run, the answer is the error of the first', async (
   assert.equal((await exec(parent.id)).status, 200);
 });
 
-test('while it is forked a sandbox is used and its timer set, and a destroy waits', async () => {
+test('during a fork the sandbox can be used and its timer set, and a destroy waits', async () => {
   const parent = await harness.create();
   const gate = Promise.withResolvers<void>();
   harness.runner.captures.onFork = () => gate.promise;
@@ -140,7 +140,7 @@ test('a sandbox that is being forked is not idle', async () => {
   assert.equal((await forking).status, 201);
 });
 
-test('a child that is destroyed while it is made stays destroyed, and its VM is removed', async () => {
+test('a child that is destroyed while it is being created stays destroyed, and its VM is removed', async () => {
   const parent = await harness.create();
   const gate = Promise.withResolvers<void>();
   harness.runner.captures.onFork = () => gate.promise;
@@ -160,7 +160,7 @@ test('a child that is destroyed while it is made stays destroyed, and its VM is 
   assert.equal((await get(child)).status, 'destroyed');
 });
 
-test('children that are lost before they are committed as running are told as lost, cost nothing, and can be asked for again', async () => {
+test('children lost before their start is committed are reported as lost, not billed, and can be retried', async () => {
   const parent = await harness.create();
   const lost: string[] = [];
   harness.runner.captures.onChild = (id) => void lost.push(id);
@@ -190,7 +190,7 @@ test('children that are lost before they are committed as running are told as lo
   assert.equal((again.body as SandboxRecord[]).filter(({ status }) => status === 'running').length, 2);
 });
 
-test('a guest that powers off in the middle of a long fork is written down at once', async () => {
+test('the end of a guest that powers off during a long fork is committed at once', async () => {
   const parent = await harness.create();
   const gate = Promise.withResolvers<void>();
   harness.runner.captures.onFork = () => gate.promise;
@@ -203,7 +203,7 @@ test('a guest that powers off in the middle of a long fork is written down at on
   await forking;
 });
 
-test('a fork of what is destroyed or not there is 409 or 404, one of nothing or too many 400', async () => {
+test('a fork of a destroyed sandbox is 409, of an unknown one 404, and with no or too many children 400', async () => {
   const { id } = await harness.create();
   for (const count of [0, 101, 1.5])
     assert.equal((await fork(id, { body: { count } })).status, 400, String(count));
@@ -212,7 +212,7 @@ test('a fork of what is destroyed or not there is 409 or 404, one of nothing or 
   assert.equal((await fork(`run${'0'.repeat(20)}`)).status, 404);
 });
 
-test('a fork beyond the number of live sandboxes is refused whole, and makes nothing', async () => {
+test('a fork beyond the limit of live sandboxes is refused as a whole and creates nothing', async () => {
   await using small = await startHarness({ sandboxesPerOrganization: 3 });
   const { id } = await small.create();
   const path = `/v1/runs/${id}/fork`;
@@ -247,7 +247,7 @@ test('the same Idempotency-Key gets the same children, also after a restart of t
   assert.equal((await fork(other.id, { body: { count: 2 }, key: 'twins' })).status, 201);
 });
 
-test('a fork whose answer was mixed is answered so again', async () => {
+test('a retry of a fork with a mixed answer gets the same answer', async () => {
   const { id } = await harness.create();
   harness.runner.captures.onChild = (_id, index) => {
     if (index === 0) throw new AppError('capacity', 'no room');
@@ -260,7 +260,7 @@ test('a fork whose answer was mixed is answered so again', async () => {
   assert.deepEqual(again.body, first.body);
 });
 
-test('the runner restarting in the middle of a fork is not seen by the caller', async () => {
+test('the caller does not see a restart of the runner during a fork', async () => {
   const { id } = await harness.create();
   harness.runner.captures.onFork = async () => {
     harness.runner.captures.reset();
@@ -270,7 +270,7 @@ test('the runner restarting in the middle of a fork is not seen by the caller', 
   assert.equal((await fork(id, { body: { count: 2 } })).status, 201);
 });
 
-test('children whose control died end failed and leave no VM, and the same key forks anew', async () => {
+test('children whose control died become failed and leave no VM, and the same key forks again', async () => {
   const { id } = await harness.create();
   const first = await fork(id, { body: { count: 2 }, key: 'killed' });
   const ids = (first.body as SandboxRecord[]).map((child) => child.id);

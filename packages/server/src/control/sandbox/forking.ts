@@ -1,6 +1,6 @@
 /**
- * Children of one fork, all begun at once and each going its own way: the runner answers for all of them, and each child
- * that it made becomes a sandbox like any other, whatever became of its siblings.
+ * Children of one fork. All start at once, and each succeeds or fails on its own: the runner gives one answer for all,
+ * and each child that it made becomes a sandbox like any other, even if its siblings failed.
  */
 import { AppError, type SandboxRecord } from '@coppice/contract';
 import type { ForkedVms, VmInfo } from '../../lib/protocol/runner-protocol.ts';
@@ -8,12 +8,12 @@ import type { SandboxDriver } from './live/sandbox-driver.ts';
 
 export type ForkedChild = { record: SandboxRecord } | { error: unknown };
 
-/** Starts all children; the results are in their order. Throws when none of them runs. */
+/** Starts all children. Returns the results in the order of the children. Throws the first error if no child runs. */
 export async function bootChildren(
   children: readonly SandboxDriver[],
   forked: Promise<ForkedVms>,
 ): Promise<ForkedChild[]> {
-  // Each child awaits it, but maybe after it has rejected.
+  // Each child awaits it, but possibly after it has rejected.
   forked.catch(() => undefined);
   const boots = children.map((child, index) => child.boot.join(forked.then((vms) => takeChild(vms, index))));
   const outcomes = (await Promise.allSettled(boots)).map(readOutcome);
@@ -24,7 +24,7 @@ export async function bootChildren(
 
 function takeChild({ children }: ForkedVms, index: number): VmInfo {
   const child = children[index];
-  if (child === undefined) throw new AppError('internal', 'the runner forgot a child');
+  if (child === undefined) throw new AppError('internal', 'the runner did not report a child');
   if ('vm' in child) return child.vm;
   throw new AppError(child.error.code, child.error.message);
 }
@@ -33,7 +33,10 @@ function readOutcome(outcome: PromiseSettledResult<SandboxRecord>): ForkedChild 
   return outcome.status === 'fulfilled' ? { record: outcome.value } : { error: outcome.reason };
 }
 
-/** What a fork that nobody waits for has come to: it can be begun anew if no child of it came to run. */
+/**
+ * Returns the outcome of a fork whose caller is gone. `nothing`: every child has failed or has no record, so the fork
+ * can be begun anew. `begun`: a child is still being created.
+ */
 export function readFork(
   children: readonly (SandboxRecord | undefined)[],
 ): 'nothing' | 'begun' | ForkedChild[] {
@@ -46,5 +49,5 @@ export function readFork(
 
 const INTERRUPTED = new AppError(
   'unavailable',
-  'the service restarted while this child was made; fork again',
+  'the service restarted while this child was being created; fork again',
 );

@@ -18,7 +18,7 @@ function post(key: string, body: Record<string, unknown> = { image }, apiKey?: s
   return harness.call('POST', '/v1/runs', { body, headers, ...(apiKey === undefined ? {} : { apiKey }) });
 }
 
-test('the same key and body get the same answer, and one sandbox', async () => {
+test('requests with the same key and body get the same answer and create one sandbox', async () => {
   const first = await post('same', { image, labels: { a: '1', b: '2' } });
   const second = await post('same', { labels: { b: '2', a: '1' }, image });
   assert.equal(first.status, 201);
@@ -35,7 +35,7 @@ test('the same key with another body is 422', async () => {
   assert.equal(answer.body.error.code, 'idempotency_mismatch');
 });
 
-test('a duplicate that comes meanwhile waits for the first and gets its answer', async () => {
+test('a duplicate that arrives during the first request waits for it and gets its answer', async () => {
   const gate = Promise.withResolvers<void>();
   harness.runner.onCreate = () => gate.promise;
   const creates = harness.runner.requests.filter((request) => request.startsWith('PUT /vms')).length;
@@ -54,14 +54,14 @@ test('a duplicate that comes meanwhile waits for the first and gets its answer',
   );
 });
 
-test('keys of two organizations have nothing to do with each other', async () => {
+test('the same key of two organizations is two keys', async () => {
   const mine = await post('shared');
   const theirs = await post('shared', { image }, await harness.addOrganization());
   assert.equal(theirs.status, 201);
   assert.notEqual(theirs.body.id, mine.body.id);
 });
 
-test('a lasting error is the answer again, one that may pass is tried anew', async () => {
+test('a lasting error is replayed, a temporary error is tried again', async () => {
   harness.runner.onCreate = () => {
     throw new AppError('image_not_found', 'the registry has no such image');
   };
@@ -75,7 +75,7 @@ test('a lasting error is the answer again, one that may pass is tried anew', asy
   assert.equal((await post('passing')).status, 201);
 });
 
-test('a key older than a day counts no more', async () => {
+test('a key older than a day does not count', async () => {
   const first = await post('old');
   await using db = harness.openDatabase();
   const old = Date.now() - 25 * 3_600_000;
@@ -83,7 +83,7 @@ test('a key older than a day counts no more', async () => {
   assert.notEqual((await post('old')).body.id, first.body.id);
 });
 
-test('a key whose control was killed after the create gives the sandbox that was created', async () => {
+test('a key whose control was killed after the create returns the sandbox that was created', async () => {
   const first = await post('killed');
   await using db = harness.openDatabase();
   await db

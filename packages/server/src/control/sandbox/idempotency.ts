@@ -1,11 +1,12 @@
 /**
- * `Idempotency-Key` on what is not to be done twice. The first request with a key does the work and its answer is kept for
- * 24 h; the same body gets that answer again, another body 422, a duplicate that comes meanwhile waits for the first.
+ * `Idempotency-Key` for requests that must not be carried out twice. The first request with a key does the work, and
+ * its answer is kept for 24 h. Later requests get that answer if their body is the same, and 422 if it is another. A
+ * duplicate that arrives during the first request waits for it.
  *
- * A key is written before the work, with the id of its subject (a sandbox, a fork, a snapshot, a rollback), and completed after it.
- * One found incomplete with nobody at work belonged to a control that was killed: what there is of the subject tells
- * whether there is an answer to give, or to begin again; so is one whose outcome nobody knows yet. Errors that a retry may
- * overcome are not kept.
+ * A key is written before the work, with the id of its subject (a sandbox, a fork, a snapshot, a rollback), and
+ * completed after it. If a key is incomplete and no request works on it, control was killed, or the outcome was
+ * unknown. The state of the subject then decides whether there is an answer, or whether the work begins again. Errors
+ * that a retry may overcome are not kept.
  */
 import { createHash } from 'node:crypto';
 import { AppError, ERRORS, isErrorCode } from '@coppice/contract';
@@ -17,13 +18,13 @@ import type { IdempotencyKeyTable } from './record/sandbox-tables.ts';
 const KEPT_MS = 24 * 3_600_000;
 const MAX_ROUNDS = 3;
 
-/** An answer as it is kept and given again. */
+/** An answer as it is kept and replayed. */
 export interface KeptAnswer<T> {
   status: number;
   body: T;
 }
 
-/** What a subject has come to. `begun`: nobody knows yet, as what was begun is still being put right. */
+/** Outcome of the work on a subject. `begun`: not known yet, as interrupted work is still being resolved. */
 export type Subject<T> = 'nothing' | 'begun' | KeptAnswer<T>;
 
 export interface IdempotentRequest<T> {
@@ -31,7 +32,7 @@ export interface IdempotentRequest<T> {
   /** Method and path, for example "POST /v1/runs", and the team of a key that is limited to it. */
   route: string;
   key: string;
-  /** The body as it was understood. */
+  /** The parsed body. */
   body: unknown;
   newSubjectId: () => string;
   create: (subjectId: string) => Promise<KeptAnswer<T>>;
@@ -60,7 +61,7 @@ export class Idempotency {
     this.#log = log;
   }
 
-  /** The answer of the first request with this key, made now if this is the first. */
+  /** Returns the answer of the first request with this key. Carries the request out if it is the first. */
   run<T>(request: IdempotentRequest<T>): Promise<IdempotentAnswer<T>> {
     const name = JSON.stringify([request.organizationId, request.route, request.key]);
     const bodyHash = hashBody(request.body);
@@ -71,7 +72,7 @@ export class Idempotency {
     return answer;
   }
 
-  /** Forgets keys that are too old to count. */
+  /** Deletes keys that are older than 24 h. */
   async purge(): Promise<void> {
     await this.#db
       .deleteFrom('idempotency_keys')
@@ -129,7 +130,7 @@ export class Idempotency {
     }
   }
 
-  /** The work is done whether or not its key could be completed: a retry then finds it by its subject. */
+  /** Logs a failure to write the key. The work is done all the same: a retry finds it by its subject. */
   async #tolerate(writing: Promise<void>): Promise<void> {
     try {
       await writing;
@@ -138,7 +139,7 @@ export class Idempotency {
     }
   }
 
-  /** Undefined when the key is free again. Throws the error that was the answer. */
+  /** Returns undefined if the key is free again. Throws if the answer was an error. */
   async #replay<T>(request: IdempotentRequest<T>, bodyHash: Buffer): Promise<KeptAnswer<T> | undefined> {
     const row = await this.#find(request);
     if (row === undefined) return undefined;
@@ -197,7 +198,7 @@ export class Idempotency {
   }
 }
 
-/** Of requests with the same key and route all make the same. */
+/** Requests with the same key and route have answers of the same type. */
 async function joinFirst<T>(first: UnderWay, bodyHash: Buffer): Promise<IdempotentAnswer<T>> {
   if (!first.bodyHash.equals(bodyHash)) throw otherBody();
   const { status, body } = await first.answer;
@@ -220,7 +221,7 @@ function readAnswer<T>(status: number, answer: string): KeptAnswer<T> {
   throw new AppError(isErrorCode(code) ? code : 'internal', message);
 }
 
-/** Equal for bodies that differ only in spaces and in the order of their fields. */
+/** Hashes a body. Bodies that differ only in spaces and in the order of their fields have the same hash. */
 function hashBody(body: unknown): Buffer {
   return createHash('sha256')
     .update(JSON.stringify(sortKeys(body)))

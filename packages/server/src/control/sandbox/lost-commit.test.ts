@@ -1,4 +1,4 @@
-/** Commits that SQL made although control never heard of it. */
+/** Commits that SQL made although control received no answer. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { SandboxState } from '@coppice/contract';
@@ -16,7 +16,7 @@ async function commitUnheard(harness: ControlHarness, id: string, status: Sandbo
     .execute();
 }
 
-test('an end that was committed unheard is taken for what it is, and events go on', async () => {
+test('an end whose commit got no answer is accepted, and later events are processed', async () => {
   await using harness = await startHarness();
   const ended = await harness.create();
   const other = await harness.create();
@@ -29,7 +29,7 @@ test('an end that was committed unheard is taken for what it is, and events go o
   assert.equal((await harness.call('DELETE', `/v1/runs/${ended.id}`)).status, 409);
 });
 
-test('a sandbox whose time is over says so, although nobody heard that its VM was removed', async () => {
+test('an expired sandbox shows its reason, although the answer to the removal of its VM was lost', async () => {
   await using harness = await startHarness();
   harness.runner.onDelete = (id) => {
     harness.runner.endVm(id, 'destroyed');
@@ -40,7 +40,7 @@ test('a sandbox whose time is over says so, although nobody heard that its VM wa
   assert.equal(status_reason, 'idle_timeout');
 });
 
-test('a start that was committed unheard is taken back: its caller was told that it failed', async () => {
+test('a start whose commit got no answer is undone: its caller was answered that it failed', async () => {
   await using harness = await startHarness();
   harness.runner.onCreate = (id) => commitUnheard(harness, id, 'running');
   assert.equal((await harness.call('POST', '/v1/runs', { body: { image: 'node:22-slim' } })).status, 503);
@@ -51,7 +51,7 @@ test('a start that was committed unheard is taken back: its caller was told that
   });
 });
 
-test('one sandbox that cannot be reconciled keeps nobody else from it', async () => {
+test('a sandbox that cannot be reconciled does not block the others', async () => {
   await using harness = await startHarness();
   const stuck = await harness.create();
   const lost = await harness.create();
@@ -65,7 +65,7 @@ test('one sandbox that cannot be reconciled keeps nobody else from it', async ()
   await harness.waitForRecord(stuck.id, (record) => record.status_reason === 'vm_lost');
 });
 
-test('callers that queue up on one sandbox do not hold up the events of the others', async () => {
+test('callers that wait for one sandbox do not delay the events of the others', async () => {
   await using harness = await startHarness();
   const busy = await harness.create();
   const other = await harness.create();
@@ -126,7 +126,7 @@ test('a start does not wait for a sandbox in the middle of a long step', async (
   await harness.waitForRecord(id, (record) => record.status_reason === 'control_restarted');
 });
 
-test('the end of one sandbox is written down while another is in the middle of its own', async () => {
+test('the end of one sandbox is committed while the end of another is under way', async () => {
   await using harness = await startHarness();
   const stuck = await harness.create();
   const other = await harness.create();
@@ -137,7 +137,7 @@ test('the end of one sandbox is written down while another is in the middle of i
   harness.runner.endVm(stuck.id, 'guest_shutdown');
   harness.runner.endVm(other.id, 'guest_panic');
   await harness.waitForRecord(other.id, (record) => record.status_reason === 'guest_panic');
-  assert.equal(harness.runner.ends.size, 2, 'neither may be acknowledged before the first');
+  assert.equal(harness.runner.ends.size, 2, 'no end may be acknowledged before the first');
   gate.resolve();
   await destroyed;
   await waitFor('both to be acknowledged', () => harness.runner.ends.size === 0);

@@ -1,18 +1,19 @@
 /**
- * Keeps the records true to what runs. Two loops:
+ * Keeps the records in agreement with the VMs. Two loops:
  *
- *     events      runner ─ vm_ended ─► driver ─ commit ─► acknowledge     (nothing is lost while control is away)
+ *     events      runner ─ vm_ended ─► driver ─ commit ─► acknowledge     (nothing is lost while control is down)
  *                        ─ egress_note ─► audit log ─► acknowledge
- *     reconcile   GET /vms  ≠ records:  record without VM ─► hibernated, if that was asked for and the capture is there;
- *                                                            else its end is asked for, else it is lost
- *                                       hibernated record with VM ─► runs
- *                                       record that names a rollback ─► asked for again: done, or refused
+ *     reconcile   GET /vms  ≠ records:  record without VM ─► hibernated, if that was requested and the capture exists;
+ *                                                            else its end is requested, else it is lost
+ *                                       hibernated record with VM ─► running
+ *                                       record that names a rollback ─► requested again: done, or refused
  *                                       VM without record ─► removed
  *                                       create without creator ─► failed
  *                 GET /captures ≠ records: see capture-keeper.ts
- *                 what it may reach, told after an outage or in doubt: see egress-keeper.ts
+ *                 network policy, sent after an outage or in doubt: see egress-keeper.ts
  *
- * Sandboxes with an operation under way are left to it. After an outage of the runner every idle timer gets a grace: nobody could send a request.
+ * The reconciler leaves sandboxes with an operation under way to that operation. After an outage of the runner every
+ * idle timer gets a grace, as callers could not send requests.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError, type SandboxState } from '@coppice/contract';
@@ -48,7 +49,7 @@ export class RunnerLink implements AsyncDisposable {
   #isConnected = false;
   #hasBeenLost = false;
   #accelerator: Accelerator | undefined;
-  /** Sandboxes that are being put right. */
+  /** Ids of what is being repaired. */
   readonly #repairing = new Set<string>();
   #loops: Promise<unknown> = Promise.resolve();
 
@@ -61,14 +62,14 @@ export class RunnerLink implements AsyncDisposable {
     return this.#isConnected;
   }
 
-  /** Of new VMs, as the runner last said. Throws `unavailable` while it has not. */
+  /** Accelerator of new VMs, as the runner last reported it. Throws `unavailable` before the first report. */
   get accelerator(): Accelerator {
     if (this.#accelerator === undefined)
       throw new AppError('unavailable', 'the runner of this machine has not been connected yet');
     return this.#accelerator;
   }
 
-  /** Resolves after the first attempt to connect, however it went. */
+  /** Resolves after the first attempt to connect, whatever its outcome. */
   async start(): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#loops = Promise.all([this.#followEvents(resolve), this.#reconcileLoop()]);
@@ -127,7 +128,7 @@ export class RunnerLink implements AsyncDisposable {
       this.#parts.log.warn({ err: error }, 'the runner is not connected');
   }
 
-  /** An end is written down without waiting for those of other sandboxes, whose turn may take long. */
+  /** Handles an event without waiting for those of other sandboxes, whose commit locks may be held for long. */
   async #handle(event: RunnerEvent): Promise<void> {
     const { drivers, notes } = this.#parts;
     const id = event.type === 'vm_ended' ? event.end.id : event.vm_id;
@@ -142,7 +143,7 @@ export class RunnerLink implements AsyncDisposable {
     const { drivers, runner, store, clock, captures, egressKeeper } = this.#parts;
     const { accelerator } = await runner.status();
     this.#accelerator = accelerator;
-    // Taken before the VMs are listed: a sandbox that starts in between is in none of them.
+    // Both are taken before the VMs are listed: a sandbox that starts in between is in neither.
     const live = new Set(drivers.list().map(({ row }) => row.id));
     const views = drivers
       .list()
@@ -164,7 +165,7 @@ export class RunnerLink implements AsyncDisposable {
     }
     for (const driver of drivers.list())
       if (driver.boot.isInterrupted) this.#repair(driver.row.id, () => driver.boot.resolveInterrupted());
-    // One that has ended since then took its VM with it; if not, that is seen in the next round.
+    // A sandbox that has ended since then took its VM with it. If not, the next round finds the VM.
     const orphans = [...vms].filter((id) => !live.has(id) && drivers.find(id) === undefined);
     for (const id of orphans) this.#repair(id, () => this.#removeOrphan(id));
     this.#repair('captures', () => captures.reconcile());
@@ -172,8 +173,8 @@ export class RunnerLink implements AsyncDisposable {
   }
 
   /**
-   * In the background: one sandbox in the middle of a long step must keep neither the others nor the service's start
-   * waiting. What fails is tried again in the next round.
+   * Runs a repair in the background: one sandbox in the middle of a long step must not delay the others or the start of
+   * the service. Failed repairs are tried again in the next round.
    */
   #repair(id: string, work: () => Promise<void>): void {
     if (this.#repairing.has(id)) return;
@@ -182,7 +183,7 @@ export class RunnerLink implements AsyncDisposable {
       .catch((error: unknown) =>
         this.#parts.log.warn(
           { err: error, subject: id },
-          'what is there and what is recorded could not be reconciled; tried again',
+          'records could not be reconciled with the runner; control tries again',
         ),
       )
       .finally(() => this.#repairing.delete(id));
@@ -205,7 +206,7 @@ export class RunnerLink implements AsyncDisposable {
   }
 }
 
-/** A sandbox as it was before the runner was asked. */
+/** A sandbox as it was before the VMs were listed. */
 interface View {
   driver: SandboxDriver;
   status: SandboxState;

@@ -1,4 +1,4 @@
-/** The sandboxes of each organization: live ones by their drivers, ended ones read from SQL. */
+/** Sandboxes of each organization: live ones through their drivers, ended ones from SQL. */
 import {
   AppError,
   parseImageReference,
@@ -49,9 +49,9 @@ export interface SandboxesParts {
   audit: Pick<AuditLog, 'hasRollback'>;
 }
 
-/** What a request asks for of the outside. */
+/** Network policy and credentials in a request. */
 export interface RequestedEgress {
-  /** null: nothing is restricted. undefined: nothing was said. */
+  /** Null restricts nothing. Undefined if the request leaves it out. */
   network: NetworkPolicy | null | undefined;
   grants: readonly Grant[];
 }
@@ -66,9 +66,9 @@ export interface CreateSandbox {
 
 export interface ForkSandbox {
   reach: Reach;
-  /** The parent's. */
+  /** Id of the parent. */
   id: string;
-  /** From `newForkId()`: the children's ids follow from it. */
+  /** From `newForkId()`: the children's ids are derived from it. */
   forkId: string;
   count: number;
 }
@@ -77,7 +77,7 @@ export interface RestoreSandbox {
   /** From `newSandboxId()`. */
   id: string;
   snapshot: SnapshotRow;
-  /** Whose it will be, of the snapshot's organization. */
+  /** Team that will own the sandbox, in the snapshot's organization. */
   teamId: string;
   request: RestoreSandboxRequest;
   egress: RequestedEgress;
@@ -98,7 +98,7 @@ export class Sandboxes {
     this.#drivers = parts.drivers;
   }
 
-  /** Resolves when a first command could run. A create that fails leaves a `failed` record and nothing else. */
+  /** Resolves when a first command can run. A create that fails leaves only a `failed` record. */
   async create({ owner, id, request, egress }: CreateSandbox): Promise<SandboxRecord> {
     const { organizationId } = owner;
     const reference = parseImageReference(request.image);
@@ -107,7 +107,7 @@ export class Sandboxes {
     await this.#parts.credit.require(organizationId);
     const { image, vcpus, mem_mib, disk_mib } = request;
     this.#drivers.checkQuota(organizationId, [request]);
-    // Refused before there is a record: callers who try again and again would leave one each time.
+    // Refuses before a record exists: callers that retry would leave a record each time.
     using _ = await this.#runner.admitVm(id, request);
     const asked = { request, network: egress.network ?? null };
     const driver = await this.#drivers.insert(buildCreatedRow(this.#begin(id), owner, asked));
@@ -117,7 +117,7 @@ export class Sandboxes {
     return record;
   }
 
-  /** Copies a sandbox that runs. Children that fail leave `failed` records; throws when all of them do. */
+  /** Copies a running sandbox. Children that fail leave `failed` records. Throws if all of them fail. */
   async fork({ reach, id, forkId, count }: ForkSandbox): Promise<ForkedChild[]> {
     const parent = await this.getDriver(reach, id);
     await this.#parts.credit.require(reach.organizationId);
@@ -128,7 +128,7 @@ export class Sandboxes {
     return await bootChildren(children, this.#forkVm(parent, children));
   }
 
-  /** A new sandbox from what was saved of another. One that fails leaves a `failed` record and nothing else. */
+  /** Creates a sandbox from a snapshot. A restore that fails leaves only a `failed` record. */
   async restore({ id, snapshot, teamId, request, egress }: RestoreSandbox): Promise<SandboxRecord> {
     await enterRecordStep('record.insert');
     await this.#parts.credit.require(snapshot.organization_id);
@@ -140,21 +140,24 @@ export class Sandboxes {
     return await driver.boot.restore(snapshot.id, egress.grants);
   }
 
-  /** Puts a sandbox back to what was saved of it or of an ancestor: memory, processes and files. */
+  /**
+   * Rolls a sandbox back to a snapshot of it or of an ancestor: memory, processes and files. Throws `invalid_state` for
+   * other snapshots, and for those of another shape.
+   */
   async rollBack(
     reach: Reach,
     id: string,
     { rollbackId, snapshot }: { rollbackId: string; snapshot: SnapshotRow },
   ): Promise<SandboxRecord> {
     const driver = await this.getDriver(reach, id);
-    // An ancestor in between may be another team's: the sandbox and the snapshot are within reach.
+    // An ancestor in between may be another team's. Only the sandbox and the snapshot must be within reach.
     const family = { ...reach, onlyTeamId: null };
     const isOfFamily = await this.#parts.family.isOrDescends(family, id, snapshot.run_id);
     if (!isOfFamily || !isSameShape(driver.row, snapshot)) throw notOfIts(snapshot);
     return driver.rollback.rollBack(rollbackId, snapshot.id);
   }
 
-  /** What a rollback has come to, for its Idempotency-Key; finishes it if it is pending. */
+  /** Returns the outcome of a rollback, for its Idempotency-Key. Finishes the rollback if it is pending. */
   async findRollback(reach: Reach, id: string, rollbackId: string): Promise<Subject<SandboxRecord>> {
     const driver = this.#drivers.findWithin(reach, id);
     if ((await driver?.rollback.resolve(rollbackId)) === 'pending') return 'begun';
@@ -162,14 +165,14 @@ export class Sandboxes {
     return isDone ? { status: 200, body: await this.get(reach, id) } : 'nothing';
   }
 
-  /** Throws `not_found` when there is no such sandbox within reach. */
+  /** Throws `not_found` if there is no such sandbox within reach. */
   async getTree(reach: Reach, id: string): Promise<SandboxTree> {
     const tree = SANDBOX_ID.test(id) ? await this.#parts.family.findTree(reach, id) : undefined;
     if (tree === undefined) throw notFound(id);
     return tree;
   }
 
-  /** Throws `not_found` when there is no such sandbox within reach. */
+  /** Throws `not_found` if there is no such sandbox within reach. */
   async get(reach: Reach, id: string): Promise<SandboxRecord> {
     const record = await this.find(reach, id);
     if (record === undefined) throw notFound(id);
@@ -183,14 +186,14 @@ export class Sandboxes {
     return row && buildRecord(row);
   }
 
-  /** What a create or a restore has come to, for its Idempotency-Key. */
+  /** Returns the outcome of a create or a restore, for its Idempotency-Key. */
   async findSubject(reach: Reach, id: string): Promise<Subject<SandboxRecord>> {
     const record = await this.find(reach, id);
     if (record === undefined || record.status === 'failed') return 'nothing';
     return record.status === 'creating' ? 'begun' : { status: 201, body: record };
   }
 
-  /** What a fork has come to, in the order of its children. */
+  /** Returns the outcome of a fork, in the order of its children. */
   async findFork({ reach, forkId, count }: ForkSandbox): Promise<'nothing' | 'begun' | ForkedChild[]> {
     const ids = listChildIds(forkId, count);
     const rows = new Map((await this.#store.findAll(reach, ids)).map((row) => [row.id, row]));
@@ -198,7 +201,10 @@ export class Sandboxes {
     return readFork(children.map((row) => row && (this.#drivers.find(row.id)?.record ?? buildRecord(row))));
   }
 
-  /** The driver of a sandbox that is alive; `invalid_state` for one that has ended, `not_found` for no one. */
+  /**
+   * Returns the driver of a live sandbox. Throws `invalid_state` if the sandbox has ended, `not_found` if there is none
+   * within reach.
+   */
   async getDriver(reach: Reach, id: string, request: SandboxRequest = 'use'): Promise<SandboxDriver> {
     const driver = this.#drivers.findWithin(reach, id);
     if (driver !== undefined) return driver;

@@ -11,7 +11,7 @@ const ORGANIZATIONS = ['org1', 'org2', 'org3', 'org4'] as const;
 
 const isCapacity = (error: unknown): boolean => error instanceof AppError && error.code === 'capacity';
 
-test('a pool is never overdrawn, and what an organization takes leaves as much free as it holds', () => {
+test('a pool is never overdrawn, and a take leaves at least as much free as the organization holds', () => {
   const step = fc.record({
     organization: fc.constantFrom(...ORGANIZATIONS),
     bytes: fc.integer({ min: 1, max: 40 }),
@@ -38,7 +38,7 @@ test('a pool is never overdrawn, and what an organization takes leaves as much f
   );
 });
 
-test('the limit of open requests is reached before the floors are used up, by the default limits', () => {
+test('with the default limits the limit of open requests is reached before the floors are used up', () => {
   const budget = new OutputBudget(execOutputTotalBytes);
   assert.ok(openRequestsPerOrganization <= budget.commandsOfOne);
   const open: HeldOutput[] = [];
@@ -49,7 +49,7 @@ test('the limit of open requests is reached before the floors are used up, by th
   for (const held of open) held[Symbol.dispose]();
 });
 
-test('greedy organizations, however many, cut no other command below its floor', () => {
+test('any number of greedy organizations cut no other command below its floor', () => {
   const action = fc.record({
     organization: fc.constantFrom(...ORGANIZATIONS),
     kind: fc.constantFrom('start', 'write', 'end'),
@@ -105,6 +105,6 @@ test('sixteen commands that hold 32 MiB each leave other organizations their flo
   for (const held of greedy) held[Symbol.dispose]();
 });
 
-test('a budget without room for floors is refused', () => {
+test('a budget without room for the floors of two organizations is refused', () => {
   assert.throws(() => new OutputBudget(7 * COMMAND_FLOOR_BYTES), RangeError);
 });

@@ -1,18 +1,18 @@
 /**
- * Memory for the output of commands whose callers wait for the whole answer (exec). Half of it holds floors, half holds what
- * commands write beyond them:
+ * Memory for the output of commands whose callers wait for the whole answer (exec). Half of it holds floors, half holds
+ * output beyond the floors:
  *
  *     total 512 MiB ─┬─ floors 256 MiB   64 KiB of each stream, reserved before the command starts
  *                    └─ growth 256 MiB   in blocks of 64 KiB, as the output comes, up to the limit of a stream
  *
- * In each half an organization may hold no more than is still free: at most half of it alone, and after n greedy
- * organizations, which hold 1/(n+1) each, the next one still finds 1/(n+1) free and may take half of that. When growth is
- * refused, the output is cut and the answer says so. When a floor is refused, the command does not start. So no answer is
- * empty because of what other organizations run.
+ * In each half an organization may hold no more than is still free. Alone it gets at most half. After n greedy
+ * organizations, which hold 1/(n+1) each, the next one still finds 1/(n+1) free and may take half of that. When growth
+ * is refused, the output is cut and the answer says so. When a floor is refused, the command does not start. So the
+ * commands of other organizations never make an answer empty.
  *
- * Arithmetic: floors have room for 256 MiB / (2 × 64 KiB) = 2048 commands, 1024 of one organization that is alone. 256 open
- * requests, the default limit of an organization, take 32 MiB of floors: seven organizations can be at their limit at once
- * and an eighth still starts commands. Floors also bound a limit that the operator sets higher.
+ * Arithmetic: floors have room for 256 MiB / (2 × 64 KiB) = 2048 commands, 1024 of one organization that is alone. 256
+ * open requests, the default limit of an organization, take 32 MiB of floors: seven organizations can be at their limit
+ * at once and an eighth still starts commands. Floors also bound a limit that the operator sets higher.
  */
 import { AppError } from '@coppice/contract';
 import { BLOCK_BYTES, OutputCapture } from './output-capture.ts';
@@ -20,7 +20,7 @@ import { BLOCK_BYTES, OutputCapture } from './output-capture.ts';
 const STREAMS = 2;
 export const COMMAND_FLOOR_BYTES = STREAMS * BLOCK_BYTES;
 
-/** Where the output of one command is kept; disposing it gives the memory back. */
+/** Holds the output of one command. Disposing it releases the memory. */
 export interface HeldOutput extends Disposable {
   readonly stdout: OutputCapture;
   readonly stderr: OutputCapture;
@@ -32,19 +32,19 @@ export class OutputBudget {
 
   constructor(totalBytes: number) {
     const half = Math.floor(totalBytes / 2);
-    // Less would refuse the first commands of a second organization.
+    // A smaller budget would refuse the first commands of a second organization.
     if (half < 4 * COMMAND_FLOOR_BYTES)
       throw new RangeError(`${totalBytes} bytes have no room for the floors of two organizations' commands`);
     this.#floors = new FairPool(half);
     this.#growth = new FairPool(half);
   }
 
-  /** How many commands an organization can have at once while no other has any. */
+  /** Number of commands that an organization can run at once while no other runs any. */
   get commandsOfOne(): number {
     return Math.floor(this.#floors.totalBytes / 2 / COMMAND_FLOOR_BYTES);
   }
 
-  /** Reserves the floors of a command that is about to start; throws `capacity` when there is no room for them. */
+  /** Reserves the floors of a command that is about to start. Throws `capacity` if there is no room for them. */
   open(organizationId: string, maxStreamBytes: number): HeldOutput {
     if (!this.#floors.take(organizationId, COMMAND_FLOOR_BYTES))
       throw new AppError(
@@ -72,7 +72,7 @@ export class OutputBudget {
   }
 }
 
-/** Bytes that organizations share: each may hold at most as many as are free. */
+/** Bytes that organizations share. Each may hold at most as many as are free. */
 export class FairPool {
   readonly totalBytes: number;
   #freeBytes: number;
@@ -83,7 +83,7 @@ export class FairPool {
     this.#freeBytes = totalBytes;
   }
 
-  /** False, and nothing is taken, when the organization would then hold more than is free. */
+  /** Returns false and takes nothing if the organization would then hold more than is free. */
   take(organizationId: string, bytes: number): boolean {
     const held = (this.#held.get(organizationId) ?? 0) + bytes;
     const freeBytes = this.#freeBytes - bytes;
@@ -95,7 +95,7 @@ export class FairPool {
 
   give(organizationId: string, bytes: number): void {
     const held = (this.#held.get(organizationId) ?? 0) - bytes;
-    if (held < 0) throw new RangeError('more is given back than was taken');
+    if (held < 0) throw new RangeError('more bytes are given back than were taken');
     this.#freeBytes += bytes;
     if (held === 0) this.#held.delete(organizationId);
     else this.#held.set(organizationId, held);

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { BLOCK_BYTES, OutputCapture, type BlockSource } from './output-capture.ts';
 
-/** Has so many blocks. */
+/** Returns a source with so many blocks. */
 function sourceOf(blocks: number): BlockSource & { left: number } {
   return {
     left: blocks,
@@ -18,7 +18,7 @@ function sourceOf(blocks: number): BlockSource & { left: number } {
   };
 }
 
-test('whatever the pieces, what is kept is the beginning, whole characters, and at most the limit', () => {
+test('for any pieces the capture keeps the beginning, in whole characters, up to the limit', () => {
   fc.assert(
     fc.property(
       fc.string({ unit: 'grapheme' }),
@@ -38,7 +38,7 @@ test('whatever the pieces, what is kept is the beginning, whole characters, and 
   );
 });
 
-test('the first block is always available, further ones while there are any, and all are given back', () => {
+test('the first block is always available, further ones while the source has any, and all are given back', () => {
   const sizes = fc.array(fc.integer({ min: 0, max: 3 * BLOCK_BYTES }), { maxLength: 8 });
   fc.assert(
     fc.property(sizes, fc.nat({ max: 5 }), (pieces, blocks) => {
@@ -58,7 +58,7 @@ test('the first block is always available, further ones while there are any, and
   );
 });
 
-test('after what did not fit nothing is kept, although there is room again', () => {
+test('after a piece that did not fit nothing is kept, even when there is room again', () => {
   const source = sourceOf(0);
   using capture = new OutputCapture(source, 16 << 20);
   capture.push(Buffer.alloc(BLOCK_BYTES + 1, 'a'));

@@ -1,10 +1,12 @@
-/** Output of one stream of a command, kept up to a limit, in blocks of memory. The first block is always available. */
+/**
+ * Keeps the output of one stream of a command up to a limit, in blocks of memory. The first block is always available.
+ */
 
 export const BLOCK_BYTES = 64 << 10;
 
-/** Blocks beyond the first. */
+/** Source of the blocks beyond the first. */
 export interface BlockSource {
-  /** False when none is available now. */
+  /** Returns false if none is available now. */
   take(): boolean;
   give(): void;
 }
@@ -21,12 +23,12 @@ export class OutputCapture implements Disposable {
     this.#maxBytes = maxBytes;
   }
 
-  /** True when not all that came was kept. */
+  /** True if some of the output was dropped. */
   get isTruncated(): boolean {
     return this.#isTruncated;
   }
 
-  /** Keeps the beginning of the stream: nothing more after the first piece that does not fit. */
+  /** Keeps the beginning of the stream, and nothing after the first piece that does not fit. */
   push(bytes: Buffer): void {
     if (this.#isTruncated) return;
     let rest = bytes.subarray(0, this.#maxBytes - this.#size);
@@ -43,7 +45,7 @@ export class OutputCapture implements Disposable {
     }
   }
 
-  /** As UTF-8; what is not becomes U+FFFD. A character that the limit cut in two is left out. */
+  /** The output as UTF-8. Invalid bytes become U+FFFD. A character that the limit cut in two is left out. */
   get text(): string {
     const all = Buffer.concat(this.#blocks, this.#size);
     return (this.#isTruncated ? all.subarray(0, lastCharacterEnd(all)) : all).toString('utf8');
@@ -57,7 +59,7 @@ export class OutputCapture implements Disposable {
     this.#isTruncated = true;
   }
 
-  /** The block that the next byte goes into; undefined when no further one is available. */
+  /** Returns the block for the next byte, or undefined if no further block is available. */
   #findRoom(): Buffer | undefined {
     if (this.#size < this.#blocks.length * BLOCK_BYTES) return this.#blocks.at(-1);
     if (this.#blocks.length > 0 && !this.#source.take()) return undefined;

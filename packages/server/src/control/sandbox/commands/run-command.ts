@@ -1,4 +1,4 @@
-/** A command from its start to its end, its output collected. */
+/** Runs a command to its end and collects its output. */
 import type { ExecRequest, ExecResponse } from '@coppice/contract';
 import type { RunnerClient } from '../../placement/runner-client.ts';
 import type { Logger } from 'pino';
@@ -13,7 +13,7 @@ export interface RunCommand {
   id: string;
   request: ExecRequest;
   output: HeldOutput;
-  /** The command has started: from here on its end is the only answer. */
+  /** Called when the command has started: from here on its end is the only answer. */
   onStarted: () => void;
 }
 

@@ -25,7 +25,7 @@ test('expires when the timeout has passed without a request, and not before', ()
   assert.deepEqual(expiries, [{ at: 10_000, reason: 'idle_timeout' }]);
 });
 
-test('does not expire while a request is open, and counts from its end', () => {
+test('does not expire while a request is open, and counts from the end of the request', () => {
   const { clock, timer, expiries } = setUp();
   clock.advance(5_000);
   const close = timer.open();
@@ -57,7 +57,7 @@ test('a timeout of 0 never expires, and setting one later starts from then', () 
   assert.equal(expiries.length, 1);
 });
 
-test('the lifetime ends it whatever is open', () => {
+test('the end of the lifetime expires even with open requests', () => {
   const { clock, timer, expiries } = setUp({ lifetimeLeftMs: 30_000 });
   timer.open();
   clock.advance(30_000);
@@ -72,7 +72,7 @@ test('after an outage nothing ends before the grace has passed', () => {
   assert.equal(expiries.length, 1);
 });
 
-test('a timeout longer than the longest delay of a timer is waited for in parts', () => {
+test('a timeout beyond the longest delay of setTimeout is waited for in parts', () => {
   const month = 30 * 86_400_000;
   const { clock, expiries } = setUp({ timeoutMs: month });
   clock.advance(month - 1);
@@ -81,7 +81,7 @@ test('a timeout longer than the longest delay of a timer is waited for in parts'
   assert.equal(expiries.length, 1);
 });
 
-test('a stopped timer stays quiet', () => {
+test('a stopped timer does not expire', () => {
   const { clock, timer, expiries } = setUp();
   timer.stop();
   clock.advance(1e6);
@@ -95,7 +95,7 @@ const step = fc.oneof(
   fc.record({ kind: fc.constant('restart' as const), ms: fc.constantFrom(0, 3_000, 20_000) }),
 );
 
-test('whatever the order of requests, it expires exactly when a model that looks at each millisecond says', () => {
+test('for any order of requests, it expires at the same millisecond as a model', () => {
   fc.assert(
     fc.property(fc.array(step, { maxLength: 25 }), (steps) => {
       const { clock, timer, expiries } = setUp();

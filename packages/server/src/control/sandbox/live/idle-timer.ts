@@ -1,6 +1,7 @@
 /**
- * When a sandbox ends by itself: after `timeoutMs` without a request, and never while one is open; or at the end of
- * its lifetime, whatever is open. After an outage, during which nobody could send a request, both wait for a grace.
+ * Timer that ends a sandbox: after `timeoutMs` without a request, but never while one is open; or at the end of its
+ * lifetime, even if requests are open. After an outage, during which callers could not send requests, both wait for a
+ * grace.
  *
  *     idle end  = open > 0 or timeout 0 ? never : max(last request's end + timeout, grace)
  *     life end  = no limit ? never : max(created + limit, grace)
@@ -13,13 +14,13 @@ export interface IdleTimerOptions {
   clock: Clock;
   /** 0 disables the idle timer. */
   timeoutMs: number;
-  /** How long ago the last request was. */
+  /** Time since the last request. */
   idleForMs?: number;
-  /** What is left of the lifetime; may be negative. */
+  /** Rest of the lifetime; may be negative. */
   lifetimeLeftMs?: number;
   /** Nothing ends before this has passed. */
   graceMs?: number;
-  /** Called when an end has come. The timer then stays quiet until it is restarted or given grace. */
+  /** Called when the sandbox must end. The timer does not fire again before a request, a restart or a grace. */
   onExpire: (reason: ExpiryReason) => void;
 }
 
@@ -48,7 +49,7 @@ export class IdleTimer {
     this.#arm();
   }
 
-  /** A request has come: until the returned function is called nothing ends for idleness. */
+  /** Notes a request: the sandbox does not end for idleness until the returned function is called. */
   open(): () => void {
     this.#open += 1;
     this.#touch();
@@ -61,13 +62,13 @@ export class IdleTimer {
     };
   }
 
-  /** Starts the idle time from now, with another timeout if one is given. */
+  /** Restarts the idle time from now, with another timeout if one is given. */
   restart(timeoutMs: number = this.#timeoutMs): void {
     this.#timeoutMs = timeoutMs;
     this.#touch();
   }
 
-  /** Lets nothing end within the next `graceMs`. */
+  /** Prevents any end within the next `graceMs`. */
   grace(graceMs: number): void {
     this.#graceUntil = Math.max(this.#graceUntil, this.#clock.monotonicMs() + graceMs);
     this.#arm();
@@ -83,7 +84,7 @@ export class IdleTimer {
     return this.#open > 0 ? 0 : Math.max(0, this.#clock.monotonicMs() - this.#lastActiveAt);
   }
 
-  /** Milliseconds until it ends if nothing more is asked, or null for never. */
+  /** Milliseconds until it ends if no more request comes, or null for never. */
   get endsInMs(): number | null {
     const { at } = this.#findEnd();
     return at === Infinity ? null : Math.max(0, at - this.#clock.monotonicMs());

@@ -1,4 +1,4 @@
-/** What one organization's quotas and lists look at, counted: not what others have. */
+/** Counts the sandboxes that the quota and the lists of one organization read: only its own. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import pino from 'pino';
@@ -23,7 +23,7 @@ const LIMITS: Limits = {
   requestBurst: 1,
 };
 
-/** A row that notes that it is looked at. */
+/** Returns a row that calls `look` when it is read. */
 function watched(row: SandboxRow, look: (id: string) => void): SandboxRow {
   return new Proxy(row, {
     get(target, name, receiver) {
@@ -41,7 +41,7 @@ function rowOf(organizationId: string, index: number): SandboxRow {
   });
 }
 
-/** Only what loading, quotas and lists use. */
+/** Builds only the parts that loading, quotas and lists use. */
 function buildParts(rows: readonly SandboxRow[]): LiveDriversParts {
   const parts: Partial<Record<keyof LiveDriversParts, unknown>> = {
     store: { listAlive: async () => rows },
@@ -54,13 +54,13 @@ function buildParts(rows: readonly SandboxRow[]): LiveDriversParts {
   return parts as unknown as LiveDriversParts;
 }
 
-/** They list what is alive from the drivers alone. */
+/** Builds sandboxes that list live sandboxes from the drivers alone. */
 function buildSandboxes(drivers: LiveDrivers): Sandboxes {
   const parts: Partial<SandboxesParts> = { drivers };
   return new Sandboxes(parts as SandboxesParts);
 }
 
-test('a quota and a list of one organization look at none of the sandboxes of others', async () => {
+test('the quota and the lists of one organization read no sandboxes of others', async () => {
   let looked = new Set<string>();
   const rows = [
     ...Array.from({ length: OTHERS }, (_, index) => rowOf(`other${index % 3}`, index)),

@@ -1,5 +1,4 @@
-/** The drivers of all sandboxes that are alive, of every organization: one each, from its insert to its end. */
-import { AppError } from '@coppice/contract';
+/** Registry of the drivers of all live sandboxes, of every organization: one for each, from its insert to its end. */
 import { isWithin, type Reach } from '../../accounts/reach.ts';
 import type { TeamSecrets } from '../../audit/team-secrets.ts';
 import type { Credit } from '../../billing/credit.ts';
@@ -9,11 +8,12 @@ import { checkQuota, holdsMachine, type Shape } from '../../limits/quota.ts';
 import { ByOrganization } from '../record/by-organization.ts';
 import { PendingInserts } from '../record/pending-inserts.ts';
 import { SandboxDriver, type DriverParts } from './sandbox-driver.ts';
+import { invariant } from '../../../lib/invariant.ts';
 
 export interface LiveDriversParts extends Omit<DriverParts, 'onFinal' | 'admitResume'> {
-  /** Those that begin take the newest of their team's. */
+  /** New sandboxes use the newest secret of their team. */
   teamSecrets: Pick<TeamSecrets, 'ensure'>;
-  /** A sandbox has ended, and that is committed. */
+  /** Called when the end of a sandbox is committed. */
   onEnded: () => void;
   credit: Credit;
   limitsOf: LimitsOf;
@@ -29,17 +29,17 @@ export class LiveDrivers implements Disposable {
     this.#inserts = new PendingInserts(parts.store);
   }
 
-  /** Takes up what the records say is alive. */
+  /** Adopts the sandboxes that are live according to their records. */
   async load(): Promise<void> {
     for (const row of await this.#parts.store.listAlive()) this.#add(row).live.adopt();
   }
 
-  /** The sandboxes live on. */
+  /** Stops the timers of the sandboxes, which keep running. */
   [Symbol.dispose](): void {
     for (const driver of this.#drivers.list()) driver.live.detach();
   }
 
-  /** Of every organization. */
+  /** Returns the drivers of every organization. */
   list(): SandboxDriver[] {
     return this.#drivers.list();
   }
@@ -52,7 +52,7 @@ export class LiveDrivers implements Disposable {
     return this.#drivers.get(id);
   }
 
-  /** Undefined when it is out of reach. */
+  /** Returns undefined if the sandbox is out of reach. */
   findWithin(reach: Reach, id: string): SandboxDriver | undefined {
     const driver = this.#drivers.get(id);
     return driver !== undefined && isWithin(reach, driver.row) ? driver : undefined;
@@ -60,11 +60,14 @@ export class LiveDrivers implements Disposable {
 
   async insert(row: NewSandboxRow): Promise<SandboxDriver> {
     const [driver] = await this.insertAll([row]);
-    if (driver === undefined) throw new AppError('internal', 'a record was not inserted');
+    invariant(driver, 'an inserted record has a driver');
     return driver;
   }
 
-  /** All or none, of one team; the drivers in the order of the rows. */
+  /**
+   * Inserts all rows or none. They belong to one team. Returns the drivers in the order of the rows. Throws `capacity`
+   * beyond the quota.
+   */
   async insertAll(rows: readonly NewSandboxRow[]): Promise<SandboxDriver[]> {
     const [first] = rows;
     if (first === undefined) return [];
@@ -78,12 +81,12 @@ export class LiveDrivers implements Disposable {
     });
   }
 
-  /** Takes up records whose insert was made although its answer was lost: creates that nobody finishes. */
+  /** Adopts records whose insert was made although its answer was lost. Their creates are interrupted. */
   recoverInserts(): Promise<void> {
     return this.#inserts.resolve((row) => void this.#add(row));
   }
 
-  /** Throws `capacity` when the organization may not have these, too. */
+  /** Throws `capacity` if the organization may not have these in addition. */
   checkQuota(organizationId: string, more: readonly Shape[]): void {
     const live = this.listOf(organizationId);
     const pending = this.#inserts.list(organizationId);
@@ -91,7 +94,7 @@ export class LiveDrivers implements Disposable {
     checkQuota(this.#parts.limitsOf(organizationId), { sandboxes: live.length + pending.length, held, more });
   }
 
-  /** Throws `credit_exhausted` or `capacity` when what was hibernated may not run again now; it is counted already. */
+  /** Throws `credit_exhausted` or `capacity` if a sandbox may not resume now. The quota counts it already. */
   async #admitResume(organizationId: string): Promise<void> {
     await this.#parts.credit.require(organizationId);
     this.checkQuota(organizationId, []);

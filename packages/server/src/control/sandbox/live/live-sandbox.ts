@@ -1,9 +1,9 @@
 /**
- * What a sandbox that is alive consists of in this process: its committed row, the turns in which that is changed, the
- * operation under way, and the timer that ends it. There are two kinds of turns:
+ * State of a live sandbox in this process: its committed row, the commit lock that guards the row, the queue of
+ * operations, and the timer that ends it. Operations and commits wait separately:
  *
- *     operations   fork ───────────────►│ hibernate ──────►│        as long as they take, each in its turn
- *     commits       │ PATCH │   │ ended │   │   │   │               short: nobody waits behind an operation to be written down
+ *     operations   fork ───────────────►│ hibernate ──────►│        as long as they take, one at a time
+ *     commits       │ PATCH │   │ ended │   │   │   │               short: no commit waits behind an operation
  */
 import {
   type AppError,
@@ -36,7 +36,7 @@ import type { SandboxStore } from '../record/sandbox-store.ts';
 import { SerialQueue } from '../../../lib/waiting/serial-queue.ts';
 import { enterRecordStep } from '../record/steps.ts';
 
-/** After an outage of the service, so that callers can come back before their sandboxes are gone. */
+/** Grace after an outage of the service, so that callers can come back before their sandboxes end. */
 const OUTAGE_GRACE_MS = 60_000;
 
 export interface LiveSandboxParts {
@@ -46,9 +46,9 @@ export interface LiveSandboxParts {
   clock: Clock;
   log: Logger;
   onExpire: (reason: ExpiryReason) => void;
-  /** In an operation's turn, before the operation: whether a rollback was done is found out. */
+  /** Resolves a pending rollback. Called in the queue slot of an operation, before the operation. */
   settleRollback: () => Promise<void>;
-  /** It has ended and is committed as such. */
+  /** Called when the end of the sandbox is committed. */
   onFinal: () => void;
 }
 
@@ -60,7 +60,7 @@ export class LiveSandbox {
   #timer: IdleTimer | undefined;
   #removal: StatusReason | undefined;
   readonly #begun = Promise.withResolvers<void>();
-  /** The state that the timer is for. */
+  /** The state for which the timer was started. */
   #timedState: SandboxState | undefined;
 
   constructor(row: SandboxRow, parts: LiveSandboxParts) {
@@ -90,7 +90,7 @@ export class LiveSandbox {
     return momentOf(this.#parts.clock);
   }
 
-  /** Settles when it is no longer being created, however that went. */
+  /** Resolves when it is no longer being created, whatever the outcome. */
   get begun(): Promise<void> {
     return this.#begun.promise;
   }
@@ -104,27 +104,31 @@ export class LiveSandbox {
     return this.isFinal ? undefined : this.#timer?.expired;
   }
 
-  /** Takes up what was alive before this process started. */
+  /** Adopts a sandbox that was live before this process started. */
   adopt(): void {
     this.#followState(OUTAGE_GRACE_MS);
   }
 
-  /** Waits its turn to change the row, and decides by what is in SQL. */
+  /** Runs the task while holding the commit lock, on the row as SQL has it. */
   inTurn<T>(task: () => Promise<T>): Promise<T> {
     return this.#commits.run(() => this.#settled(task));
   }
 
+  /** Like {@link inTurn}, for a caller. Throws `rate_limited` if too many tasks wait. */
   inCallersTurn<T>(task: () => Promise<T>): Promise<T> {
     return this.#commits.runBounded(() => this.#settled(task));
   }
 
-  /** Only in a turn. With `notes` together with their audit entries. */
+  /** Commits a change, together with audit entries for `notes`. Call only while holding the commit lock. */
   async commit(change: SandboxUpdate, notes?: AuditNote | readonly AuditNote[]): Promise<void> {
     await this.#row.commit(change, notes);
     this.#followState(0);
   }
 
-  /** Only in a turn. Writes down an end that is told or found out; any other event changes nothing here. */
+  /**
+   * Commits an end that was reported or detected. Any other event changes nothing here. Call only while holding the
+   * commit lock.
+   */
   async handleEvent(event: SandboxEvent, reason: StatusReason, end?: VmEnd): Promise<void> {
     const transition = findTransition(this.row.status, event);
     if (transition.outcome !== 'accept') return;
@@ -132,7 +136,10 @@ export class LiveSandbox {
       await this.end({ status: transition.to, reason: this.#whyEnded(reason), end });
   }
 
-  /** Its VM is about to be removed: should its end not be written down then, it is told later without a reason. */
+  /**
+   * Notes why the VM is about to be removed. If the end is not committed then, the runner reports it later without a
+   * reason, and this one is recorded.
+   */
   noteRemoval(reason: StatusReason): void {
     this.#removal = reason;
   }
@@ -141,7 +148,7 @@ export class LiveSandbox {
     return told === 'requested' ? (this.#removal ?? told) : told;
   }
 
-  /** Only in a turn. */
+  /** Commits the end. Call only while holding the commit lock. */
   async end(ending: Omit<Ending, 'now'>): Promise<void> {
     await enterRecordStep('record.end');
     await this.#parts.audit.processes.closed(this.row.id);
@@ -152,12 +159,15 @@ export class LiveSandbox {
     this.#parts.log.info({ status, reason, uptime_ms: this.row.uptime_ms }, 'the sandbox has ended');
   }
 
-  /** Does what a caller asks for when its turn has come; refused as the contract's tables say. */
+  /**
+   * Runs a caller's operation in its queue slot. Throws `invalid_state` if the contract's tables refuse it,
+   * `rate_limited` if too many operations wait.
+   */
   operate<T>(operation: SandboxOperation, work: () => Promise<T>): Promise<T> {
     return this.operateBriefly(REQUEST_OF[operation], () => this.operations.hold(operation, work));
   }
 
-  /** As {@link operate}, for what is short and does not show in the record. */
+  /** Like {@link operate}, for short work that does not show in the record. */
   async operateBriefly<T>(request: SandboxRequest, work: () => Promise<T>): Promise<T> {
     if (!this.operations.admits(request)) throw this.refusal(request);
     return this.operations.run(async () => {
@@ -168,7 +178,7 @@ export class LiveSandbox {
     }, true);
   }
 
-  /** Resolves when the row is what SQL has. */
+  /** Reads the row again if it is in doubt. Resolves when the row is what SQL has. */
   settle(): Promise<void> {
     return this.inTurn(async () => undefined);
   }
@@ -182,7 +192,7 @@ export class LiveSandbox {
     return buildRefusal(request, { status, status_reason, operation: this.operations.current, ...caller });
   }
 
-  /** A request has come: it does not end for idleness before the returned function is called. */
+  /** Notes a request: the sandbox does not end for idleness until the returned function is called. */
   open(): () => void {
     return this.#timer?.open() ?? (() => undefined);
   }
@@ -199,12 +209,12 @@ export class LiveSandbox {
     this.#timer?.grace(OUTAGE_GRACE_MS);
   }
 
-  /** Stops the timer and nothing else: the sandbox lives on. */
+  /** Stops only the timer: the sandbox keeps running. */
   detach(): void {
     this.#timer?.stop();
   }
 
-  /** A hibernated one has nothing left to be idle with. */
+  /** 0 unless the sandbox runs: a hibernated sandbox has no VM that could be idle. */
   get #idleTimeoutMs(): number {
     return this.row.status === 'running' ? this.row.timeout_s * 1000 : 0;
   }

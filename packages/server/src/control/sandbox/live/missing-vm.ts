@@ -1,4 +1,4 @@
-/** What has become of a sandbox whose VM the runner does not have. Each only in a turn. */
+/** Resolves sandboxes whose VM the runner does not have. Call these functions only while holding the commit lock. */
 import { findTransition } from '@coppice/contract';
 import { readEndReason } from '../record/ending.ts';
 import { buildHibernated, HIBERNATED } from '../record/hibernation.ts';
@@ -7,7 +7,9 @@ import type { SandboxVm } from './sandbox-vm.ts';
 
 const LOST = { event: 'lost', reason: 'vm_lost' } as const;
 
-/** It is hibernated, or its end waits to be told, else it is lost. */
+/**
+ * Commits the outcome: the sandbox is hibernated, or the runner has an end that control does not have, else it is lost.
+ */
 export async function resolveMissing(live: LiveSandbox, vm: SandboxVm): Promise<void> {
   if (live.isFinal || (await resolveHibernated(live, vm))) return;
   const end = await vm.remove();
@@ -15,7 +17,7 @@ export async function resolveMissing(live: LiveSandbox, vm: SandboxVm): Promise<
   await live.handleEvent(event, reason, end);
 }
 
-/** True if it is hibernated, by its record or because the capture that was asked for is there. */
+/** Returns true if it is hibernated, by its record or because the requested capture exists, which is then committed. */
 export async function resolveHibernated(live: LiveSandbox, vm: SandboxVm): Promise<boolean> {
   const { status, hibernation_id } = live.row;
   if (status === 'hibernated') return true;

@@ -4,8 +4,9 @@ import { isForkId } from '../record/ids.ts';
 import type { AuditLog } from '../../audit/audit-log.ts';
 
 /**
- * Writes a child that a fork has made into the log of its parent, before the child becomes a sandbox like any other: the
- * service may be killed in between. Nothing for what is no child. A parent that has ended meanwhile takes no more entries.
+ * Records a child of a fork in the audit log of its parent. Call before the start of the child is committed, as the
+ * service may be killed in between. Does nothing for other sandboxes, or if the parent has ended meanwhile: its log is
+ * closed.
  */
 export async function noteForked(
   audit: AuditLog,

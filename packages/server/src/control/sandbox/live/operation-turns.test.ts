@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { listChildIds, newForkId } from '../record/ids.ts';
 import { OperationTurns } from './operation-turns.ts';
 
-test('whatever is asked for in whatever order, one operation is under way at a time, and all have their turn', async () => {
+test('in any order of requests one operation is under way at a time, and all of them run', async () => {
   const task = fc.record({
     operation: fc.constantFrom(...SANDBOX_OPERATIONS),
     ticks: fc.nat({ max: 5 }),
@@ -43,7 +43,7 @@ test('whatever is asked for in whatever order, one operation is under way at a t
   );
 });
 
-test('whoever waits for the end of an operation hears of it, also when it fails', async () => {
+test('waiting for the end of an operation ends with it, also when it fails', async () => {
   const turns = new OperationTurns();
   await turns.ended;
   const gate = Promise.withResolvers<void>();
@@ -57,7 +57,7 @@ test('whoever waits for the end of an operation hears of it, also when it fails'
   assert.equal(turns.current, null);
 });
 
-test('callers that wait for a turn are bounded, the service itself is not', async () => {
+test('the number of waiting callers is limited, that of the service is not', async () => {
   const turns = new OperationTurns();
   const gate = Promise.withResolvers<void>();
   const first = turns.run(() => gate.promise, false);
@@ -72,7 +72,7 @@ test('callers that wait for a turn are bounded, the service itself is not', asyn
   assert.equal(await own, 'done');
 });
 
-test('the children of a fork have ids that follow from it, are ids of sandboxes, and nobody else’s', () => {
+test('the ids of the children are derived from the fork, have the form of sandbox ids, and are unique', () => {
   const forkId = newForkId();
   const ids = listChildIds(forkId, 100);
   assert.deepEqual(ids.slice(0, 7), listChildIds(forkId, 7));

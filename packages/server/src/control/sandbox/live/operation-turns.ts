@@ -1,6 +1,6 @@
 /**
- * Who may do what takes its time to a sandbox: one operation at a time, in the order that they were asked for. The table
- * of the contract says what is refused meanwhile, and what goes on beside it.
+ * Queue of the operations of a sandbox: one at a time, in the order of the requests. The contract's table says which
+ * requests are refused during an operation, and which run in parallel with it.
  */
 import { findAdmission, type SandboxOperation, type SandboxRequest } from '@coppice/contract';
 import { SerialQueue } from '../../../lib/waiting/serial-queue.ts';
@@ -15,7 +15,7 @@ export class OperationTurns {
     return this.#current;
   }
 
-  /** Grows with every beginning and every end: what was found out in between may no longer hold. */
+  /** Grows with every start and every end of an operation. After a change, earlier observations may no longer hold. */
   get count(): number {
     return this.#count;
   }
@@ -24,17 +24,20 @@ export class OperationTurns {
     return findAdmission(this.#current, request) !== 'refuse';
   }
 
-  /** Settles, never rejects, when the operation under way is over; at once when there is none. */
+  /** Resolves when the operation under way is over; at once if there is none. Never rejects. */
   get ended(): Promise<void> {
     return this.#ended;
   }
 
-  /** Waits for its turn: a bounded number of callers may, the service itself always. */
+  /**
+   * Runs `turn` in its queue slot. Rejects with `rate_limited` if it is a caller's and too many tasks wait; the
+   * service's own tasks may always wait.
+   */
   run<T>(turn: () => Promise<T>, isCallers: boolean): Promise<T> {
     return isCallers ? this.#queue.runBounded(turn) : this.#queue.run(turn);
   }
 
-  /** Only in a turn. */
+  /** Shows `operation` as the one under way while `work` runs. Call only in a queue slot. */
   async hold<T>(operation: SandboxOperation, work: () => Promise<T>): Promise<T> {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#ended = promise;

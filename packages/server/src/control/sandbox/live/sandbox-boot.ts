@@ -1,4 +1,4 @@
-/** How a sandbox that was just inserted comes to run: created, restored, or as a child of a fork. */
+/** Starts a sandbox that was just inserted: as a create, as a restore, or as a child of a fork. */
 import { AppError, findTransition, type SandboxRecord } from '@coppice/contract';
 import type { VmEgress } from '../../../lib/protocol/egress-protocol.ts';
 import type { VmInfo } from '../../../lib/protocol/runner-protocol.ts';
@@ -34,8 +34,8 @@ export class SandboxBoot {
   }
 
   /**
-   * The sandbox is `creating`, but no create is under way: the control that began it has died, or could not commit the
-   * outcome. Its caller received an error, so the sandbox must not run, even if its start was committed.
+   * True if the sandbox is `creating` but no create is under way: the control that began it has died, or could not
+   * commit the outcome. Its caller received an error, so the sandbox must not run, even if its start was committed.
    */
   get isInterrupted(): boolean {
     const { status } = this.#live.row;
@@ -55,12 +55,12 @@ export class SandboxBoot {
     return this.#run(async () => this.#parts.vm.restore(captureId, await this.#grant(grants)));
   }
 
-  /** Takes the VM that a fork of the parent has made. */
+  /** Waits for the VM that a fork of the parent makes. */
   join(forked: Promise<VmInfo>): Promise<SandboxRecord> {
     return this.#run(() => forked);
   }
 
-  /** Stores the secrets that the sandbox may use; resolves with what the runner must know of them. */
+  /** Stores the secrets that the sandbox may use. Resolves with the part that the runner must know. */
   async #grant(grants: readonly Grant[]): Promise<VmEgress | undefined> {
     await this.#parts.grants.add(this.#live.row, grants);
     return this.#parts.egress.buildStart();
@@ -86,7 +86,7 @@ export class SandboxBoot {
     }
   }
 
-  /** Ends a boot that nobody finishes. */
+  /** Ends the sandbox of an interrupted boot. */
   resolveInterrupted(): Promise<void> {
     return this.#live.inTurn(async () => {
       if (!this.isInterrupted) return;
@@ -128,7 +128,7 @@ export class SandboxBoot {
   }
 }
 
-/** By request, or because its VM was lost before it was committed that it runs. */
+/** Builds the error for a sandbox that was destroyed by request, or lost its VM, before its start was committed. */
 function endedMeanwhile({ status, status_reason }: SandboxRow, cause?: unknown): AppError {
   if (status === 'destroyed')
     return new AppError('invalid_state', 'the sandbox was destroyed while it was being created', { cause });

@@ -1,4 +1,4 @@
-/** Forks and snapshots of a sandbox that runs. */
+/** Forks a running sandbox and takes snapshots of it. */
 import type { SandboxRequest } from '@coppice/contract';
 import type { CaptureInfo, ForkedVms } from '../../../lib/protocol/runner-protocol.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
@@ -23,8 +23,8 @@ export class SandboxCopies {
   }
 
   /**
-   * Waits until no other operation runs, and keeps later ones waiting until the result is disposed. The sandbox counts as
-   * in use meanwhile. Throws `invalid_state` when it cannot be copied.
+   * Waits until no other operation runs, and keeps later ones waiting until the result is disposed. The sandbox counts
+   * as in use meanwhile. Throws `invalid_state` if it cannot be copied.
    */
   async begin(operation: 'forking' | 'snapshotting'): Promise<AsyncDisposable> {
     const begun = Promise.withResolvers<void>();

@@ -1,16 +1,15 @@
 /**
- * The one writer of a sandbox's state. Callers' requests and the runner's events come in here; the tables of the contract
- * say what each may do; changes of state are committed to SQL, one after the other, before they show.
+ * The only writer of a sandbox's state. It receives callers' requests and the runner's events. The contract's tables
+ * say what each may do. State changes are committed to SQL, one after the other, before they are visible.
  *
  *     HTTP ── use, fork, hibernate, destroy … ►┌────────┐── commit ─► SQL
  *     timer ── expired ───────────────────────►│ driver │
  *     runner ── started, saved, ended, lost ──►└────────┘── /vms/{id}, /captures/{id} ─► runner
  *
- * What is begun goes on when the caller leaves: the driver's promises belong to nobody's connection.
+ * An operation continues when its caller disconnects: the driver's promises do not belong to a connection.
  */
 import { findAdmission, type DestroyResult, type SandboxRecord, type StatusReason } from '@coppice/contract';
 import type { Logger } from 'pino';
-import type { HostMoment } from '../../../lib/host-clock.ts';
 import type { VmEnd } from '../../../lib/protocol/runner-protocol.ts';
 import type { AuditLog } from '../../audit/audit-log.ts';
 import type { ControlLimits } from '../../control-config.ts';
@@ -46,14 +45,14 @@ export interface DriverParts {
   clock: Clock;
   limits: ControlLimits;
   log: Logger;
-  /** The sandbox has ended and is committed as such. */
+  /** Called when the end of the sandbox is committed. */
   onFinal: () => void;
-  /** Throws when it may not be resumed now: for want of credit, or of its organization's share. */
+  /** Throws if the sandbox may not be resumed now: its organization lacks credit or quota. */
   admitResume: () => Promise<void>;
 }
 
 export class SandboxDriver {
-  /** What it may reach, and its credentials. */
+  /** Its network policy and credentials. */
   readonly egress: SandboxEgress;
   readonly live: LiveSandbox;
   readonly boot: SandboxBoot;
@@ -95,7 +94,7 @@ export class SandboxDriver {
     return this.live.record;
   }
 
-  /** Changes with every operation: what was found out before one may no longer hold after it. */
+  /** Changes with every operation. After a change, earlier observations may no longer hold. */
   get revision(): number {
     return this.live.operations.count;
   }
@@ -109,9 +108,9 @@ export class SandboxDriver {
   }
 
   /**
-   * Runs what talks to the guest, when there is one: after an operation that the guest survives, and, with
-   * `auto_hibernate` unless `mayWake` is false, after a resume. The idle timer waits for it; throws `invalid_state` when the
-   * VM does not run.
+   * Runs a task that talks to the guest. Waits first for an operation that the guest survives. With `auto_hibernate`,
+   * unless `mayWake` is false, it also resumes a hibernated sandbox. The idle timer waits for the task. Throws
+   * `invalid_state` if the VM does not run.
    */
   async use<T>(task: () => Promise<T>, { mayWake = true } = {}): Promise<T> {
     const close = await this.#enter(mayWake);
@@ -141,18 +140,21 @@ export class SandboxDriver {
     return this.live.operate('destroying', () => this.#destroyNow(reason));
   }
 
-  /** The runner says that the VM has ended. */
+  /** Handles the runner's report that the VM has ended. */
   handleEnd(end: VmEnd): Promise<void> {
     const { event, reason } = readEndReason(end);
     return this.live.inTurn(() => this.live.handleEvent(event, reason, end));
   }
 
-  /** The runner did not know the VM at `since`: it is hibernated, or its end waits to be told, else it is lost. */
+  /**
+   * Handles a VM that the runner did not have at revision `since`: the sandbox is hibernated, or the runner has an end
+   * that control does not have, else it is lost.
+   */
   handleMissing(since: number): Promise<void> {
     return this.#ifUnchanged(since, () => resolveMissing(this.live, this.#vm));
   }
 
-  /** The runner had a VM that runs at `since`. */
+  /** Handles a VM that the runner had running at revision `since`. */
   handleThere(since: number): Promise<void> {
     return this.#ifUnchanged(since, () => this.hibernation.resolveThere());
   }
@@ -163,7 +165,9 @@ export class SandboxDriver {
     });
   }
 
-  /** Waits, wakes or refuses; afterwards the guest is there, and the idle timer waits for the returned function. */
+  /**
+   * Waits, resumes or throws. Afterwards the guest runs, and the idle timer waits for a call of the returned function.
+   */
   async #enter(mayWake: boolean): Promise<() => void> {
     for (;;) {
       const { current, ended } = this.live.operations;
@@ -190,7 +194,7 @@ export class SandboxDriver {
       await enterRecordStep('record.remove');
       this.live.noteRemoval(reason);
       const end = await this.#vm.remove();
-      // What a hibernation that nobody saw done has used counts, too.
+      // A hibernation whose answer was lost may have saved the VM. Its usage counts, too.
       if (end === undefined) await resolveHibernated(this.live, this.#vm);
       const { hibernation_id } = this.row;
       await this.live.end({ status: 'destroyed', reason, end });
@@ -204,12 +208,15 @@ export class SandboxDriver {
     try {
       await this.live.operations.run(() => this.#endExpired(), false);
     } catch (error) {
-      this.#log.warn({ err: error, reason }, 'an expired sandbox could not be ended; tried again later');
+      this.#log.warn(
+        { err: error, reason },
+        'an expired sandbox could not be ended; control tries again later',
+      );
       this.live.grace();
     }
   }
 
-  /** A request may have come while this waited for its turn. */
+  /** Checks again whether the sandbox expired: a request may have come while this waited for its queue slot. */
   async #endExpired(): Promise<void> {
     await this.live.settle();
     const reason = this.live.expired;

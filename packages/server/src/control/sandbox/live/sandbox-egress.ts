@@ -1,13 +1,13 @@
 /**
- * What a sandbox may reach, and the secrets that the host adds for it. A change is in force at the runner first, then
- * committed with its audit entry, then told:
+ * Network policy of a sandbox, and the secrets that the host adds for it. A change is first put in force at the runner,
+ * then committed with its audit entry, then answered:
  *
  *     PUT ─► runner: in force ─► SQL and audit log, together ─► answer
  *                 │ failed            │ failed
- *                 └───────────────────┴─► what is stored is told to the runner again (egress-keeper.ts), until it has it
+ *                 └───────────────────┴─► control sends the stored policy again (egress-keeper.ts), until it arrives
  *
- * So nobody is told of a policy that does not hold, and what is stored is what holds in the end, whoever dies in between.
- * A hibernated sandbox has nothing at the runner: what is stored goes with its resume.
+ * So no caller gets an answer for a policy that is not in force. In the end the stored policy is in force, whichever
+ * process dies in between. A hibernated sandbox has nothing at the runner: its resume carries the stored policy.
  */
 import { AppError, UNRESTRICTED_POLICY, type NetworkPolicy } from '@coppice/contract';
 import type { EgressCounters, VmEgress } from '../../../lib/protocol/egress-protocol.ts';
@@ -26,7 +26,7 @@ export interface SandboxEgressParts {
   audit: AuditLog;
   grants: Grants;
   rules: EgressRules;
-  /** The runner may have something else than is stored. */
+  /** Called when the policy or secrets at the runner may differ from the stored ones. */
   onDoubt: () => void;
 }
 
@@ -45,7 +45,7 @@ export class SandboxEgress {
     return this.#live.row.network ?? UNRESTRICTED_POLICY;
   }
 
-  /** For a VM that is started; undefined when there is nothing to say. */
+  /** Builds the egress of a VM that is about to start; undefined if it is the default. */
   async buildStart(): Promise<VmEgress | undefined> {
     const egress = await this.#build();
     return isDefaultEgress(egress) ? undefined : egress;
@@ -61,7 +61,7 @@ export class SandboxEgress {
     });
   }
 
-  /** These, and no others. */
+  /** Replaces all grants by these. */
   setGrants(grants: readonly Grant[]): Promise<void> {
     return this.#live.operateBriefly('set_egress', async () => {
       const { row } = this.#live;
@@ -75,7 +75,7 @@ export class SandboxEgress {
     });
   }
 
-  /** Null while there is no VM, or nobody to ask. */
+  /** Returns null while there is no VM, or while the runner cannot be reached. */
   async findCounters(): Promise<EgressCounters | null> {
     if (this.#live.row.status !== 'running') return null;
     try {
@@ -87,10 +87,12 @@ export class SandboxEgress {
     }
   }
 
-  /** Tells the runner what is stored. False when it is to be tried again: the sandbox is busy with something else. */
+  /**
+   * Sends the stored policy and secrets to the runner. Returns false if it must be tried again, as the sandbox is busy.
+   */
   async tellAgain(): Promise<boolean> {
     const { status, rollback_id } = this.#live.row;
-    // What a VM is told that is being replaced does not reach the one that takes its place.
+    // A VM that is being replaced does not pass on a policy that it receives now.
     if (status === 'creating' || rollback_id !== null || this.#live.operations.current !== null) return false;
     return this.#live.operations.run(async () => {
       await this.#live.settle();
@@ -99,7 +101,10 @@ export class SandboxEgress {
     }, false);
   }
 
-  /** Only in an operation's turn: for a copy of it that inherits at the runner what the runner has. */
+  /**
+   * Sends the grants to the runner before a copy is made, as the copy inherits what the runner has. Call only in the
+   * queue slot of an operation.
+   */
   async tellBeforeCopy(): Promise<void> {
     const egress = await this.#build();
     if (egress.grants.length > 0) await this.#vm.setEgress(egress);
@@ -110,7 +115,7 @@ export class SandboxEgress {
     return revealEgress(row.network, await this.#parts.grants.open(row), this.#parts.rules);
   }
 
-  /** Only in an operation's turn. */
+  /** Puts a change in force and commits it. Call only in the queue slot of an operation. */
   async #change(build: () => Promise<VmEgress>, commit: () => Promise<void>): Promise<void> {
     if (this.#live.row.status === 'running') await this.#tell(await build());
     await enterRecordStep('record.egress');
@@ -137,7 +142,7 @@ export class SandboxEgress {
       this.#parts.onDoubt();
       throw new AppError(
         'unavailable',
-        'the change could not be put in force, what held before holds; try again',
+        'the change could not be put in force; the previous settings still hold; try again',
         {
           cause: error,
         },

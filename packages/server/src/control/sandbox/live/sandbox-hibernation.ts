@@ -1,4 +1,4 @@
-/** How a sandbox is hibernated and resumed, and how it is found out what of it was done when nobody saw it done. */
+/** Hibernates and resumes a sandbox, and resolves hibernations and resumes whose outcome is unknown. */
 import { AppError, findTransition, type SandboxRecord } from '@coppice/contract';
 import { isUnanswered } from '../../placement/runner-error.ts';
 import type { SandboxEgress } from './sandbox-egress.ts';
@@ -8,6 +8,7 @@ import type { LiveSandbox } from './live-sandbox.ts';
 import { resolveHibernated } from './missing-vm.ts';
 import type { SandboxVm } from './sandbox-vm.ts';
 import { enterRecordStep } from '../record/steps.ts';
+import { invariant } from '../../../lib/invariant.ts';
 
 export interface HibernationParts {
   vm: SandboxVm;
@@ -36,7 +37,7 @@ export class SandboxHibernation {
 
   /** Call only within the operation. After a failure the sandbox still runs, unless the record says otherwise. */
   async hibernateNow(): Promise<void> {
-    // One that is in doubt is joined.
+    // Joins a hibernation whose outcome is unknown.
     const captureId = this.#live.row.hibernation_id ?? newHibernationId();
     await this.#live.inTurn(async () => {
       this.#live.require('hibernate');
@@ -60,7 +61,7 @@ export class SandboxHibernation {
     return this.#live.record;
   }
 
-  /** For those who would use it: resumes it once for all of them. Throws if it does not run afterwards. */
+  /** Resumes the sandbox for a use. Uses that wait share one resume. Throws if it does not run afterwards. */
   async wake(): Promise<void> {
     this.#waking ??= this.resume().finally(() => (this.#waking = undefined));
     try {
@@ -70,14 +71,14 @@ export class SandboxHibernation {
     }
   }
 
-  /** Only in a turn, when the VM runs: so does the sandbox. */
+  /** Commits that the sandbox runs, because its VM runs. Call only while holding the commit lock. */
   async resolveThere(): Promise<void> {
     if (this.#live.row.status === 'hibernated') await this.#commitResumed();
   }
 
   async #resume(): Promise<void> {
     const captureId = this.#live.row.hibernation_id;
-    if (captureId === null) throw new AppError('internal', 'a hibernated sandbox names no hibernation');
+    invariant(captureId, 'a hibernated sandbox names its hibernation');
     await this.#admitResume();
     await enterRecordStep('record.resume');
     await this.#vm.restore(captureId, await this.#egress.buildStart());
@@ -99,7 +100,7 @@ export class SandboxHibernation {
     await this.#vm.forgetCapture(captureId);
   }
 
-  /** Without an answer nothing is known: the reconciler will see what became of it. */
+  /** Resolves a hibernation that failed. Without an answer the outcome is unknown: the reconciler resolves it. */
   async #settleFailed(error: unknown): Promise<void> {
     if (isUnanswered(error)) throw error;
     const isThere = await this.#vm.isThere();
@@ -112,7 +113,7 @@ export class SandboxHibernation {
   }
 }
 
-/** Told to whoever would use the sandbox: whether it comes to run or not, nothing of the use was begun. */
+/** Builds the error for a use of the sandbox: nothing of the use was begun, even if the sandbox is resumed later. */
 function notResumed(cause: unknown): AppError {
   return new AppError('unavailable', 'the sandbox is hibernated and was not resumed in time; try again', {
     cause,

@@ -1,13 +1,13 @@
 /**
- * How a sandbox is put back to a snapshot: once for each request, and whether it was done is known before anything else is
- * done with the sandbox.
+ * Rolls a sandbox back to a snapshot, once for each request. The outcome is known before anything else is done with the
+ * sandbox.
  *
  *     commit: the row names rollback and snapshot, it is pending
  *        │
- *        ├─► the runner is asked by that id ─► done     ─► commit: audit entry, usage, no longer pending
- *        │        ▲                        └─► refused  ─► commit: no longer pending; the sandbox runs on as it was
- *        │        └── no answer, or control killed: asked again, by the reconciler or by whoever would use the sandbox
- *        └─► the sandbox ends ─► commit of its end, with the rollback if the end tells that it was done
+ *        ├─► request to the runner, by that id ─► done     ─► commit: audit entry, usage, no longer pending
+ *        │        ▲                           └─► refused  ─► commit: no longer pending; the sandbox runs as before
+ *        │        └── no answer, or control killed: repeated by the reconciler or by the next use of the sandbox
+ *        └─► the sandbox ends ─► commit of its end, with the rollback if the end reports that it was done
  */
 import { AppError, type SandboxRecord } from '@coppice/contract';
 import type { Logger } from 'pino';
@@ -19,6 +19,7 @@ import { resolveMissing } from './missing-vm.ts';
 import { buildRollbackNote, buildRolledBack, NO_ROLLBACK } from '../record/rollback.ts';
 import { captureGone, isNotFound, type SandboxVm } from './sandbox-vm.ts';
 import { enterRecordStep } from '../record/steps.ts';
+import { invariant } from '../../../lib/invariant.ts';
 
 export interface RollbackParts {
   vm: SandboxVm;
@@ -38,21 +39,21 @@ export class SandboxRollback {
     this.#parts = parts;
   }
 
-  /** Whether it was done is to be found out. */
+  /** Whether there is a rollback whose outcome is unknown. */
   get isPending(): boolean {
     return this.#live.row.rollback_id !== null;
   }
 
   /**
-   * Rolls the sandbox back, once for each `id` (from `newRollbackId()`). Throws `outcome_unknown` when the rollback may have
-   * been done; it is finished later.
+   * Rolls the sandbox back, once for each `id` (from `newRollbackId()`). Throws `outcome_unknown` if the rollback may
+   * have been done; it is finished later.
    */
   async rollBack(id: string, snapshotId: string): Promise<SandboxRecord> {
     await this.#live.operate('rolling_back', () => this.#rollBackNow(id, snapshotId));
     return this.#live.record;
   }
 
-  /** A rollback is to be finished, and no operation is under way. */
+  /** Whether a rollback is pending and no operation is under way that could finish it. */
   get isAbandoned(): boolean {
     return this.isPending && this.#live.operations.current === null;
   }
@@ -72,7 +73,7 @@ export class SandboxRollback {
     }
   }
 
-  /** What has become of it: an answer that was lost on the way to SQL or from there is seen here. */
+  /** Returns the outcome of a rollback as SQL has it, even if SQL's answer to the commit was lost. */
   async find(id: string): Promise<RollbackOutcome> {
     await this.#live.settle();
     const { row } = this.#live;
@@ -80,19 +81,19 @@ export class SandboxRollback {
     return (await this.#parts.audit.hasRollback(row.id, id)) ? 'done' : 'none';
   }
 
-  /** Finishes the one that is pending, once for all who wait for it. Throws `unavailable` when that is not possible now. */
+  /** Finishes the pending rollback, once for all that wait for it. Throws `unavailable` if that is not possible now. */
   settle(): Promise<void> {
     this.#settling ??= this.#settleOnce().finally(() => (this.#settling = undefined));
     return this.#settling;
   }
 
-  /** As {@link find}, after it was finished if it was pending. */
+  /** Like {@link find}, but finishes the rollback first if it is pending. */
   async resolve(id: string): Promise<RollbackOutcome> {
     if ((await this.find(id)) === 'pending') await this.settle();
     return this.find(id);
   }
 
-  /** As {@link settle}; only in an operation's turn. */
+  /** Like {@link settle}. Call only in the queue slot of an operation. */
   async settleInTurn(): Promise<void> {
     if (!this.isPending) return;
     try {
@@ -110,7 +111,7 @@ export class SandboxRollback {
     }, false);
   }
 
-  /** The sandbox is not idle meanwhile. */
+  /** Finishes the pending rollback. The sandbox is not idle meanwhile. */
   async #finish(how: { isFirstTry: boolean }): Promise<void> {
     const close = this.#live.open();
     try {
@@ -125,11 +126,10 @@ export class SandboxRollback {
     }
   }
 
-  /** Throws what the runner refuses it with, after the record has forgotten it. */
+  /** Sends the rollback to the runner. Throws the runner's refusal after removing the rollback from the record. */
   async #ask({ isFirstTry }: { isFirstTry: boolean }): Promise<VmRollback> {
     const { rollback_id, rollback_snapshot_id } = this.#live.row;
-    if (rollback_id === null || rollback_snapshot_id === null)
-      throw new AppError('internal', 'a rollback that no record names');
+    invariant(rollback_id !== null && rollback_snapshot_id !== null, 'a pending rollback is in the record');
     try {
       return await this.#parts.vm.rollBack({ rollback_id, capture_id: rollback_snapshot_id });
     } catch (error) {
@@ -139,10 +139,10 @@ export class SandboxRollback {
     }
   }
 
-  /** It was not done, and will not be. Returns what its caller is told. */
+  /** Clears the pending rollback, which was not done and will not be. Returns the error for its caller. */
   async #forget(refusal: unknown): Promise<unknown> {
     const { vm } = this.#parts;
-    // Tells a VM that is gone from a capture that is.
+    // Distinguishes a missing VM from a missing capture.
     const hasVm = !isNotFound(refusal) || (await vm.isThere());
     await this.#live.inTurn(async () => {
       if (!hasVm) await resolveMissing(this.#live, vm);
@@ -153,7 +153,7 @@ export class SandboxRollback {
   }
 }
 
-/** Told to whoever would use the sandbox: nothing of that was begun. */
+/** Builds the error for a use of the sandbox: nothing of the use was begun. */
 function unfinished(cause: unknown): AppError {
   const message = 'a rollback of the sandbox cannot be finished now; try again';
   return new AppError('unavailable', message, { cause });
@@ -162,7 +162,7 @@ function unfinished(cause: unknown): AppError {
 function unknown(cause: unknown): AppError {
   return new AppError(
     'outcome_unknown',
-    'whether the sandbox was rolled back is not known yet; the service finishes it when it can, and the audit log tells',
+    'it is unknown whether the rollback was done; the service finishes it later, and the audit log shows the outcome',
     { cause },
   );
 }

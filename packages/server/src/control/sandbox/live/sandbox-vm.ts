@@ -1,4 +1,4 @@
-/** The VM of one sandbox at its runner: made, saved, copied and removed, while the runner may restart in the middle of it. */
+/** Creates, saves, copies and removes the VM of one sandbox at its runner, even if the runner restarts meanwhile. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
@@ -17,13 +17,13 @@ import { isUnanswered } from '../../placement/runner-error.ts';
 const RETRY_DELAY_MS = 250;
 
 export interface VmDeadlines {
-  /** Whole create. */
+  /** Deadline of a whole create. */
   createDeadlineMs: number;
-  /** Whole fork. */
+  /** Deadline of a whole fork. */
   forkDeadlineMs: number;
-  /** Whole snapshot, hibernation, resume, restore or rollback. */
+  /** Deadline of a whole snapshot, hibernation, resume, restore or rollback. */
   captureDeadlineMs: number;
-  /** How long the runner may be away. */
+  /** Longest outage of the runner that an operation waits for. */
   runnerOutageDeadlineMs: number;
 }
 
@@ -52,7 +52,7 @@ export class SandboxVm {
     );
   }
 
-  /** Brings it up from a capture, which is kept; AppError `snapshot_unusable` when that is gone. */
+  /** Starts the VM from a capture, which is kept. Throws `snapshot_unusable` if the capture is gone. */
   async restore(captureId: string, egress?: VmEgress): Promise<VmInfo> {
     try {
       return await this.#insistOnCapture((leftMs) =>
@@ -63,7 +63,7 @@ export class SandboxVm {
     }
   }
 
-  /** Resolves when it is in force. */
+  /** Resolves when the policy is in force. */
   setEgress(egress: VmEgress): Promise<void> {
     return this.#runner.setEgress(this.#id, egress);
   }
@@ -89,7 +89,7 @@ export class SandboxVm {
     return this.#insist(forkDeadlineMs, (leftMs) => this.#runner.captures.fork(this.#id, children, leftMs));
   }
 
-  /** Undefined when the runner knows no such VM. */
+  /** Returns undefined if the runner knows no such VM. */
   async remove(): Promise<VmEnd | undefined> {
     try {
       return await this.#runner.deleteVm(this.#id);
@@ -99,12 +99,14 @@ export class SandboxVm {
     }
   }
 
-  /** If it fails, the reconciler finds a VM without a live record and removes it. */
+  /**
+   * Removes the VM in the background. If that fails, the reconciler finds a VM without a live record and removes it.
+   */
   removeLater(): void {
     this.remove().catch((error: unknown) => this.#log.warn({ err: error }, 'a VM is left to the reconciler'));
   }
 
-  /** The hibernation by this id, if the runner holds it. */
+  /** Returns the hibernation with this id if the runner holds it. */
   async findHibernation(captureId: string): Promise<CaptureInfo | undefined> {
     const captures = await this.#runner.captures.list();
     return captures.find(({ id, vm_id }) => id === captureId && vm_id === this.#id);
@@ -114,7 +116,7 @@ export class SandboxVm {
     return (await this.#runner.listVms()).some((vm) => vm.id === this.#id);
   }
 
-  /** If it fails, the reconciler finds a capture that no record names and removes it. */
+  /** Removes a capture. If that fails, the reconciler finds a capture that no record names and removes it. */
   async forgetCapture(captureId: string): Promise<void> {
     try {
       await this.#runner.captures.remove(captureId);
@@ -128,8 +130,9 @@ export class SandboxVm {
   }
 
   /**
-   * What the runner has begun goes on when the connection breaks, and is joined by asking again with the same ids: a
-   * short outage is not seen by the caller. Throws `outcome_unknown` when one of the attempts may have reached the runner.
+   * Repeats a request that gets no answer. The runner continues what it has begun when the connection breaks, and a
+   * request with the same ids joins it, so the caller does not see a short outage. Throws `outcome_unknown` if one of
+   * the attempts may have reached the runner.
    */
   async #insist<T>(deadlineMs: number, attempt: (leftMs: number) => Promise<T>): Promise<T> {
     const end = performance.now() + deadlineMs;
@@ -142,11 +145,11 @@ export class SandboxVm {
       } catch (error) {
         if (!isUnanswered(error)) throw error;
         if (error.code === 'outcome_unknown') unheard = error;
-        // An attempt that lasted had reached the runner: the outage begins with its end.
+        // A long attempt had reached the runner: the outage begins at the end of the attempt.
         if (performance.now() - attemptedAt > 2 * RETRY_DELAY_MS) outageEnd = undefined;
         outageEnd ??= performance.now() + this.#limits.runnerOutageDeadlineMs;
         if (performance.now() > Math.min(end, outageEnd)) throw unheard ?? error;
-        this.#log.warn('the runner went away in the middle of an operation; asking again');
+        this.#log.warn('the runner gave no answer to an operation; the request is repeated');
         await delay(RETRY_DELAY_MS);
       }
     }
@@ -158,7 +161,11 @@ export function isNotFound(error: unknown): boolean {
 }
 
 export function captureGone(cause: unknown): AppError {
-  return new AppError('snapshot_unusable', 'the files of what was saved are gone from this machine', {
-    cause,
-  });
+  return new AppError(
+    'snapshot_unusable',
+    'the files of the snapshot or hibernation are gone from this machine',
+    {
+      cause,
+    },
+  );
 }

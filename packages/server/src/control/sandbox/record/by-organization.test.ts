@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { ByOrganization } from './by-organization.ts';
 
-test('whatever is set and deleted, each list is what a plain map says', () => {
+test('after any sets and deletes, each list equals that of a plain map', () => {
   const step = fc.record({
     organization: fc.constantFrom('org1', 'org2', 'org3'),
     number: fc.nat({ max: 5 }),
@@ -39,7 +39,7 @@ test('whatever is set and deleted, each list is what a plain map says', () => {
   );
 });
 
-test('an id is deleted only of the organization that it is of', () => {
+test('an id is deleted only from its own organization', () => {
   const index = new ByOrganization<number>();
   index.set('org1', 'a', 1);
   index.delete('org2', 'a');

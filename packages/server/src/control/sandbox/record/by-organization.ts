@@ -1,10 +1,10 @@
-/** Values by id, and by their organization: a list of one organization does not cost more when others have more. */
+/** Map of values by id, grouped by organization. Listing one organization costs the same however many others have. */
 export class ByOrganization<T> {
   readonly #all = new Map<string, T>();
   /** No group is empty. */
   readonly #groups = new Map<string, Map<string, T>>();
 
-  /** Replaces the value with this id, which belongs to the same organization. */
+  /** Adds a value, or replaces the one with this id, which must belong to the same organization. */
   set(organizationId: string, id: string, value: T): void {
     this.#all.set(id, value);
     const group = this.#groups.get(organizationId);
@@ -23,7 +23,7 @@ export class ByOrganization<T> {
     return this.#all.get(id);
   }
 
-  /** Of every organization. */
+  /** Returns the values of every organization. */
   list(): T[] {
     return [...this.#all.values()];
   }

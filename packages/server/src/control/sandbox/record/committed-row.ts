@@ -1,6 +1,6 @@
 /**
- * A sandbox's row as SQL has it. When the answer to a commit is lost, the commit may have been made or not: the row is
- * then in doubt, and is read again before anything more is decided by it.
+ * A sandbox's row as SQL has it. If the answer to a commit is lost, it is unknown whether the commit was made. The row
+ * is then in doubt, and is read again before the next decision that depends on it.
  */
 import type { HostMoment } from '../../../lib/host-clock.ts';
 import type { AuditNote } from '../../audit/audit-chain.ts';
@@ -29,7 +29,7 @@ export class CommittedRow {
     return this.#row;
   }
 
-  /** With `notes` the change and its audit entries are made together: all or none. */
+  /** Commits a change. With `notes`, the change and its audit entries are committed together: all or none. */
   async commit(change: SandboxUpdate, notes?: AuditNote | readonly AuditNote[]): Promise<void> {
     this.#isInDoubt = true;
     const row = this.#row;
@@ -42,7 +42,7 @@ export class CommittedRow {
     this.#isInDoubt = false;
   }
 
-  /** Reads the row again if it is in doubt; true when it was. */
+  /** Reads the row again if it is in doubt. Returns whether it was. */
   async settle(): Promise<boolean> {
     if (!this.#isInDoubt) return false;
     this.#row = await this.#store.get(this.#row.id);

@@ -1,4 +1,4 @@
-/** What is written when a sandbox ends: times, use of the machine, cost. Pure. */
+/** Builds the row change and the audit entries for the end of a sandbox: times, usage of the machine, cost. Pure. */
 import { computeCostUnits, type StatusReason } from '@coppice/contract';
 import type { HostMoment } from '../../../lib/host-clock.ts';
 import type { VmEnd } from '../../../lib/protocol/runner-protocol.ts';
@@ -11,7 +11,7 @@ import { addUsage } from './usage.ts';
 export interface Ending {
   status: 'destroyed' | 'failed';
   reason: StatusReason;
-  /** What the runner measured; undefined when there was no VM, or it was lost with its measures. */
+  /** Measured by the runner; undefined if there was no VM, or if it was lost with its measurements. */
   end?: VmEnd | undefined;
   now: HostMoment;
 }
@@ -19,7 +19,7 @@ export interface Ending {
 type Used = Pick<SandboxRow, 'cpu_ms' | 'mem_peak_bytes' | 'uptime_ms'>;
 export type EndUpdate = SandboxUpdate & Used;
 
-/** The caller was told that the create failed, even if the record said for a moment that the sandbox runs. */
+/** The caller was answered that the create failed, even if the record was "running" for a moment. */
 const CREATE_FAILED: ReadonlySet<StatusReason> = new Set(['create_failed', 'control_restarted']);
 
 export function buildEnding(row: SandboxRow, ending: Ending): EndUpdate {
@@ -36,7 +36,7 @@ export function buildEnding(row: SandboxRow, ending: Ending): EndUpdate {
     hibernation_id: null,
     hibernated_at: null,
     ...NO_ROLLBACK,
-    // Its audit log says what it was, and lists of what has ended would carry thousands of rules.
+    // The audit log still has the policy. In the row, lists of ended sandboxes would carry thousands of rules.
     network: null,
     ...addUsage(addUsage(row, findUnheard(row, end)?.replaced_usage), end),
     uptime_ms: uptimeMs,
@@ -46,7 +46,10 @@ export function buildEnding(row: SandboxRow, ending: Ending): EndUpdate {
   };
 }
 
-/** The last entries of its audit log, that go with the change: a rollback that nobody heard of, and the end. */
+/**
+ * Builds the last entries of the audit log, which are committed with the change: a rollback of which control had no
+ * answer, and the end.
+ */
 export function buildEndNotes(
   row: SandboxRow,
   change: Used,
@@ -60,13 +63,14 @@ export function buildEndNotes(
   ];
 }
 
-/** What lies outside the sandbox's life is a clock that was set. */
+/** Returns how long the sandbox lived, from 0 to its age: a value outside that range means that a clock was set. */
 function findLivedMs(row: SandboxRow, { reason, end, now }: Ending): number {
   const ageMs = findAgeMs(row, now);
   if (end === undefined) return reason === 'vm_lost' ? findAgeWhenSeenMs(row) : ageMs;
   const { ended_on_boot: onBoot } = end;
   const isOfThatBoot = row.boot_id === onBoot?.boot_id;
-  // The host has booted since: the VM was gone long before the runner could say so, whoever asked for its end meanwhile.
+  // The host has rebooted since. The VM was gone long before the runner could report it, even if a caller requested its
+  // end meanwhile.
   const isLost = reason === 'vm_lost' || end.reason === 'vmm_lost';
   if (isLost && row.boot_id !== null && onBoot !== undefined && !isOfThatBoot) return findAgeWhenSeenMs(row);
   const createdBootMs = isOfThatBoot ? row.created_boot_ms : null;
@@ -77,7 +81,7 @@ function findLivedMs(row: SandboxRow, { reason, end, now }: Ending): number {
   return Math.min(Math.max(0, Math.round(livedMs)), ageMs);
 }
 
-/** How the runner's reason shows in the record. */
+/** Converts the runner's reason for an end into the event and reason of the record. */
 export function readEndReason(end: VmEnd): { event: 'ended' | 'lost'; reason: StatusReason } {
   switch (end.reason) {
     case 'destroyed':

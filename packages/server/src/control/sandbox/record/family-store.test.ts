@@ -1,4 +1,4 @@
-/** How much of a family is read for its tree, counted by PostgreSQL. */
+/** Number of rows that a tree reads, counted by PostgreSQL. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { MAX_TREE_NODES } from '@coppice/contract';
@@ -50,7 +50,7 @@ async function insertFamily(db: Database, parents: readonly number[]): Promise<s
   return ids;
 }
 
-/** What a tree reads, and the tree. */
+/** Returns the tree and the number of rows that it reads. */
 async function findTree(db: Database, id: string) {
   return db.transaction().execute(async (transaction) => {
     const tree = await new FamilyStore(transaction).findTree(reachOf(row.organization_id), id);
@@ -66,7 +66,7 @@ for (const [name, parents] of [
   ['generations that grow fourfold', Array.from({ length: 4000 }, (_, place) => Math.floor(place / 4))],
   ['a long line', Array.from({ length: 3000 }, (_, place) => place)],
 ] as const)
-  test(`a tree of ${name} reads no more than it shows, and shows what is nearest to the root in order`, async () => {
+  test(`a tree of ${name} reads no more than it shows, and shows those nearest to the root in order`, async () => {
     await using db = harness.openDatabase();
     const ids = await insertFamily(db, parents);
     const { tree, read } = await findTree(db, ids[0] ?? '');
@@ -78,7 +78,7 @@ for (const [name, parents] of [
     assert.ok(read <= 2 * MAX_TREE_NODES, `${read} rows were read`);
   });
 
-test('a family that just fits is not truncated, and one asked for from below has the same root', async () => {
+test('a family that just fits is not truncated, and its last member has the same root', async () => {
   await using db = harness.openDatabase();
   const ids = await insertFamily(
     db,

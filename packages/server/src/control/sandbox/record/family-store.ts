@@ -1,4 +1,4 @@
-/** Who descends from whom, by forks and by snapshots. */
+/** Descent of sandboxes by forks and snapshots, in SQL. */
 import { MAX_TREE_NODES, type SandboxTree, type SandboxTreeNode } from '@coppice/contract';
 import { sql, type RawBuilder } from 'kysely';
 import { isWithinSql, type Reach } from '../../accounts/reach.ts';
@@ -14,7 +14,7 @@ export class FamilyStore {
     this.#db = db;
   }
 
-  /** Whether the sandbox is the other one, or descends from it. */
+  /** Returns whether the sandbox `id` is `ancestorId` or descends from it. */
   async isOrDescends(reach: Reach, id: string, ancestorId: string): Promise<boolean> {
     const { rows } = await sql<{ found: boolean }>`
       ${ancestorsOf(reach, id)}
@@ -22,12 +22,12 @@ export class FamilyStore {
     return rows[0]?.found === true;
   }
 
-  /** Undefined when there is no such sandbox. */
+  /** Returns undefined if there is no such sandbox within reach. */
   async findTree(reach: Reach, id: string): Promise<SandboxTree | undefined> {
     const rootId = await this.#findRoot(reach, id);
     if (rootId === undefined) return undefined;
-    // PostgreSQL evaluates no more of the recursion than `nearest` reads, and only that is sorted. LATERAL keeps the order:
-    // one generation after the other, the children of each sandbox in the order of the index.
+    // PostgreSQL evaluates only as much of the recursion as `nearest` reads, and sorts only that. LATERAL keeps the
+    // order: one generation after the other, the children of each sandbox in the order of the index.
     const { rows } = await sql<Node>`
       WITH RECURSIVE family AS (
         SELECT id, status, parent_id, created_at, ended_at FROM sandboxes WHERE id = ${rootId}
@@ -51,7 +51,7 @@ export class FamilyStore {
   }
 }
 
-/** The sandbox itself, its parent, and so on up to the one that was created from an image. */
+/** SQL for the sandbox itself, its parent, and so on up to the sandbox that was created from an image. */
 function ancestorsOf(reach: Reach, id: string): RawBuilder<unknown> {
   return sql`
     WITH RECURSIVE ancestors AS (

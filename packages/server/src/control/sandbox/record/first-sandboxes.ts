@@ -1,4 +1,4 @@
-/** What the first migrations made of the tables of sandboxes. */
+/** The first migrations of the tables of sandboxes and Idempotency-Keys. */
 import { sql, type Kysely } from 'kysely';
 
 type Database = Kysely<unknown>;

@@ -1,4 +1,4 @@
-/** Hibernate and resume, and what a bill makes of them. */
+/** Hibernation and resume, and how they are billed. */
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { AppError, computeCostUnits, costCents } from '@coppice/contract';
@@ -40,7 +40,7 @@ test('a sandbox that is hibernated and resumed keeps its id, and has a VM only w
   await waitFor('its files to be gone', () => !harness.runner.captures.has(id));
 });
 
-test('what a hibernated sandbox cannot do is 409 with its state, and destroying it leaves nothing', async () => {
+test('a hibernated sandbox refuses a use and a copy with 409 and its state, and a destroy leaves nothing', async () => {
   const { id } = await harness.create();
   await post(id, 'hibernate');
   for (const [what, body] of [
@@ -59,7 +59,7 @@ test('what a hibernated sandbox cannot do is 409 with its state, and destroying 
   for (const what of ['resume', 'hibernate']) assert.equal((await post(id, what)).status, 409);
 });
 
-test('a body with a field in it is a mistake, an empty one is none', async () => {
+test('a body with a field is refused, an empty body is accepted', async () => {
   const { id } = await harness.create();
   const refused = await post(id, 'hibernate', { keep: true });
   assert.equal(refused.status, 400);
@@ -68,14 +68,14 @@ test('a body with a field in it is a mistake, an empty one is none', async () =>
   assert.equal((await post(id, 'resume', {})).status, 200);
 });
 
-test('a sandbox that runs cannot be resumed', async () => {
+test('a running sandbox cannot be resumed', async () => {
   const { id } = await harness.create();
   const answer = await post(id, 'resume');
   assert.equal(answer.status, 409);
   assert.equal(answer.body.error.code, 'invalid_state');
 });
 
-test('time in hibernation is not billed, and use of the machine is that of all stretches', async () => {
+test('time in hibernation is not billed, and the usage of all stretches of running is added up', async () => {
   const { id } = await harness.create({ vcpus: 2, mem_mib: 2048 });
   await post(id, 'hibernate');
   {
@@ -102,7 +102,7 @@ test('time in hibernation is not billed, and use of the machine is that of all s
   assert.equal(body.mem_peak_bytes, STRETCH_USAGE.mem_peak_bytes);
 });
 
-test('a hibernation that fails leaves a sandbox that runs, and says why', async () => {
+test('a hibernation that fails reports the reason, and the sandbox keeps running', async () => {
   const { id } = await harness.create();
   harness.runner.captures.onHibernate = () => {
     throw new AppError('capacity', "the host's disk has no room; the sandbox runs on");
@@ -115,7 +115,7 @@ test('a hibernation that fails leaves a sandbox that runs, and says why', async 
   assert.equal((await post(id, 'hibernate')).status, 200);
 });
 
-test('a resume that fails leaves it hibernated, and can be tried again', async () => {
+test('a resume that fails leaves the sandbox hibernated, and can be tried again', async () => {
   const { id } = await harness.create();
   await post(id, 'hibernate');
   harness.runner.captures.onRestore = () => {
@@ -133,7 +133,7 @@ test('a resume that fails leaves it hibernated, and can be tried again', async (
   assert.equal((await post(id, 'resume')).status, 200);
 });
 
-test('a hibernation whose files are gone says so, is not given up, and can be destroyed', async () => {
+test('a resume reports that the files are gone; the sandbox stays hibernated, and can be destroyed', async () => {
   const { id } = await harness.create();
   await post(id, 'hibernate');
   harness.runner.captures.saved.clear();
@@ -144,7 +144,7 @@ test('a hibernation whose files are gone says so, is not given up, and can be de
   assert.equal((await harness.call('DELETE', `/v1/runs/${id}`)).status, 200);
 });
 
-test('while it is being hibernated a use and a fork are refused, a resume and a destroy wait', async () => {
+test('during a hibernation a use and a fork are refused, a resume and a destroy wait', async () => {
   const [{ id }, { id: other }] = await Promise.all([harness.create(), harness.create()]);
   const gate = Promise.withResolvers<void>();
   harness.runner.captures.onHibernate = () => gate.promise;
@@ -163,7 +163,7 @@ test('while it is being hibernated a use and a fork are refused, a resume and a 
   assert.equal(await statusOf(other), 'destroyed');
 });
 
-test('while it is being resumed a use waits and is served', async () => {
+test('a use that comes during a resume waits and is served', async () => {
   const { id } = await harness.create();
   await post(id, 'hibernate');
   const gate = Promise.withResolvers<void>();
@@ -176,7 +176,7 @@ test('while it is being resumed a use waits and is served', async () => {
   assert.equal((await used).status, 200);
 });
 
-test('a client that leaves in the middle of a hibernation stops nothing', async () => {
+test('a client that disconnects during a hibernation does not stop it', async () => {
   const { id } = await harness.create();
   const gate = Promise.withResolvers<void>();
   harness.runner.captures.onHibernate = () => gate.promise;
@@ -189,7 +189,7 @@ test('a client that leaves in the middle of a hibernation stops nothing', async 
   await harness.waitForRecord(id, (record) => record.status === 'hibernated');
 });
 
-test('a guest that powers off while it is being hibernated is destroyed, and nothing of it is kept', async () => {
+test('a sandbox whose guest powers off during a hibernation is destroyed, and nothing of it is kept', async () => {
   const { id } = await harness.create();
   harness.runner.captures.onHibernate = () => {
     harness.runner.endVm(id, 'guest_shutdown');
@@ -201,7 +201,7 @@ test('a guest that powers off while it is being hibernated is destroyed, and not
   assert.equal(record.status_reason, 'guest_shutdown');
 });
 
-test('max_lifetime ends a sandbox that is hibernated', async () => {
+test('max_lifetime ends a hibernated sandbox', async () => {
   const { id } = await harness.create({ max_lifetime: 1, timeout: 0 });
   const { body } = await post(id, 'hibernate');
   assert.ok(Date.parse(body.expires_at) <= Date.parse(body.created_at) + 1100);

@@ -1,10 +1,11 @@
 /**
- * What is written when a sandbox is hibernated and when it is resumed. Pure.
+ * Builds the row changes for a hibernation and for a resume. Pure.
  *
- *     running ── hibernation_id = hib… ─► the runner saves ─► hibernated ─► the runner restores ─► running, id forgotten
+ *     running ── hibernation_id = hib… ─► the runner saves ─► hibernated ─► the runner restores ─► running, id removed
  *                        │ killed: is the VM there, or is the capture?          │ killed: is the VM there?
  *
- * The id is in the record before the runner is asked, so that a VM that is gone is known from one that was lost.
+ * The id is in the record before control sends the request to the runner, so that control can distinguish a
+ * hibernated VM from a lost one.
  */
 import type { CaptureInfo } from '../../../lib/protocol/runner-protocol.ts';
 import type { HostMoment } from '../../../lib/host-clock.ts';
@@ -14,19 +15,19 @@ import { findAgeMs, findHibernatedMs, findUnseenMs, findBilledMs } from '../../t
 import { NO_ROLLBACK } from './rollback.ts';
 import { addUsage } from './usage.ts';
 
-/** What goes into the audit log with each. */
+/** Audit entries of a hibernation and of a resume. */
 export const HIBERNATED: AuditNote = { event: 'sandbox.hibernated', data: {} };
 export const RESUMED: AuditNote = { event: 'sandbox.resumed', data: {} };
 
 /**
- * The runner has saved it, at the time that the capture tells, since it was seen to run. That may be long ago: the answer
- * was lost, or the database was away when it came.
+ * Builds the change for a sandbox that the runner has saved. The capture names the time, but it is never before the VM
+ * was last seen running. It may be long ago, if the answer was lost or the database was down when the answer came.
  */
 export function buildHibernated(row: SandboxRow, capture: CaptureInfo, now: HostMoment): SandboxUpdate {
   const agoMs = Math.min(findSavedAgoMs(capture, now), findUnseenMs(row, now));
   return {
     status: 'hibernated',
-    // What was saved has no VM that could still be put back.
+    // A hibernated sandbox has no VM that could still be rolled back.
     ...NO_ROLLBACK,
     hibernation_id: capture.id,
     hibernated_at: Math.round(now.wallMs - agoMs),
@@ -40,7 +41,9 @@ function findSavedAgoMs({ created_at, created_on_boot: onBoot }: CaptureInfo, no
   return Math.max(0, agoMs);
 }
 
-/** Its VM runs again. After a boot of the host its age goes on by the time since the new boot. */
+/**
+ * Builds the change for a VM that runs again. After a reboot of the host, the age continues by the new boot's clock.
+ */
 export function buildResumed(row: SandboxRow, now: HostMoment): SandboxUpdate {
   const isSameBoot = row.boot_id === now.bootId;
   return {

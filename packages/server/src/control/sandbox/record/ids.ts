@@ -1,4 +1,4 @@
-/** Names of what sandboxes are made of: a prefix and 20 hex digits each. */
+/** Ids of sandboxes, forks, snapshots, rollbacks and hibernations: a prefix and 20 hex digits each. */
 import { createHash } from 'node:crypto';
 import { ID_HEX_DIGITS, newId } from '../../../lib/new-id.ts';
 
@@ -6,7 +6,7 @@ export function newSandboxId(): string {
   return newId('run');
 }
 
-/** Of one fork, whatever number of children it has. */
+/** Returns the id of one fork, which may have many children. */
 export function newForkId(): string {
   return newId('fork');
 }
@@ -15,7 +15,7 @@ export function newSnapshotId(): string {
   return newId('snap');
 }
 
-/** Of what a sandbox came from. */
+/** Returns whether a sandbox was restored from a snapshot. `origin` is the column of its row. */
 export function isSnapshotId(origin: string | null): origin is string {
   return origin?.startsWith('snap') ?? false;
 }
@@ -32,7 +32,7 @@ export function newHibernationId(): string {
   return newId('hib');
 }
 
-/** Whoever knows the fork and the number of its children can find them again. */
+/** Derives the ids of a fork's children from its id, so that a retry finds them again. */
 export function listChildIds(forkId: string, count: number): string[] {
   return Array.from({ length: count }, (_, index) => {
     const hash = createHash('sha256').update(`${forkId}/${index}`).digest('hex');

@@ -18,7 +18,7 @@ after(() => harness[Symbol.asyncDispose]());
 
 const labelSets = [{}, { job: 'a' }, { job: 'b' }, { job: 'a', step: '1' }, { step: 'a' }];
 
-/** Many of the same millisecond, of all states and labels. */
+/** Varies a row: many share a millisecond, and all states and labels occur. */
 function vary(row: SandboxRow, index: number, teamIds: readonly string[]): SandboxRow {
   return {
     ...row,
@@ -34,7 +34,7 @@ function toInsert({ labels, ...row }: SandboxRow) {
   return { ...row, labels: JSON.stringify(labels) };
 }
 
-test('memory answers every list of what is alive as SQL does', async () => {
+test('memory answers every list of live sandboxes as SQL does', async () => {
   const { id } = await harness.create();
   await using db = harness.openDatabase();
   const row = await db.selectFrom('sandboxes').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
@@ -72,7 +72,7 @@ test('memory answers every list of what is alive as SQL does', async () => {
   );
 });
 
-test('memory is not asked for what has ended', () => {
+test('memory does not answer lists with ended sandboxes', () => {
   for (const status of SANDBOX_STATES)
     assert.equal(asksForLive({ statuses: ['running', status] }), !['destroyed', 'failed'].includes(status));
 });

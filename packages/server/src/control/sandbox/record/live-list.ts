@@ -1,4 +1,4 @@
-/** Lists of sandboxes that are alive, from memory: all of them have a driver, which knows them better than SQL does. */
+/** Lists live sandboxes from memory. Each of them has a driver, which knows its state better than SQL does. */
 import { isFinal, type SandboxState } from '@coppice/contract';
 import { isWithin } from '../../accounts/reach.ts';
 import type { SandboxRow } from './sandbox-tables.ts';
@@ -8,12 +8,12 @@ export const LIVE_STATES = ['creating', 'running', 'hibernated'] as const satisf
 
 type ListedRow = Pick<SandboxRow, 'id' | 'organization_id' | 'team_id' | 'status' | 'labels' | 'created_at'>;
 
-/** Whether memory can answer it. */
+/** Returns whether memory can answer the list: it contains no ended sandboxes. */
 export function asksForLive({ statuses }: Pick<SandboxFilter, 'statuses'>): boolean {
   return !statuses.some(isFinal);
 }
 
-/** What SQL answers to the same: newest first, and of the same time by id. */
+/** Returns what SQL returns for the same filter: newest first, those of the same time by descending id. */
 export function listLive<T extends ListedRow>(
   rows: readonly T[],
   { reach, statuses, labels, limit, after }: SandboxFilter,

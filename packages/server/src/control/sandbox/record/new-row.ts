@@ -1,4 +1,4 @@
-/** The record of a sandbox as it begins. Pure. */
+/** Builds the row of a new sandbox. Pure. */
 import type { CreateSandboxRequest, NetworkPolicy, RestoreSandboxRequest } from '@coppice/contract';
 import type { Owner } from '../../accounts/organization-store.ts';
 import type { AuditNote } from '../../audit/audit-chain.ts';
@@ -46,7 +46,7 @@ export function buildCreatedRow(
   };
 }
 
-/** A child is what its parent is, but for its age. */
+/** Builds the row of a fork's child. It inherits everything from its parent except the age. */
 export function buildChildRow(
   { id, region, now }: Beginning,
   parent: SandboxRow,
@@ -73,7 +73,10 @@ export function buildChildRow(
   };
 }
 
-/** What the request leaves out is as it was when the snapshot was taken; `network` is undefined if it is left out. */
+/**
+ * Builds the row of a sandbox from a snapshot. Fields missing in the request are as they were when the snapshot was
+ * taken; a missing `network` is undefined.
+ */
 export function buildRestoredRow(
   { id, region, now }: Beginning,
   { snapshot, teamId }: { snapshot: SnapshotRow; teamId: string },
@@ -101,7 +104,7 @@ export function buildRestoredRow(
   };
 }
 
-/** The first entry of its audit log: what it is, and where it came from. */
+/** Builds the first entry of the audit log: the image, shape and origin of the sandbox. */
 export function buildCreatedNote({
   image,
   vcpus,

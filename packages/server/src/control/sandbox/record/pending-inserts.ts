@@ -1,4 +1,6 @@
-/** Records that are being inserted. One whose answer was lost stays here until it is known whether it was made. */
+/**
+ * Records that are being inserted. A record whose insert got no answer stays here until it is known whether it exists.
+ */
 import { isDatabaseAway } from '../../db/database-error.ts';
 import type { NewSandboxRow, SandboxRow } from './sandbox-tables.ts';
 import { ByOrganization } from './by-organization.ts';
@@ -17,7 +19,7 @@ export class PendingInserts {
     this.#store = store;
   }
 
-  /** All of them or none. */
+  /** Inserts all of them or none. */
   async insert(rows: readonly NewSandboxRow[]): Promise<SandboxRow[]> {
     for (const row of rows) this.#note(row, false);
     let isInDoubt = false;
@@ -38,7 +40,7 @@ export class PendingInserts {
     return this.#pending.listOf(organizationId);
   }
 
-  /** Looks for those in doubt, and hands over the rows that are there. */
+  /** Looks up the records in doubt, and calls `take` with each row that exists. */
   async resolve(take: (row: SandboxRow) => void): Promise<void> {
     for (const { id, organizationId, isInDoubt } of this.#pending.list()) {
       if (!isInDoubt) continue;

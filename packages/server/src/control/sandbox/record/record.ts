@@ -1,8 +1,8 @@
-/** From a row to what callers see. */
+/** Builds the record that callers receive from a sandbox's row. */
 import { costCents, type DestroyResult, type SandboxOperation, type SandboxRecord } from '@coppice/contract';
 import type { SandboxRow } from './sandbox-tables.ts';
 
-/** What of a row the record is made from: not its network, of which a list may hold hundreds of thousands of rules. */
+/** Columns that a record is built from. Without `network`, as a list could hold hundreds of thousands of rules. */
 export const RECORD_COLUMNS = [
   'id',
   'status',
@@ -26,7 +26,7 @@ export const RECORD_COLUMNS = [
 ] as const satisfies (keyof SandboxRow)[];
 export type RecordRow = Pick<SandboxRow, (typeof RECORD_COLUMNS)[number]>;
 
-/** What only the driver knows. */
+/** State that only the driver knows. */
 export interface LiveState {
   operation: SandboxOperation | null;
   /** Unix milliseconds. */

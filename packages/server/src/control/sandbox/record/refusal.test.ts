@@ -46,7 +46,7 @@ function* listRefusals(): Generator<{ request: SandboxRequest; refused: Partial<
   }
 }
 
-test('each refusal names the state, fits into 200 bytes, and uses no word of the code', () => {
+test('each refusal names the state, fits into 200 bytes, and contains no identifier of the code', () => {
   for (const { request, refused, state } of listRefusals()) {
     const text = textOf(request, refused);
     assert.ok(text.startsWith(`the sandbox is ${state}`), text);
@@ -58,7 +58,7 @@ test('each refusal names the state, fits into 200 bytes, and uses no word of the
   }
 });
 
-test('a resume is advised only where one is accepted and helps', () => {
+test('a refusal advises a resume only where it is accepted and helps', () => {
   for (const { request, refused } of listRefusals()) {
     const isAdvised = /resume it/.test(textOf(request, refused));
     const isHibernated = refused.status === 'hibernated' && refused.operation === undefined;
@@ -68,13 +68,13 @@ test('a resume is advised only where one is accepted and helps', () => {
   }
 });
 
-test('auto_hibernate is advised only to what it resumes for', () => {
+test('a refusal advises auto_hibernate only for requests that it would serve', () => {
   for (const { request, refused } of listRefusals())
     if (textOf(request, refused).includes('auto_hibernate')) assert.equal(request, 'use');
   assert.match(textOf('use', { status: 'hibernated' }), /auto_hibernate/);
 });
 
-test('another sandbox is advised for one that has ended, but not to end it', () => {
+test('a refusal for an ended sandbox advises another sandbox, except for a destroy', () => {
   for (const { request, refused } of listRefusals())
     if (isFinal(refused.status ?? 'running'))
       assert.equal(/create another one/.test(textOf(request, refused)), request !== 'destroy');

@@ -1,4 +1,7 @@
-/** What the caller reads when the state of a sandbox does not allow a request: the state, the request, and what helps. */
+/**
+ * Builds the error for a request that the state of a sandbox does not allow. The message names the state, the request
+ * and a remedy.
+ */
 import {
   AppError,
   isFinal,
@@ -9,7 +12,7 @@ import {
 } from '@coppice/contract';
 
 export interface Caller {
-  /** A key with the scope `full` would have woken the sandbox; the caller's may not. */
+  /** True if a key with the scope `full` would have resumed the sandbox, but the caller's key may not. */
   needsFullKey?: boolean;
 }
 
@@ -51,12 +54,14 @@ function findRemedy(request: SandboxRequest, { status, operation, needsFullKey }
   if (operation === 'destroying') return 'create another one';
   if (status === 'creating') return 'wait until its status is running';
   if (request === 'resume')
-    return operation === 'resuming' ? 'wait until its status is running' : 'only a hibernated sandbox can be';
+    return operation === 'resuming'
+      ? 'wait until its status is running'
+      : 'only a hibernated sandbox can be resumed';
   if (operation === 'hibernating')
     return request === 'hibernate'
       ? 'wait until its status is hibernated'
       : 'wait until its status is hibernated, then resume it';
-  if (request === 'hibernate') return 'it is already';
+  if (request === 'hibernate') return 'it is already hibernated';
   if (needsFullKey === true) return 'a request with a key whose scope is "full" wakes it';
   if (request === 'use') return 'resume it first; one created with auto_hibernate resumes by itself';
   return 'resume it first';

@@ -1,4 +1,4 @@
-/** A rollback is done once, and what is told of it is what was done, whatever is late, lost or killed in between. */
+/** A rollback is done once and reported as it was done, whatever is late, lost or killed in between. */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { afterEach, test } from 'node:test';
@@ -7,7 +7,7 @@ import { startHarness, waitFor, type Answer, type ControlHarness } from '../../t
 import { STRETCH_USAGE } from '../../testing/fakes/fake-captures.ts';
 
 const CAPTURE_DEADLINE_MS = 1_500;
-/** Of every VM at its end: see FakeRunner. */
+/** CPU time of every VM at its end: see FakeRunner. */
 const END_CPU_MS = 1234;
 
 const harness = await startHarness({
@@ -47,12 +47,12 @@ class Subject {
     return this.post('rollback', { snapshot_id: this.snapshots[index] }, key);
   }
 
-  /** Snapshots that the VM was really put back to, in order. */
+  /** Snapshots to which the VM was really rolled back, in order. */
   get done(): (string | undefined)[] {
     return (captures.rollbacks.get(this.id) ?? []).map(({ capture_id }) => capture_id);
   }
 
-  /** Snapshots that it was put back to by its audit log. */
+  /** Snapshots to which the sandbox was rolled back according to its audit log. */
   async told(): Promise<unknown[]> {
     const text = await (await harness.fetch('GET', `/v1/runs/${this.id}/audit`)).text();
     const entries = text
@@ -62,7 +62,7 @@ class Subject {
     return entries.filter(({ event }) => event === 'sandbox.rolled_back').map(({ data }) => data.snapshot_id);
   }
 
-  /** … which must be those that it was really put back to. */
+  /** Asserts that the audit log has the rollbacks that were really done, and that these are the expected ones. */
   async assertTold(...indexes: number[]): Promise<void> {
     const expected = indexes.map((index) => this.snapshots[index]);
     assert.deepEqual({ done: this.done, told: await this.told() }, { done: expected, told: expected });
@@ -78,7 +78,7 @@ class Subject {
   }
 }
 
-/** Holds the runner before a rollback, until the test lets it go on. */
+/** Holds the runner before a rollback, until the test releases it. */
 function holdRollbacks(): { reached: Promise<void>; release: () => void } {
   const reached = Promise.withResolvers<void>();
   const gate = Promise.withResolvers<void>();
@@ -89,7 +89,7 @@ function holdRollbacks(): { reached: Promise<void>; release: () => void } {
   return { reached: reached.promise, release: gate.resolve };
 }
 
-/** Its reconciler does not run: only a request makes it ask what became of an unanswered call. */
+/** Starts a control whose reconciler does not run: only a request resolves a call that got no answer. */
 function startUnreconciled(): Promise<ControlHarness> {
   return startHarness({ captureDeadlineMs: CAPTURE_DEADLINE_MS, reconcileIntervalMs: 3_600_000 });
 }
@@ -106,7 +106,7 @@ async function restartControl(): Promise<void> {
   await harness.startControl();
 }
 
-test('a rollback whose answer is lost on the way is not done twice', async () => {
+test('a rollback whose answer is lost is not done twice', async () => {
   const subject = await Subject.create();
   captures.beforeAnswer = async () => {
     captures.reset();
@@ -118,7 +118,7 @@ test('a rollback whose answer is lost on the way is not done twice', async () =>
   assert.equal(await subject.destroy(), STRETCH_USAGE.cpu_ms + END_CPU_MS);
 });
 
-test('a rollback past its deadline is 504 without Retry-After, and the next one is not taken for it', async () => {
+test('a rollback past its deadline is 504 without Retry-After, and is not confused with the next one', async () => {
   const subject = await Subject.create();
   const { release } = holdRollbacks();
   const late = await subject.rollBack(0);
@@ -132,7 +132,7 @@ test('a rollback past its deadline is 504 without Retry-After, and the next one 
   assert.equal(await subject.destroy(), 2 * STRETCH_USAGE.cpu_ms + END_CPU_MS);
 });
 
-test('a rollback under way when control was killed is finished by the next one, and told as what it was', async () => {
+test('the next control finishes a rollback of a killed control, and reports it as it was', async () => {
   const subject = await Subject.create();
   const { reached, release } = holdRollbacks();
   const cut = subject.rollBack(0).catch(() => undefined);
@@ -147,7 +147,7 @@ test('a rollback under way when control was killed is finished by the next one, 
   assert.equal(await subject.destroy(), 2 * STRETCH_USAGE.cpu_ms + END_CPU_MS);
 });
 
-test('a rollback that was done unheard when control was killed is written down, not done again', async () => {
+test('a rollback whose answer was lost when control was killed is committed, not done again', async () => {
   const subject = await Subject.create();
   const reached = Promise.withResolvers<void>();
   const gate = Promise.withResolvers<void>();
@@ -167,7 +167,7 @@ test('a rollback that was done unheard when control was killed is written down, 
   assert.equal(await subject.destroy(), STRETCH_USAGE.cpu_ms + END_CPU_MS);
 });
 
-test('with an Idempotency-Key a rollback asked for again is answered, also by the next control and without its snapshot', async () => {
+test('a retry with an Idempotency-Key is answered, also by the next control and without the snapshot', async () => {
   const subject = await Subject.create();
   const key = randomUUID();
   const { reached, release } = holdRollbacks();
@@ -185,7 +185,7 @@ test('with an Idempotency-Key a rollback asked for again is answered, also by th
   assert.equal((await subject.rollBack(1, key)).status, 422);
 });
 
-test('with an Idempotency-Key a rollback that was too late is joined, and done once', async () => {
+test('a retry with an Idempotency-Key joins a rollback past its deadline, which is done once', async () => {
   const subject = await Subject.create();
   const key = randomUUID();
   const { release } = holdRollbacks();
@@ -196,7 +196,7 @@ test('with an Idempotency-Key a rollback that was too late is joined, and done o
   await subject.assertTold(0);
 });
 
-test('a rollback that was refused is forgotten: with its key it is tried anew', async () => {
+test('a refused rollback is forgotten: a retry with its key tries it again', async () => {
   const subject = await Subject.create();
   const key = randomUUID();
   captures.onRollback = () => {
@@ -209,7 +209,7 @@ test('a rollback that was refused is forgotten: with its key it is tried anew', 
   await subject.assertTold(0);
 });
 
-test('what a sandbox is used for waits until its rollback is finished, and is not lost by it', async () => {
+test('uses of a sandbox wait until its rollback is finished, and the rollback does not undo them', async () => {
   const subject = await Subject.create();
   const { reached, release } = holdRollbacks();
   const cut = subject.rollBack(0).catch(() => undefined);
@@ -230,7 +230,7 @@ test('what a sandbox is used for waits until its rollback is finished, and is no
   assert.equal(doneBefore, 1);
 });
 
-test('while a rollback cannot be finished, what would use the sandbox is told to come again', async () => {
+test('while a rollback cannot be finished, uses of the sandbox are answered to try again', async () => {
   const subject = await Subject.create();
   const { release } = holdRollbacks();
   assert.equal((await subject.rollBack(0)).status, 504);
@@ -250,7 +250,7 @@ test('while a rollback cannot be finished, what would use the sandbox is told to
   assert.equal((await subject.post('exec', { command: 'true' })).status, 200);
 });
 
-test('a rollback that the runner was never asked for is 503, and not done later', async () => {
+test('a rollback that never reached the runner is 503, and is not done later', async () => {
   const subject = await Subject.create();
   await harness.runner.stop();
   const answer = await subject.rollBack(0);
@@ -261,7 +261,7 @@ test('a rollback that the runner was never asked for is 503, and not done later'
   await subject.assertTold();
 });
 
-test('a sandbox that ends before its rollback was heard of has it in its log and on its bill', async () => {
+test('a sandbox that ends before its rollback was answered has the rollback in its log and on its bill', async () => {
   for (const [reason, status] of [
     ['destroyed', 'destroyed'],
     ['guest_panic', 'failed'],
@@ -281,7 +281,7 @@ test('a sandbox that ends before its rollback was heard of has it in its log and
   }
 });
 
-test('an end ahead of its rollback is told as an end alone', async () => {
+test('an end before a rollback is done is reported without the rollback', async () => {
   const subject = await Subject.create();
   const { release } = holdRollbacks();
   assert.equal((await subject.rollBack(0)).status, 504);
@@ -291,7 +291,7 @@ test('an end ahead of its rollback is told as an end alone', async () => {
   release();
 });
 
-test('a rollback of what turns out to be hibernated is refused, and it can be resumed', async () => {
+test('a rollback of a sandbox that turns out to be hibernated is refused, and the sandbox can be resumed', async () => {
   await using slow = await startUnreconciled();
   const { id, post, snapshot } = await createWithSnapshot(slow);
   slow.runner.captures.beforeAnswer = (action) =>
@@ -304,7 +304,7 @@ test('a rollback of what turns out to be hibernated is refused, and it can be re
   assert.deepEqual([resumed.status, resumed.body.status], [200, 'running'], JSON.stringify(resumed.body));
 });
 
-test('whoever would use a sandbox finishes its rollback first, without waiting for the reconciler', async () => {
+test('a use of a sandbox finishes its rollback first, without waiting for the reconciler', async () => {
   await using slow = await startUnreconciled();
   const { id, post, snapshot } = await createWithSnapshot(slow);
   const gate = Promise.withResolvers<void>();

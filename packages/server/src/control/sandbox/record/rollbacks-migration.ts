@@ -1,4 +1,4 @@
-/** The rollback that a sandbox's runner was asked for, by its id: null when its outcome is known. */
+/** Adds the columns of a sandbox's pending rollback. They are null if its outcome is known. */
 import { sql, type Kysely } from 'kysely';
 import type { Migration } from 'kysely/migration';
 

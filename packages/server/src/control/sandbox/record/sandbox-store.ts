@@ -1,4 +1,4 @@
-/** Sandboxes in SQL. Writes of a state come only from the sandbox's driver. */
+/** Sandboxes in SQL. Only the sandbox's driver writes its state. */
 import { AppError, type SandboxState } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { HostMoment } from '../../../lib/host-clock.ts';
@@ -12,10 +12,10 @@ import { RECORD_COLUMNS, type RecordRow } from './record.ts';
 export interface SandboxFilter {
   reach: Reach;
   statuses: readonly SandboxState[];
-  /** All must be equal. */
+  /** All of them must match. */
   labels: Readonly<Record<string, string>>;
   limit: number;
-  /** Only those older than this one. */
+  /** The list contains only sandboxes older than this one. */
   after?: { createdAt: number; id: string };
 }
 
@@ -31,25 +31,26 @@ export class SandboxStore {
     this.#db = db;
   }
 
-  /** The same, in a transaction. */
+  /** Returns a store that uses the transaction. */
   within(transaction: Database): SandboxStore {
     return new SandboxStore(transaction);
   }
 
-  /** All of them or none. */
+  /** Inserts all of them or none. */
   insert(rows: readonly NewSandboxRow[]): Promise<SandboxRow[]> {
     return this.#db.insertInto('sandboxes').values(rows).returningAll().execute();
   }
 
   /**
-   * Changes a sandbox that is still as `from` is; that it is not is a second writer, which must not be. What the change
-   * ends, a stretch of running or the sandbox, is billed by the same statement.
+   * Changes a sandbox that is still in the state of `from`. The same statement bills what the change ends: a stretch of
+   * running, or the sandbox. Throws `unavailable` if the state is another, as a second writer must not exist.
    */
   async update(from: SandboxRow, change: SandboxUpdate): Promise<SandboxRow> {
     const { id, status } = from;
     const row = await updateBilled(this.#db, from, change);
     if (row === undefined)
-      // By a statement of ours that was given up and made all the same: the row is read again before the next.
+      // An earlier statement of this process was given up but committed all the same. The row is read again before the
+      // next change.
       throw new AppError('unavailable', 'the record was changed meanwhile; try again', {
         details: { id, from: status },
       });
@@ -65,7 +66,7 @@ export class SandboxStore {
       .executeTakeFirst();
   }
 
-  /** Those of them that there are. */
+  /** Returns those that exist within reach. */
   findAll(reach: Reach, ids: readonly string[]): Promise<RecordRow[]> {
     return this.#db
       .selectFrom('sandboxes')
@@ -75,7 +76,7 @@ export class SandboxStore {
       .execute();
   }
 
-  /** Whose ever it is; undefined when there is none. */
+  /** Finds a sandbox of any organization. Returns undefined if there is none. */
   findById(id: string): Promise<SandboxRow | undefined> {
     return this.#db.selectFrom('sandboxes').selectAll().where('id', '=', id).executeTakeFirst();
   }
@@ -86,7 +87,7 @@ export class SandboxStore {
     return row;
   }
 
-  /** Newest first. */
+  /** Returns matching sandboxes, the newest first. */
   list(filter: SandboxFilter): Promise<RecordRow[]> {
     let query = this.#db
       .selectFrom('sandboxes')
@@ -105,12 +106,12 @@ export class SandboxStore {
     return query.execute();
   }
 
-  /** All that are not final, of every organization. */
+  /** Returns all sandboxes that are not final, of every organization. */
   listAlive(): Promise<SandboxRow[]> {
     return this.#db.selectFrom('sandboxes').selectAll().where('status', 'in', LIVE_STATES).execute();
   }
 
-  /** Notes that the runner has these VMs now, and when each was last used. */
+  /** Records that the runner has these VMs now, and when each was last used. */
   async recordHeartbeats(heartbeats: readonly Heartbeat[], seen: HostMoment): Promise<void> {
     if (heartbeats.length === 0) return;
     const rows = JSON.stringify(

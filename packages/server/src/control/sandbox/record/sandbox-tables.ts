@@ -1,8 +1,8 @@
-/** Times are Unix milliseconds, money is in whole cost units (contract, cost.ts). */
+/** Tables of sandboxes. Times are Unix milliseconds, money is in whole cost units (contract, cost.ts). */
 import type { NetworkPolicy, SandboxState, StatusReason } from '@coppice/contract';
 import type { ColumnType, Generated, Insertable, JSONColumnType, Selectable, Updateable } from 'kysely';
 
-/** null: nothing is restricted, or the sandbox has ended. */
+/** Null if nothing is restricted, or if the sandbox has ended. */
 export type NetworkColumn = ColumnType<
   NetworkPolicy | null,
   NetworkPolicy | null | undefined,
@@ -12,7 +12,7 @@ export type NetworkColumn = ColumnType<
 export interface SandboxTable {
   id: string;
   organization_id: string;
-  /** That of the key that made it. */
+  /** Team of the API key that created it. */
   team_id: string;
   status: SandboxState;
   status_reason: StatusReason | null;
@@ -25,38 +25,44 @@ export interface SandboxTable {
   max_lifetime_s: number | null;
   labels: JSONColumnType<Record<string, string>>;
   parent_id: string | null;
-  /** The fork (`fork…`) or the snapshot (`snap…`) that it came from; null for a create. */
+  /** Id of the fork (`fork…`) or the snapshot (`snap…`) that it came from; null for a create. */
   origin: Generated<string | null>;
   auto_hibernate: Generated<boolean>;
-  /** `hibernated`: its capture. `running`: the one that was asked for, and may be in the VM's place by now. */
+  /** `hibernated`: id of its capture. `running`: id of a requested capture, which may have replaced the VM already. */
   hibernation_id: Generated<string | null>;
   hibernated_at: Generated<number | null>;
-  /** The rollback whose outcome is to be found out, and the snapshot that it is to; both or neither. */
+  /** Id of the rollback whose outcome is unknown, and id of its snapshot; both or neither. */
   rollback_id: Generated<string | null>;
   rollback_snapshot_id: Generated<string | null>;
   create_ms: number | null;
   created_at: number;
-  /** Last request to the guest, written every few seconds: what the idle timer starts from after a restart. */
+  /** Last request to the guest, written every few seconds. The idle timer starts from it after a restart. */
   last_active_at: number;
-  /** When the runner last confirmed that the VM is there: billing of a lost sandbox ends here. */
+  /** When the runner last confirmed that the VM exists. Billing of a lost sandbox ends here. */
   last_seen_at: number;
   ended_at: number | null;
-  /** Boot of the host that it was created under, and times since then: see time/lifetime.ts. */
+  /**
+   * Boot of the host under which it was created or, after a reboot, resumed. Times in milliseconds since that boot: see
+   * time/lifetime.ts.
+   */
   boot_id: string | null;
   created_boot_ms: number | null;
   last_seen_boot_ms: number | null;
-  /** Of all stretches of running that are over, and of all hibernations: their sum is the age at which the present began. */
+  /**
+   * Time in all stretches of running that are over, and in all hibernations that are over. Their sum is the age at
+   * which the current stretch or hibernation began.
+   */
   billed_ms: Generated<number>;
   hibernated_ms: Generated<number>;
-  /** Of all VMs that it had and that are gone. */
+  /** Usage of all VMs that it had and that are gone: the sum, and the highest peak. */
   cpu_ms: Generated<number>;
   mem_peak_bytes: Generated<number>;
   uptime_ms: Generated<number>;
-  /** `numeric(40,0)`: travels as text, so that no digit is lost. */
+  /** `numeric(40,0)`, read and written as text so that no digit is lost. */
   cost_units: Generated<string>;
-  /** The team secret of its audit chain; null until the first entry of one that is older than those. */
+  /** Id of the team secret of its audit chain. Null for a sandbox older than team secrets, until its first entry. */
   audit_key_id: Generated<string | null>;
-  /** Since when its whole audit log is in the object store, too. */
+  /** When its whole audit log was stored in the object store; null before. */
   audit_stored_at: Generated<number | null>;
   network: NetworkColumn;
 }
@@ -66,12 +72,12 @@ export interface IdempotencyKeyTable {
   route: string;
   key: string;
   body_sha256: Buffer;
-  /** What the request makes: a sandbox, a fork or a snapshot. */
+  /** Id of what the request makes: a sandbox, a fork, a snapshot or a rollback. */
   subject_id: string;
   created_at: number;
   /** Null while the first request is under way. */
   status_code: number | null;
-  /** The answer's body, as it was sent. */
+  /** Body of the answer, as it was sent. */
   answer: string | null;
 }
 
