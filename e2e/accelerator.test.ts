@@ -1,4 +1,4 @@
-/** What the service does on a host without KVM, by COPPICE_ACCELERATOR. */
+/** How the service behaves on a host without KVM, for each COPPICE_ACCELERATOR. */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -29,14 +29,14 @@ describe('a service on a host without KVM', () => {
   });
   after(() => installation[Symbol.asyncDispose]());
 
-  it('refuses to start where KVM is insisted on, and names the setting and the reason', async () => {
+  it('refuses to start with COPPICE_ACCELERATOR=kvm, and names the setting and the reason', async () => {
     const service = start('kvm');
     assert.equal(await service.ended, 1);
     const refusal = `^coppice: COPPICE_ACCELERATOR: is kvm, but KVM cannot be used: (?:${REASON})$`;
     assert.match(service.stderr, new RegExp(refusal, 'mu'));
   });
 
-  it('emulates otherwise, says why, and keeps no verdict for the next start', async () => {
+  it('emulates with COPPICE_ACCELERATOR=auto, says why, and records no verdict for the next start', async () => {
     const service = start('auto');
     assert.equal(await readHealth(service), 'tcg');
     assert.match(service.stdout, new RegExp(`^accelerator: tcg \\((?:${REASON})\\)$`, 'mu'));
@@ -44,7 +44,7 @@ describe('a service on a host without KVM', () => {
     assert.equal(await service.stop(), 0);
   });
 
-  it('emulates without trying where it is told to', async () => {
+  it('emulates with COPPICE_ACCELERATOR=tcg, without trying KVM', async () => {
     const service = start('tcg');
     assert.equal(await readHealth(service), 'tcg');
     assert.match(service.stdout, /^accelerator: tcg \(COPPICE_ACCELERATOR=tcg\)$/mu);

@@ -1,4 +1,4 @@
-/** People and their API keys at the real service: what a key opened ends with it. */
+/** People and their API keys at the real service: a key's connections end with the key. */
 import assert from 'node:assert/strict';
 import { before, describe, it } from 'node:test';
 import { WebSocket } from 'ws';
@@ -23,7 +23,7 @@ describe('accounts', () => {
     owner = await Person.operator(api.service);
   });
 
-  it('a key that is revoked fails at once, and its streams, sockets and connections to ports end', async () => {
+  it('a revoked key fails at once, and its streams, sockets and connections to ports end', async () => {
     const { id: keyId, key = '' } = await makeKey('revoked');
     const create = { key, body: { image: BASE_IMAGE } };
     const { id } = (await api.call('POST', '/v1/runs', create)).body;
@@ -45,11 +45,11 @@ describe('accounts', () => {
     await closed.promise;
     assert.ok(performance.now() - revokedAt < ENDS_WITHIN_MS);
     const { stdout } = await api.exec(String(id), 'pgrep -f "sleep 300" | wc -l');
-    assert.ok(Number(stdout) <= 1, 'the command of the stream runs on');
+    assert.ok(Number(stdout) <= 1, 'the command of the stream still runs');
     await api.destroy(String(id));
   });
 
-  it('a rotation leaves both keys good until the overlap ends', async () => {
+  it('after a rotation both keys are valid until the overlap ends', async () => {
     const { id: keyId, key: old = '' } = await makeKey('rotated');
     const path = `${owner.team}/keys/${keyId}/rotate`;
     const { key = '' } = await owner.ask('POST', path, { overlap_seconds: OVERLAP_S });
@@ -60,7 +60,7 @@ describe('accounts', () => {
     assert.equal(await list(key), 200);
   });
 
-  it('a session outlives the process that began it', async () => {
+  it('a session survives the death of the process that created it', async () => {
     await api.service.killRole('control');
     assert.equal((await owner.call('GET', '/account/me')).status, 200);
   });

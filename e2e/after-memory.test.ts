@@ -1,4 +1,4 @@
-/** Most of a guest's memory, and both of its processors, after every way to clone it. */
+/** Most of a guest's memory, and both of its processors, after every kind of clone. */
 import assert from 'node:assert/strict';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
 import { cloneCheck, describeClones, everyone, forEach } from './fixtures/clone-check.ts';
@@ -13,13 +13,13 @@ const MIN_ROUNDS = 5;
 interface Hash {
   hash: string;
   pages: number;
-  /** Numbers of pages that are not what was written to them. */
+  /** Numbers of pages whose contents differ from the written ones. */
   wrong: number[];
 }
 
 const hash = (guest: CloneGuest): Promise<Hash> => guest.memory('/hash');
 
-/** How often each processor has done its share; both go on while they are asked to. */
+/** Returns how many rounds of work each processor has done. Both work until a request for `/burn?state=off`. */
 const readRounds = (guest: CloneGuest): Promise<[number, number]> => guest.memory('/burn');
 
 async function waitForRounds(guest: CloneGuest): Promise<void> {
@@ -31,14 +31,14 @@ async function waitForRounds(guest: CloneGuest): Promise<void> {
 }
 
 const processors = cloneCheck<[number, number]>({
-  name: 'both processors, busy at the capture, go on',
+  name: 'both processors, busy at the capture, continue in every clone',
   before: async (parent) => {
     await parent.memory('/burn?state=on');
     await waitForRounds(parent);
     return readRounds(parent);
   },
   verify: async (family, before) => {
-    // One after the other: there are fewer processors here than in all of them.
+    // One after the other: this host has fewer processors than all clones together.
     for (const guest of everyone(family)) {
       const now = await readRounds(guest);
       assert.ok(
@@ -52,11 +52,11 @@ const processors = cloneCheck<[number, number]>({
   },
 });
 
-/** It is written once and never again. */
+/** Hash of the memory. The guest writes the memory once and never again. */
 let written: Hash | undefined;
 
 const memory = cloneCheck({
-  name: `${FILLED_MIB} of ${MEM_MIB} MiB are what they were`,
+  name: `${FILLED_MIB} of ${MEM_MIB} MiB are unchanged`,
   install: async (parent) => {
     await parent.startMemory(FILLED_MIB);
     written = await hash(parent);
@@ -73,6 +73,6 @@ describeClones({
   shape: () => Promise.resolve({ image: BASE_IMAGE, mem_mib: MEM_MIB, vcpus: 2 }),
   install: (parent) => parent.installProbe(),
   siblings: 1,
-  // Processors first: they are busy until then.
+  // Processors first: they are busy until that check ends.
   checks: [processors, memory],
 });

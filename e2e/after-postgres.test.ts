@@ -1,4 +1,4 @@
-/** PostgreSQL that is written to while its sandbox is cloned in every way. */
+/** PostgreSQL under writes while its sandbox is cloned in every way. */
 import assert from 'node:assert/strict';
 import { cloneCheck, describeClones, everyone, forEach } from './fixtures/clone-check.ts';
 import { PROGRAMS, type CloneGuest } from './fixtures/clone-guest.ts';
@@ -9,18 +9,21 @@ const MIN_ROWS = 10;
 const WRITER = 'clone-postgres.sh';
 const TRANSFER = 'clone-transfer.sql';
 const ACKNOWLEDGED = '/tmp/acknowledged';
-/** In one statement, which sees one moment: rows, the last of them, transfers, accounts that are not their sum. */
+/**
+ * One statement, which sees one moment: the number of rows, the last row, transfers, accounts whose balance is not the
+ * sum of their transfers.
+ */
 const QUESTION = `
   SELECT (SELECT count(*) FROM rows), (SELECT coalesce(max(id), 0) FROM rows), (SELECT count(*) FROM transfers),
     (SELECT count(*) FROM accounts WHERE balance <>
       (SELECT coalesce(sum(CASE taker WHEN accounts.id THEN amount ELSE -amount END), 0)
         FROM transfers WHERE accounts.id IN (giver, taker)))`;
-/** Fails where an index and its table do not agree. */
+/** Fails if an index and its table disagree. */
 const AMCHECK =
   "SELECT bt_index_check(oid, true) FROM pg_class WHERE relname IN ('rows_pkey', 'accounts_pkey')";
 
 interface Contents {
-  /** The last row of which its writer knows that it is in. */
+  /** The last row whose commit the writer knows about. */
   acknowledged: number;
   transfers: number;
 }
@@ -29,18 +32,18 @@ function asPostgres(guest: CloneGuest, command: string, stdin?: string): Promise
   return guest.read(command, { user: 'postgres', cwd: '/tmp', ...(stdin === undefined ? {} : { stdin }) });
 }
 
-/** Answers lines with a space between the columns. */
+/** Returns lines with a space between the columns. */
 function ask(guest: CloneGuest, question: string): Promise<string> {
   return asPostgres(guest, "psql -qtAX -v ON_ERROR_STOP=1 -F ' '", question);
 }
 
-/** Fails unless every row that was acknowledged is there, and no transfer is there by halves. */
+/** Fails if an acknowledged row is missing or a transfer is applied by half. Returns the contents. */
 async function readContents(guest: CloneGuest): Promise<Contents> {
   const acknowledged = Number(await guest.read(`tail -n 1 ${ACKNOWLEDGED}`));
   const [rows, last, transfers, halves] = (await ask(guest, QUESTION)).split(' ').map(Number);
   assert.equal(rows, last, `${guest.id}: no row is missing`);
   assert.ok(rows! >= acknowledged, `${guest.id}: ${rows} of ${acknowledged} rows`);
-  assert.equal(halves, 0, `${guest.id}: accounts with something that is no transfer`);
+  assert.equal(halves, 0, `${guest.id}: each balance is the sum of its transfers`);
   return { acknowledged, transfers: transfers! };
 }
 
@@ -53,7 +56,7 @@ async function waitForMore(guest: CloneGuest, before: Contents): Promise<void> {
 }
 
 const transactions = cloneCheck<Contents>({
-  name: 'it goes on, has every row that was acknowledged, and no transaction by halves',
+  name: 'it continues, has every acknowledged row, and no half-applied transaction',
   install: async (parent) => {
     for (const name of [WRITER, TRANSFER]) await parent.install(name);
     await asPostgres(
@@ -75,9 +78,9 @@ const transactions = cloneCheck<Contents>({
   },
 });
 
-/** Last, and in clones that nobody goes on with: it also ends the writers. */
+/** Runs last, and in clones that no later check uses: it also ends the writers. */
 const recovery = cloneCheck({
-  name: 'it recovers from a crash, with all that was acknowledged',
+  name: 'it recovers from a crash with everything that was acknowledged',
   kinds: ['fork', 'fork of a fork', 'restore'],
   verify: async ({ clones }) => {
     await forEach(clones, async (guest) => {

@@ -1,4 +1,4 @@
-/** Programs, their clocks, files and connections, after every way to clone the sandbox in which they run. */
+/** Programs, their clocks, files and connections, after every kind of clone. */
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
 import { describeClones } from './fixtures/clone-check.ts';
 import { startEcho } from './fixtures/clone-echo.ts';
@@ -19,7 +19,7 @@ import { shared } from './fixtures/shared.ts';
 describeClones({
   title: 'programs in a clone',
   api: async () => (await shared()).api,
-  // Not earlier: images are made of packages from an archive whose address it may hide.
+  // Not earlier: images are built from packages of an archive whose address this server may hide.
   surroundings: startEcho,
   shape: () => Promise.resolve({ image: BASE_IMAGE, mem_mib: 512, vcpus: 2 }),
   install: async (parent) => {

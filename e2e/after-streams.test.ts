@@ -1,4 +1,4 @@
-/** Transfers and streams that are in full flow while their sandbox is cloned in every way. */
+/** Transfers and streams in full flow while their sandbox is cloned in every way. */
 import assert from 'node:assert/strict';
 import { createHash, randomBytes, type Hash } from 'node:crypto';
 import { once } from 'node:events';
@@ -24,7 +24,7 @@ import { Shell } from './fixtures/shell.ts';
 import { StreamSocket } from './fixtures/stream-socket.ts';
 import { shared } from './fixtures/shared.ts';
 
-/** Of being told that a sandbox was taken away from under a stream. */
+/** How long the service may take to end a stream after its sandbox was replaced. */
 const TOLD_MS = 10_000;
 const TIMEOUT_MS = 60_000;
 const MIN_LINES = 10;
@@ -40,7 +40,7 @@ interface Upload {
   finish: () => void;
 }
 
-/** Sends until it is told to finish, as fast as a line of a megabyte a second. */
+/** Starts an upload of about one MiB/s that lasts until `finish` is called. */
 function beginUpload({ api, id }: CloneGuest): Upload {
   const hash = createHash('sha256');
   const over = new AbortController();
@@ -61,7 +61,7 @@ function beginUpload({ api, id }: CloneGuest): Upload {
 }
 
 const upload = cloneCheck<Upload>({
-  name: 'an upload arrives whole in the sandbox to which it goes, and leaves nothing in another',
+  name: 'an upload arrives complete in its sandbox, and leaves nothing in a clone',
   before: async (parent) => {
     await parent.read(`rm -rf ${UPLOADS} && mkdir ${UPLOADS}`);
     const begun = beginUpload(parent);
@@ -97,7 +97,7 @@ const upload = cloneCheck<Upload>({
 });
 
 const flows = cloneCheck<Flow[]>({
-  name: 'output of commands flows on without a gap where it went, and the commands go on in every clone',
+  name: 'command output continues without a gap to its client, and the commands continue in every clone',
   install: (parent) => parent.install(FLOW_PROGRAM),
   before: openFlows,
   verify: async ({ parent, clones }, all) => {
@@ -139,7 +139,7 @@ interface Typing {
 const RELEASE_FILE = '/tmp/release';
 
 const commands = cloneCheck<Typing>({
-  name: 'a command that is asked for its answer or given input belongs to the sandbox that was asked',
+  name: 'the pending answer and the input of a command belong to the original sandbox only',
   before: async (parent) => {
     await parent.read(`rm -f ${RELEASE_FILE}`);
     const command = `until [ -e ${RELEASE_FILE} ]; do sleep 0.5; done; hostname`;
@@ -184,22 +184,22 @@ const commands = cloneCheck<Typing>({
 interface Proxied {
   socket: WebSocket;
   answer: IncomingMessage;
-  /** Messages that have come back. */
+  /** Number of messages that have come back. */
   echoes: () => number;
-  /** Resolves when socket and answer are cut. */
+  /** Resolves when the socket and the answer are cut. */
   cut: Promise<unknown>;
   left: number;
 }
 
 const portOf = (guest: CloneGuest): GuestPort => new GuestPort(guest.api, guest.id, PORT);
 
-/** Connections that the server has taken, and those that have ended. */
+/** Returns how many connections the server has accepted, and how many of those have ended. */
 async function readHanging(guest: CloneGuest): Promise<{ begun: number; left: number }> {
   return JSON.parse(await portOf(guest).get('/hanging')) as { begun: number; left: number };
 }
 
 const proxied = cloneCheck<Proxied>({
-  name: 'a WebSocket and an answer through the port proxy go on where they were opened, and end in another sandbox',
+  name: 'a WebSocket and an answer through the port proxy continue in their sandbox, and end in a clone',
   install: async (parent) => {
     await startPortServer(parent.api, parent.id, PORT);
   },
@@ -212,7 +212,7 @@ const proxied = cloneCheck<Proxied>({
     socket.on('error', () => undefined);
     let echoes = 0;
     socket.on('message', (message: Buffer) => {
-      // The first tells about the request.
+      // The first message describes the request.
       if (echoes > 0) assert.equal(String(message), `message ${echoes}`);
       echoes += 1;
       setTimeout(() => socket.send(`message ${echoes}`), ECHO_PAUSE_MS);

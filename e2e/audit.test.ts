@@ -28,7 +28,7 @@ async function readLog(api: Api, id: string): Promise<Entry[]> {
     .map((line) => JSON.parse(line) as Entry);
 }
 
-/** By the command, from files alone, against the head that the service tells. */
+/** Verifies the log with `coppice audit verify`, from files alone, against the head that the service reports. */
 async function assertValid(service: Service, api: Api, id: string): Promise<void> {
   const directory = mkdtempSync(join(tmpdir(), 'cop-audit-'));
   try {
@@ -50,7 +50,7 @@ async function assertValid(service: Service, api: Api, id: string): Promise<void
   }
 }
 
-test('the whole life of a sandbox and of its copies is in logs that verify offline', async () => {
+test('the logs of a sandbox and of its copies cover their whole life and verify offline', async () => {
   const { api, service } = await shared();
   const { id } = await api.create(IMAGE);
   await api.exec(id, 'exit 3');
@@ -83,7 +83,7 @@ test('the whole life of a sandbox and of its copies is in logs that verify offli
   await api.call('DELETE', `/v1/snapshots/${snapshot.id}`);
 });
 
-test('kill -9 of control in mid-burst leaves a valid log with every exec that was answered', async () => {
+test('kill -9 of control during a burst leaves a valid log with every exec that was answered', async () => {
   const { api, service } = await shared();
   const { id } = await api.create(IMAGE);
   const answered: string[] = [];

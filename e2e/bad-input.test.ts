@@ -75,7 +75,7 @@ const refusedCreates: Refused[] = [
   ],
 ];
 
-test('a create that cannot be met gets a clear 4xx and leaves nothing behind', async () => {
+test('an impossible create gets a clear 4xx and leaves nothing behind', async () => {
   const { api, service } = await shared();
   await api.destroy((await api.create({ image: NODE_IMAGE })).id);
   const before = hostResources(service);
@@ -107,13 +107,13 @@ test('a floating tag is refused before any network call', async () => {
     assert.deepEqual([answer.status, connections], [400, 0]);
     const pinned = await api.call('POST', '/v1/runs', { body: { image: `${absentRegistry}/app:1` } });
     assert.equal(pinned.status, 502, pinned.text);
-    assert.ok(connections > 0, 'the check would see a network call');
+    assert.ok(connections > 0, 'the test would notice a network call');
   } finally {
     listener.close();
   }
 });
 
-test('a registry that is down is a 502 that names it', async () => {
+test('a registry that is down gives a 502 that names it', async () => {
   const { api, absentRegistry } = await shared();
   const answer = await api.call('POST', '/v1/runs', { body: { image: `${absentRegistry}/app:1` } });
   assert.equal(answer.status, 502, answer.text);
@@ -123,7 +123,7 @@ test('a registry that is down is a 502 that names it', async () => {
   );
 });
 
-test('a registry on a private address that the operator has not allowed is a 400 that says so', async () => {
+test('a private registry address that the operator has not allowed gives a 400 that says so', async () => {
   const { api } = await shared();
   for (const registry of ['127.0.0.1:1', 'localhost:1', '169.254.169.254', '10.1.2.3:5000', '[::1]:5000']) {
     const answer = await api.call('POST', '/v1/runs', { body: { image: `${registry}/app:1` } });
@@ -133,7 +133,7 @@ test('a registry on a private address that the operator has not allowed is a 400
   }
 });
 
-test('broken JSON, wrong content types and unknown routes are answered in the same form', async () => {
+test('broken JSON, wrong content types and unknown routes get errors of the same form', async () => {
   const { api } = await shared();
   const json = { 'content-type': 'application/json' };
   const cases: [Promise<{ status: number; text: string }>, number, string][] = [

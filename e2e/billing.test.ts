@@ -1,4 +1,4 @@
-/** Money on real VMs: what is billed is what ran, and without credit nothing runs. */
+/** Billing of real VMs: running time is billed, and without credit nothing runs. */
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -8,10 +8,10 @@ import { API_KEY, type Service } from './fixtures/service.ts';
 
 const SMALL = { image: 'coppice/base:1', memMiB: 256 } as const;
 const CREDIT_CENTS = 1;
-/** 8 vCPUs cost some 0.0056 cents in a second: with three of these the cent is gone in a minute. */
+/** 8 vCPUs cost about 0.0056 cents a second: three of these sandboxes use up the cent in a minute. */
 const GREEDY = { image: 'coppice/base:1', vcpus: 8, memMiB: 256, timeout: 0 } as const;
 
-describe('a service that has a cent of credit for everybody', () => {
+describe('a service with a credit of one cent', () => {
   let service: Service;
   let client: Coppice;
 
@@ -24,7 +24,7 @@ describe('a service that has a cent of credit for everybody', () => {
   });
   after(() => service[Symbol.asyncDispose]());
 
-  it('bills what ran and not what was hibernated, the same in every answer', async () => {
+  it('bills running time but not hibernated time, the same in every answer', async () => {
     const sandbox = await client.sandboxes.create(SMALL);
     await sandbox.exec('true');
     await sandbox.hibernate();
@@ -49,7 +49,7 @@ describe('a service that has a cent of credit for everybody', () => {
     assert.equal(await sumOfMonths(entry), entry.billedMs);
   });
 
-  it('refuses what would run when the credit is used up, and hibernates what runs', async () => {
+  it('refuses to start anything when the credit is used up, and hibernates running sandboxes', async () => {
     const all = await Promise.all([1, 2, 3].map(() => client.sandboxes.create(GREEDY)));
     await service.waitFor('the credit to be used up', 400_000, async () => {
       const { creditLeftCents } = await client.usage();
@@ -71,7 +71,9 @@ describe('a service that has a cent of credit for everybody', () => {
     assert.deepEqual([activeCostCents, historySandboxes], [0, 1 + all.length]);
   });
 
-  /** One that ran over the end of a month is in two statements. */
+  /**
+   * Returns the sum over the statements of all months in which the sandbox ran: one at the end of a month is in two.
+   */
   async function sumOfMonths({ id, createdAt, destroyedAt }: HistoryEntry): Promise<number> {
     const months = new Set([createdAt.slice(0, 7), destroyedAt.slice(0, 7)]);
     let billedMs = 0;

@@ -1,4 +1,4 @@
-/** More is asked than the machine can give: it answers so, stays quick, and keeps nothing. */
+/** Requests beyond the capacity of the machine: the service refuses them, stays quick, and leaks nothing. */
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -8,17 +8,17 @@ import { startPrepared } from './fixtures/prepared-service.ts';
 import type { Service } from './fixtures/service.ts';
 
 const IMAGE = { image: 'coppice/base:1', mem_mib: 256, vcpus: 1, timeout: 0 };
-/** Times the cores: what fits is far less than what is asked for. */
+/** As a multiple of the cores: far fewer sandboxes fit than are requested. */
 const CPU_OVERCOMMIT = 6;
 const CREATES = 100;
 const P99_LIMIT_MS = 250;
 const PROBE_INTERVAL_MS = 25;
 const PROBED = ['/healthz', '/v1/runs'];
 const IDLE_PROBE_MS = 3000;
-/** On a machine that is busy otherwise: how much longer than before an answer may take. */
+/** Factor by which answers may slow down on a machine with other load. */
 const BUSY_FACTOR = 5;
 
-/** Asks again and again until told to stop; answers how long each took, or throws when one failed. */
+/** Sends requests until aborted. Returns the duration of each, or throws if one failed. */
 async function probe(api: Api, path: string, signal: AbortSignal): Promise<number[]> {
   const timesMs: number[] = [];
   while (!signal.aborted) {
@@ -36,7 +36,7 @@ function quantile(values: readonly number[], part: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? Infinity;
 }
 
-describe('more is asked than the machine can give', () => {
+describe('more is requested than the machine can give', () => {
   let service: Service;
   let api: Api;
   before(async () => {
@@ -50,7 +50,7 @@ describe('more is asked than the machine can give', () => {
     await service[Symbol.asyncDispose]();
   });
 
-  it(`${CREATES} creates at once run or are refused, the API stays quick, and nothing is left`, async (t) => {
+  it(`${CREATES} concurrent creates run or are refused, the API stays quick, and nothing is left`, async (t) => {
     const none = hostResources(service);
     await api.destroy((await api.create(IMAGE)).id);
     const idleMs = await Promise.all(
@@ -82,19 +82,19 @@ describe('more is asked than the machine can give', () => {
     for (const end of ends) assert.equal(end.status, 200, end.text);
     const failed = (await api.call('GET', '/v1/runs?status=failed')).body as unknown as unknown[];
     assert.deepEqual(failed, []);
-    // Warm VMs are nobody's: they are ended by the stop.
+    // Warm VMs belong to no sandbox: stopping the service ends them.
     await service.stop();
     await assertResources(service, none);
     await service.launch();
   });
 
-  it('refuses what the machine can never give by its field', async () => {
+  it('refuses a request that the machine can never meet, and names its field', async () => {
     const answer = await api.call('POST', '/v1/runs', { body: { ...IMAGE, mem_mib: 262_144 } });
     assert.equal(answer.status, 400, answer.text);
     assert.match(answer.text, /mem_mib: must be at most \d+ \(MiB\) on this machine/u);
   });
 
-  it('books VMs that run on when the runner is restarted', async () => {
+  it('keeps the reservations of running VMs when the runner is restarted', async () => {
     const full = { ...IMAGE, vcpus: 8 };
     const { id } = await api.create(full);
     await service.killRole('runner');
@@ -110,7 +110,7 @@ function assertRunOrRefused(answers: readonly Answer[]): void {
   for (const { status, text, headers } of answers) {
     if (status === 201) continue;
     assert.equal(status, 429, text);
-    assert.match(text, /"code":"capacity".*vcpus: 1 needed, \d+ of \d+ are free to promise/u);
+    assert.match(text, /"code":"capacity".*vcpus: 1 needed, \d+ of \d+ are unreserved/u);
     assert.ok(Number(headers.get('retry-after')) > 0);
   }
 }

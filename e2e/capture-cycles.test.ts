@@ -1,4 +1,4 @@
-/** What must not grow: a sandbox that is hibernated and resumed time and again, forks of forks, and the disk under them. */
+/** Growth over repeated captures: a sandbox hibernated and resumed many times, forks of forks, and their disk usage. */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
@@ -13,22 +13,22 @@ import { IS_LONG } from './fixtures/test-size.ts';
 
 const MIB = 1 << 20;
 const CYCLES = IS_LONG ? 50 : 12;
-/** Of the first and of the last, that are compared. */
+/** Number of first cycles, and of last cycles, that are compared. */
 const COMPARED = IS_LONG ? 10 : 4;
 const FILE_KIB = 256;
-/** Of a machine that does other things meanwhile, which few cycles do not average out. */
+/** Tolerance for other load on the machine, which does not average out over few cycles. */
 const LATENCY_FACTOR = IS_LONG ? 1.5 : 3;
 const LATENCY_MARGIN_MS = 250;
-/** Beside the files that were written: metadata of two file systems, and PostgreSQL's log. */
+/** Disk usage besides the written files: metadata of two file systems, and PostgreSQL's log. */
 const DISK_MARGIN_MIB = IS_LONG ? 48 : 32;
 const DEPTH = 8;
-/** Of the runner's own part, in which nothing is left. */
+/** Margin of the runner's own directory, in which nothing is left. */
 const LEFT_MARGIN_MIB = 2;
 
 interface Cycle {
   hibernateMs: number;
   resumeMs: number;
-  /** Of the data directory, while it is hibernated. */
+  /** Size of the data directory while the sandbox is hibernated. */
   diskMiB: number;
 }
 
@@ -43,11 +43,11 @@ async function timed(work: Promise<void>): Promise<number> {
   return performance.now() - startedAt;
 }
 
-describe('what is saved again and again', { concurrency: false }, () => {
+describe('repeated captures', { concurrency: false }, () => {
   let service: Service;
   let api: Api;
   let clones: CloneApi;
-  /** Of the runner's part of the data directory, with image and template and no sandbox. */
+  /** Size of the runner's directory with image and template but no sandbox. */
   let emptyMiB = 0;
 
   const runnerMiB = (): number => diskBytes(join(service.dataDir, 'runner')) / MIB;
@@ -62,7 +62,7 @@ describe('what is saved again and again', { concurrency: false }, () => {
   });
   after(() => service?.[Symbol.asyncDispose]());
 
-  /** Nothing of it comes from the guest's memory. */
+  /** Verifies the sums of all files, read from the disk and not from the guest's page cache. */
   const verifySums = async (id: string, files: number): Promise<void> => {
     const check = 'sync; echo 3 > /proc/sys/vm/drop_caches; sha256sum --check --quiet sums && wc -l < sums';
     const { exit_code, stdout, stderr } = await api.exec(id, check, { timeout: 60, cwd: '/workspace' });
@@ -84,9 +84,9 @@ describe('what is saved again and again', { concurrency: false }, () => {
     return { hibernateMs, resumeMs, diskMiB };
   };
 
-  it(`${CYCLES} times hibernated and resumed: no file is lost, it takes no longer and no more disk`, async () => {
+  it(`${CYCLES} hibernations and resumes lose no file, and at the end take no longer and no more disk`, async () => {
     const guest = await CountingGuest.create(api);
-    // Memory that is in use makes no difference between early and late.
+    // Memory in use from the start, so that early and late cycles save the same amount.
     await api.exec(guest.id, 'head -c 64M /dev/urandom > /dev/shm/used');
     const cycles: Cycle[] = [];
     for (let number = 1; number <= CYCLES; number += 1) {
@@ -113,7 +113,7 @@ describe('what is saved again and again', { concurrency: false }, () => {
     await assertEmpty();
   });
 
-  it(`forks to depth ${DEPTH}: the deepest has the files of all generations, also when all others are gone`, async () => {
+  it(`forks to depth ${DEPTH}: the deepest has the files of all generations, even when all others are destroyed`, async () => {
     const first = await CountingGuest.create(api);
     const line = [first];
     await writeFile(first.id, 'generation-0');
@@ -137,7 +137,7 @@ describe('what is saved again and again', { concurrency: false }, () => {
     await assertEmpty();
   });
 
-  it('a snapshot of a fork lives on without its family, and its disk comes back when it is deleted', async () => {
+  it('a snapshot of a fork outlives its family, and deleting it frees its disk space', async () => {
     const parent = await CountingGuest.create(api);
     await writeFile(parent.id, 'file');
     const [record] = await clones.fork(parent.id, 1);

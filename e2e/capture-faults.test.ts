@@ -1,6 +1,6 @@
 /**
- * Somebody dies with SIGKILL at each named step of what saves sandboxes and brings them back: the sandbox runs on or its
- * record says why not, nothing half is ever shown, nothing is left, and a caller who asks again is served once.
+ * A process dies with SIGKILL at each named step of captures, forks, restores and resumes: the sandbox continues or its
+ * record says why not, no partial result is ever visible, nothing is left, and a repeated request is served once.
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
@@ -23,23 +23,23 @@ import type { Service } from './fixtures/service.ts';
 import { kill } from './fixtures/victims.ts';
 
 const SETTLE_TIMEOUT_MS = 40_000;
-/** A capture that no record names is left alone for 30 s, and looked for every 10 s. */
+/** The runner keeps a capture without a record for 30 s, and searches for such captures every 10 s. */
 const ORPHANS_TIMEOUT_MS = 60_000;
-/** Captures of a new sandbox until the layers of its disk are joined. */
+/** Number of captures of a new sandbox until the layers of its disk are joined. */
 const LAYERS_UNTIL_JOINED = 6;
 
 interface Told {
   attempt: Attempt;
-  /** What the caller was told when somebody had died. */
+  /** The caller's answer after the death; undefined if the connection broke. */
   first: Answer | undefined;
 }
 
-describe('faults while sandboxes are saved and brought back', { concurrency: false }, () => {
+describe('faults while sandboxes are captured and restored', { concurrency: false }, () => {
   const holds = new Holds();
   let service: Service;
   let api: Api;
   let clones: CloneApi;
-  /** Each case has one to itself; those that live are used again. */
+  /** One for each case of a group. Guests that survive are used again. */
   let guests: CountingGuest[] = [];
 
   before(async () => {
@@ -53,7 +53,7 @@ describe('faults while sandboxes are saved and brought back', { concurrency: fal
     holds[Symbol.dispose]();
   });
 
-  /** Those that were lost are replaced. */
+  /** Returns running guests; replaces lost ones. */
   const findGuests = async (count: number): Promise<CountingGuest[]> => {
     const areRunning = await Promise.all(guests.map((guest) => guest.isRunning()));
     guests = guests.filter((_, index) => areRunning[index]);
@@ -67,7 +67,7 @@ describe('faults while sandboxes are saved and brought back', { concurrency: fal
     await service.waitFor('their end', 5000, () => pids.every((pid) => !service.vmPids().includes(pid)));
   };
 
-  /** A role that is started again finds what the other one has done meanwhile. */
+  /** Kills the victim, and releases the holds meanwhile: a restarted role finds that the other has progressed. */
   const strike = async (
     victim: CaptureVictim,
     release: () => void,
@@ -89,7 +89,10 @@ describe('faults while sandboxes are saved and brought back', { concurrency: fal
     return [...snapshots, ...captures.map(({ id }) => id)];
   };
 
-  /** What is begun while somebody stands at a step shows nothing of it. */
+  /**
+   * Starts the operations of a group, each held at its step, and kills the victim. Fails if a half-made capture is
+   * visible.
+   */
   const dieTogether = async (victim: CaptureVictim, group: readonly CaptureCase[]): Promise<Told[]> => {
     const attempts: Attempt[] = [];
     for (const [index, guest] of (await findGuests(group.length)).entries()) {
@@ -113,7 +116,7 @@ describe('faults while sandboxes are saved and brought back', { concurrency: fal
     );
   };
 
-  // Control first: what it leaves to the next one is removed after a grace, which begins anew with each of them.
+  // Control first: the next control removes leftovers after a grace period, and each new control restarts that period.
   for (const group of groupByKill(CAPTURE_CASES)) {
     const victim = group[0]!.victim;
     describe(`kill -9 of ${victim}`, () => {
@@ -123,7 +126,7 @@ describe('faults while sandboxes are saved and brought back', { concurrency: fal
       });
 
       for (const [index, { operation, step }] of group.entries()) {
-        it(`during a ${operation} at ${step}: nothing is lost, half there, or left`, async () => {
+        it(`during a ${operation} at ${step}: nothing is lost, half-made or left over`, async () => {
           const { attempt: begun, first } = told[index]!;
           const isLost = victim.endsWith('QEMU') && first?.status === 409;
           assert.ok(
@@ -139,7 +142,7 @@ describe('faults while sandboxes are saved and brought back', { concurrency: fal
   }
 
   for (const step of LAYER_STEPS) {
-    it(`kill -9 of the runner at ${step}: joined layers are gone, and the disk is whole`, async () => {
+    it(`kill -9 of the runner at ${step}: joined layers are removed, and the disk is intact`, async () => {
       const own = await CountingGuest.create(api);
       const layersOf = ({ units, overlays }: Inventory): string[] => {
         const unit = units.find(({ id }) => id === own.id)?.unit;
@@ -165,7 +168,7 @@ describe('faults while sandboxes are saved and brought back', { concurrency: fal
     });
   }
 
-  it('all is gone when the last sandbox is destroyed', async () => {
+  it('nothing is left when the last sandbox is destroyed', async () => {
     for (const guest of guests) if (await guest.isRunning()) await guest.destroy();
     const { units, captures } = await assertConsistent(api, ORPHANS_TIMEOUT_MS);
     assert.deepEqual({ units, captures }, { units: [], captures: [] });

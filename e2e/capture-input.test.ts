@@ -1,4 +1,6 @@
-/** What callers may not ask for when sandboxes are forked, saved and brought back: refused by name, with nothing done. */
+/**
+ * Invalid requests for forks, snapshots, hibernations and restores: the answer names the field, and nothing changes.
+ */
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import type { Answer, Api } from './fixtures/api.ts';
@@ -11,7 +13,7 @@ const UNKNOWN_SNAPSHOT = `snap${'0'.repeat(20)}`;
 const UNKNOWN_RUN = `run${'0'.repeat(20)}`;
 const CALLS = ['fork', 'snapshot', 'hibernate', 'resume'] as const;
 
-/** What of a sandbox is asked for, the body, and what the answer names. */
+/** Operation, body, and a pattern for the field that the answer names. */
 const BAD_BODIES: readonly [string, unknown, RegExp][] = [
   ['fork', { count: 0 }, /count/u],
   ['fork', { count: 101 }, /count/u],
@@ -66,7 +68,7 @@ describe('input of forks, snapshots and hibernations', () => {
   };
 
   for (const [what, body, names] of BAD_BODIES) {
-    it(`a ${what} with ${JSON.stringify(body).slice(0, 60)} is refused by name`, async () => {
+    it(`a ${what} with ${JSON.stringify(body).slice(0, 60)} is refused, and the answer names the field`, async () => {
       const refused = await post(ofGuest(what), body);
       assertError(refused, 400, 'invalid_request');
       assert.match(refused.text, names);
@@ -74,14 +76,14 @@ describe('input of forks, snapshots and hibernations', () => {
   }
 
   for (const [body, names] of BAD_RESTORES) {
-    it(`a restore with ${JSON.stringify(body)} is refused by name`, async () => {
+    it(`a restore with ${JSON.stringify(body)} is refused, and the answer names the field`, async () => {
       const refused = await post('/v1/runs/restore', body);
       assertError(refused, 400, 'invalid_request');
       assert.match(refused.text, names);
     });
   }
 
-  it('what there is not, is not found', async () => {
+  it('unknown sandboxes and snapshots give 404', async () => {
     for (const unknown of [UNKNOWN_SNAPSHOT, 'nonsense', '../../../etc'])
       for (const path of ['/v1/runs/restore', ofGuest('rollback')])
         assertError(await post(path, { snapshot_id: unknown }), 404, 'not_found');
@@ -89,7 +91,7 @@ describe('input of forks, snapshots and hibernations', () => {
     assertError(await api.call('DELETE', `/v1/snapshots/${UNKNOWN_SNAPSHOT}`), 404, 'not_found');
   });
 
-  it("another organization's sandboxes and snapshots are not found", async () => {
+  it("another organization's sandboxes and snapshots give 404", async () => {
     const key = await addOrganization(api.service);
     const other = await post('/v1/runs', SMALL, key);
     assert.equal(other.status, 201, other.text);
@@ -103,7 +105,7 @@ describe('input of forks, snapshots and hibernations', () => {
     assert.equal((await api.call('DELETE', `/v1/runs/${id}`, { key })).status, 200);
   });
 
-  it('a snapshot of a sandbox that is no ancestor is not rolled back to: 409', async () => {
+  it('a rollback to a snapshot of a sandbox that is no ancestor gives 409', async () => {
     const { id } = await api.create(SMALL);
     const foreignId = await clones.snapshot(id);
     const refused = await post(ofGuest('rollback'), { snapshot_id: foreignId });
@@ -113,7 +115,7 @@ describe('input of forks, snapshots and hibernations', () => {
     assert.equal((await api.destroy(id)).status, 200);
   });
 
-  it('none of it has changed anything', async () => {
+  it('none of these requests has changed anything', async () => {
     assert.equal(await guest.isRunning(), true);
     await guest.waitUntilCounting(0);
     const { body } = await api.call('GET', ofGuest('tree'));

@@ -1,4 +1,4 @@
-/** What must be refused of forks, snapshots and hibernations, and what must not be lost when their caller is: on a small disk. */
+/** Limits of forks, snapshots and hibernations on a small disk, and clients that disconnect. */
 import assert from 'node:assert/strict';
 import { copyFileSync, renameSync, rmSync, statSync, utimesSync } from 'node:fs';
 import { join } from 'node:path';
@@ -17,17 +17,17 @@ import { Terminal } from './fixtures/terminal.ts';
 
 const DISK_MIB = 4096;
 const RESERVE_MIB = 64;
-/** Less than any capture takes, more than the mark at which VMs that write are paused, and room for PostgreSQL. */
+/** Less than any capture takes; more than the limit at which writing VMs are paused, plus room for PostgreSQL. */
 const LEFT_MIB = 40;
 const QUOTA_GIB = 0.45;
 const QUOTA_BYTES = Math.round(QUOTA_GIB * 2 ** 30);
-/** Each of some size, so that a few are over the quota. */
+/** More snapshots than fit into the quota. */
 const MAX_SNAPSHOTS = 8;
 const SETTLE_TIMEOUT_MS = 30_000;
 const TYPED = 'abcdefghijklmnopqrstuvwxyz';
 const TYPING_MS = 10;
 
-describe('limits of what is saved', { concurrency: false }, () => {
+describe('limits of captures', { concurrency: false }, () => {
   const holds = new Holds();
   let disk: SmallDisk;
   let service: Service;
@@ -75,7 +75,7 @@ describe('limits of what is saved', { concurrency: false }, () => {
     await restored.destroy();
   };
 
-  /** The sandbox has gone on and nothing was made. */
+  /** Fails unless the sandbox has continued and nothing was made. */
   const assertUntouched = async (since: number): Promise<void> => {
     assert.deepEqual(await guest.status(), { status: 'running', reason: null });
     await guest.waitUntilCounting(since);
@@ -95,7 +95,7 @@ describe('limits of what is saved', { concurrency: false }, () => {
     ] as const;
 
     for (const { what, body } of CALLS) {
-      it(`a ${what} is refused, and the sandbox runs on`, async () => {
+      it(`a ${what} is refused, and the sandbox continues`, async () => {
         const since = await guest.count();
         using _filler = disk.fill(LEFT_MIB);
         const refused = await post(ofGuest(what), body);
@@ -105,7 +105,7 @@ describe('limits of what is saved', { concurrency: false }, () => {
         await assertUntouched(since);
       });
 
-      it(`a ${what} whose memory finds no room is refused, and the sandbox runs on`, async () => {
+      it(`a ${what} that runs out of space while memory is saved is refused, and the sandbox continues`, async () => {
         const since = await guest.count();
         using hold = holds.hold('capture.prepare');
         const refused = post(ofGuest(what), body);
@@ -118,13 +118,13 @@ describe('limits of what is saved', { concurrency: false }, () => {
       });
     }
 
-    it('a snapshot that finds no room while the sandbox stands still is refused, and the sandbox runs on', async () => {
+    it('a snapshot that runs out of space while the sandbox is stopped is refused, and the sandbox continues', async () => {
       const since = await guest.count();
       using hold = holds.hold('capture.freeze');
       const refused = post(ofGuest('snapshot'), {});
       await hold.reached();
       using _filler = disk.fill(LEFT_MIB);
-      // More than is left, and none of it was foreseen.
+      // More than the free space, and not included in the estimate.
       await api.exec(guest.id, 'head -c 80M /dev/urandom > /dev/shm/much');
       hold.release();
       assertError(await refused, 429, 'capacity');
@@ -140,7 +140,7 @@ describe('limits of what is saved', { concurrency: false }, () => {
       ['hibernate', 'capture.publish'],
       ['fork', 'capture.finish'],
     ] as const) {
-      it(`a ${what} that finds not a single block at ${step} is refused, and the sandbox runs on`, async () => {
+      it(`a ${what} that finds no free block at ${step} is refused, and the sandbox continues`, async () => {
         const since = await guest.count();
         using hold = holds.hold(step);
         const answered = post(ofGuest(what), what === 'fork' ? { count: 1 } : {});
@@ -155,7 +155,7 @@ describe('limits of what is saved', { concurrency: false }, () => {
       });
     }
 
-    it('sandboxes and snapshots are deleted without a single block to write to', async () => {
+    it('sandboxes and snapshots can be deleted when the disk has no free block', async () => {
       const since = await guest.count();
       const snapshotId = await clones.snapshot(guest.id);
       const [child] = await clones.fork(guest.id, 1);
@@ -168,7 +168,7 @@ describe('limits of what is saved', { concurrency: false }, () => {
       await assertUntouched(since);
     });
 
-    it('when there is room again all of it succeeds', async () => {
+    it('all of these operations succeed when there is space again', async () => {
       const since = await guest.count();
       const snapshotId = await clones.snapshot(guest.id);
       const [child] = await clones.fork(guest.id, 1);
@@ -180,13 +180,13 @@ describe('limits of what is saved', { concurrency: false }, () => {
     });
   });
 
-  it('snapshots over the quota are refused, nothing of them stays, and a deleted one makes room', async () => {
+  it('snapshots over the quota are refused and leave nothing, and deleting one makes room', async () => {
     let refused: Answer | undefined;
     for (let made = 0; made < MAX_SNAPSHOTS && refused === undefined; made += 1) {
       const answer = await post(ofGuest('snapshot'), {});
       if (answer.status !== 201) refused = answer;
     }
-    assert.ok(refused, `${MAX_SNAPSHOTS} snapshots are within ${QUOTA_BYTES} bytes`);
+    assert.ok(refused, `${MAX_SNAPSHOTS} snapshots fit into ${QUOTA_BYTES} bytes`);
     assertError(refused, 429, 'capacity');
     const snapshots = await listSnapshots();
     const usedBytes = snapshots.reduce((sum, { size_bytes }) => sum + size_bytes, 0);
@@ -227,9 +227,9 @@ describe('limits of what is saved', { concurrency: false }, () => {
     };
 
     for (const name of ['ram', 'devices', 'disk/0.qcow2']) {
-      it(`in ${name} is refused by that name, until the byte is back`, async () => {
+      it(`in ${name} is refused by that name until the byte is restored`, async () => {
         const path = fileOf(name);
-        // Files that captures have in common are damaged for this one alone.
+        // Captures share files through hard links: a copy confines the damage to this capture.
         copyFileSync(path, `${path}.sound`);
         renameSync(`${path}.sound`, path);
         const offset = findData(path);
@@ -240,7 +240,7 @@ describe('limits of what is saved', { concurrency: false }, () => {
       });
     }
 
-    it('in its memory is refused by a service that was started anew, whatever the times of the file say', async () => {
+    it('in its memory is refused after a restart of the runner, even if the times of the file are unchanged', async () => {
       const path = fileOf('ram');
       const { atime, mtime } = statSync(path);
       const offset = findData(path);
@@ -252,7 +252,7 @@ describe('limits of what is saved', { concurrency: false }, () => {
       await restoreAndDestroy(damaged);
     });
 
-    it('in manifest.json is refused, by a service that was started anew too', async () => {
+    it('in manifest.json is refused, also after a restart of the runner', async () => {
       flipByte(fileOf('manifest.json'), statSync(fileOf('manifest.json')).size >> 1);
       await assertRefused(/damaged: its manifest /u);
       await service.killRole('runner');
@@ -260,7 +260,7 @@ describe('limits of what is saved', { concurrency: false }, () => {
       assert.deepEqual((await listSnapshots()).map(({ id }) => id).toSorted(), [sound, damaged].toSorted());
     });
 
-    it('without its memory is refused', async () => {
+    it('is refused when its memory file is missing', async () => {
       flipByte(fileOf('manifest.json'), statSync(fileOf('manifest.json')).size >> 1);
       rmSync(fileOf('ram'));
       await service.killRole('runner');
@@ -268,8 +268,8 @@ describe('limits of what is saved', { concurrency: false }, () => {
     });
   });
 
-  describe('a client that goes away', () => {
-    /** Goes away when the step is reached. */
+  describe('a client that disconnects', () => {
+    /** Sends the request and disconnects when the step is reached. */
     const leaveAt = async (step: HeldStep, path: string, body?: unknown): Promise<void> => {
       const abort = new AbortController();
       using hold = holds.hold(step);
@@ -280,7 +280,7 @@ describe('limits of what is saved', { concurrency: false }, () => {
     };
 
     for (const step of ['record.snapshot', 'capture.stop', 'capture.finish'] as const) {
-      it(`while its snapshot is at ${step} gets the snapshot all the same`, async () => {
+      it(`while its snapshot is at ${step} still gets the snapshot`, async () => {
         const since = await guest.count();
         await leaveAt(step, ofGuest('snapshot'), {});
         await service.waitFor(
@@ -298,7 +298,7 @@ describe('limits of what is saved', { concurrency: false }, () => {
     }
 
     for (const step of ['record.fork', 'capture.stop', 'fork.children'] as const) {
-      it(`while its fork is at ${step} gets the children all the same`, async () => {
+      it(`while its fork is at ${step} still gets the children`, async () => {
         const since = await guest.count();
         const before = await listChildren();
         await leaveAt(step, ofGuest('fork'), { count: 2 });
@@ -335,13 +335,13 @@ describe('limits of what is saved', { concurrency: false }, () => {
     };
   });
 
-  it('what is typed while a sandbox stands still waits for it, and does not spoil what is saved', async () => {
+  it('terminal input during a capture is delivered after it, and does not damage the capture', async () => {
     const terminal = await Terminal.open(api, guest.id);
     await terminal.ask('echo ready$((1+1)); read typed; echo "got:$typed"', /ready2/u);
     using hold = holds.hold('capture.memory');
     const saving = clones.snapshot(guest.id);
     await hold.reached();
-    // Devices are saved, memory is not: what reached it now would be in one and not in the other.
+    // Devices are saved already, memory is not: input that arrived now would be in only one of the two.
     for (const letter of TYPED) {
       terminal.type(letter);
       await delay(TYPING_MS);
@@ -356,7 +356,7 @@ describe('limits of what is saved', { concurrency: false }, () => {
     await clones.deleteSnapshot(snapshotId);
   });
 
-  describe('states that do not allow it', () => {
+  describe('states that do not allow an operation', () => {
     const assertAllRefused = async (
       id: string,
       calls: readonly (readonly [string, unknown?])[],
@@ -366,7 +366,7 @@ describe('limits of what is saved', { concurrency: false }, () => {
     };
     const NEEDS_GUEST = [['fork', { count: 1 }], ['snapshot', {}], ['hibernate']] as const;
 
-    it('a sandbox that is being hibernated is not forked, saved or hibernated: 409 at once', async () => {
+    it('fork, snapshot and hibernate of a sandbox in hibernation give 409 at once', async () => {
       using hold = holds.hold('capture.memory');
       const hibernated = post(ofGuest('hibernate'));
       await hold.reached();
@@ -376,16 +376,16 @@ describe('limits of what is saved', { concurrency: false }, () => {
       assert.equal((await hibernated).status, 200);
     });
 
-    it('a hibernated sandbox is not forked, saved or hibernated: 409', async () => {
+    it('fork, snapshot and hibernate of a hibernated sandbox give 409', async () => {
       await assertAllRefused(guest.id, NEEDS_GUEST);
       const exec = await post(ofGuest('exec'), { command: 'true' });
       assertError(exec, 409, 'invalid_state');
       await clones.resume(guest.id);
     });
 
-    it('a sandbox that runs is not resumed: 409', () => assertAllRefused(guest.id, [['resume']]));
+    it('resume of a running sandbox gives 409', () => assertAllRefused(guest.id, [['resume']]));
 
-    it('a sandbox that is being destroyed is not forked, saved or hibernated: 409 at once', async () => {
+    it('fork, snapshot and hibernate of a sandbox in destruction give 409 at once', async () => {
       const { id } = await api.create(SMALL);
       using hold = holds.hold('end.kill');
       const destroyed = api.destroy(id);
@@ -395,7 +395,7 @@ describe('limits of what is saved', { concurrency: false }, () => {
       assert.equal((await destroyed).status, 200);
     });
 
-    it('a destroyed sandbox is not forked, saved, hibernated, resumed or rolled back: 409', async () => {
+    it('fork, snapshot, hibernate, resume and rollback of a destroyed sandbox give 409', async () => {
       const { id } = await api.create(SMALL);
       const snapshotId = await clones.snapshot(id);
       assert.equal((await api.destroy(id)).status, 200);

@@ -1,6 +1,6 @@
 /**
- * An upgrade of all that VMs are started with, and a boot of the host: what was saved before goes on after, on what it
- * was saved with, and that stays as long as something needs it.
+ * An upgrade of everything that VMs are started with, and a reboot of the host: captures continue on the machine that
+ * they were saved on, which is kept as long as something needs it.
  */
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
@@ -19,7 +19,7 @@ import { assertGoesOn, readWork, startWork, type Work } from './fixtures/upgrade
 const SHAPE = { image: BASE_IMAGE, mem_mib: 256, disk_mib: 512, timeout: 0 };
 const NOTICED_MS = 30_000;
 
-describe('an upgrade of the host, and a boot of it', () => {
+describe('an upgrade and a reboot of the host', () => {
   const host = new UpgradeHost();
   let service: Service;
   let api: Api;
@@ -40,7 +40,7 @@ describe('an upgrade of the host, and a boot of it', () => {
   const machineDirectory = (key: string): string => join(service.dataDir, 'runner', 'machines', key);
   const listMachines = (): string[] => readdirSync(machineDirectory(''));
 
-  /** Key of the machine that its process runs on, as its record and the process itself have it. */
+  /** Returns the key of the machine of the sandbox's process. Fails if its record and the process disagree. */
   const machineOf = ({ id }: CloneGuest): string => {
     const vms = join(service.dataDir, 'runner', 'vms');
     const record = readdirSync(vms)
@@ -97,7 +97,7 @@ describe('an upgrade of the host, and a boot of it', () => {
     host[Symbol.dispose]();
   });
 
-  it('restores a snapshot on the machine that it was taken on', async () => {
+  it('restores a snapshot on the machine that saved it', async () => {
     restored = guestOf(await clones.restore(first.id));
     assert.equal(machineOf(restored), earlier);
     await assertGoesOn(restored, first.work);
@@ -138,7 +138,7 @@ describe('an upgrade of the host, and a boot of it', () => {
     await clones.deleteSnapshot(ofFresh);
   });
 
-  it('goes on from what was saved after a boot of the host, and says that the rest has failed', async () => {
+  it('continues from saved state after a reboot of the host, and reports all other sandboxes as failed', async () => {
     await hibernate();
     await service.cutPower();
     await restart(() => host.reboot());
@@ -156,7 +156,7 @@ describe('an upgrade of the host, and a boot of it', () => {
     await assertGoesOn(restored, second.work);
   });
 
-  it('refuses what needs a machine that is missing, and names it', async () => {
+  it('refuses a restore and a resume whose machine is missing, and names the machine', async () => {
     await hibernate();
     await api.destroy(restored.id);
     const { qemu = '', kernel = '', agent = '' } = await bindingsOf(second.id);
@@ -178,7 +178,7 @@ describe('an upgrade of the host, and a boot of it', () => {
     await restart(putBack);
   });
 
-  it('keeps a machine for a hibernated sandbox alone, and takes it away after that one', async () => {
+  it('keeps a machine that only a hibernated sandbox needs, and removes it after that sandbox', async () => {
     assert.deepEqual(new Set(listMachines()), new Set([earlier, later]));
     await clones.resume(asleep.id);
     await assertGoesOn(asleep, workAsleep);

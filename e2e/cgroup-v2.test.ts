@@ -1,6 +1,7 @@
 /**
- * Control groups of version 2, for real on any host: a guest has a kernel with nothing else, so the runner's own code is
- * carried into one and run there, once at the top of the tree and once in a group that it must divide first.
+ * Control groups of version 2, for real on any host. A guest has a kernel with version 2 only, so the test copies the
+ * runner's own code into a guest and runs it there: at the top of the tree, and in groups that the code must divide
+ * first.
  */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -27,7 +28,7 @@ const CARRIED = [
     'unit-limits',
   ].map((name) => `runner/confinement/${name}.ts`),
 ];
-/** Starts the program as the supervisor starts the runner: as its child. */
+/** Starts the program like the supervisor starts the runner: as its child. */
 const SUPERVISOR = "exec sh -c 'node /workspace/runner/program.mjs; exit $?'";
 const PROGRAM = `
 import { spawn } from 'node:child_process';
@@ -53,7 +54,7 @@ tree.close();
 console.log(JSON.stringify({ status: tree.status, foreseen: foreseen.controllers, directory, signal, usage, limits, own: readFileSync('/proc/self/cgroup', 'utf8').trim(), isLeft: existsSync(directory) }));
 `;
 
-/** An emulated guest takes seconds to strip the types itself. */
+/** Removes the types on the host: an emulated guest would take seconds. */
 function toJavaScript(text: string): string {
   return stripTypeScriptTypes(text).replaceAll(/(from '\.[^']+)\.ts'/gu, "$1.mjs'");
 }
@@ -115,14 +116,14 @@ describe('control groups of version 2', () => {
     assert.equal(report.isLeft, false);
   };
 
-  it('are made below the top of the tree, and hold a process to its limits', async () => {
-    // Commands begin in a group of the agent's.
+  it('are made below the top of the tree, and limit a process', async () => {
+    // Commands start in a group of the agent's.
     const report = await run('echo $$ > /sys/fs/cgroup/cgroup.procs;');
     assertLimited(report);
     assert.equal(report.directory, '/sys/fs/cgroup/coppice_abcd/unit');
   });
 
-  it('are made in a group of the service, whose own processes move into one beside them', async () => {
+  it('are made in a group of the service, whose own processes move into a sibling group', async () => {
     const report = await run(
       'mkdir /sys/fs/cgroup/service && echo $$ > /sys/fs/cgroup/service/cgroup.procs &&',
     );
@@ -131,7 +132,7 @@ describe('control groups of version 2', () => {
     assert.equal(report.own, '0::/service/coppice_abcd_service');
   });
 
-  it('in a group shared with processes of others are made at the top, and nobody is moved', async () => {
+  it('are made at the top if the group has other processes, and no process is moved', async () => {
     const shared = '/sys/fs/cgroup/shared';
     const report = await run(
       `mkdir ${shared}; (sleep 1000 > /dev/null 2>&1 & echo $! > ${shared}/cgroup.procs); echo $$ > ${shared}/cgroup.procs;`,
@@ -141,7 +142,7 @@ describe('control groups of version 2', () => {
     assert.equal(report.own, '0::/shared');
   });
 
-  it('in a login session without the controller of CPU time are made at the top, with a limit of it', async () => {
+  it('are made at the top, with a CPU limit, in a login session without the CPU controller', async () => {
     const slice = '/sys/fs/cgroup/user.slice';
     const report = await run(
       `mkdir ${slice} && echo '+memory +pids' > ${slice}/cgroup.subtree_control && mkdir ${slice}/session-1.scope &&
@@ -152,7 +153,7 @@ describe('control groups of version 2', () => {
     assert.equal(report.directory, '/sys/fs/cgroup/coppice_abcd/unit');
   });
 
-  /** As systemd does before each start; fails where the group may hold no processes. */
+  /** Prepares the groups as systemd does before each start. Fails if the group may hold no processes. */
   const startUnit = (group: string): Promise<Report> => {
     const all = "'+cpu +memory +pids'";
     const top = '/sys/fs/cgroup';
@@ -163,7 +164,7 @@ describe('control groups of version 2', () => {
     );
   };
 
-  it('are made beside the subgroup of a unit, which can be started again in it', async () => {
+  it('are made next to the subgroup of a unit, which can be started again in it', async () => {
     for (let start = 0; start < 2; start += 1) {
       const report = await startUnit('/system.slice/coppice.service/coppice_unit');
       assertLimited(report);

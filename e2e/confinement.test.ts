@@ -1,6 +1,6 @@
 /**
- * An escaped guest is whoever runs in QEMU's place. Here a program that tries what such a guest would try is put there,
- * by the plan and the launcher that QEMU itself is started with, beside two sandboxes of a real service.
+ * An escaped guest can do what a program in QEMU's place can do. The runner's own plan and launcher start a hostile
+ * program here instead of QEMU, alongside two sandboxes of a real service.
  */
 import assert from 'node:assert/strict';
 import { chmodSync, chownSync, copyFileSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
@@ -35,7 +35,7 @@ const HOSTILE = join(DIRECTORY, 'hostile');
 const ORDINARY_UID = 65_534;
 const MIB = 1024 * 1024;
 
-/** What an attempt must meet where it is not EPERM. */
+/** Expected errors of attempts; EPERM for all others. */
 const ANSWERS: readonly [RegExp, string][] = [
   [/^permitted: /u, 'ok'],
   [/^read \//u, 'ENOENT'],
@@ -44,7 +44,7 @@ const ANSWERS: readonly [RegExp, string][] = [
   [/^open a socket: /u, 'EAFNOSUPPORT'],
   [/^open for writing /u, 'EACCES'],
   [/^change the mode of /u, 'EROFS'],
-  // The directory of a VM's overlays is the runner's.
+  // The directory of a VM's overlays belongs to the runner.
   [/^make a file beside the scratch disk$/u, 'EACCES'],
   [/^make a directory in the root$/u, 'EROFS'],
   [/^run a file with the setuid bit$/u, 'EACCES'],
@@ -58,7 +58,7 @@ function expected(attempt: string): string {
   return ANSWERS.find(([pattern]) => pattern.test(attempt))?.[1] ?? 'EPERM';
 }
 
-/** Attempts that met something else than they must, but for those that `except` takes out. */
+/** Returns attempts whose result is not the expected one, without those that match `except`. */
 function unexpected(results: ReadonlyMap<string, string>, except?: RegExp): string[] {
   return [...results]
     .filter(([attempt]) => !LISTS.has(attempt) && except?.test(attempt) !== true)
@@ -131,7 +131,7 @@ describe('a hostile program in QEMU’s place', () => {
     assert.equal(end.results.get('open descriptors'), '[3]');
   };
 
-  it('reaches nothing but its own VM’s files', async () => {
+  it('reaches only files of its own VM', async () => {
     assert.equal(place.jail.confinement.kind, 'full', place.jail.confinement.reason);
     assert.equal((await fetch(`${service.address}/healthz`)).status, 200);
     const sockets = makeSocketDirectory(DIRECTORY, 'full', uid);
@@ -149,10 +149,10 @@ describe('a hostile program in QEMU’s place', () => {
     assert.equal(readFileSync(overlayIn(sockets), 'latin1'), 'mineing');
   });
 
-  it('is held by the same jail where the service is an ordinary user’s', async () => {
+  it('is held by the same jail when the service runs as an ordinary user', async () => {
     const sockets = makeSocketDirectory(DIRECTORY, 'user-namespace', ORDINARY_UID);
     const { uid: _none, ...plan } = planOf(place, { socketDirectory: sockets, args: attack(INSIDE.sockets) });
-    // All of such a service's files are that user's own.
+    // All files of such a service belong to that user.
     const mounts = plan.mounts.map((mount) => {
       if (mount.target !== INSIDE.image && mount.target !== INSIDE.ram) return mount;
       const copy = join(sockets, mount.target);
@@ -170,7 +170,7 @@ describe('a hostile program in QEMU’s place', () => {
       assert.equal(end.results.get(`open for writing ${path}`), 'EROFS');
   });
 
-  it('without namespaces reaches neither other processes nor networks nor privileges', async () => {
+  it('without namespaces reaches no other process, no network and no privilege', async () => {
     const sockets = makeSocketDirectory(DIRECTORY, 'reduced', ORDINARY_UID);
     const disk = overlayIn(sockets);
     const files = { image: disk, ram: disk, scratch: disk, sockets };
@@ -183,11 +183,11 @@ describe('a hostile program in QEMU’s place', () => {
     assert.deepEqual(unexpected(end.results, ofFiles), []);
     const [scratch, otherSockets] = listTargets(place).paths;
     for (const path of [scratch, otherSockets]) assert.equal(end.results.get(`read ${path}`), 'EACCES');
-    // What this kind does not keep from it, as docs/security.md says.
+    // This kind of confinement does not protect the file; see docs/security.md.
     assert.equal(end.results.get('read /etc/passwd'), 'ok');
   });
 
-  // The Go runtime counts the thread that it could not start, too.
+  // The count of the Go runtime includes the thread that it could not start.
   it('cannot start more threads than a VM has', async () => {
     const sockets = makeSocketDirectory(DIRECTORY, 'threads', uid);
     const plan = planOf(place, { socketDirectory: sockets, args: ['threads'] });
@@ -199,7 +199,7 @@ describe('a hostile program in QEMU’s place', () => {
     assert.ok(had > 50 && had <= Number(plan.limits.tasks) + 1, end.messages.slice(0, 300));
   });
 
-  it('is held to the limits of the cgroups that it is started in', async () => {
+  it('is bound by the limits of its cgroups', async () => {
     using cgroup = makeTestCgroup({ memoryBytes: 64 * MIB, tasks: 30 });
     const memory = makeSocketDirectory(DIRECTORY, 'memory', uid);
     const cgroupProcs = cgroup.procs;
@@ -220,7 +220,7 @@ describe('a hostile program in QEMU’s place', () => {
     assert.ok(had > 5 && had <= 31, end.messages.slice(0, 300));
   });
 
-  it('sees a program that is not there told in one line', async () => {
+  it('is reported in one line when it does not exist', async () => {
     const sockets = makeSocketDirectory(DIRECTORY, 'absent', uid);
     const plan = { ...planOf(place, { socketDirectory: sockets, args: [] }), program: '/absent' };
     const end = await run('full', sockets, plan);
@@ -234,7 +234,7 @@ describe('a hostile program in QEMU’s place', () => {
     assert.ok(!mayRunFrom(process.pid, directory));
   });
 
-  it('has harmed nobody', async () => {
+  it('has harmed neither sandbox', async () => {
     for (const id of ids) assert.equal((await api.exec(id, 'echo unharmed')).stdout, 'unharmed\n');
     const pids = [place.own, place.other].map(({ record }) => record.process?.pid);
     assert.deepEqual(new Set(service.vmPids()), new Set(pids));

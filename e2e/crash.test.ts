@@ -12,7 +12,7 @@ async function startWithFile(api: Api): Promise<string> {
   return id;
 }
 
-/** The sandbox is the same one: its file and its process are there, and it can still be destroyed and billed. */
+/** Fails unless the sandbox still has its file and its process, and can be destroyed and billed. */
 async function assertUnharmed(api: Api, id: string): Promise<void> {
   const { stdout } = await api.exec(id, 'cat /workspace/file; kill -0 $(cat /tmp/pid) && echo alive');
   assert.equal(stdout, 'kept\nalive\n');
@@ -21,7 +21,7 @@ async function assertUnharmed(api: Api, id: string): Promise<void> {
 }
 
 for (const role of ['control', 'runner'] as const) {
-  test(`kill -9 of ${role}: sandboxes still answer, records are true, nothing is leaked`, async () => {
+  test(`kill -9 of ${role}: sandboxes still answer, records are correct, nothing is leaked`, async () => {
     const { api, service } = await shared();
     const before = hostResources(service);
     const id = await startWithFile(api);
@@ -34,7 +34,7 @@ for (const role of ['control', 'runner'] as const) {
   });
 }
 
-test('kill -9 of everything but the VMs: the next start takes them over', async () => {
+test('kill -9 of everything but the VMs: the next start adopts them', async () => {
   const { api, service } = await shared();
   const before = hostResources(service);
   const id = await startWithFile(api);
@@ -44,7 +44,7 @@ test('kill -9 of everything but the VMs: the next start takes them over', async 
   await assertResources(service, before);
 });
 
-test('kill -9 of the runner while sandboxes are created: each is running or cleanly gone', async () => {
+test('kill -9 of the runner during creates: each sandbox is running or cleanly gone', async () => {
   const { api, service } = await shared();
   const before = hostResources(service);
   const creates = Array.from({ length: 4 }, () =>
@@ -65,7 +65,7 @@ test('kill -9 of the runner while sandboxes are created: each is running or clea
   await assertResources(service, before);
 });
 
-test('kill -9 of control in the middle of a create: the record is resolved, nothing is leaked', async () => {
+test('kill -9 of control during a create: the record reaches a final state, nothing is leaked', async () => {
   const { api, service } = await shared();
   const before = hostResources(service);
   const create = api.call('POST', '/v1/runs', { body: IMAGE }).catch(() => undefined);
@@ -77,11 +77,11 @@ test('kill -9 of control in the middle of a create: the record is resolved, noth
     (await active()).every((run) => run['status'] === 'running'),
   );
   for (const run of await active()) await api.destroy(String(run['id']));
-  await service.waitFor('the VM to go', 20_000, () => service.vmPids().length === before.qemuPids.length);
+  await service.waitFor('the VM to end', 20_000, () => service.vmPids().length === before.qemuPids.length);
   await assertResources(service, before);
 });
 
-test('a QEMU that dies makes its record failed, a guest that powers off destroyed', async () => {
+test('a sandbox whose QEMU dies is failed; one whose guest powers off is destroyed', async () => {
   const { api, service } = await shared();
   const before = hostResources(service);
   const { id: lost } = await api.create(IMAGE);

@@ -1,4 +1,6 @@
-/** Disks of sizes that no template has: grown while the sandbox is created, and then saved and copied as any other. */
+/**
+ * Disks of sizes between those of templates: they grow during the create, and are then captured and copied like others.
+ */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -10,10 +12,10 @@ import type { Service } from './fixtures/service.ts';
 import { countTemplates, countTemplatesAt } from './fixtures/template-log.ts';
 
 const SMALL = { image: 'coppice/base:1', mem_mib: 256, timeout: 0 };
-/** More than the disk of the template, 64 MiB, can hold. */
+/** More than the template's disk of 64 MiB can hold. */
 const FILE_MIB = 70;
 const SUM = 'md5sum < /root/file';
-/** Before the guest's pages of the file are asked for: they come from the disk. */
+/** Drops the guest's page cache first, so that the file is read from the disk. */
 const COLD_SUM = `sync; echo 3 > /proc/sys/vm/drop_caches; ${SUM}`;
 
 let service: Service;
@@ -45,7 +47,7 @@ async function writeFile(id: string): Promise<string> {
   return shell(id, `head -c ${FILE_MIB}M /dev/urandom > /root/file; ${COLD_SUM}`);
 }
 
-test('every size from one template’s to the next starts from that template, and is what the guest sees', async () => {
+test('a disk size between two templates starts from the smaller template, and the guest sees that size', async () => {
   const before = countTemplates(service);
   for (const disk_mib of [64, 65, 100, 300, 511]) {
     const { id } = await api.create({ ...SMALL, disk_mib });
@@ -56,12 +58,12 @@ test('every size from one template’s to the next starts from that template, an
   }
 });
 
-test('a VM that was kept warm serves any of these sizes', async () => {
+test('a warm VM serves any of these sizes', async () => {
   const linesWith = (...texts: string[]): number =>
     service.output.split('\n').filter((line) => texts.every((text) => line.includes(text))).length;
   const kept = (): number => linesWith('"VM kept warm"') - linesWith('"VM created"', '"warm":true');
   for (const disk_mib of [64, 200]) {
-    // The pool looks every 30 s for what it could not assemble at once.
+    // The pool retries every 30 s if it could not assemble a VM at once.
     await service.waitFor('a warm VM', 45_000, () => kept() === 1);
     const { id } = await api.create({ ...SMALL, disk_mib });
     await service.waitFor('the log', 5000, () => linesWith('"VM created"', id) === 1);
@@ -71,7 +73,7 @@ test('a VM that was kept warm serves any of these sizes', async () => {
   }
 });
 
-test('all of a disk that has grown can be filled, and its end is that of the file system', async () => {
+test('a grown disk can be filled up to the size of its file system', async () => {
   const { id } = await api.create({ ...SMALL, disk_mib: 100 });
   const filled = await api.exec(id, 'head -c 200M /dev/zero > /root/file', { timeout: 120 });
   assert.notEqual(filled.exit_code, 0);
@@ -83,13 +85,13 @@ test('all of a disk that has grown can be filled, and its end is that of the fil
   await api.destroy(id);
 });
 
-test('a disk that has grown is whole in a fork, a snapshot, a hibernation, a rollback and the next runner', async () => {
+test('a grown disk is intact in a fork, a snapshot, a hibernation, a rollback and under the next runner', async () => {
   const { id } = await api.create({ ...SMALL, disk_mib: 200 });
   const sum = await writeFile(id);
   const size = await sizeMiB(id);
   const assertWhole = async (copy: string): Promise<void> => {
     assert.deepEqual([await shell(copy, COLD_SUM), await sizeMiB(copy)], [sum, size]);
-    // In the part that the template does not have, on an overlay of its own.
+    // Writes to the part beyond the template's disk, in the copy's own overlay.
     await shell(
       copy,
       `head -c ${FILE_MIB}M /root/file > /root/copy; cmp /root/file /root/copy; rm /root/copy`,
@@ -123,10 +125,10 @@ test('a disk that has grown is whole in a fork, a snapshot, a hibernation, a rol
   await clones.deleteSnapshot(snapshotId);
 });
 
-test('layers of a disk that has grown are joined without a loss, and its file system has no fault', async () => {
+test('layers of a grown disk are joined without loss, and its file system has no errors', async () => {
   const { id } = await api.create({ ...SMALL, disk_mib: 150 });
   const sum = await writeFile(id);
-  // Enough for the background to join them.
+  // Enough captures for the runner to join the layers in the background.
   for (let layer = 0; layer < 7; layer += 1) {
     await shell(id, `dd if=/root/file of=/root/${layer} bs=1M count=2 skip=${layer} 2> /dev/null`);
     await clones.deleteSnapshot(await clones.snapshot(id));
@@ -134,7 +136,7 @@ test('layers of a disk that has grown are joined without a loss, and its file sy
   for (let layer = 0; layer < 7; layer += 1)
     await shell(id, `dd if=/root/file bs=1M count=2 skip=${layer} 2> /dev/null | cmp - /root/${layer}`);
   assert.equal(await shell(id, COLD_SUM), sum);
-  // All file systems of disks become read-only, their superblocks up to date.
+  // Makes all file systems on disks read-only, with up-to-date superblocks.
   await shell(
     id,
     'sync; echo u > /proc/sysrq-trigger; until ! touch /root/probe 2> /dev/null; do sleep 0.1; done',

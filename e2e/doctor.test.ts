@@ -1,4 +1,4 @@
-/** `coppice doctor` on hosts with a fault, each in a network namespace that the test made. */
+/** `coppice doctor` on faulty hosts, each in a network namespace of the test. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -19,7 +19,7 @@ interface Report {
   checks: { name: string; status: string; detail: string; remedy?: string }[];
 }
 
-/** A network namespace that stands for the host, held by a process. */
+/** A network namespace that stands for the host. A child process holds it. */
 class HostNamespace implements AsyncDisposable {
   readonly #holder: ChildProcess;
 
@@ -54,7 +54,7 @@ class HostNamespace implements AsyncDisposable {
   }
 }
 
-/** Exit code and report, whatever they are. */
+/** Returns the exit code and the report of any outcome. */
 async function runDoctor(
   [program, args]: [string, string[]],
   env: NodeJS.ProcessEnv = {},
@@ -77,7 +77,7 @@ function findRow(report: Report, name: string): Report['checks'][number] {
 }
 
 describe('coppice doctor on a host without KVM', () => {
-  it('fails where the settings insist on it, with the reason', async () => {
+  it('fails with COPPICE_ACCELERATOR=kvm, and gives the reason', async () => {
     const [program, ...args] = [...withoutKvm().command, process.execPath, CLI];
     const { code, report } = await runDoctor([program, args], { COPPICE_ACCELERATOR: 'kvm' });
     const row = findRow(report, 'accelerator');
@@ -89,7 +89,7 @@ describe('coppice doctor on a host without KVM', () => {
   });
 });
 
-describe('coppice doctor on a host whose firewall drops what it forwards', () => {
+describe('coppice doctor on a host whose firewall drops forwarded packets', () => {
   let host: HostNamespace;
   before(async () => {
     host = await HostNamespace.make();
@@ -97,7 +97,7 @@ describe('coppice doctor on a host whose firewall drops what it forwards', () =>
   after(() => host[Symbol.asyncDispose]());
   const doctor = () => runDoctor(host.command(process.execPath, CLI));
 
-  it('names the chain that drops, fails, and leaves nothing', async () => {
+  it('names the chain that drops, fails, and leaves nothing behind', async () => {
     host.run('nft', 'add table inet wall');
     host.run('nft', 'add chain inet wall passing { type filter hook forward priority 0; policy drop; }');
     const clean = host.traces;
@@ -108,7 +108,7 @@ describe('coppice doctor on a host whose firewall drops what it forwards', () =>
     assert.equal(host.traces, clean);
   });
 
-  it('shows a remedy that helps as it stands, and then forwards', async () => {
+  it('shows a remedy that works unchanged; after it the host forwards', async () => {
     const { remedy } = findRow((await doctor()).report, 'network');
     host.run('sh', '-c', remedy ?? 'false');
     const { report } = await doctor();
@@ -120,7 +120,7 @@ describe('coppice doctor on a host whose firewall drops what it forwards', () =>
     );
   });
 
-  it('takes away what a probe that was killed has left', async () => {
+  it('removes the leftovers of a killed probe', async () => {
     const [program, args] = host.command(process.execPath, DIAGNOSE, 'network');
     const probe = spawn(program, args, { stdio: ['pipe', 'ignore', 'inherit'] });
     const exited = once(probe, 'exit');
@@ -138,7 +138,7 @@ describe('coppice doctor on a host whose firewall drops what it forwards', () =>
 });
 
 describe('coppice doctor as an ordinary user', () => {
-  it('boots a kernel, says what it could not try and why, and finds nothing to be mended for that', async () => {
+  it('boots a kernel, says what it could not try and why, and does not fail for that', async () => {
     using user = makeOrdinaryUser(UID, '/var/tmp/coppice-e2e-doctor');
     const [program, ...args] = user.launcher.command;
     const cli = `${user.home}/coppice/packages/cli/bin/coppice.mjs`;

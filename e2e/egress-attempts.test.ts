@@ -1,6 +1,6 @@
 /**
- * The attempts of the bypass suite where nothing stops them, without a virtual machine: one that would fail anywhere proves
- * nothing where it fails. What the servers tell of those that nobody answers counts, too.
+ * Makes the attempts of the bypass suite where nothing stops them, without a virtual machine: an attempt that fails
+ * everywhere proves nothing. For unanswered attempts the reports of the servers count.
  */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -17,7 +17,7 @@ import { useInternet } from './fixtures/egress-shared.ts';
 import { HOST_ADDRESS, PLACES } from './fixtures/internet/zone.ts';
 
 const TIMEOUT_MS = 60_000;
-/** Say too little, or to nobody. */
+/** Attempts that send too little for an answer, or that no server here answers. */
 const UNANSWERED =
   /^(?:half a hello|silence|another guest|CONNECT)|guest$|as |closed|ECH|API|server on the host/u;
 const PLACES_ALL: ReadonlySet<string> = new Set(Object.values(PLACES));
@@ -56,7 +56,7 @@ describe('an attempt to get out', () => {
     return promise;
   };
 
-  it('is answered by the servers where nothing stops it', async () => {
+  it('is answered by the servers if nothing stops it', async () => {
     const cases = listCaseGroups(AROUND)
       .flatMap((group) => group.cases)
       .filter((one) => PLACES_ALL.has(ipOf(one.attempt)) && one.attempt.kind !== 'packet')
@@ -69,7 +69,7 @@ describe('an attempt to get out', () => {
     );
   });
 
-  it('is seen by the servers and counters also where nobody answers', async () => {
+  it('is seen by the servers and counters if no server answers', async () => {
     await internet.forget();
     await attempt(listPackets(AROUND));
     const seen = await internet.seen();

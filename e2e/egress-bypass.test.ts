@@ -1,4 +1,4 @@
-/** All ways out that a hostile root has, under each kind of policy, against real servers. */
+/** All attempts of a hostile root to get out, under each kind of policy, against real servers. */
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -26,7 +26,7 @@ const OWN_ADDRESS = "ip -4 -o addr show eth0 | awk '{print $4}' | cut -d/ -f1";
 const GATEWAY = "ip route show default | awk '{print $3}'";
 const RESOLVER = "awk '/^nameserver/ {print $2}' /etc/resolv.conf";
 
-/** Forms in which programs write 198.51.100.66. */
+/** Returns the forms in which programs write an IPv4 address. */
 function numericForms(address: string): string[] {
   const octets = address.split('.').map(Number);
   const value = octets.reduce((sum, octet) => sum * 256 + octet, 0);
@@ -66,7 +66,7 @@ describe('a hostile root under a network policy', () => {
     await sibling.read('cd / && (setsid python3 -m http.server 7000 >/dev/null 2>&1 </dev/null &)');
   });
 
-  it('gets through by the same ways where nothing restricts it', async () => {
+  it('gets through by the same attempts without a policy', async () => {
     const open: EgressCase[] = [
       { attempt: https('a name', allowed, 'allowed.example'), reaches: 'allowed' },
       { attempt: https('a foreign server', foreign, 'allowed.example'), reaches: 'foreign' },
@@ -82,15 +82,15 @@ describe('a hostile root under a network policy', () => {
   });
 
   for (const [index, title] of TITLES.entries()) {
-    it(`gets past no rule of ${title}, and each refusal is told`, { timeout: 180_000 }, async () => {
+    it(`gets past no rule of ${title}, and each refusal is logged`, { timeout: 180_000 }, async () => {
       const group = listCaseGroups(around).find((each) => each.title === title)!;
-      // The first one is that of the create.
+      // The create set the first policy.
       if (index > 0) await guest.putNetwork(group.body);
       await assertGroup(guest, all.internet, group);
     });
   }
 
-  it('finds no other spelling of an address', async () => {
+  it('reaches no denied address by another spelling', async () => {
     await all.internet.forget();
     const urls = numericForms(foreign).map((form) => `http://${form}/`);
     const commands = urls.map((url) => `curl -s -g -m 8 -o /dev/null '${url}' && echo '${url}'`);
@@ -100,7 +100,7 @@ describe('a hostile root under a network policy', () => {
     assert.deepEqual(arrived, []);
   });
 
-  it('gets no service of the host at 0.0.0.0, the metadata address, or the paths of clouds', async () => {
+  it('reaches no service of the host at 0.0.0.0, the metadata address, or the metadata paths of clouds', async () => {
     const targets = [
       `http://0.0.0.0:${around.hostPort}/`,
       `http://0.0.0.0:${around.apiPort}/healthz`,
@@ -119,7 +119,7 @@ describe('a hostile root under a network policy', () => {
     );
   });
 
-  it('gains nothing by taking its own network apart', { timeout: 120_000 }, async () => {
+  it('gains nothing by reconfiguring its own network', { timeout: 120_000 }, async () => {
     await all.internet.forget();
     const neighbour = around.sibling;
     await guest.read(
@@ -147,7 +147,7 @@ describe('a hostile root under a network policy', () => {
     ];
     for (const attempt of attempts) attempt.timeout_ms = 4000;
     const results = await guest.attempt(attempts);
-    // It has the neighbour's address itself now: what answers there is its own stack.
+    // The guest now has the neighbour's address itself: any answer from there comes from its own network stack.
     assert.deepEqual(
       results.filter(({ outcome }) => outcome === 'answered'),
       [],

@@ -1,4 +1,4 @@
-/** Unmodified programs under an allow list of names: what they do works as if nothing stood between. */
+/** Unmodified programs under an allow list of names: they work as without a proxy. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -15,15 +15,15 @@ import { IS_LONG } from './fixtures/test-size.ts';
 
 const CA = '/srv/ca.pem';
 const NPM = '/srv/npm';
-/** Far more than is buffered on the way. */
+/** Far more than the buffers on the way hold. */
 const UPLOAD_MIB = IS_LONG ? 100 : 32;
 const MAX_ARCHIVE_BYTES = 256 * 1024 * 1024;
-/** A pause between two events, and somewhat less than all of them. */
+/** Longer than the pause between two events; shorter than all pauses together. */
 const STREAM_SPREAD_MS = 500;
-/** Of curl. */
+/** Exit code of curl. */
 const COULD_NOT_RESOLVE = 6;
 
-/** npm as the image of Node.js has it, which the built-in image leaves out. */
+/** Packs npm as the Node.js image has it, because the built-in image leaves it out. */
 async function packNpm(): Promise<Buffer> {
   const { layoutDirectory } = await ensureNodeImage();
   const read = (digest: string): Buffer =>
@@ -75,19 +75,19 @@ describe('programs under a list of allowed addresses', () => {
     await uploadFile(all.api, guest.id, CA, readFileSync(all.internet.caPath));
   });
 
-  it('reach a server by a name that leads to one of them', async () => {
+  it('reach a server by a name that resolves to one of them', async () => {
     const answer = `reached ${PLACES.allowed} for allowed.example`;
     assert.equal(await guest.read('curl -s -m 20 http://allowed.example/'), answer);
     assert.equal(await guest.read(`curl -s -m 20 --cacert ${CA} https://allowed.example/`), answer);
   });
 
-  it('are told at once that a name leads elsewhere, and the log has the name and the address', async () => {
+  it('fail at once for a name that resolves to another address, and the log has the name and the address', async () => {
     const since = await guest.lastSeq();
     const started = performance.now();
     const command = 'curl -sS -m 20 http://foreign.example/';
     const { exit_code: code, stderr } = await all.api.exec(guest.id, command);
     assert.deepEqual([code, /Could not resolve host/u.test(stderr)], [COULD_NOT_RESOLVE, true], stderr);
-    assert.ok(performance.now() - started < 10_000, 'and do not wait for a timeout');
+    assert.ok(performance.now() - started < 10_000, 'without waiting for a timeout');
     const told = await guest.findUntold(
       ['foreign.example'],
       since,
@@ -128,7 +128,7 @@ describe('programs under a list of allowed names', () => {
     assert.equal(await guest.read(`cd /tmp/use && node -p 'require("${PACKAGE_NAME}")'`), PACKAGE_TEXT);
   });
 
-  it('read an index of packages and download from it, as pip does', async () => {
+  it('read a package index and download from it, as pip does', async () => {
     await uploadFile(all.api, guest.id, '/srv/downloader.py', DOWNLOADER);
     assert.equal(await guest.read('python3 /srv/downloader.py', { timeout: 120 }), 'whole');
   });
@@ -154,7 +154,7 @@ describe('programs under a list of allowed names', () => {
     assert.deepEqual(answer, { size_bytes: UPLOAD_MIB << 20, sha256: wanted });
   });
 
-  it('get events when they happen', async () => {
+  it('receive events as they are sent', async () => {
     await uploadFile(all.api, guest.id, '/srv/stream-reader.py', STREAM_READER);
     const [count, spreadMs] = JSON.parse(
       await guest.read('python3 /srv/stream-reader.py', { timeout: 120 }),
@@ -163,13 +163,13 @@ describe('programs under a list of allowed names', () => {
     assert.ok(spreadMs! > STREAM_SPREAD_MS, `came within ${spreadMs} ms`);
   });
 
-  it('are told at once when a host is not allowed', async () => {
+  it('fail at once when a host is not allowed', async () => {
     const started = performance.now();
     const { exit_code: code } = await all.api.exec(
       guest.id,
       `curl -s -m 20 --cacert ${CA} https://foreign.example/`,
     );
     assert.notEqual(code, 0);
-    assert.ok(performance.now() - started < 10_000, 'and do not wait for a timeout');
+    assert.ok(performance.now() - started < 10_000, 'without waiting for a timeout');
   });
 });

@@ -1,4 +1,4 @@
-/** Secrets that the host adds to requests: for unmodified clients, by the rules, and nowhere to be found. */
+/** Secrets that the host adds to requests: for unmodified clients, by the rules, and never visible anywhere. */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -46,7 +46,7 @@ describe('credentials that the host adds', () => {
     await uploadFile(all.api, guest.id, `${APPLICATION}/${SCRIPT}`, source);
   });
 
-  /** Statuses of curl, in the order of its arguments; `000` where nothing was answered. */
+  /** Runs curl for each argument and returns the statuses in order; `000` without an answer. */
   const curl = async (ways: readonly string[], who = guest): Promise<string[]> => {
     const one = (way: string): string =>
       `curl -s -g -m 15 --path-as-is -o /dev/null -w '%{http_code}\\n' ${way}`;
@@ -58,7 +58,7 @@ describe('credentials that the host adds', () => {
     return answer.status;
   };
 
-  it('are placeholders in exec, shell and terminal', async () => {
+  it('appear as placeholders in exec, shell and terminal', async () => {
     const shell = await Shell.open(all.api, guest.id);
     const terminal = await Terminal.open(all.api, guest.id);
     const environments = {
@@ -84,7 +84,7 @@ describe('credentials that the host adds', () => {
     }
   });
 
-  it("are put into requests in each vendor's own form, and what the guest sends is not", async () => {
+  it("are added to requests in each vendor's own form, and replace the headers that the guest sends", async () => {
     await all.internet.forget();
     const forged = `-H 'Authorization: Bearer forged' -H 'X-Api-Key: forged' -H 'X-Goog-Api-Key: forged' -H 'Cookie: forged=1'`;
     const statuses = await curl(
@@ -105,7 +105,7 @@ describe('credentials that the host adds', () => {
     }
   });
 
-  it("let the vendors' own clients work unmodified, also while answers come bit by bit", async () => {
+  it("let the vendors' own clients work unmodified, also with streamed answers", async () => {
     const output = await guest.read(`cd ${APPLICATION} && node ${SCRIPT}`, { timeout: 180 });
     texts['output of the clients'] = output;
     const told = JSON.parse(output) as Record<
@@ -122,7 +122,7 @@ describe('credentials that the host adds', () => {
     assert.deepEqual(Object.keys(told), ['openai', 'anthropic']);
   });
 
-  it('follow no redirect and bring no cookie', async () => {
+  it('are not sent after a redirect, and no cookie reaches the guest', async () => {
     await all.internet.forget();
     const answer = await guest.read(`curl -s -m 15 -i ${BASE}/openai/redirect`);
     texts['answer of a redirect'] = answer;
@@ -133,7 +133,7 @@ describe('credentials that the host adds', () => {
     );
   });
 
-  it('are in the log by service, method, path and status alone', async () => {
+  it('appear in the log only as service, method, path and status', async () => {
     const since = await guest.lastSeq();
     await curl([`'${BASE}/openai/models?secret=query'`, `-X POST -d x ${BASE}/anthropic/v1/other`]);
     const wanted = [
@@ -146,7 +146,7 @@ describe('credentials that the host adds', () => {
   });
 
   it(
-    'are sent by the rules of methods and paths, and by no other spelling',
+    'are sent only for allowed methods and paths, and for no other spelling of a path',
     { timeout: 300_000 },
     async () => {
       const key = makeSecret('github');
@@ -176,7 +176,7 @@ describe('credentials that the host adds', () => {
     },
   );
 
-  it('are sent only where the network policy lets the sandbox go as well', async () => {
+  it('are sent only if the network policy also allows the destination', async () => {
     await all.internet.forget();
     const since = await guest.lastSeq();
     await guest.putNetwork({ network: { allow: [VENDOR_HOSTS.anthropic] } });
@@ -186,12 +186,12 @@ describe('credentials that the host adds', () => {
       event === 'network.blocked' && data['domain'] === domain;
     assert.deepEqual(await guest.findUntold([VENDOR_HOSTS.openai as string], since, isTold), []);
     await guest.putNetwork({ network: { deny: [PLACES.vendors] } });
-    assert.deepEqual(await curl([`${BASE}/openai/models`]), ['403'], 'by the address that the name leads to');
+    assert.deepEqual(await curl([`${BASE}/openai/models`]), ['403'], 'by the address of the name');
     await guest.putNetwork({ network_profile: 'unrestricted' });
     assert.deepEqual(await curl([`${BASE}/openai/models`]), ['200']);
   });
 
-  it('are exchanged and taken back while the sandbox runs', async () => {
+  it('are replaced and removed while the sandbox runs', async () => {
     const openai = makeSecret('openai');
     planted.push(openai);
     assert.ok((await keepAnswer('PUT of another secret', { credentials: { openai } })) < 300);
@@ -211,7 +211,7 @@ describe('credentials that the host adds', () => {
   });
 
   it(
-    'are inherited by a fork and kept by a resume, but not by what is restored',
+    'are inherited by a fork and kept by a resume, but not by a restored sandbox',
     { timeout: 240_000 },
     async () => {
       const expectStatus = async (who: EgressGuest, wanted: RegExp): Promise<void> =>
@@ -219,7 +219,7 @@ describe('credentials that the host adds', () => {
       const isNote = ({ event, data }: AuditEntry, service: string): boolean =>
         event === 'credential.proxied' && data['service'] === service;
       const expectNote = async (who: EgressGuest, since: number): Promise<void> =>
-        assert.deepEqual(await who.findUntold(['openai'], since, isNote), [], 'in the log of its own');
+        assert.deepEqual(await who.findUntold(['openai'], since, isNote), [], 'in its own log');
       const [child] = await all.clones.fork(guest.id, 1);
       const fork = resources.use(new EgressGuest(all.api, child!.id));
       await expectStatus(fork, /^200$/u);
@@ -238,7 +238,7 @@ describe('credentials that the host adds', () => {
     },
   );
 
-  it('are refused without being repeated', async () => {
+  it('are not repeated in the answer when they are refused', async () => {
     const secret = makeSecret('refused');
     planted.push(secret);
     const bodies = [
@@ -265,9 +265,9 @@ describe('credentials that the host adds', () => {
     }
   });
 
-  it('are in no log, process, file, snapshot, memory of a guest, or text', { timeout: 300_000 }, async () => {
+  it('are in no log, process, file, snapshot, guest memory or answer', { timeout: 300_000 }, async () => {
     const marker = `marker-${randomBytes(16).toString('hex')}`;
-    // In the environment of a process, as the secrets would be, and written down nowhere.
+    // The marker is in the environment of a process, as secrets would be, and in no file.
     const env = { MARKER: marker };
     await guest.read('setsid sleep 600 </dev/null >/dev/null 2>&1 &', { env });
     await all.clones.hibernate(guest.id);
@@ -277,7 +277,7 @@ describe('credentials that the host adds', () => {
     assert.deepEqual(findInTexts(needles, texts), []);
     assert.deepEqual(findInProcesses(needles), []);
     const { isMarkerFound, found } = await searchService(all.service, Buffer.from(marker), needles);
-    assert.ok(isMarkerFound, 'the search finds what is there');
+    assert.ok(isMarkerFound, 'the search finds the marker');
     assert.deepEqual(
       found.map((needle) => needle.toString('latin1').slice(0, 20)),
       [],

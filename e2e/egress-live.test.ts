@@ -1,6 +1,6 @@
 /**
- * Policies that change while connections are open, and that hold through all that a sandbox goes through: copies and
- * pauses, the end of the egress process, of the runner and of control.
+ * Policies that change while connections are open, and that apply throughout the life of a sandbox: through copies,
+ * pauses, and the death of the egress process, the runner and control.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -18,20 +18,23 @@ import type { Seen } from './fixtures/internet/seen.ts';
 import { PLACES, PORTS } from './fixtures/internet/zone.ts';
 
 const { allowed, denied, foreign, other } = PLACES;
-/** Nobody's, until the host takes it. */
+/** An unused address, which the host takes later. */
 const HOST_LATER = '198.51.100.203';
 const FLOWS = 5;
 const RECOVERY_MS = 30_000;
 const MORE_ATTEMPTS = 5;
 const BYTES = 1_000_000;
-/** Nobody has it. */
+/** An address without a server. */
 const NOWHERE = '198.51.100.204';
 
 const lines = (place: string): Attempt => raw('lines', `${place}:${PORTS.echo}`, [{ text: 'hello\n' }]);
 const ONLY_ALLOWED = { network: { allow: [`${allowed}/32`] } };
 const ALLOWED_AND_OTHER = { network: { allow: [`${allowed}/32`, other] } };
 
-/** What a guest tries in a tight loop while its sandbox is copied, paused or left alone by the service. */
+/**
+ * Forbidden attempts, which the guest repeats in a loop while its sandbox is copied or paused, or a process of the
+ * service is dead.
+ */
 const FORBIDDEN = [
   raw('an address', `${denied}:${PORTS.http}`, [{ text: 'GET / HTTP/1.0\r\n\r\n' }]),
   raw('a server that speaks first', `${foreign}:${PORTS.ssh}`, []),
@@ -46,7 +49,7 @@ function arrivalsAt(seen: readonly Seen[], ...places: string[]): Seen[] {
   return seen.filter(({ at, kind }) => places.includes(at) && kind !== 'dns');
 }
 
-describe('a network policy of a sandbox that lives', () => {
+describe('a network policy of a live sandbox', () => {
   const resources = new AsyncDisposableStack();
   const egress = useEgress(resources);
   let all: Egress;
@@ -64,7 +67,7 @@ describe('a network policy of a sandbox that lives', () => {
     assert.deepEqual(arrivalsAt(await all.internet.seen(), denied, foreign), []);
 
   it(
-    'counts the bytes of a sandbox that nothing restricts, and anew after a resume',
+    'counts the bytes of a sandbox without a policy, and from zero after a resume',
     { timeout: 120_000 },
     async () => {
       const download = `exec 3<>/dev/tcp/${allowed}/${PORTS.bytes}; echo ${BYTES} >&3; head -c ${BYTES} <&3 | wc -c`;
@@ -88,7 +91,7 @@ describe('a network policy of a sandbox that lives', () => {
     },
   );
 
-  it('ends what the kernel forwarded when a policy is put on', async () => {
+  it('resets connections that the kernel forwarded when a policy is set', async () => {
     await guest.hold('allowed later', FLOWS, lines(allowed));
     await guest.hold('denied later', FLOWS, lines(denied));
     assert.deepEqual((await guest.ping())['denied later']?.alive, FLOWS);
@@ -103,7 +106,7 @@ describe('a network policy of a sandbox that lives', () => {
     await guest.release();
   });
 
-  it('ends what the proxy holds and is no longer allowed, and nothing else', async () => {
+  it('resets proxied connections that are no longer allowed, and no others', async () => {
     await guest.hold('stays', FLOWS, lines(allowed));
     await guest.hold('goes', FLOWS, lines(other));
     await guest.putNetwork(ONLY_ALLOWED);
@@ -118,7 +121,7 @@ describe('a network policy of a sandbox that lives', () => {
     await guest.release();
   });
 
-  it('ends what a name has opened when the name is taken away', async () => {
+  it('resets connections opened by a name when the name is removed', async () => {
     const named = [{ text: 'GET / HTTP/1.1\r\nHost: allowed.example\r\n\r\n' }];
     await guest.putNetwork({ network: { allow: ['allowed.example', '*.packages.example'] } });
     await guest.hold('by name', FLOWS, raw('by name', `${foreign}:${PORTS.echo}`, named));
@@ -129,7 +132,7 @@ describe('a network policy of a sandbox that lives', () => {
     await guest.release();
   });
 
-  it('lets the kernel forward again when it is taken off, and shows itself and what it did', async () => {
+  it('lets the kernel forward again when it is removed, and reports its rules and counters', async () => {
     await guest.putNetwork(ONLY_ALLOWED);
     assert.ok(await reaches(PERMITTED));
     assert.ok(!(await reaches(FORBIDDEN[0]!)));
@@ -147,7 +150,7 @@ describe('a network policy of a sandbox that lives', () => {
     assert.ok(changes.length >= 5);
   });
 
-  it('refuses changes that make no sense, and stays as it was', async () => {
+  it('refuses invalid changes and stays unchanged', async () => {
     await guest.putNetwork(ONLY_ALLOWED);
     const bodies = [
       {},
@@ -167,7 +170,7 @@ describe('a network policy of a sandbox that lives', () => {
   });
 
   it(
-    'holds from the first packet through fork, restore, hibernation and rollback',
+    'applies from the first packet through fork, restore, hibernation and rollback',
     { timeout: 300_000 },
     async () => {
       await guest.putNetwork(ONLY_ALLOWED);
@@ -190,7 +193,7 @@ describe('a network policy of a sandbox that lives', () => {
         const counts = await one.stopSpinning();
         const through = counts.filter(({ name, answered }) => name !== PERMITTED.name && answered > 0);
         assert.deepEqual(through, [], one.id);
-        assert.ok(counts.at(-1)!.answered > started.at(-1)!.answered, `${one.id} goes on where it may`);
+        assert.ok(counts.at(-1)!.answered > started.at(-1)!.answered, `${one.id} reaches what it may`);
         const { network } = await one.getNetwork();
         assert.deepEqual((network as Record<string, unknown>)['allow'], [allowed]);
       }
@@ -200,12 +203,12 @@ describe('a network policy of a sandbox that lives', () => {
       });
       assert.equal(loosened.status, 201, loosened.text);
       const locked = resources.use(new EgressGuest(all.api, String(loosened.body['id'])));
-      assert.ok(!(await reaches(PERMITTED, locked)), 'a policy of its own, where one is given');
+      assert.ok(!(await reaches(PERMITTED, locked)), 'the restored sandbox has its own policy');
     },
   );
 
   it(
-    'is closed while the egress process is away, and in force when it is back',
+    'blocks everything while the egress process is down, and applies when it is back',
     { timeout: 120_000 },
     async () => {
       await guest.putNetwork(ONLY_ALLOWED);
@@ -228,7 +231,7 @@ describe('a network policy of a sandbox that lives', () => {
   );
 
   it(
-    'closes an address that the host gets meanwhile, and ends nothing else',
+    'blocks an address that the host takes later, and resets no other connection',
     { timeout: 60_000 },
     async () => {
       await guest.putNetwork({ network: { allow: [`${allowed}/32`, `${HOST_LATER}/32`] } });
@@ -240,7 +243,7 @@ describe('a network policy of a sandbox that lives', () => {
       ip('replace');
       try {
         const answer = (socket: Socket): void => {
-          // What the policy no longer opens ends with a reset.
+          // A connection that the policy no longer allows ends with a reset.
           socket.on('error', () => socket.destroy());
           socket.resume().end('of the host');
         };
@@ -268,7 +271,7 @@ describe('a network policy of a sandbox that lives', () => {
 
   for (const role of ['runner', 'control'] as const) {
     it(
-      `holds through a kill -9 of ${role}, and what was refused meanwhile is told`,
+      `applies through a kill -9 of ${role}, and later the log has the refusals of that time`,
       { timeout: 180_000 },
       async () => {
         await all.internet.forget();
@@ -293,11 +296,11 @@ describe('a network policy of a sandbox that lives', () => {
     );
   }
 
-  it("is told of in the log after the runner's event spool was lost", { timeout: 120_000 }, async () => {
+  it("logs refusals after a loss of the runner's event spool", { timeout: 120_000 }, async () => {
     const since = await guest.lastSeq();
     assert.ok(!(await reaches(FORBIDDEN[0]!)));
     assert.deepEqual(await guest.findUntold([denied], since, isBlocked), [], 'the sandbox has a cursor');
-    // It stands still: one that has a note to write would make the spool again by itself.
+    // Stop the runner first: a running one with a note to write would create the spool again.
     process.kill(all.service.rolePid('runner'), 'SIGSTOP');
     rmSync(join(all.service.dataDir, 'runner', 'events'), { recursive: true });
     await all.service.killRole('runner');
@@ -310,15 +313,15 @@ describe('a network policy of a sandbox that lives', () => {
 
   for (const role of ['control', 'runner'] as const) {
     for (const step of EGRESS_STEPS) {
-      const outcome = role === 'control' ? 'is taken back' : 'is in force again';
-      it(`a change of which ${role} dies at ${step} ${outcome}`, { timeout: 120_000 }, async () => {
+      const outcome = role === 'control' ? 'is undone' : 'is in force again';
+      it(`a change during which ${role} dies at ${step} ${outcome}`, { timeout: 120_000 }, async () => {
         await guest.putNetwork(ONLY_ALLOWED);
         const since = await guest.lastSeq();
         using hold = all.holds.hold(step);
         const body = { network_profile: 'locked-down' };
         const changing = all.api.call('PUT', `/v1/runs/${guest.id}/network`, { body }).catch(() => undefined);
         await hold.reached();
-        assert.ok(!(await reaches(PERMITTED)), 'it is in force');
+        assert.ok(!(await reaches(PERMITTED)), 'the change is in force');
         const back = all.service.killRole(role);
         hold.release();
         await back;
@@ -336,7 +339,7 @@ describe('a network policy of a sandbox that lives', () => {
     }
   }
 
-  it('leaves nothing to the next sandbox at the same address', async () => {
+  it('does not apply to the next sandbox at the same address', async () => {
     const { internet, api } = all;
     await guest.destroy();
     await using next = await EgressGuest.create(api, { network_profile: 'locked-down' });
@@ -356,7 +359,7 @@ describe('a network policy of a sandbox that lives', () => {
     );
   }
 
-  /** Until each has been tried again some times. */
+  /** Waits until the guest has repeated each attempt several times. */
   async function waitForAttempts(who: EgressGuest, before: readonly number[]): Promise<void> {
     const options = { step: `more attempts of ${who.id}`, timeoutMs: RECOVERY_MS, intervalMs: 200 };
     await pollUntil(options, async () => {

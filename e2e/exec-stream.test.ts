@@ -69,7 +69,7 @@ describe('streamed commands', () => {
       .map((frame) => frame.data)
       .join('');
 
-  test('curl sees each line when it is written, standard output and error apart', async () => {
+  test('curl sees each line when it is written, with standard output and error apart', async () => {
     const command = 'echo one; sleep 1; echo two >&2; sleep 1; exit 3';
     const args = ['-sN', '-H', `authorization: Bearer ${API_KEY}`, '-H', 'content-type: application/json'];
     const url = `${shared.service.address}${path()}/stream`;
@@ -92,7 +92,7 @@ describe('streamed commands', () => {
     assert.ok((second ?? 0) - (first ?? 0) > 500, 'lines came together');
   });
 
-  test('output is whole: 10 MB of it, and text of several bytes a character', async () => {
+  test('output is complete: 10 MB, and multi-byte characters', async () => {
     const frames = await stream({ command: 'head -c 10000000 /dev/zero | tr "\\0" x' });
     assert.equal(joined(frames, 'stdout').length, 10_000_000);
     const utf8 = await stream({ command: "python3 -c \"print('äö€😀' * 50000, end='')\"" });
@@ -108,13 +108,13 @@ describe('streamed commands', () => {
     assert.equal(createHash('sha256').update(bytes).digest('hex'), stdout.trim());
   });
 
-  test('a timeout ends the group and is an exit of 124', async () => {
+  test('a timeout ends the process group with exit code 124', async () => {
     const frames = await stream({ command: 'echo on; sleep 987 & sleep 987', timeout: 1 });
     assert.deepEqual(frames.at(-1), { type: 'exit', data: '124', timed_out: true });
     assert.equal(await isRunning('sleep 987'), false);
   });
 
-  test('a client that leaves ends the process group', async () => {
+  test('a disconnect of the client ends the process group', async () => {
     const abort = new AbortController();
     const response = await openStream(
       { command: 'echo on; sleep 876 & sleep 876', timeout: 600 },
@@ -129,7 +129,7 @@ describe('streamed commands', () => {
     );
   });
 
-  test('a client that stops reading stops the process, and the service stays small', async () => {
+  test('a client that stops reading stops the process, and the service uses little memory', async () => {
     const roles = (['control', 'runner'] as const).map((role) => shared.service.rolePid(role));
     const residentMiB = (): number[] =>
       roles.map(
@@ -143,14 +143,14 @@ describe('streamed commands', () => {
     const grown = residentMiB().map((now, index) => now - (before[index] ?? 0));
     assert.ok(Math.max(...grown) < MAX_GROWTH_MIB, `grew by ${grown.join(', ')} MiB`);
     const state = await shared.api.exec(id, 'ps -o stat=,wchan= -C yes');
-    assert.match(state.stdout, /^S/u, 'it still runs');
+    assert.match(state.stdout, /^S/u, 'the command still runs');
     await reader?.cancel();
     await pollUntil({ step: 'end of yes', timeoutMs: TIMEOUT_MS, intervalMs: 100 }, async () =>
       (await isRunning('yes no end')) ? undefined : true,
     );
   });
 
-  test('output and uploads that flow at once do not hold each other up', async () => {
+  test('concurrent output and uploads do not block each other', async () => {
     const abort = new AbortController();
     const floods = Array.from({ length: 3 }, async () => {
       const command = 'exec cat /dev/zero';
@@ -175,7 +175,7 @@ describe('streamed commands', () => {
     assert.equal(stdout.trim(), createHash('sha256').update(raw).digest('hex'));
   });
 
-  test('over a WebSocket a command reads input as it is sent, and its end', async () => {
+  test('over a WebSocket a command reads input as it is sent, and end of file', async () => {
     const { socket, frames, closed } = openSocket();
     await once(socket, 'open');
     socket.send(JSON.stringify({ command: 'while read -r line; do echo "<$line>"; done; echo end' }));
@@ -191,7 +191,7 @@ describe('streamed commands', () => {
     assert.deepEqual(frames.at(-1), { type: 'exit', data: '0', timed_out: false });
   });
 
-  test('a signal reaches the command, which may answer it or die of it', async () => {
+  test('a signal reaches the command, which may handle it or die from it', async () => {
     const { socket, frames, closed } = openSocket(
       `?command=${encodeURIComponent('trap "echo caught; exit 9" INT; echo ready; while :; do sleep 0.1; done')}`,
     );
@@ -209,7 +209,7 @@ describe('streamed commands', () => {
     assert.equal(killed.frames.at(-1)?.data, String(128 + 9));
   });
 
-  test('a runner that dies ends its streams with an error, and the guest goes on', async () => {
+  test('streams end with an error when the runner dies, and the command continues', async () => {
     const response = await openStream({
       command: 'echo on; sleep 20; echo done > /tmp/went-on',
       timeout: 600,

@@ -16,12 +16,12 @@ describe('exec', () => {
   const exec = (command: string, more: Record<string, unknown> = {}): Promise<ExecAnswer> =>
     api.exec(id, command, more);
 
-  it('answers exit code, output and errors apart', async () => {
+  it('returns exit code, output and errors separately', async () => {
     const answer = await exec('echo out; echo err >&2; exit 3');
     assert.deepEqual([answer.exit_code, answer.stdout, answer.stderr], [3, 'out\n', 'err\n']);
   });
 
-  it('runs in cwd, with env, as user, with stdin', async () => {
+  it('runs with cwd, env, user and stdin', async () => {
     assert.equal((await exec('pwd', { cwd: '/usr/lib' })).stdout, '/usr/lib\n');
     assert.equal(
       (await exec('echo "$GREETING"', { env: { GREETING: 'hello  $HOME' } })).stdout,
@@ -35,11 +35,11 @@ describe('exec', () => {
     assert.equal((await exec('cat')).stdout, '', 'without stdin the command reads nothing');
   });
 
-  it('reports a death by signal as 128 + n', async () => {
+  it('reports death by a signal as 128 + n', async () => {
     assert.equal((await exec('kill -9 $$')).exit_code, 137);
   });
 
-  it('kills the whole process group at the timeout, SIGTERM ignored or not', async () => {
+  it('kills the whole process group at the timeout, even if it ignores SIGTERM', async () => {
     const started = performance.now();
     const answer = await exec('trap "" TERM; sleep 300 & echo started; wait', { timeout: 1 });
     assert.deepEqual([answer.exit_code, answer.timed_out, answer.stdout], [124, true, 'started\n']);
@@ -48,7 +48,7 @@ describe('exec', () => {
     assert.equal(left.stdout.trim(), '0');
   });
 
-  it('does not wait for a background child that holds its output, and lets it live', async () => {
+  it('does not wait for a background child that holds its output, and does not kill it', async () => {
     const started = performance.now();
     const answer = await exec('(while :; do echo noise; sleep 0.2; done) & echo "pid $!"');
     assert.ok(performance.now() - started < 5000);
@@ -58,19 +58,19 @@ describe('exec', () => {
     assert.equal(alive.stdout, 'alive\n');
   });
 
-  it('caps each stream of a flood and says so', async () => {
+  it('caps each output stream and says so', async () => {
     const answer = await exec('head -c 20000000 /dev/zero | tr "\\0" x; echo done >&2', { timeout: 120 });
     assert.equal(answer.stdout.length, 16 * 1024 * 1024);
     assert.deepEqual([answer.truncated, answer.exit_code, answer.stderr], [true, 0, 'done\n']);
   });
 
   it('ends an endless flood at its timeout', async () => {
-    // Long enough for more than is kept, on a slow machine too.
+    // Long enough to produce more than the service keeps, even on a slow machine.
     const answer = await exec('cat /dev/zero', { timeout: 6 });
     assert.deepEqual([answer.exit_code, answer.timed_out, answer.truncated], [124, true, true]);
   });
 
-  it('keeps a command going when its client leaves', async () => {
+  it('lets the command finish when the client disconnects', async () => {
     const leave = new AbortController();
     const call = api.fetch('POST', `/v1/runs/${id}/exec`, {
       body: { command: 'sleep 1; touch /tmp/went-on' },
@@ -85,7 +85,7 @@ describe('exec', () => {
     assert.equal(seen.stdout, 'yes\n');
   });
 
-  it('is not delayed by another one that runs long', async () => {
+  it('is not delayed by a long-running command', async () => {
     let isOver = false;
     const long = exec('sleep 5; echo long').finally(() => (isOver = true));
     await exec('true');
@@ -93,11 +93,11 @@ describe('exec', () => {
     assert.equal((await long).stdout, 'long\n');
   });
 
-  it('passes output that is not UTF-8 without failing', async () => {
+  it('replaces output that is not UTF-8 without failing', async () => {
     assert.equal((await exec("printf 'a\\377b'")).stdout, 'a\u{fffd}b');
   });
 
-  it('refuses what cannot be run, by name of the field', async () => {
+  it('refuses invalid commands and names the field', async () => {
     const cases: [Record<string, unknown>, string][] = [
       [{}, 'command'],
       [{ command: '' }, 'command'],

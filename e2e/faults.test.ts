@@ -1,4 +1,6 @@
-/** Somebody dies with SIGKILL at each named step: nothing is lost, nothing is left, and a caller who asks again is served. */
+/**
+ * A process dies with SIGKILL at each named step: nothing is lost, nothing is left, and a repeated request is served.
+ */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, before, describe, it } from 'node:test';
@@ -24,9 +26,12 @@ interface ListedRun {
 }
 
 interface Attempt {
-  /** The same request each time. */
+  /** Sends the same request each time. */
   ask: () => Promise<Answer>;
-  /** Looks at what there is after the kill, and takes it away; `first` is what the caller was told. */
+  /**
+   * Checks the state after the kill and removes it. `first` is the caller's first answer; undefined if the connection
+   * broke.
+   */
   verify: (first: Answer | undefined) => Promise<void>;
 }
 
@@ -34,7 +39,7 @@ describe('faults', { concurrency: false }, () => {
   const holds = new Holds();
   let service: Service;
   let api: Api;
-  /** A sandbox that has no part in any of it. */
+  /** A sandbox that no fault affects. */
   let bystander = '';
   let spared: number[] = [];
 
@@ -132,7 +137,7 @@ describe('faults', { concurrency: false }, () => {
   }
 
   for (const step of ADOPT_STEPS) {
-    it(`the runner killed again at ${step}: the next one adopts`, async () => {
+    it(`the runner killed again at ${step}: the next one adopts the VMs`, async () => {
       using hold = holds.hold(step);
       process.kill(service.rolePid('runner'), 'SIGKILL');
       await hold.reached();
@@ -144,7 +149,7 @@ describe('faults', { concurrency: false }, () => {
   }
 
   for (const step of ['record.insert', 'create.launch', 'create.answer'] as const) {
-    it(`a client that goes away while its create is at ${step} leaves a sandbox that runs`, async () => {
+    it(`a client that disconnects while its create is at ${step} leaves a running sandbox`, async () => {
       const abort = new AbortController();
       using hold = holds.hold(step);
       const labels = { case: `away-${step}` };
@@ -167,7 +172,7 @@ describe('faults', { concurrency: false }, () => {
     });
   }
 
-  it('a guest whose PID 1 dies is failed within seconds', async () => {
+  it('a sandbox whose PID 1 dies is failed within seconds', async () => {
     const { id } = await api.create(IMAGE);
     const overwriteAgent = [
       "line = next(l for l in open('/proc/1/maps') if 'r-xp' in l)",
@@ -186,7 +191,7 @@ describe('faults', { concurrency: false }, () => {
     await assertConsistent(api);
   });
 
-  it('the sandbox that had no part in it has noticed nothing', async () => {
+  it('the unaffected sandbox has noticed nothing', async () => {
     const { stdout } = await api.exec(
       bystander,
       'cat /workspace/file; kill -0 $(cat /tmp/pid) && echo alive',
@@ -199,7 +204,7 @@ describe('faults', { concurrency: false }, () => {
     );
   });
 
-  it('no step is left out', () => {
+  it('every step is tested', () => {
     const cases = [...FAULT_CASES, ...CAPTURE_CASES];
     const tried = new Set<string>(cases.map(({ step }) => step));
     for (const step of [...ADOPT_STEPS, ...EGRESS_STEPS, ...LAYER_STEPS]) tried.add(step);

@@ -48,7 +48,7 @@ describe('files', () => {
     return { response, bytes: new Uint8Array(await response.arrayBuffer()) };
   };
 
-  it('brings bytes in and out unchanged, from none to many', async () => {
+  it('uploads and downloads bytes unchanged, from none to many', async () => {
     for (const size of [0, 1, 65_537, 20_000_000]) {
       const bytes = new Uint8Array(randomBytes(size));
       const answer = await upload(`/workspace/new/dir/f${size}`, bytes);
@@ -61,7 +61,7 @@ describe('files', () => {
     }
   });
 
-  it('sets the mode asked for', async () => {
+  it('sets the requested mode', async () => {
     await upload('/tmp/tool.sh', new TextEncoder().encode('#!/bin/sh\necho ran\n'), '&mode=755');
     assert.equal((await api.exec(id, '/tmp/tool.sh')).stdout, 'ran\n');
   });
@@ -95,7 +95,7 @@ describe('files', () => {
     assert.equal(entries.find((entry) => entry['name'] === 'sub')?.['type'], 'dir');
   });
 
-  it('leaves nothing of an upload that breaks off', async () => {
+  it('leaves nothing of an aborted upload', async () => {
     const leave = new AbortController();
     let sent = 0;
     const body = new ReadableStream<Uint8Array>({
@@ -115,7 +115,7 @@ describe('files', () => {
     assert.equal(left.stdout.trim(), '0');
   });
 
-  it('answers 507 when the disk of the sandbox is full, and the sandbox lives on', async () => {
+  it('answers 507 when the disk of the sandbox is full, and the sandbox continues', async () => {
     const small = await api.create({ image: 'coppice/base:1', disk_mib: 64, mem_mib: 256 });
     const path = `/v1/runs/${small.id}/files/upload?path=/workspace/big`;
     const answer = await api.call('POST', path, { raw: new Uint8Array(100 * 1024 * 1024) });
@@ -124,7 +124,7 @@ describe('files', () => {
     await api.destroy(small.id);
   });
 
-  it('reads files of the kernel to their end', async () => {
+  it('reads kernel files to their end', async () => {
     for (const path of [
       '/proc/version',
       '/sys/class/net/lo/mtu',
@@ -144,7 +144,7 @@ describe('files', () => {
     assert.deepEqual([part.response.status, new TextDecoder().decode(part.bytes)], [206, 'Linux']);
   });
 
-  it('answers a file that fails with a 4xx and its errno, and at once', async () => {
+  it('answers a failing file at once with a 4xx and its errno', async () => {
     const failing: [path: string, says: string][] = [
       ['/proc/self/mem', '(EIO)'],
       ['/proc/kmsg', '(EAGAIN)'],
@@ -168,7 +168,7 @@ describe('files', () => {
     assert.deepEqual([put.status, put.text.includes('(EROFS)')], [400, true], put.text);
   });
 
-  it('does not pass off a file that shrinks while it is sent as a whole one', async () => {
+  it('does not complete the download of a file that shrinks meanwhile', async () => {
     await api.exec(id, 'head -c 200000000 /dev/zero > /tmp/shrinks');
     const response = await api.fetch('GET', url('files/download', '/tmp/shrinks'));
     assert.equal(response.headers.get('content-length'), '200000000');
@@ -176,7 +176,7 @@ describe('files', () => {
     await assert.rejects(response.arrayBuffer());
   });
 
-  it('stores the file of a form that curl sends', async () => {
+  it('stores the file of a form sent by curl', async () => {
     const bytes = randomBytes(5_000_000);
     const directory = await mkdtemp(join(tmpdir(), 'coppice-form-'));
     try {
@@ -198,7 +198,7 @@ describe('files', () => {
     }
   });
 
-  it('gives a file and its new directories to the user that is named', async () => {
+  it('gives a file and its new directories to the named user', async () => {
     await upload('/srv/owned/deep/file', new Uint8Array(1), '&user=node&mode=640');
     await upload('/srv/owned/root', new Uint8Array(1));
     const { stdout } = await api.exec(id, 'cd /srv/owned && stat -c "%n %U:%G %a" . deep deep/file root');
@@ -226,7 +226,7 @@ describe('files', () => {
     );
   });
 
-  it('refuses what cannot be met with a clear 4xx', async () => {
+  it('refuses invalid requests with a clear 4xx', async () => {
     const refused: [method: string, path: string, status: number, says: string][] = [
       ['GET', url('files/download', '/no/such'), 404, 'file_not_found'],
       ['GET', url('files/download', '/tmp'), 400, 'director'],

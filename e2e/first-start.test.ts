@@ -28,7 +28,7 @@ describe('the first starts of an installation', () => {
   });
   after(() => installation[Symbol.asyncDispose]());
 
-  it('the first prints the accelerator, one key, one invitation, and what a first sandbox ran', () => {
+  it('the first start prints the accelerator, one key, one invitation, and the output of a first sandbox', () => {
     const { stdout } = service;
     assert.match(stdout, /^accelerator: (kvm|tcg) \(.+\)$/mu);
     assert.equal(stdout.match(/shown this once:\n\n {2}cop_live_us_[A-Za-z0-9]{40}\n/gu)?.length, 1, stdout);
@@ -39,7 +39,7 @@ describe('the first starts of an installation', () => {
     assert.deepEqual(installation.vmPids(), []);
   });
 
-  it('the command it prints creates a sandbox as it stands', async () => {
+  it('the printed command creates a sandbox unchanged', async () => {
     const command = /^ {2}curl [\s\S]*?\}'$/mu.exec(service.stdout)?.[0];
     const answer = execFileSync('/bin/sh', ['-c', command ?? 'exit 1'], { encoding: 'utf8' });
     const { id, status } = JSON.parse(answer) as Record<string, string>;
@@ -47,7 +47,7 @@ describe('the first starts of an installation', () => {
     await (await connect(service).sandboxes.get(id!))?.destroy();
   });
 
-  it('the invitation it prints makes an owner, once', async () => {
+  it('the printed invitation makes one owner, once', async () => {
     const origin = ADDRESS.exec(service.stdout)![1]!;
     const invitation = /inv_[\w-]{43}/u.exec(service.stdout)?.[0];
     const signUp = (email: string): Promise<Response> =>
@@ -66,7 +66,7 @@ describe('the first starts of an installation', () => {
     assert.equal((await signUp('another@example.test')).status, 400);
   });
 
-  it('the key is neither in a file nor in the log, only its hash', async () => {
+  it('the key is in no file and not in the log; only its hash is stored', async () => {
     const secret = key.slice('cop_live_us_'.length);
     const hash = createHash('sha256').update(key).digest();
     const needles = [Buffer.from(secret), hash];
@@ -75,7 +75,7 @@ describe('the first starts of an installation', () => {
     assert.ok(!service.stderr.includes(secret));
   });
 
-  it('coppice doctor finds all that is needed, and names the accelerator', () => {
+  it('coppice doctor finds everything it needs, and names the accelerator', () => {
     const accelerator = /^accelerator: (\w+)/mu.exec(service.stdout)?.[1];
     assert.match(installation.runDoctor(), new RegExp(`^(ok|warn) +accelerator +${accelerator}: .+$`, 'mu'));
     const { ok, checks } = JSON.parse(installation.runDoctor('--json')) as {
@@ -87,7 +87,7 @@ describe('the first starts of an installation', () => {
     assert.ok(found?.detail.startsWith(`${accelerator}: `), found?.detail);
   });
 
-  it('a second service on the data directory refuses and does the first no harm', async () => {
+  it('a second service on the same data directory is refused and does not harm the first', async () => {
     sandbox = await connect(service).sandboxes.create(IMAGE);
     await sandbox.exec('echo kept > /workspace/file');
     const second = installation.start();
@@ -102,7 +102,7 @@ describe('the first starts of an installation', () => {
     assert.equal((await other.exec('hostname')).stdout, `${other.id}\n`);
   });
 
-  it('SIGTERM ends the service with 0 in seconds, and a sandbox goes on', async () => {
+  it('SIGTERM ends the service with 0 in seconds, and a sandbox continues', async () => {
     const [vm] = installation.vmPids();
     const postmaster = `${installation.dataDir}/control/postgres/postmaster.pid`;
     assert.ok(existsSync(postmaster));
@@ -113,7 +113,7 @@ describe('the first starts of an installation', () => {
     assert.ok(!existsSync(postmaster));
   });
 
-  it('the second start prints no key, takes the sandbox over and knows the first key', async () => {
+  it('the second start prints no key, adopts the sandbox and accepts the first key', async () => {
     const [vm] = installation.vmPids();
     service = installation.start();
     await service.waitForPrint(ADDRESS, START_TIMEOUT_MS);

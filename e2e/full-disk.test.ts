@@ -1,4 +1,4 @@
-/** The host's disk fills: nothing new is made, VMs that write wait, and go on unharmed when there is room. */
+/** A full disk of the host: creates are refused, writing VMs wait, and continue unharmed when there is space again. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -13,7 +13,7 @@ const MIB = 1 << 20;
 const IMAGE = { image: 'coppice/base:1', mem_mib: 256, disk_mib: 1024, timeout: 0 };
 const DISK_MIB = 2560;
 const RESERVE_MIB = 400;
-/** Between the mark at which VMs are paused and the reserve. */
+/** Between the limit at which VMs are paused and the reserve. */
 const LEFT_MIB = 120;
 const WRITTEN_MIB = 160;
 const FILE_PATH = '/var/tmp/coppice-e2e-disk.img';
@@ -27,7 +27,7 @@ function unmount(): void {
   try {
     run('umount', MOUNT_PATH);
   } catch {
-    // It was not mounted.
+    // Nothing was mounted.
   }
   rmSync(FILE_PATH, { force: true });
 }
@@ -65,10 +65,10 @@ describe("the host's disk fills", () => {
     rmSync(MOUNT_PATH, { recursive: true, force: true });
   });
 
-  it('creates are refused, a VM that writes waits, and its file is whole when there is room again', async () => {
+  it('creates are refused, a writing VM waits, and its file is intact when there is space again', async () => {
     const { id } = await api.create(IMAGE);
     const { id: idle } = await api.create(IMAGE);
-    // What their boot has written must not be under way when there is no room for it.
+    // Writes of their boot must not be pending when the disk is full.
     for (const each of [id, idle]) await api.exec(each, 'sync');
     run('fallocate', '-l', String((freeMiB() - LEFT_MIB) * MIB), fillerPath);
     const refused = await api.call('POST', '/v1/runs', { body: IMAGE });
@@ -79,16 +79,16 @@ describe("the host's disk fills", () => {
     const write = `yes 0123456789 | head -c ${WRITTEN_MIB * MIB} > /workspace/big && sync && sha256sum < /workspace/big > /workspace/sum`;
     await api.exec(id, `(${write}) > /dev/null 2>&1 &`);
     const isPaused = (): boolean =>
-      /VM paused: the disk|a disk of the host failed a VM/u.test(service.output);
+      /VM paused: the disk|a host disk failed a request of a VM/u.test(service.output);
     await service.waitFor('the VM to be paused', 60_000, isPaused);
     const waiting = await api.call('POST', `/v1/runs/${id}/exec`, { body: { command: 'true' } });
     assert.equal(waiting.status, 503, waiting.text);
-    assert.match(waiting.text, /the sandbox is paused, as the disk of its host is full/u);
+    assert.match(waiting.text, /the sandbox is paused because the disk of its host is full/u);
     assert.equal((await api.exec(idle, 'echo alive')).stdout, 'alive\n');
     assert.equal(await service.health(), 200);
 
     rmSync(fillerPath);
-    await service.waitFor('the VM to go on', 20_000, () => service.output.includes('VM goes on'));
+    await service.waitFor('the VM to continue', 20_000, () => service.output.includes('VM continues'));
     await service.waitFor('the file to be written', 60_000, async () => {
       const { exit_code: missing } = await api.exec(id, 'test -s /workspace/sum');
       return missing === 0;

@@ -1,4 +1,4 @@
-/** Guests that take all they can get: what their neighbours and the host notice of it, and what is left of them. */
+/** Guests that use everything they can get: the effects on neighbours and the host, and on the guest itself. */
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,7 +14,7 @@ const IMAGE = { image: 'coppice/base:1', mem_mib: 256, vcpus: 1, disk_mib: 256, 
 const BURN = 'while :; do :; done';
 const WINDOW_MS = 4000;
 
-describe('a guest that takes all it can get', () => {
+describe('a guest that uses everything it can get', () => {
   let service: Service;
   let api: Api;
   before(async () => {
@@ -39,9 +39,9 @@ describe('a guest that takes all it can get', () => {
     return Number(readFileSync(join(directory, file), 'utf8'));
   };
 
-  it('forks without end: the command is ended at its timeout, and the next one runs', async () => {
+  it('forks without end: the command ends at its timeout, and the next one runs', async () => {
     const { id } = await api.create(IMAGE);
-    // The command itself needs no process more when it begins.
+    // The command itself needs no more processes at its start.
     const command = 'bomb() { bomb | bomb & }; { sleep 1; bomb; } & exec sleep 60';
     const bomb = await api.exec(id, command, { timeout: 10 });
     assert.equal(bomb.timed_out, true, JSON.stringify(bomb).slice(0, 2000));
@@ -49,7 +49,7 @@ describe('a guest that takes all it can get', () => {
     await api.destroy(id);
   });
 
-  it('fills its memory: its own kernel ends the process, the host gives no more than was promised', async () => {
+  it('fills its memory: its own kernel kills the process, and the host gives no more than the reservation', async () => {
     const { id } = await api.create(IMAGE);
     const program = 'a = []\nwhile True: a.append(b"x" * (1 << 20))';
     const filler = await api.exec(id, `python3 -c '${program}'`, { timeout: 60 });
@@ -62,7 +62,7 @@ describe('a guest that takes all it can get', () => {
     await api.destroy(id);
   });
 
-  it('fills its disk: it is told so, and goes on when it has made room', async () => {
+  it('fills its disk: writes fail, and work again after it has freed space', async () => {
     const { id } = await api.create(IMAGE);
     const filler = await api.exec(id, 'dd if=/dev/zero of=/workspace/full bs=1M', { timeout: 60 });
     assert.match(filler.stderr, /No space left on device/u);
@@ -77,7 +77,7 @@ describe('a guest that takes all it can get', () => {
     await api.destroy(id);
   });
 
-  it('burns CPU: a neighbour with as many vCPUs gets as much', async () => {
+  it('burns CPU: a neighbour with as many vCPUs gets as much CPU time', async () => {
     const two = { ...IMAGE, vcpus: 2 };
     const ids = [(await api.create(two)).id, (await api.create(two)).id];
     for (const [index, id] of ids.entries()) {
@@ -92,7 +92,7 @@ describe('a guest that takes all it can get', () => {
     for (const id of ids) await api.destroy(id);
   });
 
-  it('dies by itself: what it used is accounted to the end', async () => {
+  it('dies by itself: its usage up to the end is recorded', async () => {
     const before = hostResources(service);
     const { id } = await api.create(IMAGE);
     await api.exec(id, `(${BURN}) & sleep 3`);
@@ -100,7 +100,7 @@ describe('a guest that takes all it can get', () => {
     process.kill(pid!, 'SIGKILL');
     await service.waitFor('the record to fail', 5000, async () => (await api.get(id))['status'] === 'failed');
     const ended = service.output.split('\n').find((line) => line.includes('"VM ended"') && line.includes(id));
-    assert.ok(ended, 'no end in the log');
+    assert.ok(ended, 'the log has no end of the VM');
     const { cpu_ms: cpuMs } = JSON.parse(ended) as { cpu_ms: number };
     assert.ok(cpuMs > 1500, `${cpuMs} ms`);
     await assertResources(service, before);

@@ -1,23 +1,23 @@
-/** What the kernel of a sandbox takes its timer to count: measured while its template booted, and wrong on a busy host. */
+/** The timer rate that a sandbox's kernel measures when its template boots, and gets wrong on a busy host. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { describe, it } from 'node:test';
 import { shared } from './fixtures/shared.ts';
 
 const BUSY_PROCESSES = 2;
-/** The counts of a nanosecond that the kernel reckons with, for one every 16 ns, shifted by 32 bits. */
+/** Timer counts per nanosecond in the kernel's form, shifted left by 32 bits, for a timer that counts every 16 ns. */
 const TRUE_MULT = 2 ** 32 / 16;
 const MULTS = `awk '/Per CPU device/ { cpu = 1 } cpu && /mult/ { print $2 }' /proc/timer_list`;
 
 describe('timers of sandboxes whose template booted on a busy host', () => {
   for (const vcpus of [1, 2])
-    it(`count as fast as the kernel takes them to, with ${vcpus} processors`, async () => {
+    it(`count as fast as the kernel assumes, with ${vcpus} processors`, async () => {
       const { api } = await shared();
       const load = Array.from({ length: BUSY_PROCESSES }, () =>
         spawn(process.execPath, ['-e', 'for (;;);'], { stdio: 'ignore', timeout: 300_000 }),
       );
       try {
-        // Nobody else has this shape, so that it is booted here.
+        // No other test uses this shape, so the template is booted here.
         const { id } = await api.create({ image: 'coppice/base:1', mem_mib: 311, vcpus, timeout: 0 });
         const { stdout } = await api.exec(id, MULTS);
         await api.destroy(id);

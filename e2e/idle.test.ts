@@ -25,7 +25,7 @@ function assertNear(elapsedMs: number, expectedMs: number): void {
   );
 }
 
-test('an idle sandbox is destroyed at its time', async () => {
+test('an idle sandbox is destroyed at its idle timeout', async () => {
   const { api } = await shared();
   const { id } = await api.create({ image: 'coppice/base:1', mem_mib: 256, timeout: 3 });
   assertNear(await endedAfter(api, id, performance.now(), 10_000), 3000);
@@ -33,14 +33,14 @@ test('an idle sandbox is destroyed at its time', async () => {
   assert.equal(record['status'], 'destroyed');
 });
 
-test('an exec in flight keeps a sandbox alive, and its end restarts the timer', async () => {
+test('a running exec keeps a sandbox alive, and its end restarts the timer', async () => {
   const { api } = await shared();
   const { id } = await api.create({ image: 'coppice/base:1', mem_mib: 256, timeout: 2 });
   assert.equal((await api.exec(id, 'sleep 5; echo through')).stdout, 'through\n');
   assertNear(await endedAfter(api, id, performance.now(), 10_000), 2000);
 });
 
-test('a PATCH restarts the timer, sets it, and 0 disables it', async () => {
+test('a PATCH restarts the idle timer and sets it; 0 disables it', async () => {
   const { api } = await shared();
   const { id } = await api.create({ image: 'coppice/base:1', mem_mib: 256, timeout: 3 });
   await delay(2000);

@@ -1,4 +1,4 @@
-/** The runner is killed in the middle of a preparation, on a service of its own. */
+/** Kills the runner during an image preparation, on a separate service. */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
@@ -11,11 +11,11 @@ import { Service } from './fixtures/service.ts';
 import { pushTinyImage } from './fixtures/tiny-image.ts';
 
 const INSTANCE = 7;
-/** Takes the packer long enough to be met at work. */
+/** Large enough that the test can see the packer at work. */
 const CONTENT_BYTES = 150_000_000;
 const STEP_TIMEOUT_MS = 60_000;
 
-/** Processes whose command line names a path in `directory`. */
+/** Counts processes whose command line names a path in `directory`. */
 function countPackers(directory: string): number {
   return listPids().filter((pid) => {
     const commandLine = readCommandLine(pid);
@@ -23,7 +23,7 @@ function countPackers(directory: string): number {
   }).length;
 }
 
-test('a runner killed while it flattens leaves nothing of the image, and it can be prepared again', async () => {
+test('a runner killed during flattening leaves nothing of the image, which can be prepared again', async () => {
   await using cleanup = new AsyncDisposableStack();
   const directory = mkdtempSync('/var/tmp/coppice-e2e-crash-');
   cleanup.defer(() => rmSync(directory, { recursive: true, force: true }));
@@ -36,12 +36,12 @@ test('a runner killed while it flattens leaves nothing of the image, and it can 
 
   const images = join(service.dataDir, 'runner', 'images');
   const build = api.call('POST', '/v1/images/build', { body: { image: 'crash/big:1' } });
-  await service.waitFor('the packer at work', STEP_TIMEOUT_MS, () => countPackers(images) > 0);
+  await service.waitFor('the packer to work', STEP_TIMEOUT_MS, () => countPackers(images) > 0);
   await service.killRole('runner');
   const answer = await build;
   assert.ok(answer.status >= 500, answer.text);
 
-  await service.waitFor('the end of the packer', STEP_TIMEOUT_MS, () => countPackers(images) === 0);
+  await service.waitFor('the packer to end', STEP_TIMEOUT_MS, () => countPackers(images) === 0);
   assert.deepEqual([readdirSync(join(images, 'staging')), readdirSync(join(images, 'images'))], [[], []]);
   assert.doesNotMatch((await api.call('GET', '/v1/images')).text, new RegExp(digest, 'u'));
   const again = await api.call('POST', '/v1/images/build', { body: { image: 'crash/big:1' } });

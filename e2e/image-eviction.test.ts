@@ -1,4 +1,4 @@
-/** A cache of images and templates that is too small for all of them, on a service of its own. */
+/** A cache that is too small for all images and templates, on a separate service. */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
@@ -11,8 +11,8 @@ import { pushTinyImage } from './fixtures/tiny-image.ts';
 
 const INSTANCE = 7;
 /**
- * An image and the template made from it take 100 to 140 MiB, as large as the host's kernel makes the pages of a
- * file: room for two, or for one beside what is in use, and never for six.
+ * An image and its template take 100 to 140 MiB, depending on the size of page cache pages in the host's kernel. The
+ * limit fits two of them, or one besides those in use, but never six.
  */
 const LIMIT_MIB = 300;
 const FILLER_BYTES = 8_000_000;
@@ -36,7 +36,7 @@ class Site {
   }
 
   async pushFiller(name: string): Promise<string> {
-    // Incompressible, so that it takes on disk what it has.
+    // Incompressible, so that it takes its full size on disk.
     const content = randomBytes(FILLER_BYTES);
     return pushTinyImage(this.registry, {
       name,
@@ -56,19 +56,19 @@ class Site {
     return (body as unknown as { digest: string }[]).some((image) => image.digest === digest);
   }
 
-  /** Bytes of images and templates. */
+  /** Size of images and templates in bytes. */
   cacheBytes(): number {
     const runner = join(this.service.dataDir, 'runner');
     return storedBytes(join(runner, 'images', 'images')) + storedBytes(join(runner, 'templates'));
   }
 
-  /** Lines of the log. A template may go before its image, and be enough. */
+  /** Returns log lines of evictions. A template may be evicted before its image, and may free enough. */
   evictions(what: 'image' | 'template'): string[] {
     return this.service.output.split('\n').filter((line) => line.includes(`"${what} evicted"`));
   }
 }
 
-test('the image used longest ago makes room, never one that a sandbox runs from', async () => {
+test('the least recently used image is evicted, never one that a sandbox runs from', async () => {
   await using cleanup = new AsyncDisposableStack();
   const directory = mkdtempSync('/var/tmp/coppice-e2e-eviction-');
   cleanup.defer(() => rmSync(directory, { recursive: true, force: true }));
@@ -91,7 +91,7 @@ test('the image used longest ago makes room, never one that a sandbox runs from'
   }
   const first = fillers[0]!;
   await service.waitFor(
-    'eviction of the first filler',
+    'the first filler to be evicted',
     EVICTION_TIMEOUT_MS,
     async () => !(await site.isListed(first)),
   );
@@ -103,7 +103,7 @@ test('the image used longest ago makes room, never one that a sandbox runs from'
   );
   assert.equal((await api.exec(sandbox.id, 'wc -c < /filler')).exit_code, 0);
 
-  // A runner that was killed holds what its sandboxes use again before it evicts anything.
+  // After a kill the runner leases everything its sandboxes use before it evicts again.
   await service.killRole('runner');
   await site.use('evict/filler:0');
   await service.waitFor(
@@ -119,5 +119,5 @@ test('the image used longest ago makes room, never one that a sandbox runs from'
   await Promise.all([api.destroy(second.id), api.destroy(sandbox.id)]);
   const staging = join(service.dataDir, 'runner', 'images', 'staging');
   assert.ok(existsSync(staging));
-  await service.waitFor('the end of removals', EVICTION_TIMEOUT_MS, () => readdirSync(staging).length === 0);
+  await service.waitFor('removals to end', EVICTION_TIMEOUT_MS, () => readdirSync(staging).length === 0);
 });

@@ -1,4 +1,4 @@
-/** `coppice image import` beside a service that runs, as an operator without a registry does it. */
+/** `coppice image import` with a running service, as an operator without a registry uses it. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -22,7 +22,7 @@ function coppice({ dataDir, runDir }: Pick<Service, 'dataDir' | 'runDir'>, ...ar
   return spawnSync(process.execPath, [COPPICE, 'image', ...args], options);
 }
 
-test('an image is imported from an archive into a service that runs, used and removed', async () => {
+test('an image is imported from an archive into a running service, used and removed', async () => {
   const { api, service } = await shared();
   const directory = mkdtempSync('/var/tmp/coppice-e2e-import-');
   await using cleanup = new AsyncDisposableStack();
@@ -48,7 +48,7 @@ test('an image is imported from an archive into a service that runs, used and re
 
   const isReady = (): boolean =>
     listTemplates(service).some(({ image }) => image === `local/tools:1@${digest}`);
-  await service.waitFor('the template that the import has made', 10_000, isReady);
+  await service.waitFor('the template made by the import', 10_000, isReady);
   const made = countTemplates(service);
   const sandbox = await api.create({ image: 'local/tools:1' });
   assert.equal(await countTemplatesAt(service, sandbox.id), made);
@@ -60,7 +60,7 @@ test('an image is imported from an archive into a service that runs, used and re
   await api.destroy(sandbox.id);
 });
 
-test('an import beside a service that does not run says what comes later', async () => {
+test('an import without a running service says when the image will be prepared', async () => {
   const directory = mkdtempSync('/var/tmp/coppice-e2e-import-');
   await using cleanup = new AsyncDisposableStack();
   cleanup.defer(() => rmSync(directory, { recursive: true, force: true }));
@@ -72,7 +72,7 @@ test('an import beside a service that does not run says what comes later', async
   assert.match(imported.stdout, /\nThe service does not run: it prepares the image at the first create/u);
 });
 
-test('an import that cannot be done says why and changes nothing', async () => {
+test('an impossible import says why and changes nothing', async () => {
   const { service } = await shared();
   const before = coppice(service, 'list').stdout;
   const refusals: [string[], number, RegExp][] = [

@@ -1,4 +1,6 @@
-/** What images may hold: each is pushed to a real registry, prepared, booted and asked for something. */
+/**
+ * Unusual image contents. Each image is pushed to a real registry, prepared and booted, and a test uses its sandbox.
+ */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
@@ -14,7 +16,7 @@ import type { LayerEntry } from './fixtures/oci-layout.ts';
 import { shared } from './fixtures/shared.ts';
 import { pushTinyImage } from './fixtures/tiny-image.ts';
 
-test('an image that is one static program runs, moves files and says that it has no shell', async () => {
+test('an image of one static program runs, serves files, and says that it has no shell', async () => {
   const entries: LayerEntry[] = [{ path: 'app', content: readFileSync(BUSYBOX), mode: 0o755 }];
   await withBareImage('static', { entries, config: { Entrypoint: ['/app'] } }, async (api, id) => {
     await assertRefused(api, id, {}, /no \/bin\/sh .*image with a shell/u);
@@ -22,7 +24,7 @@ test('an image that is one static program runs, moves files and says that it has
   });
 });
 
-test('a sandbox without a shell runs commands once one is uploaded', async () => {
+test('a sandbox without a shell runs commands after a shell is uploaded', async () => {
   await withBareImage('bring-a-shell', {}, async (api, id) => {
     const raw = readFileSync(BUSYBOX);
     const put = await api.call('POST', `/v1/runs/${id}/files/upload?path=/bin/sh&mode=0755`, { raw });
@@ -31,7 +33,7 @@ test('a sandbox without a shell runs commands once one is uploaded', async () =>
   });
 });
 
-test('a /bin/sh that leads nowhere or is no program is refused by name', async () => {
+test('a /bin/sh that is a dangling link or no program is refused, and the answer names it', async () => {
   const shells: Record<string, LayerEntry> = {
     dangling: { path: 'bin/sh', type: 'symlink', target: '/bin/absent' },
     foreign: { path: 'bin/sh', content: '\x7fELF but nothing more', mode: 0o755 },
@@ -43,7 +45,7 @@ test('a /bin/sh that leads nowhere or is no program is refused by name', async (
   }
 });
 
-test('an image of busybox alone has all that a sandbox needs', async () => {
+test('an image of busybox alone has everything that a sandbox needs', async () => {
   await withImage('busybox', {}, async (api, id) => {
     const { stdout } = await api.exec(
       id,
@@ -54,7 +56,7 @@ test('an image of busybox alone has all that a sandbox needs', async () => {
   });
 });
 
-test('links in the places of directories and files that every sandbox needs do no harm', async () => {
+test('links in place of the directories and files that every sandbox needs do no harm', async () => {
   const entries: LayerEntry[] = [
     { path: 'var/tmp/', mode: 0o1777 },
     { path: 'tmp', type: 'symlink', target: '/var/tmp' },
@@ -84,7 +86,7 @@ test('links in the places of directories and files that every sandbox needs do n
   });
 });
 
-test('an image whose /etc is absent or a dangling link gets one', async () => {
+test('an image whose /etc is absent or a dangling link gets an /etc', async () => {
   const kinds: Record<string, LayerEntry[]> = {
     absent: [{ path: '.wh.etc' }],
     link: [{ path: 'etc', type: 'symlink', target: '/private/etc' }],
@@ -92,7 +94,7 @@ test('an image whose /etc is absent or a dangling link gets one', async () => {
   for (const [name, extra] of Object.entries(kinds)) {
     const { api, registry } = await shared();
     const image = `kinds/etc-${name}:1`;
-    // No file of ours in /etc: it must be as the case says.
+    // Without the test's label in /etc, which must be as the case says.
     await pushTinyImage(registry, { name: image, entries: [...busyboxEntries(), ...extra], isBare: true });
     const { id } = await api.create({ image, mem_mib: 256 });
     assert.equal((await api.exec(id, 'cat /etc/hostname; id -u')).stdout, `${id}\n0\n`, name);
@@ -100,7 +102,7 @@ test('an image whose /etc is absent or a dangling link gets one', async () => {
   }
 });
 
-test("what the image has in /dev and /proc is hidden by the system's own, and its root keeps its mode", async () => {
+test("the system's /dev and /proc hide those of the image, and its root directory keeps its mode", async () => {
   const entries: LayerEntry[] = [
     { path: './', mode: 0o1775, uid: 0, gid: 50 },
     { path: 'dev/null', content: 'a trap' },
@@ -119,7 +121,7 @@ test("what the image has in /dev and /proc is hidden by the system's own, and it
   });
 });
 
-test('a shell that never ends keeps no image from starting', async () => {
+test('a shell that never ends does not keep an image from starting', async () => {
   const entries: LayerEntry[] = [
     { path: 'bin/busybox', content: readFileSync(BUSYBOX), mode: 0o755 },
     { path: 'bin/sh', content: '#!/bin/busybox yes\n', mode: 0o755 },

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { assertFilesWork, assertRefused, withImage } from './fixtures/image-kind.ts';
 import type { LayerEntry } from './fixtures/oci-layout.ts';
 
-test('USER is a number, a name, or either with a group', async () => {
+test('USER may be a number or a name, either with a group', async () => {
   const accounts: LayerEntry[] = [
     { path: 'etc/passwd', content: 'root:x:0:0::/root:/bin/sh\napp:x:1001:1002::/home/app:/bin/sh\n' },
     { path: 'etc/group', content: 'root:x:0:\napp:x:1002:\nstaff:x:50:app\n' },
@@ -39,7 +39,7 @@ test('uploads belong to the USER of the image, who can change and run them', asy
   });
 });
 
-test("a USER that the image does not have is refused as the image's fault and can be overridden", async () => {
+test('a USER that the image lacks is refused as a fault of the image, and a request can override it', async () => {
   await withImage('user-absent', { config: { User: 'nobody-here' } }, async (api, id) => {
     await assertRefused(api, id, {}, /USER "nobody-here".*"user".*\/etc\/passwd/u);
     assert.equal((await api.exec(id, 'id -u', { user: '0' })).stdout, '0\n');
@@ -47,7 +47,7 @@ test("a USER that the image does not have is refused as the image's fault and ca
   });
 });
 
-test('a WORKDIR that is missing is made, a relative one starts at the root, a file is refused', async () => {
+test('a missing WORKDIR is created, a relative one starts at the root, a file is refused', async () => {
   await withImage('workdir-missing', { config: { WorkingDir: '/srv/deep/down' } }, async (api, id) => {
     assert.equal((await api.exec(id, 'pwd')).stdout, '/srv/deep/down\n');
   });
@@ -61,7 +61,7 @@ test('a WORKDIR that is missing is made, a relative one starts at the root, a fi
   });
 });
 
-test('odd values of ENV arrive as they are', async () => {
+test('unusual values of ENV arrive unchanged', async () => {
   const values: Record<string, string> = {
     EMPTY: '',
     EQUALS: 'a=b=c',

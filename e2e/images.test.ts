@@ -7,7 +7,7 @@ import { pushTinyImage } from './fixtures/tiny-image.ts';
 
 const BUILD = '/v1/images/build';
 const SHELL = ['/bin/sh'];
-/** What is prepared already costs no more than a look. */
+/** Limit for an image that is already prepared. */
 const FAST_MS = 1000;
 
 interface BuildEvent {
@@ -36,7 +36,7 @@ function stepsOf(events: readonly BuildEvent[]): (string | undefined)[] {
   return events.filter(({ type }) => type === 'step').map(({ step }) => step);
 }
 
-test('an image that is built is listed with digest, size and status, and building it again is fast', async () => {
+test('a built image is listed with digest, size and status, and a second build is fast', async () => {
   const { api, registry } = await shared();
   const digest = await pushTinyImage(registry, { name: 'e2e/listed:1', programs: SHELL });
   const reference = `docker.io/e2e/listed:1@${digest}`;
@@ -61,7 +61,7 @@ test('an image that is built is listed with digest, size and status, and buildin
   assert.deepEqual(again.body, built.body);
 });
 
-test('a build asked for as events tells its steps and ends with the record', async () => {
+test('a build with events reports its steps and ends with the record', async () => {
   const { api, registry } = await shared();
   const digest = await pushTinyImage(registry, { name: 'e2e/events:1', programs: SHELL });
   const events = await buildAsEvents(api, 'e2e/events:1');
@@ -81,7 +81,7 @@ test('a build asked for as events tells its steps and ends with the record', asy
   assert.deepEqual(again.at(-1), last);
 });
 
-test('a create of what was built boots nothing, as a second create', async () => {
+test('a create of a built image and shape boots nothing', async () => {
   const { api, service, registry } = await shared();
   await pushTinyImage(registry, { name: 'e2e/ready:1', programs: SHELL });
   const given = { mem_mib: 256, disk_mib: 64 };
@@ -108,7 +108,7 @@ test('a create of what was built boots nothing, as a second create', async () =>
     await api.destroy(id);
   }
 
-  // A shape that nobody has built is listed when its first create is done.
+  // A shape that was not built is listed after its first create.
   const other = { mem_mib: 192, disk_mib: 64 };
   const { id } = await api.create({ image: 'e2e/ready:1', ...other });
   assert.equal(await countTemplatesAt(service, id), before + 1);
@@ -118,7 +118,7 @@ test('a create of what was built boots nothing, as a second create', async () =>
   assert.deepEqual(listed?.['shapes'], [{ vcpus: 1, ...other, max_disk_mib: 511 }, ...ready]);
 });
 
-test('a shape that the machine can never give is refused by its place', async () => {
+test('a shape that the machine can never give is refused, and the answer names its index', async () => {
   const { api } = await shared();
   const shapes = [{ mem_mib: 256 }, { mem_mib: 262_144 }];
   const answer = await api.call('POST', BUILD, { body: { image: NODE_IMAGE, shapes } });
@@ -126,7 +126,7 @@ test('a shape that the machine can never give is refused by its place', async ()
   assert.match(answer.text, /shapes\[1\]\.mem_mib: must be at most \d+ \(MiB\) on this machine/u);
 });
 
-test('a build of an image that does not exist fails alike in both forms', async () => {
+test('a build of an unknown image fails alike in both forms', async () => {
   const { api } = await shared();
   const asJson = await api.call('POST', BUILD, { body: { image: 'e2e/absent:1' } });
   const error = asJson.body['error'] as Record<string, string>;
@@ -158,7 +158,7 @@ test('an image can be named by the digest of its resolved reference', async () =
   await Promise.all([api.destroy(first.id), api.destroy(second.id)]);
 });
 
-test('a sandbox of an image without /bin/sh runs, serves files and refuses an exec clearly', async () => {
+test('a sandbox of an image without /bin/sh runs, serves files and refuses an exec with a clear answer', async () => {
   const { api, registry } = await shared();
   await pushTinyImage(registry, {
     name: 'e2e/no-shell:1',
@@ -173,7 +173,7 @@ test('a sandbox of an image without /bin/sh runs, serves files and refuses an ex
   assert.equal((await api.destroy(id)).status, 200);
 });
 
-test("an image's USER, WORKDIR and ENV hold for a command, and the request can override them", async () => {
+test("an image's USER, WORKDIR and ENV apply to a command, and the request can override them", async () => {
   const { api, registry } = await shared();
   await pushTinyImage(registry, {
     name: 'e2e/configured:1',
@@ -203,7 +203,7 @@ test("an image's USER, WORKDIR and ENV hold for a command, and the request can o
   await api.destroy(id);
 });
 
-test('first creates of one image at once prepare it once', async () => {
+test('concurrent first creates of one image prepare it once', async () => {
   const { api, registry, service } = await shared();
   const digest = await pushTinyImage(registry, { name: 'e2e/at-once:1', programs: SHELL });
   const creates = Array.from({ length: 4 }, () => api.create({ image: 'e2e/at-once:1', mem_mib: 256 }));

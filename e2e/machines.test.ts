@@ -1,4 +1,7 @@
-/** An upgrade of what VMs are started with: those that run keep what they have, new ones get the new, and nothing stays for nobody. */
+/**
+ * An upgrade of the files that VMs are started with: running VMs keep the old ones, new VMs get the new ones, and
+ * unused ones are removed.
+ */
 import assert from 'node:assert/strict';
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -33,7 +36,7 @@ describe('an upgrade of the initramfs', () => {
 
   const machines = (): string => join(service.dataDir, 'runner', 'machines');
   const listMachines = (): string[] => readdirSync(machines());
-  /** Machines of the VMs, in the order of their processes. */
+  /** Lists the machines of the VMs, in the order of their processes. */
   const listUsed = (): string[] =>
     service
       .vmPids()
@@ -46,7 +49,7 @@ describe('an upgrade of the initramfs', () => {
     writeFileSync(MANIFEST, JSON.stringify({ ...manifest, initramfs: { path } }));
   };
 
-  it('leaves a sandbox on the machine that it was started with', async () => {
+  it('leaves a sandbox on the machine that started it', async () => {
     ({ id: earlier } = await api.create(IMAGE));
     const [before] = listMachines();
     assert.deepEqual(listUsed(), [before]);
@@ -63,7 +66,7 @@ describe('an upgrade of the initramfs', () => {
     assert.deepEqual(new Set(listUsed()), new Set(listMachines()));
   });
 
-  it('takes the earlier machine away when its last sandbox is gone', async () => {
+  it('removes the earlier machine when its last sandbox is gone', async () => {
     await service.stop();
     await service.launch();
     assert.equal(listMachines().length, 2);

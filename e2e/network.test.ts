@@ -43,7 +43,7 @@ describe('the default network', () => {
     assert.deepEqual([answer.exit_code, answer.stdout], [0, 'from 203.0.113.1']);
   });
 
-  it('reaches no private range, no other guest and nothing of the host', async () => {
+  it('reaches no private range, no other guest and no server of the host', async () => {
     const { port } = hostServer.address() as AddressInfo;
     const siblingAddress = await addressOf(sibling, OWN);
     const gateway = await addressOf(id, GATEWAY);
@@ -66,7 +66,7 @@ describe('the default network', () => {
     assert.deepEqual(reached, []);
   });
 
-  it('holds for a root that gives itself another address or speaks IPv6', async () => {
+  it('also applies to a root that takes another address or uses IPv6', async () => {
     const spoofed = await api.exec(
       id,
       `ip addr add 10.99.77.200/32 dev eth0 && curl -s -m 3 --interface 10.99.77.200 http://${PUBLIC_ADDRESS}:${PORT}/; echo "exit $?"; ip addr del 10.99.77.200/32 dev eth0; ip -6 route show default`,
@@ -74,7 +74,7 @@ describe('the default network', () => {
     assert.match(spoofed.stdout, /^exit [1-9]\d*\n$/u);
   });
 
-  it('is configured when the first command runs', async () => {
+  it('is configured before the first command runs', async () => {
     const { stdout } = await api.exec(id, 'cat /etc/resolv.conf; ip -4 -o addr show eth0; ip route');
     const [prefix = ''] = api.service.guestCidr.split('.0.0/', 1);
     assert.ok(stdout.includes(`nameserver ${prefix}.0.1\n`), stdout);

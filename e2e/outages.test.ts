@@ -1,4 +1,7 @@
-/** Parts that are gone for a while, a clock that is set, a database that two want: said in time, and mended without a restart. */
+/**
+ * Outages of processes, a change of the clock, a database shared by mistake: reported in time, and repaired without a
+ * restart.
+ */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
@@ -13,17 +16,17 @@ import { kill, postmasterPid } from './fixtures/victims.ts';
 
 const IMAGE = { image: 'coppice/base:1', mem_mib: 256, timeout: 0 };
 const HOUR_MS = 3_600_000;
-/** No caller waits longer for the word that a part is away. */
+/** Within this time a caller must learn that a process is unavailable. */
 const PATIENCE_MS = 15_000;
 const MENDED_MS = 40_000;
 
-/** The postmaster and the processes that serve its connections. */
+/** Returns the postmaster and the processes that serve its connections. */
 function postgresPids(service: Service): number[] {
   const postmaster = postmasterPid(service);
   return [postmaster, ...listChildren(postmaster)];
 }
 
-/** Stops the processes until it is disposed; one that has ended meanwhile needs nothing. */
+/** Stops the processes until the result is disposed. Ignores processes that have ended meanwhile. */
 function freeze(pids: readonly number[]): Disposable {
   for (const pid of pids) process.kill(pid, 'SIGSTOP');
   return {
@@ -57,7 +60,7 @@ describe('outages', { concurrency: false }, () => {
   const isHealthy = async (): Promise<boolean> => (await service.health()) === 200;
   const statusOf = async (id: string): Promise<unknown> => (await api.get(id))['status'];
 
-  /** 503 with Retry-After, in time. */
+  /** Fails unless the answer is 503 with Retry-After, in time. */
   const assertAway = async (method: string, path: string, body?: unknown): Promise<void> => {
     const startedAt = performance.now();
     const answer = await api.call(method, path, body === undefined ? {} : { body });
@@ -72,7 +75,7 @@ describe('outages', { concurrency: false }, () => {
     await assertConsistent(api);
   };
 
-  it('PostgreSQL that answers nothing: callers are told in time, ends wait in the spool, all is mended', async () => {
+  it('PostgreSQL does not answer: callers get 503 in time, ends wait in the spool, and everything recovers', async () => {
     const others = service.vmPids();
     const { id: lost } = await api.create(IMAGE);
     const lostPid = service.vmPids().find((pid) => !others.includes(pid))!;
@@ -97,7 +100,7 @@ describe('outages', { concurrency: false }, () => {
     assert.equal(service.rolePid('control'), control);
   });
 
-  it('PostgreSQL killed: it comes back by itself', async () => {
+  it('PostgreSQL is killed: it comes back by itself', async () => {
     const control = service.rolePid('control');
     await kill('postgres', service);
     await service.waitFor('/healthz', MENDED_MS, isHealthy);
@@ -105,7 +108,7 @@ describe('outages', { concurrency: false }, () => {
     assert.equal(service.rolePid('control'), control);
   });
 
-  it('a runner that answers nothing: records can be read, creates are told in time', async () => {
+  it('the runner does not answer: records can be read, creates get 503 in time', async () => {
     {
       using _frozen = freeze([service.rolePid('runner')]);
       await Promise.all([
@@ -117,9 +120,9 @@ describe('outages', { concurrency: false }, () => {
     await assertKeptLives();
   });
 
-  it('a runner that is gone: records can be read, creates are told at once', async () => {
+  it('the runner is down: records can be read, creates get 503 at once', async () => {
     {
-      // Nobody starts it again while the supervisor stands still.
+      // A stopped supervisor does not restart the runner.
       using _frozen = freeze([service.pid]);
       process.kill(service.rolePid('runner'), 'SIGKILL');
       await service.waitFor('the loss', MENDED_MS, async () => (await service.health()) === 503);
@@ -131,7 +134,7 @@ describe('outages', { concurrency: false }, () => {
   });
 
   for (const stepMs of [HOUR_MS, -HOUR_MS]) {
-    it(`a clock set by ${stepMs / HOUR_MS} h: nothing expires, nobody is billed for it`, async () => {
+    it(`the clock changes by ${stepMs / HOUR_MS} h: nothing expires and the change is not billed`, async () => {
       const startedAt = performance.now();
       const { id } = await api.create({ ...IMAGE, timeout: 600, max_lifetime: 1200 });
       holds.setClock(stepMs);
@@ -158,7 +161,7 @@ describe('outages', { concurrency: false }, () => {
     });
   }
 
-  it('a second service on the same database is refused, and the first serves on', async () => {
+  it('a second service on the same database is refused, and the first keeps serving', async () => {
     const url = `postgresql://coppice@/coppice?host=${join(service.runDir, 'control', 'postgres')}`;
     await assert.rejects(
       startPrepared({ instance: 8, env: { DATABASE_URL: url } }),
@@ -167,7 +170,7 @@ describe('outages', { concurrency: false }, () => {
     await assertKeptLives();
   });
 
-  it('the supervisor killed and started again at once: it takes over from the roles that drain', async () => {
+  it('the supervisor is killed and restarted at once: it takes over from the draining processes', async () => {
     const exec = api.exec(kept, 'sleep 4; echo through');
     await service.waitFor('the command', 5000, async () => {
       const { stdout } = await api.exec(kept, 'ps ax | grep -c "[s]leep 4"');

@@ -23,7 +23,7 @@ interface Seen {
 
 const TIMEOUT_MS = 30_000;
 const PORT = 3000;
-/** CONNECT asks a proxy for a tunnel, which this one does not open. */
+/** CONNECT requests a tunnel from a proxy, and this proxy opens none. */
 const FORWARDED = METHODS.filter((method) => method !== 'CONNECT');
 
 describe('ports of a sandbox', () => {
@@ -51,7 +51,7 @@ describe('ports of a sandbox', () => {
   };
   const codeOf = (text: string): string => (JSON.parse(text) as { error: { code: string } }).error.code;
 
-  test('every method arrives, with its body, and HEAD is answered without one', async () => {
+  test('every method arrives with its body, and HEAD is answered without one', async () => {
     const body = 'PATCH and others carry one';
     for (const method of FORWARDED) {
       const isBare = ['GET', 'HEAD', 'TRACE'].includes(method);
@@ -80,7 +80,7 @@ describe('ports of a sandbox', () => {
     assert.equal((JSON.parse(query.text) as Seen).url, '/?a=1', query.text);
   });
 
-  test('the guest sees who asked, cannot be lied to about it, and never sees the key', async () => {
+  test("the guest sees the client's address, ignores forged ones, and never sees the key", async () => {
     const { rawHeaders } = await see(`/headers?of=all`, {
       'X-Forwarded-For': '6.6.6.6',
       'X-Real-IP': '6.6.6.6',
@@ -105,7 +105,7 @@ describe('ports of a sandbox', () => {
     assert.ok(!rawHeaders.join('\n').includes(API_KEY));
   });
 
-  test('each event arrives when it is written, also at curl', async () => {
+  test('each event arrives when it is written, also with curl', async () => {
     const curl = spawn('curl', ['-sN', '-H', `authorization: Bearer ${API_KEY}`, `${port.url}/events`]);
     let seen = '';
     curl.stdout.setEncoding('utf8').on('data', (text: string) => (seen += text));
@@ -120,7 +120,7 @@ describe('ports of a sandbox', () => {
     assert.deepEqual(await withDeadline('the end of curl', TIMEOUT_MS, closed), [0, null]);
   });
 
-  test('chunks pass both ways at once, as they are written, and trailers after them', async () => {
+  test('chunks pass in both directions as they are written, followed by trailers', async () => {
     const body = new PassThrough();
     body.write('first');
     const response = await port.open({ method: 'POST', path: '/echo', body });
@@ -147,7 +147,7 @@ describe('ports of a sandbox', () => {
     assert.deepEqual((await port.call({ path: '/trailers' })).trailers, { 'x-checksum': 'abc' });
   });
 
-  test('cookies pass both ways, several of them apart', async () => {
+  test('cookies pass in both directions, several of them separately', async () => {
     const answer = await port.call({ path: '/cookies', headers: { cookie: 'x=1; y=2' } });
     assert.equal(answer.text, 'x=1; y=2');
     assert.deepEqual(answer.headers['set-cookie'], ['a=1; Path=/; HttpOnly', 'b=2; Max-Age=60', 'c="3, 4"']);
@@ -183,7 +183,7 @@ describe('ports of a sandbox', () => {
     await waitForLeft(before.left + 1);
   });
 
-  test('a client that leaves ends its request in the guest', async () => {
+  test('a disconnect of the client ends its request in the guest', async () => {
     const before = await hanging();
     const response = await port.open({ path: '/hang' });
     await once(response, 'data');
@@ -196,7 +196,7 @@ describe('ports of a sandbox', () => {
     await waitForLeft(before.left + 2);
   });
 
-  test('servers on any of its own addresses are reached as soon as they listen', async () => {
+  test('servers on any address of the guest are reachable as soon as they listen', async () => {
     const own = await port.get('/address');
     const addresses = ['127.0.0.1', '::1', '0.0.0.0', '::', own];
     for (const [index, host] of addresses.entries()) {
@@ -209,7 +209,7 @@ describe('ports of a sandbox', () => {
     }
   });
 
-  test('nobody there, or one that dies before it answers, is 502; one that dies later breaks the transfer', async () => {
+  test('no server, or one that dies before it answers, gives 502; one that dies later breaks the transfer', async () => {
     const { address } = shared.service;
     const absent = await call(address, { path: port.base.replace(/\d+$/u, '1/'), headers: BEARER });
     assert.deepEqual([absent.status, codeOf(absent.text)], [502, 'port_unreachable']);
@@ -222,7 +222,7 @@ describe('ports of a sandbox', () => {
     }
   });
 
-  test('without the key nothing is reached; impossible ports and sandboxes are named', async () => {
+  test('without the key nothing is reachable; answers name invalid ports and sandboxes', async () => {
     const { address } = shared.service;
     for (const headers of [{}, { authorization: `Bearer ${API_KEY.slice(0, -1)}x` }] as const) {
       const answer = await call(address, { path: `${port.base}/dump`, headers });

@@ -1,4 +1,4 @@
-/** Servers as people run them, and what they send: files, streams, much at once, many requests at once. */
+/** Common servers and their traffic: files, streams, large transfers, many requests at once. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
@@ -23,7 +23,7 @@ import { IS_LONG } from './fixtures/test-size.ts';
 
 const TIMEOUT_MS = 60_000;
 const MIB = 2 ** 20;
-/** Both more than the service may grow by. */
+/** Each is more than the service's memory may grow by. */
 const [DOWNLOAD_MIB, UPLOAD_MIB] = IS_LONG ? [1024, 256] : [192, 160];
 const DOWNLOAD_BYTES = DOWNLOAD_MIB * MIB;
 const UPLOAD_BYTES = UPLOAD_MIB * MIB;
@@ -34,7 +34,7 @@ const GO_PORT = 9000;
 const HOSTILE_PORT = 6666;
 const ANSWERS = 150;
 const SEED = 6667;
-/** Listens on the guest's loopback interface, takes what comes and says nothing. */
+/** Listens on the guest's loopback interface, accepts connections and sends nothing. */
 const SILENT = `python3 -c '
 import socket
 server = socket.create_server(("127.0.0.1", 4000))
@@ -42,7 +42,7 @@ clients = []
 while True: clients.append(server.accept())
 '`;
 
-/** Phrases that Node's parser takes and its writer refuses. */
+/** Phrases that Node's parser accepts and its writer refuses. */
 const WORST_ANSWERS = ['200 \u0001', '404 O\u001b[2JK', '500 \u007f', '101 \u0007'].map((line) => ({
   pieces: [`HTTP/1.1 ${line}\r\nConnection: Upgrade\r\nUpgrade: x\r\nContent-Length: 0\r\n\r\n`],
   isReset: false,
@@ -65,13 +65,13 @@ describe('servers in sandboxes', () => {
   before(async () => {
     shared = await openShared();
     const { api } = shared;
-    // One for the server and one for the agent, where they are emulated.
+    // One processor for the server and one for the agent, if they are emulated.
     ({ id } = await api.create({ image: BASE_IMAGE, mem_mib: 512, vcpus: 2 }));
     go = await startGoServer(api, id, GO_PORT);
   });
   after(() => shared.api.destroy(id));
 
-  test("Python's: answers that end with the connection, files, directories", async () => {
+  test("Python's server: answers that end with the connection, files, directories", async () => {
     await shared.api.exec(id, 'mkdir -p /srv/files/a; seq 100000 > /srv/files/a/numbers');
     const command = 'python3 -m http.server 8000 --bind 127.0.0.1 --directory /srv/files';
     await startInBackground(shared.api, id, 'python', command);
@@ -86,7 +86,7 @@ describe('servers in sandboxes', () => {
     assert.equal((await python.call({ path: '/absent' })).status, 404);
   });
 
-  test("Go's: on ::1 alone, both directions at once, trailers, an upgrade to a protocol of its own", async () => {
+  test("Go's server: on ::1 only, both directions at once, trailers, an upgrade to a custom protocol", async () => {
     const body = new PassThrough();
     body.write('one');
     const response = await go.open({
@@ -115,7 +115,7 @@ describe('servers in sandboxes', () => {
     lines.destroy();
   });
 
-  test('curl asks before it sends much, and sends it', async () => {
+  test('curl asks before a large upload, and then sends it', async () => {
     const { stdout } = await promisify(execFile)('sh', [
       '-c',
       `head -c 3000000 /dev/zero | curl -sS -H 'authorization: Bearer ${API_KEY}' -H 'expect: 100-continue' --data-binary @- '${go.url}/count'`,
@@ -123,7 +123,7 @@ describe('servers in sandboxes', () => {
     assert.equal(stdout, '3000000');
   });
 
-  test(`${DOWNLOAD_MIB} MiB pass, and the service stays small`, async (context) => {
+  test(`${DOWNLOAD_MIB} MiB pass, and the service uses little memory`, async (context) => {
     const memory = new RoleMemory(shared.service);
     const startedAt = performance.now();
     const response = await go.open({ path: `/bytes?size=${DOWNLOAD_BYTES}` });
@@ -145,10 +145,10 @@ describe('servers in sandboxes', () => {
     assert.ok(maxMiB < MAX_GROWTH_MIB, `grew by ${growth}`);
   });
 
-  test('a server that is killed in the middle of an answer breaks the transfer', async () => {
+  test('a server that is killed during an answer breaks the transfer', async () => {
     const response = await go.open({ method: 'POST', path: '/', body: new PassThrough() });
     assert.equal(response.statusCode, 200);
-    // Heard from before it is cut: an answer that has ended already does not say how.
+    // Listens before the cut: an answer that has ended already does not report how.
     const rest = response.toArray();
     const cut = assert.rejects(withDeadline('the end', TIMEOUT_MS, rest), { code: 'ECONNRESET' });
     await shared.api.exec(id, 'pkill -KILL go-server');
@@ -158,7 +158,7 @@ describe('servers in sandboxes', () => {
     assert.match(gone.text, /"port_unreachable"/u);
   });
 
-  test('a server that answers whatever it likes ends neither control nor the shell of another tenant', async () => {
+  test('a server with arbitrary answers harms neither control nor the shell of another tenant', async () => {
     const { api, service } = shared;
     const key = await addOrganization(service);
     const other = await api.call('POST', '/v1/runs', { key, body: { image: BASE_IMAGE, mem_mib: 256 } });
@@ -172,7 +172,7 @@ describe('servers in sandboxes', () => {
     for (const index of answers.keys()) {
       const path = `/${index}`;
       const isUpgrade = index % 3 === 0;
-      // Whole, broken off or refused: that it ends at all is what is asked here.
+      // The answer may be complete, aborted or refused: it only must end.
       await (isUpgrade ? takeUpgrade(hostile, path) : hostile.call({ path })).catch(assertNoTimeout);
     }
     assert.equal(service.rolePid('control'), controlPid);
@@ -182,7 +182,7 @@ describe('servers in sandboxes', () => {
     assert.equal((await api.call('DELETE', `/v1/runs/${bystander}`, { key })).status, 200);
   });
 
-  test('nginx answers many requests at once without an error', async () => {
+  test('nginx answers many concurrent requests without an error', async () => {
     const { api, registry } = shared;
     const nginx = await api.create({ image: await pushNginxImage(registry), mem_mib: 256 });
     try {

@@ -70,7 +70,7 @@ describe('preview links', () => {
     assert.equal(answer.status, 201, answer.text);
     return answer.body as unknown as Preview;
   };
-  /** As a client that takes no notice of what a browser would forbid. */
+  /** Sends a request like a client without the restrictions of a browser. */
   const ask = async (
     url: string,
     headers: Record<string, string> = {},
@@ -81,7 +81,7 @@ describe('preview links', () => {
   };
   const codeOf = ({ text }: WireAnswer): string =>
     (JSON.parse(text) as { error: { code: string } }).error.code;
-  /** Opens the link and takes the cookie that it leaves. */
+  /** Opens the link and returns the cookie that it sets. */
   const visit = async (url: string): Promise<{ origin: string; cookie: string }> => {
     const answer = await ask(url);
     assert.deepEqual([answer.status, answer.headers.location], [303, '/']);
@@ -91,14 +91,14 @@ describe('preview links', () => {
     return { origin: new URL(url).origin, cookie: set.split(';')[0]! };
   };
 
-  test('Vite in a sandbox shows its page in a browser, and a changed file without a reload', async () => {
+  test('a browser shows the page of Vite in a sandbox, and a changed file without a reload', async () => {
     const preview = await createPreview(VITE_PORT);
     const { origin } = new URL(preview.url);
     assert.match(origin, new RegExp(`^http://${VITE_PORT}-${id}\\.localhost:\\d+$`, 'u'));
     const page = await browser.open(preview.url);
     assert.equal(page.url(), `${origin}/`);
     await page.getByText('the first text').waitFor();
-    // Vite tells of a change only who is connected, and forgets it: a page that connects a moment later never shows it.
+    // Vite reports a change only to connected pages: a page that connects a moment later never shows it.
     const connected = page.waitForEvent('console', (message) => message.text() === '[vite] connected.');
     await Promise.all([connected, page.reload()]);
     await page.evaluate('window.isSamePage = true');
@@ -106,11 +106,11 @@ describe('preview links', () => {
     await page.getByText('another text').waitFor();
     assert.equal(await page.evaluate('window.isSamePage'), true);
     await page.screenshot({ path: join(tmpdir(), 'coppice-e2e-preview.png') });
-    assert.equal(await page.evaluate('document.cookie'), '', 'a script sees our cookie');
+    assert.equal(await page.evaluate('document.cookie'), '', 'a script sees the preview cookie');
     await page.close();
   });
 
-  test("a page's WebSocket reaches the sandbox, whose cookies are its own and which never sees ours", async () => {
+  test("a page's WebSocket reaches the sandbox, whose own cookies pass and which never sees the preview cookie", async () => {
     const page = await browser.open((await createPreview(PORT)).url);
     const echo = await page.evaluate(`new Promise((resolve, reject) => {
       const socket = new WebSocket('ws://' + location.host + '/socket');
@@ -135,7 +135,7 @@ describe('preview links', () => {
     await page.close();
   });
 
-  test('a page of another origin is not let in, whatever it sends', async () => {
+  test('a page of another origin is refused, whatever it sends', async () => {
     const { origin, cookie } = await visit((await createPreview(PORT)).url);
     const { port } = new URL(origin);
     const other = `http://${PORT}-run${'0'.repeat(20)}.localhost:${port}`;
@@ -165,7 +165,7 @@ describe('preview links', () => {
     await elsewhere.close();
   });
 
-  test('a page of another origin uses the service with the client and a key, and nothing with a cookie', async () => {
+  test('a page of another origin can use the service with a key, and can do nothing with a cookie', async () => {
     const site = resources.use(await startClientSite());
     const page = await browser.open(site.url);
     const { address } = shared.service;
@@ -205,7 +205,7 @@ describe('preview links', () => {
     await page.close();
   });
 
-  test('without its cookie an origin shows nothing: not to the key, not to the link of another port', async () => {
+  test('an origin shows nothing without its cookie, neither with the API key nor with the link of another port', async () => {
     const preview = await createPreview(PORT);
     const { origin, cookie } = await visit(preview.url);
     const viteOrigin = origin.replace(`${PORT}-`, `${VITE_PORT}-`);
@@ -218,7 +218,7 @@ describe('preview links', () => {
     assert.equal((await ask(`${origin}/v1/runs`, { cookie })).status, 200);
   });
 
-  test('a link that is revoked shows nothing at the next request, and is listed no more', async () => {
+  test('a revoked link shows nothing from the next request on, and is no longer listed', async () => {
     const kept = await createPreview(PORT);
     const revoked = await createPreview(PORT);
     const { origin, cookie } = await visit(kept.url);

@@ -1,4 +1,4 @@
-/** Private images from end to end: credentials in the API, docker-registry with a password file, real sandboxes. */
+/** Private images end to end: credentials in the API, docker-registry with a password file, real sandboxes. */
 import assert from 'node:assert/strict';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -15,7 +15,7 @@ import { pushTinyImage } from './fixtures/tiny-image.ts';
 const INSTANCE = 6;
 const PASSWORD = 'right-4711-through-the-api';
 const LOGIN = { username: 'ann', password: PASSWORD };
-/** bcrypt of ann's password, the only kind that docker-registry reads. */
+/** bcrypt hash of ann's password. docker-registry reads no other kind. */
 const HTPASSWD = 'ann:$2y$05$abcdefghijklmnopqrstuul53yl.HhhddJ1dvMpsNzL0d2aBk9w0q\n';
 
 describe('private images through the API', () => {
@@ -63,7 +63,7 @@ describe('private images through the API', () => {
     }
   });
 
-  it('with credentials a build tells its progress, and a sandbox of the image runs', async () => {
+  it('with credentials a build reports its progress, and a sandbox of the image runs', async () => {
     await mine.registries.set(registry.name, LOGIN);
     const told: BuildProgress[] = [];
     const built = await mine.images.build(image, { onProgress: (progress) => told.push(progress) });
@@ -79,7 +79,7 @@ describe('private images through the API', () => {
     assert.equal(shown.stdout, 'team/app:1\n');
   });
 
-  it('another organization gets neither the image that is prepared already nor its name', async () => {
+  it('another organization gets neither the prepared image nor its name', async () => {
     await assert.rejects(theirs.images.build(image), { code: 'image_not_found' });
     await assert.rejects(theirs.sandboxes.create({ image, memMiB: 256 }), { code: 'image_not_found' });
     const byDigest = `${registry.name}/team/app@${digest}`;
@@ -92,7 +92,7 @@ describe('private images through the API', () => {
     assert.ok((await listNames(theirs)).every((name) => name.startsWith('coppice/')));
   });
 
-  it('wrong credentials are refused without being shown', async () => {
+  it('wrong credentials are refused, and the answer does not repeat them', async () => {
     await theirs.registries.set(registry.name, { username: 'ann', password: 'wrong-4712' });
     await assert.rejects(theirs.images.build(image), (error) => {
       assert.match(String(error), /image_not_found/u);
@@ -100,7 +100,7 @@ describe('private images through the API', () => {
     });
   });
 
-  it('deleted credentials count no more from the next create on, not for what is stored either', async () => {
+  it('deleted credentials are invalid from the next create on, even for a stored image', async () => {
     await mine.registries.delete(registry.name);
     await assert.rejects(mine.sandboxes.create({ image, memMiB: 256 }), { code: 'image_not_found' });
     await mine.registries.set(registry.name, LOGIN);
@@ -108,7 +108,7 @@ describe('private images through the API', () => {
     assert.equal(sandbox.status, 'running');
   });
 
-  it('a client that leaves a build does not end it', async () => {
+  it('a build continues when its client disconnects', async () => {
     const other = `${registry.name}/team/other:1`;
     const client = new AbortController();
     const leaving = mine.images.build(other, { onProgress: () => client.abort(), signal: client.signal });
@@ -118,7 +118,7 @@ describe('private images through the API', () => {
     );
   });
 
-  it('credentials outlive a restart, and the password is in no file and no line of the log', async () => {
+  it('credentials survive a restart, and the password is in no file and not in the log', async () => {
     await service.stop();
     await service.launch();
     mine = new Coppice({ baseUrl: service.address, apiKey: API_KEY });

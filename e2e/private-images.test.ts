@@ -1,6 +1,6 @@
 /**
- * Images that are not everybody's: the runner's store against Debian's docker-registry, with a password file and with tokens of a login
- * server. What is stored serves only who may pull it.
+ * Private images: the runner's store against Debian's docker-registry, with a password file and with tokens of a login
+ * server. A caller gets a stored image only if the registry lets the caller pull it.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -23,7 +23,7 @@ import { startTokenServer } from './fixtures/token-server.ts';
 const ANN: RegistryCredentials = { username: 'ann', password: 'right-4711' };
 const BOB: RegistryCredentials = { username: 'bob', password: 'right-0815' };
 const WRONG: RegistryCredentials = { username: 'ann', password: 'wrong-4712' };
-/** bcrypt of ann's password, the only kind that docker-registry reads. */
+/** bcrypt hash of ann's password. docker-registry reads no other kind. */
 const HTPASSWD = 'ann:$2y$05$abcdefghijklmnopqrstuu42w9DfceW/fyfS4/XFj/7K4a91uInxm\n';
 const SECRETS = /right-4711|wrong-4712|right-0815/u;
 
@@ -48,7 +48,7 @@ function imageOf(content: string): ImageSpec {
   };
 }
 
-/** Pushes while nobody is kept out, then starts the registry again with `auth`. */
+/** Pushes to a registry without access control, then restarts it with `auth`. */
 async function startPrivate(names: readonly string[], auth: Record<string, unknown>): Promise<Registry> {
   const directory = await mkdtemp(join(root, 'registry-'));
   {
@@ -100,7 +100,7 @@ async function assertRefused(work: Promise<unknown>, code: ErrorCode, pattern: R
   });
 }
 
-test('with a password file an image is pulled by who knows the password, and by nobody else', async () => {
+test('with a password file only callers with the password can pull an image', async () => {
   await using registry = await startWithPasswords(['team/app:1']);
   await using store = await openStore([registry.name]);
   const name = `${registry.name}/team/app:1`;
@@ -112,7 +112,7 @@ test('with a password file an image is pulled by who knows the password, and by 
   await assertRefused(prepare(store, `${registry.name}/team/app:2`, ANN), 'image_not_found', /check name/u);
 });
 
-test('an image that is stored is still not shown to who may not pull it, not by its digest either', async () => {
+test('a stored image is not served to callers who may not pull it, not even by its digest', async () => {
   await using registry = await startWithPasswords(['team/app:1']);
   await using store = await openStore([registry.name]);
   const image = await prepare(store, `${registry.name}/team/app:1`, ANN);
@@ -123,7 +123,7 @@ test('an image that is stored is still not shown to who may not pull it, not by 
   }
 });
 
-test('while the registry is down only who was served before is served, and no restart widens that', async () => {
+test('while the registry is down only previously served callers are served, and none after a restart', async () => {
   const directory = await mkdtemp(join(root, 'store-'));
   const limits = { tagTtlMs: 0 };
   const registry = await startWithPasswords(['team/app:1']);
@@ -145,7 +145,7 @@ test('while the registry is down only who was served before is served, and no re
   }
 });
 
-test('an access that was taken away ends, also for the time when the registry is down', async () => {
+test('revoked access ends, and stays revoked while the registry is down', async () => {
   const registry = await startWithPasswords(['team/app:1']);
   await using _registry = registry;
   const name = `${registry.name}/team/app:1`;
@@ -163,7 +163,7 @@ test('an access that was taken away ends, also for the time when the registry is
   await assertRefused(prepare(store, name, ANN), 'registry_unavailable', /cannot be reached/u);
 });
 
-test('with tokens each repository is its own, and a token is used until it expires', async () => {
+test('with tokens access is separate for each repository, and a token is used until it expires', async () => {
   const directory = join(root, 'tokens');
   await mkdir(directory);
   await using login = await startTokenServer({
@@ -179,7 +179,7 @@ test('with tokens each repository is its own, and a token is used until it expir
   const shown = await prepare(store, open);
   assert.equal(login.tokens, 1);
   await assertRefused(prepare(store, team), 'image_not_found', /private/u);
-  await assertRefused(prepare(store, team, BOB), 'image_not_found', /do not allow to pull it/u);
+  await assertRefused(prepare(store, team, BOB), 'image_not_found', /do not allow pulling it/u);
   await assertRefused(prepare(store, team, WRONG), 'image_not_found', /refused the credentials stored/u);
 
   const given = login.tokens;

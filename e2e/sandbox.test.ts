@@ -21,7 +21,7 @@ async function imageHashes(dataDir: string): Promise<string[]> {
   return Promise.all(hashes);
 }
 
-test('a sandbox from a registry image runs its commands and is destroyed without a trace', async () => {
+test('a sandbox from a registry image runs commands and is destroyed without a trace', async () => {
   const { api, service } = await shared();
   const before = hostResources(service);
   const sandbox = await api.create({ image: NODE_IMAGE });
@@ -47,7 +47,7 @@ test('a sandbox from a registry image runs its commands and is destroyed without
   await assertResources(service, before);
 });
 
-test('vcpus, mem_mib and disk_mib are what the guest sees', async () => {
+test('the guest has vcpus, mem_mib and disk_mib as requested', async () => {
   const { api } = await shared();
   const sandbox = await api.create({ image: 'coppice/base:1', vcpus: 2, mem_mib: 512, disk_mib: 1024 });
   const seen = await api.exec(
@@ -61,7 +61,7 @@ test('vcpus, mem_mib and disk_mib are what the guest sees', async () => {
   await api.destroy(sandbox.id);
 });
 
-test('a guest has memory of any size that its host can give', async () => {
+test('a guest can have any memory size that its host can give', async () => {
   const { api } = await shared();
   for (const mem_mib of [128, 1000, 4096]) {
     const { id } = await api.create({ image: 'coppice/base:1', mem_mib, disk_mib: 512 });
@@ -72,7 +72,7 @@ test('a guest has memory of any size that its host can give', async () => {
   }
 });
 
-test('the guest has a kernel of its own', async () => {
+test('the guest has its own kernel', async () => {
   const { api } = await shared();
   const sandbox = await api.create({ image: 'coppice/base:1' });
   const { stdout } = await api.exec(sandbox.id, 'uname -r; cat /proc/sys/kernel/random/boot_id');
@@ -80,7 +80,7 @@ test('the guest has a kernel of its own', async () => {
   await api.destroy(sandbox.id);
 });
 
-test('/, /tmp, /home and /workspace are writable, and neither the image nor a sibling sees it', async () => {
+test('/, /tmp, /home and /workspace are writable, and writes appear neither in the image nor in a sibling', async () => {
   const { api, service } = await shared();
   const hashes = await imageHashes(service.dataDir);
   const [first, second] = await Promise.all([
@@ -101,7 +101,7 @@ test('/, /tmp, /home and /workspace are writable, and neither the image nor a si
   await Promise.all([api.destroy(first.id), api.destroy(second.id)]);
 });
 
-test('copies of one template differ in entropy, identity and time of day', async () => {
+test('sandboxes of one template differ in entropy, identity and time of day', async () => {
   const { api } = await shared();
   const [first, second] = await Promise.all([
     api.create({ image: 'coppice/base:1' }),
@@ -119,7 +119,7 @@ test('copies of one template differ in entropy, identity and time of day', async
   await Promise.all([api.destroy(first.id), api.destroy(second.id)]);
 });
 
-test('several creates at once all run', async () => {
+test('several concurrent creates all run', async () => {
   const { api, service } = await shared();
   const before = hostResources(service);
   const sandboxes = await Promise.all(

@@ -6,21 +6,21 @@ import { API_KEY } from './fixtures/service.ts';
 import { shared } from './fixtures/shared.ts';
 
 const PLACE = '/workspace/place';
-/** Counts on, twice a second, in its memory; the file only shows it. */
+/** Counts in its memory, twice a second; the file only shows the count. */
 const COUNTER = 'n=0; while :; do n=$((n+1)); echo $n > /tmp/n.new; mv /tmp/n.new /tmp/n; sleep 0.5; done';
 
 async function readCounter(sandbox: Sandbox): Promise<number> {
   return Number(await sandbox.download('/tmp/n'));
 }
 
-/** Until it has counted on beyond `start`, and so its process runs. */
+/** Waits until the counter is beyond `start`, which shows that its process runs. */
 async function waitForCounter(sandbox: Sandbox, start: number): Promise<number> {
   const { service } = await shared();
   await service.waitFor('the counter', 30_000, async () => (await readCounter(sandbox)) > start);
   return readCounter(sandbox);
 }
 
-describe('the copies of a sandbox in the hands of the client', () => {
+describe('copies of a sandbox through the client', () => {
   const resources = new AsyncDisposableStack();
   let client: Coppice;
   let parent: Sandbox;
@@ -36,7 +36,7 @@ describe('the copies of a sandbox in the hands of the client', () => {
   });
   after(() => resources.disposeAsync());
 
-  it('forks into children that run on, each for itself', async () => {
+  it('forks into children that continue independently', async () => {
     const start = await readCounter(parent);
     children = await parent.fork(2);
     for (const child of children) resources.use(child);
@@ -56,7 +56,7 @@ describe('the copies of a sandbox in the hands of the client', () => {
     for (const one of all) assert.equal(await one.download(PLACE), one.id);
   });
 
-  it('makes one child of two forks with one key', async () => {
+  it('makes one child for two forks with one key', async () => {
     const call = { idempotencyKey: `fork-${parent.id}` };
     const [child] = await parent.fork(1, call);
     resources.use(child);
@@ -83,7 +83,7 @@ describe('the copies of a sandbox in the hands of the client', () => {
     assert.ok(seen.includes(snapshot.id));
   });
 
-  it('restores with options of its own', async () => {
+  it('restores with its own options', async () => {
     const { service } = await shared();
     const options = { timeout: 77, maxLifetime: 900, labels: { from: 'snapshot' }, autoHibernate: true };
     const server = { baseUrl: service.address, apiKey: API_KEY };
@@ -112,7 +112,7 @@ describe('the copies of a sandbox in the hands of the client', () => {
     await assert.rejects(child.resume(), { status: 409, code: 'invalid_state' });
   });
 
-  it('resumes by itself when it is used, with autoHibernate', async () => {
+  it('resumes automatically when it is used, with autoHibernate', async () => {
     await using sandbox = await client.sandboxes.create({ ...SMALL, autoHibernate: true });
     assert.equal(sandbox.record.autoHibernate, true);
     await sandbox.upload(PLACE, 'kept');
@@ -145,7 +145,7 @@ describe('the copies of a sandbox in the hands of the client', () => {
     ]);
   });
 
-  it('deletes the snapshot, after which it is of no use', async () => {
+  it('deletes the snapshot, which is then unusable', async () => {
     await client.snapshots.delete(snapshot.id);
     assert.deepEqual(await client.snapshots.list({ runId: parent.id }), []);
     await assert.rejects(client.snapshots.delete(snapshot.id), { status: 404, code: 'not_found' });

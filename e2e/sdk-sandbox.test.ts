@@ -6,7 +6,7 @@ import { connect, SMALL } from './fixtures/client.ts';
 import { API_KEY } from './fixtures/service.ts';
 import { shared } from './fixtures/shared.ts';
 
-describe('a sandbox in the hands of the client', () => {
+describe('a sandbox through the client', () => {
   let sandbox: Sandbox;
   before(async () => {
     sandbox = await (await connect()).sandboxes.create(SMALL);
@@ -35,7 +35,7 @@ describe('a sandbox in the hands of the client', () => {
     assert.ok(performance.now() - started < 5000);
   });
 
-  it('lets go of a command when it is aborted, and the command goes on', async () => {
+  it('stops waiting for a command when it is aborted, and the command continues', async () => {
     const { service } = await shared();
     const controller = new AbortController();
     const reason = new Error('enough');
@@ -53,7 +53,7 @@ describe('a sandbox in the hands of the client', () => {
     await waitForFile('ended');
   });
 
-  it('moves text, bytes and streams in and out unchanged', async () => {
+  it('uploads and downloads text, bytes and streams unchanged', async () => {
     const text = '\uFEFFžluťoučký\r\nkůň\u0000🐎';
     const size = Buffer.byteLength(text);
     assert.deepEqual(await sandbox.upload('/workspace/a/text', text), { path: '/workspace/a/text', size });
@@ -96,7 +96,7 @@ describe('a sandbox in the hands of the client', () => {
     assert.ok(Math.abs(Date.parse(mtime) - Date.now()) < 60_000);
   });
 
-  it('reports a failed call with status, code, request and the first 200 bytes of the answer', async () => {
+  it('reports a failed call with status, code, request id and the first 200 bytes of the answer', async () => {
     const { service } = await shared();
     const path = `/${'long-name/'.repeat(60)}`;
     let body = '';

@@ -10,7 +10,7 @@ function uniqueLabels(): Record<string, string> {
   return { 'e2e-sdk': randomBytes(6).toString('hex') };
 }
 
-/** Sets variables for the time of `work`; undefined removes one. */
+/** Sets variables while `work` runs; undefined removes one. */
 async function withEnvironment<T>(
   variables: Record<string, string | undefined>,
   work: () => Promise<T>,
@@ -30,7 +30,7 @@ async function withEnvironment<T>(
   }
 }
 
-test('the client creates with default options, finds, and destroys with what was used', async () => {
+test('the client creates with default options, finds, and destroys with the usage', async () => {
   const client = await connect();
   const sandbox = await client.sandboxes.create();
   const { id, record } = sandbox;
@@ -53,7 +53,7 @@ test('the client creates with default options, finds, and destroys with what was
   await assert.rejects(sandbox.destroy(), { status: 409, code: 'invalid_state' });
 });
 
-test('the client creates with every option there is, and the record shows them', async () => {
+test('the client creates with every option, and the record shows them', async () => {
   const client = await connect();
   const labels = uniqueLabels();
   const options = { vcpus: 2, memMiB: 512, diskMiB: 1024, timeout: 77, maxLifetime: 900, labels };
@@ -67,7 +67,7 @@ test('the client creates with every option there is, and the record shows them',
   assert.equal((await sandbox.exec('nproc')).stdout, '2\n');
 });
 
-test('the client lists by label, whole or as it comes', async () => {
+test('the client lists by label, as a whole or page by page', async () => {
   const client = await connect();
   const labels = uniqueLabels();
   await using first = await client.sandboxes.create({ ...SMALL, labels });
@@ -93,7 +93,7 @@ test('await using destroys the sandbox at the end of its block', async () => {
   assert.equal((await client.sandboxes.get(id))?.status, 'destroyed');
 });
 
-test('the client sets the idle timeout, and 0 turns it off', async () => {
+test('the client sets the idle timeout, and 0 disables it', async () => {
   const client = await connect();
   await using sandbox = await client.sandboxes.create(SMALL);
   const never = await sandbox.setTimeout(0);
@@ -119,11 +119,11 @@ test('one idempotency key makes one sandbox', async () => {
   await first.destroy();
 });
 
-test('a create that is aborted rejects with the reason, and its key still leads to the one sandbox', async () => {
+test('an aborted create rejects with the reason, and its key still leads to the one sandbox', async () => {
   const { service } = await shared();
   const client = await connect();
   const labels = uniqueLabels();
-  // A shape of its own: its template is built first, so that there is time to abort.
+  // A unique shape: its template is built first, which leaves time to abort.
   const options = { image: 'coppice/base:1', memMiB: 288, labels };
   const idempotencyKey = randomBytes(8).toString('hex');
   const controller = new AbortController();
@@ -145,7 +145,7 @@ test('a create that is aborted rejects with the reason, and its key still leads 
   await assert.rejects(early, (error) => error === reason);
 });
 
-test('the key comes from SANDBOX_API_KEY, and without one construction fails', async () => {
+test('the client takes the key from SANDBOX_API_KEY, and without a key construction fails', async () => {
   const { service } = await shared();
   const variables = { SANDBOX_API_KEY: API_KEY, SANDBOX_BASE_URL: service.address };
   await withEnvironment(variables, async () => {
@@ -158,7 +158,7 @@ test('the key comes from SANDBOX_API_KEY, and without one construction fails', a
   });
 });
 
-test('a wrong key is a 401', async () => {
+test('a wrong key gives 401', async () => {
   const { service } = await shared();
   for (const apiKey of ['nonsense', `cop_live_us_${'A'.repeat(40)}`]) {
     const client = new Coppice({ baseUrl: service.address, apiKey });

@@ -1,4 +1,4 @@
-/** The service on a PostgreSQL that is not its own, of another version than the one that is installed. */
+/** The service on an external PostgreSQL, whose version differs from the installed one. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -60,7 +60,7 @@ describe('a shared PostgreSQL', { concurrency: false }, () => {
     rmSync(DIRECTORY, { recursive: true, force: true });
   });
 
-  it('sandboxes live on it, from create to destroy, over a restart of control', async () => {
+  it('sandboxes work from create to destroy, across a restart of control', async () => {
     const { id } = await api.create(IMAGE);
     assert.equal((await api.exec(id, 'echo there')).stdout, 'there\n');
     assert.equal((await api.call('POST', `/v1/runs/${id}/hibernate`)).status, 200);
@@ -71,7 +71,7 @@ describe('a shared PostgreSQL', { concurrency: false }, () => {
     await assertConsistent(api);
   });
 
-  it('an immediate stop of it: callers are told, nothing is lost, all is mended when it is back', async () => {
+  it('after an immediate shutdown of PostgreSQL callers get 503, nothing is lost, and everything recovers', async () => {
     const { id } = await api.create(IMAGE);
     await stopPostgres('SIGQUIT');
     assert.equal((await api.call('GET', '/v1/runs')).status, 503);

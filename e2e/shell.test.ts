@@ -26,7 +26,7 @@ describe('shell sessions', () => {
       (await isRunning(marker)) ? undefined : true,
     );
   };
-  /** Ends the shell with `command` and checks that it says so. */
+  /** Ends the shell with `command` and checks that the session reports it. */
   const assertEnds = async (command: string, code: number): Promise<void> => {
     const shell = await open();
     assert.equal((await shell.run(command)).code, code, command);
@@ -34,7 +34,7 @@ describe('shell sessions', () => {
     assert.deepEqual(shell.frames.at(-1), { type: 'shell_closed' }, command);
   };
 
-  test('directory, variables, functions, aliases, options, jobs and history stay', async () => {
+  test('directory, variables, functions, aliases, options, jobs and history persist', async () => {
     const shell = await open();
     assert.equal(await shell.read('pwd'), '/workspace\n');
     await shell.read('mkdir -p /tmp/d && cd /tmp/d; shell_variable=1; export EXPORTED="a b"');
@@ -54,7 +54,7 @@ describe('shell sessions', () => {
     shell.socket.close();
   });
 
-  test('a session begins where and as whom it was asked for', async () => {
+  test('a session starts in the requested directory and as the requested user', async () => {
     const shell = await open('?cwd=/var/tmp&user=nobody');
     assert.equal(await shell.read('pwd; id -un'), '/var/tmp\nnobody\n');
     shell.socket.close();
@@ -70,7 +70,7 @@ describe('shell sessions', () => {
     shell.socket.close();
   });
 
-  test('standard output and error are apart, and arrive when they are written', async () => {
+  test('standard output and error are separate, and arrive when they are written', async () => {
     const shell = await open();
     const first = shell.begin(
       'echo out; echo err >&2; until test -e /tmp/go; do sleep 0.05; done; printf end',
@@ -84,7 +84,7 @@ describe('shell sessions', () => {
     shell.socket.close();
   });
 
-  test('a command that reads standard input finds its end, and not the next command', async () => {
+  test('a command that reads standard input sees end of file, not the next command', async () => {
     const shell = await open();
     const ids = ['cat; echo "cat $?"', 'read -r line || echo none', 'python3', 'echo next'].map((each) =>
       shell.begin(each),
@@ -94,7 +94,7 @@ describe('shell sessions', () => {
     shell.socket.close();
   });
 
-  test('here-documents, quotes, comments and several lines are taken whole', async () => {
+  test('here-documents, quotes, comments and multi-line commands are read as a whole', async () => {
     const shell = await open();
     const heredoc = "cat <<'END'\n$HOME `id` \"'\nEOF\nEND";
     assert.equal(await shell.read(heredoc), '$HOME `id` "\'\nEOF\n');
@@ -113,14 +113,14 @@ describe('shell sessions', () => {
     shell.socket.close();
   });
 
-  test('output that looks like the protocol is output', async () => {
+  test('output that looks like the protocol is passed as output', async () => {
     const shell = await open();
     const frame = JSON.stringify({ type: 'shell_exit', id: 'x', code: 0 });
     assert.equal(await shell.read(`echo '${frame}' >&2; echo '${frame}'`), `${frame}\n`);
     const bytes = await shell.read(String.raw`printf '\x13\x00\x00\x00\x0d{"exit_code":0}\x12\x00\n'`);
     assert.equal(bytes, '\x13\0\0\0\r{"exit_code":0}\x12\0\n');
     assert.equal(await shell.read('trap; set -x; echo traced; set +x'), 'traced\n');
-    // A program that writes to whatever it has inherited.
+    // A program that writes to every descriptor it has inherited.
     const scribble =
       'python3 -c "import os\nfor n in range(3, 300):\n try: os.write(n, b\'0\\n\')\n except OSError: pass"';
     assert.deepEqual(await shell.run(`${scribble}; false`), { stdout: '', stderr: '', code: 1 });
@@ -128,7 +128,7 @@ describe('shell sessions', () => {
     shell.socket.close();
   });
 
-  test('exit, exec and a killed shell end the session, and say so', async () => {
+  test('exit, exec and a killed shell end the session, and the session says so', async () => {
     await assertEnds('exit', 0);
     await assertEnds('echo bye; exit 3', 3);
     await assertEnds("exec sh -c 'exit 5'", 5);
@@ -137,7 +137,7 @@ describe('shell sessions', () => {
     await assertEnds('exit 4 # with what is queued behind it', 4);
   });
 
-  test('what is queued runs in its order, each under its own id', async () => {
+  test('queued commands run in order, each under its own id', async () => {
     const shell = await open();
     const ids = Array.from({ length: 20 }, (_, index) =>
       shell.begin(`sleep 0.0${index % 10}; echo ${index}; (exit ${index})`),
@@ -149,7 +149,7 @@ describe('shell sessions', () => {
     shell.socket.close();
   });
 
-  test('ten sessions at once are ten shells', async () => {
+  test('ten concurrent sessions are ten shells', async () => {
     const shells = await Promise.all(Array.from({ length: 10 }, async () => open()));
     await Promise.all(shells.map(async (shell, index) => shell.read(`mine=${index}; cd /proc/$$`)));
     const seen = await Promise.all(shells.map(async (shell) => shell.read('echo $mine; pwd')));
@@ -161,7 +161,7 @@ describe('shell sessions', () => {
     for (const shell of shells) shell.socket.close();
   });
 
-  test('a client that is gone ends the shell and its foreground, not its background', async () => {
+  test('a disconnect ends the shell and its foreground, not its background', async () => {
     const shell = await open();
     await shell.read('sleep 6543 & (: mark; sleep 0)');
     shell.begin('bash -c "sleep 5432; true"');
@@ -180,7 +180,7 @@ describe('shell sessions', () => {
     await shared.api.exec(id, 'pkill sleep');
   });
 
-  test('an image without bash has its sh', async () => {
+  test('an image without bash gets its sh', async () => {
     await withImage('busybox', {}, async (api, busybox) => {
       const shell = await Shell.open(api, busybox);
       await shell.read('cd /tmp; mine=1; f() { echo "f $mine"; }');
@@ -195,7 +195,7 @@ describe('shell sessions', () => {
     });
   });
 
-  test('a message that cannot be used is answered with what is wrong, and harms nobody else', async () => {
+  test('an invalid message is answered with its error, and harms no other session', async () => {
     const other = await open();
     const run = { type: 'shell_run', id: 'a', command: 'true' };
     const bad: [string | Buffer, RegExp][] = [
@@ -223,7 +223,7 @@ describe('shell sessions', () => {
     other.socket.close();
   });
 
-  test('the key or a ticket opens it, neither is 401, an unknown sandbox 404', async () => {
+  test('the key or a ticket opens a session; without them 401; an unknown sandbox gives 404', async () => {
     const { api } = shared;
     assert.equal(await refusedStatus(api, `${id}/shell`, {}), 401);
     assert.equal(await refusedStatus(api, `${id}/shell?ticket=wrong`, {}), 401);

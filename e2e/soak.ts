@@ -1,8 +1,8 @@
 /**
- * Random work on a real service while random parts of it are killed at random steps; not one of the tests, `npm run
- * soak`. Every round ends with rest, in which the invariants of the simulation must hold, and SQL, runner, processes,
- * kernel and files must agree. Ends with 1 on the first that does not hold, on any 500, and on a sandbox that lost its
- * file. The seed gives the same choices again, though not the same interleaving.
+ * Random work on a real service while random processes of it are killed at random steps. Not a test: `npm run soak`
+ * runs it. After every round of work all workers rest. Then the invariants of the simulation must hold, and SQL, runner,
+ * processes, kernel and files must agree. Ends with 1 on the first violation, on any 500, and on a sandbox that lost
+ * its file. The seed repeats the choices, but not the interleaving.
  */
 import { parseArgs } from 'node:util';
 import type { SnapshotRecord } from '@coppice/contract';
@@ -49,7 +49,7 @@ interface Soak {
   workers: SoakWorker[];
 }
 
-/** Kills a part, as often as not exactly at a step. */
+/** Kills a process, half of the time exactly at a step. */
 async function strike({ service, holds, ledger }: Soak): Promise<string> {
   const victim = choice.of(VICTIMS);
   const step = choice.below(2) === 0 ? undefined : choice.of(STEP_NAMES);
@@ -58,7 +58,7 @@ async function strike({ service, holds, ledger }: Soak): Promise<string> {
     () => true,
     () => false,
   );
-  // Else it would stop the one that is started next, which is waited for.
+  // Otherwise the hold would stop the restarted process, which `kill` waits for.
   if (isReached !== true) hold?.release();
   if (victim === 'qemu') killOneVm(service, ledger);
   else await kill(victim, service);
@@ -66,7 +66,7 @@ async function strike({ service, holds, ledger }: Soak): Promise<string> {
   return `${victim}${isReached === true ? ` at ${step}` : ''}`;
 }
 
-/** One, not all: the others' sandboxes must notice nothing. */
+/** Kills one VM, not all: the other sandboxes must notice nothing. */
 function killOneVm(service: Service, ledger: Ledger): void {
   const pids = service.vmPids();
   if (pids.length === 0) return;
@@ -101,7 +101,7 @@ async function rest({ api, ledger, workers }: Soak): Promise<void> {
   say(`all in order: ${ledger.alive.length} sandboxes alive, ${ledger.ended.size} have ended`);
 }
 
-/** Those of which no caller was told would fill the host in time. */
+/** Removes sandboxes and snapshots that no caller knows of. Otherwise they would fill the host. */
 async function removeUnowned({ api, ledger, workers }: Soak): Promise<void> {
   const owned = new Set(workers.flatMap(({ own }) => own));
   for (const id of ledger.alive) if (!owned.has(id)) await workers[0]?.destroy(id);
@@ -139,7 +139,7 @@ async function soak(): Promise<void> {
   } finally {
     holds.releaseAll();
   }
-  say(`${tally.requests} requests, ${tally.refused} of them refused for a while; nothing lost, nothing left`);
+  say(`${tally.requests} requests, ${tally.refused} of them temporarily refused; nothing lost, nothing left`);
 }
 
 say(`seed ${seed}`);

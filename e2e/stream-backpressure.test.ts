@@ -1,4 +1,4 @@
-/** Streams that nobody reads. */
+/** Streams without a reader. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { after, before, describe, test } from 'node:test';
@@ -15,9 +15,9 @@ import { Terminal } from './fixtures/terminal.ts';
 const TIMEOUT_MS = 60_000;
 const FLOOD_MS = 10_000;
 const MAX_GROWTH_MIB = 96;
-/** Long lines: a terminal takes its time for each, and what is on the way to a client must fill up meanwhile. */
+/** Long lines, because a terminal is slow for each line and the buffers on the way to the client must fill up. */
 const TERMINAL_FLOOD = `stty -opost; exec yes ${'long '.repeat(200)}`;
-/** One answer without an end. */
+/** An endless answer. */
 const FLOOD = `python3 -c '
 import socket
 client, _ = socket.create_server(("127.0.0.1", 5000)).accept()
@@ -25,10 +25,10 @@ client.recv(65536)
 client.sendall(b"HTTP/1.0 200 OK\\r\\n\\r\\n")
 while True: client.sendall(b"y" * 65536)
 '`;
-/** State and used processor time of each flood, twice, a second apart. */
+/** Prints state and processor time of each flood, twice, a second apart. */
 const LOOK = `t() { for p in $(pgrep -x yes) $(pgrep -f '[b]"y" . 65536'); do awk '{ print $2, $3, $14 + $15 }' /proc/$p/stat; done; }; t; sleep 1; echo -; t`;
 
-describe('streams that nobody reads', () => {
+describe('streams without a reader', () => {
   let shared: Awaited<ReturnType<typeof openShared>>;
   let id = '';
   before(async () => {
@@ -59,7 +59,7 @@ describe('streams that nobody reads', () => {
     return { sockets, leave };
   }
 
-  test('what nobody reads stands still in the guest, and the service stays small', async () => {
+  test('a stream without a reader stops in the guest, and the service uses little memory', async () => {
     const { api, service } = shared;
     const memory = new RoleMemory(service);
     const { sockets, leave } = await openFloods();
@@ -69,7 +69,7 @@ describe('streams that nobody reads', () => {
       assert.ok(maxMiB < MAX_GROWTH_MIB, `grew by ${text}`);
       const { stdout } = await api.exec(id, LOOK);
       const [first = '', second] = stdout.split('-\n');
-      assert.equal(first, second, 'something still runs');
+      assert.equal(first, second, 'a flood still runs');
       assert.deepEqual(
         first
           .trim()
@@ -80,7 +80,7 @@ describe('streams that nobody reads', () => {
       const [exec] = sockets as [StreamSocket];
       const count = exec.frames.length;
       exec.socket.resume();
-      await exec.waitFor('more once it is read', () => exec.frames.length > count + 100 || undefined);
+      await exec.waitFor('more output', () => exec.frames.length > count + 100 || undefined);
     } finally {
       leave();
     }

@@ -18,15 +18,15 @@ const TIMEOUT_MS = 60_000;
 const SANDBOXES = 3;
 const IDLE = 200;
 const BUSY = 50;
-/** Handshakes at once; each starts a process in a guest. */
+/** Concurrent handshakes; each starts a process in a guest. */
 const OPENING = 10;
-/** Longer than any deadline that a request has before it is answered. */
+/** Longer than any deadline of a request before its answer. */
 const QUIET_MS = 35_000;
 const REQUESTS = 400;
 const MAX_P99_MS = 50;
-/** Of what a server that does nothing takes to answer at the same time, on a host that itself keeps processes waiting. */
+/** Limit relative to a server that does nothing, measured at the same time, for hosts that keep processes waiting. */
 const MAX_P99_RATIO = 2;
-/** A host that does something else for a while is not the service. */
+/** Repeats the measurement for this long: other load on the host may pass. */
 const MEASURE_FOR_MS = 60_000;
 const PROBE = fileURLToPath(new URL('fixtures/latency-probe.ts', import.meta.url));
 const BUSY_COMMAND = `perl -e '$| = 1; while (1) { print "a line\\n"; select undef, undef, undef, 0.02 }'`;
@@ -61,7 +61,7 @@ describe('streams under load', () => {
     return sockets;
   }
 
-  /** A command that writes a line every 20 ms; resolves when the first has come. */
+  /** Starts a command that writes a line every 20 ms. Resolves when the first line has arrived. */
   async function openBusy(index: number, signal: AbortSignal): Promise<{ lines: number }> {
     const path = `/v1/runs/${ids[index % ids.length]}/exec/stream`;
     const body = { command: BUSY_COMMAND, timeout: 600 };
@@ -80,7 +80,10 @@ describe('streams under load', () => {
     return state;
   }
 
-  /** Figures of requests beside the busy streams, `good` first if they are; fails if one of those stands still. */
+  /**
+   * Measures requests in parallel with the busy streams. The result starts with `good` or `bad`. Fails if a stream
+   * stands still.
+   */
   async function measure(busy: readonly { lines: number }[]): Promise<string> {
     const before = busy.map(({ lines }) => lines);
     const startedAt = performance.now();
@@ -99,7 +102,7 @@ describe('streams under load', () => {
     return `${verdict}: ${times} (floor: p50 ${floor.p50}, p99 ${floor.p99}, max ${floor.max}) beside ${rate} lines/s`;
   }
 
-  test(`${IDLE} quiet WebSockets and ${BUSY} busy streams leave others their answers`, async (context) => {
+  test(`${IDLE} idle WebSockets and ${BUSY} busy streams leave other requests fast`, async (context) => {
     const { api } = shared;
     const openedAt = performance.now();
     const idle = await openAllIdle();

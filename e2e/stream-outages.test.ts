@@ -1,4 +1,4 @@
-/** What becomes of open streams when parts of the service go away: each is told, and the guest goes on. */
+/** Open streams when processes of the service die or stop: each stream reports it, and the guest continues. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
@@ -13,16 +13,16 @@ import { StreamSocket } from './fixtures/stream-socket.ts';
 import { Terminal } from './fixtures/terminal.ts';
 
 const TIMEOUT_MS = 60_000;
-/** What has no end of its own must not use up the time that a service gives its requests before it stops. */
+/** Endless streams must not use up the time that a stopping service gives to open requests. */
 const AT_ONCE_MS = 10_000;
 const MARKERS = { shell: 'sleep 9001', terminal: 'sleep 9002', exec: 'sleep 9003', stream: 'sleep 9004' };
 
-/** One of each kind, with a command in progress. */
+/** One stream of each kind, each with a running command. */
 interface Streams {
   sockets: Record<'shell' | 'terminal' | 'exec', StreamSocket>;
-  /** What the event stream of a command has said by its end. */
+  /** Resolves with everything that the event stream of a command has sent. */
   events: Promise<string>;
-  /** Resolves when an upgraded connection to a port and the events of one are cut. */
+  /** Resolves when an upgraded connection to a port and an event stream through a port are cut. */
   cut: Promise<unknown>;
 }
 
@@ -66,7 +66,7 @@ describe('outages of streams', () => {
     return { sockets: { shell, terminal, exec }, events, cut };
   }
 
-  /** Each is told the same, by its last frame and, of a WebSocket, by the close code. */
+  /** Fails unless each stream ends with the error in its last frame, and each WebSocket with the close code. */
   async function assertTold(streams: Streams, closeCode: number, errorCode: string): Promise<void> {
     for (const [kind, socket] of Object.entries(streams.sockets)) {
       const { code, reason } = await socket.close();
@@ -86,7 +86,7 @@ describe('outages of streams', () => {
     assert.match(await port.get('/again'), /^GET \/again /u);
   };
 
-  test('a runner that is killed: every stream says so, every command goes on', async () => {
+  test('the runner is killed: every stream reports it, every command continues', async () => {
     const streams = await openAll();
     await shared.service.killRole('runner');
     await assertTold(streams, 1012, 'unavailable');
@@ -95,7 +95,7 @@ describe('outages of streams', () => {
     await shared.api.exec(id, "pkill -f '^sleep 900'");
   });
 
-  test('a service that stops: every stream says so at once, and it can be opened again afterwards', async () => {
+  test('the service stops: every stream reports it at once, and new streams open after a restart', async () => {
     const streams = await openAll();
     const stopped = shared.service.stop();
     await withDeadline(

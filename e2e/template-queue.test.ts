@@ -1,4 +1,4 @@
-/** How templates are made: for one organization that asks for ever new shapes and another that wants its first sandbox. */
+/** The queue of templates: one organization keeps requesting new shapes while another wants its first sandbox. */
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
@@ -11,15 +11,15 @@ import type { Service } from './fixtures/service.ts';
 import { countTemplates, countTemplatesAt, listTemplates } from './fixtures/template-log.ts';
 
 const IMAGE = 'coppice/base:1';
-/** Waiting for templates of their own, and creating and destroying without end. */
+/** Creates that wait for their own templates, and workers that create and destroy without end. */
 const WAITING = 6;
 const CHURNING = 3;
 const TEMPLATE_TIMEOUT_MS = 300_000;
 const END_TIMEOUT_MS = 30_000;
 const BYSTANDER_MEM_MIB = 136;
-/** More than are started at once. */
+/** More than the number of concurrent starts. */
 const HUGE_DISKS = availableParallelism() + 4;
-/** An emulated guest takes many seconds to grow its file system from that of the template. */
+/** An emulated guest takes many seconds to grow the template's file system to this size. */
 const HUGE_MIB = 1_048_575;
 
 let service: Service;
@@ -27,7 +27,7 @@ let api: Api;
 before(async () => {
   service = await startPrepared({ instance: 8 });
   api = new Api(service);
-  // So that nobody waits for the image.
+  // Prepares the image, so that no test waits for it.
   const { id } = await api.create({ image: IMAGE, mem_mib: 128, disk_mib: 64 });
   await countTemplatesAt(service, id);
   await api.destroy(id);
@@ -36,7 +36,7 @@ after(async () => {
   await service[Symbol.asyncDispose]();
 });
 
-/** A create of which only its id is waited for. */
+/** Starts a create and waits only for its id. */
 async function beginCreate(label: string, shape: object): Promise<{ id: string; answer: Promise<unknown> }> {
   const body = { image: IMAGE, timeout: 0, labels: { label }, ...shape };
   const answer = api.call('POST', '/v1/runs', { body });
@@ -49,7 +49,7 @@ async function beginCreate(label: string, shape: object): Promise<{ id: string; 
   return { id: id ?? '', answer };
 }
 
-/** Creates and destroys, each time with another shape; answers how often. */
+/** Creates and destroys, each time with another shape, until aborted. Returns the number of creates. */
 async function churn(worker: number, stop: AbortSignal): Promise<number> {
   for (let asked = 0; ; asked += 1) {
     if (stop.aborted) return asked;
@@ -60,7 +60,7 @@ async function churn(worker: number, stop: AbortSignal): Promise<number> {
   }
 }
 
-test('an organization that keeps asking for new shapes delays the first sandbox of another by one template or two', async () => {
+test('an organization that keeps requesting new shapes delays the first sandbox of another by at most two templates', async () => {
   const other = await addOrganization(service);
   const before = countTemplates(service);
   const waiting = await Promise.all(
@@ -82,7 +82,7 @@ test('an organization that keeps asking for new shapes delays the first sandbox 
   await countTemplatesAt(service, String(bystander.body['id']));
   const made = listTemplates(service).slice(asked);
   const own = made.findIndex(({ shape }) => shape.memMiB === BYSTANDER_MEM_MIB);
-  // The one that was being made, and the next if that ended while the request was under way.
+  // The template in progress, and the next one if the first ended while the request was under way.
   assert.ok(own >= 0 && own <= 2, JSON.stringify(made));
 
   stop.abort();
@@ -91,7 +91,7 @@ test('an organization that keeps asking for new shapes delays the first sandbox 
   await Promise.all(waiting.map(async ({ id }) => api.destroy(id)));
   await Promise.all(waiting.map(({ answer }) => answer));
   await service.waitFor(
-    'the end of all that nobody waits for',
+    'the end of all cancelled creates',
     END_TIMEOUT_MS,
     () => service.vmPids().length === 1,
   );
@@ -99,13 +99,13 @@ test('an organization that keeps asking for new shapes delays the first sandbox 
   assert.ok(rest - asked < WAITING + destroyed, `${rest - asked} templates were made`);
   const deleted = await api.call('DELETE', `/v1/runs/${String(bystander.body['id'])}`, { key: other });
   assert.equal(deleted.status, 200);
-  // Were anything left in the queue it would be made now.
+  // A template that was still in the queue would be made now.
   const last = await api.create({ image: IMAGE, mem_mib: 128, disk_mib: 500 });
   assert.equal(await countTemplatesAt(service, last.id), rest);
   await api.destroy(last.id);
 });
 
-test('sandboxes whose huge disks are being grown do not delay one that needs none of that', async () => {
+test('sandboxes whose huge disks are grown do not delay a sandbox whose disk is not', async () => {
   const shape = { mem_mib: 128, disk_mib: 64 };
   const first = await api.create({ image: IMAGE, mem_mib: 128, disk_mib: 262_144 });
   await api.destroy(first.id);
@@ -117,13 +117,13 @@ test('sandboxes whose huge disks are being grown do not delay one that needs non
     }),
   );
   const { id } = await api.create({ image: IMAGE, ...shape });
-  assert.equal(answered, 0, 'disks were grown before it was started');
+  assert.equal(answered, 0, 'no disk was grown before it started');
   await api.destroy(id);
   await Promise.all(growing.map(async (each) => api.destroy(each.id)));
   await Promise.all(growing.map(async ({ answer }) => answer));
 });
 
-test('a booted guest that cannot be gone on from is booted again, and its templates are made', async () => {
+test('a booted guest with damaged state is booted again, and its templates are made', async () => {
   const directory = join(service.dataDir, 'runner', 'templates');
   const record = (name: string): string => readFileSync(join(directory, name, 'template.json'), 'utf8');
   const isBooted = (name: string): boolean =>
@@ -135,11 +135,11 @@ test('a booted guest that cannot be gone on from is booted again, and its templa
   writeFileSync(devices, 'no state of any device', { mode: 0o444 });
   const madeOf128 = listTemplates(service).filter(({ shape }) => shape.memMiB === 128);
   assert.ok(madeOf128.length >= 2, 'another template was made from it before');
-  assert.doesNotMatch(service.output, /boots anew/u);
+  assert.doesNotMatch(service.output, /booting a new one/u);
   const before = countTemplates(service);
   const { id } = await api.create({ image: IMAGE, mem_mib: 128, disk_mib: 16_384 });
   assert.equal((await api.exec(id, 'echo up')).stdout, 'up\n');
   assert.equal(await countTemplatesAt(service, id), before + 1);
-  assert.match(service.output, /a booted guest cannot be used: boots anew/u);
+  assert.match(service.output, /a booted guest cannot be used; booting a new one/u);
   await api.destroy(id);
 });

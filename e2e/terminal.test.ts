@@ -14,7 +14,7 @@ const CONTROL_C = '\x03';
 const CONTROL_D = '\x04';
 const CONTROL_Z = '\x1a';
 const ESCAPE = '\x1b';
-/** Busybox asks the terminal behind it where the cursor is. */
+/** Busybox queries the cursor position from the terminal. */
 const PROMPT = new RegExp(`[#$] (?:${ESCAPE}\\[6n)?$`, 'u');
 
 describe('terminals', () => {
@@ -37,7 +37,7 @@ describe('terminals', () => {
   };
   const sha256 = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 
-  test('it is a bash on a terminal of the size that was asked for, with colours', async () => {
+  test('a terminal runs bash in the requested size, with colours', async () => {
     const terminal = await open({ cols: '91', rows: '33' });
     await terminal.shows(PROMPT);
     await terminal.ask('stty size', /^33 91\r$/mu);
@@ -49,11 +49,11 @@ describe('terminals', () => {
     assert.equal(await terminal.exit(), 3);
   });
 
-  test('a resize reaches what runs', async () => {
+  test('a resize reaches the running program', async () => {
     const terminal = await open();
     await terminal.shows(PROMPT);
     await terminal.ask('stty size', /^24 80\r$/mu);
-    // The trap only notes the signal: bash forgets one that comes while the trap of the one before still runs.
+    // The trap only notes the signal: bash ignores one that arrives while the previous trap still runs.
     const tell = 'if [ $resized ]; then resized=; echo new size $(stty size); fi';
     const watch = `bash -c 'trap resized=1 WINCH; echo "o"k; while sleep 0.1; do ${tell}; done'`;
     await terminal.ask(watch, /^ok\r$/mu);
@@ -68,7 +68,7 @@ describe('terminals', () => {
     assert.equal(await terminal.exit(), 130);
   });
 
-  test('jobs are stopped, continued and interrupted by keys', async () => {
+  test('keys stop, continue and interrupt jobs', async () => {
     const terminal = await open();
     await terminal.shows(PROMPT);
     terminal.type('sleep 4000; echo "af"ter\r');
@@ -93,7 +93,7 @@ describe('terminals', () => {
     assert.equal(await terminal.exit(), 0);
   });
 
-  test('Vim edits a file, where there is no bash, too', async () => {
+  test('Vim edits a file, also in an image without bash', async () => {
     const { api, registry } = shared;
     const other = await api.create({ image: await pushNginxImage(registry), mem_mib: 256 });
     try {
@@ -117,7 +117,7 @@ describe('terminals', () => {
     }
   });
 
-  test('a program that owns the screen draws, is resized and quits', async () => {
+  test('a full-screen program draws, is resized and quits', async () => {
     const top = await open({ command: 'top -d 0.5' });
     await top.shows(/load average/u);
     const from = top.text.length;
@@ -127,7 +127,7 @@ describe('terminals', () => {
     assert.equal(await top.exit(), 0);
   });
 
-  test('characters that are split over frames arrive whole, in both directions', async () => {
+  test('characters that are split over frames arrive complete, in both directions', async () => {
     const terminal = await open({ command: 'stty -echo; echo ready; cat' });
     await terminal.shows(/ready\r\n/u);
     const text = 'äö€😀한\n';
@@ -137,7 +137,7 @@ describe('terminals', () => {
     assert.equal(terminal.text, `ready\r\n${text.replace('\n', '\r\n')}`);
   });
 
-  test('10 MB of output and 1 MB of input arrive without a loss', async () => {
+  test('10 MB of output and 1 MB of input arrive without loss', async () => {
     const output = await open({ command: 'stty -opost; head -c 10000000 /dev/urandom | tee /tmp/out' });
     assert.equal(await output.exit(), 0);
     assert.equal(output.bytes.length, 10_000_000);
@@ -151,7 +151,7 @@ describe('terminals', () => {
     assert.equal(`${sha256(bytes)}  -\n`, await read('sha256sum < /tmp/in'));
   });
 
-  test('a client that is gone hangs up: what was in the foreground ends', async () => {
+  test('a disconnect hangs up the terminal and ends its foreground', async () => {
     const commands = {
       'sleep 7001': `bash -c 'trap "touch /tmp/hung-up; exit" HUP; sleep 7001 & wait'`,
       'sleep 7002': `sh -c 'trap "" HUP; sleep 7002; sleep 7003'`,
@@ -172,7 +172,7 @@ describe('terminals', () => {
     assert.equal(await read('ls /tmp/hung-up'), '/tmp/hung-up\n');
   });
 
-  test('its exit is that of the command, or of its signal', async () => {
+  test('the terminal exits with the code of its command, or with its signal', async () => {
     for (const [command, code] of [
       ['exit 7', 7],
       ['kill -9 $$', 137],
@@ -185,7 +185,7 @@ describe('terminals', () => {
     }
   });
 
-  test('token, header and ticket open it; a ticket once, and a wrong one never', async () => {
+  test('a token, a header or a ticket opens a terminal; a ticket works once, a wrong one never', async () => {
     const { api, service } = shared;
     const path = `${id}/terminal?command=${encodeURIComponent('echo opened')}`;
     const { body, status, text } = await api.call('POST', `/v1/runs/${id}/tickets`, {
@@ -212,7 +212,7 @@ describe('terminals', () => {
     assert.ok(!service.output.includes(ticket), 'a ticket is in the log');
   });
 
-  test('sizes that no terminal has and messages that mean nothing are refused', async () => {
+  test('invalid sizes and messages are refused', async () => {
     for (const query of ['cols=0', 'rows=1001', 'cols=wide', 'colour=red'])
       assert.equal(await refusedStatus(shared.api, `${id}/terminal?${query}`, bearer()), 400, query);
     for (const message of [

@@ -17,7 +17,7 @@ const CONFIG_EXIT_CODE = 78;
 const ADDRESS = /listening on (https:\S+)/gu;
 const SDK = new URL('../packages/sdk/src/index.ts', import.meta.url).href;
 
-/** What a user of the client would write; the authority comes from NODE_EXTRA_CA_CERTS. */
+/** A program of a user of the client. The authority comes from NODE_EXTRA_CA_CERTS. */
 const PROGRAM = `
   import { Coppice } from ${JSON.stringify(SDK)};
   const client = new Coppice();
@@ -39,7 +39,7 @@ describe('the API under TLS', () => {
     copyFileSync(keyPath, live.keyPath);
     chmodSync(live.keyPath, 0o600);
   };
-  /** Where it listens now: the port is another one after a start. */
+  /** Returns the current address: the port changes with a restart. */
   const address = (): URL => new URL([...service.stdout.matchAll(ADDRESS)].at(-1)![1]!);
   const curl = (...args: string[]): string =>
     execFileSync(
@@ -65,7 +65,7 @@ describe('the API under TLS', () => {
   };
 
   before(async () => {
-    // The key's directory is closed to the account that control runs as.
+    // The account of control cannot read the key's directory.
     chmodSync(authority.directory, 0o700);
     install(authority.issue('first'));
     installation = await Installation.create();
@@ -79,7 +79,7 @@ describe('the API under TLS', () => {
     authority[Symbol.dispose]();
   });
 
-  it('a first sandbox runs, and the command that is printed creates one as it stands', () => {
+  it('a first sandbox runs, and the printed command creates one unchanged', () => {
     assert.match(service.stdout, /^ {2}hello from Linux \S+, 1 vCPU, \d+ MiB$/mu);
     const command = /^ {2}curl [\s\S]*?\}'$/mu.exec(service.stdout)?.[0] ?? 'exit 1';
     assert.match(command, /curl -s --cacert \S+ https:/u);
@@ -92,7 +92,7 @@ describe('the API under TLS', () => {
     curl('-X', 'DELETE', '-H', `authorization: Bearer ${key}`, new URL(`/v1/runs/${id}`, address()).href);
   });
 
-  it('the key file stays closed to the account that serves, and has no copy', async () => {
+  it('the account that serves cannot read the key file, and there is no copy of the key', async () => {
     assert.equal(statSync(live.keyPath).mode & 0o777, 0o600);
     const secret = Buffer.from(readFileSync(live.keyPath, 'utf8').split('\n')[1]!);
     assert.deepEqual(await searchDisk(installation.dataDir, [secret]), [false]);
@@ -105,7 +105,7 @@ describe('the API under TLS', () => {
     assert.ok(!service.stderr.includes(secret.toString()));
   });
 
-  it('the client library works with an authority of one’s own', () => {
+  it('the client library works with a private certificate authority', () => {
     const output = execFileSync(process.execPath, ['--input-type=module', '-e', PROGRAM], {
       encoding: 'utf8',
       timeout: COMMAND_TIMEOUT_MS,
@@ -119,14 +119,14 @@ describe('the API under TLS', () => {
     assert.equal(output, 'over TLS\n');
   });
 
-  it('browsers are told to stay with TLS, and plain HTTP is not answered', async () => {
+  it('browsers are instructed to use TLS only, and plain HTTP is not answered', async () => {
     const head = curl('--include', new URL('/healthz', address()).href);
     assert.match(head, /^HTTP\/1\.1 200/u);
     assert.match(head, /^strict-transport-security: max-age=600\r$/imu);
     await assert.rejects(fetch(`http://${address().host}/healthz`));
   });
 
-  it('SIGHUP serves a renewed certificate to new connections, and a request that is open goes on', async () => {
+  it('SIGHUP serves a renewed certificate to new connections, and an open request continues', async () => {
     const id = await createWithCurl();
     const run = new URL(`/v1/runs/${id}`, address()).href;
     const finish = await openExec(id, 'until [ -e /workspace/go ]; do sleep 0.1; done; echo through');
@@ -141,9 +141,9 @@ describe('the API under TLS', () => {
     curl('-X', 'DELETE', '-H', authorization, run);
   });
 
-  it('a bad renewal is logged and the certificate before it stays, also when control has to start again', async () => {
+  it('a bad renewal is logged and the previous certificate stays, also after a restart of control', async () => {
     writeFileSync(live.keyPath, 'not a key');
-    await reload(/COPPICE_TLS_KEY: \S+live\.key holds no private key.*the one before stays/u);
+    await reload(/COPPICE_TLS_KEY: \S+live\.key holds no private key.*the previous one stays/u);
     assert.equal(await servedName(), 'second');
     const control = childrenOf(service.pid).find((pid) =>
       readProcess(pid, 'cmdline').endsWith('\0control\0'),
@@ -157,7 +157,7 @@ describe('the API under TLS', () => {
     assert.equal(await servedName(), 'second');
   });
 
-  it('a start that would serve nobody, or everybody in the clear, is refused with the remedy', async () => {
+  it('a start without a usable certificate, or without TLS on a non-loopback address, is refused with the remedy', async () => {
     install(authority.issue('third'));
     const expired = authority.issue('expired', { validFromDays: -9, validToDays: -1 });
     const refused: [env: Record<string, string>, message: RegExp][] = [
@@ -173,7 +173,7 @@ describe('the API under TLS', () => {
       [{ ...tls, COPPICE_TLS_KEY: expired.keyPath }, /is not the key of the certificate/u],
       [
         { COPPICE_TLS_CERT: expired.certPath, COPPICE_TLS_KEY: expired.keyPath },
-        /expired\.pem has expired on .*renew it/u,
+        /expired\.pem expired on .*renew it/u,
       ],
     ];
     for (const [env, message] of refused) {
@@ -199,7 +199,7 @@ describe('the API under TLS', () => {
     return (JSON.parse(answer) as { id: string }).id;
   }
 
-  /** Resolves when the command has started, with what reads the answer to its end. */
+  /** Resolves when the command has started. The resulting function reads the answer to its end. */
   async function openExec(id: string, command: string): Promise<() => Promise<string>> {
     const { hostname: host, port } = address();
     const socket = connect({ host, port: Number(port), ca: readFileSync(authority.certPath) });
@@ -225,7 +225,7 @@ function readProcess(pid: number, file: 'environ' | 'cmdline'): string {
   try {
     return readFileSync(`/proc/${pid}/${file}`, 'latin1');
   } catch (error) {
-    // It has ended, or, as control's environment, is closed to those that may not trace it.
+    // The process has ended, or, like control's environment, is readable only by processes that may trace it.
     if (['ENOENT', 'ESRCH', 'EACCES'].includes((error as NodeJS.ErrnoException).code ?? '')) return '';
     throw error;
   }

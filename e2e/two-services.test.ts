@@ -1,4 +1,4 @@
-/** Two services on one machine that differ in data directory and port alone. The second runs as systemd runs one. */
+/** Two services on one machine that differ only in data directory and port. The second runs as under systemd. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
@@ -13,7 +13,7 @@ import { LANE } from './fixtures/lane.ts';
 import { MAIN } from './fixtures/service-program.ts';
 
 const UNINSTALL = fileURLToPath(new URL('../scripts/uninstall.mjs', import.meta.url));
-/** As `Type=exec` does: standard output is a socket, which the variable names. */
+/** Like `Type=exec`: standard output is a socket, and the variable names that socket. */
 const UNDER_SYSTEMD = [
   'sh',
   '-euc',
@@ -21,10 +21,10 @@ const UNDER_SYSTEMD = [
   'sh',
 ];
 const ROOT = `/var/tmp/coppice-two-root-${LANE}`;
-/** Both prepare the image and boot a template for it. */
+/** Both services prepare the image and boot a template for it. */
 const START_TIMEOUT_MS = 480_000;
 const COMMAND_TIMEOUT_MS = 180_000;
-/** As the first sandbox that the service shows: its template is there. */
+/** The shape of the service's first sandbox, so its template exists. */
 const IMAGE = { image: 'coppice/base:1', timeout: 0 };
 const KEY = /cop_live_us_[A-Za-z0-9]{40}/u;
 const INVITATION = /inv_[\w-]{43}/u;
@@ -33,13 +33,13 @@ const FIRST_COMMAND = /-d '\{"image".*\n/u;
 interface Service {
   installation: Installation;
   start: Start;
-  /** Of the API. */
+  /** Address of the API. */
   address: string;
   key: string;
   client: Coppice;
 }
 
-/** What the service says that it has of the host. */
+/** Parses the ranges that the service prints. */
 function readRanges({ start }: Service): { guests: string; uidBase: number } {
   const guests = /^guest addresses: (\d+\.\d+)\.0\.0\/16$/mu.exec(start.stdout)?.[1];
   const uidBase = /^user ids of VMs: from (\d+)$/mu.exec(start.stdout)?.[1];
@@ -65,7 +65,7 @@ function tapsOf({ installation }: Service): string[] {
   return readdirSync('/sys/class/net').filter((name) => name.startsWith(prefix));
 }
 
-/** Below a directory in place of `/`: no test may touch the machine's own unit and account. */
+/** Runs with a directory in place of `/`: no test may touch the machine's own unit and account. */
 function uninstall({ installation }: Service, ...args: string[]): string {
   const settings = { COPPICE_DATA_DIR: installation.dataDir, COPPICE_ASSETS_DIR: join(ROOT, 'assets') };
   return execFileSync(process.execPath, [UNINSTALL, '--root', ROOT, ...args], {
@@ -75,7 +75,7 @@ function uninstall({ installation }: Service, ...args: string[]): string {
   });
 }
 
-describe('two services on one machine, with nothing set apart but data directory and port', () => {
+describe('two services on one machine that differ only in data directory and port', () => {
   const made = new AsyncDisposableStack();
   let one: Service;
   let two: Service;
@@ -95,7 +95,7 @@ describe('two services on one machine, with nothing set apart but data directory
 
   before(async () => {
     mkdirSync(ROOT, { recursive: true });
-    // At once: they must not choose the same.
+    // Started concurrently, to test that they do not choose the same ranges.
     const started = await Promise.all([prepare('one'), prepare('two', UNDER_SYSTEMD)]);
     const [first, second] = await Promise.all(
       started.map(async (service): Promise<Service> => {
@@ -115,7 +115,7 @@ describe('two services on one machine, with nothing set apart but data directory
     rmSync(ROOT, { recursive: true, force: true });
   });
 
-  it('each has a run directory, guest addresses and user ids of its own', () => {
+  it('each has its own run directory, guest addresses and user ids', () => {
     const [first, second] = [one, two].map(readRanges);
     assert.notEqual(first!.guests, second!.guests);
     assert.ok(Math.abs(first!.uidBase - second!.uidBase) >= 18_435, `${first!.uidBase}, ${second!.uidBase}`);
@@ -124,7 +124,7 @@ describe('two services on one machine, with nothing set apart but data directory
     assert.notEqual(one.installation.runDir, two.installation.runDir);
   });
 
-  it('what the journal keeps has neither key nor invitation, which are in files with mode 0600', () => {
+  it('the journal has neither key nor invitation, which are in files with mode 0600', () => {
     assert.match(one.start.stdout, KEY);
     assert.match(one.start.stdout, INVITATION);
     const written = two.start.stdout + two.start.stderr;
@@ -143,7 +143,7 @@ describe('two services on one machine, with nothing set apart but data directory
     }
   });
 
-  it('the command that is shown in the journal creates a sandbox as it stands', async () => {
+  it('the command in the journal creates a sandbox unchanged', async () => {
     const command = /^ {2}curl [\s\S]*?\}'$/mu.exec(two.start.stdout)?.[0];
     const answer = execFileSync('/bin/sh', ['-c', command ?? 'exit 1'], { encoding: 'utf8' });
     const { id, status } = JSON.parse(answer) as Record<string, string>;
@@ -168,7 +168,7 @@ describe('two services on one machine, with nothing set apart but data directory
     }
   });
 
-  it('the key of each is refused at the other, and neither shows what the other runs', async () => {
+  it('each refuses the key of the other, and neither shows sandboxes of the other', async () => {
     assert.deepEqual(await list(one.address, two.key), { status: 401, ids: [] });
     assert.deepEqual(await list(two.address, one.key), { status: 401, ids: [] });
     assert.deepEqual(await list(one.address, one.key), { status: 200, ids: [sandboxOfOne.id] });
@@ -176,14 +176,14 @@ describe('two services on one machine, with nothing set apart but data directory
     assert.equal(await one.client.sandboxes.get(sandboxOfTwo.id), null);
   });
 
-  it('coppice doctor finds the service at the place that it chose', () => {
+  it('coppice doctor finds the service in its chosen run directory', () => {
     const { checks } = JSON.parse(two.installation.runDoctor('--json')) as {
       checks: { name: string; detail: string }[];
     };
     assert.match(checks.find(({ name }) => name === 'service')?.detail ?? '', /^running.*, 1 VMs$/u);
   });
 
-  it('a service on the run directory of another is refused by the names of both settings', async () => {
+  it('a service on the run directory of another is refused, and the error names both settings', async () => {
     const third = made.use(await Installation.create({ name: 'three', choosesItself: true }));
     const start = third.start({ COPPICE_RUN_DIR: one.installation.runDir });
     assert.notEqual(await start.ended, 0);
@@ -192,7 +192,7 @@ describe('two services on one machine, with nothing set apart but data directory
     assert.equal((await sandboxOfOne.exec('echo here')).stdout, 'here\n');
   });
 
-  it('a port that is taken is named with the setting that changes it', async () => {
+  it('the error for a port in use names the setting that changes it', async () => {
     const { host } = new URL(one.address);
     const third = made.use(await Installation.create({ name: 'three', choosesItself: true }));
     const start = third.start({ COPPICE_LISTEN: host });
@@ -203,7 +203,7 @@ describe('two services on one machine, with nothing set apart but data directory
     );
   });
 
-  it('when one stops the other serves on', async () => {
+  it('when one stops the other keeps serving', async () => {
     assert.equal(await two.start.stop(), 0);
     assert.equal(await health(one), 200);
     assert.equal((await sandboxOfOne.exec('echo here')).stdout, 'here\n');
@@ -212,7 +212,7 @@ describe('two services on one machine, with nothing set apart but data directory
     assert.equal((await another.exec('hostname')).stdout, `${another.id}\n`);
   });
 
-  it('it takes its sandbox over at its next start, with the same ranges', async () => {
+  it('the next start adopts the sandbox, with the same ranges', async () => {
     const before = readRanges(two);
     const start = two.installation.start({ COPPICE_LISTEN: new URL(two.address).host });
     await start.waitForPrint(/listening on http:\S+/u, START_TIMEOUT_MS);
@@ -221,7 +221,7 @@ describe('two services on one machine, with nothing set apart but data directory
     assert.equal((await sandboxOfTwo.exec('echo here')).stdout, 'here\n');
   });
 
-  it('the removal of one with its data leaves the other and its sandboxes alone', async () => {
+  it('removing one with its data does not affect the other and its sandboxes', async () => {
     const taps = tapsOf(one);
     const said = uninstall(two, '--purge');
     assert.match(said, /^ {2}the running service/mu);

@@ -16,7 +16,7 @@ const SETTINGS = {
 };
 const IMAGE = { image: 'coppice/base:1', memMiB: 256, timeout: 0 };
 
-/** All that the host's network holds of one installation. */
+/** Lists everything of one installation in the host's network. */
 function networkTraces(slug: string): string[] {
   const run = (command: string, args: string[]): string =>
     execFileSync(command, args, { encoding: 'utf8', timeout: 30_000 });
@@ -57,7 +57,7 @@ describe('an installation as a service, and its removal', () => {
     await service[Symbol.asyncDispose]();
   });
 
-  it('installs a unit that names this checkout, and a configuration that others cannot read', () => {
+  it('installs a unit that names this checkout, and a configuration that other users cannot read', () => {
     const said = service.runScript('install-service.mjs', [], {
       ...SETTINGS,
       COPPICE_DATA_DIR: service.dataDir,
@@ -69,7 +69,7 @@ describe('an installation as a service, and its removal', () => {
     assert.doesNotMatch(readFileSync(service.unitPath, 'utf8'), /^[^#]*@\w+@/mu);
   });
 
-  it('a second installation keeps the configuration', () => {
+  it('a second run of the installation keeps the configuration', () => {
     const before = readFileSync(service.configurationPath, 'utf8');
     assert.match(service.runScript('install-service.mjs', []), /kept .*coppice\.env/u);
     assert.equal(readFileSync(service.configurationPath, 'utf8'), before);
@@ -85,7 +85,7 @@ describe('an installation as a service, and its removal', () => {
     assert.ok(networkTraces(slug).length >= 3, String(networkTraces(slug)));
   });
 
-  it('the removal of another installation leaves unit, configuration, service and sandboxes alone', () => {
+  it('removing another installation does not affect unit, configuration, service and sandboxes', () => {
     const other = {
       COPPICE_DATA_DIR: join(service.root, 'other'),
       COPPICE_ASSETS_DIR: join(service.root, 'other-assets'),
@@ -95,8 +95,11 @@ describe('an installation as a service, and its removal', () => {
     for (const settings of [other, { ...other, COPPICE_RUN_DIR: service.runDir }]) {
       const said = service.runScript('uninstall.mjs', ['--purge'], settings);
       assert.match(said, /^nothing was there to remove$/mu);
-      assert.ok(said.includes(`${service.unitPath}: of the installation in ${service.dataDir}`), said);
-      assert.ok(said.includes(`${service.configurationPath}: of the installation`), said);
+      assert.ok(
+        said.includes(`${service.unitPath}: belongs to the installation in ${service.dataDir}`),
+        said,
+      );
+      assert.ok(said.includes(`${service.configurationPath}: belongs to the installation`), said);
       assert.equal(said.includes(`${service.runDir}: another service uses it`), settings !== other, said);
     }
     assert.deepEqual(
@@ -109,7 +112,7 @@ describe('an installation as a service, and its removal', () => {
   });
 
   it('without --purge it ends service and sandboxes and keeps the data', () => {
-    // What is not the service's: a file beside its own, and a record whose pid was given to another process.
+    // Not part of the service: another file in its directory, and a record whose pid now belongs to another process.
     writeFileSync(join(service.dataDir, 'notes.txt'), 'mine');
     const decoy = join(service.dataDir, 'runner', 'vms', 'decoy');
     mkdirSync(decoy, { recursive: true });
@@ -126,12 +129,12 @@ describe('an installation as a service, and its removal', () => {
     assert.deepEqual(networkTraces(slug), []);
     assert.deepEqual([existsSync(service.runDir), existsSync(service.unitPath)], [false, false]);
     assert.ok(existsSync(join(service.dataDir, 'control', 'postgres')), 'the database is kept');
-    assert.match(said, new RegExp(`${service.dataDir} \\(goes with .*--purge`, 'u'));
+    assert.match(said, new RegExp(`${service.dataDir} \\(kept; .*--purge`, 'u'));
     assert.deepEqual(loopbackAddresses(), loopback);
     assert.equal(bystander.exitCode ?? bystander.signalCode, null);
   });
 
-  it('with --purge data, assets and configuration go, and what is not ours stays', () => {
+  it('with --purge data, assets and configuration are removed, and foreign files stay', () => {
     writeFileSync(join(service.assetsDir, 'foreign'), 'mine');
     const said = service.runScript('uninstall.mjs', ['--purge']);
     assert.deepEqual(readdirSync(service.dataDir).toSorted(), ['assets', 'notes.txt']);
@@ -141,7 +144,7 @@ describe('an installation as a service, and its removal', () => {
     assert.equal(bystander.exitCode ?? bystander.signalCode, null);
   });
 
-  it('once more it finds nothing to remove, and does no harm', () => {
+  it('a repeated removal finds nothing to remove, and does no harm', () => {
     const said = service.runScript('uninstall.mjs', ['--purge'], {
       COPPICE_DATA_DIR: service.dataDir,
       COPPICE_ASSETS_DIR: service.assetsDir,

@@ -1,4 +1,7 @@
-/** Hosts that lack what a network for guests needs: all else works there, and nothing is ever unfiltered instead. */
+/**
+ * Hosts that lack a requirement of guest networks: everything else works there, and no guest ever gets an
+ * unfiltered network.
+ */
 import assert from 'node:assert/strict';
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -19,7 +22,7 @@ function uidOf(pid: number): number {
   return Number(/^Uid:\s+(\d+)/mu.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1]);
 }
 
-/** What this instance has in the host's network. */
+/** Lists everything of this instance in the host's network. */
 function networkTraces(service: Service): string[] {
   const slug = networkSlug(service.dataDir);
   const interfaces = readdirSync('/sys/class/net').filter((name) => name.startsWith(`cop${slug}`));
@@ -44,7 +47,7 @@ async function assertRulesRefused(api: Api, reason: RegExp): Promise<void> {
   assert.match(message, reason);
 }
 
-describe('a service that an ordinary user starts', () => {
+describe('a service started by an ordinary user', () => {
   let user: OrdinaryUser;
   let service: Service;
   let api: Api;
@@ -73,20 +76,20 @@ describe('a service that an ordinary user starts', () => {
       service.output,
       /^network: none \(the service runs as an ordinary user; run it as root\)$/mu,
     );
-    assert.match(service.output, /all VMs run as the one user that the service runs as: run it as root/u);
+    assert.match(service.output, /all VMs run as the user of the service; run the service as root/u);
   });
 
-  it('boots a sandbox without any network device, runs commands in it and moves files', async () => {
+  it('boots a sandbox without a network device, runs commands in it and transfers files', async () => {
     ({ id } = await api.create(SHAPE));
     await assertWorks(api, id);
     const pids = [service.pid, service.rolePid('control'), service.rolePid('runner'), ...service.vmPids()];
     assert.deepEqual(pids.map(uidOf), [UID, UID, UID, UID]);
   });
 
-  it('answers a create that asks for network rules with why there can be none', () =>
+  it('answers a create with network rules with the reason why there can be none', () =>
     assertRulesRefused(api, /the service runs as an ordinary user; run it as root$/u));
 
-  it('takes its sandbox over after a crash, and touches no other process of its user', async () => {
+  it('adopts its sandbox after a crash, and touches no other process of its user', async () => {
     const [vm] = service.vmPids();
     await service.crash();
     await service.launch();
@@ -95,14 +98,14 @@ describe('a service that an ordinary user starts', () => {
     assert.deepEqual([bystander.exitCode, bystander.signalCode], [null, null]);
   });
 
-  it('leaves nothing of a destroyed sandbox, and never anything in the host’s network', async () => {
+  it('leaves nothing of a destroyed sandbox, and never changes the host’s network', async () => {
     assert.equal((await api.destroy(id)).status, 200);
     await assertResources(service, NOTHING);
     assert.deepEqual(networkTraces(service), []);
   });
 });
 
-describe('a service that root starts where there is no TUN', () => {
+describe('a service started by root on a host without TUN', () => {
   let service: Service;
   let api: Api;
   let bare: string;
@@ -113,7 +116,7 @@ describe('a service that root starts where there is no TUN', () => {
   });
   after(() => service?.[Symbol.asyncDispose]());
 
-  it('says what is missing, and boots a sandbox without a network under a user id of its own', async () => {
+  it('says what is missing, and boots a sandbox without a network under its own user id', async () => {
     assert.match(service.output, /^network: none \(no TAP can be made \(\/dev\/net\/tun: ENOENT\); load/mu);
     ({ id: bare } = await api.create(SHAPE));
     await assertWorks(api, bare);
@@ -121,10 +124,10 @@ describe('a service that root starts where there is no TUN', () => {
     assert.deepEqual(networkTraces(service), []);
   });
 
-  it('answers a create that asks for network rules with why there can be none', () =>
+  it('answers a create with network rules with the reason why there can be none', () =>
     assertRulesRefused(api, /\/dev\/net\/tun: ENOENT/u));
 
-  it('keeps that sandbox when the machine gains a network, and gives the next one of its own', async () => {
+  it('keeps that sandbox when the machine gains a network, and gives the next sandbox a network', async () => {
     await service.stop();
     service.launcher = undefined;
     await service.launch();
@@ -134,7 +137,7 @@ describe('a service that root starts where there is no TUN', () => {
     assert.deepEqual(new Set(service.vmPids().map(uidOf)).size, 2);
   });
 
-  it('ends sandboxes that have a network when it can filter none any more, and keeps those without', async () => {
+  it('ends sandboxes with a network when it can no longer filter, and keeps those without', async () => {
     await service.stop();
     service.launcher = withoutTun();
     await service.launch();
@@ -151,10 +154,10 @@ describe('a service that root starts where there is no TUN', () => {
   });
 });
 
-it('COPPICE_NETWORK=on refuses to start without a network, by its name and with the reason', async () => {
+it('COPPICE_NETWORK=on without a network fails the start, and names the setting and the reason', async () => {
   const env = { COPPICE_NETWORK: 'on' };
   await assert.rejects(
     Service.start({ instance: INSTANCE, launcher: withoutTun(), env }),
-    /coppice: COPPICE_NETWORK: is on, but sandboxes can have none here: no TAP can be made/u,
+    /coppice: COPPICE_NETWORK: is on, but sandboxes cannot have a network here: no TAP can be made/u,
   );
 });

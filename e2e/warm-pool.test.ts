@@ -13,7 +13,7 @@ interface Created {
   warm: boolean;
 }
 
-describe('VMs kept warm', () => {
+describe('warm VMs', () => {
   const holds = new Holds();
   let service: Service;
   let api: Api;
@@ -27,14 +27,14 @@ describe('VMs kept warm', () => {
     await service[Symbol.asyncDispose]();
     holds[Symbol.dispose]();
   });
-  /** What the runner logged of the create. */
+  /** Parses the runner's log line of the create. */
   const createdFrom = (id: string): Created | undefined => {
     const line = service.output
       .split('\n')
       .find((text) => text.includes('"VM created"') && text.includes(id));
     return line === undefined ? undefined : (JSON.parse(line) as Created);
   };
-  /** Waits for the pool to report one more VM than it had when it was last asked. */
+  /** Number of warm VMs that the pool had reported at the last call of `nextIsWarm`, which waits for one more. */
   let seen = 0;
   const nextIsWarm = async (): Promise<void> => {
     const reported = () => service.output.split('"VM kept warm"').length - 1;
@@ -42,7 +42,7 @@ describe('VMs kept warm', () => {
     seen = reported();
   };
 
-  it('serve a create with an identity and a root of its own', async () => {
+  it('serve a create with their own identity and root', async () => {
     const cold = await api.create(IMAGE);
     await api.exec(cold.id, 'echo cold > /workspace/mark');
     const coldSays = await api.exec(cold.id, 'hostname; cat /etc/machine-id /proc/sys/kernel/random/uuid');
@@ -64,7 +64,7 @@ describe('VMs kept warm', () => {
     await api.destroy(warm.id);
   });
 
-  /** A create that was given a warm VM, which has been killed before it became the sandbox's. */
+  /** Starts a create with a warm VM that is killed before the create has taken it over. */
   const createFromDying = async <T>(meanwhile: () => Promise<T>) => {
     await nextIsWarm();
     const [pid = 0] = service.vmPids();
@@ -72,13 +72,13 @@ describe('VMs kept warm', () => {
     const create = api.call('POST', '/v1/runs', { body: IMAGE });
     await hold.reached();
     process.kill(pid, 'SIGKILL');
-    await service.waitFor('the end of the warm VM', 5000, () => !service.vmPids().includes(pid));
+    await service.waitFor('the warm VM to end', 5000, () => !service.vmPids().includes(pid));
     const other = meanwhile();
     hold.release();
     return { answer: await create, other: await other };
   };
 
-  it('are replaced by a new VM when they have died: the create does not fail', async () => {
+  it('are replaced by a new VM when they have died, and the create succeeds', async () => {
     const { answer } = await createFromDying(async () => undefined);
     assert.equal(answer.status, 201, answer.text);
     const id = String(answer.body['id']);
@@ -96,7 +96,7 @@ describe('VMs kept warm', () => {
     };
     const { answer, other } = await createFromDying(destroyCreating);
     assert.deepEqual([answer.status, other.status], [409, 200], answer.text + other.text);
-    // The next of the pool, and nothing else.
+    // Only the next VM of the pool exists.
     await nextIsWarm();
     assert.equal(service.vmPids().length, 1);
   });
@@ -107,7 +107,7 @@ describe('VMs kept warm', () => {
     assert.deepEqual(hostResources(service).qemuPids, []);
   });
 
-  it('are taken away by the next start after a crash', async () => {
+  it('are removed by the next start after a crash', async () => {
     await service.launch();
     await api.destroy((await api.create(IMAGE)).id);
     await nextIsWarm();
