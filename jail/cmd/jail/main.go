@@ -1,5 +1,5 @@
 // Command jail becomes QEMU, or another program that its plan names, and leaves it access only to what the plan gives
-// it. docs/decisions/0010-qemu-in-a-jail.md explains why and how.
+// it. docs/decisions/0010-qemu-jail.md explains why and how.
 //
 //	jail < plan.json     become the program; if a step fails, print one line and exit with code 1
 //	jail --probe         inside the jail: report whether this process is confined as a plan asks, exit code 0 or 1

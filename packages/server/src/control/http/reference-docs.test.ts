@@ -46,7 +46,7 @@ test('every reference in the OpenAPI document resolves', async () => {
 
 test('docs/guides/fork-and-hibernate.md describes every operation as the contract does', () => {
   const guide = read('docs/guides/fork-and-hibernate.md');
-  const words: Record<Admission, string> = { go: 'goes on', wait: 'waits', refuse: 'refused' };
+  const words: Record<Admission, string> = { go: 'allowed', wait: 'waits', refuse: 'refused' };
   for (const operation of SANDBOX_OPERATIONS) {
     const row = guide.split('\n').find((line) => line.startsWith(`| \`${operation}\``)) ?? '';
     const cells = row.split('|').map((cell) => cell.trim());

@@ -2,7 +2,7 @@ import { Duplex } from 'node:stream';
 import type { Socket } from 'node:net';
 
 /**
- * A socket that accepts all writes immediately (docs/decisions/0031-the-runner-always-reads.md). Node.js reads nothing
+ * A socket that accepts all writes immediately (docs/decisions/0031-runner-flow-control.md). Node.js reads nothing
  * for an HTTP/2 session while some of the session's output is unsent: two such sessions with full buffers between them
  * would wait for each other for ever. The data held here is bounded by the windows that the far end has granted.
  */
