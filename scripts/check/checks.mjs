@@ -1,7 +1,5 @@
 import { join } from 'node:path';
-import { AGENT_DIRECTORY, GO_ENVIRONMENT } from '../setup/agent.mjs';
-import { CAPTURE_DIRECTORY } from '../setup/capture.mjs';
-import { JAIL_DIRECTORY } from '../setup/jail.mjs';
+import { GO_ENVIRONMENT, GO_PROGRAMS, goDirectory } from '../setup/go-programs.mjs';
 import { getNode } from '../setup/node-runtime.mjs';
 import { REPOSITORY } from '../setup/paths.mjs';
 import { inspect, PREREQUISITES } from '../setup/prerequisites.mjs';
@@ -76,9 +74,7 @@ async function listChecks() {
     nodeCheck('types of the scripts (tsc)', 'tsc', ['--noEmit', '-p', 'scripts']),
     nodeCheck('unused exports and dependencies (knip)', 'knip', ['--no-progress']),
     { name: 'layers of folders', run: async () => checkAllLayers() },
-    ...goChecks(go, 'agent', AGENT_DIRECTORY),
-    ...goChecks(go, 'jail', JAIL_DIRECTORY),
-    ...goChecks(go, 'capture', CAPTURE_DIRECTORY),
+    ...GO_PROGRAMS.flatMap((name) => goChecks(go, name, goDirectory(name))),
   ];
 }
 

@@ -1,7 +1,7 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { GO_ENVIRONMENT } from '../setup/agent.mjs';
+import { GO_ENVIRONMENT } from '../setup/go-programs.mjs';
 import { isExecutable, REPOSITORY } from '../setup/paths.mjs';
 import { run } from '../setup/run-command.mjs';
 import { compareVersions } from '../setup/version.mjs';

@@ -2,12 +2,10 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ensureAccount } from './account.mjs';
-import { ensureAgent } from './agent.mjs';
 import { ensureApiTests } from './api-tests.mjs';
 import { ensureBaseImage } from './base-image.mjs';
-import { ensureCapture } from './capture.mjs';
 import { ensureInitramfs } from './initramfs.mjs';
-import { ensureJail } from './jail.mjs';
+import { ensureGoProgram } from './go-programs.mjs';
 import { ensureKernel } from './kernel.mjs';
 import { withLock } from './lock.mjs';
 import { writeManifest } from './manifest.mjs';
@@ -86,9 +84,11 @@ async function setUpLocked(options) {
   const node = getNode();
   const service = await ensureServiceProgram(node);
   const postgresBin = await ensurePostgres();
-  const agentPath = await ensureAgent(() => getTool(tools, 'go').path);
-  const jailPath = await ensureJail(() => getTool(tools, 'go').path);
-  const capturePath = await ensureCapture(() => getTool(tools, 'go').path);
+  const getGo = () => getTool(tools, 'go').path;
+  const agentPath = await ensureGoProgram('agent', getGo);
+  const jailPath = await ensureGoProgram('jail', getGo);
+  const capturePath = await ensureGoProgram('capture', getGo);
+  const hostctlPath = await ensureGoProgram('hostctl', getGo);
   const kernel = await ensureKernel({ refresh });
   const initramfsPath = await ensureInitramfs({ kernel, agentPath });
   const baseImage = await ensureBaseImage({ refresh });
@@ -105,6 +105,7 @@ async function setUpLocked(options) {
     initramfs: { path: initramfsPath },
     jail: { path: jailPath },
     capture: { path: capturePath },
+    hostctl: { path: hostctlPath },
     base_image: { layout_path: baseImage.layoutPath, reference: baseImage.reference },
     qemu: { path: qemu.path, version: qemu.version },
     tar2sqfs: path('tar2sqfs'),
@@ -116,7 +117,7 @@ async function setUpLocked(options) {
     node: { path: node },
   });
   const forTests = options.tests === true ? await ensureTestTools(tools) : {};
-  return { node, service, getGo: () => getTool(tools, 'go').path, ...forTests };
+  return { node, service, getGo, ...forTests };
 }
 
 /** @param {Tools} tools */

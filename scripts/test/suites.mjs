@@ -1,10 +1,8 @@
 import { existsSync, realpathSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join, relative } from 'node:path';
-import { AGENT_DIRECTORY, GO_ENVIRONMENT } from '../setup/agent.mjs';
-import { CAPTURE_DIRECTORY } from '../setup/capture.mjs';
+import { GO_ENVIRONMENT, GO_PROGRAMS, goDirectory } from '../setup/go-programs.mjs';
 import { listFiles } from '../setup/hash.mjs';
-import { JAIL_DIRECTORY } from '../setup/jail.mjs';
 import { REPOSITORY } from '../setup/paths.mjs';
 import { failure, NOTHING, withExitCode } from './counts.mjs';
 import { GoEvents } from './go-events.mjs';
@@ -40,7 +38,7 @@ export const SUITES = [
     name: 'go',
     title: "tests of the guest agent, QEMU's launcher and the capture program",
     plan: async (tools) =>
-      [AGENT_DIRECTORY, JAIL_DIRECTORY, CAPTURE_DIRECTORY].map((directory) => ({
+      GO_PROGRAMS.map(goDirectory).map((directory) => ({
         suite: 'go',
         title: `go: ${relative(REPOSITORY, directory)}`,
         place: 'beside',

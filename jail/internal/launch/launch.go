@@ -1,7 +1,7 @@
 // Package launch turns this process into the program of a plan. Each step narrows what the next one can do, so their
 // order is the design:
 //
-//	cgroups, out-of-memory score → namespaces and root directory → limits → user, capabilities, no_new_privs
+//	cgroups, out-of-memory score → TAP → namespaces and root directory → limits → user, capabilities, no_new_privs
 //	→ descriptors → system calls → execve
 //
 // The process keeps its id and start time, by which the runner identifies it. All steps run on the main thread.
@@ -19,6 +19,7 @@ import (
 	"coppice/jail/internal/namespace"
 	"coppice/jail/internal/plan"
 	"coppice/jail/internal/privilege"
+	"coppice/jail/internal/tap"
 )
 
 // fileMask makes new files accessible to the program's user only.
@@ -47,6 +48,11 @@ func confine(wanted *plan.Plan) error {
 	}
 	// If a container's /proc is not writable, the kernel chooses freely; nothing else depends on the score.
 	_ = writeTo("/proc/self/oom_score_adj", outOfMemoryScore)
+	if wanted.Tap != nil {
+		if err := tap.Open(wanted.Tap.Name, wanted.Tap.Descriptor); err != nil {
+			return err
+		}
+	}
 	if wanted.Namespaces {
 		if err := namespace.Enter(wanted.Mounts); err != nil {
 			return err

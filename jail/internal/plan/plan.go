@@ -9,12 +9,13 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 )
 
 // Version is the version of the plan's format. Launcher and runner come from the same set-up; another number means that
 // they do not.
-const Version = 1
+const Version = 2
 
 const maxBytes = 1 << 20
 
@@ -29,6 +30,8 @@ type Plan struct {
 	// Identity is the identity to take. It is absent for a service that is an ordinary user and has only its own.
 	Identity *Identity `json:"identity"`
 	Limits   Limits    `json:"limits"`
+	// Tap is opened before the namespaces are entered. It is absent for a program without a network.
+	Tap *Tap `json:"tap"`
 	// Descriptors are kept for the program in addition to 0, 1 and 2.
 	Descriptors []int `json:"descriptors"`
 	// Program is a path inside the jail.
@@ -44,6 +47,12 @@ type Mount struct {
 	Writable   bool   `json:"writable"`
 	Executable bool   `json:"executable"`
 	Device     bool   `json:"device"`
+}
+
+// Tap is an interface of the host, and the descriptor at which the program finds it.
+type Tap struct {
+	Name       string `json:"name"`
+	Descriptor int    `json:"descriptor"`
 }
 
 // Identity is an unprivileged user of the host.
@@ -92,6 +101,9 @@ func (p *Plan) check() error {
 		if descriptor < 3 {
 			return fmt.Errorf("descriptor %d is a standard stream", descriptor)
 		}
+	}
+	if p.Tap != nil && !slices.Contains(p.Descriptors, p.Tap.Descriptor) {
+		return fmt.Errorf("tap: descriptor %d is not kept", p.Tap.Descriptor)
 	}
 	return p.checkMounts()
 }

@@ -127,6 +127,7 @@ function runnerConfig(
     tools: {
       jail: manifest.jail.path,
       capture: manifest.capture.path,
+      hostctl: manifest.hostctl.path,
       qemu: manifest.qemu.path,
       kernel: manifest.kernel.path,
       initramfs: manifest.initramfs.path,

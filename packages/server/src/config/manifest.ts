@@ -10,6 +10,7 @@ const Manifest = z.object({
   base_image: z.object({ layout_path: z.string(), reference: z.string() }),
   jail: z.object({ path: z.string() }),
   capture: z.object({ path: z.string() }),
+  hostctl: z.object({ path: z.string() }),
   qemu: z.object({ path: z.string() }),
   tar2sqfs: z.object({ path: z.string() }),
   // Without them guests have no network.

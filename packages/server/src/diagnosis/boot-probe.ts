@@ -10,7 +10,7 @@ import { findKvmObstacle, tryKvm, type KvmFinding } from '../runner/accelerator/
 import { expectRanges } from '../runner/host-ranges/host-ranges.ts';
 import { Jail } from '../runner/confinement/jail.ts';
 import { MachineStore } from '../runner/machine/machine-store.ts';
-import { measureTscKhz } from '../runner/qemu/host-tsc.ts';
+import { measureTscKhz } from '../runner/host/host-tsc.ts';
 import { Qemu } from '../runner/qemu/qemu.ts';
 import { SharedAccount } from '../runner/confinement/vm-accounts.ts';
 import { makeProbeDirectory, removeLeftDirectories } from './leftovers.ts';
@@ -26,7 +26,7 @@ export type BootProbe =
 /** Probes again, independently of what the service has found. */
 export async function probeBoot(config: Config, signal: AbortSignal): Promise<BootProbe> {
   const { accelerator: mode } = config.runner;
-  const tscKhz = await measureTscKhz();
+  const tscKhz = await measureTscKhz(config.runner.tools.hostctl);
   const kvm = mode === 'tcg' ? undefined : await tryKvmHere(config, tscKhz, signal);
   if (kvm?.outcome === 'works')
     return {

@@ -83,8 +83,10 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   const templates = openTemplates(config, parts, { capacity, network, leases, onStored, log });
   const captures = CaptureStore.open({ directory: join(dataDir, 'captures'), program: tools.capture, log });
   const plan = new TemplatePlan({ accelerators, images, templates });
+  const stores = { plan, disk, ballast, cgroups, capacity, leases, network, vmm, accounts, spool, log };
   const fleet = new Fleet({
-    ...{ plan, disk, ballast, cgroups, capacity, leases, network, vmm, accounts, vmsDirectory, spool, log },
+    ...stores,
+    vmsDirectory,
     warmPoolLimit: config.warmPoolLimit,
     socketsDirectory: join(runDir, 'v'),
     hasCapture: (id) => captures.find(id) !== undefined,
@@ -122,11 +124,11 @@ function openFleetNetwork(
   { guestCidr, accounts }: FleetParts,
   { spool, log }: { spool: EventSpool; log: Logger },
 ): Promise<VmNetwork> {
-  const { nft, ip } = config.tools;
+  const { nft, ip, hostctl } = config.tools;
   return openNetwork(config.network, {
     slug: config.slug,
     guestCidr,
-    tools: { nft, ip },
+    tools: { nft, ip, hostctl },
     poolSize: TAP_POOL_SIZE,
     openPrivateRanges: [...config.openPrivateRanges],
     ...(config.resolvers.length === 0 ? {} : { upstreamResolvers: config.resolvers }),

@@ -9,6 +9,8 @@ export interface RunnerTools {
   jail: string;
   /** Program that writes the memory of VMs to files. */
   capture: string;
+  /** Program that asks the kernel for the runner. */
+  hostctl: string;
   qemu: string;
   kernel: string;
   initramfs: string;

@@ -25,7 +25,7 @@ import { openFleet, type OpenedFleet } from './open-fleet.ts';
 import type { RunnerConfig } from './runner-config.ts';
 import type { Bindings } from './snapshot/template-store.ts';
 import type { CpuSetting } from '../lib/cpu-setting.ts';
-import { measureTscKhz } from './qemu/host-tsc.ts';
+import { measureTscKhz } from './host/host-tsc.ts';
 import { Qemu } from './qemu/qemu.ts';
 import { SeparateAccounts, SharedAccount, type VmAccounts } from './confinement/vm-accounts.ts';
 
@@ -47,7 +47,7 @@ export async function startRunner(
   const lock = setup.use(await lockDirectories('runner', config));
   const ranges = await claimRanges(config, log);
   const accounts = openAccounts(config, ranges.uidBase, log);
-  const tscKhz = await measureTscKhz();
+  const tscKhz = await measureTscKhz(config.tools.hostctl);
   const jail = await Jail.open({ launcherPath: config.tools.jail, uid: accounts.probe, log });
   const machines = await MachineStore.open({
     directory: join(config.dataDir, 'machines'),

@@ -82,7 +82,7 @@ export async function withVm<T>(options: VmOptions, use: (vm: VmHandle) => Promi
       uid,
       socketDirectory: directory,
       disks: undefined,
-      openTap: undefined,
+      tap: undefined,
       cgroupProcs,
     };
     const vm = await vmm.boot(launch, ramPath);

@@ -4,7 +4,7 @@
  */
 import type { Confinement } from '../../lib/protocol/runner-protocol.ts';
 
-const PLAN_VERSION = 1;
+const PLAN_VERSION = 2;
 /** Part of util-linux, so on every system. A Go program cannot create a user namespace: it already has threads. */
 const UNSHARE_PATH = '/usr/bin/unshare';
 
@@ -34,6 +34,8 @@ export interface JailPlan {
   /** User and group id to switch to; absent if the service runs as an ordinary user. */
   uid?: number;
   limits: JailLimits;
+  /** TAP that the launcher opens, and the descriptor at which the program finds it; absent without a network. */
+  tap?: { name: string; descriptor: number };
   /** Descriptors to keep in addition to 0, 1 and 2. */
   descriptors: readonly number[];
   program: string;
@@ -61,6 +63,7 @@ export function encodePlan(kind: Confinement, plan: JailPlan): string {
       file_size_bytes: limits.fileSizeBytes ?? 0,
       tasks: limits.tasks ?? 0,
     },
+    tap: plan.tap ?? null,
     descriptors: plan.descriptors,
     program: plan.program,
     arguments: plan.args,

@@ -36,6 +36,8 @@ export interface JailedStart {
   machine: Machine;
   uid: number;
   cgroupProcs: readonly string[];
+  /** One of `descriptors` must hold the place of its descriptor. */
+  tap: { name: string; descriptor: number } | undefined;
   /** The child's descriptors from 1 on. */
   descriptors: readonly (number | 'ignore')[];
 }
@@ -86,6 +88,7 @@ export class Jail {
       cgroups: start.cgroupProcs,
       mounts: this.#isReduced ? [] : [...closure.mounts, ...layout.mounts],
       ...(isRoot() ? { uid: start.uid } : {}),
+      ...(start.tap === undefined ? {} : { tap: start.tap }),
       limits: limitsOf(start),
       descriptors: start.descriptors.flatMap((given, index) =>
         typeof given === 'number' && index >= 2 ? [index + 1] : [],

@@ -142,7 +142,7 @@ export class VmAssembler {
       uid: record.uid,
       socketDirectory: sockets,
       disks,
-      openTap: slot.openTap,
+      tap: slot.tap,
       cgroupProcs,
     };
     const vm = await this.#parts.vmm.restore(launch, blueprint.files);

@@ -14,6 +14,7 @@ import {
   TestSite,
   UNRESTRICTED,
 } from './testing/test-site.ts';
+import { openTapDevice } from './testing/tap-device.ts';
 import type { Machine } from './testing/machine.ts';
 import { addressesOf } from './vm-network.ts';
 
@@ -214,8 +215,8 @@ test('a released slot is removed at once, is reused after a pause, and inherits 
   const releasedAtMs = performance.now();
   await small.release('a');
   await small.release('a');
-  assert.ok(!listInterfaceNames().includes(slots[0]!.tapName));
-  assert.throws(() => slots[0]!.openTap(), { code: 'internal' });
+  assert.ok(!listInterfaceNames().includes(slots[0]!.tap));
+  assert.throws(() => openTapDevice(slots[0]!.tap), { code: 'internal' });
 
   const again = await small.acquire('d');
   assert.ok(performance.now() - releasedAtMs >= 3000);
@@ -242,12 +243,12 @@ test('guests keep their network while the runner is down, and the next runner ad
   const second = await site.openNetwork();
   const known = { vmId: 'run7', egress: UNRESTRICTED };
   const adopted = addressesOf(await second.adopt('kept', slot.index, known));
-  assert.deepEqual([adopted?.address, adopted?.tapName], [slot.address, slot.tapName]);
+  assert.deepEqual([adopted?.address, adopted?.tap], [slot.address, slot.tap]);
   await assert.rejects(second.adopt('other', slot.index, known), { code: 'internal' });
   await assert.rejects(second.adopt('absent', 999, known), { code: 'internal' });
   second.sweepUnadopted();
   await pollUntil({ step: 'removal of the unadopted', timeoutMs: 5000, intervalMs: 20 }, () =>
-    listInterfaceNames().includes(lost.tapName) ? undefined : true,
+    listInterfaceNames().includes(lost.tap) ? undefined : true,
   );
   assert.equal(await get(guest, INTERNET, 80), HOST);
   const dns = { host: slot.resolver, port: 53, timeoutMs: ANSWER_TIMEOUT_MS };
@@ -261,7 +262,7 @@ test('a TAP can be opened again when its former holder is gone', async () => {
   const network = await site.openNetwork();
   const slot = await network.acquire('a');
   const first = await site.startGuest(slot);
-  assert.throws(() => slot.openTap(), /another process holds it/u);
+  assert.throws(() => openTapDevice(slot.tap), /another process holds it/u);
   await first[Symbol.asyncDispose]();
   const second = await site.startGuest(slot);
   assert.equal(await get(second, INTERNET, 80), HOST);

@@ -13,10 +13,9 @@ import { buildSlotAddresses } from './addresses/address-plan.ts';
 import type { EgressGuest } from './egress/egress-process.ts';
 import { openInstance, type Instance } from './instance.ts';
 import type { EgressOptions } from './egress/open-egress.ts';
-import type { ToolPaths } from './kernel/kernel-tools.ts';
+import type { HostPrograms } from './kernel/kernel-tools.ts';
 import { buildTapName } from './addresses/slot-names.ts';
 import { SlotPool } from './slots/slot-pool.ts';
-import { openTapDevice } from './kernel/tap-device.ts';
 import { assertNoRules, isBare, TAP_SLOTS, type VmNetwork, type VmSlot } from './vm-network.ts';
 
 export interface GuestNetworkOptions extends EgressOptions {
@@ -24,16 +23,15 @@ export interface GuestNetworkOptions extends EgressOptions {
   slug: string;
   /** Private IPv4 range that nothing else on the host uses, /8 to /28. */
   guestCidr: string;
-  tools: ToolPaths;
+  tools: HostPrograms;
   /** Number of TAPs kept ready. */
   poolSize: number;
 }
 
 export interface NetworkSlot {
   index: number;
-  tapName: string;
-  /** Opens a new descriptor of the TAP for `-netdev tap,fd=N`; the caller closes it. One holder at a time. */
-  openTap: () => number;
+  /** Name of the TAP, which has one holder at a time. */
+  tap: string;
   /** Address of the guest, with prefix. */
   address: string;
   gateway: string;
@@ -84,7 +82,7 @@ export class GuestNetwork implements VmNetwork {
    * be closed cannot be closed.
    */
   async adopt(vmId: string, index: number, guest: EgressGuest): Promise<VmSlot> {
-    if (isBare(index)) return { index, openTap: undefined };
+    if (isBare(index)) return { index, tap: undefined };
     if (!this.#pool.adopt(vmId, index)) {
       throw new AppError('internal', `adopting network slot ${index}: its TAP is gone or has another VM`);
     }
@@ -145,11 +143,9 @@ export class GuestNetwork implements VmNetwork {
   #describe(index: number): NetworkSlot {
     const { names, plan, mtu } = this.#instance;
     const { guest, gateway, prefix } = buildSlotAddresses(plan, index);
-    const tapName = buildTapName(names, index);
     return {
       index,
-      tapName,
-      openTap: () => openTapDevice(tapName),
+      tap: buildTapName(names, index),
       address: `${guest}/${prefix}`,
       gateway,
       resolver: plan.resolver,

@@ -7,12 +7,12 @@ import {
   parseOpenRanges,
   type AddressPlan,
 } from './addresses/address-plan.ts';
-import { ConnectionFlusher } from './kernel/connection-flusher.ts';
+import { HostControl } from './kernel/host-control.ts';
 import type { Firewall } from './firewall/firewall.ts';
 import type { GuestEgress, SlotPlace } from './egress/guest-egress.ts';
 import { ensureForwarding } from './host/host-settings.ts';
 import { listResolverAddresses, surveyHost, type HostSurvey } from './host/host-survey.ts';
-import { KernelTools, type ToolPaths } from './kernel/kernel-tools.ts';
+import { KernelTools, type HostPrograms } from './kernel/kernel-tools.ts';
 import { openEgress, type EgressOptions } from './egress/open-egress.ts';
 import { removeResolvers } from './remove-instance.ts';
 import { removeInterfaces, SlotDevices, type SlotDevicesOptions } from './slots/slot-devices.ts';
@@ -22,12 +22,11 @@ import {
   buildTapName,
   type InstanceNames,
 } from './addresses/slot-names.ts';
-import { TableWatch } from './firewall/table-watch.ts';
 
 export interface InstanceOptions extends EgressOptions {
   slug: string;
   guestCidr: string;
-  tools: ToolPaths;
+  tools: HostPrograms;
 }
 
 export interface Instance {
@@ -53,9 +52,9 @@ export async function openInstance(options: InstanceOptions, onTableRemoved: () 
   const openRanges = parseOpenRanges(options.openPrivateRanges);
   const tools = new KernelTools(options.tools);
   await using opened = new AsyncDisposableStack();
-  const flusher = opened.use(new ConnectionFlusher());
+  const hostControl = opened.use(new HostControl(options.tools.hostctl));
   // Zone 0 belongs to no slot: this only checks, before anything depends on it, that the kernel can flush.
-  await flusher.flush(buildConnectionMark(names, 0));
+  await hostControl.flushConnections(buildConnectionMark(names, 0));
   const survey = await readSurvey(tools, names, plan);
   await clearStale(tools, names, survey);
   await tools.ipBatch([`address replace ${plan.resolver}/32 dev lo label ${names.resolverLabel} scope host`]);
@@ -66,16 +65,16 @@ export async function openInstance(options: InstanceOptions, onTableRemoved: () 
     openRanges,
     found,
     tools,
-    flusher,
+    hostControl,
   });
-  opened.use(new TableWatch(names.table, onTableRemoved));
+  opened.use(await hostControl.watchTable(names.table, onTableRemoved));
   // The host becomes a router only when the rules for it are in place.
   await firewall.install();
   if (ensureForwarding())
     log.info('set net.ipv4.ip_forward to 1: guests reach the network through this host');
   log.info({ guests: plan.guests.text, resolver: plan.resolver, found: found.length }, 'guest network open');
   const parts = { names, plan, mtu: survey.mtu, tools, firewall };
-  const devices = new SlotDevices({ ...parts, flusher });
+  const devices = new SlotDevices({ ...parts, hostControl });
   const resources = opened.move();
   return {
     names,
@@ -87,7 +86,7 @@ export async function openInstance(options: InstanceOptions, onTableRemoved: () 
     egress,
     placeOf: (index) => placeOf({ names, plan }, index),
     close: () => resources.disposeAsync(),
-    removeAll: (indexes) => removeAll(parts, indexes),
+    removeAll: (indexes) => removeAll({ ...parts, hostctl: options.tools.hostctl }, indexes),
   };
 }
 
@@ -106,14 +105,14 @@ async function clearStale(tools: KernelTools, names: InstanceNames, survey: Host
   await removeResolvers(tools, survey.staleResolvers);
 }
 
-/** Removes interfaces before the rules that guard them. Uses a new flusher, as that of `open` is closed by now. */
+/** Removes interfaces before the rules that guard them. Starts hostctl again, as that of `open` is closed by now. */
 async function removeAll(
-  options: Omit<SlotDevicesOptions, 'flusher'>,
+  { hostctl, ...options }: Omit<SlotDevicesOptions, 'hostControl'> & { hostctl: string },
   indexes: readonly number[],
 ): Promise<void> {
   const { names, tools, firewall } = options;
-  using flusher = new ConnectionFlusher();
-  await new SlotDevices({ ...options, flusher }).remove(indexes);
+  using hostControl = new HostControl(hostctl);
+  await new SlotDevices({ ...options, hostControl }).remove(indexes);
   await firewall.remove();
   await removeResolvers(tools, listResolverAddresses(await tools.listInterfaces(), names));
 }

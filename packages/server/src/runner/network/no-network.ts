@@ -21,7 +21,7 @@ export class NoNetwork implements VmNetwork {
   async acquire(vmId: string): Promise<BareSlot> {
     const index = this.#byVm.get(vmId) ?? this.#findFree();
     this.#byVm.set(vmId, index);
-    return { index, openTap: undefined };
+    return { index, tap: undefined };
   }
 
   /**
@@ -34,7 +34,7 @@ export class NoNetwork implements VmNetwork {
     const isTaken = [...this.#byVm].some(([other, taken]) => taken === index && other !== vmId);
     if (isTaken) throw new AppError('internal', `adopting slot ${index}: another VM has it`);
     this.#byVm.set(vmId, index);
-    return { index, openTap: undefined };
+    return { index, tap: undefined };
   }
 
   assertEgress(egress: VmEgress): void {

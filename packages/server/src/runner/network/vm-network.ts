@@ -17,7 +17,7 @@ export const BARE_SLOTS = 2048;
 /** The slot of a VM without a network. */
 export interface BareSlot {
   index: number;
-  openTap: undefined;
+  tap: undefined;
 }
 
 export type VmSlot = NetworkSlot | BareSlot;
@@ -60,7 +60,7 @@ export function isBare(index: number): boolean {
 
 /** Returns the addresses for the guest; undefined for a guest without a network device. */
 export function addressesOf(slot: VmSlot): NetworkSlot | undefined {
-  return slot.openTap === undefined ? undefined : slot;
+  return slot.tap === undefined ? undefined : slot;
 }
 
 /** Throws `invalid_request` for rules or secrets: without a network neither can be enforced or used. */

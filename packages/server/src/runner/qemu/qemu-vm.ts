@@ -246,7 +246,3 @@ export class QemuVm implements VmHandle {
     }
   }
 }
-
-function socketPath(directory: string, name: string): string {
-  return join(directory, name);
-}

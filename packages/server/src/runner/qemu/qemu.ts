@@ -95,7 +95,7 @@ export class Qemu implements Vmm {
     const args = buildQemuArguments({
       name: launch.id,
       shape,
-      network: launch.openTap !== undefined,
+      network: launch.tap !== undefined,
       tscKhz: this.#tools.tscKhz,
       files: layout.files,
       mode: layout.mode,
@@ -109,13 +109,11 @@ export class Qemu implements Vmm {
     try {
       const messages = open(messagesPath, 'w');
       const descriptors: (number | 'ignore')[] = [messages, messages, 'ignore', 'ignore'];
-      if (launch.openTap !== undefined) {
-        const tap = launch.openTap();
-        opened.push(tap);
-        descriptors[TAP_CHILD_FD - 1] = tap;
-      }
+      // The launcher puts the TAP there; until then nothing else in it may get the number.
+      if (launch.tap !== undefined) descriptors[TAP_CHILD_FD - 1] = open('/dev/null', 'r');
+      const tap = launch.tap === undefined ? undefined : { name: launch.tap, descriptor: TAP_CHILD_FD };
       if (shape.accelerator === 'kvm') descriptors[KVM_CHILD_FD - 1] = open('/dev/kvm', 'r+');
-      const start = { shape, files, layout, args, machine, uid, cgroupProcs, descriptors };
+      const start = { shape, files, layout, args, machine, uid, cgroupProcs, tap, descriptors };
       return { identity: await identityOf(this.#tools.jail.spawn(start)), messagesPath };
     } finally {
       for (const descriptor of opened) closeSync(descriptor);

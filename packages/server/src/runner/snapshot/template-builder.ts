@@ -145,9 +145,9 @@ export class TemplateBuilder {
     makeOverlay(join(overlayDirectory, overlayName(0)), { sizeMiB, uid });
     const disks = { imagePath, scratchBasePath, overlayDirectory, overlays: [0] };
     const { cgroupProcs } = enclosure;
-    const { openTap } = slot;
+    const { tap } = slot;
     await work(
-      { id: 'template', machine, shape, uid, socketDirectory: sockets, disks, openTap, cgroupProcs },
+      { id: 'template', machine, shape, uid, socketDirectory: sockets, disks, tap, cgroupProcs },
       slot,
     );
   }

@@ -24,8 +24,8 @@ export interface VmLaunch {
   /** Directory of this VM's sockets and messages. The caller creates it, owned by `uid`. */
   socketDirectory: string;
   disks: DiskFiles | undefined;
-  /** Opens the VM's TAP; the VMM closes the descriptor once QEMU has it. Absent: no network device. */
-  openTap: (() => number) | undefined;
+  /** Name of the VM's TAP, which nothing else holds. Undefined: no network device. */
+  tap: string | undefined;
   /** The `cgroup.procs` files of the control groups that the process enters; empty without control groups. */
   cgroupProcs: readonly string[];
 }

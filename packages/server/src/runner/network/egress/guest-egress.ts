@@ -9,7 +9,7 @@ import type { VmNote } from '../../../lib/protocol/egress-messages.ts';
 import { BlockedNotes } from '../../../lib/protocol/blocked-notes.ts';
 import type { EgressCounters, EgressNote } from '../../../lib/protocol/egress-protocol.ts';
 import type { ClosedHere } from './closed-here.ts';
-import type { ConnectionFlusher } from '../kernel/connection-flusher.ts';
+import type { HostControl } from '../kernel/host-control.ts';
 import type { EgressGuest, EgressProcess } from './egress-process.ts';
 import type { Firewall } from '../firewall/firewall.ts';
 import type { RefusedKind } from '../firewall/refused-packets.ts';
@@ -30,7 +30,7 @@ export interface SlotPlace {
 
 export interface GuestEgressOptions {
   firewall: Firewall;
-  flusher: ConnectionFlusher;
+  hostControl: Pick<HostControl, 'flushConnections'>;
   process: EgressProcess;
   refused: RefusedReader;
   closed: () => ClosedHere;
@@ -157,11 +157,11 @@ export class GuestEgress {
   }
 
   async #close(place: SlotPlace): Promise<void> {
-    const { firewall, flusher } = this.#options;
+    const { firewall, hostControl } = this.#options;
     if (!firewall.isOpen(place.index)) return;
     await firewall.setOpen(place.index, false);
     // The kernel forwards no open connection any more; the next packet starts a connection to the egress process.
-    await flusher.flush(place.mark);
+    await hostControl.flushConnections(place.mark);
   }
 
   /** For a guest on the kernel path only closed addresses are refused; one without another reason is the host's. */

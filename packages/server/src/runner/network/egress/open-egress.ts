@@ -3,7 +3,7 @@ import type { Logger } from 'pino';
 import type { EgressStart, VmNote } from '../../../lib/protocol/egress-messages.ts';
 import type { AddressPlan, Cidr } from '../addresses/address-plan.ts';
 import { ClosedHere, listOwnAddresses, watchOwnAddresses } from './closed-here.ts';
-import type { ConnectionFlusher } from '../kernel/connection-flusher.ts';
+import type { HostControl } from '../kernel/host-control.ts';
 import { EgressProcess } from './egress-process.ts';
 import type { EgressProgram } from './egress-session.ts';
 import { Firewall } from '../firewall/firewall.ts';
@@ -31,7 +31,7 @@ export interface EgressParts {
   /** Slots whose TAP existed already. */
   found: readonly number[];
   tools: KernelTools;
-  flusher: ConnectionFlusher;
+  hostControl: HostControl;
 }
 
 /** Puts all that it opens into `opened`. Does not install the table yet. */
@@ -40,7 +40,7 @@ export async function openEgress(
   options: EgressOptions,
   parts: EgressParts,
 ): Promise<{ firewall: Firewall; egress: GuestEgress }> {
-  const { names, plan, openRanges, found, tools, flusher } = parts;
+  const { names, plan, openRanges, found, tools, hostControl } = parts;
   const { egressProgram: program, onNotes, log } = options;
   let closed = new ClosedHere({ openPrivateRanges: options.openPrivateRanges, own: [plan.guests.text] });
   const start = async (): Promise<Omit<EgressStart, 'type'>> => {
@@ -48,7 +48,7 @@ export async function openEgress(
     const resolvers = [...(options.upstreamResolvers ?? [])];
     return { resolver: plan.resolver, resolvers, closed: closed.input };
   };
-  const isOpen = await readOpenSlots(names);
+  const isOpen = await readOpenSlots(names, hostControl);
   const { process, ports } = await EgressProcess.open({
     program,
     start,
@@ -59,8 +59,16 @@ export async function openEgress(
   opened.use(process);
   const firewall = new Firewall({ names, plan, openRanges, ports, tools, log }, { admitted: found, isOpen });
   const onRefused: GuestEgress['noteRefused'] = (kind, count) => egress.noteRefused(kind, count);
-  const refused = opened.use(new RefusedReader({ table: names.table, onRefused, log }));
-  const egress = new GuestEgress({ firewall, flusher, process, refused, closed: () => closed, onNotes, log });
+  const refused = opened.use(new RefusedReader({ table: names.table, hostControl, onRefused, log }));
+  const egress = new GuestEgress({
+    firewall,
+    hostControl,
+    process,
+    refused,
+    closed: () => closed,
+    onNotes,
+    log,
+  });
   const onNew = async (address: string): Promise<void> => {
     const next = await readClosed(options, parts);
     await process.setClosed(next.input);

@@ -3,7 +3,7 @@
  * with a counter for a minute by sender and destination. The size of the sets is bounded, and so is the rate at which
  * one guest may add elements; packets beyond that are counted per guest only. No rule here accepts a packet.
  */
-import { type SetElement } from '../kernel/set-reader.ts';
+import type { SetElement } from '../kernel/host-control.ts';
 
 /** Most elements of all guests; a kind that does not fit is counted per guest only. */
 const MAX_KINDS = 16_384;

@@ -10,12 +10,13 @@ import {
   type RefusedKind,
   type RefusedSet,
 } from './refused-packets.ts';
-import { SetReader, type SetElement } from '../kernel/set-reader.ts';
+import type { HostControl, SetElement } from '../kernel/host-control.ts';
 
 const INTERVAL_MS = 1000;
 
 export interface RefusedReaderOptions {
   table: string;
+  hostControl: Pick<HostControl, 'readSet' | 'readCounter'>;
   onRefused: (kind: RefusedKind, count: number) => void;
   log: Logger;
 }
@@ -24,7 +25,6 @@ type Seen = Pick<SetElement, 'packets' | 'remainingMs'>;
 
 export class RefusedReader implements AsyncDisposable {
   readonly #options: RefusedReaderOptions;
-  readonly #reader: SetReader;
   readonly #timer: NodeJS.Timeout;
   #seen = new Map<string, Seen>();
   #total: number | undefined;
@@ -32,7 +32,6 @@ export class RefusedReader implements AsyncDisposable {
 
   constructor(options: RefusedReaderOptions) {
     this.#options = options;
-    this.#reader = new SetReader(options.table);
     this.#timer = setInterval(() => void this.#readQuietly(), INTERVAL_MS);
     this.#timer.unref();
   }
@@ -48,9 +47,7 @@ export class RefusedReader implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     clearInterval(this.#timer);
-    // After the close another file may get the number of the socket.
     await this.#reading?.catch(() => undefined);
-    this.#reader[Symbol.dispose]();
   }
 
   async #readQuietly(): Promise<void> {
@@ -63,13 +60,15 @@ export class RefusedReader implements AsyncDisposable {
   }
 
   async #readAll(): Promise<void> {
-    const total = await this.#reader.readCounter(REFUSED_COUNTER);
+    const { table, hostControl } = this.#options;
+    const total = await hostControl.readCounter(table, REFUSED_COUNTER);
     // Without a table there is nothing to read; a new table starts from zero.
     if (total === undefined || total === this.#total) return;
     this.#total = total;
     const seen = new Map<string, Seen>();
     for (const set of REFUSED_SETS)
-      for (const element of (await this.#reader.readSet(set.name)) ?? []) this.#compare(set, element, seen);
+      for (const element of (await hostControl.readSet(table, set.name)) ?? [])
+        this.#compare(set, element, seen);
     this.#seen = seen;
   }
 

@@ -32,9 +32,9 @@ test(
 
 test('a missing or failing tool is named with the remedy', REASON, async () => {
   using _host = enterHostNamespace();
-  const absent = await findNetworkObstacle({ ...OPTIONS, tools: { nft: '/absent/nft', ip: 'ip' } });
+  const absent = await findNetworkObstacle({ ...OPTIONS, tools: { ...OPTIONS.tools, nft: '/absent/nft' } });
   assert.match(absent ?? '', /\/absent\/nft.*; install nftables and iproute2/u);
-  const failing = await findNetworkObstacle({ ...OPTIONS, tools: { nft: 'nft', ip: '/bin/false' } });
+  const failing = await findNetworkObstacle({ ...OPTIONS, tools: { ...OPTIONS.tools, ip: '/bin/false' } });
   assert.match(failing ?? '', /^\/bin\/false .*: .*; install nftables and iproute2/u);
 });
 
@@ -43,10 +43,10 @@ test(
   REASON,
   async () => {
     using _host = enterHostNamespace();
-    const options = { ...OPTIONS, tools: { nft: '/absent/nft', ip: 'ip' } };
+    const options = { ...OPTIONS, tools: { ...OPTIONS.tools, nft: '/absent/nft' } };
     const network = await openNetwork('auto', options);
     assert.match(network.absence ?? '', /\/absent\/nft/u);
-    assert.equal((await network.acquire('a')).openTap, undefined);
+    assert.equal((await network.acquire('a')).tap, undefined);
     await assert.rejects(openNetwork('on', options), /^AppError: networkMode: is on, but .*\/absent\/nft/u);
     const off = await openNetwork('off', OPTIONS);
     assert.match(off.absence ?? '', /COPPICE_NETWORK=off/u);

@@ -6,11 +6,10 @@
 import { AppError } from '@coppice/contract';
 import { accessSync, constants, readFileSync } from 'node:fs';
 import { buildAddressPlan, buildSlotAddresses } from '../addresses/address-plan.ts';
-import { ConnectionFlusher } from '../kernel/connection-flusher.ts';
-import { KernelTools, wasCutOff, type ToolPaths } from '../kernel/kernel-tools.ts';
+import { HostControl } from '../kernel/host-control.ts';
+import { KernelTools, wasCutOff, type HostPrograms } from '../kernel/kernel-tools.ts';
 import { buildRuleset } from '../firewall/ruleset.ts';
 import { buildConnectionMark, buildInstanceNames, type InstanceNames } from '../addresses/slot-names.ts';
-import { findTapProblem } from '../kernel/tap-device.ts';
 
 /** From linux/capability.h. */
 const CAP_NET_ADMIN = 12;
@@ -20,7 +19,7 @@ const MESSAGE_LIMIT = 300;
 export interface RequirementsOptions {
   slug: string;
   guestCidr: string;
-  tools: ToolPaths;
+  tools: HostPrograms;
 }
 
 /**
@@ -30,11 +29,12 @@ export interface RequirementsOptions {
 export async function findNetworkObstacle(options: RequirementsOptions): Promise<string | undefined> {
   const names = buildInstanceNames(options.slug);
   const tools = new KernelTools(options.tools);
+  using hostControl = new HostControl(options.tools.hostctl);
   return (
     findRightsObstacle(readFileSync('/proc/self/status', 'latin1')) ??
-    findTapObstacle(names) ??
+    (await findTapObstacle(hostControl, names)) ??
     (await findToolObstacle(tools, names, options.guestCidr)) ??
-    (await findFlushObstacle(names)) ??
+    (await findFlushObstacle(hostControl, names)) ??
     findSettingsObstacle()
   );
 }
@@ -49,11 +49,13 @@ export function findRightsObstacle(status: string): string | undefined {
     : 'the service runs as an ordinary user; run it as root';
 }
 
-function findTapObstacle(names: InstanceNames): string | undefined {
-  const problem = findTapProblem(`cop${names.slug}p`);
-  return problem === undefined
-    ? undefined
-    : `no TAP can be made (${problem}); load the kernel module tun, and let a container see /dev/net/tun`;
+async function findTapObstacle(hostControl: HostControl, names: InstanceNames): Promise<string | undefined> {
+  try {
+    await hostControl.checkTap(`cop${names.slug}p`);
+    return undefined;
+  } catch (error) {
+    return `no TAP can be made (${firstLine(error)}); load the kernel module tun, and let a container see /dev/net/tun`;
+  }
 }
 
 /** Has the kernel check the instance's table without keeping it, and runs `ip`. */
@@ -77,10 +79,12 @@ async function findToolObstacle(
 }
 
 /** Flushes zone 0, which belongs to no slot, to check that the kernel can flush. */
-async function findFlushObstacle(names: InstanceNames): Promise<string | undefined> {
+async function findFlushObstacle(
+  hostControl: HostControl,
+  names: InstanceNames,
+): Promise<string | undefined> {
   try {
-    using flusher = new ConnectionFlusher();
-    await flusher.flush(buildConnectionMark(names, 0));
+    await hostControl.flushConnections(buildConnectionMark(names, 0));
     return undefined;
   } catch (error) {
     return `connections cannot be flushed (${firstLine(error)}); load the kernel module nf_conntrack_netlink`;

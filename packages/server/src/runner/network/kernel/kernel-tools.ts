@@ -8,6 +8,7 @@ const TOOL_TIMEOUT_MS = 15_000;
 /** `ip -json address` prints about 600 bytes for each interface, of which there may be 65 535. */
 const OUTPUT_LIMIT_BYTES = 64 << 20;
 
+/** Paths of the programs that change the host's network. */
 export interface ToolPaths {
   nft: string;
   ip: string;
@@ -31,6 +32,11 @@ export type Interface = z.infer<typeof Interface>;
 
 const Route = z.object({ dst: z.string(), dev: z.string().optional() });
 export type Route = z.infer<typeof Route>;
+
+/** … and hostctl, which changes nothing but connections. */
+export interface HostPrograms extends ToolPaths {
+  hostctl: string;
+}
 
 export class KernelTools {
   readonly #paths: ToolPaths;

@@ -2,7 +2,7 @@
 import { AppError } from '@coppice/contract';
 import { GUEST_MAC } from '../../vm/shape.ts';
 import { buildSlotAddresses, type AddressPlan } from '../addresses/address-plan.ts';
-import type { ConnectionFlusher } from '../kernel/connection-flusher.ts';
+import type { HostControl } from '../kernel/host-control.ts';
 import type { Firewall } from '../firewall/firewall.ts';
 import { writeTapSettings } from '../host/host-settings.ts';
 import type { KernelTools } from '../kernel/kernel-tools.ts';
@@ -17,7 +17,7 @@ export interface SlotDevicesOptions {
   mtu: number;
   tools: KernelTools;
   firewall: Firewall;
-  flusher: ConnectionFlusher;
+  hostControl: Pick<HostControl, 'flushConnections'>;
 }
 
 export class SlotDevices {
@@ -37,12 +37,12 @@ export class SlotDevices {
 
   /** Removes all parts of the slots that exist, even if a VMM holds them, and their connections. */
   async remove(indexes: readonly number[]): Promise<void> {
-    const { firewall, flusher, names, plan } = this.#options;
+    const { firewall, hostControl, names, plan } = this.#options;
     await firewall.expel(indexes);
     const taps = indexes.map((index) => buildTapName(names, index));
     await removeInterfaces(this.#options.tools, names, taps);
     for (const index of indexes)
-      await flusher.flush(buildConnectionMark(names, buildSlotAddresses(plan, index).zone));
+      await hostControl.flushConnections(buildConnectionMark(names, buildSlotAddresses(plan, index).zone));
   }
 
   #commandsToCreate(index: number): string[] {

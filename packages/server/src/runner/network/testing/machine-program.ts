@@ -7,7 +7,7 @@ import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { connect, createServer, Socket } from 'node:net';
 import { Worker } from 'node:worker_threads';
-import { openTapDevice } from '../kernel/tap-device.ts';
+import { openTapDevice } from './tap-device.ts';
 import { encodeStreamMessage, DnsStreamDecoder } from '../../../egress/dns/dns-stream.ts';
 import type { MachineCalls } from './machine.ts';
 import { sendRaw } from './raw-packet.ts';

@@ -7,8 +7,10 @@ import { pino } from 'pino';
 import type { VmNote } from '../../../lib/protocol/egress-messages.ts';
 import type { VmEgress } from '../../../lib/protocol/egress-protocol.ts';
 import { GuestNetwork, type GuestNetworkOptions, type NetworkSlot } from '../guest-network.ts';
+import { HOSTCTL } from '../../host/testing/hostctl.ts';
 import { enterHostNamespace } from './host-namespace.ts';
 import { Machine } from './machine.ts';
+import { openTapDevice } from './tap-device.ts';
 
 export const INTERNET = '203.0.113.1';
 export const HOST = '203.0.113.2';
@@ -16,7 +18,7 @@ export const HOST = '203.0.113.2';
 export const OPTIONS: GuestNetworkOptions = {
   slug: '7e57',
   guestCidr: '10.202.0.0/16',
-  tools: { nft: 'nft', ip: 'ip' },
+  tools: { nft: 'nft', ip: 'ip', hostctl: HOSTCTL },
   poolSize: 2,
   openPrivateRanges: [],
   upstreamResolvers: [INTERNET],
@@ -68,7 +70,7 @@ export class TestSite implements AsyncDisposable {
   }
 
   async startGuest(slot: NetworkSlot): Promise<Machine> {
-    const fd = slot.openTap();
+    const fd = openTapDevice(slot.tap);
     try {
       const guest = this.#resources.use(await Machine.start(fd));
       await guest.call('plugTap', { mac: slot.mac, mtu: slot.mtu });
