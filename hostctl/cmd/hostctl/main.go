@@ -1,8 +1,9 @@
 // Command hostctl asks the kernel what the service's main program cannot: netfilter's connections and rules, TAPs, and
 // the rate of the time stamp counter.
 //
-//	hostctl tsc      prints the rate in kHz
-//	hostctl serve    answers requests on standard input (package serve)
+//	hostctl tsc        prints the rate in kHz
+//	hostctl serve      answers requests on standard input (package serve)
+//	hostctl originals  the same, but only for the destinations of redirected connections
 package main
 
 import (
@@ -22,7 +23,7 @@ func main() {
 
 func run(arguments []string) error {
 	if len(arguments) != 1 {
-		return fmt.Errorf("usage: hostctl tsc | serve")
+		return fmt.Errorf("usage: hostctl tsc | serve | originals")
 	}
 	switch arguments[0] {
 	case "tsc":
@@ -33,7 +34,9 @@ func run(arguments []string) error {
 		return err
 	case "serve":
 		return serve.Run(os.Stdin, os.Stdout)
+	case "originals":
+		return serve.Run(os.Stdin, os.Stdout, "original")
 	default:
-		return fmt.Errorf("there is no subcommand %q: tsc or serve", arguments[0])
+		return fmt.Errorf("there is no subcommand %q: tsc, serve or originals", arguments[0])
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"io"
 	"math"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -53,14 +54,15 @@ type Server struct {
 	connections *conntrack.Table
 	rules       *rules.Reader
 	watches     []*netlink.Conn
+	operations  []string
 	isClosing   atomic.Bool
 	mutex       sync.Mutex
 	out         *bufio.Writer
 }
 
-// Run answers requests from in until it ends.
-func Run(in io.Reader, out io.Writer) error {
-	server := &Server{out: bufio.NewWriter(out)}
+// Run answers requests from in until it ends. With operations it refuses all others.
+func Run(in io.Reader, out io.Writer, operations ...string) error {
+	server := &Server{out: bufio.NewWriter(out), operations: operations}
 	defer server.close()
 	lines := bufio.NewScanner(in)
 	lines.Buffer(make([]byte, 0, maxLineBytes), maxLineBytes)
@@ -78,6 +80,9 @@ func Run(in io.Reader, out io.Writer) error {
 }
 
 func (s *Server) answer(asked request) (any, error) {
+	if len(s.operations) > 0 && !slices.Contains(s.operations, asked.Op) {
+		return nil, fmt.Errorf("operation %q is not allowed here", asked.Op)
+	}
 	switch asked.Op {
 	case "flush":
 		return s.flush(asked.Mark)

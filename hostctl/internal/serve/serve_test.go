@@ -55,6 +55,14 @@ func TestAnswersEachRequestByItsId(t *testing.T) {
 	}
 }
 
+func TestRefusesOperationsThatAreNotAllowed(t *testing.T) {
+	out := &bytes.Buffer{}
+	in := strings.NewReader(`{"id":1,"op":"flush","mark":1}` + "\n")
+	if err := Run(in, out, "original"); err != nil || !strings.Contains(out.String(), "not allowed") {
+		t.Error(err, out)
+	}
+}
+
 func TestRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	answers := exchange(t,
 		`{"id":1,"op":"reboot"}`,

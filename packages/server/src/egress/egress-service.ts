@@ -19,6 +19,7 @@ import type { GuestTable } from './guest-table.ts';
 import { HostUpstream } from './upstream/host-upstream.ts';
 import { LiveGuestTable } from './live-guest-table.ts';
 import { NoteOutbox } from './notes/note-outbox.ts';
+import type { OriginalDestinations } from './proxy/original-destination.ts';
 import { TcpProxy } from './proxy/tcp-proxy.ts';
 import type { Upstream } from './upstream/upstream.ts';
 
@@ -38,6 +39,7 @@ export interface EgressServiceOptions {
   send: (message: EgressMessage) => void;
   openCredentials(parts: ListenerParts): Promise<AsyncDisposable & { readonly port: number }>;
   maxFlows: number;
+  destinations: Pick<OriginalDestinations, 'find'>;
   log: Logger;
 }
 
@@ -66,7 +68,13 @@ export async function openEgressService(options: EgressServiceOptions): Promise<
   const answer = answers.answer.bind(answers);
   const dns: DnsServer = opened.use(await DnsServer.listen({ address, answer, quota, log }));
   const parts = { address, guests, upstream: new HostUpstream({ lookups, quota }), log };
-  const proxy = opened.use(await TcpProxy.listen({ ...parts, maxFlows: options.maxFlows }));
+  const proxy = opened.use(
+    await TcpProxy.listen({
+      ...parts,
+      maxFlows: options.maxFlows,
+      findDestination: (socket) => options.destinations.find(socket),
+    }),
+  );
   const credentials = opened.use(await options.openCredentials(parts));
   const resources = opened.move();
   return {

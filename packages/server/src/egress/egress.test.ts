@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
-import { fork, type ChildProcess } from 'node:child_process';
+import { fork, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { UNRESTRICTED_POLICY } from '@coppice/contract';
+import { HOSTCTL } from '../config/testing/hostctl.ts';
 import { withDeadline } from '../lib/waiting/deadline.ts';
 import { EgressMessage, type EgressStart, type RunnerMessage } from '../lib/protocol/egress-messages.ts';
 import { buildEgress } from './testing/egress-site.ts';
@@ -26,10 +27,13 @@ class Runner implements AsyncDisposable {
   stderr = '';
 
   constructor() {
+    const { stdin, stdout } = spawn(HOSTCTL, ['originals'], { stdio: ['pipe', 'pipe', 'inherit'] });
     this.child = fork(MAIN, ['egress', String(UID)], {
-      stdio: ['ignore', 'inherit', 'pipe', 'ipc'],
+      stdio: ['ignore', 'inherit', 'pipe', 'ipc', stdin, stdout],
       env: { ...process.env, COPPICE_CONFIG: '/dev/null' },
     });
+    stdin.destroy();
+    stdout.destroy();
     this.child.stderr?.on('data', (chunk: Buffer) => (this.stderr += chunk.toString()));
   }
 

@@ -9,7 +9,13 @@ import { readTrust, SYSTEM_CERTIFICATES } from '../lib/tls/trust.ts';
 import { become } from '../lib/process/become.ts';
 import { CredentialProxy } from './credentials/credential-proxy.ts';
 import { openEgressService, type EgressService } from './egress-service.ts';
-import { RunnerMessage, type EgressMessage, type EgressStart } from '../lib/protocol/egress-messages.ts';
+import { OriginalDestinations } from './proxy/original-destination.ts';
+import {
+  HOSTCTL_DESCRIPTORS,
+  RunnerMessage,
+  type EgressMessage,
+  type EgressStart,
+} from '../lib/protocol/egress-messages.ts';
 
 const STOP_TIMEOUT_MS = 5000;
 /** Descriptors reserved for listeners, resolvers, credentials and other open files. */
@@ -30,6 +36,11 @@ export async function runEgressRole(uid: number, log: Logger): Promise<void> {
   const trust = readTrust(SYSTEM_CERTIFICATES);
   // All modules are loaded by now, and the process must not serve as root.
   if (process.getuid?.() === 0) become({ uid, gid: uid });
+  const destinations = OriginalDestinations.open(HOSTCTL_DESCRIPTORS);
+  // The runner starts both again.
+  void destinations.ended
+    .then((reason) => log.error({ reason }, 'hostctl ended'))
+    .then(() => process.exit(1));
   const messages = new RunnerChannel();
   const start = await Promise.race([messages.start, left.promise]);
   if (start === undefined) return;
@@ -38,6 +49,7 @@ export async function runEgressRole(uid: number, log: Logger): Promise<void> {
     send: tell,
     openCredentials: (parts) => CredentialProxy.listen({ ...parts, trust }),
     maxFlows: findMaxFlows(),
+    destinations,
     log,
   });
   tell({ type: 'ready', ports: service.ports });

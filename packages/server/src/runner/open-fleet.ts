@@ -132,17 +132,18 @@ function openFleetNetwork(
     poolSize: TAP_POOL_SIZE,
     openPrivateRanges: [...config.openPrivateRanges],
     ...(config.resolvers.length === 0 ? {} : { upstreamResolvers: config.resolvers }),
-    egressProgram: buildEgressProgram(accounts.egress),
+    egressProgram: buildEgressProgram(accounts.egress, hostctl),
     onNotes: (notes) => spool.addNotes(notes),
     log,
   });
 }
 
 /** The egress process is this program with another subcommand. */
-function buildEgressProgram(uid: number): EgressProgram {
+function buildEgressProgram(uid: number, hostctl: string): EgressProgram {
   return {
     path: PROGRAM_FILE,
     args: ['egress', String(uid)],
+    hostctl,
     mustBeUnprivileged: process.getuid?.() === 0,
   };
 }

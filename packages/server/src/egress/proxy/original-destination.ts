@@ -1,41 +1,58 @@
-/** Finds the original destination of a redirected connection, which the kernel keeps (linux/netfilter_ipv4.h). */
-import koffi from 'koffi';
-import type { Socket } from 'node:net';
+/**
+ * Finds the destination that a redirected connection had. The kernel keeps it with the address translation and reveals it
+ * only to a process with privileges: `hostctl originals`, which the runner connects to this process and which answers
+ * nothing else.
+ */
+import { isIPv4, Socket } from 'node:net';
+import { z } from 'zod';
+import { JsonLineClient } from '../../lib/streams/json-line-client.ts';
 
-const SOL_IP = 0;
-const SO_ORIGINAL_DST = 80;
-/** `struct sockaddr_in` */
-const ADDRESS_BYTES = 16;
-const AF_INET = 2;
+/** The kernel answers within a system call. */
+const ANSWER_TIMEOUT_MS = 5000;
 
 export interface Endpoint {
   address: string;
   port: number;
 }
 
-const libc = koffi.load('libc.so.6');
-const getSocketOption = libc.func(
-  'int getsockopt(int fd, int level, int name, void *value, void *length)',
-) as (...values: [fd: number, level: number, name: number, value: Buffer, length: Buffer]) => number;
+const Found = z
+  .string()
+  .transform((text) => {
+    const [address = '', port = ''] = text.split(':');
+    return { address, port: Number(port) };
+  })
+  .refine(({ address, port }) => isIPv4(address) && Number.isInteger(port) && port > 0)
+  .nullable();
 
-/**
- * Returns the original destination, or undefined for a connection that was not redirected, or whose translation the
- * kernel has dropped.
- */
-export function findOriginalDestination(socket: Socket): Endpoint | undefined {
-  const fd = findDescriptor(socket);
-  if (fd === undefined) return undefined;
-  const value = Buffer.alloc(ADDRESS_BYTES);
-  const length = Buffer.alloc(4);
-  length.writeUInt32LE(ADDRESS_BYTES);
-  if (getSocketOption(fd, SOL_IP, SO_ORIGINAL_DST, value, length) !== 0) return undefined;
-  if (value.readUInt16LE(0) !== AF_INET) return undefined;
-  return { address: value.subarray(4, 8).join('.'), port: value.readUInt16BE(2) };
-}
+export class OriginalDestinations {
+  readonly #client: JsonLineClient;
 
-/** Returns the file descriptor of a socket, for which Node has no public API. */
-function findDescriptor(socket: Socket): number | undefined {
-  const { _handle: handle } = socket as unknown as { _handle?: { fd?: number } | null };
-  const fd = handle?.fd;
-  return fd === undefined || fd < 0 ? undefined : fd;
+  constructor(client: JsonLineClient) {
+    this.#client = client;
+  }
+
+  /** `descriptors` are the ends of two pipes of hostctl: its input and its output. */
+  static open({ input, output }: { input: number; output: number }): OriginalDestinations {
+    return new OriginalDestinations(
+      new JsonLineClient({
+        // Neither keeps the process alive.
+        input: new Socket({ fd: output, readable: true, writable: false }).unref(),
+        output: new Socket({ fd: input, readable: false, writable: true }).unref(),
+        timeoutMs: ANSWER_TIMEOUT_MS,
+      }),
+    );
+  }
+
+  /** Settles when hostctl has ended: no connection can be judged any more. */
+  get ended(): Promise<string> {
+    return this.#client.ended;
+  }
+
+  /** Returns undefined for a connection that was not redirected, whose translation is gone, or that has closed. */
+  async find({ localAddress, localPort, remoteAddress, remotePort }: Socket): Promise<Endpoint | undefined> {
+    if (localAddress === undefined || remoteAddress === undefined) return undefined;
+    const [local, remote] = [`${localAddress}:${localPort}`, `${remoteAddress}:${remotePort}`];
+    const answer = await this.#client.ask('finding a destination', { op: 'original', local, remote });
+    return Found.parse(answer) ?? undefined;
+  }
 }

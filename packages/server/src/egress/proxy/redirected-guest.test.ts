@@ -10,6 +10,7 @@ import { NameServer } from '../dns/testing/name-server.ts';
 import type { EgressMessage } from '../../lib/protocol/egress-messages.ts';
 import { openEgressService, type EgressService } from '../egress-service.ts';
 import { buildEgress, type Rules } from '../testing/egress-site.ts';
+import { startDestinations } from '../testing/own-destinations.ts';
 import { httpGet } from '../testing/first-words.ts';
 
 const RESOLVER = '10.202.255.1';
@@ -91,6 +92,7 @@ class Wires implements AsyncDisposable {
   async #serve(): Promise<void> {
     this.#resources.use(this.names);
     await this.names.listen(NAME_SERVER);
+    const { destinations } = this.#resources.use(startDestinations());
     const service = await openEgressService({
       start: {
         type: 'start',
@@ -101,6 +103,7 @@ class Wires implements AsyncDisposable {
       send: (message) => void this.heard.push(message),
       openCredentials: async () => ({ port: 1, [Symbol.asyncDispose]: async () => undefined }),
       maxFlows: 1000,
+      destinations,
       log: pino({ level: 'silent' }),
     });
     this.#service = this.#resources.use(service);

@@ -9,7 +9,7 @@ import type { Logger } from 'pino';
 import type { Guest, GuestTable } from '../guest-table.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import { Flow } from './flow.ts';
-import { findOriginalDestination, type Endpoint } from './original-destination.ts';
+import type { Endpoint } from './original-destination.ts';
 import { resetSocket } from './relay.ts';
 
 /**
@@ -30,7 +30,7 @@ export interface TcpProxyOptions {
   /** Maximum number of flows of all guests. Each flow takes two descriptors. */
   maxFlows: number;
   maxFlowsPerGuest?: number;
-  findDestination?: (socket: Socket) => Endpoint | undefined;
+  findDestination: (socket: Socket) => Promise<Endpoint | undefined>;
 }
 
 /** The listener described above. */
@@ -70,16 +70,20 @@ export class TcpProxy implements AsyncDisposable {
 
   /** Serves a connection. An error that it throws is a fault of this process and ends it. */
   async #serve(socket: Socket): Promise<void> {
-    const { guests, upstream, findDestination = findOriginalDestination } = this.#options;
+    const { guests, upstream, findDestination } = this.#options;
     // An error of a connection ends only that connection: a close follows.
     socket.on('error', () => undefined);
-    const guest = guests.findByAddress(socket.remoteAddress ?? '');
-    const original = guest && findDestination(socket);
-    if (guest === undefined || original === undefined) return resetSocket(socket);
-    if (!this.#hasRoom(guest)) return refuseCrowd(guest, socket, original);
+    const address = socket.remoteAddress ?? '';
+    const guest = guests.findByAddress(address);
+    if (guest === undefined) return resetSocket(socket);
+    const isCrowded = !this.#hasRoom(guest);
     this.#sockets.add(socket);
     this.#flowCounts.set(guest, this.#flowCountOf(guest) + 1);
     try {
+      const original = await findDestination(socket);
+      // The guest may have been forgotten meanwhile.
+      if (original === undefined || guests.findByAddress(address) !== guest) return resetSocket(socket);
+      if (isCrowded) return refuseCrowd(guest, socket, original);
       await new Flow({ guest, socket, original, upstream }).run();
     } finally {
       this.#sockets.delete(socket);

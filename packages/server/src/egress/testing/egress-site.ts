@@ -3,6 +3,7 @@
  * on its loopback. Real rules redirect the connections of guests, with a zone in the original direction, as the
  * runner's do.
  */
+import { startDestinations } from './own-destinations.ts';
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -155,6 +156,7 @@ export class EgressSite implements AsyncDisposable {
 
   async #openService(maxFlows: number): Promise<void> {
     const closed = closedWith();
+    const { destinations } = this.#resources.use(startDestinations());
     const service = await openEgressService({
       start: { type: 'start', resolver: RESOLVER, resolvers: [NAME_SERVER], closed },
       send: (message) => this.#hearBack(message),
@@ -165,6 +167,7 @@ export class EgressSite implements AsyncDisposable {
         return { port: (server.address() as AddressInfo).port, [Symbol.asyncDispose]: close };
       },
       maxFlows,
+      destinations,
       log: pino({ level: process.env['COPPICE_TEST_LOG'] ?? 'silent' }),
     });
     this.#service = this.#resources.use(service);

@@ -17,6 +17,9 @@
 import { z } from 'zod';
 import { JudgedCounters, EgressNote, VmEgress } from './egress-protocol.ts';
 
+/** Descriptors of the egress process: the pipes of its hostctl. The one before them is the channel to the runner. */
+export const HOSTCTL_DESCRIPTORS = { input: 4, output: 5 } as const;
+
 export const MAX_NOTES_PER_MESSAGE = 256;
 const MAX_PORT = 65_535;
 const MAX_VM_ID_LENGTH = 64;

@@ -112,7 +112,7 @@ class Assembly implements Disposable {
     };
     const parts = {
       network: {
-        acquire: async () => ({ index: TAP_SLOTS, openTap: undefined }),
+        acquire: async () => ({ index: TAP_SLOTS, tap: undefined }),
         setEgress: async (unit: string, { vmId, egress }: { vmId: string; egress: VmEgress }) => {
           this.order.push(`egress of ${unit} for ${vmId}`);
           await setImmediate();

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { measureTscKhz } from './host-tsc.ts';
-import { HOSTCTL } from './testing/hostctl.ts';
+import { HOSTCTL } from '../../config/testing/hostctl.ts';
 
 test('two measurements of the TSC agree and are plausible', async () => {
   const [first, second] = [await measureTscKhz(HOSTCTL), await measureTscKhz(HOSTCTL)];

@@ -7,7 +7,7 @@ import { addressesOf, TAP_SLOTS } from './vm-network.ts';
 test('slots are numbers without a TAP: a VM gets the lowest free one, keeps it, and a release frees it', async () => {
   const network = new NoNetwork('there is no /dev/net/tun', 2);
   const [a, again, b] = await Promise.all(['a', 'a', 'b'].map((vm) => network.acquire(vm)));
-  assert.deepEqual(a, { index: TAP_SLOTS, openTap: undefined });
+  assert.deepEqual(a, { index: TAP_SLOTS, tap: undefined });
   assert.deepEqual(again, a);
   assert.equal(b?.index, TAP_SLOTS + 1);
   assert.equal(addressesOf(a), undefined);

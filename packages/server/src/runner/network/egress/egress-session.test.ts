@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { pino } from 'pino';
+import { HOSTCTL } from '../../../config/testing/hostctl.ts';
 import { EgressEndedError, EgressSession } from './egress-session.ts';
 
 const PORTS = '{ dnsUdp: 1, dnsTcp: 2, proxy: 3, credentials: 4 }';
@@ -28,7 +29,7 @@ async function withProgram(
   const notes: unknown[] = [];
   try {
     const { session } = await EgressSession.start({
-      program: { path, args: [], mustBeUnprivileged },
+      program: { path, args: [], hostctl: HOSTCTL, mustBeUnprivileged },
       start: { resolver: '127.0.0.1', resolvers: [], closed: { openPrivateRanges: [], own: [] } },
       onNotes: (said) => notes.push(said),
       signal: stop.signal,

@@ -1,5 +1,5 @@
 /** One run of the egress process. Its messages are checked, as it reads untrusted data from guests. */
-import { fork, type ChildProcess } from 'node:child_process';
+import { fork, spawn, type ChildProcess } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
@@ -22,6 +22,8 @@ type Answer = Extract<EgressMessage, { type: 'done' | 'counters' }>;
 export interface EgressProgram {
   path: string;
   args: readonly string[];
+  /** Path of hostctl, which finds for the process where redirected connections were meant to go. */
+  hostctl: string;
   /**
    * Whether the process must run without root privileges. It drops them itself after it has loaded its code, which
    * other users may not read. A process that still has them is killed.
@@ -59,10 +61,7 @@ export class EgressSession {
     this.#options = options;
     // There may be no waiter, so an unhandled rejection must not end the runner.
     this.#ready.promise.catch(() => undefined);
-    this.#child = fork(program.path, program.args, {
-      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
-      env: environmentOf(process.env),
-    });
+    this.#child = startProgram(program);
     this.#child.on('message', (message) => this.#hear(message));
     this.#child.once('error', (error) => this.#end(error.message));
     this.#child.once('exit', (code, signal) => this.#end(signal ?? `code ${code ?? 1}`));
@@ -151,6 +150,20 @@ export class EgressSession {
     this.#options.signal.removeEventListener('abort', this.#onAbort);
     this.#ended.resolve(how);
   }
+}
+
+/** Each end of hostctl's pipes is the egress process's alone, so hostctl ends with it. */
+function startProgram({ path, args, hostctl }: EgressProgram): ChildProcess {
+  const originals = spawn(hostctl, ['originals'], { env: {}, stdio: ['pipe', 'pipe', 'inherit'] });
+  // The egress process notices that hostctl is missing, and ends.
+  originals.on('error', () => undefined);
+  const child = fork(path, args, {
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc', originals.stdin, originals.stdout],
+    env: environmentOf(process.env),
+  });
+  originals.stdin.destroy();
+  originals.stdout.destroy();
+  return child;
 }
 
 /** Removes the one secret that an operator may put there: an attacker in that process could read it from memory. */

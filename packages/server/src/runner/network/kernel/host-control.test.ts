@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { pollUntil } from '../../../lib/waiting/deadline.ts';
-import { HOSTCTL } from '../../host/testing/hostctl.ts';
+import { HOSTCTL } from '../../../config/testing/hostctl.ts';
 import { enterHostNamespace } from '../testing/host-namespace.ts';
 import { parseRefusedKind, REFUSED_SETS } from '../firewall/refused-packets.ts';
 import { runNft } from '../testing/test-site.ts';

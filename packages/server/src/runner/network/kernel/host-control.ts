@@ -4,21 +4,16 @@
  * requests in progress then fail, and every watch reports a removal that may have been missed.
  */
 import { spawn, type ChildProcessWithoutNullStreams } from 'node:child_process';
-import { createInterface } from 'node:readline';
 import { AppError } from '@coppice/contract';
 import { z } from 'zod';
-import { withDeadline } from '../../../lib/waiting/deadline.ts';
+import { JsonLineClient, type LineEvent } from '../../../lib/streams/json-line-client.ts';
 
 /** The kernel answers within the system call; a flush may walk a large table. */
 const ANSWER_TIMEOUT_MS = 15_000;
 /** Bounds what is kept of the child's errors. */
 const MAX_STDERR = 2000;
 
-const Line = z.union([
-  z.object({ id: z.int(), result: z.unknown() }).strict(),
-  z.object({ id: z.int(), error: z.string() }).strict(),
-  z.object({ event: z.enum(['removed', 'unwatched']), table: z.string(), error: z.string().optional() }),
-]);
+const Change = z.object({ event: z.enum(['removed', 'unwatched']), table: z.string() });
 
 const Elements = z
   .array(
@@ -38,18 +33,11 @@ export interface SetElement {
   remainingMs: number;
 }
 
-interface Pending {
-  resolve: (result: unknown) => void;
-  reject: (error: AppError) => void;
-}
-
 /** Throws `internal`, with the kernel's words, when a request is refused or the program cannot be started. */
 export class HostControl implements Disposable {
   readonly #program: string;
-  readonly #pending = new Map<number, Pending>();
   readonly #watches = new Map<string, Set<() => void>>();
-  #child: ChildProcessWithoutNullStreams | undefined;
-  #lastId = 0;
+  #child: { process: ChildProcessWithoutNullStreams; client: JsonLineClient } | undefined;
   #isClosed = false;
 
   /** `program` is the path of hostctl. */
@@ -98,80 +86,54 @@ export class HostControl implements Disposable {
   [Symbol.dispose](): void {
     this.#isClosed = true;
     this.#watches.clear();
-    this.#child?.stdin.end();
+    this.#child?.process.stdin.end();
   }
 
   async #ask(step: string, request: Record<string, unknown>): Promise<unknown> {
     if (this.#isClosed) throw new AppError('internal', `${step}: the network is closed`);
-    const child = this.#child ?? this.#start();
-    this.#lastId += 1;
-    const id = this.#lastId;
-    const { promise, resolve, reject } = Promise.withResolvers<unknown>();
-    this.#pending.set(id, { resolve, reject });
-    child.stdin.write(`${JSON.stringify({ id, ...request })}\n`);
-    try {
-      return await withDeadline(step, ANSWER_TIMEOUT_MS, promise);
-    } finally {
-      this.#pending.delete(id);
-    }
+    this.#child ??= this.#start();
+    return this.#child.client.ask(step, request);
   }
 
-  #start(): ChildProcessWithoutNullStreams {
+  #start(): { process: ChildProcessWithoutNullStreams; client: JsonLineClient } {
     const child = spawn(this.#program, ['serve'], { env: {}, stdio: ['pipe', 'pipe', 'pipe'] });
-    this.#child = child;
+    const client = new JsonLineClient({
+      input: child.stdout,
+      output: child.stdin,
+      timeoutMs: ANSWER_TIMEOUT_MS,
+      onEvent: (event) => this.#hear(event),
+    });
     let said = '';
     child.stderr.on('data', (chunk: Buffer) => (said = (said + chunk.toString('utf8')).slice(-MAX_STDERR)));
-    // A write to a child that has died fails; its end rejects the request.
-    child.stdin.on('error', () => undefined);
-    child.once('error', (error) => this.#end(child, error.message));
-    child.once('close', () => this.#end(child, said.trim() || 'it ended'));
-    createInterface({ input: child.stdout }).on('line', (line) => this.#read(child, line));
+    const end = (reason: string): void => client.end(`${this.#program}: ${said.trim() || reason}`);
+    child.once('error', (error) => end(error.message));
+    child.once('exit', () => end('it ended'));
+    void client.ended.then(() => this.#restart(child));
     child.unref();
     for (const stream of [child.stdin, child.stdout, child.stderr])
       (stream as unknown as { unref: () => void }).unref();
-    return child;
+    return { process: child, client };
   }
 
-  #read(child: ChildProcessWithoutNullStreams, text: string): void {
-    const line = Line.safeParse(parseJson(text));
-    if (!line.success) {
-      child.kill('SIGKILL');
-      this.#end(child, 'its answer is malformed');
-      return;
-    }
-    const { data } = line;
-    if ('event' in data) {
-      for (const onRemoved of this.#watches.get(data.table) ?? []) onRemoved();
-      if (data.event === 'unwatched') void this.#watchAgain(data.table);
-      return;
-    }
-    const pending = this.#pending.get(data.id);
-    if ('error' in data) pending?.reject(new AppError('internal', data.error));
-    else pending?.resolve(data.result);
+  #hear(event: LineEvent): void {
+    const { event: name, table } = Change.parse(event);
+    for (const onRemoved of this.#watches.get(table) ?? []) onRemoved();
+    if (name === 'unwatched') void this.#watchAgain(table);
   }
 
-  #end(child: ChildProcessWithoutNullStreams, reason: string): void {
-    if (this.#child !== child) return;
+  /** Without a child changes of watched tables go unnoticed, so another is started for them at once. */
+  #restart(ended: ChildProcessWithoutNullStreams): void {
+    ended.kill('SIGKILL');
     this.#child = undefined;
-    for (const { reject } of this.#pending.values())
-      reject(new AppError('internal', `${this.#program}: ${reason}`));
     for (const [table, callbacks] of this.#watches) {
       if (callbacks.size === 0) continue;
       void this.#watchAgain(table).then(() => callbacks.forEach((onRemoved) => onRemoved()));
     }
   }
 
-  /** If it fails, the failure of the next request shows that the program cannot be started. */
+  /** A failure is ignored: the next request then shows that the program cannot be started. */
   async #watchAgain(table: string): Promise<void> {
     if (this.#isClosed) return;
     await this.#ask('watching the rules', { op: 'watch', table }).catch(() => undefined);
-  }
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text) as unknown;
-  } catch {
-    return undefined;
   }
 }

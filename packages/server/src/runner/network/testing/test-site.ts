@@ -7,7 +7,7 @@ import { pino } from 'pino';
 import type { VmNote } from '../../../lib/protocol/egress-messages.ts';
 import type { VmEgress } from '../../../lib/protocol/egress-protocol.ts';
 import { GuestNetwork, type GuestNetworkOptions, type NetworkSlot } from '../guest-network.ts';
-import { HOSTCTL } from '../../host/testing/hostctl.ts';
+import { HOSTCTL } from '../../../config/testing/hostctl.ts';
 import { enterHostNamespace } from './host-namespace.ts';
 import { Machine } from './machine.ts';
 import { openTapDevice } from './tap-device.ts';
@@ -25,6 +25,7 @@ export const OPTIONS: GuestNetworkOptions = {
   egressProgram: {
     path: fileURLToPath(new URL('egress-program.ts', import.meta.url)),
     args: [],
+    hostctl: HOSTCTL,
     mustBeUnprivileged: false,
   },
   onNotes: async () => undefined,

@@ -1,4 +1,4 @@
-import { loadConfig } from '../../../config/config.ts';
+import { loadConfig } from '../config.ts';
 
 /** Path of the hostctl that set-up built. */
 export const HOSTCTL = loadConfig().runner.tools.hostctl;
