@@ -7,13 +7,7 @@ import { rolldown } from 'rolldown';
  * @param {string} directory  where the files are written, which are named after their modules, with `.mjs`
  */
 export async function buildProgram(input, directory) {
-  const bundle = await rolldown({
-    input,
-    platform: 'node',
-    // It loads a file of machine code from its own directory.
-    external: ['koffi'],
-    logLevel: 'warn',
-  });
+  const bundle = await rolldown({ input, platform: 'node', logLevel: 'warn' });
   try {
     const names = { entryFileNames: '[name].mjs', chunkFileNames: '[name].mjs' };
     await bundle.write({ dir: directory, format: 'esm', ...names });

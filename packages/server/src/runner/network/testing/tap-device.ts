@@ -1,5 +1,5 @@
 /**
- * Opens a persistent TAP for QEMU's `-netdev tap,fd=N`. The interface exists already (the pool made it); to attach to
+ * Opens a persistent TAP for a test machine, as the launcher does for QEMU. The interface exists already (the pool made it); to attach to
  * it takes an ioctl for which Node has no function. A TAP has one holder at a time. As it is persistent, it can be
  * opened again when its holder is gone.
  */
@@ -39,24 +39,6 @@ export function openTapDevice(name: string): number {
   if (problem === undefined) return fd;
   closeSync(fd);
   throw new AppError('internal', `opening TAP ${name}: ${problem}`);
-}
-
-/** Returns why no TAP can be made here; undefined when one can. Removes its test TAP at once. */
-export function findTapProblem(name: string): string | undefined {
-  const request = buildRequest(name);
-  let fd: number;
-  try {
-    fd = openSync(TUN, constants.O_RDWR | constants.O_NONBLOCK);
-  } catch (error) {
-    return `${TUN}: ${(error as NodeJS.ErrnoException).code ?? 'cannot be opened'}`;
-  }
-  try {
-    if (ioctl(fd, TUNSETIFF, request) === 0) return undefined;
-    const code = koffi.errno();
-    return `${TUN}: ${code === koffi.os.errno['EPERM'] ? 'EPERM' : `error ${code}`}`;
-  } finally {
-    closeSync(fd);
-  }
 }
 
 function buildRequest(name: string): Buffer {
