@@ -12,6 +12,7 @@ export const ASSETS_ENTRIES = [
   'api-tests',
   'base-image',
   'capture',
+  'hostctl',
   'initramfs',
   'jail',
   'kernel',

@@ -17,6 +17,7 @@ import { networkSlug } from '../../packages/server/src/config/default-paths.mjs'
 import { REPOSITORY } from '../setup/paths.mjs';
 import { isMadeBySetUp } from './account-removal.mjs';
 import { removeCgroups } from './cgroup-removal.mjs';
+import { GO_PROGRAMS } from '../setup/go-programs.mjs';
 import { ASSETS_ENTRIES, DATA_ENTRIES, listMountPoints, removeEntries } from './directories.mjs';
 import { buildEnvironmentFile, generateInvitation, generateKey } from './environment-file.mjs';
 import { forgetInstallation, listOthers } from './installations.mjs';
@@ -159,12 +160,13 @@ test('a purge removes every part that set-up builds', () => {
   const sources = readdirSync(directory).filter(
     (name) => name.endsWith('.mjs') && !name.endsWith('.test.mjs'),
   );
-  const kinds = sources.flatMap((name) =>
+  const named = sources.flatMap((name) =>
     [...readFileSync(join(directory, name), 'utf8').matchAll(/\bkind: '([a-z-]+)'/gu)].map(
       ([, kind]) => kind,
     ),
   );
-  assert.ok(kinds.length >= 7, `only ${kinds.join(', ')}`);
+  const kinds = [...named, ...GO_PROGRAMS];
+  assert.ok(kinds.length >= 9, `only ${kinds.join(', ')}`);
   const unknown = kinds.filter((kind) => kind !== undefined && !ASSETS_ENTRIES.includes(kind));
   assert.deepEqual(unknown, []);
 });

@@ -73,13 +73,13 @@ func (s *Service) Exec(w http.ResponseWriter, r *http.Request) error {
 // attend sends the status and serves a started process until its end.
 func (s *Service) attend(w http.ResponseWriter, r *http.Request, frames *frame.Reader, p *command) error {
 	reply := stream.NewAnswer(w)
-	reply.Begin()
 	stdout, outErr := stream.NewPump(frame.Stdout, p.stdout, reply)
 	stderr, errErr := stream.NewPump(frame.Stderr, p.stderr, reply)
 	if err := errors.Join(outErr, errErr); err != nil {
 		p.child.KillGroup()
 		return err
 	}
+	reply.Begin()
 	go stdout.Run()
 	go stderr.Run()
 	fed := make(chan struct{})

@@ -14,6 +14,7 @@ const MANIFEST = Object.fromEntries([
     'initramfs',
     'jail',
     'capture',
+    'hostctl',
     'qemu',
     'tar2sqfs',
     'nft',

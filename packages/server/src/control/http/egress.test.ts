@@ -86,7 +86,7 @@ test('bad rules, profiles and credentials are refused by field, and create nothi
   const refused: [object, RegExp][] = [
     [{ network: {}, network_profile: 'openai' }, /^network, network_profile: exclude each other/],
     [{ network_profile: 'none-such' }, /^network_profile: there is no "none-such"/],
-    [{ network_profile: 'Locked Down' }, /^network_profile: is 1–63 of/],
+    [{ network_profile: 'Locked Down' }, /^network_profile: must be 1–63 of/],
     [{ network: { allow: ['a.test'], deny: ['a.test'] } }, /^network.allow\[0\]: "a.test" contradicts/],
     [{ network: { allow: [''] } }, /^network.allow\[0\]: must not be empty/],
     [{ network: { allow: ['https://a.test/'] } }, /^network.allow\[0\]: /],

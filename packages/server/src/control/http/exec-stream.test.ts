@@ -126,7 +126,7 @@ test('a runner that is lost during the command is reported as such: the command 
   await harness.runner.stop();
   const received = await frames(answered);
   await harness.runner.start();
-  assert.match(JSON.stringify(received.at(-1)), /"unavailable".*goes on/u);
+  assert.match(JSON.stringify(received.at(-1)), /"unavailable".*continues/u);
   await waitFor('health', async () => (await harness.call('GET', '/healthz')).status === 200);
 });
 

@@ -298,7 +298,7 @@ test('a service that does not speak HTTP is 502, and so is one that upgrades wit
   harness.runner.ports.set(22, (rude.address() as AddressInfo).port);
   const reply = await call(path('/', 22));
   assert.equal(reply.status, 502);
-  assert.match(reply.text, /not HTTP/u);
+  assert.match(reply.text, /did not answer with valid HTTP/u);
   assert.equal((await call(path('/up', 22))).status, 502);
 });
 

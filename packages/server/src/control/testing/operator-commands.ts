@@ -9,9 +9,9 @@ import type { ControlConfig } from '../control-config.ts';
 import { waitFor, type ControlHarness } from './control-harness.ts';
 
 const COMMANDS = {
-  backup: 'backup-command.ts',
-  restore: 'backup-command.ts',
-  organization: 'organization-command.ts',
+  backup: 'commands/backup-command.ts',
+  restore: 'commands/backup-command.ts',
+  organization: 'commands/organization-command.ts',
 };
 const PASSWORD = 'a password of a registry';
 const run = promisify(execFile);
@@ -45,7 +45,7 @@ export async function coppice(
   const words = name === 'organization' ? args : [name, ...args];
   const assets = join(harness.directory, 'assets');
   await mkdir(assets, { recursive: true });
-  const tools = ['kernel', 'initramfs', 'jail', 'capture', 'qemu', 'tar2sqfs', 'mke2fs'];
+  const tools = ['kernel', 'initramfs', 'jail', 'capture', 'hostctl', 'qemu', 'tar2sqfs', 'mke2fs'];
   const manifest = {
     version: 1,
     ...Object.fromEntries(tools.map((tool) => [tool, { path: tool }])),

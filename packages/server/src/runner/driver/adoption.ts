@@ -1,5 +1,5 @@
 /**
- * Adopts the running VMs of an earlier runner process, ends and reports the others, and kills every VMM of ours without
+ * Adopts the running VMs of an earlier runner process, ends and reports the others, and kills every VMM of this runner without
  * a driver.
  *
  *   record ─► running, its process alive, its slot kept ─► adopted; continued if it was being captured

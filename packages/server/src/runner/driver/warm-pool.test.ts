@@ -35,7 +35,7 @@ class PoolUnderTest {
       throw new Error('no VM');
     }
     const unit = `${templateKey}${this.made.push(templateKey)}`;
-    const driver = { unit, state: 'creating', end: async () => void this.ended.push(unit) };
+    const driver = { unit, phase: 'creating', end: async () => void this.ended.push(unit) };
     return { driver } as unknown as AssembledVm;
   }
 
