@@ -2,6 +2,7 @@
 package tap
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -18,6 +19,10 @@ func Check(name string) error {
 	}
 	request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
 	file, err := os.OpenFile(device, os.O_RDWR, 0)
+	var failed *os.PathError
+	if errors.As(err, &failed) {
+		return fmt.Errorf("%s: %w", device, failed.Err)
+	}
 	if err != nil {
 		return err
 	}

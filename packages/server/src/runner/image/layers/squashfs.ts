@@ -1,4 +1,3 @@
-import { open, stat } from 'node:fs/promises';
 import type { Writable } from 'node:stream';
 import { runProcess } from '../../host/run-process.ts';
 import { TarWriter } from '../tar/tar-writer.ts';
@@ -21,10 +20,8 @@ export interface SquashfsOptions {
  */
 const COMPRESSOR = ['--compressor', 'zstd', '--comp-extra', 'level=1'];
 
-const FILE_MODE = 0o444;
-
-/** Packs the archive that `write` writes into a read-only squashfs file, synced to disk. Returns its size in bytes. */
-export async function buildSquashfs(options: SquashfsOptions): Promise<number> {
+/** Packs the archive that `write` writes into a squashfs file. */
+export async function buildSquashfs(options: SquashfsOptions): Promise<void> {
   await runProcess({
     command: options.tool,
     // --no-skip: an entry that cannot be stored is an error, not a warning.
@@ -33,10 +30,6 @@ export async function buildSquashfs(options: SquashfsOptions): Promise<number> {
     signal: options.signal,
     feed: (stdin) => options.write(new TarWriter((chunk) => writeChunk(stdin, chunk))),
   });
-  await using file = await open(options.outputPath, 'r');
-  await file.chmod(FILE_MODE);
-  await file.sync();
-  return (await stat(options.outputPath)).size;
 }
 
 function writeChunk(stream: Writable, chunk: Buffer): Promise<void> {
