@@ -1,5 +1,5 @@
 /**
- * What the runner and an unpacking process say to each other, as HTTP/1.1 over a Unix socket. One process serves one
+ * The messages between the runner and an unpacking process: HTTP/1.1 over a Unix socket. One process serves one
  * preparation of one image:
  *
  *     PUT /layers/<n>?max_bytes=<n>   the stored layer as body ─► {digest} of its archive, or {error}
@@ -15,7 +15,7 @@ export const SOCKET_NAME = 'socket';
 export const IMAGE_NAME = 'image';
 const MAX_MESSAGE = 2000;
 
-/** `layer`: the image's fault. `space`: the disk is full. `time`: it took too long. `other`: a fault of ours. */
+/** `layer`: the image's fault. `space`: the disk is full. `time`: it took too long. `other`: a fault of the service. */
 export const UnpackFault = z.object({
   kind: z.enum(['layer', 'space', 'time', 'other']),
   message: z.string().max(MAX_MESSAGE),
