@@ -117,7 +117,10 @@ describe('a service started by root on a host without TUN', () => {
   after(() => service?.[Symbol.asyncDispose]());
 
   it('says what is missing, and boots a sandbox without a network under its own user id', async () => {
-    assert.match(service.output, /^network: none \(no TAP can be made \(\/dev\/net\/tun: no such file or directory\); load/mu);
+    assert.match(
+      service.output,
+      /^network: none \(no TAP can be made \(\/dev\/net\/tun: no such file or directory\); load/mu,
+    );
     ({ id: bare } = await api.create(SHAPE));
     await assertWorks(api, bare);
     assert.ok(uidOf(service.vmPids()[0]!) >= 1_700_000);
