@@ -158,6 +158,12 @@ test('a control whose lease another one has writes nothing more and ends', async
   const locked = new pg.Client(harness.connection);
   await locked.connect();
   const waiting = locked.query(`SELECT pg_advisory_lock(${rows[0]?.id})`);
+  // The lock goes to who waits for it; a control that comes before has it back, and nothing is lost.
+  await waitFor('the lock to be waited for', async () => {
+    const queued = await other.query(`SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`);
+    return queued.rowCount === 1;
+  });
   await other.query(`SELECT pg_terminate_backend(${rows[0]?.pid})`);
   await waiting;
   const isNoticed = (): boolean =>
