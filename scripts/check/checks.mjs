@@ -6,8 +6,6 @@ import { inspect, PREREQUISITES } from '../setup/prerequisites.mjs';
 import { describeError, SetupError } from '../setup/setup-error.mjs';
 import { addCounts, failure, NOTHING, PASS } from '../test/counts.mjs';
 import { runLive } from '../test/live-command.mjs';
-import { checkLayers } from './folder-layers.mjs';
-import { LAYERS } from './layers.mjs';
 import { ensureStaticcheck } from './staticcheck.mjs';
 
 const TIMEOUT_MS = 15 * 60_000;
@@ -73,12 +71,17 @@ async function listChecks() {
     ]),
     nodeCheck('types of the scripts (tsc)', 'tsc', ['--noEmit', '-p', 'scripts']),
     nodeCheck('unused exports and dependencies (knip)', 'knip', ['--no-progress']),
-    { name: 'layers of folders', run: async () => checkAllLayers() },
+    { name: 'layers of folders', run: checkAllLayers },
     ...GO_PROGRAMS.flatMap((name) => goChecks(go, name, goDirectory(name))),
   ];
 }
 
-function checkAllLayers() {
+/** Its modules come with the npm packages, which a new checkout does not have when this file is loaded. */
+async function checkAllLayers() {
+  const [{ checkLayers }, { LAYERS }] = await Promise.all([
+    import('./folder-layers.mjs'),
+    import('./layers.mjs'),
+  ]);
   const faults = LAYERS.flatMap(checkLayers);
   for (const fault of faults) process.stdout.write(`${fault}\n`);
   return faults.length === 0;

@@ -124,6 +124,7 @@ func encodeTuple(tuple *netlink.AttributeEncoder, source, target netip.AddrPort)
 func parseDestination(attributes []byte) (netip.AddrPort, error) {
 	var address netip.Addr
 	var port uint16
+	hasPort := false
 	decoder, err := netfilter.Decode(attributes)
 	if err != nil {
 		return netip.AddrPort{}, err
@@ -148,7 +149,7 @@ func parseDestination(attributes []byte) (netip.AddrPort, error) {
 					tuple.Nested(func(protocol *netlink.AttributeDecoder) error {
 						for protocol.Next() {
 							if protocol.Type() == destination {
-								port = protocol.Uint16()
+								port, hasPort = protocol.Uint16(), true
 							}
 						}
 						return nil
@@ -161,7 +162,8 @@ func parseDestination(attributes []byte) (netip.AddrPort, error) {
 	if err := decoder.Err(); err != nil {
 		return netip.AddrPort{}, fmt.Errorf("decoding a connection: %w", err)
 	}
-	if !address.Is4() || port == 0 {
+	// A guest may connect to port 0.
+	if !address.Is4() || !hasPort {
 		return netip.AddrPort{}, errors.New("the kernel's answer names no destination")
 	}
 	return netip.AddrPortFrom(address, port), nil

@@ -27,7 +27,9 @@ export const SnapshotRecord = z
     vcpus: z.int(),
     mem_mib: z.int(),
     disk_mib: z.int(),
-    size_bytes: z.int().describe('Size on disk, including data that it shares with other snapshots.'),
+    size_bytes: z
+      .int()
+      .describe('Size on disk, including data that it shares with other snapshots or with sandboxes.'),
     bound_to: z
       .record(z.string(), z.string())
       .describe('What a machine needs to restore the snapshot: for example versions of QEMU and the kernel.'),

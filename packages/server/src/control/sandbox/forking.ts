@@ -15,7 +15,7 @@ export async function bootChildren(
 ): Promise<ForkedChild[]> {
   // Each child awaits it, but possibly after it has rejected.
   forked.catch(() => undefined);
-  const boots = children.map((child, index) => child.boot.join(forked.then((vms) => takeChild(vms, index))));
+  const boots = children.map((child, index) => child.boot.join(async () => takeChild(await forked, index)));
   const outcomes = (await Promise.allSettled(boots)).map(readOutcome);
   const [first] = outcomes;
   if (first !== undefined && 'error' in first && outcomes.every((one) => 'error' in one)) throw first.error;

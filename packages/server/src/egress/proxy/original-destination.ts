@@ -9,6 +9,7 @@ import { JsonLineClient } from '../../lib/streams/json-line-client.ts';
 
 /** The kernel answers within a system call. */
 const ANSWER_TIMEOUT_MS = 5000;
+const MAX_PORT = 65_535;
 
 export interface Endpoint {
   address: string;
@@ -21,7 +22,7 @@ const Found = z
     const [address = '', port = ''] = text.split(':');
     return { address, port: Number(port) };
   })
-  .refine(({ address, port }) => isIPv4(address) && Number.isInteger(port) && port > 0)
+  .refine(({ address, port }) => isIPv4(address) && Number.isInteger(port) && port >= 0 && port <= MAX_PORT)
   .nullable();
 
 export class OriginalDestinations {

@@ -18,6 +18,8 @@ import { resetSocket } from './relay.ts';
  */
 const MAX_FLOWS_PER_GUEST = 2048;
 const BACKLOG = 4096;
+/** Connections beyond the limits whose refusal is being noted. */
+const MAX_REFUSED = 256;
 /** Before the verdict, at most this many bytes and one chunk are read from a guest. */
 const READ_AHEAD_BYTES = 16 * 1024;
 
@@ -39,6 +41,7 @@ export class TcpProxy implements AsyncDisposable {
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
   readonly #flowCounts = new Map<Guest, number>();
+  readonly #refused = new Set<Socket>();
 
   private constructor(options: TcpProxyOptions) {
     this.#options = options;
@@ -64,32 +67,54 @@ export class TcpProxy implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     const closed = once(this.#server, 'close');
     this.#server.close();
-    for (const socket of this.#sockets) resetSocket(socket);
+    for (const socket of [...this.#sockets, ...this.#refused]) resetSocket(socket);
     await closed;
   }
 
   /** Serves a connection. An error that it throws is a fault of this process and ends it. */
   async #serve(socket: Socket): Promise<void> {
-    const { guests, upstream, findDestination } = this.#options;
+    const { guests, upstream } = this.#options;
     // An error of a connection ends only that connection: a close follows.
     socket.on('error', () => undefined);
     const address = socket.remoteAddress ?? '';
     const guest = guests.findByAddress(address);
     if (guest === undefined) return resetSocket(socket);
-    const isCrowded = !this.#hasRoom(guest);
+    if (!this.#hasRoom(guest)) return this.#refuse(guest, socket);
     this.#sockets.add(socket);
     this.#flowCounts.set(guest, this.#flowCountOf(guest) + 1);
     try {
-      const original = await findDestination(socket);
+      const original = await this.#findDestination(socket);
       // The guest may have been forgotten meanwhile.
       if (original === undefined || guests.findByAddress(address) !== guest) return resetSocket(socket);
-      if (isCrowded) return refuseCrowd(guest, socket, original);
       await new Flow({ guest, socket, original, upstream }).run();
     } finally {
       this.#sockets.delete(socket);
       const left = this.#flowCountOf(guest) - 1;
       if (left > 0) this.#flowCounts.set(guest, left);
       else this.#flowCounts.delete(guest);
+    }
+  }
+
+  /** Notes the refusal, unless as many others wait for that: then the connection only ends. */
+  async #refuse(guest: Guest, socket: Socket): Promise<void> {
+    if (this.#refused.size >= MAX_REFUSED) return resetSocket(socket);
+    this.#refused.add(socket);
+    try {
+      const original = await this.#findDestination(socket);
+      if (original === undefined) return resetSocket(socket);
+      refuseCrowd(guest, socket, original);
+    } finally {
+      this.#refused.delete(socket);
+    }
+  }
+
+  /** A failed lookup ends only this connection. If hostctl is gone, this process ends (egress.ts). */
+  async #findDestination(socket: Socket): Promise<Endpoint | undefined> {
+    try {
+      return await this.#options.findDestination(socket);
+    } catch (error) {
+      this.#options.log.warn({ err: error }, 'the destination of a connection was not found');
+      return undefined;
     }
   }
 

@@ -15,6 +15,13 @@ const Answer = z.union([
 const Event = z.looseObject({ event: z.string() });
 export type LineEvent = z.infer<typeof Event>;
 
+/** The other side answered with an error. */
+export class RefusedRequestError extends AppError {
+  constructor(message: string) {
+    super('internal', message);
+  }
+}
+
 interface Pending {
   resolve: (result: unknown) => void;
   reject: (error: AppError) => void;
@@ -51,7 +58,10 @@ export class JsonLineClient {
     return this.#ended.promise;
   }
 
-  /** Throws `internal` with the other side's error, or when it ends first; DeadlineError when it does not answer. */
+  /**
+   * Throws {@link RefusedRequestError} when the other side refuses, `internal` when it ends first, DeadlineError when it does
+   * not answer.
+   */
   async ask(step: string, request: Record<string, unknown>): Promise<unknown> {
     if (this.#endReason !== undefined) throw new AppError('internal', `${step}: ${this.#endReason}`);
     this.#lastId += 1;
@@ -85,7 +95,7 @@ export class JsonLineClient {
 
   #settle(answer: z.infer<typeof Answer>): void {
     const pending = this.#pending.get(answer.id);
-    if ('error' in answer) pending?.reject(new AppError('internal', answer.error));
+    if ('error' in answer) pending?.reject(new RefusedRequestError(answer.error));
     else pending?.resolve(answer.result);
   }
 }

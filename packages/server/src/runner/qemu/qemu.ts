@@ -1,6 +1,7 @@
 import type { ChildProcess } from 'node:child_process';
 import { closeSync, constants, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { DeadlineError, pollUntil } from '../../lib/waiting/deadline.ts';
 import type { Jail } from '../confinement/jail.ts';
@@ -17,6 +18,8 @@ import { VmmStartError, type SavedState, type VmDirectories, type VmLaunch, type
 const MONITOR_TIMEOUT_MS = 15_000;
 const INCOMING_TIMEOUT_MS = 15_000;
 const MESSAGES_LIMIT = 2000;
+/** The launcher's words, before there is a QEMU. */
+const NO_TAP = /opening TAP/u;
 
 export interface QemuTools {
   jail: Jail;
@@ -85,7 +88,10 @@ export class Qemu implements Vmm {
       return vm;
     } catch (error) {
       await killAndWait(started.identity);
-      throw new VmmStartError(readMessages(started.messagesPath), { cause: error });
+      const said = readMessages(started.messagesPath);
+      // Not the guest's end: another try would find the same.
+      if (NO_TAP.test(said)) throw new AppError('internal', said.trim(), { cause: error });
+      throw new VmmStartError(said, { cause: error });
     }
   }
 

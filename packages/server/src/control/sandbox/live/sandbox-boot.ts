@@ -56,8 +56,8 @@ export class SandboxBoot {
   }
 
   /** Waits for the VM that a fork of the parent makes. */
-  join(forked: Promise<VmInfo>): Promise<SandboxRecord> {
-    return this.#run(() => forked);
+  join(takeVm: () => Promise<VmInfo>): Promise<SandboxRecord> {
+    return this.#run(takeVm);
   }
 
   /** Stores the secrets that the sandbox may use. Resolves with the part that the runner must know. */

@@ -1,6 +1,7 @@
 /** The unpacking process: the only one that parses layers, without privileges, in a directory of its own. */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { finished } from 'node:stream/promises';
 import { json } from 'node:stream/consumers';
 import { isDiskFull } from '../../host/full-disk.ts';
 import { ProcessError } from '../../host/run-process.ts';
@@ -48,6 +49,8 @@ async function answer(request: IncomingMessage, response: ServerResponse, means:
     } else await makeImage(ImageRequest.parse(await json(request)), means, send);
   } catch (error) {
     send({ error: describe(error) });
+    // A connection that closes with unread input would take the answer with it.
+    await finished(request.resume()).catch(() => undefined);
   }
   response.end();
 }

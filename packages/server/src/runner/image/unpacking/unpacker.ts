@@ -132,13 +132,18 @@ export class Unpacker implements AsyncDisposable {
     const sent = this.#request('POST', '/image', signal);
     const answered = this.#answer(sent);
     sent.end(JSON.stringify(asked));
-    const lines = createInterface({ input: await answered });
-    for await (const text of lines) {
-      const line = ImageLine.parse(JSON.parse(text));
-      if ('error' in line) throw toError(line.error);
-      if ('made' in line) return line.made;
-      if ('content_bytes' in line) onContentBytes(line.content_bytes);
-      else onBytes(line.bytes);
+    try {
+      for await (const text of createInterface({ input: await answered })) {
+        const line = ImageLine.parse(JSON.parse(text));
+        if ('error' in line) throw toError(line.error);
+        if ('made' in line) return line.made;
+        if ('content_bytes' in line) onContentBytes(line.content_bytes);
+        else onBytes(line.bytes);
+      }
+    } catch (error) {
+      // What ended the request says more than how the stream broke.
+      signal.throwIfAborted();
+      throw error;
     }
     signal.throwIfAborted();
     throw new AppError('internal', `the unpacking process ended: ${this.#said.trim()}`);

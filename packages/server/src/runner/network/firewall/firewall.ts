@@ -121,13 +121,13 @@ export class Firewall {
     return this.#turns.run(() => this.#options.tools.nft(buildTableRemoval(this.#options.names)));
   }
 
-  /** Changes the table. A failure means that another program changed it: then the whole table is replaced. */
+  /** Changes the table. After a failure, for example when another program changed it, the whole table is replaced. */
   async #change(build: (slots: FirewallSlot[]) => string, slots: FirewallSlot[]): Promise<void> {
     const { tools, log } = this.#options;
     try {
       await tools.nft(build(slots));
     } catch (error) {
-      log.warn({ err: error }, 'another program changed the nftables table of this service; replacing it');
+      log.warn({ err: error }, 'the nftables table of this service could not be changed; replacing it');
       await this.#install();
     }
   }

@@ -6,6 +6,7 @@
 import { AppError } from '@coppice/contract';
 import { accessSync, constants, readFileSync } from 'node:fs';
 import { buildAddressPlan, buildSlotAddresses } from '../addresses/address-plan.ts';
+import { RefusedRequestError } from '../../../lib/streams/json-line-client.ts';
 import { HostControl } from '../kernel/host-control.ts';
 import { KernelTools, wasCutOff, type HostPrograms } from '../kernel/kernel-tools.ts';
 import { buildRuleset } from '../firewall/ruleset.ts';
@@ -54,6 +55,7 @@ async function findTapObstacle(hostControl: HostControl, names: InstanceNames): 
     await hostControl.checkTap(`cop${names.slug}p`);
     return undefined;
   } catch (error) {
+    if (!(error instanceof RefusedRequestError)) throw error;
     return `no TAP can be made (${firstLine(error)}); load the kernel module tun, and let a container see /dev/net/tun`;
   }
 }
@@ -87,6 +89,7 @@ async function findFlushObstacle(
     await hostControl.flushConnections(buildConnectionMark(names, 0));
     return undefined;
   } catch (error) {
+    if (!(error instanceof RefusedRequestError)) throw error;
     return `connections cannot be flushed (${firstLine(error)}); load the kernel module nf_conntrack_netlink`;
   }
 }

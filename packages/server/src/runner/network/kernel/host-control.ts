@@ -4,6 +4,7 @@
  * requests in progress then fail, and every watch reports a removal that may have been missed.
  */
 import { spawn, type ChildProcessWithoutNullStreams } from 'node:child_process';
+import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
 import { z } from 'zod';
 import { JsonLineClient, type LineEvent } from '../../../lib/streams/json-line-client.ts';
@@ -12,6 +13,9 @@ import { JsonLineClient, type LineEvent } from '../../../lib/streams/json-line-c
 const ANSWER_TIMEOUT_MS = 15_000;
 /** Bounds what is kept of the child's errors. */
 const MAX_STDERR = 2000;
+/** Between attempts to watch again. */
+const MIN_PAUSE_MS = 50;
+const MAX_PAUSE_MS = 5000;
 
 const Change = z.object({ event: z.enum(['removed', 'unwatched']), table: z.string() });
 
@@ -38,6 +42,7 @@ export class HostControl implements Disposable {
   readonly #program: string;
   readonly #watches = new Map<string, Set<() => void>>();
   #child: { process: ChildProcessWithoutNullStreams; client: JsonLineClient } | undefined;
+  readonly #rewatching = new Set<string>();
   #isClosed = false;
 
   /** `program` is the path of hostctl. */
@@ -121,19 +126,27 @@ export class HostControl implements Disposable {
     if (name === 'unwatched') void this.#watchAgain(table);
   }
 
-  /** Without a child changes of watched tables go unnoticed, so another is started for them at once. */
+  /** Without a child changes of watched tables go unnoticed, so another is started for them. */
   #restart(ended: ChildProcessWithoutNullStreams): void {
     ended.kill('SIGKILL');
     this.#child = undefined;
-    for (const [table, callbacks] of this.#watches) {
-      if (callbacks.size === 0) continue;
-      void this.#watchAgain(table).then(() => callbacks.forEach((onRemoved) => onRemoved()));
-    }
+    for (const [table, callbacks] of this.#watches) if (callbacks.size > 0) void this.#watchAgain(table);
   }
 
-  /** A failure is ignored: the next request then shows that the program cannot be started. */
+  /** Tries until the table is watched again, and then reports a removal, as one may have been missed. */
   async #watchAgain(table: string): Promise<void> {
-    if (this.#isClosed) return;
-    await this.#ask('watching the rules', { op: 'watch', table }).catch(() => undefined);
+    if (this.#rewatching.has(table)) return;
+    this.#rewatching.add(table);
+    for (let pauseMs = MIN_PAUSE_MS; !this.#isClosed; pauseMs = Math.min(2 * pauseMs, MAX_PAUSE_MS)) {
+      try {
+        await this.#ask('watching the rules', { op: 'watch', table });
+        break;
+      } catch {
+        // The next request of another kind shows the reason to its caller.
+        await delay(pauseMs, undefined, { ref: false });
+      }
+    }
+    this.#rewatching.delete(table);
+    for (const onRemoved of this.#watches.get(table) ?? []) onRemoved();
   }
 }

@@ -20,7 +20,7 @@ export function addExec(app: App, parts: Parts): void {
       operationId: 'exec',
       summary: 'Run a command and wait for its end',
       description:
-        'The status line is sent when the command starts. The answer has at least 64 KiB and at most 16 MiB of each stream; ' +
+        'The status line is sent when the command starts. Of each stream the answer keeps at least the first 64 KiB, and at most 16 MiB; ' +
         'a command for which 64 KiB cannot be kept is refused with 429 before it starts. If the sandbox is lost after the ' +
         'start, the service sends an error object and breaks the connection in the middle of the body.',
       params: SandboxParams,
