@@ -2,7 +2,6 @@
  * Private images: the runner's store against Debian's docker-registry, with a password file and with tokens of a login
  * server. A caller gets a stored image only if the registry lets the caller pull it.
  */
-import { UNPACKING } from '../packages/server/src/runner/image/testing/store-site.ts';
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
@@ -76,7 +75,6 @@ async function openStore(
   return ImageStore.open({
     directory: await mkdtemp(join(root, 'store-')),
     tools: { tar2sqfs: 'tar2sqfs' },
-    unpacking: UNPACKING,
     mirrors: {},
     insecureRegistries,
     builtin: [],

@@ -106,7 +106,7 @@ func (s *Server) flush(mark uint32) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return true, table.Flush(mark)
+	return true, s.keepConnections(table.Flush(mark))
 }
 
 func (s *Server) original(local, remote string) (any, error) {
@@ -124,7 +124,7 @@ func (s *Server) original(local, remote string) (any, error) {
 	}
 	original, ok, err := table.FindOriginal(here, there)
 	if err != nil || !ok {
-		return nil, err
+		return nil, s.keepConnections(err)
 	}
 	return original.String(), nil
 }
@@ -136,7 +136,7 @@ func (s *Server) set(table, name string) (any, error) {
 	}
 	found, ok, err := reader.ReadSet(table, name)
 	if err != nil || !ok {
-		return nil, err
+		return nil, s.keepRules(err)
 	}
 	elements := make([]element, 0, len(found))
 	for _, each := range found {
@@ -157,7 +157,7 @@ func (s *Server) counter(table, name string) (any, error) {
 	}
 	packets, ok, err := reader.ReadCounter(table, name)
 	if err != nil || !ok {
-		return nil, err
+		return nil, s.keepRules(err)
 	}
 	return packets, nil
 }
@@ -179,13 +179,34 @@ func (s *Server) watch(table string) (any, error) {
 	return true, nil
 }
 
+// keepConnections closes the connection after an error, because a late answer would be taken for that of the next request.
+func (s *Server) keepConnections(err error) error {
+	if err != nil {
+		_ = s.connections.Close()
+		s.connections = nil
+	}
+	return err
+}
+
+// keepRules does the same for the reader of rules.
+func (s *Server) keepRules(err error) error {
+	if err != nil {
+		_ = s.rules.Close()
+		s.rules = nil
+	}
+	return err
+}
+
 func (s *Server) openConnections() (*conntrack.Table, error) {
 	if s.connections != nil {
 		return s.connections, nil
 	}
 	table, err := conntrack.Open()
+	if err != nil {
+		return nil, err
+	}
 	s.connections = table
-	return table, err
+	return table, nil
 }
 
 func (s *Server) openRules() (*rules.Reader, error) {
@@ -193,8 +214,11 @@ func (s *Server) openRules() (*rules.Reader, error) {
 		return s.rules, nil
 	}
 	reader, err := rules.Open()
+	if err != nil {
+		return nil, err
+	}
 	s.rules = reader
-	return reader, err
+	return reader, nil
 }
 
 func (s *Server) announce(event, table string, cause error) {

@@ -29,7 +29,6 @@ let explain = (error: unknown): unknown => error;
 async function main(): Promise<void> {
   const role = process.argv[2] ?? 'all';
   if (role === 'egress') return runEgress();
-  if (role === 'unpack') return runUnpack();
   const load = ROLES.get(role);
   if (load === undefined)
     throw new ConfigError(`unknown role "${role}": expected control, runner, or no argument for both`);
@@ -50,12 +49,6 @@ async function runEgress(): Promise<void> {
   stretchDeadlines(deadlineFactor);
   const { runEgressRole } = await import('./egress/egress.ts');
   await runEgressRole(Number(process.argv[3]), createLog('egress', logLevel));
-}
-
-/** Runs the unpacking role, which gets everything from the runner. */
-async function runUnpack(): Promise<void> {
-  const { runUnpackRole } = await import('./runner/image/unpacking/unpack-role.ts');
-  await runUnpackRole(process.argv[3] ?? '');
 }
 
 /**

@@ -72,8 +72,7 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   const leases = new CacheLeases();
   let evictor: CacheEvictor | undefined;
   const onStored = (): void => evictor?.request();
-  const unpacking = { program: { path: PROGRAM_FILE, args: ['unpack'] }, uids: accounts.images };
-  const images = await openImages(config, { unpacking, leases, onStored, log });
+  const images = await openImages(config, { leases, onStored, log });
   const vmsDirectory = join(dataDir, 'vms');
   const spool = EventSpool.open(join(dataDir, 'events'), {
     ballast,
@@ -188,7 +187,7 @@ function openTemplates(
 
 function openImages(
   config: RunnerConfig,
-  parts: Pick<ImageStoreOptions, 'unpacking' | 'leases' | 'onStored' | 'log'>,
+  parts: Pick<ImageStoreOptions, 'leases' | 'onStored' | 'log'>,
 ): Promise<ImageStore> {
   return ImageStore.open({
     directory: join(config.dataDir, 'images'),

@@ -26,9 +26,9 @@ async function makeSquashfs(
   layerPaths: readonly string[],
   outputPath: string,
   tool = 'tar2sqfs',
-): Promise<void> {
+): Promise<number> {
   const tree = await readLayers(layerPaths, TEST_LIMITS, signal);
-  await buildSquashfs({
+  return buildSquashfs({
     tool,
     outputPath,
     timeoutMs: TIMEOUT_MS,
@@ -219,9 +219,9 @@ test('equal layers make equal, read-only images', async () => {
   await writeTar(layer, [{ path: 'b', content: 'b' }, { path: 'a/' }, { path: 'a/x', content: 'x' }]);
   const images = [join(scratch.path, '1'), join(scratch.path, '2')];
   for (const image of images) {
-    await makeSquashfs([layer], image);
+    const sizeBytes = await makeSquashfs([layer], image);
     const found = await stat(image);
-    assert.ok(found.size > 0);
+    assert.deepEqual([found.size, found.mode & 0o7777], [sizeBytes, 0o444]);
   }
   const [first, second] = await Promise.all(images.map((image) => readFile(image)));
   assert(first?.equals(second ?? Buffer.alloc(0)));

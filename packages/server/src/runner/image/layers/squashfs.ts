@@ -1,3 +1,4 @@
+import { open, stat } from 'node:fs/promises';
 import type { Writable } from 'node:stream';
 import { runProcess } from '../../host/run-process.ts';
 import { TarWriter } from '../tar/tar-writer.ts';
@@ -20,8 +21,10 @@ export interface SquashfsOptions {
  */
 const COMPRESSOR = ['--compressor', 'zstd', '--comp-extra', 'level=1'];
 
-/** Packs the archive that `write` writes into a squashfs file. */
-export async function buildSquashfs(options: SquashfsOptions): Promise<void> {
+const FILE_MODE = 0o444;
+
+/** Packs the archive that `write` writes into a read-only squashfs file, synced to disk. Returns its size in bytes. */
+export async function buildSquashfs(options: SquashfsOptions): Promise<number> {
   await runProcess({
     command: options.tool,
     // --no-skip: an entry that cannot be stored is an error, not a warning.
@@ -30,6 +33,10 @@ export async function buildSquashfs(options: SquashfsOptions): Promise<void> {
     signal: options.signal,
     feed: (stdin) => options.write(new TarWriter((chunk) => writeChunk(stdin, chunk))),
   });
+  await using file = await open(options.outputPath, 'r');
+  await file.chmod(FILE_MODE);
+  await file.sync();
+  return (await stat(options.outputPath)).size;
 }
 
 function writeChunk(stream: Writable, chunk: Buffer): Promise<void> {

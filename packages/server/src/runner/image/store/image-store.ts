@@ -40,8 +40,6 @@ import type { RegistrySettings } from '../registry/registry-settings.ts';
 import { SYSTEM_CERTIFICATES } from '../../../lib/tls/trust.ts';
 import { ImageResolver, formatPinned } from '../source/resolver.ts';
 import { Slots } from '../../../lib/waiting/slots.ts';
-import { UnpackUsers } from '../unpacking/unpack-users.ts';
-import type { UnpackProgram } from '../unpacking/unpacker.ts';
 import { StoredImages, newestHolder, type ImageEntry } from './stored-images.ts';
 
 export interface ImageStoreOptions extends RegistrySettings {
@@ -49,8 +47,6 @@ export interface ImageStoreOptions extends RegistrySettings {
   directory: string;
   /** Programs, by name or path. */
   tools: { tar2sqfs: string };
-  /** The unpacking role, and its users: one for each preparation, or none where all run as the service's own. */
-  unpacking: { program: UnpackProgram; uids: readonly number[] };
   builtin: readonly BuiltinImage[];
   /** Directory of the imported images. */
   localDirectory: string;
@@ -75,8 +71,6 @@ interface Parts {
   resolver: ImageResolver;
   images: StoredImages;
   tar2sqfs: string;
-  program: UnpackProgram;
-  users: UnpackUsers;
   limits: ImageLimits;
   closing: AbortController;
   leases: CacheLeases;
@@ -124,10 +118,7 @@ export class ImageStore implements AsyncDisposable {
     });
     rememberReferences(resolver, images);
     const { tar2sqfs } = tools;
-    const { program, uids } = options.unpacking;
-    const users = new UnpackUsers(uids);
-    const unpacking = { tar2sqfs, program, users };
-    return new ImageStore({ client, resolver, images, ...unpacking, limits, closing, leases, onStored, log });
+    return new ImageStore({ client, resolver, images, tar2sqfs, limits, closing, leases, onStored, log });
   }
 
   /** The stored images, for the evictor. */
@@ -263,7 +254,7 @@ export class ImageStore implements AsyncDisposable {
     how: Required<Listener> & { access: ImageAccess },
   ): Promise<ImageEntry> {
     const { access, onStep, onProgress } = how;
-    const { resolver, images, leases, tar2sqfs, program, users, limits, closing, log } = this.#parts;
+    const { resolver, images, leases, tar2sqfs, limits, closing, log } = this.#parts;
     const { signal } = closing;
     const startedAt = performance.now();
     using lease = leases.open();
@@ -278,9 +269,7 @@ export class ImageStore implements AsyncDisposable {
     }
     await using staging = await images.makeStaging();
     const stagingPath = staging.path;
-    using user = users.take();
-    const means = { tar2sqfs, program, uid: user.uid, limits, stagingPath, signal };
-    const prepared = await prepareImage(image, { ...means, onStep, onProgress });
+    const prepared = await prepareImage(image, { tar2sqfs, limits, stagingPath, signal, onStep, onProgress });
     const { sizeBytes, config, acls } = prepared;
     const name = formatPinned(reference);
     const isAnonymous = resolver.isAnonymous(reference, access);

@@ -1,9 +1,10 @@
 /** Makes a squashfs file from a manifest, in a staging directory: pull → check → flatten. */
-import { mkdir } from 'node:fs/promises';
+import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import { isDiskFull } from '../../host/full-disk.ts';
 import { checkFreeSpace, withinSpace } from '../layers/disk-space.ts';
+import { readLayers, writeFlatTar } from '../layers/flatten.ts';
 import { maxUnpackedBytes, type ImageLimits } from '../layers/image-limits.ts';
 import type { ImageConfig, PrepareProgress, PrepareStep } from './image-store.types.ts';
 import { LayerError } from '../tar/layer-error.ts';
@@ -12,16 +13,13 @@ import { ProgressMeter } from '../layers/progress-meter.ts';
 import { pullImage, type PulledImage } from '../source/pull.ts';
 import type { PullableImage } from '../source/resolver.ts';
 import { ProcessError } from '../../host/run-process.ts';
-import { Unpacker, type UnpackProgram } from '../unpacking/unpacker.ts';
+import { buildSquashfs } from '../layers/squashfs.ts';
 import { SQUASHFS_NAME } from './stored-images.ts';
 import { stretched } from '../../../lib/waiting/deadline.ts';
 
 export interface PreparationOptions {
   /** The tar2sqfs program. */
   tar2sqfs: string;
-  program: UnpackProgram;
-  /** User of the unpacking process; null: the service's own. */
-  uid: number | null;
   limits: ImageLimits;
   /** An empty directory; the caller removes it. */
   stagingPath: string;
@@ -50,29 +48,18 @@ export async function prepareImage(image: PullableImage, options: PreparationOpt
   const maxBytes = 2 * maxUnpackedBytes(compressedBytes(image.manifest), limits);
   const space = { maxBytes, minFreeBytes: limits.minFreeBytes };
   return withinSpace(stagingPath, space, signal, async (signal) => {
-    const { program, uid, tar2sqfs } = options;
-    const directory = join(stagingPath, 'unpacked');
-    await using unpacker = await Unpacker.start({ program, uid, tar2sqfs, directory });
-    const pulled = await pull(image, unpacker, { ...options, signal });
-    return await flatten(image, { pulled, unpacker }, { ...options, signal });
+    const pulled = await pull(image, { ...options, signal });
+    return flatten(image, pulled, { ...options, signal });
   });
 }
 
-async function pull(
-  image: PullableImage,
-  unpacker: Unpacker,
-  options: PreparationOptions,
-): Promise<PulledImage> {
+async function pull(image: PullableImage, options: PreparationOptions): Promise<PulledImage> {
   const { limits, signal, onStep, onProgress } = options;
   onStep('pull');
   const meter = new ProgressMeter('pull', compressedBytes(image.manifest), onProgress);
   try {
-    return await pullImage(image, {
-      limits,
-      signal,
-      unpackLayer: (index, source, how) => unpacker.unpackLayer(index, source, how),
-      onBytes: (bytes) => meter.add(bytes),
-    });
+    const directory = join(options.stagingPath, 'layers');
+    return await pullImage(image, { directory, limits, signal, onBytes: (bytes) => meter.add(bytes) });
   } catch (error) {
     throw isDiskFull(error) ? diskFull(image.source.name, error) : error;
   }
@@ -80,7 +67,7 @@ async function pull(
 
 async function flatten(
   image: PullableImage,
-  { pulled, unpacker }: { pulled: PulledImage; unpacker: Unpacker },
+  pulled: PulledImage,
   options: PreparationOptions,
 ): Promise<Prepared> {
   options.onStep('flatten');
@@ -89,18 +76,21 @@ async function flatten(
   await mkdir(path);
   const signal = AbortSignal.any([options.signal, AbortSignal.timeout(stretched(limits.flattenTimeoutMs))]);
   try {
-    const { maxEntries, maxContentBytes, maxMetadataBytes, flattenTimeoutMs: timeoutMs } = limits;
-    let meter = new ProgressMeter('flatten', 0, options.onProgress);
-    const { acls } = await unpacker.makeImage(
-      { layers: pulled.layers, maxEntries, maxContentBytes, maxMetadataBytes, timeoutMs },
-      {
-        signal,
-        onContentBytes: (bytes) => (meter = new ProgressMeter('flatten', bytes, options.onProgress)),
-        onBytes: (bytes) => meter.add(bytes),
-      },
-    );
-    const sizeBytes = await unpacker.takeImage(join(path, SQUASHFS_NAME));
-    return { path, sizeBytes, config: pulled.config, acls };
+    const tree = await readLayers(pulled.layerPaths, limits, signal);
+    const meter = new ProgressMeter('flatten', tree.contentBytes, options.onProgress);
+    const sizeBytes = await buildSquashfs({
+      tool: options.tar2sqfs,
+      outputPath: join(path, SQUASHFS_NAME),
+      timeoutMs: limits.flattenTimeoutMs,
+      signal,
+      write: (writer) =>
+        writeFlatTar(tree, pulled.layerPaths, writer, {
+          signal,
+          onBytes: (bytes) => meter.add(bytes),
+        }),
+    });
+    await rm(pulled.directory, { recursive: true });
+    return { path, sizeBytes, config: pulled.config, acls: tree.acls };
   } catch (error) {
     throw translateFlattenFailure(image.source.name, error, limits);
   }
@@ -116,7 +106,8 @@ function translateFlattenFailure(name: string, error: unknown, limits: ImageLimi
       cause: error,
     });
   }
-  return isDiskFull(error) ? diskFull(name, error) : error;
+  const saysSo = error instanceof ProcessError && error.stderr.includes('No space left on device');
+  return saysSo || isDiskFull(error) ? diskFull(name, error) : error;
 }
 
 function diskFull(name: string, cause: unknown): AppError {

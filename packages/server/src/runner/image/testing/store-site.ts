@@ -3,7 +3,6 @@ import assert from 'node:assert/strict';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { parseImageReference } from '@coppice/contract';
 import { pino } from 'pino';
 import { OciLayout, type Descriptor, type ImageSpec } from '../../../../../../e2e/fixtures/oci-layout.ts';
@@ -19,12 +18,6 @@ export const HELLO: ImageSpec = {
     { entries: [{ path: 'plain', content: 'plain' }], compression: 'none' },
   ],
   config: { Env: ['PATH=/bin', 'LANG=C'], User: '1000', WorkingDir: '/srv' },
-};
-
-/** Users that no account of the host has. */
-export const UNPACKING = {
-  program: { path: fileURLToPath(new URL('../unpacking/program.ts', import.meta.url)), args: [] },
-  uids: process.getuid?.() === 0 ? [61_301, 61_302] : [],
 };
 
 export class StoreSite {
@@ -64,7 +57,6 @@ export class StoreSite {
     return ImageStore.open({
       directory: await mkdtemp(join(this.root, 'store-')),
       tools: { tar2sqfs: 'tar2sqfs' },
-      unpacking: UNPACKING,
       mirrors: { 'docker.io': this.registry.url },
       insecureRegistries: [this.registry.name],
       builtin: [],

@@ -1,6 +1,7 @@
 /** One run of the egress process. Its messages are checked, as it reads untrusted data from guests. */
 import { fork, spawn, type ChildProcess } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import type { Writable } from 'node:stream';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import {
@@ -157,13 +158,18 @@ function startProgram({ path, args, hostctl }: EgressProgram): ChildProcess {
   const originals = spawn(hostctl, ['originals'], { env: {}, stdio: ['pipe', 'pipe', 'inherit'] });
   // The egress process notices that hostctl is missing, and ends.
   originals.on('error', () => undefined);
-  const child = fork(path, args, {
-    stdio: ['ignore', 'inherit', 'inherit', 'ipc', originals.stdin, originals.stdout],
-    env: environmentOf(process.env),
-  });
-  originals.stdin.destroy();
-  originals.stdout.destroy();
-  return child;
+  // Without free descriptors there are no pipes.
+  if ((originals.stdin as Writable | undefined) === undefined)
+    throw new AppError('internal', `${hostctl} cannot be started`);
+  try {
+    return fork(path, args, {
+      stdio: ['ignore', 'inherit', 'inherit', 'ipc', originals.stdin, originals.stdout],
+      env: environmentOf(process.env),
+    });
+  } finally {
+    originals.stdin.destroy();
+    originals.stdout.destroy();
+  }
 }
 
 /** Removes the one secret that an operator may put there: an attacker in that process could read it from memory. */

@@ -6,7 +6,9 @@
 import { spawn, type ChildProcessWithoutNullStreams } from 'node:child_process';
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
+import type { Writable } from 'node:stream';
 import { z } from 'zod';
+import { DeadlineError } from '../../../lib/waiting/deadline.ts';
 import { JsonLineClient, type LineEvent } from '../../../lib/streams/json-line-client.ts';
 
 /** The kernel answers within the system call; a flush may walk a large table. */
@@ -97,11 +99,22 @@ export class HostControl implements Disposable {
   async #ask(step: string, request: Record<string, unknown>): Promise<unknown> {
     if (this.#isClosed) throw new AppError('internal', `${step}: the network is closed`);
     this.#child ??= this.#start();
-    return this.#child.client.ask(step, request);
+    const child = this.#child;
+    try {
+      return await child.client.ask(step, request);
+    } catch (error) {
+      // One that hangs is replaced by the next request.
+      if (error instanceof DeadlineError) child.client.end('it did not answer in time');
+      throw error;
+    }
   }
 
   #start(): { process: ChildProcessWithoutNullStreams; client: JsonLineClient } {
     const child = spawn(this.#program, ['serve'], { env: {}, stdio: ['pipe', 'pipe', 'pipe'] });
+    child.on('error', () => undefined);
+    // Without free descriptors there are no pipes.
+    if ((child.stdin as Writable | undefined) === undefined)
+      throw new AppError('internal', `${this.#program} cannot be started`);
     const client = new JsonLineClient({
       input: child.stdout,
       output: child.stdin,
