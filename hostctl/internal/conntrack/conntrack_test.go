@@ -1,9 +1,12 @@
 package conntrack
 
 import (
+	"encoding/binary"
 	"net"
 	"net/netip"
 	"testing"
+
+	"github.com/mdlayher/netlink"
 
 	"coppice/hostctl/internal/netnstest"
 )
@@ -90,4 +93,21 @@ func FuzzParseDestination(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, attributes []byte) {
 		_, _ = parseDestination(attributes)
 	})
+}
+
+func TestADestinationMayHavePortZero(t *testing.T) {
+	encoder := netlink.NewAttributeEncoder()
+	encoder.ByteOrder = binary.BigEndian
+	source := netip.MustParseAddrPort("10.0.0.2:5000")
+	encoder.Nested(tupleOriginal, func(tuple *netlink.AttributeEncoder) error {
+		encodeTuple(tuple, source, netip.MustParseAddrPort("198.51.100.9:0"))
+		return nil
+	})
+	attributes, err := encoder.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := parseDestination(attributes); err != nil || found.String() != "198.51.100.9:0" {
+		t.Errorf("%v %v", found, err)
+	}
 }
