@@ -23,7 +23,8 @@ func TestAPlanThatCannotBeMeantIsRefused(t *testing.T) {
 	for _, test := range []struct{ name, old, new, want string }{
 		{"not JSON", minimal, "", "not valid"},
 		{"an unknown field", `"program"`, `"extra":1,"program"`, "unknown field"},
-		{"another version", `"version":2`, `"version":2`, "version 2"},
+		{"another version", `"version":2`, `"version":1`, "version 1"},
+		{"a TAP at a descriptor that is not kept", `"descriptors":[3]`, `"tap":{"name":"t","descriptor":4},"descriptors":[3]`, "tap"},
 		{"root as identity", `"uid":7`, `"uid":0`, "root"},
 		{"root's group", `"gid":7`, `"gid":0`, "root"},
 		{"a standard stream as descriptor", `[3]`, `[2]`, "standard stream"},
