@@ -46,7 +46,7 @@ export const CreatedPreview = PreviewRecord.extend({
   url: z
     .string()
     .describe(
-      'Opens the port for anyone who has the URL, until it expires or is revoked: treat it as a password.',
+      'Anyone with this URL can use the port until the URL expires or is revoked: treat it as a password.',
     ),
 }).meta({ id: 'CreatedPreview' });
 export type CreatedPreview = z.infer<typeof CreatedPreview>;

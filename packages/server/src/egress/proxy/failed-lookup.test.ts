@@ -30,7 +30,7 @@ test('a lookup that fails ends its own connection, and the next one is served', 
   assert.match(logged.join(''), /the kernel answered nonsense/u);
 });
 
-test('a connection beyond the limit of its guest is noted and reset, and counts against nobody else', async () => {
+test('a connection beyond the limit of its guest is noted and reset, and does not count against other guests', async () => {
   const noted: unknown[] = [];
   const guest = { count: () => undefined, note: (note: unknown) => noted.push(note) } as unknown as Guest;
   await using proxy = await TcpProxy.listen({

@@ -78,7 +78,7 @@ export class VmDirectory {
     return numbers.toSorted((a, b) => a - b);
   }
 
-  /** Creates an overlay that QEMU has not opened yet. */
+  /** Creates an overlay, which QEMU opens later. */
   addOverlay(number: number, how: { sizeMiB: number; uid: number }): void {
     makeOverlay(this.overlay(number), how);
   }
