@@ -2,8 +2,8 @@
  * Measures the cost of a network policy: the egress proxy against the kernel's forwarding, with the same bytes, program
  * and servers; the resolver; requests with a credential; and a change of policy with many open connections.
  */
-import { https, raw, request, type Attempt } from '../e2e/fixtures/egress-attempt.ts';
-import type { EgressGuest, LoadOrder } from '../e2e/fixtures/egress-guest.ts';
+import { https, raw, request, type Attempt } from '../e2e/fixtures/egress/egress-attempt.ts';
+import type { EgressGuest, LoadOrder } from '../e2e/fixtures/egress/egress-guest.ts';
 import { PLACES, PORTS, VENDOR_HOSTS } from '../e2e/fixtures/internet/zone.ts';
 import { POLICY, startEgressBench, type EgressBench } from './fixtures/egress-bench.ts';
 import { interleave, summarize, timeMs } from './fixtures/measure.ts';

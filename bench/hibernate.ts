@@ -3,7 +3,7 @@
  * resume, restore and rollback, each with a first exec, against a bare restore. The saved data was written a moment
  * before, so it is read from the page cache, like that of the floor. `--quick` only tests the benchmark itself.
  */
-import { CloneApi } from '../e2e/fixtures/clone-api.ts';
+import { CloneApi } from '../e2e/fixtures/clones/clone-api.ts';
 import type { BenchService } from './fixtures/bench-service.ts';
 import type { FloorInputs } from './fixtures/floor-vm.ts';
 import { FloorDisk, floorOf, restoreFloor } from './fixtures/fork-floor.ts';

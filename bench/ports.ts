@@ -1,7 +1,7 @@
 /** Measures the port proxy, against the same server through the agent's tunnel alone. */
 import { Agent, type RequestOptions } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
-import { API_KEY } from '../e2e/fixtures/service.ts';
+import { API_KEY } from '../e2e/fixtures/service/service.ts';
 import { resumeAsService, startInGuest } from './fixtures/agent-calls.ts';
 import { IMAGE, startBenchService, type BenchService } from './fixtures/bench-service.ts';
 import { FloorVm, floorInputs } from './fixtures/floor-vm.ts';

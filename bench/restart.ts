@@ -1,7 +1,7 @@
 /** Measures `npm start` on a prepared machine: the time that npm and set-up add to the start of the daemon itself. */
 import { fileURLToPath } from 'node:url';
-import { Installation } from '../e2e/fixtures/installation.ts';
-import { API_KEY } from '../e2e/fixtures/service.ts';
+import { Installation } from '../e2e/fixtures/service/installation.ts';
+import { API_KEY } from '../e2e/fixtures/service/service.ts';
 import { interleave } from './fixtures/measure.ts';
 import { compare, report, type Figure } from './fixtures/report.ts';
 

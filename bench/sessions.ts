@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { WebSocket } from 'ws';
-import { API_KEY } from '../e2e/fixtures/service.ts';
+import { API_KEY } from '../e2e/fixtures/service/service.ts';
 import { agentExec, resumeAsService } from './fixtures/agent-calls.ts';
 import { IMAGE, startBenchService, type BenchService } from './fixtures/bench-service.ts';
 import { FloorVm, floorInputs } from './fixtures/floor-vm.ts';

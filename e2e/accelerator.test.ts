@@ -3,10 +3,10 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { Installation, type Start } from './fixtures/installation.ts';
-import { withoutKvm } from './fixtures/launchers.ts';
-import { MAIN } from './fixtures/service-program.ts';
-import { API_KEY } from './fixtures/service.ts';
+import { Installation, type Start } from './fixtures/service/installation.ts';
+import { withoutKvm } from './fixtures/service/launchers.ts';
+import { MAIN } from './fixtures/service/service-program.ts';
+import { API_KEY } from './fixtures/service/service.ts';
 
 const START_TIMEOUT_MS = 120_000;
 const REASON = 'there is no /dev/kvm on this host|/dev/kvm is there, but no kernel boots with it: .*';

@@ -4,9 +4,9 @@ import { before, describe, it } from 'node:test';
 import { WebSocket } from 'ws';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
 import { pollUntil } from '../packages/server/src/lib/waiting/deadline.ts';
-import type { Api } from './fixtures/api.ts';
-import { Person } from './fixtures/person.ts';
-import { shared } from './fixtures/shared.ts';
+import type { Api } from './fixtures/api/api.ts';
+import { Person } from './fixtures/accounts/person.ts';
+import { shared } from './fixtures/service/shared.ts';
 
 const ENDS_WITHIN_MS = 5_000;
 const TIMEOUT_MS = 30_000;

@@ -1,9 +1,9 @@
 /** Most of a guest's memory, and both of its processors, after every kind of clone. */
 import assert from 'node:assert/strict';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
-import { cloneCheck, describeClones, everyone, forEach } from './fixtures/clone-check.ts';
-import type { CloneGuest } from './fixtures/clone-guest.ts';
-import { shared } from './fixtures/shared.ts';
+import { cloneCheck, describeClones, everyone, forEach } from './fixtures/clones/clone-check.ts';
+import type { CloneGuest } from './fixtures/clones/clone-guest.ts';
+import { shared } from './fixtures/service/shared.ts';
 import { IS_LONG } from './fixtures/test-size.ts';
 
 const [FILLED_MIB, MEM_MIB] = IS_LONG ? [800, 1024] : [380, 512];

@@ -1,9 +1,9 @@
 /** PostgreSQL under writes while its sandbox is cloned in every way. */
 import assert from 'node:assert/strict';
-import { cloneCheck, describeClones, everyone, forEach } from './fixtures/clone-check.ts';
-import { PROGRAMS, type CloneGuest } from './fixtures/clone-guest.ts';
-import { DATA_DIRECTORY, pushPostgresImage } from './fixtures/clone-postgres-image.ts';
-import { shared } from './fixtures/shared.ts';
+import { cloneCheck, describeClones, everyone, forEach } from './fixtures/clones/clone-check.ts';
+import { PROGRAMS, type CloneGuest } from './fixtures/clones/clone-guest.ts';
+import { DATA_DIRECTORY, pushPostgresImage } from './fixtures/clones/clone-postgres-image.ts';
+import { shared } from './fixtures/service/shared.ts';
 
 const MIN_ROWS = 10;
 const WRITER = 'clone-postgres.sh';

@@ -1,9 +1,9 @@
 /** Programs, their clocks, files and connections, after every kind of clone. */
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
-import { describeClones } from './fixtures/clone-check.ts';
-import { startEcho } from './fixtures/clone-echo.ts';
-import { environment, generation, identity } from './fixtures/clone-identity-checks.ts';
-import { outbound } from './fixtures/clone-network-checks.ts';
+import { describeClones } from './fixtures/clones/clone-check.ts';
+import { startEcho } from './fixtures/clones/clone-echo.ts';
+import { environment, generation, identity } from './fixtures/clones/clone-identity-checks.ts';
+import { outbound } from './fixtures/clones/clone-network-checks.ts';
 import {
   channels,
   counters,
@@ -11,10 +11,10 @@ import {
   httpServer,
   processes,
   readers,
-} from './fixtures/clone-process-checks.ts';
-import { sqlite } from './fixtures/clone-sqlite-check.ts';
-import { monotonicClock, randomNumbers, timers, wallClock } from './fixtures/clone-time-checks.ts';
-import { shared } from './fixtures/shared.ts';
+} from './fixtures/clones/clone-process-checks.ts';
+import { sqlite } from './fixtures/clones/clone-sqlite-check.ts';
+import { monotonicClock, randomNumbers, timers, wallClock } from './fixtures/clones/clone-time-checks.ts';
+import { shared } from './fixtures/service/shared.ts';
 
 describeClones({
   title: 'programs in a clone',

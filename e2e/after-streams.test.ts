@@ -8,7 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { WebSocket } from 'ws';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
 import { withDeadline } from '../packages/server/src/lib/waiting/deadline.ts';
-import { cloneCheck, describeClones, forEach } from './fixtures/clone-check.ts';
+import { cloneCheck, describeClones, forEach } from './fixtures/clones/clone-check.ts';
 import {
   countLines,
   FLOW_PROGRAM,
@@ -17,12 +17,12 @@ import {
   STOP_FILE,
   waitForLines,
   type Flow,
-} from './fixtures/clone-flows.ts';
-import type { CloneGuest } from './fixtures/clone-guest.ts';
-import { GuestPort, startPortServer } from './fixtures/guest-port.ts';
-import { Shell } from './fixtures/shell.ts';
-import { StreamSocket } from './fixtures/stream-socket.ts';
-import { shared } from './fixtures/shared.ts';
+} from './fixtures/clones/clone-flows.ts';
+import type { CloneGuest } from './fixtures/clones/clone-guest.ts';
+import { GuestPort, startPortServer } from './fixtures/ports/guest-port.ts';
+import { Shell } from './fixtures/streams/shell.ts';
+import { StreamSocket } from './fixtures/streams/stream-socket.ts';
+import { shared } from './fixtures/service/shared.ts';
 
 /** How long the service may take to end a stream after its sandbox was replaced. */
 const TOLD_MS = 10_000;

@@ -6,10 +6,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import type { Api } from './fixtures/api.ts';
-import type { Service } from './fixtures/service.ts';
-import { shared } from './fixtures/shared.ts';
-import { readTeamSecret } from './fixtures/team-secret.ts';
+import type { Api } from './fixtures/api/api.ts';
+import type { Service } from './fixtures/service/service.ts';
+import { shared } from './fixtures/service/shared.ts';
+import { readTeamSecret } from './fixtures/accounts/team-secret.ts';
 
 const COPPICE = fileURLToPath(new URL('../packages/cli/bin/coppice.mjs', import.meta.url));
 const IMAGE = { image: 'coppice/base:1', mem_mib: 256, timeout: 0 };

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import net from 'node:net';
 import { test } from 'node:test';
-import { assertResources, hostResources } from './fixtures/leaks.ts';
-import { NODE_IMAGE, shared } from './fixtures/shared.ts';
+import { assertResources, hostResources } from './fixtures/host/leaks.ts';
+import { NODE_IMAGE, shared } from './fixtures/service/shared.ts';
 
 type Refused = [body: Record<string, unknown>, status: number, code: string, says: string];
 

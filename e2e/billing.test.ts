@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Coppice, type CoppiceError, type HistoryEntry } from '../packages/sdk/src/index.ts';
-import { startPrepared } from './fixtures/prepared-service.ts';
-import { API_KEY, type Service } from './fixtures/service.ts';
+import { startPrepared } from './fixtures/service/prepared-service.ts';
+import { API_KEY, type Service } from './fixtures/service/service.ts';
 
 const SMALL = { image: 'coppice/base:1', memMiB: 256 } as const;
 const CREDIT_CENTS = 1;

@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { Api, type Answer } from './fixtures/api.ts';
-import { assertResources, hostResources } from './fixtures/leaks.ts';
-import { startPrepared } from './fixtures/prepared-service.ts';
-import type { Service } from './fixtures/service.ts';
+import { Api, type Answer } from './fixtures/api/api.ts';
+import { assertResources, hostResources } from './fixtures/host/leaks.ts';
+import { startPrepared } from './fixtures/service/prepared-service.ts';
+import type { Service } from './fixtures/service/service.ts';
 
 const IMAGE = { image: 'coppice/base:1', mem_mib: 256, vcpus: 1, timeout: 0 };
 /** As a multiple of the cores: far fewer sandboxes fit than are requested. */

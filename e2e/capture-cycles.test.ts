@@ -2,13 +2,13 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { Api } from './fixtures/api.ts';
-import { diskBytes } from './fixtures/capture-files.ts';
-import { CountingGuest } from './fixtures/capture-guest.ts';
-import { CloneApi } from './fixtures/clone-api.ts';
-import { assertConsistent } from './fixtures/inventory.ts';
-import { startPrepared } from './fixtures/prepared-service.ts';
-import type { Service } from './fixtures/service.ts';
+import { Api } from './fixtures/api/api.ts';
+import { diskBytes } from './fixtures/captures/capture-files.ts';
+import { CountingGuest } from './fixtures/captures/capture-guest.ts';
+import { CloneApi } from './fixtures/clones/clone-api.ts';
+import { assertConsistent } from './fixtures/host/inventory.ts';
+import { startPrepared } from './fixtures/service/prepared-service.ts';
+import type { Service } from './fixtures/service/service.ts';
 import { IS_LONG } from './fixtures/test-size.ts';
 
 const MIB = 1 << 20;

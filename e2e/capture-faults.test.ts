@@ -4,23 +4,28 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { Api, type Answer } from './fixtures/api.ts';
-import { BEGIN, type Attempt } from './fixtures/capture-attempts.ts';
+import { Api, type Answer } from './fixtures/api/api.ts';
+import { BEGIN, type Attempt } from './fixtures/captures/capture-attempts.ts';
 import {
   CAPTURE_CASES,
   LAYER_STEPS,
   type CaptureCase,
   type CaptureVictim,
-} from './fixtures/capture-cases.ts';
-import { CountingGuest } from './fixtures/capture-guest.ts';
-import { CloneApi } from './fixtures/clone-api.ts';
-import { Holds } from './fixtures/holds.ts';
-import { assertConsistent, takeInventory, withoutOrphans, type Inventory } from './fixtures/inventory.ts';
-import { attempt, groupByKill, insist, isPassing } from './fixtures/kill-groups.ts';
-import { logEnd } from './fixtures/log-end.ts';
-import { startPrepared } from './fixtures/prepared-service.ts';
-import type { Service } from './fixtures/service.ts';
-import { kill } from './fixtures/victims.ts';
+} from './fixtures/captures/capture-cases.ts';
+import { CountingGuest } from './fixtures/captures/capture-guest.ts';
+import { CloneApi } from './fixtures/clones/clone-api.ts';
+import { Holds } from './fixtures/faults/holds.ts';
+import {
+  assertConsistent,
+  takeInventory,
+  withoutOrphans,
+  type Inventory,
+} from './fixtures/host/inventory.ts';
+import { attempt, groupByKill, insist, isPassing } from './fixtures/faults/kill-groups.ts';
+import { logEnd } from './fixtures/service/log-end.ts';
+import { startPrepared } from './fixtures/service/prepared-service.ts';
+import type { Service } from './fixtures/service/service.ts';
+import { kill } from './fixtures/faults/victims.ts';
 
 const SETTLE_TIMEOUT_MS = 40_000;
 /** The runner keeps a capture without a record for 30 s, and searches for such captures every 10 s. */

@@ -3,11 +3,11 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import type { Answer, Api } from './fixtures/api.ts';
-import { CountingGuest, SMALL } from './fixtures/capture-guest.ts';
-import { CloneApi } from './fixtures/clone-api.ts';
-import { addOrganization } from './fixtures/organization.ts';
-import { shared } from './fixtures/shared.ts';
+import type { Answer, Api } from './fixtures/api/api.ts';
+import { CountingGuest, SMALL } from './fixtures/captures/capture-guest.ts';
+import { CloneApi } from './fixtures/clones/clone-api.ts';
+import { addOrganization } from './fixtures/accounts/organization.ts';
+import { shared } from './fixtures/service/shared.ts';
 
 const UNKNOWN_SNAPSHOT = `snap${'0'.repeat(20)}`;
 const UNKNOWN_RUN = `run${'0'.repeat(20)}`;

@@ -4,16 +4,16 @@ import { copyFileSync, renameSync, rmSync, statSync, utimesSync } from 'node:fs'
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { Api, type Answer } from './fixtures/api.ts';
-import { findData, flipByte } from './fixtures/capture-damage.ts';
-import { SmallDisk } from './fixtures/capture-disk.ts';
-import { CountingGuest, SMALL } from './fixtures/capture-guest.ts';
-import { CloneApi } from './fixtures/clone-api.ts';
-import { Holds, type HeldStep } from './fixtures/holds.ts';
-import { assertConsistent } from './fixtures/inventory.ts';
-import { startPrepared } from './fixtures/prepared-service.ts';
-import type { Service } from './fixtures/service.ts';
-import { Terminal } from './fixtures/terminal.ts';
+import { Api, type Answer } from './fixtures/api/api.ts';
+import { findData, flipByte } from './fixtures/captures/capture-damage.ts';
+import { SmallDisk } from './fixtures/captures/capture-disk.ts';
+import { CountingGuest, SMALL } from './fixtures/captures/capture-guest.ts';
+import { CloneApi } from './fixtures/clones/clone-api.ts';
+import { Holds, type HeldStep } from './fixtures/faults/holds.ts';
+import { assertConsistent } from './fixtures/host/inventory.ts';
+import { startPrepared } from './fixtures/service/prepared-service.ts';
+import type { Service } from './fixtures/service/service.ts';
+import { Terminal } from './fixtures/streams/terminal.ts';
 
 const DISK_MIB = 4096;
 const RESERVE_MIB = 64;

@@ -9,12 +9,12 @@ import { after, before, describe, it } from 'node:test';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
 import { findVmRecord } from '../packages/server/src/runner/vm/vm-record.ts';
 import { mayRunFrom } from '../packages/server/src/runner/confinement/qemu-closure.ts';
-import { Api } from './fixtures/api.ts';
-import { CloneApi } from './fixtures/clone-api.ts';
-import { CloneGuest } from './fixtures/clone-guest.ts';
-import { Service } from './fixtures/service.ts';
-import { UpgradeHost } from './fixtures/upgrade-host.ts';
-import { assertGoesOn, readWork, startWork, type Work } from './fixtures/upgrade-work.ts';
+import { Api } from './fixtures/api/api.ts';
+import { CloneApi } from './fixtures/clones/clone-api.ts';
+import { CloneGuest } from './fixtures/clones/clone-guest.ts';
+import { Service } from './fixtures/service/service.ts';
+import { UpgradeHost } from './fixtures/captures/upgrade-host.ts';
+import { assertGoesOn, readWork, startWork, type Work } from './fixtures/captures/upgrade-work.ts';
 
 const SHAPE = { image: BASE_IMAGE, mem_mib: 256, disk_mib: 512, timeout: 0 };
 const NOTICED_MS = 30_000;

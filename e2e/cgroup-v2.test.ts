@@ -8,9 +8,9 @@ import { readFileSync } from 'node:fs';
 import { stripTypeScriptTypes } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import { after, before, describe, it } from 'node:test';
-import { Api } from './fixtures/api.ts';
-import { startPrepared } from './fixtures/prepared-service.ts';
-import type { Service } from './fixtures/service.ts';
+import { Api } from './fixtures/api/api.ts';
+import { startPrepared } from './fixtures/service/prepared-service.ts';
+import type { Service } from './fixtures/service/service.ts';
 
 const SOURCES = fileURLToPath(new URL('../packages/server/src/', import.meta.url));
 const CARRIED = [

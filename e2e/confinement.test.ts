@@ -14,7 +14,7 @@ import { Jail } from '../packages/server/src/runner/confinement/jail.ts';
 import { mayRunFrom } from '../packages/server/src/runner/confinement/qemu-closure.ts';
 import { MachineStore } from '../packages/server/src/runner/machine/machine-store.ts';
 import { INSIDE } from '../packages/server/src/runner/confinement/vm-layout.ts';
-import { Api } from './fixtures/api.ts';
+import { Api } from './fixtures/api/api.ts';
 import {
   findSandbox,
   listTargets,
@@ -23,11 +23,11 @@ import {
   planOf,
   type HostilePlace,
   type OwnFiles,
-} from './fixtures/hostile-place.ts';
-import { buildHostile, runHostile, type HostileEnd } from './fixtures/hostile.ts';
-import { startPrepared } from './fixtures/prepared-service.ts';
-import type { Service } from './fixtures/service.ts';
-import { makeTestCgroup } from './fixtures/test-cgroup.ts';
+} from './fixtures/confinement/hostile-place.ts';
+import { buildHostile, runHostile, type HostileEnd } from './fixtures/confinement/hostile.ts';
+import { startPrepared } from './fixtures/service/prepared-service.ts';
+import type { Service } from './fixtures/service/service.ts';
+import { makeTestCgroup } from './fixtures/confinement/test-cgroup.ts';
 
 const IMAGE = { image: 'coppice/base:1', mem_mib: 256 };
 const DIRECTORY = '/var/tmp/coppice-e2e-hostile';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Api } from './fixtures/api.ts';
-import { assertResources, hostResources } from './fixtures/leaks.ts';
-import { shared } from './fixtures/shared.ts';
+import type { Api } from './fixtures/api/api.ts';
+import { assertResources, hostResources } from './fixtures/host/leaks.ts';
+import { shared } from './fixtures/service/shared.ts';
 
 const IMAGE = { image: 'coppice/base:1', mem_mib: 256, timeout: 0 };
 

@@ -4,12 +4,12 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { Api } from './fixtures/api.ts';
-import { CloneApi } from './fixtures/clone-api.ts';
-import { checkSavedDisk } from './fixtures/disk-check.ts';
-import { startPrepared } from './fixtures/prepared-service.ts';
-import type { Service } from './fixtures/service.ts';
-import { countTemplates, countTemplatesAt } from './fixtures/template-log.ts';
+import { Api } from './fixtures/api/api.ts';
+import { CloneApi } from './fixtures/clones/clone-api.ts';
+import { checkSavedDisk } from './fixtures/captures/disk-check.ts';
+import { startPrepared } from './fixtures/service/prepared-service.ts';
+import type { Service } from './fixtures/service/service.ts';
+import { countTemplates, countTemplatesAt } from './fixtures/service/template-log.ts';
 
 const SMALL = { image: 'coppice/base:1', mem_mib: 256, timeout: 0 };
 /** More than the template's disk of 64 MiB can hold. */

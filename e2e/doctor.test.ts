@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { pollUntil } from '../packages/server/src/lib/waiting/deadline.ts';
-import { makeOrdinaryUser, withoutKvm } from './fixtures/launchers.ts';
+import { makeOrdinaryUser, withoutKvm } from './fixtures/service/launchers.ts';
 
 const CLI = fileURLToPath(new URL('../packages/cli/bin/coppice.mjs', import.meta.url));
 const DIAGNOSE = fileURLToPath(new URL('../packages/server/src/diagnosis/diagnose.ts', import.meta.url));

@@ -8,12 +8,12 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { before, describe, it } from 'node:test';
-import type { Attempt, AttemptResult } from './fixtures/egress-attempt.ts';
-import { listPackets, type EgressCase, type Surroundings } from './fixtures/egress-case.ts';
-import { listCaseGroups } from './fixtures/egress-cases.ts';
-import { buildProbe } from './fixtures/egress-guest.ts';
-import type { EgressInternet } from './fixtures/egress-internet.ts';
-import { useInternet } from './fixtures/egress-shared.ts';
+import type { Attempt, AttemptResult } from './fixtures/egress/egress-attempt.ts';
+import { listPackets, type EgressCase, type Surroundings } from './fixtures/egress/egress-case.ts';
+import { listCaseGroups } from './fixtures/egress/egress-cases.ts';
+import { buildProbe } from './fixtures/egress/egress-guest.ts';
+import type { EgressInternet } from './fixtures/internet/egress-internet.ts';
+import { useInternet } from './fixtures/egress/egress-shared.ts';
 import { HOST_ADDRESS, PLACES } from './fixtures/internet/zone.ts';
 
 const TIMEOUT_MS = 60_000;

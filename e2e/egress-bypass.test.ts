@@ -4,12 +4,12 @@ import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { once } from 'node:events';
 import { before, describe, it } from 'node:test';
-import type { EgressCase, Surroundings } from './fixtures/egress-case.ts';
-import { listCaseGroups } from './fixtures/egress-cases.ts';
-import { http as plain, https, quic, raw, udp } from './fixtures/egress-attempt.ts';
-import { EgressGuest } from './fixtures/egress-guest.ts';
-import { useEgress, type Egress } from './fixtures/egress-shared.ts';
-import { assertGroup, assertNoStray, findFaults } from './fixtures/egress-verdict.ts';
+import type { EgressCase, Surroundings } from './fixtures/egress/egress-case.ts';
+import { listCaseGroups } from './fixtures/egress/egress-cases.ts';
+import { http as plain, https, quic, raw, udp } from './fixtures/egress/egress-attempt.ts';
+import { EgressGuest } from './fixtures/egress/egress-guest.ts';
+import { useEgress, type Egress } from './fixtures/egress/egress-shared.ts';
+import { assertGroup, assertNoStray, findFaults } from './fixtures/egress/egress-verdict.ts';
 import { PLACES, PORTS } from './fixtures/internet/zone.ts';
 
 const { allowed, foreign, collector, resolver: publicResolver } = PLACES;

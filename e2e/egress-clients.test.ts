@@ -4,13 +4,13 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { before, describe, it } from 'node:test';
-import { EgressGuest } from './fixtures/egress-guest.ts';
-import { useEgress, type Egress } from './fixtures/egress-shared.ts';
-import { uploadFile } from './fixtures/guest-port.ts';
+import { EgressGuest } from './fixtures/egress/egress-guest.ts';
+import { useEgress, type Egress } from './fixtures/egress/egress-shared.ts';
+import { uploadFile } from './fixtures/ports/guest-port.ts';
 import { PACKAGE_NAME, PACKAGE_TEXT } from './fixtures/internet/package-hosts.ts';
 import { GIT_HOST, NPM_HOST, PLACES, PYPI_HOST } from './fixtures/internet/zone.ts';
-import { ensureNodeImage } from './fixtures/node-image.ts';
-import type { Descriptor } from './fixtures/oci-layout.ts';
+import { ensureNodeImage } from './fixtures/images/node-image.ts';
+import type { Descriptor } from './fixtures/images/oci-layout.ts';
 import { IS_LONG } from './fixtures/test-size.ts';
 
 const CA = '/srv/ca.pem';

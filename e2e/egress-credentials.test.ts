@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { before, describe, it } from 'node:test';
-import { ALLOWED, BASE, BYPASSES, OTHER_WAYS, VARIABLES } from './fixtures/credential-ways.ts';
-import { EgressGuest, type AuditEntry } from './fixtures/egress-guest.ts';
+import { ALLOWED, BASE, BYPASSES, OTHER_WAYS, VARIABLES } from './fixtures/egress/credential-ways.ts';
+import { EgressGuest, type AuditEntry } from './fixtures/egress/egress-guest.ts';
 import {
   expectedHeader,
   findInProcesses,
@@ -14,13 +14,13 @@ import {
   needlesOf,
   searchService,
   VENDORS,
-} from './fixtures/egress-secrets.ts';
-import { useEgress, type Egress } from './fixtures/egress-shared.ts';
-import { uploadFile, uploadPackages } from './fixtures/guest-port.ts';
+} from './fixtures/egress/egress-secrets.ts';
+import { useEgress, type Egress } from './fixtures/egress/egress-shared.ts';
+import { uploadFile, uploadPackages } from './fixtures/ports/guest-port.ts';
 import type { Seen } from './fixtures/internet/seen.ts';
 import { PLACES, VENDOR_HOSTS, type Vendor } from './fixtures/internet/zone.ts';
-import { Shell } from './fixtures/shell.ts';
-import { Terminal } from './fixtures/terminal.ts';
+import { Shell } from './fixtures/streams/shell.ts';
+import { Terminal } from './fixtures/streams/terminal.ts';
 
 const APPLICATION = '/srv/vendor';
 const SCRIPT = 'vendor-clients.mjs';

@@ -10,10 +10,10 @@ import { createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { before, describe, it } from 'node:test';
 import { pollUntil } from '../packages/server/src/lib/waiting/deadline.ts';
-import { http, https, raw, udp, type Attempt } from './fixtures/egress-attempt.ts';
-import { EgressGuest, type AuditEntry } from './fixtures/egress-guest.ts';
-import { EGRESS_STEPS } from './fixtures/fault-cases.ts';
-import { useEgress, type Egress } from './fixtures/egress-shared.ts';
+import { http, https, raw, udp, type Attempt } from './fixtures/egress/egress-attempt.ts';
+import { EgressGuest, type AuditEntry } from './fixtures/egress/egress-guest.ts';
+import { EGRESS_STEPS } from './fixtures/faults/fault-cases.ts';
+import { useEgress, type Egress } from './fixtures/egress/egress-shared.ts';
 import type { Seen } from './fixtures/internet/seen.ts';
 import { PLACES, PORTS } from './fixtures/internet/zone.ts';
 

@@ -8,8 +8,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { WebSocket } from 'ws';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
 import { pollUntil, withDeadline } from '../packages/server/src/lib/waiting/deadline.ts';
-import { API_KEY } from './fixtures/service.ts';
-import { shared as openShared } from './fixtures/shared.ts';
+import { API_KEY } from './fixtures/service/service.ts';
+import { shared as openShared } from './fixtures/service/shared.ts';
 
 type Shared = Awaited<ReturnType<typeof openShared>>;
 interface Frame {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { shared, NODE_IMAGE } from './fixtures/shared.ts';
-import type { Api, ExecAnswer } from './fixtures/api.ts';
+import { shared, NODE_IMAGE } from './fixtures/service/shared.ts';
+import type { Api, ExecAnswer } from './fixtures/api/api.ts';
 
 describe('exec', () => {
   let api: Api;

@@ -6,9 +6,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { promisify } from 'node:util';
-import type { Api } from './fixtures/api.ts';
-import { API_KEY } from './fixtures/service.ts';
-import { NODE_IMAGE, shared } from './fixtures/shared.ts';
+import type { Api } from './fixtures/api/api.ts';
+import { API_KEY } from './fixtures/service/service.ts';
+import { NODE_IMAGE, shared } from './fixtures/service/shared.ts';
 
 /** POSTs a form with curl. */
 async function curl(address: string, fields: readonly string[]): Promise<{ status: number; body: unknown }> {

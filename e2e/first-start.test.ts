@@ -4,8 +4,8 @@ import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { after, before, describe, it } from 'node:test';
 import { Coppice, type Sandbox } from '../packages/sdk/src/index.ts';
-import { searchDisk } from './fixtures/disk-search.ts';
-import { Installation, type Start } from './fixtures/installation.ts';
+import { searchDisk } from './fixtures/host/disk-search.ts';
+import { Installation, type Start } from './fixtures/service/installation.ts';
 
 const START_TIMEOUT_MS = 120_000;
 const STOP_LIMIT_MS = 10_000;

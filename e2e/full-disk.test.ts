@@ -5,9 +5,9 @@ import { createHash } from 'node:crypto';
 import { mkdirSync, rmSync, statfsSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { Api } from './fixtures/api.ts';
-import { startPrepared } from './fixtures/prepared-service.ts';
-import type { Service } from './fixtures/service.ts';
+import { Api } from './fixtures/api/api.ts';
+import { startPrepared } from './fixtures/service/prepared-service.ts';
+import type { Service } from './fixtures/service/service.ts';
 
 const MIB = 1 << 20;
 const IMAGE = { image: 'coppice/base:1', mem_mib: 256, disk_mib: 1024, timeout: 0 };

@@ -4,11 +4,11 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { Api } from './fixtures/api.ts';
-import { findUnitCgroup } from './fixtures/cgroups.ts';
-import { assertResources, hostResources } from './fixtures/leaks.ts';
-import { startPrepared } from './fixtures/prepared-service.ts';
-import type { Service } from './fixtures/service.ts';
+import { Api } from './fixtures/api/api.ts';
+import { findUnitCgroup } from './fixtures/host/cgroups.ts';
+import { assertResources, hostResources } from './fixtures/host/leaks.ts';
+import { startPrepared } from './fixtures/service/prepared-service.ts';
+import type { Service } from './fixtures/service/service.ts';
 
 const IMAGE = { image: 'coppice/base:1', mem_mib: 256, vcpus: 1, disk_mib: 256, timeout: 0 };
 const BURN = 'while :; do :; done';

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { describe, it } from 'node:test';
-import { shared } from './fixtures/shared.ts';
+import { shared } from './fixtures/service/shared.ts';
 
 const BUSY_PROCESSES = 2;
 /** Timer counts per nanosecond in the kernel's form, shifted left by 32 bits, for a timer that counts every 16 ns. */

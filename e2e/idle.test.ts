@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Api } from './fixtures/api.ts';
-import { shared } from './fixtures/shared.ts';
+import type { Api } from './fixtures/api/api.ts';
+import { shared } from './fixtures/service/shared.ts';
 
 const TOLERANCE_MS = 1000;
 

@@ -4,11 +4,11 @@ import { randomBytes } from 'node:crypto';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { Api } from './fixtures/api.ts';
-import { listPids, readCommandLine } from './fixtures/processes.ts';
-import { startRegistry } from './fixtures/registry.ts';
-import { Service } from './fixtures/service.ts';
-import { pushTinyImage } from './fixtures/tiny-image.ts';
+import { Api } from './fixtures/api/api.ts';
+import { listPids, readCommandLine } from './fixtures/host/processes.ts';
+import { startRegistry } from './fixtures/images/registry.ts';
+import { Service } from './fixtures/service/service.ts';
+import { pushTinyImage } from './fixtures/images/tiny-image.ts';
 
 const INSTANCE = 7;
 /** Large enough that the test can see the packer at work. */

@@ -4,10 +4,10 @@ import { randomBytes } from 'node:crypto';
 import { existsSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { Api } from './fixtures/api.ts';
-import { startRegistry, type Registry } from './fixtures/registry.ts';
-import { Service } from './fixtures/service.ts';
-import { pushTinyImage } from './fixtures/tiny-image.ts';
+import { Api } from './fixtures/api/api.ts';
+import { startRegistry, type Registry } from './fixtures/images/registry.ts';
+import { Service } from './fixtures/service/service.ts';
+import { pushTinyImage } from './fixtures/images/tiny-image.ts';
 
 const INSTANCE = 7;
 /**

@@ -5,11 +5,11 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { busyboxEntries } from './fixtures/image-kind.ts';
-import { OciLayout } from './fixtures/oci-layout.ts';
-import type { Service } from './fixtures/service.ts';
-import { shared } from './fixtures/shared.ts';
-import { countTemplates, countTemplatesAt, listTemplates } from './fixtures/template-log.ts';
+import { busyboxEntries } from './fixtures/images/image-kind.ts';
+import { OciLayout } from './fixtures/images/oci-layout.ts';
+import type { Service } from './fixtures/service/service.ts';
+import { shared } from './fixtures/service/shared.ts';
+import { countTemplates, countTemplatesAt, listTemplates } from './fixtures/service/template-log.ts';
 
 const COPPICE = fileURLToPath(new URL('../packages/cli/bin/coppice.mjs', import.meta.url));
 

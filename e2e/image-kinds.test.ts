@@ -11,10 +11,10 @@ import {
   BUSYBOX,
   withBareImage,
   withImage,
-} from './fixtures/image-kind.ts';
-import type { LayerEntry } from './fixtures/oci-layout.ts';
-import { shared } from './fixtures/shared.ts';
-import { pushTinyImage } from './fixtures/tiny-image.ts';
+} from './fixtures/images/image-kind.ts';
+import type { LayerEntry } from './fixtures/images/oci-layout.ts';
+import { shared } from './fixtures/service/shared.ts';
+import { pushTinyImage } from './fixtures/images/tiny-image.ts';
 
 test('an image of one static program runs, serves files, and says that it has no shell', async () => {
   const entries: LayerEntry[] = [{ path: 'app', content: readFileSync(BUSYBOX), mode: 0o755 }];

@@ -1,8 +1,8 @@
 /** USER, WORKDIR and ENV of images, in sandboxes made from a real registry. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { assertFilesWork, assertRefused, withImage } from './fixtures/image-kind.ts';
-import type { LayerEntry } from './fixtures/oci-layout.ts';
+import { assertFilesWork, assertRefused, withImage } from './fixtures/images/image-kind.ts';
+import type { LayerEntry } from './fixtures/images/oci-layout.ts';
 
 test('USER may be a number or a name, either with a group', async () => {
   const accounts: LayerEntry[] = [

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Api } from './fixtures/api.ts';
-import { NODE_IMAGE, shared } from './fixtures/shared.ts';
-import { countTemplates, countTemplatesAt, listTemplates } from './fixtures/template-log.ts';
-import { pushTinyImage } from './fixtures/tiny-image.ts';
+import type { Api } from './fixtures/api/api.ts';
+import { NODE_IMAGE, shared } from './fixtures/service/shared.ts';
+import { countTemplates, countTemplatesAt, listTemplates } from './fixtures/service/template-log.ts';
+import { pushTinyImage } from './fixtures/images/tiny-image.ts';
 
 const BUILD = '/v1/images/build';
 const SHELL = ['/bin/sh'];

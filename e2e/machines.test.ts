@@ -8,8 +8,8 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { loadConfig } from '../packages/server/src/config/config.ts';
 import { mayRunFrom } from '../packages/server/src/runner/confinement/qemu-closure.ts';
-import { Api } from './fixtures/api.ts';
-import { Service } from './fixtures/service.ts';
+import { Api } from './fixtures/api/api.ts';
+import { Service } from './fixtures/service/service.ts';
 
 const IMAGE = { image: 'coppice/base:1', mem_mib: 256, disk_mib: 512, timeout: 0 };
 const ASSETS = '/var/tmp/coppice-e2e-assets';

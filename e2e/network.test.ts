@@ -2,15 +2,15 @@ import assert from 'node:assert/strict';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, before, describe, it } from 'node:test';
-import type { Api } from './fixtures/api.ts';
+import type { Api } from './fixtures/api/api.ts';
 import {
   HOST_PRIVATE_ADDRESS,
   PORT,
   PRIVATE_ADDRESS,
   PUBLIC_ADDRESS,
   startInternet,
-} from './fixtures/internet.ts';
-import { shared } from './fixtures/shared.ts';
+} from './fixtures/internet/internet.ts';
+import { shared } from './fixtures/service/shared.ts';
 
 describe('the default network', () => {
   let api: Api;

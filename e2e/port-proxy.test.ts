@@ -7,10 +7,10 @@ import { PassThrough } from 'node:stream';
 import { after, before, describe, test } from 'node:test';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
 import { pollUntil, withDeadline } from '../packages/server/src/lib/waiting/deadline.ts';
-import { BEARER, startPortServer, type GuestPort } from './fixtures/guest-port.ts';
-import { call } from './fixtures/http-call.ts';
-import { API_KEY } from './fixtures/service.ts';
-import { shared as openShared } from './fixtures/shared.ts';
+import { BEARER, startPortServer, type GuestPort } from './fixtures/ports/guest-port.ts';
+import { call } from './fixtures/api/http-call.ts';
+import { API_KEY } from './fixtures/service/service.ts';
+import { shared as openShared } from './fixtures/service/shared.ts';
 
 interface Seen {
   method: string;

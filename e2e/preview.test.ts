@@ -7,8 +7,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
-import { Browser } from './fixtures/browser.ts';
-import { startClientSite } from './fixtures/client-site.ts';
+import { Browser } from './fixtures/api/browser.ts';
+import { startClientSite } from './fixtures/api/client-site.ts';
 import {
   BEARER,
   GuestPort,
@@ -16,10 +16,10 @@ import {
   startPortServer,
   uploadFile,
   uploadPackages,
-} from './fixtures/guest-port.ts';
-import { call, openUpgrade, type WireAnswer } from './fixtures/http-call.ts';
-import { API_KEY } from './fixtures/service.ts';
-import { shared as openShared } from './fixtures/shared.ts';
+} from './fixtures/ports/guest-port.ts';
+import { call, openUpgrade, type WireAnswer } from './fixtures/api/http-call.ts';
+import { API_KEY } from './fixtures/service/service.ts';
+import { shared as openShared } from './fixtures/service/shared.ts';
 
 interface Preview {
   id: string;

@@ -16,9 +16,9 @@ import type {
 } from '../packages/server/src/runner/image/store/image-store.types.ts';
 import { CacheLeases } from '../packages/server/src/runner/cache/cache-leases.ts';
 import { ImageStore, type ImageStoreOptions } from '../packages/server/src/runner/image/store/image-store.ts';
-import { OciLayout, type ImageSpec } from './fixtures/oci-layout.ts';
-import { startRegistry, type Registry } from './fixtures/registry.ts';
-import { startTokenServer } from './fixtures/token-server.ts';
+import { OciLayout, type ImageSpec } from './fixtures/images/oci-layout.ts';
+import { startRegistry, type Registry } from './fixtures/images/registry.ts';
+import { startTokenServer } from './fixtures/images/token-server.ts';
 
 const ANN: RegistryCredentials = { username: 'ann', password: 'right-4711' };
 const BOB: RegistryCredentials = { username: 'bob', password: 'right-0815' };

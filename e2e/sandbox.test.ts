@@ -5,8 +5,8 @@ import { release } from 'node:os';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { test } from 'node:test';
-import { assertResources, hostResources } from './fixtures/leaks.ts';
-import { NODE_IMAGE, shared } from './fixtures/shared.ts';
+import { assertResources, hostResources } from './fixtures/host/leaks.ts';
+import { NODE_IMAGE, shared } from './fixtures/service/shared.ts';
 
 async function imageHashes(dataDir: string): Promise<string[]> {
   const directory = join(dataDir, 'runner', 'images');

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { Sandbox, type Coppice, type SnapshotInfo } from '../packages/sdk/src/index.ts';
-import { connect, SMALL } from './fixtures/client.ts';
-import { API_KEY } from './fixtures/service.ts';
-import { shared } from './fixtures/shared.ts';
+import { connect, SMALL } from './fixtures/api/client.ts';
+import { API_KEY } from './fixtures/service/service.ts';
+import { shared } from './fixtures/service/shared.ts';
 
 const PLACE = '/workspace/place';
 /** Counts in its memory, twice a second; the file only shows the count. */

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { after, before, describe, it } from 'node:test';
 import { Coppice, CoppiceError, type Sandbox } from '../packages/sdk/src/index.ts';
-import { connect, SMALL } from './fixtures/client.ts';
-import { API_KEY } from './fixtures/service.ts';
-import { shared } from './fixtures/shared.ts';
+import { connect, SMALL } from './fixtures/api/client.ts';
+import { API_KEY } from './fixtures/service/service.ts';
+import { shared } from './fixtures/service/shared.ts';
 
 describe('a sandbox through the client', () => {
   let sandbox: Sandbox;

@@ -7,11 +7,11 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { findPostgresBin } from '../packages/server/src/control/testing/test-postgres.ts';
-import { Api } from './fixtures/api.ts';
-import { assertConsistent } from './fixtures/inventory.ts';
-import { startPrepared } from './fixtures/prepared-service.ts';
-import type { Service } from './fixtures/service.ts';
-import { kill } from './fixtures/victims.ts';
+import { Api } from './fixtures/api/api.ts';
+import { assertConsistent } from './fixtures/host/inventory.ts';
+import { startPrepared } from './fixtures/service/prepared-service.ts';
+import type { Service } from './fixtures/service/service.ts';
+import { kill } from './fixtures/faults/victims.ts';
 
 const IMAGE = { image: 'coppice/base:1', mem_mib: 256, timeout: 0 };
 const DIRECTORY = '/var/tmp/coppice-e2e-postgres';

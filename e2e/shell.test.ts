@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
 import { pollUntil } from '../packages/server/src/lib/waiting/deadline.ts';
-import { withImage } from './fixtures/image-kind.ts';
-import { Shell } from './fixtures/shell.ts';
-import { shared as openShared } from './fixtures/shared.ts';
-import { bearer, refusedStatus, StreamSocket } from './fixtures/stream-socket.ts';
+import { withImage } from './fixtures/images/image-kind.ts';
+import { Shell } from './fixtures/streams/shell.ts';
+import { shared as openShared } from './fixtures/service/shared.ts';
+import { bearer, refusedStatus, StreamSocket } from './fixtures/streams/stream-socket.ts';
 
 const TIMEOUT_MS = 60_000;
 

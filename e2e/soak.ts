@@ -13,15 +13,15 @@ import {
 } from '../packages/server/src/control/testing/simulation/invariants.ts';
 import { Ledger } from '../packages/server/src/control/testing/simulation/ledger.ts';
 import { STEPS } from '../packages/server/src/runner/vm/steps.ts';
-import { Api } from './fixtures/api.ts';
-import { Holds, type HeldStep } from './fixtures/holds.ts';
-import { assertConsistent, findSandboxOf } from './fixtures/inventory.ts';
-import { startPrepared } from './fixtures/prepared-service.ts';
-import type { Service } from './fixtures/service.ts';
-import { SoakWorker, type Tally } from './fixtures/soak-worker.ts';
-import { SoakedService } from './fixtures/soaked-service.ts';
+import { Api } from './fixtures/api/api.ts';
+import { Holds, type HeldStep } from './fixtures/faults/holds.ts';
+import { assertConsistent, findSandboxOf } from './fixtures/host/inventory.ts';
+import { startPrepared } from './fixtures/service/prepared-service.ts';
+import type { Service } from './fixtures/service/service.ts';
+import { SoakWorker, type Tally } from './fixtures/soak/soak-worker.ts';
+import { SoakedService } from './fixtures/soak/soaked-service.ts';
 import { SeededChoice } from '../packages/server/src/control/testing/seeded-choice.ts';
-import { kill, VICTIMS } from './fixtures/victims.ts';
+import { kill, VICTIMS } from './fixtures/faults/victims.ts';
 
 const ROUND_MS = 45_000;
 const WORKERS = 3;

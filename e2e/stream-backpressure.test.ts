@@ -5,12 +5,12 @@ import { after, before, describe, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
 import { pollUntil } from '../packages/server/src/lib/waiting/deadline.ts';
-import { GuestPort, startInBackground } from './fixtures/guest-port.ts';
-import { RoleMemory } from './fixtures/role-memory.ts';
-import { Shell } from './fixtures/shell.ts';
-import { shared as openShared } from './fixtures/shared.ts';
-import { StreamSocket } from './fixtures/stream-socket.ts';
-import { Terminal } from './fixtures/terminal.ts';
+import { GuestPort, startInBackground } from './fixtures/ports/guest-port.ts';
+import { RoleMemory } from './fixtures/service/role-memory.ts';
+import { Shell } from './fixtures/streams/shell.ts';
+import { shared as openShared } from './fixtures/service/shared.ts';
+import { StreamSocket } from './fixtures/streams/stream-socket.ts';
+import { Terminal } from './fixtures/streams/terminal.ts';
 
 const TIMEOUT_MS = 60_000;
 const FLOOD_MS = 10_000;

@@ -7,12 +7,12 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
 import { pollUntil } from '../packages/server/src/lib/waiting/deadline.ts';
-import type { Latencies } from './fixtures/latency-probe.ts';
-import { API_KEY } from './fixtures/service.ts';
-import { Shell } from './fixtures/shell.ts';
-import { shared as openShared } from './fixtures/shared.ts';
-import { StreamSocket } from './fixtures/stream-socket.ts';
-import { Terminal } from './fixtures/terminal.ts';
+import type { Latencies } from './fixtures/streams/latency-probe.ts';
+import { API_KEY } from './fixtures/service/service.ts';
+import { Shell } from './fixtures/streams/shell.ts';
+import { shared as openShared } from './fixtures/service/shared.ts';
+import { StreamSocket } from './fixtures/streams/stream-socket.ts';
+import { Terminal } from './fixtures/streams/terminal.ts';
 
 const TIMEOUT_MS = 60_000;
 const SANDBOXES = 3;
@@ -28,7 +28,7 @@ const MAX_P99_MS = 50;
 const MAX_P99_RATIO = 2;
 /** Repeats the measurement for this long: other load on the host may pass. */
 const MEASURE_FOR_MS = 60_000;
-const PROBE = fileURLToPath(new URL('fixtures/latency-probe.ts', import.meta.url));
+const PROBE = fileURLToPath(new URL('fixtures/streams/latency-probe.ts', import.meta.url));
 const BUSY_COMMAND = `perl -e '$| = 1; while (1) { print "a line\\n"; select undef, undef, undef, 0.02 }'`;
 
 describe('streams under load', () => {

@@ -5,12 +5,12 @@ import { PassThrough } from 'node:stream';
 import { after, before, describe, test } from 'node:test';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
 import { pollUntil, withDeadline } from '../packages/server/src/lib/waiting/deadline.ts';
-import { startGoServer } from './fixtures/go-server.ts';
-import type { GuestPort } from './fixtures/guest-port.ts';
-import { Shell } from './fixtures/shell.ts';
-import { shared as openShared } from './fixtures/shared.ts';
-import { StreamSocket } from './fixtures/stream-socket.ts';
-import { Terminal } from './fixtures/terminal.ts';
+import { startGoServer } from './fixtures/ports/go-server.ts';
+import type { GuestPort } from './fixtures/ports/guest-port.ts';
+import { Shell } from './fixtures/streams/shell.ts';
+import { shared as openShared } from './fixtures/service/shared.ts';
+import { StreamSocket } from './fixtures/streams/stream-socket.ts';
+import { Terminal } from './fixtures/streams/terminal.ts';
 
 const TIMEOUT_MS = 60_000;
 /** Endless streams must not use up the time that a stopping service gives to open requests. */

@@ -4,11 +4,11 @@ import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { Api } from './fixtures/api.ts';
-import { addOrganization } from './fixtures/organization.ts';
-import { startPrepared } from './fixtures/prepared-service.ts';
-import type { Service } from './fixtures/service.ts';
-import { countTemplates, countTemplatesAt, listTemplates } from './fixtures/template-log.ts';
+import { Api } from './fixtures/api/api.ts';
+import { addOrganization } from './fixtures/accounts/organization.ts';
+import { startPrepared } from './fixtures/service/prepared-service.ts';
+import type { Service } from './fixtures/service/service.ts';
+import { countTemplates, countTemplatesAt, listTemplates } from './fixtures/service/template-log.ts';
 
 const IMAGE = 'coppice/base:1';
 /** Creates that wait for their own templates, and workers that create and destroy without end. */

@@ -3,11 +3,11 @@ import { createHash, randomBytes } from 'node:crypto';
 import { after, before, describe, test } from 'node:test';
 import { BASE_IMAGE } from '../packages/server/src/lib/base-image.ts';
 import { pollUntil } from '../packages/server/src/lib/waiting/deadline.ts';
-import { pushNginxImage } from './fixtures/nginx-image.ts';
-import { API_KEY } from './fixtures/service.ts';
-import { shared as openShared } from './fixtures/shared.ts';
-import { bearer, refusedStatus, StreamSocket } from './fixtures/stream-socket.ts';
-import { Terminal } from './fixtures/terminal.ts';
+import { pushNginxImage } from './fixtures/images/nginx-image.ts';
+import { API_KEY } from './fixtures/service/service.ts';
+import { shared as openShared } from './fixtures/service/shared.ts';
+import { bearer, refusedStatus, StreamSocket } from './fixtures/streams/stream-socket.ts';
+import { Terminal } from './fixtures/streams/terminal.ts';
 
 const TIMEOUT_MS = 60_000;
 const CONTROL_C = '\x03';

@@ -7,8 +7,8 @@ import { connect } from 'node:tls';
 import { after, before, describe, it } from 'node:test';
 import { pollUntil } from '../packages/server/src/lib/waiting/deadline.ts';
 import { TestAuthority, type MadeCertificate } from '../packages/server/src/lib/tls/testing/certificate.ts';
-import { searchDisk } from './fixtures/disk-search.ts';
-import { Installation, type Start } from './fixtures/installation.ts';
+import { searchDisk } from './fixtures/host/disk-search.ts';
+import { Installation, type Start } from './fixtures/service/installation.ts';
 
 const START_TIMEOUT_MS = 120_000;
 const RELOAD_TIMEOUT_MS = 10_000;

@@ -8,9 +8,9 @@ import { fileURLToPath } from 'node:url';
 import { Coppice, type Sandbox } from '../packages/sdk/src/index.ts';
 import { networkSlug } from '../packages/server/src/config/default-paths.mjs';
 import { findFreePort } from '../packages/server/src/control/testing/free-port.ts';
-import { Installation, type Start } from './fixtures/installation.ts';
+import { Installation, type Start } from './fixtures/service/installation.ts';
 import { LANE } from './fixtures/lane.ts';
-import { MAIN } from './fixtures/service-program.ts';
+import { MAIN } from './fixtures/service/service-program.ts';
 
 const UNINSTALL = fileURLToPath(new URL('../scripts/uninstall.mjs', import.meta.url));
 /** Like `Type=exec`: standard output is a socket, and the variable names that socket. */

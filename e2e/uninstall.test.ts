@@ -6,9 +6,9 @@ import { after, before, describe, it } from 'node:test';
 import { Coppice } from '../packages/sdk/src/index.ts';
 import { networkSlug } from '../packages/server/src/config/default-paths.mjs';
 import { hostBootId } from '../packages/server/src/runner/host/host-process.ts';
-import { logEnd } from './fixtures/log-end.ts';
-import { ManagedService } from './fixtures/managed-service.ts';
-import { listPids, listQemus, readCommandLine } from './fixtures/processes.ts';
+import { logEnd } from './fixtures/service/log-end.ts';
+import { ManagedService } from './fixtures/service/managed-service.ts';
+import { listPids, listQemus, readCommandLine } from './fixtures/host/processes.ts';
 
 const SETTINGS = {
   COPPICE_LISTEN: '127.0.0.1:0',

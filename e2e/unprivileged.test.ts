@@ -8,10 +8,10 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { networkSlug } from '../packages/server/src/config/default-paths.mjs';
-import { Api } from './fixtures/api.ts';
-import { makeOrdinaryUser, withoutTun, type OrdinaryUser } from './fixtures/launchers.ts';
-import { assertResources } from './fixtures/leaks.ts';
-import { Service } from './fixtures/service.ts';
+import { Api } from './fixtures/api/api.ts';
+import { makeOrdinaryUser, withoutTun, type OrdinaryUser } from './fixtures/service/launchers.ts';
+import { assertResources } from './fixtures/host/leaks.ts';
+import { Service } from './fixtures/service/service.ts';
 
 const INSTANCE = 7;
 const UID = 1_990_007;

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { Api } from './fixtures/api.ts';
-import { Holds } from './fixtures/holds.ts';
-import { hostResources } from './fixtures/leaks.ts';
-import { startPrepared } from './fixtures/prepared-service.ts';
-import type { Service } from './fixtures/service.ts';
+import { Api } from './fixtures/api/api.ts';
+import { Holds } from './fixtures/faults/holds.ts';
+import { hostResources } from './fixtures/host/leaks.ts';
+import { startPrepared } from './fixtures/service/prepared-service.ts';
+import type { Service } from './fixtures/service/service.ts';
 
 const IMAGE = { image: 'coppice/base:1', mem_mib: 256 };
 

@@ -6,7 +6,7 @@
 import { execFileSync } from 'node:child_process';
 import { copyFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import { EgressInternet } from '../e2e/fixtures/egress-internet.ts';
+import { EgressInternet } from '../e2e/fixtures/internet/egress-internet.ts';
 import { stretchDeadlines } from '../packages/server/src/lib/waiting/deadline.ts';
 
 const AUTHORITY = '/usr/local/share/ca-certificates/lab-outside.crt';

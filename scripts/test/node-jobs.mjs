@@ -29,7 +29,10 @@ export const PLACES = new Map(
 );
 
 /** Imports of fixtures that keep one service, with its images and templates, for all files that use them. */
-const SHARING = [/fixtures\/(?:shared|client|clone-check|image-kind)\.ts'/u, /fixtures\/egress-shared\.ts'/u];
+const SHARING = [
+  /fixtures\/(?:service\/shared|api\/client|clones\/clone-check|images\/image-kind)\.ts'/u,
+  /fixtures\/egress\/egress-shared\.ts'/u,
+];
 
 /** Tests that do random work for a given time, and of which no answer is urgent. */
 const SPARE = /\/simulation\.test\.ts$/u;

@@ -5,7 +5,7 @@ import { createHash } from 'node:crypto';
 import { open, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { writeTar, type LayerEntry } from '../../../../../../e2e/fixtures/oci-layout.ts';
+import { writeTar, type LayerEntry } from '../../../../../../e2e/fixtures/images/oci-layout.ts';
 import { readLayers, writeFlatTar } from './flatten.ts';
 import { LayerError } from '../tar/layer-error.ts';
 import { ProcessError } from '../../host/run-process.ts';

@@ -16,7 +16,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { AppError, type ErrorCode } from '@coppice/contract';
-import { OciLayout, type Descriptor, type ImageSpec } from '../../../../../../e2e/fixtures/oci-layout.ts';
+import {
+  OciLayout,
+  type Descriptor,
+  type ImageSpec,
+} from '../../../../../../e2e/fixtures/images/oci-layout.ts';
 import { DEFAULT_IMAGE_LIMITS } from '../layers/image-limits.ts';
 import { importLayout, type ImportedImage } from './layout-import.ts';
 import { LocalImages } from './local-images.ts';

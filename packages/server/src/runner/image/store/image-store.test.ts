@@ -5,8 +5,12 @@ import { mkdir, mkdtemp, readFile, readdir, rm, stat, writeFile } from 'node:fs/
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { AppError, parseImageReference, type ErrorCode } from '@coppice/contract';
-import { OciLayout, type Descriptor, type ImageSpec } from '../../../../../../e2e/fixtures/oci-layout.ts';
-import { startRegistry, type Registry } from '../../../../../../e2e/fixtures/registry.ts';
+import {
+  OciLayout,
+  type Descriptor,
+  type ImageSpec,
+} from '../../../../../../e2e/fixtures/images/oci-layout.ts';
+import { startRegistry, type Registry } from '../../../../../../e2e/fixtures/images/registry.ts';
 import { DEFAULT_IMAGE_LIMITS } from '../layers/image-limits.ts';
 import { importLayout } from '../local/layout-import.ts';
 import { LocalImages } from '../local/local-images.ts';

@@ -5,8 +5,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseImageReference } from '@coppice/contract';
 import { pino } from 'pino';
-import { OciLayout, type Descriptor, type ImageSpec } from '../../../../../../e2e/fixtures/oci-layout.ts';
-import { startRegistry, type Registry } from '../../../../../../e2e/fixtures/registry.ts';
+import {
+  OciLayout,
+  type Descriptor,
+  type ImageSpec,
+} from '../../../../../../e2e/fixtures/images/oci-layout.ts';
+import { startRegistry, type Registry } from '../../../../../../e2e/fixtures/images/registry.ts';
 import { CacheLeases } from '../../cache/cache-leases.ts';
 import { ImageStore, type ImageStoreOptions } from '../store/image-store.ts';
 import type { StoredImage } from '../store/image-store.types.ts';
