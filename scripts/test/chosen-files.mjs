@@ -17,7 +17,7 @@ export function findTestFile(given) {
   const file = resolve(REPOSITORY, given);
   if (!/^(?:e2e|lab|packages|scripts)\/.*\.test\.m?[jt]s$/u.test(relative(REPOSITORY, file)))
     throw new SetupError(`${given}: that is no test file`, {
-      remedy: 'name a test file in e2e, lab, packages or scripts, such as e2e/exec.test.ts',
+      remedy: 'name a test file in e2e, lab, packages or scripts, such as e2e/streams/exec.test.ts',
     });
   if (!existsSync(file))
     throw new SetupError(`${given}: there is no such file`, {

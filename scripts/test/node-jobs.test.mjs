@@ -6,7 +6,7 @@ import { REPOSITORY } from '../setup/paths.mjs';
 import { divide, planBatches, planMachineJobs, PLACES } from './node-jobs.mjs';
 
 const DIRECTORY = join(REPOSITORY, 'e2e');
-const FILES = readdirSync(DIRECTORY)
+const FILES = readdirSync(DIRECTORY, { recursive: true, encoding: 'utf8' })
   .filter((name) => name.endsWith('.test.ts'))
   .map((name) => join(DIRECTORY, name));
 
@@ -39,8 +39,8 @@ test('every file is in exactly one job, and files that share a service are in th
 
 test('the time of a job is the sum of its files, and a file never measured does not come last', async () => {
   const times = new Map([
-    ['e2e/faults.test.ts', 70],
-    ['e2e/idle.test.ts', 5],
+    ['e2e/faults/faults.test.ts', 70],
+    ['e2e/sandbox/idle.test.ts', 5],
   ]);
   const jobs = await planFiles(times);
   const secondsOf = (/** @type {string} */ name) => jobs.find(({ names }) => names[0] === name)?.seconds;

@@ -1,4 +1,7 @@
-/** Tests version 2 on a plain directory, as far as possible; e2e/cgroup-v2.test.ts uses the real file system. */
+/**
+ * Tests version 2 on a plain directory, as far as possible; e2e/confinement/cgroup-v2.test.ts uses the real file
+ * system.
+ */
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

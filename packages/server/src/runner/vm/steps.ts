@@ -1,7 +1,7 @@
 /**
  * Every step at which the runner creates or removes something outside its own memory, in the order of a VM's life. Each
  * step registers its undo before it runs: in the driver's release list for this process, on disk for the next one. A
- * test can hold each step and kill a process there (e2e/faults.test.ts).
+ * test can hold each step and kill a process there (e2e/faults/faults.test.ts).
  */
 import { holdAt } from '../../lib/fault-directory.ts';
 

@@ -1,7 +1,7 @@
 /**
  * Steps at which a sandbox's record and its VM may differ. Each text names the state that is left if control is killed
  * there, and how the difference is resolved afterwards. A test can hold each step and kill a process there
- * (e2e/faults.test.ts).
+ * (e2e/faults/faults.test.ts).
  */
 import { holdAt } from '../../../lib/fault-directory.ts';
 
