@@ -16,7 +16,7 @@ import {
 } from 'node:fs/promises';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { readAptSources } from '../scripts/setup/apt-sources.mjs';
+import { readAptSources } from '../scripts/setup/packages/apt-sources.mjs';
 import { assetsDirectory, REPOSITORY } from '../scripts/setup/paths.mjs';
 import { PREREQUISITES } from '../scripts/setup/prerequisites.mjs';
 import { say } from '../scripts/setup/report.mjs';

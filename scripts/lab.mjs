@@ -5,7 +5,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { assertApt, installPackages, updateOnce } from './setup/apt.mjs';
+import { assertApt, installPackages, updateOnce } from './setup/packages/apt.mjs';
 import { runMain } from './setup/entry.mjs';
 import { getNode } from './setup/node-runtime.mjs';
 import { findExecutable, isRoot, REPOSITORY } from './setup/paths.mjs';

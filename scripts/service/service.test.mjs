@@ -157,7 +157,7 @@ test('the report lists what was left, and says when nothing was removed', () => 
 
 test('a purge removes every part that set-up builds', () => {
   const directory = join(REPOSITORY, 'scripts', 'setup');
-  const sources = readdirSync(directory).filter(
+  const sources = readdirSync(directory, { recursive: true, encoding: 'utf8' }).filter(
     (name) => name.endsWith('.mjs') && !name.endsWith('.test.mjs'),
   );
   const named = sources.flatMap((name) =>

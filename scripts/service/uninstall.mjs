@@ -10,7 +10,7 @@ import {
   SYSTEM_ASSETS_DIR,
   SYSTEM_DATA_DIR,
 } from '../../packages/server/src/config/default-paths.mjs';
-import { BACKPORTS_FILE } from '../setup/apt.mjs';
+import { BACKPORTS_FILE } from '../setup/packages/apt.mjs';
 import {
   assetsDirectory,
   dataDirectory,

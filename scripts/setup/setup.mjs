@@ -3,21 +3,21 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ensureAccount } from './account.mjs';
 import { ensureApiTests } from './api-tests.mjs';
-import { ensureBaseImage } from './base-image.mjs';
-import { ensureInitramfs } from './initramfs.mjs';
+import { ensureBaseImage } from './guest/base-image.mjs';
+import { ensureInitramfs } from './guest/initramfs.mjs';
 import { ensureGoProgram } from './go-programs.mjs';
-import { ensureKernel } from './kernel.mjs';
+import { ensureKernel } from './guest/kernel.mjs';
 import { withLock } from './lock.mjs';
 import { writeManifest } from './manifest.mjs';
 import { getNode } from './node-runtime.mjs';
-import { ensureNpmPackages } from './npm-packages.mjs';
-import { ensurePackageRegistries } from './package-registries.mjs';
+import { ensureNpmPackages } from './packages/npm-packages.mjs';
+import { ensurePackageRegistries } from './registries/package-registries.mjs';
 import { assetsDirectory, REPOSITORY } from './paths.mjs';
 import { ensurePackagedPostgres, ensurePostgres } from './postgres.mjs';
 import { remedyFor } from './prerequisites.mjs';
 import { ensureServiceProgram } from './service-program.mjs';
 import { describeError, SetupError } from './setup-error.mjs';
-import { ensureSystemPackages } from './system-packages.mjs';
+import { ensureSystemPackages } from './packages/system-packages.mjs';
 
 /**
  * @typedef {object} SetupOptions

@@ -1,7 +1,7 @@
 /** Reads a file of a package client out of the distribution's package, without installing it. */
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { findCandidate, unpackPackage, updateOnce } from '../apt.mjs';
+import { findCandidate, unpackPackage, updateOnce } from '../packages/apt.mjs';
 import { listFiles } from '../hash.mjs';
 import { assetsDirectory, findExecutable } from '../paths.mjs';
 

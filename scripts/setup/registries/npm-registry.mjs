@@ -1,4 +1,4 @@
-import { findNpm } from '../npm-packages.mjs';
+import { findNpm } from '../packages/npm-packages.mjs';
 import { listHosts, parseObject } from './ask-client.mjs';
 
 /** @typedef {import('./ask-client.mjs').Ask} Ask */

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { accountExists, accountName } from '../../../../scripts/setup/account.mjs';
 import { findManifest } from '../../../../scripts/setup/manifest.mjs';
 import { findNode } from '../../../../scripts/setup/node-runtime.mjs';
-import { findDifference } from '../../../../scripts/setup/npm-packages.mjs';
+import { findDifference } from '../../../../scripts/setup/packages/npm-packages.mjs';
 import { assetsDirectory } from '../../../../scripts/setup/paths.mjs';
 import { findPostgres } from '../../../../scripts/setup/postgres.mjs';
 import { inspectAll, remedyFor } from '../../../../scripts/setup/prerequisites.mjs';

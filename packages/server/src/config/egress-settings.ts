@@ -10,7 +10,7 @@ import {
   type ServiceCatalogue,
 } from '../lib/credential-services/service-catalogue.ts';
 
-/** File in the assets directory, written by scripts/setup/package-registries.mjs. */
+/** File in the assets directory, written by scripts/setup/registries/package-registries.mjs. */
 export const REGISTRIES_FILE = 'package-registries.json';
 /** Limit of one file. A hundred profiles with the maximum number of rules would exceed it. */
 const MAX_FILE_BYTES = 8 << 20;

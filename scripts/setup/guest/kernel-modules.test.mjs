@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { orderModules, parseDepends } from './kernel-modules.mjs';
-import { SetupError } from './setup-error.mjs';
+import { SetupError } from '../setup-error.mjs';
 
 /**
  * @param {Record<string, string[]>} dependencies

@@ -5,8 +5,8 @@
  */
 import { existsSync } from 'node:fs';
 import { readFile, rm, writeFile } from 'node:fs/promises';
-import { findExecutable } from './paths.mjs';
-import { run } from './run-command.mjs';
+import { findExecutable } from '../paths.mjs';
+import { run } from '../run-command.mjs';
 
 const POLICY_PATH = '/usr/sbin/policy-rc.d';
 const POLICY_MARK = '# Written by the Coppice set-up for the time of one installation; safe to delete.';

@@ -5,9 +5,9 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { listFiles } from './hash.mjs';
-import { findExecutable } from './paths.mjs';
-import { SetupError } from './setup-error.mjs';
+import { listFiles } from '../hash.mjs';
+import { findExecutable } from '../paths.mjs';
+import { SetupError } from '../setup-error.mjs';
 
 const MODULE_LIMIT_BYTES = 64 * 1024 * 1024;
 const UNPACK_TIMEOUT_MS = 60_000;

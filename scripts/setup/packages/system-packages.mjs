@@ -1,18 +1,18 @@
 import { assertApt, candidateIsAtLeast, ensureBackports, installPackages, updateOnce } from './apt.mjs';
-import { readOperatingSystem } from './operating-system.mjs';
-import { isRoot } from './paths.mjs';
-import { inspectAll, installLine, remedyFor } from './prerequisites.mjs';
-import { say } from './report.mjs';
+import { readOperatingSystem } from '../operating-system.mjs';
+import { isRoot } from '../paths.mjs';
+import { inspectAll, installLine, remedyFor } from '../prerequisites.mjs';
+import { say } from '../report.mjs';
 import { disableServices, withoutServiceStarts } from './service-guard.mjs';
-import { describeError, SetupError } from './setup-error.mjs';
+import { describeError, SetupError } from '../setup-error.mjs';
 
-/** @typedef {import('./prerequisites.mjs').Finding} Finding */
-/** @typedef {import('./prerequisites.mjs').Prerequisite} Prerequisite */
+/** @typedef {import('../prerequisites.mjs').Finding} Finding */
+/** @typedef {import('../prerequisites.mjs').Prerequisite} Prerequisite */
 
 /**
  * Installs the missing entries of the table, and nothing else. Without root it only reports them, and throws SetupError
  * if one of them is indispensable.
- * @param {readonly import('./prerequisites.mjs').Scope[]} scopes
+ * @param {readonly import('../prerequisites.mjs').Scope[]} scopes
  * @returns {Promise<Map<string, Finding>>} by name
  */
 export async function ensureSystemPackages(scopes) {

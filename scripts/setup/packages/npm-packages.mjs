@@ -1,10 +1,10 @@
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { findExecutable, REPOSITORY } from './paths.mjs';
-import { say } from './report.mjs';
-import { run } from './run-command.mjs';
-import { SetupError } from './setup-error.mjs';
+import { findExecutable, REPOSITORY } from '../paths.mjs';
+import { say } from '../report.mjs';
+import { run } from '../run-command.mjs';
+import { SetupError } from '../setup-error.mjs';
 
 const INSTALL_TIMEOUT_MS = 20 * 60_000;
 

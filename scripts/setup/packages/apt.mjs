@@ -2,11 +2,11 @@ import { existsSync } from 'node:fs';
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { findSuite, formatDeb822, readAptSources } from './apt-sources.mjs';
-import { findExecutable, isRoot } from './paths.mjs';
-import { run } from './run-command.mjs';
-import { say } from './report.mjs';
-import { SetupError } from './setup-error.mjs';
-import { compareVersions, upstreamVersion } from './version.mjs';
+import { findExecutable, isRoot } from '../paths.mjs';
+import { run } from '../run-command.mjs';
+import { say } from '../report.mjs';
+import { SetupError } from '../setup-error.mjs';
+import { compareVersions, upstreamVersion } from '../version.mjs';
 
 export const BACKPORTS_FILE = '/etc/apt/sources.list.d/coppice-backports.sources';
 const QUERY_TIMEOUT_MS = 60_000;

@@ -1,9 +1,9 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { ensureArtefact } from './artefact.mjs';
+import { ensureArtefact } from '../artefact.mjs';
 import { buildCpio, DIRECTORY, EXECUTABLE, REGULAR } from './cpio.mjs';
-import { fileHash } from './hash.mjs';
-import { say } from './report.mjs';
+import { fileHash } from '../hash.mjs';
+import { say } from '../report.mjs';
 
 /**
  * Builds the initramfs: the agent as /init, and the modules that the agent loads. It is not compressed, because the

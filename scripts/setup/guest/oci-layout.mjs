@@ -4,7 +4,7 @@
 import { createHash } from 'node:crypto';
 import { mkdir, rename, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fileHash } from './hash.mjs';
+import { fileHash } from '../hash.mjs';
 
 const TYPES = {
   index: 'application/vnd.oci.image.index.v1+json',

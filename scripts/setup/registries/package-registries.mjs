@@ -7,26 +7,21 @@ import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { writeJson } from './json-file.mjs';
-import { getNode } from './node-runtime.mjs';
-import { assetsDirectory, findExecutable } from './paths.mjs';
-import { ask, listHosts, parseObject } from './registries/ask-client.mjs';
-import { readFromPackage } from './registries/client-package.mjs';
+import { writeJson } from '../json-file.mjs';
+import { getNode } from '../node-runtime.mjs';
+import { assetsDirectory, findExecutable } from '../paths.mjs';
+import { ask, listHosts, parseObject } from './ask-client.mjs';
+import { readFromPackage } from './client-package.mjs';
 import {
   askCargoForDownloads,
   CARGO_PACKAGE,
   findBuiltInIndex,
   findCratesMirrors,
   readDownloads,
-} from './registries/crates-registry.mjs';
-import { findNpmMirrors, findNpmStandard } from './registries/npm-registry.mjs';
-import {
-  findPypiMirrors,
-  findPypiStandard,
-  PIP_PACKAGE,
-  readPipSource,
-} from './registries/pypi-registry.mjs';
-import { say } from './report.mjs';
+} from './crates-registry.mjs';
+import { findNpmMirrors, findNpmStandard } from './npm-registry.mjs';
+import { findPypiMirrors, findPypiStandard, PIP_PACKAGE, readPipSource } from './pypi-registry.mjs';
+import { say } from '../report.mjs';
 
 const FILE = 'package-registries.json';
 /** Raise this when the code finds other hosts on the same machine: the next set-up then asks the clients again. */
@@ -39,7 +34,7 @@ process.stdout.write(await answer.text());`;
 /**
  * Access to clients and network, which tests replace.
  * @typedef {object} Means
- * @property {import('./registries/ask-client.mjs').Ask} ask
+ * @property {import('./ask-client.mjs').Ask} ask
  * @property {(wanted: { name: string, file: RegExp }) => Promise<Buffer | undefined>} readFromPackage
  * @property {() => Promise<Buffer | undefined>} readCargo  the installed program
  * @property {(address: string) => Promise<string | undefined>} fetchText

@@ -5,15 +5,15 @@
 import { existsSync } from 'node:fs';
 import { chmod, copyFile, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { findCandidate, unpackPackage, updateOnce } from './apt.mjs';
-import { ensureArtefact } from './artefact.mjs';
+import { findCandidate, unpackPackage, updateOnce } from '../packages/apt.mjs';
+import { ensureArtefact } from '../artefact.mjs';
 import { openModuleTree, orderModules } from './kernel-modules.mjs';
-import { readOperatingSystem } from './operating-system.mjs';
-import { isReadable } from './paths.mjs';
-import { say } from './report.mjs';
-import { run } from './run-command.mjs';
-import { describeError, SetupError } from './setup-error.mjs';
-import { compareVersions } from './version.mjs';
+import { readOperatingSystem } from '../operating-system.mjs';
+import { isReadable } from '../paths.mjs';
+import { say } from '../report.mjs';
+import { run } from '../run-command.mjs';
+import { describeError, SetupError } from '../setup-error.mjs';
+import { compareVersions } from '../version.mjs';
 
 const QUERY_TIMEOUT_MS = 60_000;
 

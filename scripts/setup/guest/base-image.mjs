@@ -4,17 +4,17 @@
  */
 import { chmod, copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { findSuite, formatDeb822, readAptSources } from './apt-sources.mjs';
-import { ensureArtefact } from './artefact.mjs';
+import { findSuite, formatDeb822, readAptSources } from '../packages/apt-sources.mjs';
+import { ensureArtefact } from '../artefact.mjs';
 import { findBuildMode } from './build-mode.mjs';
-import { sourceHash } from './hash.mjs';
-import { PACKAGED_NODE } from './node-runtime.mjs';
+import { sourceHash } from '../hash.mjs';
+import { PACKAGED_NODE } from '../node-runtime.mjs';
 import { writeOciLayout } from './oci-layout.mjs';
-import { readOperatingSystem } from './operating-system.mjs';
-import { isExecutable, REPOSITORY } from './paths.mjs';
-import { say } from './report.mjs';
-import { run } from './run-command.mjs';
-import { SetupError } from './setup-error.mjs';
+import { readOperatingSystem } from '../operating-system.mjs';
+import { isExecutable, REPOSITORY } from '../paths.mjs';
+import { say } from '../report.mjs';
+import { run } from '../run-command.mjs';
+import { SetupError } from '../setup-error.mjs';
 
 const RECIPE_DIRECTORY = join(REPOSITORY, 'images', 'base');
 const BUILD_TIMEOUT_MS = 40 * 60_000;

@@ -1,8 +1,8 @@
 import { userInfo } from 'node:os';
-import { findExecutable, isRoot } from './paths.mjs';
-import { PREREQUISITES, remedyFor } from './prerequisites.mjs';
-import { run } from './run-command.mjs';
-import { describeError, SetupError } from './setup-error.mjs';
+import { findExecutable, isRoot } from '../paths.mjs';
+import { PREREQUISITES, remedyFor } from '../prerequisites.mjs';
+import { run } from '../run-command.mjs';
+import { describeError, SetupError } from '../setup-error.mjs';
 
 const NAMESPACE_TIMEOUT_MS = 5_000;
 
