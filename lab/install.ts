@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { REPOSITORY } from '../scripts/setup/paths.mjs';
 import { run } from '../scripts/setup/run-command.mjs';
-import { buildSourceCompiler } from '../scripts/test/compile-cache.mjs';
+import { buildSourceCompiler } from '../scripts/test/jobs/compile-cache.mjs';
 import { CHECKOUT } from './host-image.ts';
 import type { LabHost } from './host.ts';
 import type { Secrets } from './secrets.ts';

@@ -7,8 +7,8 @@ import { runMain } from './setup/entry.mjs';
 import { REPOSITORY } from './setup/paths.mjs';
 import { sayDone } from './setup/report.mjs';
 import { setUp } from './setup/setup.mjs';
-import { runLive } from './test/live-command.mjs';
-import { toolsEnvironment } from './test/tools-environment.mjs';
+import { runLive } from './test/jobs/live-command.mjs';
+import { toolsEnvironment } from './test/jobs/tools-environment.mjs';
 
 const TIMEOUT_MS = 2 * 60 * 60_000;
 

@@ -6,9 +6,9 @@ import { REPOSITORY } from './setup/paths.mjs';
 import { sayDone } from './setup/report.mjs';
 import { setUp } from './setup/setup.mjs';
 import { SetupError } from './setup/setup-error.mjs';
-import { COMPILE_CACHE, compileService } from './test/compile-cache.mjs';
-import { runLive } from './test/live-command.mjs';
-import { toolsEnvironment } from './test/tools-environment.mjs';
+import { COMPILE_CACHE, compileService } from './test/jobs/compile-cache.mjs';
+import { runLive } from './test/jobs/live-command.mjs';
+import { toolsEnvironment } from './test/jobs/tools-environment.mjs';
 
 const USAGE = `npm run soak -- [options]
 

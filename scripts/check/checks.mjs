@@ -4,14 +4,14 @@ import { getNode } from '../setup/node-runtime.mjs';
 import { REPOSITORY } from '../setup/paths.mjs';
 import { inspect, PREREQUISITES } from '../setup/prerequisites.mjs';
 import { describeError, SetupError } from '../setup/setup-error.mjs';
-import { addCounts, failure, NOTHING, PASS } from '../test/counts.mjs';
-import { runLive } from '../test/live-command.mjs';
+import { addCounts, failure, NOTHING, PASS } from '../test/results/counts.mjs';
+import { runLive } from '../test/jobs/live-command.mjs';
 import { ensureStaticcheck } from './staticcheck.mjs';
 
 const TIMEOUT_MS = 15 * 60_000;
 
 /**
- * @typedef {import('../test/counts.mjs').Counts} Counts
+ * @typedef {import('../test/results/counts.mjs').Counts} Counts
  * @typedef {{ name: string, run: () => Promise<boolean> }} Check
  */
 

@@ -3,10 +3,10 @@ import { existsSync } from 'node:fs';
 import { relative, resolve } from 'node:path';
 import { REPOSITORY } from '../setup/paths.mjs';
 import { SetupError } from '../setup/setup-error.mjs';
-import { addCounts, NOTHING } from './counts.mjs';
-import { planBatches, planMachineJobs } from './node-jobs.mjs';
-import { findNetworkWrapper } from './private-network.mjs';
-import { toolsEnvironment } from './tools-environment.mjs';
+import { addCounts, NOTHING } from './results/counts.mjs';
+import { planBatches, planMachineJobs } from './jobs/node-jobs.mjs';
+import { findNetworkWrapper } from './jobs/private-network.mjs';
+import { toolsEnvironment } from './jobs/tools-environment.mjs';
 
 /**
  * Returns the absolute path of a test file. Throws SetupError for any other file and for a file that does not exist.
@@ -30,7 +30,7 @@ export function findTestFile(given) {
  * Runs the files one after the other. Files that share a process in a full run share one here, too.
  * @param {readonly string[]} files absolute
  * @param {import('../setup/setup.mjs').SetupResult} tools
- * @returns {Promise<import('./counts.mjs').Counts>}
+ * @returns {Promise<import('./results/counts.mjs').Counts>}
  */
 export async function runChosen(files, tools) {
   const isEndToEnd = (/** @type {string} */ file) => relative(REPOSITORY, file).startsWith('e2e/');

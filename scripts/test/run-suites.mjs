@@ -3,11 +3,11 @@ import { cpus } from 'node:os';
 import { join } from 'node:path';
 import { REPOSITORY } from '../setup/paths.mjs';
 import { describeError } from '../setup/setup-error.mjs';
-import { addCounts, failure, NOTHING } from './counts.mjs';
-import { describeFileTimes } from './file-times.mjs';
+import { addCounts, failure, NOTHING } from './results/counts.mjs';
+import { describeFileTimes } from './results/file-times.mjs';
 import { describeLoopback, findLoopbackFault } from './loopback.mjs';
 import { measureMachine } from './machine-speed.mjs';
-import { countLanes, runJobs } from './run-jobs.mjs';
+import { countLanes, runJobs } from './jobs/run-jobs.mjs';
 
 /** A change that makes the tests slower must raise the budget in this file. */
 export const BUDGET_FILE = 'scripts/test/budget.json';
@@ -18,8 +18,8 @@ const MAX_FACTOR = 2;
 const SHOWN_REASONS = 8;
 
 /**
- * @typedef {import('./counts.mjs').Counts} Counts
- * @typedef {import('./run-jobs.mjs').Job} Job
+ * @typedef {import('./results/counts.mjs').Counts} Counts
+ * @typedef {import('./jobs/run-jobs.mjs').Job} Job
  *
  * @typedef {object} Budget
  * @property {number} seconds  for all suites, on a machine on which `measureMachine` takes `reference_ms`
@@ -59,7 +59,7 @@ export async function runSuites(jobs, { lanes = countLanes(), budget, keepTimes 
     const begunAt = performance.now();
     /** @type {string[]} */
     const lines = [];
-    /** @type {import('./run-jobs.mjs').JobResult} */
+    /** @type {import('./jobs/run-jobs.mjs').JobResult} */
     const result = await job
       .run({ lane, print: (line) => lines.push(line) })
       .catch((error) => ({ counts: failure(`${job.title} did not end: ${describeError(error)}`) }));

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { failure, NOTHING, PASS } from './counts.mjs';
+import { failure, NOTHING, PASS } from './results/counts.mjs';
 import { formatTotal, judgeTime, runSuites } from './run-suites.mjs';
 
 test('the last line has the totals, and the failures stand before it, each with its suite', async () => {
-  /** @type {(suite: string, counts: import('./counts.mjs').Counts) => import('./run-jobs.mjs').Job} */
+  /** @type {(suite: string, counts: import('./results/counts.mjs').Counts) => import('./jobs/run-jobs.mjs').Job} */
   const jobOf = (suite, counts) => ({
     suite,
     title: suite,
@@ -25,7 +25,7 @@ test('the last line has the totals, and the failures stand before it, each with 
 });
 
 test('a job that throws is a failure with its reason, and the others run', async () => {
-  /** @type {(title: string, run: import('./run-jobs.mjs').Job['run']) => import('./run-jobs.mjs').Job} */
+  /** @type {(title: string, run: import('./jobs/run-jobs.mjs').Job['run']) => import('./jobs/run-jobs.mjs').Job} */
   const jobOf = (title, run) => ({ suite: 'unit', title, place: 'lane', seconds: 1, run });
   const jobs = [
     jobOf('breaks', async () => Promise.reject(new Error('no record'))),

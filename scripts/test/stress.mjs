@@ -5,7 +5,7 @@
 import { spawn } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import { runChosen } from './chosen-files.mjs';
-import { addCounts, NOTHING } from './counts.mjs';
+import { addCounts, NOTHING } from './results/counts.mjs';
 
 /** Busy processes for each processor: a test process gets half of a processor. */
 const LOAD_PER_PROCESSOR = 1;
@@ -15,7 +15,7 @@ const LOAD_PER_PROCESSOR = 1;
  * @param {string} options.file
  * @param {number} options.rounds
  * @param {import('../setup/setup.mjs').SetupResult} options.tools
- * @returns {Promise<import('./counts.mjs').Counts>}
+ * @returns {Promise<import('./results/counts.mjs').Counts>}
  */
 export async function stress({ file, rounds, tools }) {
   const load = startLoad(tools.node);

@@ -4,13 +4,13 @@ import { join, relative } from 'node:path';
 import { GO_ENVIRONMENT, GO_PROGRAMS, goDirectory } from '../setup/go-programs.mjs';
 import { listFiles } from '../setup/hash.mjs';
 import { REPOSITORY } from '../setup/paths.mjs';
-import { failure, NOTHING, withExitCode } from './counts.mjs';
-import { GoEvents } from './go-events.mjs';
-import { runLive } from './live-command.mjs';
-import { planBatches, planMachineJobs } from './node-jobs.mjs';
-import { MINUTE_MS, runNodeTests, stopped } from './node-tests.mjs';
-import { findNetworkWrapper } from './private-network.mjs';
-import { toolsEnvironment } from './tools-environment.mjs';
+import { failure, NOTHING, withExitCode } from './results/counts.mjs';
+import { GoEvents } from './results/go-events.mjs';
+import { runLive } from './jobs/live-command.mjs';
+import { planBatches, planMachineJobs } from './jobs/node-jobs.mjs';
+import { MINUTE_MS, runNodeTests, stopped } from './jobs/node-tests.mjs';
+import { findNetworkWrapper } from './jobs/private-network.mjs';
+import { toolsEnvironment } from './jobs/tools-environment.mjs';
 
 /** The user's own Node.js: npm puts its packages' Node.js first in PATH, but names the one it runs in itself here. */
 const USER_NODE = process.env['npm_node_execpath'] ?? process.execPath;
@@ -24,9 +24,9 @@ const COMPILED_SECONDS = 20;
 const NOT_OURS = new Set(['node_modules', 'dist', '.git']);
 
 /**
- * @typedef {import('./run-jobs.mjs').Job} Job
- * @typedef {import('./run-jobs.mjs').JobContext} JobContext
- * @typedef {import('./run-jobs.mjs').JobResult} JobResult
+ * @typedef {import('./jobs/run-jobs.mjs').Job} Job
+ * @typedef {import('./jobs/run-jobs.mjs').JobContext} JobContext
+ * @typedef {import('./jobs/run-jobs.mjs').JobResult} JobResult
  * @typedef {import('../setup/setup.mjs').SetupResult} Tools
  * @typedef {ReadonlyMap<string, number>} Times  seconds of an earlier run, by path in the repository
  * @typedef {{ name: string, title: string, plan: (tools: Tools, times: Times) => Promise<Job[]> }} Suite

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { homedir } from 'node:os';
-import { completePath, REPOSITORY } from '../setup/paths.mjs';
-import { signalGroup } from '../setup/run-command.mjs';
+import { completePath, REPOSITORY } from '../../setup/paths.mjs';
+import { signalGroup } from '../../setup/run-command.mjs';
 
 /** Time from SIGTERM to SIGKILL. */
 const KILL_GRACE_MS = 10_000;

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync } from 'node:fs';
 import { basename, join, relative } from 'node:path';
 import { test } from 'node:test';
-import { REPOSITORY } from '../setup/paths.mjs';
+import { REPOSITORY } from '../../setup/paths.mjs';
 import { divide, planBatches, planMachineJobs, PLACES } from './node-jobs.mjs';
 
 const DIRECTORY = join(REPOSITORY, 'e2e');

@@ -5,11 +5,11 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { runLive } from './live-command.mjs';
-import { runNodeTests } from './node-tests.mjs';
+import { runLive } from '../jobs/live-command.mjs';
+import { runNodeTests } from '../jobs/node-tests.mjs';
 import { summarizeRecord } from './test-record.mjs';
 
-const BATCH = fileURLToPath(new URL('batch.mjs', import.meta.url));
+const BATCH = fileURLToPath(new URL('../jobs/batch.mjs', import.meta.url));
 const REPORTER = fileURLToPath(new URL('event-reporter.mjs', import.meta.url));
 /** Long enough for Node.js to start on a busy machine. */
 const HANG_TIMEOUT_MS = 6_000;

@@ -6,7 +6,7 @@
 import { relative } from 'node:path';
 import { describe } from 'node:test';
 import { pathToFileURL } from 'node:url';
-import { REPOSITORY } from '../setup/paths.mjs';
+import { REPOSITORY } from '../../setup/paths.mjs';
 
 // Otherwise processes that tests fork would inherit the flags of the test run and write into its record.
 process.execArgv.length = 0;

@@ -1,6 +1,6 @@
 /**
  * Returns the variables by which tests on VMs, benchmarks and the soak find what set-up prepared.
- * @param {Pick<import('../setup/setup.mjs').SetupResult, 'service' | 'packagedPostgres'>} tools
+ * @param {Pick<import('../../setup/setup.mjs').SetupResult, 'service' | 'packagedPostgres'>} tools
  * @returns {NodeJS.ProcessEnv}
  */
 export function toolsEnvironment({ service, packagedPostgres }) {

@@ -1,6 +1,6 @@
 import { dirname, join } from 'node:path';
-import { REPOSITORY } from '../setup/paths.mjs';
-import { run } from '../setup/run-command.mjs';
+import { REPOSITORY } from '../../setup/paths.mjs';
+import { run } from '../../setup/run-command.mjs';
 
 /**
  * Lets Node compile each module once for all processes of all runs: there are thousands of processes, and compiling

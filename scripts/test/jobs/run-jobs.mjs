@@ -22,7 +22,7 @@ const MEMORY_PER_LANE_BYTES = 4 * 1024 ** 3;
  * @typedef {'single' | 'lane' | 'beside' | 'alone' | 'heavy' | 'spare'} Place
  *
  * @typedef {object} JobResult
- * @property {import('./counts.mjs').Counts} counts
+ * @property {import('../results/counts.mjs').Counts} counts
  * @property {ReadonlyMap<string, number>} [times]  seconds of each of its test files, by path in the repository
  *
  * @typedef {object} JobContext

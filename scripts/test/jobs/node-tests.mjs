@@ -2,18 +2,18 @@ import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { assetsDirectory, REPOSITORY } from '../setup/paths.mjs';
+import { assetsDirectory, REPOSITORY } from '../../setup/paths.mjs';
 import { COMPILE_CACHE } from './compile-cache.mjs';
-import { failure, withExitCode } from './counts.mjs';
+import { failure, withExitCode } from '../results/counts.mjs';
 import { runLive } from './live-command.mjs';
-import { summarizeRecord } from './test-record.mjs';
+import { summarizeRecord } from '../results/test-record.mjs';
 
-const EVENT_REPORTER = join(REPOSITORY, 'scripts', 'test', 'event-reporter.mjs');
-const SPEC_REPORTER = join(REPOSITORY, 'scripts', 'test', 'spec-reporter.mjs');
+const EVENT_REPORTER = join(REPOSITORY, 'scripts', 'test', 'results', 'event-reporter.mjs');
+const SPEC_REPORTER = join(REPOSITORY, 'scripts', 'test', 'results', 'spec-reporter.mjs');
 export const MINUTE_MS = 60_000;
 
 /**
- * @typedef {import('./counts.mjs').Counts} Counts
+ * @typedef {import('../results/counts.mjs').Counts} Counts
  *
  * @typedef {object} NodeTests
  * @property {string} node

@@ -1,7 +1,7 @@
 /** Divides the test files of Node.js into jobs: some files share a process, others must run alone. */
 import { readFile } from 'node:fs/promises';
 import { basename, join, relative } from 'node:path';
-import { REPOSITORY } from '../setup/paths.mjs';
+import { REPOSITORY } from '../../setup/paths.mjs';
 import { MINUTE_MS, runNodeTests } from './node-tests.mjs';
 
 /** @typedef {import('./run-jobs.mjs').Job} Job */
@@ -10,7 +10,7 @@ import { MINUTE_MS, runNodeTests } from './node-tests.mjs';
 const UNKNOWN_SECONDS = 60;
 /** Unit test files share a process until they take this long together. */
 const BATCH_SECONDS = 60;
-const BATCH = join(REPOSITORY, 'scripts', 'test', 'batch.mjs');
+const BATCH = join(REPOSITORY, 'scripts', 'test', 'jobs', 'batch.mjs');
 /** Three times what the longest takes: one that a failed test keeps alive must not use up the time of all. */
 const TIMEOUT_MS = 30 * MINUTE_MS;
 const TEST_TIMEOUT_MS = 10 * MINUTE_MS;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { REPOSITORY } from '../setup/paths.mjs';
+import { REPOSITORY } from '../../setup/paths.mjs';
 import { describeFileTimes, measureFileTimes } from './file-times.mjs';
 
 /** @typedef {import('./event-reporter.mjs').TestEvent} TestEvent */

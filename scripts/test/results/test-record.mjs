@@ -1,5 +1,5 @@
 import { relative } from 'node:path';
-import { REPOSITORY } from '../setup/paths.mjs';
+import { REPOSITORY } from '../../setup/paths.mjs';
 import { addCounts, failure, NOTHING, PASS, SKIP } from './counts.mjs';
 import { measureFileTimes } from './file-times.mjs';
 

@@ -1,7 +1,7 @@
 /** How long test files took: printed after each run, and saved for the order of the next one. */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
-import { REPOSITORY } from '../setup/paths.mjs';
+import { REPOSITORY } from '../../setup/paths.mjs';
 
 const SHOWN_FILES = 20;
 /** Part of the repository, so that a clean checkout starts the longest files first, too. */

@@ -1,4 +1,4 @@
-import { run } from '../setup/run-command.mjs';
+import { run } from '../../setup/run-command.mjs';
 
 const TRIAL_TIMEOUT_MS = 10_000;
 const UNSHARE_ARGUMENTS = ['--net', '--', 'sh', '-c', 'ip link set lo up && exec "$@"', 'sh'];
