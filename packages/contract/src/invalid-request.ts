@@ -1,7 +1,7 @@
 /** Turns the errors of a schema into one message that names the field and the remedy. */
 import type { z } from 'zod';
 import { AppError } from './errors.ts';
-import { NOT_YET_AVAILABLE_FIELDS } from './sandbox.ts';
+import { NOT_YET_AVAILABLE_FIELDS } from './sandbox/sandbox.ts';
 
 type Issue = z.core.$ZodIssue;
 

@@ -1,17 +1,17 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { z } from 'zod';
-import { ExecRequest } from './exec.ts';
-import { FilePathQuery, UploadQuery } from './files.ts';
+import { ExecRequest } from './sandbox/exec.ts';
+import { FilePathQuery, UploadQuery } from './sandbox/files.ts';
 import { invalidRequest } from './invalid-request.ts';
-import { ForkRequest } from './forks.ts';
+import { ForkRequest } from './sandbox/forks.ts';
 import {
   CreateSandboxRequest,
   ListSandboxesQuery,
   PatchSandboxRequest,
   RestoreSandboxRequest,
-} from './sandbox.ts';
-import { CreateSnapshotRequest, ListSnapshotsQuery, RollbackRequest } from './snapshots.ts';
+} from './sandbox/sandbox.ts';
+import { CreateSnapshotRequest, ListSnapshotsQuery, RollbackRequest } from './sandbox/snapshots.ts';
 
 function refusal(schema: z.ZodType, input: unknown, where = 'body'): string {
   const result = schema.safeParse(input);

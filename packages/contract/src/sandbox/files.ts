@@ -1,6 +1,6 @@
 /** Wire form of files in a sandbox; file content is raw bytes. */
 import { z } from 'zod';
-import { boundedIntText, boundedText, GuestPath, Timestamp } from './fields.ts';
+import { boundedIntText, boundedText, GuestPath, Timestamp } from '../fields.ts';
 
 export const DEFAULT_FILES_PAGE = 1000;
 export const MAX_FILES_PAGE = 10_000;

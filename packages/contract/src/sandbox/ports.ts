@@ -1,6 +1,6 @@
 /** Wire forms of tickets and preview links, which open ports and streams to a browser. */
 import { z } from 'zod';
-import { boundedInt, Timestamp } from './fields.ts';
+import { boundedInt, Timestamp } from '../fields.ts';
 
 const MAX_PORT = 65_535;
 export const MAX_TICKET_S = 300;

@@ -1,7 +1,7 @@
 /** Wire forms of forks and of the tree of forked sandboxes. */
 import { z } from 'zod';
-import { ErrorAnswer } from './error-body.ts';
-import { boundedInt, Timestamp } from './fields.ts';
+import { ErrorAnswer } from '../error-body.ts';
+import { boundedInt, Timestamp } from '../fields.ts';
 import { SANDBOX_STATES } from './lifecycle.ts';
 import { SandboxRecord } from './sandbox.ts';
 

@@ -3,7 +3,7 @@
  * first component is a registry only if it has a dot or a port or is `localhost`. Unlike in Docker, a missing tag does
  * not mean `latest`: two sandboxes created from the same reference must get the same image.
  */
-import { AppError } from './errors.ts';
+import { AppError } from '../errors.ts';
 import {
   BUILTIN_REGISTRY,
   canonicalRegistry,

@@ -1,9 +1,9 @@
 /** Wire forms of sandboxes: create, restore and change requests, the record, and the answer to a destroy. */
 import { z } from 'zod';
-import { Credentials, CredentialsV2 } from './credentials.ts';
-import { boundedInt, boundedIntText, boundedText, Timestamp } from './fields.ts';
+import { Credentials, CredentialsV2 } from '../egress/credentials.ts';
+import { boundedInt, boundedIntText, boundedText, Timestamp } from '../fields.ts';
 import { SANDBOX_OPERATIONS, SANDBOX_STATES, STATUS_REASONS } from './lifecycle.ts';
-import { NetworkProfileName, NetworkRules } from './network-policy/network-schemas.ts';
+import { NetworkProfileName, NetworkRules } from '../network-policy/network-schemas.ts';
 
 export const DEFAULT_IDLE_TIMEOUT_S = 300;
 const MAX_IDLE_TIMEOUT_S = 30 * 86_400;

@@ -1,7 +1,7 @@
 /** Wire forms of shell sessions and terminals, and of errors inside a WebSocket. */
 import { z } from 'zod';
-import { ErrorAnswer } from './error-body.ts';
-import { boundedText, GuestPath } from './fields.ts';
+import { ErrorAnswer } from '../error-body.ts';
+import { boundedText, GuestPath } from '../fields.ts';
 
 const MAX_SHELL_ID_BYTES = 200;
 /** A WebSocket message has at most 1 MiB, including the JSON around the command. */

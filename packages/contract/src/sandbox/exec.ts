@@ -1,6 +1,6 @@
 /** Wire forms of running a command: with one answer at its end, as a stream, and over a WebSocket. */
 import { z } from 'zod';
-import { boundedInt, boundedText, GuestPath } from './fields.ts';
+import { boundedInt, boundedText, GuestPath } from '../fields.ts';
 import { StreamError } from './streams.ts';
 
 export const DEFAULT_EXEC_TIMEOUT_S = 30;

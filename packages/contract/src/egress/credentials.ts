@@ -1,8 +1,8 @@
 /** Wire form of the secrets that the host adds to a sandbox's requests. No answer contains a secret. */
 import { z } from 'zod';
 import { findPathRuleFault, MAX_PATH_RULE_BYTES, parsePathRule, type PathRule } from './credential-paths.ts';
-import { AppError } from './errors.ts';
-import { Timestamp } from './fields.ts';
+import { AppError } from '../errors.ts';
+import { Timestamp } from '../fields.ts';
 
 /** TRACE is excluded because it would show the secret to the guest, CONNECT because it would bypass the rules. */
 export const CREDENTIAL_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const;

@@ -10,9 +10,9 @@
  */
 import { z } from 'zod';
 import { canonicalize } from './canonical-json.ts';
-import { CredentialEndpoint } from './credentials.ts';
-import { boundedIntText, Timestamp } from './fields.ts';
-import { STATUS_REASONS } from './lifecycle.ts';
+import { CredentialEndpoint } from '../egress/credentials.ts';
+import { boundedIntText, Timestamp } from '../fields.ts';
+import { STATUS_REASONS } from '../sandbox/lifecycle.ts';
 
 const Shape = { image: z.string(), vcpus: z.int(), mem_mib: z.int(), disk_mib: z.int() };
 const Usage = { cpu_ms: z.number(), mem_peak_bytes: z.number(), uptime_ms: z.number() };

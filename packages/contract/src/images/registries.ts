@@ -1,6 +1,6 @@
 /** Wire form of an organization's credentials for image registries. No answer contains a password. */
 import { z } from 'zod';
-import { boundedText, Timestamp } from './fields.ts';
+import { boundedText, Timestamp } from '../fields.ts';
 
 const HAS_CONTROL = /\p{Cc}/u;
 const MAX_USERNAME_BYTES = 256;

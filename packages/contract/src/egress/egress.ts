@@ -1,6 +1,6 @@
 /** Wire form of a sandbox's network policy, as a create requests it and as it is changed while the sandbox exists. */
 import { z } from 'zod';
-import { NetworkProfileName, NetworkRules } from './network-policy/network-schemas.ts';
+import { NetworkProfileName, NetworkRules } from '../network-policy/network-schemas.ts';
 
 /** Body of `PUT /v1/runs/{id}/network`. */
 export const PutNetworkRequest = z

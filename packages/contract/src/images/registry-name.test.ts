@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { AppError } from './errors.ts';
+import { AppError } from '../errors.ts';
 import { parseImageReference } from './image-reference.ts';
 import { parseRegistryName } from './registry-name.ts';
 

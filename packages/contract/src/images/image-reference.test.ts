@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { AppError, type ErrorCode } from './errors.ts';
+import { AppError, type ErrorCode } from '../errors.ts';
 import { formatImageReference, isBuiltinImage, parseImageReference } from './image-reference.ts';
 
 const HEX = 'a'.repeat(64);

@@ -1,8 +1,8 @@
 /** Wire forms of usage and cost: the rollup, the history, and the monthly statement. */
 import { z } from 'zod';
-import { boundedIntText, boundedText, Timestamp } from './fields.ts';
-import { LabelFilter, ListSandboxesQuery } from './sandbox.ts';
-import { STATUS_REASONS } from './lifecycle.ts';
+import { boundedIntText, boundedText, Timestamp } from '../fields.ts';
+import { LabelFilter, ListSandboxesQuery } from '../sandbox/sandbox.ts';
+import { STATUS_REASONS } from '../sandbox/lifecycle.ts';
 
 const Cents = z.number().describe('Exact amount; fractions are normal.');
 const CpuSeconds = z.number().describe('vCPU-seconds of billed time.');

@@ -1,6 +1,6 @@
 /** Wire forms of organizations, their members, invitations and teams. */
 import { z } from 'zod';
-import { boundedInt, Timestamp } from './fields.ts';
+import { boundedInt, Timestamp } from '../fields.ts';
 import { DisplayName, Email, Role } from './people.ts';
 
 const DAY_S = 86_400;

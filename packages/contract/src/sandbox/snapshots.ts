@@ -1,6 +1,6 @@
 /** Wire forms of snapshots. */
 import { z } from 'zod';
-import { boundedIntText, boundedText, Timestamp } from './fields.ts';
+import { boundedIntText, boundedText, Timestamp } from '../fields.ts';
 
 const MAX_NAME_BYTES = 128;
 

@@ -1,6 +1,6 @@
 /** Wire forms of a team's API keys and of the secrets of its audit chains. */
 import { z } from 'zod';
-import { boundedInt, Timestamp } from './fields.ts';
+import { boundedInt, Timestamp } from '../fields.ts';
 import { DisplayName } from './people.ts';
 
 const MAX_KEY_LIFE_S = 10 * 366 * 86_400;

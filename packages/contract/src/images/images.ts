@@ -1,8 +1,8 @@
 /** Wire forms of prepared images and of their preparation. */
 import { z } from 'zod';
-import { ErrorAnswer } from './error-body.ts';
-import { boundedText, Timestamp } from './fields.ts';
-import { SandboxShape } from './sandbox.ts';
+import { ErrorAnswer } from '../error-body.ts';
+import { boundedText, Timestamp } from '../fields.ts';
+import { SandboxShape } from '../sandbox/sandbox.ts';
 
 /** Maximum number of shapes in one build, not counting the default shape. */
 export const MAX_BUILD_SHAPES = 8;

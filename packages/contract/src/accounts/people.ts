@@ -1,6 +1,6 @@
 /** Wire forms of users, sign-in and sessions: the calls below `/account`, which no API key can reach. */
 import { z } from 'zod';
-import { boundedText, Timestamp } from './fields.ts';
+import { boundedText, Timestamp } from '../fields.ts';
 
 const MIN_PASSWORD_LENGTH = 10;
 const MAX_PASSWORD_LENGTH = 256;

@@ -3,8 +3,8 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { findPathRuleFault, parsePathRule } from './credential-paths.ts';
 import { collectGrants, MAX_SECRET_BYTES, PutCredentialsRequest } from './credentials.ts';
-import { AppError } from './errors.ts';
-import { invalidRequest } from './invalid-request.ts';
+import { AppError } from '../errors.ts';
+import { invalidRequest } from '../invalid-request.ts';
 
 const SERVICES = [
   { name: 'openai', basePath: '/v1' },

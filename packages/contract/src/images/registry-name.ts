@@ -1,5 +1,5 @@
 /** Names of image registries: `host` or `host:port`, the part before the first slash of a reference. */
-import { AppError } from './errors.ts';
+import { AppError } from '../errors.ts';
 
 /** Images such as `coppice/base:1` are built at set-up and never fetched. No host can have this name: it has no dot. */
 export const BUILTIN_REGISTRY = 'coppice';
