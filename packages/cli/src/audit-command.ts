@@ -7,8 +7,8 @@ import {
   parseAuditLine,
   type AuditEntry,
   type AuditHead,
-} from '../../sdk/src/audit-entry.ts';
-import { verifyAudit } from '../../sdk/src/verify-audit.ts';
+} from '../../sdk/src/audit/audit-entry.ts';
+import { verifyAudit } from '../../sdk/src/audit/verify-audit.ts';
 
 const USAGE = `usage: coppice audit verify <file> [--secret-file <file>] [--head <seq>:<hmac> | --head <file>] [--prefix]
 

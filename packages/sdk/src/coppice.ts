@@ -12,8 +12,8 @@ import { fetchNetworkProfiles, type NetworkProfile } from './egress.ts';
 import { Images } from './images.ts';
 import type { PagedList } from './transport/paged-list.ts';
 import { Registries } from './registries.ts';
-import { Sandboxes } from './sandboxes.ts';
-import { Snapshots } from './snapshots.ts';
+import { Sandboxes } from './sandbox/sandboxes.ts';
+import { Snapshots } from './sandbox/snapshots.ts';
 import { Transport } from './transport/transport.ts';
 
 /**

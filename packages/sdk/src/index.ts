@@ -8,17 +8,17 @@ export type {
 } from './billing.ts';
 export { DEFAULT_BASE_URL } from './transport/base-url.ts';
 export type { BuildProgress } from './streams/build-events.ts';
-export type { AuditOptions } from './audit.ts';
-export { parseAuditLine } from './audit-entry.ts';
-export type { AuditEntry, AuditHead } from './audit-entry.ts';
+export type { AuditOptions } from './audit/audit.ts';
+export { parseAuditLine } from './audit/audit-entry.ts';
+export type { AuditEntry, AuditHead } from './audit/audit-entry.ts';
 export type { CallOptions, ClientOptions, FetchFunction } from './transport/client-options.ts';
 export type { OutputChunk, OutputListeners } from './streams/collected-output.ts';
 export type { CommandStdin } from './streams/command-stdin.ts';
 export type { CommandExit } from './streams/command-stream.ts';
 export { Coppice } from './coppice.ts';
 export type { CreateCallOptions } from './transport/post-once.ts';
-export { DEFAULT_IMAGE } from './lifecycle.ts';
-export type { CreateOptions } from './lifecycle.ts';
+export { DEFAULT_IMAGE } from './sandbox/lifecycle.ts';
+export type { CreateOptions } from './sandbox/lifecycle.ts';
 export type {
   CredentialEndpoint,
   CredentialInfo,
@@ -39,18 +39,18 @@ export type {
   ListFilesOptions,
   UploadOptions,
   UploadResult,
-} from './files.ts';
-export { ForkError } from './forks.ts';
-export type { SandboxTree, SandboxTreeNode } from './forks.ts';
+} from './sandbox/files.ts';
+export { ForkError } from './sandbox/forks.ts';
+export type { SandboxTree, SandboxTreeNode } from './sandbox/forks.ts';
 export type { BuildOptions, ImageInfo, Images, ReadyShape, Shape } from './images.ts';
 export type { PagedList } from './transport/paged-list.ts';
-export type { Preview, PreviewInfo, PreviewOptions } from './previews.ts';
+export type { Preview, PreviewInfo, PreviewOptions } from './sandbox/previews.ts';
 export type { Registries, RegistryInfo, RegistryLogin } from './registries.ts';
-export { Sandbox } from './sandbox.ts';
-export type { DestroyResult, SandboxInfo, SandboxStatus } from './sandbox-record.ts';
-export type { SandboxEgress } from './sandbox-egress.ts';
-export type { SandboxGuest } from './sandbox-guest.ts';
-export type { ListOptions, Sandboxes } from './sandboxes.ts';
+export { Sandbox } from './sandbox/sandbox.ts';
+export type { DestroyResult, SandboxInfo, SandboxStatus } from './sandbox/sandbox-record.ts';
+export type { SandboxEgress } from './sandbox/sandbox-egress.ts';
+export type { SandboxGuest } from './sandbox/sandbox-guest.ts';
+export type { ListOptions, Sandboxes } from './sandbox/sandboxes.ts';
 export type { Shell, ShellOptions, ShellResult } from './streams/shell.ts';
 export type {
   ListSnapshotsOptions,
@@ -58,10 +58,10 @@ export type {
   SnapshotInfo,
   SnapshotOptions,
   Snapshots,
-} from './snapshots.ts';
+} from './sandbox/snapshots.ts';
 export type { SpawnedCommand, SpawnOptions } from './streams/spawned-command.ts';
 export type { Terminal, TerminalExit, TerminalOptions } from './streams/terminal.ts';
 export type { Ticket, TicketOptions } from './streams/tickets.ts';
-export { verifyAudit } from './verify-audit.ts';
-export type { AuditProblem, AuditVerdict, VerifyAuditOptions } from './verify-audit.ts';
+export { verifyAudit } from './audit/verify-audit.ts';
+export type { AuditProblem, AuditVerdict, VerifyAuditOptions } from './audit/verify-audit.ts';
 export type { WebSocketConstructor, WebSocketLike, WebSocketLikeEvent } from './streams/web-socket.ts';

@@ -3,8 +3,8 @@ import { test } from 'node:test';
 import { WebSocket as WsWebSocket } from 'ws';
 import { resolveClientOptions } from '../transport/client-options.ts';
 import { CoppiceError } from '../transport/errors.ts';
-import { parseSandboxInfo } from '../sandbox-record.ts';
-import { Sandbox } from '../sandbox.ts';
+import { parseSandboxInfo } from '../sandbox/sandbox-record.ts';
+import { Sandbox } from '../sandbox/sandbox.ts';
 import {
   errorBody,
   findRefusingUrl,

@@ -4,8 +4,8 @@ import type { Duplex } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { resolveClientOptions, type ClientOptions } from '../transport/client-options.ts';
 import { Coppice } from '../coppice.ts';
-import { parseSandboxInfo } from '../sandbox-record.ts';
-import { Sandbox } from '../sandbox.ts';
+import { parseSandboxInfo } from '../sandbox/sandbox-record.ts';
+import { Sandbox } from '../sandbox/sandbox.ts';
 import { Transport } from '../transport/transport.ts';
 
 export const TEST_KEY = `cop_live_us_${'k'.repeat(40)}`;

@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer, type WebSocket } from 'ws';
 import type { ClientOptions } from '../transport/client-options.ts';
-import type { Sandbox } from '../sandbox.ts';
+import type { Sandbox } from '../sandbox/sandbox.ts';
 import { LoopbackServer, SANDBOX_ID, sendJson, type SeenRequest } from './loopback-server.ts';
 import { within } from './within.ts';
 

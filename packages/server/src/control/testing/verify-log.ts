@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import type { AuditHead } from '@coppice/contract';
-import { parseAuditLine } from '../../../../sdk/src/audit-entry.ts';
-import { verifyAudit } from '../../../../sdk/src/verify-audit.ts';
+import { parseAuditLine } from '../../../../sdk/src/audit/audit-entry.ts';
+import { verifyAudit } from '../../../../sdk/src/audit/verify-audit.ts';
 import { TeamSecrets } from '../audit/team-secrets.ts';
 import { openMasterKeys } from '../secrets/master-key.ts';
 import { SecretBox } from '../secrets/secret-box.ts';

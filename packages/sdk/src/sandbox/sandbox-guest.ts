@@ -1,7 +1,7 @@
-import { execWithListeners, streamCommand, type CommandExit } from './streams/command-stream.ts';
-import type { CallOptions } from './transport/client-options.ts';
-import type { OutputChunk, OutputListeners } from './streams/collected-output.ts';
-import { execCommand, type ExecOptions, type ExecResult } from './streams/exec.ts';
+import { execWithListeners, streamCommand, type CommandExit } from '../streams/command-stream.ts';
+import type { CallOptions } from '../transport/client-options.ts';
+import type { OutputChunk, OutputListeners } from '../streams/collected-output.ts';
+import { execCommand, type ExecOptions, type ExecResult } from '../streams/exec.ts';
 import {
   downloadBytes,
   downloadStream,
@@ -14,7 +14,7 @@ import {
   type UploadOptions,
   type UploadResult,
 } from './files.ts';
-import type { PagedList } from './transport/paged-list.ts';
+import type { PagedList } from '../transport/paged-list.ts';
 import {
   buildPortUrl,
   createPreview,
@@ -24,11 +24,11 @@ import {
   type PreviewInfo,
   type PreviewOptions,
 } from './previews.ts';
-import { openShell, type Shell, type ShellOptions } from './streams/shell.ts';
-import { spawnCommand, type SpawnedCommand, type SpawnOptions } from './streams/spawned-command.ts';
-import { openTerminal, type Terminal, type TerminalOptions } from './streams/terminal.ts';
-import { createTicket, type Ticket, type TicketOptions } from './streams/tickets.ts';
-import type { Transport } from './transport/transport.ts';
+import { openShell, type Shell, type ShellOptions } from '../streams/shell.ts';
+import { spawnCommand, type SpawnedCommand, type SpawnOptions } from '../streams/spawned-command.ts';
+import { openTerminal, type Terminal, type TerminalOptions } from '../streams/terminal.ts';
+import { createTicket, type Ticket, type TicketOptions } from '../streams/tickets.ts';
+import type { Transport } from '../transport/transport.ts';
 
 /**
  * The part of {@link Sandbox} that acts inside the guest: commands, shells, terminals, files and ports. Calls reject

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { errorBody, LoopbackServer, SANDBOX_ID, sendJson, TEST_KEY } from './testing/loopback-server.ts';
+import { errorBody, LoopbackServer, SANDBOX_ID, sendJson, TEST_KEY } from '../testing/loopback-server.ts';
 
 const RECORD = {
   id: 'prev01',

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { CoppiceError } from './transport/errors.ts';
+import { CoppiceError } from '../transport/errors.ts';
 import { Sandbox } from './sandbox.ts';
 import {
   errorBody,
@@ -9,7 +9,7 @@ import {
   sendJson,
   TEST_KEY,
   wireRecord,
-} from './testing/loopback-server.ts';
+} from '../testing/loopback-server.ts';
 
 const DESTROYED = {
   status: 'destroyed',

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { AuditEntry } from './audit-entry.ts';
-import { LoopbackServer, SANDBOX_ID } from './testing/loopback-server.ts';
+import { LoopbackServer, SANDBOX_ID } from '../testing/loopback-server.ts';
 
 const WIRE = {
   seq: 1,

@@ -1,9 +1,9 @@
-import type { CallOptions } from './transport/client-options.ts';
-import { postOnce, type CreateCallOptions } from './transport/post-once.ts';
-import { CoppiceError, firstBytes, readErrorFields } from './transport/errors.ts';
+import type { CallOptions } from '../transport/client-options.ts';
+import { postOnce, type CreateCallOptions } from '../transport/post-once.ts';
+import { CoppiceError, firstBytes, readErrorFields } from '../transport/errors.ts';
 import { parseSandboxInfo, type SandboxInfo, type SandboxStatus } from './sandbox-record.ts';
 import type { Sandbox } from './sandbox.ts';
-import { labelOf, type Transport } from './transport/transport.ts';
+import { labelOf, type Transport } from '../transport/transport.ts';
 import {
   readArray,
   readFlag,
@@ -11,7 +11,7 @@ import {
   readOptionalString,
   readString,
   requireJsonNumber,
-} from './transport/wire.ts';
+} from '../transport/wire.ts';
 
 /** The service answers 207 when some children of a fork are errors. */
 const PARTIAL_STATUS = 207;

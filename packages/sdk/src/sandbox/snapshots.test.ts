@@ -9,7 +9,7 @@ import {
   sendJson,
   TEST_KEY,
   wireRecord,
-} from './testing/loopback-server.ts';
+} from '../testing/loopback-server.ts';
 
 const SNAPSHOT_ID = 'snap0123456789abcdef0123';
 const WIRE = {

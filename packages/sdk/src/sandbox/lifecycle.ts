@@ -1,15 +1,15 @@
-import { EGRESS_FIELDS, type EgressOptions } from './egress.ts';
-import type { CallOptions } from './transport/client-options.ts';
-import { CoppiceError } from './transport/errors.ts';
-import { postOnce, slowTimeoutMs, type CreateCallOptions } from './transport/post-once.ts';
+import { EGRESS_FIELDS, type EgressOptions } from '../egress.ts';
+import type { CallOptions } from '../transport/client-options.ts';
+import { CoppiceError } from '../transport/errors.ts';
+import { postOnce, slowTimeoutMs, type CreateCallOptions } from '../transport/post-once.ts';
 import {
   parseDestroyResult,
   parseSandboxInfo,
   type DestroyResult,
   type SandboxInfo,
 } from './sandbox-record.ts';
-import type { Transport } from './transport/transport.ts';
-import { buildWireBody, encodeSegment, requireJsonNumber } from './transport/wire.ts';
+import type { Transport } from '../transport/transport.ts';
+import { buildWireBody, encodeSegment, requireJsonNumber } from '../transport/wire.ts';
 
 /** Image of a sandbox when `CreateOptions.image` is left out. */
 export const DEFAULT_IMAGE = 'node:22-slim';

@@ -7,7 +7,7 @@ import {
   readOptionalString,
   readString,
   readStringMap,
-} from './transport/wire.ts';
+} from '../transport/wire.ts';
 
 /** State of a sandbox. A newer service may have more states. */
 export type SandboxStatus =

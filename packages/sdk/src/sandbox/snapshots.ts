@@ -1,9 +1,9 @@
-import type { CallOptions } from './transport/client-options.ts';
-import { EGRESS_FIELDS, type EgressOptions } from './egress.ts';
-import { postOnce, type CreateCallOptions } from './transport/post-once.ts';
-import { fetchPage, PagedList, requireLimit, toPageItems } from './transport/paged-list.ts';
+import type { CallOptions } from '../transport/client-options.ts';
+import { EGRESS_FIELDS, type EgressOptions } from '../egress.ts';
+import { postOnce, type CreateCallOptions } from '../transport/post-once.ts';
+import { fetchPage, PagedList, requireLimit, toPageItems } from '../transport/paged-list.ts';
 import { parseSandboxInfo, type SandboxInfo } from './sandbox-record.ts';
-import type { Transport } from './transport/transport.ts';
+import type { Transport } from '../transport/transport.ts';
 import {
   buildQuery,
   buildWireBody,
@@ -14,7 +14,7 @@ import {
   readOptionalString,
   readString,
   readStringMap,
-} from './transport/wire.ts';
+} from '../transport/wire.ts';
 
 /** A saved sandbox: its memory, its processes and its disk. The service keeps it until it is deleted. */
 export interface SnapshotInfo {

@@ -1,4 +1,4 @@
-import { readNumber, readObject, readString } from './transport/wire.ts';
+import { readNumber, readObject, readString } from '../transport/wire.ts';
 
 /** One entry of the audit log of a sandbox. */
 export interface AuditEntry {

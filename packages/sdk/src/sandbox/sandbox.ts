@@ -1,8 +1,8 @@
-import { fetchAuditHead, readAudit, type AuditOptions } from './audit.ts';
-import type { AuditEntry, AuditHead } from './audit-entry.ts';
-import { resolveClientOptions, type CallOptions, type ClientOptions } from './transport/client-options.ts';
-import { CoppiceError } from './transport/errors.ts';
-import type { CreateCallOptions } from './transport/post-once.ts';
+import { fetchAuditHead, readAudit, type AuditOptions } from '../audit/audit.ts';
+import type { AuditEntry, AuditHead } from '../audit/audit-entry.ts';
+import { resolveClientOptions, type CallOptions, type ClientOptions } from '../transport/client-options.ts';
+import { CoppiceError } from '../transport/errors.ts';
+import type { CreateCallOptions } from '../transport/post-once.ts';
 import { fetchTree, ForkError, forkSandbox, type SandboxTree } from './forks.ts';
 import {
   changeState,
@@ -23,7 +23,7 @@ import {
   type SnapshotInfo,
   type SnapshotOptions,
 } from './snapshots.ts';
-import { Transport } from './transport/transport.ts';
+import { Transport } from '../transport/transport.ts';
 
 /**
  * One microVM sandbox. The object holds the record that the service sent last; `refresh()` fetches it again.

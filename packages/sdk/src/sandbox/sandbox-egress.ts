@@ -1,4 +1,4 @@
-import type { CallOptions } from './transport/client-options.ts';
+import type { CallOptions } from '../transport/client-options.ts';
 import {
   fetchCredentials,
   fetchNetwork,
@@ -8,9 +8,9 @@ import {
   type CredentialOptions,
   type NetworkInfo,
   type NetworkRules,
-} from './egress.ts';
+} from '../egress.ts';
 import { SandboxGuest } from './sandbox-guest.ts';
-import type { Transport } from './transport/transport.ts';
+import type { Transport } from '../transport/transport.ts';
 
 /**
  * The part of {@link Sandbox} for its outbound network: the network policy, and the secrets that the host adds to

@@ -1,5 +1,5 @@
-import type { CallOptions } from './transport/client-options.ts';
-import type { Transport } from './transport/transport.ts';
+import type { CallOptions } from '../transport/client-options.ts';
+import type { Transport } from '../transport/transport.ts';
 import {
   buildWireBody,
   encodeSegment,
@@ -7,7 +7,7 @@ import {
   readNumber,
   readObject,
   readString,
-} from './transport/wire.ts';
+} from '../transport/wire.ts';
 
 const MAX_PORT = 65_535;
 

@@ -1,9 +1,9 @@
 import { parseAuditEntry, parseAuditHead, type AuditEntry, type AuditHead } from './audit-entry.ts';
-import type { CallOptions } from './transport/client-options.ts';
-import { CoppiceError } from './transport/errors.ts';
-import { readLines } from './streams/event-stream.ts';
-import { labelOf, type Transport } from './transport/transport.ts';
-import { buildQuery } from './transport/wire.ts';
+import type { CallOptions } from '../transport/client-options.ts';
+import { CoppiceError } from '../transport/errors.ts';
+import { readLines } from '../streams/event-stream.ts';
+import { labelOf, type Transport } from '../transport/transport.ts';
+import { buildQuery } from '../transport/wire.ts';
 
 /** Options of `sandbox.audit()`. */
 export interface AuditOptions extends CallOptions {

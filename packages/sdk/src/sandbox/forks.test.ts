@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { CoppiceError } from './transport/errors.ts';
+import { CoppiceError } from '../transport/errors.ts';
 import { ForkError } from './forks.ts';
-import { errorBody, LoopbackServer, SANDBOX_ID, sendJson, wireRecord } from './testing/loopback-server.ts';
+import { errorBody, LoopbackServer, SANDBOX_ID, sendJson, wireRecord } from '../testing/loopback-server.ts';
 
 function child(nth: number): { id: string } & Record<string, unknown> {
   return wireRecord({ id: `run${nth}`, parent_id: SANDBOX_ID });

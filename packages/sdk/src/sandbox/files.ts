@@ -1,8 +1,8 @@
-import { MAX_BUFFERED_BYTES, collectBytes, watchUpload } from './transport/bytes.ts';
-import type { CallOptions } from './transport/client-options.ts';
-import { Deadline } from './transport/deadline.ts';
-import { fetchPage, PagedList, requireLimit } from './transport/paged-list.ts';
-import { labelOf, type CallRequest, type Transport } from './transport/transport.ts';
+import { MAX_BUFFERED_BYTES, collectBytes, watchUpload } from '../transport/bytes.ts';
+import type { CallOptions } from '../transport/client-options.ts';
+import { Deadline } from '../transport/deadline.ts';
+import { fetchPage, PagedList, requireLimit } from '../transport/paged-list.ts';
+import { labelOf, type CallRequest, type Transport } from '../transport/transport.ts';
 import {
   buildQuery,
   readArray,
@@ -10,7 +10,7 @@ import {
   readObject,
   readOptionalString,
   readString,
-} from './transport/wire.ts';
+} from '../transport/wire.ts';
 
 /** Bounds the time of an upload of known size. Every usable link is faster. */
 const SLOWEST_UPLOAD_BYTES_PER_SECOND = 32_768;

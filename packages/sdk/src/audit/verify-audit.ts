@@ -4,7 +4,7 @@
  * only by comparison with a head.
  */
 import type { AuditEntry, AuditHead } from './audit-entry.ts';
-import { canonicalize } from './transport/canonical-json.ts';
+import { canonicalize } from '../transport/canonical-json.ts';
 
 /**
  * The fault in an invalid log:

@@ -1,12 +1,12 @@
-import type { CallOptions } from './transport/client-options.ts';
-import type { CreateCallOptions } from './transport/post-once.ts';
+import type { CallOptions } from '../transport/client-options.ts';
+import type { CreateCallOptions } from '../transport/post-once.ts';
 import { createSandbox, type CreateOptions } from './lifecycle.ts';
-import { fetchPage, formatLabels, PagedList, requireLimit, toPageItems } from './transport/paged-list.ts';
+import { fetchPage, formatLabels, PagedList, requireLimit, toPageItems } from '../transport/paged-list.ts';
 import { findSandbox, Sandbox } from './sandbox.ts';
 import { parseSandboxInfos, type SandboxStatus } from './sandbox-record.ts';
 import { restoreSandbox, type RestoreOptions } from './snapshots.ts';
-import type { Transport } from './transport/transport.ts';
-import { buildQuery } from './transport/wire.ts';
+import type { Transport } from '../transport/transport.ts';
+import { buildQuery } from '../transport/wire.ts';
 
 /** Filters for a list of sandboxes. */
 export interface ListOptions extends CallOptions {

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { errorBody, LoopbackServer, SANDBOX_ID, sendJson } from './testing/loopback-server.ts';
+import { errorBody, LoopbackServer, SANDBOX_ID, sendJson } from '../testing/loopback-server.ts';
 
 const WRITTEN = { path: '/a', size: 1 };
 
