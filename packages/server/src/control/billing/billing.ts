@@ -3,11 +3,11 @@ import { AppError, type HistoryRecord, type Statement, type UsageRecord } from '
 import type { Reach } from '../accounts/reach.ts';
 import type { Database } from '../db/database.ts';
 import { momentOf, type Clock } from '../time/clock.ts';
-import type { Credit } from './credit.ts';
+import type { Credit } from './credit/credit.ts';
 import { buildHistoryRecord, listHistory, type HistoryFilter } from './history-store.ts';
-import type { Month } from './month.ts';
-import { buildStatement, CSV_HEAD, formatCsvLine } from './statement.ts';
-import { readMonth, readMonthLines } from './statement-store.ts';
+import type { Month } from './statement/month.ts';
+import { buildStatement, CSV_HEAD, formatCsvLine } from './statement/statement.ts';
+import { readMonth, readMonthLines } from './statement/statement-store.ts';
 import { readTeamAccount } from './team-account.ts';
 import { buildUsage, showCredit } from './usage.ts';
 

@@ -4,7 +4,7 @@ import { sql, type RawBuilder } from 'kysely';
 import { isWithinSql, type Reach } from '../accounts/reach.ts';
 import type { Database } from '../db/database.ts';
 import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
-import { HAS_RUN } from './has-run.ts';
+import { HAS_RUN } from './consumption/has-run.ts';
 
 export interface HistoryFilter {
   reach: Reach;

@@ -1,7 +1,7 @@
 /** Reads the usage of one team in one statement, like the account of an organization. */
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
-import { BILLABLE_COLUMNS, type BillableRow } from './stretch.ts';
+import { BILLABLE_COLUMNS, type BillableRow } from './consumption/stretch.ts';
 import type { UsedAccount } from './usage.ts';
 
 interface AccountRow {

@@ -1,10 +1,10 @@
 /** Builds the usage of an organization, or of one of its teams, up to a moment. Pure. */
 import { costCents, costOf, type Consumption, type UsageRecord } from '@coppice/contract';
 import type { HostMoment } from '../../lib/host-clock.ts';
-import { sumLive } from './billing-accounts.ts';
-import { addConsumption, showConsumption } from './consumption.ts';
-import type { Balance } from './credit.ts';
-import type { BillableRow } from './stretch.ts';
+import { sumLive } from './consumption/billing-accounts.ts';
+import { addConsumption, showConsumption } from './consumption/consumption.ts';
+import type { Balance } from './credit/credit.ts';
+import type { BillableRow } from './consumption/stretch.ts';
 
 /** The consumption of ended sandboxes, and the rows of live ones. */
 export interface UsedAccount {

@@ -5,9 +5,9 @@
 import { AppError } from '@coppice/contract';
 import type { Insertable } from 'kysely';
 import type { HostMoment } from '../../lib/host-clock.ts';
-import { readAccounts } from '../billing/billing-accounts.ts';
-import { findCreditLeft, findSpent } from '../billing/credit-balance.ts';
-import { grantCredit } from '../billing/credit-store.ts';
+import { readAccounts } from '../billing/consumption/billing-accounts.ts';
+import { findCreditLeft, findSpent } from '../billing/credit/credit-balance.ts';
+import { grantCredit } from '../billing/credit/credit-store.ts';
 import type { OrganizationLimitsTable } from '../billing/billing-tables.ts';
 import type { Database } from '../db/database.ts';
 import { LIMIT_NAMES, type OwnLimits } from '../limits/own-limits.ts';

@@ -13,7 +13,7 @@ import type { ForkedVms } from '../../lib/protocol/runner-protocol.ts';
 import type { Owner } from '../accounts/organization-store.ts';
 import type { Reach } from '../accounts/reach.ts';
 import type { AuditLog } from '../audit/audit-log.ts';
-import type { Credit } from '../billing/credit.ts';
+import type { Credit } from '../billing/credit/credit.ts';
 import type { ImageUses } from '../images/image-uses.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import type { Registries } from '../registries/registries.ts';

@@ -3,7 +3,7 @@ import { AppError, type SandboxState } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { HostMoment } from '../../../lib/host-clock.ts';
 import { isWithinSql, type Reach } from '../../accounts/reach.ts';
-import { updateBilled } from '../../billing/billed-update.ts';
+import { updateBilled } from '../../billing/consumption/billed-update.ts';
 import type { Database } from '../../db/database.ts';
 import type { NewSandboxRow, SandboxRow, SandboxUpdate } from './sandbox-tables.ts';
 import { LIVE_STATES } from './live-list.ts';

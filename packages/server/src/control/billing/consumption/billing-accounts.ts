@@ -1,8 +1,8 @@
 /** Reads the usage and grants of organizations in one statement: no sandbox is counted twice or missed. */
 import type { Consumption } from '@coppice/contract';
 import { sql } from 'kysely';
-import type { HostMoment } from '../../lib/host-clock.ts';
-import type { Database } from '../db/database.ts';
+import type { HostMoment } from '../../../lib/host-clock.ts';
+import type { Database } from '../../db/database.ts';
 import { addConsumption, consumptionOf, NOTHING_USED } from './consumption.ts';
 import { BILLABLE_COLUMNS, findBilledToDateMs, type BillableRow } from './stretch.ts';
 

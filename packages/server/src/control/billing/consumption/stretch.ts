@@ -6,9 +6,9 @@
  *     created_at ── runs ──┬── hibernated ──┬── runs ──┬ ended_at
  *        segment: billed_ms 0 → n           segment: n → m        ends where age = billed_ms + hibernated_ms
  */
-import type { HostMoment } from '../../lib/host-clock.ts';
-import type { SandboxRow, SandboxUpdate } from '../sandbox/record/sandbox-tables.ts';
-import { findAgeMs, findSettledAgeMs, findBilledMs } from '../time/lifetime.ts';
+import type { HostMoment } from '../../../lib/host-clock.ts';
+import type { SandboxRow, SandboxUpdate } from '../../sandbox/record/sandbox-tables.ts';
+import { findAgeMs, findSettledAgeMs, findBilledMs } from '../../time/lifetime.ts';
 
 type Lived = Pick<SandboxRow, 'created_at' | 'billed_ms' | 'hibernated_ms'>;
 

@@ -1,6 +1,6 @@
 /** Grants of credit, and the time since which none is left, in SQL. */
 import { sql } from 'kysely';
-import type { Database } from '../db/database.ts';
+import type { Database } from '../../db/database.ts';
 
 export interface Welcome {
   organizationId: string;

@@ -1,7 +1,7 @@
 /** Builds the statement of a month for API answers. Pure. */
 import { costCents, costOf, formatCents, type Statement, type StatementLine } from '@coppice/contract';
-import type { HostMoment } from '../../lib/host-clock.ts';
-import { addConsumption, consumptionOf, NOTHING_USED, showConsumption } from './consumption.ts';
+import type { HostMoment } from '../../../lib/host-clock.ts';
+import { addConsumption, consumptionOf, NOTHING_USED, showConsumption } from '../consumption/consumption.ts';
 import type { Month } from './month.ts';
 import type { MonthLine, MonthPage, TeamSum } from './statement-store.ts';
 

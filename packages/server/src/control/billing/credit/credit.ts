@@ -1,9 +1,9 @@
 /** Credit, if the operator grants any: sandboxes may start while it lasts. If credit is off, all may. */
 import { AppError, COST_UNITS_PER_CENT } from '@coppice/contract';
-import type { HostMoment } from '../../lib/host-clock.ts';
-import type { Database } from '../db/database.ts';
-import { momentOf, type Clock } from '../time/clock.ts';
-import { readAccounts, type BillingAccount } from './billing-accounts.ts';
+import type { HostMoment } from '../../../lib/host-clock.ts';
+import type { Database } from '../../db/database.ts';
+import { momentOf, type Clock } from '../../time/clock.ts';
+import { readAccounts, type BillingAccount } from '../consumption/billing-accounts.ts';
 import { findCreditLeft, findSpent } from './credit-balance.ts';
 import { grantWelcome } from './credit-store.ts';
 

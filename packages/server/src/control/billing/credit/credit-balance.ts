@@ -1,8 +1,8 @@
 /** Computes the credit that an organization has left. Pure. */
 import { COST_UNITS_PER_CENT, costOf } from '@coppice/contract';
-import type { HostMoment } from '../../lib/host-clock.ts';
-import { sumLive, type BillingAccount } from './billing-accounts.ts';
-import { addConsumption } from './consumption.ts';
+import type { HostMoment } from '../../../lib/host-clock.ts';
+import { sumLive, type BillingAccount } from '../consumption/billing-accounts.ts';
+import { addConsumption } from '../consumption/consumption.ts';
 
 /** Returns the credit left in cost units; negative if more was used than granted. */
 export function findCreditLeft(account: BillingAccount, now: HostMoment): bigint {

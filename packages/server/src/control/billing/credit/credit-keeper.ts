@@ -7,9 +7,9 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import type { Database } from '../db/database.ts';
-import type { LiveDrivers } from '../sandbox/live/live-drivers.ts';
-import type { SandboxDriver } from '../sandbox/live/sandbox-driver.ts';
+import type { Database } from '../../db/database.ts';
+import type { LiveDrivers } from '../../sandbox/live/live-drivers.ts';
+import type { SandboxDriver } from '../../sandbox/live/sandbox-driver.ts';
 import { type Balance, type Credit } from './credit.ts';
 import { setExhausted } from './credit-store.ts';
 

@@ -2,13 +2,13 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { AppError } from '@coppice/contract';
-import type { ControlLimits } from '../control-config.ts';
+import type { ControlLimits } from '../../control-config.ts';
 import {
   prepareHarness,
   waitFor,
   type ControlHarness,
   type CallOptions,
-} from '../testing/control-harness.ts';
+} from '../../testing/control-harness.ts';
 import { grantCredit } from './credit-store.ts';
 
 const HOUR_MS = 3_600_000;

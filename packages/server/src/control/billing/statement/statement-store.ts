@@ -4,12 +4,12 @@
  */
 import type { Consumption } from '@coppice/contract';
 import { sql } from 'kysely';
-import type { HostMoment } from '../../lib/host-clock.ts';
-import { isWithinSql, type Reach } from '../accounts/reach.ts';
-import type { Database } from '../db/database.ts';
-import { findAgeWhenSeenMs } from '../time/lifetime.ts';
+import type { HostMoment } from '../../../lib/host-clock.ts';
+import { isWithinSql, type Reach } from '../../accounts/reach.ts';
+import type { Database } from '../../db/database.ts';
+import { findAgeWhenSeenMs } from '../../time/lifetime.ts';
 import type { Month } from './month.ts';
-import { BILLABLE_COLUMNS, findOpenStretch, type BillableRow } from './stretch.ts';
+import { BILLABLE_COLUMNS, findOpenStretch, type BillableRow } from '../consumption/stretch.ts';
 
 export interface MonthQuery {
   reach: Reach;

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { SandboxRow, SandboxUpdate } from '../sandbox/record/sandbox-tables.ts';
-import { buildEnding } from '../sandbox/record/ending.ts';
-import { buildSandboxRow } from '../testing/sandbox-row.ts';
-import { SimulatedLife } from '../testing/simulated-life.ts';
+import type { SandboxRow, SandboxUpdate } from '../../sandbox/record/sandbox-tables.ts';
+import { buildEnding } from '../../sandbox/record/ending.ts';
+import { buildSandboxRow } from '../../testing/sandbox-row.ts';
+import { SimulatedLife } from '../../testing/simulated-life.ts';
 import { findBilledToDateMs, findClosedStretch, findOpenStretch, type Stretch } from './stretch.ts';
 
 const CREATED_AT = 1_700_000_000_000;

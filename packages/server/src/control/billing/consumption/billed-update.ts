@@ -4,9 +4,9 @@
  * of it is committed or nothing.
  */
 import { sql, type QueryCreator, type RawBuilder } from 'kysely';
-import type { Database } from '../db/database.ts';
-import type { SandboxRow, SandboxUpdate } from '../sandbox/record/sandbox-tables.ts';
-import type { Tables } from '../schema/tables.ts';
+import type { Database } from '../../db/database.ts';
+import type { SandboxRow, SandboxUpdate } from '../../sandbox/record/sandbox-tables.ts';
+import type { Tables } from '../../schema/tables.ts';
 import { HAS_RUN } from './has-run.ts';
 import { findClosedStretch, type Stretch } from './stretch.ts';
 
