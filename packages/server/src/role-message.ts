@@ -1,5 +1,5 @@
 /** Messages of the role processes to the supervisor. */
-import type { Bootstrapped } from './control/accounts/bootstrapped.ts';
+import type { Bootstrapped } from './control/accounts/bootstrap/bootstrapped.ts';
 import type { HostRanges } from './runner/host-ranges/host-ranges.ts';
 
 /** A message of a role that is ready or has changed. */

@@ -1,5 +1,5 @@
 /** The lines that a start prints for its operator. */
-import { bootstrapFile, type Bootstrapped } from './control/accounts/bootstrapped.ts';
+import { bootstrapFile, type Bootstrapped } from './control/accounts/bootstrap/bootstrapped.ts';
 import { quoteArgument } from './curl-hint.ts';
 import type { RoleMessage } from './role-message.ts';
 

@@ -7,7 +7,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { parseEnv } from 'node:util';
 import { z } from 'zod';
-import { isInvitation } from '../control/accounts/invitation-token.ts';
+import { isInvitation } from '../control/accounts/organizations/invitation-token.ts';
 import { CPU_SETTINGS } from '../lib/cpu-setting.ts';
 import { ACCOUNT_SETTINGS } from './account-settings.ts';
 import { ConfigError } from './config-error.ts';

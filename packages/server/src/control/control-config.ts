@@ -1,5 +1,5 @@
 import type { EgressSettings } from './egress/egress-rules.ts';
-import type { SignUpMode } from './accounts/people.ts';
+import type { SignUpMode } from './accounts/organizations/people.ts';
 import type { PreviewDomain } from './ports/preview-origins.ts';
 
 /** Limits of the control role. All have a default in `DEFAULT_CONTROL_LIMITS`. */

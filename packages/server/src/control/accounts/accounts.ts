@@ -1,14 +1,14 @@
 /** The services behind the routes below `/account`. */
 import type { Database } from '../db/database.ts';
-import { Access } from './access.ts';
-import { Invitations } from './invitations.ts';
-import { LoginSessions } from './login-sessions.ts';
-import { Members } from './members.ts';
-import { Organizations } from './organizations.ts';
-import { People, type SignUpMode } from './people.ts';
-import { SignInLimits } from './sign-in-limits.ts';
-import { TeamKeys } from './team-keys.ts';
-import { Teams } from './teams.ts';
+import { Access } from './organizations/access.ts';
+import { Invitations } from './organizations/invitations.ts';
+import { LoginSessions } from './sign-in/login-sessions.ts';
+import { Members } from './organizations/members.ts';
+import { Organizations } from './organizations/organizations.ts';
+import { People, type SignUpMode } from './organizations/people.ts';
+import { SignInLimits } from './sign-in/sign-in-limits.ts';
+import { TeamKeys } from './organizations/team-keys.ts';
+import { Teams } from './organizations/teams.ts';
 
 export interface Accounts {
   people: People;

@@ -2,8 +2,8 @@
 import type { KeyScope } from '@coppice/contract';
 import { sql, type Expression, type ExpressionBuilder, type Selectable, type SqlBool } from 'kysely';
 import { newId } from '../../lib/new-id.ts';
-import type { Owner } from '../accounts/organization-store.ts';
-import type { Reach } from '../accounts/reach.ts';
+import type { Owner } from '../accounts/organizations/organization-store.ts';
+import type { Reach } from '../accounts/organizations/reach.ts';
 import type { ApiKeyTable } from '../accounts/account-tables.ts';
 import type { Database } from '../db/database.ts';
 import type { Tables } from '../schema/tables.ts';

@@ -1,8 +1,8 @@
 /** Authenticates requests: from the `Authorization` header, or a ticket, to an organization. */
 import { timingSafeEqual } from 'node:crypto';
 import { AppError, parseApiKey, type KeyScope } from '@coppice/contract';
-import type { Owner } from '../accounts/organization-store.ts';
-import type { Reach } from '../accounts/reach.ts';
+import type { Owner } from '../accounts/organizations/organization-store.ts';
+import type { Reach } from '../accounts/organizations/reach.ts';
 import type { Database } from '../db/database.ts';
 import { findActiveKey, findActiveKeyById, type ActiveKey } from './api-key-store.ts';
 import { hashApiKey } from './hash-api-key.ts';

@@ -1,6 +1,6 @@
 /** Billing as callers see it: usage, history, and the statement of a month. */
 import { AppError, type HistoryRecord, type Statement, type UsageRecord } from '@coppice/contract';
-import type { Reach } from '../accounts/reach.ts';
+import type { Reach } from '../accounts/organizations/reach.ts';
 import type { Database } from '../db/database.ts';
 import { momentOf, type Clock } from '../time/clock.ts';
 import type { Credit } from './credit/credit.ts';

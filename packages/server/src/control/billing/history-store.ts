@@ -1,7 +1,7 @@
 /** Sandboxes that ran and have ended, in SQL, newest end first. */
 import { costCents, formatImageReference, parseImageReference, type HistoryRecord } from '@coppice/contract';
 import { sql, type RawBuilder } from 'kysely';
-import { isWithinSql, type Reach } from '../accounts/reach.ts';
+import { isWithinSql, type Reach } from '../accounts/organizations/reach.ts';
 import type { Database } from '../db/database.ts';
 import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
 import { HAS_RUN } from './consumption/has-run.ts';

@@ -3,8 +3,8 @@ import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fasti
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { z } from 'zod';
-import type { Audience } from '../accounts/access.ts';
-import type { Reach } from '../accounts/reach.ts';
+import type { Audience } from '../accounts/organizations/access.ts';
+import type { Reach } from '../accounts/organizations/reach.ts';
 import type { KeyAccess } from './access/key-access.ts';
 
 /** Fastify with zod schemas. */

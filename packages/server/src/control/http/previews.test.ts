@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { after, before, test } from 'node:test';
 import type { CreatedPreview, PreviewRecord } from '@coppice/contract';
 import { WebSocket, WebSocketServer } from 'ws';
-import { insertTeam } from '../accounts/organization-store.ts';
+import { insertTeam } from '../accounts/organizations/organization-store.ts';
 import { API_KEY, startHarness, type ControlHarness } from '../testing/control-harness.ts';
 
 const PORT = 5173;

@@ -13,7 +13,7 @@ import { serializerCompiler, type ZodTypeProvider } from 'fastify-type-provider-
 import type { Logger } from 'pino';
 import { newId } from '../../lib/new-id.ts';
 import type { TlsPair } from '../../lib/tls/tls-pair.ts';
-import type { Reach } from '../accounts/reach.ts';
+import type { Reach } from '../accounts/organizations/reach.ts';
 import { addAccountRoutes } from './account/account-routes.ts';
 import { AllowedMethods } from './serving/allowed-methods.ts';
 import { answerError } from './answers/answer-error.ts';

@@ -7,7 +7,7 @@
 import { AppError, type CreatedPreview, type PreviewRecord } from '@coppice/contract';
 import { z } from 'zod';
 import { newId } from '../../lib/new-id.ts';
-import type { Reach } from '../accounts/reach.ts';
+import type { Reach } from '../accounts/organizations/reach.ts';
 import { TokenSigner } from '../secrets/token-signer.ts';
 import type { GuestPort } from './port-agent.ts';
 import type { PreviewOrigins } from './preview-origins.ts';

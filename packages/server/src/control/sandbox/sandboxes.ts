@@ -10,8 +10,8 @@ import {
   type SandboxTree,
 } from '@coppice/contract';
 import type { ForkedVms } from '../../lib/protocol/runner-protocol.ts';
-import type { Owner } from '../accounts/organization-store.ts';
-import type { Reach } from '../accounts/reach.ts';
+import type { Owner } from '../accounts/organizations/organization-store.ts';
+import type { Reach } from '../accounts/organizations/reach.ts';
 import type { AuditLog } from '../audit/audit-log.ts';
 import type { Credit } from '../billing/credit/credit.ts';
 import type { ImageUses } from '../images/image-uses.ts';

@@ -1,6 +1,6 @@
 /** Snapshots in SQL, including those that are still being made or removed. */
 import { sql, type RawBuilder } from 'kysely';
-import type { Reach } from '../accounts/reach.ts';
+import type { Reach } from '../accounts/organizations/reach.ts';
 import type { Database } from '../db/database.ts';
 import type { NewSnapshotRow, SnapshotRow } from './snapshot-tables.ts';
 

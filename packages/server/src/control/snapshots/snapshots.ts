@@ -9,7 +9,7 @@
  */
 import { AppError, type CreateSnapshotRequest, type SnapshotRecord } from '@coppice/contract';
 import type { Logger } from 'pino';
-import type { Reach } from '../accounts/reach.ts';
+import type { Reach } from '../accounts/organizations/reach.ts';
 import type { CaptureInfo } from '../../lib/protocol/runner-protocol.ts';
 import type { AuditLog } from '../audit/audit-log.ts';
 import type { LimitsOf } from '../limits/organization-limits.ts';

@@ -8,7 +8,7 @@ import type pg from 'pg';
 import pino, { type Logger } from 'pino';
 import type { ControlConfig, ControlLimits } from '../control-config.ts';
 import { startControl, type Control } from '../control.ts';
-import { insertOrganization } from '../accounts/organization-store.ts';
+import { insertOrganization } from '../accounts/organizations/organization-store.ts';
 import { ensureApiKey } from '../auth/api-key-store.ts';
 import { openDatabase, type Database } from '../db/database.ts';
 import { FakeRunner } from './fakes/fake-runner.ts';

@@ -5,7 +5,7 @@
 import type { Consumption } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { HostMoment } from '../../../lib/host-clock.ts';
-import { isWithinSql, type Reach } from '../../accounts/reach.ts';
+import { isWithinSql, type Reach } from '../../accounts/organizations/reach.ts';
 import type { Database } from '../../db/database.ts';
 import { findAgeWhenSeenMs } from '../../time/lifetime.ts';
 import type { Month } from './month.ts';

@@ -1,5 +1,5 @@
 /** Registry of the drivers of all live sandboxes, of every organization: one for each, from its insert to its end. */
-import { isWithin, type Reach } from '../../accounts/reach.ts';
+import { isWithin, type Reach } from '../../accounts/organizations/reach.ts';
 import type { TeamSecrets } from '../../audit/team-secrets.ts';
 import type { Credit } from '../../billing/credit/credit.ts';
 import type { NewSandboxRow, SandboxRow } from '../record/sandbox-tables.ts';

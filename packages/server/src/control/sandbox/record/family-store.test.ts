@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { MAX_TREE_NODES } from '@coppice/contract';
 import { sql } from 'kysely';
-import type { Reach } from '../../accounts/reach.ts';
+import type { Reach } from '../../accounts/organizations/reach.ts';
 import type { Database } from '../../db/database.ts';
 import type { NewSandboxRow } from './sandbox-tables.ts';
 import { startHarness, type ControlHarness } from '../../testing/control-harness.ts';

@@ -1,7 +1,7 @@
 /** Descent of sandboxes by forks and snapshots, in SQL. */
 import { MAX_TREE_NODES, type SandboxTree, type SandboxTreeNode } from '@coppice/contract';
 import { sql, type RawBuilder } from 'kysely';
-import { isWithinSql, type Reach } from '../../accounts/reach.ts';
+import { isWithinSql, type Reach } from '../../accounts/organizations/reach.ts';
 import type { Database } from '../../db/database.ts';
 import type { SandboxRow } from './sandbox-tables.ts';
 

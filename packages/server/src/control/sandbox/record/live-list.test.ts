@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { SANDBOX_STATES } from '@coppice/contract';
 import fc from 'fast-check';
-import { insertTeam } from '../../accounts/organization-store.ts';
+import { insertTeam } from '../../accounts/organizations/organization-store.ts';
 import type { SandboxRow } from './sandbox-tables.ts';
 import { startHarness, type ControlHarness } from '../../testing/control-harness.ts';
 import { asksForLive, listLive, LIVE_STATES } from './live-list.ts';

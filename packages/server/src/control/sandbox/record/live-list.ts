@@ -1,6 +1,6 @@
 /** Lists live sandboxes from memory. Each of them has a driver, which knows its state better than SQL does. */
 import { isFinal, type SandboxState } from '@coppice/contract';
-import { isWithin } from '../../accounts/reach.ts';
+import { isWithin } from '../../accounts/organizations/reach.ts';
 import type { SandboxRow } from './sandbox-tables.ts';
 import type { SandboxFilter } from './sandbox-store.ts';
 

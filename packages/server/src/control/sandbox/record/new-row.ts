@@ -1,6 +1,6 @@
 /** Builds the row of a new sandbox. Pure. */
 import type { CreateSandboxRequest, NetworkPolicy, RestoreSandboxRequest } from '@coppice/contract';
-import type { Owner } from '../../accounts/organization-store.ts';
+import type { Owner } from '../../accounts/organizations/organization-store.ts';
 import type { AuditNote } from '../../audit/audit-chain.ts';
 import { describePolicy } from '../../egress/egress-audit.ts';
 import type { HostMoment } from '../../../lib/host-clock.ts';

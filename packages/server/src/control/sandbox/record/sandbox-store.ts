@@ -2,7 +2,7 @@
 import { AppError, type SandboxState } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { HostMoment } from '../../../lib/host-clock.ts';
-import { isWithinSql, type Reach } from '../../accounts/reach.ts';
+import { isWithinSql, type Reach } from '../../accounts/organizations/reach.ts';
 import { updateBilled } from '../../billing/consumption/billed-update.ts';
 import type { Database } from '../../db/database.ts';
 import type { NewSandboxRow, SandboxRow, SandboxUpdate } from './sandbox-tables.ts';

@@ -6,8 +6,8 @@
 import { argon2, randomBytes, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
 import { AppError } from '@coppice/contract';
-import { Slots } from '../../lib/waiting/slots.ts';
-import { stretched } from '../../lib/waiting/deadline.ts';
+import { Slots } from '../../../lib/waiting/slots.ts';
+import { stretched } from '../../../lib/waiting/deadline.ts';
 
 const hashAsync = promisify(argon2);
 

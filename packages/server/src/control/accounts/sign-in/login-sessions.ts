@@ -4,8 +4,8 @@
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { AppError, type SessionRecord } from '@coppice/contract';
-import { newId } from '../../lib/new-id.ts';
-import type { Database } from '../db/database.ts';
+import { newId } from '../../../lib/new-id.ts';
+import type { Database } from '../../db/database.ts';
 
 const TOKEN_BYTES = 32;
 const DAY_MS = 86_400_000;

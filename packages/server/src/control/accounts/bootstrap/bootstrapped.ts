@@ -1,6 +1,6 @@
 /** The key and invitation that a start has created: shown once, or written to files if the output is kept. */
 import { join } from 'node:path';
-import { writeDurably } from '../../lib/files/durable-file.ts';
+import { writeDurably } from '../../../lib/files/durable-file.ts';
 
 /** Excludes configured secrets, which the operator knows. */
 export interface Bootstrapped {

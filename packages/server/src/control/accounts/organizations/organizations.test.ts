@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { AccountClient } from '../testing/requests/account-client.ts';
-import { INVITATION, startHarness, type ControlHarness } from '../testing/control-harness.ts';
+import { AccountClient } from '../../testing/requests/account-client.ts';
+import { INVITATION, startHarness, type ControlHarness } from '../../testing/control-harness.ts';
 
 let harness: ControlHarness;
 let owner: AccountClient;

@@ -1,7 +1,7 @@
 /** Organizations and their teams in SQL. */
 import { sql } from 'kysely';
-import { newId } from '../../lib/new-id.ts';
-import type { Database } from '../db/database.ts';
+import { newId } from '../../../lib/new-id.ts';
+import type { Database } from '../../db/database.ts';
 
 /** Name of the team that is created with every organization. */
 const FIRST_TEAM = 'default';

@@ -8,9 +8,9 @@ import {
   type RotateApiKeyRequest,
 } from '@coppice/contract';
 import type { Selectable } from 'kysely';
-import { isActiveKey, newKeyRow } from '../auth/api-key-store.ts';
-import type { Database } from '../db/database.ts';
-import type { ApiKeyTable } from './account-tables.ts';
+import { isActiveKey, newKeyRow } from '../../auth/api-key-store.ts';
+import type { Database } from '../../db/database.ts';
+import type { ApiKeyTable } from '../account-tables.ts';
 import type { Owner } from './organization-store.ts';
 
 const MAX_ACTIVE = 200;

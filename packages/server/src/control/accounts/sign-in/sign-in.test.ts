@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { AccountClient, PASSWORD } from '../testing/requests/account-client.ts';
+import { AccountClient, PASSWORD } from '../../testing/requests/account-client.ts';
 import {
   API_KEY,
   INVITATION,
   startHarness,
   startHarnessWith,
   type ControlHarness,
-} from '../testing/control-harness.ts';
+} from '../../testing/control-harness.ts';
 
 let harness: ControlHarness;
 let owner: AccountClient;

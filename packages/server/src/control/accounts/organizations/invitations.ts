@@ -7,9 +7,9 @@ import {
   type Role,
 } from '@coppice/contract';
 import type { Selectable } from 'kysely';
-import { newId } from '../../lib/new-id.ts';
-import type { Database } from '../db/database.ts';
-import type { InvitationTable } from './account-tables.ts';
+import { newId } from '../../../lib/new-id.ts';
+import type { Database } from '../../db/database.ts';
+import type { InvitationTable } from '../account-tables.ts';
 import { generateInvitation, hashInvitation } from './invitation-token.ts';
 
 const MAX_OPEN = 1000;

@@ -1,6 +1,6 @@
 /** Members of organizations. An organization never loses its last owner. */
 import { AppError, type MemberRecord, type Role } from '@coppice/contract';
-import type { Database } from '../db/database.ts';
+import type { Database } from '../../db/database.ts';
 import { noOrganization } from './access.ts';
 
 export class Members {

@@ -1,6 +1,6 @@
 /** Organizations and their members. Each organization always has an owner. */
 import { AppError, type AccountRecord, type OrganizationRecord, type Role } from '@coppice/contract';
-import type { Database } from '../db/database.ts';
+import type { Database } from '../../db/database.ts';
 import { noOrganization } from './access.ts';
 import { insertOrganization } from './organization-store.ts';
 import type { SignUpMode } from './people.ts';

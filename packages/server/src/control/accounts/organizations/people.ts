@@ -5,12 +5,12 @@ import {
   type SignInRequest,
   type SignUpRequest,
 } from '@coppice/contract';
-import { newId } from '../../lib/new-id.ts';
-import type { Database } from '../db/database.ts';
+import { newId } from '../../../lib/new-id.ts';
+import type { Database } from '../../db/database.ts';
 import type { Invitations } from './invitations.ts';
 import type { Organizations } from './organizations.ts';
-import { hashPassword, pretendToVerify, verifyPassword } from './password-hash.ts';
-import type { SignInLimits } from './sign-in-limits.ts';
+import { hashPassword, pretendToVerify, verifyPassword } from '../sign-in/password-hash.ts';
+import type { SignInLimits } from '../sign-in/sign-in-limits.ts';
 
 /** The people who may create an account: invited ones, or everyone. */
 export type SignUpMode = 'invited' | 'open';

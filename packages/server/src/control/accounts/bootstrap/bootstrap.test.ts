@@ -2,15 +2,15 @@ import assert from 'node:assert/strict';
 import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { AccountClient } from '../testing/requests/account-client.ts';
-import { startControl } from '../control.ts';
+import { AccountClient } from '../../testing/requests/account-client.ts';
+import { startControl } from '../../control.ts';
 import {
   API_KEY,
   INVITATION,
   prepareHarness,
   startHarness,
   type ControlHarness,
-} from '../testing/control-harness.ts';
+} from '../../testing/control-harness.ts';
 import { bootstrapOrganization } from './bootstrap.ts';
 import { bootstrapFile, type Bootstrapped } from './bootstrapped.ts';
 

@@ -1,6 +1,6 @@
 /** Checks what people may do in an organization. Other organizations appear not to exist (`not_found`). */
 import { AppError, type Role } from '@coppice/contract';
-import type { Database } from '../db/database.ts';
+import type { Database } from '../../db/database.ts';
 
 /** The people that a route admits: members, members of the team named in its path (and owners), or owners. */
 export type Audience = 'member' | 'team' | 'owner';

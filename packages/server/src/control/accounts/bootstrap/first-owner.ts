@@ -1,8 +1,8 @@
 /** Invitations to own the first organization, with which the first person signs up. */
 import { DEFAULT_INVITATION_S } from '@coppice/contract';
-import { newId } from '../../lib/new-id.ts';
-import type { Database } from '../db/database.ts';
-import { generateInvitation, hashInvitation } from './invitation-token.ts';
+import { newId } from '../../../lib/new-id.ts';
+import type { Database } from '../../db/database.ts';
+import { generateInvitation, hashInvitation } from '../organizations/invitation-token.ts';
 
 /** Creates an owner's invitation. Returns undefined if the organization has an owner or an open invitation for one. */
 export async function inviteFirstOwner(db: Database, organizationId: string): Promise<string | undefined> {

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { ExecFrame } from '@coppice/contract';
-import { AccountClient } from '../testing/requests/account-client.ts';
-import { INVITATION, startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
-import { SocketClient } from '../testing/requests/socket-client.ts';
+import { AccountClient } from '../../testing/requests/account-client.ts';
+import { INVITATION, startHarness, waitFor, type ControlHarness } from '../../testing/control-harness.ts';
+import { SocketClient } from '../../testing/requests/socket-client.ts';
 
 const ENDS_WITHIN_MS = 5_000;
 

@@ -2,8 +2,8 @@
  * Limits guesses of passwords for each account, from all addresses, and for each client address, at all accounts. Only
  * wrong passwords stay counted.
  */
-import { toAddressBlock } from '../auth/address-block.ts';
-import { AttemptLimiter } from '../auth/attempt-limiter.ts';
+import { toAddressBlock } from '../../auth/address-block.ts';
+import { AttemptLimiter } from '../../auth/attempt-limiter.ts';
 
 const QUARTER_HOUR_MS = 900_000;
 const HOUR_MS = 3_600_000;

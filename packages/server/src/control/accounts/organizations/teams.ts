@@ -1,7 +1,7 @@
 /** Teams. A team's keys create sandboxes, and the team's secrets key the audit logs of those sandboxes. */
 import { AppError, type TeamMemberRecord, type TeamRecord } from '@coppice/contract';
-import { isTaken } from '../db/database-error.ts';
-import type { Database } from '../db/database.ts';
+import { isTaken } from '../../db/database-error.ts';
+import type { Database } from '../../db/database.ts';
 import { lockOrganization } from './members.ts';
 import { insertTeam } from './organization-store.ts';
 import type { Reach } from './reach.ts';

@@ -1,10 +1,10 @@
 /** Creates the first organization, its first key and its owner's invitation, so that a new installation is usable. */
 import { generateApiKey } from '@coppice/contract';
 import { ensureInvitation, inviteFirstOwner } from './first-owner.ts';
-import { insertOrganization, type Owner } from './organization-store.ts';
-import type { Database } from '../db/database.ts';
+import { insertOrganization, type Owner } from '../organizations/organization-store.ts';
+import type { Database } from '../../db/database.ts';
 import { keepBootstrapped, type Bootstrapped } from './bootstrapped.ts';
-import { ensureApiKey } from '../auth/api-key-store.ts';
+import { ensureApiKey } from '../../auth/api-key-store.ts';
 
 const ORGANIZATION_NAME = 'default';
 
