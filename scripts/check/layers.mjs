@@ -50,6 +50,8 @@ export const LAYERS = [
     root: `${SERVER}/control/http`,
     layers: [['.'], ['openapi'], ['account', 'endpoints'], ['access', 'answers', 'requests', 'serving']],
   },
+  { root: `${SERVER}/control/accounts`, layers: [['.'], ['bootstrap'], ['organizations'], ['sign-in']] },
+  { root: `${SERVER}/control/billing`, layers: [['.'], ['credit', 'statement'], ['consumption']] },
   { root: `${SERVER}/control/sandbox`, layers: [['.'], ['live'], ['commands'], ['record']] },
   {
     root: `${SERVER}/runner`,
