@@ -64,7 +64,7 @@ func confine(wanted *plan.Plan) error {
 	if err := privilege.Drop(wanted.Identity); err != nil {
 		return err
 	}
-	if err := descriptor.Settle(wanted.Descriptors); err != nil {
+	if err := descriptor.Settle(wanted.Descriptors, wanted.Input); err != nil {
 		return err
 	}
 	unix.Umask(fileMask)

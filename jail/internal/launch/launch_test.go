@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,6 +48,7 @@ type view struct {
 	ReadOnly      string
 	Far           string
 	Environment   int
+	Input         string
 	Descriptors   []int
 	OpenFiles     uint64
 }
@@ -63,6 +65,8 @@ func look() view {
 			seen.Descriptors = append(seen.Descriptors, descriptor)
 		}
 	}
+	input, _ := io.ReadAll(os.Stdin)
+	seen.Input = string(input)
 	entries, _ := os.ReadDir("/")
 	for _, entry := range entries {
 		seen.Names = append(seen.Names, entry.Name())
@@ -138,7 +142,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// launch starts the launcher with three more descriptors (3, 4, 5) and returns its pid and its output.
+// launch starts the launcher with three more descriptors (3, 4, and 5, which holds "mine") and returns its pid and its output.
 func launch(t *testing.T, wanted *plan.Plan) (pid int, stdout, stderr string) {
 	t.Helper()
 	text, err := json.Marshal(wanted)
@@ -154,7 +158,10 @@ func launch(t *testing.T, wanted *plan.Plan) (pid int, stdout, stderr string) {
 	null, err := os.Open(os.DevNull)
 	must(t, err)
 	defer null.Close()
-	command.ExtraFiles = []*os.File{null, null, null}
+	input, err := os.Open(wanted.Mounts[1].Source + "/file")
+	must(t, err)
+	defer input.Close()
+	command.ExtraFiles = []*os.File{null, null, input}
 	if err := command.Run(); err != nil {
 		fmt.Fprint(&messages, err)
 	}
@@ -175,6 +182,20 @@ func TestAProgramFindsItselfInTheJailOfItsPlan(t *testing.T) {
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestADescriptorBecomesStandardInputAndIsNotKeptBeside(t *testing.T) {
+	requireRoot(t)
+	wanted, input := preparePlan(t), 5
+	wanted.Input = &input
+	_, stdout, stderr := launch(t, wanted)
+	var got view
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+		t.Fatalf("%v: %s %s", err, stdout, stderr)
+	}
+	if got.Input != "mine" || fmt.Sprint(got.Descriptors) != "[4]" {
+		t.Errorf("got input %q and descriptors %v", got.Input, got.Descriptors)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 // Version is the version of the plan's format. Launcher and runner come from the same set-up; another number means that
 // they do not.
-const Version = 2
+const Version = 3
 
 const maxBytes = 1 << 20
 
@@ -34,6 +34,8 @@ type Plan struct {
 	Tap *Tap `json:"tap"`
 	// Descriptors are kept for the program in addition to 0, 1 and 2.
 	Descriptors []int `json:"descriptors"`
+	// Input is the descriptor that becomes standard input. It is absent for a program whose standard input is empty.
+	Input *int `json:"input"`
 	// Program is a path inside the jail.
 	Program   string   `json:"program"`
 	Arguments []string `json:"arguments"`
@@ -101,6 +103,9 @@ func (p *Plan) check() error {
 		if descriptor < 3 {
 			return fmt.Errorf("descriptor %d is a standard stream", descriptor)
 		}
+	}
+	if p.Input != nil && *p.Input < 3 {
+		return fmt.Errorf("input: descriptor %d is a standard stream", *p.Input)
 	}
 	if p.Tap != nil && !slices.Contains(p.Descriptors, p.Tap.Descriptor) {
 		return fmt.Errorf("tap: descriptor %d is not kept", p.Tap.Descriptor)

@@ -4,7 +4,7 @@
  */
 import type { Confinement } from '../../lib/protocol/runner-protocol.ts';
 
-const PLAN_VERSION = 2;
+const PLAN_VERSION = 3;
 /** Part of util-linux, so on every system. A Go program cannot create a user namespace: it already has threads. */
 const UNSHARE_PATH = '/usr/bin/unshare';
 
@@ -38,6 +38,8 @@ export interface JailPlan {
   tap?: { name: string; descriptor: number };
   /** Descriptors to keep in addition to 0, 1 and 2. */
   descriptors: readonly number[];
+  /** Descriptor that becomes standard input; absent if standard input is empty. */
+  input?: number;
   program: string;
   args: readonly string[];
 }
@@ -65,6 +67,7 @@ export function encodePlan(kind: Confinement, plan: JailPlan): string {
     },
     tap: plan.tap ?? null,
     descriptors: plan.descriptors,
+    input: plan.input ?? null,
     program: plan.program,
     arguments: plan.args,
   });

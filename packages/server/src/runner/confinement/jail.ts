@@ -1,12 +1,13 @@
-/** Starts QEMU through the launcher, so that it can reach only its own files from the start. */
-import { spawn, type ChildProcess, type IOType } from 'node:child_process';
-import { statSync } from 'node:fs';
+/** Starts QEMU and other programs through the launcher, so that they can reach only their own files from the start. */
+import { spawn, type ChildProcess, type IOType, type SpawnOptions } from 'node:child_process';
+import { closeSync, openSync, statSync } from 'node:fs';
+import type { Stream } from 'node:stream';
 import type { Logger } from 'pino';
 import type { Machine } from '../machine/machine-store.ts';
 import type { MachineShape } from '../vm/shape.ts';
 import type { MachineFiles, StartMode } from '../vm/vm-files.ts';
 import { chooseConfinement, type ConfinementChoice } from './confinement-probe.ts';
-import { encodePlan, launcherCommand, type JailLimits, type JailPlan } from './jail-plan.ts';
+import { encodePlan, launcherCommand, type JailLimits, type JailPlan, type Mount } from './jail-plan.ts';
 import { commandInside, commandOutside } from './qemu-closure.ts';
 import { arrangeInside, arrangeOutside, type VmLayout } from './vm-layout.ts';
 
@@ -42,6 +43,23 @@ export interface JailedStart {
   descriptors: readonly (number | 'ignore')[];
 }
 
+/** A program that is not QEMU. It ends with the runner, or soon after. */
+export interface JailedProgram {
+  /** Path on the host, at which it is also mounted. */
+  program: string;
+  args: readonly string[];
+  /** Everything that it sees; empty without namespaces, where it sees the host's paths. */
+  mounts: readonly Mount[];
+  /** Absent if the service runs as an ordinary user. */
+  uid?: number;
+  cgroupProcs: readonly string[];
+  limits: JailLimits;
+  /** The child's descriptors from 1 on. The program keeps all, except `input`. */
+  stdio: readonly (IOType | number | Stream)[];
+  /** Descriptor that becomes its standard input. */
+  input: number;
+}
+
 export class Jail {
   readonly confinement: ConfinementChoice;
   readonly #options: JailOptions;
@@ -61,21 +79,50 @@ export class Jail {
 
   /** Returns the paths under which QEMU sees the host paths in `files` and `mode`. */
   arrange(files: MachineFiles, mode: StartMode): VmLayout {
-    return this.#isReduced ? arrangeOutside(files, mode) : arrangeInside(files, mode);
+    return this.isReduced ? arrangeOutside(files, mode) : arrangeInside(files, mode);
+  }
+
+  /** Starts a program without an environment and without a network. */
+  start(start: JailedProgram): ChildProcess {
+    const { program, mounts, cgroupProcs, uid, limits, stdio, input } = start;
+    const plan = {
+      cgroups: cgroupProcs,
+      mounts,
+      limits,
+      input,
+      args: start.args,
+      ...(uid !== undefined && { uid }),
+    };
+    const kept = stdio
+      .map((_, index) => index + 1)
+      .filter((descriptor) => descriptor > 2 && descriptor !== input);
+    if (!this.isReduced) return this.#launch({ ...plan, descriptors: kept, program }, stdio, { cwd: '/' });
+    // The program's user may not be able to reach its file.
+    const opened = openSync(program, 'r');
+    try {
+      const path = `/proc/self/fd/${stdio.length + 1}`;
+      return this.#launch({ ...plan, descriptors: kept, program: path }, [...stdio, opened], { cwd: '/' });
+    } finally {
+      closeSync(opened);
+    }
   }
 
   /** Starts the launcher detached: it must survive this process. Its pid stays the same when it becomes QEMU. */
   spawn(start: JailedStart): ChildProcess {
+    const cwd = start.files.socketDirectory;
+    return this.#launch(this.buildPlan(start), start.descriptors, { cwd, detached: true });
+  }
+
+  /** `stdio` holds the child's descriptors from 1 on. */
+  #launch(plan: JailPlan, stdio: JailedProgram['stdio'], how: SpawnOptions): ChildProcess {
     const { kind } = this.confinement;
     const { command, args } = launcherCommand(kind, this.#options.launcherPath);
-    const stdio: (IOType | number)[] = ['pipe', ...start.descriptors];
-    const cwd = start.files.socketDirectory;
-    const child = spawn(command, args, { cwd, env: {}, detached: true, stdio });
-    // A launcher that exits before it has read the plan gives the reason among QEMU's messages.
+    const child = spawn(command, args, { ...how, env: {}, stdio: ['pipe', ...stdio] });
+    // A launcher that exits before it has read the plan gives the reason among the program's messages.
     child.stdin?.on('error', (error) =>
       this.#options.log.debug({ err: error }, 'the launcher closed its input'),
     );
-    child.stdin?.end(encodePlan(kind, this.buildPlan(start)));
+    child.stdin?.end(encodePlan(kind, plan));
     return child;
   }
 
@@ -83,10 +130,10 @@ export class Jail {
   buildPlan(start: JailedStart): JailPlan {
     const { layout, args } = start;
     const { closure } = start.machine;
-    const qemu = this.#isReduced ? commandOutside(closure) : commandInside(closure);
+    const qemu = this.isReduced ? commandOutside(closure) : commandInside(closure);
     return {
       cgroups: start.cgroupProcs,
-      mounts: this.#isReduced ? [] : [...closure.mounts, ...layout.mounts],
+      mounts: this.isReduced ? [] : [...closure.mounts, ...layout.mounts],
       ...(isRoot() ? { uid: start.uid } : {}),
       ...(start.tap === undefined ? {} : { tap: start.tap }),
       limits: limitsOf(start),
@@ -98,8 +145,8 @@ export class Jail {
     };
   }
 
-  /** Whether QEMU sees the host's paths. */
-  get #isReduced(): boolean {
+  /** Whether programs see the host's paths. */
+  get isReduced(): boolean {
     return this.confinement.kind === 'reduced';
   }
 }

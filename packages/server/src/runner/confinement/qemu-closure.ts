@@ -7,6 +7,7 @@ import { existsSync, readdirSync, readlinkSync, realpathSync, statSync } from 'n
 import { basename, dirname, join } from 'node:path';
 import { runCommand } from '../../lib/process/run-command.ts';
 import type { Mount } from './jail-plan.ts';
+import { findLibraries } from './program-mounts.ts';
 
 const TOOL_TIMEOUT_MS = 30_000;
 const FIRMWARE_DIRECTORY = '/firmware';
@@ -50,15 +51,6 @@ export async function surveyQemu(qemuPath: string): Promise<QemuFiles> {
   if (linker === undefined) throw new Error(`${qemuPath} has no dynamic linker`);
   const files = [qemuPath, ...libraries].map((path) => describe(path, path));
   return { program: qemuPath, linker, files: [...files, ...(await findFirmware(qemuPath))] };
-}
-
-/** `name => /path (address)`, or `/path (address)` for the dynamic linker. */
-async function findLibraries(program: string): Promise<string[]> {
-  const output = await runCommand('ldd', [program], TOOL_TIMEOUT_MS);
-  const missing = /^\s*(\S+) => not found/mu.exec(output)?.[1];
-  if (missing !== undefined) throw new Error(`${program} needs ${missing}, which is not installed`);
-  const paths = [...output.matchAll(/(\/\S+) \(0x/gu)].map(([, path]) => path ?? '');
-  return [...new Set(paths)];
 }
 
 async function findFirmware(qemuPath: string): Promise<ClosureFile[]> {

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { BARE_SLOTS, TAP_SLOTS } from '../network/vm-network.ts';
-import { SeparateAccounts, SharedAccount } from './vm-accounts.ts';
+import { SeparateAccounts, SharedAccount, UIDS_OF_INSTALLATION } from './vm-accounts.ts';
 
 const LINKER = '/lib64/ld-linux-x86-64.so.2';
 
@@ -16,6 +16,9 @@ test('every slot has its own uid, different from the probe’s and the template�
   assert.deepEqual(uids, [100_000, 100_001, 100_002, 100_003]);
   assert.equal(accounts.ofSlot(TAP_SLOTS + BARE_SLOTS - 1), 100_002 + TAP_SLOTS + BARE_SLOTS - 1);
   assert.throws(() => accounts.ofSlot(TAP_SLOTS + BARE_SLOTS), { code: 'capacity' });
+  const behind = 100_002 + TAP_SLOTS + BARE_SLOTS;
+  assert.deepEqual([...accounts.images, accounts.egress], [behind, behind + 1, behind + 2]);
+  assert.equal(accounts.egress, 100_000 + UIDS_OF_INSTALLATION - 1);
 });
 
 test('of the runner’s user only VMMs whose working directory matches are listed', async () => {

@@ -11,14 +11,18 @@ import { listProcessesOfUids, type ProcessIdentity } from '../host/host-process.
 
 /** Number of uids before those of the VMs: the probe's and the template's. */
 const SERVICE_UIDS = 2;
-/** Number of consecutive uids: the service's, one per slot, and the egress process's. */
-export const UIDS_OF_INSTALLATION = SERVICE_UIDS + TAP_SLOTS + BARE_SLOTS + 1;
+/** Uids of preparations of images: as many as run at once. */
+const IMAGE_UIDS = 2;
+/** Number of consecutive uids: the service's, one per slot, those of preparations, and the egress process's. */
+export const UIDS_OF_INSTALLATION = SERVICE_UIDS + TAP_SLOTS + BARE_SLOTS + IMAGE_UIDS + 1;
 
 export interface VmAccounts {
   /** User id of the VM that probes an accelerator. */
   readonly probe: number;
   /** User id of the VM that becomes a template; one is built at a time. */
   readonly template: number;
+  /** User ids of preparations of images, which unpack hostile archives; empty if all run as the service's user. */
+  readonly images: readonly number[];
   /** User id of the egress process. It reads bytes from guests, so no other process has the same uid. */
   readonly egress: number;
   /** User id of a slot. Throws `capacity` if the slot is beyond the last uid. */
@@ -29,7 +33,10 @@ export interface VmAccounts {
   listAllVmms(): ProcessIdentity[];
 }
 
-/** Assigns uids from `base` on: first the probe's, then the template's, the slots', and last the egress process's. */
+/**
+ * Assigns uids from `base` on: first the probe's, then the template's, the slots', those of preparations, and last the
+ * egress process's.
+ */
 export class SeparateAccounts implements VmAccounts {
   readonly #base: number;
 
@@ -45,8 +52,12 @@ export class SeparateAccounts implements VmAccounts {
     return this.#base + 1;
   }
 
+  get images(): readonly number[] {
+    return Array.from({ length: IMAGE_UIDS }, (_, index) => this.#last + 1 + index);
+  }
+
   get egress(): number {
-    return this.#last + 1;
+    return this.#last + IMAGE_UIDS + 1;
   }
 
   ofSlot(index: number): number {
@@ -65,7 +76,7 @@ export class SeparateAccounts implements VmAccounts {
   }
 
   get #last(): number {
-    return this.#base + UIDS_OF_INSTALLATION - 2;
+    return this.#base + UIDS_OF_INSTALLATION - IMAGE_UIDS - 2;
   }
 }
 
@@ -86,6 +97,10 @@ export class SharedAccount implements VmAccounts {
 
   get template(): number {
     return this.#uid;
+  }
+
+  get images(): readonly number[] {
+    return [];
   }
 
   get egress(): number {
